@@ -1,0 +1,80 @@
+"""@system//:NAME, one cc_library for each library that the operating system's packages provide.
+
+Where a library has a pkg-config file, its link options come from there; the few without one are named by
+header and linker flag. A missing library stops the build with the command that installs it.
+"""
+
+# Target name -> pkg-config modules.
+_PKG_CONFIG = {
+    "absl": [
+        "absl_algorithm_container",
+        "absl_btree",
+        "absl_cleanup",
+        "absl_cord",
+        "absl_flat_hash_map",
+        "absl_flat_hash_set",
+        "absl_inlined_vector",
+        "absl_random_random",
+        "absl_span",
+        "absl_status",
+        "absl_statusor",
+        "absl_str_format",
+        "absl_strings",
+        "absl_synchronization",
+        "absl_time",
+    ],
+    "benchmark": ["benchmark"],
+    "glog": ["libglog"],
+    "gmock": ["gmock"],
+    "grpc++": ["grpc++"],
+    "gtest": ["gtest"],
+    "gtest_main": ["gmock_main"],
+    "prometheus": ["prometheus-cpp-core", "prometheus-cpp-pull"],
+    "protobuf": ["protobuf"],
+    "sqlite3": ["sqlite3"],
+    "yaml-cpp": ["yaml-cpp"],
+    "zlib": ["zlib"],
+}
+
+# Target name -> (a header that must exist, link options, other targets).
+_BY_HEADER = {
+    "civetweb": ("/usr/include/civetweb.h", ["-lcivetweb"], []),
+    "cli11": ("/usr/include/CLI/CLI.hpp", [], []),
+    "dl": ("/usr/include/dlfcn.h", ["-ldl"], []),
+    "gloo": ("/usr/include/gloo/context.h", ["-lgloo"], []),
+    "grpc++_reflection": ("/usr/include/grpcpp/ext/proto_server_reflection_plugin.h", ["-lgrpc++_reflection"], [":grpc++", ":protobuf"]),
+    "nlohmann_json": ("/usr/include/nlohmann/json.hpp", [], []),
+    "onednn": ("/usr/include/oneapi/dnnl/dnnl.hpp", ["-ldnnl"], []),
+    "pthread": ("/usr/include/pthread.h", ["-lpthread"], []),
+}
+
+def _cc_library(name, linkopts, deps = []):
+    return "cc_library(name = {}, linkopts = {}, deps = {})\n".format(repr(name), repr(linkopts), repr(deps))
+
+def _missing(what):
+    fail("{} is not installed; run deploy/install_dependencies.sh".format(what))
+
+def _impl(ctx):
+    pkg_config = ctx.which("pkg-config")
+    if not pkg_config:
+        _missing("pkg-config")
+    build = "package(default_visibility = ['//visibility:public'])\n"
+    for name, modules in _PKG_CONFIG.items():
+        result = ctx.execute([pkg_config, "--libs"] + modules)
+        if result.return_code != 0:
+            _missing("{} ({})".format(name, result.stderr.strip()))
+
+        # absl's modules each add --no-as-needed-like noise: only libraries and threads are of use here.
+        flags = [f for f in result.stdout.strip().split(" ") if f.startswith("-l") or f.startswith("-L") or f == "-pthread"]
+        build += _cc_library(name, flags)
+    for name, (header, linkopts, deps) in _BY_HEADER.items():
+        if not ctx.path(header).exists:
+            _missing("{} ({})".format(name, header))
+        build += _cc_library(name, linkopts, deps)
+    ctx.file("BUILD", build)
+
+system_libraries = repository_rule(
+    implementation = _impl,
+    configure = True,
+    environ = ["PKG_CONFIG_PATH"],
+)

@@ -1,0 +1,36 @@
+// The bound of everything that a peer can make grow. Beyond a bound the answer is RESOURCE_EXHAUSTED or
+// INVALID_ARGUMENT with the bound in its message; nothing here is ever a crash.
+#ifndef MUSTER_COMMON_LIMITS_H_
+#define MUSTER_COMMON_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::limits {
+
+inline constexpr int kMessageBytes = 16 << 20;        // any gRPC message
+inline constexpr size_t kSpecBytes = 1 << 20;         // a job's spec, serialised
+inline constexpr size_t kNameLength = 63;             // job and node names
+inline constexpr size_t kIdempotencyKeyLength = 128;
+inline constexpr uint32_t kNodes = 16384;
+inline constexpr uint32_t kSlotsPerNode = 1024;
+inline constexpr uint32_t kRanksPerJob = 131072;
+inline constexpr size_t kJobs = 100000;               // in the store, finished ones included
+inline constexpr size_t kEventsPerJob = 10000;        // oldest go first
+inline constexpr size_t kKeyBytes = 256;              // of a generation's store
+inline constexpr size_t kValueBytes = 64 << 10;
+inline constexpr size_t kKeysPerGeneration = 262144;
+inline constexpr size_t kValueBytesPerGeneration = 256 << 20;
+inline constexpr size_t kBarriersPerGeneration = 1024;  // open at the same time
+inline constexpr size_t kWatchersPerJob = 1024;
+inline constexpr size_t kLabels = 64;                 // of a node
+inline constexpr size_t kLabelBytes = 256;
+inline constexpr size_t kStderrTailBytes = 8 << 10;
+inline constexpr size_t kStderrTailLines = 50;
+inline constexpr size_t kLogChunkBytes = 64 << 10;
+inline constexpr size_t kLogTransfers = 1024;         // open at the same time
+inline constexpr size_t kRecordedLosses = 100000;
+
+}  // namespace muster::limits
+
+#endif  // MUSTER_COMMON_LIMITS_H_

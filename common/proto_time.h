@@ -1,0 +1,37 @@
+// absl's times and durations in protobuf's messages and back.
+#ifndef MUSTER_COMMON_PROTO_TIME_H_
+#define MUSTER_COMMON_PROTO_TIME_H_
+
+#include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/timestamp.pb.h"
+
+namespace muster {
+
+inline google::protobuf::Duration ToProto(absl::Duration d) {
+  google::protobuf::Duration proto;
+  proto.set_seconds(absl::IDivDuration(d, absl::Seconds(1), &d));
+  proto.set_nanos(static_cast<int32_t>(absl::IDivDuration(d, absl::Nanoseconds(1), &d)));
+  return proto;
+}
+
+inline absl::Duration FromProto(const google::protobuf::Duration& proto) {
+  return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+}
+
+inline google::protobuf::Timestamp ToProto(absl::Time t) {
+  google::protobuf::Timestamp proto;
+  const int64_t seconds = absl::ToUnixSeconds(t);
+  proto.set_seconds(seconds);
+  proto.set_nanos(
+      static_cast<int32_t>((t - absl::FromUnixSeconds(seconds)) / absl::Nanoseconds(1)));
+  return proto;
+}
+
+inline absl::Time FromProto(const google::protobuf::Timestamp& proto) {
+  return absl::FromUnixSeconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+}
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_PROTO_TIME_H_

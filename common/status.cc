@@ -1,0 +1,24 @@
+#include "common/status.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+
+namespace muster {
+
+absl::Status Annotate(const absl::Status& status, absl::string_view context) {
+  if (status.ok()) return status;
+  absl::Status annotated(status.code(), absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload([&annotated](absl::string_view url, const absl::Cord& payload) {
+    annotated.SetPayload(url, payload);
+  });
+  return annotated;
+}
+
+absl::Status ErrnoStatus(int error_number, absl::string_view what) {
+  return absl::ErrnoToStatus(error_number, what);
+}
+
+}  // namespace muster

@@ -1,0 +1,96 @@
+// What goes into the core and what comes out of it. Both are plain data.
+#ifndef MUSTER_COORDINATOR_CORE_EVENT_H_
+#define MUSTER_COORDINATOR_CORE_EVENT_H_
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "coordinator/store/store.h"
+#include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/worker.pb.h"
+
+namespace muster::core {
+
+// ------------------------------------------------------------------------------------------------------- events
+// Facts that arrived. The service has checked sizes and the spec (common/spec); the core checks everything that
+// depends on its state.
+
+struct SubmitJob {
+  RequestId request;
+  JobId job_id;  // drawn by the service; ALREADY_EXISTS in the reply when taken, and the service draws again
+  v1::JobSpec spec;
+  std::string idempotency_key;
+};
+struct CancelJob {
+  RequestId request;
+  JobId job_id;
+  std::optional<absl::Duration> grace_period;
+};
+struct HoldJob {
+  RequestId request;
+  JobId job_id;
+};
+struct ReleaseJob {
+  RequestId request;
+  JobId job_id;
+};
+
+// A worker's stream brought its Hello.
+struct SessionOpened {
+  SessionId session;
+  v1::Hello hello;
+  std::string observed_address;
+};
+// Anything later on the stream.
+struct SessionMessage {
+  SessionId session;
+  v1::WorkerMessage message;
+};
+struct SessionClosed {
+  SessionId session;
+};
+
+// Time has reached what NextDeadline() said. `lag` is how late the service knows itself to be: leases and deadlines
+// are extended by it, so that a slow coordinator declares nobody dead.
+struct Tick {
+  absl::Duration lag;
+};
+
+using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, SessionOpened, SessionMessage,
+                           SessionClosed, Tick>;
+
+// ------------------------------------------------------------------------------------------------------ effects
+
+struct Send {
+  SessionId session;
+  v1::CoordinatorMessage message;
+};
+struct Reply {
+  RequestId request;
+  absl::StatusOr<v1::Job> job;
+  bool already_existed = false;
+};
+// The stream is to be ended with this status.
+struct CloseSession {
+  SessionId session;
+  absl::Status status;
+};
+
+// What a step wants done. Writes first: nothing else of the same step may leave the process before they are on disk.
+struct Effects {
+  std::vector<store::Mutation> writes;
+  std::vector<Send> sends;
+  std::vector<Reply> replies;
+  std::vector<CloseSession> closes;
+  std::vector<JobId> changed_jobs;  // for watchers; each at most once
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_EVENT_H_
