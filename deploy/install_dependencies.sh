@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that Muster is built and tested with. Does nothing when all are there.
+#
+#   deploy/install_dependencies.sh [--with-tests]
+set -euo pipefail
+
+packages=(
+  bazel-bootstrap bazel-rules-java bazel-rules-proto clang pkg-config
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
+  libabsl-dev libgoogle-glog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
+  prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev
+  libdnnl-dev libgloo-dev libgtest-dev libgmock-dev libbenchmark-dev
+  dataset-fashion-mnist python3
+)
+if [[ ${1:-} == --with-tests ]]; then
+  packages+=(prometheus iproute2 curl)
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == 'install ok installed' ]] || missing+=("$package")
+done
+if [[ ${#missing[@]} -eq 0 ]]; then
+  exit 0
+fi
+if [[ $(id -u) -ne 0 ]]; then
+  echo "missing packages: ${missing[*]}" >&2
+  echo "run as root, or install them yourself: apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+echo "installing: ${missing[*]}" >&2
+# A package that brings a daemon (prometheus) must not start it.
+export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi

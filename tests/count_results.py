@@ -1,0 +1,55 @@
+"""Adds up the test cases of one Bazel run: count_results.py BUILD_EVENTS.json [MORE_TEST.xml…]
+
+Reads the XML that each test of the run wrote, and that of tests run outside Bazel. Prints `N passed, N failed, N skipped`. Exit status 1 when a test failed or none ran.
+"""
+
+import json
+import sys
+import urllib.parse
+import xml.etree.ElementTree as ElementTree
+
+
+def cases(path):
+    """(passed, failed, skipped) of one test.xml."""
+    passed = failed = skipped = 0
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif case.find("skipped") is not None or case.get("result") == "suppressed":
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+def main():
+    passed = failed = skipped = 0
+    with open(sys.argv[1], encoding="utf-8") as events:
+        for line in events:
+            event = json.loads(line)
+            result = event.get("testResult")
+            if result is None:
+                continue
+            label = event["id"]["testResult"]["label"]
+            counts = (0, 0, 0)
+            for output in result.get("testActionOutput", []):
+                if output["name"] == "test.xml":
+                    path = urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path)
+                    counts = cases(path)
+            # A test that crashed or ran out of time may have written no failing case.
+            if result["status"] != "PASSED" and counts[1] == 0:
+                counts = (counts[0], 1, counts[2])
+            if counts[1]:
+                print(f"failed: {label} ({counts[1]} of {sum(counts)})")
+            passed, failed, skipped = (a + b for a, b in zip((passed, failed, skipped), counts))
+    for path in sys.argv[2:]:
+        counts = cases(path)
+        if counts[1]:
+            print(f"failed: {path} ({counts[1]} of {sum(counts)})")
+        passed, failed, skipped = (a + b for a, b in zip((passed, failed, skipped), counts))
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed or passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""kill -9 of each kind of process in mid-training: the job ends SUCCEEDED, with its cause on record."""
+
+import json
+import os
+import signal
+import time
+import unittest
+
+from tests.support.cluster import Cluster, training_spec, wait_until
+
+STEPS = 1200
+
+
+def fault_spec(cluster, name):
+    """Two nodes, a directory of checkpoints per worker, long enough to be killed in the middle."""
+    return training_spec(
+        name, max_steps=STEPS,
+        checkpoint={"dir": str(cluster.directory / "ckpt-{node}"), "every_steps": 100},
+        resources={"nodes": 2, "ranks_per_node": 1}, restart={"max": 3}, failure_timeout="10s",
+        grace_period="5s")
+
+
+class KillTest(unittest.TestCase):
+    def check_finished(self, cluster, job, generation):
+        finished = cluster.wait(job)
+        self.assertEqual(finished["state"], "SUCCEEDED", finished)
+        self.assertEqual(int(finished["generation"]), generation)
+        self.assertEqual(int(finished["summary"]["steps"]), STEPS)
+        return finished
+
+    def test_rank(self):
+        with Cluster(nodes=2) as cluster:
+            job = cluster.submit(fault_spec(cluster, "rank"))
+            cluster.wait_for_step(job, 250)
+            os.kill(cluster.rank_pids("node-2")[0], signal.SIGKILL)
+            finished = self.check_finished(cluster, job, 2)
+            failure = finished["first_failure"]
+            self.assertEqual(failure["node"], "node-2")
+            self.assertEqual(int(failure["exit"]["signal"]), 9)
+            self.assertEqual(int(failure["generation"]), 1)
+            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
+
+    def test_worker_with_its_ranks(self):
+        with Cluster(nodes=2) as cluster:
+            job = cluster.submit(fault_spec(cluster, "node"))
+            cluster.wait_for_step(job, 250)
+            where = str(cluster.directory / "node-2")
+            cluster.workers["node-2"].kill()
+            for pid, command in cluster.processes():
+                if where in command or pid in cluster.rank_pids("node-2"):
+                    os.kill(pid, signal.SIGKILL)
+            killed = time.monotonic()
+            queued = cluster.wait_for_state(job, "QUEUED", timeout=3)
+            self.assertEqual(queued["reason"], "NodeLost")
+            self.assertEqual(int(queued["queue_position"]), 1)
+            wait_until(lambda: time.monotonic() - killed > 3, 5, "three seconds")
+            self.assertEqual(cluster.get(job)["state"], "QUEUED")
+            cluster.start_worker("node-2")
+            finished = self.check_finished(cluster, job, 2)
+            self.assertEqual(finished["first_failure"]["reason"], "NodeLost")
+            self.assertEqual(finished["first_failure"]["node"], "node-2")
+            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
+
+    def test_worker_alone(self):
+        """Its ranks do not notice; the worker that comes back finds them."""
+        with Cluster(nodes=2) as cluster:
+            job = cluster.submit(fault_spec(cluster, "worker"))
+            cluster.wait_for_step(job, 250)
+            ranks = cluster.rank_pids()
+            cluster.workers["node-2"].kill()
+            cluster.start_worker("node-2")
+            self.assertEqual(sorted(cluster.rank_pids()), sorted(ranks))
+            finished = self.check_finished(cluster, job, 1)
+            self.assertNotIn("first_failure", finished)
+            events = json.dumps(json.loads(cluster.muster("describe", job, "--events", "-o", "json").stdout))
+            self.assertIn("node-2", events)
+
+    def test_coordinator(self):
+        """The ranks keep stepping without it; restarted 3 s later it adopts them."""
+        with Cluster(nodes=2) as cluster:
+            job = cluster.submit(fault_spec(cluster, "coord"))
+            before = int(cluster.wait_for_step(job, 100)["progress"]["step"])
+            ranks = cluster.rank_pids()
+            cluster.coordinator.kill()
+            killed = time.monotonic()
+            worker_http = cluster.workers["node-1"].addresses["http"]
+
+            def step():
+                import re
+                import urllib.request
+                text = urllib.request.urlopen(f"http://{worker_http}/metrics", timeout=5).read().decode()
+                found = re.search(r"(?m)^muster_train_step\{.*\} ([0-9.e+]+)$", text)
+                return float(found.group(1)) if found else 0
+            wait_until(lambda: step() > before + 50, 10, "steps without a coordinator")
+            wait_until(lambda: time.monotonic() - killed > 3, 5, "three seconds")
+            cluster.start_coordinator()
+            finished = self.check_finished(cluster, job, 1)
+            self.assertNotIn("first_failure", finished)
+            self.assertTrue(ranks)

@@ -1,0 +1,23 @@
+"""Tests of real processes, written with Python's unittest and run by the system's own Python."""
+
+BINARIES = [
+    "//cli:muster",
+    "//coordinator:muster-coordinator",
+    "//worker:muster-rank",
+    "//worker:muster-shim",
+    "//worker:muster-worker",
+]
+
+def muster_python_test(name, src, data = [], tags = [], size = "medium", exclusive = True):
+    """One unittest module against the built binaries.
+
+    Such tests start clusters of several processes and watch the clock, so by default each runs alone.
+    """
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tests/support:python_test.sh"],
+        args = ["$(location {})".format(src)],
+        data = BINARIES + data + [src, "//tests/support:support"],
+        tags = tags + (["exclusive"] if exclusive else []),
+    )
