@@ -1,20 +1,26 @@
-"""@cuda: whether this machine has the CUDA Toolkit to compile with, and where.
+"""@cuda: whether this machine has the CUDA Toolkit to compile with, and where; and the rule that uses it.
 
-@cuda//:config.bzl gives CUDA_PRESENT and CUDA_PATH. A machine without the toolkit builds everything but the
-CUDA library, and says so in one line.
+@cuda//:config.bzl gives CUDA_PRESENT. A machine without the toolkit builds everything but the CUDA library, and says
+so in one line.
 """
 
-def _impl(ctx):
+def _cuda_configure_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")
     present = ctx.path(home + "/bin/nvcc").exists
-    if not present:
+    if present:
+        ctx.symlink(home, "toolkit")
+        ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
+cc_library(name = "headers", hdrs = glob(["toolkit/include/**/*.h", "toolkit/include/**/*.hpp"]), includes = ["toolkit/include"])
+cc_library(name = "runtime", linkopts = ["-L{home}/lib64", "-lcudart", "-Wl,-rpath,{home}/lib64"], deps = [":headers"])
+""".format(home = home))
+    else:
         # buildifier: disable=print
         print("CUDA: no nvcc under {}; building without the CUDA library".format(home))
-    ctx.file("BUILD", "")
-    ctx.file("config.bzl", "CUDA_PRESENT = {}\nCUDA_PATH = {}\n".format(present, repr(home)))
+        ctx.file("BUILD", "")
+    ctx.file("config.bzl", "CUDA_PRESENT = {}\nNVCC = {}\n".format(present, repr(home + "/bin/nvcc")))
 
 cuda_configure = repository_rule(
-    implementation = _impl,
+    implementation = _cuda_configure_impl,
     configure = True,
     environ = ["CUDA_HOME"],
 )

@@ -24,6 +24,7 @@ _PKG_CONFIG = {
         "absl_time",
     ],
     "benchmark": ["benchmark"],
+    "crypto": ["libcrypto"],
     "glog": ["libglog"],
     "gmock": ["gmock"],
     "grpc++": ["grpc++"],

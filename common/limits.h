@@ -29,6 +29,10 @@ inline constexpr size_t kStderrTailBytes = 8 << 10;
 inline constexpr size_t kStderrTailLines = 50;
 inline constexpr size_t kLogChunkBytes = 64 << 10;
 inline constexpr size_t kLogTransfers = 1024;         // open at the same time
+inline constexpr size_t kSessions = 2 * kNodes;       // workers' streams, those on their way out included
+inline constexpr size_t kSessionQueueBytes = 64 << 20;  // waiting to be written to one worker
+inline constexpr uint32_t kJobsPerList = 10000;       // in one answer
+inline constexpr size_t kReportedTextBytes = 8 << 10;  // a message or phase in a rank's report
 inline constexpr size_t kRecordedLosses = 100000;
 
 }  // namespace muster::limits

@@ -1,7 +1,7 @@
 // A job's spec: from YAML or JSON to a checked, complete v1::JobSpec and back.
 //
-// Client and coordinator use the same code: a spec that `muster spec validate` accepts is never refused for its own
-// words by the coordinator.
+// Client and coordinator use the same code: a spec that `muster spec validate` accepts is never
+// refused for its own words by the coordinator.
 #ifndef MUSTER_COMMON_SPEC_SPEC_H_
 #define MUSTER_COMMON_SPEC_SPEC_H_
 
@@ -16,16 +16,17 @@
 
 namespace muster::spec {
 
-// Parses YAML (JSON is YAML). `source` names the text in errors: "job.yaml:7: unknown field 'epoch' in train; did you
-// mean 'epochs'?". `overrides` are `a.b=c` pairs, applied after the text. INVALID_ARGUMENT for anything wrong;
-// RESOURCE_EXHAUSTED for a text beyond limits::kSpecBytes.
+// Parses YAML (JSON is YAML). `source` names the text in errors: "job.yaml:7: unknown field 'epoch'
+// in train; did you mean 'epochs'?". `overrides` are `a.b=c` pairs, applied after the text.
+// INVALID_ARGUMENT for anything wrong; RESOURCE_EXHAUSTED for a text beyond limits::kSpecBytes.
 absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
                                   absl::Span<const std::string> overrides = {});
 
 // Fills in every default, so that what runs is what is shown. Call before Validate.
 void ApplyDefaults(v1::JobSpec& spec);
 
-// Everything that the spec alone shows to be wrong; INVALID_ARGUMENT lists all of it, a line each, by field path.
+// Everything that the spec alone shows to be wrong; INVALID_ARGUMENT lists all of it, a line each,
+// by field path.
 absl::Status Validate(const v1::JobSpec& spec);
 
 // In the form that Parse reads: human durations and sizes, no defaults left out.

@@ -2,20 +2,18 @@
 #ifndef MUSTER_WORKER_NN_MODEL_H_
 #define MUSTER_WORKER_NN_MODEL_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/nn/graph.h"
 
 namespace muster::nn {
 
-struct ImageShape {
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t channels = 0;
-};
-
-// INVALID_ARGUMENT for an unknown name or a shape that is too small for the model.
-absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input, int64_t classes);
+// INVALID_ARGUMENT for an unknown name, an option out of range, or a shape that is too small for
+// the model.
+absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input,
+                                 int64_t classes);
 
 }  // namespace muster::nn
 

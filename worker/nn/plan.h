@@ -1,8 +1,9 @@
-// A static graph of layers, compiled for one batch size and processor: all memory planned, all kernels chosen, and
-// nothing allocated in a step.
+// A static graph of layers, compiled for one batch size and processor: all memory planned, all
+// kernels chosen, and nothing allocated in a step.
 //
-// Activations are NHWC float32. Parameters, gradients and buffers are each one flat array in the order in which
-// forward uses them, so that backward finishes gradients from the end to the start and a bucket is a range.
+// Activations are NHWC float32. Parameters, gradients and buffers are each one flat array in the
+// order in which forward uses them, so that backward finishes gradients from the end to the start
+// and a bucket is a range.
 #ifndef MUSTER_WORKER_NN_PLAN_H_
 #define MUSTER_WORKER_NN_PLAN_H_
 
@@ -23,23 +24,26 @@ namespace muster::nn {
 struct CompileOptions {
   uint32_t max_batch = 0;  // rows of one call at most
   bool training = true;    // with backward; otherwise forward and loss only
-  uint32_t threads = 1;
+  uint32_t threads = 1;    // that convolutions and matrix products compute in
+  bool reference =
+      false;  // kernels/reference in place of kernels/cpu: slow, what tests compare with
 };
 
 // One named tensor of the flat parameters (or buffers).
 struct ParameterInfo {
-  std::string name;              // as torchvision or torch.nn.Sequential would name it, e.g. "0.weight"
-  std::vector<int64_t> shape;    // canonical: OIHW, (out, in)
-  size_t offset = 0;             // elements from the start of the flat array
-  size_t count = 0;              // elements taken there, padding included
-  bool decay = true;             // weight decay applies
+  std::string name;  // as torchvision or torch.nn.Sequential would name it, e.g. "0.weight"
+  std::vector<int64_t> shape;  // canonical: OIHW, (out, in)
+  size_t offset = 0;           // elements from the start of the flat array
+  size_t count = 0;            // elements taken there, padding included
+  bool decay = true;           // weight decay applies
 };
 
 // Seeds whatever is random in a step; equal on all ranks and in all worlds for the same sample.
 struct StepContext {
   uint64_t seed = 0;
   uint64_t step = 0;
-  // Index in the global batch of the call's first row: dropout is a function of (seed, step, layer, global row).
+  // Index in the global batch of the call's first row: dropout is a function of (seed, step, layer,
+  // global row).
   uint64_t first_row = 0;
 };
 
@@ -58,34 +62,41 @@ class Plan {
   virtual size_t parameter_elements() const = 0;  // of the flat array, padding included
   virtual size_t buffer_elements() const = 0;
   virtual size_t arena_bytes() const = 0;
-  // Digest of layout, kernels' memory formats and instruction set: equal digests have byte-compatible flat arrays.
+  // Digest of layout, kernels' memory formats and instruction set: equal digests have
+  // byte-compatible flat arrays.
   virtual std::string layout_digest() const = 0;
 
-  // Base addresses, 64-byte aligned, which the plan does not own; anew for each generation. gradients may be null
-  // when not training. Required before any of the calls below.
+  // Base addresses, 64-byte aligned, which the plan does not own; anew for each generation.
+  // gradients may be null when not training. Required before any of the calls below.
   virtual void Bind(float* parameters, float* gradients, float* buffers) = 0;
 
-  // Canonical values (shape order of ParameterInfo) to and from the bound arrays. INVALID_ARGUMENT for a wrong size.
+  // Canonical values (shape order of ParameterInfo) of parameters and buffers, to and from the
+  // bound arrays. INVALID_ARGUMENT for an unknown name or a wrong size.
   virtual absl::Status Import(const ParameterInfo& parameter, absl::Span<const float> values) = 0;
   virtual absl::Status Export(const ParameterInfo& parameter, absl::Span<float> values) const = 0;
-  // PyTorch's default initialisation, drawn by Philox from (seed, parameter's name): the same on any machine.
+  // PyTorch's default initialisation, drawn by Philox from (seed, parameter's name): the same on
+  // any machine.
   virtual void Initialize(uint64_t seed) = 0;
-  // Optimizer state of one parameter shares its layout: the same conversions for any flat array like parameters.
+  // Optimizer state of one parameter shares its layout: the same conversions for any flat array
+  // like parameters.
   virtual absl::Status ImportInto(float* flat, const ParameterInfo& parameter,
                                   absl::Span<const float> values) const = 0;
   virtual absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                                   absl::Span<float> values) const = 0;
 
-  // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels.
+  // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels,
+  // each from 0 to classes - 1.
   virtual float* input() = 0;
   virtual int32_t* labels() = 0;
 
-  // rows <= max_batch; zero rows are legal everywhere and give zero gradients.
+  // rows <= max_batch; zero rows are legal everywhere and give zero gradients. A number of rows
+  // that first appears costs the building of its kernels once; from then on nothing is allocated.
+  // Training keeps running statistics of batch norm, of the rows present.
   virtual void Forward(uint32_t rows, bool training, const StepContext& context) = 0;
   // After Forward. scale multiplies the gradient (1 / global batch).
   virtual LossResult Loss(uint32_t rows, double label_smoothing, float scale) = 0;
-  // After Loss. Writes (not adds to) every gradient. ready(offset): gradients from element `offset` to the end of the
-  // flat array are final; called with falling offsets, the last time with 0.
+  // After Loss. Writes (not adds to) every gradient. ready(offset): gradients from element `offset`
+  // to the end of the flat array are final; called with falling offsets, the last time with 0.
   virtual void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) = 0;
   // Logits of the last Forward, rows * classes.
   virtual absl::Span<const float> logits(uint32_t rows) const = 0;

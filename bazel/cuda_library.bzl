@@ -1,0 +1,55 @@
+"""Libraries of .cu sources, where there is a CUDA Toolkit."""
+
+load("@cuda//:config.bzl", "CUDA_PRESENT", "NVCC")
+
+# Ampere and Hopper natively; PTX of the oldest serves whatever is newer than both.
+_ARCHITECTURES = [
+    "-gencode=arch=compute_80,code=sm_80",
+    "-gencode=arch=compute_90a,code=sm_90a",
+    "-gencode=arch=compute_80,code=compute_80",
+]
+
+def cuda_shared_library(name, srcs, hdrs = [], visibility = None):
+    """NAME.so of the sources, to be opened at run time; an empty filegroup without the toolkit.
+
+    Args:
+      name: the file's name without .so.
+      srcs: .cu files, each compiled by nvcc.
+      hdrs: headers that they include, from this workspace.
+      visibility: of the filegroup `NAME`.
+    """
+    if not CUDA_PRESENT:
+        native.filegroup(name = name, srcs = [], visibility = visibility)
+        return
+    objects = []
+    for src in srcs:
+        stem = src[:-len(".cu")]
+        native.genrule(
+            name = stem + "_cu",
+            srcs = [src] + hdrs,
+            outs = [stem + ".cu.o"],
+            cmd = "{} -std=c++20 -O3 {} -I. -Xcompiler -fPIC -c $(location {}) -o $@".format(
+                NVCC,
+                " ".join(_ARCHITECTURES),
+                src,
+            ),
+        )
+        objects.append(stem + ".cu.o")
+    native.genrule(
+        name = name + "_link",
+        srcs = objects,
+        outs = [name + ".so"],
+        cmd = "{} -shared -cudart=shared $(SRCS) -o $@".format(NVCC),
+    )
+    native.filegroup(name = name, srcs = [name + ".so"], visibility = visibility)
+
+def cuda_test(name, srcs, deps, data = []):
+    """A cc_test that links the CUDA runtime; nothing without the toolkit. Its cases skip where there is no GPU."""
+    if CUDA_PRESENT:
+        native.cc_test(
+            name = name,
+            size = "small",
+            srcs = srcs,
+            data = data,
+            deps = deps + ["@cuda//:runtime", "@system//:dl", "@system//:gtest_main"],
+        )

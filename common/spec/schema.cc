@@ -1,0 +1,91 @@
+#include "common/spec/schema.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/spec/nearest.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::spec {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+constexpr absl::string_view kZeroMeansUnset[] = {
+    "muster.v1.Resources.ranks_per_node",
+    "muster.v1.Resources.threads_per_rank",
+    "muster.v1.TrainSpec.epochs",
+    "muster.v1.TrainSpec.max_steps",
+    "muster.v1.TrainSpec.global_batch",
+    "muster.v1.TrainSpec.image_size",
+    "muster.v1.TrainSpec.seed",
+    "muster.v1.OptimizerSpec.learning_rate",
+    "muster.v1.StrategySpec.bucket_bytes",
+    "muster.v1.StrategySpec.first_bucket_bytes",
+    "muster.v1.CheckpointSpec.keep",
+    "muster.v1.LoaderSpec.threads",
+    "muster.v1.LoaderSpec.prefetch",
+};
+
+// Paths of fields called `name` in `message` and below.
+void FindField(const Descriptor& message, absl::string_view where, absl::string_view name,
+               std::vector<std::string>& paths) {
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    const std::string path = JoinPath(where, field.name());
+    if (absl::string_view(field.name()) == name) paths.push_back(path);
+    if (field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain) {
+      FindField(*field.message_type(), path, name, paths);
+    }
+  }
+}
+
+}  // namespace
+
+FieldForm FormOf(const FieldDescriptor& field) {
+  if (field.message_type() != nullptr) {
+    const std::string& type = field.message_type()->full_name();
+    if (type == "google.protobuf.Duration") return FieldForm::kDuration;
+    if (type == "muster.v1.NodeCount") return FieldForm::kNodeCount;
+    if (type == "muster.v1.LostCoordinatorPolicy") return FieldForm::kLostCoordinator;
+    return FieldForm::kPlain;
+  }
+  const bool is_size =
+      field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 && absl::EndsWith(field.name(), "_bytes");
+  return is_size ? FieldForm::kSize : FieldForm::kPlain;
+}
+
+bool ZeroMeansUnset(const FieldDescriptor& field) {
+  const absl::string_view name = field.full_name();
+  return std::find(std::begin(kZeroMeansUnset), std::end(kZeroMeansUnset), name) !=
+         std::end(kZeroMeansUnset);
+}
+
+std::vector<std::string> FieldNames(const Descriptor& message) {
+  std::vector<std::string> names;
+  for (int i = 0; i < message.field_count(); ++i) names.push_back(message.field(i)->name());
+  return names;
+}
+
+std::string UnknownField(const Descriptor& message, absl::string_view where,
+                         absl::string_view name) {
+  std::string text = absl::StrCat("unknown field ", Quoted(name), " in ",
+                                  where.empty() ? absl::string_view("the spec") : where);
+  const std::string nearest = Nearest(name, FieldNames(message));
+  std::vector<std::string> elsewhere;
+  FindField(*v1::JobSpec::descriptor(), "", name, elsewhere);
+  if (elsewhere.size() == 1 && EditDistance(name, nearest) > 1) {
+    absl::StrAppend(&text, "; did you mean '", elsewhere[0], "'?");
+  } else if (!nearest.empty()) {
+    absl::StrAppend(&text, "; did you mean '", nearest, "'?");
+  }
+  return text;
+}
+
+std::string JoinPath(absl::string_view where, absl::string_view name) {
+  return where.empty() ? std::string(name) : absl::StrCat(where, ".", name);
+}
+
+}  // namespace muster::spec

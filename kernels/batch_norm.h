@@ -1,0 +1,63 @@
+// Batch normalisation (Ioffe & Szegedy 2015) over the channels of NHWC activations, fused with the
+// ReLU and the 2x2 max pooling that may follow it.
+//
+// All arrays are float32, 64-byte aligned unless said otherwise. Rows that are absent from a batch
+// do not exist: the statistics are of the rows present.
+#ifndef MUSTER_KERNELS_BATCH_NORM_H_
+#define MUSTER_KERNELS_BATCH_NORM_H_
+
+#include <cstdint>
+
+namespace muster::kernels {
+
+struct BatchNormShape {
+  int64_t rows = 0;
+  int64_t height = 1;
+  int64_t width = 1;
+  int64_t channels = 1;
+  bool relu = false;  // y = max(0, normalised)
+  bool pool =
+      false;  // then the largest of each 2x2; an odd last line or column is dropped. Needs relu.
+
+  int64_t pixels() const { return rows * height * width; }
+  int64_t out_height() const { return pool ? height / 2 : height; }
+  int64_t out_width() const { return pool ? width / 2 : width; }
+  int64_t out_pixels() const { return rows * out_height() * out_width(); }
+};
+
+// x [pixels, channels] -> mean [channels], variance [channels], the biased one. pixels > 0.
+using BatchNormStatistics = void(const BatchNormShape& shape, const float* x, float* mean,
+                                 float* variance);
+
+// x -> y [out_pixels, channels] = pool(relu(x * scale + shift)), with scale, shift [channels].
+// choice uint8 [out_pixels, channels], only with pool, may be null: which of the four pixels was
+// the largest (0 to 3, by lines), the first one among equals; 4 where the largest is not above zero
+// and no gradient passes.
+using BatchNormApply = void(const BatchNormShape& shape, const float* x, const float* scale,
+                            const float* shift, float* y, uint8_t* choice);
+
+// What both passes of the backward direction read. dy [out_pixels, channels]; x, scale, shift,
+// choice as in forward; mean, inverse_deviation [channels] = 1 / sqrt(variance + epsilon).
+struct BatchNormGradient {
+  const float* x;
+  const float* dy;
+  const uint8_t* choice;
+  const float* scale;
+  const float* shift;
+  const float* mean;
+  const float* inverse_deviation;
+};
+
+// -> dgamma, dbeta [channels]. pixels > 0.
+using BatchNormBackwardParameters = void(const BatchNormShape& shape,
+                                         const BatchNormGradient& gradient, float* dgamma,
+                                         float* dbeta);
+
+// dgamma, dbeta as written by the pass before -> dx [pixels, channels]; may be the same array as x,
+// not as dy.
+using BatchNormBackwardData = void(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                   const float* dgamma, const float* dbeta, float* dx);
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_BATCH_NORM_H_

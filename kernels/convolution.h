@@ -1,0 +1,100 @@
+// Two-dimensional convolution, forward and backward, and the matrix product of a linear layer.
+//
+// Activations are float32 NHWC, rows of a batch first. Parameters are float32 in a layout that the
+// implementation chose once, when it was created, for its largest batch; Import and Export convert
+// from and to the canonical order of PyTorch. Where the layout has padding, it is zero after
+// Import, and backward writes zeros there.
+#ifndef MUSTER_KERNELS_CONVOLUTION_H_
+#define MUSTER_KERNELS_CONVOLUTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace muster::kernels {
+
+// A linear layer is the convolution with height = width = kernel = 1 and no padding.
+struct ConvolutionShape {
+  int64_t height = 1;  // of the input
+  int64_t width = 1;
+  int64_t in_channels = 1;
+  int64_t out_channels = 1;
+  int64_t kernel = 1;  // square
+  int64_t stride = 1;
+  int64_t padding = 0;  // zeros at each side
+
+  int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+  int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
+  int64_t input_elements() const { return height * width * in_channels; }  // of one row
+  int64_t output_elements() const { return out_height() * out_width() * out_channels; }
+  int64_t fan_in() const { return in_channels * kernel * kernel; }
+  int64_t weights() const { return out_channels * fan_in(); }
+  bool valid() const {
+    return height > 0 && width > 0 && in_channels > 0 && out_channels > 0 && kernel > 0 &&
+           stride > 0 && padding >= 0 && height + 2 * padding >= kernel &&
+           width + 2 * padding >= kernel;
+  }
+};
+
+struct ConvolutionOptions {
+  int64_t max_rows = 1;
+  bool relu = false;          // y = max(0, convolution + bias)
+  bool training = true;       // backward will be called
+  bool data_gradient = true;  // BackwardData will be called
+  int threads = 1;
+};
+
+// Not thread-safe. Every call but the first with a given number of rows allocates nothing of its
+// own.
+class Convolution {
+ public:
+  virtual ~Convolution() = default;
+
+  // Elements of the weights' layout, padding included. The bias is out_channels elements in plain
+  // order.
+  virtual int64_t weights_elements() const = 0;
+  // Names the layout: equal strings, equal bytes.
+  virtual std::string weights_layout() const = 0;
+  // The implementation chosen for each direction, for people.
+  virtual std::string description() const = 0;
+  // canonical: OIHW, shape.weights() elements.
+  virtual void ImportWeights(const float* canonical, float* weights) const = 0;
+  virtual void ExportWeights(const float* weights, float* canonical) const = 0;
+
+  // Bytes that each call below needs at `workspace`, 64-byte aligned, with unspecified content.
+  virtual size_t workspace_bytes() const = 0;
+
+  // 0 <= rows <= max_rows everywhere. All arrays are 64-byte aligned.
+  // x [rows, height, width, in_channels], bias [out_channels] -> y [rows, out_height, out_width,
+  // out_channels]
+  virtual void Forward(int64_t rows, const float* x, const float* weights, const float* bias,
+                       float* y, void* workspace) = 0;
+  // dy, of the convolution's value before any ReLU, like y -> dx like x
+  virtual void BackwardData(int64_t rows, const float* dy, const float* weights, float* dx,
+                            void* workspace) = 0;
+  // x, dy -> dweights like weights, dbias [out_channels]; written, not added to; zero when rows is
+  // 0.
+  virtual void BackwardWeights(int64_t rows, const float* x, const float* dy, float* dweights,
+                               float* dbias, void* workspace) = 0;
+};
+
+namespace reference {
+// Plain loops in canonical order, accumulated in double.
+std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape,
+                                             const ConvolutionOptions& options);
+}  // namespace reference
+
+namespace cpu {
+// oneDNN; our own kernel where there are few input channels.
+// INVALID_ARGUMENT for an impossible shape, INTERNAL or RESOURCE_EXHAUSTED with oneDNN's word
+// otherwise.
+absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionShape& shape,
+                                                             const ConvolutionOptions& options);
+}  // namespace cpu
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_CONVOLUTION_H_

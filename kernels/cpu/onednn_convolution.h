@@ -1,0 +1,17 @@
+// Convolution and linear layers by oneDNN.
+#ifndef MUSTER_KERNELS_CPU_ONEDNN_CONVOLUTION_H_
+#define MUSTER_KERNELS_CPU_ONEDNN_CONVOLUTION_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/convolution.h"
+
+namespace muster::kernels::cpu {
+
+absl::StatusOr<std::unique_ptr<Convolution>> MakeOneDnnConvolution(
+    const ConvolutionShape& shape, const ConvolutionOptions& options);
+
+}  // namespace muster::kernels::cpu
+
+#endif  // MUSTER_KERNELS_CPU_ONEDNN_CONVOLUTION_H_

@@ -1,0 +1,39 @@
+// The kernel table of one instruction set. Included by plain.cc, avx2.cc and avx512.cc, which name
+// the set and are compiled for it.
+#ifndef MUSTER_KERNELS_CPU_TABLE_BODY_H_
+#define MUSTER_KERNELS_CPU_TABLE_BODY_H_
+
+#include "kernels/cpu/batch_norm_body.h"
+#include "kernels/cpu/direct_convolution_body.h"
+#include "kernels/cpu/elementwise_body.h"
+#include "kernels/cpu/scalar_kernels.h"
+#include "kernels/kernel_table.h"
+
+#define MUSTER_STRINGIFY_INNER_(x) #x
+#define MUSTER_STRINGIFY_(x) MUSTER_STRINGIFY_INNER_(x)
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+extern const KernelTable kKernels;
+
+const KernelTable kKernels = {
+    .name = MUSTER_STRINGIFY_(MUSTER_INSTRUCTION_SET),
+    .batch_norm_statistics = BatchNormStatistics,
+    .batch_norm_apply = BatchNormApply,
+    .batch_norm_backward_parameters = BatchNormBackwardParameters,
+    .batch_norm_backward_data = BatchNormBackwardData,
+    .max_pool_forward = MaxPoolForward,
+    .max_pool_backward = MaxPoolBackward,
+    .relu_forward = ReluForward,
+    .relu_backward = ReluBackward,
+    .dropout = cpu::Dropout,
+    .softmax_cross_entropy = cpu::SoftmaxCrossEntropy,
+    .normalize = Normalize,
+    .direct_convolution_forward = DirectConvolutionForward,
+    .direct_convolution_backward_weights = DirectConvolutionBackwardWeights,
+    .sgd_step = SgdStep,
+};
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CPU_TABLE_BODY_H_

@@ -1,0 +1,71 @@
+#include "worker/data/dataset.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/testing.h"
+
+namespace muster::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(FindDatasetTest, NamesTheKnownOnes) {
+  ASSERT_TRUE(FindDataset("fashion_mnist").ok());
+  EXPECT_FLOAT_EQ(FindDataset("mnist")->mean[0], 0.1307f);
+  const absl::Status status = FindDataset("fashion-mnist").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("fashion_mnist, mnist"));
+}
+
+class DatasetTest : public ::testing::Test {
+ protected:
+  void SetUp() override { WriteSyntheticDataset(directory_.path(), 30, 20); }
+  absl::StatusOr<ImageDataset> Open(Split split) const {
+    return ImageDataset::Open(*FindDataset("fashion_mnist"), directory_.path(), split,
+                              directory_.path() + "/cache");
+  }
+  TemporaryDirectory directory_;
+};
+
+TEST_F(DatasetTest, OpensBothSplits) {
+  const auto train = Open(Split::kTrain);
+  const auto test = Open(Split::kTest);
+  ASSERT_TRUE(train.ok()) << train.status();
+  ASSERT_TRUE(test.ok()) << test.status();
+  EXPECT_EQ(train->size(), 30);
+  EXPECT_EQ(test->size(), 20);
+  EXPECT_EQ(train->label(17), 7);
+  EXPECT_EQ(train->image(1) - train->image(0), 28 * 28);
+}
+
+TEST_F(DatasetTest, ALabelBeyondTheClassesIsRefused) {
+  WriteFile(directory_.path() + "/t10k-labels-idx1-ubyte",
+            IdxBytes({20}, std::string(19, '\x09') + '\x0a'));
+  const absl::Status status = Open(Split::kTest).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("label 10 of sample 19"));
+}
+
+TEST_F(DatasetTest, ImagesAndLabelsMustBelongTogether) {
+  WriteFile(directory_.path() + "/train-labels-idx1-ubyte", IdxBytes({29}, std::string(29, '\0')));
+  EXPECT_EQ(Open(Split::kTrain).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(DatasetTest, ImagesOfAnotherSizeAreRefused) {
+  WriteFile(directory_.path() + "/train-images-idx3-ubyte",
+            IdxBytes({30, 1, 1}, std::string(30, '\0')));
+  EXPECT_EQ(Open(Split::kTrain).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(DatasetTest, AMissingFileIsNamed) {
+  std::filesystem::remove(directory_.path() + "/t10k-images-idx3-ubyte");
+  const absl::Status status = Open(Split::kTest).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("t10k-images-idx3-ubyte"));
+}
+
+}  // namespace
+}  // namespace muster::data

@@ -1,0 +1,61 @@
+// The order of samples: which ones a step trains on, and which of them are one rank's.
+#ifndef MUSTER_WORKER_DATA_SAMPLER_H_
+#define MUSTER_WORKER_DATA_SAMPLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::data {
+
+struct RowRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t size() const { return end - begin; }
+};
+
+// Part `rank` of `world_size` nearly equal parts: rows floor(rank*rows/world_size) up to the next
+// part's first.
+RowRange Share(uint64_t rows, uint32_t rank, uint32_t world_size);
+
+// Rows in the largest share.
+uint64_t LargestShare(uint64_t rows, uint32_t world_size);
+
+// The samples of one epoch in the order of training: a permutation that depends on seed and epoch
+// alone.
+std::vector<uint32_t> EpochOrder(uint64_t seed, uint64_t epoch, uint32_t samples);
+
+// Where a step is within the training: a pure function of the step, so that resuming needs nothing
+// but its number.
+struct GlobalBatch {
+  uint64_t epoch = 0;
+  uint64_t first = 0;  // position in the epoch's order
+  uint64_t rows = 0;   // in all ranks together
+};
+
+// Immutable.
+class StepMap {
+ public:
+  // INVALID_ARGUMENT for no samples, an empty batch, or drop_last with a batch that no epoch fills.
+  static absl::StatusOr<StepMap> Create(uint64_t samples, uint64_t global_batch, bool drop_last);
+
+  uint64_t steps_per_epoch() const { return steps_per_epoch_; }
+  uint64_t global_batch() const { return global_batch_; }
+  GlobalBatch At(uint64_t step) const;
+  // Samples that training has used up before `step`.
+  uint64_t SamplesBefore(uint64_t step) const;
+
+ private:
+  StepMap(uint64_t samples, uint64_t global_batch, uint64_t steps_per_epoch)
+      : samples_(samples), global_batch_(global_batch), steps_per_epoch_(steps_per_epoch) {}
+
+  uint64_t samples_;
+  uint64_t global_batch_;
+  uint64_t steps_per_epoch_;
+};
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_SAMPLER_H_

@@ -1,0 +1,71 @@
+#include "worker/data/testing.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::data {
+namespace {
+
+void WriteSplit(const std::string& stem, size_t samples) {
+  constexpr size_t kSide = 28;
+  std::string pixels;
+  std::string labels;
+  std::mt19937 noise(static_cast<uint32_t>(samples));
+  for (size_t i = 0; i < samples; ++i) {
+    const size_t label = i % 10;
+    labels.push_back(static_cast<char>(label));
+    for (size_t y = 0; y < kSide; ++y) {
+      for (size_t x = 0; x < kSide; ++x) {
+        const bool bar = y / 3 == label;
+        pixels.push_back(static_cast<char>((bar ? 150 : 0) + noise() % 100));
+      }
+    }
+  }
+  const auto count = static_cast<uint32_t>(samples);
+  WriteFile(stem + "-images-idx3-ubyte", IdxBytes({count, kSide, kSide}, pixels));
+  WriteFile(stem + "-labels-idx1-ubyte", IdxBytes({count}, labels));
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory() {
+  const char* base = std::getenv("TEST_TMPDIR");
+  path_ = absl::StrCat(base != nullptr ? base : std::filesystem::temp_directory_path().c_str(),
+                       "/muster-test-XXXXXX");
+  if (mkdtemp(path_.data()) == nullptr) std::abort();
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void WriteFile(const std::string& path, absl::string_view bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (!out) std::abort();
+}
+
+std::string IdxBytes(const std::vector<uint32_t>& dimensions, absl::string_view elements) {
+  std::string bytes = {'\0', '\0', '\x08', static_cast<char>(dimensions.size())};
+  for (const uint32_t dimension : dimensions) {
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      bytes.push_back(static_cast<char>(dimension >> shift));
+    }
+  }
+  absl::StrAppend(&bytes, elements);
+  return bytes;
+}
+
+void WriteSyntheticDataset(const std::string& directory, size_t training_samples,
+                           size_t test_samples) {
+  WriteSplit(directory + "/train", training_samples);
+  WriteSplit(directory + "/t10k", test_samples);
+}
+
+}  // namespace muster::data

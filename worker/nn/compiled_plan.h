@@ -1,0 +1,78 @@
+// The Plan that Compile makes. Others use it through plan.h; plan_bench looks inside.
+#ifndef MUSTER_WORKER_NN_COMPILED_PLAN_H_
+#define MUSTER_WORKER_NN_COMPILED_PLAN_H_
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/nn/lowering.h"
+#include "worker/nn/plan.h"
+
+namespace muster::nn {
+
+class CompiledPlan final : public Plan {
+ public:
+  // As Compile.
+  static absl::StatusOr<std::unique_ptr<CompiledPlan>> Make(const Graph& graph,
+                                                            const CompileOptions& options);
+
+  absl::Span<const ParameterInfo> parameters() const override {
+    return program_.parameters.infos();
+  }
+  absl::Span<const ParameterInfo> buffers() const override { return program_.buffers.infos(); }
+  size_t parameter_elements() const override { return program_.parameters.elements(); }
+  size_t buffer_elements() const override { return program_.buffers.elements(); }
+  size_t arena_bytes() const override { return arena_bytes_; }
+  std::string layout_digest() const override;
+
+  void Bind(float* parameters, float* gradients, float* buffers) override;
+  absl::Status Import(const ParameterInfo& parameter, absl::Span<const float> values) override;
+  absl::Status Export(const ParameterInfo& parameter, absl::Span<float> values) const override;
+  void Initialize(uint64_t seed) override;
+  absl::Status ImportInto(float* flat, const ParameterInfo& parameter,
+                          absl::Span<const float> values) const override;
+  absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
+                          absl::Span<float> values) const override;
+
+  float* input() override { return program_.tensors.front()->data; }
+  int32_t* labels() override { return labels_; }
+
+  void Forward(uint32_t rows, bool training, const StepContext& context) override;
+  LossResult Loss(uint32_t rows, double label_smoothing, float scale) override;
+  void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
+  absl::Span<const float> logits(uint32_t rows) const override;
+
+  // Called before and after each pass of an operation: "forward", "backward parameters", "backward
+  // data".
+  using Observer = std::function<void(const Operation&, const char* pass, bool done)>;
+  void Observe(Observer observer) { observer_ = std::move(observer); }
+  const std::vector<std::unique_ptr<Operation>>& operations() const { return program_.operations; }
+
+ private:
+  CompiledPlan(Program program, const CompileOptions& options);
+
+  // Allocates the arena and gives every tensor and operation its place. RESOURCE_EXHAUSTED.
+  absl::Status PlaceMemory();
+  const Tensor& Logits() const { return *program_.tensors.back(); }
+  const kernels::KernelTable& Kernels() const;
+  template <typename Pass>
+  void Run(Operation& operation, const char* pass_name, const Pass& pass);
+
+  Program program_;
+  const CompileOptions options_;
+  std::unique_ptr<char, decltype(&std::free)> arena_{nullptr, &std::free};
+  size_t arena_bytes_ = 0;
+  int32_t* labels_ = nullptr;
+  float* parameters_ = nullptr;
+  Call call_;  // of the last Forward
+  Observer observer_;
+};
+
+}  // namespace muster::nn
+
+#endif  // MUSTER_WORKER_NN_COMPILED_PLAN_H_

@@ -1,0 +1,116 @@
+#include "worker/nn/parameters.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "kernels/philox.h"
+
+namespace muster::nn {
+
+size_t FlatLayout::Add(std::string name, std::vector<int64_t> shape, bool decay,
+                       const Initial& initial, TensorLayout layout) {
+  size_t canonical_elements = 1;
+  for (const int64_t dimension : shape) canonical_elements *= static_cast<size_t>(dimension);
+  const size_t offset = elements_;
+  const size_t count =
+      (layout.elements + kAlignedElements - 1) / kAlignedElements * kAlignedElements;
+  infos_.push_back({.name = std::move(name),
+                    .shape = std::move(shape),
+                    .offset = offset,
+                    .count = count,
+                    .decay = decay});
+  entries_.push_back(
+      {.initial = initial, .layout = std::move(layout), .canonical_elements = canonical_elements});
+  elements_ += count;
+  return offset;
+}
+
+bool FlatLayout::Has(absl::string_view name) const {
+  return std::any_of(infos_.begin(), infos_.end(),
+                     [name](const ParameterInfo& info) { return info.name == name; });
+}
+
+absl::StatusOr<size_t> FlatLayout::Find(const ParameterInfo& info, size_t values) const {
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    if (infos_[i].name != info.name) continue;
+    if (entries_[i].canonical_elements == values) return i;
+    return absl::InvalidArgumentError(absl::StrCat(
+        info.name, " has ", entries_[i].canonical_elements, " elements, not ", values));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the model has no ", info.name));
+}
+
+void FlatLayout::ImportAt(size_t index, const float* values, float* flat) const {
+  const Entry& entry = entries_[index];
+  float* const tensor = flat + infos_[index].offset;
+  if (entry.layout.import_values) {
+    entry.layout.import_values(values, tensor);
+  } else {
+    std::copy_n(values, entry.canonical_elements, tensor);
+  }
+  std::fill(tensor + entry.layout.elements, tensor + infos_[index].count, 0.0f);
+}
+
+absl::Status FlatLayout::Import(float* flat, const ParameterInfo& info,
+                                absl::Span<const float> values) const {
+  ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
+  ImportAt(index, values.data(), flat);
+  return absl::OkStatus();
+}
+
+absl::Status FlatLayout::Export(const float* flat, const ParameterInfo& info,
+                                absl::Span<float> values) const {
+  ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
+  const float* const tensor = flat + infos_[index].offset;
+  const TensorLayout& layout = entries_[index].layout;
+  if (layout.export_values) {
+    layout.export_values(tensor, values.data());
+  } else {
+    std::copy_n(tensor, values.size(), values.data());
+  }
+  return absl::OkStatus();
+}
+
+void FlatLayout::Initialize(uint64_t seed, float* flat) const {
+  std::vector<float> values;
+  for (size_t index = 0; index < infos_.size(); ++index) {
+    const Initial& initial = entries_[index].initial;
+    values.assign(entries_[index].canonical_elements, initial.constant);
+    if (initial.bound != 0) {
+      const kernels::PhiloxKey key = kernels::DerivePhiloxKey(seed, HashOf(infos_[index].name));
+      kernels::PhiloxCounter words{};
+      for (size_t i = 0; i < values.size(); ++i) {
+        const uint64_t block = i / 4;
+        if (i % 4 == 0) {
+          words = kernels::Philox4x32(
+              {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, key);
+        }
+        values[i] = initial.bound * (2.0f * kernels::Uniform01(words[i % 4]) - 1.0f);
+      }
+    }
+    ImportAt(index, values.data(), flat);
+  }
+}
+
+std::string FlatLayout::Describe() const {
+  std::string text;
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    absl::StrAppend(&text, infos_[i].name, " [", absl::StrJoin(infos_[i].shape, ","), "] at ",
+                    infos_[i].offset, " + ", infos_[i].count, ": ", entries_[i].layout.name, "\n");
+  }
+  return text;
+}
+
+uint64_t HashOf(absl::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3;
+  }
+  return hash;
+}
+
+}  // namespace muster::nn

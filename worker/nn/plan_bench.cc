@@ -1,0 +1,117 @@
+// Times a training step of small_cnn on one core, and each kernel in it.
+//
+//   plan_bench [rows [steps [threads]]]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/sgd.h"
+#include "worker/nn/compiled_plan.h"
+#include "worker/nn/model.h"
+
+namespace muster::nn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Microseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+struct Free {
+  void operator()(float* p) const { std::free(p); }
+};
+std::unique_ptr<float, Free> Allocate(size_t elements) {
+  const size_t bytes = (elements * sizeof(float) + 63) / 64 * 64;
+  float* const array = static_cast<float*>(std::aligned_alloc(64, std::max<size_t>(bytes, 64)));
+  std::fill_n(array, elements, 0.0f);
+  return std::unique_ptr<float, Free>(array);
+}
+
+int Main(int argc, char** argv) {
+  const uint32_t rows = argc > 1 ? std::atoi(argv[1]) : 64;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 200;
+  const uint32_t threads = argc > 3 ? std::atoi(argv[3]) : 1;
+  v1::ModelSpec spec;
+  spec.set_name("small_cnn");
+  const auto graph = BuildModel(spec, {28, 28, 1}, 10);
+  const Clock::time_point compile_start = Clock::now();
+  auto made = CompiledPlan::Make(*graph, {.max_batch = rows, .threads = threads});
+  if (!made.ok()) {
+    std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
+    return 1;
+  }
+  CompiledPlan& plan = **made;
+  const double compile = Microseconds(Clock::now() - compile_start);
+  const size_t count = plan.parameter_elements();
+  const auto parameters = Allocate(count);
+  const auto gradients = Allocate(count);
+  const auto momentum = Allocate(count);
+  const auto buffers = Allocate(plan.buffer_elements());
+  plan.Bind(parameters.get(), gradients.get(), buffers.get());
+  plan.Initialize(1);
+  for (uint32_t i = 0; i < rows * 28 * 28; ++i) {
+    plan.input()[i] = static_cast<float>((i * 2654435761u) >> 8) / 16777216.0f;
+  }
+  for (uint32_t i = 0; i < rows; ++i) plan.labels()[i] = i % 10;
+
+  // By operation and pass, in the order in which they first ran.
+  std::vector<std::pair<std::string, std::vector<double>>> timings;
+  std::map<std::string, size_t> index;
+  const auto record = [&](const std::string& what, double microseconds) {
+    const auto [at, added] = index.emplace(what, timings.size());
+    if (added) timings.emplace_back(what, std::vector<double>());
+    timings[at->second].second.push_back(microseconds);
+  };
+  Clock::time_point operation_start;
+  plan.Observe([&](const Operation& operation, const char* pass, bool done) {
+    if (!done) {
+      operation_start = Clock::now();
+      return;
+    }
+    const double microseconds = Microseconds(Clock::now() - operation_start);
+    record(operation.name() + " " + pass + "  [" + operation.description() + "]", microseconds);
+  });
+
+  std::vector<double> step_times;
+  double loss = 0;
+  for (int step = 0; step < steps; ++step) {
+    const Clock::time_point start = Clock::now();
+    plan.Forward(rows, true, {});
+    const Clock::time_point loss_start = Clock::now();
+    loss = plan.Loss(rows, 0, 1.0f / static_cast<float>(rows)).loss_sum / rows;
+    record("loss", Microseconds(Clock::now() - loss_start));
+    plan.Backward(rows, nullptr);
+    const Clock::time_point update_start = Clock::now();
+    kernels::SgdStep({.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f},
+                     parameters.get(), momentum.get(), gradients.get(), count);
+    const Clock::time_point end = Clock::now();
+    record("update", Microseconds(end - update_start));
+    step_times.push_back(Microseconds(end - start));
+  }
+  for (const auto& [what, times] : timings)
+    std::printf("%9.1f us  %s\n", Median(times), what.c_str());
+  const double step = Median(step_times);
+  std::printf("%9.1f us  step: %.0f images/s; rows %u, threads %u\n", step, rows / step * 1e6, rows,
+              threads);
+  std::printf("compile %.1f ms, arena %.1f MiB, last loss %.4f, layout %s\n", compile / 1e3,
+              static_cast<double>(plan.arena_bytes()) / (1 << 20), loss,
+              plan.layout_digest().c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace muster::nn
+
+int main(int argc, char** argv) { return muster::nn::Main(argc, argv); }
