@@ -1,7 +1,8 @@
 // The coordinator's decisions, as a state machine: Step(event, now) -> effects.
 //
-// No gRPC, thread, clock, disk or random source in here: events carry all that, so a test or a simulation decides
-// what happens when. Starting up is Load() with the store's records and stepping on; recovery is the same path.
+// No gRPC, thread, clock, disk or random source in here: events carry all that, so a test or a
+// simulation decides what happens when. Starting up is Load() with the store's records and stepping
+// on; recovery is the same path.
 //
 // Not thread-safe: one thread owns it.
 #ifndef MUSTER_COORDINATOR_CORE_CORE_H_
@@ -30,11 +31,13 @@ struct Options {
   Incarnation incarnation;  // of this coordinator process
   absl::Duration lease = absl::Seconds(10);
   absl::Duration heartbeat_interval = absl::Seconds(1);
-  // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause to be reported.
+  // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause
+  // to be reported.
   absl::Duration cause_window = absl::Seconds(2);
 };
 
-// Totals since the process started and gauges of now, for the metrics endpoint; copied out between steps.
+// Totals since the process started and gauges of now, for the metrics endpoint; copied out between
+// steps.
 struct Stats {
   struct Finished {
     v1::JobState state;
@@ -69,7 +72,8 @@ class Core {
   // When a Tick is due; infinite when nothing waits.
   SteadyTime NextDeadline() const;
 
-  // ---- Reading. `name` is a job id or a unique prefix: NOT_FOUND, INVALID_ARGUMENT when ambiguous.
+  // ---- Reading. `name` is a job id or a unique prefix: NOT_FOUND, INVALID_ARGUMENT when
+  // ambiguous.
   absl::StatusOr<JobId> ResolveJob(absl::string_view name) const;
   // With ranks and waits when detailed.
   absl::StatusOr<v1::Job> GetJob(const JobId& job, bool detailed, Time now) const;
@@ -77,7 +81,8 @@ class Core {
   std::vector<v1::Job> ListJobs(const v1::ListJobsRequest& request, Time now) const;
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(const JobId& job, uint64_t after) const;
   std::vector<v1::Node> ListNodes(Time now) const;
-  // Where a rank of a generation (0: newest) runs or ran. NOT_FOUND; UNAVAILABLE when that node has no session.
+  // Where a rank of a generation (0: newest) runs or ran. NOT_FOUND; UNAVAILABLE when that node has
+  // no session.
   struct RankLocation {
     SessionId session;
     NodeName node;

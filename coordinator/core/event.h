@@ -17,13 +17,14 @@
 
 namespace muster::core {
 
-// ------------------------------------------------------------------------------------------------------- events
-// Facts that arrived. The service has checked sizes and the spec (common/spec); the core checks everything that
-// depends on its state.
+// -------------------------------------------------------------------------------------------------------
+// events Facts that arrived. The service has checked sizes and the spec (common/spec); the core
+// checks everything that depends on its state.
 
 struct SubmitJob {
   RequestId request;
-  JobId job_id;  // drawn by the service; ALREADY_EXISTS in the reply when taken, and the service draws again
+  JobId job_id;  // drawn by the service; ALREADY_EXISTS in the reply when taken, and the service
+                 // draws again
   v1::JobSpec spec;
   std::string idempotency_key;
 };
@@ -56,8 +57,8 @@ struct SessionClosed {
   SessionId session;
 };
 
-// Time has reached what NextDeadline() said. `lag` is how late the service knows itself to be: leases and deadlines
-// are extended by it, so that a slow coordinator declares nobody dead.
+// Time has reached what NextDeadline() said. `lag` is how late the service knows itself to be:
+// leases and deadlines are extended by it, so that a slow coordinator declares nobody dead.
 struct Tick {
   absl::Duration lag;
 };
@@ -65,7 +66,8 @@ struct Tick {
 using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, SessionOpened, SessionMessage,
                            SessionClosed, Tick>;
 
-// ------------------------------------------------------------------------------------------------------ effects
+// ------------------------------------------------------------------------------------------------------
+// effects
 
 struct Send {
   SessionId session;
@@ -82,7 +84,8 @@ struct CloseSession {
   absl::Status status;
 };
 
-// What a step wants done. Writes first: nothing else of the same step may leave the process before they are on disk.
+// What a step wants done. Writes first: nothing else of the same step may leave the process before
+// they are on disk.
 struct Effects {
   std::vector<store::Mutation> writes;
   std::vector<Send> sends;

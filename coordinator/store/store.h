@@ -1,7 +1,9 @@
-// Where the coordinator keeps its records: keys and serialised messages of proto/muster/v1/store.proto.
+// Where the coordinator keeps its records: keys and serialised messages of
+// proto/muster/v1/store.proto.
 //
-// The interface is what an embedded database and a replicated one (etcd) both do well: an atomic batch of puts and
-// deletes, and a scan. Decisions live in coordinator/core; a store only keeps what it is given.
+// The interface is what an embedded database and a replicated one (etcd) both do well: an atomic
+// batch of puts and deletes, and a scan. Decisions live in coordinator/core; a store only keeps
+// what it is given.
 #ifndef MUSTER_COORDINATOR_STORE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_H_
 
@@ -32,9 +34,10 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // All of the batch or nothing; when it returns OK the batch survives the loss of power. Later mutations of a key
-  // in one batch win. Any error leaves the state unknown to the caller, who must end and read it again.
-  // Errors: RESOURCE_EXHAUSTED (disk full), INTERNAL, FAILED_PRECONDITION (fenced: somebody else leads).
+  // All of the batch or nothing; when it returns OK the batch survives the loss of power. Later
+  // mutations of a key in one batch win. Any error leaves the state unknown to the caller, who must
+  // end and read it again. Errors: RESOURCE_EXHAUSTED (disk full), INTERNAL, FAILED_PRECONDITION
+  // (fenced: somebody else leads).
   virtual absl::Status Commit(absl::Span<const Mutation> batch) = 0;
 
   // Every record whose key begins with prefix, in byte order of the keys.

@@ -1,0 +1,165 @@
+#include "coordinator/core/nodes.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "common/version.h"
+
+namespace muster::core {
+namespace {
+
+constexpr int kFencedIncarnations = 16;
+
+bool IsName(absl::string_view name) {
+  return !name.empty() && name.size() <= limits::kNameLength &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
+                  c == '_';
+         });
+}
+
+absl::string_view KindOf(const v1::Slot& slot) {
+  return slot.kind().empty() ? absl::string_view("cpu") : absl::string_view(slot.kind());
+}
+
+}  // namespace
+
+bool Node::IsFenced(Incarnation incarnation) const {
+  const auto& fenced = record.fenced_incarnations();
+  return std::find(fenced.begin(), fenced.end(), incarnation.value()) != fenced.end();
+}
+
+void Node::Replace(Incarnation incarnation) {
+  if (record.incarnation() != 0) {
+    auto& fenced = *record.mutable_fenced_incarnations();
+    if (fenced.size() == kFencedIncarnations) fenced.erase(fenced.begin());
+    fenced.Add(record.incarnation());
+  }
+  record.set_incarnation(incarnation.value());
+}
+
+bool Node::HasLeftover(const RankRef& rank) const {
+  const auto entry = leftovers.find({rank.job, rank.generation});
+  return entry != leftovers.end() && entry->second.count(rank.rank) != 0;
+}
+
+void Node::Occupy(const RankRef& rank, const std::vector<uint32_t>& slots) {
+  for (const uint32_t slot : slots) busy.emplace(slot, rank);
+}
+
+void Node::Vacate(const RankRef& rank) {
+  for (auto entry = busy.begin(); entry != busy.end();) {
+    entry = entry->second == rank ? busy.erase(entry) : std::next(entry);
+  }
+}
+
+std::vector<std::pair<JobId, Generation>> Node::PlacedGenerations() const {
+  std::set<std::pair<JobId, Generation>> placed;
+  for (const auto& [slot, rank] : busy) {
+    if (!HasLeftover(rank)) placed.emplace(rank.job, rank.generation);
+  }
+  return {placed.begin(), placed.end()};
+}
+
+std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
+  if (state != v1::READY || record.cordoned()) return std::nullopt;
+  FreeNode free;
+  free.name = record.name();
+  const auto rack = hello.labels().find("rack");
+  if (rack != hello.labels().end()) free.rack = rack->second;
+  free.address = address;
+  free.incarnation = record.incarnation();
+  for (const v1::Slot& slot : hello.slots()) {
+    if (KindOf(slot) != kind) continue;
+    ++free.slot_count;
+    if (busy.count(slot.index()) == 0) free.free_slots.push_back(slot.index());
+  }
+  std::sort(free.free_slots.begin(), free.free_slots.end());
+  // Ranks of generations that are not on record: nobody knows which slots they sit on.
+  for (const auto& [generation, ranks] : leftovers) {
+    for (const uint32_t rank : ranks) {
+      const RankRef ref{generation.first, generation.second, rank};
+      const bool known = std::any_of(busy.begin(), busy.end(),
+                                     [&ref](const auto& entry) { return entry.second == ref; });
+      if (!known) free.free_slots.clear();
+    }
+  }
+  return free;
+}
+
+v1::Node Node::View(const Time& now) const {
+  v1::Node node;
+  node.set_name(record.name());
+  node.set_state(state);
+  node.set_cordoned(record.cordoned());
+  node.set_cordon_reason(record.cordon_reason());
+  node.set_incarnation(record.incarnation());
+  node.set_address(address);
+  node.set_metrics_address(metrics_address);
+  *node.mutable_labels() = hello.labels();
+  node.set_software_version(hello.software_version());
+  node.set_cpu_count(hello.cpu_count());
+  node.set_memory_bytes(hello.memory_bytes());
+  if (seen) *node.mutable_heartbeat_age() = ToProto(now.steady - last_heard);
+  for (const v1::Slot& offered : hello.slots()) {
+    v1::Slot& slot = *node.add_slots();
+    slot.set_index(offered.index());
+    slot.set_kind(offered.kind());
+    slot.set_uuid(offered.uuid());
+    const auto holder = busy.find(offered.index());
+    if (holder == busy.end()) continue;
+    slot.set_job_id(holder->second.job.value());
+    slot.set_generation(holder->second.generation.value());
+    slot.set_rank(holder->second.rank);
+  }
+  return node;
+}
+
+absl::Status CheckHello(const v1::Hello& hello) {
+  if (hello.protocol_version() != kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker speaks protocol ", hello.protocol_version(), " (version ", hello.software_version(),
+        "), coordinator ", kProtocolVersion, " (version ", kSoftwareVersion, ")"));
+  }
+  if (!IsName(hello.node_name())) {
+    return absl::InvalidArgumentError(absl::StrCat("a node's name has 1 to ", limits::kNameLength,
+                                                   " letters, digits, '-', '_' and '.': \"",
+                                                   hello.node_name(), "\""));
+  }
+  if (hello.incarnation() == 0) return absl::InvalidArgumentError("incarnation is missing");
+  if (hello.slots_size() > static_cast<int>(limits::kSlotsPerNode)) {
+    return absl::InvalidArgumentError(absl::StrCat("a node has at most ", limits::kSlotsPerNode,
+                                                   " slots, this one ", hello.slots_size()));
+  }
+  std::set<uint32_t> indices;
+  for (const v1::Slot& slot : hello.slots()) {
+    if (!indices.insert(slot.index()).second) {
+      return absl::InvalidArgumentError(absl::StrCat("slot ", slot.index(), " appears twice"));
+    }
+  }
+  if (hello.labels().size() > limits::kLabels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a node has at most ", limits::kLabels, " labels"));
+  }
+  for (const auto& [key, value] : hello.labels()) {
+    if (key.size() > limits::kLabelBytes || value.size() > limits::kLabelBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a label has at most ", limits::kLabelBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string CompleteAddress(const std::string& metrics_address, const std::string& address) {
+  if (!absl::StartsWith(metrics_address, ":")) return metrics_address;
+  const bool bare_ipv6 = absl::StrContains(address, ':') && !absl::StartsWith(address, "[");
+  return bare_ipv6 ? absl::StrCat("[", address, "]", metrics_address)
+                   : absl::StrCat(address, metrics_address);
+}
+
+}  // namespace muster::core

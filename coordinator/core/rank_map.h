@@ -1,0 +1,54 @@
+// Which ranks run where: a pure function of the free slots, so that the same inventory gives the
+// same ranks whatever the order in which nodes arrived, and the loss of a node moves only what it
+// must.
+#ifndef MUSTER_COORDINATOR_CORE_RANK_MAP_H_
+#define MUSTER_COORDINATOR_CORE_RANK_MAP_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/store.pb.h"
+
+namespace muster::core {
+
+// What a job asks of the cluster.
+struct Shape {
+  uint32_t min_nodes = 1;
+  uint32_t max_nodes = 1;
+  uint32_t ranks_per_node = 1;
+  // None: the ranks of a node share all of its slots evenly, and nobody else has any.
+  std::optional<uint32_t> devices_per_rank = 1;
+};
+
+Shape ShapeOf(const v1::Resources& resources);
+
+// The kinds of slot that will do, the best first. A job never mixes them.
+std::vector<std::string> SlotKinds(const v1::Resources& resources);
+
+// A node that takes ranks.
+struct FreeNode {
+  std::string name;
+  std::string rack;  // its topology label
+  std::string address;
+  uint64_t incarnation = 0;
+  uint32_t slot_count = 0;           // of the kind asked for
+  std::vector<uint32_t> free_slots;  // of these, ascending
+};
+
+// Numbers within names count as numbers: node-2 comes before node-10.
+bool NaturalLess(absl::string_view a, absl::string_view b);
+
+// Slots that one rank takes on this node; none when the node cannot take its share of the shape.
+std::optional<uint32_t> SlotsPerRank(const Shape& shape, const FreeNode& node);
+
+// Ranks numbered node by node, over the largest number of nodes that fits, in the order of rack and
+// name. All or nothing: empty when fewer than min_nodes fit.
+std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes);
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_RANK_MAP_H_

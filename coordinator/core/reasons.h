@@ -1,0 +1,48 @@
+// Why a job is in its state, and what happened to it: the constants of Job.reason,
+// FirstFailure.reason and JobEvent.type. Programs compare them; the message beside each is for
+// people.
+#ifndef MUSTER_COORDINATOR_CORE_REASONS_H_
+#define MUSTER_COORDINATOR_CORE_REASONS_H_
+
+namespace muster::core::reasons {
+
+// Of states.
+inline constexpr char kWaitingForResources[] = "WaitingForResources";
+inline constexpr char kHeldByUser[] = "HeldByUser";
+inline constexpr char kRendezvous[] = "Rendezvous";
+inline constexpr char kRunning[] = "Running";
+inline constexpr char kCompleted[] = "Completed";
+inline constexpr char kCancelledByUser[] = "CancelledByUser";
+inline constexpr char kTimeLimit[] = "TimeLimit";
+inline constexpr char kRepeatedFailure[] = "RepeatedFailure";
+
+// Of failures, and of the states that they lead to.
+inline constexpr char kRankFailed[] = "RankFailed";
+inline constexpr char kRankKilled[] = "RankKilled";
+inline constexpr char kOutOfMemory[] = "OutOfMemory";
+inline constexpr char kLaunchFailed[] = "LaunchFailed";
+inline constexpr char kNodeLost[] = "NodeLost";
+inline constexpr char kRendezvousTimedOut[] = "RendezvousTimedOut";
+
+}  // namespace muster::core::reasons
+
+namespace muster::core::events {
+
+inline constexpr char kSubmitted[] = "Submitted";
+inline constexpr char kHeld[] = "Held";
+inline constexpr char kReleased[] = "Released";
+inline constexpr char kPlaced[] = "Placed";
+inline constexpr char kWorldSent[] = "WorldSent";
+inline constexpr char kRunning[] = "Running";
+inline constexpr char kRankFailed[] = "RankFailed";
+inline constexpr char kFirstFailure[] = "FirstFailure";
+inline constexpr char kNodeSuspect[] = "NodeSuspect";
+inline constexpr char kNodeAdopted[] = "NodeAdopted";
+inline constexpr char kNodeLost[] = "NodeLost";
+inline constexpr char kStopping[] = "Stopping";
+inline constexpr char kRequeued[] = "Requeued";
+inline constexpr char kFinished[] = "Finished";
+
+}  // namespace muster::core::events
+
+#endif  // MUSTER_COORDINATOR_CORE_REASONS_H_

@@ -1,0 +1,68 @@
+// From the store's records back to a state to step on from.
+#include <algorithm>
+#include <utility>
+
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "coordinator/core/core_impl.h"
+#include "coordinator/core/records.h"
+
+namespace muster::core {
+
+absl::StatusOr<Effects> Core::Impl::Load(absl::Span<const store::Record> stored, Time now) {
+  now_ = now;
+  ASSIGN_OR_RETURN(Records records, ReadRecords(stored));
+  if (!records.has_schema) effects_.writes.push_back(PutSchema());
+  for (auto& [name, record] : records.nodes) {
+    Node& node = nodes_[name];
+    node.record = std::move(record);
+    node.last_heard = now.steady;
+  }
+  for (auto& [id, record] : records.jobs) {
+    Job& job = jobs_[id];
+    job.record = std::move(record);
+    job.state_since = now.steady;
+    for (v1::JobEvent& event : records.events[id]) job.events.push_back(std::move(event));
+    for (auto& [number, generation] : records.generations[id]) {
+      if (generation.over()) {
+        job.past[number] = std::move(generation);
+      } else {
+        job.generation.emplace(std::move(generation), now.steady);
+      }
+    }
+    next_queue_sequence_ = std::max(next_queue_sequence_, job.record.queue_sequence() + 1);
+    if (!job.job().idempotency_key().empty()) {
+      idempotency_keys_.emplace(job.job().idempotency_key(), id);
+    }
+    if (job.state() == v1::QUEUED) queue_.Add(job.record);
+    if (job.generation.has_value()) Resume(job);
+  }
+  capacity_changed_ = true;
+  return FinishStep();
+}
+
+void Core::Impl::Resume(Job& job) {
+  for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
+    Node& node = nodes_[NodeName(placement.node())];
+    if (node.record.name().empty()) {
+      node.record.set_name(placement.node());
+      node.record.set_incarnation(placement.incarnation());
+    }
+    for (const v1::RankRecord& rank : placement.ranks()) {
+      if (rank.exited() || rank.lost()) continue;
+      node.Occupy({job.id(), Generation(job.generation->record.generation()), rank.rank()},
+                  {rank.slots().begin(), rank.slots().end()});
+      node.state = v1::SUSPECT;
+      node.last_heard = now_.steady;
+      timers_.Set({TimerKey::Kind::kLease, placement.node()}, now_.steady + options_.lease);
+    }
+  }
+  RecallFailures(job);
+  ArmTimeLimit(job);
+  if (job.state() == v1::STARTING) ArmRendezvous(job, v1::STARTED);
+  if (job.state() == v1::STOPPING && !job.generation->failures.empty() && !IsAttributed(job)) {
+    timers_.Set({TimerKey::Kind::kCause, job.job().job_id()}, now_.steady + options_.cause_window);
+  }
+}
+
+}  // namespace muster::core

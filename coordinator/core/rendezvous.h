@@ -1,0 +1,25 @@
+// What the coordinator tells nodes while a generation gathers.
+#ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_H_
+#define MUSTER_COORDINATOR_CORE_RENDEZVOUS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "coordinator/core/job.h"
+#include "proto/muster/v1/worker.pb.h"
+
+namespace muster::core {
+
+// None before every rank has told its JoinInfo. Training resumes from the newest checkpoint that
+// anybody has; of those that have it the lowest rank reads and broadcasts.
+std::optional<Agreement> Agree(const GenerationState& generation);
+std::string Describe(const Agreement& agreement);
+
+v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank);
+// The node's slice of the world. The generation has its agreement.
+v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank);
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_RENDEZVOUS_H_

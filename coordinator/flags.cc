@@ -1,0 +1,125 @@
+#include "coordinator/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/http/address.h"
+#include "common/version.h"
+
+namespace muster {
+namespace {
+
+constexpr int kUsageError = 2;
+
+std::string CheckDuration(const std::string& text) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration <= absl::ZeroDuration() ||
+      duration > absl::Hours(24)) {
+    return absl::StrCat("'", text, "' is not a duration such as 500ms, 10s or 2m");
+  }
+  return "";
+}
+
+std::string CheckAddress(const std::string& text) {
+  return std::string(ParseAddress(text).status().message());
+}
+
+void AddDuration(CLI::App& app, const std::string& name, absl::Duration& value,
+                 const std::string& help) {
+  app.add_option_function<std::string>(
+         name, [&value](const std::string& text) { absl::ParseDuration(text, &value); }, help)
+      ->check(CheckDuration)
+      ->type_name("DURATION")
+      ->default_str(absl::FormatDuration(value));
+}
+
+// CLI11 would let the file win over the environment. So the environment is put before the
+// arguments, as arguments: the last one of a flag counts.
+std::vector<std::string> WithEnvironment(const CLI::App& app, int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (const CLI::Option* option : app.get_options()) {
+    const char* value =
+        option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
+    if (value != nullptr && *value != '\0') {
+      arguments.push_back(absl::StrCat("--", option->get_lnames().front(), "=", value));
+    }
+  }
+  for (int i = 1; i < argc; ++i) arguments.push_back(argv[i]);
+  // CLI11 takes them from the back.
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
+
+// What no single flag shows to be wrong.
+std::string CheckTogether(const Flags& flags) {
+  if (flags.store == "sqlite" && flags.data_dir.empty()) {
+    return "--data-dir is required: the directory where jobs are kept";
+  }
+  if (flags.lease < 3 * flags.heartbeat_interval) {
+    return "--lease must be at least three times --heartbeat-interval";
+  }
+  if (!flags.insecure_bind && !IsLoopback(ParseAddress(flags.listen)->host)) {
+    return absl::StrCat("--listen=", flags.listen,
+                        " can be reached from other machines, and whoever reaches it can run "
+                        "programs here: add --insecure-bind to accept that");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
+  CLI::App app(
+      "Gathers the processes of training jobs: queues them, places them on nodes, watches over "
+      "them.\nEach flag is also read from MUSTER_<FLAG> and from the --config file.",
+      "muster-coordinator");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--listen", flags.listen, "gRPC address; port 0 takes a free one")
+      ->check(CheckAddress)
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--http", flags.http, "address of metrics, health and the status page")
+      ->check(CheckAddress)
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--data-dir", flags.data_dir, "where jobs are kept; made when missing")
+      ->type_name("DIR");
+  app.add_option("--store", flags.store, "sqlite, or memory to forget everything at the end")
+      ->check(CLI::IsMember({"sqlite", "memory"}))
+      ->type_name("KIND")
+      ->capture_default_str();
+  AddDuration(app, "--lease", flags.lease, "a node that is silent for this long is lost");
+  AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
+              "how often workers say that they live");
+  app.add_flag("--insecure-bind", flags.insecure_bind,
+               "listen in plain text where other machines can connect");
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().front() == "help") continue;
+    std::string name = absl::StrCat("MUSTER_", option->get_lnames().front());
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::transform(name.begin(), name.end(), name.begin(), ::toupper);
+    option->envname(name);
+  }
+  app.set_config("--config", "", "a file of flags, name=value each");
+  app.set_version_flag("--version", absl::StrCat("muster-coordinator ", kSoftwareVersion));
+
+  try {
+    app.parse(WithEnvironment(app, argc, argv));
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kUsageError;
+  }
+  const std::string problem = CheckTogether(flags);
+  if (!problem.empty()) {
+    std::cerr << problem << "\n";
+    return kUsageError;
+  }
+  return std::nullopt;
+}
+
+}  // namespace muster

@@ -1,0 +1,29 @@
+// The command line of muster-coordinator.
+#ifndef MUSTER_COORDINATOR_FLAGS_H_
+#define MUSTER_COORDINATOR_FLAGS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace muster {
+
+struct Flags {
+  std::string listen = "127.0.0.1:7070";
+  std::string http = "127.0.0.1:7071";
+  std::string data_dir;
+  std::string store = "sqlite";
+  absl::Duration lease = absl::Seconds(10);
+  absl::Duration heartbeat_interval = absl::Seconds(1);
+  bool insecure_bind = false;
+};
+
+// Fills `flags` from the command line, the environment (MUSTER_LISTEN and so on) and the file that
+// --config names, the first of them that has a flag. Returns the exit status when there is nothing
+// to run: 0 after --help and --version, 2 for a usage error, which it has written to stderr.
+std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags);
+
+}  // namespace muster
+
+#endif  // MUSTER_COORDINATOR_FLAGS_H_

@@ -1,0 +1,85 @@
+#include "coordinator/flags.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+std::optional<int> Parse(std::vector<const char*> arguments, Flags& flags) {
+  arguments.insert(arguments.begin(), "muster-coordinator");
+  return ParseFlags(static_cast<int>(arguments.size()), arguments.data(), flags);
+}
+
+class FlagsTest : public ::testing::Test {
+ protected:
+  void TearDown() override { unsetenv("MUSTER_LISTEN"); }
+  std::string UsageError(std::vector<const char*> arguments) {
+    ::testing::internal::CaptureStderr();
+    Flags flags;
+    EXPECT_THAT(Parse(std::move(arguments), flags), Optional(2));
+    return ::testing::internal::GetCapturedStderr();
+  }
+};
+
+TEST_F(FlagsTest, Defaults) {
+  Flags flags;
+  EXPECT_EQ(Parse({"--data-dir=/d"}, flags), std::nullopt);
+  EXPECT_EQ(flags.listen, "127.0.0.1:7070");
+  EXPECT_EQ(flags.data_dir, "/d");
+  EXPECT_EQ(flags.lease, absl::Seconds(10));
+}
+
+TEST_F(FlagsTest, CommandLineOverEnvironmentOverFile) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/coordinator.conf");
+  std::ofstream(path) << "listen=127.0.0.1:1\nlease=20s\n";
+  const std::string config = "--config=" + path;
+  Flags file;
+  EXPECT_EQ(Parse({"--data-dir=/d", config.c_str()}, file), std::nullopt);
+  EXPECT_EQ(file.listen, "127.0.0.1:1");
+  EXPECT_EQ(file.lease, absl::Seconds(20));
+  setenv("MUSTER_LISTEN", "127.0.0.1:2", 1);
+  Flags environment;
+  EXPECT_EQ(Parse({"--data-dir=/d", config.c_str()}, environment), std::nullopt);
+  EXPECT_EQ(environment.listen, "127.0.0.1:2");
+  Flags command_line;
+  EXPECT_EQ(Parse({"--data-dir=/d", "--listen=127.0.0.1:3"}, command_line), std::nullopt);
+  EXPECT_EQ(command_line.listen, "127.0.0.1:3");
+}
+
+TEST_F(FlagsTest, OpenAddressNeedsConsent) {
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--listen=0.0.0.0:7070"}), HasSubstr("--insecure-bind"));
+  Flags flags;
+  EXPECT_EQ(Parse({"--data-dir=/d", "--listen=0.0.0.0:7070", "--insecure-bind"}, flags),
+            std::nullopt);
+}
+
+TEST_F(FlagsTest, UsageErrors) {
+  EXPECT_THAT(UsageError({}), HasSubstr("--data-dir"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--lisen=x"}), HasSubstr("--lisen"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--listen=7070"}), HasSubstr("HOST:PORT"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--lease=ten"}), HasSubstr("duration"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--lease=2s"}), HasSubstr("three times"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--store=oracle"}), HasSubstr("sqlite"));
+}
+
+TEST_F(FlagsTest, HelpAndVersion) {
+  ::testing::internal::CaptureStdout();
+  Flags flags;
+  EXPECT_THAT(Parse({"--help"}, flags), Optional(0));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("--heartbeat-interval"));
+  ::testing::internal::CaptureStdout();
+  EXPECT_THAT(Parse({"--version"}, flags), Optional(0));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("muster-coordinator "));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,103 @@
+// muster-coordinator: flags, store, coordinator, signals.
+#include <glog/logging.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/status.h"
+#include "coordinator/flags.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/service/systemd.h"
+#include "coordinator/store/data_dir.h"
+#include "coordinator/store/memory_store.h"
+#include "coordinator/store/sqlite_store.h"
+
+namespace muster {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kCannotCreate = 73;
+
+// The store and the lock that keeps other coordinators out of it, released in the other order.
+struct Storage {
+  std::unique_ptr<store::DataDir> data_dir;
+  std::unique_ptr<store::Store> store;
+};
+
+absl::StatusOr<Storage> OpenStorage(const Flags& flags) {
+  Storage storage;
+  if (!flags.data_dir.empty()) {
+    ASSIGN_OR_RETURN(storage.data_dir, store::DataDir::Acquire(flags.data_dir));
+  }
+  if (flags.store == "memory") {
+    storage.store = std::make_unique<store::MemoryStore>();
+  } else {
+    ASSIGN_OR_RETURN(storage.store,
+                     store::SqliteStore::Open(storage.data_dir->PathTo("coordinator.sqlite")));
+  }
+  return storage;
+}
+
+int Fail(const absl::Status& status) {
+  fprintf(stderr, "muster-coordinator: %s\n", std::string(status.message()).c_str());
+  return absl::IsDataLoss(status) ? kFailed : kCannotCreate;
+}
+
+void Tell(const std::string& notify_socket, const char* state) {
+  const absl::Status status = service::NotifySystemd(notify_socket, state);
+  if (!status.ok()) LOG(WARNING) << status.message();
+}
+
+int Run(const Flags& flags) {
+  // Taken by sigwait below; blocked before any thread starts, so that none of them gets one.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  absl::StatusOr<Storage> storage = OpenStorage(flags);
+  if (!storage.ok()) return Fail(storage.status());
+  service::CoordinatorOptions options;
+  options.listen = flags.listen;
+  options.http = flags.http;
+  options.core.lease = flags.lease;
+  options.core.heartbeat_interval = flags.heartbeat_interval;
+  options.notify_socket = service::NotifySocket();
+  options.watchdog_interval = service::WatchdogInterval();
+  auto coordinator = service::Coordinator::Start(options, *storage->store);
+  if (!coordinator.ok()) return Fail(coordinator.status());
+
+  printf("listening grpc=%s http=%s\n", (*coordinator)->grpc_address().ToString().c_str(),
+         (*coordinator)->http_address().ToString().c_str());
+  fflush(stdout);
+  Tell(options.notify_socket, "READY=1");
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  // A second one ends the process at once.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  LOG(INFO) << strsignal(signal_number) << ": shutting down";
+  Tell(options.notify_socket, "STOPPING=1");
+  coordinator->reset();
+  return 0;
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  muster::Flags flags;
+  const std::optional<int> status = muster::ParseFlags(argc, argv, flags);
+  if (status.has_value()) return *status;
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  return muster::Run(flags);
+}

@@ -1,0 +1,246 @@
+#include "coordinator/service/cluster_service.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "common/spec/spec.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "coordinator/service/read_log_call.h"
+#include "coordinator/service/validate.h"
+#include "coordinator/service/watch_job_call.h"
+
+namespace muster::service {
+namespace {
+
+// Five base-32 characters: among kJobs ids of one name a draw is taken once in 300.
+constexpr int kIdAttempts = 8;
+
+grpc::ServerUnaryReactor* Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the coordinator is shutting down"); }
+
+// A stream that only says why there is none.
+template <typename Message>
+class RefusedStream final : public grpc::ServerWriteReactor<Message> {
+ public:
+  explicit RefusedStream(const absl::Status& status) { this->Finish(ToGrpcStatus(status)); }
+  void OnDone() override { delete this; }
+};
+
+absl::Status CheckSize(const google::protobuf::Message& response) {
+  if (response.ByteSizeLong() <= limits::kMessageBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the answer has ", response.ByteSizeLong(),
+                                                   " bytes; the bound is ", limits::kMessageBytes));
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::Answer(grpc::ServerUnaryReactor* reactor, Read read) {
+  const bool asked =
+      loop_.Ask([reactor, read = std::move(read)](core::Core& core, const Time& now) mutable {
+        const absl::Status status = read(core, now);
+        return Release([reactor, status] { Finish(reactor, status); });
+      });
+  return asked ? reactor : Finish(reactor, ShuttingDown());
+}
+
+template <typename Make>
+grpc::ServerUnaryReactor* ClusterServiceImpl::Change(grpc::ServerUnaryReactor* reactor,
+                                                     const std::string& job, v1::Job* response,
+                                                     Make make) {
+  const absl::Status valid = ValidateJobName(job);
+  if (!valid.ok()) return Finish(reactor, valid);
+  const auto complete = [reactor, response](core::Reply reply) {
+    if (reply.job.ok()) *response = *std::move(reply.job);
+    Finish(reactor, reply.job.status());
+  };
+  const bool asked = loop_.Ask([=, this](core::Core& core, const Time& now) -> Release {
+    const absl::StatusOr<JobId> id = core.ResolveJob(job);
+    if (!id.ok()) return [reactor, status = id.status()] { Finish(reactor, status); };
+    const RequestId request = requests_.Add(complete);
+    if (!loop_.Push(make(request, *id))) {
+      requests_.Complete({request, ShuttingDown(), false});
+    }
+    return nullptr;
+  });
+  return asked ? reactor : Finish(reactor, ShuttingDown());
+}
+
+JobId ClusterServiceImpl::DrawJobId(const std::string& name) {
+  // Without the letters that are mistaken for digits.
+  static constexpr char kDigits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+  std::string id = name + "-";
+  absl::MutexLock lock(&random_mutex_);
+  for (int i = 0; i < 5; ++i) id += kDigits[absl::Uniform<uint32_t>(random_, 0, 32)];
+  return JobId(id);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerContext* context,
+                                                        const v1::SubmitJobRequest* request,
+                                                        v1::SubmitJobResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  v1::JobSpec spec = request->spec();
+  const absl::Status valid = [&] {
+    RETURN_IF_ERROR(CheckProtocolVersion(request->protocol_version(), "client"));
+    RETURN_IF_ERROR(ValidateSubmit(*request));
+    spec::ApplyDefaults(spec);
+    return spec::Validate(spec);
+  }();
+  if (!valid.ok()) return Finish(reactor, valid);
+  if (request->validate_only()) {
+    *response->mutable_job()->mutable_spec() = std::move(spec);
+    return Finish(reactor, absl::OkStatus());
+  }
+  Submit(reactor, request, std::move(spec), response, kIdAttempts);
+  return reactor;
+}
+
+void ClusterServiceImpl::Submit(grpc::ServerUnaryReactor* reactor,
+                                const v1::SubmitJobRequest* request, v1::JobSpec spec,
+                                v1::SubmitJobResponse* response, int attempts) {
+  core::SubmitJob event;
+  event.job_id = DrawJobId(spec.name());
+  event.spec = spec;
+  event.idempotency_key = request->idempotency_key();
+  event.request = requests_.Add([=, this, spec = std::move(spec)](core::Reply reply) mutable {
+    if (absl::IsAlreadyExists(reply.job.status()) && attempts > 1) {
+      Submit(reactor, request, std::move(spec), response, attempts - 1);
+      return;
+    }
+    if (reply.job.ok()) *response->mutable_job() = *std::move(reply.job);
+    response->set_already_existed(reply.already_existed);
+    Finish(reactor, reply.job.status());
+  });
+  const RequestId id = event.request;
+  if (!loop_.Push(std::move(event))) requests_.Complete({id, ShuttingDown(), false});
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::GetJob(grpc::CallbackServerContext* context,
+                                                     const v1::GetJobRequest* request,
+                                                     v1::Job* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateJobName(request->job_id());
+  if (!valid.ok()) return Finish(reactor, valid);
+  return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
+    ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(request->job_id()));
+    ASSIGN_OR_RETURN(*response, core.GetJob(id, /*detailed=*/true, now));
+    return CheckSize(*response);
+  });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::ListJobs(grpc::CallbackServerContext* context,
+                                                       const v1::ListJobsRequest* request,
+                                                       v1::ListJobsResponse* response) {
+  return Answer(context->DefaultReactor(), [=](core::Core& core, const Time& now) {
+    v1::ListJobsRequest bounded = *request;
+    bounded.set_limit(request->limit() == 0 ? limits::kJobsPerList
+                                            : std::min(request->limit(), limits::kJobsPerList));
+    size_t bytes = 0;
+    for (v1::Job& job : core.ListJobs(bounded, now)) {
+      // Newest first: what does not fit is the oldest. 16 bytes are ample for a field's head.
+      bytes += job.ByteSizeLong() + 16;
+      if (bytes > limits::kMessageBytes) break;
+      *response->add_jobs() = std::move(job);
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerWriteReactor<v1::Job>* ClusterServiceImpl::WatchJob(
+    grpc::CallbackServerContext* /*context*/, const v1::WatchJobRequest* request) {
+  const absl::Status valid = ValidateJobName(request->job_id());
+  if (!valid.ok()) return new RefusedStream<v1::Job>(valid);
+  return WatchJobCall::Start(request->job_id(), loop_, watchers_);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::ListEvents(grpc::CallbackServerContext* context,
+                                                         const v1::ListEventsRequest* request,
+                                                         v1::ListEventsResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateJobName(request->job_id());
+  if (!valid.ok()) return Finish(reactor, valid);
+  return Answer(reactor, [=](core::Core& core, const Time& /*now*/) -> absl::Status {
+    ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(request->job_id()));
+    ASSIGN_OR_RETURN(std::vector<v1::JobEvent> events,
+                     core.ListEvents(id, request->after_sequence()));
+    size_t bytes = 0;
+    for (v1::JobEvent& event : events) {
+      // Oldest first: the caller asks again after the last one it got.
+      bytes += event.ByteSizeLong() + 16;
+      if (bytes > limits::kMessageBytes) break;
+      *response->add_events() = std::move(event);
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::CancelJob(grpc::CallbackServerContext* context,
+                                                        const v1::CancelJobRequest* request,
+                                                        v1::Job* response) {
+  std::optional<absl::Duration> grace_period;
+  if (request->has_grace_period()) {
+    grace_period = FromProto(request->grace_period());
+    if (*grace_period < absl::ZeroDuration()) {
+      return Finish(context->DefaultReactor(),
+                    absl::InvalidArgumentError("grace_period is negative"));
+    }
+  }
+  return Change(context->DefaultReactor(), request->job_id(), response,
+                [grace_period](RequestId id, const JobId& job) {
+                  return core::CancelJob{id, job, grace_period};
+                });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::HoldJob(grpc::CallbackServerContext* context,
+                                                      const v1::HoldJobRequest* request,
+                                                      v1::Job* response) {
+  return Change(context->DefaultReactor(), request->job_id(), response,
+                [](RequestId id, const JobId& job) {
+                  return core::HoldJob{id, job};
+                });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::ReleaseJob(grpc::CallbackServerContext* context,
+                                                         const v1::ReleaseJobRequest* request,
+                                                         v1::Job* response) {
+  return Change(context->DefaultReactor(), request->job_id(), response,
+                [](RequestId id, const JobId& job) {
+                  return core::ReleaseJob{id, job};
+                });
+}
+
+grpc::ServerWriteReactor<v1::LogChunk>* ClusterServiceImpl::ReadLog(
+    grpc::CallbackServerContext* /*context*/, const v1::ReadLogRequest* request) {
+  const absl::Status valid = ValidateReadLog(*request);
+  if (!valid.ok()) return new RefusedStream<v1::LogChunk>(valid);
+  return ReadLogCall::Start(*request, loop_, watchers_, logs_);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::ListNodes(grpc::CallbackServerContext* context,
+                                                        const v1::ListNodesRequest* /*request*/,
+                                                        v1::ListNodesResponse* response) {
+  return Answer(context->DefaultReactor(), [=](core::Core& core, const Time& now) {
+    for (v1::Node& node : core.ListNodes(now)) *response->add_nodes() = std::move(node);
+    return CheckSize(*response);
+  });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::GetVersion(grpc::CallbackServerContext* context,
+                                                         const v1::GetVersionRequest* /*request*/,
+                                                         v1::GetVersionResponse* response) {
+  response->set_software_version(kSoftwareVersion);
+  response->set_protocol_version(kProtocolVersion);
+  return Finish(context->DefaultReactor(), absl::OkStatus());
+}
+
+}  // namespace muster::service

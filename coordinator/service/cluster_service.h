@@ -1,0 +1,81 @@
+// ClusterService over gRPC's callback API: requests become core events or queries; no thread waits
+// for an answer.
+#ifndef MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
+
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/random/random.h"
+#include "absl/synchronization/mutex.h"
+#include "coordinator/service/core_loop.h"
+#include "coordinator/service/job_watchers.h"
+#include "coordinator/service/log_relay.h"
+#include "coordinator/service/pending_requests.h"
+#include "proto/muster/v1/cluster.grpc.pb.h"
+
+namespace muster::service {
+
+// Everything that is referred to outlives the server that this is registered with.
+class ClusterServiceImpl : public v1::ClusterService::CallbackService {
+ public:
+  ClusterServiceImpl(CoreLoop& loop, PendingRequests& requests, JobWatchers& watchers,
+                     LogRelay& logs)
+      : loop_(loop), requests_(requests), watchers_(watchers), logs_(logs) {}
+
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request,
+                                      v1::SubmitJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request, v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
+                                              const v1::WatchJobRequest* request) override;
+  grpc::ServerUnaryReactor* ListEvents(grpc::CallbackServerContext* context,
+                                       const v1::ListEventsRequest* request,
+                                       v1::ListEventsResponse* response) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* HoldJob(grpc::CallbackServerContext* context,
+                                    const v1::HoldJobRequest* request, v1::Job* response) override;
+  grpc::ServerUnaryReactor* ReleaseJob(grpc::CallbackServerContext* context,
+                                       const v1::ReleaseJobRequest* request,
+                                       v1::Job* response) override;
+  grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(grpc::CallbackServerContext* context,
+                                                  const v1::ReadLogRequest* request) override;
+  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
+                                      const v1::ListNodesRequest* request,
+                                      v1::ListNodesResponse* response) override;
+  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
+                                       const v1::GetVersionRequest* request,
+                                       v1::GetVersionResponse* response) override;
+
+ private:
+  using Read = absl::AnyInvocable<absl::Status(core::Core&, const Time&)>;
+  // Finishes the call with what `read` returns on the core's thread.
+  grpc::ServerUnaryReactor* Answer(grpc::ServerUnaryReactor* reactor, Read read);
+  // Finds the job by id or unique prefix, pushes the event that `make` makes for it, and finishes
+  // with the reply.
+  template <typename Make>
+  grpc::ServerUnaryReactor* Change(grpc::ServerUnaryReactor* reactor, const std::string& job,
+                                   v1::Job* response, Make make);
+  // Draws an id, and another one while it is taken.
+  void Submit(grpc::ServerUnaryReactor* reactor, const v1::SubmitJobRequest* request,
+              v1::JobSpec spec, v1::SubmitJobResponse* response, int attempts);
+  JobId DrawJobId(const std::string& name);
+
+  CoreLoop& loop_;
+  PendingRequests& requests_;
+  JobWatchers& watchers_;
+  LogRelay& logs_;
+  absl::Mutex random_mutex_;
+  absl::BitGen random_ ABSL_GUARDED_BY(random_mutex_);
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_

@@ -1,0 +1,190 @@
+#include "coordinator/service/coordinator.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "common/http/endpoints.h"
+#include "common/http/http_server.h"
+#include "common/status.h"
+#include "coordinator/service/cluster_service.h"
+#include "coordinator/service/core_loop.h"
+#include "coordinator/service/grpc_metrics.h"
+#include "coordinator/service/grpc_server.h"
+#include "coordinator/service/http/pages.h"
+#include "coordinator/service/job_watchers.h"
+#include "coordinator/service/log_relay.h"
+#include "coordinator/service/metrics.h"
+#include "coordinator/service/pending_requests.h"
+#include "coordinator/service/snapshot.h"
+#include "coordinator/service/systemd.h"
+#include "coordinator/service/worker_service.h"
+#include "coordinator/service/worker_sessions.h"
+
+namespace muster::service {
+namespace {
+
+// A turn or a commit that takes this long is a matter for a restart.
+constexpr absl::Duration kStuck = absl::Seconds(30);
+// A peer that does not take its last status is cut off after this.
+constexpr std::chrono::seconds kShutdownPatience(2);
+
+}  // namespace
+
+void EndOnCommitFailure(const absl::Status& status) {
+  LOG(ERROR) << "the store failed: " << status.message()
+             << "; ending, since what is in memory is not on disk";
+  google::FlushLogFiles(google::INFO);
+  std::_Exit(1);
+}
+
+class Coordinator::Impl : public TurnObserver {
+ public:
+  Impl(const CoordinatorOptions& options, store::Store& store, std::unique_ptr<core::Core> core)
+      : options_(options),
+        logs_(sessions_),
+        snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); }, options.clock),
+        snapshot_metrics_(
+            std::make_shared<SnapshotMetrics>([this] { return snapshots_.Get(); }, options.clock)),
+        loop_(std::move(core), store,
+              {options.clock, [this](core::Effects effects) { Deliver(std::move(effects)); },
+               options.on_commit_failure, this}),
+        cluster_service_(loop_, requests_, watchers_, logs_),
+        worker_service_(loop_, sessions_, logs_) {}
+  ~Impl() override;
+
+  absl::Status Serve();
+
+  SteadyTime AfterTurn(core::Core& core, absl::Span<const JobId> changed, const Time& now,
+                       std::vector<Release>& releases) override;
+  void OnLag(absl::Duration lag) override { metrics_.ObserveLag(lag); }
+
+ private:
+  friend class Coordinator;
+  void Deliver(core::Effects effects);
+  void HandleHttp();
+
+  const CoordinatorOptions options_;
+  Metrics metrics_;
+  WorkerSessions sessions_;
+  PendingRequests requests_;
+  JobWatchers watchers_;
+  LogRelay logs_;
+  SnapshotPublisher snapshots_;
+  std::shared_ptr<SnapshotMetrics> snapshot_metrics_;
+  SteadyTime next_watchdog_;  // the core thread's
+  CoreLoop loop_;
+  ClusterServiceImpl cluster_service_;
+  WorkerServiceImpl worker_service_;
+  std::atomic<bool> serving_ = false;
+  std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<http::HttpServer> http_;
+};
+
+absl::Status Coordinator::Impl::Serve() {
+  // Before anything can be asked: the page and the metrics begin with what was recovered.
+  const bool asked = loop_.Ask([this](core::Core& core, const Time& now) -> Release {
+    snapshots_.Load(core, now);
+    return nullptr;
+  });
+  if (!asked) return absl::InternalError("the core loop does not run");
+  loop_.Start();
+  ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
+  HandleHttp();
+  ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(options_.listen, {&cluster_service_, &worker_service_},
+                                            std::make_unique<GrpcMetrics>(*metrics_.registry())));
+  serving_ = true;
+  return absl::OkStatus();
+}
+
+void Coordinator::Impl::HandleHttp() {
+  http::HandleMetrics(*http_, {metrics_.registry(), snapshot_metrics_});
+  http::HandleVersion(*http_);
+  const http::HealthCheck core = {"core", [this] {
+                                    const absl::Duration delay = loop_.Delay();
+                                    if (delay < kStuck) return absl::OkStatus();
+                                    return absl::DeadlineExceededError(absl::StrCat(
+                                        "an event has waited for ", absl::FormatDuration(delay)));
+                                  }};
+  const http::HealthCheck serving = {
+      "serving", [this] {
+        return serving_ ? absl::OkStatus() : absl::UnavailableError("starting or shutting down");
+      }};
+  http::HandleHealth(*http_, {core}, {core, serving});
+  http_->Handle("/sd", [this](absl::string_view) {
+    return http::Response{200, http::kJson, DiscoveryJson(*snapshots_.Get())};
+  });
+  http_->Handle("/", [this](absl::string_view) {
+    return http::Response{200, http::kHtml, StatusPage(*snapshots_.Get(), options_.clock())};
+  });
+}
+
+void Coordinator::Impl::Deliver(core::Effects effects) {
+  for (core::Send& send : effects.sends) sessions_.Send(send.session, std::move(send.message));
+  for (core::Reply& reply : effects.replies) requests_.Complete(std::move(reply));
+  for (core::CloseSession& close : effects.closes) {
+    sessions_.Close(close.session, std::move(close.status));
+  }
+}
+
+SteadyTime Coordinator::Impl::AfterTurn(core::Core& core, absl::Span<const JobId> changed,
+                                        const Time& now, std::vector<Release>& releases) {
+  watchers_.AfterTurn(core, changed, now, releases);
+  if (now.steady >= next_watchdog_) {
+    const absl::Status notified = NotifySystemd(options_.notify_socket, "WATCHDOG=1");
+    if (!notified.ok()) LOG(WARNING) << notified.message();
+    next_watchdog_ = now.steady + options_.watchdog_interval;
+  }
+  return std::min(next_watchdog_, snapshots_.Refresh(core, changed, now));
+}
+
+Coordinator::Impl::~Impl() {
+  serving_ = false;
+  const absl::Status ending = absl::UnavailableError("the coordinator is shutting down");
+  watchers_.Shutdown();
+  logs_.Shutdown();
+  sessions_.CloseAll(ending);
+  // The loop still runs: it answers the calls that are under way.
+  if (grpc_ != nullptr) grpc_->Shutdown(kShutdownPatience);
+  loop_.Stop();
+  requests_.FailAll();
+}
+
+Coordinator::Coordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Coordinator::~Coordinator() = default;
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
+                                                                store::Store& store) {
+  CoordinatorOptions complete = options;
+  if (complete.core.incarnation.value() == 0) {
+    absl::BitGen random;
+    complete.core.incarnation = Incarnation(absl::Uniform<uint64_t>(
+        absl::IntervalClosed, random, 1, std::numeric_limits<uint64_t>::max()));
+  }
+  auto core = std::make_unique<core::Core>(complete.core);
+  ASSIGN_OR_RETURN(const std::vector<store::Record> records, store.Scan(""));
+  ASSIGN_OR_RETURN(const core::Effects effects, core->Load(records, complete.clock()));
+  if (!effects.writes.empty()) {
+    RETURN_IF_ERROR(Annotate(store.Commit(effects.writes), "recovery"));
+  }
+  LOG(INFO) << "recovered " << records.size() << " records";
+  auto impl = std::make_unique<Impl>(complete, store, std::move(core));
+  RETURN_IF_ERROR(impl->Serve());
+  return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
+}
+
+const Address& Coordinator::grpc_address() const { return impl_->grpc_->address(); }
+const Address& Coordinator::http_address() const { return impl_->http_->address(); }
+size_t Coordinator::watcher_count() const { return impl_->watchers_.size(); }
+size_t Coordinator::log_transfer_count() const { return impl_->logs_.size(); }
+void Coordinator::Wake() { impl_->loop_.Wake(); }
+
+}  // namespace muster::service

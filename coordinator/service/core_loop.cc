@@ -1,0 +1,193 @@
+#include "coordinator/service/core_loop.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace muster::service {
+namespace {
+
+// So that a long queue does not keep deadlines waiting.
+constexpr size_t kItemsPerTurn = 256;
+// Turns that wait for the disk; beyond, the core waits for it too.
+constexpr size_t kOutstandingTurns = 4096;
+// A loop that is this late was away (stopped, starved, asleep with its machine). What arrived
+// meanwhile waits in the kernel and comes in over the next turns; until then no silence is held
+// against anybody.
+constexpr absl::Duration kAway = absl::Milliseconds(200);
+constexpr absl::Duration kCatchUp = absl::Seconds(2);
+
+}  // namespace
+
+CoreLoop::CoreLoop(std::unique_ptr<core::Core> core, store::Store& store, Options options)
+    : options_(std::move(options)), store_(store), core_(std::move(core)) {}
+
+CoreLoop::~CoreLoop() { Stop(); }
+
+void CoreLoop::Start() {
+  commit_thread_ = std::thread([this] { RunCommitter(); });
+  core_thread_ = std::thread([this] { RunCore(); });
+}
+
+void CoreLoop::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (core_thread_.joinable()) core_thread_.join();
+  if (commit_thread_.joinable()) commit_thread_.join();
+}
+
+bool CoreLoop::Push(core::Event event, absl::AnyInvocable<void()> taken) {
+  return Enqueue({std::move(event), std::move(taken), nullptr, options_.clock().steady});
+}
+
+bool CoreLoop::Ask(Query query) {
+  return Enqueue({core::Event(), nullptr, std::move(query), options_.clock().steady});
+}
+
+bool CoreLoop::Enqueue(Item item) {
+  absl::MutexLock lock(&mutex_);
+  if (stopping_) return false;
+  queue_.push_back(std::move(item));
+  return true;
+}
+
+void CoreLoop::Wake() {
+  absl::MutexLock lock(&mutex_);
+  woken_ = true;
+}
+
+absl::Duration CoreLoop::Delay() const {
+  const SteadyTime now = options_.clock().steady;
+  absl::MutexLock lock(&mutex_);
+  SteadyTime since = turn_started_;
+  if (!queue_.empty()) since = std::min(since, queue_.front().queued);
+  return std::max(now - since, absl::ZeroDuration());
+}
+
+bool CoreLoop::TakeItems(SteadyTime deadline, std::vector<Item>& items) {
+  const absl::Duration timeout = deadline - options_.clock().steady;
+  absl::MutexLock lock(&mutex_);
+  turn_started_ = SteadyTime::Infinite();
+  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || woken_ || !queue_.empty();
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&ready), timeout);
+  woken_ = false;
+  turn_started_ = options_.clock().steady;
+  if (queue_.empty()) return !stopping_;
+  const size_t count = std::min(queue_.size(), kItemsPerTurn);
+  items.assign(std::make_move_iterator(queue_.begin()),
+               std::make_move_iterator(queue_.begin() + count));
+  queue_.erase(queue_.begin(), queue_.begin() + count);
+  return true;
+}
+
+void CoreLoop::RunCore() {
+  SteadyTime observer_deadline = SteadyTime::Infinite();
+  SteadyTime last_turn = options_.clock().steady;
+  while (true) {
+    const SteadyTime deadline = core_->NextDeadline();
+    std::vector<Item> items;
+    if (!TakeItems(std::min(deadline, observer_deadline), items)) break;
+    const Time now = options_.clock();
+    Turn turn;
+    std::vector<JobId> changed;
+    if (!items.empty() && options_.observer != nullptr) {
+      options_.observer->OnLag(now.steady - items.front().queued);
+    }
+    for (Item& item : items) StepItem(std::move(item), now, turn, changed);
+    if (core_->NextDeadline() <= now.steady) {
+      // A deadline that was already behind when the last turn began was not ours to keep.
+      const absl::Duration lag =
+          std::max(now.steady - std::max(deadline, last_turn), absl::ZeroDuration());
+      if (options_.observer != nullptr) options_.observer->OnLag(lag);
+      StepEvent(core::Tick{lag < kAway ? lag : lag + kCatchUp}, now, turn, changed);
+    }
+    last_turn = now.steady;
+    if (options_.observer != nullptr) {
+      observer_deadline = options_.observer->AfterTurn(*core_, changed, now, turn.releases);
+    }
+    HandOver(std::move(turn));
+  }
+  absl::MutexLock lock(&commit_mutex_);
+  core_ended_ = true;
+}
+
+void CoreLoop::StepItem(Item item, const Time& now, Turn& turn, std::vector<JobId>& changed) {
+  if (item.query) {
+    Release release = item.query(*core_, now);
+    if (release) turn.releases.push_back(std::move(release));
+    return;
+  }
+  StepEvent(item.event, now, turn, changed);
+  if (item.taken) item.taken();
+}
+
+void CoreLoop::StepEvent(const core::Event& event, const Time& now, Turn& turn,
+                         std::vector<JobId>& changed) {
+  core::Effects effects = core_->Step(event, now);
+  std::move(effects.writes.begin(), effects.writes.end(), std::back_inserter(turn.writes));
+  effects.writes.clear();
+  for (const JobId& job : effects.changed_jobs) {
+    if (std::find(changed.begin(), changed.end(), job) == changed.end()) changed.push_back(job);
+  }
+  if (effects.sends.empty() && effects.replies.empty() && effects.closes.empty()) return;
+  turn.releases.push_back(
+      [this, effects = std::move(effects)]() mutable { options_.deliver(std::move(effects)); });
+}
+
+void CoreLoop::HandOver(Turn turn) {
+  if (turn.writes.empty() && turn.releases.empty()) return;
+  {
+    absl::MutexLock lock(&commit_mutex_);
+    if (commit_failed_) return;
+    if (outstanding_ > 0 || !turn.writes.empty()) {
+      const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(commit_mutex_) {
+        return outstanding_ < kOutstandingTurns || commit_failed_;
+      };
+      commit_mutex_.Await(absl::Condition(&has_room));
+      ++outstanding_;
+      pending_.push_back(std::move(turn));
+      return;
+    }
+  }
+  // Nothing is outstanding and only this thread adds to it: the committer is idle.
+  for (Release& release : turn.releases) release();
+}
+
+void CoreLoop::RunCommitter() {
+  while (true) {
+    std::vector<Turn> turns;
+    {
+      absl::MutexLock lock(&commit_mutex_);
+      const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(commit_mutex_) {
+        return core_ended_ || !pending_.empty();
+      };
+      commit_mutex_.Await(absl::Condition(&ready));
+      if (pending_.empty()) return;
+      turns.swap(pending_);
+    }
+    std::vector<store::Mutation> writes;
+    for (Turn& turn : turns) {
+      std::move(turn.writes.begin(), turn.writes.end(), std::back_inserter(writes));
+    }
+    const absl::Status status = writes.empty() ? absl::OkStatus() : store_.Commit(writes);
+    if (!status.ok()) {
+      {
+        absl::MutexLock lock(&commit_mutex_);
+        commit_failed_ = true;
+      }
+      options_.on_commit_failure(status);
+      return;
+    }
+    for (Turn& turn : turns) {
+      for (Release& release : turn.releases) release();
+    }
+    absl::MutexLock lock(&commit_mutex_);
+    outstanding_ -= turns.size();
+  }
+}
+
+}  // namespace muster::service

@@ -1,0 +1,297 @@
+// Goal: nothing leaves the process that a crash could make untrue. Method: a store whose commits
+// wait for the test, or fail, under the real core and its real threads.
+#include "coordinator/service/core_loop.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/spec/spec.h"
+#include "common/version.h"
+#include "coordinator/store/memory_store.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Commits to `base` once the test lets it, or fails.
+class GatedStore : public store::Store {
+ public:
+  absl::Status Commit(absl::Span<const store::Mutation> batch) override {
+    absl::MutexLock lock(&mutex_);
+    ++entered_;
+    mutex_.Await(absl::Condition(&open_));
+    if (!failure_.ok()) return failure_;
+    return base_.Commit(batch);
+  }
+  absl::StatusOr<std::vector<store::Record>> Scan(absl::string_view prefix) const override {
+    return base_.Scan(prefix);
+  }
+
+  void Close() {
+    absl::MutexLock lock(&mutex_);
+    open_ = false;
+  }
+  void Open(absl::Status failure = absl::OkStatus()) {
+    absl::MutexLock lock(&mutex_);
+    failure_ = std::move(failure);
+    open_ = true;
+  }
+  void AwaitEntered(int commits) {
+    absl::MutexLock lock(&mutex_);
+    const auto entered = [&]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return entered_ >= commits; };
+    mutex_.Await(absl::Condition(&entered));
+  }
+  int entered() const {
+    absl::MutexLock lock(&mutex_);
+    return entered_;
+  }
+
+ private:
+  store::MemoryStore base_;
+  mutable absl::Mutex mutex_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = true;
+  int entered_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+class LagRecorder : public TurnObserver {
+ public:
+  SteadyTime AfterTurn(core::Core&, absl::Span<const JobId>, const Time&,
+                       std::vector<Release>&) override {
+    return SteadyTime::Infinite();
+  }
+  void OnLag(absl::Duration lag) override {
+    absl::MutexLock lock(&mutex_);
+    longest_ = std::max(longest_, lag);
+  }
+  absl::Duration longest() const {
+    absl::MutexLock lock(&mutex_);
+    return longest_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::Duration longest_ ABSL_GUARDED_BY(mutex_);
+};
+
+class CoreLoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    core::Options options;
+    options.incarnation = Incarnation(7);
+    auto core = std::make_unique<core::Core>(options);
+    const auto loaded = core->Load({}, Clock());
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    ASSERT_TRUE(store_.Commit(loaded->writes).ok());
+    commits_at_start_ = store_.entered();
+    CoreLoop::Options loop_options;
+    loop_options.clock = [this] { return Clock(); };
+    loop_options.deliver = [this](core::Effects effects) {
+      absl::MutexLock lock(&mutex_);
+      for (core::Reply& reply : effects.replies) {
+        released_.push_back(absl::StrCat("reply ", reply.request.value(), " ",
+                                         absl::StatusCodeToString(reply.job.status().code())));
+      }
+    };
+    loop_options.on_commit_failure = [this](const absl::Status& status) {
+      failure_ = status;
+      failed_.Notify();
+    };
+    loop_options.observer = &lag_;
+    loop_ = std::make_unique<CoreLoop>(std::move(core), store_, std::move(loop_options));
+    loop_->Start();
+  }
+
+  Time Clock() const {
+    absl::MutexLock lock(&mutex_);
+    return {now_, absl::UnixEpoch() + now_.since_start()};
+  }
+  void Advance(absl::Duration by) {
+    {
+      absl::MutexLock lock(&mutex_);
+      now_ = now_ + by;
+    }
+    loop_->Wake();
+  }
+
+  void Submit(uint64_t request) {
+    core::SubmitJob submit;
+    submit.request = RequestId(request);
+    submit.job_id = JobId(absl::StrCat("job-", request));
+    submit.spec.set_name("job");
+    submit.spec.add_command("true");
+    spec::ApplyDefaults(submit.spec);
+    ASSERT_TRUE(loop_->Push(std::move(submit)));
+  }
+  // Runs on the core's thread; its release adds `name`.
+  void Query(const std::string& name) {
+    ASSERT_TRUE(loop_->Ask([this, name](core::Core&, const Time&) -> Release {
+      return [this, name] {
+        absl::MutexLock lock(&mutex_);
+        released_.push_back(name);
+      };
+    }));
+  }
+  // Until the core has stepped everything that was pushed before; its turn may still be going on.
+  void AwaitStepped() {
+    absl::Notification stepped;
+    ASSERT_TRUE(loop_->Ask([&stepped](core::Core&, const Time&) -> Release {
+      stepped.Notify();
+      return nullptr;
+    }));
+    stepped.WaitForNotification();
+  }
+  void AwaitReleased(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return released_.size() >= count;
+    };
+    mutex_.Await(absl::Condition(&enough));
+  }
+  std::vector<std::string> released() const {
+    absl::MutexLock lock(&mutex_);
+    return released_;
+  }
+
+  GatedStore store_;
+  int commits_at_start_ = 0;
+  LagRecorder lag_;
+  absl::Notification failed_;
+  absl::Status failure_;
+  mutable absl::Mutex mutex_;
+  SteadyTime now_ ABSL_GUARDED_BY(mutex_) = SteadyTime(absl::Hours(1));
+  std::vector<std::string> released_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<CoreLoop> loop_;
+};
+
+TEST_F(CoreLoopTest, NothingLeavesBeforeItsCommit) {
+  store_.Close();
+  Submit(1);
+  store_.AwaitEntered(commits_at_start_ + 1);
+  // It has seen the job that is not on disk yet, so it waits as well.
+  Query("query");
+  AwaitStepped();
+  EXPECT_THAT(released(), IsEmpty());
+  store_.Open();
+  AwaitReleased(2);
+  EXPECT_THAT(released(), ElementsAre("reply 1 OK", "query"));
+}
+
+TEST_F(CoreLoopTest, NothingToWaitForMeansNoWait) {
+  store_.Close();
+  Query("query");
+  AwaitReleased(1);
+  EXPECT_EQ(store_.entered(), commits_at_start_);
+  store_.Open();
+}
+
+TEST_F(CoreLoopTest, TurnsShareACommitAndKeepTheirOrder) {
+  store_.Close();
+  Submit(1);
+  store_.AwaitEntered(commits_at_start_ + 1);
+  for (uint64_t i = 2; i <= 20; ++i) {
+    Submit(i);
+    AwaitStepped();
+  }
+  store_.Open();
+  AwaitReleased(20);
+  EXPECT_EQ(store_.entered(), commits_at_start_ + 2);
+  const std::vector<std::string> order = released();
+  for (uint64_t i = 1; i <= 20; ++i) EXPECT_EQ(order[i - 1], absl::StrCat("reply ", i, " OK"));
+}
+
+TEST_F(CoreLoopTest, FailedCommitReleasesNothingEver) {
+  store_.Close();
+  Submit(1);
+  store_.AwaitEntered(commits_at_start_ + 1);
+  Submit(2);
+  Query("query");
+  store_.Open(absl::ResourceExhaustedError("disk full"));
+  failed_.WaitForNotification();
+  EXPECT_EQ(failure_.message(), "disk full");
+  Submit(3);
+  AwaitStepped();
+  loop_->Stop();
+  EXPECT_THAT(released(), IsEmpty());
+}
+
+TEST_F(CoreLoopTest, StopReleasesWhatWasQueuedAndRefusesTheRest) {
+  store_.Close();
+  for (uint64_t i = 1; i <= 300; ++i) Submit(i);
+  Query("query");
+  store_.Open();
+  loop_->Stop();
+  EXPECT_EQ(released().size(), 301);
+  EXPECT_FALSE(loop_->Push(core::SessionClosed{SessionId(1)}));
+  EXPECT_FALSE(loop_->Ask([](core::Core&, const Time&) -> Release { return nullptr; }));
+}
+
+TEST_F(CoreLoopTest, TakenSaysThatTheEventLeftTheQueue) {
+  absl::Notification taken;
+  ASSERT_TRUE(loop_->Push(core::SessionClosed{SessionId(1)}, [&taken] { taken.Notify(); }));
+  taken.WaitForNotification();
+}
+
+TEST_F(CoreLoopTest, DeadlinesComeFromTheClockAndLatenessIsTold) {
+  core::SessionOpened opened;
+  opened.session = SessionId(1);
+  opened.hello.set_protocol_version(kProtocolVersion);
+  opened.hello.set_node_name("node-1");
+  opened.hello.set_incarnation(5);
+  ASSERT_TRUE(loop_->Push(std::move(opened)));
+  ASSERT_TRUE(loop_->Push(core::SessionClosed{SessionId(1)}));
+  AwaitStepped();
+  const auto node_state = [this] {
+    v1::NodeState state = v1::NODE_STATE_UNSPECIFIED;
+    absl::Notification asked;
+    EXPECT_TRUE(loop_->Ask([&](core::Core& core, const Time& now) -> Release {
+      state = core.ListNodes(now).at(0).state();
+      asked.Notify();
+      return nullptr;
+    }));
+    asked.WaitForNotification();
+    return state;
+  };
+  EXPECT_EQ(node_state(), v1::SUSPECT);
+  EXPECT_EQ(lag_.longest(), absl::ZeroDuration());
+  // Far beyond the lease in one leap: the coordinator itself was away, and gives the node its time.
+  Advance(absl::Seconds(60));
+  AwaitStepped();
+  EXPECT_EQ(node_state(), v1::SUSPECT);
+  EXPECT_EQ(lag_.longest(), absl::Seconds(50));
+  // Now it is the node that is silent.
+  for (int i = 0; i < 30; ++i) {
+    Advance(absl::Milliseconds(100));
+    AwaitStepped();
+  }
+  EXPECT_EQ(node_state(), v1::LOST);
+}
+
+TEST_F(CoreLoopTest, DelayIsTheAgeOfWhatWaits) {
+  EXPECT_EQ(loop_->Delay(), absl::ZeroDuration());
+  absl::Notification entered;
+  absl::Notification leave;
+  ASSERT_TRUE(loop_->Ask([&](core::Core&, const Time&) -> Release {
+    entered.Notify();
+    leave.WaitForNotification();
+    return nullptr;
+  }));
+  entered.WaitForNotification();
+  Advance(absl::Seconds(40));
+  EXPECT_EQ(loop_->Delay(), absl::Seconds(40));
+  leave.Notify();
+}
+
+}  // namespace
+}  // namespace muster::service

@@ -1,0 +1,41 @@
+// grpc_server_handled_total and grpc_server_handling_seconds, under the names that gRPC's other
+// Prometheus integrations use, so that their dashboards serve.
+#ifndef MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_
+#define MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "grpcpp/support/server_interceptor.h"
+#include "grpcpp/support/status.h"
+#include "prometheus/registry.h"
+
+namespace muster::service {
+
+// Counts every call of the services that it is told of; a call of an unknown method counts under
+// the method "unknown", so that a client cannot make series. Thread-safe.
+class GrpcMetrics : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  // `registry` outlives the server.
+  explicit GrpcMetrics(prometheus::Registry& registry);
+
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override;
+
+  void Handled(const std::string& full_method, grpc::StatusCode code, absl::Duration duration);
+
+ private:
+  struct Names {
+    std::string service;
+    std::string method;
+  };
+  absl::flat_hash_map<std::string, Names> methods_;  // by "/package.Service/Method"
+  prometheus::Family<prometheus::Counter>& handled_;
+  prometheus::Family<prometheus::Histogram>& handling_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_

@@ -1,0 +1,77 @@
+#include "coordinator/service/grpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/support/server_interceptor.h>
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace muster::service {
+namespace {
+
+// A connection whose peer is gone without a word is closed after the two together. Peers may ping
+// as often.
+constexpr int kKeepaliveTimeMs = 10000;
+constexpr int kKeepaliveTimeoutMs = 10000;
+constexpr int kLeastPingIntervalMs = 5000;
+
+// The one place where credentials are made.
+std::shared_ptr<grpc::ServerCredentials> ServerCredentials() {
+  return grpc::InsecureServerCredentials();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
+    const std::string& address, const std::vector<grpc::Service*>& services,
+    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
+  auto server = absl::WrapUnique(new GrpcServer);
+  ASSIGN_OR_RETURN(server->address_, ParseAddress(address));
+  // gRPC would only log the reason, in lines of its own.
+  if (server->address_.port != 0) RETURN_IF_ERROR(CheckListen(server->address_));
+
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(server->address_.ToString(), ServerCredentials(), &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
+  builder.SetMaxSendMessageSize(limits::kMessageBytes);
+  // Otherwise a second coordinator on the same port would get half of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kLeastPingIntervalMs);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::move(interceptor));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr || port == 0) {
+    RETURN_IF_ERROR(CheckListen(server->address_));
+    return absl::UnavailableError(absl::StrCat("listen on ", address, ": gRPC could not start"));
+  }
+  server->address_.port = static_cast<uint16_t>(port);
+  server->server_->GetHealthCheckService()->SetServingStatus(true);
+  return server;
+}
+
+GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
+
+void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
+  if (server_ == nullptr) return;
+  server_->GetHealthCheckService()->Shutdown();
+  server_->Shutdown(std::chrono::system_clock::now() + patience);
+  server_.reset();
+}
+
+}  // namespace muster::service

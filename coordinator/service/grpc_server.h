@@ -1,0 +1,48 @@
+// The listening gRPC server: credentials, bounds, keepalive, health and reflection.
+#ifndef MUSTER_COORDINATOR_SERVICE_GRPC_SERVER_H_
+#define MUSTER_COORDINATOR_SERVICE_GRPC_SERVER_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/http/address.h"
+
+namespace grpc {
+class Server;
+class Service;
+namespace experimental {
+class ServerInterceptorFactoryInterface;
+}
+}  // namespace grpc
+
+namespace muster::service {
+
+class GrpcServer {
+ public:
+  // The services outlive the server.
+  // Errors: INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS for one in use, or what the
+  // system says.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
+      const std::string& address, const std::vector<grpc::Service*>& services,
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor);
+  ~GrpcServer();
+
+  // Takes no more calls, waits for those under way, and cancels what is left after `patience`.
+  // Idempotent.
+  void Shutdown(std::chrono::milliseconds patience);
+
+  // With the port that was chosen.
+  const Address& address() const { return address_; }
+
+ private:
+  GrpcServer() = default;
+  Address address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_GRPC_SERVER_H_

@@ -1,0 +1,145 @@
+#include "coordinator/service/http/pages.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "common/proto_time.h"
+#include "common/version.h"
+
+namespace muster::service {
+namespace {
+
+// So that a page of a large cluster stays a page.
+constexpr size_t kRowsShown = 500;
+
+// A worker that gives no host means the one at which its ranks are reached.
+std::string MetricsTarget(const v1::Node& node) {
+  const std::string& address = node.metrics_address();
+  if (!absl::StartsWith(address, ":")) return address;
+  if (absl::StrContains(node.address(), ':')) {
+    return absl::StrCat("[", node.address(), "]", address);
+  }
+  return node.address() + address;
+}
+
+std::string Escape(absl::string_view text) {
+  return absl::StrReplaceAll(
+      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
+}
+
+std::string Ago(absl::Duration age) {
+  if (age < absl::Seconds(1)) return "now";
+  if (age < absl::Minutes(2)) return absl::StrFormat("%ds", absl::ToInt64Seconds(age));
+  if (age < absl::Hours(2)) return absl::StrFormat("%dm", absl::ToInt64Minutes(age));
+  if (age < absl::Hours(48)) return absl::StrFormat("%dh", absl::ToInt64Hours(age));
+  return absl::StrFormat("%dd", absl::ToInt64Hours(age) / 24);
+}
+
+std::string Badge(const std::string& name) {
+  return absl::StrCat("<span class=\"", absl::AsciiStrToLower(name), "\">", name, "</span>");
+}
+
+std::string ProgressCell(const v1::Job& job) {
+  if (!job.has_progress()) return "";
+  const v1::Progress& p = job.progress();
+  std::string cell = Escape(p.phase());
+  if (p.total_steps() > 0) {
+    const double share = std::min(1.0, static_cast<double>(p.step()) / p.total_steps());
+    absl::StrAppendFormat(&cell,
+                          " <meter value=\"%.4f\"></meter> step %d of %d · epoch %.2f · loss %.4f",
+                          share, p.step(), p.total_steps(), p.epoch(), p.loss());
+    if (p.images_per_second() > 0) {
+      absl::StrAppendFormat(&cell, " · %.0f images/s", p.images_per_second());
+    }
+  }
+  if (p.test_accuracy() > 0) {
+    absl::StrAppendFormat(&cell, " · test accuracy %.4f", p.test_accuracy());
+  }
+  return cell;
+}
+
+void AppendNodes(const Snapshot& snapshot, absl::Duration age, std::string& page) {
+  absl::StrAppend(&page, "<h2>Nodes</h2>");
+  if (snapshot.nodes.empty()) {
+    absl::StrAppend(&page, "<p>No worker has connected yet.</p>");
+    return;
+  }
+  absl::StrAppend(&page,
+                  "<table><tr><th>Name<th>State<th>Address<th>Slots<th>Heartbeat<th>Version</tr>");
+  size_t rows = 0;
+  for (const v1::Node& node : snapshot.nodes) {
+    if (++rows > kRowsShown) break;
+    const auto used = std::count_if(node.slots().begin(), node.slots().end(),
+                                    [](const v1::Slot& slot) { return !slot.job_id().empty(); });
+    absl::StrAppend(&page, "<tr><td>", Escape(node.name()), "<td>",
+                    Badge(v1::NodeState_Name(node.state())), node.cordoned() ? " cordoned" : "",
+                    "<td>", Escape(node.address()), "<td>", used, " of ", node.slots_size(), "<td>",
+                    Ago(FromProto(node.heartbeat_age()) + age), "<td>",
+                    Escape(node.software_version()), "</tr>");
+  }
+  absl::StrAppend(&page, "</table>");
+}
+
+void AppendJobs(const Snapshot& snapshot, absl::Time now, std::string& page) {
+  absl::StrAppend(&page, "<h2>Jobs</h2>");
+  if (snapshot.jobs.empty()) {
+    absl::StrAppend(&page, "<p>No jobs. Submit one: <code>muster submit job.yaml</code></p>");
+    return;
+  }
+  absl::StrAppend(&page,
+                  "<table><tr><th>Job<th>State<th>Generation<th>Age<th>Progress<th>Reason</tr>");
+  size_t rows = 0;
+  for (const auto& job : snapshot.jobs) {
+    if (++rows > kRowsShown) break;
+    std::string reason = Escape(job->reason());
+    if (!job->message().empty()) absl::StrAppend(&reason, ": ", Escape(job->message()));
+    absl::StrAppend(&page, "<tr><td>", Escape(job->job_id()), "<td>",
+                    Badge(v1::JobState_Name(job->state())), "<td>", job->generation(), "<td>",
+                    Ago(now - FromProto(job->submit_time())), "<td>", ProgressCell(*job), "<td>",
+                    reason, "</tr>");
+  }
+  absl::StrAppend(&page, "</table>");
+}
+
+constexpr char kHead[] =
+    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">"
+    "<meta http-equiv=\"refresh\" content=\"2\"><title>Muster</title><style>"
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;color:#222;background:#fff}"
+    "table{border-collapse:collapse;width:100%}"
+    "th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid #ddd;"
+    "vertical-align:top}th{color:#666;font-weight:600}"
+    ".ready,.running,.succeeded{color:#116329}.lost,.failed,.timed_out{color:#b3261e}"
+    ".suspect,.starting,.stopping{color:#8a5300}"
+    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}"
+    "th,td{border-color:#444}th{color:#aaa}.ready,.running,.succeeded{color:#6fce84}"
+    ".lost,.failed,.timed_out{color:#ff8a80}.suspect,.starting,.stopping{color:#f0b35a}}"
+    "</style><h1>Muster</h1>";
+
+}  // namespace
+
+std::string DiscoveryJson(const Snapshot& snapshot) {
+  nlohmann::json groups = nlohmann::json::array();
+  for (const v1::Node& node : snapshot.nodes) {
+    if (node.metrics_address().empty()) continue;
+    groups.push_back({{"targets", {MetricsTarget(node)}}, {"labels", {{"node", node.name()}}}});
+  }
+  // Invalid UTF-8 cannot come out of a protobuf string, but a page must not throw for it either.
+  return groups.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string StatusPage(const Snapshot& snapshot, const Time& now) {
+  std::string page = kHead;
+  AppendNodes(snapshot, std::max(now.steady - snapshot.taken.steady, absl::ZeroDuration()), page);
+  AppendJobs(snapshot, now.wall, page);
+  absl::StrAppend(&page, "<p>Muster ", kSoftwareVersion,
+                  " · <a href=\"/metrics\">metrics</a> · <a href=\"/readyz?verbose\">health</a>"
+                  " · <a href=\"/sd\">discovery</a></p></html>\n");
+  return page;
+}
+
+}  // namespace muster::service

@@ -1,0 +1,61 @@
+// The coordinator's Prometheus metrics: what is counted as it happens, and what is read off the
+// snapshot at a scrape.
+#ifndef MUSTER_COORDINATOR_SERVICE_METRICS_H_
+#define MUSTER_COORDINATOR_SERVICE_METRICS_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/time.h"
+#include "coordinator/core/core.h"
+#include "coordinator/service/snapshot.h"
+#include "prometheus/collectable.h"
+#include "prometheus/registry.h"
+
+namespace prometheus {
+class Histogram;
+}
+
+namespace muster::service {
+
+// Thread-safe.
+class Metrics {
+ public:
+  Metrics();
+
+  // The samples of `stats`.
+  void Observe(const core::Stats& stats);
+  void ObserveLag(absl::Duration lag);
+
+  // Where others add their own.
+  const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
+
+ private:
+  const std::shared_ptr<prometheus::Registry> registry_;
+  prometheus::Histogram& queue_wait_;
+  prometheus::Histogram& barrier_wait_;
+  prometheus::Histogram& failure_detection_;
+  prometheus::Histogram& recovery_;
+  prometheus::Histogram& lag_;
+  prometheus::Family<prometheus::Histogram>& rendezvous_;
+};
+
+// Everything that a snapshot shows. Job series last kEndedJobsStay beyond the job.
+class SnapshotMetrics : public prometheus::Collectable {
+ public:
+  SnapshotMetrics(std::function<std::shared_ptr<const Snapshot>()> snapshot,
+                  std::function<Time()> clock = Now)
+      : snapshot_(std::move(snapshot)), clock_(std::move(clock)) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const std::function<std::shared_ptr<const Snapshot>()> snapshot_;
+  const std::function<Time()> clock_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_METRICS_H_

@@ -1,0 +1,135 @@
+#include "coordinator/service/metrics.h"
+
+#include <memory>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/proto_time.h"
+#include "coordinator/service/grpc_metrics.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "prometheus/text_serializer.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const Time kNow = {SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(1700000000)};
+
+std::string Text(const prometheus::Collectable& collectable) {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, collectable.Collect());
+  return out.str();
+}
+
+std::shared_ptr<v1::Job> MakeJob(const std::string& id, v1::JobState state) {
+  auto job = std::make_shared<v1::Job>();
+  job->set_job_id(id);
+  job->set_state(state);
+  job->mutable_spec()->set_name("a \"name\"\n");
+  job->mutable_spec()->mutable_train();
+  job->mutable_progress()->set_step(12);
+  job->mutable_progress()->set_loss(0.5);
+  return job;
+}
+
+class SnapshotMetricsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    snapshot_->taken = kNow;
+    v1::Node node;
+    node.set_name("node-1");
+    node.set_state(v1::READY);
+    *node.mutable_heartbeat_age() = ToProto(absl::Milliseconds(500));
+    node.add_slots()->set_job_id("job-1");
+    node.add_slots();
+    snapshot_->nodes.push_back(node);
+    snapshot_->jobs.push_back(MakeJob("job-1", v1::RUNNING));
+    snapshot_->totals.jobs_submitted = 3;
+    snapshot_->totals.jobs_finished.push_back({v1::SUCCEEDED, "Completed", 2});
+    snapshot_->totals.restarts_by_cause.emplace_back("NodeLost", 1);
+  }
+  std::string Collect() const {
+    return Text(SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }));
+  }
+  const std::shared_ptr<Snapshot> snapshot_ = std::make_shared<Snapshot>();
+  Time now_ = kNow;
+};
+
+TEST_F(SnapshotMetricsTest, Values) {
+  const std::string text = Collect();
+  for (const char* line :
+       {"muster_jobs_submitted_total 3", "muster_jobs{state=\"running\"} 1",
+        "muster_jobs{state=\"queued\"} 0",
+        "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
+        "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_nodes{state=\"ready\"} 1",
+        "muster_slots 2", "muster_slots_allocated 1", "muster_train_step{job_id=\"job-1\"} 12",
+        "muster_train_loss{job_id=\"job-1\"} 0.5"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat(line, "\n")));
+  }
+}
+
+TEST_F(SnapshotMetricsTest, HeartbeatsAgeBetweenSnapshots) {
+  EXPECT_THAT(Collect(), HasSubstr("muster_node_heartbeat_age_seconds{node=\"node-1\"} 0.5\n"));
+  now_.steady = now_.steady + absl::Seconds(2);
+  EXPECT_THAT(Collect(), HasSubstr("muster_node_heartbeat_age_seconds{node=\"node-1\"} 2.5\n"));
+}
+
+TEST_F(SnapshotMetricsTest, SeriesOfAJobEndAWhileAfterIt) {
+  const auto job = MakeJob("job-2", v1::FAILED);
+  *job->mutable_finish_time() = ToProto(kNow.wall);
+  snapshot_->jobs.push_back(job);
+  EXPECT_THAT(Collect(), HasSubstr("job-2"));
+  EXPECT_THAT(Collect(), HasSubstr("muster_jobs{state=\"running\"} 1\n"));
+  now_.wall += kEndedJobsStay;
+  EXPECT_THAT(Collect(), Not(HasSubstr("job-2")));
+  EXPECT_THAT(Collect(), HasSubstr("job-1"));
+}
+
+// The rules that `promtool check metrics` applies, and the text format's own.
+TEST_F(SnapshotMetricsTest, KeepsToTheFormatAndTheNamingRules) {
+  Metrics metrics;
+  core::Stats stats;
+  stats.queue_wait_seconds = {0.5};
+  stats.rendezvous_seconds.push_back({"join", {0.1, 0.2}});
+  metrics.Observe(stats);
+  metrics.ObserveLag(absl::Milliseconds(3));
+  GrpcMetrics grpc_metrics(*metrics.registry());
+  grpc_metrics.Handled("/muster.v1.ClusterService/GetJob", grpc::StatusCode::NOT_FOUND,
+                       absl::Milliseconds(1));
+  grpc_metrics.Handled("/made.up/Method", grpc::StatusCode::UNIMPLEMENTED, absl::Milliseconds(1));
+  const std::string text = Collect() + Text(*metrics.registry());
+  EXPECT_THAT(text, HasSubstr("muster_queue_wait_seconds_count 1\n"));
+  EXPECT_THAT(text, HasSubstr("muster_rendezvous_duration_seconds_count{phase=\"join\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("grpc_method=\"GetJob\""));
+  EXPECT_THAT(text, HasSubstr("grpc_code=\"NOT_FOUND\""));
+  EXPECT_THAT(text, Not(HasSubstr("made.up")));
+
+  const std::regex sample(
+      R"re(([a-z_]+)(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})? \S+)re");
+  std::set<std::string> typed;
+  std::string type;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    if (absl::StartsWith(line, "# ")) {
+      const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
+      ASSERT_EQ(words.size(), 4) << line;
+      if (words[1] != "TYPE") continue;
+      type = words[3];
+      EXPECT_TRUE(typed.insert(words[2]).second) << words[2] << " appears twice";
+      EXPECT_EQ(absl::EndsWith(words[2], "_total"), type == "counter") << words[2];
+      EXPECT_TRUE(absl::StartsWith(words[2], "muster_") || absl::StartsWith(words[2], "grpc_"));
+      continue;
+    }
+    EXPECT_TRUE(std::regex_match(std::string(line), sample)) << line;
+  }
+}
+
+}  // namespace
+}  // namespace muster::service

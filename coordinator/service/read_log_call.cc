@@ -1,0 +1,174 @@
+#include "coordinator/service/read_log_call.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+
+namespace muster::service {
+namespace {
+
+absl::Status ShuttingDown() { return absl::UnavailableError("the coordinator is shutting down"); }
+
+}  // namespace
+
+ReadLogCall::ReadLogCall(const v1::ReadLogRequest& request, CoreLoop& loop, JobWatchers& watchers,
+                         LogRelay& logs)
+    : loop_(loop), watchers_(watchers), logs_(logs), request_(request) {}
+
+ReadLogCall* ReadLogCall::Start(const v1::ReadLogRequest& request, CoreLoop& loop,
+                                JobWatchers& watchers, LogRelay& logs) {
+  std::shared_ptr<ReadLogCall> call(new ReadLogCall(request, loop, watchers, logs));
+  {
+    absl::MutexLock lock(&call->mutex_);
+    call->self_ = call;
+  }
+  call->Find();
+  return call.get();
+}
+
+void ReadLogCall::Find() {
+  auto look = [self = shared_from_this()](core::Core& core, const Time& now) {
+    return self->Look(core, now);
+  };
+  if (!loop_.Ask(std::move(look))) End(ShuttingDown());
+}
+
+Release ReadLogCall::Look(core::Core& core, const Time& now) {
+  const auto end = [this](absl::Status status) -> Release {
+    return [self = shared_from_this(), status = std::move(status)] { self->End(status); };
+  };
+  absl::MutexLock lock(&mutex_);
+  if (finished_) return nullptr;
+  const absl::StatusOr<JobId> id = core.ResolveJob(request_.job_id());
+  if (!id.ok()) return end(id.status());
+  request_.set_job_id(id->value());
+  const absl::StatusOr<v1::Job> job = core.GetJob(*id, /*detailed=*/false, now);
+  if (!job.ok()) return end(job.status());
+  if (request_.generation() == 0 && job->generation() <= read_generation_) {
+    return WaitForGeneration(*job);
+  }
+  const auto location =
+      core.FindRank(*id, Generation(request_.generation()), Rank(request_.rank()));
+  if (!location.ok()) return end(location.status());
+  return [self = shared_from_this(), location = *location] { self->Transfer(location); };
+}
+
+Release ReadLogCall::WaitForGeneration(const v1::Job& job) {
+  absl::Status status;
+  if (!request_.follow()) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat("job ", job.job_id(), " has not started: it has no logs yet"));
+  } else if (!IsTerminal(job.state())) {
+    status = watchers_.Add(JobId(job.job_id()), shared_from_this());
+    watching_ = status.ok();
+    if (watching_) return nullptr;
+  }
+  return [self = shared_from_this(), status = std::move(status)] { self->End(status); };
+}
+
+void ReadLogCall::OnJob(std::shared_ptr<const v1::Job> job) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!watching_ || (job->generation() <= read_generation_ && !IsTerminal(job->state()))) return;
+    watching_ = false;
+    watchers_.Remove(JobId(job->job_id()), this);
+  }
+  Find();
+}
+
+void ReadLogCall::Transfer(const core::Core::RankLocation& location) {
+  TransferId id;
+  v1::ReadLogRequest request;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_ || end_status_.has_value()) return;
+    const absl::StatusOr<TransferId> opened = logs_.Open(location.session, shared_from_this());
+    if (!opened.ok()) {
+      FinishLocked(opened.status());
+      return;
+    }
+    id = *opened;
+    transfer_ = id;
+    drained_ = false;
+    read_generation_ = location.generation.value();
+    request = request_;
+  }
+  request.set_generation(location.generation.value());
+  logs_.Start(id, request);
+}
+
+void ReadLogCall::OnChunk(v1::LogChunk chunk) {
+  absl::MutexLock lock(&mutex_);
+  if (finished_ || end_status_.has_value() || write_under_way_) return;
+  writing_ = std::move(chunk);
+  writing_.set_generation(read_generation_);
+  drained_ = writing_.end();
+  write_under_way_ = true;
+  StartWrite(&writing_);
+}
+
+void ReadLogCall::OnWriteDone(bool ok) {
+  TransferId transfer;
+  {
+    absl::MutexLock lock(&mutex_);
+    write_under_way_ = false;
+    if (end_status_.has_value()) {
+      FinishLocked(*end_status_);
+      return;
+    }
+    if (!ok || !transfer_.has_value()) return;
+    transfer = *transfer_;
+  }
+  logs_.Next(transfer);
+}
+
+void ReadLogCall::OnEnd(absl::Status status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_) return;
+    transfer_.reset();
+    if (status.ok() && request_.follow() && !drained_) {
+      status = absl::UnavailableError("the node ended the log before its end");
+    }
+    if (!status.ok() || !Follows()) {
+      FinishLocked(std::move(status));
+      return;
+    }
+    // On to the next generation's log, from its beginning.
+    request_.set_offset(0);
+    request_.set_tail_lines(0);
+  }
+  Find();
+}
+
+void ReadLogCall::OnShutdown() { End(ShuttingDown()); }
+
+void ReadLogCall::OnCancel() { End(absl::CancelledError("the reader has gone")); }
+
+void ReadLogCall::End(absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  FinishLocked(std::move(status));
+}
+
+void ReadLogCall::FinishLocked(absl::Status status) {
+  if (finished_) return;
+  if (watching_) watchers_.Remove(JobId(request_.job_id()), this);
+  watching_ = false;
+  if (transfer_.has_value()) logs_.Cancel(*transfer_);
+  transfer_.reset();
+  if (write_under_way_) {
+    if (!end_status_.has_value()) end_status_ = std::move(status);
+    return;
+  }
+  finished_ = true;
+  Finish(ToGrpcStatus(status));
+}
+
+void ReadLogCall::OnDone() {
+  std::shared_ptr<ReadLogCall> self;
+  absl::MutexLock lock(&mutex_);
+  self.swap(self_);
+}
+
+}  // namespace muster::service

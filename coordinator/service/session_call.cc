@@ -1,0 +1,169 @@
+#include "coordinator/service/session_call.h"
+
+#include <glog/logging.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "coordinator/service/validate.h"
+
+namespace muster::service {
+
+SessionCall::SessionCall(grpc::CallbackServerContext* context, CoreLoop& loop,
+                         WorkerSessions& sessions, LogRelay& logs)
+    : context_(context), loop_(loop), sessions_(sessions), logs_(logs), peer_(context->peer()) {}
+
+SessionCall* SessionCall::Start(grpc::CallbackServerContext* context, CoreLoop& loop,
+                                WorkerSessions& sessions, LogRelay& logs) {
+  std::shared_ptr<SessionCall> call(new SessionCall(context, loop, sessions, logs));
+  absl::MutexLock lock(&call->mutex_);
+  call->self_ = call;
+  call->StartRead(&call->incoming_);
+  return call.get();
+}
+
+void SessionCall::ReadOn() {
+  absl::MutexLock lock(&mutex_);
+  if (!finished_) StartRead(&incoming_);
+}
+
+void SessionCall::OnReadDone(bool ok) {
+  if (!ok) {
+    Ended();
+    Close(absl::OkStatus());
+    return;
+  }
+  std::optional<SessionId> id;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = id_;
+  }
+  const absl::Status status = id.has_value() ? Forward(*id) : Open();
+  if (status.ok()) return;
+  LOG(WARNING) << "worker " << (node_name_.empty() ? peer_ : node_name_)
+               << ": session refused: " << status.message();
+  Ended();
+  Close(status);
+}
+
+absl::Status SessionCall::Open() {
+  if (!incoming_.has_hello()) {
+    return absl::InvalidArgumentError("the session's first message is not Hello");
+  }
+  RETURN_IF_ERROR(ValidateHello(incoming_.hello()));
+  node_name_ = incoming_.hello().node_name();
+  ASSIGN_OR_RETURN(const SessionId id, sessions_.Add(shared_from_this()));
+  core::SessionOpened opened{id, std::move(*incoming_.mutable_hello()), PeerHost(peer_)};
+  incoming_.Clear();
+  // Under the lock, so that neither the next message nor the session's end can reach the core
+  // first.
+  absl::MutexLock lock(&mutex_);
+  if (!loop_.Push(std::move(opened), [self = shared_from_this()] { self->ReadOn(); })) {
+    sessions_.Remove(id);
+    return absl::UnavailableError("the coordinator is shutting down");
+  }
+  id_ = id;
+  return absl::OkStatus();
+}
+
+absl::Status SessionCall::Forward(SessionId id) {
+  RETURN_IF_ERROR(ValidateWorkerMessage(incoming_));
+  if (incoming_.has_log_unavailable()) {
+    const v1::LogUnavailable& report = incoming_.log_unavailable();
+    // A code from the wire: what is none of gRPC's, or OK, is not passed on.
+    absl::Status status(static_cast<absl::StatusCode>(report.code()), report.message());
+    if (status.ok() || status.code() == absl::StatusCode::kUnknown) {
+      status = absl::UnknownError(report.message());
+    }
+    logs_.Unavailable(id, TransferId(report.transfer()), std::move(status));
+    ReadOn();
+    return absl::OkStatus();
+  }
+  core::SessionMessage message{id, std::move(incoming_)};
+  incoming_.Clear();
+  if (!loop_.Push(std::move(message), [self = shared_from_this()] { self->ReadOn(); })) {
+    return absl::UnavailableError("the coordinator is shutting down");
+  }
+  return absl::OkStatus();
+}
+
+void SessionCall::Send(v1::CoordinatorMessage message) {
+  absl::MutexLock lock(&mutex_);
+  if (finished_ || closing_.has_value()) return;
+  outgoing_bytes_ += message.ByteSizeLong();
+  if (outgoing_bytes_ > limits::kSessionQueueBytes) {
+    LOG(WARNING) << "worker " << node_name_ << " does not read: " << outgoing_bytes_
+                 << " bytes wait for it; its session is ended";
+    FinishWhenWritten(absl::ResourceExhaustedError(absl::StrCat(
+        "the worker left more than ", limits::kSessionQueueBytes, " bytes of the session unread")));
+    // It would not read the status either.
+    context_->TryCancel();
+    return;
+  }
+  outgoing_.push_back(std::move(message));
+  if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+}
+
+void SessionCall::OnWriteDone(bool ok) {
+  absl::MutexLock lock(&mutex_);
+  outgoing_bytes_ -= outgoing_.front().ByteSizeLong();
+  outgoing_.pop_front();
+  if (finished_) return;
+  if (closing_.has_value()) {
+    finished_ = true;
+    Finish(ToGrpcStatus(*closing_));
+  } else if (!outgoing_.empty() && ok) {
+    StartWrite(&outgoing_.front());
+  } else if (!ok) {
+    // The stream is broken; the read under way says so too.
+    outgoing_.clear();
+    outgoing_bytes_ = 0;
+  }
+}
+
+void SessionCall::Close(absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  FinishWhenWritten(std::move(status));
+}
+
+void SessionCall::FinishWhenWritten(absl::Status status) {
+  if (finished_ || closing_.has_value()) return;
+  if (outgoing_.empty()) {
+    finished_ = true;
+    Finish(ToGrpcStatus(status));
+    return;
+  }
+  closing_ = std::move(status);
+  while (outgoing_.size() > 1) outgoing_.pop_back();
+  outgoing_bytes_ = outgoing_.front().ByteSizeLong();
+}
+
+void SessionCall::OnCancel() {
+  Ended();
+  Close(absl::CancelledError("the session was cancelled"));
+}
+
+void SessionCall::Ended() {
+  SessionId id;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || !id_.has_value()) return;
+    ended_ = true;
+    id = *id_;
+  }
+  sessions_.Remove(id);
+  logs_.SessionEnded(id);
+  loop_.Push(core::SessionClosed{id});
+}
+
+void SessionCall::OnDone() {
+  Ended();
+  std::shared_ptr<SessionCall> self;
+  absl::MutexLock lock(&mutex_);
+  self.swap(self_);
+}
+
+}  // namespace muster::service

@@ -1,0 +1,88 @@
+#include "coordinator/service/snapshot.h"
+
+#include <algorithm>
+
+#include "common/proto_time.h"
+#include "coordinator/service/job_watchers.h"
+
+namespace muster::service {
+namespace {
+
+constexpr absl::Duration kInterval = absl::Milliseconds(250);
+constexpr int kShareOfTime = 20;
+
+}  // namespace
+
+SnapshotPublisher::SnapshotPublisher(std::function<void(const core::Stats&)> on_stats,
+                                     std::function<Time()> clock)
+    : on_stats_(std::move(on_stats)),
+      clock_(std::move(clock)),
+      snapshot_(std::make_shared<const Snapshot>()) {}
+
+void SnapshotPublisher::Load(core::Core& core, const Time& now) {
+  for (v1::Job& job : core.ListJobs({}, now)) Note(core, JobId(job.job_id()), now);
+  v1::ListJobsRequest recent;
+  recent.set_include_finished(true);
+  recent.set_limit(kEndedJobsShown);
+  for (v1::Job& job : core.ListJobs(recent, now)) Note(core, JobId(job.job_id()), now);
+  Publish(core, now);
+}
+
+SteadyTime SnapshotPublisher::Refresh(core::Core& core, absl::Span<const JobId> changed,
+                                      const Time& now) {
+  for (const JobId& id : changed) {
+    if (std::find(changed_.begin(), changed_.end(), id) == changed_.end()) changed_.push_back(id);
+  }
+  if (now.steady < next_) return next_;
+  const SteadyTime begin = clock_().steady;
+  for (const JobId& id : changed_) Note(core, id, now);
+  changed_.clear();
+  Publish(core, now);
+  const SteadyTime end = clock_().steady;
+  next_ = end + std::max(kInterval, kShareOfTime * (end - begin));
+  return SteadyTime::Infinite();
+}
+
+void SnapshotPublisher::Note(core::Core& core, const JobId& id, const Time& now) {
+  absl::StatusOr<v1::Job> job = core.GetJob(id, /*detailed=*/false, now);
+  if (!job.ok()) {
+    jobs_.erase(id);
+    return;
+  }
+  job->mutable_summary()->clear_losses();
+  jobs_[id] = std::make_shared<const v1::Job>(*std::move(job));
+}
+
+void SnapshotPublisher::DropEnded(const Time& now) {
+  std::vector<std::pair<absl::Time, JobId>> ended;
+  for (const auto& [id, job] : jobs_) {
+    if (IsTerminal(job->state())) ended.emplace_back(FromProto(job->finish_time()), id);
+  }
+  std::sort(ended.rbegin(), ended.rend());
+  for (size_t i = 0; i < ended.size(); ++i) {
+    // The page keeps the newest whatever their age; the metrics look at the age themselves.
+    if (i >= kEndedJobsShown) jobs_.erase(ended[i].second);
+  }
+}
+
+void SnapshotPublisher::Publish(core::Core& core, const Time& now) {
+  DropEnded(now);
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->taken = now;
+  snapshot->nodes = core.ListNodes(now);
+  for (const auto& [id, job] : jobs_) snapshot->jobs.push_back(job);
+  std::stable_sort(snapshot->jobs.begin(), snapshot->jobs.end(), [](const auto& a, const auto& b) {
+    return FromProto(a->submit_time()) > FromProto(b->submit_time());
+  });
+  snapshot->totals = core.TakeStats();
+  on_stats_(snapshot->totals);
+  absl::MutexLock lock(&mutex_);
+  snapshot_ = std::move(snapshot);
+}
+
+std::shared_ptr<const Snapshot> SnapshotPublisher::Get() const {
+  absl::MutexLock lock(&mutex_);
+  return snapshot_;
+}
+
+}  // namespace muster::service

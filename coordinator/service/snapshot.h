@@ -1,0 +1,74 @@
+// A picture of the cluster for the HTTP endpoints, so that a scrape never takes the core's turn.
+#ifndef MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_
+#define MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "common/time.h"
+#include "coordinator/core/core.h"
+#include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/node.pb.h"
+
+namespace muster::service {
+
+struct Snapshot {
+  Time taken;
+  std::vector<v1::Node> nodes;
+  // Every job that is not over, and those that ended lately; newest first. Without ranks, waits and
+  // recorded losses.
+  std::vector<std::shared_ptr<const v1::Job>> jobs;
+  // Totals only; the samples of a core::Stats go to the publisher's `on_stats`.
+  core::Stats totals;
+};
+
+// How long a job that has ended stays in the snapshot, and how many such jobs do.
+inline constexpr absl::Duration kEndedJobsStay = absl::Minutes(5);
+inline constexpr size_t kEndedJobsShown = 50;
+
+// Load and Refresh belong to the core's thread; Get to any.
+class SnapshotPublisher {
+ public:
+  // `on_stats` sees every core::Stats that is taken, on the core's thread. `clock` tells what a
+  // refresh costs.
+  explicit SnapshotPublisher(std::function<void(const core::Stats&)> on_stats,
+                             std::function<Time()> clock = Now);
+
+  // The first picture, of a core that was just loaded.
+  void Load(core::Core& core, const Time& now);
+  // Notes what changed and takes a new picture if one is due: at most four a second, and at most a
+  // twentieth of the core's time. Returns when one will be; infinite when nothing has happened
+  // since the last.
+  SteadyTime Refresh(core::Core& core, absl::Span<const JobId> changed, const Time& now);
+
+  std::shared_ptr<const Snapshot> Get() const;
+
+ private:
+  void Note(core::Core& core, const JobId& id, const Time& now);
+  void DropEnded(const Time& now);
+  void Publish(core::Core& core, const Time& now);
+
+  const std::function<void(const core::Stats&)> on_stats_;
+  const std::function<Time()> clock_;
+
+  // The core thread's.
+  std::map<JobId, std::shared_ptr<const v1::Job>> jobs_;
+  std::vector<JobId> changed_;
+  SteadyTime next_;
+
+  mutable absl::Mutex mutex_;
+  std::shared_ptr<const Snapshot> snapshot_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_

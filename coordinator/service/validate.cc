@@ -1,0 +1,197 @@
+#include "coordinator/service/validate.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/version.h"
+
+namespace muster::service {
+namespace {
+
+// A job id is a name, a dash and five characters.
+constexpr size_t kJobIdLength = limits::kNameLength + 6;
+
+template <typename... Words>
+absl::Status Invalid(const Words&... words) {
+  return absl::InvalidArgumentError(absl::StrCat(words...));
+}
+
+absl::Status CheckLength(absl::string_view what, size_t length, size_t bound) {
+  if (length <= bound) return absl::OkStatus();
+  return Invalid(what, " is ", length, " bytes long; the bound is ", bound);
+}
+
+absl::Status ValidateNodeName(absl::string_view name) {
+  if (name.empty()) return Invalid("node_name is empty");
+  RETURN_IF_ERROR(CheckLength("node_name", name.size(), limits::kNameLength));
+  for (const char c : name) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') {
+      return Invalid("node_name '", absl::CHexEscape(name),
+                     "' has other characters than letters, digits, '-', '_' and '.'");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateFailure(const v1::FailureReport& failure) {
+  RETURN_IF_ERROR(
+      CheckLength("failure.message", failure.message().size(), limits::kReportedTextBytes));
+  return CheckLength("failure.phase", failure.phase().size(), limits::kReportedTextBytes);
+}
+
+absl::Status ValidateReport(const v1::GenerationReport& report) {
+  RETURN_IF_ERROR(ValidateJobName(report.job_id()));
+  if (report.ranks_size() > static_cast<int>(limits::kRanksPerJob)) {
+    return Invalid("a report has ", report.ranks_size(), " ranks; the bound is ",
+                   limits::kRanksPerJob);
+  }
+  for (const v1::RankReport& rank : report.ranks()) {
+    const v1::ExitInfo& exit = rank.exit();
+    RETURN_IF_ERROR(
+        CheckLength("exit.stderr_tail", exit.stderr_tail().size(), limits::kStderrTailBytes));
+    RETURN_IF_ERROR(ValidateFailure(exit.failure()));
+    RETURN_IF_ERROR(ValidateFailure(rank.failure()));
+    RETURN_IF_ERROR(
+        CheckLength("progress.phase", rank.progress().phase().size(), limits::kReportedTextBytes));
+    RETURN_IF_ERROR(CheckLength("join.layout_digest", rank.join().layout_digest().size(),
+                                limits::kReportedTextBytes));
+    RETURN_IF_ERROR(CheckLength("summary.weights_digest", rank.summary().weights_digest().size(),
+                                limits::kReportedTextBytes));
+    if (rank.summary().losses_size() > static_cast<int>(limits::kRecordedLosses)) {
+      return Invalid("a summary has ", rank.summary().losses_size(), " losses; the bound is ",
+                     limits::kRecordedLosses);
+    }
+  }
+  if (report.passed_barriers_size() > static_cast<int>(limits::kBarriersPerGeneration)) {
+    return Invalid("a report has ", report.passed_barriers_size(), " barriers; the bound is ",
+                   limits::kBarriersPerGeneration);
+  }
+  for (const v1::BarrierId& barrier : report.passed_barriers()) {
+    RETURN_IF_ERROR(CheckLength("barrier.group", barrier.group().size(), limits::kKeyBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateKey(absl::string_view job, absl::string_view key) {
+  RETURN_IF_ERROR(ValidateJobName(job));
+  if (key.empty()) return Invalid("the key is empty");
+  return CheckLength("the key", key.size(), limits::kKeyBytes);
+}
+
+}  // namespace
+
+absl::Status CheckProtocolVersion(uint32_t version, absl::string_view who) {
+  if (version == kProtocolVersion) return absl::OkStatus();
+  if (version == 0) return Invalid("protocol_version is missing");
+  return absl::FailedPreconditionError(
+      absl::StrCat("the ", who, " speaks protocol ", version, ", this coordinator (Muster ",
+                   kSoftwareVersion, ") protocol ", kProtocolVersion, ": run the same version"));
+}
+
+absl::Status ValidateSubmit(const v1::SubmitJobRequest& request) {
+  if (!request.has_spec()) return Invalid("spec is missing");
+  RETURN_IF_ERROR(CheckLength("spec", request.spec().ByteSizeLong(), limits::kSpecBytes));
+  return CheckLength("idempotency_key", request.idempotency_key().size(),
+                     limits::kIdempotencyKeyLength);
+}
+
+absl::Status ValidateJobName(absl::string_view job) {
+  if (job.empty()) return Invalid("job_id is empty");
+  return CheckLength("job_id", job.size(), kJobIdLength);
+}
+
+absl::Status ValidateReadLog(const v1::ReadLogRequest& request) {
+  RETURN_IF_ERROR(ValidateJobName(request.job_id()));
+  if (request.stream() != v1::STDOUT && request.stream() != v1::STDERR) {
+    return Invalid("stream is neither STDOUT nor STDERR");
+  }
+  if (request.rank() >= limits::kRanksPerJob) return Invalid("no job has a rank ", request.rank());
+  return absl::OkStatus();
+}
+
+absl::Status ValidateHello(const v1::Hello& hello) {
+  RETURN_IF_ERROR(CheckProtocolVersion(hello.protocol_version(), "worker"));
+  RETURN_IF_ERROR(ValidateNodeName(hello.node_name()));
+  if (hello.incarnation() == 0) return Invalid("incarnation is missing");
+  RETURN_IF_ERROR(
+      CheckLength("software_version", hello.software_version().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(
+      CheckLength("advertise_address", hello.advertise_address().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(
+      CheckLength("metrics_address", hello.metrics_address().size(), limits::kLabelBytes));
+  if (hello.slots_size() > static_cast<int>(limits::kSlotsPerNode)) {
+    return Invalid("the node has ", hello.slots_size(), " slots; the bound is ",
+                   limits::kSlotsPerNode);
+  }
+  absl::flat_hash_set<uint32_t> indices;
+  for (const v1::Slot& slot : hello.slots()) {
+    if (!indices.insert(slot.index()).second) return Invalid("slot ", slot.index(), " came twice");
+    RETURN_IF_ERROR(CheckLength("slot.kind", slot.kind().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(CheckLength("slot.uuid", slot.uuid().size(), limits::kLabelBytes));
+  }
+  if (hello.labels_size() > static_cast<int>(limits::kLabels)) {
+    return Invalid("the node has ", hello.labels_size(), " labels; the bound is ", limits::kLabels);
+  }
+  for (const auto& label : hello.labels()) {
+    RETURN_IF_ERROR(CheckLength("a label's name", label.first.size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(CheckLength("a label's value", label.second.size(), limits::kLabelBytes));
+  }
+  for (const v1::GenerationReport& report : hello.inventory()) {
+    RETURN_IF_ERROR(ValidateReport(report));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
+  switch (message.kind_case()) {
+    case v1::WorkerMessage::kHello:
+      return Invalid("a session has one Hello");
+    case v1::WorkerMessage::kHeartbeat:
+      for (const v1::GenerationReport& report : message.heartbeat().progress()) {
+        RETURN_IF_ERROR(ValidateReport(report));
+      }
+      return absl::OkStatus();
+    case v1::WorkerMessage::kReport:
+      return ValidateReport(message.report());
+    case v1::WorkerMessage::kPutKey:
+      RETURN_IF_ERROR(ValidateKey(message.put_key().job_id(), message.put_key().key()));
+      return CheckLength("the value", message.put_key().value().size(), limits::kValueBytes);
+    case v1::WorkerMessage::kGetKey:
+      return ValidateKey(message.get_key().job_id(), message.get_key().key());
+    case v1::WorkerMessage::kArriveBarrier: {
+      const v1::ArriveBarrier& arrive = message.arrive_barrier();
+      if (arrive.ranks_size() > static_cast<int>(limits::kRanksPerJob)) {
+        return Invalid("a barrier has ", arrive.ranks_size(), " arrivals; the bound is ",
+                       limits::kRanksPerJob);
+      }
+      return ValidateKey(arrive.job_id(), arrive.barrier().group());
+    }
+    case v1::WorkerMessage::kLogUnavailable:
+      return CheckLength("message", message.log_unavailable().message().size(),
+                         limits::kReportedTextBytes);
+    case v1::WorkerMessage::KIND_NOT_SET:
+      return Invalid("the message has no kind that this coordinator knows");
+  }
+  return Invalid("the message has no kind that this coordinator knows");
+}
+
+std::string PeerHost(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv4:") && !absl::ConsumePrefix(&peer, "ipv6:")) return "";
+  // gRPC writes peers as URIs: the brackets and a zone's '%' are escaped.
+  const std::string decoded = absl::StrReplaceAll(
+      peer, {{"%5B", "["}, {"%5b", "["}, {"%5D", "]"}, {"%5d", "]"}, {"%25", "%"}});
+  absl::string_view host = decoded;
+  host = host.substr(0, host.rfind(':'));
+  absl::ConsumePrefix(&host, "[");
+  absl::ConsumeSuffix(&host, "]");
+  // An IPv4 peer of a socket that listens on both.
+  absl::ConsumePrefix(&host, "::ffff:");
+  return std::string(host);
+}
+
+}  // namespace muster::service

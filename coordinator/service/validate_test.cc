@@ -1,0 +1,125 @@
+#include "coordinator/service/validate.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/version.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Hello GoodHello() {
+  v1::Hello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_node_name("node-1.rack_2");
+  hello.set_incarnation(1);
+  hello.add_slots()->set_index(0);
+  hello.add_slots()->set_index(1);
+  return hello;
+}
+
+void ExpectInvalid(const absl::Status& status, const std::string& words) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+}
+
+TEST(ValidateTest, ProtocolVersion) {
+  EXPECT_TRUE(CheckProtocolVersion(kProtocolVersion, "client").ok());
+  ExpectInvalid(CheckProtocolVersion(0, "client"), "protocol_version is missing");
+  const absl::Status other = CheckProtocolVersion(kProtocolVersion + 1, "client");
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(other.message()), HasSubstr("run the same version"));
+}
+
+TEST(ValidateTest, Hello) {
+  EXPECT_TRUE(ValidateHello(GoodHello()).ok());
+  v1::Hello hello = GoodHello();
+  hello.set_protocol_version(99);
+  EXPECT_EQ(ValidateHello(hello).code(), absl::StatusCode::kFailedPrecondition);
+  for (const std::string& name : {std::string(), std::string("a/b"), std::string("a\nb"),
+                                  std::string(limits::kNameLength + 1, 'a')}) {
+    hello = GoodHello();
+    hello.set_node_name(name);
+    ExpectInvalid(ValidateHello(hello), "node_name");
+  }
+  hello = GoodHello();
+  hello.clear_incarnation();
+  ExpectInvalid(ValidateHello(hello), "incarnation");
+  hello = GoodHello();
+  hello.add_slots()->set_index(1);
+  ExpectInvalid(ValidateHello(hello), "slot 1 came twice");
+  hello = GoodHello();
+  for (uint32_t i = 2; i <= limits::kSlotsPerNode; ++i) hello.add_slots()->set_index(i);
+  ExpectInvalid(ValidateHello(hello), "slots; the bound is 1024");
+  hello = GoodHello();
+  for (size_t i = 0; i <= limits::kLabels; ++i) (*hello.mutable_labels())[absl::StrCat(i)] = "x";
+  ExpectInvalid(ValidateHello(hello), "labels");
+  hello = GoodHello();
+  hello.add_inventory();
+  ExpectInvalid(ValidateHello(hello), "job_id");
+}
+
+TEST(ValidateTest, WorkerMessages) {
+  v1::WorkerMessage message;
+  ExpectInvalid(ValidateWorkerMessage(message), "no kind");
+  *message.mutable_hello() = GoodHello();
+  ExpectInvalid(ValidateWorkerMessage(message), "one Hello");
+  message.mutable_heartbeat();
+  EXPECT_TRUE(ValidateWorkerMessage(message).ok());
+
+  v1::GenerationReport& report = *message.mutable_report();
+  report.set_job_id("job-abcde");
+  v1::ExitInfo& exit = *report.add_ranks()->mutable_exit();
+  exit.set_stderr_tail(std::string(limits::kStderrTailBytes, 'x'));
+  EXPECT_TRUE(ValidateWorkerMessage(message).ok());
+  exit.mutable_stderr_tail()->push_back('x');
+  ExpectInvalid(ValidateWorkerMessage(message), "stderr_tail");
+
+  v1::PutKey& put = *message.mutable_put_key();
+  put.set_job_id("job-abcde");
+  ExpectInvalid(ValidateWorkerMessage(message), "key is empty");
+  put.set_key(std::string(limits::kKeyBytes, 'k'));
+  put.set_value(std::string(limits::kValueBytes, 'v'));
+  EXPECT_TRUE(ValidateWorkerMessage(message).ok());
+  put.mutable_value()->push_back('v');
+  ExpectInvalid(ValidateWorkerMessage(message), "the value");
+  put.mutable_key()->push_back('k');
+  ExpectInvalid(ValidateWorkerMessage(message), "the key");
+}
+
+TEST(ValidateTest, Submit) {
+  v1::SubmitJobRequest request;
+  ExpectInvalid(ValidateSubmit(request), "spec is missing");
+  request.mutable_spec()->add_command(std::string(limits::kSpecBytes, 'x'));
+  ExpectInvalid(ValidateSubmit(request), "spec is");
+  request.mutable_spec()->clear_command();
+  EXPECT_TRUE(ValidateSubmit(request).ok());
+  request.set_idempotency_key(std::string(limits::kIdempotencyKeyLength + 1, 'x'));
+  ExpectInvalid(ValidateSubmit(request), "idempotency_key");
+}
+
+TEST(ValidateTest, ReadLog) {
+  v1::ReadLogRequest request;
+  ExpectInvalid(ValidateReadLog(request), "job_id");
+  request.set_job_id("job-abcde");
+  ExpectInvalid(ValidateReadLog(request), "STDOUT");
+  request.set_stream(v1::STDERR);
+  EXPECT_TRUE(ValidateReadLog(request).ok());
+  request.set_rank(limits::kRanksPerJob);
+  ExpectInvalid(ValidateReadLog(request), "rank");
+}
+
+TEST(ValidateTest, PeerHost) {
+  EXPECT_EQ(PeerHost("ipv4:10.1.2.3:4711"), "10.1.2.3");
+  EXPECT_EQ(PeerHost("ipv6:[fe80::1]:4711"), "fe80::1");
+  EXPECT_EQ(PeerHost("ipv6:%5B::1%5D:4711"), "::1");
+  EXPECT_EQ(PeerHost("ipv6:%5B::ffff:10.1.2.3%5D:4711"), "10.1.2.3");
+  EXPECT_EQ(PeerHost("unix:/run/socket"), "");
+  EXPECT_EQ(PeerHost(""), "");
+}
+
+}  // namespace
+}  // namespace muster::service

@@ -1,0 +1,32 @@
+// WorkerService over gRPC's callback API: each session's messages become core events, one at a time
+// per session.
+#ifndef MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
+
+#include "coordinator/service/core_loop.h"
+#include "coordinator/service/log_relay.h"
+#include "coordinator/service/worker_sessions.h"
+#include "proto/muster/v1/worker.grpc.pb.h"
+
+namespace muster::service {
+
+// Everything that is referred to outlives the server that this is registered with.
+class WorkerServiceImpl : public v1::WorkerService::CallbackService {
+ public:
+  WorkerServiceImpl(CoreLoop& loop, WorkerSessions& sessions, LogRelay& logs)
+      : loop_(loop), sessions_(sessions), logs_(logs) {}
+
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerReadReactor<v1::SendLogRequest>* SendLog(grpc::CallbackServerContext* context,
+                                                       v1::SendLogResponse* response) override;
+
+ private:
+  CoreLoop& loop_;
+  WorkerSessions& sessions_;
+  LogRelay& logs_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_

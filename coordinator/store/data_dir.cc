@@ -1,0 +1,49 @@
+#include "coordinator/store/data_dir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace muster::store {
+
+absl::StatusOr<std::unique_ptr<DataDir>> DataDir::Acquire(const std::string& path) {
+  std::error_code ignored;  // mkdir says what is wrong
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return ErrnoStatus(errno, absl::StrCat("make data directory ", path));
+  }
+  const std::string lock_path = absl::StrCat(path, "/lock");
+  const int fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", lock_path));
+  auto data_dir = absl::WrapUnique(new DataDir(path, fd));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", lock_path));
+    std::array<char, 32> pid = {};
+    const ssize_t size = pread(fd, pid.data(), pid.size(), 0);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "data directory ", path, " is in use by another coordinator (pid ",
+        absl::StripAsciiWhitespace(absl::string_view(pid.data(), size < 0 ? 0 : size)), ")"));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(fd, 0) != 0 ||
+      pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return ErrnoStatus(errno, absl::StrCat("write ", lock_path));
+  }
+  return data_dir;
+}
+
+DataDir::~DataDir() { close(lock_fd_); }
+
+}  // namespace muster::store

@@ -1,0 +1,33 @@
+#include "coordinator/store/data_dir.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::store {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DataDirTest, HeldByOne) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/data_dir_", getpid());
+  auto first = DataDir::Acquire(path);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = DataDir::Acquire(path);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(absl::StrCat("in use by another coordinator (pid ", getpid(), ")")));
+  first->reset();
+  EXPECT_TRUE(DataDir::Acquire(path).ok());
+}
+
+TEST(DataDirTest, NamesThePathThatCannotBeMade) {
+  const auto status = DataDir::Acquire("/dev/null/muster").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/dev/null/muster"));
+}
+
+}  // namespace
+}  // namespace muster::store

@@ -1,0 +1,79 @@
+// The embedded default: one SQLite file, one table of keys and values.
+//
+// Write-ahead log with full synchronisation: Commit returns after the log is on disk. The file's
+// user_version is the layout of this table, not of the records in it (that is the record
+// "meta/schema").
+#ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
+#define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "coordinator/store/store.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace muster::store {
+
+struct SqliteOptions {
+  // The most pages (of 4 KiB) that the file may have; 0 for SQLite's own bound. Commits beyond it
+  // are RESOURCE_EXHAUSTED, as on a full disk.
+  uint32_t max_pages = 0;
+};
+
+class SqliteStore : public Store {
+ public:
+  // Makes the file when there is none. Keep a DataDir's lock while it is open: SQLite alone lets
+  // two processes write in turn. Errors: DATA_LOSS when the file is damaged or no database;
+  // FAILED_PRECONDITION when a newer Muster or another program made it; PERMISSION_DENIED,
+  // RESOURCE_EXHAUSTED or INTERNAL when it cannot be opened. All name the file.
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path,
+                                                           const SqliteOptions& options = {});
+  ~SqliteStore() override;
+
+  absl::Status Commit(absl::Span<const Mutation> batch) override;
+  absl::StatusOr<std::vector<Record>> Scan(absl::string_view prefix) const override;
+
+ private:
+  struct CloseDatabase {
+    void operator()(sqlite3* database) const;
+  };
+  struct FinalizeStatement {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
+
+  // A connection with the statements that are prepared on it; they are finalised before it is
+  // closed.
+  struct Connection {
+    std::unique_ptr<sqlite3, CloseDatabase> database;
+    Statement begin, put, erase, commit, rollback;  // of the writer
+    Statement scan, scan_all;                       // of the reader
+  };
+
+  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
+  absl::Status OpenConnection(Connection& connection) const;
+  absl::Status CheckLayout(Connection& connection) const;
+  absl::Status Prepare(const Connection& connection, absl::string_view sql, Statement& out) const;
+  absl::Status Execute(const Connection& connection, const std::string& sql) const;
+  absl::StatusOr<int64_t> QueryInt(const Connection& connection, const std::string& sql) const;
+  absl::Status Run(const Connection& connection, const Statement& statement) const;
+  absl::Status Write(absl::Span<const Mutation> batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  absl::Status ToStatus(const Connection& connection, int code, absl::string_view doing) const;
+
+  const std::string path_;
+  absl::Mutex write_mutex_;
+  Connection writer_ ABSL_GUARDED_BY(write_mutex_);
+  mutable absl::Mutex read_mutex_;
+  Connection reader_ ABSL_GUARDED_BY(read_mutex_);
+};
+
+}  // namespace muster::store
+
+#endif  // MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_

@@ -1,0 +1,307 @@
+#include "worker/agent/agent.h"
+
+#include <sched.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/http/endpoints.h"
+#include "common/http/http_server.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "common/version.h"
+#include "glog/logging.h"
+#include "worker/agent/data_directory.h"
+#include "worker/agent/event_loop.h"
+#include "worker/agent/generation_table.h"
+#include "worker/agent/log_server.h"
+#include "worker/agent/metrics.h"
+#include "worker/agent/progress_board.h"
+#include "worker/agent/rank_service.h"
+#include "worker/agent/session.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr absl::Duration kStuckAfter = absl::Seconds(10);
+
+uint64_t DrawIncarnation() {
+  uint64_t number = 0;
+  while (number == 0) {
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number)) number = 0;
+  }
+  return number;
+}
+
+uint32_t CpuCount() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
+  return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+uint64_t MemoryBytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+class AgentImpl final : public Agent {
+ public:
+  AgentImpl(const AgentOptions& options, std::function<void(const absl::Status&)> on_refused)
+      : options_(options), on_refused_(std::move(on_refused)), incarnation_(DrawIncarnation()) {}
+
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir));
+    loop_ = std::make_unique<EventLoop>("agent");
+    table_ = std::make_unique<GenerationTable>(MakeContext());
+    loop_->RunAndWait([this] {
+      table_->Recover();
+      // Until the first Welcome nobody hears this worker.
+      table_->CoordinatorAway();
+      Tick(Now().steady);
+    });
+    ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_));
+    RETURN_IF_ERROR(StartHttp());
+    auto logs = std::make_unique<LogServer>(
+        options_.coordinator, *directory_,
+        [this](uint64_t transfer, const absl::Status& status) { RefuseLog(transfer, status); });
+    log_server_ = std::move(logs);
+    loop_->RunAndWait([this] { logs_on_loop_ = log_server_.get(); });
+    session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents());
+    loop_->RunAndWait([this] { session_on_loop_ = session_.get(); });
+    return absl::OkStatus();
+  }
+
+  ~AgentImpl() override {
+    if (loop_ == nullptr) return;
+    http_.reset();
+    rank_server_.reset();
+    loop_->RunAndWait([this] {
+      session_on_loop_ = nullptr;
+      logs_on_loop_ = nullptr;
+    });
+    session_.reset();
+    log_server_.reset();
+    loop_->RunAndWait([this] { table_.reset(); });
+    loop_.reset();
+  }
+
+  void StopRanks(std::optional<absl::Duration> grace, std::function<void()> done) override {
+    loop_->Post([this, grace, done = std::move(done)] { table_->StopAll(grace, done); });
+  }
+
+  const Address& http_address() const override { return http_->address(); }
+
+ private:
+  GenerationContext MakeContext() {
+    GenerationContext context;
+    context.loop = loop_.get();
+    context.directory = directory_.get();
+    context.progress = &board_;
+    context.environment.inherited = InheritedVariables(environ);
+    context.environment.node_name = options_.name;
+    context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
+    context.environment.cache_dir = directory_->Cache();
+    context.shim_binary = options_.shim_binary;
+    context.rank_binary = options_.rank_binary;
+    context.send = [this](v1::WorkerMessage message) {
+      if (session_on_loop_ != nullptr) session_on_loop_->Send(std::move(message));
+    };
+    context.on_rank_exited = [this](const std::string& job_id, uint64_t generation, uint32_t rank) {
+      if (logs_on_loop_ != nullptr) logs_on_loop_->OnRankExited(job_id, generation, rank);
+    };
+    return context;
+  }
+
+  absl::Status StartHttp() {
+    ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
+    metrics_ = std::make_shared<Metrics>(board_, status_, options_.slots,
+                                         [table = table_.get()] { return table->slots_in_use(); });
+    http::HandleMetrics(*http_, {metrics_});
+    const http::HealthCheck loop = {
+        "event-loop", [this] {
+          const auto tick = absl::FromUnixMillis(status_.loop_tick_unix_ms.load());
+          if (absl::Now() - tick < kStuckAfter) return absl::OkStatus();
+          return absl::UnavailableError(absl::StrCat("stuck since ", absl::FormatTime(tick)));
+        }};
+    const http::HealthCheck session = {
+        "session", [this] {
+          if (status_.session_up.load()) return absl::OkStatus();
+          return absl::UnavailableError(absl::StrCat("no coordinator at ", options_.coordinator));
+        }};
+    http::HandleHealth(*http_, {loop}, {loop, session});
+    http::HandleVersion(*http_);
+    return absl::OkStatus();
+  }
+
+  Session::Events SessionEvents() {
+    Session::Events events;
+    events.hello = [this] { return MakeHello(); };
+    events.on_welcome = [this](const v1::Welcome& welcome) { OnWelcome(welcome); };
+    events.on_message = [this](const v1::CoordinatorMessage& message) { OnMessage(message); };
+    events.on_lost = [this](const absl::Status&) {
+      status_.session_up = false;
+      if (logs_on_loop_ != nullptr) logs_on_loop_->CloseAll();
+      table_->CoordinatorAway();
+    };
+    events.on_refused = on_refused_;
+    return events;
+  }
+
+  v1::Hello MakeHello() const {
+    v1::Hello hello;
+    hello.set_protocol_version(kProtocolVersion);
+    hello.set_software_version(kSoftwareVersion);
+    hello.set_node_name(options_.name);
+    hello.set_incarnation(incarnation_);
+    hello.set_advertise_address(options_.advertise);
+    Address metrics = http_->address();
+    const bool any_interface = metrics.host == "0.0.0.0" || metrics.host == "::";
+    hello.set_metrics_address(any_interface ? absl::StrCat(":", metrics.port) : metrics.ToString());
+    for (uint32_t i = 0; i < options_.slots; ++i) {
+      v1::Slot& slot = *hello.add_slots();
+      slot.set_index(i);
+      slot.set_kind("cpu");
+    }
+    hello.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
+    hello.set_cpu_count(CpuCount());
+    hello.set_memory_bytes(MemoryBytes());
+    for (v1::GenerationReport& report : table_->Inventory()) {
+      *hello.add_inventory() = std::move(report);
+    }
+    return hello;
+  }
+
+  void OnWelcome(const v1::Welcome& welcome) {
+    LOG(INFO) << "welcomed by the coordinator " << options_.coordinator << " (version "
+              << welcome.software_version() << "), reached at "
+              << (options_.advertise.empty() ? welcome.observed_address() : options_.advertise);
+    status_.session_up = true;
+    ++status_.sessions_total;
+    table_->CoordinatorBack();
+    table_->Resend();
+  }
+
+  void OnMessage(const v1::CoordinatorMessage& message) {
+    switch (message.kind_case()) {
+      case v1::CoordinatorMessage::kLaunch:
+        return table_->OnLaunch(message.launch());
+      case v1::CoordinatorMessage::kWorld:
+        return table_->OnWorld(message.world());
+      case v1::CoordinatorMessage::kStop:
+        return table_->OnStop(message.stop());
+      case v1::CoordinatorMessage::kKeyValue:
+        return table_->OnKeyValue(message.key_value());
+      case v1::CoordinatorMessage::kReleaseBarrier:
+        return table_->OnReleaseBarrier(message.release_barrier());
+      case v1::CoordinatorMessage::kForget:
+        return table_->OnForget(message.forget());
+      case v1::CoordinatorMessage::kOpenLog:
+        return OpenLog(message.open_log());
+      case v1::CoordinatorMessage::kCloseLog:
+        if (logs_on_loop_ != nullptr) logs_on_loop_->Close(message.close_log().transfer());
+        return;
+      case v1::CoordinatorMessage::kWelcome:
+      case v1::CoordinatorMessage::kHeartbeatAck:
+      case v1::CoordinatorMessage::KIND_NOT_SET:
+        return;
+    }
+  }
+
+  void OpenLog(v1::OpenLog open) {
+    if (logs_on_loop_ == nullptr) return;
+    v1::ReadLogRequest& request = *open.mutable_request();
+    if (request.generation() == 0) {
+      request.set_generation(table_->NewestGeneration(request.job_id()));
+    }
+    Generation* const generation = table_->Find(request.job_id(), request.generation());
+    logs_on_loop_->Open(open, generation != nullptr && generation->RankIsLive(request.rank()));
+  }
+
+  void RefuseLog(uint64_t transfer, const absl::Status& status) {
+    v1::WorkerMessage message;
+    v1::LogUnavailable& refusal = *message.mutable_log_unavailable();
+    refusal.set_transfer(transfer);
+    refusal.set_code(status.raw_code());
+    refusal.set_message(std::string(status.message()));
+    loop_->Post([this, message = std::move(message)] {
+      if (session_on_loop_ != nullptr) session_on_loop_->Send(message);
+    });
+  }
+
+  void Tick(SteadyTime due) {
+    const SteadyTime now = Now().steady;
+    status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
+    status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
+    loop_->RunAfter(kTick, [this, due = now + kTick] { Tick(due); });
+  }
+
+  const AgentOptions options_;
+  const std::function<void(const absl::Status&)> on_refused_;
+  const uint64_t incarnation_;
+  WorkerStatus status_;
+  ProgressBoard board_;
+  std::unique_ptr<DataDirectory> directory_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<GenerationTable> table_;
+  std::unique_ptr<RankServer> rank_server_;
+  std::shared_ptr<Metrics> metrics_;
+  std::unique_ptr<http::HttpServer> http_;
+  std::unique_ptr<LogServer> log_server_;
+  std::unique_ptr<Session> session_;
+  // The loop's view of the two, null before they are there and once they are to go.
+  LogServer* logs_on_loop_ = nullptr;
+  Session* session_on_loop_ = nullptr;
+};
+
+}  // namespace
+
+absl::Status CheckOptions(const AgentOptions& options) {
+  std::vector<std::string> errors;
+  if (!ParseAddress(options.coordinator).ok()) {
+    errors.push_back(absl::StrCat("--coordinator: '", options.coordinator, "' is not HOST:PORT"));
+  }
+  bool plain = !options.name.empty() && options.name.size() <= limits::kNameLength;
+  for (const char c : options.name) {
+    plain = plain && (absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                      absl::StrContains("-_.", absl::string_view(&c, 1)));
+  }
+  if (!plain) {
+    errors.push_back(absl::StrCat("--name: '", options.name, "' is not made of 1 to ",
+                                  limits::kNameLength, " letters, digits, '-', '_' and '.'"));
+  }
+  if (options.data_dir.empty())
+    errors.push_back("--data-dir: a worker needs a directory of its own");
+  if (options.slots == 0 || options.slots > limits::kSlotsPerNode) {
+    errors.push_back(absl::StrCat("--slots: 1 to ", limits::kSlotsPerNode));
+  }
+  if (options.labels.size() > limits::kLabels) {
+    errors.push_back(absl::StrCat("--labels: at most ", limits::kLabels));
+  }
+  for (const auto& [key, value] : options.labels) {
+    if (key.empty() || key.size() + value.size() > limits::kLabelBytes) {
+      errors.push_back(absl::StrCat("--labels: '", key, "=", value,
+                                    "' is not KEY=VALUE of at most ", limits::kLabelBytes,
+                                    " bytes"));
+    }
+  }
+  if (errors.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
+}
+
+absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(
+    const AgentOptions& options, std::function<void(const absl::Status&)> on_refused) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  auto agent = std::make_unique<AgentImpl>(options, std::move(on_refused));
+  RETURN_IF_ERROR(agent->Start());
+  return agent;
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,563 @@
+// A whole agent with real shims and processes, against a coordinator that the test plays.
+#include "worker/agent/agent.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/grpc_status.h"
+#include "common/http/http_get.h"
+#include "common/proto_time.h"
+#include "common/version.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/agent/scripted_coordinator.h"
+#include "worker/shim/fields.h"
+#include "worker/shim/process_tree.h"
+
+namespace muster::agent {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kJob[] = "job-1";
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+bool IsStarted(const v1::RankReport& report) { return report.phase() >= v1::STARTED; }
+bool IsExited(const v1::RankReport& report) { return report.phase() == v1::EXITED; }
+
+class AgentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "agent-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    cookie_ = absl::StrCat("AGENT_TEST=", directory_);
+    coordinator_ = std::make_unique<ScriptedCoordinator>();
+  }
+
+  void TearDown() override {
+    agent_.reset();
+    coordinator_.reset();
+    while (shim::KillByEnvironment(cookie_) > 0) sched_yield();
+    // Shims whose ranks were killed may still be writing.
+    std::error_code error;
+    do {
+      std::filesystem::remove_all(directory_, error);
+    } while (error);
+  }
+
+  AgentOptions Options() const {
+    AgentOptions options;
+    options.coordinator = coordinator_->address();
+    options.name = "node-a";
+    options.data_dir = directory_ + "/data";
+    options.slots = 4;
+    options.labels = {{"rack", "r1"}};
+    options.shim_binary =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";
+    options.rank_binary = "/no/such/muster-rank";
+    return options;
+  }
+
+  void StartAgent() {
+    auto agent = Agent::Start(Options(), [this](const absl::Status& status) {
+      refusal_ = status;
+      refused_.Notify();
+    });
+    ASSERT_TRUE(agent.ok()) << agent.status();
+    agent_ = *std::move(agent);
+  }
+
+  void StartBoth() {
+    StartAgent();
+    ASSERT_TRUE(coordinator_->WaitForSessions(1));
+  }
+
+  // Ranks 0, 1, … of a job that runs `script` in each.
+  v1::CoordinatorMessage Launch(const std::string& script, int ranks = 1, uint64_t generation = 1) {
+    v1::CoordinatorMessage message;
+    v1::Launch& launch = *message.mutable_launch();
+    launch.set_job_id(kJob);
+    launch.set_generation(generation);
+    launch.set_world_size(ranks);
+    launch.set_node_count(1);
+    v1::JobSpec& spec = *launch.mutable_spec();
+    for (const char* word : {"/bin/sh", "-c"}) spec.add_command(word);
+    spec.add_command(script);
+    (*spec.mutable_env())["AGENT_TEST"] = directory_;
+    *spec.mutable_failure_timeout() = ToProto(absl::Seconds(20));
+    *spec.mutable_grace_period() = ToProto(absl::Seconds(20));
+    for (int rank = 0; rank < ranks; ++rank) {
+      v1::RankPlacement& placement = *launch.add_ranks();
+      placement.set_rank(rank);
+      placement.set_local_rank(rank);
+      placement.add_slots(rank);
+    }
+    return message;
+  }
+
+  void SendStop(absl::Duration grace, uint64_t generation = 1) {
+    v1::CoordinatorMessage message;
+    v1::StopGeneration& stop = *message.mutable_stop();
+    stop.set_job_id(kJob);
+    stop.set_generation(generation);
+    *stop.mutable_grace_period() = ToProto(grace);
+    stop.set_reason("CancelledByUser");
+    coordinator_->Send(message);
+  }
+
+  void SendOpenLog(uint64_t transfer, uint32_t rank, bool follow, uint64_t offset = 0,
+                   uint64_t tail_lines = 0) {
+    v1::CoordinatorMessage message;
+    v1::OpenLog& open = *message.mutable_open_log();
+    open.set_transfer(transfer);
+    open.mutable_request()->set_job_id(kJob);
+    open.mutable_request()->set_generation(1);
+    open.mutable_request()->set_rank(rank);
+    open.mutable_request()->set_stream(v1::STDOUT);
+    open.mutable_request()->set_offset(offset);
+    open.mutable_request()->set_tail_lines(tail_lines);
+    open.mutable_request()->set_follow(follow);
+    coordinator_->Send(message);
+  }
+
+  v1::RankReport WaitForRank(uint32_t rank, bool (*predicate)(const v1::RankReport&),
+                             uint64_t generation = 1) {
+    v1::RankReport report;
+    EXPECT_TRUE(coordinator_->WaitForRank(kJob, generation, rank, predicate, &report));
+    return report;
+  }
+
+  std::string Path(const std::string& name) const { return absl::StrCat(directory_, "/", name); }
+  std::string Read(const std::string& path) const {
+    return shim::ReadFile(path).value_or("<none>");
+  }
+  // Opening a named pipe waits for its other end: so a script waits for the test, and the test for
+  // a script.
+  void MakeFifo(const std::string& name) { ASSERT_EQ(mkfifo(Path(name).c_str(), 0600), 0); }
+  void LetGo(const std::string& name) { std::ofstream(Path(name)) << "go\n"; }
+
+  std::string Get(const std::string& path) {
+    const auto response = http::Get(agent_->http_address(), path);
+    return response.ok() ? response->body : response.status().ToString();
+  }
+
+  std::string directory_;
+  std::string cookie_;
+  std::unique_ptr<ScriptedCoordinator> coordinator_;
+  std::unique_ptr<Agent> agent_;
+  absl::Notification refused_;
+  absl::Status refusal_;
+};
+
+TEST_F(AgentTest, HelloTellsWhatTheNodeIs) {
+  StartBoth();
+  const v1::Hello hello = coordinator_->hello();
+  EXPECT_EQ(hello.protocol_version(), kProtocolVersion);
+  EXPECT_EQ(hello.software_version(), kSoftwareVersion);
+  EXPECT_EQ(hello.node_name(), "node-a");
+  EXPECT_NE(hello.incarnation(), 0u);
+  EXPECT_EQ(hello.slots_size(), 4);
+  EXPECT_EQ(hello.slots(3).index(), 3u);
+  EXPECT_EQ(hello.slots(3).kind(), "cpu");
+  EXPECT_EQ(hello.labels().at("rack"), "r1");
+  EXPECT_EQ(hello.metrics_address(), agent_->http_address().ToString());
+  EXPECT_GT(hello.memory_bytes(), 0u);
+  EXPECT_GT(hello.cpu_count(), 0u);
+  EXPECT_EQ(hello.inventory_size(), 0);
+  v1::WorkerMessage beat;
+  ASSERT_TRUE(coordinator_->WaitFor(
+      [](const v1::WorkerMessage& m) { return m.has_heartbeat() && m.heartbeat().sequence() == 3; },
+      &beat));
+}
+
+TEST_F(AgentTest, CommandRunsInItsEnvironmentAndIsReported) {
+  StartBoth();
+  coordinator_->Send(Launch("env; pwd; echo oops >&2; exit $((40 + RANK))", 2));
+  const v1::RankReport first = WaitForRank(0, IsExited);
+  const v1::RankReport second = WaitForRank(1, IsExited);
+  EXPECT_EQ(first.exit().exit_code(), 40);
+  EXPECT_EQ(second.exit().exit_code(), 41);
+  EXPECT_EQ(second.exit().stderr_tail(), "oops\n");
+  EXPECT_FALSE(second.exit().stopped_by_worker());
+  EXPECT_GT(second.pid(), 0);
+  const std::string data = directory_ + "/data";
+  const std::string out = Read(data + "/jobs/job-1/logs/generation-1/rank-0001.stdout");
+  for (const std::string& line :
+       {std::string("RANK=1"), std::string("LOCAL_RANK=1"), std::string("WORLD_SIZE=2"),
+        std::string("LOCAL_WORLD_SIZE=2"), std::string("NODE_RANK=0"), std::string("GROUP_RANK=0"),
+        std::string("MUSTER_JOB_ID=job-1"), std::string("MUSTER_GENERATION=1"),
+        std::string("MUSTER_NODE_NAME=node-a"), std::string("PYTHONUNBUFFERED=1"),
+        "MUSTER_CACHE_DIR=" + data + "/cache",
+        "MUSTER_WORKER_SOCKET=unix:" + data + "/run/rank.sock", data + "/jobs/job-1/work/rank-0001",
+        "AGENT_TEST=" + directory_}) {
+    EXPECT_THAT("\n" + out, HasSubstr("\n" + line + "\n"));
+  }
+}
+
+TEST_F(AgentTest, StartedIsReportedBeforeTheEnd) {
+  MakeFifo("go");
+  StartBoth();
+  coordinator_->Send(Launch("cat " + Path("go")));
+  const v1::RankReport started = WaitForRank(0, IsStarted);
+  EXPECT_EQ(started.phase(), v1::STARTED);
+  EXPECT_GT(started.pid(), 0);
+  LetGo("go");
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 0);
+}
+
+TEST_F(AgentTest, ProgramThatCannotBeStartedIsSaidSo) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("");
+  message.mutable_launch()->mutable_spec()->clear_command();
+  message.mutable_launch()->mutable_spec()->add_command("/no/such/program");
+  coordinator_->Send(message);
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().exit_code(), 127);
+  EXPECT_THAT(report.exit().failure().message(),
+              HasSubstr("exec /no/such/program: No such file or directory"));
+  EXPECT_TRUE(report.exit().failure().not_retryable());
+}
+
+TEST_F(AgentTest, MissingShimFailsTheRankNotTheWorker) {
+  AgentOptions options = Options();
+  options.shim_binary = "/no/such/muster-shim";
+  auto agent = Agent::Start(options, [](const absl::Status&) {});
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  agent_ = *std::move(agent);
+  ASSERT_TRUE(coordinator_->WaitForSessions(1));
+  coordinator_->Send(Launch("true"));
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().exit_code(), 126);
+  EXPECT_THAT(report.exit().failure().message(), HasSubstr("/no/such/muster-shim"));
+}
+
+TEST_F(AgentTest, StopEndsTheWholeTree) {
+  MakeFifo("ready");
+  StartBoth();
+  coordinator_->Send(Launch("trap '' TERM; (setsid sh -c \"trap '' TERM; echo x > " +
+                            Path("ready") +
+                            "; while :; do sleep 0.01; done\" &); "
+                            "while :; do sleep 0.01; done"));
+  WaitForRank(0, IsStarted);
+  Read(Path("ready"));
+  SendStop(absl::Milliseconds(50));
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().signal(), SIGKILL);
+  EXPECT_TRUE(report.exit().stopped_by_worker());
+  EXPECT_EQ(shim::KillByEnvironment(cookie_), 0u);
+}
+
+TEST_F(AgentTest, RepeatedLaunchDoesNothingAndForgetRemovesAllButLogs) {
+  StartBoth();
+  coordinator_->Send(Launch("echo once"));
+  WaitForRank(0, IsExited);
+  coordinator_->Send(Launch("echo twice"));
+  v1::CoordinatorMessage forget;
+  forget.mutable_forget()->set_job_id(kJob);
+  forget.mutable_forget()->set_generation(1);
+  coordinator_->Send(forget);
+  // Whatever was sent before has been handled when the next session is there.
+  coordinator_->BreakSession();
+  ASSERT_TRUE(coordinator_->WaitForSessions(2));
+  const std::string job = directory_ + "/data/jobs/job-1";
+  EXPECT_EQ(Read(job + "/logs/generation-1/rank-0000.stdout"), "once\n");
+}
+
+TEST_F(AgentTest, NewerGenerationWaitsForTheOlderOnesEnd) {
+  MakeFifo("ready");
+  MakeFifo("go");
+  StartBoth();
+  coordinator_->Send(Launch("trap 'cat " + Path("go") + "; exit 5' TERM; echo x > " +
+                            Path("ready") + "; while :; do sleep 0.01; done"));
+  WaitForRank(0, IsStarted);
+  Read(Path("ready"));
+  coordinator_->Send(Launch("exit 6", 1, 2));
+  LetGo("go");
+  const v1::RankReport older = WaitForRank(0, IsExited, 1);
+  EXPECT_EQ(older.exit().exit_code(), 5);
+  EXPECT_TRUE(older.exit().stopped_by_worker());
+  const v1::RankReport newer = WaitForRank(0, IsExited, 2);
+  EXPECT_EQ(newer.exit().exit_code(), 6);
+  EXPECT_GE(absl::ToUnixMillis(FromProto(newer.exit().time())),
+            absl::ToUnixMillis(FromProto(older.exit().time())));
+}
+
+TEST_F(AgentTest, MalformedLaunchesAreDropped) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("true");
+  message.mutable_launch()->set_job_id("../../etc");
+  coordinator_->Send(message);
+  message = Launch("true");
+  message.mutable_launch()->mutable_ranks(0)->set_rank(9);
+  coordinator_->Send(message);
+  message = Launch("true");
+  message.mutable_launch()->mutable_spec()->clear_command();
+  coordinator_->Send(message);
+  coordinator_->Send(Launch("exit 3", 1, 2));
+  EXPECT_EQ(WaitForRank(0, IsExited, 2).exit().exit_code(), 3);
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/etc"));
+}
+
+TEST_F(AgentTest, SessionComesBackWithTheInventory) {
+  MakeFifo("go");
+  StartBoth();
+  coordinator_->Send(Launch("cat " + Path("go")));
+  const v1::RankReport before = WaitForRank(0, IsStarted);
+  coordinator_->BreakSession();
+  ASSERT_TRUE(coordinator_->WaitForSessions(2));
+  const v1::Hello hello = coordinator_->hello();
+  ASSERT_EQ(hello.inventory_size(), 1);
+  EXPECT_EQ(hello.inventory(0).job_id(), kJob);
+  EXPECT_EQ(hello.inventory(0).ranks(0).phase(), v1::STARTED);
+  EXPECT_EQ(hello.inventory(0).ranks(0).pid(), before.pid());
+  LetGo("go");
+  WaitForRank(0, IsExited);
+}
+
+TEST_F(AgentTest, RankThatEndsWithoutACoordinatorIsInTheNextHello) {
+  MakeFifo("go");
+  StartBoth();
+  const int port = coordinator_->port();
+  coordinator_->Send(Launch("cat " + Path("go") + "; exit 9"));
+  WaitForRank(0, IsStarted);
+  coordinator_.reset();
+  LetGo("go");
+  coordinator_ = std::make_unique<ScriptedCoordinator>(port);
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 9);
+}
+
+TEST_F(AgentTest, JobStopsItselfWhenItMayNotRunAlone) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("exec sleep 600");
+  *message.mutable_launch()->mutable_spec()->mutable_on_lost_coordinator()->mutable_stop_after() =
+      ToProto(absl::Milliseconds(50));
+  coordinator_->Send(message);
+  WaitForRank(0, IsStarted);
+  const int port = coordinator_->port();
+  coordinator_.reset();
+  const std::string record = directory_ + "/data/jobs/job-1/generation-1/rank-0000/exit";
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!std::filesystem::exists(record) && absl::Now() < deadline) sched_yield();
+  coordinator_ = std::make_unique<ScriptedCoordinator>(port);
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().signal(), SIGTERM);
+  EXPECT_TRUE(report.exit().stopped_by_worker());
+}
+
+TEST_F(AgentTest, NextWorkerAdoptsRanksAndExits) {
+  MakeFifo("go");
+  MakeFifo("ready");
+  StartBoth();
+  coordinator_->Send(Launch(
+      "[ $RANK = 1 ] && exit 4; echo x > " + Path("ready") + "; cat " + Path("go") + "; exit 8",
+      2));
+  const v1::RankReport before = WaitForRank(0, IsStarted);
+  Read(Path("ready"));
+  WaitForRank(1, IsExited);
+  agent_.reset();
+  StartAgent();
+  ASSERT_TRUE(coordinator_->WaitForSessions(2));
+  const v1::Hello hello = coordinator_->hello();
+  ASSERT_EQ(hello.inventory_size(), 1);
+  ASSERT_EQ(hello.inventory(0).ranks_size(), 2);
+  EXPECT_EQ(hello.inventory(0).ranks(1).phase(), v1::EXITED);
+  EXPECT_EQ(hello.inventory(0).ranks(1).exit().exit_code(), 4);
+  // The rank lives on, the same process, and is this worker's now.
+  EXPECT_EQ(kill(static_cast<pid_t>(before.pid()), 0), 0);
+  LetGo("go");
+  const v1::RankReport after = WaitForRank(0, IsExited);
+  EXPECT_EQ(after.exit().exit_code(), 8);
+  EXPECT_EQ(after.pid(), before.pid());
+}
+
+TEST_F(AgentTest, NextWorkerStopsAdoptedRanks) {
+  StartBoth();
+  coordinator_->Send(Launch("exec sleep 600"));
+  WaitForRank(0, IsStarted);
+  agent_.reset();
+  StartAgent();
+  ASSERT_TRUE(coordinator_->WaitForSessions(2));
+  SendStop(absl::Seconds(10));
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().signal(), SIGTERM);
+}
+
+TEST_F(AgentTest, LostShimIsReportedAndItsRemainsAreKilled) {
+  MakeFifo("ready");
+  StartBoth();
+  coordinator_->Send(Launch("(setsid sh -c \"echo x > " + Path("ready") +
+                            "; exec sleep 600\" &); exec sleep 600"));
+  const v1::RankReport started = WaitForRank(0, IsStarted);
+  Read(Path("ready"));
+  // The shim is the rank's parent.
+  const std::string stat = Read(absl::StrCat("/proc/", started.pid(), "/stat"));
+  const pid_t shim = atoi(stat.c_str() + stat.rfind(')') + 4);
+  ASSERT_GT(shim, 1);
+  ASSERT_EQ(kill(shim, SIGKILL), 0);
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().signal(), SIGKILL);
+  EXPECT_EQ(report.exit().failure().message(), "shim lost");
+  EXPECT_EQ(shim::KillByEnvironment(cookie_), 0u);
+}
+
+TEST_F(AgentTest, LogIsServedByOffsetAndTail) {
+  StartBoth();
+  coordinator_->Send(Launch("seq 20000"));
+  WaitForRank(0, IsExited);
+  const std::string all = Read(directory_ + "/data/jobs/job-1/logs/generation-1/rank-0000.stdout");
+  const auto finished = [](const ScriptedCoordinator::Log& log) { return log.finished; };
+
+  SendOpenLog(11, 0, false);
+  ASSERT_TRUE(coordinator_->WaitForLog(11, finished));
+  EXPECT_EQ(coordinator_->log(11).data, all);
+  EXPECT_GT(coordinator_->log(11).chunks, 1);
+  EXPECT_TRUE(coordinator_->log(11).end);
+
+  SendOpenLog(12, 0, true, 100'000);
+  ASSERT_TRUE(coordinator_->WaitForLog(12, finished));
+  EXPECT_EQ(coordinator_->log(12).data, all.substr(100'000));
+  EXPECT_EQ(coordinator_->log(12).first_offset, 100'000u);
+  EXPECT_TRUE(coordinator_->log(12).end);
+
+  SendOpenLog(13, 0, false, 0, 3);
+  ASSERT_TRUE(coordinator_->WaitForLog(13, finished));
+  EXPECT_EQ(coordinator_->log(13).data, "19998\n19999\n20000\n");
+
+  SendOpenLog(14, 7, false);
+  v1::WorkerMessage refusal;
+  ASSERT_TRUE(coordinator_->WaitFor(
+      [](const v1::WorkerMessage& m) { return m.has_log_unavailable(); }, &refusal));
+  EXPECT_EQ(refusal.log_unavailable().transfer(), 14u);
+  EXPECT_EQ(refusal.log_unavailable().code(), static_cast<int>(absl::StatusCode::kNotFound));
+}
+
+TEST_F(AgentTest, FollowedLogGrowsUntilTheRankIsOver) {
+  MakeFifo("go");
+  StartBoth();
+  coordinator_->Send(Launch("echo one; cat " + Path("go") + "; echo three"));
+  WaitForRank(0, IsStarted);
+  SendOpenLog(21, 0, true);
+  ASSERT_TRUE(coordinator_->WaitForLog(
+      21, [](const ScriptedCoordinator::Log& log) { return log.data == "one\n"; }));
+  SendOpenLog(22, 0, false);
+  ASSERT_TRUE(coordinator_->WaitForLog(
+      22, [](const ScriptedCoordinator::Log& log) { return log.finished; }));
+  EXPECT_FALSE(coordinator_->log(22).end);
+  LetGo("go");
+  ASSERT_TRUE(coordinator_->WaitForLog(
+      21, [](const ScriptedCoordinator::Log& log) { return log.finished; }));
+  EXPECT_EQ(coordinator_->log(21).data, "one\ngo\nthree\n");
+  EXPECT_TRUE(coordinator_->log(21).end);
+}
+
+TEST_F(AgentTest, ClosedLogIsCancelled) {
+  StartBoth();
+  coordinator_->Send(Launch("echo one; exec sleep 600"));
+  WaitForRank(0, IsStarted);
+  SendOpenLog(31, 0, true);
+  ASSERT_TRUE(coordinator_->WaitForLog(
+      31, [](const ScriptedCoordinator::Log& log) { return log.data == "one\n"; }));
+  v1::CoordinatorMessage message;
+  message.mutable_close_log()->set_transfer(31);
+  coordinator_->Send(message);
+  ASSERT_TRUE(coordinator_->WaitForLog(
+      31, [](const ScriptedCoordinator::Log& log) { return log.finished; }));
+  EXPECT_TRUE(coordinator_->log(31).cancelled);
+  EXPECT_FALSE(coordinator_->log(31).end);
+  SendStop(absl::ZeroDuration());
+  WaitForRank(0, IsExited);
+}
+
+TEST_F(AgentTest, TakenNameIsTriedAgain) {
+  coordinator_->Refuse(grpc::ALREADY_EXISTS, "a live worker has this name");
+  StartAgent();
+  ASSERT_TRUE(coordinator_->WaitForSessions(2));
+  coordinator_->Refuse(0, "");
+  EXPECT_TRUE(coordinator_->WaitFor(
+      [](const v1::WorkerMessage& message) { return message.has_heartbeat(); }));
+  EXPECT_FALSE(refused_.HasBeenNotified());
+}
+
+TEST_F(AgentTest, OtherProtocolVersionIsFinal) {
+  coordinator_->Refuse(grpc::FAILED_PRECONDITION, "protocol 1, and this coordinator speaks 2");
+  StartAgent();
+  ASSERT_TRUE(refused_.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_THAT(std::string(refusal_.message()), HasSubstr("speaks 2"));
+  EXPECT_EQ(coordinator_->sessions(), 1);
+}
+
+TEST_F(AgentTest, StopRanksEndsThemAllAndSaysSo) {
+  StartBoth();
+  coordinator_->Send(Launch("exec sleep 600", 2));
+  WaitForRank(0, IsStarted);
+  WaitForRank(1, IsStarted);
+  absl::Notification done;
+  agent_->StopRanks(std::nullopt, [&done] { done.Notify(); });
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
+  agent_.reset();
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().signal(), SIGTERM);
+  EXPECT_EQ(WaitForRank(1, IsExited).exit().signal(), SIGTERM);
+  EXPECT_EQ(shim::KillByEnvironment(cookie_), 0u);
+}
+
+TEST_F(AgentTest, HttpShowsHealthAndMetrics) {
+  StartBoth();
+  ASSERT_TRUE(coordinator_->WaitFor(
+      [](const v1::WorkerMessage& message) { return message.has_heartbeat(); }));
+  coordinator_->Send(Launch("exec sleep 600", 2));
+  WaitForRank(0, IsStarted);
+  WaitForRank(1, IsStarted);
+  EXPECT_THAT(Get("/livez"), StartsWith("ok"));
+  EXPECT_THAT(Get("/readyz?verbose"), HasSubstr("[+]session ok"));
+  EXPECT_THAT(Get("/metrics"), AllOf(HasSubstr("muster_worker_slots{kind=\"cpu\"} 4"),
+                                     HasSubstr("muster_worker_slots_allocated{kind=\"cpu\"} 2"),
+                                     HasSubstr("muster_worker_session_up 1"),
+                                     HasSubstr("muster_worker_ranks{phase=\"STARTED\"} 2")));
+  SendStop(absl::ZeroDuration());
+  WaitForRank(0, IsExited);
+  WaitForRank(1, IsExited);
+}
+
+TEST_F(AgentTest, SecondWorkerOnTheSameDirectoryIsRefused) {
+  StartBoth();
+  const auto second = Agent::Start(Options(), [](const absl::Status&) {});
+  EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("another worker"));
+}
+
+TEST_F(AgentTest, TooLongDataDirectoryIsSaidSo) {
+  AgentOptions options = Options();
+  options.data_dir += "/" + std::string(100, 'x');
+  const auto agent = Agent::Start(options, [](const absl::Status&) {});
+  EXPECT_TRUE(absl::IsInvalidArgument(agent.status())) << agent.status();
+  EXPECT_THAT(std::string(agent.status().message()), HasSubstr("too long for the unix socket"));
+}
+
+TEST_F(AgentTest, LaunchIsQuick) {
+  StartBoth();
+  const absl::Time start = absl::Now();
+  coordinator_->Send(Launch("date +%s%N"));
+  WaitForRank(0, IsExited);
+  int64_t nanoseconds = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(
+      Read(directory_ + "/data/jobs/job-1/logs/generation-1/rank-0000.stdout"), &nanoseconds));
+  const absl::Duration latency = absl::FromUnixNanos(nanoseconds) - start;
+  RecordProperty("launch_to_main_ms", static_cast<int>(absl::ToInt64Milliseconds(latency)));
+  EXPECT_LT(latency, absl::Milliseconds(500));
+}
+
+}  // namespace
+}  // namespace muster::agent

@@ -1,0 +1,17 @@
+// How a worker reaches its coordinator.
+#ifndef MUSTER_WORKER_AGENT_COORDINATOR_CHANNEL_H_
+#define MUSTER_WORKER_AGENT_COORDINATOR_CHANNEL_H_
+
+#include <memory>
+#include <string>
+
+#include "grpcpp/channel.h"
+
+namespace muster::agent {
+
+// A connection of its own for each channel, so that what travels on one never delays another.
+std::shared_ptr<grpc::Channel> OpenCoordinatorChannel(const std::string& address);
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_COORDINATOR_CHANNEL_H_

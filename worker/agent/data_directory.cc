@@ -1,0 +1,156 @@
+#include "worker/agent/data_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "worker/shim/fields.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr char kGenerationPrefix[] = "generation-";
+
+std::string RankName(uint32_t rank) { return absl::StrFormat("rank-%04u", rank); }
+
+absl::Status CheckSocketPath(const std::string& path) {
+  constexpr size_t kMaxLength = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() <= kMaxLength) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the data directory's path is ", path.size() - kMaxLength,
+                   " characters too long for the unix socket ", path));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path) {
+  if (path.empty()) return absl::InvalidArgumentError("no data directory is given");
+  std::error_code error;
+  std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();
+  if (error) return ErrnoStatus(error.value(), path);
+  if (!absolute.has_filename()) absolute = absolute.parent_path();
+  std::string name = absolute.string();
+
+  RETURN_IF_ERROR(MakeDirectories(name));
+  const std::string lock_path = absl::StrCat(name, "/lock");
+  const int lock_fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", lock_path));
+  std::unique_ptr<DataDirectory> directory(new DataDirectory(std::move(name), lock_fd));
+  if (flock(lock_fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("flock ", lock_path));
+    return absl::FailedPreconditionError(
+        absl::StrCat("another worker uses the data directory ", directory->path()));
+  }
+  RETURN_IF_ERROR(CheckSocketPath(directory->RankSocket()));
+  for (const char* part : {"run", "jobs", "cache"}) {
+    const std::string folder = absl::StrCat(directory->path(), "/", part);
+    RETURN_IF_ERROR(MakeDirectories(folder));
+    // Whoever reaches the socket or reads a rank's token is the rank.
+    if (chmod(folder.c_str(), 0700) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("chmod ", folder));
+    }
+  }
+  return directory;
+}
+
+DataDirectory::~DataDirectory() { close(lock_fd_); }
+
+std::string DataDirectory::RankSocket() const { return absl::StrCat(path_, "/run/rank.sock"); }
+
+std::string DataDirectory::Cache() const { return absl::StrCat(path_, "/cache"); }
+
+std::string DataDirectory::Job(const std::string& job_id) const {
+  return absl::StrCat(path_, "/jobs/", job_id);
+}
+
+std::string DataDirectory::Generation(const std::string& job_id, uint64_t generation) const {
+  return absl::StrCat(Job(job_id), "/", kGenerationPrefix, generation);
+}
+
+std::string DataDirectory::Rank(const std::string& job_id, uint64_t generation,
+                                uint32_t rank) const {
+  return absl::StrCat(Generation(job_id, generation), "/", RankName(rank));
+}
+
+std::string DataDirectory::Logs(const std::string& job_id, uint64_t generation) const {
+  return absl::StrCat(Job(job_id), "/logs/", kGenerationPrefix, generation);
+}
+
+std::string DataDirectory::Log(const std::string& job_id, uint64_t generation, uint32_t rank,
+                               v1::LogStream stream) const {
+  return absl::StrCat(Logs(job_id, generation), "/", RankName(rank),
+                      stream == v1::STDOUT ? ".stdout" : ".stderr");
+}
+
+std::string DataDirectory::Work(const std::string& job_id, uint32_t rank) const {
+  return absl::StrCat(Job(job_id), "/work/", RankName(rank));
+}
+
+std::vector<std::pair<std::string, uint64_t>> DataDirectory::Generations() const {
+  std::vector<std::pair<std::string, uint64_t>> found;
+  std::error_code error;
+  for (const auto& job : std::filesystem::directory_iterator(path_ + "/jobs", error)) {
+    const std::string job_id = job.path().filename().string();
+    if (!CheckJobId(job_id).ok()) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(job.path(), error)) {
+      const std::string name = entry.path().filename().string();
+      uint64_t generation = 0;
+      if (absl::StartsWith(name, kGenerationPrefix) &&
+          absl::SimpleAtoi(absl::StripPrefix(name, kGenerationPrefix), &generation)) {
+        found.emplace_back(job_id, generation);
+      }
+    }
+  }
+  return found;
+}
+
+absl::Status CheckJobId(absl::string_view job_id) {
+  bool ok = !job_id.empty() && job_id.size() <= limits::kIdempotencyKeyLength && job_id[0] != '.';
+  for (const char c : job_id) {
+    ok = ok &&
+         (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.');
+  }
+  if (ok) return absl::OkStatus();
+  return absl::InvalidArgumentError("a job id has letters, digits, '-', '_' and '.' only");
+}
+
+absl::Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return absl::OkStatus();
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty() && parent != path) RETURN_IF_ERROR(MakeDirectories(parent.string()));
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return ErrnoStatus(errno, absl::StrCat("mkdir ", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteMessage(const std::string& path, const google::protobuf::MessageLite& message,
+                          bool sync) {
+  if (shim::WriteFileAtomically(path, message.SerializeAsString(), sync)) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("write ", path));
+}
+
+absl::Status ReadMessage(const std::string& path, google::protobuf::MessageLite& message) {
+  const std::optional<std::string> bytes = shim::ReadFile(path);
+  if (!bytes.has_value()) return ErrnoStatus(errno, absl::StrCat("read ", path));
+  if (message.ParseFromString(*bytes)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, " is damaged"));
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,70 @@
+// The thread on which a worker decides: file descriptors, timers and closures posted from
+// elsewhere, one at a time.
+#ifndef MUSTER_WORKER_AGENT_EVENT_LOOP_H_
+#define MUSTER_WORKER_AGENT_EVENT_LOOP_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/time.h"
+
+namespace muster::agent {
+
+class EventLoop {
+ public:
+  using TimerId = uint64_t;
+  using Closure = std::function<void()>;
+
+  // `name` is the thread's, at most 15 characters.
+  explicit EventLoop(const std::string& name);
+  // Finishes the closure under way; what is still queued is dropped.
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Thread-safe; in the order of the calls.
+  void Post(Closure closure) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Thread-safe, but never from the loop itself: runs the closure there and waits for it.
+  void RunAndWait(Closure closure);
+
+  // The rest on the loop's thread only.
+
+  // Calls `on_readable` while `fd` is readable or has been closed by its peer.
+  void Watch(int fd, Closure on_readable);
+  void Unwatch(int fd);
+  TimerId RunAfter(absl::Duration delay, Closure closure);
+  void Cancel(TimerId timer);
+
+ private:
+  void Run();
+  void RunPosted() ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunDueTimers();
+  int WaitMilliseconds() const;
+
+  int epoll_ = -1;
+  int wake_ = -1;
+  absl::Mutex mutex_;
+  std::vector<Closure> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  absl::flat_hash_map<int, std::shared_ptr<Closure>> watched_;
+  std::map<std::pair<SteadyTime, TimerId>, Closure> timers_;
+  absl::flat_hash_map<TimerId, SteadyTime> timer_times_;
+  TimerId next_timer_ = 1;
+
+  std::thread thread_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_EVENT_LOOP_H_

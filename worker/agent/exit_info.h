@@ -1,0 +1,27 @@
+// From a shim's exit record to what the coordinator is told.
+#ifndef MUSTER_WORKER_AGENT_EXIT_INFO_H_
+#define MUSTER_WORKER_AGENT_EXIT_INFO_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "proto/muster/v1/job.pb.h"
+#include "worker/shim/protocol.h"
+
+namespace muster::agent {
+
+// Without a record: the shim was killed, and its rank with it.
+v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record);
+
+// Of a rank whose process could not be started at all.
+v1::ExitInfo LaunchFailure(const absl::Status& status);
+
+// The same text with '?' for each byte that is not part of valid UTF-8, as protobuf wants its
+// strings.
+std::string ToUtf8(absl::string_view bytes);
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_EXIT_INFO_H_

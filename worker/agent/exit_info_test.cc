@@ -1,0 +1,67 @@
+#include "worker/agent/exit_info.h"
+
+#include <signal.h>
+
+#include <cerrno>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace muster::agent {
+namespace {
+
+TEST(ExitInfoTest, PlainExit) {
+  shim::ExitRecord record;
+  record.exit_code = 3;
+  record.stderr_tail = "why\n";
+  record.stopped = true;
+  record.time_unix_ms = 1500;
+  const v1::ExitInfo exit = ToExitInfo(record);
+  EXPECT_EQ(exit.exit_code(), 3);
+  EXPECT_EQ(exit.stderr_tail(), "why\n");
+  EXPECT_TRUE(exit.stopped_by_worker());
+  EXPECT_FALSE(exit.has_failure());
+  EXPECT_EQ(exit.time().seconds(), 1);
+  EXPECT_EQ(exit.time().nanos(), 500'000'000);
+}
+
+TEST(ExitInfoTest, LostShim) {
+  const v1::ExitInfo exit = ToExitInfo(std::nullopt);
+  EXPECT_EQ(exit.signal(), SIGKILL);
+  EXPECT_EQ(exit.failure().message(), "shim lost");
+  EXPECT_FALSE(exit.stopped_by_worker());
+}
+
+TEST(ExitInfoTest, WhatCannotBeExecutedStaysSo) {
+  shim::ExitRecord record;
+  record.exit_code = 127;
+  record.exec_errno = ENOENT;
+  record.exec_error = "exec x: No such file or directory";
+  EXPECT_TRUE(ToExitInfo(record).failure().not_retryable());
+  EXPECT_EQ(ToExitInfo(record).failure().phase(), "launching");
+  record.exec_errno = ENOMEM;
+  EXPECT_FALSE(ToExitInfo(record).failure().not_retryable());
+}
+
+TEST(ExitInfoTest, AbandonedRankWasStoppedNotFailed) {
+  shim::ExitRecord record;
+  record.abandoned = true;
+  record.signal = SIGTERM;
+  EXPECT_TRUE(ToExitInfo(record).stopped_by_worker());
+  EXPECT_TRUE(ToExitInfo(record).has_failure());
+}
+
+TEST(Utf8Test, KeepsWhatIsValidAndReplacesTheRest) {
+  EXPECT_EQ(ToUtf8("plain"), "plain");
+  EXPECT_EQ(ToUtf8("zwölf 漢 🙂"), "zwölf 漢 🙂");
+  EXPECT_EQ(ToUtf8("a\xff"
+                   "b"),
+            "a?b");
+  EXPECT_EQ(ToUtf8("cut \xe6\xbc"), "cut ??");
+  EXPECT_EQ(ToUtf8("\xc0\xaf"), "??");            // overlong
+  EXPECT_EQ(ToUtf8("\xed\xa0\x80"), "???");       // a surrogate
+  EXPECT_EQ(ToUtf8("\xf4\x90\x80\x80"), "????");  // beyond the last code point
+}
+
+}  // namespace
+}  // namespace muster::agent

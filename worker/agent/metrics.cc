@@ -1,0 +1,135 @@
+#include "worker/agent/metrics.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/version.h"
+#include "prometheus/client_metric.h"
+#include "prometheus/metric_family.h"
+
+namespace muster::agent {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+MetricFamily Family(std::string name, std::string help, MetricType type = MetricType::Gauge) {
+  MetricFamily family;
+  family.name = std::move(name);
+  family.help = std::move(help);
+  family.type = type;
+  return family;
+}
+
+void Add(MetricFamily& family, double value, const Labels& labels = {}) {
+  prometheus::ClientMetric metric;
+  for (const auto& [name, text] : labels) metric.label.push_back({name, text});
+  if (family.type == MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+  family.metric.push_back(std::move(metric));
+}
+
+std::vector<MetricFamily> RankFamilies(
+    const std::map<ProgressBoard::Key, ProgressBoard::Entry>& ranks) {
+  MetricFamily step = Family("muster_train_step", "Steps completed in the job's whole life.");
+  MetricFamily loss = Family("muster_train_loss", "Training loss of the newest step.");
+  MetricFamily accuracy =
+      Family("muster_train_accuracy_ratio", "Accuracy on the test set, 0 to 1.");
+  MetricFamily rate = Family("muster_train_learning_rate", "Learning rate of the newest step.");
+  MetricFamily samples =
+      Family("muster_train_samples_total", "Samples trained on by all ranks of the job together.",
+             MetricType::Counter);
+  MetricFamily duration =
+      Family("muster_train_step_duration_seconds",
+             "Median over the last seconds: a whole step, and of it the waits for data and for "
+             "communication that nothing hid.");
+  MetricFamily bytes =
+      Family("muster_collective_bytes_total",
+             "Bytes that this rank put into collectives in this generation.", MetricType::Counter);
+  for (const auto& [key, entry] : ranks) {
+    const v1::RankReport& report = entry.report;
+    if (!report.has_progress()) continue;
+    const v1::Progress& progress = report.progress();
+    const Labels labels = {{"job_id", key.first}, {"rank", absl::StrCat(key.second)}};
+    const auto with = [&labels](const char* name, const char* value) {
+      Labels all = labels;
+      all.emplace_back(name, value);
+      return all;
+    };
+    Add(step, static_cast<double>(progress.step()), labels);
+    Add(loss, progress.loss(), labels);
+    Add(accuracy, progress.test_accuracy(), labels);
+    Add(rate, progress.learning_rate(), labels);
+    Add(samples, static_cast<double>(progress.samples()), labels);
+    Add(duration, progress.step_seconds(), with("phase", "step"));
+    Add(duration, progress.data_wait_seconds(), with("phase", "data_wait"));
+    Add(duration, progress.exposed_communication_seconds(), with("phase", "communication"));
+    Add(bytes, static_cast<double>(progress.collective_bytes()), with("op", "all_reduce"));
+  }
+  std::vector<MetricFamily> families;
+  for (MetricFamily* family : {&step, &loss, &accuracy, &rate, &samples, &duration, &bytes}) {
+    if (!family->metric.empty()) families.push_back(std::move(*family));
+  }
+  return families;
+}
+
+}  // namespace
+
+Metrics::Metrics(ProgressBoard& board, const WorkerStatus& status, uint32_t slots,
+                 std::function<uint32_t()> slots_in_use)
+    : board_(board), status_(status), slots_(slots), slots_in_use_(std::move(slots_in_use)) {}
+
+std::vector<MetricFamily> Metrics::Collect() const {
+  const auto ranks = board_.Snapshot(Now().steady);
+  std::vector<MetricFamily> families = RankFamilies(ranks);
+
+  MetricFamily build = Family("muster_build_info", "The build that runs; always 1.");
+  Add(build, 1,
+      {{"version", kSoftwareVersion}, {"protocol_version", absl::StrCat(kProtocolVersion)}});
+  families.push_back(std::move(build));
+
+  MetricFamily slots = Family("muster_worker_slots", "Slots that this worker offers.");
+  Add(slots, slots_, {{"kind", "cpu"}});
+  families.push_back(std::move(slots));
+
+  MetricFamily allocated =
+      Family("muster_worker_slots_allocated", "Slots of this worker that a rank occupies.");
+  Add(allocated, slots_in_use_(), {{"kind", "cpu"}});
+  families.push_back(std::move(allocated));
+
+  MetricFamily by_phase = Family("muster_worker_ranks", "Ranks on this worker, by phase.");
+  std::map<std::string, int> counts;
+  for (const v1::RankPhase phase : {v1::PLACED, v1::STARTED, v1::JOINED, v1::CONNECTED}) {
+    counts[v1::RankPhase_Name(phase)] = 0;
+  }
+  for (const auto& [key, entry] : ranks) {
+    const auto it = counts.find(v1::RankPhase_Name(entry.report.phase()));
+    if (it != counts.end()) ++it->second;
+  }
+  for (const auto& [phase, count] : counts) Add(by_phase, count, {{"phase", phase}});
+  families.push_back(std::move(by_phase));
+
+  MetricFamily up =
+      Family("muster_worker_session_up", "1 while the coordinator has welcomed this worker.");
+  Add(up, status_.session_up.load() ? 1 : 0);
+  families.push_back(std::move(up));
+
+  MetricFamily sessions =
+      Family("muster_worker_sessions_total",
+             "Sessions with the coordinator since the worker started.", MetricType::Counter);
+  Add(sessions, static_cast<double>(status_.sessions_total.load()));
+  families.push_back(std::move(sessions));
+
+  MetricFamily lag = Family("muster_event_loop_lag_seconds",
+                            "How late the worker's event loop came to its last timer.");
+  Add(lag, status_.loop_lag_seconds.load());
+  families.push_back(std::move(lag));
+  return families;
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,216 @@
+#include "worker/agent/scripted_coordinator.h"
+
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "proto/muster/v1/worker.grpc.pb.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+using SessionStream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>;
+
+}  // namespace
+
+class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
+ public:
+  explicit Impl(int port) {
+    grpc::ServerBuilder builder;
+    builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
+    builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
+                             &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+
+  ~Impl() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  int port() const { return port_; }
+
+  grpc::Status Session(grpc::ServerContext* context, SessionStream* stream) override {
+    v1::WorkerMessage message;
+    if (!stream->Read(&message) || !message.has_hello()) {
+      return grpc::Status(grpc::INVALID_ARGUMENT, "no hello");
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      ++sessions_;
+      hello_ = message.hello();
+      for (const v1::GenerationReport& report : hello_.inventory()) Keep(report);
+      if (refusal_.error_code() != grpc::OK) return refusal_;
+      stream_ = stream;
+      context_ = context;
+      v1::CoordinatorMessage reply;
+      v1::Welcome& welcome = *reply.mutable_welcome();
+      welcome.set_coordinator_incarnation(7);
+      *welcome.mutable_lease() = ToProto(absl::Seconds(5));
+      *welcome.mutable_heartbeat_interval() = ToProto(absl::Milliseconds(20));
+      welcome.set_observed_address("127.0.0.1");
+      stream->Write(reply);
+      welcomed_ = sessions_;
+    }
+    while (stream->Read(&message)) {
+      absl::MutexLock lock(&mutex_);
+      if (message.has_heartbeat()) {
+        v1::CoordinatorMessage reply;
+        reply.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+        stream->Write(reply);
+        for (const v1::GenerationReport& report : message.heartbeat().progress()) Keep(report);
+      }
+      if (message.has_report()) Keep(message.report());
+      messages_.push_back(message);
+    }
+    absl::MutexLock lock(&mutex_);
+    if (stream_ == stream) {
+      stream_ = nullptr;
+      context_ = nullptr;
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status SendLog(grpc::ServerContext* context, grpc::ServerReader<v1::SendLogRequest>* reader,
+                       v1::SendLogResponse*) override {
+    v1::SendLogRequest request;
+    uint64_t transfer = 0;
+    while (reader->Read(&request)) {
+      absl::MutexLock lock(&mutex_);
+      if (transfer == 0) transfer = request.transfer();
+      Log& log = logs_[transfer];
+      if (log.chunks++ == 0) log.first_offset = request.chunk().offset();
+      log.data += request.chunk().data();
+      log.end = request.chunk().end();
+    }
+    absl::MutexLock lock(&mutex_);
+    logs_[transfer].finished = true;
+    logs_[transfer].cancelled = context->IsCancelled();
+    return grpc::Status::OK;
+  }
+
+  void Keep(const v1::GenerationReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const v1::RankReport& rank : report.ranks()) {
+      ranks_[{absl::StrCat(report.job_id(), "/", report.generation()), rank.rank()}] = rank;
+    }
+  }
+
+  template <typename Predicate>
+  bool Await(const Predicate& predicate) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&predicate), kPatience);
+  }
+
+  mutable absl::Mutex mutex_;
+  int sessions_ ABSL_GUARDED_BY(mutex_) = 0;
+  int welcomed_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::Hello hello_ ABSL_GUARDED_BY(mutex_);
+  grpc::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  SessionStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  grpc::ServerContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::vector<v1::WorkerMessage> messages_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, uint32_t>, v1::RankReport> ranks_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Log> logs_ ABSL_GUARDED_BY(mutex_);
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+ScriptedCoordinator::ScriptedCoordinator(int port) : impl_(std::make_unique<Impl>(port)) {}
+
+ScriptedCoordinator::~ScriptedCoordinator() = default;
+
+int ScriptedCoordinator::port() const { return impl_->port(); }
+
+std::string ScriptedCoordinator::address() const {
+  return absl::StrCat("127.0.0.1:", impl_->port());
+}
+
+void ScriptedCoordinator::Refuse(int code, const std::string& message) {
+  absl::MutexLock lock(&impl_->mutex_);
+  impl_->refusal_ = grpc::Status(static_cast<grpc::StatusCode>(code), message);
+}
+
+int ScriptedCoordinator::sessions() const {
+  absl::MutexLock lock(&impl_->mutex_);
+  return impl_->sessions_;
+}
+
+bool ScriptedCoordinator::WaitForSessions(int count) const {
+  const auto reached = [this, count]()
+                           ABSL_NO_THREAD_SAFETY_ANALYSIS { return impl_->sessions_ >= count; };
+  return impl_->Await(reached);
+}
+
+v1::Hello ScriptedCoordinator::hello() const {
+  absl::MutexLock lock(&impl_->mutex_);
+  return impl_->hello_;
+}
+
+void ScriptedCoordinator::Send(const v1::CoordinatorMessage& message) {
+  absl::MutexLock lock(&impl_->mutex_);
+  if (impl_->stream_ != nullptr) impl_->stream_->Write(message);
+}
+
+void ScriptedCoordinator::BreakSession() {
+  absl::MutexLock lock(&impl_->mutex_);
+  if (impl_->context_ != nullptr) impl_->context_->TryCancel();
+}
+
+std::vector<v1::WorkerMessage> ScriptedCoordinator::messages() const {
+  absl::MutexLock lock(&impl_->mutex_);
+  return impl_->messages_;
+}
+
+bool ScriptedCoordinator::WaitFor(const std::function<bool(const v1::WorkerMessage&)>& predicate,
+                                  v1::WorkerMessage* found) const {
+  size_t seen = 0;
+  const auto came = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (; seen < impl_->messages_.size(); ++seen) {
+      if (!predicate(impl_->messages_[seen])) continue;
+      if (found != nullptr) *found = impl_->messages_[seen];
+      return true;
+    }
+    return false;
+  };
+  return impl_->Await(came);
+}
+
+bool ScriptedCoordinator::WaitForRank(const std::string& job_id, uint64_t generation, uint32_t rank,
+                                      const std::function<bool(const v1::RankReport&)>& predicate,
+                                      v1::RankReport* found) const {
+  const std::pair<std::string, uint32_t> key(absl::StrCat(job_id, "/", generation), rank);
+  const auto holds = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto it = impl_->ranks_.find(key);
+    if (it == impl_->ranks_.end() || !predicate(it->second)) return false;
+    if (found != nullptr) *found = it->second;
+    return true;
+  };
+  return impl_->Await(holds);
+}
+
+ScriptedCoordinator::Log ScriptedCoordinator::log(uint64_t transfer) const {
+  absl::MutexLock lock(&impl_->mutex_);
+  const auto it = impl_->logs_.find(transfer);
+  return it == impl_->logs_.end() ? Log() : it->second;
+}
+
+bool ScriptedCoordinator::WaitForLog(uint64_t transfer,
+                                     const std::function<bool(const Log&)>& predicate) const {
+  const auto holds = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto it = impl_->logs_.find(transfer);
+    return it != impl_->logs_.end() && predicate(it->second);
+  };
+  return impl_->Await(holds);
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,290 @@
+#include "worker/agent/session.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/proto_time.h"
+#include "glog/logging.h"
+#include "proto/muster/v1/worker.grpc.pb.h"
+#include "worker/agent/coordinator_channel.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
+constexpr absl::Duration kLongestDelay = absl::Seconds(3);
+constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+constexpr absl::Duration kCloseTimeout = absl::Seconds(1);
+constexpr absl::Duration kShortestInterval = absl::Milliseconds(10);
+
+}  // namespace
+
+// One stream. Keeps itself alive until gRPC is done with it; thread-safe.
+class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
+ public:
+  Stream(Session* session, const std::string& coordinator)
+      : session_(session), stub_(v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator))) {}
+
+  void Start(std::shared_ptr<Stream> self, v1::Hello hello) {
+    self_ = std::move(self);
+    v1::WorkerMessage message;
+    *message.mutable_hello() = std::move(hello);
+    stub_->async()->Session(&context_, this);
+    Write(std::move(message), false);
+    StartRead(&incoming_);
+    // Owed to Close, which may write at any time.
+    AddHold();
+    StartCall();
+  }
+
+  // `urgent` goes ahead of what waits.
+  void Write(v1::WorkerMessage message, bool urgent) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (broken_ || closing_) return;
+    // The first of the queue is being written.
+    const auto place = urgent && !queue_.empty() ? queue_.begin() + 1 : queue_.end();
+    queue_.insert(place, std::move(message));
+    if (queue_.size() == 1) StartWrite(&queue_.front());
+  }
+
+  bool HasUrgent() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return queue_.size() > 1 && queue_[1].has_heartbeat();
+  }
+
+  // After what is queued.
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    if (queue_.empty()) HangUp();
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  SteadyTime last_heard() ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return last_heard_;
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      absl::MutexLock lock(&mutex_);
+      broken_ = true;
+      if (queue_.empty()) HangUp();
+      return;
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      last_heard_ = Now().steady;
+    }
+    session_->loop_.Post([session = session_, self = self_, message = std::move(incoming_)] {
+      session->OnMessage(self.get(), message);
+    });
+    incoming_.Clear();
+    StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&mutex_);
+    queue_.pop_front();
+    if (!ok) {
+      broken_ = true;
+      queue_.clear();
+    }
+    if (!queue_.empty()) {
+      StartWrite(&queue_.front());
+    } else if (broken_ || closing_) {
+      HangUp();
+    }
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    // With its last owner the channel goes, and it must not go on a thread of gRPC's own, which
+    // would wait for itself.
+    session_->loop_.Post(
+        [session = session_, self = std::move(self_), status = FromGrpcStatus(status)] {
+          session->OnDone(self.get(), status);
+        });
+  }
+
+ private:
+  // Once, when nothing is being written and nothing more will be.
+  void HangUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (hung_up_) return;
+    hung_up_ = true;
+    if (!broken_) StartWritesDone();
+    RemoveHold();
+  }
+
+  Session* const session_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::CoordinatorMessage incoming_;
+  std::shared_ptr<Stream> self_;
+  absl::Mutex mutex_;
+  std::deque<v1::WorkerMessage> queue_ ABSL_GUARDED_BY(mutex_);
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hung_up_ ABSL_GUARDED_BY(mutex_) = false;
+  SteadyTime last_heard_ ABSL_GUARDED_BY(mutex_) = Now().steady;
+};
+
+Session::Session(std::string coordinator, EventLoop& loop, ProgressBoard& board, Events events)
+    : coordinator_(std::move(coordinator)),
+      loop_(loop),
+      board_(board),
+      events_(std::move(events)),
+      heartbeat_thread_([this] { BeatHearts(); }) {
+  loop_.Post([this] { Open(); });
+}
+
+Session::~Session() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  heartbeat_thread_.join();
+  std::shared_ptr<Stream> stream;
+  // On the loop, so that no stream is in the midst of being opened.
+  loop_.RunAndWait([this, &stream] {
+    if (next_attempt_.has_value()) loop_.Cancel(*next_attempt_);
+    absl::MutexLock lock(&mutex_);
+    stream = stream_;
+  });
+  if (stream != nullptr) {
+    stream->Close();
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&closed_), kCloseTimeout);
+    }
+    stream->Cancel();
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&closed_));
+  }
+  // What was posted for this session has run when this has.
+  loop_.RunAndWait([] {});
+}
+
+void Session::Open() {
+  next_attempt_.reset();
+  v1::Hello hello;
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return;
+    stream = stream_ = std::make_shared<Stream>(this, coordinator_);
+    closed_ = false;
+  }
+  stream->Start(stream, events_.hello());
+}
+
+void Session::Send(v1::WorkerMessage message) {
+  if (!welcomed_) return;
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mutex_);
+    stream = stream_;
+  }
+  if (stream != nullptr) stream->Write(std::move(message), false);
+}
+
+void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stream != stream_.get()) return;
+  }
+  if (message.has_heartbeat_ack()) return;  // heard is all it says
+  if (!message.has_welcome()) {
+    if (welcomed_) events_.on_message(std::move(message));
+    return;
+  }
+  welcomed_ = true;
+  failures_ = 0;
+  last_error_.clear();
+  {
+    absl::MutexLock lock(&mutex_);
+    beating_ = true;
+    just_welcomed_ = true;
+    const v1::Welcome& welcome = message.welcome();
+    if (welcome.has_heartbeat_interval()) {
+      interval_ = std::max(kShortestInterval, FromProto(welcome.heartbeat_interval()));
+    }
+    if (welcome.has_lease()) lease_ = std::max(2 * interval_, FromProto(welcome.lease()));
+  }
+  events_.on_welcome(message.welcome());
+}
+
+void Session::OnDone(const Stream* stream, const absl::Status& status) {
+  bool stopping = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stream != stream_.get()) return;
+    stopping = stopping_;
+    stream_.reset();
+    beating_ = false;
+    closed_ = true;
+  }
+  const bool was_welcomed = std::exchange(welcomed_, false);
+  if (stopping) return;
+  if (absl::IsFailedPrecondition(status)) {
+    events_.on_refused(status);
+    return;
+  }
+  if (was_welcomed) events_.on_lost(status);
+  const absl::Duration delay = NextDelay();
+  // Once, not at every attempt.
+  const std::string error = status.ok() ? "the coordinator ended the session" : status.ToString();
+  if (error != last_error_) {
+    LOG(WARNING) << "no session with the coordinator " << coordinator_ << ": " << error
+                 << "; trying again";
+    last_error_ = error;
+  }
+  next_attempt_ = loop_.RunAfter(delay, [this] { Open(); });
+}
+
+absl::Duration Session::NextDelay() {
+  const absl::Duration delay =
+      std::min(kLongestDelay, kFirstDelay * static_cast<int64_t>(1 << std::min(failures_, 10)));
+  ++failures_;
+  // So that a thousand workers do not come back at the same moment.
+  return delay * absl::Uniform(random_, 0.5, 1.0);
+}
+
+void Session::BeatHearts() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(this, &Session::ShouldWake), interval_);
+      just_welcomed_ = false;
+      if (stopping_) return;
+    }
+    Beat();
+  }
+}
+
+void Session::Beat() {
+  std::shared_ptr<Stream> stream;
+  v1::WorkerMessage message;
+  bool beating = false;
+  absl::Duration patience;
+  {
+    absl::MutexLock lock(&mutex_);
+    stream = stream_;
+    beating = beating_;
+    if (beating) message.mutable_heartbeat()->set_sequence(++sequence_);
+    patience = beating ? lease_ : kConnectTimeout;
+  }
+  if (stream == nullptr) return;
+  // A cut network closes nothing: silence has to be noticed.
+  if (Now().steady - stream->last_heard() > patience) return stream->Cancel();
+  if (!beating || stream->HasUrgent()) return;
+  for (v1::GenerationReport& report : board_.TakeChanged()) {
+    *message.mutable_heartbeat()->add_progress() = std::move(report);
+  }
+  stream->Write(std::move(message), true);
+}
+
+}  // namespace muster::agent

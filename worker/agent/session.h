@@ -1,0 +1,92 @@
+// The worker's stream to the coordinator: opened again whenever it breaks, kept alive by
+// heartbeats.
+#ifndef MUSTER_WORKER_AGENT_SESSION_H_
+#define MUSTER_WORKER_AGENT_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/random/random.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/time.h"
+#include "proto/muster/v1/worker.pb.h"
+#include "worker/agent/event_loop.h"
+#include "worker/agent/progress_board.h"
+
+namespace muster::agent {
+
+// Created and destroyed off the loop; Send on the loop. Heartbeats have a thread of their own, and
+// go ahead of whatever else waits to be written: no load of the worker's delays them.
+class Session {
+ public:
+  // All on the loop.
+  struct Events {
+    // A stream is being opened: what to say first.
+    std::function<v1::Hello()> hello;
+    std::function<void(const v1::Welcome&)> on_welcome;
+    std::function<void(v1::CoordinatorMessage)> on_message;
+    // A stream that had been welcomed broke. The next attempt follows by itself.
+    std::function<void(const absl::Status&)> on_lost;
+    // The coordinator will never take this worker: another protocol version. Nothing follows.
+    std::function<void(const absl::Status&)> on_refused;
+  };
+
+  // `coordinator` is HOST:PORT. Loop and board must outlive the session, and the loop must run
+  // until it is destroyed.
+  Session(std::string coordinator, EventLoop& loop, ProgressBoard& board, Events events);
+  // Says what is still queued if the coordinator takes it within a second, then closes the stream.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Drops the message when there is no welcomed stream: the next Hello tells everything.
+  void Send(v1::WorkerMessage message);
+
+ private:
+  class Stream;
+
+  // On the loop.
+  void Open();
+  void OnMessage(const Stream* stream, v1::CoordinatorMessage message);
+  void OnDone(const Stream* stream, const absl::Status& status);
+  absl::Duration NextDelay();
+
+  void BeatHearts();
+  bool ShouldWake() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || just_welcomed_; }
+  void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::string coordinator_;
+  EventLoop& loop_;
+  ProgressBoard& board_;
+  const Events events_;
+
+  // The loop's.
+  bool welcomed_ = false;
+  int failures_ = 0;
+  std::optional<EventLoop::TimerId> next_attempt_;
+  absl::BitGen random_;
+  std::string last_error_;
+
+  absl::Mutex mutex_;
+  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool beating_ ABSL_GUARDED_BY(mutex_) = false;
+  bool just_welcomed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = true;
+  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration interval_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(1);
+  absl::Duration lease_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(10);
+
+  std::thread heartbeat_thread_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_SESSION_H_

@@ -1,0 +1,184 @@
+// muster-worker: the daemon on each node.
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_split.h"
+#include "common/version.h"
+#include "glog/logging.h"
+#include "worker/agent/agent.h"
+
+namespace {
+
+using muster::agent::Agent;
+using muster::agent::AgentOptions;
+
+constexpr int kExitUsage = 2;
+constexpr int kExitFailure = 1;
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string BesideThisProgram(const char* name) {
+  std::error_code error;
+  return (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name).string();
+}
+
+// What the environment says, put before what the command line says, so that each overrules what is
+// before it: default, configuration file, environment, flag.
+std::vector<std::string> WithEnvironment(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string flag = option->get_single_name();
+    std::string variable = "MUSTER_" + flag;
+    std::transform(variable.begin(), variable.end(), variable.begin(),
+                   [](unsigned char c) { return c == '-' ? '_' : std::toupper(c); });
+    const char* value = std::getenv(variable.c_str());
+    if (value != nullptr && flag != "help" && flag != "version") {
+      arguments.push_back("--" + flag + "=" + value);
+    }
+  }
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  // CLI11 takes them in reverse.
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
+
+void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& labels,
+                std::string& devices) {
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.set_version_flag("--version", std::string("muster-worker ") + muster::kSoftwareVersion);
+  app.set_config("--config", "", "A file with any of these flags as NAME=VALUE lines");
+  app.add_option("--coordinator", options.coordinator, "Where the coordinator listens")
+      ->type_name("HOST:PORT")
+      ->required();
+  app.add_option("--name", options.name, "This node's name in the cluster")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--advertise", options.advertise,
+                 "Address by which other nodes reach this one's ranks; default: the one that the "
+                 "coordinator sees this worker come from")
+      ->type_name("ADDR");
+  app.add_option("--data-dir", options.data_dir,
+                 "Directory for logs, state and caches; one worker each")
+      ->type_name("DIR")
+      ->required();
+  app.add_option("--http", options.http, "Where to serve /metrics, /livez, /readyz and /version")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--slots", options.slots, "CPU slots to offer; default: one per core")
+      ->type_name("N");
+  app.add_option("--devices", devices, "Which devices to offer: auto or cpu")
+      ->check(CLI::IsMember({"auto", "cpu"}))
+      ->capture_default_str();
+  app.add_option("--labels", labels, "Labels of this node, e.g. rack=a,zone=1")
+      ->type_name("K=V,...")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--rank-binary", options.rank_binary,
+                 "The trainer to start; default: muster-rank beside this program")
+      ->type_name("FILE");
+}
+
+// Ends when SIGTERM or SIGINT came and every rank is gone, or the coordinator refused this worker
+// for good.
+class Lifetime {
+ public:
+  // Before any thread is started, so that all of them leave the signals to Wait.
+  Lifetime() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    signals_ = signalfd(-1, &signals, SFD_CLOEXEC);
+    event_ = eventfd(0, EFD_CLOEXEC);
+  }
+
+  // From any thread.
+  void End(uint64_t status_plus_one) {
+    [[maybe_unused]] const ssize_t n = write(event_, &status_plus_one, sizeof(status_plus_one));
+  }
+
+  int Wait(Agent& agent) {
+    bool asked = false;
+    while (true) {
+      pollfd fds[2] = {{signals_, POLLIN, 0}, {event_, POLLIN, 0}};
+      if (poll(fds, 2, -1) < 0) continue;
+      uint64_t status = 0;
+      if ((fds[1].revents & POLLIN) != 0 && read(event_, &status, sizeof(status)) > 0) {
+        return static_cast<int>(status) - 1;
+      }
+      signalfd_siginfo info = {};
+      if ((fds[0].revents & POLLIN) == 0 || read(signals_, &info, sizeof(info)) <= 0) continue;
+      LOG(INFO) << "ending the ranks, then this worker" << (asked ? ", at once" : "");
+      // Asked twice, it gives no more grace.
+      std::optional<absl::Duration> grace;
+      if (asked) grace = absl::ZeroDuration();
+      asked = true;
+      agent.StopRanks(grace, [this] { End(1); });
+    }
+  }
+
+ private:
+  int signals_ = -1;
+  int event_ = -1;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  AgentOptions options;
+  options.name = HostName();
+  options.shim_binary = BesideThisProgram("muster-shim");
+  options.rank_binary = BesideThisProgram("muster-rank");
+  options.slots = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::string> labels;
+  std::string devices = "auto";
+  CLI::App app(
+      "The Muster daemon of one node: runs the ranks that the coordinator places on it.\n"
+      "Each flag may also be given as MUSTER_FLAG in the environment.",
+      "muster-worker");
+  AddOptions(app, options, labels, devices);
+  try {
+    app.parse(WithEnvironment(app, argc, argv));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  for (const std::string& label : labels) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(label, absl::MaxSplits('=', 1));
+    options.labels[parts.first] = parts.second;
+  }
+  google::InitGoogleLogging(argv[0]);
+  FLAGS_logtostderr = true;
+
+  Lifetime lifetime;
+  auto agent = Agent::Start(options, [&lifetime](const absl::Status& status) {
+    LOG(ERROR) << "the coordinator refuses this worker: " << status.message();
+    lifetime.End(kExitFailure + 1);
+  });
+  if (!agent.ok()) {
+    std::fprintf(stderr, "muster-worker: %s\n", std::string(agent.status().message()).c_str());
+    return absl::IsInvalidArgument(agent.status()) ? kExitUsage : kExitFailure;
+  }
+  std::printf("listening http=%s name=%s\n", (*agent)->http_address().ToString().c_str(),
+              options.name.c_str());
+  std::fflush(stdout);
+  return lifetime.Wait(**agent);
+}

@@ -1,0 +1,48 @@
+// Lets the control plane's thread end what the training thread waits for.
+#ifndef MUSTER_WORKER_RANK_ABORT_SWITCH_H_
+#define MUSTER_WORKER_RANK_ABORT_SWITCH_H_
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/collectives/communicator.h"
+
+namespace muster::rank {
+
+// Thread-safe.
+class AbortSwitch {
+ public:
+  // Aborts the attached communicator, or the next one that is attached. The first reason counts.
+  void Abort(const absl::Status& reason) {
+    absl::MutexLock lock(&mutex_);
+    if (reason_.ok()) reason_ = reason;
+    if (communicator_ != nullptr) communicator_->Abort(reason_);
+  }
+
+  // The communicator lives until Detach.
+  void Attach(collectives::Communicator* communicator) {
+    absl::MutexLock lock(&mutex_);
+    communicator_ = communicator;
+    if (!reason_.ok()) communicator_->Abort(reason_);
+  }
+
+  void Detach() {
+    absl::MutexLock lock(&mutex_);
+    communicator_ = nullptr;
+  }
+
+  // OK as long as nobody aborted.
+  absl::Status reason() const {
+    absl::MutexLock lock(&mutex_);
+    return reason_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+  collectives::Communicator* communicator_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace muster::rank
+
+#endif  // MUSTER_WORKER_RANK_ABORT_SWITCH_H_

@@ -1,0 +1,58 @@
+// muster-rank: one rank of a train job. Started by muster-worker's shim, with everything it needs
+// in its environment.
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+#include "worker/rank/abort_switch.h"
+#include "worker/rank/control_plane.h"
+#include "worker/rank/train_job.h"
+#include "worker/rank/world_communicator.h"
+#include "worker/train/exit_code.h"
+
+namespace muster::rank {
+namespace {
+
+void Flush() {
+  google::FlushLogFiles(google::INFO);
+  std::fflush(nullptr);
+}
+
+int RunRank() {
+  const auto environment = ReadRankEnvironment();
+  const auto launch = ReadLaunch();
+  for (const absl::Status& status : {environment.status(), launch.status()}) {
+    if (status.ok()) continue;
+    LOG(ERROR) << status.message();
+    return train::kExitFailure;
+  }
+  AbortSwitch abort;
+  const std::unique_ptr<ControlPlane> control = ConnectControlPlane(*environment);
+  control->SetDirectiveHandler([&abort](const v1::Directive& directive) {
+    const std::string why = absl::StrCat(directive.reason(), ": ", directive.message());
+    if (directive.kind() == v1::Directive::ABORT) {
+      LOG(WARNING) << "aborting, " << why;
+      abort.Abort(absl::AbortedError(why));
+    } else if (directive.kind() == v1::Directive::STOP) {
+      LOG(WARNING) << "stopping, " << why;
+      Flush();
+      // As the signal that is on its way would end it: a checkpoint is published whole or not at
+      // all.
+      std::raise(SIGTERM);
+    }
+  });
+  return TrainJob(*environment, *launch, control.get(), &abort, ConnectWorld).Run();
+}
+
+}  // namespace
+}  // namespace muster::rank
+
+int main(int, char** argv) {
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  const int exit_code = muster::rank::RunRank();
+  muster::rank::Flush();
+  return exit_code;
+}

@@ -1,0 +1,168 @@
+#include "worker/rank/train_job.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/types/optional.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/train/exit_code.h"
+#include "worker/train/trainer.h"
+
+namespace muster::rank {
+namespace {
+
+// Peers may still be unpacking their data, or wait for a node that starts.
+constexpr int kJoinTimeouts = 4;
+
+absl::optional<uint32_t> LostPeer(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(collectives::kPeerRankPayload);
+  uint32_t peer = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &peer)) return absl::nullopt;
+  return peer;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Launch> ReadLaunch() {
+  const char* path = std::getenv("MUSTER_LAUNCH_FILE");
+  if (path == nullptr) {
+    return absl::InvalidArgumentError(
+        "MUSTER_LAUNCH_FILE is not set: muster-rank is started by muster-worker");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("open ", path));
+  v1::Launch launch;
+  if (!launch.ParseFromIstream(&file)) {
+    return absl::DataLossError(absl::StrCat(path, " is not a launch"));
+  }
+  if (!launch.spec().has_train()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not of a train job"));
+  }
+  return launch;
+}
+
+TrainJob::TrainJob(const RankEnvironment& environment, v1::Launch launch, ControlPlane* control,
+                   AbortSwitch* abort, CommunicatorFactory factory)
+    : environment_(environment),
+      launch_(std::move(launch)),
+      failure_timeout_(launch_.spec().has_failure_timeout()
+                           ? FromProto(launch_.spec().failure_timeout())
+                           : absl::Seconds(30)),
+      control_(control),
+      abort_(abort),
+      factory_(std::move(factory)) {}
+
+int TrainJob::Run() {
+  const absl::Status status = RunToEnd();
+  if (status.ok()) return 0;
+  ReportFailure(status);
+  return train::ExitCodeOf(status);
+}
+
+absl::Status TrainJob::RunToEnd() {
+  SetPhase("loading-data");
+  ASSIGN_OR_RETURN(preparation_,
+                   train::Prepare(launch_.spec(), launch_.world_size(), environment_.cache_dir));
+  v1::JoinInfo info;
+  info.set_layout_digest(preparation_->plan->layout_digest());
+  RETURN_IF_ERROR(OpenCheckpoints(info));
+
+  SetPhase("connecting");
+  ASSIGN_OR_RETURN(const v1::JoinResponse joined,
+                   control_->Join(info, kJoinTimeouts * failure_timeout_));
+  if (joined.world().world_size() != preparation_->world_size) {
+    return absl::InternalError(absl::StrCat("launched into a world of ", preparation_->world_size,
+                                            " ranks, joined one of ", joined.world().world_size()));
+  }
+  ASSIGN_OR_RETURN(const auto communicator, factory_(joined, environment_, *control_));
+  abort_->Attach(communicator.get());
+  absl::Cleanup detach = [this] { abort_->Detach(); };
+  RETURN_IF_ERROR(control_->ReportConnected());
+  RETURN_IF_ERROR(Train(*communicator, joined.world()));
+  // Nobody leaves while a peer may still need it.
+  return control_->Barrier("finish", failure_timeout_);
+}
+
+absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
+  const v1::CheckpointSpec& spec = launch_.spec().train().checkpoint();
+  if (spec.dir().empty()) return absl::OkStatus();
+  train::CheckpointOptions options;
+  options.path = absl::StrReplaceAll(spec.dir(), {{"{node}", environment_.node_name}});
+  options.job_id = launch_.job_id();
+  options.generation = launch_.generation();
+  if (spec.keep() > 0) options.keep = spec.keep();
+  const bool writes = environment_.identity.rank() == 0;
+  auto directory = writes ? train::CheckpointDirectory::OpenForWriting(options)
+                          : train::CheckpointDirectory::OpenForReading(options);
+  if (absl::IsAborted(directory.status())) return directory.status();
+  RETURN_IF_ERROR(train::WithExitCode(directory.status(), train::kExitCannotCreate));
+  checkpoints_ = *std::move(directory);
+
+  const auto newest = checkpoints_->FindNewestValid();
+  if (!newest.has_value()) return absl::OkStatus();
+  if (newest->training_digest != preparation_->training_digest) {
+    return train::WithExitCode(
+        absl::FailedPreconditionError(absl::StrCat(
+            "checkpoint directory ", options.path, " holds step ", newest->step,
+            " of another training (job ", newest->job_id,
+            "): its model, data set, batch, seed or augmentation differ; give another directory")),
+        train::kExitCannotCreate);
+  }
+  info.set_has_checkpoint(true);
+  info.set_checkpoint_step(newest->step);
+  return absl::OkStatus();
+}
+
+absl::Status TrainJob::Train(collectives::Communicator& communicator, const v1::World& world) {
+  train::TrainerOptions options;
+  options.job_id = launch_.job_id();
+  options.generation = launch_.generation();
+  options.canonical_layout = world.canonical_layout();
+  if (world.has_resume_rank()) {
+    options.resume = train::ResumePoint{world.resume_rank(), world.resume_step()};
+  }
+  options.checkpoints = checkpoints_;
+  options.progress = [this](const v1::Progress& progress) {
+    phase_ = progress.phase();
+    control_->ReportProgress(progress);
+  };
+  train::Trainer trainer(std::move(preparation_), &communicator, std::move(options));
+  absl::StatusOr<v1::TrainSummary> summary = trainer.Run();
+  step_ = trainer.step();
+  RETURN_IF_ERROR(summary.status());
+  if (communicator.rank() == 0) RETURN_IF_ERROR(control_->ReportSummary(*summary));
+  return absl::OkStatus();
+}
+
+void TrainJob::ReportFailure(const absl::Status& status) {
+  const std::string message = absl::StrCat("node ", environment_.node_name, ": ", status.message());
+  LOG(ERROR) << phase_ << ": " << message;
+  // Who ended this rank knows already.
+  if (!abort_->reason().ok()) return;
+  v1::FailureReport report;
+  report.set_code(status.raw_code());
+  report.set_message(message);
+  report.set_phase(phase_);
+  report.set_step(step_);
+  report.set_not_retryable(train::IsPermanent(train::ExitCodeOf(status)));
+  if (const auto peer = LostPeer(status)) report.set_peer_rank(*peer);
+  const absl::Status reported = control_->ReportFailure(report);
+  if (!reported.ok()) LOG(WARNING) << "cannot report the failure: " << reported;
+}
+
+void TrainJob::SetPhase(const std::string& phase) {
+  phase_ = phase;
+  v1::Progress progress;
+  progress.set_phase(phase);
+  control_->ReportProgress(progress);
+}
+
+}  // namespace muster::rank

@@ -1,0 +1,64 @@
+// One rank's life in a train job: prepare, join, connect, train, tell.
+#ifndef MUSTER_WORKER_RANK_TRAIN_JOB_H_
+#define MUSTER_WORKER_RANK_TRAIN_JOB_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/worker.pb.h"
+#include "worker/collectives/communicator.h"
+#include "worker/rank/abort_switch.h"
+#include "worker/rank/control_plane.h"
+#include "worker/train/checkpoint.h"
+#include "worker/train/preparation.h"
+
+namespace muster::rank {
+
+// The launch that this rank is part of, from the file that MUSTER_LAUNCH_FILE names: the worker
+// wrote it before it started the rank. INVALID_ARGUMENT when the variable is not set; DATA_LOSS and
+// others name the file.
+absl::StatusOr<v1::Launch> ReadLaunch();
+
+// Makes the communicator of all ranks.
+using CommunicatorFactory =
+    std::function<absl::StatusOr<std::unique_ptr<collectives::Communicator>>(
+        const v1::JoinResponse& joined, const RankEnvironment& environment, ControlPlane& control)>;
+
+// For the process's main thread.
+class TrainJob {
+ public:
+  // `control` and `abort` outlive the job. Whoever aborts the switch ends collectives under way:
+  // Run returns soon.
+  TrainJob(const RankEnvironment& environment, v1::Launch launch, ControlPlane* control,
+           AbortSwitch* abort, CommunicatorFactory factory);
+
+  // Runs to the end, reports a failure, and returns what the process is to exit with
+  // (train/exit_code.h).
+  int Run();
+
+ private:
+  absl::Status RunToEnd();
+  absl::Status OpenCheckpoints(v1::JoinInfo& info);
+  absl::Status Train(collectives::Communicator& communicator, const v1::World& world);
+  void ReportFailure(const absl::Status& status);
+  void SetPhase(const std::string& phase);
+
+  const RankEnvironment environment_;
+  const v1::Launch launch_;
+  const absl::Duration failure_timeout_;
+  ControlPlane* const control_;
+  AbortSwitch* const abort_;
+  const CommunicatorFactory factory_;
+  std::unique_ptr<train::Preparation> preparation_;
+  std::optional<train::CheckpointDirectory> checkpoints_;
+  std::string phase_;
+  uint64_t step_ = 0;
+};
+
+}  // namespace muster::rank
+
+#endif  // MUSTER_WORKER_RANK_TRAIN_JOB_H_

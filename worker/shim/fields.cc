@@ -1,0 +1,100 @@
+#include "worker/shim/fields.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+namespace muster::shim {
+namespace {
+
+bool WriteAll(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    data.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+// A rename is on disk only when its directory is.
+bool SyncDirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool ok = fsync(fd) == 0;
+  close(fd);
+  return ok;
+}
+
+}  // namespace
+
+std::string EncodeFields(const Fields& fields) {
+  std::string text;
+  for (const auto& [key, value] : fields) {
+    text += key;
+    text += '=';
+    const size_t start = text.size();
+    text += value;
+    std::replace(text.begin() + static_cast<std::ptrdiff_t>(start), text.end(), '\0', ' ');
+    text += '\0';
+  }
+  return text;
+}
+
+std::optional<Fields> DecodeFields(std::string_view text) {
+  Fields fields;
+  while (!text.empty()) {
+    const size_t end = text.find('\0');
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view record = text.substr(0, end);
+    const size_t equals = record.find('=');
+    if (equals == std::string_view::npos || equals == 0) return std::nullopt;
+    fields.emplace_back(record.substr(0, equals), record.substr(equals + 1));
+    text.remove_prefix(end + 1);
+  }
+  return fields;
+}
+
+std::optional<std::string> ReadFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string contents;
+  char buffer[16384];
+  while (true) {
+    const ssize_t n = read(fd, buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int error = errno;
+      close(fd);
+      errno = error;
+      return std::nullopt;
+    }
+    if (n == 0) break;
+    contents.append(buffer, static_cast<size_t>(n));
+  }
+  close(fd);
+  return contents;
+}
+
+bool WriteFileAtomically(const std::string& path, std::string_view contents, bool sync) {
+  const std::string temporary = path + ".tmp";
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  const bool written = WriteAll(fd, contents) && (!sync || fsync(fd) == 0);
+  const int error = errno;
+  close(fd);
+  if (!written) {
+    unlink(temporary.c_str());
+    errno = error;
+    return false;
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) return false;
+  return !sync || SyncDirectoryOf(path);
+}
+
+}  // namespace muster::shim

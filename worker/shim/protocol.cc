@@ -1,0 +1,92 @@
+#include "worker/shim/protocol.h"
+
+#include <charconv>
+
+#include "worker/shim/fields.h"
+
+namespace muster::shim {
+namespace {
+
+template <typename Number>
+bool Parse(const std::string& text, Number& number) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end;
+}
+
+bool Parse(const std::string& text, bool& value) {
+  if (text != "0" && text != "1") return false;
+  value = text == "1";
+  return true;
+}
+
+}  // namespace
+
+std::string EncodeInstructions(const Instructions& instructions) {
+  Fields fields;
+  for (const std::string& argument : instructions.command) fields.emplace_back("arg", argument);
+  for (const std::string& entry : instructions.environment) fields.emplace_back("env", entry);
+  fields.emplace_back("workdir", instructions.workdir);
+  fields.emplace_back("stdout", instructions.stdout_path);
+  fields.emplace_back("stderr", instructions.stderr_path);
+  fields.emplace_back("failure_timeout_ms", std::to_string(instructions.failure_timeout_ms));
+  fields.emplace_back("grace_ms", std::to_string(instructions.grace_ms));
+  return EncodeFields(fields);
+}
+
+std::optional<Instructions> DecodeInstructions(const std::string& text) {
+  const std::optional<Fields> fields = DecodeFields(text);
+  if (!fields.has_value()) return std::nullopt;
+  Instructions result;
+  bool ok = true;
+  for (const auto& [key, value] : *fields) {
+    if (key == "arg") result.command.push_back(value);
+    if (key == "env") result.environment.push_back(value);
+    if (key == "workdir") result.workdir = value;
+    if (key == "stdout") result.stdout_path = value;
+    if (key == "stderr") result.stderr_path = value;
+    if (key == "failure_timeout_ms") ok = ok && Parse(value, result.failure_timeout_ms);
+    if (key == "grace_ms") ok = ok && Parse(value, result.grace_ms);
+  }
+  if (!ok || result.command.empty()) return std::nullopt;
+  return result;
+}
+
+std::string EncodeExitRecord(const ExitRecord& record) {
+  const auto flag = [](bool value) { return std::string(value ? "1" : "0"); };
+  return EncodeFields({{"pid", std::to_string(record.pid)},
+                       {"exit_code", std::to_string(record.exit_code)},
+                       {"signal", std::to_string(record.signal)},
+                       {"out_of_memory", flag(record.out_of_memory)},
+                       {"stopped", flag(record.stopped)},
+                       {"abandoned", flag(record.abandoned)},
+                       {"exec_errno", std::to_string(record.exec_errno)},
+                       {"exec_error", record.exec_error},
+                       {"stderr_tail", record.stderr_tail},
+                       {"lost_log_bytes", std::to_string(record.lost_log_bytes)},
+                       {"time_unix_ms", std::to_string(record.time_unix_ms)}});
+}
+
+std::optional<ExitRecord> DecodeExitRecord(const std::string& text) {
+  const std::optional<Fields> fields = DecodeFields(text);
+  if (!fields.has_value() || fields->empty()) return std::nullopt;
+  ExitRecord record;
+  bool ok = true;
+  for (const auto& [key, value] : *fields) {
+    if (key == "pid") ok = ok && Parse(value, record.pid);
+    if (key == "exit_code") ok = ok && Parse(value, record.exit_code);
+    if (key == "signal") ok = ok && Parse(value, record.signal);
+    if (key == "out_of_memory") ok = ok && Parse(value, record.out_of_memory);
+    if (key == "stopped") ok = ok && Parse(value, record.stopped);
+    if (key == "abandoned") ok = ok && Parse(value, record.abandoned);
+    if (key == "exec_errno") ok = ok && Parse(value, record.exec_errno);
+    if (key == "exec_error") record.exec_error = value;
+    if (key == "stderr_tail") record.stderr_tail = value;
+    if (key == "lost_log_bytes") ok = ok && Parse(value, record.lost_log_bytes);
+    if (key == "time_unix_ms") ok = ok && Parse(value, record.time_unix_ms);
+  }
+  if (!ok) return std::nullopt;
+  return record;
+}
+
+}  // namespace muster::shim

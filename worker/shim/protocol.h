@@ -1,0 +1,60 @@
+// What a worker and a rank's shim say to one another: files in the rank's directory, and lines on a
+// socket.
+//
+// The worker starts `muster-shim DIRECTORY` in a session of its own, with one end of a socket pair
+// as descriptor 3. The shim reads `instructions`, listens on `shim.sock` for workers that come
+// later, and leaves `exit` behind once nothing of the rank's process tree is left.
+//
+// Lines from the worker: `stop GRACE_MS`, `kill`, `ping`. Lines from the shim, at once to a worker
+// that connects and then as things happen: `started PID`, `exec-failed ERRNO TEXT`, `exited` (the
+// exit record is on disk), `pong`.
+#ifndef MUSTER_WORKER_SHIM_PROTOCOL_H_
+#define MUSTER_WORKER_SHIM_PROTOCOL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::shim {
+
+inline constexpr char kInstructionsFile[] = "instructions";
+inline constexpr char kSocketFile[] = "shim.sock";
+inline constexpr char kExitFile[] = "exit";
+inline constexpr char kLogFile[] = "shim.log";  // the shim's own stderr
+inline constexpr int kControlFd = 3;
+
+struct Instructions {
+  std::vector<std::string> command;
+  std::vector<std::string> environment;  // NAME=value
+  std::string workdir;
+  std::string stdout_path;
+  std::string stderr_path;
+  int64_t failure_timeout_ms = 30'000;  // without any worker; 0: for ever
+  int64_t grace_ms = 30'000;            // when the shim ends its tree of its own accord
+};
+
+struct ExitRecord {
+  int64_t pid = 0;
+  int exit_code = 0;  // meaningful when signal is 0
+  int signal = 0;
+  bool out_of_memory = false;
+  bool stopped = false;    // a worker had asked, or the shim was told by a signal
+  bool abandoned = false;  // no worker for failure_timeout
+  int exec_errno = 0;      // the program never ran; exec_error says why
+  std::string exec_error;
+  std::string stderr_tail;
+  uint64_t lost_log_bytes = 0;  // could not be written to the log files
+  int64_t time_unix_ms = 0;
+};
+
+std::string EncodeInstructions(const Instructions& instructions);
+// Nothing when the text is damaged or names no command.
+std::optional<Instructions> DecodeInstructions(const std::string& text);
+
+std::string EncodeExitRecord(const ExitRecord& record);
+std::optional<ExitRecord> DecodeExitRecord(const std::string& text);
+
+}  // namespace muster::shim
+
+#endif  // MUSTER_WORKER_SHIM_PROTOCOL_H_

@@ -1,0 +1,413 @@
+#include "worker/shim/shim.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "worker/shim/fields.h"
+#include "worker/shim/process_tree.h"
+
+namespace muster::shim {
+namespace {
+
+constexpr size_t kMaxConnections = 8;
+constexpr size_t kMaxCommandBytes = 256;
+constexpr size_t kReadsPerTurn =
+    16;  // of a chatty rank's pipe, before the control socket has its turn again
+constexpr size_t kTailLines = 50;
+constexpr size_t kTailBytes = 8 << 10;
+
+int64_t MonotonicMs() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+int64_t WallMs() {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// In `delay_ms` from now, at once for zero; never for a negative one.
+void SetTimer(int fd, int64_t delay_ms) {
+  itimerspec spec = {};
+  if (delay_ms >= 0) {
+    spec.it_value.tv_sec = delay_ms / 1000;
+    spec.it_value.tv_nsec = delay_ms % 1000 * 1'000'000;
+    if (delay_ms == 0) spec.it_value.tv_nsec = 1;
+  }
+  timerfd_settime(fd, 0, &spec, nullptr);
+}
+
+// Why the program never ran: what the child writes to its parent before it gives up.
+struct ExecFailure {
+  int error;
+  bool in_workdir;
+};
+
+int ListenOn(const char* path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
+  unlink(path);
+  const mode_t mask = umask(0177);
+  const bool ok =
+      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 && listen(fd, 4) == 0;
+  umask(mask);
+  if (ok) return fd;
+  close(fd);
+  return -1;
+}
+
+}  // namespace
+
+Shim::Shim(Instructions instructions, int control_fd)
+    : instructions_(std::move(instructions)), stderr_tail_(kTailLines, kTailBytes) {
+  if (control_fd >= 0) connections_.push_back({control_fd, ""});
+}
+
+Shim::~Shim() {
+  for (const Connection& connection : connections_) close(connection.fd);
+  for (const int fd : {epoll_, signals_, listener_, grace_timer_, worker_away_timer_, exec_result_,
+                       stdout_.fd, stderr_.fd}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+int Shim::Run() {
+  if (!SetUp()) {
+    record_.exec_errno = errno;
+    record_.exec_error = std::string("shim: ") + std::strerror(errno);
+    exec_known_ = main_exited_ = true;
+    record_.exit_code = 126;
+    Finish();
+    return 1;
+  }
+  StartRank();
+  while (!Settle()) {
+    epoll_event events[16];
+    const int n = epoll_wait(epoll_, events, 16, -1);
+    for (int i = 0; i < n; ++i) Dispatch(events[i].data.fd);
+  }
+  Finish();
+  return 0;
+}
+
+bool Shim::SetUp() {
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return false;
+  oom_kills_before_ = OomKillCount();
+
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, signal);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
+  signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  grace_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  worker_away_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  listener_ = ListenOn(kSocketFile);
+  for (const int fd : {signals_, grace_timer_, worker_away_timer_, listener_}) {
+    if (fd < 0 || !Watch(fd)) return false;
+  }
+  if (connections_.empty() && instructions_.failure_timeout_ms > 0) {
+    SetTimer(worker_away_timer_, instructions_.failure_timeout_ms);
+  }
+  for (const Connection& connection : connections_) {
+    fcntl(connection.fd, F_SETFD, FD_CLOEXEC);
+    fcntl(connection.fd, F_SETFL, O_NONBLOCK);
+    if (!Watch(connection.fd)) return false;
+  }
+  return stdout_.log.Open(instructions_.stdout_path) && stderr_.log.Open(instructions_.stderr_path);
+}
+
+bool Shim::Watch(int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void Shim::StartRank() {
+  int out[2] = {-1, -1};
+  int err[2] = {-1, -1};
+  int report[2] = {-1, -1};
+  const bool piped =
+      pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0 && pipe2(report, O_CLOEXEC) == 0;
+  if (piped) pid_ = fork();
+  if (pid_ == 0) BecomeRank(out[1], err[1], report[1]);
+  if (pid_ < 0) {
+    record_.exec_errno = errno;
+    record_.exec_error = std::string("fork: ") + std::strerror(errno);
+    record_.exit_code = 126;
+    exec_known_ = main_exited_ = no_children_ = true;
+    Tell(StateLine());
+  }
+  for (const int fd : {out[1], err[1], report[1]}) {
+    if (fd >= 0) close(fd);
+  }
+  stdout_.fd = out[0];
+  stderr_.fd = err[0];
+  exec_result_ = report[0];
+  record_.pid = std::max<pid_t>(pid_, 0);
+  for (const int fd : {stdout_.fd, stderr_.fd, exec_result_}) {
+    if (fd < 0) continue;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    Watch(fd);
+  }
+}
+
+// Runs in the child: only async-signal-safe calls would be needed had the shim threads, and it has
+// none.
+void Shim::BecomeRank(int out, int err, int report) {
+  const pid_t shim = getppid();
+  setpgid(0, 0);
+  // Should the shim be killed, its rank must not run on unseen.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != shim) _exit(1);
+
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  dup2(null, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+
+  ExecFailure failure = {0, true};
+  if (instructions_.workdir.empty() || chdir(instructions_.workdir.c_str()) == 0) {
+    failure.in_workdir = false;
+    std::vector<char*> arguments;
+    for (const std::string& a : instructions_.command) {
+      arguments.push_back(const_cast<char*>(a.c_str()));
+    }
+    arguments.push_back(nullptr);
+    std::vector<char*> variables;
+    for (const std::string& v : instructions_.environment) {
+      variables.push_back(const_cast<char*>(v.c_str()));
+    }
+    variables.push_back(nullptr);
+    environ = variables.data();  // so that the rank's own PATH is searched
+    execvp(arguments[0], arguments.data());
+  }
+  failure.error = errno;
+  [[maybe_unused]] const ssize_t n = write(report, &failure, sizeof(failure));
+  _exit(127);
+}
+
+void Shim::Dispatch(int fd) {
+  if (fd == signals_) return ReadSignals();
+  if (fd == listener_) return Accept();
+  if (fd == exec_result_) return ReadExecResult();
+  if (fd == stdout_.fd) return ReadOutput(stdout_, false);
+  if (fd == stderr_.fd) return ReadOutput(stderr_, false);
+  if (fd == grace_timer_ || fd == worker_away_timer_) {
+    uint64_t expirations = 0;
+    if (read(fd, &expirations, sizeof(expirations)) < 0) return;  // set anew meanwhile
+    if (fd == worker_away_timer_) return OnWorkerAwayTooLong();
+    grace_over_ = true;
+    return;
+  }
+  const auto connection = std::find_if(connections_.begin(), connections_.end(),
+                                       [fd](const Connection& c) { return c.fd == fd; });
+  if (connection != connections_.end()) ReadCommands(connection);
+}
+
+void Shim::Accept() {
+  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  if (connections_.size() >= kMaxConnections || !Watch(fd)) {
+    close(fd);
+    return;
+  }
+  connections_.push_back({fd, ""});
+  SetTimer(worker_away_timer_, -1);
+  TellState(connections_.back());
+}
+
+void Shim::ReadCommands(std::list<Connection>::iterator connection) {
+  char buffer[512];
+  const ssize_t n = read(connection->fd, buffer, sizeof(buffer));
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) return Disconnect(connection);
+  connection->input.append(buffer, static_cast<size_t>(n));
+  size_t newline = 0;
+  while ((newline = connection->input.find('\n')) != std::string::npos) {
+    const std::string command = connection->input.substr(0, newline);
+    connection->input.erase(0, newline + 1);
+    Execute(*connection, command);
+  }
+  if (connection->input.size() > kMaxCommandBytes) Disconnect(connection);
+}
+
+void Shim::Execute(Connection& connection, std::string_view command) {
+  constexpr std::string_view kStop = "stop ";
+  if (command == "kill") {
+    Stop(0);
+  } else if (command == "ping") {
+    send(connection.fd, "pong\n", 5, MSG_NOSIGNAL);
+  } else if (command.substr(0, kStop.size()) == kStop) {
+    command.remove_prefix(kStop.size());
+    int64_t grace_ms = 0;
+    const char* end = command.data() + command.size();
+    const auto [stop, error] = std::from_chars(command.data(), end, grace_ms);
+    if (error == std::errc() && stop == end && grace_ms >= 0) Stop(grace_ms);
+  }
+}
+
+void Shim::Disconnect(std::list<Connection>::iterator connection) {
+  close(connection->fd);
+  connections_.erase(connection);
+  if (connections_.empty() && instructions_.failure_timeout_ms > 0) {
+    SetTimer(worker_away_timer_, instructions_.failure_timeout_ms);
+  }
+}
+
+// A worker that is too slow for a few short lines learns the rest from the exit record.
+void Shim::Tell(std::string_view line) {
+  for (const Connection& connection : connections_) {
+    send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+void Shim::TellState(Connection& connection) {
+  const std::string line = StateLine();
+  if (!line.empty()) send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+std::string Shim::StateLine() const {
+  if (!exec_known_) return "";
+  if (record_.exec_errno == 0) return "started " + std::to_string(pid_) + "\n";
+  return "exec-failed " + std::to_string(record_.exec_errno) + " " + record_.exec_error + "\n";
+}
+
+void Shim::ReadSignals() {
+  signalfd_siginfo info = {};
+  while (read(signals_, &info, sizeof(info)) == sizeof(info)) {
+    if (info.ssi_signo == SIGCHLD) {
+      Reap();
+    } else {
+      Stop(instructions_.grace_ms);
+    }
+  }
+}
+
+void Shim::ReadExecResult() {
+  ExecFailure failure = {};
+  const ssize_t n = read(exec_result_, &failure, sizeof(failure));
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n == sizeof(failure)) {
+    const std::string& what =
+        failure.in_workdir ? instructions_.workdir : instructions_.command.front();
+    record_.exec_errno = failure.error;
+    record_.exec_error = std::string(failure.in_workdir ? "chdir " : "exec ") + what + ": " +
+                         std::strerror(failure.error);
+    std::replace(record_.exec_error.begin(), record_.exec_error.end(), '\n', ' ');
+  }
+  close(exec_result_);
+  exec_result_ = -1;
+  exec_known_ = true;
+  Tell(StateLine());
+}
+
+void Shim::ReadOutput(Output& output, bool all) {
+  char buffer[64 << 10];
+  for (size_t i = 0; output.fd >= 0 && (all || i < kReadsPerTurn); ++i) {
+    const ssize_t n = read(output.fd, buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      close(output.fd);
+      output.fd = -1;
+      return;
+    }
+    const std::string_view data(buffer, static_cast<size_t>(n));
+    output.log.Append(data);
+    if (&output == &stderr_) stderr_tail_.Append(data);
+  }
+}
+
+void Shim::Reap() {
+  while (true) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid < 0 && errno == EINTR) continue;
+    if (pid <= 0) {
+      no_children_ = pid < 0 && errno == ECHILD;
+      return;
+    }
+    if (pid != pid_ || main_exited_) continue;
+    main_exited_ = true;
+    record_.time_unix_ms = WallMs();
+    if (WIFEXITED(status)) record_.exit_code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) record_.signal = WTERMSIG(status);
+  }
+}
+
+void Shim::Stop(int64_t grace_ms) {
+  // Asked after the rank ended by itself, a stop is not what ended it.
+  if (!main_exited_) record_.stopped = true;
+  const int64_t deadline = MonotonicMs() + grace_ms;
+  const bool first = !stop_deadline_ms_.has_value();
+  if (first && pid_ > 0 && !main_exited_) kill(-pid_, SIGTERM);
+  if (first || deadline < *stop_deadline_ms_) {
+    stop_deadline_ms_ = deadline;
+    SetTimer(grace_timer_, grace_ms);
+  }
+}
+
+void Shim::OnWorkerAwayTooLong() {
+  record_.abandoned = true;
+  Stop(instructions_.grace_ms);
+}
+
+bool Shim::Settle() {
+  if (main_exited_ && exec_result_ >= 0) ReadExecResult();
+  // A wrapper script may be gone before the program that it started has used its grace.
+  const bool in_grace =
+      main_exited_ && stop_deadline_ms_.has_value() && !grace_over_ && kill(-pid_, 0) == 0;
+  if ((grace_over_ || main_exited_) && !no_children_ && !in_grace) {
+    if (!main_exited_) killed_by_us_ = true;
+    KillDescendants(getpid());
+  }
+  return main_exited_ && no_children_;
+}
+
+void Shim::Finish() {
+  ReadOutput(stdout_, true);
+  ReadOutput(stderr_, true);
+  stdout_.log.Flush();
+  stderr_.log.Flush();
+  record_.lost_log_bytes = stdout_.log.lost_bytes() + stderr_.log.lost_bytes();
+  record_.stderr_tail = stderr_tail_.Lines();
+  if (record_.time_unix_ms == 0) record_.time_unix_ms = WallMs();
+  if (record_.signal == SIGKILL && !killed_by_us_ && oom_kills_before_.has_value()) {
+    record_.out_of_memory = OomKillCount() > oom_kills_before_;
+  }
+  if (!WriteFileAtomically(kExitFile, EncodeExitRecord(record_), true)) {
+    std::fprintf(stderr, "muster-shim: cannot write the exit record: %s\n", std::strerror(errno));
+  }
+  unlink(kSocketFile);
+  Tell("exited\n");
+}
+
+}  // namespace muster::shim

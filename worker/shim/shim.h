@@ -1,0 +1,98 @@
+// The process between worker and rank: the rank's parent, the only reaper of all that the rank
+// forks, the writer of its logs and of its exit record. It outlives its worker.
+#ifndef MUSTER_WORKER_SHIM_SHIM_H_
+#define MUSTER_WORKER_SHIM_SHIM_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "worker/shim/log_file.h"
+#include "worker/shim/protocol.h"
+
+namespace muster::shim {
+
+// One rank, in one epoll loop on the only thread:
+//
+//   starting ──exec──> running ──main exits──> ending ──no child left──> exit record, gone
+//       └──exec failed──────────────────────────^
+//
+// A stop sends SIGTERM to the rank's process group. When the grace is over, or the group has gone,
+// whatever is left of the tree gets SIGKILL. A main process that exits unasked takes its tree with
+// it at once.
+class Shim {
+ public:
+  // `directory` is the rank's own and the current directory of the process. `control_fd` is a
+  // connected worker, or -1.
+  Shim(Instructions instructions, int control_fd);
+  ~Shim();
+  Shim(const Shim&) = delete;
+  Shim& operator=(const Shim&) = delete;
+
+  // Returns the process's exit status once the exit record is on disk.
+  int Run();
+
+ private:
+  struct Connection {
+    int fd = -1;
+    std::string input;
+  };
+  struct Output {
+    int fd = -1;
+    LogFile log;
+  };
+
+  bool SetUp();
+  void StartRank();
+  [[noreturn]] void BecomeRank(int out, int err, int report);
+  bool Watch(int fd);
+  void Dispatch(int fd);
+
+  void Accept();
+  void ReadCommands(std::list<Connection>::iterator connection);
+  void Execute(Connection& connection, std::string_view command);
+  void Disconnect(std::list<Connection>::iterator connection);
+  void Tell(std::string_view line);
+  void TellState(Connection& connection);
+
+  void ReadSignals();
+  void ReadExecResult();
+  void ReadOutput(Output& output, bool all);
+  void Reap();
+  void Stop(int64_t grace_ms);
+  void OnWorkerAwayTooLong();
+  // After anything happened: kills what must go, and tells whether nothing is left.
+  bool Settle();
+  void Finish();
+  std::string StateLine() const;
+
+  const Instructions instructions_;
+  int epoll_ = -1;
+  int signals_ = -1;
+  int listener_ = -1;
+  int grace_timer_ = -1;
+  int worker_away_timer_ = -1;
+  int exec_result_ = -1;
+  std::list<Connection> connections_;
+  Output stdout_;
+  Output stderr_;
+  Tail stderr_tail_;
+
+  pid_t pid_ = -1;
+  bool exec_known_ = false;
+  bool main_exited_ = false;
+  bool grace_over_ = false;
+  bool no_children_ = false;
+  bool killed_by_us_ = false;
+  std::optional<int64_t> stop_deadline_ms_;  // on the monotonic clock, while stopping
+  std::optional<uint64_t> oom_kills_before_;
+  ExitRecord record_;
+};
+
+}  // namespace muster::shim
+
+#endif  // MUSTER_WORKER_SHIM_SHIM_H_

@@ -1,0 +1,451 @@
+// The real muster-shim around real processes: what it starts, writes, and leaves behind.
+#include "worker/shim/shim.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/shim/fields.h"
+#include "worker/shim/process_tree.h"
+#include "worker/shim/protocol.h"
+
+namespace muster::shim {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+// A shim in a directory of its own, and the worker's end of its control socket.
+class ShimTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/shim-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    cookie_ = "MUSTER_SHIM_TEST=" + directory_;
+  }
+
+  void TearDown() override {
+    Disconnect();
+    if (shim_ > 0) {
+      kill(shim_, SIGKILL);
+      waitpid(shim_, nullptr, 0);
+    }
+    while (KillByEnvironment(cookie_) > 0) std::this_thread::yield();
+    std::filesystem::remove_all(directory_);
+  }
+
+  Instructions Shell(const std::string& script) {
+    Instructions instructions;
+    instructions.command = {"/bin/sh", "-c", script};
+    instructions.environment = {"PATH=/usr/bin:/bin", cookie_};
+    instructions.workdir = directory_;
+    instructions.stdout_path = directory_ + "/out";
+    instructions.stderr_path = directory_ + "/err";
+    return instructions;
+  }
+
+  void Start(const Instructions& instructions) {
+    ASSERT_TRUE(WriteFileAtomically(directory_ + "/" + kInstructionsFile,
+                                    EncodeInstructions(instructions), false));
+    int pair[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    const std::string binary =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pair[1], kControlFd);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    const char* argv[] = {binary.c_str(), directory_.c_str(), nullptr};
+    ASSERT_EQ(posix_spawn(&shim_, binary.c_str(), &actions, &attributes, const_cast<char**>(argv),
+                          environ),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    close(pair[1]);
+    control_ = pair[0];
+  }
+
+  void Send(const std::string& line) {
+    ASSERT_EQ(send(control_, line.data(), line.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(line.size()));
+  }
+
+  // The next line of the shim; "<eof>" or "<timeout>" when there is none.
+  std::string ReadLine() {
+    const auto deadline = Clock::now() + kPatience;
+    while (true) {
+      const size_t newline = input_.find('\n');
+      if (newline != std::string::npos) {
+        const std::string line = input_.substr(0, newline);
+        input_.erase(0, newline + 1);
+        return line;
+      }
+      pollfd poll_fd = {control_, POLLIN, 0};
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      if (left.count() <= 0 || poll(&poll_fd, 1, static_cast<int>(left.count())) != 1) {
+        return "<timeout>";
+      }
+      char buffer[256];
+      const ssize_t n = read(control_, buffer, sizeof(buffer));
+      if (n <= 0) return "<eof>";
+      input_.append(buffer, static_cast<size_t>(n));
+    }
+  }
+
+  pid_t ReadStarted() {
+    const std::string line = ReadLine();
+    EXPECT_THAT(line, StartsWith("started "));
+    return std::atoi(line.c_str() + line.find(' ') + 1);
+  }
+
+  void Disconnect() {
+    if (control_ >= 0) close(control_);
+    control_ = -1;
+    input_.clear();
+  }
+
+  void Reconnect() {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    const std::string path = directory_ + "/" + kSocketFile;
+    ASSERT_LT(path.size(), sizeof(address.sun_path));
+    path.copy(address.sun_path, path.size());
+    control_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(connect(control_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+
+  // Waits for the shim to end and reads what it left.
+  ExitRecord Finished() {
+    int status = 0;
+    EXPECT_EQ(waitpid(shim_, &status, 0), shim_);
+    EXPECT_TRUE(WIFEXITED(status)) << status;
+    shim_ = -1;
+    const auto record = DecodeExitRecord(Read(kExitFile));
+    EXPECT_TRUE(record.has_value());
+    return record.value_or(ExitRecord());
+  }
+
+  std::string Read(const std::string& name) {
+    return ReadFile(directory_ + "/" + name).value_or("<none>");
+  }
+
+  // Blocks until the named pipe has been opened for writing, and returns what was written.
+  std::string WaitForFifo(const std::string& name) { return Read(name); }
+  void MakeFifo(const std::string& name) {
+    ASSERT_EQ(mkfifo((directory_ + "/" + name).c_str(), 0600), 0);
+  }
+
+  std::string directory_;
+  std::string cookie_;
+  std::string input_;
+  pid_t shim_ = -1;
+  int control_ = -1;
+};
+
+TEST_F(ShimTest, ReportsStartExitCodeAndLogs) {
+  Start(Shell("echo to-out; echo to-err >&2; exit 7"));
+  EXPECT_GT(ReadStarted(), 0);
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.exit_code, 7);
+  EXPECT_EQ(record.signal, 0);
+  EXPECT_FALSE(record.stopped);
+  EXPECT_FALSE(record.out_of_memory);
+  EXPECT_EQ(record.stderr_tail, "to-err\n");
+  EXPECT_GT(record.time_unix_ms, 0);
+  EXPECT_EQ(Read("out"), "to-out\n");
+  EXPECT_EQ(Read("err"), "to-err\n");
+}
+
+TEST_F(ShimTest, ReportsSignal) {
+  Start(Shell("kill -SEGV $$"));
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.signal, SIGSEGV);
+  EXPECT_FALSE(record.out_of_memory);
+}
+
+TEST_F(ShimTest, StdinIsEmptyAndNoDescriptorLeaksIn) {
+  Start(Shell("cat; ls /proc/self/fd | wc -l"));
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  Finished();
+  // 0, 1, 2 and the one by which ls reads the directory.
+  EXPECT_EQ(Read("out"), "4\n");
+}
+
+TEST_F(ShimTest, ExecFailureIsToldApartFromAProgramThatFails) {
+  Instructions instructions = Shell("");
+  instructions.command = {"/no/such/program"};
+  Start(instructions);
+  EXPECT_EQ(ReadLine(), "exec-failed 2 exec /no/such/program: No such file or directory");
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.exec_errno, ENOENT);
+  EXPECT_EQ(record.exit_code, 127);
+}
+
+TEST_F(ShimTest, MissingWorkdirIsAnExecFailure) {
+  Instructions instructions = Shell("exit 0");
+  instructions.workdir = "/no/such/folder";
+  Start(instructions);
+  EXPECT_EQ(ReadLine(), "exec-failed 2 chdir /no/such/folder: No such file or directory");
+  EXPECT_EQ(Finished().exec_errno, ENOENT);
+}
+
+TEST_F(ShimTest, ProgramIsSearchedInTheRanksOwnPath) {
+  Instructions instructions = Shell("");
+  std::ofstream(directory_ + "/only-here") << "#!/bin/sh\necho found\n";
+  std::filesystem::permissions(directory_ + "/only-here", std::filesystem::perms::owner_all);
+  instructions.command = {"only-here"};
+  instructions.environment = {"PATH=" + directory_, cookie_};
+  Start(instructions);
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().exit_code, 0);
+  EXPECT_EQ(Read("out"), "found\n");
+}
+
+TEST_F(ShimTest, StopLetsTheRankEndByItself) {
+  MakeFifo("ready");
+  Start(Shell("trap 'echo bye; exit 3' TERM; echo x > ready; while :; do sleep 0.01; done"));
+  ReadStarted();
+  WaitForFifo("ready");
+  Send("stop 20000\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.exit_code, 3);
+  EXPECT_TRUE(record.stopped);
+  EXPECT_EQ(Read("out"), "bye\n");
+}
+
+TEST_F(ShimTest, ShorterGraceReplacesLonger) {
+  MakeFifo("ready");
+  Start(Shell("trap '' TERM; echo x > ready; while :; do sleep 0.01; done"));
+  ReadStarted();
+  WaitForFifo("ready");
+  const auto start = Clock::now();
+  Send("stop 600000\n");
+  Send("stop 50\n");
+  Send("stop 600000\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_LT(Clock::now() - start, kPatience);
+  EXPECT_EQ(Finished().signal, SIGKILL);
+}
+
+// A grandchild that left the session, was given away by its parent and ignores SIGTERM is gone
+// after a stop.
+TEST_F(ShimTest, StopLeavesNothingOfTheTree) {
+  MakeFifo("ready");
+  Start(
+      Shell("trap '' TERM; (setsid sh -c \"trap '' TERM; echo x > ready; "
+            "while :; do sleep 0.01; done\" &) ; while :; do sleep 0.01; done"));
+  ReadStarted();
+  WaitForFifo("ready");
+  Send("stop 100\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.signal, SIGKILL);
+  EXPECT_TRUE(record.stopped);
+  EXPECT_FALSE(record.out_of_memory);
+  EXPECT_EQ(KillByEnvironment(cookie_), 0u);
+}
+
+TEST_F(ShimTest, DaemonLeftBehindByAFinishedRankIsGone) {
+  MakeFifo("ready");
+  Start(
+      Shell("(setsid sh -c \"trap '' TERM; echo x > ready; while :; do sleep 0.01; done\" &); "
+            "cat ready; exit 0"));
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.exit_code, 0);
+  EXPECT_FALSE(record.stopped);
+  EXPECT_EQ(KillByEnvironment(cookie_), 0u);
+}
+
+// `sh -c 'a; b'` dies of SIGTERM at once; what it started still gets its grace.
+TEST_F(ShimTest, ProgramUnderAWrapperKeepsItsGrace) {
+  MakeFifo("ready");
+  MakeFifo("go");
+  Start(
+      Shell("sh -c 'trap \"cat go; echo saved; exit 0\" TERM; echo x > ready; "
+            "while :; do sleep 0.01; done' & wait"));
+  ReadStarted();
+  WaitForFifo("ready");
+  Send("stop 20000\n");
+  std::ofstream(directory_ + "/go") << "";
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().signal, SIGTERM);
+  EXPECT_EQ(Read("out"), "saved\n");
+}
+
+TEST_F(ShimTest, LongLinesAndTwoStreamsAreNotTorn) {
+  // A line of a megabyte, then eight processes at once on both streams, then a line without an end.
+  Start(
+      Shell("head -c 1048575 /dev/zero | tr '\\0' a; echo; echo end;"
+            "for i in 1 2 3 4 5 6 7 8; do (for j in $(seq 200); do echo \"$i $j line\"; "
+            "echo \"$i $j error\" >&2; done) & done; wait; printf partial"));
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  Finished();
+  std::ifstream out(directory_ + "/out");
+  std::string line;
+  ASSERT_TRUE(std::getline(out, line));
+  EXPECT_EQ(line, std::string(1048575, 'a'));
+  ASSERT_TRUE(std::getline(out, line));
+  EXPECT_EQ(line, "end");
+  int lines = 0;
+  while (std::getline(out, line) && line != "partial") {
+    EXPECT_THAT(line, ::testing::MatchesRegex("[1-8] [0-9]+ line"));
+    ++lines;
+  }
+  EXPECT_EQ(lines, 1600);
+  EXPECT_EQ(line, "partial");
+  std::ifstream err(directory_ + "/err");
+  lines = 0;
+  while (std::getline(err, line)) {
+    EXPECT_THAT(line, ::testing::MatchesRegex("[1-8] [0-9]+ error"));
+    ++lines;
+  }
+  EXPECT_EQ(lines, 1600);
+}
+
+TEST_F(ShimTest, StderrTailIsBounded) {
+  Start(
+      Shell("i=0; while [ $i -lt 200 ]; do echo line-$i >&2; i=$((i+1)); done; "
+            "printf no-newline >&2; exit 1"));
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_THAT(record.stderr_tail, StartsWith("line-151\n"));
+  EXPECT_THAT(record.stderr_tail, ::testing::EndsWith("line-199\nno-newline"));
+}
+
+TEST_F(ShimTest, EndsItsTreeWhenNoWorkerReturns) {
+  Instructions instructions = Shell("trap '' TERM; while :; do sleep 0.01; done");
+  instructions.failure_timeout_ms = 100;
+  instructions.grace_ms = 50;
+  Start(instructions);
+  ReadStarted();
+  Disconnect();
+  const ExitRecord record = Finished();
+  EXPECT_TRUE(record.abandoned);
+  EXPECT_EQ(record.signal, SIGKILL);
+  EXPECT_EQ(KillByEnvironment(cookie_), 0u);
+}
+
+TEST_F(ShimTest, LaterWorkerIsToldTheStateAndTakesOver) {
+  MakeFifo("ready");
+  Start(Shell("echo x > ready; exec sleep 600"));
+  const pid_t pid = ReadStarted();
+  WaitForFifo("ready");
+  Disconnect();
+  Reconnect();
+  EXPECT_EQ(ReadStarted(), pid);
+  Send("ping\n");
+  EXPECT_EQ(ReadLine(), "pong");
+  Send("kill\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_TRUE(Finished().stopped);
+}
+
+TEST_F(ShimTest, GarbageOnTheSocketDoesNoHarm) {
+  Start(Shell("exec sleep 600"));
+  ReadStarted();
+  Send("stop\nstop -5\nstop 1e9\nwhat is this\n\n");
+  Send("ping\n");
+  EXPECT_EQ(ReadLine(), "pong");
+  Send(std::string(100'000, 'x'));
+  EXPECT_THAT(ReadLine(), ::testing::AnyOf("<eof>", "<timeout>"));
+  Disconnect();
+  Reconnect();
+  ReadStarted();
+  Send("kill\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  Finished();
+}
+
+TEST_F(ShimTest, RankDiesWithItsShim) {
+  Start(Shell("exec sleep 600"));
+  const pid_t pid = ReadStarted();
+  kill(shim_, SIGKILL);
+  waitpid(shim_, nullptr, 0);
+  shim_ = -1;
+  const auto deadline = Clock::now() + kPatience;
+  // Nobody here is the orphan's parent: whether it still carries its environment tells whether it
+  // lives.
+  const auto alive = [&] {
+    const auto environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
+    return environment.value_or("").find(cookie_) != std::string::npos;
+  };
+  while (alive() && Clock::now() < deadline) std::this_thread::yield();
+  EXPECT_FALSE(alive());
+  EXPECT_EQ(Read(kExitFile), "<none>");
+}
+
+TEST_F(ShimTest, StartsInMilliseconds) {
+  const auto start = Clock::now();
+  Start(Shell("exit 0"));
+  ReadStarted();
+  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(200));
+  EXPECT_EQ(ReadLine(), "exited");
+  Finished();
+}
+
+TEST(ProtocolTest, RoundTrips) {
+  Instructions instructions;
+  instructions.command = {"a", "", "with\nnewline", "k=v"};
+  instructions.environment = {"A=1=2", "B="};
+  instructions.workdir = "/w";
+  instructions.stdout_path = "/o";
+  instructions.stderr_path = "/e";
+  instructions.failure_timeout_ms = 5;
+  instructions.grace_ms = 6;
+  const auto decoded = DecodeInstructions(EncodeInstructions(instructions));
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->command, instructions.command);
+  EXPECT_EQ(decoded->environment, instructions.environment);
+  EXPECT_EQ(decoded->failure_timeout_ms, 5);
+  EXPECT_EQ(decoded->grace_ms, 6);
+  EXPECT_EQ(decoded->stderr_path, "/e");
+}
+
+TEST(ProtocolTest, DamageIsNoticed) {
+  ExitRecord record;
+  record.stderr_tail = std::string("a\0b", 3);
+  const std::string text = EncodeExitRecord(record);
+  ASSERT_TRUE(DecodeExitRecord(text).has_value());
+  EXPECT_EQ(DecodeExitRecord(text)->stderr_tail, "a b");
+  EXPECT_FALSE(DecodeExitRecord(text.substr(0, text.size() - 1)).has_value());
+  EXPECT_FALSE(DecodeExitRecord("").has_value());
+  EXPECT_FALSE(DecodeExitRecord(EncodeFields({{"signal", "x"}})).has_value());
+  EXPECT_FALSE(DecodeInstructions(EncodeFields({{"workdir", "/"}})).has_value());
+}
+
+}  // namespace
+}  // namespace muster::shim

@@ -1,0 +1,91 @@
+// Distributed data parallel's gradients: summed over the ranks bucket by bucket while backward
+// still runs.
+//
+//   backward:    … fc2 ── fc1 ───────────── conv2 ────────── conv1
+//   all-reduce:            bucket 0 ···················· bucket 1 ····
+//
+// The step's loss rides at the end of the first bucket: it is known before any gradient is, and
+// costs no operation of its own.
+#ifndef MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
+#define MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/collectives/communicator.h"
+#include "worker/nn/plan.h"
+#include "worker/train/aligned_floats.h"
+#include "worker/train/buckets.h"
+
+namespace muster::train {
+
+struct ExchangeOptions {
+  size_t first_bucket_bytes = 1 << 20;
+  size_t bucket_bytes = 25 << 20;
+  // Ranks lay their arrays out differently: exchange in the parameters' canonical order, at the
+  // cost of two copies.
+  bool canonical = false;
+};
+
+// What the ranks' losses add up to.
+struct StepTotals {
+  double loss_sum = 0;
+  uint64_t correct = 0;
+};
+
+// For one training thread and one generation. Each step: Begin, then Ready as the plan calls it,
+// then Finish.
+class GradientExchange {
+ public:
+  // Collective. `communicator` and `plan` outlive the exchange; the plan's gradients are to be
+  // bound to gradients(). RESOURCE_EXHAUSTED when the communicator has no memory.
+  static absl::StatusOr<std::unique_ptr<GradientExchange>> Create(
+      collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options);
+
+  float* gradients() { return gradients_; }
+
+  // This rank's loss of the step, before backward.
+  void Begin(const nn::LossResult& loss);
+  // As nn::Plan::Backward's `ready`.
+  void Ready(size_t offset);
+  // Waits for every bucket. OK: gradients() holds the sums over all ranks. Otherwise they are worth
+  // nothing and the update must not run; the error is the communicator's.
+  absl::Status Finish();
+  // After Finish.
+  const StepTotals& totals() const { return totals_; }
+
+  size_t buckets() const { return buckets_.size(); }
+  // Of one step.
+  size_t bytes() const;
+
+ private:
+  struct Range {
+    Bucket parameters;
+    size_t ready_offset = 0;  // in the plan's gradients: the bucket is complete when this offset is
+    size_t begin = 0, end = 0;  // in the exchanged array
+  };
+  GradientExchange(collectives::Communicator* communicator, nn::Plan* plan, bool canonical);
+  void LayOut(const ExchangeOptions& options);
+  void Issue(const Range& range);
+
+  collectives::Communicator* const communicator_;
+  nn::Plan* const plan_;
+  const bool canonical_;
+  std::unique_ptr<collectives::Allocation> memory_;
+  float* exchanged_ = nullptr;  // in memory_: elements_ and then the tail
+  size_t elements_ = 0;
+  float* gradients_ = nullptr;  // exchanged_, or own_gradients_ where canonical
+  AlignedFloats own_gradients_;
+  std::vector<size_t> offsets_;  // of each parameter in exchanged_
+  std::vector<Range> buckets_;
+  std::vector<std::shared_ptr<collectives::Work>> work_;  // of the buckets issued in this step
+  StepTotals totals_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_

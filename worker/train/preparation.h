@@ -1,0 +1,38 @@
+// What a rank can do for a train job before it knows its peers: open the data, compile the model.
+#ifndef MUSTER_WORKER_TRAIN_PREPARATION_H_
+#define MUSTER_WORKER_TRAIN_PREPARATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/nn/plan.h"
+#include "worker/train/schedule.h"
+
+namespace muster::train {
+
+struct Preparation {
+  v1::TrainSpec spec;
+  uint32_t world_size = 0;  // that the plan's batch is for
+  data::ImageDataset training;
+  data::ImageDataset test;
+  data::StepMap steps;
+  uint64_t total_steps = 0;
+  Schedule schedule;
+  uint32_t max_rows = 0;  // of this world's ranks in one step
+  std::unique_ptr<nn::Plan> plan;
+  // Of everything that a checkpoint's content depends on; see CheckpointState.
+  std::string training_digest;
+};
+
+// Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for.
+absl::StatusOr<std::unique_ptr<Preparation>> Prepare(const v1::JobSpec& spec, uint32_t world_size,
+                                                     const std::string& cache_dir);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_PREPARATION_H_

@@ -1,0 +1,88 @@
+#include "worker/train/preparation.h"
+
+#include <functional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/testing.h"
+#include "worker/train/exit_code.h"
+
+namespace muster::train {
+namespace {
+
+class PreparationTest : public ::testing::Test {
+ protected:
+  void SetUp() override { data::WriteSyntheticDataset(data_.path(), 100, 10); }
+
+  v1::JobSpec Spec() const {
+    v1::JobSpec job;
+    v1::TrainSpec& spec = *job.mutable_train();
+    spec.mutable_model()->set_name("mlp");
+    spec.mutable_dataset()->set_name("mnist");
+    spec.mutable_dataset()->set_path(data_.path());
+    spec.set_epochs(2);
+    spec.set_global_batch(30);
+    return job;
+  }
+  absl::Status Change(const std::function<void(v1::TrainSpec&)>& change) const {
+    v1::JobSpec spec = Spec();
+    change(*spec.mutable_train());
+    return Prepare(spec, 4, data_.path()).status();
+  }
+
+  data::TemporaryDirectory data_;
+};
+
+TEST_F(PreparationTest, HasAllThatTrainingNeeds) {
+  const auto preparation = Prepare(Spec(), 4, data_.path());
+  ASSERT_TRUE(preparation.ok()) << preparation.status();
+  EXPECT_EQ((*preparation)->total_steps, 8);
+  EXPECT_EQ((*preparation)->max_rows, 8);
+  EXPECT_EQ((*preparation)->training.size(), 100);
+  EXPECT_EQ((*preparation)->test.size(), 10);
+  EXPECT_FALSE((*preparation)->plan->parameters().empty());
+}
+
+TEST_F(PreparationTest, WhatTheSpecAsksInVainIsABadSpec) {
+  for (const std::function<void(v1::TrainSpec&)>& change :
+       std::vector<std::function<void(v1::TrainSpec&)>>{
+           [](v1::TrainSpec& s) { s.mutable_model()->set_name("vgg"); },
+           [](v1::TrainSpec& s) { s.mutable_dataset()->set_name("cifar"); },
+           [](v1::TrainSpec& s) { s.mutable_optimizer()->set_name("adam"); },
+           [](v1::TrainSpec& s) { s.mutable_schedule()->set_name("step"); },
+           [](v1::TrainSpec& s) { s.mutable_strategy()->set_name("pipeline"); },
+           [](v1::TrainSpec& s) { s.mutable_objective()->set_name("nt_xent"); },
+           [](v1::TrainSpec& s) { s.set_precision("O2"); },
+           [](v1::TrainSpec& s) { s.set_image_size(224); },
+           [](v1::TrainSpec& s) { s.set_global_batch(0); },
+       }) {
+    const absl::Status status = Change(change);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(ExitCodeOf(status), kExitBadSpec);
+  }
+}
+
+TEST_F(PreparationTest, MissingDataIsNoInput) {
+  const absl::Status status =
+      Change([](v1::TrainSpec& s) { s.mutable_dataset()->set_path("/does/not/exist"); });
+  EXPECT_EQ(ExitCodeOf(status), kExitNoInput);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("/does/not/exist/train-images"));
+}
+
+TEST_F(PreparationTest, TheDigestTellsTrainingsApart) {
+  const auto digest = [this](const std::function<void(v1::TrainSpec&)>& change) {
+    v1::JobSpec spec = Spec();
+    change(*spec.mutable_train());
+    return (*Prepare(spec, 1, ""))->training_digest;
+  };
+  const std::string base = digest([](v1::TrainSpec&) {});
+  EXPECT_EQ(digest([](v1::TrainSpec& s) { s.set_epochs(9); }), base);
+  EXPECT_EQ(digest([](v1::TrainSpec& s) { s.mutable_optimizer()->set_learning_rate(9); }), base);
+  EXPECT_NE(digest([](v1::TrainSpec& s) { s.set_seed(9); }), base);
+  EXPECT_NE(digest([](v1::TrainSpec& s) { s.set_global_batch(9); }), base);
+  EXPECT_NE(digest([](v1::TrainSpec& s) { s.mutable_model()->add_hidden(9); }), base);
+}
+
+}  // namespace
+}  // namespace muster::train

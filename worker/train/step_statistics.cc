@@ -1,0 +1,36 @@
+#include "worker/train/step_statistics.h"
+
+#include <algorithm>
+
+namespace muster::train {
+
+void StepStatistics::Add(const StepTimes& times) {
+  if (skip_ > 0) {
+    --skip_;
+    return;
+  }
+  if (ring_.size() < kCapacity) {
+    ring_.push_back(times);
+    return;
+  }
+  ring_[next_] = times;
+  next_ = (next_ + 1) % kCapacity;
+}
+
+StepTimes StepStatistics::Median(size_t window) const {
+  const size_t count = std::min(window, ring_.size());
+  if (count == 0) return {};
+  const auto median = [&](absl::Duration StepTimes::*field) {
+    std::vector<absl::Duration> values;
+    for (size_t age = 1; age <= count; ++age) {
+      values.push_back(ring_[(next_ + ring_.size() - age) % ring_.size()].*field);
+    }
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(count / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  return {median(&StepTimes::step), median(&StepTimes::data_wait),
+          median(&StepTimes::exposed_communication)};
+}
+
+}  // namespace muster::train

@@ -1,0 +1,37 @@
+// Where the time of steps goes.
+#ifndef MUSTER_WORKER_TRAIN_STEP_STATISTICS_H_
+#define MUSTER_WORKER_TRAIN_STEP_STATISTICS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace muster::train {
+
+struct StepTimes {
+  absl::Duration step;                   // from the wait for its data to the end of its update
+  absl::Duration data_wait;              // for the loader
+  absl::Duration exposed_communication;  // for all-reduce, after backward had ended
+};
+
+// Medians over the newest steps. Not thread-safe.
+class StepStatistics {
+ public:
+  // Ignores the first `skip` steps: caches, page faults and kernels' first calls.
+  explicit StepStatistics(size_t skip) : skip_(skip) {}
+  void Add(const StepTimes& times);
+  // Each over the newest `window` steps at most; zero before there is any.
+  StepTimes Median(size_t window) const;
+
+ private:
+  // Enough for a median, and a bound for a training of any length.
+  static constexpr size_t kCapacity = 1 << 14;
+  size_t skip_;
+  size_t next_ = 0;  // where the next goes once the ring is full
+  std::vector<StepTimes> ring_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_STEP_STATISTICS_H_

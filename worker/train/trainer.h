@@ -1,0 +1,102 @@
+// The training loop of one rank: distributed data parallel over a communicator of all ranks.
+//
+// Rank r of W takes rows floor(rB/W) up to floor((r+1)B/W) of each global batch of B. Each rank's
+// loss gradient is divided by the rows that the global batch really has, gradients are summed over
+// the ranks, and the update runs only when every bucket arrived: a step is done by all ranks or by
+// none.
+#ifndef MUSTER_WORKER_TRAIN_TRAINER_H_
+#define MUSTER_WORKER_TRAIN_TRAINER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job.pb.h"
+#include "worker/collectives/communicator.h"
+#include "worker/data/augment.h"
+#include "worker/data/loader.h"
+#include "worker/train/checkpoint.h"
+#include "worker/train/gradient_exchange.h"
+#include "worker/train/model_state.h"
+#include "worker/train/preparation.h"
+#include "worker/train/progress.h"
+#include "worker/train/sgd_optimizer.h"
+#include "worker/train/step_statistics.h"
+
+namespace muster::train {
+
+// The rank that reads a checkpoint, and which one.
+struct ResumePoint {
+  uint32_t rank = 0;
+  uint64_t step = 0;
+};
+
+struct TrainerOptions {
+  std::string job_id;
+  uint64_t generation = 1;
+  bool canonical_layout = false;  // ranks lay their arrays out differently
+  std::optional<ResumePoint> resume;
+  // Where this rank reads and writes checkpoints; absent: nowhere. Rank 0 writes.
+  std::optional<CheckpointDirectory> checkpoints;
+  ProgressSink progress;
+};
+
+// One training in one generation, on one thread.
+class Trainer {
+ public:
+  // `communicator` outlives the trainer.
+  Trainer(std::unique_ptr<Preparation> preparation, collectives::Communicator* communicator,
+          TrainerOptions options);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Collective; once. Trains from the resume point, or from the spec's start, to the end;
+  // evaluates; summarises. Errors: the communicator's; kExitCannotCreate (as exit code payload) for
+  // a checkpoint that cannot be written, kExitNoInput for init_from that cannot be read; ABORTED
+  // from a checkpoint fence.
+  absl::StatusOr<v1::TrainSummary> Run();
+
+  // Steps done, for a failure's report. After Run.
+  uint64_t step() const { return step_; }
+
+ private:
+  bool is_first() const { return communicator_->rank() == 0; }
+  absl::Status LoadInitialState();
+  absl::Status TrainAll();
+  absl::Status TrainStep(const data::Batch& batch, StepTimes& times);
+  void ReportStep();
+  absl::Status EvaluateModel();
+  absl::Status SaveCheckpoint();
+  absl::StatusOr<v1::TrainSummary> Summarize();
+  void SetPhase(const std::string& phase);
+  void CountCollectives(uint64_t operations, uint64_t bytes);
+
+  const std::unique_ptr<Preparation> preparation_;
+  const v1::TrainSpec& spec_;
+  nn::Plan& plan_;
+  collectives::Communicator* const communicator_;
+  const TrainerOptions options_;
+  const data::Normalizer normalizer_;
+  const SgdOptimizer optimizer_;
+  ModelState state_;
+  std::unique_ptr<GradientExchange> exchange_;
+  ProgressReporter progress_;
+  StepStatistics recent_;  // for progress
+  StepStatistics steady_;  // for the summary
+
+  uint64_t step_ = 0;        // done in the training's whole life
+  uint64_t first_step_ = 0;  // where this generation began
+  uint64_t saved_step_;      // the newest checkpoint; none is kNever
+  double loss_ = 0;
+  double test_accuracy_ = 0;
+  std::vector<float> losses_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_TRAINER_H_

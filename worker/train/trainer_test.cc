@@ -1,0 +1,306 @@
+#include "worker/train/trainer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/testing.h"
+#include "worker/train/exit_code.h"
+#include "worker/train/testing.h"
+
+namespace muster::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  absl::Status status;
+  v1::TrainSummary summary;
+  std::vector<v1::Progress> progress;
+};
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  // 1210 training samples: with batches of 250 every fifth is one of 210.
+  void SetUp() override { data::WriteSyntheticDataset(data_.path(), 1210, 103); }
+
+  v1::JobSpec Spec(uint64_t steps) const {
+    v1::JobSpec job;
+    v1::TrainSpec& spec = *job.mutable_train();
+    spec.mutable_model()->set_name("mlp");
+    spec.mutable_dataset()->set_name("fashion_mnist");
+    spec.mutable_dataset()->set_path(data_.path());
+    spec.set_max_steps(steps);
+    spec.set_global_batch(250);
+    spec.mutable_optimizer()->set_name("sgd");
+    spec.mutable_optimizer()->set_learning_rate(0.01);
+    spec.mutable_optimizer()->set_momentum(0.9);
+    spec.mutable_optimizer()->set_weight_decay(5e-4);
+    spec.mutable_strategy()->set_first_bucket_bytes(4096);
+    spec.set_seed(1);
+    spec.set_record_losses(true);
+    return job;
+  }
+
+  // Everything at once: batch norm, dropout, augmentation, a schedule.
+  v1::JobSpec FullSpec(uint64_t steps) const {
+    v1::JobSpec job = Spec(steps);
+    v1::TrainSpec& spec = *job.mutable_train();
+    spec.mutable_model()->set_name("small_cnn");
+    spec.mutable_model()->set_batch_norm(true);
+    spec.mutable_model()->set_dropout(0.2);
+    spec.set_global_batch(50);
+    spec.mutable_schedule()->set_name("cosine");
+    spec.mutable_schedule()->set_warmup_epochs(0.1);
+    spec.mutable_augment()->set_crop_padding(2);
+    spec.mutable_augment()->set_flip(true);
+    spec.mutable_checkpoint()->set_every_steps(5);
+    return job;
+  }
+
+  CheckpointOptions Checkpoints(uint64_t generation) const {
+    return {checkpoints_.path(), "job", generation, 10};
+  }
+
+  // Trains with one thread per rank. `at_progress` is called for each report, with its rank.
+  using AtProgress = std::function<void(uint32_t, const v1::Progress&)>;
+  std::vector<Result> Train(const v1::JobSpec& spec, uint32_t world, TrainerOptions options = {},
+                            const AtProgress& at_progress = nullptr) {
+    communicators_ = MakeLoopbackGroup(world);
+    std::vector<Result> results(world);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        Result& result = results[rank];
+        auto preparation = Prepare(spec, world, "");
+        result.status = preparation.status();
+        if (!result.status.ok()) return;
+        TrainerOptions own = options;
+        own.progress = [&result, rank, &at_progress](const v1::Progress& progress) {
+          result.progress.push_back(progress);
+          if (at_progress != nullptr) at_progress(rank, progress);
+        };
+        Trainer trainer(*std::move(preparation), communicators_[rank].get(), std::move(own));
+        auto summary = trainer.Run();
+        result.status = summary.status();
+        if (summary.ok()) result.summary = *std::move(summary);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return results;
+  }
+
+  v1::TrainSummary TrainOk(const v1::JobSpec& spec, uint32_t world, TrainerOptions options = {}) {
+    std::vector<Result> results = Train(spec, world, std::move(options));
+    for (const Result& result : results) {
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.summary.weights_digest(), results[0].summary.weights_digest());
+    }
+    return results[0].summary;
+  }
+
+  TrainerOptions WithCheckpoints(uint64_t generation) const {
+    TrainerOptions options;
+    options.job_id = "job";
+    options.generation = generation;
+    auto directory = CheckpointDirectory::OpenForWriting(Checkpoints(generation));
+    EXPECT_TRUE(directory.ok()) << directory.status();
+    options.checkpoints = *std::move(directory);
+    return options;
+  }
+
+  std::string ModelPath(uint64_t step) const {
+    return absl::StrFormat("%s/step-%08d/model.safetensors", checkpoints_.path(), step);
+  }
+  std::string ModelBytes(uint64_t step) const {
+    std::ifstream in(ModelPath(step), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  data::TemporaryDirectory data_;
+  data::TemporaryDirectory checkpoints_;
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+};
+
+TEST_F(TrainerTest, LossesAgreeOnAnyNumberOfRanks) {
+  v1::JobSpec spec = Spec(50);
+  spec.mutable_train()->mutable_model()->set_name("small_cnn");
+  spec.mutable_train()->mutable_model()->set_batch_norm(false);
+  const v1::TrainSummary one = TrainOk(spec, 1);
+  ASSERT_EQ(one.losses_size(), 50);
+  EXPECT_EQ(one.parameters(), 421642);  // 421,834 less two batch norms of 32 and 64 channels
+  EXPECT_LT(one.losses(49), 0.8 * one.losses(0));
+  for (const uint32_t world : {2u, 4u}) {
+    const v1::TrainSummary many = TrainOk(spec, world);
+    ASSERT_EQ(many.losses_size(), 50);
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_NEAR(many.losses(i), one.losses(i), 1e-4 * one.losses(i))
+          << "step " << i << " on " << world << " ranks";
+    }
+    EXPECT_NEAR(many.test_accuracy(), one.test_accuracy(), 0.011);  // one of 103 samples
+  }
+}
+
+TEST_F(TrainerTest, LearnsAndTellsAboutIt) {
+  const std::vector<Result> results = Train(Spec(40), 2);
+  ASSERT_TRUE(results[0].status.ok()) << results[0].status;
+  const v1::TrainSummary& summary = results[0].summary;
+  EXPECT_EQ(summary.steps(), 40);
+  EXPECT_DOUBLE_EQ(summary.epochs(), 8);
+  EXPECT_GT(summary.test_accuracy(), 0.9);
+  EXPECT_GT(summary.images_per_second(), 0);
+  EXPECT_GT(summary.peak_memory_bytes(), 1 << 20);
+  EXPECT_EQ(summary.first_loss_step(), 1);
+  EXPECT_FLOAT_EQ(summary.final_loss(), summary.losses(39));
+  EXPECT_TRUE(summary.has_first_step_time());
+
+  const v1::Progress& last = results[0].progress.back();
+  EXPECT_EQ(last.phase(), "finished");
+  EXPECT_EQ(last.total_steps(), 40);
+  EXPECT_EQ(last.test_accuracy(), summary.test_accuracy());
+  EXPECT_GT(last.collective_sequence(), 40 * 2);
+  // The first step is told as soon as it is done.
+  const auto first = std::find_if(results[0].progress.begin(), results[0].progress.end(),
+                                  [](const v1::Progress& p) { return p.step() > 0; });
+  ASSERT_NE(first, results[0].progress.end());
+  EXPECT_EQ(first->step(), 1);
+  EXPECT_TRUE(first->has_first_step_time());
+}
+
+TEST_F(TrainerTest, TheSameShapeRepeatsToTheLastBit) {
+  for (const uint32_t world : {1u, 3u}) {
+    const v1::TrainSummary first = TrainOk(FullSpec(10), world);
+    const v1::TrainSummary second = TrainOk(FullSpec(10), world);
+    EXPECT_EQ(first.weights_digest(), second.weights_digest());
+    EXPECT_THAT(second.losses(), ::testing::ElementsAreArray(first.losses()));
+  }
+}
+
+TEST_F(TrainerTest, ResumingInMidEpochIsNeverHavingStopped) {
+  for (const uint32_t world : {1u, 2u}) {
+    const v1::TrainSummary whole = TrainOk(FullSpec(13), world, WithCheckpoints(1));
+    const std::string model = ModelBytes(13);
+    ASSERT_FALSE(model.empty());
+    fs::remove_all(checkpoints_.path() + "/step-00000013");
+    fs::remove_all(checkpoints_.path() + "/step-00000010");
+
+    TrainerOptions options = WithCheckpoints(2);
+    ASSERT_EQ(options.checkpoints->FindNewestValid()->step, 5);
+    // Not rank 0's alone to read.
+    options.resume = ResumePoint{world - 1, 5};
+    const v1::TrainSummary rest = TrainOk(FullSpec(13), world, std::move(options));
+    EXPECT_EQ(rest.resumed_from_step(), 5);
+    EXPECT_EQ(rest.first_loss_step(), 6);
+    EXPECT_EQ(rest.steps(), 13);
+    EXPECT_EQ(rest.weights_digest(), whole.weights_digest());
+    EXPECT_EQ(rest.test_accuracy(), whole.test_accuracy());
+    ASSERT_EQ(rest.losses_size(), 8);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(rest.losses(i), whole.losses(i + 5));
+    EXPECT_EQ(ModelBytes(13), model);
+    fs::remove_all(checkpoints_.path() + "/step-00000005");
+    fs::remove_all(checkpoints_.path() + "/step-00000013");
+    fs::remove(checkpoints_.path() + "/GENERATION");
+  }
+}
+
+TEST_F(TrainerTest, NothingLeftToTrainIsEvaluated) {
+  const v1::TrainSummary whole = TrainOk(FullSpec(5), 2, WithCheckpoints(1));
+  TrainerOptions options = WithCheckpoints(2);
+  options.resume = ResumePoint{0, 5};
+  const v1::TrainSummary again = TrainOk(FullSpec(5), 2, std::move(options));
+  EXPECT_EQ(again.steps(), 5);
+  EXPECT_EQ(again.losses_size(), 0);
+  EXPECT_EQ(again.weights_digest(), whole.weights_digest());
+  EXPECT_EQ(again.test_accuracy(), whole.test_accuracy());
+}
+
+TEST_F(TrainerTest, ACheckpointIsAStateDict) {
+  TrainOk(FullSpec(5), 1, WithCheckpoints(1));
+  const auto file = SafetensorsFile::Open(ModelPath(5));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(file->ReadFloats("0.weight", {32, 1, 3, 3}).ok());
+  EXPECT_TRUE(file->ReadFloats("1.running_var", {32}).ok());
+  EXPECT_TRUE(file->Contains("1.num_batches_tracked"));
+  EXPECT_TRUE(file->ReadFloats("9.weight", {128, 3136}).ok());
+  EXPECT_FALSE(file->Contains("num_batches_tracked"));
+}
+
+TEST_F(TrainerTest, SharesMayBeShortOrEmpty) {
+  v1::JobSpec spec = Spec(5);
+  spec.mutable_train()->set_global_batch(3);
+  const v1::TrainSummary one = TrainOk(spec, 1);
+  const v1::TrainSummary many = TrainOk(spec, 5);
+  for (int i = 0; i < 5; ++i) EXPECT_NEAR(many.losses(i), one.losses(i), 1e-4 * one.losses(i));
+}
+
+TEST_F(TrainerTest, CanonicalExchangeGivesTheSameWeights) {
+  TrainerOptions options;
+  options.canonical_layout = true;
+  EXPECT_EQ(TrainOk(FullSpec(6), 2, std::move(options)).weights_digest(),
+            TrainOk(FullSpec(6), 2).weights_digest());
+}
+
+TEST_F(TrainerTest, EvaluatesAfterEpochsWhenAsked) {
+  v1::JobSpec spec = Spec(15);
+  spec.mutable_train()->set_evaluate_every_epochs(1);
+  const std::vector<Result> results = Train(spec, 2);
+  ASSERT_TRUE(results[1].status.ok()) << results[1].status;
+  int evaluations = 0;
+  for (const v1::Progress& progress : results[1].progress) {
+    evaluations += progress.phase() == "evaluating";
+  }
+  EXPECT_EQ(evaluations, 3);
+}
+
+TEST_F(TrainerTest, StartsFromAFile) {
+  const v1::TrainSummary trained = TrainOk(Spec(40), 2, WithCheckpoints(1));
+  v1::JobSpec spec = Spec(1);
+  spec.mutable_train()->set_init_from(ModelPath(40));
+  EXPECT_LT(TrainOk(spec, 2).losses(0), 0.5 * trained.losses(0));
+
+  spec.mutable_train()->set_init_from(checkpoints_.path() + "/none.safetensors");
+  const Result result = Train(spec, 1)[0];
+  EXPECT_EQ(ExitCodeOf(result.status), kExitNoInput);
+  EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr("none.safetensors"));
+}
+
+TEST_F(TrainerTest, AnAbortEndsEveryRank) {
+  const std::vector<Result> results =
+      Train(Spec(1'000'000), 3, {}, [this](uint32_t rank, const v1::Progress& progress) {
+        if (rank != 1 || progress.step() == 0) return;
+        for (auto& communicator : communicators_) communicator->Abort(absl::AbortedError("enough"));
+      });
+  for (const Result& result : results) {
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kAborted) << result.status;
+  }
+}
+
+TEST_F(TrainerTest, AStaleGenerationStopsAtItsNextCheckpoint) {
+  TrainerOptions stale = WithCheckpoints(1);
+  ASSERT_TRUE(CheckpointDirectory::OpenForReading(Checkpoints(2)).ok());
+  const Result result = Train(FullSpec(20), 1, std::move(stale))[0];
+  EXPECT_EQ(result.status.code(), absl::StatusCode::kAborted);
+  EXPECT_FALSE(IsPermanent(ExitCodeOf(result.status)));
+  EXPECT_EQ(result.progress.back().step(), 5);
+}
+
+TEST_F(TrainerTest, ACheckpointDirectoryThatGoesAwayIsNamed) {
+  TrainerOptions options = WithCheckpoints(1);
+  fs::remove_all(checkpoints_.path());
+  const Result result = Train(FullSpec(20), 1, std::move(options))[0];
+  EXPECT_EQ(ExitCodeOf(result.status), kExitCannotCreate) << result.status;
+  EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr(checkpoints_.path()));
+}
+
+}  // namespace
+}  // namespace muster::train
