@@ -67,6 +67,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(absl::string_view 
   ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
   // CivetWeb takes numbers only.
   if (parsed.host == "localhost") parsed.host = "127.0.0.1";
+  // CivetWeb would only log the reason.
+  if (parsed.port != 0) RETURN_IF_ERROR(CheckListen(parsed));
   auto server = absl::WrapUnique(new HttpServer);
   server->address_ = parsed;
 
@@ -85,7 +87,6 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(absl::string_view 
   mg_error_data error = {&code, text.data(), text.size()};
   server->context_ = mg_start2(&init, &error);
   if (server->context_ == nullptr) {
-    RETURN_IF_ERROR(CheckListen(parsed));
     return absl::UnavailableError(absl::StrCat("listen on ", port, ": ", text.data()));
   }
   mg_server_port listening = {};

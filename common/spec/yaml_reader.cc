@@ -23,8 +23,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-constexpr size_t kErrors = 20;
-
 absl::string_view KindOf(const YAML::Node& node) {
   switch (node.Type()) {
     case YAML::NodeType::Sequence:
@@ -109,7 +107,7 @@ void YamlReader::ReadMessage(const YAML::Node& node, const std::string& where, M
   }
   std::set<std::string> seen;
   for (const auto& entry : node) {
-    if (too_large_) return;
+    if (done()) return;
     if (!entry.first.IsScalar()) {
       AddError(entry.first.Mark(), absl::StrCat(where.empty() ? "the spec" : where,
                                                 ": a field's name cannot be ", Found(entry.first)));
@@ -161,7 +159,7 @@ void YamlReader::ReadRepeated(const YAML::Node& node, const std::string& where,
              absl::StrCat(where, ": expected a list, as in [a, b], found ", Found(node)));
     return;
   }
-  for (size_t i = 0; i < node.size() && !too_large_; ++i) {
+  for (size_t i = 0; i < node.size() && !done(); ++i) {
     ReadNumberOrText(node[i], absl::StrCat(where, "[", i, "]"), field, message);
   }
 }
@@ -176,7 +174,7 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
   }
   std::set<std::string> seen;
   for (const auto& entry : node) {
-    if (too_large_) return;
+    if (done()) return;
     std::string key;
     if (!ReadScalar(entry.first, where, "a name", key)) continue;
     if (!seen.insert(key).second) {

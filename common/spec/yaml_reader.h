@@ -37,6 +37,8 @@ class YamlReader {
   absl::Status status() const;
 
  private:
+  // Nothing more is worth reading.
+  bool done() const { return too_large_ || errors_.size() > kErrors; }
   void ReadRepeated(const YAML::Node& node, const std::string& where,
                     const google::protobuf::FieldDescriptor& field,
                     google::protobuf::Message& message);
@@ -55,6 +57,8 @@ class YamlReader {
   void ReadNumberOrText(const YAML::Node& node, const std::string& where,
                         const google::protobuf::FieldDescriptor& field,
                         google::protobuf::Message& message);
+
+  static constexpr size_t kErrors = 20;  // reported at most
 
   const std::string source_;
   const bool with_lines_;

@@ -221,7 +221,8 @@ Core::Impl::RestartVerdict Core::Impl::MayRestart(const Job& job) const {
   if (proto.restarts() >= budget) {
     return {false, failure.reason(),
             budget == 0 ? "the job has no restarts"
-                        : absl::StrCat("all ", budget, " restarts are used up")};
+                        : absl::StrCat("its ", budget,
+                                       budget == 1 ? " restart is" : " restarts are", " used up")};
   }
   return {true, "", ""};
 }

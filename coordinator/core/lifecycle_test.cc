@@ -1,4 +1,5 @@
-// A job's way through its states: what each event does in each of them, and what the nodes are told.
+// A job's way through its states: what each event does in each of them, and what the nodes are
+// told.
 #include <csignal>
 
 #include "common/limits.h"
@@ -12,26 +13,26 @@
 namespace muster::core {
 namespace {
 
+using ::testing::Contains;
 using testing::CountSent;
 using testing::ExitWith;
 using testing::FindSent;
 using testing::Harness;
+using ::testing::HasSubstr;
 using testing::MakeCommandSpec;
 using testing::MakeSpec;
-using ::testing::Contains;
-using ::testing::HasSubstr;
 using Message = v1::CoordinatorMessage;
 
-const std::vector<v1::JobState> kStates = {v1::QUEUED,   v1::HELD,   v1::STARTING,
-                                           v1::RUNNING,  v1::STOPPING, v1::SUCCEEDED,
-                                           v1::FAILED,   v1::CANCELLED, v1::TIMED_OUT};
+const std::vector<v1::JobState> kStates = {v1::QUEUED,  v1::HELD,      v1::STARTING,
+                                           v1::RUNNING, v1::STOPPING,  v1::SUCCEEDED,
+                                           v1::FAILED,  v1::CANCELLED, v1::TIMED_OUT};
 
 TEST(JobTable, HasTheseTransitionsAndNoOthers) {
   const std::set<std::pair<v1::JobState, v1::JobState>> table = {
-      {v1::QUEUED, v1::HELD},        {v1::HELD, v1::QUEUED},        {v1::QUEUED, v1::STARTING},
-      {v1::STARTING, v1::RUNNING},   {v1::STARTING, v1::STOPPING},  {v1::RUNNING, v1::STOPPING},
-      {v1::STOPPING, v1::SUCCEEDED}, {v1::STOPPING, v1::FAILED},    {v1::STOPPING, v1::CANCELLED},
-      {v1::STOPPING, v1::TIMED_OUT}, {v1::STOPPING, v1::STARTING},  {v1::STOPPING, v1::QUEUED},
+      {v1::QUEUED, v1::HELD},        {v1::HELD, v1::QUEUED},       {v1::QUEUED, v1::STARTING},
+      {v1::STARTING, v1::RUNNING},   {v1::STARTING, v1::STOPPING}, {v1::RUNNING, v1::STOPPING},
+      {v1::STOPPING, v1::SUCCEEDED}, {v1::STOPPING, v1::FAILED},   {v1::STOPPING, v1::CANCELLED},
+      {v1::STOPPING, v1::TIMED_OUT}, {v1::STOPPING, v1::STARTING}, {v1::STOPPING, v1::QUEUED},
       {v1::QUEUED, v1::CANCELLED},   {v1::HELD, v1::CANCELLED}};
   for (const v1::JobState from : kStates) {
     for (const v1::JobState to : kStates) {
@@ -159,24 +160,24 @@ TEST_P(Transitions, TimeLimit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, Transitions,
-    ::testing::Values(
-        Row{v1::QUEUED, v1::CANCELLED, v1::HELD, v1::QUEUED, v1::QUEUED, v1::QUEUED, v1::QUEUED,
-            v1::QUEUED},
-        Row{v1::HELD, v1::CANCELLED, v1::HELD, v1::QUEUED, v1::HELD, v1::HELD, v1::HELD, v1::HELD},
-        Row{v1::STARTING, v1::STOPPING, v1::STARTING, v1::STARTING, v1::SUCCEEDED, v1::FAILED,
-            v1::FAILED, v1::STOPPING},
-        Row{v1::RUNNING, v1::STOPPING, v1::RUNNING, v1::RUNNING, v1::SUCCEEDED, v1::FAILED,
-            v1::FAILED, v1::STOPPING},
-        Row{v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::CANCELLED, v1::CANCELLED,
-            v1::CANCELLED, v1::STOPPING},
-        Row{v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED,
-            v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED},
-        Row{v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED,
-            v1::FAILED},
-        Row{v1::CANCELLED, v1::CANCELLED, v1::CANCELLED, v1::CANCELLED, v1::CANCELLED,
-            v1::CANCELLED, v1::CANCELLED, v1::CANCELLED},
-        Row{v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT,
-            v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT}),
+    ::testing::Values(Row{v1::QUEUED, v1::CANCELLED, v1::HELD, v1::QUEUED, v1::QUEUED, v1::QUEUED,
+                          v1::QUEUED, v1::QUEUED},
+                      Row{v1::HELD, v1::CANCELLED, v1::HELD, v1::QUEUED, v1::HELD, v1::HELD,
+                          v1::HELD, v1::HELD},
+                      Row{v1::STARTING, v1::STOPPING, v1::STARTING, v1::STARTING, v1::SUCCEEDED,
+                          v1::FAILED, v1::FAILED, v1::STOPPING},
+                      Row{v1::RUNNING, v1::STOPPING, v1::RUNNING, v1::RUNNING, v1::SUCCEEDED,
+                          v1::FAILED, v1::FAILED, v1::STOPPING},
+                      Row{v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::CANCELLED,
+                          v1::CANCELLED, v1::CANCELLED, v1::STOPPING},
+                      Row{v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED,
+                          v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED},
+                      Row{v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED,
+                          v1::FAILED, v1::FAILED},
+                      Row{v1::CANCELLED, v1::CANCELLED, v1::CANCELLED, v1::CANCELLED, v1::CANCELLED,
+                          v1::CANCELLED, v1::CANCELLED, v1::CANCELLED},
+                      Row{v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT,
+                          v1::TIMED_OUT, v1::TIMED_OUT, v1::TIMED_OUT}),
     [](const auto& info) { return v1::JobState_Name(info.param.from); });
 
 TEST(Lifecycle, TrainJobFromSubmitToSuccess) {
@@ -196,8 +197,8 @@ TEST(Lifecycle, TrainJobFromSubmitToSuccess) {
   ASSERT_EQ(launch->launch().ranks_size(), 1);
   EXPECT_EQ(launch->launch().ranks(0).rank(), 1u);
   EXPECT_NE(FindSent(placed, cluster.session("node-1"), Message::kLaunch), nullptr);
-  const bool recorded = std::any_of(
-      placed.writes.begin(), placed.writes.end(), [&](const store::Mutation& write) {
+  const bool recorded =
+      std::any_of(placed.writes.begin(), placed.writes.end(), [&](const store::Mutation& write) {
         return write.key == "generation/" + job + "/0000000001";
       });
   EXPECT_TRUE(recorded) << "the rank map must be on disk before Launch leaves";
@@ -303,8 +304,7 @@ TEST(Lifecycle, QueuedJobNamesEveryBlocker) {
   ASSERT_EQ(job.waits(0).missing_size(), 2);
   EXPECT_EQ(job.waits(0).missing(0).reason(), "needs 2 nodes with 1 free slot; 1 has that");
   EXPECT_EQ(job.waits(0).missing(1).node(), "node-a");
-  EXPECT_EQ(job.waits(0).missing(1).reason(),
-            "0 of 1 slots free (job " + running + " rank 0)");
+  EXPECT_EQ(job.waits(0).missing(1).reason(), "0 of 1 slots free (job " + running + " rank 0)");
 }
 
 TEST(Lifecycle, RestartWithCapacityStartsTheNextGeneration) {
@@ -369,7 +369,7 @@ TEST(Lifecycle, RestartsEndWhenTheyAreUsedUp) {
   EXPECT_EQ(failed.reason(), reasons::kRankFailed);
   EXPECT_EQ(failed.exit_code(), 4);
   EXPECT_EQ(failed.past_failures_size(), 2);
-  EXPECT_THAT(failed.message(), HasSubstr("all 1 restarts are used up"));
+  EXPECT_THAT(failed.message(), HasSubstr("its 1 restart is used up"));
 }
 
 TEST(Lifecycle, SameFailureTwiceWithoutAStepEndsTheJob) {
@@ -448,8 +448,7 @@ TEST(Lifecycle, ShorterGraceReplacesALongerOne) {
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
   ASSERT_TRUE(cluster.Cancel(job).ok());
-  const Effects effects =
-      cluster.Step(CancelJob{RequestId(900), JobId(job), absl::Seconds(1)});
+  const Effects effects = cluster.Step(CancelJob{RequestId(900), JobId(job), absl::Seconds(1)});
   const Message* stop = FindSent(effects, cluster.session("a"), Message::kStop);
   ASSERT_NE(stop, nullptr);
   EXPECT_EQ(FromProto(stop->stop().grace_period()), absl::Seconds(1));

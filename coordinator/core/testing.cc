@@ -162,7 +162,8 @@ v1::Job Harness::Get(const std::string& job) const {
 
 std::vector<std::string> Harness::EventTypes(const std::string& job) const {
   std::vector<std::string> types;
-  for (const v1::JobEvent& event : *core_->ListEvents(JobId(job), 0)) types.push_back(event.type());
+  const absl::StatusOr<std::vector<v1::JobEvent>> events = core_->ListEvents(JobId(job), 0);
+  for (const v1::JobEvent& event : *events) types.push_back(event.type());
   return types;
 }
 
@@ -183,9 +184,9 @@ v1::Hello Harness::MakeHello(const std::string& node, uint32_t slots, uint64_t i
 Effects Harness::Open(const v1::Hello& hello) {
   const SessionId session(next_session_++);
   Effects effects = Step(SessionOpened{session, hello, absl::StrCat("10.0.0.", session.value())});
-  const bool refused = std::any_of(
-      effects.closes.begin(), effects.closes.end(),
-      [session](const CloseSession& close) { return close.session == session; });
+  const bool refused =
+      std::any_of(effects.closes.begin(), effects.closes.end(),
+                  [session](const CloseSession& close) { return close.session == session; });
   if (!refused) sessions_[hello.node_name()] = session;
   return effects;
 }
@@ -233,7 +234,8 @@ Effects Harness::ReportExit(const std::string& node, const std::string& job, uin
 }
 
 void Harness::ReportPhaseOfAll(const std::string& job, v1::RankPhase phase) {
-  for (const v1::RankStatus& rank : Get(job).ranks()) {
+  const v1::Job before = Get(job);
+  for (const v1::RankStatus& rank : before.ranks()) {
     ReportPhase(rank.node(), job, rank.rank(), phase);
   }
 }

@@ -1,7 +1,8 @@
-// A core on a clock and a store that a test moves by hand, and workers that say what the test has them say.
+// A core on a clock and a store that a test moves by hand, and workers that say what the test has
+// them say.
 //
-// After every step the records are loaded into a second core, which must show the same jobs: the coordinator can be
-// killed between any two steps.
+// After every step the records are loaded into a second core, which must show the same jobs: the
+// coordinator can be killed between any two steps.
 #ifndef MUSTER_COORDINATOR_CORE_TESTING_H_
 #define MUSTER_COORDINATOR_CORE_TESTING_H_
 
@@ -70,7 +71,8 @@ class Harness {
   void BringUp(const std::string& job);
   void ExitAll(const std::string& job, const v1::ExitInfo& exit);
   static v1::RankReport MakeReport(uint32_t rank, v1::RankPhase phase);
-  v1::GenerationReport MakeInventory(const std::string& job, std::vector<v1::RankReport> ranks) const;
+  v1::GenerationReport MakeInventory(const std::string& job,
+                                     std::vector<v1::RankReport> ranks) const;
 
   Core& core() { return *core_; }
   Time now() const { return now_; }

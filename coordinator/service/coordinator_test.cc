@@ -1,9 +1,12 @@
 // The services over real gRPC with the real core; the worker is a raw stream.
 #include "coordinator/service/coordinator.h"
 
-#include <set>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/limits.h"
 #include "common/version.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "gmock/gmock.h"
@@ -12,6 +15,7 @@
 namespace muster::service {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using Stub = v1::ClusterService::Stub;
@@ -179,6 +183,28 @@ TEST_F(JobsTest, CancelledWatchLeavesNoWatcher) {
   AwaitCondition([this] { return coordinator_->watcher_count() == 0; });
 }
 
+TEST_F(JobsTest, WatchersAreBounded) {
+  const std::string id = Submit("hello");
+  v1::WatchJobRequest watch;
+  watch.set_job_id(id);
+  struct Watch {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::Job>> stream;
+  };
+  std::vector<std::unique_ptr<Watch>> watches;
+  v1::Job job;
+  for (size_t i = 0; i < limits::kWatchersPerJob; ++i) {
+    watches.push_back(std::make_unique<Watch>());
+    watches.back()->stream = cluster_->WatchJob(&watches.back()->context, watch);
+    ASSERT_TRUE(watches.back()->stream->Read(&job));
+  }
+  grpc::ClientContext context;
+  const auto refused = cluster_->WatchJob(&context, watch);
+  EXPECT_EQ(refused->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  watches.clear();
+  AwaitCondition([this] { return coordinator_->watcher_count() == 0; });
+}
+
 TEST_F(JobsTest, AcknowledgedJobsSurviveARestart) {
   const std::string id = Submit("hello");
   StopCoordinator();
@@ -259,6 +285,29 @@ TEST_F(SessionsTest, MalformedMessagesEndTheSessionWithAStatus) {
   EXPECT_NE(Submit("hello"), "");
 }
 
+TEST_F(SessionsTest, AWorkerThatDoesNotReadIsCutOff) {
+  const auto worker = Connect("node-1");
+  Submit("hello");
+  const v1::Launch launch = worker->Next(v1::CoordinatorMessage::kLaunch).launch();
+  v1::WorkerMessage message;
+  v1::PutKey& put = *message.mutable_put_key();
+  put.set_job_id(launch.job_id());
+  put.set_generation(launch.generation());
+  put.set_key("key");
+  put.set_value(std::string(limits::kValueBytes, 'x'));
+  ASSERT_TRUE(worker->Send(message));
+  v1::GetKey& get = *message.mutable_get_key();
+  get.set_job_id(launch.job_id());
+  get.set_generation(launch.generation());
+  get.set_key("key");
+  // Each is answered with 64 KiB.
+  size_t sent = 0;
+  while (worker->Send(message)) ++sent;
+  EXPECT_GT(sent, limits::kSessionQueueBytes / limits::kValueBytes);
+  EXPECT_THAT(worker->Finish().error_code(),
+              AnyOf(grpc::StatusCode::RESOURCE_EXHAUSTED, grpc::StatusCode::CANCELLED));
+}
+
 TEST_F(SessionsTest, ALiveNameIsTaken) {
   const auto first = Connect("node-1");
   RawWorker second(channel_);
@@ -306,6 +355,17 @@ TEST_F(ServerTest, HealthSaysServing) {
   const grpc::Status status = RawCall(channel_, "/grpc.health.v1.Health/Check", "", &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response, "\x08\x01");  // HealthCheckResponse{status: SERVING}
+}
+
+TEST_F(ServerTest, ReflectionListsTheServices) {
+  // ServerReflectionRequest{list_services: ""}
+  std::string response;
+  const grpc::Status status =
+      RawCall(channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+              std::string("\x3a\x00", 2), &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_THAT(response, HasSubstr("muster.v1.ClusterService"));
+  EXPECT_THAT(response, HasSubstr("muster.v1.WorkerService"));
 }
 
 TEST_F(ServerTest, BytesThatAreNoMessageGetAStatus) {

@@ -204,6 +204,8 @@ TEST_F(CoreLoopTest, TurnsShareACommitAndKeepTheirOrder) {
     Submit(i);
     AwaitStepped();
   }
+  // One turn more: the last submission's turn has been handed over.
+  AwaitStepped();
   store_.Open();
   AwaitReleased(20);
   EXPECT_EQ(store_.entered(), commits_at_start_ + 2);

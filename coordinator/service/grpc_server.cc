@@ -57,7 +57,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || port == 0) {
-    RETURN_IF_ERROR(CheckListen(server->address_));
     return absl::UnavailableError(absl::StrCat("listen on ", address, ": gRPC could not start"));
   }
   server->address_.port = static_cast<uint16_t>(port);

@@ -14,7 +14,12 @@ namespace muster::service {
 
 SessionCall::SessionCall(grpc::CallbackServerContext* context, CoreLoop& loop,
                          WorkerSessions& sessions, LogRelay& logs)
-    : context_(context), loop_(loop), sessions_(sessions), logs_(logs), peer_(context->peer()) {}
+    : context_(context),
+      loop_(loop),
+      sessions_(sessions),
+      logs_(logs),
+      peer_(context->peer()),
+      node_name_(peer_) {}
 
 SessionCall* SessionCall::Start(grpc::CallbackServerContext* context, CoreLoop& loop,
                                 WorkerSessions& sessions, LogRelay& logs) {
@@ -43,8 +48,10 @@ void SessionCall::OnReadDone(bool ok) {
   }
   const absl::Status status = id.has_value() ? Forward(*id) : Open();
   if (status.ok()) return;
-  LOG(WARNING) << "worker " << (node_name_.empty() ? peer_ : node_name_)
-               << ": session refused: " << status.message();
+  {
+    absl::MutexLock lock(&mutex_);
+    LOG(WARNING) << "worker " << node_name_ << ": session refused: " << status.message();
+  }
   Ended();
   Close(status);
 }
@@ -54,8 +61,8 @@ absl::Status SessionCall::Open() {
     return absl::InvalidArgumentError("the session's first message is not Hello");
   }
   RETURN_IF_ERROR(ValidateHello(incoming_.hello()));
-  node_name_ = incoming_.hello().node_name();
   ASSIGN_OR_RETURN(const SessionId id, sessions_.Add(shared_from_this()));
+  const std::string node_name = incoming_.hello().node_name();
   core::SessionOpened opened{id, std::move(*incoming_.mutable_hello()), PeerHost(peer_)};
   incoming_.Clear();
   // Under the lock, so that neither the next message nor the session's end can reach the core
@@ -66,6 +73,8 @@ absl::Status SessionCall::Open() {
     return absl::UnavailableError("the coordinator is shutting down");
   }
   id_ = id;
+  node_name_ = node_name;
+  LOG(INFO) << "worker " << node_name_ << " opened a session from " << peer_;
   return absl::OkStatus();
 }
 
@@ -153,6 +162,7 @@ void SessionCall::Ended() {
     if (ended_ || !id_.has_value()) return;
     ended_ = true;
     id = *id_;
+    LOG(INFO) << "worker " << node_name_ << ": its session ended";
   }
   sessions_.Remove(id);
   logs_.SessionEnded(id);

@@ -56,9 +56,9 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
   const std::string peer_;
 
   v1::WorkerMessage incoming_;  // of the read under way
-  std::string node_name_;       // the reads' alone
 
   absl::Mutex mutex_;
+  std::string node_name_ ABSL_GUARDED_BY(mutex_);        // the peer's address before its Hello
   std::optional<SessionId> id_ ABSL_GUARDED_BY(mutex_);  // once the core has been told of it
   std::shared_ptr<SessionCall> self_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::CoordinatorMessage> outgoing_

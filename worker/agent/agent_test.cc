@@ -41,7 +41,8 @@ bool IsExited(const v1::RankReport& report) { return report.phase() == v1::EXITE
 class AgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "agent-XXXXXX";
+    // Short: a unix socket is to fit.
+    std::string pattern = "/tmp/muster-agent-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     cookie_ = absl::StrCat("AGENT_TEST=", directory_);

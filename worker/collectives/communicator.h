@@ -49,7 +49,8 @@ class Allocation {
 };
 
 // Thread-safe: calls from several threads are ordered by arrival, and Abort may come from any thread at any time.
-// send == recv is in place where both are of the same size.
+// send == recv is in place where both are of the same size; ReduceScatter's recv may also be the rank's own part of
+// send, and AllGather's send its own part of recv. Buffers must not overlap otherwise.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -15,8 +15,8 @@
 
 namespace muster::rank {
 
-// What the worker put in the environment of the rank's process (MUSTER_WORKER_SOCKET, MUSTER_JOB_ID,
-// MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR).
+// What the worker put in the environment of the rank's process (MUSTER_WORKER_SOCKET,
+// MUSTER_JOB_ID, MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR).
 struct RankEnvironment {
   std::string worker_socket;  // a gRPC target, e.g. unix:/path
   v1::RankIdentity identity;
@@ -31,9 +31,11 @@ absl::StatusOr<RankEnvironment> ReadRankEnvironment();
 class ControlPlane : public collectives::KeyStore {
  public:
   // Waits for every rank of the generation. DEADLINE_EXCEEDED, ABORTED.
-  virtual absl::StatusOr<v1::JoinResponse> Join(const v1::JoinInfo& info, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::JoinResponse> Join(const v1::JoinInfo& info,
+                                                absl::Duration timeout) = 0;
 
-  // Waits for every rank of the job. `group` names a series of barriers; each call is the next of its series.
+  // Waits for every rank of the job. `group` names a series of barriers; each call is the next of
+  // its series.
   virtual absl::Status Barrier(absl::string_view group, absl::Duration timeout) = 0;
 
   virtual absl::Status ReportConnected() = 0;
@@ -43,8 +45,8 @@ class ControlPlane : public collectives::KeyStore {
   // On the worker's disk when it returns OK.
   virtual absl::Status ReportSummary(const v1::TrainSummary& summary) = 0;
 
-  // Called from the control plane's own thread for each directive, also one that came before this call. At most one
-  // handler; set it before Join.
+  // Called from the control plane's own thread for each directive, also one that came before this
+  // call. At most one handler; set it before Join.
   virtual void SetDirectiveHandler(std::function<void(const v1::Directive&)> handler) = 0;
 };
 

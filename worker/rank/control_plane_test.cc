@@ -42,7 +42,8 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 class ControlPlaneTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "control-plane-XXXXXX";
+    // Short: a unix socket is to fit.
+    std::string pattern = "/tmp/muster-rank-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     cookie_ = absl::StrCat("CONTROL_PLANE_TEST=", directory_);

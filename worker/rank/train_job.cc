@@ -1,5 +1,6 @@
 #include "worker/rank/train_job.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
@@ -21,6 +22,9 @@ namespace {
 
 // Peers may still be unpacking their data, or wait for a node that starts.
 constexpr int kJoinTimeouts = 4;
+// The training is done: a coordinator that is away for a while must not undo it. Whoever really
+// ends a generation says so by a directive or a signal.
+constexpr absl::Duration kFinishTimeout = absl::Hours(24);
 
 absl::optional<uint32_t> LostPeer(const absl::Status& status) {
   const absl::optional<absl::Cord> payload = status.GetPayload(collectives::kPeerRankPayload);
@@ -63,6 +67,9 @@ TrainJob::TrainJob(const RankEnvironment& environment, v1::Launch launch, Contro
 int TrainJob::Run() {
   const absl::Status status = RunToEnd();
   if (status.ok()) return 0;
+  // The report makes the coordinator stop the job's ranks. This one ends by itself at once, and a
+  // SIGTERM must not take the place of its exit code.
+  std::signal(SIGTERM, SIG_IGN);
   ReportFailure(status);
   return train::ExitCodeOf(status);
 }
@@ -82,13 +89,14 @@ absl::Status TrainJob::RunToEnd() {
     return absl::InternalError(absl::StrCat("launched into a world of ", preparation_->world_size,
                                             " ranks, joined one of ", joined.world().world_size()));
   }
-  ASSIGN_OR_RETURN(const auto communicator, factory_(joined, environment_, *control_));
+  ASSIGN_OR_RETURN(const auto communicator, factory_(joined.world(), environment_.identity.rank(),
+                                                     launch_.spec().backend(), control_));
   abort_->Attach(communicator.get());
   absl::Cleanup detach = [this] { abort_->Detach(); };
   RETURN_IF_ERROR(control_->ReportConnected());
   RETURN_IF_ERROR(Train(*communicator, joined.world()));
   // Nobody leaves while a peer may still need it.
-  return control_->Barrier("finish", failure_timeout_);
+  return control_->Barrier("finish", kFinishTimeout);
 }
 
 absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/collectives/communicator.h"
 #include "worker/rank/abort_switch.h"
@@ -23,10 +24,11 @@ namespace muster::rank {
 // others name the file.
 absl::StatusOr<v1::Launch> ReadLaunch();
 
-// Makes the communicator of all ranks.
+// Makes the communicator of all ranks of a world; ConnectWorld, but for tests.
 using CommunicatorFactory =
     std::function<absl::StatusOr<std::unique_ptr<collectives::Communicator>>(
-        const v1::JoinResponse& joined, const RankEnvironment& environment, ControlPlane& control)>;
+        const v1::World& world, uint32_t rank, absl::string_view backend,
+        collectives::KeyStore* store)>;
 
 // For the process's main thread.
 class TrainJob {

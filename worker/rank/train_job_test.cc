@@ -161,12 +161,13 @@ class TrainJobTest : public ::testing::Test {
     Outcome outcome;
     outcome.control = std::make_unique<InMemoryControlPlane>(&generation, rank);
     outcome.control->at_progress = at_progress_;
-    TrainJob job(environment, launch_, outcome.control.get(), &abort_,
-                 [&](const v1::JoinResponse&, const RankEnvironment&,
-                     ControlPlane&) -> absl::StatusOr<std::unique_ptr<collectives::Communicator>> {
-                   if (!connect_error_.ok()) return connect_error_;
-                   return generation.TakeCommunicator(rank);
-                 });
+    TrainJob job(
+        environment, launch_, outcome.control.get(), &abort_,
+        [&](const v1::World&, uint32_t, absl::string_view,
+            collectives::KeyStore*) -> absl::StatusOr<std::unique_ptr<collectives::Communicator>> {
+          if (!connect_error_.ok()) return connect_error_;
+          return generation.TakeCommunicator(rank);
+        });
     outcome.exit_code = job.Run();
     return outcome;
   }

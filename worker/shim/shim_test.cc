@@ -38,7 +38,8 @@ constexpr auto kPatience = std::chrono::seconds(20);
 class ShimTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/shim-XXXXXX";
+    // Short: a unix socket is to fit.
+    std::string pattern = "/tmp/muster-shim-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     cookie_ = "MUSTER_SHIM_TEST=" + directory_;

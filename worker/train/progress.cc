@@ -29,15 +29,15 @@ void ProgressReporter::StepDone(const StepStatistics& statistics, const Time& no
     const double done = static_cast<double>(progress_.samples() - samples_.front().second);
     progress_.set_images_per_second(done / seconds);
   }
-  if (median.step > absl::ZeroDuration() && progress_.total_steps() >= progress_.step()) {
-    const auto left = static_cast<double>(progress_.total_steps() - progress_.step());
-    *progress_.mutable_time_left() = ToProto(median.step * left);
-  }
   Send(now);
 }
 
 void ProgressReporter::Send(const Time& now) {
   last_sent_ = now.steady;
+  if (progress_.step_seconds() > 0 && progress_.total_steps() >= progress_.step()) {
+    const auto left = static_cast<double>(progress_.total_steps() - progress_.step());
+    *progress_.mutable_time_left() = ToProto(absl::Seconds(progress_.step_seconds() * left));
+  }
   if (sink_) sink_(progress_);
 }
 

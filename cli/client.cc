@@ -1,0 +1,210 @@
+#include "cli/client.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/grpc_status.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "common/version.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/muster/v1/cluster.grpc.pb.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
+// A stream over which nothing comes for this long is probed, so that a host that vanished is
+// noticed. Servers take more frequent probes for abuse.
+constexpr absl::Duration kKeepalive = absl::Minutes(5);
+// Submitting is repeated longer: giving up leaves its user not knowing.
+constexpr absl::Duration kSubmitPatience = absl::Seconds(15);
+
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(limits::kMessageBytes);
+  arguments.SetMaxSendMessageSize(limits::kMessageBytes);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kFirstPause));
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(kFirstPause));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kLongestPause));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepalive));
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+class ClusterClient::Impl {
+ public:
+  explicit Impl(Options options)
+      : options_(std::move(options)),
+        channel_(MakeChannel(options_.address)),
+        stub_(v1::ClusterService::NewStub(channel_)) {}
+
+  v1::ClusterService::Stub& stub() { return *stub_; }
+
+  // Repeats while UNAVAILABLE. `method` is one of the stub's unary calls, all of which are safe to
+  // repeat.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (v1::ClusterService::Stub::*method)(
+                                    grpc::ClientContext*, const Request&, Response*),
+                                const Request& request, absl::Duration patience,
+                                Stopper* stopper = nullptr) {
+    Stopper never;
+    Stopper& stop = stopper == nullptr ? never : *stopper;
+    const SteadyTime give_up = Now().steady + patience;
+    absl::Duration pause = kFirstPause;
+    while (true) {
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
+      Response response;
+      grpc::Status status;
+      {
+        const Stopper::Registration registration(stop, [&context] { context.TryCancel(); });
+        status = ((*stub_).*method)(&context, request, &response);
+      }
+      if (status.ok()) return response;
+      const bool again =
+          status.error_code() == grpc::StatusCode::UNAVAILABLE && Now().steady + pause < give_up;
+      if (!again || !stop.SleepFor(pause)) return Explain(status, stop);
+      pause = std::min(2 * pause, kLongestPause);
+    }
+  }
+
+  template <typename Message>
+  absl::Status ReadAll(grpc::ClientContext& context, grpc::ClientReader<Message>& reader,
+                       Stopper& stopper, absl::FunctionRef<bool(const Message&)> on_message) {
+    Message message;
+    while (reader.Read(&message)) {
+      if (on_message(message)) continue;
+      context.TryCancel();
+      // What is still on its way is of no interest; Finish wants it read.
+      while (reader.Read(&message)) {
+      }
+      reader.Finish();
+      return absl::OkStatus();
+    }
+    const grpc::Status status = reader.Finish();
+    return status.ok() ? absl::OkStatus() : Explain(status, stopper);
+  }
+
+  // The status in words that help at a command line.
+  absl::Status Explain(const grpc::Status& status, const Stopper& stopper) const {
+    if (stopper.stopped()) return absl::CancelledError("interrupted");
+    // A coordinator that answers may say UNAVAILABLE too, of a node.
+    const bool connected = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !connected) {
+      return absl::UnavailableError(absl::StrCat("no coordinator at ", options_.address, " (",
+                                                 status.error_message(),
+                                                 "); --coordinator or MUSTER_COORDINATOR names "
+                                                 "another"));
+    }
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+        status.error_message() == "Deadline Exceeded") {
+      return absl::DeadlineExceededError(absl::StrCat("the coordinator at ", options_.address,
+                                                      " did not answer within ",
+                                                      absl::FormatDuration(options_.call_timeout)));
+    }
+    return FromGrpcStatus(status);
+  }
+
+  const Options& options() const { return options_; }
+
+ private:
+  const Options options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::ClusterService::Stub> stub_;
+};
+
+ClusterClient::ClusterClient(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+ClusterClient::~ClusterClient() = default;
+
+absl::StatusOr<v1::SubmitJobResponse> ClusterClient::SubmitJob(v1::SubmitJobRequest request) {
+  request.set_protocol_version(kProtocolVersion);
+  if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
+  // Who never got a connection has submitted nothing, and is told soon.
+  const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
+  if (!version.ok()) return version.status();
+  return impl_->Call(&v1::ClusterService::Stub::SubmitJob, request,
+                     std::max(kSubmitPatience, impl_->options().patience));
+}
+
+absl::StatusOr<v1::Job> ClusterClient::GetJob(const std::string& job_id, Stopper* stopper) {
+  v1::GetJobRequest request;
+  request.set_job_id(job_id);
+  return impl_->Call(&v1::ClusterService::Stub::GetJob, request, impl_->options().patience,
+                     stopper);
+}
+
+absl::StatusOr<v1::ListJobsResponse> ClusterClient::ListJobs(const v1::ListJobsRequest& request) {
+  return impl_->Call(&v1::ClusterService::Stub::ListJobs, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::ListEventsResponse> ClusterClient::ListEvents(
+    const v1::ListEventsRequest& request) {
+  return impl_->Call(&v1::ClusterService::Stub::ListEvents, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Job> ClusterClient::CancelJob(const v1::CancelJobRequest& request) {
+  return impl_->Call(&v1::ClusterService::Stub::CancelJob, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Job> ClusterClient::HoldJob(const std::string& job_id) {
+  v1::HoldJobRequest request;
+  request.set_job_id(job_id);
+  return impl_->Call(&v1::ClusterService::Stub::HoldJob, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Job> ClusterClient::ReleaseJob(const std::string& job_id) {
+  v1::ReleaseJobRequest request;
+  request.set_job_id(job_id);
+  return impl_->Call(&v1::ClusterService::Stub::ReleaseJob, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {
+  return impl_->Call(&v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest(),
+                     impl_->options().patience);
+}
+
+absl::StatusOr<v1::GetVersionResponse> ClusterClient::GetVersion() {
+  return impl_->Call(&v1::ClusterService::Stub::GetVersion, v1::GetVersionRequest(),
+                     impl_->options().patience);
+}
+
+absl::Status ClusterClient::WatchJob(const std::string& job_id, Stopper& stopper,
+                                     absl::FunctionRef<bool(const v1::Job&)> on_job) {
+  grpc::ClientContext context;
+  const Stopper::Registration registration(stopper, [&context] { context.TryCancel(); });
+  v1::WatchJobRequest request;
+  request.set_job_id(job_id);
+  const auto reader = impl_->stub().WatchJob(&context, request);
+  return impl_->ReadAll<v1::Job>(context, *reader, stopper, on_job);
+}
+
+absl::Status ClusterClient::ReadLog(const v1::ReadLogRequest& request, Stopper& stopper,
+                                    absl::FunctionRef<bool(const v1::LogChunk&)> on_chunk) {
+  grpc::ClientContext context;
+  const Stopper::Registration registration(stopper, [&context] { context.TryCancel(); });
+  const auto reader = impl_->stub().ReadLog(&context, request);
+  return impl_->ReadAll<v1::LogChunk>(context, *reader, stopper, on_chunk);
+}
+
+std::string NewIdempotencyKey() {
+  std::random_device device;
+  std::string key;
+  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&key, "%08x", device());
+  return key;
+}
+
+}  // namespace muster::cli

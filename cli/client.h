@@ -1,0 +1,63 @@
+// Calls to the coordinator, with the time-outs and repetitions that belong to a person at a command
+// line.
+#ifndef MUSTER_CLI_CLIENT_H_
+#define MUSTER_CLI_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/stopper.h"
+#include "proto/muster/v1/cluster.pb.h"
+
+namespace muster::cli {
+
+// Thread-safe; calls block. Errors are those of proto/muster/v1/cluster.proto, and UNAVAILABLE with
+// the address in its message when no coordinator answers.
+class ClusterClient {
+ public:
+  struct Options {
+    std::string address;  // host:port
+    // How long a call is repeated while the coordinator is away.
+    absl::Duration patience = absl::Seconds(3);
+    // What one attempt may take.
+    absl::Duration call_timeout = absl::Seconds(10);
+  };
+  // Does not connect yet.
+  explicit ClusterClient(Options options);
+  ~ClusterClient();
+
+  // The request's key makes repeating safe; one is drawn where it has none.
+  absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
+  // CANCELLED once `stopper`, when given, is stopped.
+  absl::StatusOr<v1::Job> GetJob(const std::string& job_id, Stopper* stopper = nullptr);
+  absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
+  absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
+  absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request);
+  absl::StatusOr<v1::Job> HoldJob(const std::string& job_id);
+  absl::StatusOr<v1::Job> ReleaseJob(const std::string& job_id);
+  absl::StatusOr<v1::ListNodesResponse> ListNodes();
+  absl::StatusOr<v1::GetVersionResponse> GetVersion();
+
+  // One stream, not repeated: `on_job` is called for each message until it returns false (then OK),
+  // the stream ends (its status), or `stopper` is stopped (CANCELLED).
+  absl::Status WatchJob(const std::string& job_id, Stopper& stopper,
+                        absl::FunctionRef<bool(const v1::Job&)> on_job);
+  absl::Status ReadLog(const v1::ReadLogRequest& request, Stopper& stopper,
+                       absl::FunctionRef<bool(const v1::LogChunk&)> on_chunk);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// 128 random bits as hexadecimal digits.
+std::string NewIdempotencyKey();
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_CLIENT_H_

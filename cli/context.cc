@@ -1,0 +1,32 @@
+#include "cli/context.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/exit_code.h"
+#include "cli/output/json.h"
+#include "cli/output/words.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+
+void Context::Print(const nlohmann::ordered_json& value) const {
+  console.Out(output == Output::kYaml ? YamlText(value) : JsonText(value));
+}
+
+int Context::Fail(const absl::Status& status) const { return Fail(status, ExitCodeOf(status)); }
+
+int Context::Fail(const absl::Status& status, int exit_code) const {
+  console.ClearStatus();
+  for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    console.Note(absl::StrCat("muster: ", Printable(line)));
+  }
+  return exit_code;
+}
+
+ClusterClient::Options Context::client_options() const {
+  ClusterClient::Options options;
+  options.address = coordinator;
+  return options;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,56 @@
+// What every verb of the command line works with.
+#ifndef MUSTER_CLI_CONTEXT_H_
+#define MUSTER_CLI_CONTEXT_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/client.h"
+#include "cli/output/console.h"
+#include "google/protobuf/message.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace muster::cli {
+
+enum class Output { kTable, kWide, kJson, kYaml, kName };
+
+// One run of the program. A verb's Add… function declares its subcommand; parsing a command line
+// that names it sets `action`, which then does the work and returns the exit status.
+struct Context {
+  explicit Context(Console& console) : console(console) {}
+
+  Console& console;
+  std::string coordinator;
+  Output output = Output::kTable;
+  // What stood behind `--` on the command line.
+  std::vector<std::string> trailing;
+  std::function<int()> action;
+
+  bool structured() const { return output == Output::kJson || output == Output::kYaml; }
+  // To stdout, as JSON or YAML.
+  void Print(const nlohmann::ordered_json& value) const;
+  // One line on stderr per line of the message; returns the exit status.
+  int Fail(const absl::Status& status) const;
+  int Fail(const absl::Status& status, int exit_code) const;
+  ClusterClient::Options client_options() const;
+};
+
+// Each in the file of its name under cli/verbs.
+void AddSubmitVerbs(CLI::App& app, Context& context);   // submit, run
+void AddJobVerbs(CLI::App& app, Context& context);      // list, get, describe
+void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release
+void AddWaitVerb(CLI::App& app, Context& context);
+void AddLogsVerb(CLI::App& app, Context& context);
+void AddNodeVerbs(CLI::App& app, Context& context);
+void AddSpecVerbs(CLI::App& app, Context& context);
+void AddVersionVerb(CLI::App& app, Context& context);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_CONTEXT_H_

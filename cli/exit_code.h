@@ -1,0 +1,35 @@
+// What the command line exits with.
+#ifndef MUSTER_CLI_EXIT_CODE_H_
+#define MUSTER_CLI_EXIT_CODE_H_
+
+#include "absl/status/status.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::cli {
+
+enum ExitCode : int {
+  kSuccess = 0,
+  kFailure = 1,
+  kUsage = 2,
+  kNoInput = 66,
+  kUnavailable = 69,  // no coordinator
+  kTryAgain = 75,
+  kNotAllowed = 77,
+  kBadSpec = 78,
+  kTimeLimit = 124,
+  kInterrupted = 130,
+};
+
+// For a call that failed.
+int ExitCodeOf(const absl::Status& status);
+
+// For a job that is over: 0 for success alone, else its own code where it has one that a process
+// can exit with.
+int ExitCodeOf(const v1::Job& job);
+
+// SUCCEEDED, FAILED, CANCELLED, TIMED_OUT.
+bool IsOver(v1::JobState state);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_EXIT_CODE_H_

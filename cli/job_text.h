@@ -1,0 +1,48 @@
+// A job in words: its rows, its description, its progress, its failure.
+#ifndef MUSTER_CLI_JOB_TEXT_H_
+#define MUSTER_CLI_JOB_TEXT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "cli/output/console.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::cli {
+
+// `muster list`; more columns when wide.
+std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now);
+
+// One row per rank of the newest generation.
+std::string RankTable(const v1::Job& job);
+
+std::string EventTable(absl::Span<const v1::JobEvent> events, absl::Time now);
+
+// `muster describe`: everything but ranks and events, `key: value` by line.
+std::string Description(const v1::Job& job, absl::Time now);
+
+// "step 1175/5875  epoch 1.00/5  loss 0.4213  41,234 images/s  1m52s left".
+std::string ProgressText(const v1::Job& job);
+
+// "rank 1 on node-2: exited with code 7", "node node-2 was lost".
+std::string FailureText(const v1::FirstFailure& failure);
+
+// FailureText with the last lines of the rank's stderr, indented; each line ends with a newline.
+std::string FailureReportText(const v1::FirstFailure& failure);
+
+// Whom the job waits for: "resources (node-1: 0 of 1 slots free)". Empty when it waits for nothing.
+std::string WaitsText(const v1::Job& job);
+
+// "5,875 steps, 5 epochs, 41,234 images/s, first step after 0.31 s, final loss 0.2134, peak memory
+// 210 MiB".
+std::string SummaryText(const v1::TrainSummary& summary);
+
+// "succeeded", "failed".
+std::string StateWord(v1::JobState state);
+Color StateColor(v1::JobState state);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_JOB_TEXT_H_

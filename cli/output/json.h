@@ -1,0 +1,28 @@
+// Messages as JSON and YAML, for programs: the proto's field names, RFC 3339 UTC times, durations
+// in seconds ("1.5s").
+#ifndef MUSTER_CLI_OUTPUT_JSON_H_
+#define MUSTER_CLI_OUTPUT_JSON_H_
+
+#include <string>
+
+#include "google/protobuf/message.h"
+#include "nlohmann/json_fwd.hpp"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::cli {
+
+// Scalars are always there, whatever their value, but for a spec's numbers whose zero means "not
+// given"; messages, lists and maps only when they hold something. Numbers that JSON has no word for
+// are "NaN", "Infinity", "-Infinity".
+nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
+
+// A job without the losses of its summary unless they are wanted: there may be 100,000.
+nlohmann::ordered_json JobToJson(const v1::Job& job, bool with_losses = false);
+
+// Indented, with a newline at the end.
+std::string JsonText(const nlohmann::ordered_json& value);
+std::string YamlText(const nlohmann::ordered_json& value);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_OUTPUT_JSON_H_

@@ -1,0 +1,138 @@
+// `muster list`, `get`, `describe`: reading.
+#include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "cli/context.h"
+#include "cli/exit_code.h"
+#include "cli/job_text.h"
+#include "cli/output/json.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+namespace {
+
+struct ListFlags {
+  bool all = false;
+  std::string state;
+};
+
+int ListJobs(Context& context, const ListFlags& flags) {
+  v1::ListJobsRequest request;
+  request.set_include_finished(flags.all);
+  if (!flags.state.empty()) {
+    v1::JobState state;
+    // Validated when parsed.
+    v1::JobState_Parse(absl::AsciiStrToUpper(flags.state), &state);
+    request.set_state(state);
+    request.set_include_finished(true);
+  }
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<v1::ListJobsResponse> response = client.ListJobs(request);
+  if (!response.ok()) return context.Fail(response.status());
+  const std::vector<v1::Job> jobs(response->jobs().begin(), response->jobs().end());
+  if (context.structured()) {
+    nlohmann::ordered_json array = nlohmann::ordered_json::array();
+    for (const v1::Job& job : jobs) array.push_back(JobToJson(job));
+    context.Print(array);
+  } else if (context.output == Output::kName) {
+    for (const v1::Job& job : jobs) context.console.Out(absl::StrCat(job.job_id(), "\n"));
+  } else if (jobs.empty()) {
+    context.console.Note(flags.all ? "no jobs" : "no jobs; -a shows those that are over");
+  } else {
+    context.console.Out(JobTable(jobs, context.output == Output::kWide, absl::Now()));
+  }
+  return kSuccess;
+}
+
+int GetJob(Context& context, const std::string& job_id) {
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<v1::Job> job = client.GetJob(job_id);
+  if (!job.ok()) return context.Fail(job.status());
+  if (context.structured()) {
+    context.Print(JobToJson(*job));
+  } else if (context.output == Output::kName) {
+    context.console.Out(absl::StrCat(job->job_id(), "\n"));
+  } else {
+    context.console.Out(JobTable({*job}, context.output == Output::kWide, absl::Now()));
+  }
+  return kSuccess;
+}
+
+struct DescribeFlags {
+  std::string job_id;
+  bool ranks = false;
+  bool events = false;
+};
+
+int DescribeJob(Context& context, const DescribeFlags& flags) {
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<v1::Job> job = client.GetJob(flags.job_id);
+  if (!job.ok()) return context.Fail(job.status());
+  v1::ListEventsResponse events;
+  if (flags.events) {
+    v1::ListEventsRequest request;
+    request.set_job_id(job->job_id());
+    absl::StatusOr<v1::ListEventsResponse> response = client.ListEvents(request);
+    if (!response.ok()) return context.Fail(response.status());
+    events = *std::move(response);
+  }
+  if (context.structured()) {
+    nlohmann::ordered_json json = JobToJson(*job);
+    if (!flags.ranks) json.erase("ranks");
+    if (flags.events) {
+      json["events"] = nlohmann::ordered_json::array();
+      for (const v1::JobEvent& event : events.events()) json["events"].push_back(ToJson(event));
+    }
+    context.Print(json);
+    return kSuccess;
+  }
+  const absl::Time now = absl::Now();
+  std::string text = Description(*job, now);
+  if (flags.ranks) absl::StrAppend(&text, "\n", RankTable(*job));
+  if (flags.events) {
+    const std::vector<v1::JobEvent> list(events.events().begin(), events.events().end());
+    absl::StrAppend(&text, "\n", EventTable(list, now));
+  }
+  context.console.Out(text);
+  return kSuccess;
+}
+
+std::string CheckState(const std::string& text) {
+  v1::JobState state;
+  if (v1::JobState_Parse(absl::AsciiStrToUpper(text), &state) &&
+      state != v1::JOB_STATE_UNSPECIFIED) {
+    return "";
+  }
+  return absl::StrCat(text, " is not a state; one of queued, held, starting, running, stopping, ",
+                      "succeeded, failed, cancelled, timed_out");
+}
+
+}  // namespace
+
+void AddJobVerbs(CLI::App& app, Context& context) {
+  CLI::App* list = app.add_subcommand("list", "Jobs, newest first");
+  auto list_flags = std::make_shared<ListFlags>();
+  list->add_flag("-a,--all", list_flags->all, "Those that are over too");
+  list->add_option("--state", list_flags->state, "Only jobs in this state")->check(CheckState);
+  list->callback([&context, list_flags] {
+    context.action = [&context, list_flags] { return ListJobs(context, *list_flags); };
+  });
+
+  CLI::App* get = app.add_subcommand("get", "One job in a line");
+  auto job_id = std::make_shared<std::string>();
+  get->add_option("JOB", *job_id, "Its id, or a unique prefix")->required();
+  get->callback([&context, job_id] {
+    context.action = [&context, job_id] { return GetJob(context, *job_id); };
+  });
+
+  CLI::App* describe = app.add_subcommand("describe", "All about one job");
+  auto flags = std::make_shared<DescribeFlags>();
+  describe->add_option("JOB", flags->job_id, "Its id, or a unique prefix")->required();
+  describe->add_flag("--ranks", flags->ranks, "Each rank: where it is, its phase, how it ended");
+  describe->add_flag("--events", flags->events, "Its history");
+  describe->callback([&context, flags] {
+    context.action = [&context, flags] { return DescribeJob(context, *flags); };
+  });
+}
+
+}  // namespace muster::cli

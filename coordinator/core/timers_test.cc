@@ -1,0 +1,49 @@
+#include "coordinator/core/timers.h"
+
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+SteadyTime At(int seconds) { return SteadyTime(absl::Seconds(seconds)); }
+const TimerKey kA{TimerKey::Kind::kLease, "a"};
+const TimerKey kB{TimerKey::Kind::kLease, "b"};
+const TimerKey kJob{TimerKey::Kind::kCause, "a"};
+
+TEST(Timers, EarliestFirst) {
+  Timers timers;
+  EXPECT_EQ(timers.Next(), SteadyTime::Infinite());
+  timers.Set(kA, At(5));
+  timers.Set(kB, At(3));
+  timers.Set(kJob, At(9));
+  EXPECT_EQ(timers.Next(), At(3));
+  const std::vector<TimerKey> due = timers.TakeDue(At(5));
+  ASSERT_EQ(due.size(), 2u);
+  EXPECT_EQ(due[0].name, "b");
+  EXPECT_EQ(due[1].name, "a");
+  EXPECT_EQ(timers.Next(), At(9));
+}
+
+TEST(Timers, SetReplacesAndCancelRemoves) {
+  Timers timers;
+  timers.Set(kA, At(5));
+  timers.Set(kA, At(7));
+  EXPECT_TRUE(timers.TakeDue(At(6)).empty());
+  EXPECT_EQ(timers.Get(kA), At(7));
+  timers.Cancel(kA);
+  timers.Cancel(kB);
+  EXPECT_EQ(timers.Get(kA), std::nullopt);
+  EXPECT_EQ(timers.Next(), SteadyTime::Infinite());
+}
+
+TEST(Timers, ExtendMovesAll) {
+  Timers timers;
+  timers.Set(kA, At(5));
+  timers.Set(kB, At(6));
+  timers.ExtendAll(absl::Seconds(10));
+  EXPECT_TRUE(timers.TakeDue(At(14)).empty());
+  EXPECT_EQ(timers.TakeDue(At(16)).size(), 2u);
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,258 @@
+#include "tests/simulation/checkers.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/job.h"
+#include "proto/muster/v1/store.pb.h"
+
+namespace muster::simulation {
+namespace {
+
+std::string Name(const Process& process) {
+  return absl::StrCat(process.job, " generation ", process.generation, " rank ", process.rank);
+}
+
+// A rank of a generation runs in one place, once.
+class OnePlace : public Checker {
+ public:
+  using Checker::Checker;
+  void OnStarted(const Process& process) override {
+    if (!started_.insert(process.id()).second)
+      Object(absl::StrCat(Name(process), " started twice"));
+  }
+
+ private:
+  std::set<std::tuple<std::string, uint64_t, uint32_t>> started_;
+};
+
+// A slot is one process's at a time.
+class SlotsOnce : public Checker {
+ public:
+  using Checker::Checker;
+  void OnStarted(const Process& process) override {
+    for (const uint32_t slot : process.slots) {
+      const auto [entry, free] = holders_.emplace(std::make_pair(process.machine, slot), process);
+      if (free) continue;
+      Object(absl::StrCat("slot ", slot, " of machine ", process.machine, " was given to ",
+                          Name(process), " while ", Name(entry->second), " had it"));
+    }
+  }
+  void OnEnded(const Process& process) override {
+    for (const uint32_t slot : process.slots) {
+      const auto entry = holders_.find({process.machine, slot});
+      if (entry != holders_.end() && entry->second.id() == process.id()) holders_.erase(entry);
+    }
+  }
+
+ private:
+  std::map<std::pair<uint64_t, uint32_t>, Process> holders_;
+};
+
+// What was acknowledged survives any crash: the job itself, that it was cancelled, that it is over.
+class AcknowledgedSurvives : public Checker {
+ public:
+  using Checker::Checker;
+  void OnReply(const core::Reply& reply) override {
+    if (reply.job.ok()) acknowledged_[reply.job->job_id()] = *reply.job;
+  }
+  void OnRecovered(const core::Core& core, Time now) override {
+    for (const auto& [id, job] : acknowledged_) {
+      const absl::StatusOr<v1::Job> found = core.GetJob(JobId(id), /*detailed=*/false, now);
+      if (!found.ok()) {
+        Object(absl::StrCat("acknowledged job ", id, " is gone: ", found.status().ToString()));
+      } else if (core::IsTerminal(job.state()) && found->state() != job.state()) {
+        Object(absl::StrCat("job ", id, " was ", v1::JobState_Name(job.state()), " and is ",
+                            v1::JobState_Name(found->state())));
+      } else if (found->generation() < job.generation()) {
+        Object(absl::StrCat("job ", id, " went back to generation ", found->generation()));
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, v1::Job> acknowledged_;
+};
+
+// A barrier lets a rank go once, and only when every rank of the generation has arrived.
+class BarriersComplete : public Checker {
+ public:
+  using Checker::Checker;
+  void OnArrived(const Process& process, uint64_t sequence) override {
+    arrived_[{process.job, process.generation, sequence}].insert(process.rank);
+  }
+  void OnReleased(const Process& process, uint64_t sequence, uint32_t world_size) override {
+    const auto& arrived = arrived_[{process.job, process.generation, sequence}];
+    if (arrived.size() != world_size) {
+      Object(absl::StrCat(Name(process), " passed barrier ", sequence, " when ", arrived.size(),
+                          " of ", world_size, " ranks had arrived"));
+    }
+    if (!released_.emplace(process.id(), sequence).second) {
+      Object(absl::StrCat(Name(process), " was released twice from barrier ", sequence));
+    }
+  }
+
+ private:
+  std::map<std::tuple<std::string, uint64_t, uint64_t>, std::set<uint32_t>> arrived_;
+  std::set<std::pair<std::tuple<std::string, uint64_t, uint32_t>, uint64_t>> released_;
+};
+
+// A unique id is seen by its own generation only, and by all of it alike.
+class KeysStayInTheirGeneration : public Checker {
+ public:
+  using Checker::Checker;
+  void OnKey(const Process& process, const std::string& value) override {
+    const std::string prefix = absl::StrCat(process.job, "/", process.generation, "/");
+    if (!absl::StartsWith(value, prefix)) {
+      Object(absl::StrCat(Name(process), " was given the unique id ", value));
+    }
+    const auto [entry, first] = values_.emplace(prefix, value);
+    if (!first && entry->second != value) {
+      Object(absl::StrCat(Name(process), " was given ", value, ", others ", entry->second));
+    }
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// A generation number stands for one rank map for ever, is on disk before it is used, and grows by
+// one.
+class GenerationsAreNew : public Checker {
+ public:
+  using Checker::Checker;
+  void OnSend(const v1::CoordinatorMessage& message, const Store& disk) override {
+    if (!message.has_launch()) return;
+    const v1::Launch& launch = message.launch();
+    const std::string digits = absl::StrCat(launch.generation());
+    const auto entry = disk.find(absl::StrCat("generation/", launch.job_id(), "/",
+                                              std::string(10 - digits.size(), '0'), digits));
+    v1::GenerationRecord record;
+    if (entry == disk.end() || !record.ParseFromString(entry->second)) {
+      Object(absl::StrCat("generation ", digits, " of ", launch.job_id(),
+                          " was launched before it was on disk"));
+      return;
+    }
+    const v1::NodePlacement& node = record.nodes(launch.node_rank());
+    bool same = node.ranks_size() == launch.ranks_size();
+    for (int i = 0; same && i < node.ranks_size(); ++i) {
+      same = node.ranks(i).rank() == launch.ranks(i).rank();
+    }
+    if (!same) Object(absl::StrCat("what was launched of ", launch.job_id(), " is not on disk"));
+  }
+  void OnCommit(const std::vector<store::Mutation>& writes) override {
+    for (const store::Mutation& write : writes) {
+      if (!absl::StartsWith(write.key, "generation/") || !write.value.has_value()) continue;
+      v1::GenerationRecord record;
+      record.ParseFromString(*write.value);
+      std::string map;
+      for (const v1::NodePlacement& node : record.nodes()) {
+        for (const v1::RankRecord& rank : node.ranks()) {
+          absl::StrAppend(&map, node.node(), ":", rank.rank(), ":", rank.slots(0), " ");
+        }
+      }
+      const auto [entry, first] = maps_.emplace(write.key, map);
+      if (!first && entry->second != map) {
+        Object(absl::StrCat(write.key, " had the rank map ", entry->second, "and has ", map));
+      }
+      uint64_t& newest = newest_[record.job_id()];
+      if (first && record.generation() != newest + 1) {
+        Object(absl::StrCat(record.job_id(), " went from generation ", newest, " to ",
+                            record.generation()));
+      }
+      newest = std::max(newest, record.generation());
+    }
+  }
+
+ private:
+  std::map<std::string, std::string> maps_;
+  std::map<std::string, uint64_t> newest_;
+};
+
+// From one record on disk to the next a job's state moves along the table. A step may take more
+// than one edge.
+class LegalTransitions : public Checker {
+ public:
+  using Checker::Checker;
+  void OnCommit(const std::vector<store::Mutation>& writes) override {
+    for (const store::Mutation& write : writes) {
+      if (!absl::StartsWith(write.key, "job/") || !write.value.has_value()) continue;
+      v1::JobRecord record;
+      record.ParseFromString(*write.value);
+      const v1::JobState to = record.job().state();
+      const auto [entry, first] = states_.emplace(write.key, to);
+      if (first || entry->second == to) continue;
+      std::set<v1::JobState> seen;
+      if (!IsReachable(entry->second, to, seen)) {
+        Object(absl::StrCat(write.key, " went from ", v1::JobState_Name(entry->second), " to ",
+                            v1::JobState_Name(to)));
+      }
+      entry->second = to;
+    }
+  }
+
+ private:
+  static bool IsReachable(v1::JobState from, v1::JobState to, std::set<v1::JobState>& seen) {
+    if (!seen.insert(from).second) return false;
+    if (core::IsAllowed(from, to)) return true;
+    for (int next = v1::QUEUED; next <= v1::TIMED_OUT; ++next) {
+      const auto state = static_cast<v1::JobState>(next);
+      if (core::IsAllowed(from, state) && IsReachable(state, to, seen)) return true;
+    }
+    return false;
+  }
+
+  std::map<std::string, v1::JobState> states_;
+};
+
+// The word of a worker that was replaced changes nothing and is not answered.
+class StaleWordsDoNotCount : public Checker {
+ public:
+  using Checker::Checker;
+  void OnStep(const core::Event& event, const core::Effects& effects, bool stale) override {
+    if (stale && (!effects.writes.empty() || !effects.sends.empty())) {
+      Object("the word of a replaced worker had an effect");
+    }
+  }
+};
+
+// All slices of one generation's world agree.
+class OneWorld : public Checker {
+ public:
+  using Checker::Checker;
+  void OnSend(const v1::CoordinatorMessage& message, const Store& disk) override {
+    if (!message.has_world()) return;
+    const v1::World& world = message.world();
+    const std::string facts =
+        absl::StrCat(world.world_size(), " ", world.node_count(), " ", world.master_address(), " ",
+                     world.has_resume_rank() ? absl::StrCat(world.resume_rank()) : "none", " ",
+                     world.resume_step(), " ", world.canonical_layout());
+    const auto [entry, first] =
+        facts_.emplace(std::make_pair(world.job_id(), world.generation()), facts);
+    if (!first && entry->second != facts) {
+      Object(absl::StrCat("two worlds of ", world.job_id(), ": ", entry->second, " and ", facts));
+    }
+  }
+
+ private:
+  std::map<std::pair<std::string, uint64_t>, std::string> facts_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Checker>> MakeCheckers(Objections& objections) {
+  std::vector<std::unique_ptr<Checker>> checkers;
+  checkers.push_back(std::make_unique<OnePlace>(objections));
+  checkers.push_back(std::make_unique<SlotsOnce>(objections));
+  checkers.push_back(std::make_unique<AcknowledgedSurvives>(objections));
+  checkers.push_back(std::make_unique<BarriersComplete>(objections));
+  checkers.push_back(std::make_unique<KeysStayInTheirGeneration>(objections));
+  checkers.push_back(std::make_unique<GenerationsAreNew>(objections));
+  checkers.push_back(std::make_unique<LegalTransitions>(objections));
+  checkers.push_back(std::make_unique<StaleWordsDoNotCount>(objections));
+  checkers.push_back(std::make_unique<OneWorld>(objections));
+  return checkers;
+}
+
+}  // namespace muster::simulation

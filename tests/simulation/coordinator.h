@@ -1,0 +1,81 @@
+// A coordinator process around the real core: a disk that survives it, commits that take time,
+// effects that leave only after their commit, and crashes between any two of these.
+#ifndef MUSTER_TESTS_SIMULATION_COORDINATOR_H_
+#define MUSTER_TESTS_SIMULATION_COORDINATOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "coordinator/core/core.h"
+#include "coordinator/core/event.h"
+#include "tests/simulation/world.h"
+
+namespace muster::simulation {
+
+class Coordinator {
+ public:
+  explicit Coordinator(World& world) : world_(world) {}
+
+  bool up() const { return core_ != nullptr; }
+  core::Core* core() { return core_.get(); }
+
+  void Start();
+  // Of the steps not yet committed some reach the disk and the others do not; nothing that waits
+  // for them leaves.
+  void Crash();
+  // Handles nothing for a while, as if it were stopped.
+  void Pause(absl::Duration by) { paused_until_ = world_.scheduler.now().steady + by; }
+
+  // A worker's stream with its Hello.
+  void Open(const std::shared_ptr<Stream>& stream, const v1::Hello& hello,
+            std::function<void(const v1::CoordinatorMessage&)> deliver,
+            std::function<void(const absl::Status&)> closed);
+  void Receive(const std::shared_ptr<Stream>& stream, const v1::WorkerMessage& message);
+  // A client's request; `event` carries the request id. The reply is lost with the process.
+  RequestId NewRequest() { return RequestId(next_request_++); }
+  void Request(core::Event event, std::function<void(const core::Reply&)> done);
+
+ private:
+  struct Turn {
+    core::Effects effects;
+    bool committed = false;
+  };
+  struct Session {
+    std::shared_ptr<Stream> stream;
+    std::function<void(const v1::CoordinatorMessage&)> deliver;
+    std::function<void(const absl::Status&)> closed;
+  };
+
+  void Handle(core::Event event);
+  void Step(const core::Event& event);
+  void Commit(const core::Effects& effects);
+  void ReleaseCommitted();
+  void Release(const core::Effects& effects);
+  void ArmTick();
+  bool IsStale(const core::Event& event) const;
+
+  World& world_;
+  Store disk_;
+  std::unique_ptr<core::Core> core_;
+  uint64_t process_ = 0;  // counts starts: what an earlier process scheduled is void
+  std::deque<Turn> turns_;
+  uint64_t first_turn_ = 0;
+  SteadyTime last_commit_;
+  SteadyTime paused_until_;
+  SteadyTime armed_ = SteadyTime::Infinite();
+  uint64_t next_session_ = 1;
+  uint64_t next_request_ = 1;
+  std::map<SessionId, Session> sessions_;
+  std::map<SessionId, std::pair<std::string, uint64_t>>
+      workers_;                               // node and incarnation of each session
+  std::map<std::string, uint64_t> accepted_;  // node -> incarnation that was welcomed last
+  std::map<RequestId, std::function<void(const core::Reply&)>> requests_;
+};
+
+}  // namespace muster::simulation
+
+#endif  // MUSTER_TESTS_SIMULATION_COORDINATOR_H_

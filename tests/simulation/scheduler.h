@@ -1,0 +1,44 @@
+// Simulated time: what is to happen, in order.
+#ifndef MUSTER_TESTS_SIMULATION_SCHEDULER_H_
+#define MUSTER_TESTS_SIMULATION_SCHEDULER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/time.h"
+
+namespace muster::simulation {
+
+class Scheduler {
+ public:
+  Time now() const { return {SteadyTime(now_), absl::FromUnixSeconds(1'700'000'000) + now_}; }
+
+  void After(absl::Duration delay, std::function<void()> action) {
+    actions_.emplace(std::make_pair(now_ + delay, next_++), std::move(action));
+  }
+  void At(SteadyTime when, std::function<void()> action) {
+    actions_.emplace(std::make_pair(std::max(when.since_start(), now_), next_++),
+                     std::move(action));
+  }
+  // Until `end`, or until nothing is left, or `stop` says so.
+  void RunUntil(
+      SteadyTime end, const std::function<bool()>& stop = [] { return false; }) {
+    while (!actions_.empty() && actions_.begin()->first.first <= end.since_start() && !stop()) {
+      auto first = actions_.extract(actions_.begin());
+      now_ = first.key().first;
+      first.mapped()();
+    }
+  }
+
+ private:
+  absl::Duration now_ = absl::ZeroDuration();
+  uint64_t next_ = 0;  // keeps the order of what happens at the same time
+  std::map<std::pair<absl::Duration, uint64_t>, std::function<void()>> actions_;
+};
+
+}  // namespace muster::simulation
+
+#endif  // MUSTER_TESTS_SIMULATION_SCHEDULER_H_

@@ -1,0 +1,192 @@
+#include "worker/collectives/factory.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "worker/collectives/gloo.h"
+#include "worker/collectives/hierarchical.h"
+#include "worker/collectives/loopback.h"
+#include "worker/collectives/peer_status.h"
+#include "worker/collectives/shm.h"
+#include "worker/collectives/single_rank.h"
+
+namespace muster::collectives {
+namespace {
+
+std::string DrawId() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&id, "%08x", random());
+  return id;
+}
+
+absl::Status CheckGroup(const GroupOptions& options) {
+  if (options.size == 0 || options.rank >= options.size || options.members.size() != options.size) {
+    return absl::InvalidArgumentError(absl::StrCat(options.name, ": rank ", options.rank, " of ",
+                                                   options.size, " with ", options.members.size(),
+                                                   " members is no group"));
+  }
+  if (options.size > 1 && (options.store == nullptr || options.id.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(options.name, ": no key store or no id"));
+  }
+  return absl::OkStatus();
+}
+
+// A job's nodes and ranks, and the groups among them.
+class World {
+ public:
+  static absl::StatusOr<World> Make(const WorldOptions& options);
+
+  // Groups come with their id, drawn or received.
+  absl::StatusOr<GroupOptions> WorldGroup() const;
+  absl::StatusOr<GroupOptions> LocalGroup() const;
+  absl::StatusOr<GroupOptions> CrossGroup() const;
+
+  const std::vector<uint32_t>& ranks_on_node() const { return ranks_on_node_; }
+  bool one_node() const { return ranks_on_node_.size() == 1; }
+  bool one_rank_each() const { return ranks_on_node_.size() == options_.world_size; }
+  // Equal nodes: every rank is in a CROSS group. Else the first of each node.
+  bool crosses() const { return equal_ || local_rank_ == 0; }
+
+ private:
+  explicit World(const WorldOptions& options) : options_(options) {}
+  absl::StatusOr<GroupOptions> Group(absl::string_view name, uint32_t index,
+                                     std::vector<uint32_t> members) const;
+
+  WorldOptions options_;
+  std::vector<uint32_t> ranks_on_node_;
+  std::vector<uint32_t> first_rank_;  // by node
+  uint32_t node_ = 0;
+  uint32_t local_rank_ = 0;
+  bool equal_ = true;
+};
+
+absl::StatusOr<World> World::Make(const WorldOptions& options) {
+  World world(options);
+  const std::vector<uint32_t>& given = options.ranks_on_node;
+  const bool positive = !given.empty() && std::count(given.begin(), given.end(), 0u) == 0;
+  if (!positive || options.world_size == 0 || options.world_size > limits::kRanksPerJob) {
+    return absl::InvalidArgumentError("a world without nodes or ranks");
+  }
+  if (given.size() == 1 && options.world_size % given.front() == 0) {
+    world.ranks_on_node_.assign(options.world_size / given.front(), given.front());
+  } else {
+    world.ranks_on_node_ = given;
+  }
+  uint64_t ranks = 0;
+  for (uint32_t node = 0; node < world.ranks_on_node_.size(); ++node) {
+    if (ranks <= options.rank) {
+      world.node_ = node;
+      world.local_rank_ = options.rank - static_cast<uint32_t>(ranks);
+    }
+    world.first_rank_.push_back(static_cast<uint32_t>(ranks));
+    ranks += world.ranks_on_node_[node];
+    world.equal_ = world.equal_ && world.ranks_on_node_[node] == world.ranks_on_node_[0];
+  }
+  if (ranks != options.world_size || options.rank >= ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", options.rank, " of ", options.world_size, " in nodes with ", ranks, " ranks"));
+  }
+  return world;
+}
+
+absl::StatusOr<GroupOptions> World::Group(absl::string_view name, uint32_t index,
+                                          std::vector<uint32_t> members) const {
+  GroupOptions group;
+  group.name = std::string(name);
+  group.size = static_cast<uint32_t>(members.size());
+  const auto own = std::find(members.begin(), members.end(), options_.rank);
+  group.rank = static_cast<uint32_t>(own - members.begin());
+  group.members = std::move(members);
+  group.store = options_.store;
+  group.interface_address = options_.interface_address;
+  group.connect_timeout = options_.connect_timeout;
+  group.timeout = options_.timeout;
+  if (group.size == 1) return group;
+  if (options_.store == nullptr) return absl::InvalidArgumentError("no key store");
+  const std::string key = absl::StrCat("unique-id/", name, "/", index);
+  if (group.rank == 0) {
+    group.id = DrawId();
+    RETURN_IF_ERROR(options_.store->Put(key, group.id));
+    return group;
+  }
+  absl::StatusOr<std::string> id = options_.store->Get(key, options_.connect_timeout);
+  if (absl::IsDeadlineExceeded(id.status())) {
+    return PeersMissing(group.name, {group.members[0]}, options_.connect_timeout);
+  }
+  RETURN_IF_ERROR(id.status());
+  group.id = *std::move(id);
+  return group;
+}
+
+absl::StatusOr<GroupOptions> World::WorldGroup() const {
+  std::vector<uint32_t> members(options_.world_size);
+  std::iota(members.begin(), members.end(), 0u);
+  return Group("WORLD", 0, std::move(members));
+}
+
+absl::StatusOr<GroupOptions> World::LocalGroup() const {
+  std::vector<uint32_t> members(ranks_on_node_[node_]);
+  std::iota(members.begin(), members.end(), first_rank_[node_]);
+  return Group("LOCAL", node_, std::move(members));
+}
+
+absl::StatusOr<GroupOptions> World::CrossGroup() const {
+  std::vector<uint32_t> members;
+  for (const uint32_t first : first_rank_) members.push_back(first + local_rank_);
+  return Group("CROSS", local_rank_, std::move(members));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateHierarchicalWorld(const World& world) {
+  HierarchicalParts parts;
+  parts.ranks_on_node = world.ranks_on_node();
+  ASSIGN_OR_RETURN(const GroupOptions all, world.WorldGroup());
+  ASSIGN_OR_RETURN(const GroupOptions local, world.LocalGroup());
+  ASSIGN_OR_RETURN(parts.local, CreateCommunicator("shm", local));
+  if (world.crosses()) {
+    ASSIGN_OR_RETURN(const GroupOptions cross, world.CrossGroup());
+    ASSIGN_OR_RETURN(parts.cross, CreateCommunicator("gloo", cross));
+  }
+  // Costs nothing until it is used.
+  ASSIGN_OR_RETURN(parts.world, CreateGloo(all, GlooConnect::kOnUse));
+  return CreateHierarchical(all, std::move(parts));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_view backend,
+                                                                 const GroupOptions& options) {
+  RETURN_IF_ERROR(CheckGroup(options));
+  if (backend != "shm" && backend != "gloo" && backend != "loopback") {
+    return absl::InvalidArgumentError(absl::StrCat("no backend of one group is called ", backend));
+  }
+  if (options.size == 1) return {CreateSingleRank(options)};
+  if (backend == "shm") return CreateShm(options);
+  if (backend == "gloo") return CreateGloo(options, GlooConnect::kAtOnce);
+  return CreateLoopback(options);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const WorldOptions& options) {
+  ASSIGN_OR_RETURN(const World world, World::Make(options));
+  std::string backend = options.backend;
+  const bool hierarchy = backend == "auto" || backend == "hierarchical";
+  if (hierarchy && !world.one_node() && !world.one_rank_each()) {
+    return CreateHierarchicalWorld(world);
+  }
+  // A hierarchy of one level.
+  if (hierarchy) backend = world.one_node() ? "shm" : "gloo";
+  if (backend == "shm" && !world.one_node()) {
+    return absl::InvalidArgumentError(absl::StrCat("backend shm cannot connect the job's ",
+                                                   world.ranks_on_node().size(), " nodes"));
+  }
+  ASSIGN_OR_RETURN(const GroupOptions group, world.WorldGroup());
+  return CreateCommunicator(backend, group);
+}
+
+}  // namespace muster::collectives
