@@ -1,7 +1,9 @@
 #include "cli/follow_printer.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "cli/exit_code.h"
 #include "cli/job_text.h"
 #include "cli/output/words.h"
@@ -53,9 +55,12 @@ void FollowPrinter::PrintState(const v1::Job& job) {
                                          job.queue_position());
   if (state == last_state_ || IsOver(job.state())) return;
   last_state_ = state;
-  last_phase_.clear();
-  last_step_ = 0;
-  next_progress_ = SteadyTime();
+  if (job.generation() != last_generation_) {
+    last_generation_ = job.generation();
+    last_phase_.clear();
+    last_step_ = 0;
+    next_progress_ = SteadyTime();
+  }
   console_.ClearStatus();
   console_.Note(console_.Paint(StateLine(job), StateColor(job.state())));
 }
@@ -82,6 +87,17 @@ void FollowPrinter::OnCoordinatorAway(const absl::Status& status) {
 
 void FollowPrinter::OnCoordinatorBack() { console_.Note("coordinator is back"); }
 
+void NoteFailure(const v1::Job& job, Console& console) {
+  if (job.state() == v1::SUCCEEDED || !job.has_first_failure()) return;
+  const v1::FirstFailure& failure = job.first_failure();
+  // The job's own message mostly says it already.
+  if (failure.message().empty() || !absl::StrContains(job.message(), failure.message())) {
+    console.Note(absl::StrCat("  ", Printable(FailureText(failure))));
+  }
+  const std::string detail = FailureDetailText(failure);
+  if (!detail.empty()) console.Note(absl::StripSuffix(detail, "\n"));
+}
+
 void PrintOutcome(const v1::Job& job, bool quiet_out, Console& console) {
   console.ClearStatus();
   std::string line = StateWord(job.state());
@@ -97,11 +113,7 @@ void PrintOutcome(const v1::Job& job, bool quiet_out, Console& console) {
     if (!job.message().empty()) absl::StrAppend(&line, ": ", Printable(job.message()));
   }
   console.Note(console.Paint(line, StateColor(job.state())));
-  if (job.state() != v1::SUCCEEDED && job.has_first_failure()) {
-    std::string report = FailureReportText(job.first_failure());
-    report.pop_back();
-    console.Note(report);
-  }
+  NoteFailure(job, console);
   if (job.state() != v1::SUCCEEDED || !job.has_summary()) return;
   console.Note(SummaryText(job.summary()));
   if (!quiet_out) {

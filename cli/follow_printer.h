@@ -31,10 +31,14 @@ class FollowPrinter : public FollowObserver {
   const std::function<Time()> clock_;
   std::string last_state_;     // what the last state line was about
   uint64_t last_failure_ = 0;  // generation of the last failure that was told
+  uint64_t last_generation_ = 0;
   std::string last_phase_;
   uint64_t last_step_ = 0;
   SteadyTime next_progress_;
 };
+
+// The first failure of a job that is over without success, on stderr.
+void NoteFailure(const v1::Job& job, Console& console);
 
 // The end of a job that is over: its outcome on stderr, with the first failure when it did not
 // succeed; and, unless `quiet_out`, `test accuracy 0.9123` of a train job on stdout.

@@ -150,8 +150,11 @@ std::string Description(const v1::Job& job, absl::Time now) {
     AppendField(absl::StrCat("Failure ", failure.generation()), FailureText(failure), out);
   }
   if (job.has_first_failure()) {
-    absl::StrAppend(&out, "First failure of generation ", job.first_failure().generation(), ":\n",
-                    FailureReportText(job.first_failure()));
+    AppendField("First failure",
+                absl::StrCat("generation ", job.first_failure().generation(), ", ",
+                             FailureText(job.first_failure())),
+                out);
+    absl::StrAppend(&out, FailureDetailText(job.first_failure()));
   }
   return out;
 }
@@ -185,23 +188,19 @@ std::string ProgressText(const v1::Job& job) {
 }
 
 std::string FailureText(const v1::FirstFailure& failure) {
+  if (!failure.message().empty()) return absl::StrCat(failure.reason(), ": ", failure.message());
   std::vector<std::string> parts;
   if (failure.has_rank()) parts.push_back(absl::StrCat("rank ", failure.rank()));
   if (!failure.node().empty()) {
     parts.push_back(absl::StrCat(parts.empty() ? "node " : "on ", failure.node()));
   }
-  std::string text = absl::StrJoin(parts, " ");
-  if (failure.has_exit()) {
-    absl::StrAppend(&text, text.empty() ? "" : ": ", ExitText(failure.exit()));
-  }
-  if (!failure.message().empty()) {
-    absl::StrAppend(&text, text.empty() ? "" : ": ", failure.message());
-  }
-  return absl::StrCat(failure.reason(), text.empty() ? "" : ": ", text);
+  if (failure.has_exit()) parts.push_back(ExitText(failure.exit()));
+  if (parts.empty()) return failure.reason();
+  return absl::StrCat(failure.reason(), ": ", absl::StrJoin(parts, " "));
 }
 
-std::string FailureReportText(const v1::FirstFailure& failure) {
-  std::string out = absl::StrCat("  ", Printable(FailureText(failure)), "\n");
+std::string FailureDetailText(const v1::FirstFailure& failure) {
+  std::string out;
   const v1::ExitInfo& exit = failure.exit();
   if (!exit.failure().message().empty()) {
     absl::StrAppend(&out, "  the rank itself said");

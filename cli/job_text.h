@@ -26,11 +26,12 @@ std::string Description(const v1::Job& job, absl::Time now);
 // "step 1175/5875  epoch 1.00/5  loss 0.4213  41,234 images/s  1m52s left".
 std::string ProgressText(const v1::Job& job);
 
-// "rank 1 on node-2: exited with code 7", "node node-2 was lost".
+// "RankFailed: rank 1 on node-2 exited with code 7".
 std::string FailureText(const v1::FirstFailure& failure);
 
-// FailureText with the last lines of the rank's stderr, indented; each line ends with a newline.
-std::string FailureReportText(const v1::FirstFailure& failure);
+// What the rank itself said of its failure and the last lines of its stderr, indented, each with a
+// newline at its end; empty when there is neither.
+std::string FailureDetailText(const v1::FirstFailure& failure);
 
 // Whom the job waits for: "resources (node-1: 0 of 1 slots free)". Empty when it waits for nothing.
 std::string WaitsText(const v1::Job& job);

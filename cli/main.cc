@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/output/console.h"
+#include "common/spec/nearest.h"
 
 namespace muster::cli {
 namespace {
@@ -41,6 +43,20 @@ void Declare(CLI::App& app, Context& context) {
   AddVersionVerb(app, context);
 }
 
+// "lst is not a verb; did you mean 'list'?", when that is what is wrong.
+std::string UnknownVerb(const CLI::App& app) {
+  for (const std::string& word : app.remaining()) {
+    if (word.empty() || word[0] == '-') continue;
+    std::vector<std::string> verbs;
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+      verbs.push_back(verb->get_name());
+    }
+    return absl::StrCat(spec::Quoted(word), " is not a verb; did you mean '",
+                        spec::Nearest(word, verbs), "'?");
+  }
+  return "";
+}
+
 int Main(int argc, char** argv) {
   Console console(std::cout, std::cerr, Console::Probe());
   Context context(console);
@@ -60,7 +76,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
-    app.exit(error, std::cerr, std::cerr);
+    const std::string unknown = app.get_subcommands().empty() ? UnknownVerb(app) : "";
+    if (unknown.empty()) {
+      app.exit(error, std::cerr, std::cerr);
+    } else {
+      console.Note(absl::StrCat("muster: ", unknown));
+    }
     return kUsage;
   }
   return context.action();

@@ -85,7 +85,9 @@ void AddSpecVerbs(CLI::App& app, Context& context) {
   auto path = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   validate->add_option("FILE", *path, "YAML or JSON; - for standard input")->required();
-  validate->add_option("--set", *overrides, "a.b=c: overrides a field")->expected(1);
+  validate->add_option("--set", *overrides, "a.b=c: overrides a field; may be repeated")
+      ->expected(1)
+      ->take_all();
   validate->callback([&context, path, overrides] {
     context.action = [&context, path, overrides] { return Validate(context, *path, *overrides); };
   });

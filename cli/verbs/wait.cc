@@ -5,8 +5,10 @@
 #include "cli/duration_option.h"
 #include "cli/exit_code.h"
 #include "cli/follow.h"
+#include "cli/follow_printer.h"
 #include "cli/job_text.h"
 #include "cli/output/json.h"
+#include "cli/output/words.h"
 #include "cli/signals.h"
 #include "nlohmann/json.hpp"
 
@@ -62,11 +64,10 @@ int Wait(Context& context, const WaitFlags& flags) {
     context.console.Out(absl::StrCat(job_id, " ", StateWord(job->state()), "\n"));
   }
   if (!IsOver(job->state())) return kSuccess;
-  if (job->state() != v1::SUCCEEDED && job->has_first_failure()) {
-    std::string report = FailureReportText(job->first_failure());
-    report.pop_back();
-    context.console.Note(report);
+  if (job->state() != v1::SUCCEEDED && !job->message().empty()) {
+    context.console.Note(Printable(absl::StrCat(job->reason(), ": ", job->message())));
   }
+  NoteFailure(*job, context.console);
   return ExitCodeOf(*job);
 }
 

@@ -65,6 +65,10 @@ std::vector<v1::BarrierId> BarrierTable::MarkPassed(const v1::BarrierId& barrier
   return now_released;
 }
 
+void BarrierTable::Abort(const v1::BarrierId& barrier) {
+  open_.erase(Key(barrier.group(), barrier.sequence()));
+}
+
 std::vector<BarrierTable::Open> BarrierTable::ListOpen() const {
   std::vector<Open> result;
   for (const auto& [key, arrivals] : open_) {

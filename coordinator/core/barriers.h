@@ -39,6 +39,9 @@ class BarrierTable {
   // the open barriers that this releases.
   std::vector<v1::BarrierId> MarkPassed(const v1::BarrierId& barrier);
 
+  // It will never be passed; whoever arrives opens it anew.
+  void Abort(const v1::BarrierId& barrier);
+
   struct Open {
     v1::BarrierId barrier;
     SteadyTime since;

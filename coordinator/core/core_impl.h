@@ -150,6 +150,8 @@ class Core::Impl {
   void OnPutKey(Node& node, const v1::PutKey& put);
   void OnGetKey(Node& node, const v1::GetKey& get);
   void OnArrive(Node& node, const v1::ArriveBarrier& arrive);
+  // Barriers that will never be passed, for a rank ended before it arrived: whoever waits is told.
+  void AbortHopelessBarriers(Job& job);
   void ReleaseBarrier(const Job& job, const v1::BarrierId& barrier, const absl::Status& status);
 
   // ---- views.cc
@@ -164,6 +166,7 @@ class Core::Impl {
   const Options options_;
 
   std::map<JobId, Job> jobs_;
+  std::set<JobId> active_;  // those with a generation that lives
   std::map<std::string, JobId> idempotency_keys_;
   JobQueue queue_;
   uint64_t next_queue_sequence_ = 1;

@@ -115,6 +115,7 @@ bool Core::Impl::TryPlace(Job& job) {
   job.record.clear_stop_grace_period();
   job.record.clear_abort_on_stop();
   job.generation.emplace(std::move(record), now_.steady);
+  active_.insert(job.id());
   MarkGeneration(job);
   const std::string where =
       absl::StrCat("generation ", generation, ": ", world_size,
@@ -292,6 +293,7 @@ void Core::Impl::CheckStopped(Job& job) {
   MarkGeneration(job);
   v1::GenerationRecord record = std::move(job.generation->record);
   job.generation.reset();
+  active_.erase(job.id());
   for (const v1::NodePlacement& placement : record.nodes()) {
     const Node& node = nodes_.at(NodeName(placement.node()));
     if (node.leftovers.count({job.id(), number}) == 0) SendForget(node, job.id(), number);

@@ -45,8 +45,9 @@ struct Node {
   std::optional<SessionId> session;  // while READY
   bool seen = false;                 // by this coordinator: it has had a session
   SteadyTime last_heard;
-  // Who has which slot: ranks of generations that live, and leftovers.
-  std::map<uint32_t, RankRef> busy;
+  // Who has which slot: ranks of generations that live, and leftovers. A slot may be on record as
+  // one rank's while another one, that a returning worker still runs, sits on it.
+  std::multimap<uint32_t, RankRef> busy;
   // Ranks that run though they do not count any more: of generations that are over, or lost ones.
   // Their slots are not free before they have ended.
   std::map<std::pair<JobId, Generation>, std::set<uint32_t>> leftovers;

@@ -52,11 +52,13 @@ void Core::Impl::Resume(Job& job) {
       if (rank.exited() || rank.lost()) continue;
       node.Occupy({job.id(), Generation(job.generation->record.generation()), rank.rank()},
                   {rank.slots().begin(), rank.slots().end()});
-      node.state = v1::SUSPECT;
-      node.last_heard = now_.steady;
-      timers_.Set({TimerKey::Kind::kLease, placement.node()}, now_.steady + options_.lease);
     }
+    // Also where all ranks have ended: the node may know of barriers that they passed.
+    node.state = v1::SUSPECT;
+    node.last_heard = now_.steady;
+    timers_.Set({TimerKey::Kind::kLease, placement.node()}, now_.steady + options_.lease);
   }
+  active_.insert(job.id());
   RecallFailures(job);
   ArmTimeLimit(job);
   if (job.state() == v1::STARTING) ArmRendezvous(job, v1::STARTED);

@@ -132,6 +132,7 @@ void Core::Impl::OnReport(Node& node, const v1::GenerationReport& report, bool i
   }
   LoseAccusedNodes(*job);
   Advance(*job);
+  AbortHopelessBarriers(*job);
   if (!strays.empty()) OnStrayReport(node, id, number, strays, inventory);
 }
 
@@ -299,6 +300,28 @@ void Core::Impl::OnArrive(Node& node, const v1::ArriveBarrier& arrive) {
   if (!outcome->released.empty()) stats_.OnBarrier(generation->barriers.last_wait());
   for (const v1::BarrierId& barrier : outcome->released) {
     ReleaseBarrier(*job, barrier, absl::OkStatus());
+  }
+  AbortHopelessBarriers(*job);
+}
+
+void Core::Impl::AbortHopelessBarriers(Job& job) {
+  if (!job.generation.has_value() || job.generation->clean_exits == 0) return;
+  GenerationState& generation = *job.generation;
+  // A coordinator that was restarted first hears everybody: who ended may have arrived before.
+  for (const v1::NodePlacement& placement : generation.record.nodes()) {
+    const Node& node = nodes_.at(NodeName(placement.node()));
+    if (!node.seen && node.state != v1::LOST) return;
+  }
+  for (const BarrierTable::Open& open : generation.barriers.ListOpen()) {
+    const auto ended = std::find_if(open.missing.begin(), open.missing.end(), [&](uint32_t rank) {
+      return generation.ranks[rank].phase == v1::EXITED;
+    });
+    if (ended == open.missing.end()) continue;
+    generation.barriers.Abort(open.barrier);
+    ReleaseBarrier(
+        job, open.barrier,
+        absl::AbortedError(absl::StrCat("rank ", *ended, " ended without arriving at barrier ",
+                                        open.barrier.group(), "/", open.barrier.sequence())));
   }
 }
 

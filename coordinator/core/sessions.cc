@@ -89,9 +89,8 @@ bool Core::Impl::MakeRoomForNode() {
   for (auto entry = nodes_.begin(); entry != nodes_.end(); ++entry) {
     const Node& node = entry->second;
     if (node.state != v1::LOST || node.record.cordoned() || !node.busy.empty()) continue;
-    const bool in_use = std::any_of(jobs_.begin(), jobs_.end(), [&node](const auto& job) {
-      return job.second.generation.has_value() &&
-             job.second.generation->NodeRank(node.name()).has_value();
+    const bool in_use = std::any_of(active_.begin(), active_.end(), [&](const JobId& id) {
+      return jobs_.at(id).generation->NodeRank(node.name()).has_value();
     });
     if (in_use) continue;
     if (oldest == nodes_.end() || node.last_heard < oldest->second.last_heard) oldest = entry;
@@ -139,6 +138,10 @@ void Core::Impl::LoseNode(Node& node, const std::string& why) {
     }
     Advance(job);
   }
+  for (const JobId& id : active_) {
+    Job& job = jobs_.at(id);
+    if (job.generation->NodeRank(node.name()).has_value()) AbortHopelessBarriers(job);
+  }
 }
 
 void Core::Impl::LoseRank(Job& job, RankState& rank, Node& node) {
@@ -168,6 +171,10 @@ void Core::Impl::Reconcile(Node& node, const v1::Hello& hello) {
       Adopt(node, *job, report);
     }
     OnReport(node, report, /*inventory=*/true);
+  }
+  for (const JobId& id : active_) {
+    Job& job = jobs_.at(id);
+    if (job.generation->NodeRank(node.name()).has_value()) AbortHopelessBarriers(job);
   }
   for (const auto& [id, number] : placed) {
     Job& job = jobs_.at(id);

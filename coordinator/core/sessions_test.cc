@@ -475,6 +475,44 @@ TEST(Barriers, AreAbortedWhenTheGenerationStops) {
   EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
 }
 
+TEST(Barriers, ThatARankCanNoLongerReachAreAborted) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.Say("a", ArriveMessage(job, 1, {0}));
+  const Effects ended = cluster.ReportExit("b", job, 1, ExitWith(0));
+  const Message* release = FindSent(ended, cluster.session("a"), Message::kReleaseBarrier);
+  ASSERT_NE(release, nullptr);
+  EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_EQ(release->release_barrier().message(),
+            "rank 1 ended without arriving at barrier world/1");
+  const Effects again = cluster.Say("a", ArriveMessage(job, 1, {0}));
+  EXPECT_EQ(CountSent(again, cluster.session("a"), Message::kReleaseBarrier), 1);
+}
+
+TEST(Barriers, AreNotAbortedBeforeARestartedCoordinatorHasHeardEverybody) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.ReportExit("b", job, 1, ExitWith(0));
+  cluster.Restart();
+  cluster.Open(WithInventory(cluster.MakeHello("a", 1),
+                             cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)})));
+  const Effects waits = cluster.Say("a", ArriveMessage(job, 1, {0}));
+  EXPECT_EQ(CountSent(waits, cluster.session("a"), Message::kReleaseBarrier), 0);
+  cluster.Run(absl::Seconds(9), {"a"});
+  EXPECT_EQ(cluster.StateOf("b"), v1::SUSPECT);
+  cluster.Advance(absl::Seconds(1));
+  const Effects lost = cluster.Step(Tick{});
+  const Message* release = FindSent(lost, cluster.session("a"), Message::kReleaseBarrier);
+  ASSERT_NE(release, nullptr);
+  EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
 TEST(Barriers, CoordinatorThatForgotLearnsFromThoseThatPassed) {
   Harness cluster;
   cluster.Join("a");

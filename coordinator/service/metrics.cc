@@ -209,7 +209,7 @@ Metrics::Metrics()
       .Name("muster_build_info")
       .Help("Version of this coordinator.")
       .Register(*registry_)
-      .Add({{"version", kSoftwareVersion}, {"protocol", std::to_string(kProtocolVersion)}})
+      .Add({{"version", kSoftwareVersion}, {"protocol_version", std::to_string(kProtocolVersion)}})
       .Set(1);
 }
 

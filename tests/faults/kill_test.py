@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import time
 import unittest
+import urllib.request
 
 from tests.support.cluster import Cluster, training_spec, wait_until
 
@@ -39,6 +41,22 @@ class KillTest(unittest.TestCase):
             self.assertEqual(int(failure["exit"]["signal"]), 9)
             self.assertEqual(int(failure["generation"]), 1)
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
+
+    def test_resume_from_another_rank(self):
+        """The only checkpoint is on a node whose rank is 1 in the next generation: that rank reads it for all."""
+        with Cluster(nodes=2) as cluster:
+            job = cluster.submit(fault_spec(cluster, "moved"))
+            cluster.wait_for_step(job, 250)
+            cluster.start_worker("node-0")  # comes before node-1 in every rank map
+            cluster.wait_for_nodes(3)
+            os.kill(cluster.rank_pids("node-2")[0], signal.SIGKILL)
+            finished = self.check_finished(cluster, job, 2)
+            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
+            ranks = {int(r.get("rank", 0)): r["node"] for r in cluster.describe(job)["ranks"]}
+            self.assertEqual(ranks, {0: "node-0", 1: "node-1"})
+            last = f"step-{STEPS:08d}"
+            self.assertTrue((cluster.directory / "ckpt-node-0" / last).is_dir())
+            self.assertFalse((cluster.directory / "ckpt-node-1" / last).exists())
 
     def test_worker_with_its_ranks(self):
         with Cluster(nodes=2) as cluster:
@@ -86,8 +104,6 @@ class KillTest(unittest.TestCase):
             worker_http = cluster.workers["node-1"].addresses["http"]
 
             def step():
-                import re
-                import urllib.request
                 text = urllib.request.urlopen(f"http://{worker_http}/metrics", timeout=5).read().decode()
                 found = re.search(r"(?m)^muster_train_step\{.*\} ([0-9.e+]+)$", text)
                 return float(found.group(1)) if found else 0

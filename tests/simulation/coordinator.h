@@ -3,6 +3,7 @@
 #ifndef MUSTER_TESTS_SIMULATION_COORDINATOR_H_
 #define MUSTER_TESTS_SIMULATION_COORDINATOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -28,7 +29,9 @@ class Coordinator {
   // for them leaves.
   void Crash();
   // Handles nothing for a while, as if it were stopped.
-  void Pause(absl::Duration by) { paused_until_ = world_.scheduler.now().steady + by; }
+  void Pause(absl::Duration by) {
+    paused_until_ = std::max(paused_until_, world_.scheduler.now().steady + by);
+  }
 
   // A worker's stream with its Hello.
   void Open(const std::shared_ptr<Stream>& stream, const v1::Hello& hello,

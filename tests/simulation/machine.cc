@@ -12,6 +12,12 @@ namespace {
 constexpr char kUniqueId[] = "unique-id/WORLD/0";
 constexpr uint64_t kBarriers = 3;  // that every rank passes
 
+std::string Brief(const v1::CoordinatorMessage& message) {
+  v1::CoordinatorMessage brief = message;
+  if (brief.has_launch()) brief.mutable_launch()->clear_spec();
+  return brief.ShortDebugString();
+}
+
 }  // namespace
 
 Machine::Machine(World& world, Coordinator& coordinator, Options options)
@@ -112,6 +118,8 @@ void Machine::Connect() {
             BreakStream();
           });
     });
+    world_.Note(absl::StrCat("machine ", id(), " (", node(), ") says hello with ", holdings_.size(),
+                             " generations"));
     TellAgain();
   });
 }
@@ -216,6 +224,9 @@ void Machine::SendArrivals(const Key& key, const Holding& holding, uint64_t sequ
 
 void Machine::Receive(const v1::CoordinatorMessage& message) {
   if (!worker_up_) return;
+  if (!message.has_heartbeat_ack()) {
+    world_.Note(absl::StrCat("machine ", id(), " (", node(), ") hears ", Brief(message)));
+  }
   switch (message.kind_case()) {
     case v1::CoordinatorMessage::kWelcome:
       welcomed_ = true;
@@ -319,8 +330,25 @@ void Machine::OnKeyValue(const v1::KeyValue& value) {
 
 void Machine::OnReleaseBarrier(const v1::ReleaseBarrier& release) {
   const auto entry = holdings_.find({release.job_id(), release.generation()});
-  if (entry == holdings_.end() || release.code() != 0) return;
+  if (entry == holdings_.end()) return;
   Holding& holding = entry->second;
+  if (release.code() != 0) {
+    for (auto& [number, rank] : holding.ranks) {
+      if (rank.stage != Stage::kWaitsAtBarrier) continue;
+      if (rank.barrier != release.barrier().sequence()) continue;
+      rank.stage = Stage::kRunning;
+      rank.report.mutable_failure()->set_code(release.code());
+      rank.report.mutable_failure()->set_message(release.message());
+      SendReport(holding, rank);
+      Later(entry->first, number, absl::Milliseconds(1), absl::Seconds(1),
+            [this](Holding& of, Rank& aborted) {
+              v1::ExitInfo exit;
+              exit.set_exit_code(1);
+              End(of, aborted, exit);
+            });
+    }
+    return;
+  }
   holding.passed = std::max(holding.passed, release.barrier().sequence());
   for (auto& [number, rank] : holding.ranks) {
     if (rank.stage != Stage::kWaitsAtBarrier) continue;
@@ -435,7 +463,8 @@ void Machine::Arrive(Holding& holding, Rank& rank) {
 
 void Machine::End(Holding& holding, Rank& rank, v1::ExitInfo exit) {
   const bool died = !exit.stopped_by_worker() && (exit.exit_code() != 0 || exit.signal() != 0);
-  if (died) world_.Note(absl::StrCat(KeyOf(holding).first, " rank ", rank.report.rank(), " dies"));
+  world_.Note(absl::StrCat(KeyOf(holding).first, " generation ", KeyOf(holding).second, " rank ",
+                           rank.report.rank(), died ? " dies" : " ends"));
   rank.stage = Stage::kEnded;
   rank.report.set_phase(v1::EXITED);
   *rank.report.mutable_exit() = std::move(exit);

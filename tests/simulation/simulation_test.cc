@@ -30,7 +30,7 @@ namespace muster::simulation {
 namespace {
 
 constexpr uint64_t kDefaultSeeds = 300;
-constexpr absl::Duration kUnsafe = absl::Seconds(60);
+constexpr absl::Duration kUnsafe = absl::Seconds(120);
 constexpr absl::Duration kSafe = absl::Seconds(600);
 
 class Simulation {
@@ -49,7 +49,8 @@ class Simulation {
     coordinator_.Start();
     for (const auto& machine : machines_) machine->StartWorker();
     Keep(absl::Milliseconds(100), absl::Seconds(6), &Simulation::SubmitSomething);
-    Keep(absl::Milliseconds(100), absl::Seconds(4), &Simulation::BreakSomething);
+    // Some clusters have a bad day, some a bad minute.
+    Keep(absl::Milliseconds(100), absl::Seconds(1 << (1 + Below(5))), &Simulation::BreakSomething);
     Keep(absl::Seconds(1), absl::Seconds(10), &Simulation::ChangeSomeMind);
     world_->scheduler.RunUntil(SteadyTime(kUnsafe), [this] { return Failed(); });
     if (Failed()) return;
@@ -193,6 +194,7 @@ class Simulation {
         coordinator_.Pause(world_->random.Between(absl::Milliseconds(10), absl::Seconds(15)));
         break;
       default:
+        if (Below(3) != 0) break;
         // Another machine claims the name; it stays if nobody objects.
         if (machines_.size() < 2 * node_count_)
           AddMachine(machine.node(), slots_[machine.node()]).StartWorker();
@@ -207,7 +209,6 @@ class Simulation {
   // One machine for each node, all up; nobody holds jobs back.
   void Heal() {
     world_->Note("everything heals");
-    coordinator_.Pause(absl::ZeroDuration());
     coordinator_.Start();
     for (const auto& machine : machines_) {
       const bool newest = std::none_of(machines_.begin(), machines_.end(), [&](const auto& other) {
@@ -216,6 +217,7 @@ class Simulation {
       if (newest) {
         machine->CutNetwork(absl::ZeroDuration());
         machine->StartWorker();
+        RestartWhileRefused(*machine);
       } else {
         machine->Retire();
       }
@@ -224,6 +226,17 @@ class Simulation {
       coordinator_.Request(core::ReleaseJob{coordinator_.NewRequest(), JobId(job)},
                            [](const core::Reply&) {});
     }
+  }
+
+  // A worker that another one has replaced gets back as a new one only.
+  void RestartWhileRefused(Machine& machine) {
+    world_->scheduler.After(absl::Seconds(15), [this, &machine] {
+      if (machine.refused()) {
+        machine.CrashWorker();
+        machine.StartWorker();
+      }
+      if (!machine.welcomed()) RestartWhileRefused(machine);
+    });
   }
 
   bool HasConverged() {

@@ -5,6 +5,7 @@
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -35,6 +36,14 @@ absl::Status Guard(absl::string_view what, const Function& function) {
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat(what, ": ", error.what()));
   }
+}
+
+// Gloo writes to its sockets without MSG_NOSIGNAL: a peer's death would be this process's own.
+void IgnoreSigpipe() {
+  struct sigaction action = {};
+  if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 absl::StatusOr<std::vector<char>> ParseAddress(absl::string_view text) {
@@ -76,6 +85,7 @@ absl::StatusOr<std::string> FormatAddress(const sockaddr_storage& address) {
 
 absl::StatusOr<std::shared_ptr<gloo::transport::Device>> CreateGlooDevice(
     const std::string& address) {
+  IgnoreSigpipe();
   std::shared_ptr<gloo::transport::Device> device;
   RETURN_IF_ERROR(Guard(absl::StrCat("listening on ", address), [&] {
     device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));

@@ -20,7 +20,8 @@ class UnboundBuffer;
 
 namespace muster::collectives {
 
-// The thread that moves the bytes of all links. `address` is numeric.
+// The thread that moves the bytes of all links. `address` is numeric. The process ignores SIGPIPE
+// from now on, unless it handles it.
 absl::StatusOr<std::shared_ptr<gloo::transport::Device>> CreateGlooDevice(
     const std::string& address);
 

@@ -10,6 +10,7 @@ namespace muster::collectives {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
+constexpr size_t kAddressableBytes = size_t{1} << 47;  // by a process
 
 class HeapAllocation final : public Allocation {
  public:
@@ -120,7 +121,7 @@ std::shared_ptr<Work> QueuedCommunicator::Recv(void* data, size_t count, DataTyp
 std::shared_ptr<Work> QueuedCommunicator::Barrier() { return Issue(Operation()); }
 
 absl::StatusOr<std::unique_ptr<Allocation>> QueuedCommunicator::Allocate(size_t size_bytes) {
-  if (size_bytes > std::numeric_limits<size_t>::max() / 2) {
+  if (size_bytes >= kAddressableBytes) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", size_bytes, " bytes"));
   }
   const size_t rounded = (size_bytes / kCacheLineBytes + 1) * kCacheLineBytes;

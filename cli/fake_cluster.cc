@@ -1,0 +1,64 @@
+#include "cli/fake_cluster.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::cli {
+namespace {
+
+const grpc::Status kNotScripted(grpc::StatusCode::UNIMPLEMENTED, "not scripted");
+
+}  // namespace
+
+FakeCluster::~FakeCluster() { Stop(); }
+
+void FakeCluster::Start() {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials(),
+                           &port_);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+}
+
+void FakeCluster::Stop() {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+  server_.reset();
+}
+
+std::string FakeCluster::address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+grpc::Status FakeCluster::SubmitJob(grpc::ServerContext* context,
+                                    const v1::SubmitJobRequest* request,
+                                    v1::SubmitJobResponse* response) {
+  return on_submit ? on_submit(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                                 v1::Job* response) {
+  return on_get ? on_get(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                                   grpc::ServerWriter<v1::Job>* writer) {
+  if (!on_watch) return kNotScripted;
+  return on_watch(*request, *context, [writer](const v1::Job& job) { return writer->Write(job); });
+}
+
+grpc::Status FakeCluster::ReadLog(grpc::ServerContext* context, const v1::ReadLogRequest* request,
+                                  grpc::ServerWriter<v1::LogChunk>* writer) {
+  if (!on_log) return kNotScripted;
+  return on_log(*request, *context,
+                [writer](const v1::LogChunk& chunk) { return writer->Write(chunk); });
+}
+
+grpc::Status FakeCluster::GetVersion(grpc::ServerContext* context,
+                                     const v1::GetVersionRequest* request,
+                                     v1::GetVersionResponse* response) {
+  response->set_software_version("fake");
+  return grpc::Status::OK;
+}
+
+}  // namespace muster::cli

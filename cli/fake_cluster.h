@@ -1,0 +1,53 @@
+// A real gRPC server whose answers a test writes.
+#ifndef MUSTER_CLI_FAKE_CLUSTER_H_
+#define MUSTER_CLI_FAKE_CLUSTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "grpcpp/grpcpp.h"
+#include "proto/muster/v1/cluster.grpc.pb.h"
+
+namespace muster::cli {
+
+// Calls without a script are answered UNIMPLEMENTED. Scripts are set before Start, and run on
+// gRPC's threads.
+class FakeCluster : public v1::ClusterService::Service {
+ public:
+  template <typename Message>
+  using Writer = std::function<bool(const Message&)>;  // false once the client has gone
+
+  std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse*)> on_submit;
+  std::function<grpc::Status(const v1::GetJobRequest&, v1::Job*)> on_get;
+  std::function<grpc::Status(const v1::WatchJobRequest&, grpc::ServerContext&, Writer<v1::Job>)>
+      on_watch;
+  std::function<grpc::Status(const v1::ReadLogRequest&, grpc::ServerContext&, Writer<v1::LogChunk>)>
+      on_log;
+
+  ~FakeCluster() override;
+  // On a free port of loopback; the same one again after Stop.
+  void Start();
+  // Open calls are cut, as when the process dies.
+  void Stop();
+  std::string address() const;
+
+  grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
+                         v1::SubmitJobResponse* response) override;
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::Job* response) override;
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::Job>* writer) override;
+  grpc::Status ReadLog(grpc::ServerContext* context, const v1::ReadLogRequest* request,
+                       grpc::ServerWriter<v1::LogChunk>* writer) override;
+  grpc::Status GetVersion(grpc::ServerContext* context, const v1::GetVersionRequest* request,
+                          v1::GetVersionResponse* response) override;
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_FAKE_CLUSTER_H_

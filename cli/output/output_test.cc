@@ -1,0 +1,141 @@
+#include <limits>
+#include <sstream>
+
+#include "cli/output/console.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
+#include "cli/output/words.h"
+#include "common/proto_time.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "proto/muster/v1/node.pb.h"
+#include "yaml-cpp/yaml.h"
+
+namespace muster::cli {
+namespace {
+
+TEST(TableTest, ColumnsAlignAndNothingTrails) {
+  Table table({"JOB", "STATE"});
+  table.AddRow({"a-long-name", "RUNNING"});
+  table.AddRow({"b", ""});
+  table.AddRow({"größe", "x\ny"});
+  EXPECT_EQ(table.Text(),
+            "JOB          STATE\n"
+            "a-long-name  RUNNING\n"
+            "b            -\n"
+            "größe        x y\n");
+}
+
+TEST(WordsTest, Age) {
+  EXPECT_EQ(Age(absl::Seconds(-5)), "0s");
+  EXPECT_EQ(Age(absl::Milliseconds(12900)), "12s");
+  EXPECT_EQ(Age(absl::Seconds(200)), "3m20s");
+  EXPECT_EQ(Age(absl::Minutes(60)), "1h");
+  EXPECT_EQ(Age(absl::Hours(24 * 8 + 4)), "8d4h");
+  EXPECT_EQ(AgeSince({}, absl::Now()), "");
+}
+
+TEST(WordsTest, Numbers) {
+  EXPECT_EQ(Grouped(0), "0");
+  EXPECT_EQ(Grouped(999), "999");
+  EXPECT_EQ(Grouped(421834), "421,834");
+  EXPECT_EQ(Grouped(1000000), "1,000,000");
+  EXPECT_EQ(Bytes(0), "0 B");
+  EXPECT_EQ(Bytes(1536), "1.5 KiB");
+  EXPECT_EQ(Bytes(210 << 20), "210 MiB");
+  EXPECT_EQ(Elapsed(absl::Milliseconds(312)), "0.31 s");
+  EXPECT_EQ(Elapsed(absl::Milliseconds(63240)), "63.2 s");
+  EXPECT_EQ(Elapsed(absl::Seconds(312)), "5m12s");
+  EXPECT_EQ(SignalName(9), "SIGKILL");
+  EXPECT_EQ(SignalName(12345), "signal 12345");
+}
+
+// What a job prints must not drive the terminal of who reads of it.
+TEST(WordsTest, PrintableEscapesControl) {
+  EXPECT_EQ(Printable("a\x1b[2J\r\tb\n"), "a\\x1b[2J\\x0d\tb\n");
+}
+
+v1::Job SampleJob() {
+  v1::Job job;
+  job.set_job_id("a-1");
+  job.set_state(v1::FAILED);
+  *job.mutable_submit_time() = ToProto(absl::FromUnixMillis(1767225600123));
+  (*job.mutable_spec()->mutable_env())["B"] = "true";
+  (*job.mutable_spec()->mutable_env())["A"] = "1";
+  *job.mutable_spec()->mutable_grace_period() = ToProto(absl::Milliseconds(1500));
+  job.mutable_spec()->mutable_train()->mutable_optimizer()->set_momentum(0.9);
+  job.mutable_first_failure()->set_message("it said: \"no\"\nand left");
+  job.mutable_summary()->set_final_loss(std::numeric_limits<double>::quiet_NaN());
+  job.mutable_summary()->add_losses(0.1f);
+  job.mutable_summary()->add_losses(2.5f);
+  return job;
+}
+
+TEST(JsonTest, FieldNamesTimesAndEnums) {
+  const nlohmann::ordered_json json = JobToJson(SampleJob(), /*with_losses=*/true);
+  EXPECT_EQ(json["job_id"], "a-1");
+  EXPECT_EQ(json["state"], "FAILED");
+  EXPECT_EQ(json["exit_code"], 0);  // a zero is told too
+  EXPECT_EQ(json["submit_time"], "2026-01-01T00:00:00.123Z");
+  EXPECT_FALSE(json.contains("finish_time"));
+  EXPECT_EQ(json["spec"]["grace_period"], "1.5s");
+  EXPECT_EQ(json["spec"]["env"].dump(), "{\"A\":\"1\",\"B\":\"true\"}");
+  EXPECT_EQ(json["summary"]["final_loss"], "NaN");
+  EXPECT_EQ(json["summary"]["losses"].dump(), "[0.1,2.5]");
+  // A spec's zero that means "not given" is not given.
+  EXPECT_FALSE(json["spec"]["train"].contains("max_steps"));
+  EXPECT_EQ(json["spec"]["train"]["drop_last"], false);
+}
+
+TEST(JsonTest, LossesOnlyWhenWanted) {
+  EXPECT_FALSE(JobToJson(SampleJob())["summary"].contains("losses"));
+}
+
+TEST(JsonTest, LargeNumbersAndUnknownEnums) {
+  v1::Node node;
+  node.set_incarnation(std::numeric_limits<uint64_t>::max());
+  node.set_state(static_cast<v1::NodeState>(77));
+  EXPECT_EQ(ToJson(node)["incarnation"].dump(), "18446744073709551615");
+  EXPECT_EQ(ToJson(node)["state"], 77);
+}
+
+TEST(YamlTest, ReadsBackAsTheSame) {
+  const nlohmann::ordered_json json = JobToJson(SampleJob(), /*with_losses=*/true);
+  const YAML::Node yaml = YAML::Load(YamlText(json));
+  EXPECT_EQ(yaml["job_id"].Scalar(), "a-1");
+  EXPECT_EQ(yaml["first_failure"]["message"].Scalar(), "it said: \"no\"\nand left");
+  EXPECT_EQ(yaml["spec"]["env"]["B"].Tag(), "!");  // quoted: a text, not a truth
+  EXPECT_EQ(yaml["spec"]["grace_period"].Scalar(), "1.5s");
+  EXPECT_EQ(yaml["summary"]["losses"].size(), 2u);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  EXPECT_EQ(YamlText(list), "[]\n");
+  list.push_back(json);
+  EXPECT_EQ(YAML::Load(YamlText(list))[0]["state"].Scalar(), "FAILED");
+}
+
+TEST(ConsoleTest, OffATerminalNothingIsRedrawn) {
+  std::ostringstream out, err;
+  {
+    Console console(out, err, {});
+    console.Status("step 1");
+    console.Note("running");
+    console.Out("data\n");
+    EXPECT_EQ(console.Paint("x", Color::kRed), "x");
+  }
+  EXPECT_EQ(out.str(), "data\n");
+  EXPECT_EQ(err.str(), "running\n");
+}
+
+TEST(ConsoleTest, TheStatusLineStaysLast) {
+  std::ostringstream out, err;
+  {
+    Console console(out, err, {.err_is_terminal = true, .color = true, .width = 8});
+    console.Status("stéps 123456");
+    console.Note("note");
+    EXPECT_EQ(console.Paint("x", Color::kRed), "\x1b[31mx\x1b[0m");
+  }
+  EXPECT_EQ(err.str(), "stéps 1\r\x1b[Knote\nstéps 1\r\x1b[K");
+}
+
+}  // namespace
+}  // namespace muster::cli
