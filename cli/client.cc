@@ -1,6 +1,7 @@
 #include "cli/client.h"
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <utility>
 
@@ -72,7 +73,10 @@ class ClusterClient::Impl {
         const Stopper::Registration registration(stop, [&context] { context.TryCancel(); });
         status = ((*stub_).*method)(&context, request, &response);
       }
-      if (status.ok()) return response;
+      if (status.ok()) {
+        answered_ = true;
+        return response;
+      }
       const bool again =
           status.error_code() == grpc::StatusCode::UNAVAILABLE && Now().steady + pause < give_up;
       if (!again || !stop.SleepFor(pause)) return Explain(status, stop);
@@ -103,10 +107,9 @@ class ClusterClient::Impl {
     // A coordinator that answers may say UNAVAILABLE too, of a node.
     const bool connected = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !connected) {
-      return absl::UnavailableError(absl::StrCat("no coordinator at ", options_.address, " (",
-                                                 status.error_message(),
-                                                 "); --coordinator or MUSTER_COORDINATOR names "
-                                                 "another"));
+      return absl::UnavailableError(
+          absl::StrCat("no coordinator at ", options_.address, " (", status.error_message(), ")",
+                       answered_ ? "" : "; --coordinator or MUSTER_COORDINATOR names another"));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
         status.error_message() == "Deadline Exceeded") {
@@ -123,6 +126,7 @@ class ClusterClient::Impl {
   const Options options_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ClusterService::Stub> stub_;
+  std::atomic<bool> answered_ = false;  // once: the address is the right one
 };
 
 ClusterClient::ClusterClient(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -202,7 +203,8 @@ std::string FailureText(const v1::FirstFailure& failure) {
 std::string FailureDetailText(const v1::FirstFailure& failure) {
   std::string out;
   const v1::ExitInfo& exit = failure.exit();
-  if (!exit.failure().message().empty()) {
+  // The failure's own message mostly says it already.
+  if (!absl::StrContains(failure.message(), exit.failure().message())) {
     absl::StrAppend(&out, "  the rank itself said");
     if (!exit.failure().phase().empty()) absl::StrAppend(&out, ", in ", exit.failure().phase());
     absl::StrAppend(&out, ": ", Printable(exit.failure().message()), "\n");
@@ -241,7 +243,7 @@ std::string WaitsText(const v1::Job& job) {
 
 std::string SummaryText(const v1::TrainSummary& summary) {
   std::string text = absl::StrFormat(
-      "%s steps, %g epochs, %s images/s, first step after %s, final loss %.4f",
+      "%s steps, %.4g epochs, %s images/s, first step after %s, final loss %.4f",
       Grouped(summary.steps()), summary.epochs(),
       Grouped(
           static_cast<uint64_t>(std::llround(std::clamp(summary.images_per_second(), 0.0, 1e15)))),

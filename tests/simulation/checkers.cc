@@ -1,5 +1,6 @@
 #include "tests/simulation/checkers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -206,7 +207,8 @@ class LegalTransitions : public Checker {
   std::map<std::string, v1::JobState> states_;
 };
 
-// The word of a worker that was replaced changes nothing and is not answered.
+// The word of a worker that was replaced changes nothing and is not answered, and it is not let in
+// again.
 class StaleWordsDoNotCount : public Checker {
  public:
   using Checker::Checker;
@@ -215,6 +217,19 @@ class StaleWordsDoNotCount : public Checker {
       Object("the word of a replaced worker had an effect");
     }
   }
+  void OnWelcome(const std::string& node, uint64_t incarnation) override {
+    std::vector<uint64_t>& known = welcomed_[node];
+    if (!known.empty() && known.back() == incarnation) return;
+    // The coordinator remembers the latest few.
+    const auto latest = known.size() > 16 ? known.end() - 16 : known.begin();
+    if (std::find(latest, known.end(), incarnation) != known.end()) {
+      Object(absl::StrCat("a replaced worker was let in as ", node));
+    }
+    known.push_back(incarnation);
+  }
+
+ private:
+  std::map<std::string, std::vector<uint64_t>> welcomed_;
 };
 
 // All slices of one generation's world agree.

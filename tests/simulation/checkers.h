@@ -53,6 +53,8 @@ class Checker {
   virtual void OnCommit(const std::vector<store::Mutation>& writes) {}
   // Something leaves the coordinator; `disk` is what it could know of again.
   virtual void OnSend(const v1::CoordinatorMessage& message, const Store& disk) {}
+  // A worker is let in.
+  virtual void OnWelcome(const std::string& node, uint64_t incarnation) {}
   virtual void OnReply(const core::Reply& reply) {}
   virtual void OnRecovered(const core::Core& core, Time now) {}
   virtual void OnStarted(const Process& process) {}

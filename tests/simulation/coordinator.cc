@@ -149,6 +149,10 @@ void Coordinator::ReleaseCommitted() {
 void Coordinator::Release(const core::Effects& effects) {
   for (const core::Send& send : effects.sends) {
     world_.Tell(&Checker::OnSend, send.message, disk_);
+    if (send.message.has_welcome()) {
+      const auto& [node, incarnation] = workers_.at(send.session);
+      world_.Tell(&Checker::OnWelcome, node, incarnation);
+    }
     const auto session = sessions_.find(send.session);
     if (session == sessions_.end()) continue;
     session->second.stream->ToWorker(

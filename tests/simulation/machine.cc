@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "common/version.h"
 
 namespace muster::simulation {
@@ -333,6 +334,9 @@ void Machine::OnReleaseBarrier(const v1::ReleaseBarrier& release) {
   if (entry == holdings_.end()) return;
   Holding& holding = entry->second;
   if (release.code() != 0) {
+    if (!world_.forgetful && absl::StrContains(release.message(), "ended without arriving")) {
+      world_.objections.Add(release.message());
+    }
     for (auto& [number, rank] : holding.ranks) {
       if (rank.stage != Stage::kWaitsAtBarrier) continue;
       if (rank.barrier != release.barrier().sequence()) continue;

@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
 #include "coordinator/core/job.h"
+#include "coordinator/core/reasons.h"
 #include "gtest/gtest.h"
 #include "tests/simulation/coordinator.h"
 #include "tests/simulation/machine.h"
@@ -38,6 +39,7 @@ class Simulation {
   Simulation(uint64_t seed, bool tracing)
       : world_(std::make_unique<World>(seed)), coordinator_(*world_) {
     world_->tracing = tracing;
+    world_->forgetful = Below(2) == 0;
     const uint64_t nodes = 1 + Below(4);
     for (uint64_t i = 0; i < nodes; ++i) {
       AddMachine(absl::StrCat("node-", i), static_cast<uint32_t>(1 + Below(3)));
@@ -177,7 +179,7 @@ class Simulation {
         StartLater(machine, absl::Seconds(8));
         break;
       case 5:
-        machine.Crash(/*forget=*/Below(2) == 0);
+        machine.Crash(/*forget=*/world_->forgetful && Below(2) == 0);
         StartLater(machine, absl::Seconds(15));
         break;
       case 6:
@@ -194,7 +196,7 @@ class Simulation {
         coordinator_.Pause(world_->random.Between(absl::Milliseconds(10), absl::Seconds(15)));
         break;
       default:
-        if (Below(3) != 0) break;
+        if (!world_->forgetful || Below(3) != 0) break;
         // Another machine claims the name; it stays if nobody objects.
         if (machines_.size() < 2 * node_count_)
           AddMachine(machine.node(), slots_[machine.node()]).StartWorker();
@@ -252,6 +254,10 @@ class Simulation {
       if (cancelled_.count(job.job_id()) != 0 && job.state() != v1::CANCELLED &&
           job.state() != v1::TIMED_OUT) {
         world_->objections.Add(absl::StrCat(job.job_id(), " went on though it was cancelled"));
+      }
+      if (job.first_failure().reason() == core::reasons::kRendezvousTimedOut) {
+        world_->objections.Add(
+            absl::StrCat(job.job_id(), " waited in vain: ", job.first_failure().message()));
       }
       if (job.state() == v1::SUCCEEDED && job.exit_code() != 0) {
         world_->objections.Add(absl::StrCat(job.job_id(), " succeeded with a code"));

@@ -34,6 +34,8 @@ struct World {
 
   Scheduler scheduler;
   Random random;
+  // Whether machines lose what they hold, so that not everything can go on.
+  bool forgetful = false;
   Objections objections;
   std::vector<std::unique_ptr<Checker>> checkers;
   bool tracing = false;

@@ -34,7 +34,7 @@ constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat64, DataType:
                                DataType::kFloat16, DataType::kInt32,   DataType::kInt64,
                                DataType::kUint8};
 // Nothing, less than a rank each, odd, one chunk and a bit, several chunks.
-constexpr size_t kCounts[] = {0, 1, 3, 1001, 65537, 300007};
+constexpr size_t kCounts[] = {0, 1, 3, 1001, 65537, 700001};
 
 using Values = std::vector<double>;
 using Bytes = std::vector<std::byte>;

@@ -93,7 +93,7 @@ class ShmSegment {
   static constexpr size_t kPageBytes = 4096;
   static constexpr size_t kHugePageBytes = 2 << 20;
   static constexpr size_t kSmallBytes = 64 << 10;
-  static constexpr size_t kChunkBytes = 256 << 10;
+  static constexpr size_t kChunkBytes = 1 << 20;
 
   // Makes a segment for `size` ranks. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<ShmSegment>> Create(uint32_t size);

@@ -1,0 +1,104 @@
+#include "worker/collectives/factory.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/collectives/testing.h"
+
+namespace muster::collectives {
+namespace {
+
+WorldOptions Options(const std::string& backend, uint32_t rank, uint32_t world_size,
+                     std::vector<uint32_t> ranks_on_node, KeyStore* store) {
+  WorldOptions options;
+  options.backend = backend;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.ranks_on_node = std::move(ranks_on_node);
+  options.store = store;
+  options.interface_address = "127.0.0.1";
+  return options;
+}
+
+// The backend that every rank of a world ends up with.
+std::string BackendOf(const std::string& backend, uint32_t world_size,
+                      const std::vector<uint32_t>& ranks_on_node) {
+  FileKeyStore store;
+  std::string found;
+  const auto results = RunRankProcesses(world_size, [&](uint32_t rank) -> absl::Status {
+    ASSIGN_OR_RETURN(auto communicator, CreateWorldCommunicator(Options(backend, rank, world_size,
+                                                                        ranks_on_node, &store)));
+    RETURN_IF_ERROR(communicator->Barrier()->Wait());
+    // A status is all that comes out of a rank's process.
+    return absl::UnknownError(absl::StrCat(communicator->backend(), " ", communicator->rank(), "/",
+                                           communicator->size()));
+  });
+  for (uint32_t rank = 0; rank < world_size; ++rank) {
+    const std::string place = absl::StrCat(" ", rank, "/", world_size);
+    const std::string prefix = "UNKNOWN: ";
+    if (results[rank].size() < prefix.size() + place.size()) return results[rank];
+    const std::string name =
+        results[rank].substr(prefix.size(), results[rank].size() - prefix.size() - place.size());
+    if (results[rank] != prefix + name + place) return results[rank];
+    if (rank > 0 && name != found) return "not the same on all ranks";
+    found = name;
+  }
+  return found;
+}
+
+TEST(FactoryTest, AutoTakesWhatFitsTheNodes) {
+  EXPECT_EQ(BackendOf("auto", 1, {1}), "single");
+  EXPECT_EQ(BackendOf("auto", 2, {2}), "shm");
+  EXPECT_EQ(BackendOf("auto", 2, {1, 1}), "gloo");
+  EXPECT_EQ(BackendOf("auto", 4, {2, 2}), "hierarchical");
+  EXPECT_EQ(BackendOf("auto", 3, {2, 1}), "hierarchical");
+}
+
+TEST(FactoryTest, OneEntryStandsForEqualNodes) {
+  EXPECT_EQ(BackendOf("auto", 2, {1}), "gloo");
+  EXPECT_EQ(BackendOf("auto", 4, {2}), "hierarchical");
+}
+
+TEST(FactoryTest, NamedBackends) {
+  EXPECT_EQ(BackendOf("gloo", 2, {2}), "gloo");
+  EXPECT_EQ(BackendOf("hierarchical", 2, {2}), "shm");
+  EXPECT_EQ(BackendOf("hierarchical", 2, {1, 1}), "gloo");
+}
+
+TEST(FactoryTest, RefusesWhatCannotBe) {
+  FileKeyStore store;
+  const std::vector<WorldOptions> bad = {
+      Options("nccl", 0, 2, {2}, &store),      Options("shm", 0, 2, {1, 1}, &store),
+      Options("auto", 2, 2, {2}, &store),      Options("auto", 0, 3, {1, 1}, &store),
+      Options("auto", 0, 3, {2}, &store),      Options("auto", 0, 2, {2, 0}, &store),
+      Options("auto", 0, 0, {}, &store),       Options("auto", 0, 2, {2}, nullptr),
+      Options("auto", 0, 1 << 30, {1}, &store)};
+  for (const WorldOptions& options : bad) {
+    const auto communicator = CreateWorldCommunicator(options);
+    EXPECT_TRUE(absl::IsInvalidArgument(communicator.status()))
+        << options.backend << " " << options.world_size << ": " << communicator.status();
+  }
+}
+
+TEST(FactoryTest, EveryGroupHasAnIdOfItsOwn) {
+  FileKeyStore store;
+  const auto results = RunRankProcesses(4, [&](uint32_t rank) -> absl::Status {
+    return CreateWorldCommunicator(Options("auto", rank, 4, {2, 2}, &store)).status();
+  });
+  for (const std::string& result : results) EXPECT_EQ(result, "");
+  std::vector<std::string> ids;
+  for (const std::string key : {"WORLD/0", "LOCAL/0", "LOCAL/1", "CROSS/0", "CROSS/1"}) {
+    const auto id = store.Get("unique-id/" + key, absl::ZeroDuration());
+    ASSERT_TRUE(id.ok()) << key;
+    EXPECT_EQ(id->size(), 32u);
+    for (const std::string& other : ids) EXPECT_NE(*id, other);
+    ids.push_back(*id);
+  }
+}
+
+}  // namespace
+}  // namespace muster::collectives
