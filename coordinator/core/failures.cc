@@ -42,7 +42,9 @@ bool IsConsequence(const v1::FailureReport& report) {
 
 void Accuse(GenerationState& generation, const v1::FailureReport& report, const RankState& by) {
   if (!report.has_peer_rank() || report.peer_rank() >= generation.ranks.size()) return;
-  if (report.peer_rank() != by.rank) generation.ranks[report.peer_rank()].accused = true;
+  if (report.peer_rank() == by.rank) return;
+  generation.ranks[report.peer_rank()].accused = true;
+  generation.any_accused = true;
 }
 
 }  // namespace
@@ -173,7 +175,7 @@ void Core::Impl::Attribute(Job& job, bool final) {
 }
 
 void Core::Impl::LoseAccusedNodes(Job& job) {
-  if (!job.generation.has_value()) return;
+  if (!job.generation.has_value() || !job.generation->any_accused) return;
   std::map<NodeName, uint32_t> nodes;  // with the rank that was seen to go
   for (const RankState& rank : job.generation->ranks) {
     if (!rank.accused || rank.gone()) continue;

@@ -105,6 +105,7 @@ struct GenerationState {
   std::array<uint32_t, v1::RankPhase_ARRAYSIZE> reached{};
   uint32_t gone = 0;
   uint32_t clean_exits = 0;
+  bool any_accused = false;
 
   KeyTable keys;
   BarrierTable barriers;

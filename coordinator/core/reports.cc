@@ -144,7 +144,7 @@ void Core::Impl::ApplyReport(Node& node, Job& job, const v1::RankReport& report)
   }
   if (report.has_progress()) {
     rank.progress = report.progress();
-    if (rank.rank == 0 || !generation.ranks.front().progress.has_value()) {
+    if (rank.rank == 0) {
       *job.record.mutable_job()->mutable_progress() = report.progress();
     }
     job.record.set_highest_step(std::max(job.record.highest_step(), report.progress().step()));

@@ -196,8 +196,10 @@ void Core::Impl::Adopt(Node& node, Job& job, const v1::GenerationReport& report)
   const uint32_t node_rank = *generation.NodeRank(node.name());
   if (!generation.HasLiveRanks(node_rank)) return;
   v1::NodePlacement& placement = *generation.record.mutable_nodes(node_rank);
-  placement.set_incarnation(node.record.incarnation());
-  MarkGeneration(job);
+  if (placement.incarnation() != node.record.incarnation()) {
+    placement.set_incarnation(node.record.incarnation());
+    MarkGeneration(job);
+  }
   std::set<uint32_t> present;
   for (const v1::RankReport& rank : report.ranks()) present.insert(rank.rank());
   const auto range = generation.RanksOf(node_rank);

@@ -125,8 +125,11 @@ absl::Status Trainer::TrainAll() {
     ReportStep();
     // The end has a checkpoint and an evaluation of its own.
     if (step_ == preparation_->total_steps) break;
-    if (save_every > 0 && step_ % save_every == 0) RETURN_IF_ERROR(SaveCheckpoint());
-    if (evaluate_every > 0 && step_ % evaluate_every == 0) RETURN_IF_ERROR(EvaluateModel());
+    const bool save = save_every > 0 && step_ % save_every == 0;
+    const bool evaluate = evaluate_every > 0 && step_ % evaluate_every == 0;
+    if (save) RETURN_IF_ERROR(SaveCheckpoint());
+    if (evaluate) RETURN_IF_ERROR(EvaluateModel());
+    if (save || evaluate) SetPhase("training");
   }
   return absl::OkStatus();
 }
@@ -179,7 +182,6 @@ absl::Status Trainer::EvaluateModel() {
     LOG(INFO) << "after step " << step_ << ": test accuracy " << evaluation.accuracy
               << ", test loss " << evaluation.loss;
   }
-  SetPhase("training");
   return absl::OkStatus();
 }
 
@@ -207,7 +209,6 @@ absl::Status Trainer::SaveCheckpoint() {
   if (absl::IsAborted(written)) return written;
   RETURN_IF_ERROR(WithExitCode(written, kExitCannotCreate));
   saved_step_ = step_;
-  SetPhase("training");
   return absl::OkStatus();
 }
 
