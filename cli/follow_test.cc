@@ -12,7 +12,9 @@
 namespace muster::cli {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 v1::Job JobIn(v1::JobState state) {
   v1::Job job;
@@ -147,7 +149,8 @@ TEST_F(FollowTest, TimeoutWhileTheCoordinatorIsAway) {
   FollowOptions options;
   options.timeout = absl::Milliseconds(100);
   EXPECT_EQ(Follow(options).status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(recorder_.seen, ElementsAre("away"));
+  // Told once at most, however often it was tried; a slow machine may not have tried at all.
+  EXPECT_THAT(recorder_.seen, AnyOf(IsEmpty(), ElementsAre("away")));
 }
 
 TEST_F(FollowTest, AnUnknownJobIsAnError) {
