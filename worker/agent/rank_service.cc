@@ -108,9 +108,13 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
   }
 
   void OnWriteDone(bool) override {
-    absl::MutexLock lock(&mutex_);
-    queue_.pop_front();
-    Proceed();
+    std::optional<grpc::Status> end;
+    {
+      absl::MutexLock lock(&mutex_);
+      queue_.pop_front();
+      end = Proceed();
+    }
+    if (end.has_value()) Finish(*end);
   }
   void OnCancel() override { route_.Cancel(); }
   void OnDone() override { delete this; }
@@ -125,18 +129,25 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
   }
 
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
-    end_ = status;
-    ended_ = true;
-    if (queue_.empty()) Proceed();
+    std::optional<grpc::Status> end;
+    {
+      absl::MutexLock lock(&mutex_);
+      end_ = status;
+      ended_ = true;
+      if (queue_.empty()) end = Proceed();
+    }
+    if (end.has_value()) Finish(*end);
   }
 
-  void Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Writes what is next, or returns what to finish with. Finishing is the caller's, without the
+  // lock: it may delete this object on another thread before it returns.
+  std::optional<grpc::Status> Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!queue_.empty()) {
       StartWrite(&queue_.front());
     } else if (ended_) {
-      Finish(ToGrpcStatus(end_));
+      return ToGrpcStatus(end_);
     }
+    return std::nullopt;
   }
 
   const Route route_;

@@ -20,7 +20,9 @@
 #include "absl/synchronization/notification.h"
 #include "common/proto_time.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "proto/muster/v1/rank.grpc.pb.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/scripted_coordinator.h"
 #include "worker/shim/fields.h"
@@ -433,6 +435,33 @@ TEST_F(ControlPlaneTest, AnEndedGenerationAnswersAborted) {
   EXPECT_TRUE(absl::IsAborted(control_[0]->Barrier("world", kPatience)));
   EXPECT_TRUE(absl::IsAborted(control_[0]->ReportConnected()));
   EXPECT_TRUE(absl::IsAborted(control_[0]->Get("k", kPatience).status()));
+}
+
+// A watch that has ended is deleted on one of gRPC's threads, and nothing of the worker may still
+// be in it by then.
+TEST_F(ControlPlaneTest, WatchesThatEndAtOnceByTheThousand) {
+  constexpr int kThreads = 4;
+  constexpr int kWatches = 2000;
+  v1::WatchRequest request;
+  *request.mutable_identity() = EnvironmentOf(0).identity;
+  request.mutable_identity()->set_token("wrong");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([this, &request] {
+      const auto stub = v1::RankService::NewStub(
+          grpc::CreateChannel(EnvironmentOf(0).worker_socket, grpc::InsecureChannelCredentials()));
+      for (int watch = 0; watch < kWatches; ++watch) {
+        grpc::ClientContext context;
+        context.set_wait_for_ready(true);
+        v1::Directive directive;
+        const auto reader = stub->Watch(&context, request);
+        while (reader->Read(&directive)) {
+        }
+        ASSERT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(RankEnvironmentTest, NamesWhatIsMissingOrMalformed) {
