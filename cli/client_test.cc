@@ -86,7 +86,7 @@ TEST(ClientTest, StoppingEndsAStream) {
   FakeCluster cluster;
   cluster.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
     write(v1::Job());
-    while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
+    FakeCluster::WaitUntilCancelled(context);
     return grpc::Status::OK;
   };
   cluster.Start();

@@ -3,6 +3,8 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace muster::cli {
 namespace {
@@ -10,6 +12,10 @@ namespace {
 const grpc::Status kNotScripted(grpc::StatusCode::UNIMPLEMENTED, "not scripted");
 
 }  // namespace
+
+void FakeCluster::WaitUntilCancelled(const grpc::ServerContext& context) {
+  while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
+}
 
 FakeCluster::~FakeCluster() { Stop(); }
 

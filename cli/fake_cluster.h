@@ -25,6 +25,10 @@ class FakeCluster : public v1::ClusterService::Service {
   std::function<grpc::Status(const v1::ReadLogRequest&, grpc::ServerContext&, Writer<v1::LogChunk>)>
       on_log;
 
+  // For a script that leaves its client waiting: returns when the client or the connection has
+  // gone. A synchronous gRPC handler has nothing to be woken by, so this looks again and again.
+  static void WaitUntilCancelled(const grpc::ServerContext& context);
+
   ~FakeCluster() override;
   // On a free port of loopback; the same one again after Stop.
   void Start();

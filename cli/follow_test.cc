@@ -51,9 +51,6 @@ class FollowTest : public ::testing::Test {
     ClusterClient client(client_options);
     return FollowJob(client, "a-1", options, stopper_, recorder_);
   }
-  static void WaitUntilCut(grpc::ServerContext& context) {
-    while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
-  }
 
   FakeCluster cluster_;
   Stopper stopper_;
@@ -81,7 +78,7 @@ TEST_F(FollowTest, ThroughARestartOfTheCoordinator) {
     if (++watches == 1) {
       write(JobIn(v1::RUNNING));
       running.Notify();
-      WaitUntilCut(context);
+      FakeCluster::WaitUntilCancelled(context);
       return grpc::Status::OK;
     }
     write(JobIn(v1::RUNNING));
@@ -119,7 +116,7 @@ TEST_F(FollowTest, UntilRunning) {
   cluster_.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
     write(JobIn(v1::QUEUED));
     write(JobIn(v1::RUNNING));
-    WaitUntilCut(context);
+    FakeCluster::WaitUntilCancelled(context);
     return grpc::Status::OK;
   };
   cluster_.Start();
@@ -132,7 +129,7 @@ TEST_F(FollowTest, UntilRunning) {
 TEST_F(FollowTest, TimeoutAndStop) {
   cluster_.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
     write(JobIn(v1::QUEUED));
-    WaitUntilCut(context);
+    FakeCluster::WaitUntilCancelled(context);
     return grpc::Status::OK;
   };
   cluster_.Start();

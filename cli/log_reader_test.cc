@@ -183,7 +183,7 @@ TEST_F(LogReaderTest, FollowingGoesOnAfterARestart) {
     if (!half.HasBeenNotified()) {
       write(Chunk(0, text.substr(0, 10)));  // in the middle of a line
       half.Notify();
-      while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
+      FakeCluster::WaitUntilCancelled(context);
       return grpc::Status::OK;
     }
     write(Chunk(request.offset(), text.substr(request.offset()), true));
@@ -271,7 +271,7 @@ TEST_F(LogReaderTest, StoppingEndsFollowing) {
   cluster_.on_log = [this](const v1::ReadLogRequest&, grpc::ServerContext& context, auto write) {
     write(Chunk(0, "x\n"));
     stopper_.Stop();
-    while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(1));
+    FakeCluster::WaitUntilCancelled(context);
     return grpc::Status::OK;
   };
   cluster_.Start();
