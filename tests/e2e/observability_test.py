@@ -37,10 +37,11 @@ class ObservabilityTest(unittest.TestCase):
                     check = subprocess.run(["promtool", "check", "metrics"], input=metrics, text=True,
                                            capture_output=True, check=False)
                     self.assertEqual((check.returncode, check.stdout + check.stderr), (0, ""), address)
-            metrics = fetch(f"http://{cluster.http}/metrics")
-            lines = metrics.splitlines()
-            self.assertIn("muster_jobs_submitted_total 1", lines)
-            self.assertIn('muster_jobs_finished_total{state="succeeded",reason="Completed"} 1', lines)
+            # A scrape reads a snapshot that is a fraction of a second old at most.
+            expected = {"muster_jobs_submitted_total 1",
+                        'muster_jobs_finished_total{state="succeeded",reason="Completed"} 1'}
+            wait_until(lambda: expected <= set(fetch(f"http://{cluster.http}/metrics").splitlines()), 5,
+                       f"{expected} among the metrics")
             self.assertIn("<html", fetch(f"http://{cluster.http}/").lower())
             with self.assertRaises(urllib.error.HTTPError) as missing:
                 fetch(f"http://{cluster.http}/nothing-here")
