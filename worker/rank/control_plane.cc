@@ -14,14 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/grpc_channel.h"
 #include "common/grpc_status.h"
-#include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
 
 namespace muster::rank {
@@ -51,22 +49,19 @@ absl::StatusOr<Number> NumberVariable(const char* name) {
   return number;
 }
 
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target) {
+std::shared_ptr<grpc::Channel> OpenWorkerChannel(const std::string& target) {
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(limits::kMessageBytes);
-  arguments.SetMaxSendMessageSize(limits::kMessageBytes);
   // A worker that was restarted is to be found again soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+  return OpenChannel(target, std::move(arguments));
 }
 
 class GrpcControlPlane final : public ControlPlane {
  public:
   explicit GrpcControlPlane(const RankEnvironment& environment)
       : identity_(environment.identity),
-        stub_(v1::RankService::NewStub(OpenChannel(environment.worker_socket))),
+        stub_(v1::RankService::NewStub(OpenWorkerChannel(environment.worker_socket))),
         progress_thread_([this] { SendProgress(); }),
         watch_thread_([this] { WatchDirectives(); }) {}
 
