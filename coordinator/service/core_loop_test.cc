@@ -293,6 +293,7 @@ TEST_F(CoreLoopTest, DelayIsTheAgeOfWhatWaits) {
   Advance(absl::Seconds(40));
   EXPECT_EQ(loop_->Delay(), absl::Seconds(40));
   leave.Notify();
+  loop_->Stop();  // the query waits on what ends with this scope
 }
 
 }  // namespace
