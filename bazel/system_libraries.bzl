@@ -33,6 +33,7 @@ _PKG_CONFIG = {
     "prometheus": ["prometheus-cpp-core", "prometheus-cpp-pull"],
     "protobuf": ["protobuf"],
     "sqlite3": ["sqlite3"],
+    "ssl": ["libssl"],
     "yaml-cpp": ["yaml-cpp"],
     "zlib": ["zlib"],
 }

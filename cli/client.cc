@@ -31,12 +31,12 @@ int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(const ClusterClient::Options& options) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kFirstPause));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kLongestPause));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(kKeepalive));
-  return OpenChannel(address, std::move(arguments));
+  return OpenChannel(options.address, std::move(arguments), options.security);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ class ClusterClient::Impl {
  public:
   explicit Impl(Options options)
       : options_(std::move(options)),
-        channel_(MakeChannel(options_.address)),
+        channel_(MakeChannel(options_)),
         stub_(v1::ClusterService::NewStub(channel_)) {}
 
   v1::ClusterService::Stub& stub() { return *stub_; }
@@ -61,6 +61,7 @@ class ClusterClient::Impl {
     Stopper& stop = stopper == nullptr ? never : *stopper;
     const SteadyTime give_up = Now().steady + patience;
     absl::Duration pause = kFirstPause;
+    bool refused = false;
     while (true) {
       grpc::ClientContext context;
       context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
@@ -74,8 +75,17 @@ class ClusterClient::Impl {
         answered_ = true;
         return response;
       }
+      // A coordinator that has only just started may not have put its token in its place.
+      const bool first_refusal =
+          status.error_code() == grpc::StatusCode::UNAUTHENTICATED && !std::exchange(refused, true);
       const bool again =
-          status.error_code() == grpc::StatusCode::UNAVAILABLE && Now().steady + pause < give_up;
+          first_refusal ||
+          (status.error_code() == grpc::StatusCode::UNAVAILABLE && Now().steady + pause < give_up);
+      if (again && !first_refusal && pause == kFirstPause) {
+        // Waiting helps nobody whose credentials are wrong.
+        const absl::Status explained = Explain(status, stop);
+        if (absl::IsUnauthenticated(explained)) return explained;
+      }
       if (!again || !stop.SleepFor(pause)) return Explain(status, stop);
       pause = std::min(2 * pause, kLongestPause);
     }
@@ -104,6 +114,9 @@ class ClusterClient::Impl {
     // A coordinator that answers may say UNAVAILABLE too, of a node.
     const bool connected = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !connected) {
+      const absl::Status reason =
+          security::Explain(FromGrpcStatus(status), options_.security, options_.address);
+      if (!absl::IsUnavailable(reason)) return reason;
       return absl::UnavailableError(
           absl::StrCat("no coordinator at ", options_.address, " (", status.error_message(), ")",
                        answered_ ? "" : "; --coordinator or MUSTER_COORDINATOR names another"));
@@ -114,7 +127,8 @@ class ClusterClient::Impl {
                                                       " did not answer within ",
                                                       absl::FormatDuration(options_.call_timeout)));
     }
-    return FromGrpcStatus(status);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return FromGrpcStatus(status);
+    return security::Explain(FromGrpcStatus(status), options_.security, options_.address);
   }
 
   const Options& options() const { return options_; }
@@ -170,6 +184,40 @@ absl::StatusOr<v1::Job> ClusterClient::ReleaseJob(const std::string& job_id) {
   v1::ReleaseJobRequest request;
   request.set_job_id(job_id);
   return impl_->Call(&v1::ClusterService::Stub::ReleaseJob, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Job> ClusterClient::RequeueJob(const std::string& job_id) {
+  v1::RequeueJobRequest request;
+  request.set_job_id(job_id);
+  return impl_->Call(&v1::ClusterService::Stub::RequeueJob, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Node> ClusterClient::GetNode(const std::string& name) {
+  v1::GetNodeRequest request;
+  request.set_name(name);
+  return impl_->Call(&v1::ClusterService::Stub::GetNode, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Node> ClusterClient::CordonNode(const std::string& name,
+                                                   const std::string& reason) {
+  v1::CordonNodeRequest request;
+  request.set_name(name);
+  request.set_reason(reason);
+  return impl_->Call(&v1::ClusterService::Stub::CordonNode, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Node> ClusterClient::UncordonNode(const std::string& name) {
+  v1::UncordonNodeRequest request;
+  request.set_name(name);
+  return impl_->Call(&v1::ClusterService::Stub::UncordonNode, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Node> ClusterClient::DrainNode(const std::string& name,
+                                                  const std::string& reason) {
+  v1::DrainNodeRequest request;
+  request.set_name(name);
+  request.set_reason(reason);
+  return impl_->Call(&v1::ClusterService::Stub::DrainNode, request, impl_->options().patience);
 }
 
 absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {

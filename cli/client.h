@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/stopper.h"
+#include "common/security/client_security.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::cli {
@@ -22,6 +23,7 @@ class ClusterClient {
  public:
   struct Options {
     std::string address;  // host:port
+    security::ClientSecurity security;
     // How long a call is repeated while the coordinator is away.
     absl::Duration patience = absl::Seconds(3);
     // What one attempt may take.
@@ -40,7 +42,12 @@ class ClusterClient {
   absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> HoldJob(const std::string& job_id);
   absl::StatusOr<v1::Job> ReleaseJob(const std::string& job_id);
+  absl::StatusOr<v1::Job> RequeueJob(const std::string& job_id);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
+  absl::StatusOr<v1::Node> GetNode(const std::string& name);
+  absl::StatusOr<v1::Node> CordonNode(const std::string& name, const std::string& reason);
+  absl::StatusOr<v1::Node> UncordonNode(const std::string& name);
+  absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();
 
   // One stream, not repeated: `on_job` is called for each message until it returns false (then OK),

@@ -1,5 +1,7 @@
 #include "cli/context.h"
 
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/exit_code.h"
@@ -8,6 +10,15 @@
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
+
+const std::map<std::string, Output>& Outputs() {
+  static const auto& outputs = *new std::map<std::string, Output>{{"table", Output::kTable},
+                                                                  {"wide", Output::kWide},
+                                                                  {"json", Output::kJson},
+                                                                  {"yaml", Output::kYaml},
+                                                                  {"name", Output::kName}};
+  return outputs;
+}
 
 void Context::Print(const nlohmann::ordered_json& value) const {
   console.Out(output == Output::kYaml ? YamlText(value) : JsonText(value));
@@ -26,6 +37,10 @@ int Context::Fail(const absl::Status& status, int exit_code) const {
 ClusterClient::Options Context::client_options() const {
   ClusterClient::Options options;
   options.address = coordinator;
+  options.security = security;
+  if (const char* token = std::getenv("MUSTER_TOKEN"); token != nullptr) {
+    options.security.token = token;
+  }
   return options;
 }
 

@@ -3,12 +3,14 @@
 #define MUSTER_CLI_CONTEXT_H_
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "cli/client.h"
 #include "cli/output/console.h"
+#include "common/security/client_security.h"
 #include "google/protobuf/message.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -19,6 +21,8 @@ class App;
 namespace muster::cli {
 
 enum class Output { kTable, kWide, kJson, kYaml, kName };
+// By the words behind -o.
+const std::map<std::string, Output>& Outputs();
 
 // One run of the program. A verb's Add… function declares its subcommand; parsing a command line
 // that names it sets `action`, which then does the work and returns the exit status.
@@ -27,6 +31,7 @@ struct Context {
 
   Console& console;
   std::string coordinator;
+  security::ClientSecurity security;
   Output output = Output::kTable;
   // What stood behind `--` on the command line.
   std::vector<std::string> trailing;
@@ -41,14 +46,17 @@ struct Context {
   ClusterClient::Options client_options() const;
 };
 
-// Each in the file of its name under cli/verbs.
-void AddSubmitVerbs(CLI::App& app, Context& context);   // submit, run
-void AddJobVerbs(CLI::App& app, Context& context);      // list, get, describe
-void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release
-void AddWaitVerb(CLI::App& app, Context& context);
+// Each in the file of its name under cli/verbs; docs/cli_verbs.md says how to add one.
+void AddSubmitVerbs(CLI::App& app, Context& context);  // submit, run
+void AddLocalVerb(CLI::App& app, Context& context);
+void AddJobVerbs(CLI::App& app, Context& context);  // list, get, describe
 void AddLogsVerb(CLI::App& app, Context& context);
+void AddWhyVerb(CLI::App& app, Context& context);
+void AddWaitVerb(CLI::App& app, Context& context);
+void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release, requeue
 void AddNodeVerbs(CLI::App& app, Context& context);
 void AddSpecVerbs(CLI::App& app, Context& context);
+void AddCompletionVerb(CLI::App& app, Context& context);
 void AddVersionVerb(CLI::App& app, Context& context);
 
 }  // namespace muster::cli

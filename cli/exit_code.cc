@@ -1,6 +1,25 @@
 #include "cli/exit_code.h"
 
 namespace muster::cli {
+namespace {
+
+constexpr ExitMeaning kMeanings[] = {
+    {kSuccess, "All went well; of a verb that follows a job: the job succeeded"},
+    {kFailure, "The job failed without a code of its own, or the request was refused"},
+    {kUsage, "The command line is wrong"},
+    {kNoInput, "A file that was named cannot be read"},
+    {kUnavailable, "No coordinator answers"},
+    {kCannotCreate, "A file or directory cannot be made"},
+    {kTryAgain, "Not now: a bound or a time-out was met; try again"},
+    {kNotAllowed, "The coordinator does not allow it"},
+    {kBadSpec, "The job's spec is wrong"},
+    {kTimeLimit, "A time limit has passed: the job's, or that of --timeout"},
+    {kInterrupted, "Interrupted, as with Ctrl-C; the job may go on"},
+};
+
+}  // namespace
+
+absl::Span<const ExitMeaning> ExitMeanings() { return kMeanings; }
 
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

@@ -3,6 +3,7 @@
 #define MUSTER_CLI_EXIT_CODE_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {
@@ -12,13 +13,22 @@ enum ExitCode : int {
   kFailure = 1,
   kUsage = 2,
   kNoInput = 66,
-  kUnavailable = 69,  // no coordinator
+  kUnavailable = 69,
+  kCannotCreate = 73,
   kTryAgain = 75,
   kNotAllowed = 77,
   kBadSpec = 78,
   kTimeLimit = 124,
   kInterrupted = 130,
 };
+
+// The table of all of them, as `muster --help` prints it. Verbs that follow a job exit besides with
+// its own code: that of the first failing rank, 128+n for a signal.
+struct ExitMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+absl::Span<const ExitMeaning> ExitMeanings();
 
 // For a call that failed.
 int ExitCodeOf(const absl::Status& status);

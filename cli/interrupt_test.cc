@@ -10,23 +10,69 @@
 namespace muster::cli {
 namespace {
 
-TEST(InterruptTest, OffATerminalTheFirstSignalCancelsTheSecondDetaches) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    std::ostringstream out, err;
-    Console console(out, err, {});
-    Stopper stopper;
-    absl::Notification cancelled, detached;
-    const Stopper::Registration registration(stopper, [&detached] { detached.Notify(); });
-    RunInterrupt interrupt(console, stopper, [&cancelled] { cancelled.Notify(); });
-    EXPECT_FALSE(interrupt.interrupted());
-    kill(getpid(), signal);
-    cancelled.WaitForNotification();
-    EXPECT_TRUE(interrupt.interrupted());
-    EXPECT_FALSE(stopper.stopped());
-    kill(getpid(), SIGINT);
-    detached.WaitForNotification();
-    EXPECT_TRUE(stopper.stopped());
+// What becomes of a job's follower under signals.
+class Followed {
+ public:
+  explicit Followed(bool may_detach)
+      : interrupt_(console_, stopper_, may_detach, [this] { cancelled_.Notify(); }) {}
+
+  void Signal(int number) { kill(getpid(), number); }
+  void AwaitCancelled() { cancelled_.WaitForNotification(); }
+  void AwaitDetached() { detached_.WaitForNotification(); }
+  bool cancelled() const { return cancelled_.HasBeenNotified(); }
+  bool detached() const { return stopper_.stopped(); }
+  bool interrupted() const { return interrupt_.interrupted(); }
+
+ private:
+  std::ostringstream out_, err_;
+  Console console_{out_, err_, {}};
+  Stopper stopper_;
+  absl::Notification cancelled_, detached_;
+  const Stopper::Registration registration_{stopper_, [this] { detached_.Notify(); }};
+  RunInterrupt interrupt_;
+};
+
+TEST(InterruptTest, OffATerminalTheFirstInterruptCancelsTheSecondStopsWaiting) {
+  Followed followed(/*may_detach=*/true);
+  EXPECT_FALSE(followed.interrupted());
+  followed.Signal(SIGINT);
+  followed.AwaitCancelled();
+  EXPECT_TRUE(followed.interrupted());
+  EXPECT_FALSE(followed.detached());
+  followed.Signal(SIGINT);
+  followed.AwaitDetached();
+}
+
+TEST(InterruptTest, WhoGoesAwayLeavesTheJobAlone) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    Followed followed(/*may_detach=*/true);
+    followed.Signal(signal);
+    followed.AwaitDetached();
+    EXPECT_TRUE(followed.interrupted());
+    EXPECT_FALSE(followed.cancelled());
   }
+}
+
+TEST(InterruptTest, AJobThatCannotBeLeftAloneIsCancelledByAnySignal) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Followed followed(/*may_detach=*/false);
+    followed.Signal(signal);
+    followed.AwaitCancelled();
+    EXPECT_FALSE(followed.detached());
+    followed.Signal(signal);
+    followed.AwaitDetached();
+  }
+}
+
+TEST(InterruptTest, WhatIsIgnoredStaysSo) {
+  const auto before = signal(SIGHUP, SIG_IGN);
+  {
+    const SignalWatcher watcher([](int number) { ADD_FAILURE() << number; });
+    struct sigaction now;
+    sigaction(SIGHUP, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_IGN);
+  }
+  signal(SIGHUP, before);
 }
 
 TEST(InterruptTest, SignalsDoAgainWhatTheyDid) {

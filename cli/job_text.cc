@@ -57,6 +57,21 @@ void AppendField(absl::string_view name, absl::string_view value, std::string& o
                   Printable(value), "\n");
 }
 
+// What a rank's end means beside the job's first failure.
+std::string ExitCell(const v1::Job& job, const v1::RankStatus& rank) {
+  if (!rank.has_exit()) return "";
+  const std::string text = ExitText(rank.exit());
+  const v1::FirstFailure& failure = job.first_failure();
+  if (failure.generation() == job.generation() && failure.has_rank()) {
+    if (failure.rank() == rank.rank()) return absl::StrCat(text, ", the first failure");
+    const bool ended_well = rank.exit().signal() == 0 && rank.exit().exit_code() == 0;
+    if (!rank.exit().stopped_by_worker() && !ended_well) {
+      return absl::StrCat(text, ", a consequence");
+    }
+  }
+  return rank.exit().stopped_by_worker() ? absl::StrCat(text, ", stopped") : text;
+}
+
 }  // namespace
 
 std::string StateWord(v1::JobState state) {
@@ -98,17 +113,56 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) 
   return table.Text();
 }
 
-std::string RankTable(const v1::Job& job) {
-  Table table({"RANK", "NODE", "LOCAL", "SLOTS", "PHASE", "PID", "STEP", "SEEN", "EXIT"});
+std::string RankTable(const v1::Job& job, bool wide) {
+  std::vector<std::string> heads = {"RANK", "NODE", "LOCAL", "SLOTS", "PHASE",
+                                    "PID",  "STEP", "SEEN",  "EXIT"};
+  if (wide) heads.insert(heads.begin() + 7, {"COLLECTIVES", "DOES"});
+  Table table(heads);
   for (const v1::RankStatus& rank : job.ranks()) {
-    table.AddRow({absl::StrCat(rank.rank()), rank.node(), absl::StrCat(rank.local_rank()),
-                  absl::StrJoin(rank.slots(), ","), PhaseWord(rank.phase()),
-                  rank.pid() > 0 ? absl::StrCat(rank.pid()) : "",
-                  rank.progress().step() > 0 ? absl::StrCat(rank.progress().step()) : "",
-                  rank.has_last_seen() ? Age(FromProto(rank.last_seen())) : "",
-                  rank.has_exit() ? ExitText(rank.exit()) : ""});
+    const v1::Progress& progress = rank.progress();
+    std::vector<std::string> row = {absl::StrCat(rank.rank()),
+                                    rank.node(),
+                                    absl::StrCat(rank.local_rank()),
+                                    absl::StrJoin(rank.slots(), ","),
+                                    PhaseWord(rank.phase()),
+                                    rank.pid() > 0 ? absl::StrCat(rank.pid()) : "",
+                                    progress.step() > 0 ? absl::StrCat(progress.step()) : "",
+                                    rank.has_last_seen() ? Age(FromProto(rank.last_seen())) : "",
+                                    ExitCell(job, rank)};
+    if (wide) {
+      const uint64_t collectives = progress.collective_sequence();
+      row.insert(row.begin() + 7,
+                 {collectives > 0 ? absl::StrCat(collectives) : "", progress.phase()});
+    }
+    table.AddRow(std::move(row));
   }
   return table.Text();
+}
+
+std::string ConsequencesText(const v1::Job& job) {
+  const v1::FirstFailure& failure = job.first_failure();
+  if (failure.generation() != job.generation()) return "";
+  int stopped = 0, failed = 0;
+  for (const v1::RankStatus& rank : job.ranks()) {
+    if ((failure.has_rank() && rank.rank() == failure.rank()) || !rank.has_exit()) continue;
+    if (rank.exit().stopped_by_worker()) {
+      ++stopped;
+    } else if (rank.exit().signal() != 0 || rank.exit().exit_code() != 0) {
+      ++failed;
+    }
+  }
+  const auto ranks = [](int count) {
+    return absl::StrCat(count, " other rank", count == 1 ? "" : "s");
+  };
+  std::string text;
+  if (stopped > 0) {
+    text = absl::StrCat(ranks(stopped), stopped == 1 ? " was" : " were", " stopped because of it");
+  }
+  if (failed > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", ranks(failed),
+                    " failed after it, as a consequence");
+  }
+  return text.empty() ? "" : text + ".";
 }
 
 std::string EventTable(absl::Span<const v1::JobEvent> events, absl::Time now) {
@@ -156,6 +210,7 @@ std::string Description(const v1::Job& job, absl::Time now) {
                              FailureText(job.first_failure())),
                 out);
     absl::StrAppend(&out, FailureDetailText(job.first_failure()));
+    AppendField("Consequences", ConsequencesText(job), out);
   }
   return out;
 }

@@ -15,8 +15,8 @@ namespace muster::cli {
 // `muster list`; more columns when wide.
 std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now);
 
-// One row per rank of the newest generation.
-std::string RankTable(const v1::Job& job);
+// One row per rank of the newest generation; more columns when wide.
+std::string RankTable(const v1::Job& job, bool wide = false);
 
 std::string EventTable(absl::Span<const v1::JobEvent> events, absl::Time now);
 
@@ -32,6 +32,10 @@ std::string FailureText(const v1::FirstFailure& failure);
 // What the rank itself said of its failure and the last lines of its stderr, indented, each with a
 // newline at its end; empty when there is neither.
 std::string FailureDetailText(const v1::FirstFailure& failure);
+
+// "The other 7 ranks were stopped because of it." Empty when nobody else was there. Ranks that
+// ended by themselves after the first failure are counted as its consequences.
+std::string ConsequencesText(const v1::Job& job);
 
 // Whom the job waits for: "resources (node-1: 0 of 1 slots free)". Empty when it waits for nothing.
 std::string WaitsText(const v1::Job& job);

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/exit_code.h"
 #include "cli/follow.h"
@@ -47,17 +50,17 @@ class AwayNotice {
 // One stream of one rank in one generation, from its start (or tail) to its end.
 class StreamReader {
  public:
-  StreamReader(ClusterClient& client, const LogOptions& options, uint64_t generation, uint32_t rank,
-               v1::LogStream stream, Stopper& stopper, AwayNotice& notice, LogPrinter printer)
+  StreamReader(ClusterClient& client, const LogOptions& options, const LogSource& source,
+               Stopper& stopper, AwayNotice& notice, LogPrinter printer)
       : client_(client),
         options_(options),
         stopper_(stopper),
         notice_(notice),
         printer_(std::move(printer)) {
     request_.set_job_id(options.job_id);
-    request_.set_generation(generation);
-    request_.set_rank(rank);
-    request_.set_stream(stream);
+    request_.set_generation(source.generation);
+    request_.set_rank(source.rank);
+    request_.set_stream(source.is_stderr ? v1::STDERR : v1::STDOUT);
     request_.set_follow(options.follow);
     request_.set_tail_lines(options.tail_lines);
   }
@@ -136,11 +139,32 @@ class StreamReader {
   v1::ReadLogRequest request_;
 };
 
+// Where each rank of the generation runs, or ran; empty where that is not known.
+std::vector<std::string> NodesOf(const v1::Job& job, uint64_t generation) {
+  std::vector<std::string> nodes;
+  if (generation != job.generation()) return nodes;
+  for (const v1::RankStatus& rank : job.ranks()) nodes.push_back(rank.node());
+  return nodes;
+}
+
+absl::Status NoRanksThere(const v1::Job& job, const std::string& node, uint64_t generation,
+                          const std::vector<std::string>& nodes) {
+  if (nodes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("where the ranks of generation ", generation, " of ", job.job_id(),
+                     " ran is not kept; choose them with --rank instead of --node"));
+  }
+  const std::set<std::string> names(nodes.begin(), nodes.end());
+  return absl::InvalidArgumentError(absl::StrCat("node ", node, ": ", job.job_id(),
+                                                 " has no ranks there, but on ",
+                                                 absl::StrJoin(names, ", ")));
+}
+
 // The ranks to read: those asked for, checked against those that the job has.
-absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptions& options) {
-  const bool newest = options.generation == 0 || options.generation == job.generation();
-  const uint32_t world_size =
-      newest && job.ranks_size() > 0 ? job.ranks_size() : spec::MaxWorldSize(job.spec());
+absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptions& options,
+                                              uint64_t generation) {
+  const std::vector<std::string> nodes = NodesOf(job, generation);
+  const uint32_t world_size = nodes.empty() ? spec::MaxWorldSize(job.spec()) : nodes.size();
   std::vector<uint32_t> ranks = options.ranks;
   if (ranks.empty()) {
     for (uint32_t rank = 0; rank < world_size; ++rank) ranks.push_back(rank);
@@ -148,6 +172,13 @@ absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptio
   if (ranks.back() >= world_size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", ranks.back(), ": ", job.job_id(),
                                                    " has ranks 0 to ", world_size - 1));
+  }
+  if (!options.node.empty()) {
+    ranks.erase(
+        std::remove_if(ranks.begin(), ranks.end(),
+                       [&](uint32_t rank) { return nodes.empty() || nodes[rank] != options.node; }),
+        ranks.end());
+    if (ranks.empty()) return NoRanksThere(job, options.node, generation, nodes);
   }
   if (options.follow && ranks.size() > kFollowedRanks) {
     return absl::InvalidArgumentError(absl::StrCat("at most ", kFollowedRanks,
@@ -157,17 +188,46 @@ absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptio
   return ranks;
 }
 
+// Each rank's two streams.
+std::vector<LogSource> SourcesOf(const v1::Job& job, const LogOptions& options, uint64_t generation,
+                                 const std::vector<uint32_t>& ranks) {
+  const std::vector<std::string> nodes = NodesOf(job, generation);
+  std::vector<LogSource> sources;
+  for (const uint32_t rank : ranks) {
+    for (const bool is_stderr : {false, true}) {
+      LogSource source;
+      source.generation = generation;
+      source.rank = rank;
+      source.is_stderr = is_stderr;
+      if (!nodes.empty()) source.node = nodes[rank];
+      if (options.wide) {
+        source.prefix = absl::StrCat(rank, " ", source.node, source.node.empty() ? "" : " ",
+                                     is_stderr ? "stderr| " : "stdout| ");
+      } else if (ranks.size() > 1) {
+        source.prefix = absl::StrCat(rank, "| ");
+      }
+      sources.push_back(std::move(source));
+    }
+  }
+  return sources;
+}
+
 absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, const v1::Job& job,
                              uint64_t generation, Stopper& stopper, Console& console) {
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks, RanksOf(job, options));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks, RanksOf(job, options, generation));
+  const std::vector<LogSource> sources = SourcesOf(job, options, generation, ranks);
+  if (options.names_only) {
+    for (const LogSource& source : sources) {
+      console.Out(absl::StrFormat("generation-%d/rank-%04d.%s\n", generation, source.rank,
+                                  source.is_stderr ? "stderr" : "stdout"));
+    }
+    return absl::OkStatus();
+  }
   AwayNotice notice(console);
   std::vector<std::unique_ptr<StreamReader>> readers;
-  for (const uint32_t rank : ranks) {
-    for (const v1::LogStream stream : {v1::STDOUT, v1::STDERR}) {
-      const std::string prefix = ranks.size() > 1 ? absl::StrCat(rank, "| ") : "";
-      readers.push_back(std::make_unique<StreamReader>(
-          client, options, generation, rank, stream, stopper, notice, LogPrinter(console, prefix)));
-    }
+  for (const LogSource& source : sources) {
+    readers.push_back(std::make_unique<StreamReader>(client, options, source, stopper, notice,
+                                                     LogPrinter(console, source, options.style)));
   }
   std::vector<absl::Status> statuses(readers.size());
   if (options.follow) {

@@ -282,7 +282,7 @@ TEST_F(LogReaderTest, StoppingEndsFollowing) {
 TEST(LogPrinterTest, WholeLinesHoweverTheyArrive) {
   std::ostringstream out, err;
   Console console(out, err, {});
-  LogPrinter printer(console, "3| ");
+  LogPrinter printer(console, {.prefix = "3| "});
   for (const char* piece : {"a", "b\nc", "", "d\n", "\nlast"}) printer.Write(piece);
   EXPECT_EQ(out.str(), "3| ab\n3| cd\n3| \n");
   printer.Flush();

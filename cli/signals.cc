@@ -33,15 +33,19 @@ SignalWatcher::SignalWatcher(std::function<void(int)> on_signal)
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, &before_int_);
-  sigaction(SIGTERM, &action, &before_term_);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before;
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;
+    before_.emplace(signal, before);
+    sigaction(signal, &action, nullptr);
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
 SignalWatcher::~SignalWatcher() {
   if (!thread_.joinable()) return;
-  sigaction(SIGINT, &before_int_, nullptr);
-  sigaction(SIGTERM, &before_term_, nullptr);
+  for (const auto& [signal, before] : before_) sigaction(signal, &before, nullptr);
   WriteByte(pipe_[1], 0);
   thread_.join();
   close(pipe_[0]);

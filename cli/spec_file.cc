@@ -27,13 +27,17 @@ absl::StatusOr<std::string> ReadBounded(const std::string& path) {
   });
   std::string text;
   char buffer[1 << 16];
-  // One byte beyond the bound is enough for the parser to refuse it.
-  while (text.size() <= limits::kSpecBytes) {
+  while (true) {
     const ssize_t size = read(fd, buffer, sizeof(buffer));
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return NotReadable(path, errno);
     if (size == 0) break;
     text.append(buffer, size);
+    // What would not be taken is not read on, however long it is.
+    if (text.size() > limits::kSpecBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path, ": larger than ", limits::kSpecBytes, " bytes, the most for a spec"));
+    }
   }
   return text;
 }

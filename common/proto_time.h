@@ -32,6 +32,20 @@ inline absl::Time FromProto(const google::protobuf::Timestamp& proto) {
   return absl::FromUnixSeconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
 }
 
+// Whether protobuf's own programs, its JSON among them, take it: the years 1 to 9999, or 10,000
+// years either way.
+inline bool IsValid(const google::protobuf::Timestamp& proto) {
+  return proto.seconds() >= -62'135'596'800 && proto.seconds() <= 253'402'300'799 &&
+         proto.nanos() >= 0 && proto.nanos() <= 999'999'999;
+}
+
+inline bool IsValid(const google::protobuf::Duration& proto) {
+  const bool signs_agree =
+      proto.seconds() == 0 || proto.nanos() == 0 || (proto.seconds() < 0) == (proto.nanos() < 0);
+  return proto.seconds() >= -315'576'000'000 && proto.seconds() <= 315'576'000'000 &&
+         proto.nanos() >= -999'999'999 && proto.nanos() <= 999'999'999 && signs_agree;
+}
+
 }  // namespace muster
 
 #endif  // MUSTER_COMMON_PROTO_TIME_H_

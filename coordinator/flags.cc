@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/http/address.h"
+#include "common/limits.h"
 #include "common/version.h"
 
 namespace muster {
@@ -38,6 +42,37 @@ void AddDuration(CLI::App& app, const std::string& name, absl::Duration& value,
       ->default_str(absl::FormatDuration(value));
 }
 
+// A duration, or whole days: "30d".
+bool ParseAge(absl::string_view text, absl::Duration& age) {
+  int days = 0;
+  if (absl::ConsumeSuffix(&text, "d")) {
+    if (!absl::SimpleAtoi(text, &days)) return false;
+    age = days * absl::Hours(24);
+  } else if (!absl::ParseDuration(text, &age)) {
+    return false;
+  }
+  return age > absl::ZeroDuration();
+}
+
+void AddRetention(CLI::App& app, Flags& flags) {
+  app.add_option("--keep-jobs", flags.keep_jobs,
+                 "how many finished jobs are remembered, the newest; each for a minute at least")
+      ->check(CLI::Range(size_t{0}, limits::kJobs))
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--keep-jobs-for",
+         [&flags](const std::string& text) { ParseAge(text, flags.keep_jobs_for); },
+         "and none of them for longer than this, such as 36h or 30d")
+      ->check([](const std::string& text) {
+        absl::Duration age;
+        return ParseAge(text, age) ? ""
+                                   : absl::StrCat("'", text, "' is not an age such as 36h or 30d");
+      })
+      ->type_name("DURATION")
+      ->default_str("for ever");
+}
+
 // CLI11 would let the file win over the environment. So the environment is put before the
 // arguments, as arguments: the last one of a flag counts.
 std::vector<std::string> WithEnvironment(const CLI::App& app, int argc, const char* const* argv) {
@@ -63,10 +98,17 @@ std::string CheckTogether(const Flags& flags) {
   if (flags.lease < 3 * flags.heartbeat_interval) {
     return "--lease must be at least three times --heartbeat-interval";
   }
-  if (!flags.insecure_bind && !IsLoopback(ParseAddress(flags.listen)->host)) {
+  const absl::Status tls = security::CheckTlsFiles(flags.tls);
+  if (!tls.ok()) return std::string(tls.message());
+  if (!flags.tls.ca.empty() && flags.tls.cert.empty()) {
+    return "--tls-ca needs --tls-cert and --tls-key too: what this coordinator shows";
+  }
+  if (flags.tls.cert.empty() && !flags.insecure_bind &&
+      !IsLoopback(ParseAddress(flags.listen)->host)) {
     return absl::StrCat("--listen=", flags.listen,
-                        " can be reached from other machines, and whoever reaches it can run "
-                        "programs here: add --insecure-bind to accept that");
+                        " can be reached from other machines, and in plain text whoever sees a "
+                        "token can run programs here: give --tls-cert and --tls-key, or add "
+                        "--insecure-bind to accept that");
   }
   return "";
 }
@@ -93,9 +135,21 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
       ->check(CLI::IsMember({"sqlite", "memory"}))
       ->type_name("KIND")
       ->capture_default_str();
+  app.add_option("--tokens", flags.tokens,
+                 "who may do what: lines of ROLE TOKEN [NAME], of role view, submit, admin or "
+                 "worker; mode 0600; read again when it changes")
+      ->type_name("FILE");
+  app.add_option("--tls-cert", flags.tls.cert, "serve TLS with this certificate (PEM)")
+      ->type_name("FILE");
+  app.add_option("--tls-key", flags.tls.key, "the certificate's private key; mode 0600")
+      ->type_name("FILE");
+  app.add_option("--tls-ca", flags.tls.ca,
+                 "demand a certificate of every client, signed by this CA")
+      ->type_name("FILE");
   AddDuration(app, "--lease", flags.lease, "a node that is silent for this long is lost");
   AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
               "how often workers say that they live");
+  AddRetention(app, flags);
   app.add_flag("--insecure-bind", flags.insecure_bind,
                "listen in plain text where other machines can connect");
   for (CLI::Option* option : app.get_options()) {

@@ -2,10 +2,12 @@
 #ifndef MUSTER_COORDINATOR_FLAGS_H_
 #define MUSTER_COORDINATOR_FLAGS_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/security/tls.h"
 
 namespace muster {
 
@@ -14,8 +16,12 @@ struct Flags {
   std::string http = "127.0.0.1:7071";
   std::string data_dir;
   std::string store = "sqlite";
+  std::string tokens;
+  security::TlsFiles tls;
   absl::Duration lease = absl::Seconds(10);
   absl::Duration heartbeat_interval = absl::Seconds(1);
+  size_t keep_jobs = 10000;
+  absl::Duration keep_jobs_for = absl::InfiniteDuration();
   bool insecure_bind = false;
 };
 

@@ -55,6 +55,24 @@ TEST_F(FlagsTest, CommandLineOverEnvironmentOverFile) {
   EXPECT_EQ(command_line.listen, "127.0.0.1:3");
 }
 
+TEST_F(FlagsTest, HowLongJobsAreKept) {
+  Flags flags;
+  EXPECT_EQ(Parse({"--data-dir=/d"}, flags), std::nullopt);
+  EXPECT_EQ(flags.keep_jobs, 10000u);
+  EXPECT_EQ(flags.keep_jobs_for, absl::InfiniteDuration());
+  EXPECT_EQ(Parse({"--data-dir=/d", "--keep-jobs=0", "--keep-jobs-for=30d"}, flags), std::nullopt);
+  EXPECT_EQ(flags.keep_jobs, 0u);
+  EXPECT_EQ(flags.keep_jobs_for, absl::Hours(720));
+  EXPECT_EQ(Parse({"--data-dir=/d", "--keep-jobs-for=1h30m"}, flags), std::nullopt);
+  EXPECT_EQ(flags.keep_jobs_for, absl::Minutes(90));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--keep-jobs=-1"}), HasSubstr("--keep-jobs"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--keep-jobs=many"}), HasSubstr("--keep-jobs"));
+  for (const char* age :
+       {"--keep-jobs-for=d", "--keep-jobs-for=0d", "--keep-jobs-for=-1h", "--keep-jobs-for=30"}) {
+    EXPECT_THAT(UsageError({"--data-dir=/d", age}), HasSubstr("such as 36h or 30d")) << age;
+  }
+}
+
 TEST_F(FlagsTest, OpenAddressNeedsConsent) {
   EXPECT_THAT(UsageError({"--data-dir=/d", "--listen=0.0.0.0:7070"}), HasSubstr("--insecure-bind"));
   Flags flags;

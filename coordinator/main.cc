@@ -10,6 +10,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/security/local_token.h"
 #include "common/status.h"
 #include "coordinator/flags.h"
 #include "coordinator/service/coordinator.h"
@@ -44,6 +46,12 @@ absl::StatusOr<Storage> OpenStorage(const Flags& flags) {
   return storage;
 }
 
+// The same over restarts, where there is a place to keep it.
+absl::StatusOr<std::string> LocalToken(const Storage& storage) {
+  if (storage.data_dir == nullptr) return security::NewToken();
+  return security::KeepToken(storage.data_dir->PathTo("token"));
+}
+
 int Fail(const absl::Status& status) {
   fprintf(stderr, "muster-coordinator: %s\n", std::string(status.message()).c_str());
   return absl::IsDataLoss(status) ? kFailed : kCannotCreate;
@@ -65,17 +73,32 @@ int Run(const Flags& flags) {
 
   absl::StatusOr<Storage> storage = OpenStorage(flags);
   if (!storage.ok()) return Fail(storage.status());
+  const absl::StatusOr<std::string> token = LocalToken(*storage);
+  if (!token.ok()) return Fail(token.status());
   service::CoordinatorOptions options;
   options.listen = flags.listen;
   options.http = flags.http;
+  options.access.require_token = false;  // while the command line is being rebuilt
+  options.access.local_token = *token;
+  options.access.tokens_file = flags.tokens;
+  options.tls = flags.tls;
   options.core.lease = flags.lease;
   options.core.heartbeat_interval = flags.heartbeat_interval;
+  options.core.keep_jobs = flags.keep_jobs;
+  options.core.keep_jobs_for = flags.keep_jobs_for;
   options.notify_socket = service::NotifySocket();
   options.watchdog_interval = service::WatchdogInterval();
   auto coordinator = service::Coordinator::Start(options, *storage->store);
   if (!coordinator.ok()) return Fail(coordinator.status());
 
-  printf("listening grpc=%s http=%s\n", (*coordinator)->grpc_address().ToString().c_str(),
+  const std::string address = (*coordinator)->grpc_address().ToString();
+  const auto published = security::PublishedToken::Publish(address, *token);
+  if (!published.ok()) {
+    LOG(WARNING) << "clients on this machine have to be given the token with --token-file: "
+                 << published.status().message();
+  }
+
+  printf("listening grpc=%s http=%s\n", address.c_str(),
          (*coordinator)->http_address().ToString().c_str());
   fflush(stdout);
   Tell(options.notify_socket, "READY=1");
@@ -99,5 +122,8 @@ int main(int argc, char** argv) {
   if (status.has_value()) return *status;
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
+  // Debian's Abseil is built to look for lock cycles whenever a mutex is taken, gRPC's included:
+  // a tenth of this program's time with many workers.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return muster::Run(flags);
 }

@@ -13,7 +13,7 @@ packages=(
   dataset-fashion-mnist python3
 )
 if [[ ${1:-} == --with-tests ]]; then
-  packages+=(prometheus iproute2 curl)
+  packages+=(prometheus iproute2 curl openssl python3-torch)
 fi
 
 missing=()

@@ -15,7 +15,11 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/spec/units.h"
 #include "common/version.h"
 #include "glog/logging.h"
 #include "worker/agent/agent.h"
@@ -27,6 +31,8 @@ using muster::agent::AgentOptions;
 
 constexpr int kExitUsage = 2;
 constexpr int kExitFailure = 1;
+constexpr int kExitCannotCreate = 73;
+constexpr int kExitNotAllowed = 77;
 
 std::string HostName() {
   char name[256] = {};
@@ -57,6 +63,23 @@ std::vector<std::string> WithEnvironment(const CLI::App& app, int argc, char** a
   // CLI11 takes them in reverse.
   std::reverse(arguments.begin(), arguments.end());
   return arguments;
+}
+
+absl::Duration ParseAge(const std::string& flag, const std::string& text) {
+  int days = 0;
+  if (absl::EndsWith(text, "d") && absl::SimpleAtoi(absl::StripSuffix(text, "d"), &days) &&
+      days >= 0) {
+    return absl::Hours(24) * days;
+  }
+  const auto age = muster::spec::ParseDuration(text);
+  if (!age.ok()) throw CLI::ValidationError(flag, std::string(age.status().message()));
+  return *age;
+}
+
+uint64_t ParseSize(const std::string& flag, const std::string& text) {
+  const auto bytes = muster::spec::ParseSize(text);
+  if (!bytes.ok()) throw CLI::ValidationError(flag, std::string(bytes.status().message()));
+  return *bytes;
 }
 
 void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& labels,
@@ -90,6 +113,38 @@ void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& 
       ->type_name("K=V,...")
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--pin-cpus", options.pin_cpus,
+               "Divide the CPUs that this worker may use among its slots and bind each rank to "
+               "those of its slots; for nodes where no other worker shares the CPUs");
+  app.add_option_function<std::string>(
+         "--keep-logs",
+         [&options](const std::string& text) {
+           options.keep_logs.age = ParseAge("--keep-logs", text);
+         },
+         "Delete logs of finished jobs after this time, and with the last of them the job's "
+         "working "
+         "and checkpoint directories here; default: 7d")
+      ->type_name("DURATION");
+  app.add_option_function<std::string>(
+         "--keep-logs-bytes",
+         [&options](const std::string& text) {
+           options.keep_logs.bytes = ParseSize("--keep-logs-bytes", text);
+         },
+         "Delete the oldest logs of finished jobs beyond this size; default: 10GiB")
+      ->type_name("SIZE");
+  app.add_option("--token-file", options.security.token_file,
+                 "The token to show to the coordinator, of role worker; default: the one of "
+                 "MUSTER_TOKEN, else the one that a coordinator of this user on this machine has "
+                 "left")
+      ->type_name("FILE");
+  app.add_option("--tls-ca", options.security.tls.ca,
+                 "Use TLS, and believe a coordinator whose certificate this CA has signed")
+      ->type_name("FILE");
+  app.add_option("--tls-cert", options.security.tls.cert,
+                 "The certificate to show to a coordinator that wants one")
+      ->type_name("FILE");
+  app.add_option("--tls-key", options.security.tls.key, "The certificate's private key; mode 0600")
+      ->type_name("FILE");
   app.add_option("--rank-binary", options.rank_binary,
                  "The trainer to start; default: muster-rank beside this program")
       ->type_name("FILE");
@@ -165,17 +220,28 @@ int main(int argc, char** argv) {
         absl::StrSplit(label, absl::MaxSplits('=', 1));
     options.labels[parts.first] = parts.second;
   }
+  if (const char* token = std::getenv("MUSTER_TOKEN"); token != nullptr) {
+    options.security.token = token;
+    // Not for the ranks.
+    unsetenv("MUSTER_TOKEN");
+  }
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
 
+  if (const absl::Status usable = CheckClientSecurity(options.security); !usable.ok()) {
+    std::fprintf(stderr, "muster-worker: %s\n", std::string(usable.message()).c_str());
+    return absl::IsInvalidArgument(usable) ? kExitUsage : kExitNotAllowed;
+  }
+
   Lifetime lifetime;
   auto agent = Agent::Start(options, [&lifetime](const absl::Status& status) {
-    LOG(ERROR) << "the coordinator refuses this worker: " << status.message();
-    lifetime.End(kExitFailure + 1);
+    LOG(ERROR) << "no session with the coordinator, and waiting will not help: "
+               << status.message();
+    lifetime.End((absl::IsFailedPrecondition(status) ? kExitFailure : kExitNotAllowed) + 1);
   });
   if (!agent.ok()) {
     std::fprintf(stderr, "muster-worker: %s\n", std::string(agent.status().message()).c_str());
-    return absl::IsInvalidArgument(agent.status()) ? kExitUsage : kExitFailure;
+    return absl::IsInvalidArgument(agent.status()) ? kExitUsage : kExitCannotCreate;
   }
   std::printf("listening http=%s name=%s\n", (*agent)->http_address().ToString().c_str(),
               options.name.c_str());

@@ -63,12 +63,13 @@ void Console::Out(absl::string_view text) {
   if (!status_.empty()) err_ << status_ << std::flush;
 }
 
-void Console::Note(absl::string_view line) {
+void Console::Err(absl::string_view text) {
   absl::MutexLock lock(&mutex_);
   EraseStatus();
-  err_ << line << '\n';
-  err_ << status_ << std::flush;
+  err_ << text << status_ << std::flush;
 }
+
+void Console::Note(absl::string_view line) { Err(absl::StrCat(line, "\n")); }
 
 void Console::Status(absl::string_view text) {
   if (!options_.err_is_terminal) return;

@@ -34,6 +34,8 @@ class Console {
 
   // As it is, to stdout, at once.
   void Out(absl::string_view text);
+  // The same to stderr.
+  void Err(absl::string_view text);
   // A line to stderr.
   void Note(absl::string_view line);
   // Redraws the terminal's last line. Nothing off a terminal.

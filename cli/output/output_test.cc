@@ -19,11 +19,13 @@ TEST(TableTest, ColumnsAlignAndNothingTrails) {
   table.AddRow({"a-long-name", "RUNNING"});
   table.AddRow({"b", ""});
   table.AddRow({"größe", "x\ny"});
+  table.AddRow({"訓練", "\x1b[31m"});
   EXPECT_EQ(table.Text(),
             "JOB          STATE\n"
             "a-long-name  RUNNING\n"
             "b            -\n"
-            "größe        x y\n");
+            "größe        x y\n"
+            "訓練         \\x1b[31m\n");
 }
 
 TEST(WordsTest, Age) {
@@ -53,6 +55,20 @@ TEST(WordsTest, Numbers) {
 // What a job prints must not drive the terminal of who reads of it.
 TEST(WordsTest, PrintableEscapesControl) {
   EXPECT_EQ(Printable("a\x1b[2J\r\tb\n"), "a\\x1b[2J\\x0d\tb\n");
+  // The one-byte form of ESC [, a turned direction, a broken sequence, an overlong one.
+  EXPECT_EQ(Printable("\u009b"
+                      "2J"),
+            "\\x9b2J");
+  EXPECT_EQ(Printable("a\u202Eb"), "a\\u202eb");
+  EXPECT_EQ(Printable("größe \xff\xc3"), "größe \\xff\\xc3");
+  EXPECT_EQ(Printable("\xc0\x9b"), "\\xc0\\x9b");
+}
+
+TEST(WordsTest, DisplayWidth) {
+  EXPECT_EQ(DisplayWidth("größe"), 5u);
+  EXPECT_EQ(DisplayWidth("訓練"), 4u);
+  EXPECT_EQ(DisplayWidth("e\u0301"), 1u);
+  EXPECT_EQ(DisplayWidth("🚀"), 2u);
 }
 
 v1::Job SampleJob() {

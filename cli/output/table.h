@@ -10,7 +10,8 @@ namespace muster::cli {
 class Table {
  public:
   explicit Table(std::vector<std::string> heads);
-  // As many cells as heads. Line breaks become spaces; an empty cell is shown as '-'.
+  // As many cells as heads. Line breaks become spaces, what a terminal would obey is escaped, and an
+  // empty cell is shown as '-'.
   void AddRow(std::vector<std::string> cells);
   // Columns as wide as their widest cell, two spaces between, nothing behind the last.
   std::string Text() const;

@@ -10,6 +10,60 @@
 #include "common/proto_time.h"
 
 namespace muster::cli {
+namespace {
+
+struct CodePoint {
+  uint32_t value;  // the byte itself when not valid
+  size_t size_bytes;
+  bool valid;
+};
+
+// Of a text that is not empty.
+CodePoint NextCodePoint(absl::string_view text) {
+  const unsigned char first = text[0];
+  if (first < 0x80) return {first, 1, true};
+  const size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  uint32_t value = first & (0x7F >> size);
+  if (first < 0xC2 || first > 0xF4 || text.size() < size) return {first, 1, false};
+  for (size_t i = 1; i < size; ++i) {
+    const unsigned char byte = text[i];
+    if ((byte & 0xC0) != 0x80) return {first, 1, false};
+    value = value << 6 | (byte & 0x3F);
+  }
+  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+  if (value < kLeast[size] || value > 0x10FFFF || surrogate) return {first, 1, false};
+  return {value, size, true};
+}
+
+struct Range {
+  uint32_t first, last;
+};
+
+constexpr Range kControl[] = {{0x00, 0x08},
+                              {0x0B, 0x1F},
+                              {0x7F, 0x9F},
+                              // Directions: text could be made to look like other text.
+                              {0x200E, 0x200F},
+                              {0x2028, 0x202E},
+                              {0x2066, 0x2069}};
+constexpr Range kZeroWidth[] = {{0x0300, 0x036F}, {0x1AB0, 0x1AFF}, {0x200B, 0x200D},
+                                {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
+constexpr Range kDoubleWidth[] = {{0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},
+                                  {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},
+                                  {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},   {0x1F300, 0x1F64F},
+                                  {0x1F680, 0x1F6FF}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+
+template <size_t N>
+bool InRanges(uint32_t value, const Range (&ranges)[N]) {
+  return std::any_of(std::begin(ranges), std::end(ranges), [value](const Range& range) {
+    return value >= range.first && value <= range.last;
+  });
+}
+
+bool IsControl(uint32_t value) { return InRanges(value, kControl); }
+
+}  // namespace
 
 std::string Age(absl::Duration duration) {
   const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(duration));
@@ -63,15 +117,29 @@ std::string SignalName(int signal) {
 
 std::string Printable(absl::string_view text) {
   std::string out;
-  for (const char c : text) {
-    const unsigned char byte = c;
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) {
-      absl::StrAppendFormat(&out, "\\x%02x", byte);
+  while (!text.empty()) {
+    const CodePoint point = NextCodePoint(text);
+    const absl::string_view bytes = text.substr(0, point.size_bytes);
+    text.remove_prefix(point.size_bytes);
+    if (point.valid && !IsControl(point.value)) {
+      out.append(bytes.data(), bytes.size());
+    } else if (point.valid && point.value > 0xFF) {
+      absl::StrAppendFormat(&out, "\\u%04x", point.value);
     } else {
-      out += c;
+      absl::StrAppendFormat(&out, "\\x%02x", point.value);
     }
   }
   return out;
+}
+
+size_t DisplayWidth(absl::string_view text) {
+  size_t width = 0;
+  while (!text.empty()) {
+    const CodePoint point = NextCodePoint(text);
+    text.remove_prefix(point.size_bytes);
+    if (!InRanges(point.value, kZeroWidth)) width += InRanges(point.value, kDoubleWidth) ? 2 : 1;
+  }
+  return width;
 }
 
 }  // namespace muster::cli

@@ -24,9 +24,12 @@ std::string Grouped(uint64_t number);
 std::string Bytes(uint64_t size_bytes);
 // "SIGKILL", or "signal 42" for one without a name.
 std::string SignalName(int signal);
-// Text from elsewhere, safe on a terminal: control characters but newline and tab are shown
-// escaped.
+// Text from elsewhere, safe on a terminal: control characters but newline and tab, characters that
+// turn the direction of writing, and what is not UTF-8 are shown escaped.
 std::string Printable(absl::string_view text);
+// Columns that a terminal needs for printable text of one line: none for accents that combine, two
+// for East Asian characters and pictures.
+size_t DisplayWidth(absl::string_view text);
 
 }  // namespace muster::cli
 

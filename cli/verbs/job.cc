@@ -6,6 +6,7 @@
 #include "cli/exit_code.h"
 #include "cli/job_text.h"
 #include "cli/output/json.h"
+#include "cli/verb.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -86,9 +87,14 @@ int DescribeJob(Context& context, const DescribeFlags& flags) {
     context.Print(json);
     return kSuccess;
   }
+  if (context.output == Output::kName) {
+    context.console.Out(absl::StrCat(job->job_id(), "\n"));
+    return kSuccess;
+  }
   const absl::Time now = absl::Now();
+  const bool wide = context.output == Output::kWide;
   std::string text = Description(*job, now);
-  if (flags.ranks) absl::StrAppend(&text, "\n", RankTable(*job));
+  if (flags.ranks) absl::StrAppend(&text, "\n", RankTable(*job, wide));
   if (flags.events) {
     const std::vector<v1::JobEvent> list(events.events().begin(), events.events().end());
     absl::StrAppend(&text, "\n", EventTable(list, now));
@@ -110,27 +116,52 @@ std::string CheckState(const std::string& text) {
 }  // namespace
 
 void AddJobVerbs(CLI::App& app, Context& context) {
-  CLI::App* list = app.add_subcommand("list", "Jobs, newest first");
+  Verb& list = AddVerb(
+      app, "list", kJobVerbs,
+      {.summary = "List jobs, newest first",
+       .usage = "[OPTIONS]",
+       .paragraphs = {"Those that are over are left out unless -a or --state asks for them."},
+       .examples = {{"muster list", "what is queued and what runs"},
+                    {"muster list --state failed -o wide", "what failed, and why"},
+                    {"muster list -a -o json | jq '.[].job_id'", "for programs"}}});
   auto list_flags = std::make_shared<ListFlags>();
-  list->add_flag("-a,--all", list_flags->all, "Those that are over too");
-  list->add_option("--state", list_flags->state, "Only jobs in this state")->check(CheckState);
-  list->callback([&context, list_flags] {
+  list.add_flag("-a,--all", list_flags->all, "Those that are over too");
+  list.add_option("--state", list_flags->state,
+                  "Only jobs in this state: queued, held, starting, running, stopping, succeeded, "
+                  "failed, cancelled, timed_out")
+      ->type_name("STATE")
+      ->check(CheckState);
+  list.callback([&context, list_flags] {
     context.action = [&context, list_flags] { return ListJobs(context, *list_flags); };
   });
 
-  CLI::App* get = app.add_subcommand("get", "One job in a line");
+  Verb& get = AddVerb(app, "get", kJobVerbs,
+                      {.summary = "Show one job in a line",
+                       .usage = "JOB [OPTIONS]",
+                       .examples = {{"muster get train-x7k2", "a line of `muster list`"},
+                                    {"muster get train-x7k2 -o json | jq -r .state",
+                                     "a field of it, for programs"}}});
   auto job_id = std::make_shared<std::string>();
-  get->add_option("JOB", *job_id, "Its id, or a unique prefix")->required();
-  get->callback([&context, job_id] {
+  get.add_option("JOB", *job_id, "Its id, or a unique prefix")->required();
+  get.callback([&context, job_id] {
     context.action = [&context, job_id] { return GetJob(context, *job_id); };
   });
 
-  CLI::App* describe = app.add_subcommand("describe", "All about one job");
+  Verb& describe = AddVerb(
+      app, "describe", kJobVerbs,
+      {.summary = "Show all about one job",
+       .usage = "JOB [OPTIONS]",
+       .paragraphs = {"Its state and reason, what it waits for, its progress and result, and of a "
+                      "failure the rank that failed first with the last lines that it wrote to "
+                      "stderr."},
+       .examples = {{"muster describe train-x7k2", "the whole story, short"},
+                    {"muster describe train-x7k2 --ranks --events",
+                     "with each rank's place and end, and what happened when"}}});
   auto flags = std::make_shared<DescribeFlags>();
-  describe->add_option("JOB", flags->job_id, "Its id, or a unique prefix")->required();
-  describe->add_flag("--ranks", flags->ranks, "Each rank: where it is, its phase, how it ended");
-  describe->add_flag("--events", flags->events, "Its history");
-  describe->callback([&context, flags] {
+  describe.add_option("JOB", flags->job_id, "Its id, or a unique prefix")->required();
+  describe.add_flag("--ranks", flags->ranks, "Each rank: where it is, its phase, how it ended");
+  describe.add_flag("--events", flags->events, "Its history");
+  describe.callback([&context, flags] {
     context.action = [&context, flags] { return DescribeJob(context, *flags); };
   });
 }

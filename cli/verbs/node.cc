@@ -5,10 +5,13 @@
 #include "cli/exit_code.h"
 #include "cli/node_text.h"
 #include "cli/output/json.h"
+#include "cli/verb.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
 namespace {
+
+using NodeCall = std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string& name)>;
 
 int ListNodes(Context& context) {
   ClusterClient client(context.client_options());
@@ -29,14 +32,140 @@ int ListNodes(Context& context) {
   return kSuccess;
 }
 
+int DescribeNode(Context& context, const std::string& name) {
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<v1::Node> node = client.GetNode(name);
+  if (!node.ok()) return context.Fail(node.status());
+  if (context.structured()) {
+    context.Print(ToJson(*node));
+  } else if (context.output == Output::kName) {
+    context.console.Out(absl::StrCat(node->name(), "\n"));
+  } else {
+    context.console.Out(NodeDescription(*node));
+  }
+  return kSuccess;
+}
+
+// Does it to each node, also after one of them failed.
+int ForEach(Context& context, const std::vector<std::string>& names, const NodeCall& call) {
+  ClusterClient client(context.client_options());
+  int exit_code = kSuccess;
+  std::vector<v1::Node> nodes;
+  for (const std::string& name : names) {
+    absl::StatusOr<v1::Node> node = call(client, name);
+    if (!node.ok()) {
+      exit_code = context.Fail(node.status());
+    } else {
+      nodes.push_back(*std::move(node));
+    }
+  }
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const v1::Node& node : nodes) {
+    if (context.structured()) {
+      array.push_back(ToJson(node));
+    } else if (context.output == Output::kName) {
+      context.console.Out(absl::StrCat(node.name(), "\n"));
+    } else if (context.output == Output::kTable) {
+      context.console.Out(absl::StrCat(NodeSentence(node), "\n"));
+    }
+  }
+  if (context.output == Output::kWide && !nodes.empty()) {
+    context.console.Out(NodeTable(nodes, /*wide=*/true));
+  }
+  if (context.structured() && names.size() > 1) {
+    context.Print(array);
+  } else if (context.structured() && !array.empty()) {
+    context.Print(array[0]);
+  }
+  return exit_code;
+}
+
+// A verb that changes nodes; `with_reason` gives it --reason, which the call then gets.
+void AddNodesVerb(
+    CLI::App& group, Context& context, const std::string& name, Manual manual, bool with_reason,
+    std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string&, const std::string&)>
+        call) {
+  struct Flags {
+    std::vector<std::string> names;
+    std::string reason;
+  };
+  Verb& verb = AddVerb(group, name, kNodeVerbs, std::move(manual));
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("NODE", flags->names, "Nodes' names")->required();
+  if (with_reason) {
+    verb.add_option("--reason", flags->reason, "For people: shown with the node")
+        ->type_name("TEXT");
+  }
+  verb.callback([&context, flags, call = std::move(call)] {
+    context.action = [&context, flags, call] {
+      return ForEach(context, flags->names,
+                     [flags, &call](ClusterClient& client, const std::string& node) {
+                       return call(client, node, flags->reason);
+                     });
+    };
+  });
+}
+
+void AddChangingVerbs(CLI::App& group, Context& context) {
+  AddNodesVerb(
+      group, context, "cordon",
+      {.summary = "Let nodes keep their ranks and get no more",
+       .usage = "NODE... [OPTIONS]",
+       .paragraphs = {"Lasts until `muster node uncordon`, over restarts of worker and "
+                      "coordinator."},
+       .examples = {{"muster node cordon gpu-03 --reason 'ECC errors'", "before looking at it"}}},
+      /*with_reason=*/true,
+      [](ClusterClient& client, const std::string& node, const std::string& reason) {
+        return client.CordonNode(node, reason);
+      });
+  AddNodesVerb(
+      group, context, "drain",
+      {.summary = "Cordon nodes and move their jobs away",
+       .usage = "NODE... [OPTIONS]",
+       .paragraphs = {"Every job with ranks on the node is queued again, at the head of its "
+                      "priority, as with `muster requeue`. The node is empty when its ranks have "
+                      "ended, each with its job's grace period."},
+       .examples = {{"muster node drain gpu-03 --reason 'kernel update'",
+                     "then wait until `muster node describe gpu-03` shows free slots alone"}}},
+      /*with_reason=*/true,
+      [](ClusterClient& client, const std::string& node, const std::string& reason) {
+        return client.DrainNode(node, reason);
+      });
+  AddNodesVerb(group, context, "uncordon",
+               {.summary = "Give nodes ranks again",
+                .usage = "NODE... [OPTIONS]",
+                .examples = {{"muster node uncordon gpu-03", "after cordon or drain"}}},
+               /*with_reason=*/false,
+               [](ClusterClient& client, const std::string& node, const std::string&) {
+                 return client.UncordonNode(node);
+               });
+}
+
 }  // namespace
 
 void AddNodeVerbs(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("node", "The cluster's machines");
-  verb->require_subcommand(1);
-  verb->add_subcommand("list", "All nodes and their slots")->callback([&context] {
-    context.action = [&context] { return ListNodes(context); };
+  Verb& group =
+      AddVerb(app, "node", kNodeVerbs,
+              {.summary = "The cluster's machines: list, describe, cordon, drain, uncordon",
+               .usage = "VERB [OPTIONS]"});
+  group.require_subcommand(1);
+  AddVerb(group, "list", kNodeVerbs,
+          {.summary = "List nodes and their slots",
+           .usage = "[OPTIONS]",
+           .examples = {{"muster node list", "who is there, and what is free"},
+                        {"muster node list -o wide", "with addresses, labels and jobs"}}})
+      .callback([&context] { context.action = [&context] { return ListNodes(context); }; });
+  Verb& describe =
+      AddVerb(group, "describe", kNodeVerbs,
+              {.summary = "Show all about one node",
+               .usage = "NODE [OPTIONS]",
+               .examples = {{"muster node describe gpu-03", "its state, and who has its slots"}}});
+  auto name = std::make_shared<std::string>();
+  describe.add_option("NODE", *name, "Its name")->required();
+  describe.callback([&context, name] {
+    context.action = [&context, name] { return DescribeNode(context, *name); };
   });
+  AddChangingVerbs(group, context);
 }
 
 }  // namespace muster::cli

@@ -3,11 +3,16 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
+#include "cli/job_options.h"
 #include "cli/output/json.h"
+#include "cli/output/table.h"
 #include "cli/spec_file.h"
-#include "common/status.h"
+#include "cli/spec_schema.h"
+#include "cli/verb.h"
+#include "common/spec/explain.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -52,45 +57,159 @@ resources: {nodes: 1, ranks_per_node: 1}
 # priority: 0                    # higher goes first
 )";
 
+void PrintSpec(Context& context, const v1::JobSpec& spec, const std::string& text) {
+  if (context.output == Output::kJson) {
+    context.Print(ToJson(spec));
+  } else if (context.output == Output::kName) {
+    context.console.Out(absl::StrCat(spec.name(), "\n"));
+  } else {
+    context.console.Out(text);
+  }
+}
+
+int Init(Context& context) {
+  const absl::StatusOr<v1::JobSpec> spec = spec::Parse(kExample, "the example");
+  if (!spec.ok()) return context.Fail(spec.status());
+  PrintSpec(context, *spec, kExample);
+  return kSuccess;
+}
+
 int Validate(Context& context, const std::string& path, const std::vector<std::string>& overrides) {
   absl::StatusOr<v1::JobSpec> spec = ReadSpecFile(path, overrides);
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   spec::ApplyDefaults(*spec);
   const absl::Status valid = spec::Validate(*spec);
   if (!valid.ok()) return context.Fail(valid, kBadSpec);
-  if (context.output == Output::kJson) {
-    context.Print(ToJson(*spec));
+  PrintSpec(context, *spec, spec::ToYaml(*spec));
+  return kSuccess;
+}
+
+std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
+  Table table(wide ? std::vector<std::string>{"FIELD", "TYPE", "DEFAULT", "WHAT IT IS"}
+                   : std::vector<std::string>{"FIELD", "DEFAULT", "WHAT IT IS"});
+  for (const std::string& name : field.fields) {
+    const spec::FieldExplanation child =
+        *spec::ExplainField(field.path.empty() ? name : absl::StrCat(field.path, ".", name));
+    // Its first sentence.
+    const std::string text = child.text.substr(0, child.text.find(". "));
+    std::vector<std::string> row = {name, child.default_value, text};
+    if (wide) row.insert(row.begin() + 1, child.type);
+    table.AddRow(std::move(row));
+  }
+  return table.Text();
+}
+
+std::string ExplanationText(const spec::FieldExplanation& field, bool wide) {
+  std::string out;
+  if (!field.path.empty()) absl::StrAppend(&out, field.path, ": ", field.type, "\n");
+  absl::StrAppend(&out, field.text, "\n");
+  if (!field.words.empty())
+    absl::StrAppend(&out, "One of: ", absl::StrJoin(field.words, ", "), "\n");
+  if (!field.words_elsewhere.empty()) {
+    absl::StrAppend(&out, "Not in this build: ", absl::StrJoin(field.words_elsewhere, ", "), "\n");
+  }
+  if (!field.default_value.empty()) absl::StrAppend(&out, "Default: ", field.default_value, "\n");
+  if (!field.fields.empty()) absl::StrAppend(&out, "\n", FieldTable(field, wide));
+  return out;
+}
+
+nlohmann::ordered_json ExplanationJson(const spec::FieldExplanation& field) {
+  nlohmann::ordered_json json;
+  json["field"] = field.path;
+  json["type"] = field.type;
+  json["text"] = field.text;
+  if (!field.default_value.empty()) json["default"] = field.default_value;
+  if (!field.words.empty()) json["words"] = field.words;
+  if (!field.words_elsewhere.empty()) json["words_not_in_this_build"] = field.words_elsewhere;
+  if (!field.fields.empty()) json["fields"] = field.fields;
+  return json;
+}
+
+int Explain(Context& context, const std::string& path) {
+  const absl::StatusOr<spec::FieldExplanation> field = spec::ExplainField(path);
+  if (!field.ok()) return context.Fail(field.status());
+  if (context.structured()) {
+    context.Print(ExplanationJson(*field));
   } else if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(spec->name(), "\n"));
+    // What it can be followed by; else itself.
+    if (field->fields.empty()) context.console.Out(absl::StrCat(field->path, "\n"));
+    for (const std::string& name : field->fields) {
+      context.console.Out(absl::StrCat(field->path, field->path.empty() ? "" : ".", name, "\n"));
+    }
   } else {
-    context.console.Out(spec::ToYaml(*spec));
+    context.console.Out(ExplanationText(*field, context.output == Output::kWide));
   }
   return kSuccess;
+}
+
+int Schema(Context& context) {
+  if (context.output == Output::kName) {
+    for (const std::string& path : spec::FieldPaths()) context.console.Out(path + "\n");
+  } else if (context.output == Output::kYaml) {
+    context.Print(SpecSchema());
+  } else {
+    context.console.Out(JsonText(SpecSchema()));
+  }
+  return kSuccess;
+}
+
+void AddValidate(CLI::App& group, Context& context) {
+  Verb& verb = AddVerb(
+      group, "validate", kSpecVerbs,
+      {.summary = "Print a spec with its defaults, or what is wrong with it",
+       .usage = "FILE [OPTIONS]",
+       .paragraphs = {"Finds what the coordinator would refuse; what only a node can see, such as "
+                      "missing data, is found when the job runs."},
+       .exits = {{"0", "The spec is good"},
+                 {"66", "FILE cannot be read"},
+                 {"78", "The spec is wrong; each line on stderr says where and why"}},
+       .examples = {{"muster spec validate job.yaml", "the spec as it would run"},
+                    {"muster spec validate job.yaml --set resources.nodes=4",
+                     "whether it is good for four nodes"}}});
+  auto path = std::make_shared<std::string>();
+  auto overrides = std::make_shared<std::vector<std::string>>();
+  AddSpecOptions(verb, *path, *overrides, /*required=*/true);
+  verb.callback([&context, path, overrides] {
+    context.action = [&context, path, overrides] { return Validate(context, *path, *overrides); };
+  });
+}
+
+void AddExplain(CLI::App& group, Context& context) {
+  Verb& verb = AddVerb(group, "explain", kSpecVerbs,
+                       {.summary = "Explain a field of the spec",
+                        .usage = "[FIELD] [OPTIONS]",
+                        .paragraphs = {"Its type, meaning and default, and the fields inside it. "
+                                       "Without FIELD: the spec as a whole."},
+                        .examples = {{"muster spec explain train.optimizer", "a part of the spec"},
+                                     {"muster spec explain resources.nodes", "a single field"}}});
+  auto path = std::make_shared<std::string>();
+  verb.add_option("FIELD", *path, "As in train.optimizer.name");
+  verb.callback(
+      [&context, path] { context.action = [&context, path] { return Explain(context, *path); }; });
 }
 
 }  // namespace
 
 void AddSpecVerbs(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("spec", "Job specs; needs no coordinator");
-  verb->require_subcommand(1);
-  CLI::App* init = verb->add_subcommand("init", "Print a commented example");
-  init->callback([&context] {
-    context.action = [&context] {
-      context.console.Out(kExample);
-      return static_cast<int>(kSuccess);
-    };
-  });
-  CLI::App* validate =
-      verb->add_subcommand("validate", "Print a spec with its defaults, or what is wrong with it");
-  auto path = std::make_shared<std::string>();
-  auto overrides = std::make_shared<std::vector<std::string>>();
-  validate->add_option("FILE", *path, "YAML or JSON; - for standard input")->required();
-  validate->add_option("--set", *overrides, "a.b=c: overrides a field; may be repeated")
-      ->expected(1)
-      ->take_all();
-  validate->callback([&context, path, overrides] {
-    context.action = [&context, path, overrides] { return Validate(context, *path, *overrides); };
-  });
+  Verb& group = AddVerb(app, "spec", kSpecVerbs,
+                        {.summary = "Job specs: init, validate, explain, schema",
+                         .usage = "VERB [OPTIONS]",
+                         .paragraphs = {"None of these needs a coordinator."}});
+  group.require_subcommand(1);
+  AddVerb(group, "init", kSpecVerbs,
+          {.summary = "Print a commented example",
+           .usage = "[OPTIONS]",
+           .examples = {{"muster spec init > job.yaml", "a spec to begin with"}}})
+      .callback([&context] { context.action = [&context] { return Init(context); }; });
+  AddValidate(group, context);
+  AddExplain(group, context);
+  AddVerb(group, "schema", kSpecVerbs,
+          {.summary = "Print the JSON Schema of specs",
+           .usage = "[OPTIONS]",
+           .paragraphs = {"For editors and other programs; -o name lists every field instead."},
+           .examples = {{"muster spec schema > job.schema.json",
+                         "for an editor's YAML language server"}}})
+      .callback([&context] { context.action = [&context] { return Schema(context); }; });
 }
 
 }  // namespace muster::cli

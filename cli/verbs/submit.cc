@@ -1,54 +1,34 @@
 // `muster submit` and `muster run`.
-#include <optional>
-
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/follow.h"
-#include "cli/follow_printer.h"
-#include "cli/interrupt.h"
-#include "cli/job_text.h"
+#include "cli/follow_run.h"
+#include "cli/job_options.h"
 #include "cli/output/json.h"
 #include "cli/spec_file.h"
+#include "cli/verb.h"
 #include "common/spec/spec.h"
-#include "common/status.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
 namespace {
 
 struct SubmitFlags {
-  std::string path;
-  std::vector<std::string> overrides;
-  std::string name;
-  std::optional<int32_t> priority;
+  JobOptions job;
   std::string idempotency_key;
   bool dry_run = false;
   bool follow = false;
-  bool losses = false;
 };
 
-// From the file, the flags and what stood behind `--`. Checked as the coordinator will check it;
-// defaults are left to the coordinator.
-absl::StatusOr<v1::JobSpec> MakeSpec(const Context& context, const SubmitFlags& flags) {
-  v1::JobSpec spec;
-  if (!flags.path.empty()) {
-    ASSIGN_OR_RETURN(spec, ReadSpecFile(flags.path, flags.overrides));
-  } else if (!flags.overrides.empty()) {
-    ASSIGN_OR_RETURN(spec, spec::Parse("{}", "command line", flags.overrides));
+void PrintSpec(Context& context, const v1::JobSpec& spec) {
+  if (context.output == Output::kJson) {
+    context.Print(ToJson(spec));
+  } else if (context.output == Output::kName) {
+    context.console.Out(absl::StrCat(spec.name(), "\n"));
+  } else {
+    context.console.Out(spec::ToYaml(spec));
   }
-  if (!flags.name.empty()) spec.set_name(flags.name);
-  if (flags.priority.has_value()) spec.set_priority(*flags.priority);
-  if (!context.trailing.empty()) {
-    spec.clear_command();
-    for (const std::string& argument : context.trailing) spec.add_command(argument);
-  }
-  if (flags.losses && spec.has_train()) spec.mutable_train()->set_record_losses(true);
-  v1::JobSpec defaulted = spec;
-  spec::ApplyDefaults(defaulted);
-  RETURN_IF_ERROR(spec::Validate(defaulted));
-  return spec;
 }
 
 void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, bool follow) {
@@ -69,30 +49,8 @@ void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, boo
   }
 }
 
-int Follow(Context& context, ClusterClient& client, const std::string& job_id, bool losses) {
-  Stopper stopper;
-  const RunInterrupt interrupt(context.console, stopper, [&] {
-    v1::CancelJobRequest request;
-    request.set_job_id(job_id);
-    const absl::StatusOr<v1::Job> job = client.CancelJob(request);
-    if (!job.ok()) context.Fail(job.status());
-  });
-  FollowPrinter printer(context.console);
-  const absl::StatusOr<v1::Job> job = FollowJob(client, job_id, FollowOptions(), stopper, printer);
-  if (!job.ok()) {
-    if (!stopper.stopped()) return context.Fail(job.status());
-    context.console.ClearStatus();
-    context.console.Note(
-        absl::StrCat("no longer following ", job_id, "; muster wait ", job_id, " waits for it"));
-    return kInterrupted;
-  }
-  PrintOutcome(*job, context.structured() || context.output == Output::kName, context.console);
-  if (context.structured()) context.Print(JobToJson(*job, losses));
-  return interrupt.interrupted() ? static_cast<int>(kInterrupted) : ExitCodeOf(*job);
-}
-
 int Submit(Context& context, const SubmitFlags& flags) {
-  absl::StatusOr<v1::JobSpec> spec = MakeSpec(context, flags);
+  absl::StatusOr<v1::JobSpec> spec = MakeSpec(flags.job, context.trailing);
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
 
   v1::SubmitJobRequest request;
@@ -106,37 +64,25 @@ int Submit(Context& context, const SubmitFlags& flags) {
     return bad_spec ? context.Fail(response.status(), kBadSpec) : context.Fail(response.status());
   }
   if (flags.dry_run) {
-    const v1::JobSpec& defaulted = response->job().spec();
-    context.output == Output::kJson ? context.Print(ToJson(defaulted))
-                                    : context.console.Out(spec::ToYaml(defaulted));
+    PrintSpec(context, response->job().spec());
     return kSuccess;
   }
   PrintSubmitted(context, *response, flags.follow);
   if (!flags.follow) return kSuccess;
-  return Follow(context, client, response->job().job_id(), flags.losses);
+  Stopper stopper;
+  return FollowRun(context, client, response->job(), {.losses = flags.job.losses}, stopper);
 }
 
-void DeclareOptions(CLI::App& verb, SubmitFlags& flags) {
-  verb.add_option("FILE", flags.path, "The spec, YAML or JSON; - for standard input");
-  verb.add_option("--set", flags.overrides, "a.b=c: overrides a field; may be repeated")
-      ->expected(1)
-      ->take_all();
-  verb.add_option("--name", flags.name, "Instead of the spec's");
-  verb.add_option("--priority", flags.priority, "Instead of the spec's; higher goes first");
-  verb.add_option("--idempotency-key", flags.idempotency_key,
-                  "The same key gives the same job, however often it is submitted");
-  verb.add_flag("--dry-run", flags.dry_run,
-                "Print the spec as the coordinator would take it; queue nothing");
-  verb.add_flag("--losses", flags.losses,
-                "Record each step's loss; -o json prints them when following");
-  verb.footer("-- CMD ARGS… runs a program in place of the spec's command");
-}
-
-void DeclareAction(CLI::App& verb, Context& context, std::shared_ptr<SubmitFlags> flags) {
+void Declare(Verb& verb, Context& context, std::shared_ptr<SubmitFlags> flags) {
+  AddJobOptions(verb, flags->job);
+  verb.add_option("--idempotency-key", flags->idempotency_key,
+                  "The same key gives the same job, however often it is submitted")
+      ->type_name("KEY");
+  verb.add_flag("--dry-run", flags->dry_run,
+                "Print the spec as the coordinator would take it, defaults filled in; queue "
+                "nothing");
   verb.callback([&context, flags] {
-    if (flags->path.empty() && context.trailing.empty()) {
-      throw CLI::RequiredError("FILE, or -- CMD ARGS…");
-    }
+    RequireJob(flags->job, context.trailing);
     context.action = [&context, flags] { return Submit(context, *flags); };
   });
 }
@@ -144,17 +90,49 @@ void DeclareAction(CLI::App& verb, Context& context, std::shared_ptr<SubmitFlags
 }  // namespace
 
 void AddSubmitVerbs(CLI::App& app, Context& context) {
-  CLI::App* submit = app.add_subcommand("submit", "Queue a job");
   auto submit_flags = std::make_shared<SubmitFlags>();
-  DeclareOptions(*submit, *submit_flags);
-  submit->add_flag("--follow", submit_flags->follow, "As run does");
-  DeclareAction(*submit, context, submit_flags);
+  Verb& submit = AddVerb(
+      app, "submit", kJobVerbs,
+      {.summary = "Queue a job",
+       .usage = "[FILE] [OPTIONS] [-- CMD ARGS...]",
+       .paragraphs = {"Prints the job's id, and the commands that are useful next. When it exits "
+                      "with 0 the job survives any crash of the coordinator.",
+                      kJobOptionsText},
+       .exits = {{"0", "The job is queued; with --follow, it succeeded"},
+                 {"66, 78", "The spec cannot be read; the spec is wrong"},
+                 {"69", "No coordinator answers"}},
+       .examples = {{"muster submit job.yaml", "queue it"},
+                    {"muster submit job.yaml --set train.epochs=5 --set resources.nodes=2",
+                     "with two fields changed"},
+                    {"id=$(muster submit job.yaml -o name)", "the id alone, for a script"},
+                    {"muster submit job.yaml --dry-run", "see what the coordinator makes of it"}}});
+  Declare(submit, context, submit_flags);
+  submit.add_flag("-f,--follow", submit_flags->follow, "Go on as `muster run` does");
 
-  CLI::App* run = app.add_subcommand("run", "Queue a job and follow it; exits with its status");
   auto run_flags = std::make_shared<SubmitFlags>();
   run_flags->follow = true;
-  DeclareOptions(*run, *run_flags);
-  DeclareAction(*run, context, run_flags);
+  Verb& run = AddVerb(
+      app, "run", kJobVerbs,
+      {.summary = "Queue a job and follow it to its end",
+       .usage = "[FILE] [OPTIONS] [-- CMD ARGS...]",
+       .paragraphs = {"Shows the job's state and progress on stderr, and what a command's ranks "
+                      "print. With -o json the finished job is printed to stdout instead.",
+                      "Ctrl-C asks whether to cancel the job or to detach from it; a second Ctrl-C "
+                      "cancels. Off a terminal SIGINT cancels. SIGTERM and SIGHUP detach: the job "
+                      "goes on, and `muster wait` or `muster logs -f` come back to it.",
+                      kJobOptionsText},
+       .exits = {{"0", "The job succeeded"},
+                 {"1 to 255", "The code of the first rank that failed; 128+n for a signal"},
+                 {"1", "The job failed without a code"},
+                 {"66, 78", "The spec cannot be read; the spec is wrong"},
+                 {"69", "No coordinator answers"},
+                 {"124", "The job's time limit passed"},
+                 {"130", "Cancelled or detached with Ctrl-C"}},
+       .examples = {{"muster run job.yaml", "queue a spec and follow it"},
+                    {"muster run --nodes 2 --ranks-per-node 4 -- python3 train.py --lr 0.1",
+                     "any program, on eight ranks"},
+                    {"muster run job.yaml -o json > result.json", "keep how it ended"}}});
+  Declare(run, context, run_flags);
 }
 
 }  // namespace muster::cli

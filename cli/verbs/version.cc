@@ -5,6 +5,7 @@
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
+#include "cli/verb.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -37,10 +38,13 @@ int Version(Context& context, bool server) {
 }  // namespace
 
 void AddVersionVerb(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("version", "Print the program's version");
+  Verb& verb = AddVerb(app, "version", kOtherVerbs,
+                       {.summary = "Print the program's version",
+                        .usage = "[OPTIONS]",
+                        .examples = {{"muster version --server", "the coordinator's beside it"}}});
   auto server = std::make_shared<bool>(false);
-  verb->add_flag("--server", *server, "The coordinator's too");
-  verb->callback([&context, server] {
+  verb.add_flag("--server", *server, "The coordinator's too");
+  verb.callback([&context, server] {
     context.action = [&context, server] { return Version(context, *server); };
   });
 }

@@ -10,6 +10,7 @@
 #include "cli/output/json.h"
 #include "cli/output/words.h"
 #include "cli/signals.h"
+#include "cli/verb.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -54,7 +55,11 @@ int Wait(Context& context, const WaitFlags& flags) {
   if (!job.ok()) {
     const bool timed_out =
         job.status().code() == absl::StatusCode::kDeadlineExceeded && !stopper.stopped();
-    return timed_out ? context.Fail(job.status(), kTimeLimit) : context.Fail(job.status());
+    if (!timed_out) return context.Fail(job.status());
+    const std::string text =
+        absl::StrCat(job_id, options.until_running ? " did not run" : " was not over", " within ",
+                     absl::FormatDuration(flags.timeout), "; `muster why ", job_id, "` says why");
+    return context.Fail(absl::DeadlineExceededError(text), kTimeLimit);
   }
   if (context.structured()) {
     context.Print(JobToJson(*job, flags.losses));
@@ -74,15 +79,30 @@ int Wait(Context& context, const WaitFlags& flags) {
 }  // namespace
 
 void AddWaitVerb(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("wait", "Wait for a job; exits with its status");
+  Verb& verb = AddVerb(
+      app, "wait", kJobVerbs,
+      {.summary = "Wait for a job, and exit as it did",
+       .usage = "JOB [OPTIONS]",
+       .paragraphs = {"Waits through restarts of the coordinator. A job that is over already is "
+                      "answered at once."},
+       .exits = {{"0", "The job succeeded; with --for running, it runs"},
+                 {"1 to 255", "The code of the first rank that failed; 128+n for a signal"},
+                 {"1", "The job failed without a code, or there is no such job"},
+                 {"69", "No coordinator answered at the start"},
+                 {"124", "--timeout passed, or the job's own time limit"},
+                 {"130", "Interrupted; the job goes on"}},
+       .examples = {{"muster wait train-x7k2 && deploy", "go on only after success"},
+                    {"muster wait train-x7k2 --for running --timeout 5m", "until it has started"},
+                    {"muster wait train-x7k2 -o json | jq .summary", "how it ended, as data"}}});
   auto flags = std::make_shared<WaitFlags>();
-  verb->add_option("JOB", flags->job_id, "Its id, or a unique prefix")->required();
-  verb->add_option("--for", flags->target, "running or done")
-      ->check(CLI::IsMember({"running", "done"}))
+  verb.add_option("JOB", flags->job_id, "Its id, or a unique prefix")->required();
+  verb.add_option("--for", flags->target, "What to wait for: running or done")
+      ->type_name("running|done")
+      ->check(OneOf({"running", "done"}))
       ->capture_default_str();
-  AddDurationOption(*verb, "--timeout", flags->timeout, "Give up after this long, with status 124");
-  verb->add_flag("--losses", flags->losses, "With -o json: the summary's losses too");
-  verb->callback(
+  AddDurationOption(verb, "--timeout", flags->timeout, "Give up after this long, with status 124");
+  verb.add_flag("--losses", flags->losses, "With -o json: the summary's losses too");
+  verb.callback(
       [&context, flags] { context.action = [&context, flags] { return Wait(context, *flags); }; });
 }
 

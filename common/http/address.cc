@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/http/port_owner.h"
 #include "common/status.h"
 
 namespace muster {
@@ -74,9 +75,13 @@ absl::Status CheckListen(const Address& address) {
     const int bind_errno = errno;
     close(fd);
     if (ok) continue;
-    status = bind_errno == EADDRINUSE
-                 ? absl::AlreadyExistsError(absl::StrCat(what, ": the address is in use"))
-                 : ErrnoStatus(bind_errno, what);
+    if (bind_errno == EADDRINUSE) {
+      const std::string owner = FindPortOwner(address.port);
+      status = absl::AlreadyExistsError(
+          absl::StrCat(what, ": the address is in use", owner.empty() ? "" : " by ", owner));
+    } else {
+      status = ErrnoStatus(bind_errno, what);
+    }
     break;
   }
   freeaddrinfo(found);

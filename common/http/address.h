@@ -28,7 +28,8 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text);
 bool IsLoopback(absl::string_view host);
 
 // Why `address` cannot be listened on, found by trying: libraries that listen for us keep errno to
-// themselves. ALREADY_EXISTS when it is in use; OK when it can be listened on now.
+// themselves. ALREADY_EXISTS when it is in use, by whom where that can be told; OK when it can be
+// listened on now. Port 0 tries the host alone.
 absl::Status CheckListen(const Address& address);
 
 }  // namespace muster

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
+#include "common/http/port_owner.h"
 #include "gtest/gtest.h"
 
 namespace muster {
@@ -46,8 +48,19 @@ TEST(AddressTest, CheckListenNamesATakenPort) {
   const absl::Status status = CheckListen(address);
   EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_NE(status.message().find(address.ToString()), std::string::npos);
+  EXPECT_EQ(FindPortOwner(address.port), absl::StrCat("address_test (pid ", getpid(), ")"));
+  EXPECT_NE(status.message().find(FindPortOwner(address.port)), std::string::npos)
+      << status.message();
   close(fd);
   EXPECT_TRUE(CheckListen(address).ok());
+  EXPECT_EQ(FindPortOwner(address.port), "");
+}
+
+TEST(AddressTest, CheckListenRefusesAnAddressOfAnotherMachine) {
+  // From the block that is kept for documentation.
+  const absl::Status status = CheckListen({"192.0.2.1", 0});
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("192.0.2.1:0"), std::string::npos) << status.message();
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(absl::string_view 
   // CivetWeb takes numbers only.
   if (parsed.host == "localhost") parsed.host = "127.0.0.1";
   // CivetWeb would only log the reason.
-  if (parsed.port != 0) RETURN_IF_ERROR(CheckListen(parsed));
+  RETURN_IF_ERROR(CheckListen(parsed));
   auto server = absl::WrapUnique(new HttpServer);
   server->address_ = parsed;
 

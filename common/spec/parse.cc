@@ -113,8 +113,10 @@ template <typename Read>
 absl::Status Guarded(YamlReader& reader, Read read) {
   try {
     read();
+  } catch (const YAML::DeepRecursion& error) {
+    reader.AddError(error.mark, "nested too deep to be a spec");
   } catch (const YAML::Exception& error) {
-    reader.AddError(error.mark, error.msg);
+    reader.AddError(error.mark, absl::StrCat("not YAML: ", error.msg));
   } catch (const std::exception& error) {
     reader.AddError(YAML::Mark::null_mark(), error.what());
   }
@@ -128,6 +130,10 @@ absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view sour
   if (text.size() > limits::kSpecBytes) return SizeError(source, text.size());
   // yaml-cpp lets some broken sequences through, and a spec with them could not be sent.
   if (!IsUtf8(text)) return absl::InvalidArgumentError(absl::StrCat(source, ": is not UTF-8"));
+  if (text.find('\0') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": is not text: it holds a NUL character"));
+  }
   v1::JobSpec spec;
   YamlReader reader(source, /*with_lines=*/true);
   RETURN_IF_ERROR(Guarded(reader, [&] { ReadText(text, reader, spec); }));

@@ -196,6 +196,15 @@ TEST(ParseTest, OverrideErrors) {
   EXPECT_THAT(ErrorOf("name: a", {"train..epochs=1"}), HasSubstr("unknown field '' in train"));
 }
 
+TEST(ParseTest, WhatIsNotYaml) {
+  EXPECT_EQ(ErrorOf("#!/bin/sh\necho hi: there: you\n"), "job.yaml:2: not YAML: illegal map value");
+  EXPECT_EQ(ErrorOf(absl::string_view("name: a\0b", 9)),
+            "job.yaml: is not text: it holds a NUL character");
+  EXPECT_EQ(ErrorOf("name: \xff"), "job.yaml: is not UTF-8");
+  EXPECT_EQ(ErrorOf("command: " + std::string(100'000, '[')),
+            "job.yaml:1: nested too deep to be a spec");
+}
+
 // ---- what nobody writes by hand
 
 TEST(ParseBoundsTest, TooLargeAText) {

@@ -1,3 +1,5 @@
+#include "common/spec/to_yaml.h"
+
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -90,6 +92,39 @@ std::string ScalarField(const Message& message, const FieldDescriptor& field, in
   }
 }
 
+// {a: b, c: d}
+std::string Flow(const Message& message) {
+  std::vector<std::string> parts;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (IsShown(message, field)) {
+      parts.push_back(absl::StrCat(field.name(), ": ", ValueText(message, field)));
+    }
+  }
+  return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
+}
+
+// One line per field where it fits and its fields are scalars; otherwise a block.
+void AppendBlock(const Message& message, const std::string& indent, std::string& out) {
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (!IsShown(message, field)) continue;
+    const bool nests = field.message_type() == v1::TrainSpec::descriptor();
+    const std::string line =
+        nests ? "" : absl::StrCat(indent, field.name(), ": ", ValueText(message, field));
+    const bool has_block =
+        field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain;
+    if (nests || (has_block && line.size() > kLineLength)) {
+      absl::StrAppend(&out, indent, field.name(), ":\n");
+      AppendBlock(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
+    } else {
+      absl::StrAppend(&out, line, "\n");
+    }
+  }
+}
+
+}  // namespace
+
 bool IsShown(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
   if (field.is_repeated()) return reflection.FieldSize(message, &field) > 0;
@@ -100,22 +135,7 @@ bool IsShown(const Message& message, const FieldDescriptor& field) {
   return true;
 }
 
-std::string Value(const Message& message, const FieldDescriptor& field);
-
-// {a: b, c: d}
-std::string Flow(const Message& message) {
-  std::vector<std::string> parts;
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    if (IsShown(message, field)) {
-      parts.push_back(absl::StrCat(field.name(), ": ", Value(message, field)));
-    }
-  }
-  return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
-}
-
-// Any field's value in flow style.
-std::string Value(const Message& message, const FieldDescriptor& field) {
+std::string ValueText(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
   if (field.is_map()) {
     std::vector<std::string> parts;
@@ -158,27 +178,6 @@ std::string Value(const Message& message, const FieldDescriptor& field) {
   }
   return "";
 }
-
-// One line per field where it fits and its fields are scalars; otherwise a block.
-void AppendBlock(const Message& message, const std::string& indent, std::string& out) {
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    if (!IsShown(message, field)) continue;
-    const bool nests = field.message_type() == v1::TrainSpec::descriptor();
-    const std::string line =
-        nests ? "" : absl::StrCat(indent, field.name(), ": ", Value(message, field));
-    const bool has_block =
-        field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain;
-    if (nests || (has_block && line.size() > kLineLength)) {
-      absl::StrAppend(&out, indent, field.name(), ":\n");
-      AppendBlock(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
-    } else {
-      absl::StrAppend(&out, line, "\n");
-    }
-  }
-}
-
-}  // namespace
 
 std::string ToYaml(const v1::JobSpec& spec) {
   std::string out;

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/spec/fields.h"
 #include "common/spec/nearest.h"
 #include "common/spec/problems.h"
 #include "common/spec/spec.h"
@@ -63,6 +64,15 @@ bool IsReserved(absl::string_view variable) {
   return false;
 }
 
+// One of the words that common/spec/fields.cc gives the field.
+void RequireWord(absl::string_view path, const google::protobuf::Message& message,
+                 const std::string& name, Problems& problems) {
+  const auto& field = *message.GetDescriptor()->FindFieldByName(name);
+  const FieldNotes& notes = NotesOn(field);
+  problems.RequireWord(path, message.GetReflection()->GetString(message, &field), notes.words,
+                       notes.words_elsewhere);
+}
+
 void CheckEnvironment(const v1::JobSpec& spec, Problems& problems) {
   if (spec.env_size() > static_cast<int>(kMaxEnvironment)) {
     problems.Add("env", absl::StrCat("has more than ", kMaxEnvironment, " variables"));
@@ -104,9 +114,12 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
     problems.Add("resources", absl::StrCat(MaxWorldSize(spec), " ranks; a job has at most ",
                                            limits::kRanksPerJob));
   }
-  problems.RequireWord("resources.device", resources.device(),
-                       spec.has_train() ? Words{"auto", "cpu"} : Words{"auto", "cpu", "gpu"},
-                       Words{"gpu"});
+  if (spec.has_train()) {
+    problems.RequireWord("resources.device", resources.device(), Words{"auto", "cpu"},
+                         Words{"gpu"});
+  } else {
+    RequireWord("resources.device", resources, "device", problems);
+  }
   uint32_t devices;
   const bool number = absl::SimpleAtoi(resources.devices_per_rank(), &devices);
   problems.Require(resources.devices_per_rank() == "all" ||
@@ -123,9 +136,7 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
 }
 
 void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
-  problems.RequireWord("backend", spec.backend(),
-                       Words{"auto", "shm", "gloo", "hierarchical", "loopback"},
-                       Words{"nccl", "mpi"});
+  RequireWord("backend", spec, "backend", problems);
   if (spec.backend() == "shm" && spec.resources().nodes().max() > 1) {
     problems.Add("backend",
                  "shm connects the ranks of one node; between nodes: gloo, hierarchical");
@@ -151,8 +162,7 @@ void CheckPolicies(const v1::JobSpec& spec, Problems& problems) {
 }
 
 void CheckModel(const v1::ModelSpec& model, Problems& problems) {
-  problems.RequireWord("train.model.name", model.name(), Words{"small_cnn", "mlp"},
-                       Words{"resnet18", "resnet34", "resnet50", "resnet101", "mobilenet_v2"});
+  RequireWord("train.model.name", model, "name", problems);
   problems.Require(model.dropout() >= 0 && model.dropout() < 1, "train.model.dropout",
                    "from 0 to below 1");
   if (model.name() != "small_cnn" && model.batch_norm()) {
@@ -177,7 +187,7 @@ void CheckLength(const v1::TrainSpec& train, Problems& problems) {
     problems.Add("train", "epochs or max_steps is missing: how long to train");
   }
   const v1::ScheduleSpec& schedule = train.schedule();
-  problems.RequireWord("train.schedule.name", schedule.name(), Words{"constant", "cosine"});
+  RequireWord("train.schedule.name", schedule, "name", problems);
   problems.RequireRange("train.schedule.warmup_epochs", schedule.warmup_epochs(), 0, kMaxEpochs);
   if (train.epochs() > 0 && schedule.warmup_epochs() > train.epochs()) {
     problems.Add("train.schedule.warmup_epochs", "is longer than train.epochs");
@@ -185,7 +195,7 @@ void CheckLength(const v1::TrainSpec& train, Problems& problems) {
 }
 
 void CheckOptimizer(const v1::OptimizerSpec& optimizer, Problems& problems) {
-  problems.RequireWord("train.optimizer.name", optimizer.name(), Words{"sgd"});
+  RequireWord("train.optimizer.name", optimizer, "name", problems);
   if (optimizer.learning_rate() == 0) {
     problems.Add("train.optimizer.learning_rate", "is missing");
   } else {
@@ -209,8 +219,7 @@ void CheckCheckpoint(const v1::CheckpointSpec& checkpoint, Problems& problems) {
 }
 
 void CheckData(const v1::TrainSpec& train, Problems& problems) {
-  problems.RequireWord("train.dataset.name", train.dataset().name(),
-                       Words{"fashion_mnist", "mnist"});
+  RequireWord("train.dataset.name", train.dataset(), "name", problems);
   if (train.dataset().path().empty()) {
     problems.Add("train.dataset.path", "is missing: the folder with its files on the node");
   } else {
@@ -228,8 +237,7 @@ void CheckData(const v1::TrainSpec& train, Problems& problems) {
 }
 
 void CheckStrategy(const v1::StrategySpec& strategy, Problems& problems) {
-  problems.RequireWord("train.strategy.name", strategy.name(), Words{"ddp"},
-                       Words{"dp", "hybrid", "pipeline"});
+  RequireWord("train.strategy.name", strategy, "name", problems);
   problems.Require(strategy.bucket_bytes() >= 1 && strategy.bucket_bytes() <= kMaxBucketBytes,
                    "train.strategy.bucket_bytes", "from 1 to 4GiB");
   problems.Require(
@@ -250,10 +258,9 @@ void CheckTrain(const v1::JobSpec& spec, Problems& problems) {
   problems.Require(train.global_batch() <= kMaxGlobalBatch, "train.global_batch",
                    absl::StrCat("at most ", kMaxGlobalBatch));
   CheckOptimizer(train.optimizer(), problems);
-  problems.RequireWord("train.precision", train.precision(), Words{"O0"}, Words{"O1", "O2", "O3"});
+  RequireWord("train.precision", train, "precision", problems);
   CheckStrategy(train.strategy(), problems);
-  problems.RequireWord("train.objective.name", train.objective().name(), Words{"cross_entropy"},
-                       Words{"nt_xent"});
+  RequireWord("train.objective.name", train.objective(), "name", problems);
   problems.Require(
       train.objective().label_smoothing() >= 0 && train.objective().label_smoothing() < 1,
       "train.objective.label_smoothing", "from 0 to below 1");

@@ -75,11 +75,19 @@ std::vector<BarrierTable::Open> BarrierTable::ListOpen() const {
     Open& open = result.emplace_back();
     open.barrier = MakeId(key.first, key.second);
     open.since = arrivals.since;
-    for (uint32_t rank = 0; rank < world_size_; ++rank) {
-      if (arrivals.ranks.count(rank) == 0) open.missing.push_back(rank);
-    }
+    open.missing = world_size_ - static_cast<uint32_t>(arrivals.ranks.size());
   }
   return result;
+}
+
+std::vector<uint32_t> BarrierTable::Missing(const v1::BarrierId& barrier) const {
+  std::vector<uint32_t> missing;
+  const auto entry = open_.find(Key(barrier.group(), barrier.sequence()));
+  if (entry == open_.end()) return missing;
+  for (uint32_t rank = 0; rank < world_size_; ++rank) {
+    if (entry->second.ranks.count(rank) == 0) missing.push_back(rank);
+  }
+  return missing;
 }
 
 }  // namespace muster::core

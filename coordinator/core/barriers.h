@@ -45,9 +45,11 @@ class BarrierTable {
   struct Open {
     v1::BarrierId barrier;
     SteadyTime since;
-    std::vector<uint32_t> missing;
+    uint32_t missing = 0;  // how many ranks have not arrived
   };
   std::vector<Open> ListOpen() const;
+  // The ranks that have not arrived at an open barrier.
+  std::vector<uint32_t> Missing(const v1::BarrierId& barrier) const;
   // How long the one that was released last was open.
   absl::Duration last_wait() const { return last_wait_; }
 

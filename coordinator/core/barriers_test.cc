@@ -23,7 +23,8 @@ TEST(BarrierTable, ReleasesWhenTheLastRankArrives) {
   EXPECT_TRUE(barriers.Arrive(Id(1), {0, 1}, start)->released.empty());
   EXPECT_TRUE(barriers.Arrive(Id(1), {0, 1}, start)->released.empty());
   ASSERT_EQ(barriers.ListOpen().size(), 1u);
-  EXPECT_THAT(barriers.ListOpen()[0].missing, ElementsAre(2));
+  EXPECT_EQ(barriers.ListOpen()[0].missing, 1u);
+  EXPECT_THAT(barriers.Missing(Id(1)), ElementsAre(2));
   const auto last = barriers.Arrive(Id(1), {2}, start + absl::Seconds(2));
   ASSERT_EQ(last->released.size(), 1u);
   EXPECT_EQ(last->released[0].sequence(), 1u);

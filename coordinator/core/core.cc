@@ -33,6 +33,10 @@ absl::StatusOr<std::vector<v1::JobEvent>> Core::ListEvents(const JobId& job, uin
   return impl_->ListEvents(job, after);
 }
 std::vector<v1::Node> Core::ListNodes(Time now) const { return impl_->ListNodes(now); }
+absl::StatusOr<v1::Node> Core::GetNode(const NodeName& name, Time now) const {
+  return impl_->GetNode(name, now);
+}
+std::vector<LiveWait> Core::ListWaits() const { return impl_->ListWaits(); }
 absl::StatusOr<Core::RankLocation> Core::FindRank(const JobId& job, Generation generation,
                                                   Rank rank) const {
   return impl_->FindRank(job, generation, rank);
@@ -41,6 +45,7 @@ Stats Core::TakeStats() { return impl_->TakeStats(); }
 
 Effects Core::Impl::Step(const Event& event, Time now) {
   now_ = now;
+  ForgetJobs();
   std::visit([this](const auto& fact) { Handle(fact); }, event);
   return FinishStep();
 }
@@ -53,10 +58,10 @@ Effects Core::Impl::FinishStep() {
     effects_.writes.push_back(Put(record));
   }
   for (const auto& [id, generation] : dirty_generations_) {
-    const Job& job = jobs_.at(id);
-    const bool lives =
-        job.generation.has_value() && Generation(job.generation->record.generation()) == generation;
-    effects_.writes.push_back(Put(lives ? job.generation->record : job.past.at(generation)));
+    effects_.writes.push_back(PutGeneration(RecordOf(id, generation)));
+  }
+  for (const auto& [id, generation, node_rank] : dirty_placements_) {
+    effects_.writes.push_back(PutPlacement(RecordOf(id, generation), node_rank));
   }
   for (const NodeName& name : dirty_nodes_) {
     const Node* node = FindNode(name);
@@ -69,9 +74,11 @@ Effects Core::Impl::FinishStep() {
   effects_.changed_jobs.assign(changed_.begin(), changed_.end());
   dirty_jobs_.clear();
   dirty_generations_.clear();
+  dirty_placements_.clear();
   dirty_nodes_.clear();
   pending_replies_.clear();
   changed_.clear();
+  ArmRetention();
   return std::exchange(effects_, Effects());
 }
 
@@ -93,14 +100,17 @@ void Core::Impl::Handle(const SubmitJob& event) {
                                  " characters, and a job an id")));
     return;
   }
-  if (jobs_.count(event.job_id) != 0) {
+  if (jobs_.count(event.job_id) != 0 || forgotten_.count(event.job_id) != 0) {
     ReplyWith(event.request,
               absl::AlreadyExistsError(absl::StrCat("job id ", event.job_id.value(), " is taken")));
     return;
   }
+  if (jobs_.size() >= limits::kJobs && !finished_.empty()) Forget(finished_.begin()->second);
   if (jobs_.size() >= limits::kJobs) {
-    ReplyWith(event.request, absl::ResourceExhaustedError(absl::StrCat(
-                                 "the coordinator keeps at most ", limits::kJobs, " jobs")));
+    ReplyWith(event.request,
+              absl::ResourceExhaustedError(absl::StrCat(
+                  "the coordinator has ", limits::kJobs,
+                  " jobs that are not over, and takes no more: wait for some, or cancel them")));
     return;
   }
   Job& job = jobs_[event.job_id];
@@ -146,7 +156,7 @@ void Core::Impl::Handle(const CancelJob& event) {
       CheckStopped(*job);
       break;
     case v1::STOPPING:
-      if (job->record.outcome() == v1::FAILED) {
+      if (job->record.outcome() == v1::FAILED || job->record.outcome() == v1::QUEUED) {
         job->record.set_outcome(v1::CANCELLED);
         job->record.set_outcome_reason(reasons::kCancelledByUser);
         job->record.set_outcome_message(kMessage);
@@ -209,6 +219,28 @@ void Core::Impl::Handle(const ReleaseJob& event) {
   ReplyWithJob(event.request, event.job_id);
 }
 
+void Core::Impl::Handle(const RequeueJob& event) {
+  Job* job = FindJob(event.job_id);
+  if (job == nullptr) {
+    ReplyWith(event.request, absl::NotFoundError(absl::StrCat("no job ", event.job_id.value())));
+    return;
+  }
+  const bool is_ending = job->state() == v1::STOPPING && job->record.outcome() != v1::FAILED &&
+                         job->record.outcome() != v1::QUEUED;
+  if (is_ending || job->state() == v1::HELD || IsTerminal(job->state())) {
+    ReplyWith(event.request,
+              absl::FailedPreconditionError(absl::StrCat(
+                  "job ", event.job_id.value(), " is ", v1::JobState_Name(job->state()),
+                  is_ending ? absl::StrCat(" to be ", v1::JobState_Name(job->record.outcome())) : "",
+                  "; only a STARTING or RUNNING one is requeued")));
+    return;
+  }
+  if (job->state() != v1::QUEUED) {
+    StopAndRequeue(*job, reasons::kRequeuedByUser, "requeued by its user");
+  }
+  ReplyWithJob(event.request, event.job_id);
+}
+
 // ----------------------------------------------------------------------------------------------------------
 // time
 
@@ -236,7 +268,11 @@ void Core::Impl::Handle(const Tick& event) {
       case TimerKey::Kind::kTimeLimit:
         OnTimeLimit(*job);
         break;
+      case TimerKey::Kind::kWait:
+        OnWaitTimer(*job);
+        break;
       case TimerKey::Kind::kLease:
+      case TimerKey::Kind::kRetention:  // done with the step's beginning
         break;
     }
   }
@@ -269,6 +305,18 @@ void Core::Impl::MarkJob(const Job& job) {
 void Core::Impl::MarkGeneration(const Job& job) {
   dirty_generations_.emplace(job.id(), Generation(job.generation->record.generation()));
   MarkChanged(job);
+}
+
+void Core::Impl::MarkPlacement(const Job& job, uint32_t node_rank) {
+  dirty_placements_.emplace(job.id(), Generation(job.generation->record.generation()), node_rank);
+  MarkChanged(job);
+}
+
+const v1::GenerationRecord& Core::Impl::RecordOf(const JobId& id, Generation number) const {
+  const Job& job = jobs_.at(id);
+  const bool lives =
+      job.generation.has_value() && Generation(job.generation->record.generation()) == number;
+  return lives ? job.generation->record : job.past.at(number);
 }
 
 void Core::Impl::AddEvent(Job& job, absl::string_view type, std::string message) {

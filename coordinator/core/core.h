@@ -34,6 +34,10 @@ struct Options {
   // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause
   // to be reported.
   absl::Duration cause_window = absl::Seconds(2);
+  // Of finished jobs the newest so many are remembered, and none for longer than this; each at
+  // least for a minute.
+  size_t keep_jobs = 10000;
+  absl::Duration keep_jobs_for = absl::InfiniteDuration();
 };
 
 // Totals since the process started and gauges of now, for the metrics endpoint; copied out between
@@ -56,6 +60,14 @@ struct Stats {
   std::vector<double> barrier_wait_seconds;
   std::vector<double> failure_detection_seconds;
   std::vector<double> recovery_seconds;
+};
+
+// A rendezvous, the set-up of communicators, or a barrier that is under way.
+struct LiveWait {
+  JobId job;
+  std::string what;      // rendezvous, communicators, barrier <group>: few of a job, also over time
+  SteadyTime since;      // of several barriers of a group the oldest
+  uint32_t missing = 0;  // ranks
 };
 
 class Core {
@@ -81,6 +93,8 @@ class Core {
   std::vector<v1::Job> ListJobs(const v1::ListJobsRequest& request, Time now) const;
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(const JobId& job, uint64_t after) const;
   std::vector<v1::Node> ListNodes(Time now) const;
+  absl::StatusOr<v1::Node> GetNode(const NodeName& name, Time now) const;
+  std::vector<LiveWait> ListWaits() const;
   // Where a rank of a generation (0: newest) runs or ran. NOT_FOUND; UNAVAILABLE when that node has
   // no session.
   struct RankLocation {

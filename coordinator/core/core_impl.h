@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -48,7 +49,11 @@ class Core::Impl {
   std::vector<v1::Job> ListJobs(const v1::ListJobsRequest& request, Time now) const;
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(const JobId& id, uint64_t after) const;
   std::vector<v1::Node> ListNodes(Time now) const;
+  absl::StatusOr<v1::Node> GetNode(const NodeName& name, Time now) const;
   absl::StatusOr<RankLocation> FindRank(const JobId& id, Generation generation, Rank rank) const;
+
+  // ---- waits.cc
+  std::vector<LiveWait> ListWaits() const;
 
  private:
   // ---- core.cc: a step, and what it leaves behind
@@ -56,6 +61,7 @@ class Core::Impl {
   void Handle(const CancelJob& event);
   void Handle(const HoldJob& event);
   void Handle(const ReleaseJob& event);
+  void Handle(const RequeueJob& event);
   void Handle(const SessionOpened& event);
   void Handle(const SessionMessage& event);
   void Handle(const SessionClosed& event);
@@ -71,29 +77,54 @@ class Core::Impl {
   void MarkChanged(const Job& job) { changed_.insert(job.id()); }
   // Their records are to be written.
   void MarkJob(const Job& job);
-  void MarkGeneration(const Job& job);
+  void MarkGeneration(const Job& job);  // what is of the whole
+  void MarkPlacement(const Job& job, uint32_t node_rank);
   void MarkNode(const Node& node) { dirty_nodes_.insert(node.name()); }
+  const v1::GenerationRecord& RecordOf(const JobId& id, Generation number) const;
   void AddEvent(Job& job, absl::string_view type, std::string message);
   void SendTo(const Node& node, v1::CoordinatorMessage message);
   void Close(SessionId session, absl::Status status);
   void ReplyWith(RequestId request, absl::Status status);
   void ReplyWithJob(RequestId request, const JobId& job, bool already_existed = false);
 
+  // ---- drain.cc: nodes that are to take no more ranks
+  void Handle(const CordonNode& event);
+  void Handle(const UncordonNode& event);
+  void OnLeaving(Node& node);
+  // Ends the jobs with ranks on the node and queues them again.
+  void MoveJobsAway(const Node& node, const std::string& why);
+
   // ---- recovery.cc
   void Resume(Job& job);
+
+  // ---- retention.cc
+  // When the job that finished first may be forgotten.
+  absl::Time NextForgetting() const;
+  // A step's share of the deletions that are due.
+  void ForgetJobs();
+  // Takes a finished job out of memory; its records go with the steps to come.
+  void Forget(const JobId& id);
+  void ArmRetention();
+  absl::Status NoJob(absl::string_view name) const;
 
   // ---- lifecycle.cc: a job's way through its states
   void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   void RunQueue();
   bool TryPlace(Job& job);
+  // A job that wants to restart and cannot now.
   void Requeue(Job& job);
+  // Ends the generation, if it is not ending yet, and queues the job again; no restart is used up.
+  void StopAndRequeue(Job& job, absl::string_view reason, std::string message);
   // Does whatever the ranks' phases, failures and exits call for by now. Safe to repeat.
   void Advance(Job& job);
   void AdvanceRendezvous(Job& job);
+  // Ranks that joined with different fingerprints: the generation ends for it.
+  bool FailOnMismatch(Job& job);
   void Stop(Job& job, v1::JobState outcome, absl::string_view reason, std::string message,
             absl::Duration grace, bool abort);
   void CheckStopped(Job& job);
   void Restart(Job& job);
+  void BackToQueue(Job& job);
   void Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
               int exit_code);
   void ArmRendezvous(Job& job, v1::RankPhase awaited);
@@ -141,7 +172,7 @@ class Core::Impl {
   // ---- reports.cc: what workers say
   // `inventory`: from a Hello, and thus all that the worker has.
   void OnReport(Node& node, const v1::GenerationReport& report, bool inventory);
-  void ApplyReport(Node& node, Job& job, const v1::RankReport& report);
+  void ApplyReport(Node& node, Job& job, const v1::RankReport& report, bool inventory);
   void KeepSummary(Job& job, const v1::TrainSummary& reported);
   // Ranks that do not count (any more): ends them, keeps their slots until then, lets the worker
   // forget them.
@@ -154,19 +185,43 @@ class Core::Impl {
   void AbortHopelessBarriers(Job& job);
   void ReleaseBarrier(const Job& job, const v1::BarrierId& barrier, const absl::Status& status);
 
-  // ---- views.cc
-  // Ranks of `ids` that are waited for, as people read it.
-  void DescribeRanks(const Job& job, const std::vector<uint32_t>& ids, Time now,
+  // ---- waits.cc
+  struct OpenWait {
+    std::string what;
+    SteadyTime since;
+    uint32_t missing = 0;
+    std::optional<v1::BarrierId> barrier;  // none: the rendezvous or the set-up of communicators
+  };
+  // What ranks of a job that is not stopping wait for.
+  std::vector<OpenWait> OpenWaits(const Job& job) const;
+  v1::Wait DescribeWait(const Job& job, const OpenWait& open, size_t most, Time now) const;
+  // Ranks of `ids` that are waited for, as people read it; `most` of them, and the number of the
+  // others.
+  void DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t most, Time now,
                      v1::Wait& wait) const;
+  std::string DescribeRank(const Job& job, const RankState& rank, Time now) const;
   std::vector<v1::Wait> Waits(const Job& job, Time now) const;
   // What keeps the job from being placed: a summary, then each node that cannot take its share.
   std::vector<v1::WaitedFor> Blockers(const Job& job) const;
+  // The timer is to fire for a wait that begins now.
+  void WaitBegins(const Job& job);
+  void OnWaitTimer(Job& job);
+  // Tells the nodes of the generation and the log; returns what it told.
+  v1::Wait SendNotice(const Job& job, const OpenWait& open, bool timed_out);
+
+  // ---- views.cc
   v1::Job View(const Job& job, bool detailed, Time now) const;
+  // When the queued job may start; none where that cannot be told.
+  std::optional<absl::Duration> TimeToStart(const Job& job, Time now) const;
+  // Until the job's generation is over at the latest, as far as it is known.
+  std::optional<absl::Duration> TimeLeft(const Job& job, Time now) const;
 
   const Options options_;
 
   std::map<JobId, Job> jobs_;
-  std::set<JobId> active_;  // those with a generation that lives
+  std::set<JobId> active_;                               // those with a generation that lives
+  std::set<std::pair<absl::Time, JobId>> finished_;      // by finish time
+  std::map<JobId, std::vector<std::string>> forgotten_;  // keys still on disk, the job's first
   std::map<std::string, JobId> idempotency_keys_;
   JobQueue queue_;
   uint64_t next_queue_sequence_ = 1;
@@ -187,6 +242,7 @@ class Core::Impl {
   std::set<JobId> changed_;
   std::set<JobId> dirty_jobs_;
   std::set<std::pair<JobId, Generation>> dirty_generations_;
+  std::set<std::tuple<JobId, Generation, uint32_t>> dirty_placements_;
   std::set<NodeName> dirty_nodes_;
   bool capacity_changed_ = false;  // something may fit that did not before
 };

@@ -41,6 +41,21 @@ struct ReleaseJob {
   RequestId request;
   JobId job_id;
 };
+struct RequeueJob {
+  RequestId request;
+  JobId job_id;
+};
+
+// Of an operator; unknown nodes are left to the service, which answers with the node as it is
+// afterwards.
+struct CordonNode {
+  NodeName node;
+  std::string reason;
+  bool drain = false;  // its jobs are to go elsewhere
+};
+struct UncordonNode {
+  NodeName node;
+};
 
 // A worker's stream brought its Hello.
 struct SessionOpened {
@@ -63,8 +78,8 @@ struct Tick {
   absl::Duration lag;
 };
 
-using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, SessionOpened, SessionMessage,
-                           SessionClosed, Tick>;
+using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob, CordonNode,
+                           UncordonNode, SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------------
 // effects
@@ -92,6 +107,7 @@ struct Effects {
   std::vector<Reply> replies;
   std::vector<CloseSession> closes;
   std::vector<JobId> changed_jobs;  // for watchers; each at most once
+  std::vector<std::string> logs;    // lines for the coordinator's log
 };
 
 }  // namespace muster::core

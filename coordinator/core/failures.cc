@@ -40,6 +40,17 @@ bool IsConsequence(const v1::FailureReport& report) {
          report.code() == static_cast<int>(absl::StatusCode::kCancelled);
 }
 
+// Of a job that failed very often the record keeps what its last generations said, and of the others
+// that they failed.
+void ForgetText(v1::Job& job) {
+  constexpr int kWithText = 16;
+  if (job.past_failures_size() <= kWithText) return;
+  v1::ExitInfo& exit =
+      *job.mutable_past_failures(job.past_failures_size() - 1 - kWithText)->mutable_exit();
+  exit.clear_stderr_tail();
+  exit.clear_failure();
+}
+
 void Accuse(GenerationState& generation, const v1::FailureReport& report, const RankState& by) {
   if (!report.has_peer_rank() || report.peer_rank() >= generation.ranks.size()) return;
   if (report.peer_rank() == by.rank) return;
@@ -47,13 +58,24 @@ void Accuse(GenerationState& generation, const v1::FailureReport& report, const 
   generation.any_accused = true;
 }
 
+// Judged here over ranks that may be in good health: how they end then is no part of it.
+bool IsVerdict(const v1::FirstFailure& failure) {
+  return failure.reason() == reasons::kRendezvousTimedOut ||
+         failure.reason() == reasons::kFingerprintMismatch;
+}
+
 }  // namespace
 
 void Core::Impl::NoteExit(Job& job, RankState& rank, const Node& node) {
   GenerationState& generation = *job.generation;
   const v1::ExitInfo& exit = generation.RecordOf(rank).exit();
-  Accuse(generation, exit.failure(), rank);
+  if (SeeksCause(job)) Accuse(generation, exit.failure(), rank);
   const bool unasked_stop = exit.stopped_by_worker() && job.state() != v1::STOPPING;
+  if (unasked_stop && !exit.has_failure() && generation.failures.empty()) {
+    // Its worker is ending, whether or not that has been said yet: the rank did nothing wrong.
+    generation.displaced = Describe(exit, rank.rank, node.record.name(), rank.started);
+    return;
+  }
   if (!IsFailure(exit) && !unasked_stop) return;
   if (!SeeksCause(job)) return;
   if (exit.has_time() && !exit.stopped_by_worker()) {
@@ -64,7 +86,7 @@ void Core::Impl::NoteExit(Job& job, RankState& rank, const Node& node) {
   if (IsAttributed(job)) {
     // It is on record as the one that failed first; now it is known how it ended.
     if (!proto.first_failure().has_rank() || proto.first_failure().rank() != rank.rank) return;
-    if (proto.first_failure().reason() == reasons::kRendezvousTimedOut) return;
+    if (IsVerdict(proto.first_failure())) return;
     *failure.mutable_time() = proto.first_failure().time();
     *proto.mutable_past_failures(proto.past_failures_size() - 1) = failure;
     *proto.mutable_first_failure() = std::move(failure);
@@ -78,8 +100,10 @@ void Core::Impl::NoteExit(Job& job, RankState& rank, const Node& node) {
 
 void Core::Impl::NoteFailureReport(Job& job, RankState& rank) {
   GenerationState& generation = *job.generation;
+  // That a rank goes which was asked to end says nothing of its node.
+  if (!SeeksCause(job)) return;
   Accuse(generation, *rank.failure, rank);
-  if (!SeeksCause(job) || IsAttributed(job)) return;
+  if (IsAttributed(job)) return;
   AddFailure(job, MakeRankFailure(generation, rank), IsConsequence(*rank.failure));
 }
 
@@ -118,8 +142,8 @@ void Core::Impl::RecallFailures(Job& job) {
     const v1::RankRecord& record = generation.RecordOf(rank);
     if (!record.exited() || !IsFailure(record.exit())) continue;
     rank.started = true;
-    Accuse(generation, record.exit().failure(), rank);
     if (!SeeksCause(job)) continue;
+    Accuse(generation, record.exit().failure(), rank);
     v1::FirstFailure failure = MakeRankFailure(generation, rank);
     *failure.mutable_time() = record.exit().time();
     generation.failures.Add(std::move(failure), IsConsequence(record.exit().failure()) ||
@@ -154,7 +178,7 @@ void Core::Impl::Attribute(Job& job, bool final) {
       [&](const v1::FirstFailure& failure) { return IsAccused(generation, failure); }, final);
   if (cause == nullptr) return;
   v1::FirstFailure failure = *cause;
-  const bool of_a_rank = failure.has_rank() && failure.reason() != reasons::kRendezvousTimedOut;
+  const bool of_a_rank = failure.has_rank() && !IsVerdict(failure);
   if (of_a_rank && generation.RecordOf(generation.ranks[failure.rank()]).exited()) {
     failure = MakeRankFailure(generation, generation.ranks[failure.rank()]);
     *failure.mutable_time() = cause->time();
@@ -170,6 +194,7 @@ void Core::Impl::Attribute(Job& job, bool final) {
     proto.set_message(failure.message());
   }
   *proto.add_past_failures() = failure;
+  ForgetText(proto);
   *proto.mutable_first_failure() = std::move(failure);
   MarkJob(job);
 }

@@ -236,12 +236,26 @@ TEST_F(Attribution, ExitBehindAPeerReportIsAConsequenceToo) {
   EXPECT_EQ(FirstFailure().rank(), 2u);
 }
 
-TEST_F(Attribution, RankThatItsWorkerEndedUnaskedHasFailed) {
-  v1::ExitInfo exit = ExitWith(0);
-  exit.set_stopped_by_worker(true);
+TEST_F(Attribution, RankThatItsWorkerEndedUnaskedHasNotFailed) {
+  cluster_.ReportExit("a", job_, 0, Stopped());
+  const v1::Job stopping = cluster_.Get(job_);
+  EXPECT_EQ(stopping.state(), v1::STOPPING);
+  EXPECT_EQ(stopping.reason(), reasons::kNodeDrained);
+  EXPECT_THAT(stopping.message(), HasSubstr("rank 0 on a was ended by its worker"));
+  cluster_.ReportExit("b", job_, 1, ExitWith(1));
+  cluster_.ReportExit("c", job_, 2, KilledBy(SIGTERM));
+  const v1::Job again = cluster_.Get(job_);
+  EXPECT_EQ(again.generation(), 2u);
+  EXPECT_EQ(again.restarts(), 0u);
+  EXPECT_FALSE(again.has_first_failure());
+}
+
+TEST_F(Attribution, RankThatFailedAndWasThenEndedHasFailed) {
+  v1::ExitInfo exit = Stopped();
+  exit.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kInternal));
+  exit.mutable_failure()->set_message("loss is not a number");
   cluster_.ReportExit("a", job_, 0, exit);
-  EXPECT_EQ(cluster_.State(job_), v1::STOPPING);
-  EXPECT_THAT(FirstFailure().message(), HasSubstr("was ended by its worker"));
+  EXPECT_THAT(FirstFailure().message(), HasSubstr("loss is not a number"));
 }
 
 TEST(LaunchFailure, IsTold) {

@@ -43,6 +43,7 @@ GenerationState::GenerationState(v1::GenerationRecord generation_record, SteadyT
       rank.last_seen = now;
       ++reached[v1::PLACED];
       if (rank_record.exited()) Reach(rank, v1::EXITED);
+      exit_text_bytes += ExitTextBytes(rank_record.exit());
       if (rank_record.lost()) MarkLost(rank);
     }
   }
@@ -111,6 +112,10 @@ std::vector<uint32_t> GenerationState::RanksBefore(v1::RankPhase phase) const {
     }
   }
   return before;
+}
+
+size_t ExitTextBytes(const v1::ExitInfo& exit) {
+  return exit.stderr_tail().size() + exit.failure().message().size();
 }
 
 std::vector<uint32_t> SlotsOf(const v1::GenerationRecord& record, const NodeName& node,

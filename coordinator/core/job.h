@@ -40,10 +40,11 @@ namespace muster::core {
 //  QUEUED, HELD       CANCELLED  cancel
 //  QUEUED             STARTING   placed: generation + 1, on record with its rank map
 //  STARTING           RUNNING    every rank is connected (command job: started)
-//  STARTING, RUNNING  STOPPING   cancel, time limit, first failure, lost node
+//  STARTING, RUNNING  STOPPING   cancel, time limit, first failure, lost node, requeue, drain
 //  RUNNING            STOPPING   the last rank exited with code 0
 //  STOPPING           STARTING   nothing of the generation is left; restart, with capacity
-//  STOPPING           QUEUED     the same, without capacity: at the head of its priority
+//  STOPPING           QUEUED     the same, without capacity, or requeued or drained: at the head
+//                                of its priority
 //  STOPPING           terminal   nothing of the generation is left
 bool IsAllowed(v1::JobState from, v1::JobState to);
 bool IsTerminal(v1::JobState state);
@@ -106,6 +107,7 @@ struct GenerationState {
   uint32_t gone = 0;
   uint32_t clean_exits = 0;
   bool any_accused = false;
+  size_t exit_text_bytes = 0;  // of all exits on record
 
   KeyTable keys;
   BarrierTable barriers;
@@ -117,7 +119,13 @@ struct GenerationState {
   v1::RankPhase awaited = v1::STARTED;
   SteadyTime awaited_since;
   SteadyTime stopping_since;
+  SteadyTime noticed_until;  // who waits has been told of what was due by then
+  // Why the job is to go elsewhere though nothing failed: a worker ended a rank of its own accord.
+  std::optional<std::string> displaced;
 };
+
+// What a rank left in words.
+size_t ExitTextBytes(const v1::ExitInfo& exit);
 
 // The slots of a rank on `node`; empty when the generation has no such rank there.
 std::vector<uint32_t> SlotsOf(const v1::GenerationRecord& record, const NodeName& node,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
+#include "common/wait_text.h"
 #include "coordinator/core/core_impl.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/rendezvous.h"
@@ -16,6 +17,8 @@ namespace {
 
 // Launching and connecting a large world takes a while even where every single rank is quick.
 constexpr absl::Duration kLeastPhaseTimeout = absl::Seconds(60);
+// Ranks that a job's message names.
+constexpr size_t kShownInMessage = 10;
 
 const char* PhaseLabel(v1::RankPhase awaited) {
   switch (awaited) {
@@ -26,16 +29,6 @@ const char* PhaseLabel(v1::RankPhase awaited) {
     default:
       return "communicators";
   }
-}
-
-std::string ListRanks(const std::vector<uint32_t>& ranks) {
-  constexpr size_t kShown = 10;
-  const size_t shown = std::min(kShown, ranks.size());
-  std::string text = absl::StrCat(
-      ranks.size() == 1 ? "rank " : "ranks ",
-      absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(shown), ", "));
-  if (shown < ranks.size()) absl::StrAppend(&text, " and ", ranks.size() - shown, " more");
-  return text;
 }
 
 }  // namespace
@@ -125,6 +118,7 @@ bool Core::Impl::TryPlace(Job& job) {
   ArmRendezvous(job, v1::STARTED);
   ArmTimeLimit(job);
   for (int node_rank = 0; node_rank < job.generation->record.nodes_size(); ++node_rank) {
+    MarkPlacement(job, node_rank);
     SyncNode(job, node_rank, /*launch=*/true);
   }
   return true;
@@ -146,6 +140,22 @@ void Core::Impl::Requeue(Job& job) {
   Transition(job, v1::QUEUED, failure.reason(), std::move(message));
 }
 
+void Core::Impl::StopAndRequeue(Job& job, absl::string_view reason, std::string message) {
+  job.failed_at.reset();
+  if (job.state() == v1::STOPPING) {
+    job.record.set_outcome(v1::QUEUED);
+    job.record.set_outcome_reason(std::string(reason));
+    job.record.set_outcome_message(message);
+    job.record.mutable_job()->set_reason(std::string(reason));
+    job.record.mutable_job()->set_message(std::move(message));
+    MarkJob(job);
+    return;
+  }
+  Stop(job, v1::QUEUED, reason, std::move(message), FromProto(job.job().spec().grace_period()),
+       /*abort=*/false);
+  CheckStopped(job);
+}
+
 // -------------------------------------------------------------------------------------------
 // rendezvous and run
 
@@ -164,6 +174,10 @@ void Core::Impl::Advance(Job& job) {
     CheckStopped(job);
     return;
   }
+  if (generation.displaced.has_value()) {
+    StopAndRequeue(job, reasons::kNodeDrained, *generation.displaced);
+    return;
+  }
   AdvanceRendezvous(job);
   if (job.state() == v1::RUNNING && generation.EveryRankExitedCleanly()) {
     Stop(job, v1::SUCCEEDED, reasons::kCompleted, "every rank exited with code 0",
@@ -177,6 +191,7 @@ void Core::Impl::AdvanceRendezvous(Job& job) {
   // A rank that has joined is owed the World whatever kind of job it is of.
   if (!generation.agreement.has_value() && generation.EveryRankReached(v1::JOINED)) {
     generation.agreement = Agree(generation);
+    if (generation.agreement.has_value() && FailOnMismatch(job)) return;
     if (generation.agreement.has_value()) {
       if (job.state() == v1::STARTING) {
         AddEvent(job, events::kWorldSent,
@@ -204,17 +219,36 @@ void Core::Impl::AdvanceRendezvous(Job& job) {
   }
 }
 
+bool Core::Impl::FailOnMismatch(Job& job) {
+  GenerationState& generation = *job.generation;
+  const std::optional<Mismatch> mismatch = FindMismatch(generation);
+  if (!mismatch.has_value()) return false;
+  v1::FirstFailure failure;
+  failure.set_reason(reasons::kFingerprintMismatch);
+  failure.set_rank(mismatch->rank);
+  failure.set_node(generation.placement(generation.ranks[mismatch->rank].node_rank).node());
+  failure.set_message(mismatch->message);
+  // The same nodes would differ again.
+  failure.mutable_exit()->mutable_failure()->set_not_retryable(true);
+  AddFailure(job, std::move(failure), /*consequence=*/false);
+  Advance(job);
+  return true;
+}
+
 void Core::Impl::ArmRendezvous(Job& job, v1::RankPhase awaited) {
   job.generation->awaited = awaited;
   job.generation->awaited_since = now_.steady;
   const absl::Duration timeout =
       std::max(FromProto(job.job().spec().failure_timeout()), kLeastPhaseTimeout);
   timers_.Set({TimerKey::Kind::kRendezvous, job.job().job_id()}, now_.steady + timeout);
+  WaitBegins(job);
 }
 
 void Core::Impl::OnRendezvousTimeout(Job& job) {
   if (job.state() != v1::STARTING) return;
   const GenerationState& generation = *job.generation;
+  // The rendezvous is the first of the waits.
+  const v1::Wait wait = SendNotice(job, OpenWaits(job).front(), /*timed_out=*/true);
   const std::vector<uint32_t> missing = generation.RanksBefore(generation.awaited);
   v1::FirstFailure failure;
   failure.set_reason(reasons::kRendezvousTimedOut);
@@ -222,9 +256,7 @@ void Core::Impl::OnRendezvousTimeout(Job& job) {
     failure.set_rank(missing.front());
     failure.set_node(generation.placement(generation.ranks[missing.front()].node_rank).node());
   }
-  failure.set_message(absl::StrCat(
-      ListRanks(missing), " did not become ", v1::RankPhase_Name(generation.awaited), " within ",
-      absl::FormatDuration(absl::Trunc(now_.steady - generation.awaited_since, absl::Seconds(1)))));
+  failure.set_message(WaitText(wait, /*timed_out=*/true, kShownInMessage));
   AddFailure(job, std::move(failure), /*consequence=*/false);
   Advance(job);
 }
@@ -241,7 +273,7 @@ void Core::Impl::OnTimeLimit(Job& job) {
       absl::StrCat("its time limit of ",
                    absl::FormatDuration(FromProto(job.job().spec().time_limit())), " is over");
   if (job.state() == v1::STOPPING) {
-    if (job.record.outcome() != v1::FAILED) return;
+    if (job.record.outcome() != v1::FAILED && job.record.outcome() != v1::QUEUED) return;
     job.record.set_outcome(v1::TIMED_OUT);
     job.record.set_outcome_reason(reasons::kTimeLimit);
     job.record.set_outcome_message(message);
@@ -288,6 +320,7 @@ void Core::Impl::CheckStopped(Job& job) {
   const std::string id = job.job().job_id();
   timers_.Cancel({TimerKey::Kind::kCause, id});
   timers_.Cancel({TimerKey::Kind::kTimeLimit, id});
+  timers_.Cancel({TimerKey::Kind::kWait, id});
   const Generation number(job.generation->record.generation());
   job.generation->record.set_over(true);
   MarkGeneration(job);
@@ -302,8 +335,8 @@ void Core::Impl::CheckStopped(Job& job) {
   capacity_changed_ = true;
 
   const v1::JobState outcome = job.record.outcome();
-  if (outcome == v1::FAILED) {
-    Restart(job);
+  if (outcome == v1::FAILED || outcome == v1::QUEUED) {
+    outcome == v1::FAILED ? Restart(job) : BackToQueue(job);
     return;
   }
   const int exit_code = outcome == v1::SUCCEEDED ? 0 : outcome == v1::TIMED_OUT ? 124 : 1;
@@ -327,6 +360,13 @@ void Core::Impl::Restart(Job& job) {
   MarkJob(job);
 }
 
+void Core::Impl::BackToQueue(Job& job) {
+  job.state_since = now_.steady;
+  queue_.Add(job.record);
+  AddEvent(job, events::kRequeued, job.record.outcome_message());
+  Transition(job, v1::QUEUED, job.record.outcome_reason(), job.record.outcome_message());
+}
+
 void Core::Impl::Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
                         int exit_code) {
   queue_.Remove(job.id());
@@ -334,6 +374,7 @@ void Core::Impl::Finish(Job& job, v1::JobState state, absl::string_view reason, 
   v1::Job& proto = *job.record.mutable_job();
   proto.set_exit_code(exit_code);
   *proto.mutable_finish_time() = ToProto(now_.wall);
+  finished_.emplace(FromProto(proto.finish_time()), job.id());
   AddEvent(job, events::kFinished, absl::StrCat(v1::JobState_Name(state), ": ", message));
   Transition(job, state, reason, std::move(message));
   stats_.OnFinished(state, std::string(reason));

@@ -23,7 +23,7 @@ bool IsName(absl::string_view name) {
          });
 }
 
-absl::string_view KindOf(const v1::Slot& slot) {
+absl::string_view NameOfKind(const v1::Slot& slot) {
   return slot.kind().empty() ? absl::string_view("cpu") : absl::string_view(slot.kind());
 }
 
@@ -66,8 +66,21 @@ std::vector<std::pair<JobId, Generation>> Node::PlacedGenerations() const {
   return {placed.begin(), placed.end()};
 }
 
+std::string Node::KindOf(uint32_t slot) const {
+  for (const v1::Slot& offered : hello.slots()) {
+    if (offered.index() == slot) return std::string(NameOfKind(offered));
+  }
+  return "";
+}
+
+std::set<std::string> Node::Kinds() const {
+  std::set<std::string> kinds;
+  for (const v1::Slot& slot : hello.slots()) kinds.emplace(NameOfKind(slot));
+  return kinds;
+}
+
 std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
-  if (state != v1::READY || record.cordoned()) return std::nullopt;
+  if (state != v1::READY || record.cordoned() || leaving) return std::nullopt;
   FreeNode free;
   free.name = record.name();
   const auto rack = hello.labels().find("rack");
@@ -75,7 +88,7 @@ std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
   free.address = address;
   free.incarnation = record.incarnation();
   for (const v1::Slot& slot : hello.slots()) {
-    if (KindOf(slot) != kind) continue;
+    if (NameOfKind(slot) != kind) continue;
     ++free.slot_count;
     if (busy.count(slot.index()) == 0) free.free_slots.push_back(slot.index());
   }
@@ -98,6 +111,7 @@ v1::Node Node::View(const Time& now) const {
   node.set_state(state);
   node.set_cordoned(record.cordoned());
   node.set_cordon_reason(record.cordon_reason());
+  node.set_leaving(leaving);
   node.set_incarnation(record.incarnation());
   node.set_address(address);
   node.set_metrics_address(metrics_address);

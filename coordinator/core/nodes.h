@@ -44,6 +44,7 @@ struct Node {
   std::string metrics_address;
   std::optional<SessionId> session;  // while READY
   bool seen = false;                 // by this coordinator: it has had a session
+  bool leaving = false;              // this incarnation is ending: it takes no more ranks
   SteadyTime last_heard;
   // Who has which slot: ranks of generations that live, and leftovers. A slot may be on record as
   // one rank's while another one, that a returning worker still runs, sits on it.
@@ -63,6 +64,10 @@ struct Node {
   void Vacate(const RankRef& rank);
   // The jobs of `busy` whose ranks are no leftovers.
   std::vector<std::pair<JobId, Generation>> PlacedGenerations() const;
+
+  // Of its slots; "" for one that it does not have.
+  std::string KindOf(uint32_t slot) const;
+  std::set<std::string> Kinds() const;
 
   // What placement may use of it: slots of `kind`; none when it takes no ranks now.
   std::optional<FreeNode> Offer(absl::string_view kind) const;

@@ -1,5 +1,6 @@
-// The order in which jobs are placed: by priority, then those that restart, then by submission. The
-// head blocks the others, so that a large job is not starved by small ones.
+// The order in which jobs are placed: by priority, then those that ran before (they restart or were
+// requeued), then by submission. The head blocks the others, so that a large job is not starved by
+// small ones.
 #ifndef MUSTER_COORDINATOR_CORE_QUEUE_H_
 #define MUSTER_COORDINATOR_CORE_QUEUE_H_
 
@@ -20,7 +21,7 @@ class JobQueue {
  public:
   void Add(const v1::JobRecord& record) {
     const JobId id(record.job().job_id());
-    const Place place{-record.job().spec().priority(), record.job().restarts() == 0,
+    const Place place{-record.job().spec().priority(), record.job().generation() == 0,
                       record.queue_sequence(), id};
     Remove(id);
     order_.insert(place);

@@ -71,29 +71,29 @@ bool NaturalLess(absl::string_view a, absl::string_view b) {
   return whole_a < whole_b;  // equal but for leading zeros
 }
 
-std::optional<uint32_t> SlotsPerRank(const Shape& shape, const FreeNode& node) {
+bool IsPlacedBefore(const FreeNode& a, const FreeNode& b) {
+  if (a.rack != b.rack) return NaturalLess(a.rack, b.rack);
+  return NaturalLess(a.name, b.name);
+}
+
+std::optional<uint32_t> SlotsPerRank(const Shape& shape, uint32_t slot_count, size_t free) {
   if (!shape.devices_per_rank.has_value()) {
-    if (node.free_slots.size() < node.slot_count || node.slot_count < shape.ranks_per_node) {
-      return std::nullopt;
-    }
-    return node.slot_count / shape.ranks_per_node;
+    if (free < slot_count || slot_count < shape.ranks_per_node) return std::nullopt;
+    return slot_count / shape.ranks_per_node;
   }
   const uint64_t needed = uint64_t{*shape.devices_per_rank} * shape.ranks_per_node;
-  if (node.free_slots.size() < needed) return std::nullopt;
+  if (free < needed) return std::nullopt;
   return shape.devices_per_rank;
 }
 
 std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes) {
-  std::sort(nodes.begin(), nodes.end(), [](const FreeNode& a, const FreeNode& b) {
-    if (a.rack != b.rack) return NaturalLess(a.rack, b.rack);
-    return NaturalLess(a.name, b.name);
-  });
+  std::sort(nodes.begin(), nodes.end(), IsPlacedBefore);
   std::vector<v1::NodePlacement> placements;
   uint32_t rank = 0;
   for (const FreeNode& node : nodes) {
     if (placements.size() == shape.max_nodes) break;
     if (uint64_t{rank} + shape.ranks_per_node > limits::kRanksPerJob) break;
-    const std::optional<uint32_t> slots_per_rank = SlotsPerRank(shape, node);
+    const std::optional<uint32_t> slots_per_rank = SlotsPerRank(shape, node.slot_count, node.free_slots.size());
     if (!slots_per_rank.has_value()) continue;
     v1::NodePlacement& placement = placements.emplace_back();
     placement.set_node(node.name);

@@ -42,8 +42,12 @@ struct FreeNode {
 // Numbers within names count as numbers: node-2 comes before node-10.
 bool NaturalLess(absl::string_view a, absl::string_view b);
 
-// Slots that one rank takes on this node; none when the node cannot take its share of the shape.
-std::optional<uint32_t> SlotsPerRank(const Shape& shape, const FreeNode& node);
+// The order in which nodes are taken.
+bool IsPlacedBefore(const FreeNode& a, const FreeNode& b);
+
+// Slots that one rank takes on a node of `slot_count` slots of the kind asked for, of which `free`
+// are free; none when the node cannot take its share of the shape.
+std::optional<uint32_t> SlotsPerRank(const Shape& shape, uint32_t slot_count, size_t free);
 
 // Ranks numbered node by node, over the largest number of nodes that fits, in the order of rack and
 // name. All or nothing: empty when fewer than min_nodes fit.

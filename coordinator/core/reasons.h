@@ -15,6 +15,8 @@ inline constexpr char kCompleted[] = "Completed";
 inline constexpr char kCancelledByUser[] = "CancelledByUser";
 inline constexpr char kTimeLimit[] = "TimeLimit";
 inline constexpr char kRepeatedFailure[] = "RepeatedFailure";
+inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
+inline constexpr char kNodeDrained[] = "NodeDrained";  // by an operator, or its worker is ending
 
 // Of failures, and of the states that they lead to.
 inline constexpr char kRankFailed[] = "RankFailed";
@@ -23,6 +25,7 @@ inline constexpr char kOutOfMemory[] = "OutOfMemory";
 inline constexpr char kLaunchFailed[] = "LaunchFailed";
 inline constexpr char kNodeLost[] = "NodeLost";
 inline constexpr char kRendezvousTimedOut[] = "RendezvousTimedOut";
+inline constexpr char kFingerprintMismatch[] = "FingerprintMismatch";
 
 }  // namespace muster::core::reasons
 

@@ -9,16 +9,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/status.h"
 #include "common/version.h"
-#include "coordinator/core/job.h"
 
 namespace muster::core {
 namespace {
 
-constexpr char kSchemaKey[] = "meta/schema";
 constexpr char kJobPrefix[] = "job/";
-constexpr char kGenerationPrefix[] = "generation/";
+constexpr char kPlacementPrefix[] = "placement/";
 constexpr char kEventPrefix[] = "event/";
 constexpr char kNodePrefix[] = "node/";
 
@@ -26,15 +25,20 @@ std::string JobKey(const std::string& job) { return absl::StrCat(kJobPrefix, job
 std::string GenerationKey(const std::string& job, uint64_t generation) {
   return absl::StrFormat("%s%s/%010d", kGenerationPrefix, job, generation);
 }
+std::string PlacementKey(const std::string& job, uint64_t generation, uint32_t node_rank) {
+  return absl::StrFormat("%s%s/%010d/%010d", kPlacementPrefix, job, generation, node_rank);
+}
 std::string EventKey(const std::string& job, uint64_t sequence) {
   return absl::StrFormat("%s%s/%010d", kEventPrefix, job, sequence);
 }
 std::string NodeKey(const std::string& node) { return absl::StrCat(kNodePrefix, node); }
 
-template <typename Message>
-absl::Status Parse(const store::Record& record, Message& message) {
-  if (message.ParseFromString(record.value)) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("record ", record.key, " cannot be read"));
+// The job that a record is of, by its key; empty for one of no job.
+JobId JobOf(absl::string_view key) {
+  for (const absl::string_view prefix : {kGenerationPrefix, kPlacementPrefix, kEventPrefix}) {
+    if (absl::ConsumePrefix(&key, prefix)) return JobId(std::string(key.substr(0, key.find('/'))));
+  }
+  return JobId();
 }
 
 absl::Status CheckKey(const store::Record& record, const std::string& expected) {
@@ -43,19 +47,13 @@ absl::Status CheckKey(const store::Record& record, const std::string& expected) 
       absl::StrCat("record ", record.key, " holds what belongs to ", expected));
 }
 
-absl::Status ReadSchema(const store::Record& record) {
-  v1::SchemaRecord schema;
-  RETURN_IF_ERROR(Parse(record, schema));
-  if (schema.version() > kSchemaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the store has schema ", schema.version(),
-                     ", written by a newer Muster; this one reads up to ", kSchemaVersion));
-  }
-  return absl::OkStatus();
-}
-
 // Ranks are numbered node by node from 0, and nodes are named once.
-absl::Status CheckRankMap(const v1::GenerationRecord& record, const std::string& key) {
+absl::Status CheckRankMap(const v1::GenerationRecord& record) {
+  const std::string key = GenerationKey(record.job_id(), record.generation());
+  if (record.node_count() != static_cast<uint32_t>(record.nodes_size())) {
+    return absl::DataLossError(absl::StrCat("record ", key, " is of ", record.node_count(),
+                                            " nodes, and there are ", record.nodes_size()));
+  }
   std::set<std::string> nodes;
   uint32_t next = 0;
   for (const v1::NodePlacement& node : record.nodes()) {
@@ -75,36 +73,72 @@ absl::Status CheckRankMap(const v1::GenerationRecord& record, const std::string&
   return absl::OkStatus();
 }
 
-absl::Status ReadOne(const store::Record& record, Records& result) {
-  if (record.key == kSchemaKey) {
-    result.has_schema = true;
-    return ReadSchema(record);
+using Placements = std::map<std::tuple<JobId, Generation, uint32_t>, v1::NodePlacement>;
+
+absl::Status ReadJob(const store::Record& record, Records& result) {
+  v1::JobRecord job;
+  RETURN_IF_ERROR(ParseRecord(record, job));
+  RETURN_IF_ERROR(CheckKey(record, JobKey(job.job().job_id())));
+  const JobId id(job.job().job_id());
+  if (job.forgotten()) {
+    result.forgotten[id].push_back(record.key);
+  } else {
+    result.jobs[id] = std::move(job);
   }
-  if (absl::StartsWith(record.key, kJobPrefix)) {
-    v1::JobRecord job;
-    RETURN_IF_ERROR(Parse(record, job));
-    RETURN_IF_ERROR(CheckKey(record, JobKey(job.job().job_id())));
-    result.jobs[JobId(job.job().job_id())] = std::move(job);
-  } else if (absl::StartsWith(record.key, kGenerationPrefix)) {
+  return absl::OkStatus();
+}
+
+absl::Status ReadOne(const store::Record& record, Records& result, Placements& placements) {
+  if (absl::StartsWith(record.key, kGenerationPrefix)) {
     v1::GenerationRecord generation;
-    RETURN_IF_ERROR(Parse(record, generation));
+    RETURN_IF_ERROR(ParseRecord(record, generation));
     RETURN_IF_ERROR(CheckKey(record, GenerationKey(generation.job_id(), generation.generation())));
-    RETURN_IF_ERROR(CheckRankMap(generation, record.key));
     const JobId job(generation.job_id());
     result.generations[job][Generation(generation.generation())] = std::move(generation);
+  } else if (absl::StartsWith(record.key, kPlacementPrefix)) {
+    v1::PlacementRecord placement;
+    RETURN_IF_ERROR(ParseRecord(record, placement));
+    RETURN_IF_ERROR(CheckKey(
+        record, PlacementKey(placement.job_id(), placement.generation(), placement.node_rank())));
+    placements[{JobId(placement.job_id()), Generation(placement.generation()),
+                placement.node_rank()}] = std::move(*placement.mutable_placement());
   } else if (absl::StartsWith(record.key, kEventPrefix)) {
     v1::EventRecord event;
-    RETURN_IF_ERROR(Parse(record, event));
+    RETURN_IF_ERROR(ParseRecord(record, event));
     RETURN_IF_ERROR(CheckKey(record, EventKey(event.event().job_id(), event.event().sequence())));
     const JobId job(event.event().job_id());
     result.events[job].push_back(std::move(*event.mutable_event()));
   } else if (absl::StartsWith(record.key, kNodePrefix)) {
     v1::NodeRecord node;
-    RETURN_IF_ERROR(Parse(record, node));
+    RETURN_IF_ERROR(ParseRecord(record, node));
     RETURN_IF_ERROR(CheckKey(record, NodeKey(node.name())));
     result.nodes[NodeName(node.name())] = std::move(node);
   } else {
     return absl::DataLossError(absl::StrCat("record ", record.key, " is of no known kind"));
+  }
+  return absl::OkStatus();
+}
+
+// `placements` are in the order of node rank.
+absl::Status AddNodes(Placements placements, Records& result) {
+  for (auto& [key, placement] : placements) {
+    const auto& [job, number, node_rank] = key;
+    const auto generations = result.generations.find(job);
+    if (generations == result.generations.end() || generations->second.count(number) == 0) {
+      return absl::DataLossError(
+          absl::StrCat("there are placements of no generation: ",
+                       PlacementKey(job.value(), number.value(), node_rank)));
+    }
+    v1::GenerationRecord& generation = generations->second.at(number);
+    if (node_rank != static_cast<uint32_t>(generation.nodes_size())) {
+      return absl::DataLossError(absl::StrCat(
+          "record ", PlacementKey(job.value(), number.value(), generation.nodes_size()),
+          " is missing"));
+    }
+    *generation.add_nodes() = std::move(placement);
+  }
+  for (const auto& [id, generations] : result.generations) {
+    for (const auto& [number, record] : generations) RETURN_IF_ERROR(CheckRankMap(record));
   }
   return absl::OkStatus();
 }
@@ -179,8 +213,24 @@ store::Mutation Put(const v1::JobRecord& record) {
   return {JobKey(record.job().job_id()), record.SerializeAsString()};
 }
 
-store::Mutation Put(const v1::GenerationRecord& record) {
-  return {GenerationKey(record.job_id(), record.generation()), record.SerializeAsString()};
+store::Mutation PutGeneration(const v1::GenerationRecord& record) {
+  v1::GenerationRecord whole;
+  whole.set_job_id(record.job_id());
+  whole.set_generation(record.generation());
+  whole.set_world_size(record.world_size());
+  whole.set_over(record.over());
+  whole.set_node_count(record.nodes_size());
+  return {GenerationKey(record.job_id(), record.generation()), whole.SerializeAsString()};
+}
+
+store::Mutation PutPlacement(const v1::GenerationRecord& record, uint32_t node_rank) {
+  v1::PlacementRecord placement;
+  placement.set_job_id(record.job_id());
+  placement.set_generation(record.generation());
+  placement.set_node_rank(node_rank);
+  *placement.mutable_placement() = record.nodes(static_cast<int>(node_rank));
+  return {PlacementKey(record.job_id(), record.generation(), node_rank),
+          placement.SerializeAsString()};
 }
 
 store::Mutation Put(const v1::EventRecord& record) {
@@ -191,24 +241,53 @@ store::Mutation Put(const v1::NodeRecord& record) {
   return {NodeKey(record.name()), record.SerializeAsString()};
 }
 
+store::Mutation PutForgotten(const JobId& job) {
+  v1::JobRecord record;
+  record.mutable_job()->set_job_id(job.value());
+  record.set_forgotten(true);
+  return Put(record);
+}
+
 store::Mutation DeleteEvent(const JobId& job, uint64_t sequence) {
   return {EventKey(job.value(), sequence), std::nullopt};
 }
 
 store::Mutation DeleteNode(const NodeName& node) { return {NodeKey(node.value()), std::nullopt}; }
 
+std::vector<std::string> KeysOf(const Job& job) {
+  const std::string& id = job.job().job_id();
+  std::vector<std::string> keys = {JobKey(id)};
+  for (const auto& [number, record] : job.past) {
+    keys.push_back(GenerationKey(id, number.value()));
+    for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {
+      keys.push_back(PlacementKey(id, number.value(), node_rank));
+    }
+  }
+  for (const v1::JobEvent& event : job.events) keys.push_back(EventKey(id, event.sequence()));
+  return keys;
+}
+
+absl::Status ParseRecord(const store::Record& record, google::protobuf::Message& message) {
+  if (message.ParseFromString(record.value)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("record ", record.key, " cannot be read"));
+}
+
 absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
   Records result;
-  // A newer schema may have records that this one cannot read, and is to be told from damage.
   for (const store::Record& record : records) {
-    if (record.key == kSchemaKey) RETURN_IF_ERROR(ReadOne(record, result));
+    if (absl::StartsWith(record.key, kJobPrefix)) RETURN_IF_ERROR(ReadJob(record, result));
   }
-  if (!result.has_schema && !records.empty()) {
-    return absl::DataLossError("the store has records but no schema");
-  }
+  Placements placements;
   for (const store::Record& record : records) {
-    if (record.key != kSchemaKey) RETURN_IF_ERROR(ReadOne(record, result));
+    if (record.key == kSchemaKey || absl::StartsWith(record.key, kJobPrefix)) continue;
+    const auto forgotten = result.forgotten.find(JobOf(record.key));
+    if (forgotten != result.forgotten.end()) {
+      forgotten->second.push_back(record.key);
+    } else {
+      RETURN_IF_ERROR(ReadOne(record, result, placements));
+    }
   }
+  RETURN_IF_ERROR(AddNodes(std::move(placements), result));
   for (auto& [id, events] : result.events) {
     std::sort(events.begin(), events.end(), [](const v1::JobEvent& a, const v1::JobEvent& b) {
       return a.sequence() < b.sequence();

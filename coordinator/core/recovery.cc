@@ -2,17 +2,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "common/status.h"
+#include "common/version.h"
 #include "coordinator/core/core_impl.h"
+#include "coordinator/core/migration.h"
 #include "coordinator/core/records.h"
 
 namespace muster::core {
 
 absl::StatusOr<Effects> Core::Impl::Load(absl::Span<const store::Record> stored, Time now) {
   now_ = now;
-  ASSIGN_OR_RETURN(Records records, ReadRecords(stored));
-  if (!records.has_schema) effects_.writes.push_back(PutSchema());
+  ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
+  ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
+  effects_.writes = std::move(migration.writes);
+  if (migration.from != 0 && migration.from != kSchemaVersion) {
+    effects_.logs.push_back(absl::StrCat("the store is migrated from schema ", migration.from,
+                                         " to ", kSchemaVersion, ": ", stored.size(),
+                                         " records become ", migration.records.size()));
+  }
+  forgotten_ = std::move(records.forgotten);
   for (auto& [name, record] : records.nodes) {
     Node& node = nodes_[name];
     node.record = std::move(record);
@@ -35,6 +45,7 @@ absl::StatusOr<Effects> Core::Impl::Load(absl::Span<const store::Record> stored,
       idempotency_keys_.emplace(job.job().idempotency_key(), id);
     }
     if (job.state() == v1::QUEUED) queue_.Add(job.record);
+    if (IsTerminal(job.state())) finished_.emplace(FromProto(job.job().finish_time()), id);
     if (job.generation.has_value()) Resume(job);
   }
   capacity_changed_ = true;

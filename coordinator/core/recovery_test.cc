@@ -1,5 +1,6 @@
 // What a coordinator that was killed knows again from its records, and what it refuses to believe
 // of them.
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/version.h"
@@ -146,6 +147,36 @@ TEST(Recovery, CordonedNodesStayCordoned) {
   EXPECT_TRUE(core.ListNodes(Now())[0].cordoned());
 }
 
+std::vector<std::string> KeysWritten(const Effects& effects, const std::string& prefix) {
+  std::vector<std::string> keys;
+  for (const store::Mutation& write : effects.writes) {
+    if (write.key.rfind(prefix, 0) == 0) keys.push_back(write.key);
+  }
+  return keys;
+}
+
+TEST(Recovery, ExitsWriteTheirNodesPartAndNoMore) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  cluster.Join("b", 2);
+  const std::string job = cluster.Submit(MakeSpec(2, 2));
+  cluster.BringUp(job);
+  const std::string generation = "generation/" + job;
+  const std::string placement = "placement/" + job + "/0000000001/000000000";
+  const Effects first = cluster.ReportExit("b", job, 2, ExitWith(0));
+  EXPECT_THAT(KeysWritten(first, "placement/"), ::testing::ElementsAre(placement + "1"));
+  EXPECT_THAT(KeysWritten(first, "generation/"), ::testing::IsEmpty());
+  // Both ranks of a node in one report are one write.
+  v1::WorkerMessage both;
+  *both.mutable_report() = cluster.MakeInventory(
+      job, {Harness::MakeReport(0, v1::EXITED), Harness::MakeReport(1, v1::EXITED)});
+  EXPECT_THAT(KeysWritten(cluster.Say("a", both), "placement/"),
+              ::testing::ElementsAre(placement + "0"));
+  const Effects last = cluster.ReportExit("b", job, 3, ExitWith(0));
+  EXPECT_THAT(KeysWritten(last, "placement/"), ::testing::ElementsAre(placement + "1"));
+  EXPECT_THAT(KeysWritten(last, "generation/"), ::testing::ElementsAre(generation + "/0000000001"));
+}
+
 TEST(Recovery, EventsAreBounded) {
   Harness cluster;
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -167,6 +198,103 @@ TEST(Recovery, EventsAreBounded) {
   size_t kept = 0;
   for (const auto& [key, value] : records) kept += key.rfind("event/", 0) == 0;
   EXPECT_EQ(kept, limits::kEventsPerJob);
+}
+
+TEST(Recovery, NodesAreBounded) {
+  std::vector<store::Record> records = {{PutSchema().key, *PutSchema().value}};
+  for (uint32_t i = 0; i < limits::kNodes; ++i) {
+    v1::NodeRecord node;
+    node.set_name(absl::StrCat("node-", i));
+    node.set_incarnation(1);
+    node.set_cordoned(i != 7);  // these are not forgotten
+    records.push_back({Put(node).key, *Put(node).value});
+  }
+  Core core(Harness::DefaultOptions());
+  ASSERT_TRUE(core.Load(records, Now()).ok());
+  v1::Hello hello = Harness().MakeHello("new-1", 1);
+  EXPECT_THAT(core.Step(SessionOpened{SessionId(1), hello, ""}, Now()).closes,
+              ::testing::IsEmpty());
+  EXPECT_FALSE(core.GetNode(NodeName("node-7"), Now()).ok());
+  hello.set_node_name("new-2");
+  const Effects refused = core.Step(SessionOpened{SessionId(2), hello, ""}, Now());
+  ASSERT_EQ(refused.closes.size(), 1u);
+  EXPECT_EQ(refused.closes[0].status.code(), absl::StatusCode::kResourceExhausted);
+}
+
+v1::ExitInfo ExitWithText(size_t stderr_bytes, const std::string& message) {
+  v1::ExitInfo exit = ExitWith(1);
+  exit.set_stderr_tail(std::string(stderr_bytes, 'x'));
+  exit.mutable_failure()->set_code(2);
+  exit.mutable_failure()->set_message(message);
+  return exit;
+}
+
+TEST(Recovery, WhatRanksLeaveInWordsIsBounded) {
+  constexpr uint32_t kRanks = 1024;
+  Harness cluster;
+  cluster.Join("a", kRanks);
+  v1::JobSpec spec = MakeSpec(1, kRanks);
+  spec.mutable_restart()->set_max(0);
+  const std::string job = cluster.Submit(spec);
+  v1::WorkerMessage message;
+  v1::GenerationReport& report = *message.mutable_report();
+  report = cluster.MakeInventory(job, {});
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    v1::RankReport& of_rank = *report.add_ranks();
+    of_rank = Harness::MakeReport(rank, v1::EXITED);
+    *of_rank.mutable_exit() =
+        ExitWithText(limits::kStderrTailBytes, std::string(limits::kReportedTextBytes, 'm'));
+  }
+  cluster.Say("a", message);
+  size_t bytes = 0;
+  const v1::Job failed = cluster.Get(job);
+  EXPECT_EQ(failed.state(), v1::FAILED);
+  for (const v1::RankStatus& rank : failed.ranks()) {
+    EXPECT_EQ(rank.exit().exit_code(), 1);
+    bytes += ExitTextBytes(rank.exit());
+  }
+  EXPECT_GT(bytes, limits::kExitTextBytesPerGeneration / 2);
+  EXPECT_LT(bytes, limits::kExitTextBytesPerGeneration + kRanks * 256);
+  EXPECT_EQ(failed.ranks(0).exit().stderr_tail().size(), limits::kStderrTailBytes);
+  EXPECT_EQ(failed.ranks(kRanks - 1).exit().stderr_tail(), "");
+  EXPECT_EQ(failed.ranks(kRanks - 1).exit().failure().message().size(), 256u);
+  EXPECT_EQ(failed.first_failure().exit().stderr_tail().size(), limits::kStderrTailBytes);
+}
+
+// Half of a character would make the record one that cannot be read.
+TEST(Recovery, TextIsCutBetweenCharacters) {
+  for (const size_t before : {4093u, 4094u, 4095u, 4096u}) {
+    Harness cluster;
+    cluster.Join("a");
+    const std::string job = cluster.Submit(MakeSpec(1));
+    const std::string text = std::string(before, 'm') + "\u6f22\u5b57";
+    cluster.ReportExit("a", job, 0, ExitWithText(10, text));
+    cluster.Restart();
+    EXPECT_EQ(cluster.Get(job).past_failures(0).exit().failure().message(),
+              text.substr(0, before <= 4093 ? before + 3 : before));
+  }
+}
+
+TEST(Recovery, OldFailuresOfAJobLoseTheirText) {
+  Harness cluster;
+  cluster.Join("a");
+  v1::JobSpec spec = MakeSpec(1);
+  spec.mutable_restart()->set_max(20);
+  const std::string job = cluster.Submit(spec);
+  for (int i = 0; i <= 20; ++i) {
+    v1::ExitInfo exit = ExitWithText(100, "what went wrong");
+    exit.set_exit_code(i + 1);  // never the same failure twice
+    cluster.ReportExit("a", job, 0, exit);
+    cluster.Run(absl::Seconds(3), {"a"});
+  }
+  const v1::Job failed = cluster.Get(job);
+  EXPECT_EQ(failed.state(), v1::FAILED);
+  ASSERT_EQ(failed.past_failures_size(), 21);
+  for (int i = 0; i <= 20; ++i) {
+    EXPECT_EQ(failed.past_failures(i).generation(), i + 1u);
+    EXPECT_EQ(failed.past_failures(i).exit().exit_code(), i + 1);
+    EXPECT_EQ(ExitTextBytes(failed.past_failures(i).exit()), i < 5 ? 0u : 115u) << i;
+  }
 }
 
 // -------------------------------------------------------------------------------------------------------
@@ -191,6 +319,12 @@ class BadRecords : public ::testing::Test {
     EXPECT_TRUE(record.ParseFromString(records_.at("generation/job1/0000000001")));
     return record;
   }
+  v1::PlacementRecord Placement() {
+    v1::PlacementRecord record;
+    EXPECT_TRUE(record.ParseFromString(records_.at(kPlacementKey)));
+    return record;
+  }
+  static constexpr char kPlacementKey[] = "placement/job1/0000000001/0000000000";
   std::map<std::string, std::string> records_;
 };
 
@@ -235,9 +369,35 @@ TEST_F(BadRecords, GenerationOfNoJob) {
 }
 
 TEST_F(BadRecords, RankMapWithAHole) {
-  v1::GenerationRecord record = Generation();
-  record.mutable_nodes(0)->mutable_ranks(0)->set_rank(5);
-  records_["generation/job1/0000000001"] = record.SerializeAsString();
+  v1::PlacementRecord record = Placement();
+  record.mutable_placement()->mutable_ranks(0)->set_rank(5);
+  records_[kPlacementKey] = record.SerializeAsString();
+  EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(BadRecords, GenerationWithoutItsPlacement) {
+  records_.erase(kPlacementKey);
+  EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(BadRecords, PlacementOfNoGeneration) {
+  v1::PlacementRecord record = Placement();
+  record.set_generation(2);
+  records_["placement/job1/0000000002/0000000000"] = record.SerializeAsString();
+  EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(BadRecords, PlacementBeyondTheLastNode) {
+  v1::PlacementRecord record = Placement();
+  record.set_node_rank(1);
+  record.mutable_placement()->set_node("b");
+  record.mutable_placement()->mutable_ranks(0)->set_rank(1);
+  records_["placement/job1/0000000001/0000000001"] = record.SerializeAsString();
+  EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(BadRecords, OfNoKind) {
+  records_["surprise/job1"] = "x";
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
@@ -249,6 +409,9 @@ TEST_F(BadRecords, SlotGivenTwice) {
   v1::GenerationRecord record = Generation();
   record.set_job_id("job2");
   records_["generation/job2/0000000001"] = record.SerializeAsString();
+  v1::PlacementRecord placement = Placement();
+  placement.set_job_id("job2");
+  records_["placement/job2/0000000001/0000000000"] = placement.SerializeAsString();
   const absl::Status status = Load();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("given twice"));

@@ -13,7 +13,34 @@ void SetPlacement(const v1::RankRecord& record, v1::RankPlacement& placement) {
   *placement.mutable_slots() = record.slots();
 }
 
+std::string ValueOf(const v1::JoinInfo& join, int index, const std::string& name) {
+  if (index >= join.fingerprint_size() || join.fingerprint(index).name() != name) return "nothing";
+  return join.fingerprint(index).value();
+}
+
 }  // namespace
+
+std::optional<Mismatch> FindMismatch(const GenerationState& generation) {
+  const auto where = [&generation](const RankState& rank) {
+    return absl::StrCat("rank ", rank.rank, " (node ", generation.placement(rank.node_rank).node(),
+                        ")");
+  };
+  const RankState& first = generation.ranks.front();
+  for (const RankState& rank : generation.ranks) {
+    const int entries = std::max(first.join->fingerprint_size(), rank.join->fingerprint_size());
+    for (int i = 0; i < entries; ++i) {
+      const v1::JoinInfo& named = i < first.join->fingerprint_size() ? *first.join : *rank.join;
+      const std::string& name = named.fingerprint(i).name();
+      const std::string expected = ValueOf(*first.join, i, name);
+      const std::string found = ValueOf(*rank.join, i, name);
+      if (found == expected) continue;
+      return Mismatch{rank.rank,
+                      absl::StrCat("the ranks' ", name, " differs: ", where(first), " has ",
+                                   expected, "; ", where(rank), " has ", found)};
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<Agreement> Agree(const GenerationState& generation) {
   Agreement agreement;

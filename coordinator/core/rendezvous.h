@@ -16,6 +16,14 @@ namespace muster::core {
 std::optional<Agreement> Agree(const GenerationState& generation);
 std::string Describe(const Agreement& agreement);
 
+// Ranks whose fingerprints differ would train something that nobody asked for, or hang. Every rank
+// has joined.
+struct Mismatch {
+  uint32_t rank = 0;    // the lowest that differs from rank 0
+  std::string message;  // what differs, and both values
+};
+std::optional<Mismatch> FindMismatch(const GenerationState& generation);
+
 v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank);
 // The node's slice of the world. The generation has its agreement.
 v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank);

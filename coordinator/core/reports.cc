@@ -13,17 +13,38 @@ namespace muster::core {
 namespace {
 
 constexpr size_t kFailureMessageBytes = 4096;
+// Of a rank whose generation has enough of them.
+constexpr size_t kShortMessageBytes = 256;
 
-// What a rank's end may take up in the records. Of ranks that did not fail, the last lines are not
-// worth keeping.
-v1::ExitInfo Bounded(v1::ExitInfo exit) {
+bool IsInsideCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+
+// The first so many bytes, and the last, of whole characters: half of one could not be read back
+// from the records.
+void KeepFirst(size_t bytes, std::string& text) {
+  if (text.size() <= bytes) return;
+  while (bytes > 0 && IsInsideCharacter(text[bytes])) --bytes;
+  text.resize(bytes);
+}
+void KeepLast(size_t bytes, std::string& text) {
+  if (text.size() <= bytes) return;
+  size_t begin = text.size() - bytes;
+  while (begin < text.size() && IsInsideCharacter(text[begin])) ++begin;
+  text.erase(0, begin);
+}
+
+// What a rank's end may take up in the records, with `room` for text. Of ranks that did not fail,
+// the last lines are not worth keeping.
+v1::ExitInfo Bounded(v1::ExitInfo exit, size_t room) {
   std::string& tail = *exit.mutable_stderr_tail();
-  if (tail.size() > limits::kStderrTailBytes) {
-    tail.erase(0, tail.size() - limits::kStderrTailBytes);
-  }
+  KeepLast(limits::kStderrTailBytes, tail);
   if (!IsFailure(exit) || exit.stopped_by_worker()) tail.clear();
-  if (exit.failure().message().size() > kFailureMessageBytes) {
-    exit.mutable_failure()->mutable_message()->resize(kFailureMessageBytes);
+  const auto shorten = [&exit](size_t bytes) {
+    if (exit.has_failure()) KeepFirst(bytes, *exit.mutable_failure()->mutable_message());
+  };
+  shorten(kFailureMessageBytes);
+  if (ExitTextBytes(exit) > room) {
+    tail.clear();
+    shorten(kShortMessageBytes);
   }
   return exit;
 }
@@ -90,6 +111,9 @@ void Core::Impl::Handle(const SessionMessage& event) {
     case v1::WorkerMessage::kArriveBarrier:
       OnArrive(node, message.arrive_barrier());
       break;
+    case v1::WorkerMessage::kLeaving:
+      OnLeaving(node);
+      break;
     case v1::WorkerMessage::kHello:
       Close(event.session, absl::InvalidArgumentError("a session has one Hello"));
       node.session.reset();
@@ -122,7 +146,7 @@ void Core::Impl::OnReport(Node& node, const v1::GenerationReport& report, bool i
     if (generation->ranks[rank.rank()].lost) {
       strays.push_back(&rank);
     } else {
-      ApplyReport(node, *job, rank);
+      ApplyReport(node, *job, rank, inventory);
     }
   }
   for (const v1::BarrierId& passed : report.passed_barriers()) {
@@ -136,7 +160,7 @@ void Core::Impl::OnReport(Node& node, const v1::GenerationReport& report, bool i
   if (!strays.empty()) OnStrayReport(node, id, number, strays, inventory);
 }
 
-void Core::Impl::ApplyReport(Node& node, Job& job, const v1::RankReport& report) {
+void Core::Impl::ApplyReport(Node& node, Job& job, const v1::RankReport& report, bool inventory) {
   GenerationState& generation = *job.generation;
   RankState& rank = generation.ranks[report.rank()];
   if (report.has_summary() && rank.rank == 0 && job.is_train() && !job.job().has_summary()) {
@@ -150,7 +174,8 @@ void Core::Impl::ApplyReport(Node& node, Job& job, const v1::RankReport& report)
     job.record.set_highest_step(std::max(job.record.highest_step(), report.progress().step()));
     MarkChanged(job);
   }
-  rank.last_seen = now_.steady;
+  // An inventory is the worker's word, which has it from the rank some time ago.
+  if (!inventory || report.phase() > rank.phase) rank.last_seen = now_.steady;
   if (report.pid() != 0) rank.pid = report.pid();
   rank.started |=
       report.pid() != 0 || (report.phase() >= v1::STARTED && report.phase() < v1::EXITED);
@@ -169,19 +194,20 @@ void Core::Impl::ApplyReport(Node& node, Job& job, const v1::RankReport& report)
     return;
   }
   v1::RankRecord& record = generation.RecordOf(rank);
-  *record.mutable_exit() = Bounded(report.exit());
-  if (!record.exit().has_failure()) {
-    if (report.has_failure()) {
-      *record.mutable_exit()->mutable_failure() = report.failure();
-    } else if (rank.failure.has_value()) {
-      *record.mutable_exit()->mutable_failure() = *rank.failure;
-    }
+  v1::ExitInfo exit = report.exit();
+  if (!exit.has_failure() && report.has_failure()) {
+    *exit.mutable_failure() = report.failure();
+  } else if (!exit.has_failure() && rank.failure.has_value()) {
+    *exit.mutable_failure() = *rank.failure;
   }
+  const size_t used = std::min(generation.exit_text_bytes, limits::kExitTextBytesPerGeneration);
+  *record.mutable_exit() = Bounded(std::move(exit), limits::kExitTextBytesPerGeneration - used);
+  generation.exit_text_bytes += ExitTextBytes(record.exit());
   record.set_exited(true);
   generation.Reach(rank, v1::EXITED);
   node.Vacate({job.id(), Generation(generation.record.generation()), rank.rank});
   capacity_changed_ = true;
-  MarkGeneration(job);
+  MarkPlacement(job, rank.node_rank);
   NoteExit(job, rank, node);
 }
 
@@ -288,6 +314,7 @@ void Core::Impl::OnArrive(Node& node, const v1::ArriveBarrier& arrive) {
   for (const uint32_t rank : arrive.ranks()) {
     if (rank >= range.first && rank < range.second && !generation->ranks[rank].lost) {
       ranks.push_back(rank);
+      generation->ranks[rank].last_seen = now_.steady;
     }
   }
   const absl::StatusOr<BarrierTable::Outcome> outcome =
@@ -297,7 +324,11 @@ void Core::Impl::OnArrive(Node& node, const v1::ArriveBarrier& arrive) {
            MakeRelease(arrive.job_id(), arrive.generation(), arrive.barrier(), outcome.status()));
     return;
   }
-  if (!outcome->released.empty()) stats_.OnBarrier(generation->barriers.last_wait());
+  if (outcome->released.empty()) {
+    WaitBegins(*job);
+  } else {
+    stats_.OnBarrier(generation->barriers.last_wait());
+  }
   for (const v1::BarrierId& barrier : outcome->released) {
     ReleaseBarrier(*job, barrier, absl::OkStatus());
   }
@@ -313,10 +344,11 @@ void Core::Impl::AbortHopelessBarriers(Job& job) {
     if (!node.seen && node.state != v1::LOST) return;
   }
   for (const BarrierTable::Open& open : generation.barriers.ListOpen()) {
-    const auto ended = std::find_if(open.missing.begin(), open.missing.end(), [&](uint32_t rank) {
+    const std::vector<uint32_t> missing = generation.barriers.Missing(open.barrier);
+    const auto ended = std::find_if(missing.begin(), missing.end(), [&](uint32_t rank) {
       return generation.ranks[rank].phase == v1::EXITED;
     });
-    if (ended == open.missing.end()) continue;
+    if (ended == missing.end()) continue;
     generation.barriers.Abort(open.barrier);
     ReleaseBarrier(
         job, open.barrier,

@@ -76,6 +76,7 @@ Node* Core::Impl::Admit(const SessionOpened& event) {
       return nullptr;
     }
     node->Replace(incarnation);
+    node->leaving = false;
     MarkNode(*node);
   }
   if (node->session.has_value()) {
@@ -150,7 +151,7 @@ void Core::Impl::LoseRank(Job& job, RankState& rank, Node& node) {
   generation.MarkLost(rank);
   generation.RecordOf(rank).set_lost(true);
   node.Vacate({job.id(), Generation(generation.record.generation()), rank.rank});
-  MarkGeneration(job);
+  MarkPlacement(job, rank.node_rank);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ void Core::Impl::Adopt(Node& node, Job& job, const v1::GenerationReport& report)
   v1::NodePlacement& placement = *generation.record.mutable_nodes(node_rank);
   if (placement.incarnation() != node.record.incarnation()) {
     placement.set_incarnation(node.record.incarnation());
-    MarkGeneration(job);
+    MarkPlacement(job, node_rank);
   }
   std::set<uint32_t> present;
   for (const v1::RankReport& rank : report.ranks()) present.insert(rank.rank());
@@ -227,14 +228,18 @@ void Core::Impl::ReconcileMissing(Node& node, Job& job) {
   const auto range = generation.RanksOf(node_rank);
   // A worker keeps what it started until it is told to forget it: the Launch never arrived.
   const bool never_launched =
-      same_worker && job.state() != v1::RUNNING &&
+      job.state() != v1::RUNNING &&
       std::all_of(generation.ranks.begin() + range.first, generation.ranks.begin() + range.second,
                   [](const RankState& rank) { return rank.phase == v1::PLACED; });
-  if (never_launched && job.state() == v1::STARTING) {
+  if (never_launched && same_worker && job.state() == v1::STARTING) {
     SyncNode(job, node_rank, /*launch=*/true);
     return;
   }
-  if (!never_launched) {
+  if (never_launched && job.state() == v1::STARTING) {
+    // It crossed with the end of the worker before this one: nothing has failed.
+    generation.displaced = absl::StrCat("the worker of node ", node.record.name(),
+                                        " was replaced before it had started any rank");
+  } else if (!never_launched) {
     NoteNodeLost(job, node, "its worker came back without the ranks that ran there");
   }
   for (uint32_t rank = range.first; rank < range.second; ++rank) {

@@ -1,6 +1,7 @@
 #include "coordinator/core/testing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -111,13 +112,18 @@ Effects Harness::TickAtDeadline() {
   return Step(Tick{});
 }
 
-void Harness::Run(absl::Duration by, const std::vector<std::string>& beating) {
+Effects Harness::Run(absl::Duration by, const std::vector<std::string>& beating) {
+  Effects all;
   const SteadyTime end = now_.steady + by;
   while (now_.steady < end) {
     Advance(std::min(absl::Milliseconds(500), end - now_.steady));
     for (const std::string& node : beating) Beat(node);
-    if (core_->NextDeadline() <= now_.steady) Step(Tick{});
+    if (core_->NextDeadline() > now_.steady) continue;
+    Effects effects = Step(Tick{});
+    std::move(effects.sends.begin(), effects.sends.end(), std::back_inserter(all.sends));
+    std::move(effects.logs.begin(), effects.logs.end(), std::back_inserter(all.logs));
   }
+  return all;
 }
 
 void Harness::Restart() {
@@ -151,6 +157,12 @@ absl::StatusOr<v1::Job> Harness::Hold(const std::string& job) {
 absl::StatusOr<v1::Job> Harness::Release(const std::string& job) {
   const uint64_t request = next_request_++;
   Step(ReleaseJob{RequestId(request), JobId(job)});
+  return replies_.at(request);
+}
+
+absl::StatusOr<v1::Job> Harness::Requeue(const std::string& job) {
+  const uint64_t request = next_request_++;
+  Step(RequeueJob{RequestId(request), JobId(job)});
   return replies_.at(request);
 }
 
@@ -202,6 +214,24 @@ Effects Harness::Say(const std::string& node, v1::WorkerMessage message) {
 Effects Harness::Beat(const std::string& node) {
   v1::WorkerMessage message;
   message.mutable_heartbeat()->set_sequence(1);
+  return Say(node, std::move(message));
+}
+
+Effects Harness::Leave(const std::string& node) {
+  v1::WorkerMessage message;
+  message.mutable_leaving();
+  return Say(node, std::move(message));
+}
+
+Effects Harness::Arrive(const std::string& node, const std::string& job,
+                        std::vector<uint32_t> ranks, uint64_t sequence, const std::string& group) {
+  v1::WorkerMessage message;
+  v1::ArriveBarrier& arrive = *message.mutable_arrive_barrier();
+  arrive.set_job_id(job);
+  arrive.set_generation(Get(job).generation());
+  arrive.mutable_barrier()->set_group(group);
+  arrive.mutable_barrier()->set_sequence(sequence);
+  for (const uint32_t rank : ranks) arrive.add_ranks(rank);
   return Say(node, std::move(message));
 }
 
@@ -262,11 +292,8 @@ v1::GenerationReport Harness::MakeInventory(const std::string& job,
   return report;
 }
 
-v1::NodeState Harness::StateOf(const std::string& node) const {
-  for (const v1::Node& known : core_->ListNodes(now_)) {
-    if (known.name() == node) return known.state();
-  }
-  return v1::NODE_STATE_UNSPECIFIED;
+v1::Node Harness::GetNode(const std::string& node) const {
+  return core_->GetNode(NodeName(node), now_).value_or(v1::Node());
 }
 
 const v1::CoordinatorMessage* FindSent(const Effects& effects, SessionId session,

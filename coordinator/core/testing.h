@@ -37,7 +37,8 @@ class Harness {
   // Moves time to the next deadline and ticks.
   Effects TickAtDeadline();
   // Moves time on in small steps, ticking whenever it is due; `beating` nodes send heartbeats.
-  void Run(absl::Duration by, const std::vector<std::string>& beating = {});
+  // Returns what the ticks did, their sends and log lines one after the other.
+  Effects Run(absl::Duration by, const std::vector<std::string>& beating = {});
 
   // Loads a new coordinator from the records; every stream is gone.
   void Restart();
@@ -47,6 +48,7 @@ class Harness {
   absl::StatusOr<v1::Job> Cancel(const std::string& job);
   absl::StatusOr<v1::Job> Hold(const std::string& job);
   absl::StatusOr<v1::Job> Release(const std::string& job);
+  absl::StatusOr<v1::Job> Requeue(const std::string& job);
   v1::Job Get(const std::string& job) const;
   v1::JobState State(const std::string& job) const { return Get(job).state(); }
   std::vector<std::string> EventTypes(const std::string& job) const;
@@ -61,6 +63,9 @@ class Harness {
   Effects CloseStream(const std::string& node);
   Effects Say(const std::string& node, v1::WorkerMessage message);
   Effects Beat(const std::string& node);
+  Effects Leave(const std::string& node);
+  Effects Arrive(const std::string& node, const std::string& job, std::vector<uint32_t> ranks,
+                 uint64_t sequence = 1, const std::string& group = "world");
   Effects Report(const std::string& node, const std::string& job, const v1::RankReport& rank);
   Effects ReportPhase(const std::string& node, const std::string& job, uint32_t rank,
                       v1::RankPhase phase);
@@ -78,7 +83,9 @@ class Harness {
   Time now() const { return now_; }
   const std::map<std::string, std::string>& records() const { return records_; }
   SessionId session(const std::string& node) const { return sessions_.at(node); }
-  v1::NodeState StateOf(const std::string& node) const;
+  v1::NodeState StateOf(const std::string& node) const { return GetNode(node).state(); }
+  // Empty when there is no such node.
+  v1::Node GetNode(const std::string& node) const;
 
  private:
   std::unique_ptr<Core> Load(Effects* effects = nullptr) const;

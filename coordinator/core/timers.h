@@ -23,6 +23,8 @@ struct TimerKey {
     kCause,       // a job waits for the cause of its failure
     kRendezvous,  // a phase of a job's rendezvous
     kTimeLimit,   // of a job
+    kRetention,   // a finished job is to be forgotten
+    kWait,        // somebody waits for a job's ranks, and is to be told for whom
   };
   Kind kind;
   std::string name;  // of the node, or the job's id

@@ -8,20 +8,38 @@
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
 #include "coordinator/core/core_impl.h"
+#include "coordinator/core/estimate.h"
 
 namespace muster::core {
 namespace {
 
-// Of one wait: beyond that a number says more.
-constexpr size_t kShownWaits = 256;
-
-void AddMore(size_t hidden, v1::Wait& wait) {
-  if (hidden > 0) wait.add_missing()->set_reason(absl::StrCat("and ", hidden, " more"));
+// What the nodes have, in the order of placement, which `nodes` is brought into.
+Forecast PoolsOf(std::vector<const Node*>& nodes) {
+  std::vector<std::pair<FreeNode, const Node*>> ordered;
+  for (const Node* node : nodes) ordered.emplace_back(*node->Offer(""), node);
+  std::sort(ordered.begin(), ordered.end(),
+            [](const auto& a, const auto& b) { return IsPlacedBefore(a.first, b.first); });
+  Forecast forecast;
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    nodes[i] = ordered[i].second;
+    for (const std::string& kind : nodes[i]->Kinds()) {
+      const FreeNode offer = *nodes[i]->Offer(kind);
+      std::vector<Forecast::Pool>& pools = forecast.pools[kind];
+      pools.resize(nodes.size());
+      pools[i] = {offer.slot_count, static_cast<uint32_t>(offer.free_slots.size())};
+    }
+  }
+  return forecast;
 }
 
-std::string Seconds(absl::Duration d) {
-  return absl::StrCat(absl::ToInt64Milliseconds(d) / 1000, ".",
-                      absl::ToInt64Milliseconds(d) / 100 % 10, " s");
+// The slots that the job has on the node.
+void AddReleases(const Node& node, size_t place, const JobId& job, absl::Duration in,
+                 Forecast& forecast) {
+  std::map<std::string, uint32_t> held;
+  for (const auto& [slot, holder] : node.busy) {
+    if (holder.job == job) ++held[node.KindOf(slot)];
+  }
+  for (const auto& [kind, slots] : held) forecast.releases.push_back({in, kind, place, slots});
 }
 
 }  // namespace
@@ -31,7 +49,7 @@ absl::StatusOr<JobId> Core::Impl::ResolveJob(absl::string_view name) const {
   if (prefix.empty()) return absl::NotFoundError("no job is named");
   const auto first = jobs_.lower_bound(JobId(prefix));
   if (first == jobs_.end() || !absl::StartsWith(first->first.value(), prefix)) {
-    return absl::NotFoundError(absl::StrCat("no job ", prefix));
+    return NoJob(prefix);
   }
   const auto second = std::next(first);
   const bool exact = first->first.value() == prefix;
@@ -85,6 +103,12 @@ std::vector<v1::Node> Core::Impl::ListNodes(Time now) const {
   std::sort(nodes.begin(), nodes.end(),
             [](const v1::Node& a, const v1::Node& b) { return NaturalLess(a.name(), b.name()); });
   return nodes;
+}
+
+absl::StatusOr<v1::Node> Core::Impl::GetNode(const NodeName& name, Time now) const {
+  const auto entry = nodes_.find(name);
+  if (entry == nodes_.end()) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
+  return entry->second.View(now);
 }
 
 absl::StatusOr<Core::RankLocation> Core::Impl::FindRank(const JobId& id, Generation generation,
@@ -149,134 +173,61 @@ v1::Job Core::Impl::View(const Job& job, bool detailed, Time now) const {
     }
   }
   for (v1::Wait& wait : Waits(job, now)) *view.add_waits() = std::move(wait);
+  if (const std::optional<absl::Duration> start = TimeToStart(job, now)) {
+    *view.mutable_estimated_start_time() = ToProto(now.wall + *start);
+  }
   return view;
 }
 
-// ----------------------------------------------------------------------------------------------
-// who waits for whom
-
-std::vector<v1::Wait> Core::Impl::Waits(const Job& job, Time now) const {
-  std::vector<v1::Wait> waits;
-  const auto add = [&waits, &now](std::string what, SteadyTime since) -> v1::Wait& {
-    v1::Wait& wait = waits.emplace_back();
-    wait.set_what(std::move(what));
-    *wait.mutable_since() = ToProto(now.steady - since);
-    return wait;
-  };
-  if (job.state() == v1::QUEUED) {
-    v1::Wait& wait = add("resources", job.state_since);
-    const std::vector<v1::WaitedFor> blockers = Blockers(job);
-    const size_t shown = std::min(blockers.size(), kShownWaits);
-    for (size_t i = 0; i < shown; ++i) *wait.add_missing() = blockers[i];
-    AddMore(blockers.size() - shown, wait);
-  }
-  if (!job.generation.has_value()) return waits;
+std::optional<absl::Duration> Core::Impl::TimeLeft(const Job& job, Time now) const {
   const GenerationState& generation = *job.generation;
-  if (job.state() == v1::STARTING) {
-    const bool connecting = generation.awaited == v1::CONNECTED;
-    DescribeRanks(job, generation.RanksBefore(generation.awaited), now,
-                  add(connecting ? "communicators" : "rendezvous", generation.awaited_since));
-  }
   if (job.state() == v1::STOPPING) {
-    std::vector<uint32_t> live;
-    for (const RankState& rank : generation.ranks) {
-      if (!rank.gone()) live.push_back(rank.rank);
+    if (!IsTerminal(job.record.outcome()) || job.record.outcome() == v1::FAILED) {
+      return std::nullopt;  // it comes back
     }
-    DescribeRanks(job, live, now, add("stop", generation.stopping_since));
+    return FromProto(job.record.stop_grace_period()) - (now.steady - generation.stopping_since);
   }
-  for (const BarrierTable::Open& open : generation.barriers.ListOpen()) {
-    DescribeRanks(job, open.missing, now,
-                  add(absl::StrCat("barrier ", open.barrier.group(), "/", open.barrier.sequence()),
-                      open.since));
+  absl::Duration left = absl::InfiniteDuration();
+  const RankState& rank = generation.ranks.front();
+  if (rank.progress.has_value() && rank.progress->has_time_left()) {
+    left = FromProto(rank.progress->time_left()) - (now.steady - rank.last_seen);
   }
-  return waits;
+  if (job.job().spec().has_time_limit()) {
+    left = std::min(left, FromProto(job.job().start_time()) +
+                              FromProto(job.job().spec().time_limit()) - now.wall);
+  }
+  if (left == absl::InfiniteDuration()) return std::nullopt;
+  return left;
 }
 
-void Core::Impl::DescribeRanks(const Job& job, const std::vector<uint32_t>& ids, Time now,
-                               v1::Wait& wait) const {
-  const GenerationState& generation = *job.generation;
-  const size_t shown = std::min(ids.size(), kShownWaits);
-  for (size_t i = 0; i < shown; ++i) {
-    const RankState& rank = generation.ranks[ids[i]];
-    const std::string& name = generation.placement(rank.node_rank).node();
-    const Node& node = nodes_.at(NodeName(name));
-    v1::WaitedFor& missing = *wait.add_missing();
-    missing.set_rank(rank.rank);
-    missing.set_node(name);
-    std::vector<std::string> parts = {
-        rank.lost ? "lost with its node" : absl::StrCat("phase ", v1::RankPhase_Name(rank.phase))};
-    if (rank.pid != 0) parts.push_back(absl::StrCat("pid ", rank.pid));
-    parts.push_back(absl::StrCat("last seen ", Seconds(now.steady - rank.last_seen), " ago"));
-    if (node.state == v1::SUSPECT) {
-      const std::optional<SteadyTime> lease = timers_.Get({TimerKey::Kind::kLease, name});
-      if (lease.has_value()) {
-        parts.push_back(absl::StrCat("its node is SUSPECT, and given up in ",
-                                     Seconds(std::max(*lease - now.steady, absl::ZeroDuration()))));
-      }
-    }
-    missing.set_reason(absl::StrJoin(parts, ", "));
-  }
-  AddMore(ids.size() - shown, wait);
-}
-
-std::vector<v1::WaitedFor> Core::Impl::Blockers(const Job& job) const {
-  std::vector<v1::WaitedFor> blockers;
+std::optional<absl::Duration> Core::Impl::TimeToStart(const Job& job, Time now) const {
   const uint32_t position = queue_.PositionOf(job.id());
-  if (position > 1) {
-    blockers.emplace_back().set_reason(absl::StrCat("waits behind job ", queue_.head().value(),
-                                                    "; place ", position, " in the queue"));
-  }
-  const v1::Resources& resources = job.job().spec().resources();
-  const Shape shape = ShapeOf(resources);
-  const std::vector<std::string> kinds = SlotKinds(resources);
-  const std::string slots =
-      shape.devices_per_rank.has_value()
-          ? absl::StrCat(*shape.devices_per_rank * shape.ranks_per_node, " free slot",
-                         *shape.devices_per_rank * shape.ranks_per_node == 1 ? "" : "s")
-          : std::string("all slots free");
-  uint32_t fitting = 0;
-  std::vector<v1::WaitedFor> nodes;
+  if (position == 0 || position > kForecastJobs) return std::nullopt;
+  std::vector<const Node*> nodes;
   for (const auto& [name, node] : nodes_) {
-    std::string reason;
-    if (node.state != v1::READY) {
-      reason = v1::NodeState_Name(node.state);
-    } else if (node.record.cordoned()) {
-      reason = absl::StrCat("cordoned: ", node.record.cordon_reason());
-    } else {
-      bool fits = false;
-      for (const std::string& kind : kinds) {
-        const FreeNode offer = *node.Offer(kind);
-        fits |= SlotsPerRank(shape, offer).has_value();
-        if (offer.slot_count == 0 && kinds.size() > 1) continue;
-        std::vector<std::string> holders;
-        for (const auto& [slot, holder] : node.busy) {
-          holders.push_back(absl::StrCat("job ", holder.job.value(), " rank ", holder.rank));
-          if (holders.size() == 8) break;
-        }
-        if (holders.empty() && !node.leftovers.empty()) holders.push_back("ranks that are ending");
-        absl::StrAppend(&reason, reason.empty() ? "" : ", ", offer.free_slots.size(), " of ",
-                        offer.slot_count, " slots free");
-        if (!holders.empty()) absl::StrAppend(&reason, " (", absl::StrJoin(holders, ", "), ")");
-      }
-      if (reason.empty()) reason = "offers no slots";
-      if (fits) {
-        ++fitting;
-        continue;
-      }
-    }
-    v1::WaitedFor& blocker = nodes.emplace_back();
-    blocker.set_node(name.value());
-    blocker.set_reason(std::move(reason));
+    if (node.Offer("").has_value()) nodes.push_back(&node);
   }
-  v1::WaitedFor& summary = blockers.emplace_back();
-  summary.set_reason(absl::StrCat("needs ", shape.min_nodes,
-                                  shape.min_nodes == 1 ? " node with " : " nodes with ", slots,
-                                  "; ", fitting, fitting == 1 ? " has that" : " have that"));
-  std::sort(nodes.begin(), nodes.end(), [](const v1::WaitedFor& a, const v1::WaitedFor& b) {
-    return NaturalLess(a.node(), b.node());
-  });
-  std::move(nodes.begin(), nodes.end(), std::back_inserter(blockers));
-  return blockers;
+  Forecast forecast = PoolsOf(nodes);
+  std::map<NodeName, size_t> places;
+  for (size_t i = 0; i < nodes.size(); ++i) places.emplace(nodes[i]->name(), i);
+  for (const JobId& id : active_) {
+    const Job& other = jobs_.at(id);
+    const std::optional<absl::Duration> left = TimeLeft(other, now);
+    if (!left.has_value()) continue;
+    for (const v1::NodePlacement& placement : other.generation->record.nodes()) {
+      const auto place = places.find(NodeName(placement.node()));
+      if (place != places.end())
+        AddReleases(*nodes[place->second], place->second, id, *left, forecast);
+    }
+  }
+  std::vector<QueuedJob> queue;
+  for (const JobId& id : queue_.InOrder()) {
+    const v1::JobSpec& spec = jobs_.at(id).job().spec();
+    queue.push_back({ShapeOf(spec.resources()), SlotKinds(spec.resources())});
+    if (spec.has_time_limit()) queue.back().length = FromProto(spec.time_limit());
+    if (id == job.id()) break;
+  }
+  return EstimateStart(std::move(forecast), queue);
 }
 
 }  // namespace muster::core

@@ -76,6 +76,17 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::Change(grpc::ServerUnaryReactor* r
   return asked ? reactor : Finish(reactor, ShuttingDown());
 }
 
+grpc::ServerUnaryReactor* ClusterServiceImpl::ChangeNode(grpc::ServerUnaryReactor* reactor,
+                                                         const std::string& node, core::Event event,
+                                                         v1::Node* response) {
+  if (!loop_.Push(std::move(event))) return Finish(reactor, ShuttingDown());
+  // Comes after the event, and is answered when what that wrote is on disk.
+  return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
+    ASSIGN_OR_RETURN(*response, core.GetNode(NodeName(node), now));
+    return absl::OkStatus();
+  });
+}
+
 JobId ClusterServiceImpl::DrawJobId(const std::string& name) {
   // Without the letters that are mistaken for digits.
   static constexpr char kDigits[] = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -187,14 +198,10 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListEvents(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* ClusterServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                         const v1::CancelJobRequest* request,
                                                         v1::Job* response) {
+  const absl::Status valid = ValidateCancel(*request);
+  if (!valid.ok()) return Finish(context->DefaultReactor(), valid);
   std::optional<absl::Duration> grace_period;
-  if (request->has_grace_period()) {
-    grace_period = FromProto(request->grace_period());
-    if (*grace_period < absl::ZeroDuration()) {
-      return Finish(context->DefaultReactor(),
-                    absl::InvalidArgumentError("grace_period is negative"));
-    }
-  }
+  if (request->has_grace_period()) grace_period = FromProto(request->grace_period());
   return Change(context->DefaultReactor(), request->job_id(), response,
                 [grace_period](RequestId id, const JobId& job) {
                   return core::CancelJob{id, job, grace_period};
@@ -219,6 +226,15 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ReleaseJob(grpc::CallbackServerCon
                 });
 }
 
+grpc::ServerUnaryReactor* ClusterServiceImpl::RequeueJob(grpc::CallbackServerContext* context,
+                                                         const v1::RequeueJobRequest* request,
+                                                         v1::Job* response) {
+  return Change(context->DefaultReactor(), request->job_id(), response,
+                [](RequestId id, const JobId& job) {
+                  return core::RequeueJob{id, job};
+                });
+}
+
 grpc::ServerWriteReactor<v1::LogChunk>* ClusterServiceImpl::ReadLog(
     grpc::CallbackServerContext* /*context*/, const v1::ReadLogRequest* request) {
   const absl::Status valid = ValidateReadLog(*request);
@@ -233,6 +249,49 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListNodes(grpc::CallbackServerCont
     for (v1::Node& node : core.ListNodes(now)) *response->add_nodes() = std::move(node);
     return CheckSize(*response);
   });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::GetNode(grpc::CallbackServerContext* context,
+                                                      const v1::GetNodeRequest* request,
+                                                      v1::Node* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateNodeName(request->name());
+  if (!valid.ok()) return Finish(reactor, valid);
+  return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
+    ASSIGN_OR_RETURN(*response, core.GetNode(NodeName(request->name()), now));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::CordonNode(grpc::CallbackServerContext* context,
+                                                         const v1::CordonNodeRequest* request,
+                                                         v1::Node* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateCordon(request->name(), request->reason());
+  if (!valid.ok()) return Finish(reactor, valid);
+  return ChangeNode(reactor, request->name(),
+                    core::CordonNode{NodeName(request->name()), request->reason()}, response);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::UncordonNode(grpc::CallbackServerContext* context,
+                                                           const v1::UncordonNodeRequest* request,
+                                                           v1::Node* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateNodeName(request->name());
+  if (!valid.ok()) return Finish(reactor, valid);
+  return ChangeNode(reactor, request->name(), core::UncordonNode{NodeName(request->name())},
+                    response);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::DrainNode(grpc::CallbackServerContext* context,
+                                                        const v1::DrainNodeRequest* request,
+                                                        v1::Node* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateCordon(request->name(), request->reason());
+  if (!valid.ok()) return Finish(reactor, valid);
+  return ChangeNode(reactor, request->name(),
+                    core::CordonNode{NodeName(request->name()), request->reason(), /*drain=*/true},
+                    response);
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::GetVersion(grpc::CallbackServerContext* context,

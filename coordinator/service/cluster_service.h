@@ -45,11 +45,25 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* ReleaseJob(grpc::CallbackServerContext* context,
                                        const v1::ReleaseJobRequest* request,
                                        v1::Job* response) override;
+  grpc::ServerUnaryReactor* RequeueJob(grpc::CallbackServerContext* context,
+                                       const v1::RequeueJobRequest* request,
+                                       v1::Job* response) override;
   grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(grpc::CallbackServerContext* context,
                                                   const v1::ReadLogRequest* request) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
+  grpc::ServerUnaryReactor* GetNode(grpc::CallbackServerContext* context,
+                                    const v1::GetNodeRequest* request, v1::Node* response) override;
+  grpc::ServerUnaryReactor* CordonNode(grpc::CallbackServerContext* context,
+                                       const v1::CordonNodeRequest* request,
+                                       v1::Node* response) override;
+  grpc::ServerUnaryReactor* UncordonNode(grpc::CallbackServerContext* context,
+                                         const v1::UncordonNodeRequest* request,
+                                         v1::Node* response) override;
+  grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
+                                      const v1::DrainNodeRequest* request,
+                                      v1::Node* response) override;
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const v1::GetVersionRequest* request,
                                        v1::GetVersionResponse* response) override;
@@ -63,6 +77,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   template <typename Make>
   grpc::ServerUnaryReactor* Change(grpc::ServerUnaryReactor* reactor, const std::string& job,
                                    v1::Job* response, Make make);
+  // Pushes the event and finishes with the node as it is afterwards.
+  grpc::ServerUnaryReactor* ChangeNode(grpc::ServerUnaryReactor* reactor, const std::string& node,
+                                       core::Event event, v1::Node* response);
   // Draws an id, and another one while it is taken.
   void Submit(grpc::ServerUnaryReactor* reactor, const v1::SubmitJobRequest* request,
               v1::JobSpec spec, v1::SubmitJobResponse* response, int attempts);

@@ -84,6 +84,7 @@ class Coordinator::Impl : public TurnObserver {
   CoreLoop loop_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
+  std::unique_ptr<Authorizer> authorizer_;
   std::atomic<bool> serving_ = false;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<http::HttpServer> http_;
@@ -99,8 +100,13 @@ absl::Status Coordinator::Impl::Serve() {
   loop_.Start();
   ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
   HandleHttp();
-  ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(options_.listen, {&cluster_service_, &worker_service_},
-                                            std::make_unique<GrpcMetrics>(*metrics_.registry())));
+  ASSIGN_OR_RETURN(authorizer_, Authorizer::Create(options_.access, options_.clock));
+  ASSIGN_OR_RETURN(grpc_,
+                   GrpcServer::Start(options_.listen,
+                                     {{v1::ClusterService::service_full_name(), &cluster_service_},
+                                      {v1::WorkerService::service_full_name(), &worker_service_}},
+                                     *authorizer_, options_.tls,
+                                     std::make_unique<GrpcMetrics>(*metrics_.registry())));
   serving_ = true;
   return absl::OkStatus();
 }
@@ -133,6 +139,7 @@ void Coordinator::Impl::Deliver(core::Effects effects) {
   for (core::CloseSession& close : effects.closes) {
     sessions_.Close(close.session, std::move(close.status));
   }
+  for (const std::string& line : effects.logs) LOG(INFO) << line;
 }
 
 SteadyTime Coordinator::Impl::AfterTurn(core::Core& core, absl::Span<const JobId> changed,
@@ -175,6 +182,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   if (!effects.writes.empty()) {
     RETURN_IF_ERROR(Annotate(store.Commit(effects.writes), "recovery"));
   }
+  for (const std::string& line : effects.logs) LOG(INFO) << line;
   LOG(INFO) << "recovered " << records.size() << " records";
   auto impl = std::make_unique<Impl>(complete, store, std::move(core));
   RETURN_IF_ERROR(impl->Serve());

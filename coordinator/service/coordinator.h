@@ -10,8 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/http/address.h"
+#include "common/security/tls.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
+#include "coordinator/service/authorizer.h"
 #include "coordinator/store/store.h"
 
 namespace muster::service {
@@ -22,6 +24,8 @@ namespace muster::service {
 struct CoordinatorOptions {
   std::string listen = "127.0.0.1:7070";  // gRPC, HOST:PORT; port 0 takes a free one
   std::string http = "127.0.0.1:7071";
+  AccessOptions access;
+  security::TlsFiles tls;
   core::Options core;         // an incarnation of 0 is drawn at random
   std::string notify_socket;  // systemd's; empty: none
   absl::Duration watchdog_interval = absl::InfiniteDuration();

@@ -76,6 +76,7 @@ void CoordinatorFixture::StartCoordinator() {
   CoordinatorOptions options;
   options.listen = "127.0.0.1:0";
   options.http = "127.0.0.1:0";
+  options.access.require_token = false;
   auto coordinator = Coordinator::Start(options, store_);
   ASSERT_TRUE(coordinator.ok()) << coordinator.status();
   coordinator_ = *std::move(coordinator);

@@ -325,6 +325,86 @@ TEST_F(SessionsTest, ABrokenStreamMakesTheNodeSuspect) {
   });
 }
 
+TEST_F(JobsTest, RequeueEndsTheRanksAndStartsThemAnew) {
+  const auto worker = Connect("node-1");
+  const std::string id = Submit("hello");
+  const v1::Launch launch = worker->Next(v1::CoordinatorMessage::kLaunch).launch();
+  v1::RequeueJobRequest requeue;
+  requeue.set_job_id("hello");
+  v1::Job job;
+  ASSERT_TRUE(Call(*cluster_, &Stub::RequeueJob, requeue, &job).ok());
+  EXPECT_EQ(job.state(), v1::STOPPING);
+  EXPECT_EQ(job.reason(), "RequeuedByUser");
+  EXPECT_EQ(worker->Next(v1::CoordinatorMessage::kStop).stop().job_id(), id);
+  worker->Report(launch, v1::EXITED);
+  EXPECT_EQ(worker->Next(v1::CoordinatorMessage::kLaunch).launch().generation(), 2);
+  v1::CancelJobRequest cancel;
+  cancel.set_job_id(id);
+  ASSERT_TRUE(Call(*cluster_, &Stub::CancelJob, cancel, &job).ok());
+  EXPECT_EQ(Call(*cluster_, &Stub::RequeueJob, requeue, &job).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(SessionsTest, CordonDrainAndUncordonAnswerWithTheNode) {
+  const auto worker = Connect("node-1");
+  const std::string id = Submit("hello");
+  const v1::Launch launch = worker->Next(v1::CoordinatorMessage::kLaunch).launch();
+  v1::Node node;
+  v1::CordonNodeRequest cordon;
+  cordon.set_name("node-1");
+  cordon.set_reason("bad fan");
+  ASSERT_TRUE(Call(*cluster_, &Stub::CordonNode, cordon, &node).ok());
+  EXPECT_TRUE(node.cordoned());
+  EXPECT_EQ(node.cordon_reason(), "bad fan");
+  EXPECT_EQ(node.slots(0).job_id(), id) << "its ranks run on";
+  v1::DrainNodeRequest drain;
+  drain.set_name("node-1");
+  ASSERT_TRUE(Call(*cluster_, &Stub::DrainNode, drain, &node).ok());
+  worker->Next(v1::CoordinatorMessage::kStop);
+  worker->Report(launch, v1::EXITED);
+  EXPECT_EQ(AwaitState(id, v1::QUEUED).reason(), "NodeDrained");
+  StopCoordinator();
+  StartCoordinator();
+  v1::GetNodeRequest get;
+  get.set_name("node-1");
+  ASSERT_TRUE(Call(*cluster_, &Stub::GetNode, get, &node).ok());
+  EXPECT_TRUE(node.cordoned()) << "what was acknowledged survives";
+  v1::UncordonNodeRequest uncordon;
+  uncordon.set_name("node-1");
+  ASSERT_TRUE(Call(*cluster_, &Stub::UncordonNode, uncordon, &node).ok());
+  EXPECT_FALSE(node.cordoned());
+}
+
+TEST_F(SessionsTest, UnknownAndMalformedNodes) {
+  const auto cordon = [this](const std::string& name, const std::string& reason) {
+    v1::CordonNodeRequest request;
+    request.set_name(name);
+    request.set_reason(reason);
+    v1::Node node;
+    return Call(*cluster_, &Stub::CordonNode, request, &node).error_code();
+  };
+  EXPECT_EQ(cordon("node-1", ""), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(cordon("", ""), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(cordon("no name", ""), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(cordon("node-1", std::string(limits::kCordonReasonBytes + 1, 'x')),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(SessionsTest, ALeavingWorkerGetsNoMoreRanks) {
+  const auto worker = Connect("node-1");
+  v1::WorkerMessage message;
+  message.mutable_leaving();
+  worker->Send(message);
+  AwaitCondition([this] {
+    v1::GetNodeRequest get;
+    get.set_name("node-1");
+    v1::Node node;
+    EXPECT_TRUE(Call(*cluster_, &Stub::GetNode, get, &node).ok());
+    return node.leaving();
+  });
+  EXPECT_EQ(Get(Submit("hello")).state(), v1::QUEUED);
+}
+
 using ServerTest = CoordinatorFixture;
 
 // Calls a method by name with serialised messages.

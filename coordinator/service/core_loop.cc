@@ -133,7 +133,10 @@ void CoreLoop::StepEvent(const core::Event& event, const Time& now, Turn& turn,
   for (const JobId& job : effects.changed_jobs) {
     if (std::find(changed.begin(), changed.end(), job) == changed.end()) changed.push_back(job);
   }
-  if (effects.sends.empty() && effects.replies.empty() && effects.closes.empty()) return;
+  if (effects.sends.empty() && effects.replies.empty() && effects.closes.empty() &&
+      effects.logs.empty()) {
+    return;
+  }
   turn.releases.push_back(
       [this, effects = std::move(effects)]() mutable { options_.deliver(std::move(effects)); });
 }

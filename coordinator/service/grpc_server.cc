@@ -3,6 +3,8 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/server_interceptor.h>
 
 #include <utility>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/service/guarded_service.h"
 
 namespace muster::service {
 namespace {
@@ -21,27 +24,46 @@ constexpr int kKeepaliveTimeMs = 10000;
 constexpr int kKeepaliveTimeoutMs = 10000;
 constexpr int kLeastPingIntervalMs = 5000;
 
+constexpr unsigned kCertificateRefreshSeconds = 10;
+
 // The one place where credentials are made.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentials() {
-  return grpc::InsecureServerCredentials();
+std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const security::TlsFiles& tls) {
+  if (tls.cert.empty()) return grpc::InsecureServerCredentials();
+  using grpc::experimental::FileWatcherCertificateProvider;
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<FileWatcherCertificateProvider>(tls.key, tls.cert, tls.ca,
+                                                       kCertificateRefreshSeconds));
+  options.watch_identity_key_cert_pairs();
+  if (!tls.ca.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
-    const std::string& address, const std::vector<grpc::Service*>& services,
+    const std::string& address, const std::vector<Served>& services, Authorizer& authorizer,
+    const security::TlsFiles& tls,
     std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
   auto server = absl::WrapUnique(new GrpcServer);
+  RETURN_IF_ERROR(security::CheckTlsFiles(tls));
   ASSIGN_OR_RETURN(server->address_, ParseAddress(address));
   // gRPC would only log the reason, in lines of its own.
-  if (server->address_.port != 0) RETURN_IF_ERROR(CheckListen(server->address_));
+  RETURN_IF_ERROR(CheckListen(server->address_));
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(server->address_.ToString(), ServerCredentials(), &port);
-  for (grpc::Service* service : services) builder.RegisterService(service);
+  builder.AddListeningPort(server->address_.ToString(), ServerCredentials(tls), &port);
+  for (const Served& served : services) {
+    server->guarded_.push_back(std::make_unique<GuardedService>(
+        *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(served.name),
+        *served.service, authorizer));
+    builder.RegisterService(server->guarded_.back().get());
+  }
   builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
   builder.SetMaxSendMessageSize(limits::kMessageBytes);
   // Otherwise a second coordinator on the same port would get half of the connections.

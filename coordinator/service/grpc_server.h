@@ -9,6 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/http/address.h"
+#include "common/security/tls.h"
+#include "coordinator/service/authorizer.h"
 
 namespace grpc {
 class Server;
@@ -20,13 +22,22 @@ class ServerInterceptorFactoryInterface;
 
 namespace muster::service {
 
+// A callback service and its full name in the proto.
+struct Served {
+  const char* name;
+  grpc::Service* service;
+};
+
 class GrpcServer {
  public:
-  // The services outlive the server.
-  // Errors: INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS for one in use, or what the
-  // system says.
+  // With a certificate in `tls` it serves TLS, with a CA there it wants a certificate of each
+  // client that this CA has signed. The files are looked at again every ten seconds. Every call of
+  // `services` has to pass `authorizer`; health and reflection are open. Services and authorizer
+  // outlive the server. Errors: those of CheckTlsFiles, INVALID_ARGUMENT for a malformed address,
+  // ALREADY_EXISTS for one in use, or what the system says.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
-      const std::string& address, const std::vector<grpc::Service*>& services,
+      const std::string& address, const std::vector<Served>& services, Authorizer& authorizer,
+      const security::TlsFiles& tls,
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor);
   ~GrpcServer();
 
@@ -40,6 +51,7 @@ class GrpcServer {
  private:
   GrpcServer() = default;
   Address address_;
+  std::vector<std::unique_ptr<grpc::Service>> guarded_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -28,12 +28,17 @@ std::string SerializeDeterministic(const v1::Job& job) {
 absl::Status JobWatchers::Add(const JobId& job, std::shared_ptr<JobWatcher> watcher) {
   absl::MutexLock lock(&mutex_);
   if (shut_down_) return absl::UnavailableError("the coordinator is shutting down");
+  if (count_ >= limits::kWatchers) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the coordinator has ", limits::kWatchers, " watchers already"));
+  }
   Watched& watched = watched_[job];
   if (watched.watchers.size() >= limits::kWatchersPerJob) {
     return absl::ResourceExhaustedError(
         absl::StrCat("job ", job.value(), " has ", limits::kWatchersPerJob, " watchers already"));
   }
   watched.watchers.push_back(std::move(watcher));
+  ++count_;
   return absl::OkStatus();
 }
 
@@ -42,9 +47,11 @@ void JobWatchers::Remove(const JobId& job, const JobWatcher* watcher) {
   const auto it = watched_.find(job);
   if (it == watched_.end()) return;
   auto& watchers = it->second.watchers;
+  count_ -= watchers.size();
   watchers.erase(std::remove_if(watchers.begin(), watchers.end(),
                                 [watcher](const auto& w) { return w.get() == watcher; }),
                  watchers.end());
+  count_ += watchers.size();
   if (watchers.empty()) watched_.erase(it);
 }
 
@@ -73,6 +80,7 @@ void JobWatchers::Shutdown() {
     absl::MutexLock lock(&mutex_);
     shut_down_ = true;
     watched.swap(watched_);
+    count_ = 0;
   }
   for (const auto& [id, entry] : watched) {
     for (const auto& watcher : entry.watchers) watcher->OnShutdown();
@@ -81,9 +89,7 @@ void JobWatchers::Shutdown() {
 
 size_t JobWatchers::size() const {
   absl::MutexLock lock(&mutex_);
-  size_t size = 0;
-  for (const auto& [id, entry] : watched_) size += entry.watchers.size();
-  return size;
+  return count_;
 }
 
 }  // namespace muster::service

@@ -32,7 +32,7 @@ class JobWatcher {
 // and the watch.
 class JobWatchers {
  public:
-  // RESOURCE_EXHAUSTED beyond limits::kWatchersPerJob; UNAVAILABLE after Shutdown.
+  // RESOURCE_EXHAUSTED beyond limits::kWatchersPerJob and kWatchers; UNAVAILABLE after Shutdown.
   absl::Status Add(const JobId& job, std::shared_ptr<JobWatcher> watcher);
   // Any thread. Without effect when it is not there. A release under way may still reach the
   // watcher.
@@ -55,6 +55,7 @@ class JobWatchers {
   };
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<JobId, Watched> watched_ ABSL_GUARDED_BY(mutex_);
+  size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

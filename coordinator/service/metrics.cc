@@ -21,6 +21,9 @@ using ::prometheus::MetricFamily;
 using ::prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
+// Barriers come and go; a series for each would tell nothing.
+constexpr absl::Duration kNotableWait = absl::Seconds(2);
+
 const prometheus::Histogram::BucketBoundaries& SecondsBuckets() {
   static const auto& buckets = *new prometheus::Histogram::BucketBoundaries{
       0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800};
@@ -125,6 +128,21 @@ void GatherJobStates(const Snapshot& snapshot, Gatherer& gather) {
   for (const auto& [state, count] : states) {
     Gatherer::Add(jobs, {{"state", StateLabel(state)}}, count);
   }
+}
+
+void GatherWaits(const Snapshot& snapshot, SteadyTime now, Gatherer& gather) {
+  const auto gather_all = [&](const char* name, const char* help, auto value) {
+    MetricFamily& family = gather.Family(name, help, MetricType::Gauge);
+    for (const core::LiveWait& wait : snapshot.waits) {
+      if (now - wait.since < kNotableWait) continue;
+      Gatherer::Add(family, {{"job_id", wait.job.value()}, {"what", wait.what}}, value(wait));
+    }
+  };
+  gather_all("muster_wait_seconds",
+             "How long ranks have waited for others, where it is two seconds or more.",
+             [now](const core::LiveWait& wait) { return absl::ToDoubleSeconds(now - wait.since); });
+  gather_all("muster_wait_missing_ranks", "Ranks that such a wait waits for.",
+             [](const core::LiveWait& wait) { return wait.missing; });
 }
 
 struct ProgressMetric {
@@ -233,6 +251,7 @@ std::vector<MetricFamily> SnapshotMetrics::Collect() const {
   GatherJobStates(*snapshot, gather);
   GatherNodes(*snapshot, std::max(now.steady - snapshot->taken.steady, absl::ZeroDuration()),
               gather);
+  GatherWaits(*snapshot, now.steady, gather);
   GatherJobs(*snapshot, now.wall, gather);
   return gather.Take();
 }

@@ -52,6 +52,8 @@ class SnapshotMetricsTest : public ::testing::Test {
     node.add_slots();
     snapshot_->nodes.push_back(node);
     snapshot_->jobs.push_back(MakeJob("job-1", v1::RUNNING));
+    snapshot_->waits.push_back(
+        {JobId("job-1"), "barrier a \"group\"\n", kNow.steady - absl::Seconds(3), 2});
     snapshot_->totals.jobs_submitted = 3;
     snapshot_->totals.jobs_finished.push_back({v1::SUCCEEDED, "Completed", 2});
     snapshot_->totals.restarts_by_cause.emplace_back("NodeLost", 1);
@@ -80,6 +82,18 @@ TEST_F(SnapshotMetricsTest, HeartbeatsAgeBetweenSnapshots) {
   EXPECT_THAT(Collect(), HasSubstr("muster_node_heartbeat_age_seconds{node=\"node-1\"} 0.5\n"));
   now_.steady = now_.steady + absl::Seconds(2);
   EXPECT_THAT(Collect(), HasSubstr("muster_node_heartbeat_age_seconds{node=\"node-1\"} 2.5\n"));
+}
+
+TEST_F(SnapshotMetricsTest, WaitsOfSomeLength) {
+  snapshot_->waits.push_back({JobId("job-2"), "rendezvous", kNow.steady - absl::Seconds(1), 4});
+  const char* labels = "{job_id=\"job-1\",what=\"barrier a \\\"group\\\"\\n\"}";
+  EXPECT_THAT(Collect(), HasSubstr(absl::StrCat("muster_wait_seconds", labels, " 3\n")));
+  EXPECT_THAT(Collect(), HasSubstr(absl::StrCat("muster_wait_missing_ranks", labels, " 2\n")));
+  EXPECT_THAT(Collect(), Not(HasSubstr("rendezvous")));
+  now_.steady = now_.steady + absl::Milliseconds(1500);
+  EXPECT_THAT(Collect(),
+              HasSubstr("muster_wait_seconds{job_id=\"job-2\",what=\"rendezvous\"} 2.5\n"))
+      << "grows between snapshots";
 }
 
 TEST_F(SnapshotMetricsTest, SeriesOfAJobEndAWhileAfterIt) {

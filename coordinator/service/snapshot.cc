@@ -74,6 +74,7 @@ void SnapshotPublisher::Publish(core::Core& core, const Time& now) {
   std::stable_sort(snapshot->jobs.begin(), snapshot->jobs.end(), [](const auto& a, const auto& b) {
     return FromProto(a->submit_time()) > FromProto(b->submit_time());
   });
+  snapshot->waits = core.ListWaits();
   snapshot->totals = core.TakeStats();
   on_stats_(snapshot->totals);
   absl::MutexLock lock(&mutex_);

@@ -27,6 +27,7 @@ struct Snapshot {
   // Every job that is not over, and those that ended lately; newest first. Without ranks, waits and
   // recorded losses.
   std::vector<std::shared_ptr<const v1::Job>> jobs;
+  std::vector<core::LiveWait> waits;
   // Totals only; the samples of a core::Stats go to the publisher's `on_stats`.
   core::Stats totals;
 };

@@ -1,5 +1,7 @@
 #include "coordinator/service/validate.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -7,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/limits.h"
+#include "common/report_bounds.h"
 #include "common/status.h"
 #include "common/version.h"
 
@@ -21,59 +24,35 @@ absl::Status Invalid(const Words&... words) {
   return absl::InvalidArgumentError(absl::StrCat(words...));
 }
 
-absl::Status CheckLength(absl::string_view what, size_t length, size_t bound) {
-  if (length <= bound) return absl::OkStatus();
-  return Invalid(what, " is ", length, " bytes long; the bound is ", bound);
-}
-
-absl::Status ValidateNodeName(absl::string_view name) {
-  if (name.empty()) return Invalid("node_name is empty");
-  RETURN_IF_ERROR(CheckLength("node_name", name.size(), limits::kNameLength));
-  for (const char c : name) {
-    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') {
-      return Invalid("node_name '", absl::CHexEscape(name),
-                     "' has other characters than letters, digits, '-', '_' and '.'");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ValidateFailure(const v1::FailureReport& failure) {
+absl::Status ValidateRank(const v1::RankReport& rank) {
+  const v1::ExitInfo& exit = rank.exit();
   RETURN_IF_ERROR(
-      CheckLength("failure.message", failure.message().size(), limits::kReportedTextBytes));
-  return CheckLength("failure.phase", failure.phase().size(), limits::kReportedTextBytes);
+      CheckLength("exit.stderr_tail", exit.stderr_tail().size(), limits::kStderrTailBytes));
+  RETURN_IF_ERROR(CheckTime("exit.time", exit.time()));
+  RETURN_IF_ERROR(CheckBounds(exit.failure()));
+  RETURN_IF_ERROR(CheckBounds(rank.failure()));
+  RETURN_IF_ERROR(CheckBounds(rank.join()));
+  RETURN_IF_ERROR(CheckBounds(rank.progress()));
+  return CheckBounds(rank.summary());
 }
 
 absl::Status ValidateReport(const v1::GenerationReport& report) {
   RETURN_IF_ERROR(ValidateJobName(report.job_id()));
-  if (report.ranks_size() > static_cast<int>(limits::kRanksPerJob)) {
-    return Invalid("a report has ", report.ranks_size(), " ranks; the bound is ",
-                   limits::kRanksPerJob);
-  }
-  for (const v1::RankReport& rank : report.ranks()) {
-    const v1::ExitInfo& exit = rank.exit();
-    RETURN_IF_ERROR(
-        CheckLength("exit.stderr_tail", exit.stderr_tail().size(), limits::kStderrTailBytes));
-    RETURN_IF_ERROR(ValidateFailure(exit.failure()));
-    RETURN_IF_ERROR(ValidateFailure(rank.failure()));
-    RETURN_IF_ERROR(
-        CheckLength("progress.phase", rank.progress().phase().size(), limits::kReportedTextBytes));
-    RETURN_IF_ERROR(CheckLength("join.layout_digest", rank.join().layout_digest().size(),
-                                limits::kReportedTextBytes));
-    RETURN_IF_ERROR(CheckLength("summary.weights_digest", rank.summary().weights_digest().size(),
-                                limits::kReportedTextBytes));
-    if (rank.summary().losses_size() > static_cast<int>(limits::kRecordedLosses)) {
-      return Invalid("a summary has ", rank.summary().losses_size(), " losses; the bound is ",
-                     limits::kRecordedLosses);
-    }
-  }
-  if (report.passed_barriers_size() > static_cast<int>(limits::kBarriersPerGeneration)) {
-    return Invalid("a report has ", report.passed_barriers_size(), " barriers; the bound is ",
-                   limits::kBarriersPerGeneration);
-  }
+  RETURN_IF_ERROR(CheckCount("the ranks of a report", report.ranks_size(), limits::kSlotsPerNode));
+  for (const v1::RankReport& rank : report.ranks()) RETURN_IF_ERROR(ValidateRank(rank));
+  RETURN_IF_ERROR(CheckCount("the barriers of a report", report.passed_barriers_size(),
+                             limits::kBarriersPerGeneration));
   for (const v1::BarrierId& barrier : report.passed_barriers()) {
     RETURN_IF_ERROR(CheckLength("barrier.group", barrier.group().size(), limits::kKeyBytes));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateReports(
+    const google::protobuf::RepeatedPtrField<v1::GenerationReport>& reports) {
+  RETURN_IF_ERROR(
+      CheckCount("the generations of a node", reports.size(), limits::kGenerationsPerNode));
+  for (const v1::GenerationReport& report : reports) RETURN_IF_ERROR(ValidateReport(report));
   return absl::OkStatus();
 }
 
@@ -105,6 +84,32 @@ absl::Status ValidateJobName(absl::string_view job) {
   return CheckLength("job_id", job.size(), kJobIdLength);
 }
 
+absl::Status ValidateCancel(const v1::CancelJobRequest& request) {
+  RETURN_IF_ERROR(ValidateJobName(request.job_id()));
+  RETURN_IF_ERROR(CheckTime("grace_period", request.grace_period()));
+  if (request.grace_period().seconds() >= 0 && request.grace_period().nanos() >= 0) {
+    return absl::OkStatus();
+  }
+  return Invalid("grace_period is negative");
+}
+
+absl::Status ValidateNodeName(absl::string_view name) {
+  if (name.empty()) return Invalid("node_name is empty");
+  RETURN_IF_ERROR(CheckLength("node_name", name.size(), limits::kNameLength));
+  for (const char c : name) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') {
+      return Invalid("node_name '", absl::CHexEscape(name),
+                     "' has other characters than letters, digits, '-', '_' and '.'");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateCordon(absl::string_view node, absl::string_view reason) {
+  RETURN_IF_ERROR(ValidateNodeName(node));
+  return CheckLength("reason", reason.size(), limits::kCordonReasonBytes);
+}
+
 absl::Status ValidateReadLog(const v1::ReadLogRequest& request) {
   RETURN_IF_ERROR(ValidateJobName(request.job_id()));
   if (request.stream() != v1::STDOUT && request.stream() != v1::STDERR) {
@@ -124,27 +129,26 @@ absl::Status ValidateHello(const v1::Hello& hello) {
       CheckLength("advertise_address", hello.advertise_address().size(), limits::kLabelBytes));
   RETURN_IF_ERROR(
       CheckLength("metrics_address", hello.metrics_address().size(), limits::kLabelBytes));
-  if (hello.slots_size() > static_cast<int>(limits::kSlotsPerNode)) {
-    return Invalid("the node has ", hello.slots_size(), " slots; the bound is ",
-                   limits::kSlotsPerNode);
-  }
+  RETURN_IF_ERROR(CheckCount("the slots of a node", hello.slots_size(), limits::kSlotsPerNode));
   absl::flat_hash_set<uint32_t> indices;
   for (const v1::Slot& slot : hello.slots()) {
     if (!indices.insert(slot.index()).second) return Invalid("slot ", slot.index(), " came twice");
     RETURN_IF_ERROR(CheckLength("slot.kind", slot.kind().size(), limits::kLabelBytes));
     RETURN_IF_ERROR(CheckLength("slot.uuid", slot.uuid().size(), limits::kLabelBytes));
   }
-  if (hello.labels_size() > static_cast<int>(limits::kLabels)) {
-    return Invalid("the node has ", hello.labels_size(), " labels; the bound is ", limits::kLabels);
-  }
+  RETURN_IF_ERROR(CheckCount("the labels of a node", hello.labels_size(), limits::kLabels));
   for (const auto& label : hello.labels()) {
     RETURN_IF_ERROR(CheckLength("a label's name", label.first.size(), limits::kLabelBytes));
     RETURN_IF_ERROR(CheckLength("a label's value", label.second.size(), limits::kLabelBytes));
   }
+  RETURN_IF_ERROR(ValidateReports(hello.inventory()));
+  int running = 0;
   for (const v1::GenerationReport& report : hello.inventory()) {
-    RETURN_IF_ERROR(ValidateReport(report));
+    running += static_cast<int>(
+        std::count_if(report.ranks().begin(), report.ranks().end(),
+                      [](const v1::RankReport& rank) { return rank.phase() != v1::EXITED; }));
   }
-  return absl::OkStatus();
+  return CheckCount("the ranks that run on a node", running, limits::kSlotsPerNode);
 }
 
 absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
@@ -152,10 +156,7 @@ absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
     case v1::WorkerMessage::kHello:
       return Invalid("a session has one Hello");
     case v1::WorkerMessage::kHeartbeat:
-      for (const v1::GenerationReport& report : message.heartbeat().progress()) {
-        RETURN_IF_ERROR(ValidateReport(report));
-      }
-      return absl::OkStatus();
+      return ValidateReports(message.heartbeat().progress());
     case v1::WorkerMessage::kReport:
       return ValidateReport(message.report());
     case v1::WorkerMessage::kPutKey:
@@ -165,12 +166,12 @@ absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
       return ValidateKey(message.get_key().job_id(), message.get_key().key());
     case v1::WorkerMessage::kArriveBarrier: {
       const v1::ArriveBarrier& arrive = message.arrive_barrier();
-      if (arrive.ranks_size() > static_cast<int>(limits::kRanksPerJob)) {
-        return Invalid("a barrier has ", arrive.ranks_size(), " arrivals; the bound is ",
-                       limits::kRanksPerJob);
-      }
+      RETURN_IF_ERROR(
+          CheckCount("the arrivals at a barrier", arrive.ranks_size(), limits::kSlotsPerNode));
       return ValidateKey(arrive.job_id(), arrive.barrier().group());
     }
+    case v1::WorkerMessage::kLeaving:
+      return absl::OkStatus();
     case v1::WorkerMessage::kLogUnavailable:
       return CheckLength("message", message.log_unavailable().message().size(),
                          limits::kReportedTextBytes);

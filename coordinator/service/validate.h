@@ -21,6 +21,12 @@ absl::Status ValidateSubmit(const v1::SubmitJobRequest& request);
 // A job id or the start of one.
 absl::Status ValidateJobName(absl::string_view job);
 
+absl::Status ValidateNodeName(absl::string_view name);
+// What an operator says of a node.
+absl::Status ValidateCordon(absl::string_view node, absl::string_view reason);
+
+absl::Status ValidateCancel(const v1::CancelJobRequest& request);
+
 absl::Status ValidateReadLog(const v1::ReadLogRequest& request);
 
 // A session's first message. FAILED_PRECONDITION for another protocol version, otherwise

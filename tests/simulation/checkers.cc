@@ -4,7 +4,12 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/proto_time.h"
+#include "common/wait_text.h"
 #include "coordinator/core/job.h"
 #include "proto/muster/v1/store.pb.h"
 
@@ -126,16 +131,15 @@ class GenerationsAreNew : public Checker {
   void OnSend(const v1::CoordinatorMessage& message, const Store& disk) override {
     if (!message.has_launch()) return;
     const v1::Launch& launch = message.launch();
-    const std::string digits = absl::StrCat(launch.generation());
-    const auto entry = disk.find(absl::StrCat("generation/", launch.job_id(), "/",
-                                              std::string(10 - digits.size(), '0'), digits));
-    v1::GenerationRecord record;
+    const auto entry = disk.find(absl::StrFormat("placement/%s/%010d/%010d", launch.job_id(),
+                                                 launch.generation(), launch.node_rank()));
+    v1::PlacementRecord record;
     if (entry == disk.end() || !record.ParseFromString(entry->second)) {
-      Object(absl::StrCat("generation ", digits, " of ", launch.job_id(),
+      Object(absl::StrCat("generation ", launch.generation(), " of ", launch.job_id(),
                           " was launched before it was on disk"));
       return;
     }
-    const v1::NodePlacement& node = record.nodes(launch.node_rank());
+    const v1::NodePlacement& node = record.placement();
     bool same = node.ranks_size() == launch.ranks_size();
     for (int i = 0; same && i < node.ranks_size(); ++i) {
       same = node.ranks(i).rank() == launch.ranks(i).rank();
@@ -144,21 +148,20 @@ class GenerationsAreNew : public Checker {
   }
   void OnCommit(const std::vector<store::Mutation>& writes) override {
     for (const store::Mutation& write : writes) {
-      if (!absl::StartsWith(write.key, "generation/") || !write.value.has_value()) continue;
-      v1::GenerationRecord record;
+      if (!absl::StartsWith(write.key, "placement/") || !write.value.has_value()) continue;
+      v1::PlacementRecord record;
       record.ParseFromString(*write.value);
       std::string map;
-      for (const v1::NodePlacement& node : record.nodes()) {
-        for (const v1::RankRecord& rank : node.ranks()) {
-          absl::StrAppend(&map, node.node(), ":", rank.rank(), ":", rank.slots(0), " ");
-        }
+      for (const v1::RankRecord& rank : record.placement().ranks()) {
+        absl::StrAppend(&map, record.placement().node(), ":", rank.rank(), ":", rank.slots(0), " ");
       }
       const auto [entry, first] = maps_.emplace(write.key, map);
       if (!first && entry->second != map) {
         Object(absl::StrCat(write.key, " had the rank map ", entry->second, "and has ", map));
       }
       uint64_t& newest = newest_[record.job_id()];
-      if (first && record.generation() != newest + 1) {
+      const bool begins = first && record.node_rank() == 0;
+      if (begins && record.generation() != newest + 1) {
         Object(absl::StrCat(record.job_id(), " went from generation ", newest, " to ",
                             record.generation()));
       }
@@ -232,6 +235,41 @@ class StaleWordsDoNotCount : public Checker {
   std::map<std::string, std::vector<uint64_t>> welcomed_;
 };
 
+// Who is told whom a barrier waits for is told of everybody who has not arrived, and not too soon.
+class NoticesNameTheMissing : public Checker {
+ public:
+  using Checker::Checker;
+  void OnArrived(const Process& process, uint64_t sequence) override {
+    arrived_[{process.job, process.generation}][sequence].insert(process.rank);
+  }
+  void OnSend(const v1::CoordinatorMessage& message, const Store& disk) override {
+    if (message.has_launch()) {
+      world_sizes_[{message.launch().job_id(), message.launch().generation()}] =
+          message.launch().world_size();
+    }
+    if (!message.has_wait_notice()) return;
+    const v1::WaitNotice& notice = message.wait_notice();
+    const std::string text = WaitText(notice.wait(), notice.timed_out());
+    if (FromProto(notice.wait().since()) < absl::Seconds(2)) Object(absl::StrCat("early: ", text));
+    std::set<uint32_t> named;
+    for (const v1::WaitedFor& who : notice.wait().missing()) named.insert(who.rank());
+    if (named.empty()) Object(absl::StrCat("nobody is named: ", text));
+    absl::string_view what = notice.wait().what();
+    uint64_t sequence = 0;
+    if (!absl::ConsumePrefix(&what, "barrier world/") || !absl::SimpleAtoi(what, &sequence)) return;
+    const std::pair<std::string, uint64_t> key(notice.job_id(), notice.generation());
+    for (uint32_t rank = 0; rank < world_sizes_[key]; ++rank) {
+      if (arrived_[key][sequence].count(rank) == 0 && named.count(rank) == 0) {
+        Object(absl::StrCat("rank ", rank, " is missing in: ", text));
+      }
+    }
+  }
+
+ private:
+  std::map<std::pair<std::string, uint64_t>, uint32_t> world_sizes_;
+  std::map<std::pair<std::string, uint64_t>, std::map<uint64_t, std::set<uint32_t>>> arrived_;
+};
+
 // All slices of one generation's world agree.
 class OneWorld : public Checker {
  public:
@@ -267,6 +305,7 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Objections& objections) {
   checkers.push_back(std::make_unique<LegalTransitions>(objections));
   checkers.push_back(std::make_unique<StaleWordsDoNotCount>(objections));
   checkers.push_back(std::make_unique<OneWorld>(objections));
+  checkers.push_back(std::make_unique<NoticesNameTheMissing>(objections));
   return checkers;
 }
 

@@ -19,6 +19,13 @@ std::string Brief(const v1::CoordinatorMessage& message) {
   return brief.ShortDebugString();
 }
 
+v1::ExitInfo StoppedByWorker(int signal = SIGTERM) {
+  v1::ExitInfo exit;
+  exit.set_signal(signal);
+  exit.set_stopped_by_worker(true);
+  return exit;
+}
+
 }  // namespace
 
 Machine::Machine(World& world, Coordinator& coordinator, Options options)
@@ -42,6 +49,7 @@ std::string Machine::Describe() const {
 void Machine::StartWorker() {
   if (worker_up_ || retired_) return;
   worker_up_ = true;
+  leaving_ = false;
   ++worker_;
   incarnation_ = (options_.id << 32) + worker_;
   world_.Note(absl::StrCat("worker of ", node(), " starts on machine ", id()));
@@ -56,6 +64,46 @@ void Machine::CrashWorker() {
   worker_up_ = false;
   ++worker_;
   BreakStream();
+}
+
+void Machine::Leave() {
+  if (!worker_up_ || leaving_) return;
+  world_.Note(absl::StrCat("worker of ", node(), " is leaving"));
+  leaving_ = true;
+  SendLeaving();
+  EndIfIdle();
+  world_.scheduler.After(absl::Seconds(5), [this, worker = worker_] {
+    if (worker != worker_) return;
+    for (auto& [key, holding] : holdings_) {
+      for (auto& [number, rank] : holding.ranks) {
+        if (rank.stage != Stage::kEnded) End(holding, rank, StoppedByWorker());
+      }
+    }
+    EndIfIdle();
+  });
+}
+
+void Machine::SendLeaving() {
+  v1::WorkerMessage message;
+  message.mutable_leaving();
+  Send(message);
+}
+
+void Machine::EndIfIdle() {
+  if (!leaving_ || HasLiveRanks()) return;
+  // What was said last may get through.
+  world_.scheduler.After(absl::Milliseconds(20), [this, worker = worker_] {
+    if (worker == worker_) CrashWorker();
+  });
+}
+
+bool Machine::HasLiveRanks() const {
+  for (const auto& [key, holding] : holdings_) {
+    for (const auto& [number, rank] : holding.ranks) {
+      if (rank.stage != Stage::kEnded) return true;
+    }
+  }
+  return false;
 }
 
 void Machine::Crash(bool forget) {
@@ -121,6 +169,7 @@ void Machine::Connect() {
     });
     world_.Note(absl::StrCat("machine ", id(), " (", node(), ") says hello with ", holdings_.size(),
                              " generations"));
+    if (leaving_) SendLeaving();
     TellAgain();
   });
 }
@@ -251,6 +300,9 @@ void Machine::Receive(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kForget:
       OnForget(message.forget());
       break;
+    case v1::CoordinatorMessage::kWaitNotice:
+      ++world_.wait_notices;
+      break;
     default:
       break;
   }
@@ -265,11 +317,7 @@ void Machine::OnLaunch(const v1::Launch& launch) {
       world_.objections.Add(absl::StrCat("an older generation of ", key.first, " was launched"));
     }
     for (auto& [number, rank] : holding.ranks) {
-      if (rank.stage == Stage::kEnded) continue;
-      v1::ExitInfo exit;
-      exit.set_signal(SIGKILL);
-      exit.set_stopped_by_worker(true);
-      End(holding, rank, exit);
+      if (rank.stage != Stage::kEnded) End(holding, rank, StoppedByWorker(SIGKILL));
     }
   }
   Holding& holding = holdings_[key];
@@ -283,6 +331,14 @@ void Machine::OnLaunch(const v1::Launch& launch) {
                     {placement.slots().begin(), placement.slots().end()}};
     rank.report.set_rank(placement.rank());
     rank.report.set_phase(v1::PLACED);
+    if (leaving_) {
+      // Nothing is started any more.
+      rank.stage = Stage::kEnded;
+      rank.report.set_phase(v1::EXITED);
+      *rank.report.mutable_exit() = StoppedByWorker();
+      SendReport(holding, rank);
+      continue;
+    }
     world_.Tell(&Checker::OnStarted, rank.process);
     Later(key, placement.rank(), absl::Milliseconds(1), absl::Milliseconds(50),
           [this](Holding& of, Rank& started) { Start(of, started); });
@@ -309,10 +365,7 @@ void Machine::OnStop(const v1::StopGeneration& stop) {
           [this, worker = worker_](Holding& of, Rank& stopped) {
             // Without the worker that was to follow up with SIGKILL, some ranks hold out.
             if (worker != worker_ && world_.random.Chance(0.5)) return;
-            v1::ExitInfo exit;
-            exit.set_signal(SIGTERM);
-            exit.set_stopped_by_worker(true);
-            End(of, stopped, exit);
+            End(of, stopped, StoppedByWorker());
           });
   }
 }
@@ -477,6 +530,7 @@ void Machine::End(Holding& holding, Rank& rank, v1::ExitInfo exit) {
   }
   world_.Tell(&Checker::OnEnded, rank.process);
   SendReport(holding, rank);
+  EndIfIdle();
   if (died) options_.on_death(rank.process);
 }
 

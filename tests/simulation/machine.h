@@ -38,12 +38,16 @@ class Machine {
   bool welcomed() const { return welcomed_; }
   bool refused() const { return refused_; }
   bool retired() const { return retired_; }
+  bool worker_up() const { return worker_up_; }
   bool idle() const { return holdings_.empty(); }
   // What it still holds, for a person.
   std::string Describe() const;
 
   void StartWorker();
   void CrashWorker();
+  // The worker says that it is leaving, and ends when its ranks have; after a while it ends them
+  // itself.
+  void Leave();
   // With `forget`, the disk is gone as well.
   void Crash(bool forget);
   // Crashes, and is never seen again.
@@ -78,6 +82,9 @@ class Machine {
   void Send(const v1::WorkerMessage& message);
   void Beat();
   void SendReport(const Holding& holding, const Rank& rank);
+  void SendLeaving();
+  void EndIfIdle();
+  bool HasLiveRanks() const;
   void SendArrivals(const Key& key, const Holding& holding, uint64_t sequence);
 
   void Receive(const v1::CoordinatorMessage& message);
@@ -109,6 +116,7 @@ class Machine {
   uint64_t worker_ = 0;  // likewise of the worker
   uint64_t incarnation_ = 0;
   bool worker_up_ = false;
+  bool leaving_ = false;
   bool welcomed_ = false;
   bool refused_ = false;
   bool retired_ = false;

@@ -2,8 +2,11 @@
 // everything ends.
 //
 // Method: the real core between simulated machines, streams, disk and time, all from one seed. For
-// a while jobs are submitted, held and cancelled while streams break, networks are cut, workers,
-// machines, ranks and the coordinator crash or stall, and other machines pretend to be nodes.
+// a while jobs are submitted, held, requeued and cancelled and nodes cordoned and drained, while
+// workers end in order, streams break, networks are cut, workers, machines, ranks and the
+// coordinator crash or stall, and other machines pretend to be nodes. In some clusters nothing
+// worse happens than that workers end in order and the coordinator is away: there, no job may fail
+// or use up a restart.
 // Checkers watch the invariants all the time. Then everything heals, and every job must reach its
 // end, every slot must be free, and no worker may hold anything.
 //
@@ -40,6 +43,7 @@ class Simulation {
       : world_(std::make_unique<World>(seed)), coordinator_(*world_) {
     world_->tracing = tracing;
     world_->forgetful = Below(2) == 0;
+    world_->orderly = Below(4) == 0;
     const uint64_t nodes = 1 + Below(4);
     for (uint64_t i = 0; i < nodes; ++i) {
       AddMachine(absl::StrCat("node-", i), static_cast<uint32_t>(1 + Below(3)));
@@ -52,8 +56,10 @@ class Simulation {
     for (const auto& machine : machines_) machine->StartWorker();
     Keep(absl::Milliseconds(100), absl::Seconds(6), &Simulation::SubmitSomething);
     // Some clusters have a bad day, some a bad minute.
-    Keep(absl::Milliseconds(100), absl::Seconds(1 << (1 + Below(5))), &Simulation::BreakSomething);
+    Keep(absl::Milliseconds(100), absl::Seconds(1 << (1 + Below(5))),
+         world_->orderly ? &Simulation::EndSomethingInOrder : &Simulation::BreakSomething);
     Keep(absl::Seconds(1), absl::Seconds(10), &Simulation::ChangeSomeMind);
+    Keep(absl::Seconds(1), absl::Seconds(20), &Simulation::OperateSomeNode);
     world_->scheduler.RunUntil(SteadyTime(kUnsafe), [this] { return Failed(); });
     if (Failed()) return;
     Heal();
@@ -62,6 +68,7 @@ class Simulation {
     if (!Failed() && !HasConverged()) ExplainStall();
   }
 
+  uint64_t wait_notices() const { return world_->wait_notices; }
   bool Failed() const { return !world_->objections.list().empty(); }
   const std::vector<std::string>& objections() const { return world_->objections.list(); }
   const std::vector<std::string>& trace() const { return world_->trace; }
@@ -110,7 +117,7 @@ class Simulation {
     spec.mutable_resources()->set_devices_per_rank(Below(5) == 0 ? "all" : "1");
     spec.mutable_restart()->set_max(static_cast<uint32_t>(Below(4)));
     spec.set_priority(static_cast<int32_t>(Below(3)));
-    if (Below(10) == 0) (*spec.mutable_env())["FAILS"] = "0";
+    if (!world_->orderly && Below(10) == 0) (*spec.mutable_env())["FAILS"] = "0";
     if (Below(10) == 0) *spec.mutable_time_limit() = ToProto(absl::Seconds(5));
     *spec.mutable_grace_period() = ToProto(absl::Seconds(2));
     Submit(spec, absl::StrCat("key-", next_job_), 1 + Below(2));
@@ -158,14 +165,54 @@ class Simulation {
       case 1:
         coordinator_.Request(core::HoldJob{request, job}, [](const core::Reply&) {});
         break;
+      case 2:
+        coordinator_.Request(core::RequeueJob{request, job}, [](const core::Reply&) {});
+        break;
       default:
         coordinator_.Request(core::ReleaseJob{request, job}, [](const core::Reply&) {});
     }
   }
 
+  void OperateSomeNode() {
+    const NodeName node(machines_[Below(machines_.size())]->node());
+    switch (Below(3)) {
+      case 0:
+        coordinator_.Request(core::CordonNode{node, "a reason", Below(2) == 0}, nullptr);
+        break;
+      default:
+        coordinator_.Request(core::UncordonNode{node}, nullptr);
+    }
+  }
+
+  void EndSomethingInOrder() {
+    Machine& machine = *machines_[Below(machines_.size())];
+    switch (Below(4)) {
+      case 0:
+        coordinator_.Crash();
+        world_->scheduler.After(world_->random.Between(absl::Milliseconds(10), absl::Seconds(12)),
+                                [this] { coordinator_.Start(); });
+        break;
+      case 1:
+        coordinator_.Pause(world_->random.Between(absl::Milliseconds(10), absl::Seconds(5)));
+        break;
+      default:
+        LeaveAndComeBack(machine);
+    }
+  }
+
+  void LeaveAndComeBack(Machine& machine) {
+    machine.Leave();
+    StartWhenGone(machine);
+  }
+  void StartWhenGone(Machine& machine) {
+    world_->scheduler.After(
+        world_->random.Between(absl::Milliseconds(10), absl::Seconds(2)),
+        [this, &machine] { machine.worker_up() ? StartWhenGone(machine) : machine.StartWorker(); });
+  }
+
   void BreakSomething() {
     Machine& machine = *machines_[Below(machines_.size())];
-    switch (Below(12)) {
+    switch (Below(13)) {
       case 0:
       case 1:
         machine.BreakStream();
@@ -195,6 +242,9 @@ class Simulation {
       case 10:
         coordinator_.Pause(world_->random.Between(absl::Milliseconds(10), absl::Seconds(15)));
         break;
+      case 11:
+        LeaveAndComeBack(machine);
+        break;
       default:
         if (!world_->forgetful || Below(3) != 0) break;
         // Another machine claims the name; it stays if nobody objects.
@@ -208,7 +258,7 @@ class Simulation {
                             [&machine] { machine.StartWorker(); });
   }
 
-  // One machine for each node, all up; nobody holds jobs back.
+  // One machine for each node, all up; nobody holds jobs back, and every node takes ranks.
   void Heal() {
     world_->Note("everything heals");
     coordinator_.Start();
@@ -223,6 +273,9 @@ class Simulation {
       } else {
         machine->Retire();
       }
+    }
+    for (const auto& [node, slots] : slots_) {
+      coordinator_.Request(core::UncordonNode{NodeName(node)}, nullptr);
     }
     for (const std::string& job : jobs_) {
       coordinator_.Request(core::ReleaseJob{coordinator_.NewRequest(), JobId(job)},
@@ -246,8 +299,18 @@ class Simulation {
     for (const auto& machine : machines_) {
       if (!machine->retired() && (!machine->welcomed() || !machine->idle())) return false;
     }
-    for (const v1::Job& job : Jobs()) {
-      if (!core::IsTerminal(job.state())) return false;
+    for (const v1::Job& brief : Jobs()) {
+      if (!core::IsTerminal(brief.state())) return false;
+      const v1::Job job = *coordinator_.core()->GetJob(JobId(brief.job_id()), /*detailed=*/true,
+                                                       world_->scheduler.now());
+      if (static_cast<int>(job.restarts()) > job.past_failures_size()) {
+        world_->objections.Add(
+            absl::StrCat(job.job_id(), " was restarted though it had not failed"));
+      }
+      if (world_->orderly && job.has_first_failure()) {
+        world_->objections.Add(absl::StrCat(
+            job.job_id(), " failed in an orderly world: ", job.first_failure().message()));
+      }
       if (job.state() == v1::CANCELLED && cancel_tried_.count(job.job_id()) == 0) {
         world_->objections.Add(absl::StrCat(job.job_id(), " was cancelled by nobody"));
       }
@@ -313,6 +376,7 @@ TEST(Simulation, PromisesHoldAndEverythingEnds) {
   const uint64_t seeds = FromEnvironment("MUSTER_SIMULATION_SEEDS", kDefaultSeeds);
   std::map<std::string, uint64_t> ends;
   uint64_t restarts = 0;
+  uint64_t notices = 0;
   for (uint64_t seed = alone != 0 ? alone : 1; seed <= (alone != 0 ? alone : seeds); ++seed) {
     Simulation simulation(seed, /*tracing=*/alone != 0);
     simulation.Run();
@@ -320,18 +384,20 @@ TEST(Simulation, PromisesHoldAndEverythingEnds) {
       ++ends[v1::JobState_Name(job.state())];
       restarts += job.restarts();
     }
+    notices += simulation.wait_notices();
     if (alone != 0) std::cout << absl::StrJoin(simulation.trace(), "\n") << "\n";
     ASSERT_FALSE(simulation.Failed()) << "repeat with MUSTER_SIMULATION_SEED=" << seed << "\n"
                                       << absl::StrJoin(simulation.objections(), "\n");
   }
   for (const auto& [state, count] : ends) std::cout << state << " " << count << "\n";
-  std::cout << "restarts " << restarts << "\n";
+  std::cout << "restarts " << restarts << "\nwait notices " << notices << "\n";
   // A simulation in which nothing happens proves nothing.
   if (alone != 0) return;
   for (const char* state : {"SUCCEEDED", "FAILED", "CANCELLED", "TIMED_OUT"}) {
     EXPECT_GT(ends[state], 0u) << state;
   }
   EXPECT_GT(restarts, seeds / 2);
+  EXPECT_GT(notices, seeds);
 }
 
 }  // namespace

@@ -36,6 +36,9 @@ struct World {
   Random random;
   // Whether machines lose what they hold, so that not everything can go on.
   bool forgetful = false;
+  // Whether nothing worse happens than that workers end in order and the coordinator is away.
+  bool orderly = false;
+  uint64_t wait_notices = 0;  // that arrived
   Objections objections;
   std::vector<std::unique_ptr<Checker>> checkers;
   bool tracing = false;
@@ -60,7 +63,7 @@ class Stream {
     broken_ = true;
     const auto soon = [this] {
       // Mostly at once; a cut cable is noticed late or by the lease alone.
-      return world_.random.Chance(0.8)
+      return world_.orderly || world_.random.Chance(0.8)
                  ? world_.random.Between(absl::ZeroDuration(), absl::Milliseconds(50))
                  : world_.random.Between(absl::Seconds(1), absl::Seconds(20));
     };

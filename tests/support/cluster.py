@@ -1,83 +1,31 @@
 """A real cluster on loopback for a test: coordinator and workers as processes, in a directory of its own."""
 
 import contextlib
+import dataclasses
+import datetime
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.daemon import ROOT, Daemon, binary, wait_until
 
+__all__ = ["ROOT", "Cluster", "Daemon", "binary", "command_spec", "parse_time", "shell_spec",
+           "training_spec", "wait_until"]
 
-def _bin(path):
-    """A built binary, in a test's runfiles or in bazel-bin."""
-    for root in (pathlib.Path.cwd(), ROOT, ROOT / "bazel-bin"):
-        candidate = root / path
-        if candidate.is_file() and os.access(candidate, os.X_OK):
-            return str(candidate.absolute())
-    raise FileNotFoundError(path)
+@dataclasses.dataclass
+class Site:
+    """Where a daemon runs; by default on this machine, as a child of the test."""
 
-
-def wait_until(condition, timeout, what):
-    """Polls until condition() gives something true, and returns it."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what}")
-        time.sleep(0.02)
-
-
-class Daemon:
-    """One process that prints `listening …` when it is ready."""
-
-    def __init__(self, name, argv, directory, env=None):
-        self.name = name
-        self.argv = argv
-        self.log_path = directory / f"{name}.log"
-        out_path = directory / f"{name}.out"
-        with open(out_path, "wb") as out, open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(argv, stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=env)
-
-        def listening():
-            if self.process.poll() is not None:
-                raise AssertionError(f"{name} ended with {self.process.returncode}:\n{self.log()}")
-            return re.search(r"^listening (.*)$", out_path.read_text(), re.M)
-
-        line = wait_until(listening, 30, f"{name} listening")
-        self.addresses = dict(pair.split("=", 1) for pair in line.group(1).split())
-
-    @property
-    def pid(self):
-        return self.process.pid
-
-    def log(self):
-        return self.log_path.read_text(errors="replace")
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def kill(self):
-        """As a crash: SIGKILL."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self, timeout=30):
-        """In order: SIGTERM, and the exit status that follows."""
-        if self.process.poll() is None:
-            self.process.terminate()
-        try:
-            return self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"{self.name} did not end within {timeout} s of SIGTERM:\n{self.log()[-4000:]}")
+    data_dir: pathlib.Path
+    host: str = "127.0.0.1"
+    program: str = ""  # in place of the built binary
+    prefix: tuple = ()  # what starts it, e.g. nsenter
+    env: dict = None
 
 
 class Cluster:
@@ -89,6 +37,7 @@ class Cluster:
         self.worker_flags = list(worker_flags)
         self.coordinator = None
         self.workers = {}
+        self.resources = contextlib.ExitStack()  # what the daemons need as long as they run
         self._nodes, self._slots = nodes, slots
 
     def __enter__(self):
@@ -121,6 +70,7 @@ class Cluster:
                     daemon.stop()
                 except AssertionError as error:
                     errors.append(str(error))
+        self.resources.close()
         for pid, _ in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 if errors:
@@ -129,25 +79,36 @@ class Cluster:
 
     # ---- daemons
 
-    def start_coordinator(self):
+    def start_coordinator(self, **site):
         """The first time on free ports; again (after a kill) on the same ones, as an operator would."""
-        grpc, http = "127.0.0.1:0", "127.0.0.1:0"
+        site = dataclasses.replace(self.site("coordinator"), **site)
+        grpc, http = f"{site.host}:0", f"{site.host}:0"
         if self.coordinator is not None:
             grpc, http = (self.coordinator.addresses[k] for k in ("grpc", "http"))
-        self.coordinator = Daemon(
-            "coordinator",
-            [_bin("coordinator/muster-coordinator"), f"--listen={grpc}", f"--http={http}",
-             f"--data-dir={self.directory / 'coordinator'}", *self.coordinator_flags],
-            self.directory)
+        self.coordinator = self._start(
+            "coordinator", site, "coordinator/muster-coordinator", f"--listen={grpc}", f"--http={http}",
+            *self.coordinator_flags)
         return self.coordinator
 
-    def start_worker(self, name, slots=1, flags=()):
-        self.workers[name] = Daemon(
-            name,
-            [_bin("worker/muster-worker"), f"--coordinator={self.address}", f"--name={name}",
-             f"--data-dir={self.directory / name}", f"--slots={slots}", *self.worker_flags, *flags],
-            self.directory)
+    def start_worker(self, name, slots=1, flags=(), **site):
+        """`site`: what differs from site(name), e.g. the prefix it is started by."""
+        site = dataclasses.replace(self.site(name), **site)
+        self.workers[name] = self._start(
+            name, site, "worker/muster-worker", f"--coordinator={self.address}", f"--name={name}",
+            f"--http={site.host}:0", f"--slots={slots}", *self.worker_flags, *flags)
         return self.workers[name]
+
+    def site(self, name):
+        """Where the daemon of that name runs."""
+        return Site(data_dir=self.directory / name, env=self.environment())
+
+    def environment(self):
+        """Of daemons and clients: the coordinator's token in the cluster's own directory."""
+        return dict(os.environ, MUSTER_TOKEN_DIR=str(self.directory / "tokens"))
+
+    def _start(self, name, site, program, *flags):
+        argv = [site.program or binary(program), *flags, f"--data-dir={site.data_dir}"]
+        return Daemon(name, argv, self.directory, site.env, site.prefix)
 
     @property
     def address(self):
@@ -158,18 +119,20 @@ class Cluster:
         return self.coordinator.addresses["http"]
 
     def wait_for_nodes(self, count, timeout=15):
-        def ready():
-            nodes = json.loads(self.muster("node", "list", "-o", "json").stdout)
-            return sum(node.get("state") == "READY" for node in nodes) >= count
-        wait_until(ready, timeout, f"{count} nodes ready")
+        wait_until(lambda: sum(node.get("state") == "READY" for node in self.nodes()) >= count, timeout,
+                   f"{count} nodes ready")
 
     # ---- the CLI
 
+    def command(self, *args):
+        return [binary("cli/muster"), *map(str, args)]
+
+    def client_env(self):
+        return dict(self.environment(), MUSTER_COORDINATOR=self.address)
+
     def popen(self, *args, **kwargs):
-        env = dict(os.environ, MUSTER_COORDINATOR=self.address)
-        return subprocess.Popen([_bin("cli/muster"), *map(str, args)], env=env, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                **kwargs)
+        return subprocess.Popen(self.command(*args), env=self.client_env(), text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
     def muster(self, *args, check=True, timeout=120):
         process = self.popen(*args)
@@ -191,6 +154,9 @@ class Cluster:
 
     def submit(self, spec, *args):
         return self.muster("submit", self.write_spec(spec), "-o", "name", *args).stdout.strip()
+
+    def nodes(self):
+        return json.loads(self.muster("node", "list", "-o", "json").stdout)
 
     def get(self, job):
         return json.loads(self.muster("get", job, "-o", "json").stdout)
@@ -254,6 +220,11 @@ def wait_until_gone(list_processes, timeout):
     return left
 
 
+def parse_time(text):
+    """A time of `-o json` as a number: its fraction has as many digits as it needs."""
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
 def training_spec(name, **train):
     """A small_cnn job on Fashion-MNIST, as small as a test wants it."""
     resources = train.pop("resources", {"nodes": 1, "ranks_per_node": 1})
@@ -273,3 +244,14 @@ def training_spec(name, **train):
         **top,
     }
     return spec
+
+
+def command_spec(name, *argv, nodes=1, ranks=1, **top):
+    """A command job that is not restarted unless `restart` says so."""
+    return {"name": name, "command": list(argv), "resources": {"nodes": nodes, "ranks_per_node": ranks},
+            "restart": {"max": 0}, **top}
+
+
+def shell_spec(name, script, **kwargs):
+    """A command job of one shell script."""
+    return command_spec(name, "/bin/bash", "-c", script, **kwargs)

@@ -8,8 +8,8 @@ BINARIES = [
     "//worker:muster-worker",
 ]
 
-def muster_python_test(name, src, data = [], tags = [], size = "medium", exclusive = True):
-    """One unittest module against the built binaries.
+def muster_python_test(name, src, cases = [], data = [], tags = [], size = "medium", exclusive = True):
+    """One unittest module against the built binaries; with `cases`, those classes or tests of it alone.
 
     Such tests start clusters of several processes and watch the clock, so by default each runs alone.
     """
@@ -17,7 +17,7 @@ def muster_python_test(name, src, data = [], tags = [], size = "medium", exclusi
         name = name,
         size = size,
         srcs = ["//tests/support:python_test.sh"],
-        args = ["$(location {})".format(src)],
+        args = ["$(location {})".format(src)] + cases,
         data = BINARIES + data + [src, "//tests/support:support"],
         tags = tags + (["exclusive"] if exclusive else []),
     )

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,14 +24,20 @@
 #include "worker/agent/generation_table.h"
 #include "worker/agent/log_server.h"
 #include "worker/agent/metrics.h"
+#include "worker/agent/network.h"
 #include "worker/agent/progress_board.h"
 #include "worker/agent/rank_service.h"
+#include "worker/agent/retention.h"
 #include "worker/agent/session.h"
+#include "worker/shim/cgroup.h"
 
 namespace muster::agent {
 namespace {
 
-constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+constexpr absl::Duration kLongestSweepInterval = absl::Minutes(10);
+// For the coordinator to stop what it wants stopped when this worker says that it ends.
+constexpr absl::Duration kLeavePatience = absl::Seconds(2);
 constexpr absl::Duration kStuckAfter = absl::Seconds(10);
 
 uint64_t DrawIncarnation() {
@@ -47,6 +54,32 @@ uint32_t CpuCount() {
   return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
+// The CPUs that this process may use, divided evenly. Nothing when there are fewer than slots.
+std::vector<std::vector<int>> DivideCpus(uint32_t slots) {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {};
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  if (cpus.size() < slots) return {};
+  std::vector<std::vector<int>> shares(slots);
+  for (size_t i = 0; i < slots; ++i) {
+    shares[i].assign(cpus.begin() + static_cast<ptrdiff_t>(i * cpus.size() / slots),
+                     cpus.begin() + static_cast<ptrdiff_t>((i + 1) * cpus.size() / slots));
+  }
+  return shares;
+}
+
+std::vector<v1::Slot> CpuSlots(uint32_t count) {
+  std::vector<v1::Slot> slots(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    slots[i].set_index(i);
+    slots[i].set_kind("cpu");
+  }
+  return slots;
+}
+
 uint64_t MemoryBytes() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
@@ -55,12 +88,16 @@ uint64_t MemoryBytes() {
 class AgentImpl final : public Agent {
  public:
   AgentImpl(const AgentOptions& options, std::function<void(const absl::Status&)> on_refused)
-      : options_(options), on_refused_(std::move(on_refused)), incarnation_(DrawIncarnation()) {}
+      : options_(options),
+        on_refused_(std::move(on_refused)),
+        incarnation_(DrawIncarnation()),
+        slots_(CpuSlots(options.slots)) {}
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir));
     loop_ = std::make_unique<EventLoop>("agent");
     table_ = std::make_unique<GenerationTable>(MakeContext());
+    sweeper_ = std::make_unique<EventLoop>("sweeper");
     loop_->RunAndWait([this] {
       table_->Recover();
       // Until the first Welcome nobody hears this worker.
@@ -70,11 +107,13 @@ class AgentImpl final : public Agent {
     ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_));
     RETURN_IF_ERROR(StartHttp());
     auto logs = std::make_unique<LogServer>(
-        options_.coordinator, *directory_,
-        [this](uint64_t transfer, const absl::Status& status) { RefuseLog(transfer, status); });
+        options_.coordinator, *directory_, options_.keep_logs.Text(),
+        [this](uint64_t transfer, const absl::Status& status) { RefuseLog(transfer, status); },
+        options_.security);
     log_server_ = std::move(logs);
     loop_->RunAndWait([this] { logs_on_loop_ = log_server_.get(); });
-    session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents());
+    session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents(),
+                                         options_.security);
     loop_->RunAndWait([this] { session_on_loop_ = session_.get(); });
     return absl::OkStatus();
   }
@@ -89,12 +128,18 @@ class AgentImpl final : public Agent {
     });
     session_.reset();
     log_server_.reset();
+    sweeper_.reset();
     loop_->RunAndWait([this] { table_.reset(); });
     loop_.reset();
   }
 
   void StopRanks(std::optional<absl::Duration> grace, std::function<void()> done) override {
-    loop_->Post([this, grace, done = std::move(done)] { table_->StopAll(grace, done); });
+    loop_->Post([this, grace, done = std::move(done)] {
+      if (grace.has_value() || !status_.session_up.load()) return table_->StopAll(grace, done);
+      leaving_ = true;
+      SendLeaving();
+      table_->AwaitEnd(kLeavePatience, done);
+    });
   }
 
   const Address& http_address() const override { return http_->address(); }
@@ -109,6 +154,14 @@ class AgentImpl final : public Agent {
     context.environment.node_name = options_.name;
     context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
     context.environment.cache_dir = directory_->Cache();
+    context.environment.slots = slots_;
+    context.network = NetworkIdentity();
+    context.cgroup = shim::FindDelegatedCgroup();
+    if (options_.pin_cpus) {
+      context.cpus_of_slots = DivideCpus(options_.slots);
+      LOG_IF(WARNING, context.cpus_of_slots.empty())
+          << "ranks are not bound to CPUs: there are fewer CPUs than slots";
+    }
     context.shim_binary = options_.shim_binary;
     context.rank_binary = options_.rank_binary;
     context.send = [this](v1::WorkerMessage message) {
@@ -165,11 +218,7 @@ class AgentImpl final : public Agent {
     Address metrics = http_->address();
     const bool any_interface = metrics.host == "0.0.0.0" || metrics.host == "::";
     hello.set_metrics_address(any_interface ? absl::StrCat(":", metrics.port) : metrics.ToString());
-    for (uint32_t i = 0; i < options_.slots; ++i) {
-      v1::Slot& slot = *hello.add_slots();
-      slot.set_index(i);
-      slot.set_kind("cpu");
-    }
+    hello.mutable_slots()->Add(slots_.begin(), slots_.end());
     hello.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
     hello.set_cpu_count(CpuCount());
     hello.set_memory_bytes(MemoryBytes());
@@ -180,13 +229,24 @@ class AgentImpl final : public Agent {
   }
 
   void OnWelcome(const v1::Welcome& welcome) {
+    const std::string address =
+        options_.advertise.empty() ? welcome.observed_address() : options_.advertise;
     LOG(INFO) << "welcomed by the coordinator " << options_.coordinator << " (version "
-              << welcome.software_version() << "), reached at "
-              << (options_.advertise.empty() ? welcome.observed_address() : options_.advertise);
+              << welcome.software_version() << "), reached at " << address;
     status_.session_up = true;
     ++status_.sessions_total;
-    table_->CoordinatorBack();
+    // An advertised name may take a while to look up: once is enough.
+    if (address != address_) interface_ = InterfaceOf(address);
+    address_ = address;
+    table_->CoordinatorBack(address_, interface_);
     table_->Resend();
+    if (leaving_) SendLeaving();
+  }
+
+  void SendLeaving() {
+    v1::WorkerMessage message;
+    message.mutable_leaving();
+    session_on_loop_->Send(std::move(message));
   }
 
   void OnMessage(const v1::CoordinatorMessage& message) {
@@ -203,6 +263,8 @@ class AgentImpl final : public Agent {
         return table_->OnReleaseBarrier(message.release_barrier());
       case v1::CoordinatorMessage::kForget:
         return table_->OnForget(message.forget());
+      case v1::CoordinatorMessage::kWaitNotice:
+        return table_->OnWaitNotice(message.wait_notice());
       case v1::CoordinatorMessage::kOpenLog:
         return OpenLog(message.open_log());
       case v1::CoordinatorMessage::kCloseLog:
@@ -240,22 +302,42 @@ class AgentImpl final : public Agent {
     const SteadyTime now = Now().steady;
     status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
     status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
+    table_->Tick();
+    if (now >= next_sweep_) SweepLogs(now);
     loop_->RunAfter(kTick, [this, due = now + kTick] { Tick(due); });
+  }
+
+  void SweepLogs(SteadyTime now) {
+    next_sweep_ = now + std::min(kLongestSweepInterval, options_.keep_logs.age / 10);
+    sweeper_->Post([jobs = directory_->Jobs(), keep = options_.keep_logs, held = table_->Held()] {
+      const Swept swept = Sweep(jobs, keep, held, absl::Now());
+      LOG_IF(INFO, swept.generations + swept.jobs > 0)
+          << "deleted the logs of " << swept.generations << " finished generations ("
+          << swept.log_bytes << " bytes) and all of " << swept.jobs << " jobs: " << keep.Text()
+          << " are kept";
+    });
   }
 
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_refused_;
   const uint64_t incarnation_;
+  const std::vector<v1::Slot> slots_;
   WorkerStatus status_;
   ProgressBoard board_;
   std::unique_ptr<DataDirectory> directory_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<GenerationTable> table_;
+  std::unique_ptr<EventLoop> sweeper_;
   std::unique_ptr<RankServer> rank_server_;
   std::shared_ptr<Metrics> metrics_;
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<LogServer> log_server_;
   std::unique_ptr<Session> session_;
+  // The loop's.
+  bool leaving_ = false;
+  std::string address_;
+  std::string interface_;
+  SteadyTime next_sweep_;
   // The loop's view of the two, null before they are there and once they are to go.
   LogServer* logs_on_loop_ = nullptr;
   Session* session_on_loop_ = nullptr;

@@ -13,17 +13,24 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/http/address.h"
+#include "common/security/client_security.h"
+#include "worker/agent/retention.h"
 
 namespace muster::agent {
 
 struct AgentOptions {
   std::string coordinator;  // HOST:PORT
+  security::ClientSecurity security;
   std::string name;
   std::string advertise;  // where ranks here can be reached; empty: as the coordinator sees it
   std::string data_dir;
   std::string http = "127.0.0.1:0";
   uint32_t slots = 1;
   std::map<std::string, std::string> labels;
+  // Divides the CPUs that this worker may use among its slots, and lets each rank run on those of
+  // its slots only. Right when they are this worker's alone, which it cannot know.
+  bool pin_cpus = false;
+  Retention keep_logs;
   std::string shim_binary;
   std::string rank_binary;
 };
@@ -44,9 +51,11 @@ class Agent {
   // Leaves the ranks to their shims: the next worker finds them again.
   virtual ~Agent() = default;
 
-  // Ends every rank, with its job's grace or the given one, and takes no new ones. `done` is called
-  // from a thread of the agent's when nothing is left. May be called again to shorten the grace;
-  // then only the last `done` is called.
+  // Ends every rank and takes no new ones. `done` is called from a thread of the agent's when
+  // nothing is left. With a grace, the ranks are stopped at once. Without one the coordinator is
+  // told first, that it may move the jobs away; what it has not ended after a moment, or when it is
+  // not there, is stopped with its job's grace. May be called again to shorten the grace; then only
+  // the last `done` is called.
   virtual void StopRanks(std::optional<absl::Duration> grace, std::function<void()> done) = 0;
 
   virtual const Address& http_address() const = 0;

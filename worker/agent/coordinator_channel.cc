@@ -7,12 +7,13 @@
 
 namespace muster::agent {
 
-std::shared_ptr<grpc::Channel> OpenCoordinatorChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> OpenCoordinatorChannel(const std::string& address,
+                                                      const security::ClientSecurity& security) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Retries are ours.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  return OpenChannel(address, std::move(arguments));
+  return OpenChannel(address, std::move(arguments), security);
 }
 
 }  // namespace muster::agent

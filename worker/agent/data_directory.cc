@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -53,8 +54,16 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   std::unique_ptr<DataDirectory> directory(new DataDirectory(std::move(name), lock_fd));
   if (flock(lock_fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("flock ", lock_path));
-    return absl::FailedPreconditionError(
-        absl::StrCat("another worker uses the data directory ", directory->path()));
+    char pid[32] = {};
+    const ssize_t size = std::max<ssize_t>(0, pread(lock_fd, pid, sizeof(pid), 0));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "data directory ", directory->path(), " is in use by another worker (pid ",
+        absl::StripAsciiWhitespace(absl::string_view(pid, static_cast<size_t>(size))), ")"));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(lock_fd, 0) != 0 ||
+      pwrite(lock_fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return ErrnoStatus(errno, absl::StrCat("write ", lock_path));
   }
   RETURN_IF_ERROR(CheckSocketPath(directory->RankSocket()));
   for (const char* part : {"run", "jobs", "cache"}) {
@@ -74,8 +83,10 @@ std::string DataDirectory::RankSocket() const { return absl::StrCat(path_, "/run
 
 std::string DataDirectory::Cache() const { return absl::StrCat(path_, "/cache"); }
 
+std::string DataDirectory::Jobs() const { return absl::StrCat(path_, "/jobs"); }
+
 std::string DataDirectory::Job(const std::string& job_id) const {
-  return absl::StrCat(path_, "/jobs/", job_id);
+  return absl::StrCat(Jobs(), "/", job_id);
 }
 
 std::string DataDirectory::Generation(const std::string& job_id, uint64_t generation) const {
@@ -85,6 +96,20 @@ std::string DataDirectory::Generation(const std::string& job_id, uint64_t genera
 std::string DataDirectory::Rank(const std::string& job_id, uint64_t generation,
                                 uint32_t rank) const {
   return absl::StrCat(Generation(job_id, generation), "/", RankName(rank));
+}
+
+std::string DataDirectory::ErrorFile(const std::string& job_id, uint64_t generation,
+                                     uint32_t rank) const {
+  return absl::StrCat(Rank(job_id, generation, rank), "/error.json");
+}
+
+std::string DataDirectory::ProgressFile(const std::string& job_id, uint64_t generation,
+                                        uint32_t rank) const {
+  return absl::StrCat(Rank(job_id, generation, rank), "/progress");
+}
+
+std::string DataDirectory::LaunchFile(const std::string& job_id, uint64_t generation) const {
+  return absl::StrCat(Generation(job_id, generation), "/launch.pb");
 }
 
 std::string DataDirectory::Logs(const std::string& job_id, uint64_t generation) const {
@@ -99,6 +124,10 @@ std::string DataDirectory::Log(const std::string& job_id, uint64_t generation, u
 
 std::string DataDirectory::Work(const std::string& job_id, uint32_t rank) const {
   return absl::StrCat(Job(job_id), "/work/", RankName(rank));
+}
+
+std::string DataDirectory::Checkpoint(const std::string& job_id) const {
+  return absl::StrCat(Job(job_id), "/checkpoint");
 }
 
 std::vector<std::pair<std::string, uint64_t>> DataDirectory::Generations() const {

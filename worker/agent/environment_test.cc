@@ -12,6 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -31,14 +32,21 @@ class EnvironmentTest : public ::testing::Test {
     placement.set_rank(3);
     placement.set_local_rank(1);
     launch_.mutable_spec()->mutable_resources()->set_threads_per_rank(5);
+    rank_.token = "secret";
+    rank_.launch_file = "/launch.pb";
+    rank_.master = {"10.0.0.1", 4711};
+    rank_.error_file = "/rank/error.json";
+    rank_.progress_file = "/rank/progress";
+    rank_.checkpoint_dir = "/checkpoint";
   }
 
   std::vector<std::string> Variables() const {
-    return RankVariables(node_, launch_, launch_.ranks(1), "secret", "/launch.pb");
+    return RankVariables(node_, launch_, launch_.ranks(1), rank_);
   }
 
   NodeEnvironment node_;
   v1::Launch launch_;
+  muster::agent::RankEnvironment rank_;
 };
 
 TEST_F(EnvironmentTest, InheritsAllButTheWorkersOwnSettings) {
@@ -59,6 +67,44 @@ TEST_F(EnvironmentTest, PlacesTheRank) {
             Contains("MUSTER_RANK_TOKEN=secret"), Contains("MUSTER_NODE_NAME=node-a"),
             Contains("MUSTER_WORKER_SOCKET=unix:/run/rank.sock"),
             Contains("MUSTER_CACHE_DIR=/cache"), Each(Not(StartsWith("MUSTER_LAUNCH_FILE=")))));
+}
+
+TEST_F(EnvironmentTest, CommandGetsWhatTorchrunWouldGiveIt) {
+  v1::JobSpec& spec = *launch_.mutable_spec();
+  spec.add_command("true");
+  spec.mutable_restart()->set_max(4);
+  spec.mutable_grace_period()->set_seconds(2);
+  spec.mutable_grace_period()->set_nanos(500'000'000);
+  launch_.set_restarts(3);
+  EXPECT_THAT(
+      Variables(),
+      IsSupersetOf({"ROLE_NAME=default", "ROLE_RANK=3", "ROLE_WORLD_SIZE=6", "MASTER_ADDR=10.0.0.1",
+                    "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job-1", "TORCHELASTIC_RESTART_COUNT=3",
+                    "TORCHELASTIC_MAX_RESTARTS=4", "TORCHELASTIC_ERROR_FILE=/rank/error.json",
+                    "TORCHELASTIC_USE_AGENT_STORE=False", "MUSTER_CHECKPOINT_DIR=/checkpoint",
+                    "MUSTER_PROGRESS=/rank/progress", "MUSTER_GRACE_SECONDS=2.5"}));
+}
+
+TEST_F(EnvironmentTest, CommandUsesTheInterfaceOfItsNodeUnlessToldOtherwise) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(), Each(Not(StartsWith("GLOO_SOCKET_IFNAME="))));
+  node_.interface = "eth1";
+  EXPECT_THAT(Variables(), IsSupersetOf({"GLOO_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME=eth1"}));
+  node_.inherited["NCCL_SOCKET_IFNAME"] = "ib0";
+  (*launch_.mutable_spec()->mutable_env())["GLOO_SOCKET_IFNAME"] = "ib1";
+  EXPECT_THAT(Variables(), IsSupersetOf({"GLOO_SOCKET_IFNAME=ib1", "NCCL_SOCKET_IFNAME=ib0"}));
+}
+
+TEST_F(EnvironmentTest, RankSeesTheDevicesOfItsSlotsAndNoOther) {
+  launch_.mutable_spec()->add_command("true");
+  node_.inherited["CUDA_VISIBLE_DEVICES"] = "0,1";
+  EXPECT_THAT(Variables(), Contains("CUDA_VISIBLE_DEVICES="));
+  for (const char* uuid : {"", "GPU-a", "GPU-b", "GPU-c"}) {
+    node_.slots.emplace_back();
+    node_.slots.back().set_uuid(uuid);
+  }
+  for (const uint32_t slot : {1, 3, 0, 99}) launch_.mutable_ranks(1)->add_slots(slot);
+  EXPECT_THAT(Variables(), Contains("CUDA_VISIBLE_DEVICES=GPU-a,GPU-c"));
 }
 
 TEST_F(EnvironmentTest, JobSetsItsVariablesButNotItsPlace) {

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 
@@ -10,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
+#include "worker/agent/error_file.h"
 
 namespace muster::agent {
 namespace {
@@ -63,7 +65,9 @@ v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record) {
   *exit.mutable_time() = ToProto(absl::FromUnixMillis(record->time_unix_ms));
   if (record->exec_errno != 0) {
     const bool lasting = record->exec_errno == ENOENT || record->exec_errno == EACCES ||
-                         record->exec_errno == ENOEXEC || record->exec_errno == ENOTDIR;
+                         record->exec_errno == ENOEXEC || record->exec_errno == ENOTDIR ||
+                         record->exec_errno == ELOOP || record->exec_errno == ENAMETOOLONG ||
+                         record->exec_errno == E2BIG;
     SetFailure(exit, absl::ErrnoToStatusCode(record->exec_errno), "launching", record->exec_error,
                lasting);
   } else if (record->abandoned) {
@@ -73,12 +77,35 @@ v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record) {
   return exit;
 }
 
+void AddProgramError(const std::string& error_file, v1::ExitInfo& exit) {
+  if (exit.has_failure() || (exit.exit_code() == 0 && exit.signal() == 0)) return;
+  const std::optional<ProgramError> error = ReadErrorFile(error_file);
+  std::string message;
+  if (error.has_value()) {
+    message = error->message;
+    if (exit.stderr_tail().empty()) {
+      const size_t size = error->traceback.size();
+      exit.set_stderr_tail(ToUtf8(absl::string_view(error->traceback)
+                                      .substr(size - std::min(size, limits::kStderrTailBytes))));
+    }
+  } else if (exit.exit_code() != 0) {
+    message = PythonError(exit.stderr_tail()).value_or("");
+  }
+  if (message.empty()) return;
+  if (message.size() > limits::kReportedTextBytes) message.resize(limits::kReportedTextBytes);
+  // ABORTED: somebody else ended first.
+  SetFailure(exit,
+             SaysPeerIsLost(message) ? absl::StatusCode::kAborted : absl::StatusCode::kUnknown,
+             "running", message, false);
+}
+
 v1::ExitInfo LaunchFailure(const absl::Status& status) {
   v1::ExitInfo exit;
   exit.set_exit_code(kCannotExecute);
   *exit.mutable_time() = ToProto(absl::Now());
   SetFailure(exit, status.code(), "launching",
-             absl::string_view(status.message().data(), status.message().size()), false);
+             absl::string_view(status.message().data(), status.message().size()),
+             absl::IsFailedPrecondition(status));
   return exit;
 }
 

@@ -15,7 +15,11 @@ namespace muster::agent {
 // Without a record: the shim was killed, and its rank with it.
 v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record);
 
-// Of a rank whose process could not be started at all.
+// Adds what a program that failed said of it: in the file at `error_file`, else by a traceback at
+// the end of its stderr. Leaves an exit alone that succeeded or has a failure.
+void AddProgramError(const std::string& error_file, v1::ExitInfo& exit);
+
+// Of a rank whose process could not be started at all. FAILED_PRECONDITION is not tried again.
 v1::ExitInfo LaunchFailure(const absl::Status& status);
 
 // The same text with '?' for each byte that is not part of valid UTF-8, as protobuf wants its

@@ -51,6 +51,42 @@ TEST(ExitInfoTest, AbandonedRankWasStoppedNotFailed) {
   EXPECT_TRUE(ToExitInfo(record).has_failure());
 }
 
+TEST(ExitInfoTest, TracebackSaysWhyACommandFailed) {
+  v1::ExitInfo exit;
+  exit.set_exit_code(1);
+  exit.set_stderr_tail("Traceback (most recent call last):\n  File x\nValueError: no\n");
+  AddProgramError("/no/such/file", exit);
+  EXPECT_EQ(exit.failure().message(), "ValueError: no");
+  EXPECT_EQ(exit.failure().code(), static_cast<int>(absl::StatusCode::kUnknown));
+  EXPECT_FALSE(exit.failure().not_retryable());
+}
+
+TEST(ExitInfoTest, LostPeerIsAConsequence) {
+  v1::ExitInfo exit;
+  exit.set_exit_code(1);
+  exit.set_stderr_tail(
+      "Traceback (most recent call last):\n  File x\nRuntimeError: [pair.cc] Connection closed by "
+      "peer [127.0.0.1]:1234\n");
+  AddProgramError("/no/such/file", exit);
+  EXPECT_EQ(exit.failure().code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
+TEST(ExitInfoTest, SuccessAndKnownFailuresStayAsTheyAre) {
+  v1::ExitInfo exit;
+  exit.set_stderr_tail("Traceback (most recent call last):\n  File x\nValueError: caught\n");
+  AddProgramError("/no/such/file", exit);
+  EXPECT_FALSE(exit.has_failure());
+  exit.set_exit_code(1);
+  exit.mutable_failure()->set_message("said before");
+  AddProgramError("/no/such/file", exit);
+  EXPECT_EQ(exit.failure().message(), "said before");
+}
+
+TEST(ExitInfoTest, UnreachableMasterIsNotTriedAgain) {
+  EXPECT_TRUE(LaunchFailure(absl::FailedPreconditionError("x")).failure().not_retryable());
+  EXPECT_FALSE(LaunchFailure(absl::InternalError("x")).failure().not_retryable());
+}
+
 TEST(Utf8Test, KeepsWhatIsValidAndReplacesTheRest) {
   EXPECT_EQ(ToUtf8("plain"), "plain");
   EXPECT_EQ(ToUtf8("zwölf 漢 🙂"), "zwölf 漢 🙂");

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -11,20 +12,24 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/limits.h"
 #include "common/proto_time.h"
+#include "common/report_bounds.h"
 #include "common/status.h"
+#include "common/wait_text.h"
 #include "glog/logging.h"
 #include "worker/agent/exit_info.h"
+#include "worker/agent/rank_launch.h"
 #include "worker/shim/fields.h"
 
 namespace muster::agent {
 namespace {
 
 constexpr char kTokenVariable[] = "MUSTER_RANK_TOKEN=";
-constexpr char kLaunchFile[] = "/launch.pb";
 constexpr char kWorldFile[] = "/world.pb";
+constexpr char kMasterFile[] = "/master";
 constexpr char kReportFile[] = "/report.pb";
+// What this worker asks for itself; ranks' calls count from 1.
+constexpr CallId kOwnCall = 0;
 
 absl::StatusOr<std::string> DrawToken() {
   std::string bytes(16, '\0');
@@ -116,19 +121,82 @@ std::string Generation::RankDirectory(uint32_t rank) const {
   return context_.directory->Rank(job_id(), number(), rank);
 }
 
-absl::Status Generation::WriteLaunch() const {
-  const std::string directory = context_.directory->Generation(job_id(), number());
-  RETURN_IF_ERROR(MakeDirectories(directory));
+std::string Generation::File(const char* name) const {
+  return context_.directory->Generation(job_id(), number()) + name;
+}
+
+absl::Status Generation::MakeFiles() const {
   RETURN_IF_ERROR(MakeDirectories(context_.directory->Logs(job_id(), number())));
-  return WriteMessage(directory + kLaunchFile, launch_, false);
+  for (const auto& [number, rank] : ranks_) RETURN_IF_ERROR(MakeDirectories(RankDirectory(number)));
+  if (!launch_.spec().has_train()) {
+    RETURN_IF_ERROR(MakeDirectories(context_.directory->Checkpoint(job_id())));
+  }
+  return WriteMessage(context_.directory->LaunchFile(job_id(), number()), launch_, false);
 }
 
 void Generation::Start() {
   if (over()) return;
   started_ = true;
-  const absl::Status written = WriteLaunch();
+  const absl::Status made = MakeFiles();
+  if (!made.ok()) return StartRanks(made);
+  if (launch_.spec().has_train()) return StartRanks(MasterEndpoint());
+  if (launch_.node_rank() == 0) return StartRanks(HoldMaster());
+  AwaitMaster();
+}
+
+absl::StatusOr<MasterEndpoint> Generation::HoldMaster() {
+  ASSIGN_OR_RETURN(master_port_, HeldPort::Hold(0));
+  MasterEndpoint endpoint;
+  endpoint.address = {context_.environment.address, master_port_->port()};
+  endpoint.network = context_.network;
+  const std::string text = EncodeMasterEndpoint(endpoint);
+  if (!shim::WriteFileAtomically(File(kMasterFile), text, false)) {
+    return ErrnoStatus(errno, absl::StrCat("write ", File(kMasterFile)));
+  }
+  PublishMaster(text);
+  return endpoint;
+}
+
+void Generation::PublishMaster(const std::string& endpoint) {
+  if (launch_.node_count() < 2) return;
+  rendezvous_->Put(launch_.ranks(0).rank(), kMasterKey, endpoint, kOwnCall,
+                   [job = job_id()](const absl::StatusOr<std::string>& answer) {
+                     LOG_IF(WARNING, !answer.ok() && !absl::IsAborted(answer.status()))
+                         << job << ": publishing where its ranks meet: " << answer.status();
+                   });
+}
+
+void Generation::AwaitMaster() {
+  rendezvous_->Get(launch_.ranks(0).rank(), kMasterKey, kOwnCall,
+                   [this, self = self_](const absl::StatusOr<std::string>& text) {
+                     // Stopped meanwhile, or this object is on its way out.
+                     if (*self == nullptr || directive_.has_value()) return;
+                     StartRanks(MasterAt(text));
+                   });
+}
+
+absl::StatusOr<MasterEndpoint> Generation::MasterAt(const absl::StatusOr<std::string>& text) const {
+  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(MasterEndpoint endpoint, DecodeMasterEndpoint(*text));
+  RETURN_IF_ERROR(CheckReachable(endpoint, context_.environment.address, context_.network));
+  return endpoint;
+}
+
+void Generation::HoldMasterAgain() {
+  const std::string text = shim::ReadFile(File(kMasterFile)).value_or("");
+  const absl::StatusOr<MasterEndpoint> endpoint = DecodeMasterEndpoint(text);
+  if (!endpoint.ok()) return;
+  // The worker before may have ended before it was heard.
+  PublishMaster(text);
+  auto port = HeldPort::Hold(endpoint->address.port);
+  // As a rule because the job's own program listens on it by now.
+  if (port.ok()) master_port_ = *std::move(port);
+}
+
+void Generation::StartRanks(const absl::StatusOr<MasterEndpoint>& master) {
   for (auto& [number, rank] : ranks_) {
-    const absl::Status status = written.ok() ? StartRank(rank) : written;
+    if (rank.report.phase() == v1::EXITED) continue;
+    const absl::Status status = master.ok() ? StartRank(rank, *master) : master.status();
     if (status.ok()) continue;
     LOG(ERROR) << job_id() << " rank " << number << ": " << status;
     SetExited(rank, LaunchFailure(status));
@@ -136,42 +204,27 @@ void Generation::Start() {
   FinishIfOver();
 }
 
-absl::Status Generation::StartRank(RankState& rank) {
+absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master) {
   const uint32_t number = rank.placement.rank();
-  const std::string directory = RankDirectory(number);
-  RETURN_IF_ERROR(MakeDirectories(directory));
   ASSIGN_OR_RETURN(rank.token, DrawToken());
-
-  const v1::JobSpec& spec = launch_.spec();
-  shim::Instructions instructions;
-  instructions.command.assign(spec.command().begin(), spec.command().end());
-  if (spec.has_train()) instructions.command = {context_.rank_binary};
-  instructions.environment =
-      RankVariables(context_.environment, launch_, rank.placement, rank.token,
-                    context_.directory->Generation(job_id(), this->number()) + kLaunchFile);
-  instructions.workdir = spec.workdir();
-  if (instructions.workdir.empty()) {
-    instructions.workdir = context_.directory->Work(job_id(), number);
-    RETURN_IF_ERROR(MakeDirectories(instructions.workdir));
+  const shim::Instructions instructions =
+      MakeInstructions(context_, launch_, rank.placement, rank.token, master.address);
+  if (launch_.spec().workdir().empty()) RETURN_IF_ERROR(MakeDirectories(instructions.workdir));
+  if (!launch_.spec().has_train()) {
+    rank.progress = std::make_unique<ProgressFile>(
+        context_.directory->ProgressFile(job_id(), this->number(), number));
   }
-  const auto log = [&](v1::LogStream stream) {
-    return context_.directory->Log(job_id(), this->number(), number, stream);
-  };
-  instructions.stdout_path = log(v1::STDOUT);
-  instructions.stderr_path = log(v1::STDERR);
-  instructions.failure_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.failure_timeout()));
-  instructions.grace_ms = absl::ToInt64Milliseconds(FromProto(spec.grace_period()));
-  ASSIGN_OR_RETURN(rank.shim,
-                   ShimProcess::Start(*context_.loop, context_.shim_binary, directory, instructions,
-                                      absl::StrCat(kTokenVariable, rank.token), EventsOf(number)));
+  ASSIGN_OR_RETURN(
+      rank.shim,
+      ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number), instructions,
+                         absl::StrCat(kTokenVariable, rank.token), EventsOf(number)));
   return absl::OkStatus();
 }
 
 void Generation::Adopt() {
   started_ = true;
-  const std::string directory = context_.directory->Generation(job_id(), number());
   v1::World world;
-  if (ReadMessage(directory + kWorldFile, world).ok()) OnWorld(world);
+  if (ReadMessage(File(kWorldFile), world).ok()) OnWorld(world);
   for (auto& [number, rank] : ranks_) {
     v1::RankReport report;
     const bool readable = ReadMessage(RankDirectory(number) + kReportFile, report).ok();
@@ -186,9 +239,14 @@ void Generation::Adopt() {
       continue;
     }
     rank.token = TokenIn(*instructions);
-    rank.shim = ShimProcess::Adopt(*context_.loop, RankDirectory(number),
+    if (!launch_.spec().has_train()) {
+      rank.progress = std::make_unique<ProgressFile>(
+          context_.directory->ProgressFile(job_id(), this->number(), number));
+    }
+    rank.shim = ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions,
                                    absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
   }
+  if (!over() && launch_.node_rank() == 0) HoldMasterAgain();
   FinishIfOver();
 }
 
@@ -213,7 +271,15 @@ void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>&
     LOG(WARNING) << job_id() << " rank " << rank.report.rank() << ": " << record->lost_log_bytes
                  << " bytes of its logs could not be written";
   }
-  SetExited(rank, ToExitInfo(record));
+  v1::ExitInfo exit = ToExitInfo(record);
+  if (!launch_.spec().has_train()) {
+    AddProgramError(context_.directory->ErrorFile(job_id(), number(), rank.report.rank()), exit);
+  }
+  if (rank.progress != nullptr) {
+    const std::optional<v1::Progress> last = rank.progress->Read(absl::Now());
+    if (last.has_value()) *rank.report.mutable_progress() = *last;
+  }
+  SetExited(rank, std::move(exit));
   FinishIfOver();
 }
 
@@ -237,6 +303,7 @@ void Generation::SetExited(RankState& rank, v1::ExitInfo exit) {
 void Generation::FinishIfOver() {
   if (finished_ || !over()) return;
   finished_ = true;
+  master_port_.reset();
   rendezvous_->EndAll(absl::AbortedError("the generation is over"));
   auto watchers = std::move(watchers_);
   watchers_.clear();
@@ -260,6 +327,10 @@ void Generation::Stop(const v1::StopGeneration& stop) {
   const absl::Duration grace = FromProto(stop.grace_period());
   for (auto& [number, rank] : ranks_) {
     if (rank.shim != nullptr) {
+      // The trainer says so itself.
+      if (!launch_.spec().has_train() && !stop.reason().empty()) {
+        rank.shim->Note(absl::StrCat("muster: stopping, ", stop.reason(), ": ", stop.message()));
+      }
       rank.shim->Stop(grace);
     } else if (rank.report.phase() != v1::EXITED) {
       v1::ExitInfo exit;
@@ -274,11 +345,37 @@ void Generation::Stop(const v1::StopGeneration& stop) {
 
 void Generation::OnWorld(const v1::World& world) {
   world_ = world;
-  const std::string path = context_.directory->Generation(job_id(), number()) + kWorldFile;
-  const absl::Status written = WriteMessage(path, world, false);
+  const absl::Status written = WriteMessage(File(kWorldFile), world, false);
   // A later worker gets it from the coordinator again.
   LOG_IF(WARNING, !written.ok()) << written;
   rendezvous_->OnWorld();
+}
+
+void Generation::OnWaitNotice(const v1::WaitNotice& notice) {
+  if (over()) return;
+  const std::string line = absl::StrCat("muster: ", WaitText(notice.wait(), notice.timed_out()));
+  rendezvous_->OnWaitNotice(notice.wait());
+  for (auto& [number, rank] : ranks_) {
+    if (rank.shim != nullptr) rank.shim->Note(line);
+  }
+}
+
+void Generation::ReadProgress() {
+  for (auto& [number, rank] : ranks_) {
+    if (rank.progress == nullptr || rank.shim == nullptr) continue;
+    const std::optional<v1::Progress> progress = rank.progress->Read(absl::Now());
+    if (progress.has_value()) TakeProgress(rank, *progress);
+  }
+}
+
+void Generation::TakeProgress(RankState& rank, const v1::Progress& progress) {
+  // People follow the phases; all else can wait for the next heartbeat.
+  const v1::Progress& before = rank.report.progress();
+  const bool tell = progress.phase() != before.phase() ||
+                    (progress.has_first_step_time() && !before.has_first_step_time());
+  *rank.report.mutable_progress() = progress;
+  context_.progress->Update(job_id(), number(), rank.report);
+  if (tell) Changed(rank);
 }
 
 bool Generation::TokenMatches(uint32_t rank, const std::string& token) const {
@@ -288,6 +385,8 @@ bool Generation::TokenMatches(uint32_t rank, const std::string& token) const {
 
 void Generation::Join(const v1::JoinRequest& request, CallId id,
                       std::function<void(absl::StatusOr<v1::JoinResponse>)> done) {
+  const absl::Status bounded = CheckBounds(request.info());
+  if (!bounded.ok()) return done(bounded);
   RankState& rank = ranks_[request.identity().rank()];
   *rank.report.mutable_join() = request.info();
   if (rank.report.phase() < v1::JOINED) {
@@ -312,19 +411,11 @@ void Generation::Join(const v1::JoinRequest& request, CallId id,
 absl::Status Generation::Report(const v1::ReportRequest& request) {
   RankState& rank = ranks_[request.identity().rank()];
   if (rank.report.phase() == v1::EXITED) return absl::AbortedError("the rank is over");
-  if (request.summary().losses_size() > static_cast<int>(limits::kRecordedLosses)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a summary has at most ", limits::kRecordedLosses, " losses"));
-  }
-  if (request.has_progress()) {
-    // People follow the phases; all else can wait for the next heartbeat.
-    const bool tell =
-        request.progress().phase() != rank.report.progress().phase() ||
-        (request.progress().has_first_step_time() && !rank.report.progress().has_first_step_time());
-    *rank.report.mutable_progress() = request.progress();
-    context_.progress->Update(job_id(), number(), rank.report);
-    if (tell) Changed(rank);
-  }
+  // The coordinator would end the node's session for what is beyond.
+  RETURN_IF_ERROR(CheckBounds(request.progress()));
+  RETURN_IF_ERROR(CheckBounds(request.failure()));
+  RETURN_IF_ERROR(CheckBounds(request.summary()));
+  if (request.has_progress()) TakeProgress(rank, request.progress());
   const bool lasting =
       request.phase() == v1::CONNECTED || request.has_failure() || request.has_summary();
   if (!lasting) return absl::OkStatus();

@@ -10,39 +10,28 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
-#include "worker/agent/data_directory.h"
-#include "worker/agent/environment.h"
-#include "worker/agent/event_loop.h"
-#include "worker/agent/progress_board.h"
+#include "worker/agent/generation_context.h"
+#include "worker/agent/master_endpoint.h"
+#include "worker/agent/progress_file.h"
 #include "worker/agent/rendezvous.h"
 #include "worker/agent/shim_process.h"
 
 namespace muster::agent {
 
-// What every generation uses; outlives them all.
-struct GenerationContext {
-  EventLoop* loop = nullptr;
-  const DataDirectory* directory = nullptr;
-  ProgressBoard* progress = nullptr;
-  NodeEnvironment environment;
-  std::string shim_binary;
-  std::string rank_binary;
-  // Dropped while there is no session: the next Hello tells it all again.
-  std::function<void(v1::WorkerMessage)> send;
-  // Nothing of the rank is left, and its logs are complete.
-  std::function<void(const std::string& job_id, uint64_t generation, uint32_t rank)> on_rank_exited;
-};
-
 // On the loop's thread only.
 //
 //   waiting ──Start──> live ──every rank EXITED──> over
 //      └──────────Stop──────────────────────────────^
+//
+// The ranks of a command job start when it is known where they meet: the worker of node rank 0
+// holds a port for them and publishes it under a key of the generation, the others wait for that.
 //
 // What a later worker needs is on disk before it is acted upon or acknowledged: the launch, the
 // world, each rank's report. A rank's exit is in its shim's record.
@@ -71,8 +60,12 @@ class Generation {
   void Adopt();
   // Tells the ranks, then stops their shims. Idempotent.
   void Stop(const v1::StopGeneration& stop);
+  // Reads what commands say of their progress.
+  void ReadProgress();
 
   void OnWorld(const v1::World& world);
+  // Written to the log of each live rank, and remembered for the answer to a rank that gives up.
+  void OnWaitNotice(const v1::WaitNotice& notice);
   Rendezvous& rendezvous() { return *rendezvous_; }
 
   // ---- A rank's calls; its identity has been checked. Each `done` is called exactly once.
@@ -93,6 +86,7 @@ class Generation {
     v1::RankReport report;
     std::string token;
     std::unique_ptr<ShimProcess> shim;
+    std::unique_ptr<ProgressFile> progress;  // of a command
   };
   struct Watcher {
     std::function<void(const v1::Directive&)> on_directive;
@@ -100,8 +94,19 @@ class Generation {
   };
 
   std::string RankDirectory(uint32_t rank) const;
-  absl::Status WriteLaunch() const;
-  absl::Status StartRank(RankState& rank);
+  std::string File(const char* name) const;
+  absl::Status MakeFiles() const;
+  void StartRanks(const absl::StatusOr<MasterEndpoint>& master);
+  absl::Status StartRank(RankState& rank, const MasterEndpoint& master);
+  // At node rank 0: holds a port and publishes it.
+  absl::StatusOr<MasterEndpoint> HoldMaster();
+  void PublishMaster(const std::string& endpoint);
+  // Elsewhere: waits for that.
+  void AwaitMaster();
+  // What was published, if ranks here can meet there.
+  absl::StatusOr<MasterEndpoint> MasterAt(const absl::StatusOr<std::string>& text) const;
+  void HoldMasterAgain();
+  void TakeProgress(RankState& rank, const v1::Progress& progress);
   ShimProcess::Events EventsOf(uint32_t rank);
   void OnStarted(RankState& rank, int64_t pid);
   void OnEnded(RankState& rank, const std::optional<shim::ExitRecord>& record);
@@ -117,6 +122,7 @@ class Generation {
   const std::function<void()> on_over_;
   std::map<uint32_t, RankState> ranks_;
   std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<HeldPort> master_port_;
   std::optional<v1::World> world_;
   std::optional<v1::Directive> directive_;
   std::map<CallId, Watcher> watchers_;

@@ -49,6 +49,7 @@ GenerationTable::GenerationTable(GenerationContext context) : context_(std::move
 
 GenerationTable::~GenerationTable() {
   for (const EventLoop::TimerId timer : away_timers_) context_.loop->Cancel(timer);
+  if (patience_timer_.has_value()) context_.loop->Cancel(*patience_timer_);
 }
 
 Generation& GenerationTable::Add(const v1::Launch& launch) {
@@ -173,10 +174,21 @@ void GenerationTable::OnForget(const v1::ForgetGeneration& message) {
   LOG_IF(WARNING, error) << "cannot remove " << message.job_id() << ": " << error.message();
 }
 
+void GenerationTable::OnWaitNotice(const v1::WaitNotice& message) {
+  Generation* const generation = Find(message.job_id(), message.generation());
+  if (generation != nullptr) generation->OnWaitNotice(message);
+}
+
 std::vector<v1::GenerationReport> GenerationTable::Inventory() const {
   std::vector<v1::GenerationReport> inventory;
   for (const auto& [key, generation] : generations_) inventory.push_back(generation->Inventory());
   return inventory;
+}
+
+std::set<std::pair<std::string, uint64_t>> GenerationTable::Held() const {
+  std::set<std::pair<std::string, uint64_t>> held;
+  for (const auto& [key, generation] : generations_) held.insert(key);
+  return held;
 }
 
 void GenerationTable::Resend() {
@@ -198,10 +210,26 @@ void GenerationTable::CoordinatorAway() {
   }
 }
 
-void GenerationTable::CoordinatorBack() {
+void GenerationTable::CoordinatorBack(const std::string& address, const std::string& interface) {
+  context_.environment.address = address;
+  context_.environment.interface = interface;
   coordinator_away_ = false;
   for (const EventLoop::TimerId timer : away_timers_) context_.loop->Cancel(timer);
   away_timers_.clear();
+}
+
+void GenerationTable::Tick() {
+  for (const auto& [key, generation] : generations_) generation->ReadProgress();
+}
+
+void GenerationTable::AwaitEnd(absl::Duration patience, std::function<void()> done) {
+  stopping_ = true;
+  on_all_stopped_ = std::move(done);
+  patience_timer_ = context_.loop->RunAfter(patience, [this] {
+    patience_timer_.reset();
+    if (on_all_stopped_) StopAll(std::nullopt, std::move(on_all_stopped_));
+  });
+  context_.loop->Post([this] { CheckAllStopped(); });
 }
 
 void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function<void()> done) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,18 +40,27 @@ class GenerationTable {
   void OnKeyValue(const v1::KeyValue& message);
   void OnReleaseBarrier(const v1::ReleaseBarrier& message);
   void OnForget(const v1::ForgetGeneration& message);
+  void OnWaitNotice(const v1::WaitNotice& message);
 
   std::vector<v1::GenerationReport> Inventory() const;
+  // Every (job, generation) held.
+  std::set<std::pair<std::string, uint64_t>> Held() const;
   // What waits for an answer, after a new session's Welcome.
   void Resend();
   // From now on nobody hears us: jobs that asked for it are stopped after a while, unless
   // CoordinatorBack is called.
   void CoordinatorAway();
-  void CoordinatorBack();
+  // `address`: where other nodes reach this one. `interface`: which carries it; may be empty.
+  void CoordinatorBack(const std::string& address, const std::string& interface);
+  // Now and then: reads what commands say of their progress.
+  void Tick();
 
   // Ends every rank, each with its job's grace or the given one; `done` is called when nothing is
   // left. A second call with a shorter grace hastens the first.
   void StopAll(std::optional<absl::Duration> grace, std::function<void()> done);
+  // Takes no new ones; `done` is called when the coordinator has ended every rank, or the ranks
+  // have themselves. What it has not begun to end by `patience` is ended as by StopAll.
+  void AwaitEnd(absl::Duration patience, std::function<void()> done);
 
   // The generation that a rank belongs to. ABORTED when it is over or not here, UNAUTHENTICATED.
   absl::StatusOr<Generation*> Authenticate(const v1::RankIdentity& identity);
@@ -77,6 +87,7 @@ class GenerationTable {
   std::vector<EventLoop::TimerId> away_timers_;
   bool coordinator_away_ = false;
   bool stopping_ = false;
+  std::optional<EventLoop::TimerId> patience_timer_;
   std::function<void()> on_all_stopped_;
   std::atomic<uint32_t> slots_in_use_{0};
 };

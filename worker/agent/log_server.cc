@@ -100,9 +100,12 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
 // Everything on its own loop.
 class LogServer::Impl {
  public:
-  Impl(std::string coordinator, const DataDirectory& directory, Refuse refuse)
+  Impl(std::string coordinator, const DataDirectory& directory, std::string kept, Refuse refuse,
+       security::ClientSecurity security)
       : coordinator_(std::move(coordinator)),
+        security_(std::move(security)),
         directory_(directory),
+        kept_(std::move(kept)),
         refuse_(std::move(refuse)),
         inotify_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
         loop_("logs") {
@@ -180,6 +183,13 @@ class LogServer::Impl {
     if (live)
       RETURN_IF_ERROR(MakeDirectories(directory_.Logs(request.job_id(), request.generation())));
     auto reader = LogFileReader::Open(path, live);
+    if (absl::IsNotFound(reader.status())) {
+      return absl::NotFoundError(absl::StrCat(
+          "this node has no log of rank ", request.rank(), " of ", request.job_id(),
+          ", generation ", request.generation(),
+          ": the rank wrote none here, or it was deleted, for finished logs are kept for ", kept_,
+          " (--keep-logs, --keep-logs-bytes)"));
+    }
     if (!reader.ok()) return reader.status();
     if (request.tail_lines() > 0) {
       RETURN_IF_ERROR((*reader)->SeekTail(request.tail_lines()));
@@ -191,7 +201,8 @@ class LogServer::Impl {
       if (watch < 0) return ErrnoStatus(errno, absl::StrCat("watch ", path));
       watches_[watch].insert(open.transfer());
     }
-    if (stub_ == nullptr) stub_ = v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator_));
+    if (stub_ == nullptr)
+      stub_ = v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator_, security_));
     {
       absl::MutexLock lock(&mutex_);
       ++open_;
@@ -228,7 +239,9 @@ class LogServer::Impl {
   bool AllDone() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return open_ == 0; }
 
   const std::string coordinator_;
+  const security::ClientSecurity security_;
   const DataDirectory& directory_;
+  const std::string kept_;
   const Refuse refuse_;
   const int inotify_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
@@ -282,8 +295,10 @@ void LogServer::Transfer::OnDone(const grpc::Status&) {
   server_.loop().Post([&server = server_, id = id_] { server.OnDone(id); });
 }
 
-LogServer::LogServer(std::string coordinator, const DataDirectory& directory, Refuse refuse)
-    : impl_(std::make_unique<Impl>(std::move(coordinator), directory, std::move(refuse))) {}
+LogServer::LogServer(std::string coordinator, const DataDirectory& directory, std::string kept,
+                     Refuse refuse, security::ClientSecurity security)
+    : impl_(std::make_unique<Impl>(std::move(coordinator), directory, std::move(kept),
+                                   std::move(refuse), std::move(security))) {}
 
 LogServer::~LogServer() = default;
 

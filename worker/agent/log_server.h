@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "absl/status/status.h"
+#include "common/security/client_security.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/data_directory.h"
 #include "worker/agent/event_loop.h"
@@ -23,7 +24,9 @@ class LogServer {
   // `refuse` tells the coordinator that a transfer will not come; called on the server's thread.
   using Refuse = std::function<void(uint64_t transfer, const absl::Status& status)>;
 
-  LogServer(std::string coordinator, const DataDirectory& directory, Refuse refuse);
+  // `kept`: how long logs are, for a reader who comes too late.
+  LogServer(std::string coordinator, const DataDirectory& directory, std::string kept,
+            Refuse refuse, security::ClientSecurity security = {});
   // Cancels all transfers.
   ~LogServer();
   LogServer(const LogServer&) = delete;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "common/wait_text.h"
 
 namespace muster::agent {
 namespace {
@@ -159,7 +160,19 @@ void Rendezvous::Expire(CallId id) {
   End(id, absl::DeadlineExceededError(WaitsFor(it->second)));
 }
 
+void Rendezvous::OnWaitNotice(const v1::Wait& wait) { notice_ = wait; }
+
 std::string Rendezvous::WaitsFor(const Call& call) const {
+  const std::string barrier =
+      absl::StrCat("barrier ", call.barrier.first, "/", call.barrier.second);
+  // Who waits at a barrier is not helped by the names of another.
+  if (notice_.has_value() && call.kind != Call::Kind::kPut &&
+      (call.kind == Call::Kind::kBarrier) == (notice_->what() == barrier)) {
+    const std::string key = call.kind == Call::Kind::kGet
+                                ? absl::StrCat("no rank has published key ", call.key, "; ")
+                                : "";
+    return absl::StrCat(key, WaitText(*notice_));
+  }
   switch (call.kind) {
     case Call::Kind::kJoin:
       return absl::StrCat("the rendezvous waits for ", Describe(joined_, local_ranks_));
@@ -173,8 +186,7 @@ std::string Rendezvous::WaitsFor(const Call& call) const {
   const auto it = arrivals_.find(call.barrier);
   const std::set<uint32_t> arrived =
       it == arrivals_.end() ? std::set<uint32_t>() : it->second.ranks;
-  return absl::StrCat("barrier ", call.barrier.first, "/", call.barrier.second, " waits for ",
-                      Describe(arrived, local_ranks_));
+  return absl::StrCat(barrier, " waits for ", Describe(arrived, local_ranks_));
 }
 
 void Rendezvous::EndAll(const absl::Status& status) {
@@ -198,6 +210,7 @@ void Rendezvous::AnswerWhere(Predicate predicate, const absl::StatusOr<std::stri
 
 void Rendezvous::OnWorld() {
   world_known_ = true;
+  notice_.reset();
   AnswerWhere([](const Call& call) { return call.kind == Call::Kind::kJoin; }, std::string());
 }
 

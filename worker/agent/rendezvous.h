@@ -62,6 +62,8 @@ class Rendezvous {
   void OnWorld();
   void OnKeyValue(const v1::KeyValue& message);
   void OnReleaseBarrier(const v1::ReleaseBarrier& message);
+  // Named to a caller whose deadline ends.
+  void OnWaitNotice(const v1::Wait& wait);
 
   // Says again, to a coordinator that may have lost its memory, what waits for an answer.
   void Resend();
@@ -109,6 +111,8 @@ class Rendezvous {
   size_t value_bytes_ = 0;
   std::map<BarrierKey, Arrivals> arrivals_;
   std::map<std::string, uint64_t> passed_;
+  // The coordinator's newest word of what the generation waits for: it sees all nodes.
+  std::optional<v1::Wait> notice_;
   // For timers that outlive this object.
   std::shared_ptr<Rendezvous*> self_;
 };

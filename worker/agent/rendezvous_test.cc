@@ -13,8 +13,10 @@
 namespace muster::agent {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RendezvousTest : public ::testing::Test {
  protected:
@@ -220,6 +222,25 @@ TEST_F(RendezvousTest, AfterTheEndEverythingIsAnsweredSo) {
   sent_.clear();
   rendezvous_->Resend();
   EXPECT_TRUE(sent_.empty());
+}
+
+TEST_F(RendezvousTest, DeadlineNamesWhomTheCoordinatorMisses) {
+  v1::Wait wait;
+  wait.set_what("rendezvous");
+  wait.mutable_since()->set_seconds(60);
+  wait.add_missing()->set_rank(17);
+  wait.mutable_missing(0)->set_node("gpu-03");
+  rendezvous_->OnWaitNotice(wait);
+  rendezvous_->Join(4, 1, Keep(1));
+  rendezvous_->Get(4, "unique-id", 2, Keep(2));
+  rendezvous_->Arrive(4, Barrier("world", 3), 3, Keep(3));
+  for (const CallId id : {1, 2, 3}) rendezvous_->Expire(id);
+  EXPECT_EQ(StatusOf(1).message(), "rendezvous has waited 60.0 s for rank 17 (node gpu-03)");
+  EXPECT_THAT(std::string(StatusOf(2).message()),
+              AllOf(HasSubstr("no rank has published key unique-id"), HasSubstr("rank 17")));
+  // Of another wait it says nothing.
+  EXPECT_THAT(std::string(StatusOf(3).message()),
+              AllOf(HasSubstr("barrier world/3"), Not(HasSubstr("rank 17"))));
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Seconds(3);
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 constexpr absl::Duration kCloseTimeout = absl::Seconds(1);
+// So many in a row are final. One may be a coordinator that has only just started, and whose token
+// is not yet in its place.
+constexpr int kRefusals = 3;
 constexpr absl::Duration kShortestInterval = absl::Milliseconds(10);
 
 }  // namespace
@@ -25,8 +28,10 @@ constexpr absl::Duration kShortestInterval = absl::Milliseconds(10);
 // One stream. Keeps itself alive until gRPC is done with it; thread-safe.
 class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
  public:
-  Stream(Session* session, const std::string& coordinator)
-      : session_(session), stub_(v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator))) {}
+  explicit Stream(Session* session)
+      : session_(session),
+        stub_(v1::WorkerService::NewStub(
+            OpenCoordinatorChannel(session->coordinator_, session->security_))) {}
 
   void Start(std::shared_ptr<Stream> self, v1::Hello hello) {
     self_ = std::move(self);
@@ -132,8 +137,10 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
   SteadyTime last_heard_ ABSL_GUARDED_BY(mutex_) = Now().steady;
 };
 
-Session::Session(std::string coordinator, EventLoop& loop, ProgressBoard& board, Events events)
+Session::Session(std::string coordinator, EventLoop& loop, ProgressBoard& board, Events events,
+                 security::ClientSecurity security)
     : coordinator_(std::move(coordinator)),
+      security_(std::move(security)),
       loop_(loop),
       board_(board),
       events_(std::move(events)),
@@ -175,7 +182,7 @@ void Session::Open() {
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
-    stream = stream_ = std::make_shared<Stream>(this, coordinator_);
+    stream = stream_ = std::make_shared<Stream>(this);
     closed_ = false;
   }
   stream->Start(stream, events_.hello());
@@ -201,8 +208,8 @@ void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
     if (welcomed_) events_.on_message(std::move(message));
     return;
   }
-  welcomed_ = true;
-  failures_ = 0;
+  welcomed_ = ever_welcomed_ = true;
+  failures_ = refusals_ = 0;
   last_error_.clear();
   {
     absl::MutexLock lock(&mutex_);
@@ -234,9 +241,17 @@ void Session::OnDone(const Stream* stream, const absl::Status& status) {
     return;
   }
   if (was_welcomed) events_.on_lost(status);
+  const absl::Status reason = security::Explain(status, security_, coordinator_);
+  const bool refused = absl::IsUnauthenticated(reason) || absl::IsPermissionDenied(reason);
+  refusals_ = refused ? refusals_ + 1 : 0;
+  // A worker that was taken before has ranks to look after, and its operator time to mend this.
+  if (refusals_ == kRefusals && !ever_welcomed_) {
+    events_.on_refused(reason);
+    return;
+  }
   const absl::Duration delay = NextDelay();
   // Once, not at every attempt.
-  const std::string error = status.ok() ? "the coordinator ended the session" : status.ToString();
+  const std::string error = status.ok() ? "the coordinator ended the session" : reason.ToString();
   if (error != last_error_) {
     LOG(WARNING) << "no session with the coordinator " << coordinator_ << ": " << error
                  << "; trying again";

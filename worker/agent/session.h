@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/security/client_security.h"
 #include "common/time.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/event_loop.h"
@@ -34,13 +35,16 @@ class Session {
     std::function<void(v1::CoordinatorMessage)> on_message;
     // A stream that had been welcomed broke. The next attempt follows by itself.
     std::function<void(const absl::Status&)> on_lost;
-    // The coordinator will never take this worker: another protocol version. Nothing follows.
+    // The coordinator will never take this worker: FAILED_PRECONDITION for another protocol
+    // version, UNAUTHENTICATED or PERMISSION_DENIED for its credentials, unless it has taken them
+    // before. Nothing follows.
     std::function<void(const absl::Status&)> on_refused;
   };
 
-  // `coordinator` is HOST:PORT. Loop and board must outlive the session, and the loop must run
-  // until it is destroyed.
-  Session(std::string coordinator, EventLoop& loop, ProgressBoard& board, Events events);
+  // `coordinator` is HOST:PORT, called with the credentials of `security`. Loop and board must
+  // outlive the session, and the loop must run until it is destroyed.
+  Session(std::string coordinator, EventLoop& loop, ProgressBoard& board, Events events,
+          security::ClientSecurity security = {});
   // Says what is still queued if the coordinator takes it within a second, then closes the stream.
   ~Session();
   Session(const Session&) = delete;
@@ -63,12 +67,15 @@ class Session {
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string coordinator_;
+  const security::ClientSecurity security_;
   EventLoop& loop_;
   ProgressBoard& board_;
   const Events events_;
 
   // The loop's.
   bool welcomed_ = false;
+  bool ever_welcomed_ = false;
+  int refusals_ = 0;
   int failures_ = 0;
   std::optional<EventLoop::TimerId> next_attempt_;
   absl::BitGen random_;

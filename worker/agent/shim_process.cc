@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/status.h"
@@ -81,19 +82,33 @@ int ConnectTo(const std::string& directory) {
   return fd;
 }
 
+// A shim hangs up a moment before it is over, and who watches it may be gone by then: this is the
+// loop's own affair.
+void ReapWhenOver(EventLoop& loop, pid_t pid) {
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pidfd < 0) return;
+  loop.Watch(pidfd, [&loop, pidfd] {
+    siginfo_t info = {};
+    waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG);
+    loop.Unwatch(pidfd);
+    close(pidfd);
+  });
+}
+
 }  // namespace
 
-ShimProcess::ShimProcess(EventLoop& loop, std::string directory, std::string token, Events events)
+ShimProcess::ShimProcess(EventLoop& loop, std::string directory, std::string cgroup,
+                         std::string token, Events events)
     : loop_(loop),
       directory_(std::move(directory)),
+      cgroup_(std::move(cgroup)),
       token_(std::move(token)),
       events_(std::move(events)) {}
 
 ShimProcess::~ShimProcess() {
-  for (const int fd : {socket_, pidfd_}) {
-    if (fd < 0) continue;
-    loop_.Unwatch(fd);
-    close(fd);
+  if (socket_ >= 0) {
+    loop_.Unwatch(socket_);
+    close(socket_);
   }
   if (timer_.has_value()) loop_.Cancel(*timer_);
 }
@@ -116,17 +131,17 @@ absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
     return pid.status();
   }
   std::unique_ptr<ShimProcess> shim(
-      new ShimProcess(loop, directory, std::move(token), std::move(events)));
+      new ShimProcess(loop, directory, instructions.cgroup, std::move(token), std::move(events)));
   shim->WatchSocket(pair[0]);
-  shim->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, *pid, 0));
-  if (shim->pidfd_ >= 0) loop.Watch(shim->pidfd_, [raw = shim.get()] { raw->ReapShim(); });
+  ReapWhenOver(loop, *pid);
   return shim;
 }
 
 std::unique_ptr<ShimProcess> ShimProcess::Adopt(EventLoop& loop, const std::string& directory,
+                                                const shim::Instructions& instructions,
                                                 std::string token, Events events) {
   std::unique_ptr<ShimProcess> shim(
-      new ShimProcess(loop, directory, std::move(token), std::move(events)));
+      new ShimProcess(loop, directory, instructions.cgroup, std::move(token), std::move(events)));
   const int socket = ConnectTo(directory);
   if (socket >= 0) {
     shim->WatchSocket(socket);
@@ -138,8 +153,17 @@ std::unique_ptr<ShimProcess> ShimProcess::Adopt(EventLoop& loop, const std::stri
 
 void ShimProcess::Stop(absl::Duration grace) {
   const int64_t grace_ms = std::max<int64_t>(0, absl::ToInt64Milliseconds(grace));
-  const std::string line = absl::StrCat("stop ", grace_ms, "\n");
-  if (socket_ >= 0) send(socket_, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  Send(absl::StrCat("stop ", grace_ms));
+}
+
+void ShimProcess::Note(const std::string& line) {
+  Send(absl::StrCat("note ", absl::StrReplaceAll(line.substr(0, shim::kMaxNoteBytes),
+                                                 {{"\n", " "}, {"\r", " "}})));
+}
+
+void ShimProcess::Send(const std::string& line) {
+  const std::string bytes = line + '\n';
+  if (socket_ >= 0) send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void ShimProcess::WatchSocket(int socket) {
@@ -194,20 +218,14 @@ void ShimProcess::OnGone() {
 
 void ShimProcess::SweepRemains() {
   timer_.reset();
-  if (shim::KillByEnvironment(token_) > 0) {
+  cgroup_.Kill();
+  if (shim::KillByEnvironment(token_) > 0 || !cgroup_.Processes().empty()) {
     timer_ = loop_.RunAfter(kSweepInterval, [this] { SweepRemains(); });
     return;
   }
+  cgroup_.Remove();
   const auto on_ended = events_.on_ended;
   on_ended(std::nullopt);
-}
-
-void ShimProcess::ReapShim() {
-  siginfo_t info = {};
-  waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_), &info, WEXITED | WNOHANG);
-  loop_.Unwatch(pidfd_);
-  close(pidfd_);
-  pidfd_ = -1;
 }
 
 }  // namespace muster::agent

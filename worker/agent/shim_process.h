@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/agent/event_loop.h"
+#include "worker/shim/cgroup.h"
 #include "worker/shim/protocol.h"
 
 namespace muster::agent {
@@ -40,6 +41,7 @@ class ShimProcess {
                                                             std::string token, Events events);
   // Finds the shim that an earlier worker started there, alive, finished or lost.
   static std::unique_ptr<ShimProcess> Adopt(EventLoop& loop, const std::string& directory,
+                                            const shim::Instructions& instructions,
                                             std::string token, Events events);
   ~ShimProcess();
   ShimProcess(const ShimProcess&) = delete;
@@ -47,24 +49,28 @@ class ShimProcess {
 
   // SIGTERM, then SIGKILL after `grace`. A shorter grace replaces a longer one.
   void Stop(absl::Duration grace);
+  // Writes a line to the rank's stderr log, between its own lines. Cut at shim::kMaxNoteBytes.
+  void Note(const std::string& line);
 
  private:
-  ShimProcess(EventLoop& loop, std::string directory, std::string token, Events events);
+  ShimProcess(EventLoop& loop, std::string directory, std::string cgroup, std::string token,
+              Events events);
+
+  void Send(const std::string& line);
 
   void WatchSocket(int socket);
   void OnReadable();
   void OnLine(const std::string& line);
   // The socket is closed, thus the shim gone: by its own end or by a SIGKILL.
   void OnGone();
-  void ReapShim();
   void SweepRemains();
 
   EventLoop& loop_;
   const std::string directory_;
+  const shim::Cgroup cgroup_;
   const std::string token_;
   const Events events_;
   int socket_ = -1;
-  int pidfd_ = -1;  // of a shim that is this process's child
   std::optional<EventLoop::TimerId> timer_;
   std::string input_;
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/sha256.h"
 #include "common/status.h"
 
 namespace muster::data {
@@ -65,6 +66,16 @@ absl::StatusOr<ImageDataset> ImageDataset::Open(const DatasetInfo& info, const s
   if (shape[0] == 0) return absl::DataLossError(absl::StrCat(images.source(), " holds no image"));
   RETURN_IF_ERROR(CheckLabels(labels, info.classes));
   return ImageDataset(info, std::move(images), std::move(labels));
+}
+
+std::string ImageDataset::Digest() const {
+  constexpr size_t kSampledImages = 256;
+  Sha256 digest;
+  digest.Update(absl::StrCat(size(), " images of ", image_bytes_, " bytes"));
+  digest.Update(labels_.elements().data(), labels_.elements().size());
+  const size_t stride = std::max<size_t>(1, size() / kSampledImages);
+  for (size_t i = 0; i < size(); i += stride) digest.Update(image(i), image_bytes_);
+  return digest.HexDigest();
 }
 
 }  // namespace muster::data

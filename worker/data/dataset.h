@@ -46,6 +46,10 @@ class ImageDataset {
   const uint8_t* image(size_t i) const { return images_.elements().data() + i * image_bytes_; }
   int32_t label(size_t i) const { return labels_.elements()[i]; }
 
+  // Hex, of the number of images, every label and some images spread over all: cheap, and different
+  // for data that is not the same. Equal on every machine.
+  std::string Digest() const;
+
  private:
   ImageDataset(DatasetInfo info, IdxFile images, IdxFile labels);
 

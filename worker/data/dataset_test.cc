@@ -41,6 +41,15 @@ TEST_F(DatasetTest, OpensBothSplits) {
   EXPECT_EQ(train->image(1) - train->image(0), 28 * 28);
 }
 
+TEST_F(DatasetTest, TheDigestTellsDataApart) {
+  const std::string digest = Open(Split::kTest)->Digest();
+  EXPECT_EQ(Open(Split::kTest)->Digest(), digest);
+  EXPECT_NE(Open(Split::kTrain)->Digest(), digest);
+  WriteFile(directory_.path() + "/t10k-labels-idx1-ubyte",
+            IdxBytes({20}, std::string(19, '\0') + '\x01'));
+  EXPECT_NE(Open(Split::kTest)->Digest(), digest);
+}
+
 TEST_F(DatasetTest, ALabelBeyondTheClassesIsRefused) {
   WriteFile(directory_.path() + "/t10k-labels-idx1-ubyte",
             IdxBytes({20}, std::string(19, '\x09') + '\x0a'));

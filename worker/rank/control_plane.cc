@@ -28,6 +28,9 @@ namespace {
 constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
 constexpr absl::Duration kDefaultTimeout = absl::Seconds(30);
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
+// What has not changed is said again after this: a rank that waits for another one is told apart
+// from one that has been stopped.
+constexpr absl::Duration kSignOfLife = absl::Seconds(2);
 constexpr absl::Duration kLastProgressTimeout = absl::Milliseconds(500);
 
 absl::StatusOr<std::string> Variable(const char* name) {
@@ -191,22 +194,24 @@ class GrpcControlPlane final : public ControlPlane {
   }
 
   void SendProgress() {
+    v1::ReportRequest request;
+    *request.mutable_identity() = identity_;
     while (true) {
-      v1::ReportRequest request;
       bool last = false;
       {
         absl::MutexLock lock(&mutex_);
         // Often enough for people to look at; a new phase is told at once.
         mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsUrgent),
                                 kProgressInterval);
-        mutex_.Await(absl::Condition(this, &GrpcControlPlane::ProgressIsDue));
+        mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsDue),
+                                kSignOfLife);
         last = stopping_;
-        if (!progress_.has_value()) return;
-        *request.mutable_progress() = *std::move(progress_);
+        if (last && !progress_.has_value()) return;
+        if (progress_.has_value()) *request.mutable_progress() = *std::move(progress_);
         progress_.reset();
+        if (!request.has_progress()) continue;
         sent_phase_ = request.progress().phase();
       }
-      *request.mutable_identity() = identity_;
       grpc::ClientContext context;
       context.set_deadline(
           absl::ToChronoTime(absl::Now() + (last ? kLastProgressTimeout : Timeout())));

@@ -18,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "common/limits.h"
 #include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -416,6 +417,25 @@ TEST_F(ControlPlaneTest, ReportsReachTheCoordinator) {
   EXPECT_TRUE(control_[1]->ReportFailure(failure).ok());
   EXPECT_TRUE(WaitForRank(
       1, [](const v1::RankReport& r) { return r.failure().message() == "no such file"; }));
+}
+
+// The coordinator ends the session of a node that sends more: a rank must not do that to its node.
+TEST_F(ControlPlaneTest, ReportsBeyondABoundAreRefusedByTheWorker) {
+  const int sessions = coordinator_->sessions();
+  v1::FailureReport failure;
+  failure.set_message(std::string(limits::kReportedTextBytes + 1, 'x'));
+  EXPECT_TRUE(absl::IsInvalidArgument(control_[0]->ReportFailure(failure)));
+  v1::TrainSummary summary;
+  summary.set_weights_digest(std::string(limits::kLabelBytes + 1, 'x'));
+  EXPECT_TRUE(absl::IsInvalidArgument(control_[0]->ReportSummary(summary)));
+  v1::JoinInfo info;
+  info.set_layout_digest(std::string(limits::kLabelBytes + 1, 'x'));
+  const absl::Status refused = control_[0]->Join(info, kPatience).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_TRUE(control_[0]->ReportConnected().ok());
+  ASSERT_TRUE(
+      WaitForRank(0, [](const v1::RankReport& report) { return report.phase() == v1::CONNECTED; }));
+  EXPECT_EQ(coordinator_->sessions(), sessions);
 }
 
 TEST_F(ControlPlaneTest, SummaryIsOnDiskWhenAcknowledged) {

@@ -80,6 +80,8 @@ absl::Status TrainJob::RunToEnd() {
                    train::Prepare(launch_.spec(), launch_.world_size(), environment_.cache_dir));
   v1::JoinInfo info;
   info.set_layout_digest(preparation_->plan->layout_digest());
+  info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
+                                     preparation_->fingerprint.end());
   RETURN_IF_ERROR(OpenCheckpoints(info));
 
   SetPhase("connecting");

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 namespace muster::shim {
 namespace {
+
+constexpr char kTemporarySuffix[] = ".tmp";
 
 bool WriteAll(int fd, std::string_view data) {
   while (!data.empty()) {
@@ -81,11 +84,40 @@ std::optional<std::string> ReadFile(const std::string& path) {
   return contents;
 }
 
-bool WriteFileAtomically(const std::string& path, std::string_view contents, bool sync) {
-  const std::string temporary = path + ".tmp";
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+std::optional<uint64_t> CounterIn(const std::string& path, const std::string& name) {
+  const std::optional<std::string> text = ReadFile(path);
+  if (!text.has_value()) return std::nullopt;
+  const std::string line_start = name + " ";
+  size_t at = 0;
+  while (at < text->size()) {
+    if (text->compare(at, line_start.size(), line_start) == 0) {
+      return std::strtoull(text->c_str() + at + line_start.size(), nullptr, 10);
+    }
+    const size_t newline = text->find('\n', at);
+    if (newline == std::string::npos) break;
+    at = newline + 1;
+  }
+  return std::nullopt;
+}
+
+bool ReserveFor(const std::string& path, size_t bytes) {
+  const std::string temporary = path + kTemporarySuffix;
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;
-  const bool written = WriteAll(fd, contents) && (!sync || fsync(fd) == 0);
+  const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  close(fd);
+  errno = error;
+  return error == 0;
+}
+
+bool WriteFileAtomically(const std::string& path, std::string_view contents, bool sync) {
+  const std::string temporary = path + kTemporarySuffix;
+  // Cut to size afterwards, so that what ReserveFor took is written over and not given back first.
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  const bool written = WriteAll(fd, contents) &&
+                       ftruncate(fd, static_cast<off_t>(contents.size())) == 0 &&
+                       (!sync || fsync(fd) == 0);
   const int error = errno;
   close(fd);
   if (!written) {

@@ -31,6 +31,8 @@ void LogFile::Append(std::string_view data) {
   if (partial_line_.size() > kMaxLineBytes) Flush();
 }
 
+void LogFile::AppendLine(std::string_view line) { Write(std::string(line) + '\n'); }
+
 void LogFile::Flush() {
   Write(partial_line_);
   partial_line_.clear();

@@ -24,6 +24,8 @@ class LogFile {
   // Appends to what an earlier process left there. False with errno set.
   bool Open(const std::string& path);
   void Append(std::string_view data);
+  // A line of another's, without its newline. What is held back stays so: neither tears the other.
+  void AppendLine(std::string_view line);
   void Flush();
   uint64_t lost_bytes() const { return lost_bytes_; }
 

@@ -67,23 +67,6 @@ bool KillIf(pid_t pid, Predicate still) {
   return matches;
 }
 
-// The number after `name ` at the start of a line.
-std::optional<uint64_t> CounterIn(const std::string& path, const std::string& name) {
-  const std::optional<std::string> text = ReadFile(path);
-  if (!text.has_value()) return std::nullopt;
-  const std::string line_start = name + " ";
-  size_t at = 0;
-  while (at < text->size()) {
-    if (text->compare(at, line_start.size(), line_start) == 0) {
-      return std::strtoull(text->c_str() + at + line_start.size(), nullptr, 10);
-    }
-    const size_t newline = text->find('\n', at);
-    if (newline == std::string::npos) break;
-    at = newline + 1;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::vector<pid_t> Descendants(pid_t root) {
@@ -111,6 +94,19 @@ void KillDescendants(pid_t root) {
       return stat.has_value() && parents.count(stat->parent) > 0;
     });
   }
+}
+
+bool KillChildren() {
+  const std::string self = std::to_string(getpid());
+  const std::optional<std::string> children = ReadFile("/proc/self/task/" + self + "/children");
+  if (!children.has_value()) return false;
+  const char* at = children->c_str();
+  char* end = nullptr;
+  for (long pid = 0; (pid = std::strtol(at, &end, 10)) > 0; at = end) {
+    // Nobody but us reaps it, so the number is still its own.
+    kill(static_cast<pid_t>(pid), SIGKILL);
+  }
+  return true;
 }
 
 size_t KillByEnvironment(std::string_view entry) {

@@ -20,6 +20,11 @@ std::vector<pid_t> Descendants(pid_t root);
 // caller repeats as their deaths are reported, until it has no child left.
 void KillDescendants(pid_t root);
 
+// SIGKILL to every child of this process, and nothing else: quick enough for a process that forks
+// and exits in turn, whose newest incarnation is always our child. False when the kernel does not
+// list children.
+bool KillChildren();
+
 // SIGKILL to every process but the caller that has `entry` (NAME=value) in its environment; how
 // many of them still live. Finds the tree of a shim that is itself dead, whatever sessions and
 // parents its processes have by now.

@@ -5,12 +5,14 @@
 // as descriptor 3. The shim reads `instructions`, listens on `shim.sock` for workers that come
 // later, and leaves `exit` behind once nothing of the rank's process tree is left.
 //
-// Lines from the worker: `stop GRACE_MS`, `kill`, `ping`. Lines from the shim, at once to a worker
+// Lines from the worker: `stop GRACE_MS`, `kill`, `ping`, `note TEXT` (a line for the rank's stderr
+// log, at most kMaxNoteBytes). Lines from the shim, at once to a worker
 // that connects and then as things happen: `started PID`, `exec-failed ERRNO TEXT`, `exited` (the
 // exit record is on disk), `pong`.
 #ifndef MUSTER_WORKER_SHIM_PROTOCOL_H_
 #define MUSTER_WORKER_SHIM_PROTOCOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +25,7 @@ inline constexpr char kSocketFile[] = "shim.sock";
 inline constexpr char kExitFile[] = "exit";
 inline constexpr char kLogFile[] = "shim.log";  // the shim's own stderr
 inline constexpr int kControlFd = 3;
+inline constexpr size_t kMaxNoteBytes = 4096;
 
 struct Instructions {
   std::vector<std::string> command;
@@ -32,6 +35,8 @@ struct Instructions {
   std::string stderr_path;
   int64_t failure_timeout_ms = 30'000;  // without any worker; 0: for ever
   int64_t grace_ms = 30'000;            // when the shim ends its tree of its own accord
+  std::string cgroup;                   // to make for the rank, and to remove after it; empty: none
+  std::vector<int> cpus;                // that the rank may run on; empty: those of the shim
 };
 
 struct ExitRecord {

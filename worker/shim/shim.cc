@@ -1,12 +1,15 @@
 #include "worker/shim/shim.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -27,11 +30,13 @@ namespace muster::shim {
 namespace {
 
 constexpr size_t kMaxConnections = 8;
-constexpr size_t kMaxCommandBytes = 256;
+constexpr size_t kMaxCommandBytes = kMaxNoteBytes + 64;
 constexpr size_t kReadsPerTurn =
     16;  // of a chatty rank's pipe, before the control socket has its turn again
+constexpr int kQuickPasses = 100;  // at children that take one another's place
 constexpr size_t kTailLines = 50;
 constexpr size_t kTailBytes = 8 << 10;
+constexpr size_t kExitRecordBytes = kTailBytes + (8 << 10);
 
 int64_t MonotonicMs() {
   timespec now = {};
@@ -62,6 +67,45 @@ struct ExecFailure {
   bool in_workdir;
 };
 
+// As shells have it, 127 for a program that is not there and 126 for one that cannot be executed;
+// as sysexits.h has it, 66 for a folder that is not there and 77 for one that may not be entered.
+int ExitCodeOf(const ExecFailure& failure) {
+  if (failure.in_workdir) return failure.error == EACCES ? 77 : 66;
+  return failure.error == ENOENT ? 127 : 126;
+}
+
+// In the group from its first moment: to move a process later takes the kernel milliseconds.
+pid_t ForkInto(const std::string& cgroup) {
+  const int group = open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (group < 0) return -1;
+  clone_args arguments = {};
+  arguments.flags = CLONE_INTO_CGROUP;
+  arguments.exit_signal = SIGCHLD;
+  arguments.cgroup = static_cast<uint64_t>(group);
+  const long pid = syscall(SYS_clone3, &arguments, sizeof(arguments));
+  close(group);
+  return static_cast<pid_t>(pid);
+}
+
+// With what the error of a name without a path, or of a script, does not say by itself.
+std::string DescribeExecFailure(const Instructions& instructions, int error) {
+  const std::string& program = instructions.command.front();
+  std::string text = "exec " + program + ": ";
+  if (error != ENOENT) return text + std::strerror(error);
+  if (program.find('/') == std::string::npos) {
+    for (const std::string& entry : instructions.environment) {
+      if (entry.rfind("PATH=", 0) == 0) return text + "not found in " + entry;
+    }
+    return text + "not found, and there is no PATH";
+  }
+  const std::string path = program[0] == '/' ? program : instructions.workdir + "/" + program;
+  if (access(path.c_str(), F_OK) == 0) {
+    return text + "the interpreter that its first line names, or its loader, does not exist";
+  }
+  return text + std::strerror(error) +
+         (program[0] == '/' ? "" : " in workdir " + instructions.workdir);
+}
+
 int ListenOn(const char* path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
@@ -81,7 +125,9 @@ int ListenOn(const char* path) {
 }  // namespace
 
 Shim::Shim(Instructions instructions, int control_fd)
-    : instructions_(std::move(instructions)), stderr_tail_(kTailLines, kTailBytes) {
+    : instructions_(std::move(instructions)),
+      cgroup_(instructions_.cgroup),
+      stderr_tail_(kTailLines, kTailBytes) {
   if (control_fd >= 0) connections_.push_back({control_fd, ""});
 }
 
@@ -136,7 +182,9 @@ bool Shim::SetUp() {
     fcntl(connection.fd, F_SETFL, O_NONBLOCK);
     if (!Watch(connection.fd)) return false;
   }
-  return stdout_.log.Open(instructions_.stdout_path) && stderr_.log.Open(instructions_.stderr_path);
+  // The rank's own log may fill the disk; how it ended is to be told even so.
+  return ReserveFor(kExitFile, kExitRecordBytes) && stdout_.log.Open(instructions_.stdout_path) &&
+         stderr_.log.Open(instructions_.stderr_path);
 }
 
 bool Shim::Watch(int fd) {
@@ -152,7 +200,7 @@ void Shim::StartRank() {
   int report[2] = {-1, -1};
   const bool piped =
       pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0 && pipe2(report, O_CLOEXEC) == 0;
-  if (piped) pid_ = fork();
+  if (piped) pid_ = Fork();
   if (pid_ == 0) BecomeRank(out[1], err[1], report[1]);
   if (pid_ < 0) {
     record_.exec_errno = errno;
@@ -175,6 +223,17 @@ void Shim::StartRank() {
   }
 }
 
+pid_t Shim::Fork() {
+  cgroup_made_ = !instructions_.cgroup.empty() && cgroup_.Make();
+  if (cgroup_made_) {
+    const pid_t pid = ForkInto(cgroup_.path());
+    if (pid >= 0) return pid;
+  }
+  const pid_t pid = fork();
+  if (pid == 0 && cgroup_made_) cgroup_.Enter();
+  return pid;
+}
+
 // Runs in the child: only async-signal-safe calls would be needed had the shim threads, and it has
 // none.
 void Shim::BecomeRank(int out, int err, int report) {
@@ -192,6 +251,15 @@ void Shim::BecomeRank(int out, int err, int report) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+
+  if (!instructions_.cpus.empty()) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    for (const int cpu : instructions_.cpus) {
+      if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &cpus);
+    }
+    sched_setaffinity(0, sizeof(cpus), &cpus);
+  }
 
   ExecFailure failure = {0, true};
   if (instructions_.workdir.empty() || chdir(instructions_.workdir.c_str()) == 0) {
@@ -211,7 +279,7 @@ void Shim::BecomeRank(int out, int err, int report) {
   }
   failure.error = errno;
   [[maybe_unused]] const ssize_t n = write(report, &failure, sizeof(failure));
-  _exit(127);
+  _exit(ExitCodeOf(failure));
 }
 
 void Shim::Dispatch(int fd) {
@@ -261,10 +329,14 @@ void Shim::ReadCommands(std::list<Connection>::iterator connection) {
 
 void Shim::Execute(Connection& connection, std::string_view command) {
   constexpr std::string_view kStop = "stop ";
+  constexpr std::string_view kNote = "note ";
   if (command == "kill") {
     Stop(0);
   } else if (command == "ping") {
     send(connection.fd, "pong\n", 5, MSG_NOSIGNAL);
+  } else if (command.substr(0, kNote.size()) == kNote) {
+    // Not part of the tail: that is the rank's own last words.
+    if (!main_exited_) stderr_.log.AppendLine(command.substr(kNote.size()));
   } else if (command.substr(0, kStop.size()) == kStop) {
     command.remove_prefix(kStop.size());
     int64_t grace_ms = 0;
@@ -316,11 +388,10 @@ void Shim::ReadExecResult() {
   const ssize_t n = read(exec_result_, &failure, sizeof(failure));
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n == sizeof(failure)) {
-    const std::string& what =
-        failure.in_workdir ? instructions_.workdir : instructions_.command.front();
     record_.exec_errno = failure.error;
-    record_.exec_error = std::string(failure.in_workdir ? "chdir " : "exec ") + what + ": " +
-                         std::strerror(failure.error);
+    record_.exec_error = failure.in_workdir ? "workdir " + instructions_.workdir + ": " +
+                                                  std::strerror(failure.error)
+                                            : DescribeExecFailure(instructions_, failure.error);
     std::replace(record_.exec_error.begin(), record_.exec_error.end(), '\n', ' ');
   }
   close(exec_result_);
@@ -387,9 +458,21 @@ bool Shim::Settle() {
       main_exited_ && stop_deadline_ms_.has_value() && !grace_over_ && kill(-pid_, 0) == 0;
   if ((grace_over_ || main_exited_) && !no_children_ && !in_grace) {
     if (!main_exited_) killed_by_us_ = true;
-    KillDescendants(getpid());
+    EndTree();
   }
   return main_exited_ && no_children_;
+}
+
+void Shim::EndTree() {
+  // Where the kernel ends all of the group at once, nothing is left to look for, unless it left the
+  // group.
+  if (cgroup_made_) cgroup_.Kill();
+  KillDescendants(getpid());
+  Reap();
+  for (int pass = 0; pass < kQuickPasses && !no_children_; ++pass) {
+    if (!KillChildren()) return;
+    Reap();
+  }
 }
 
 void Shim::Finish() {
@@ -400,9 +483,14 @@ void Shim::Finish() {
   record_.lost_log_bytes = stdout_.log.lost_bytes() + stderr_.log.lost_bytes();
   record_.stderr_tail = stderr_tail_.Lines();
   if (record_.time_unix_ms == 0) record_.time_unix_ms = WallMs();
-  if (record_.signal == SIGKILL && !killed_by_us_ && oom_kills_before_.has_value()) {
-    record_.out_of_memory = OomKillCount() > oom_kills_before_;
+  if (record_.signal == SIGKILL && !killed_by_us_) {
+    std::optional<uint64_t> kills;
+    if (cgroup_made_) kills = cgroup_.OomKills();
+    record_.out_of_memory =
+        kills.has_value() ? *kills > 0
+                          : oom_kills_before_.has_value() && OomKillCount() > oom_kills_before_;
   }
+  if (cgroup_made_) cgroup_.Remove();
   if (!WriteFileAtomically(kExitFile, EncodeExitRecord(record_), true)) {
     std::fprintf(stderr, "muster-shim: cannot write the exit record: %s\n", std::strerror(errno));
   }

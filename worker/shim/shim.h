@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "worker/shim/cgroup.h"
 #include "worker/shim/log_file.h"
 #include "worker/shim/protocol.h"
 
@@ -48,6 +49,7 @@ class Shim {
 
   bool SetUp();
   void StartRank();
+  pid_t Fork();
   [[noreturn]] void BecomeRank(int out, int err, int report);
   bool Watch(int fd);
   void Dispatch(int fd);
@@ -67,10 +69,12 @@ class Shim {
   void OnWorkerAwayTooLong();
   // After anything happened: kills what must go, and tells whether nothing is left.
   bool Settle();
+  void EndTree();
   void Finish();
   std::string StateLine() const;
 
   const Instructions instructions_;
+  const Cgroup cgroup_;
   int epoll_ = -1;
   int signals_ = -1;
   int listener_ = -1;
@@ -83,6 +87,7 @@ class Shim {
   Tail stderr_tail_;
 
   pid_t pid_ = -1;
+  bool cgroup_made_ = false;
   bool exec_known_ = false;
   bool main_exited_ = false;
   bool grace_over_ = false;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -21,6 +22,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/shim/cgroup.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/protocol.h"
@@ -153,6 +155,36 @@ class ShimTest : public ::testing::Test {
     return ReadFile(directory_ + "/" + name).value_or("<none>");
   }
 
+  void StopForkStorm(const std::string& cgroup) {
+    const std::string storm =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "fork_storm";
+    MakeFifo("alive");
+    Instructions instructions = Shell("");
+    instructions.command = {storm, directory_ + "/alive"};
+    instructions.cgroup = cgroup;
+    const pid_t bystander = fork();
+    if (bystander == 0) {
+      signal(SIGTERM, SIG_IGN);
+      setsid();
+      while (true) pause();
+    }
+    Start(instructions);
+    ReadStarted();
+    const int alive = open((directory_ + "/alive").c_str(), O_RDONLY | O_CLOEXEC);
+    char buffer[8];
+    ASSERT_EQ(read(alive, buffer, 1), 1);
+    Send("stop 100\n");
+    EXPECT_EQ(ReadLine(), "exited");
+    fcntl(alive, F_SETFL, O_NONBLOCK);
+    EXPECT_EQ(read(alive, buffer, sizeof(buffer)), 0) << "something holds the pipe still";
+    close(alive);
+    EXPECT_EQ(Finished().signal, SIGKILL);
+    EXPECT_EQ(kill(bystander, 0), 0);
+    EXPECT_EQ(waitpid(bystander, nullptr, WNOHANG), 0);
+    kill(bystander, SIGKILL);
+    waitpid(bystander, nullptr, 0);
+  }
+
   // Blocks until the named pipe has been opened for writing, and returns what was written.
   std::string WaitForFifo(const std::string& name) { return Read(name); }
   void MakeFifo(const std::string& name) {
@@ -214,8 +246,38 @@ TEST_F(ShimTest, MissingWorkdirIsAnExecFailure) {
   Instructions instructions = Shell("exit 0");
   instructions.workdir = "/no/such/folder";
   Start(instructions);
-  EXPECT_EQ(ReadLine(), "exec-failed 2 chdir /no/such/folder: No such file or directory");
-  EXPECT_EQ(Finished().exec_errno, ENOENT);
+  EXPECT_EQ(ReadLine(), "exec-failed 2 workdir /no/such/folder: No such file or directory");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.exec_errno, ENOENT);
+  EXPECT_EQ(record.exit_code, 66);
+}
+
+TEST_F(ShimTest, WhyAProgramCannotBeExecutedIsSaidInFull) {
+  const auto failure = [this](const std::string& program) {
+    Instructions instructions = Shell("");
+    instructions.command = {program};
+    Start(instructions);
+    ReadLine();
+    Disconnect();
+    return Finished();
+  };
+  const ExitRecord unknown = failure("no-such-program");
+  EXPECT_EQ(unknown.exit_code, 127);
+  EXPECT_EQ(unknown.exec_error, "exec no-such-program: not found in PATH=/usr/bin:/bin");
+
+  std::ofstream(directory_ + "/plain") << "text";
+  const ExitRecord plain = failure(directory_ + "/plain");
+  EXPECT_EQ(plain.exit_code, 126);
+  EXPECT_THAT(plain.exec_error, HasSubstr("/plain: Permission denied"));
+
+  std::ofstream(directory_ + "/script") << "#!/no/such/interpreter\n";
+  std::filesystem::permissions(directory_ + "/script", std::filesystem::perms::owner_all);
+  const ExitRecord script = failure("./script");
+  EXPECT_EQ(script.exit_code, 127);
+  EXPECT_THAT(script.exec_error, HasSubstr("exec ./script: the interpreter"));
+
+  EXPECT_THAT(failure("./none").exec_error,
+              HasSubstr("exec ./none: No such file or directory in workdir " + directory_));
 }
 
 TEST_F(ShimTest, ProgramIsSearchedInTheRanksOwnPath) {
@@ -274,6 +336,59 @@ TEST_F(ShimTest, StopLeavesNothingOfTheTree) {
   EXPECT_TRUE(record.stopped);
   EXPECT_FALSE(record.out_of_memory);
   EXPECT_EQ(KillByEnvironment(cookie_), 0u);
+}
+
+// The storm outruns a look at the whole of /proc, and it hides from a search by environment. A
+// process of somebody else's that looks the same is left alone.
+TEST_F(ShimTest, StopEndsAForkStorm) { StopForkStorm(""); }
+
+TEST_F(ShimTest, StopEndsAForkStormInAGroupOfItsOwn) {
+  const std::string root = FindDelegatedCgroup();
+  if (root.empty()) GTEST_SKIP() << "no control group of version 2 is delegated to this process";
+  const std::string group = root + "/muster-shim-test-" + std::to_string(getpid());
+  StopForkStorm(group);
+  EXPECT_FALSE(std::filesystem::exists(group));
+}
+
+TEST_F(ShimTest, GroupThatCannotBeMadeIsDoneWithout) {
+  Instructions instructions = Shell("echo ran");
+  instructions.cgroup = "/no/such/group";
+  Start(instructions);
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().exit_code, 0);
+  EXPECT_EQ(Read("out"), "ran\n");
+}
+
+TEST_F(ShimTest, RankRunsOnItsCpus) {
+  cpu_set_t mine;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
+  int last = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &mine)) last = cpu;
+  }
+  Instructions instructions = Shell("grep Cpus_allowed_list /proc/self/status");
+  instructions.cpus = {last};
+  Start(instructions);
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  Finished();
+  EXPECT_EQ(Read("out"), "Cpus_allowed_list:\t" + std::to_string(last) + "\n");
+}
+
+TEST_F(ShimTest, NotesStandBetweenTheLinesOfTheLog) {
+  MakeFifo("ready");
+  MakeFifo("go");
+  Start(Shell("printf 'half ' >&2; echo x > ready; cat go; echo line >&2; exit 1"));
+  ReadStarted();
+  WaitForFifo("ready");
+  Send("note muster: waits for rank 3\n");
+  Send("ping\n");
+  EXPECT_EQ(ReadLine(), "pong");
+  std::ofstream(directory_ + "/go") << "";
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().stderr_tail, "half line\n");
+  EXPECT_EQ(Read("err"), "muster: waits for rank 3\nhalf line\n");
 }
 
 TEST_F(ShimTest, DaemonLeftBehindByAFinishedRankIsGone) {
@@ -427,6 +542,8 @@ TEST(ProtocolTest, RoundTrips) {
   instructions.stderr_path = "/e";
   instructions.failure_timeout_ms = 5;
   instructions.grace_ms = 6;
+  instructions.cgroup = "/g";
+  instructions.cpus = {3, 7};
   const auto decoded = DecodeInstructions(EncodeInstructions(instructions));
   ASSERT_TRUE(decoded.has_value());
   EXPECT_EQ(decoded->command, instructions.command);
@@ -434,6 +551,8 @@ TEST(ProtocolTest, RoundTrips) {
   EXPECT_EQ(decoded->failure_timeout_ms, 5);
   EXPECT_EQ(decoded->grace_ms, 6);
   EXPECT_EQ(decoded->stderr_path, "/e");
+  EXPECT_EQ(decoded->cgroup, "/g");
+  EXPECT_EQ(decoded->cpus, instructions.cpus);
 }
 
 TEST(ProtocolTest, DamageIsNoticed) {

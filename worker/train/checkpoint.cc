@@ -100,10 +100,13 @@ std::vector<uint64_t> CheckpointDirectory::Steps() const {
 }
 
 std::optional<CheckpointState> CheckpointDirectory::FindNewestValid() const {
-  for (const uint64_t step : Steps()) {
+  const std::vector<uint64_t> steps = Steps();
+  for (const uint64_t step : steps) {
     auto state = Verify(step);
     if (state.ok()) return *std::move(state);
-    LOG(WARNING) << "checkpoint passed over, falling back to the one before: "
+    LOG(WARNING) << "checkpoint passed over, "
+                 << (step == steps.back() ? "and there is none before it: "
+                                          : "falling back to the one before: ")
                  << state.status().message();
   }
   return std::nullopt;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "common/version.h"
 #include "worker/nn/model.h"
 #include "worker/train/exit_code.h"
 
@@ -56,6 +57,23 @@ std::string TrainingDigest(const v1::TrainSpec& spec) {
   return Sha256Hex(essential.ShortDebugString());
 }
 
+std::vector<v1::FingerprintEntry> Fingerprint(const std::string& dataset,
+                                              const data::ImageDataset& training,
+                                              const data::ImageDataset& test) {
+  // Enough digits to tell two data sets apart, few enough to be read.
+  constexpr size_t kShownDigits = 16;
+  const auto split = [](const data::ImageDataset& images) {
+    return absl::StrCat(images.size(), " images ", images.Digest().substr(0, kShownDigits));
+  };
+  std::vector<v1::FingerprintEntry> entries(2);
+  entries[0].set_name("version");
+  entries[0].set_value(absl::StrCat("muster-rank ", kSoftwareVersion));
+  entries[1].set_name("dataset");
+  entries[1].set_value(
+      absl::StrCat(dataset, ", ", split(training), " to train, ", split(test), " to test"));
+  return entries;
+}
+
 absl::StatusOr<std::unique_ptr<nn::Plan>> CompileModel(const v1::TrainSpec& spec,
                                                        const data::DatasetInfo& dataset,
                                                        uint32_t max_rows, uint32_t threads) {
@@ -89,9 +107,10 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
   const auto max_rows = static_cast<uint32_t>(data::LargestShare(spec.global_batch(), world_size));
   ASSIGN_OR_RETURN(auto plan, CompileModel(spec, info, max_rows,
                                            std::max(1u, job.resources().threads_per_rank())));
-  return std::unique_ptr<Preparation>(
-      new Preparation{spec, world_size, std::move(training), std::move(test), steps, total_steps,
-                      schedule, max_rows, std::move(plan), TrainingDigest(spec)});
+  std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(info.name, training, test);
+  return std::unique_ptr<Preparation>(new Preparation{
+      spec, world_size, std::move(training), std::move(test), steps, total_steps, schedule,
+      max_rows, std::move(plan), TrainingDigest(spec), std::move(fingerprint)});
 }
 
 }  // namespace

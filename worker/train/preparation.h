@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/worker.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/nn/plan.h"
@@ -27,6 +29,8 @@ struct Preparation {
   std::unique_ptr<nn::Plan> plan;
   // Of everything that a checkpoint's content depends on; see CheckpointState.
   std::string training_digest;
+  // What must be the same on every rank and no spec can promise: see JoinInfo.fingerprint.
+  std::vector<v1::FingerprintEntry> fingerprint;
 };
 
 // Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for.

@@ -6,16 +6,20 @@ namespace muster::train {
 
 ProgressReporter::ProgressReporter(ProgressSink sink) : sink_(std::move(sink)) {}
 
-void ProgressReporter::SetPhase(const std::string& phase, const Time& now) {
+void ProgressReporter::SetPhase(const std::string& phase) {
   progress_.set_phase(phase);
-  Send(now);
+  Send();
 }
 
 void ProgressReporter::StepDone(const StepStatistics& statistics, const Time& now) {
   const bool first = !progress_.has_first_step_time();
   if (first) *progress_.mutable_first_step_time() = ToProto(now.wall);
-  if (!first && now.steady - last_sent_ < kInterval) return;
+  if (first || now.steady - last_measured_ >= kInterval) Measure(statistics, now);
+  Send();
+}
 
+void ProgressReporter::Measure(const StepStatistics& statistics, const Time& now) {
+  last_measured_ = now.steady;
   const StepTimes median = statistics.Median(kMedianSteps);
   progress_.set_step_seconds(absl::ToDoubleSeconds(median.step));
   progress_.set_data_wait_seconds(absl::ToDoubleSeconds(median.data_wait));
@@ -29,11 +33,9 @@ void ProgressReporter::StepDone(const StepStatistics& statistics, const Time& no
     const double done = static_cast<double>(progress_.samples() - samples_.front().second);
     progress_.set_images_per_second(done / seconds);
   }
-  Send(now);
 }
 
-void ProgressReporter::Send(const Time& now) {
-  last_sent_ = now.steady;
+void ProgressReporter::Send() {
   if (progress_.step_seconds() > 0 && progress_.total_steps() >= progress_.step()) {
     const auto left = static_cast<double>(progress_.total_steps() - progress_.step());
     *progress_.mutable_time_left() = ToProto(absl::Seconds(progress_.step_seconds() * left));

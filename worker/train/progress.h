@@ -26,13 +26,15 @@ class ProgressReporter {
   v1::Progress& progress() { return progress_; }
 
   // Sends at once.
-  void SetPhase(const std::string& phase, const Time& now);
-  // After each step, with progress().step() and progress().samples() set. Sends the first step at
-  // once, the others at most five times a second.
+  void SetPhase(const std::string& phase);
+  // After each step, with progress().step() and progress().samples() set. Sends every step, so that
+  // of a world that hangs it is known where each rank stood; rates and medians are new five times a
+  // second.
   void StepDone(const StepStatistics& statistics, const Time& now);
 
  private:
-  void Send(const Time& now);
+  void Measure(const StepStatistics& statistics, const Time& now);
+  void Send();
 
   static constexpr absl::Duration kInterval = absl::Milliseconds(200);
   // Rates and medians are over the last few seconds.
@@ -41,7 +43,7 @@ class ProgressReporter {
 
   const ProgressSink sink_;
   v1::Progress progress_;
-  SteadyTime last_sent_;
+  SteadyTime last_measured_;
   std::deque<std::pair<SteadyTime, uint64_t>> samples_;  // at earlier reports, oldest first
 };
 

@@ -245,7 +245,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   return summary;
 }
 
-void Trainer::SetPhase(const std::string& phase) { progress_.SetPhase(phase, Now()); }
+void Trainer::SetPhase(const std::string& phase) { progress_.SetPhase(phase); }
 
 void Trainer::CountCollectives(uint64_t operations, uint64_t bytes) {
   v1::Progress& progress = progress_.progress();

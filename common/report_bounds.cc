@@ -1,0 +1,70 @@
+#include "common/report_bounds.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+
+namespace muster {
+namespace {
+
+template <typename Proto>
+absl::Status CheckValid(absl::string_view what, const Proto& time) {
+  if (IsValid(time)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is no time: ", time.seconds(), " s and ", time.nanos(), " ns"));
+}
+
+}  // namespace
+
+absl::Status CheckLength(absl::string_view what, size_t length, size_t bound) {
+  if (length <= bound) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is ", length, " bytes long; the bound is ", bound));
+}
+
+absl::Status CheckCount(absl::string_view what, int count, size_t bound) {
+  if (static_cast<size_t>(count) <= bound) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " are ", count, "; the bound is ", bound));
+}
+
+absl::Status CheckTime(absl::string_view what, const google::protobuf::Timestamp& time) {
+  return CheckValid(what, time);
+}
+
+absl::Status CheckTime(absl::string_view what, const google::protobuf::Duration& duration) {
+  return CheckValid(what, duration);
+}
+
+absl::Status CheckBounds(const v1::JoinInfo& join) {
+  RETURN_IF_ERROR(
+      CheckLength("join.layout_digest", join.layout_digest().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(CheckCount("the entries of a fingerprint", join.fingerprint_size(),
+                             limits::kFingerprintEntries));
+  for (const v1::FingerprintEntry& entry : join.fingerprint()) {
+    RETURN_IF_ERROR(CheckLength("fingerprint.name", entry.name().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(CheckLength("fingerprint.value", entry.value().size(), limits::kLabelBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBounds(const v1::Progress& progress) {
+  RETURN_IF_ERROR(CheckLength("progress.phase", progress.phase().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(CheckTime("progress.first_step_time", progress.first_step_time()));
+  return CheckTime("progress.time_left", progress.time_left());
+}
+
+absl::Status CheckBounds(const v1::FailureReport& failure) {
+  RETURN_IF_ERROR(
+      CheckLength("failure.message", failure.message().size(), limits::kReportedTextBytes));
+  return CheckLength("failure.phase", failure.phase().size(), limits::kLabelBytes);
+}
+
+absl::Status CheckBounds(const v1::TrainSummary& summary) {
+  RETURN_IF_ERROR(
+      CheckLength("summary.weights_digest", summary.weights_digest().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(CheckTime("summary.first_step_time", summary.first_step_time()));
+  return CheckCount("the losses of a summary", summary.losses_size(), limits::kRecordedLosses);
+}
+
+}  // namespace muster

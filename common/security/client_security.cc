@@ -1,0 +1,56 @@
+#include "common/security/client_security.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/security/local_token.h"
+#include "common/status.h"
+
+namespace muster::security {
+
+absl::StatusOr<ClientToken> FindToken(const ClientSecurity& security, const std::string& target) {
+  if (!security.token_file.empty()) {
+    ASSIGN_OR_RETURN(std::string token, ReadTokenFile(security.token_file));
+    return ClientToken{std::move(token), absl::StrCat("the token in ", security.token_file)};
+  }
+  if (!security.token.empty()) return ClientToken{security.token, "the token in MUSTER_TOKEN"};
+  ASSIGN_OR_RETURN(FoundToken found, FindLocalToken(target));
+  return ClientToken{std::move(found.token), absl::StrCat("the token in ", found.path)};
+}
+
+absl::Status CheckClientSecurity(const ClientSecurity& security) {
+  RETURN_IF_ERROR(CheckTlsFiles(security.tls));
+  if (!security.tls.cert.empty() && security.tls.ca.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-cert needs --tls-ca too: who signed the coordinator's certificate");
+  }
+  if (security.token_file.empty()) return absl::OkStatus();
+  return Annotate(ReadTokenFile(security.token_file).status(), "--token-file");
+}
+
+absl::Status Explain(const absl::Status& status, const ClientSecurity& security,
+                     const std::string& target) {
+  const absl::string_view remedy =
+      "give one with --token-file or MUSTER_TOKEN_FILE; the coordinator keeps its own in "
+      "DATA_DIR/token";
+  if (absl::IsUnavailable(status)) {
+    const absl::Status verdict = ProbeTls(target, security.tls);
+    return verdict.ok() ? status : verdict;
+  }
+  const absl::StatusOr<ClientToken> token = FindToken(security, target);
+  if (absl::IsUnauthenticated(status)) {
+    if (!token.ok()) {
+      return absl::UnauthenticatedError(absl::StrCat(
+          "the coordinator at ", target,
+          " wants a token, and there is none: ", token.status().message(), "; ", remedy));
+    }
+    return absl::UnauthenticatedError(absl::StrCat("the coordinator at ", target, " does not know ",
+                                                   token->source, "; ", remedy));
+  }
+  if (absl::IsPermissionDenied(status) && token.ok()) {
+    return absl::PermissionDeniedError(absl::StrCat(status.message(), "; it is ", token->source));
+  }
+  return status;
+}
+
+}  // namespace muster::security

@@ -1,0 +1,150 @@
+#include "common/security/local_token.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::security {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+class LocalTokenTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = ::testing::TempDir() + "/token.XXXXXX";
+    ASSERT_NE(mkdtemp(directory_.data()), nullptr);
+    tokens_ = directory_ + "/tokens";
+    setenv("MUSTER_TOKEN_DIR", tokens_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("MUSTER_TOKEN_DIR");
+    std::filesystem::remove_all(directory_);
+  }
+  std::string Write(const std::string& name, const std::string& text, mode_t mode = 0600) {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path) << text;
+    chmod(path.c_str(), mode);
+    return path;
+  }
+  PublishedToken Publish(const std::string& address, const std::string& token) {
+    absl::StatusOr<PublishedToken> published = PublishedToken::Publish(address, token);
+    EXPECT_TRUE(published.ok()) << published.status();
+    return *std::move(published);
+  }
+  static std::string Find(const std::string& target) {
+    const absl::StatusOr<FoundToken> found = FindLocalToken(target);
+    return found.ok() ? found->token : std::string(found.status().message());
+  }
+
+  std::string directory_;
+  std::string tokens_;
+};
+
+TEST_F(LocalTokenTest, TokensAreLongAndNeverTheSame) {
+  EXPECT_THAT(NewToken(), MatchesRegex("[0-9a-f]{64}"));
+  EXPECT_NE(NewToken(), NewToken());
+}
+
+TEST_F(LocalTokenTest, IsKeptAndPrivate) {
+  const std::string path = directory_ + "/token";
+  const absl::StatusOr<std::string> first = KeepToken(path);
+  ASSERT_TRUE(first.ok()) << first.status();
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(*KeepToken(path), *first);
+}
+
+TEST_F(LocalTokenTest, FilesThatOthersCanReadAreRefusedWithTheRemedy) {
+  const std::string path = Write("open", "0123456789abcdef\n", 0640);
+  const absl::Status status = ReadTokenFile(path).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chmod 600 " + path));
+}
+
+TEST_F(LocalTokenTest, TheFirstLineThatIsNoCommentIsTheToken) {
+  EXPECT_EQ(*ReadTokenFile(Write("a", "\n# of mine\n  secret \nother\n")), "secret");
+  EXPECT_THAT(std::string(ReadTokenFile(Write("b", "# nothing\n")).status().message()),
+              HasSubstr("holds no token"));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(Write("c", "two words\n")).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      ReadTokenFile(Write("d", std::string((1 << 20) + 1, '\n'))).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(directory_).status()));
+}
+
+TEST_F(LocalTokenTest, IsFoundByWhateverNameTheCoordinatorIsCalled) {
+  const PublishedToken published = Publish("127.0.0.1:7070", "secret");
+  EXPECT_EQ(Find("127.0.0.1:7070"), "secret");
+  EXPECT_EQ(Find("localhost:7070"), "secret");
+  EXPECT_THAT(Find("127.0.0.1:7071"), HasSubstr("no token of a running coordinator at port 7071"));
+  struct stat info;
+  ASSERT_EQ(stat(tokens_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST_F(LocalTokenTest, OfACoordinatorOnAllAddresses) {
+  const PublishedToken published = Publish("0.0.0.0:7070", "secret");
+  EXPECT_EQ(Find("127.0.0.1:7070"), "secret");
+  EXPECT_EQ(Find("localhost:7070"), "secret");
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  EXPECT_EQ(Find(absl::StrCat(name, ":7070")), "secret");
+  // A documentation address, nobody's.
+  EXPECT_THAT(Find("192.0.2.1:7070"), HasSubstr("is not this machine"));
+}
+
+TEST_F(LocalTokenTest, CoordinatorsOfOnePortOnTwoAddressesAreTwo) {
+  const PublishedToken a = Publish("127.0.0.1:7070", "a");
+  const PublishedToken b = Publish("127.0.0.2:7070", "b");
+  EXPECT_EQ(Find("127.0.0.1:7070"), "a");
+  EXPECT_EQ(Find("127.0.0.2:7070"), "b");
+}
+
+TEST_F(LocalTokenTest, IsGoneWithItsCoordinator) {
+  std::string path;
+  {
+    const PublishedToken published = Publish("127.0.0.1:7070", "secret");
+    path = published.paths().front();
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(LocalTokenTest, WhatADeadCoordinatorLeftCountsForNothingAndIsSweptUp) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto published = PublishedToken::Publish("127.0.0.1:7070", "old");
+    _exit(published.ok() ? 0 : 1);  // its file stays
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  ASSERT_TRUE(std::filesystem::exists(tokens_ + "/127.0.0.1:7070"));
+  EXPECT_THAT(Find("127.0.0.1:7070"), HasSubstr("no token of a running coordinator"));
+  const PublishedToken other = Publish("127.0.0.1:7071", "new");
+  EXPECT_FALSE(std::filesystem::exists(tokens_ + "/127.0.0.1:7070"));
+  EXPECT_EQ(Find("127.0.0.1:7071"), "new");
+}
+
+TEST_F(LocalTokenTest, ADirectoryThatOthersMayWriteToIsNotUsed) {
+  std::filesystem::create_directories(tokens_);
+  chmod(tokens_.c_str(), 0777);
+  const absl::Status status = PublishedToken::Publish("127.0.0.1:7070", "secret").status();
+  EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+}
+
+TEST_F(LocalTokenTest, NoTokenForASocketInTheFileSystem) {
+  EXPECT_FALSE(FindLocalToken("unix:/tmp/x").ok());
+}
+
+}  // namespace
+}  // namespace muster::security

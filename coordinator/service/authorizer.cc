@@ -1,0 +1,198 @@
+#include "coordinator/service/authorizer.h"
+
+#include <glog/logging.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/security/call_metadata.h"
+#include "common/security/private_file.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "common/version.h"
+
+namespace muster::service {
+namespace {
+
+constexpr absl::Duration kLookInterval = absl::Seconds(1);
+// A person's own invention is found by trying.
+constexpr size_t kLeastTokenBytes = 16;
+
+struct MethodRole {
+  absl::string_view method;
+  Role role;
+};
+
+// Every method of proto/muster/v1 that the coordinator serves.
+constexpr MethodRole kMethodRoles[] = {
+    {"/muster.v1.ClusterService/GetJob", Role::kView},
+    {"/muster.v1.ClusterService/ListJobs", Role::kView},
+    {"/muster.v1.ClusterService/WatchJob", Role::kView},
+    {"/muster.v1.ClusterService/ListEvents", Role::kView},
+    {"/muster.v1.ClusterService/ReadLog", Role::kView},
+    {"/muster.v1.ClusterService/ListNodes", Role::kView},
+    {"/muster.v1.ClusterService/GetNode", Role::kView},
+    {"/muster.v1.ClusterService/GetVersion", Role::kView},
+    {"/muster.v1.ClusterService/SubmitJob", Role::kSubmit},
+    {"/muster.v1.ClusterService/CancelJob", Role::kSubmit},
+    {"/muster.v1.ClusterService/HoldJob", Role::kSubmit},
+    {"/muster.v1.ClusterService/ReleaseJob", Role::kSubmit},
+    {"/muster.v1.ClusterService/RequeueJob", Role::kSubmit},
+    {"/muster.v1.ClusterService/CordonNode", Role::kAdmin},
+    {"/muster.v1.ClusterService/UncordonNode", Role::kAdmin},
+    {"/muster.v1.ClusterService/DrainNode", Role::kAdmin},
+    {"/muster.v1.WorkerService/Session", Role::kWorker},
+    {"/muster.v1.WorkerService/SendLog", Role::kWorker},
+};
+
+constexpr std::pair<absl::string_view, Role> kRoleNames[] = {{"view", Role::kView},
+                                                             {"submit", Role::kSubmit},
+                                                             {"admin", Role::kAdmin},
+                                                             {"worker", Role::kWorker}};
+
+bool Suffices(Role has, Role needed) {
+  if (has == Role::kAdmin || has == needed) return true;
+  return has == Role::kSubmit && needed == Role::kView;
+}
+
+// Takes as long whatever the two differ in.
+bool EqualDigests(absl::string_view a, absl::string_view b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) difference |= a[i] ^ b[i];
+  return difference == 0;
+}
+
+absl::Status CheckVersion(const Authorizer::Caller& caller) {
+  if (caller.protocol_version.empty() || caller.protocol_version == absl::StrCat(kProtocolVersion))
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the caller is of version ", absl::CHexEscape(caller.software_version.substr(0, 64)),
+      " and speaks protocol ", absl::CHexEscape(caller.protocol_version.substr(0, 16)),
+      "; this coordinator is of version ", kSoftwareVersion, " and speaks protocol ",
+      kProtocolVersion, ": install version ", kSoftwareVersion, " on both sides"));
+}
+
+}  // namespace
+
+absl::string_view RoleName(Role role) {
+  for (const auto& [name, value] : kRoleNames) {
+    if (value == role) return name;
+  }
+  return "";
+}
+
+std::optional<Role> Authorizer::RoleFor(absl::string_view method) {
+  for (const MethodRole& entry : kMethodRoles) {
+    if (entry.method == method) return entry.role;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::unique_ptr<Authorizer>> Authorizer::Create(AccessOptions options,
+                                                               std::function<Time()> clock) {
+  std::unique_ptr<Authorizer> authorizer(new Authorizer(std::move(options), std::move(clock)));
+  absl::MutexLock lock(&authorizer->mutex_);
+  authorizer->stamp_ = authorizer->Look();
+  RETURN_IF_ERROR(authorizer->Load());
+  return authorizer;
+}
+
+absl::Status Authorizer::Load() {
+  std::vector<Entry> entries;
+  if (!options_.local_token.empty()) {
+    entries.push_back({Sha256Hex(options_.local_token), Role::kAdmin, "the local token"});
+  }
+  std::string text;
+  if (!options_.tokens_file.empty()) {
+    ASSIGN_OR_RETURN(text, security::ReadPrivateFile(options_.tokens_file));
+  }
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    const std::vector<std::string> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty() || words[0][0] == '#') continue;
+    const auto wrong = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(absl::StrCat(options_.tokens_file, ":", number, ": ", why));
+    };
+    const auto role = absl::c_find_if(
+        kRoleNames, [&words](const auto& known) { return known.first == words[0]; });
+    if (role == std::end(kRoleNames)) {
+      return wrong(absl::StrCat("'", absl::CHexEscape(words[0]),
+                                "' is not a role; roles are view, submit, admin and worker"));
+    }
+    if (words.size() < 2 || words.size() > 3) return wrong("a line is ROLE TOKEN [NAME]");
+    if (words[1].size() < kLeastTokenBytes) {
+      return wrong(absl::StrCat("the token is shorter than ", kLeastTokenBytes,
+                                " characters; openssl rand -hex 32 makes a good one"));
+    }
+    entries.push_back({Sha256Hex(words[1]), role->second,
+                       words.size() == 3 ? words[2] : absl::StrCat("line ", number)});
+  }
+  entries_ = std::move(entries);
+  return absl::OkStatus();
+}
+
+Authorizer::Stamp Authorizer::Look() const {
+  struct stat info;
+  if (options_.tokens_file.empty() || stat(options_.tokens_file.c_str(), &info) != 0) return {};
+  return {info.st_ctim.tv_sec * 1'000'000'000 + info.st_ctim.tv_nsec, info.st_ino};
+}
+
+void Authorizer::LoadIfChanged() {
+  const SteadyTime now = clock_().steady;
+  if (options_.tokens_file.empty() || now < next_look_) return;
+  next_look_ = now + kLookInterval;
+  const Stamp stamp = Look();
+  if (stamp == stamp_) return;
+  stamp_ = stamp;
+  const absl::Status loaded = Load();
+  if (loaded.ok()) {
+    LOG(INFO) << "read " << options_.tokens_file << " again: " << entries_.size() << " tokens";
+  } else {
+    LOG(ERROR) << "the tokens of before go on to count: " << loaded.message();
+  }
+}
+
+absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
+  RETURN_IF_ERROR(CheckVersion(caller));
+  if (!options_.require_token) return absl::OkStatus();
+  if (!caller.token.has_value()) {
+    return absl::UnauthenticatedError("the call carries no token, and this coordinator wants one");
+  }
+  absl::string_view token = *caller.token;
+  if (!absl::ConsumePrefix(&token, security::kTokenPrefix)) {
+    return absl::UnauthenticatedError(absl::StrCat("the call's ", security::kTokenKey, " is not '",
+                                                   security::kTokenPrefix, "TOKEN'"));
+  }
+  const std::string digest = Sha256Hex(token);
+  absl::MutexLock lock(&mutex_);
+  LoadIfChanged();
+  const Entry* found = nullptr;
+  // All of them, so that the time tells nothing.
+  for (const Entry& entry : entries_) {
+    if (EqualDigests(entry.digest, digest)) found = &entry;
+  }
+  if (found == nullptr) {
+    return absl::UnauthenticatedError("the call's token is not one of this coordinator's");
+  }
+  const std::optional<Role> needed = RoleFor(method);
+  if (!needed.has_value()) {
+    return absl::PermissionDeniedError(absl::StrCat("no role may call ", method));
+  }
+  if (!Suffices(found->role, *needed)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(method.substr(method.rfind('/') + 1), " needs the role ", RoleName(*needed),
+                     "; the token (", found->name, ") has the role ", RoleName(found->role)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::service

@@ -1,0 +1,254 @@
+#include "coordinator/service/authorizer.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/version.h"
+#include "coordinator/service/coordinator_fixture.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kLocalToken[] = "local-token-of-a-test";
+
+std::vector<const google::protobuf::MethodDescriptor*> AllMethods() {
+  std::vector<const google::protobuf::MethodDescriptor*> methods;
+  for (const auto* file :
+       {v1::SubmitJobRequest::descriptor()->file(), v1::WorkerMessage::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      for (int j = 0; j < file->service(i)->method_count(); ++j) {
+        methods.push_back(file->service(i)->method(j));
+      }
+    }
+  }
+  return methods;
+}
+
+std::string FullName(const google::protobuf::MethodDescriptor& method) {
+  return absl::StrCat("/", method.service()->full_name(), "/", method.name());
+}
+
+class AuthorizerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { file_ = ::testing::TempDir() + "/tokens." + std::to_string(getpid()); }
+  void TearDown() override { std::filesystem::remove(file_); }
+  void WriteTokens(const std::string& text, mode_t mode = 0600) {
+    const std::string beside = file_ + ".new";
+    std::ofstream(beside) << text;
+    chmod(beside.c_str(), mode);
+    std::filesystem::rename(beside, file_);
+  }
+  absl::StatusOr<std::unique_ptr<Authorizer>> Create() {
+    AccessOptions options;
+    options.local_token = kLocalToken;
+    options.tokens_file = file_;
+    return Authorizer::Create(options, [this] { return now_; });
+  }
+  static absl::Status Check(Authorizer& authorizer, const std::string& method,
+                            const std::string& token) {
+    Authorizer::Caller caller;
+    caller.token = "Bearer " + token;
+    return authorizer.Check("/muster.v1." + method, caller);
+  }
+
+  std::string file_;
+  Time now_;
+};
+
+TEST_F(AuthorizerTest, EveryMethodHasARole) {
+  for (const auto* method : AllMethods()) {
+    EXPECT_TRUE(Authorizer::RoleFor(FullName(*method)).has_value())
+        << FullName(*method) << " is missing from the table in authorizer.cc: nobody can call it";
+  }
+  EXPECT_FALSE(Authorizer::RoleFor("/muster.v1.ClusterService/Unheard").has_value());
+}
+
+TEST_F(AuthorizerTest, RolesContainOneAnother) {
+  WriteTokens(
+      "# people\n"
+      "view    view-token-0123456 alice\n"
+      "submit\tsubmit-token-01234\n"
+      "\n"
+      "admin admin-token-012345 carol\n"
+      "worker worker-token-01234 nodes\n");
+  auto authorizer = Create();
+  ASSERT_TRUE(authorizer.ok()) << authorizer.status();
+  const std::string view = "view-token-0123456";
+  const std::string submit = "submit-token-01234";
+  const std::string admin = "admin-token-012345";
+  const std::string worker = "worker-token-01234";
+  for (const std::string& token : {view, submit, admin, std::string(kLocalToken)}) {
+    EXPECT_TRUE(Check(**authorizer, "ClusterService/GetJob", token).ok());
+  }
+  EXPECT_TRUE(Check(**authorizer, "ClusterService/SubmitJob", submit).ok());
+  EXPECT_TRUE(Check(**authorizer, "ClusterService/SubmitJob", admin).ok());
+  EXPECT_TRUE(Check(**authorizer, "ClusterService/CordonNode", admin).ok());
+  EXPECT_TRUE(Check(**authorizer, "WorkerService/Session", worker).ok());
+  EXPECT_TRUE(Check(**authorizer, "WorkerService/Session", kLocalToken).ok());
+
+  const absl::Status low = Check(**authorizer, "ClusterService/SubmitJob", view);
+  EXPECT_TRUE(absl::IsPermissionDenied(low));
+  EXPECT_EQ(low.message(), "SubmitJob needs the role submit; the token (alice) has the role view");
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/CordonNode", submit)));
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "WorkerService/Session", submit)));
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/GetJob", worker)));
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/Unheard", admin)));
+}
+
+TEST_F(AuthorizerTest, MissingAndWrongTokensAreToldApart) {
+  WriteTokens("");
+  auto authorizer = Create();
+  ASSERT_TRUE(authorizer.ok()) << authorizer.status();
+  const std::string method = "/muster.v1.ClusterService/GetJob";
+  EXPECT_THAT(std::string((*authorizer)->Check(method, {}).message()), HasSubstr("no token"));
+  EXPECT_THAT(std::string(Check(**authorizer, "ClusterService/GetJob", "wrong").message()),
+              HasSubstr("not one of"));
+  EXPECT_THAT(std::string(Check(**authorizer, "ClusterService/GetJob", "").message()),
+              HasSubstr("not one of"));
+  Authorizer::Caller caller;
+  caller.token = "Basic YTpi";
+  const absl::Status basic = (*authorizer)->Check(method, caller);
+  EXPECT_TRUE(absl::IsUnauthenticated(basic));
+  EXPECT_THAT(std::string(basic.message()), HasSubstr("'Bearer TOKEN'"));
+}
+
+TEST_F(AuthorizerTest, AnotherProtocolIsToldBothVersions) {
+  AccessOptions options;
+  options.require_token = false;
+  auto authorizer = Authorizer::Create(options);
+  ASSERT_TRUE(authorizer.ok());
+  Authorizer::Caller caller;
+  caller.protocol_version = absl::StrCat(kProtocolVersion);
+  EXPECT_TRUE((*authorizer)->Check("/any", caller).ok());
+  caller.protocol_version = "77";
+  caller.software_version = "9.9.9";
+  const absl::Status status = (*authorizer)->Check("/any", caller);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  for (const std::string& part :
+       {std::string("9.9.9"), std::string("77"), std::string(kSoftwareVersion),
+        absl::StrCat("protocol ", kProtocolVersion)}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+TEST_F(AuthorizerTest, WrongLinesAreNamed) {
+  const auto problem = [this](const std::string& text, mode_t mode = 0600) {
+    WriteTokens(text, mode);
+    return std::string(Create().status().message());
+  };
+  EXPECT_THAT(problem("view view-token-0123456\nroot root-token-012345\n"),
+              HasSubstr(file_ + ":2: 'root' is not a role"));
+  EXPECT_THAT(problem("view\n"), HasSubstr(":1: a line is ROLE TOKEN [NAME]"));
+  EXPECT_THAT(problem("view abc\n"), HasSubstr("shorter than 16"));
+  EXPECT_THAT(problem("view view-token-0123456\n", 0644), HasSubstr("chmod 600"));
+  std::filesystem::remove(file_);
+  EXPECT_THAT(std::string(Create().status().message()), HasSubstr("No such file"));
+}
+
+TEST_F(AuthorizerTest, TheFileIsReadAgainWhenItChanges) {
+  WriteTokens("view view-token-0123456\n");
+  auto authorizer = Create();
+  ASSERT_TRUE(authorizer.ok()) << authorizer.status();
+  const auto may = [&](const std::string& token) {
+    return Check(**authorizer, "ClusterService/GetJob", token).ok();
+  };
+  EXPECT_TRUE(may("view-token-0123456"));
+  WriteTokens("view other-token-012345\n");
+  now_.steady = now_.steady + absl::Seconds(1);
+  EXPECT_TRUE(may("other-token-012345"));
+  EXPECT_FALSE(may("view-token-0123456"));
+  // A broken one changes nothing.
+  WriteTokens("view other-token-012345\nroot root-token-012345\n");
+  now_.steady = now_.steady + absl::Seconds(1);
+  EXPECT_TRUE(may("other-token-012345"));
+  EXPECT_FALSE(may("root-token-012345"));
+  WriteTokens("view third-token-012345\n");
+  now_.steady = now_.steady + absl::Seconds(1);
+  EXPECT_TRUE(may("third-token-012345"));
+  EXPECT_FALSE(may("other-token-012345"));
+}
+
+// The whole coordinator, by each method of each service: what is refused never reaches a handler.
+class GuardTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    CoordinatorOptions options;
+    options.listen = options.http = "127.0.0.1:0";
+    options.access.local_token = kLocalToken;
+    auto coordinator = Coordinator::Start(options, store_);
+    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+    coordinator_ = *std::move(coordinator);
+    stub_ = std::make_unique<grpc::GenericStub>(grpc::CreateChannel(
+        coordinator_->grpc_address().ToString(), grpc::InsecureChannelCredentials()));
+  }
+
+  // A call with an empty message, if any.
+  grpc::Status Call(const std::string& method, const std::string& token,
+                    const std::string& protocol = "") {
+    grpc::ClientContext context;
+    context.set_deadline(TestDeadline());
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+    if (!protocol.empty()) context.AddMetadata("muster-protocol-version", protocol);
+    grpc::CompletionQueue queue;
+    auto call = stub_->PrepareCall(&context, method, &queue);
+    const auto wait = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      queue.Next(&tag, &ok);
+      return ok;
+    };
+    call->StartCall(nullptr);
+    wait();
+    grpc::Slice nothing;
+    call->WriteLast(grpc::ByteBuffer(&nothing, 1), grpc::WriteOptions(), nullptr);
+    wait();
+    grpc::ByteBuffer answer;
+    do {
+      call->Read(&answer, nullptr);
+    } while (wait());
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    wait();
+    return status;
+  }
+
+  store::MemoryStore store_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<grpc::GenericStub> stub_;
+};
+
+TEST_F(GuardTest, NoMethodIsOpen) {
+  for (const auto* method : AllMethods()) {
+    const std::string name = FullName(*method);
+    EXPECT_EQ(Call(name, "").error_code(), grpc::StatusCode::UNAUTHENTICATED) << name;
+    EXPECT_EQ(Call(name, "wrong").error_code(), grpc::StatusCode::UNAUTHENTICATED) << name;
+    EXPECT_EQ(Call(name, kLocalToken, "77").error_code(), grpc::StatusCode::FAILED_PRECONDITION)
+        << name;
+    const grpc::Status passed = Call(name, kLocalToken);
+    EXPECT_NE(passed.error_code(), grpc::StatusCode::UNAUTHENTICATED) << name;
+    EXPECT_NE(passed.error_code(), grpc::StatusCode::PERMISSION_DENIED) << name;
+  }
+}
+
+TEST_F(GuardTest, HealthIsOpenAndWhatIsNotServedIsSaidSo) {
+  EXPECT_TRUE(Call("/grpc.health.v1.Health/Check", "").ok());
+  EXPECT_EQ(Call("/muster.v1.ClusterService/Unheard", kLocalToken).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(GuardTest, ADefaultCoordinatorLetsNobodyIn) {
+  CoordinatorOptions options;
+  EXPECT_TRUE(options.access.require_token);
+}
+
+}  // namespace
+}  // namespace muster::service

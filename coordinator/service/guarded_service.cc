@@ -1,0 +1,123 @@
+#include "coordinator/service/guarded_service.h"
+
+#include <glog/logging.h>
+#include <grpc/byte_buffer.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/server_callback_handlers.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/security/call_metadata.h"
+
+namespace muster::service {
+namespace {
+
+using ::google::protobuf::MethodDescriptor;
+using ::grpc::internal::MethodHandler;
+using ::grpc::internal::RpcMethod;
+using ::grpc::internal::RpcServiceMethod;
+
+// At most as often, so that a peer cannot fill the disk.
+constexpr int kSecondsBetweenLogLines = 5;
+
+// A call that only gets a status.
+class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit Refusal(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
+  void OnDone() override { delete this; }
+};
+
+// Whatever the method's kind: on the wire they end in the same way.
+void Refuse(const MethodHandler::HandlerParameter& call, const absl::Status& status) {
+  grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer> handler(
+      [&status](grpc::CallbackServerContext*) { return new Refusal(status); });
+  handler.RunHandler(call);
+}
+
+std::string MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return "";
+  return std::string(found->second.data(), found->second.size());
+}
+
+Authorizer::Caller CallerOf(const grpc::CallbackServerContext& context) {
+  Authorizer::Caller caller;
+  if (context.client_metadata().count(security::kTokenKey) > 0) {
+    caller.token = MetadataOf(context, security::kTokenKey);
+  }
+  caller.protocol_version = MetadataOf(context, security::kProtocolVersionKey);
+  caller.software_version = MetadataOf(context, security::kSoftwareVersionKey);
+  return caller;
+}
+
+class GuardedHandler final : public MethodHandler {
+ public:
+  GuardedHandler(MethodHandler& handler, const MethodDescriptor& method, std::string name,
+                 Authorizer& authorizer)
+      : handler_(handler), method_(method), name_(std::move(name)), authorizer_(authorizer) {}
+
+  // Kept as it came until the call is let pass.
+  void* Deserialize(grpc_call* /*call*/, grpc_byte_buffer* request, grpc::Status* /*status*/,
+                    void** /*handler_data*/) override {
+    return request;
+  }
+
+  void RunHandler(const HandlerParameter& call) override {
+    const auto& context = static_cast<const grpc::CallbackServerContext&>(*call.server_context);
+    auto* raw_request = static_cast<grpc_byte_buffer*>(call.request);
+    const absl::Status allowed = authorizer_.Check(name_, CallerOf(context));
+    if (!allowed.ok()) {
+      if (raw_request != nullptr) grpc_byte_buffer_destroy(raw_request);
+      LOG_EVERY_T(WARNING, kSecondsBetweenLogLines) << "refused " << method_.name() << " from "
+                                                    << context.peer() << ": " << allowed.message();
+      return Refuse(call, allowed);
+    }
+    void* request = nullptr;
+    void* handler_data = nullptr;
+    grpc::Status parsed;
+    if (!method_.client_streaming()) {
+      request = handler_.Deserialize(call.call->call(), raw_request, &parsed, &handler_data);
+    }
+    // The handler answers what could not be parsed, with UNIMPLEMENTED, as gRPC does everywhere.
+    handler_.RunHandler(HandlerParameter(call.call, call.server_context, request, parsed,
+                                         handler_data, call.call_requester));
+  }
+
+ private:
+  MethodHandler& handler_;
+  const MethodDescriptor& method_;
+  const std::string name_;
+  Authorizer& authorizer_;
+};
+
+RpcMethod::RpcType TypeOf(const MethodDescriptor& method) {
+  if (method.client_streaming()) {
+    return method.server_streaming() ? RpcMethod::BIDI_STREAMING : RpcMethod::CLIENT_STREAMING;
+  }
+  return method.server_streaming() ? RpcMethod::SERVER_STREAMING : RpcMethod::NORMAL_RPC;
+}
+
+// Reaches a service's handlers, which gRPC lets only services do.
+struct Handlers : grpc::Service {
+  static MethodHandler& Of(grpc::Service& service, int index) {
+    return *(service.*&Handlers::GetHandler)(index);
+  }
+};
+
+}  // namespace
+
+GuardedService::GuardedService(const google::protobuf::ServiceDescriptor& descriptor,
+                               grpc::Service& service, Authorizer& authorizer) {
+  // Generated code numbers the methods in the order of the proto.
+  for (int i = 0; i < descriptor.method_count(); ++i) {
+    const MethodDescriptor& method = *descriptor.method(i);
+    names_.push_back(absl::StrCat("/", descriptor.full_name(), "/", method.name()));
+    AddMethod(new RpcServiceMethod(names_.back().c_str(), TypeOf(method), nullptr));
+    MarkMethodCallback(
+        i, new GuardedHandler(Handlers::Of(service, i), method, names_.back(), authorizer));
+  }
+}
+
+}  // namespace muster::service

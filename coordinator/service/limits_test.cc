@@ -1,0 +1,444 @@
+// Every bound of common/limits.h that a peer can reach over the network: what is beyond it is
+// refused in words, and the coordinator serves on.
+#include "common/limits.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/records.h"
+#include "coordinator/service/coordinator_fixture.h"
+#include "coordinator/service/job_watchers.h"
+#include "coordinator/service/worker_sessions.h"
+#include "gmock/gmock.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+class LimitsTest : public CoordinatorFixture {
+ protected:
+  void TearDown() override {
+    if (coordinator_ != nullptr) EXPECT_NE(Submit("still-there"), "");
+  }
+  grpc::Status SubmitOf(size_t command_bytes) {
+    v1::SubmitJobRequest request = SubmitRequest("large");
+    request.mutable_spec()->add_command(std::string(command_bytes, 'x'));
+    v1::SubmitJobResponse response;
+    return Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, request, &response);
+  }
+  static std::string Beyond(size_t bound) { return std::string(bound + 1, 'x'); }
+};
+
+// -------------------------------------------------------------------------------------------------
+// requests of clients
+
+TEST_F(LimitsTest, Specs) {
+  EXPECT_TRUE(SubmitOf(limits::kSpecBytes - 1000).ok());
+  grpc::Status status = SubmitOf(10 << 20);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(),
+              MatchesRegex("spec is 104857[0-9][0-9] bytes long; the bound is 1048576"));
+  // Beyond the bound of any message gRPC answers itself.
+  status = SubmitOf(20 << 20);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat(limits::kMessageBytes)));
+}
+
+TEST_F(LimitsTest, NamesKeysAndReasons) {
+  v1::SubmitJobRequest submit = SubmitRequest(std::string(limits::kNameLength + 1, 'a'));
+  v1::SubmitJobResponse submitted;
+  grpc::Status status = Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, submit, &submitted);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat("1 to ", limits::kNameLength)));
+
+  submit = SubmitRequest("hello");
+  submit.set_idempotency_key(Beyond(limits::kIdempotencyKeyLength));
+  status = Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, submit, &submitted);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("the bound is 128"));
+
+  v1::GetJobRequest get;
+  get.set_job_id(Beyond(1000));
+  v1::Job job;
+  status = Call(*cluster_, &v1::ClusterService::Stub::GetJob, get, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+
+  v1::CordonNodeRequest cordon;
+  cordon.set_name("node-1");
+  cordon.set_reason(Beyond(limits::kCordonReasonBytes));
+  v1::Node node;
+  status = Call(*cluster_, &v1::ClusterService::Stub::CordonNode, cordon, &node);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("reason is 257 bytes long"));
+}
+
+TEST_F(LimitsTest, Resources) {
+  v1::SubmitJobResponse response;
+  const auto refusal = [&](const std::function<void(v1::Resources&)>& change) {
+    v1::SubmitJobRequest request = SubmitRequest("hello");
+    change(*request.mutable_spec()->mutable_resources());
+    const grpc::Status status =
+        Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  EXPECT_THAT(refusal([](v1::Resources& resources) {
+                resources.mutable_nodes()->set_min(1);
+                resources.mutable_nodes()->set_max(limits::kNodes + 1);
+              }),
+              HasSubstr(absl::StrCat("at most ", limits::kNodes)));
+  EXPECT_THAT(refusal([](v1::Resources& resources) {
+                resources.set_ranks_per_node(limits::kSlotsPerNode + 1);
+              }),
+              HasSubstr(absl::StrCat("from 1 to ", limits::kSlotsPerNode)));
+  EXPECT_THAT(refusal([](v1::Resources& resources) {
+                resources.mutable_nodes()->set_min(limits::kRanksPerJob / 1024 + 1);
+                resources.mutable_nodes()->set_max(limits::kRanksPerJob / 1024 + 1);
+                resources.set_ranks_per_node(1024);
+              }),
+              HasSubstr(absl::StrCat(limits::kRanksPerJob)));
+}
+
+TEST_F(LimitsTest, GracePeriods) {
+  const std::string job = Submit("hello");
+  const auto refusal = [&](int64_t seconds, int32_t nanos) {
+    v1::CancelJobRequest request;
+    request.set_job_id(job);
+    request.mutable_grace_period()->set_seconds(seconds);
+    request.mutable_grace_period()->set_nanos(nanos);
+    v1::Job response;
+    const grpc::Status status =
+        Call(*cluster_, &v1::ClusterService::Stub::CancelJob, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << seconds << " " << nanos;
+    return status.error_message();
+  };
+  EXPECT_EQ(refusal(-1, 0), "grace_period is negative");
+  EXPECT_EQ(refusal(0, -1), "grace_period is negative");
+  EXPECT_THAT(refusal(int64_t{1} << 62, 0), HasSubstr("is no time"));
+  EXPECT_THAT(refusal(1, 2'000'000'000), HasSubstr("is no time"));
+}
+
+class FullStoreTest : public LimitsTest {
+ protected:
+  void SetUp() override {}
+  // Starts on a store with so many jobs that are held.
+  void StartWith(size_t jobs) {
+    std::vector<store::Mutation> writes = {core::PutSchema()};
+    for (size_t i = 0; i < jobs; ++i) {
+      v1::JobRecord record;
+      record.mutable_job()->set_job_id(absl::StrCat("job-", i));
+      record.mutable_job()->set_state(v1::HELD);
+      record.set_queue_sequence(i + 1);
+      writes.push_back(core::Put(record));
+    }
+    ASSERT_TRUE(store_.Commit(writes).ok());
+    StartCoordinator();
+  }
+  int ListedWithLimit(uint32_t limit) {
+    v1::ListJobsRequest request;
+    request.set_limit(limit);
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(Call(*cluster_, &v1::ClusterService::Stub::ListJobs, request, &response).ok());
+    return response.jobs_size();
+  }
+};
+
+TEST_F(FullStoreTest, ListsOfJobs) {
+  StartWith(limits::kJobsPerList + 1);
+  EXPECT_EQ(ListedWithLimit(0), limits::kJobsPerList);
+  EXPECT_EQ(ListedWithLimit(limits::kJobsPerList + 1), limits::kJobsPerList);
+  EXPECT_EQ(ListedWithLimit(3), 3);
+}
+
+TEST_F(FullStoreTest, Jobs) {
+  StartWith(limits::kJobs);
+  v1::SubmitJobResponse response;
+  const grpc::Status status =
+      Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, SubmitRequest("more"), &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr(absl::StrCat("has ", limits::kJobs, " jobs that are not over")));
+  StopCoordinator();
+}
+
+// -------------------------------------------------------------------------------------------------
+// logs
+
+TEST_F(LimitsTest, LogTransfers) {
+  const auto worker = Connect("node-1");
+  const std::string job = Submit("hello");
+  worker->Report(worker->Next(v1::CoordinatorMessage::kLaunch).launch(), v1::STARTED);
+  AwaitState(job, v1::RUNNING);
+  struct Reading {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::LogChunk>> stream;
+  };
+  v1::ReadLogRequest request;
+  request.set_job_id(job);
+  request.set_stream(v1::STDOUT);
+  std::vector<std::unique_ptr<Reading>> readings;
+  const auto read = [&]() -> Reading& {
+    readings.push_back(std::make_unique<Reading>());
+    readings.back()->stream = cluster_->ReadLog(&readings.back()->context, request);
+    return *readings.back();
+  };
+  for (size_t i = 0; i < limits::kLogTransfers; ++i) read();
+  AwaitCondition([&] { return coordinator_->log_transfer_count() == limits::kLogTransfers; });
+  const grpc::Status refused = read().stream->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("1024 logs are being read already"));
+  for (const auto& reading : readings) reading->context.TryCancel();
+  AwaitCondition([&] { return coordinator_->log_transfer_count() == 0; });
+}
+
+// -------------------------------------------------------------------------------------------------
+// sessions of workers
+
+TEST_F(LimitsTest, Hellos) {
+  const auto refusal = [this](const std::function<void(v1::Hello&)>& change) {
+    v1::Hello hello = RawWorker::HelloOf("node-1");
+    change(hello);
+    RawWorker worker(channel_);
+    worker.SendHello(hello);
+    const grpc::Status status = worker.Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  const std::string word = Beyond(limits::kLabelBytes);
+  EXPECT_THAT(refusal([](auto& hello) { hello.set_node_name(Beyond(limits::kNameLength)); }),
+              HasSubstr("node_name is 64 bytes long; the bound is 63"));
+  EXPECT_THAT(refusal([&](auto& hello) { hello.set_software_version(word); }),
+              HasSubstr("software_version"));
+  EXPECT_THAT(refusal([&](auto& hello) { hello.set_advertise_address(word); }),
+              HasSubstr("advertise_address"));
+  EXPECT_THAT(refusal([&](auto& hello) { hello.set_metrics_address(word); }),
+              HasSubstr("metrics_address"));
+  EXPECT_THAT(refusal([&](auto& hello) { hello.mutable_slots(0)->set_kind(word); }),
+              HasSubstr("slot.kind"));
+  EXPECT_THAT(refusal([&](auto& hello) { hello.mutable_slots(0)->set_uuid(word); }),
+              HasSubstr("slot.uuid"));
+  EXPECT_THAT(refusal([](auto& hello) {
+                for (uint32_t i = 2; i <= limits::kSlotsPerNode; ++i) {
+                  hello.add_slots()->set_index(i);
+                }
+              }),
+              HasSubstr("the slots of a node are 1025; the bound is 1024"));
+  EXPECT_THAT(refusal([](auto& hello) {
+                for (size_t i = 0; i <= limits::kLabels; ++i) {
+                  (*hello.mutable_labels())[absl::StrCat(i)] = "x";
+                }
+              }),
+              HasSubstr("the labels of a node are 65; the bound is 64"));
+  EXPECT_THAT(refusal([&](auto& hello) { (*hello.mutable_labels())[word] = "x"; }),
+              HasSubstr("a label's name"));
+  EXPECT_THAT(refusal([&](auto& hello) { (*hello.mutable_labels())["x"] = word; }),
+              HasSubstr("a label's value"));
+  EXPECT_THAT(refusal([](auto& hello) {
+                for (size_t i = 0; i <= limits::kGenerationsPerNode; ++i) {
+                  hello.add_inventory()->set_job_id("job");
+                }
+              }),
+              HasSubstr("the generations of a node are 16385; the bound is 16384"));
+  EXPECT_THAT(refusal([](auto& hello) {
+                for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) {
+                  v1::GenerationReport& report = *hello.add_inventory();
+                  report.set_job_id("job");
+                  report.set_generation(i);
+                  report.add_ranks()->set_phase(v1::STARTED);
+                }
+              }),
+              HasSubstr("the ranks that run on a node are 1025; the bound is 1024"));
+}
+
+// What a worker says later.
+class MessageLimitsTest : public LimitsTest {
+ protected:
+  std::string Refusal(const v1::WorkerMessage& message) {
+    RawWorker worker(channel_);
+    worker.SendHello(RawWorker::HelloOf("node-1"));
+    worker.Next(v1::CoordinatorMessage::kWelcome);
+    worker.Send(message);
+    const grpc::Status status = worker.Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+        << message.ShortDebugString().substr(0, 200);
+    return status.error_message();
+  }
+  std::string RefusalOfReport(const std::function<void(v1::GenerationReport&)>& change) {
+    v1::WorkerMessage message;
+    message.mutable_report()->set_job_id("job-abcde");
+    change(*message.mutable_report());
+    v1::WorkerMessage heartbeat;
+    *heartbeat.mutable_heartbeat()->add_progress() = message.report();
+    EXPECT_EQ(Refusal(heartbeat), Refusal(message));
+    return Refusal(message);
+  }
+  std::string RefusalOfRank(const std::function<void(v1::RankReport&)>& change) {
+    return RefusalOfReport([&](v1::GenerationReport& report) { change(*report.add_ranks()); });
+  }
+};
+
+TEST_F(MessageLimitsTest, Reports) {
+  EXPECT_THAT(RefusalOfReport([](auto& report) { report.set_job_id(Beyond(100)); }),
+              HasSubstr("job_id"));
+  EXPECT_THAT(RefusalOfReport([](auto& report) {
+                for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) report.add_ranks();
+              }),
+              HasSubstr("the ranks of a report are 1025; the bound is 1024"));
+  EXPECT_THAT(RefusalOfReport([](auto& report) {
+                for (size_t i = 0; i <= limits::kBarriersPerGeneration; ++i) {
+                  report.add_passed_barriers();
+                }
+              }),
+              HasSubstr("the barriers of a report are 1025; the bound is 1024"));
+  EXPECT_THAT(RefusalOfReport([](auto& report) {
+                report.add_passed_barriers()->set_group(Beyond(limits::kKeyBytes));
+              }),
+              HasSubstr("barrier.group"));
+  v1::WorkerMessage heartbeat;
+  for (size_t i = 0; i <= limits::kGenerationsPerNode; ++i) {
+    heartbeat.mutable_heartbeat()->add_progress()->set_job_id("job");
+  }
+  EXPECT_THAT(Refusal(heartbeat), HasSubstr("the bound is 16384"));
+}
+
+TEST_F(MessageLimitsTest, Ranks) {
+  const std::string word = Beyond(limits::kLabelBytes);
+  const std::string text = Beyond(limits::kReportedTextBytes);
+  EXPECT_THAT(RefusalOfRank([](auto& rank) {
+                rank.mutable_exit()->set_stderr_tail(Beyond(limits::kStderrTailBytes));
+              }),
+              HasSubstr("exit.stderr_tail is 8193 bytes long; the bound is 8192"));
+  EXPECT_THAT(
+      RefusalOfRank([&](auto& rank) { rank.mutable_exit()->mutable_failure()->set_message(text); }),
+      HasSubstr("failure.message"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_failure()->set_message(text); }),
+              HasSubstr("failure.message"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_failure()->set_phase(word); }),
+              HasSubstr("failure.phase"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_progress()->set_phase(word); }),
+              HasSubstr("progress.phase"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_join()->set_layout_digest(word); }),
+              HasSubstr("join.layout_digest"));
+  EXPECT_THAT(RefusalOfRank([](auto& rank) {
+                for (size_t i = 0; i <= limits::kFingerprintEntries; ++i) {
+                  rank.mutable_join()->add_fingerprint();
+                }
+              }),
+              HasSubstr("the entries of a fingerprint are 33; the bound is 32"));
+  EXPECT_THAT(
+      RefusalOfRank([&](auto& rank) { rank.mutable_join()->add_fingerprint()->set_name(word); }),
+      HasSubstr("fingerprint.name"));
+  EXPECT_THAT(
+      RefusalOfRank([&](auto& rank) { rank.mutable_join()->add_fingerprint()->set_value(word); }),
+      HasSubstr("fingerprint.value"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_summary()->set_weights_digest(word); }),
+              HasSubstr("summary.weights_digest"));
+  EXPECT_THAT(RefusalOfRank([](auto& rank) {
+                for (size_t i = 0; i <= limits::kRecordedLosses; ++i) {
+                  rank.mutable_summary()->add_losses(1);
+                }
+              }),
+              HasSubstr("the losses of a summary are 100001; the bound is 100000"));
+}
+
+TEST_F(MessageLimitsTest, Times) {
+  constexpr int64_t kNever = int64_t{1} << 62;
+  EXPECT_THAT(
+      RefusalOfRank([](auto& rank) { rank.mutable_exit()->mutable_time()->set_seconds(kNever); }),
+      HasSubstr("exit.time is no time"));
+  EXPECT_THAT(RefusalOfRank([](auto& rank) {
+                rank.mutable_progress()->mutable_first_step_time()->set_nanos(-1);
+              }),
+              HasSubstr("progress.first_step_time is no time"));
+  EXPECT_THAT(RefusalOfRank([](auto& rank) {
+                rank.mutable_progress()->mutable_time_left()->set_seconds(kNever);
+              }),
+              HasSubstr("progress.time_left is no time"));
+  EXPECT_THAT(RefusalOfRank([](auto& rank) {
+                rank.mutable_summary()->mutable_first_step_time()->set_seconds(kNever);
+              }),
+              HasSubstr("summary.first_step_time is no time"));
+}
+
+TEST_F(MessageLimitsTest, KeysAndBarriers) {
+  v1::WorkerMessage message;
+  message.mutable_put_key()->set_job_id("job");
+  message.mutable_put_key()->set_key(Beyond(limits::kKeyBytes));
+  EXPECT_THAT(Refusal(message), HasSubstr("the key is 257 bytes long; the bound is 256"));
+  message.mutable_put_key()->set_key("key");
+  message.mutable_put_key()->set_value(Beyond(limits::kValueBytes));
+  EXPECT_THAT(Refusal(message), HasSubstr("the value is 65537 bytes long; the bound is 65536"));
+  message.mutable_get_key()->set_job_id("job");
+  message.mutable_get_key()->set_key(Beyond(limits::kKeyBytes));
+  EXPECT_THAT(Refusal(message), HasSubstr("the key"));
+  v1::ArriveBarrier& arrive = *message.mutable_arrive_barrier();
+  arrive.set_job_id("job");
+  arrive.mutable_barrier()->set_group(Beyond(limits::kKeyBytes));
+  EXPECT_THAT(Refusal(message), HasSubstr("the key"));
+  for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) arrive.add_ranks(i);
+  EXPECT_THAT(Refusal(message), HasSubstr("the arrivals at a barrier are 1025"));
+  message.mutable_log_unavailable()->set_message(Beyond(limits::kReportedTextBytes));
+  EXPECT_THAT(Refusal(message), HasSubstr("message is 8193 bytes long"));
+}
+
+TEST_F(MessageLimitsTest, AMessageBeyondAllBounds) {
+  RawWorker worker(channel_);
+  worker.SendHello(RawWorker::HelloOf("node-1"));
+  worker.Next(v1::CoordinatorMessage::kWelcome);
+  v1::WorkerMessage message;
+  message.mutable_put_key()->set_value(Beyond(limits::kMessageBytes));
+  worker.Send(message);
+  EXPECT_THAT(worker.Finish().error_code(),
+              AnyOf(grpc::StatusCode::RESOURCE_EXHAUSTED, grpc::StatusCode::CANCELLED));
+}
+
+class SilentSession : public WorkerSession {
+ public:
+  void Send(v1::CoordinatorMessage /*message*/) override {}
+  void Close(absl::Status /*status*/) override {}
+};
+
+class IdleWatcher : public JobWatcher {
+ public:
+  void OnJob(std::shared_ptr<const v1::Job> /*job*/) override {}
+  void OnShutdown() override {}
+};
+
+TEST(WatcherLimits, OfOneJobAndOfAll) {
+  JobWatchers watchers;
+  const auto watcher = std::make_shared<IdleWatcher>();
+  const auto add = [&](size_t job) {
+    return watchers.Add(JobId(absl::StrCat("job-", job)), watcher);
+  };
+  for (size_t i = 0; i < limits::kWatchersPerJob; ++i) ASSERT_TRUE(add(0).ok());
+  EXPECT_THAT(std::string(add(0).message()), HasSubstr("job-0 has 1024 watchers already"));
+  for (size_t i = limits::kWatchersPerJob; i < limits::kWatchers; ++i) {
+    ASSERT_TRUE(add(i / limits::kWatchersPerJob).ok());
+  }
+  EXPECT_EQ(watchers.size(), limits::kWatchers);
+  const absl::Status refused = add(limits::kWatchers);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("65536 watchers already"));
+  watchers.Remove(JobId("job-1"), watcher.get());
+  EXPECT_TRUE(add(limits::kWatchers).ok());
+}
+
+TEST(SessionLimits, Sessions) {
+  WorkerSessions sessions;
+  const auto session = std::make_shared<SilentSession>();
+  for (size_t i = 0; i < limits::kSessions; ++i) ASSERT_TRUE(sessions.Add(session).ok());
+  const absl::Status refused = sessions.Add(session).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(absl::StrCat(limits::kSessions, " sessions")));
+}
+
+}  // namespace
+}  // namespace muster::service

@@ -1,0 +1,409 @@
+// How fast a coordinator brings a job's ranks together, and how it names the one that is missing.
+//
+//   bazel build //tests/bench:rendezvous_bench //coordinator:muster-coordinator
+//   bazel-bin/tests/bench/rendezvous_bench --nodes=250 --ranks-per-node=8
+//
+// A real muster-coordinator with SQLite runs as a process of its own; this process is all the
+// workers, each with a gRPC session of its own (simulated_nodes.h), and the user. Both share the
+// machine. Each round starts from nothing:
+//
+//   register    every node connects, says Hello and is welcomed
+//   launch      a job of all ranks is submitted, and its Launch is at every node
+//   rendezvous  every rank has joined, and the World is at every node
+//   unique id   rank 0's node has put 128 bytes under a key, and they are at every node
+//   running     every rank is connected, and a watcher of the job sees RUNNING
+//
+// then runs barriers, then leaves everybody idle for a moment. With --silent=K, K more jobs follow,
+// each with one rank that never joins (or never arrives at a barrier): how long until GetJob, and
+// the notices at every node, name that rank and nobody else.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "proto/muster/v1/job.pb.h"
+#include "tests/bench/cluster_client.h"
+#include "tests/bench/daemon_process.h"
+#include "tests/bench/percentile.h"
+#include "tests/bench/simulated_nodes.h"
+
+namespace muster::bench {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kNamedWithin = absl::Seconds(8);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+
+struct Flags {
+  std::string coordinator;
+  uint32_t nodes = 250;
+  uint32_t ranks_per_node = 8;
+  uint32_t connections = 0;
+  bool unfolded = false;
+  uint32_t rounds = 5;
+  uint32_t barriers = 200;
+  absl::Duration idle = absl::Seconds(5);
+  uint32_t silent = 0;
+  uint64_t seed = 1;
+  bool json = false;
+
+  uint32_t ranks() const { return nodes * ranks_per_node; }
+};
+
+struct Round {
+  double register_ms = 0;
+  double launch_ms = 0;
+  double rendezvous_ms = 0;
+  double unique_id_ms = 0;
+  double running_ms = 0;
+  double total_ms = 0;  // from nothing to the unique id at every node
+  std::vector<double> barrier_ms;
+  double start_cpu_ms = 0;      // of the coordinator, from nothing to RUNNING
+  double barrier_cpu_ms = 0;    // of the coordinator, each
+  double idle_cpu_percent = 0;  // of one core
+  double resident_mib = 0;
+};
+
+struct Silence {
+  uint64_t seed = 0;
+  uint32_t rank = 0;
+  bool at_barrier = false;
+  bool right = false;
+  double job_seconds = 0;     // until GetJob named it alone
+  double notice_seconds = 0;  // until every node had been told
+  std::string problem;
+};
+
+double Milliseconds(SteadyTime from, SteadyTime to) {
+  return absl::ToDoubleMilliseconds(to - from);
+}
+
+v1::JobSpec SpecOf(const Flags& flags) {
+  v1::JobSpec spec;
+  spec.set_name("bench");
+  v1::TrainSpec& train = *spec.mutable_train();
+  train.mutable_model()->set_name("mlp");
+  train.mutable_dataset()->set_name("fashion_mnist");
+  train.mutable_dataset()->set_path("/never/read");
+  train.set_global_batch(flags.ranks());
+  train.set_max_steps(1);
+  train.mutable_optimizer()->set_learning_rate(0.1);
+  v1::Resources& resources = *spec.mutable_resources();
+  resources.mutable_nodes()->set_min(flags.nodes);
+  resources.mutable_nodes()->set_max(flags.nodes);
+  resources.set_ranks_per_node(flags.ranks_per_node);
+  resources.set_device("cpu");
+  spec.mutable_restart()->set_max(0);
+  return spec;
+}
+
+// One coordinator with its nodes and the user.
+struct Cluster {
+  std::unique_ptr<TemporaryDirectory> directory;
+  std::unique_ptr<DaemonProcess> coordinator;
+  std::unique_ptr<SimulatedNodes> nodes;
+  std::unique_ptr<ClusterClient> client;
+};
+
+absl::StatusOr<Cluster> StartCluster(const Flags& flags) {
+  Cluster cluster;
+  ASSIGN_OR_RETURN(cluster.directory, TemporaryDirectory::Make());
+  ASSIGN_OR_RETURN(cluster.coordinator,
+                   StartCoordinator(flags.coordinator, cluster.directory->path()));
+  const std::string& address = cluster.coordinator->address("grpc");
+  cluster.client = std::make_unique<ClusterClient>(address);
+  SimulatedNodesOptions options;
+  options.coordinator = address;
+  options.nodes = flags.nodes;
+  options.ranks_per_node = flags.ranks_per_node;
+  options.connections = flags.connections;
+  options.unfolded = flags.unfolded;
+  cluster.nodes = std::make_unique<SimulatedNodes>(options);
+  return cluster;
+}
+
+absl::StatusOr<Round> RunRound(const Flags& flags) {
+  ASSIGN_OR_RETURN(Cluster cluster, StartCluster(flags));
+  DaemonProcess& coordinator = *cluster.coordinator;
+  SimulatedNodes& nodes = *cluster.nodes;
+  Round round;
+  const absl::Duration cpu_before = coordinator.CpuTime();
+  const SteadyTime start = Now().steady;
+  nodes.Connect();
+  ASSIGN_OR_RETURN(const SteadyTime welcomed, nodes.Await(Milestone::kWelcomed, kPatience));
+  nodes.ExpectJob(std::nullopt);
+  ASSIGN_OR_RETURN(const std::string job, cluster.client->Submit(SpecOf(flags)));
+  ASSIGN_OR_RETURN(const SteadyTime launched, nodes.Await(Milestone::kLaunched, kPatience));
+  ASSIGN_OR_RETURN(const SteadyTime world, nodes.Await(Milestone::kWorld, kPatience));
+  ASSIGN_OR_RETURN(const SteadyTime unique_id, nodes.Await(Milestone::kUniqueId, kPatience));
+  RETURN_IF_ERROR(cluster.client->AwaitState(job, v1::RUNNING, kPatience));
+  const SteadyTime running = Now().steady;
+  const absl::Duration cpu_started = coordinator.CpuTime();
+  round.register_ms = Milliseconds(start, welcomed);
+  round.launch_ms = Milliseconds(welcomed, launched);
+  round.rendezvous_ms = Milliseconds(launched, world);
+  round.unique_id_ms = Milliseconds(world, unique_id);
+  round.running_ms = Milliseconds(unique_id, running);
+  round.total_ms = Milliseconds(start, unique_id);
+  round.start_cpu_ms = absl::ToDoubleMilliseconds(cpu_started - cpu_before);
+
+  ASSIGN_OR_RETURN(round.barrier_ms, nodes.RunBarriers(flags.barriers, kPatience));
+  for (double& value : round.barrier_ms) value *= 1e3;
+  const absl::Duration cpu_barriers = coordinator.CpuTime() - cpu_started;
+  round.barrier_cpu_ms = absl::ToDoubleMilliseconds(cpu_barriers) / flags.barriers;
+
+  const absl::Duration cpu_idle = coordinator.CpuTime();
+  const SteadyTime idle = Now().steady;
+  absl::SleepFor(flags.idle);
+  round.idle_cpu_percent =
+      100 * absl::FDivDuration(coordinator.CpuTime() - cpu_idle, Now().steady - idle);
+  round.resident_mib = static_cast<double>(coordinator.ResidentBytes()) / (1 << 20);
+  RETURN_IF_ERROR(cluster.client->End(job, kPatience));
+  return round;
+}
+
+// Empty when the wait names the rank and nobody else.
+std::string WhatIsWrong(const v1::Wait& wait, const Silence& silence, const std::string& node) {
+  const bool alone = wait.missing_size() == 1 && wait.missing(0).has_rank();
+  if (alone && wait.missing(0).rank() == silence.rank && wait.missing(0).node() == node) return "";
+  std::string said;
+  for (const v1::WaitedFor& missing : wait.missing()) {
+    absl::StrAppend(&said, said.empty() ? "" : ", ",
+                    missing.has_rank() ? absl::StrCat(missing.rank()) : missing.reason());
+    if (said.size() > 100) break;
+  }
+  return absl::StrCat("rank ", silence.rank, " is silent, named are: ", said);
+}
+
+// Until GetJob and the notices have named the silent rank, or time is up.
+absl::Status AwaitNames(const Flags& flags, Cluster& cluster, const std::string& job,
+                        SteadyTime since, Silence& silence) {
+  uint32_t told = 0;
+  bool named = false;
+  std::string node;
+  while (Now().steady - since < kNamedWithin && (!named || told < flags.nodes)) {
+    ASSIGN_OR_RETURN(const v1::Job view, cluster.client->Get(job));
+    node = view.ranks(static_cast<int>(silence.rank)).node();
+    if (!named && view.waits_size() == 1 && WhatIsWrong(view.waits(0), silence, node).empty()) {
+      named = true;
+      silence.job_seconds = absl::ToDoubleSeconds(Now().steady - since);
+    }
+    for (const SimulatedNodes::Notice& notice : cluster.nodes->TakeNotices()) {
+      const std::string wrong = WhatIsWrong(notice.notice.wait(), silence, node);
+      if (!wrong.empty()) silence.problem = absl::StrCat("a notice: ", wrong);
+      silence.notice_seconds = absl::ToDoubleSeconds(notice.time - since);
+      if (++told == flags.nodes) break;
+    }
+    absl::SleepFor(kPollInterval);
+  }
+  if (!named) silence.problem = "GetJob did not name it alone";
+  if (told < flags.nodes && silence.problem.empty()) {
+    silence.problem = absl::StrCat(told, " of ", flags.nodes, " nodes got a notice");
+  }
+  silence.right = silence.problem.empty();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Silence> RunSilence(const Flags& flags, Cluster& cluster, uint32_t trial) {
+  Silence silence;
+  silence.seed = flags.seed + trial;
+  std::mt19937_64 random(silence.seed);
+  silence.rank = std::uniform_int_distribution<uint32_t>(0, flags.ranks() - 1)(random);
+  silence.at_barrier = trial % 2 == 1;
+  cluster.nodes->ExpectJob(silence.at_barrier ? std::nullopt : std::optional(silence.rank));
+  ASSIGN_OR_RETURN(const std::string job, cluster.client->Submit(SpecOf(flags)));
+  ASSIGN_OR_RETURN(SteadyTime since, cluster.nodes->Await(Milestone::kLaunched, kPatience));
+  if (silence.at_barrier) {
+    RETURN_IF_ERROR(cluster.client->AwaitState(job, v1::RUNNING, kPatience));
+    since = Now().steady;
+    cluster.nodes->ArriveWithout(silence.rank);
+  }
+  RETURN_IF_ERROR(AwaitNames(flags, cluster, job, since, silence));
+  RETURN_IF_ERROR(cluster.client->End(job, kPatience));
+  return silence;
+}
+
+absl::StatusOr<std::vector<Silence>> RunSilences(const Flags& flags) {
+  ASSIGN_OR_RETURN(Cluster cluster, StartCluster(flags));
+  cluster.nodes->Connect();
+  RETURN_IF_ERROR(cluster.nodes->Await(Milestone::kWelcomed, kPatience).status());
+  std::vector<Silence> silences;
+  for (uint32_t trial = 0; trial < flags.silent; ++trial) {
+    ASSIGN_OR_RETURN(silences.emplace_back(), RunSilence(flags, cluster, trial));
+  }
+  return silences;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// what is printed
+
+struct Figure {
+  const char* name;
+  const char* unit;
+  std::vector<double> values;  // one of each round
+  const char* meaning;
+};
+
+std::vector<Figure> Figures(const Flags& flags, const std::vector<Round>& rounds) {
+  std::vector<Figure> figures = {
+      {"register_ms", "ms", {}, "every node connected and welcomed"},
+      {"launch_ms", "ms", {}, "submit to Launch at every node"},
+      {"rendezvous_ms", "ms", {}, "to every rank joined and the World at every node"},
+      {"unique_id_ms", "ms", {}, "to rank 0's 128 bytes at every node"},
+      {"running_ms", "ms", {}, "to RUNNING as a watcher sees it"},
+      {"total_ms", "ms", {}, "FROM NOTHING TO WORLD AND UNIQUE ID EVERYWHERE"},
+      {"barrier_p50_ms", "ms", {}, "a barrier, from a node's arrival to its release"},
+      {"barrier_p99_ms", "ms", {}, ""},
+      {"barrier_max_ms", "ms", {}, ""},
+      {"start_cpu_us_per_node", "us", {}, "coordinator's processor time to RUNNING, per node"},
+      {"barrier_cpu_us_per_node", "us", {}, "coordinator's processor time of a barrier, per node"},
+      {"idle_cpu_percent", "%", {}, "of a core: coordinator with heartbeats only, all nodes"},
+      {"idle_cpu_us_per_node_second", "us", {}, "the same, per node and second"},
+      {"resident_mib", "MiB", {}, "coordinator's memory"},
+  };
+  for (const Round& round : rounds) {
+    const double values[] = {round.register_ms,
+                             round.launch_ms,
+                             round.rendezvous_ms,
+                             round.unique_id_ms,
+                             round.running_ms,
+                             round.total_ms,
+                             Percentile(round.barrier_ms, 0.5),
+                             Percentile(round.barrier_ms, 0.99),
+                             Percentile(round.barrier_ms, 1),
+                             round.start_cpu_ms * 1e3 / flags.nodes,
+                             round.barrier_cpu_ms * 1e3 / flags.nodes,
+                             round.idle_cpu_percent,
+                             round.idle_cpu_percent * 1e4 / flags.nodes,
+                             round.resident_mib};
+    for (size_t i = 0; i < figures.size(); ++i) figures[i].values.push_back(values[i]);
+  }
+  return figures;
+}
+
+void PrintTable(const Flags& flags, const std::vector<Figure>& figures,
+                const std::vector<Silence>& silences) {
+  std::printf("%u nodes x %u ranks = %u ranks, %s, %s reports\n", flags.nodes, flags.ranks_per_node,
+              flags.ranks(),
+              flags.connections == 0 ? "a connection each"
+                                     : absl::StrCat(flags.connections, " connections").c_str(),
+              flags.unfolded ? "unfolded" : "folded");
+  if (!figures.empty()) {
+    std::printf("%u rounds with %u barriers each\n%-28s %10s %10s %10s\n", flags.rounds,
+                flags.barriers, "", "MEDIAN", "LEAST", "MOST");
+  }
+  for (const Figure& figure : figures) {
+    std::printf("%-28s %10.2f %10.2f %10.2f %-4s %s\n", figure.name, Percentile(figure.values, 0.5),
+                Percentile(figure.values, 0), Percentile(figure.values, 1), figure.unit,
+                figure.meaning);
+  }
+  if (silences.empty()) return;
+  uint32_t right = 0;
+  double worst_job = 0;
+  double worst_notice = 0;
+  for (const Silence& silence : silences) {
+    right += silence.right ? 1 : 0;
+    worst_job = std::max(worst_job, silence.job_seconds);
+    worst_notice = std::max(worst_notice, silence.notice_seconds);
+    if (silence.right) continue;
+    std::printf("seed %lu, %s: %s\n", silence.seed, silence.at_barrier ? "barrier" : "rendezvous",
+                silence.problem.c_str());
+  }
+  std::printf(
+      "silent rank named, alone: %u of %zu; at the latest by GetJob after %.2f s, by notices at"
+      " all nodes after %.2f s\n",
+      right, silences.size(), worst_job, worst_notice);
+}
+
+void PrintJson(const Flags& flags, const std::vector<Figure>& figures,
+               const std::vector<Silence>& silences) {
+  nlohmann::ordered_json json = {
+      {"nodes", flags.nodes},
+      {"ranks_per_node", flags.ranks_per_node},
+      {"connections", flags.connections == 0 ? flags.nodes : flags.connections},
+      {"folded", !flags.unfolded}};
+  for (const Figure& figure : figures) {
+    json["median"][figure.name] = Percentile(figure.values, 0.5);
+    json["rounds"][figure.name] = figure.values;
+  }
+  for (const Silence& silence : silences) {
+    json["silent"].push_back({{"seed", silence.seed},
+                              {"rank", silence.rank},
+                              {"at", silence.at_barrier ? "barrier" : "rendezvous"},
+                              {"right", silence.right},
+                              {"job_seconds", silence.job_seconds},
+                              {"notice_seconds", silence.notice_seconds},
+                              {"problem", silence.problem}});
+  }
+  std::printf("%s\n", json.dump(2).c_str());
+}
+
+absl::Status Run(const Flags& flags) {
+  std::vector<Round> rounds;
+  for (uint32_t i = 0; i < flags.rounds; ++i) {
+    ASSIGN_OR_RETURN(rounds.emplace_back(), RunRound(flags));
+  }
+  std::vector<Silence> silences;
+  if (flags.silent > 0) {
+    ASSIGN_OR_RETURN(silences, RunSilences(flags));
+  }
+  const std::vector<Figure> figures =
+      rounds.empty() ? std::vector<Figure>() : Figures(flags, rounds);
+  (flags.json ? PrintJson : PrintTable)(flags, figures, silences);
+  for (const Silence& silence : silences) {
+    if (!silence.right) return absl::InternalError("a silent rank was not named, or not alone");
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  flags.coordinator = BuiltProgram("coordinator/muster-coordinator");
+  CLI::App app("Rendezvous, barriers and named waits of a real coordinator with simulated workers");
+  app.add_option("--coordinator", flags.coordinator, "the muster-coordinator to run")
+      ->capture_default_str();
+  app.add_option("--nodes", flags.nodes)->check(CLI::Range(1, 16384))->capture_default_str();
+  app.add_option("--ranks-per-node", flags.ranks_per_node)
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--connections", flags.connections, "that the nodes share; 0: one each")
+      ->capture_default_str();
+  app.add_flag("--unfolded", flags.unfolded, "a report for each rank instead of each node");
+  app.add_option("--rounds", flags.rounds, "each from nothing, with a coordinator of its own")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  app.add_option("--barriers", flags.barriers, "in each round")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option_function<double>(
+         "--idle-seconds", [&](double seconds) { flags.idle = absl::Seconds(seconds); },
+         "of each round, to measure what heartbeats cost")
+      ->default_str("5");
+  app.add_option("--silent", flags.silent, "jobs with a rank that never joins or arrives")
+      ->capture_default_str();
+  app.add_option("--seed", flags.seed, "of the first silent rank")->capture_default_str();
+  app.add_flag("--json", flags.json);
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = Run(flags);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "rendezvous_bench: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace muster::bench
+
+int main(int argc, char** argv) {
+  // As the coordinator does, and for the same reason: Abseil's search for lock cycles costs time.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  return muster::bench::Main(argc, argv);
+}

@@ -1,0 +1,178 @@
+"""Coordinator and workers on machines of their own: nothing shared but the network, and that is cut.
+
+Each daemon has its own network, mount, pid and host-name namespace (tests/support/namespaces.py): own address, own
+/tmp, /dev/shm, /proc and loopback. A cut drops packets without a word, which is what a dying switch does.
+"""
+
+import os
+import re
+import unittest
+
+from tests.support import namespaces
+from tests.support.apart import ApartCluster
+from tests.support.cluster import command_spec, shell_spec, training_spec, wait_until
+
+WHY_NOT = namespaces.why_not()
+TORCH_STEPS = 1500
+
+# As PyTorch's own examples do it: env:// and DistributedDataParallel, nothing of Muster's in it.
+TORCH_SCRIPT = """
+import sys, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo", init_method="env://")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(1)
+torch.set_num_threads(1)
+model = DistributedDataParallel(torch.nn.Linear(64, 8))
+optimizer = torch.optim.SGD(model.parameters(), 0.05)
+inputs, targets = torch.randn(world, 32, 64), torch.randn(world, 32, 8)
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(inputs[rank]), targets[rank])
+    loss.backward()
+    optimizer.step()
+    print("step", step + 1, flush=True)
+weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+both = [torch.empty_like(weights) for _ in range(world)]
+dist.all_gather(both, weights)
+assert all(torch.equal(both[0], other) for other in both)
+dist.barrier()
+print("equal on", world, "ranks", flush=True)
+"""
+
+
+def heartbeat_age(cluster, name):
+    node = next(n for n in cluster.nodes() if n["name"] == name)
+    return float(node["heartbeat_age"].rstrip("s"))
+
+
+def alive(pids):
+    return [pid for pid in pids if os.path.exists(f"/proc/{pid}/exe")]
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class ApartTest(unittest.TestCase):
+    def install_torch_script(self, cluster):
+        for name in ("node-1", "node-2"):
+            cluster.machine(name).install(self.script, "/tmp/train.py")
+
+    def setUp(self):
+        self.script = f"/tmp/muster-apart-{os.getpid()}.py"
+        with open(self.script, "w", encoding="utf-8") as out:
+            out.write(TORCH_SCRIPT)
+        self.addCleanup(os.unlink, self.script)
+
+    def torch_spec(self, steps, **top):
+        return command_spec("torch", "/usr/bin/python3", "/tmp/train.py", str(steps), nodes=2, **top)
+
+    def steps_in_log(self, cluster, job, node, rank):
+        path = cluster.data_dir(node) / f"jobs/{job}/logs/generation-1/rank-{rank:04}.stdout"
+        found = re.findall(r"(?m)^step (\d+)$", path.read_text()) if path.exists() else []
+        return int(found[-1]) if found else 0
+
+    def test_machines_share_nothing(self):
+        """What the other tests rely on, and that ranks of two nodes meet over the network."""
+        with ApartCluster(nodes=2, slots=2) as cluster:
+            machines = [cluster.machine(name) for name in ("coordinator", "node-1", "node-2")]
+            for kind in ("net", "mnt", "pid", "uts", "ipc"):
+                spaces = {os.readlink(f"/proc/{pid}/ns/{kind}") for pid in [os.getpid(), *(m.pid for m in machines)]}
+                self.assertEqual(len(spaces), 4, kind)
+            addresses = {n["name"]: n["address"] for n in cluster.nodes()}
+            self.assertEqual(addresses, {m.name: m.address for m in machines[1:]})
+            job = cluster.run(training_spec("native", max_steps=60, resources={"nodes": 2, "ranks_per_node": 2}))
+            self.assertEqual((job["state"], int(job["summary"]["steps"])), ("SUCCEEDED", 60))
+            seen = "echo $(hostname) $(ls /tmp/data | wc -l) $(ls /proc | grep -c '^[0-9]')"
+            job = cluster.run(shell_spec("look", seen, nodes=2))
+            logs = cluster.muster("logs", job["job_id"]).stdout
+            self.assertIn("0| node-1", logs)
+            self.assertIn("1| node-2", logs)
+            for machine in machines[1:]:
+                self.assertEqual(list(machine.path("/dev/shm").iterdir()), [])
+
+    def test_cut_shorter_than_the_lease(self):
+        """Both kinds of job stand still, then go on in the same generation with nothing lost."""
+        with ApartCluster(nodes=2, slots=2) as cluster:
+            self.install_torch_script(cluster)
+            torch = cluster.submit(self.torch_spec(TORCH_STEPS))
+            wait_until(lambda: self.steps_in_log(cluster, torch, "node-2", 1) > 5, 60, "PyTorch's first steps")
+            native = cluster.submit(training_spec("native", max_steps=400,
+                                                  resources={"nodes": 2, "ranks_per_node": 1}))
+            cluster.wait_for_step(native, 50)
+            self.assertEqual(cluster.get(torch)["state"], "RUNNING")
+
+            cluster.machine("node-2").cut()
+            wait_until(lambda: heartbeat_age(cluster, "node-2") > 1.5, 10, "silence")
+            at_cut = self.steps_in_log(cluster, torch, "node-1", 0)
+            wait_until(lambda: heartbeat_age(cluster, "node-2") > 3, 10, "more silence")
+            self.assertLessEqual(self.steps_in_log(cluster, torch, "node-1", 0), at_cut + 1)  # it was a cut
+            cluster.machine("node-2").heal()
+            wait_until(lambda: heartbeat_age(cluster, "node-2") < 1.5, 9, "node-2 to be heard again")
+            for job in (torch, native):
+                self.assertEqual(cluster.get(job)["state"], "RUNNING", job)
+
+            for job in (torch, native):
+                finished = cluster.wait(job)
+                self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1), finished)
+                self.assertNotIn("first_failure", finished)
+            self.assertEqual(int(finished["summary"]["steps"]), 400)
+            logs = cluster.muster("logs", torch).stdout.splitlines()
+            for rank in (0, 1):
+                own = [line for line in logs if line.startswith(f"{rank}| ")]
+                self.assertEqual(own, [f"{rank}| step {i + 1}" for i in range(TORCH_STEPS)] + [f"{rank}| equal on 2 ranks"])
+
+    def test_cut_longer_than_the_lease(self):
+        """The node is lost and its jobs wait; healed, its old ranks are ended and nothing they did counts."""
+        script = """
+            echo generation $MUSTER_GENERATION
+            [ $MUSTER_GENERATION = 1 ] || exit 0
+            until [ -e /tmp/go ]; do sleep 0.05; done
+            echo stale; exit 9"""
+        with ApartCluster(nodes=2, slots=2, coordinator_flags=["--lease=3s"]) as cluster:
+            command = cluster.submit(shell_spec("command", script, nodes=2, restart={"max": 3}))
+            native = cluster.submit(training_spec(
+                "native", max_steps=600, checkpoint={"dir": "/tmp/checkpoints", "every_steps": 50},
+                resources={"nodes": 2, "ranks_per_node": 1}, restart={"max": 3}, failure_timeout="60s",
+                grace_period="2s"))
+            cluster.wait_for_step(native, 120)
+            cut, rest = cluster.machine("node-1"), cluster.machine("node-2")
+            checkpoints = cut.path("/tmp/checkpoints")
+
+            cut.cut()
+            for job in (native, command):
+                queued = cluster.wait_for_state(job, "QUEUED", timeout=30)
+                self.assertEqual(queued["reason"], "NodeLost")
+                self.assertIn("node-1", queued["message"])
+            nodes = {n["name"]: n["state"] for n in cluster.nodes()}
+            self.assertEqual(nodes, {"node-1": "LOST", "node-2": "READY"})
+            self.assertEqual(cluster.rank_pids("node-2"), [])
+
+            # On the other side of the cut the old generation is still there, and one rank of it ends by itself.
+            stale = cluster.rank_pids("node-1")
+            self.assertEqual(len(stale), 1)
+            cut.path("/tmp/go").touch()
+            exit_record = cluster.data_dir("node-1") / f"jobs/{command}/generation-1/rank-0000/exit"
+            wait_until(exit_record.exists, 10, "the stale rank's exit record")
+            before = set(os.listdir(checkpoints))
+
+            cut.heal()
+            wait_until(lambda: not alive(stale), 30, "the stale ranks to be ended")
+            for job in (native, command):
+                finished = cluster.wait(job)
+                self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 2), finished)
+                self.assertEqual(int(finished.get("exit_code", 0)), 0)
+                self.assertEqual(finished["first_failure"]["reason"], "NodeLost")
+                self.assertEqual(finished["first_failure"]["node"], "node-1")
+                self.assertEqual(len(cluster.describe(job)["past_failures"]), 1)
+                if job == native:
+                    self.assertEqual(int(finished["summary"]["steps"]), 600)
+                    # What the old generation had published was good to go on from.
+                    resumed = int(finished["summary"]["resumed_from_step"])
+                    self.assertIn(f"step-{resumed:08}", before)
+                    self.assertGreaterEqual(resumed, 100)
+            self.assertEqual(cluster.muster("logs", command).stdout, "0| generation 2\n1| generation 2\n")
+            self.assertTrue((checkpoints / "step-00000600").is_dir())
+            self.assertEqual(sorted(rest.path("/tmp").glob("checkpoints")), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+"""A full disk under a daemon's data directory: said in words, nothing acknowledged is lost, and room heals it."""
+
+import os
+import unittest
+
+from tests.support import namespaces
+from tests.support.cluster import Cluster, shell_spec, wait_until
+
+WHY_NOT = namespaces.why_not()
+
+
+def fill(folder):
+    """Writes until nothing fits any more."""
+    with open(folder / "filler", "wb", buffering=0) as filler:
+        for size in (1 << 16, 1 << 10, 1):
+            try:
+                while True:
+                    filler.write(bytes(size))
+            except OSError:
+                continue
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class DiskTest(unittest.TestCase):
+    def disk(self, cluster, name, size):
+        """A small disk under the daemon's data directory, for processes of the mounts alone."""
+        folder = cluster.directory / name
+        folder.mkdir()
+        mounts = cluster.resources.enter_context(namespaces.Mounts(f"mount -t tmpfs -o size={size} tmpfs {folder}"))
+        return mounts, mounts.path(folder)
+
+    def test_coordinator(self):
+        """It ends rather than acknowledge what it cannot keep; training goes on; with room it has lost nothing."""
+        with Cluster() as cluster:
+            cluster.coordinator.stop()
+            cluster.coordinator = None
+            mounts, folder = self.disk(cluster, "small", "4m")
+            where = {"data_dir": cluster.directory / "small", "prefix": mounts.prefix()}
+            cluster.start_coordinator(**where)
+            cluster.start_worker("node-1", slots=1)
+            cluster.wait_for_nodes(1)
+            done = cluster.directory / "done"
+            running = cluster.submit(shell_spec("running", f"until [ -e {done} ]; do sleep 0.1; done"))
+            cluster.wait_for_state(running, "RUNNING")
+            ranks = cluster.rank_pids()
+            queued = cluster.submit(shell_spec("queued", "true"))
+
+            fill(folder)
+            refused = []
+
+            def submit_until_it_ends():
+                if cluster.coordinator.process.poll() is not None:
+                    return True
+                refused.append(cluster.muster("submit", "--", "/bin/sh", "-c", "#" + "x" * 100000, check=False))
+                return False
+            wait_until(submit_until_it_ends, 60, "the coordinator to end")
+            self.assertNotEqual(cluster.coordinator.process.returncode, 0)
+            last = cluster.coordinator.log().strip().splitlines()[-1]
+            self.assertIn("full", last)
+            acknowledged = {r.stdout.split()[0] for r in refused if r.returncode == 0}
+            self.assertNotEqual(refused[-1].returncode, 0)
+            self.assertEqual(cluster.rank_pids(), ranks)
+
+            (folder / "filler").unlink()
+            cluster.start_coordinator(**where)
+            jobs = {j["job_id"]: j for j in
+                    [cluster.get(job) for job in {running, queued, *acknowledged}]}  # each is there
+            self.assertEqual(jobs[running]["state"], "RUNNING")
+            for job in acknowledged:
+                cluster.muster("cancel", job)
+            cluster.wait_for_nodes(1)
+            self.assertEqual(cluster.rank_pids(), ranks)
+            done.touch()
+            for job in (running, queued):
+                finished = cluster.wait(job)
+                self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1))
+            cluster.coordinator.stop()
+
+    def test_worker(self):
+        """A job that fills the disk with its log runs on; a new one fails with the reason; room heals it."""
+        with Cluster() as cluster:
+            mounts, folder = self.disk(cluster, "node-1", "8m")
+            worker = cluster.start_worker("node-1", slots=1, prefix=mounts.prefix())
+            cluster.wait_for_nodes(1)
+            finished = cluster.run(shell_spec("chatty", "yes 'a line of a log' | head -c 20000000; echo the end"))
+            self.assertEqual(finished["state"], "SUCCEEDED")
+            wait_until(lambda: "of its logs could not be written" in worker.log(), 10, "the worker to say so")
+
+            fill(folder)
+            result = cluster.muster("run", cluster.write_spec(shell_spec("late", "true")), check=False)
+            self.assertNotIn(result.returncode, (0, 124), result.stderr)
+            self.assertIn("No space left on device", result.stderr)
+            self.assertIn("node-1", result.stderr)
+
+            (folder / "filler").unlink()
+            for log in folder.glob(f"jobs/{finished['job_id']}/logs/*/*.stdout"):
+                os.truncate(log, 0)
+            self.assertEqual(cluster.run(shell_spec("good", "true"))["state"], "SUCCEEDED")
+            self.assertEqual([n["state"] for n in cluster.nodes()], ["READY"])
+            worker.stop()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+"""A process of Muster's for a test, and waiting for a condition."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def binary(path):
+    """A built binary, in a test's runfiles or in bazel-bin."""
+    for root in (pathlib.Path.cwd(), ROOT, ROOT / "bazel-bin"):
+        candidate = root / path
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return str(candidate.absolute())
+    raise FileNotFoundError(path)
+
+
+def wait_until(condition, timeout, what):
+    """Polls until condition() gives something true, and returns it."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(0.02)
+
+
+def child_of(pid):
+    """The first process that `pid` started, or None."""
+    with contextlib.suppress(OSError):
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(children[0]) if children else None
+    return None
+
+
+def program_behind(pid):
+    """The pid of what nsenter was started for: its child, where it had to enter a pid namespace."""
+    with contextlib.suppress(OSError):
+        if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "nsenter":
+            return child_of(pid) or pid
+    return pid
+
+
+class Daemon:
+    """One process that prints `listening …` when it is ready.
+
+    Its output is in DIRECTORY/NAME.out, its log in NAME.log. `prefix` is what it is started by, e.g. nsenter.
+    """
+
+    def __init__(self, name, argv, directory, env=None, prefix=()):
+        self.name = name
+        self.argv = argv
+        self.log_path = directory / f"{name}.log"
+        out_path = directory / f"{name}.out"
+        with open(out_path, "wb") as out, open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen([*prefix, *argv], stdout=out, stderr=log,
+                                            stdin=subprocess.DEVNULL, env=env)
+
+        def listening():
+            if self.process.poll() is not None:
+                raise AssertionError(f"{name} ended with {self.process.returncode}:\n{self.log()}")
+            return re.search(r"^listening (.*)$", out_path.read_text(), re.M)
+
+        line = wait_until(listening, 30, f"{name} listening")
+        self.addresses = dict(pair.split("=", 1) for pair in line.group(1).split())
+        self.pid = program_behind(self.process.pid)
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def signal(self, number):
+        if self.process.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        """As a crash: SIGKILL."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, timeout=30):
+        """In order: SIGTERM, and the exit status that follows."""
+        self.signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} did not end within {timeout} s of SIGTERM:\n{self.log()[-4000:]}")

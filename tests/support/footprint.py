@@ -1,0 +1,64 @@
+"""What a cluster takes of its machine: processes, open files, listening ports, shared memory, files."""
+
+import collections
+import contextlib
+import os
+import pathlib
+import subprocess
+
+
+def children(pid):
+    """{pid: state letter} of the direct children, zombies included."""
+    found = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = entry.read_text().rsplit(")", 1)[1].split()[:2]
+            if int(parent) == pid:
+                found[int(entry.parent.name)] = state
+    return found
+
+
+def open_files(pid):
+    """How many descriptors of each kind a process has: {'socket': 12, '/path/of/a/file': 1, …}."""
+    kinds = collections.Counter()
+    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            kinds[os.readlink(entry).split(":[")[0]] += 1
+    return dict(kinds)
+
+
+def threads(pid):
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def listening_ports(pids):
+    """Addresses on which one of the processes listens."""
+    found = set()
+    for line in subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout.splitlines():
+        if any(f"pid={pid}," in line for pid in pids):
+            found.add(line.split()[3])
+    return found
+
+
+def shared_memory():
+    return set(os.listdir("/dev/shm"))
+
+
+def files_below(directory, without=()):
+    """Relative paths of everything below a directory, but for what lies under a folder of one of the names."""
+    root = pathlib.Path(directory)
+    return {str(path.relative_to(root)) for path in root.rglob("*")
+            if not set(path.relative_to(root).parts) & set(without)}
+
+
+def footprint(cluster):
+    """All of it, in a form that can be compared; ranks that run count among the processes."""
+    daemons = {"coordinator": cluster.coordinator, **cluster.workers}
+    pids = {name: daemon.pid for name, daemon in daemons.items()}
+    return {
+        "processes": sorted(command for _, command in cluster.processes()),
+        "children": {name: children(pid) for name, pid in pids.items()},
+        "open files": {name: open_files(pid) for name, pid in pids.items()},
+        "listening": listening_ports(pids.values()),
+        "shared memory": shared_memory(),
+    }

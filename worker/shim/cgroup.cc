@@ -1,0 +1,102 @@
+#include "worker/shim/cgroup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+#include "worker/shim/fields.h"
+
+namespace muster::shim {
+namespace {
+
+bool WriteTo(const std::string& path, std::string_view text) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool ok = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(fd);
+  return ok;
+}
+
+// This process's place in the hierarchy of version 2: the line `0::/path`.
+std::string OwnPath() {
+  const std::string groups = "\n" + ReadFile("/proc/self/cgroup").value_or("");
+  const size_t at = groups.find("\n0::");
+  if (at == std::string::npos) return "";
+  const size_t start = at + 4;
+  return groups.substr(start, groups.find('\n', start) - start);
+}
+
+bool RemoveTree(const std::string& path) {
+  if (DIR* directory = opendir(path.c_str())) {
+    while (const dirent* entry = readdir(directory)) {
+      const std::string name = entry->d_name;
+      if (entry->d_type == DT_DIR && name != "." && name != "..") RemoveTree(path + "/" + name);
+    }
+    closedir(directory);
+  }
+  return rmdir(path.c_str()) == 0 || errno == ENOENT;
+}
+
+}  // namespace
+
+std::string FindDelegatedCgroup(const std::vector<std::string>& mounts) {
+  const std::string own = OwnPath();
+  if (own.empty()) return "";
+  for (const std::string& mount : mounts) {
+    std::string group = mount + (own == "/" ? "" : own);
+    // Only version 2 has this file.
+    if (access((group + "/cgroup.controllers").c_str(), F_OK) != 0) continue;
+    const Cgroup probe(group + "/muster-probe-" + std::to_string(getpid()));
+    const bool ok = probe.Make() && access((probe.path() + "/cgroup.procs").c_str(), W_OK) == 0;
+    probe.Remove();
+    if (ok) return group;
+  }
+  return "";
+}
+
+bool Cgroup::Make() const {
+  if (path_.empty()) return true;
+  if (mkdir(path_.c_str(), 0755) != 0 && errno != EEXIST) return false;
+  return access((path_ + "/cgroup.procs").c_str(), F_OK) == 0;
+}
+
+bool Cgroup::Enter() const { return path_.empty() || WriteTo(path_ + "/cgroup.procs", "0"); }
+
+bool Cgroup::Kill() const {
+  if (path_.empty()) return true;
+  if (WriteTo(path_ + "/cgroup.kill", "1")) return true;
+  for (const pid_t pid : Processes()) kill(pid, SIGKILL);
+  return false;
+}
+
+std::vector<pid_t> Cgroup::Processes() const {
+  std::vector<pid_t> pids;
+  if (path_.empty()) return pids;
+  const std::string text = ReadFile(path_ + "/cgroup.procs").value_or("");
+  const char* at = text.c_str();
+  while (*at != '\0') {
+    char* end = nullptr;
+    const long pid = std::strtol(at, &end, 10);
+    // 0 is a process of a namespace that is not ours to see.
+    if (end == at) break;
+    if (pid > 0) pids.push_back(static_cast<pid_t>(pid));
+    at = end;
+    while (*at == '\n') ++at;
+  }
+  return pids;
+}
+
+std::optional<uint64_t> Cgroup::OomKills() const {
+  if (path_.empty()) return std::nullopt;
+  return CounterIn(path_ + "/memory.events", "oom_kill");
+}
+
+bool Cgroup::Remove() const { return path_.empty() || RemoveTree(path_); }
+
+}  // namespace muster::shim

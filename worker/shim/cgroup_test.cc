@@ -1,0 +1,128 @@
+// Against a directory that looks like a group, and, where this machine lets us make one, a real
+// group.
+#include "worker/shim/cgroup.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/shim/fields.h"
+
+namespace muster::shim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class CgroupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/muster-cgroup-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ + "/" + name) << text;
+  }
+  std::string Read(const std::string& name) {
+    return ReadFile(directory_ + "/" + name).value_or("<none>");
+  }
+
+  std::string directory_;
+};
+
+TEST_F(CgroupTest, WithoutAPathNothingIsDone) {
+  const Cgroup none("");
+  EXPECT_TRUE(none.Make());
+  EXPECT_TRUE(none.Enter());
+  EXPECT_TRUE(none.Kill());
+  EXPECT_THAT(none.Processes(), IsEmpty());
+  EXPECT_FALSE(none.OomKills().has_value());
+  EXPECT_TRUE(none.Remove());
+}
+
+TEST_F(CgroupTest, PlainDirectoryIsNoGroup) {
+  EXPECT_FALSE(Cgroup(directory_ + "/new").Make());
+  EXPECT_FALSE(Cgroup("/no/such/folder/new").Make());
+  EXPECT_EQ(FindDelegatedCgroup({directory_}), "");
+}
+
+TEST_F(CgroupTest, SpeaksTheKernelsFiles) {
+  Write("cgroup.procs", "");
+  Write("cgroup.kill", "");
+  const Cgroup group(directory_);
+  EXPECT_TRUE(group.Make());
+  EXPECT_TRUE(group.Enter());
+  EXPECT_EQ(Read("cgroup.procs"), "0");
+  EXPECT_TRUE(group.Kill());
+  EXPECT_EQ(Read("cgroup.kill"), "1");
+  EXPECT_FALSE(group.OomKills().has_value());
+  Write("memory.events", "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n");
+  EXPECT_EQ(group.OomKills(), 1u);
+  Write("cgroup.procs", "12\n345\n0\n6\n");
+  EXPECT_THAT(group.Processes(), ElementsAre(12, 345, 6));
+}
+
+TEST_F(CgroupTest, OlderKernelIsHelpedByKillingEach) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  Write("cgroup.procs", std::to_string(child) + "\n");
+  EXPECT_FALSE(Cgroup(directory_).Kill());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+}
+
+TEST_F(CgroupTest, RealGroupHoldsAndEndsWhatIsForkedInIt) {
+  const std::string root = FindDelegatedCgroup();
+  if (root.empty()) GTEST_SKIP() << "no control group of version 2 is delegated to this process";
+  const Cgroup group(root + "/muster-cgroup-test-" + std::to_string(getpid()));
+  ASSERT_TRUE(group.Make());
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGTERM, SIG_IGN);
+    if (!group.Enter()) _exit(1);
+    if (fork() == 0) setsid();
+    [[maybe_unused]] const ssize_t n = write(ready[1], "x", 1);
+    while (true) pause();
+  }
+  char buffer[2];
+  for (int got = 0; got < 2;) {
+    const ssize_t n = read(ready[0], buffer, 2);
+    ASSERT_GT(n, 0);
+    got += static_cast<int>(n);
+  }
+  EXPECT_EQ(group.Processes().size(), 2u);
+  EXPECT_FALSE(group.Remove());
+  const auto end = [&] {
+    // A kernel without cgroup.kill is asked again and again.
+    while (!group.Processes().empty()) {
+      group.Kill();
+      waitpid(-1, nullptr, WNOHANG);
+    }
+  };
+  end();
+  waitpid(child, nullptr, 0);
+  while (!group.Remove()) sched_yield();
+  EXPECT_FALSE(std::filesystem::exists(group.path()));
+  close(ready[0]);
+  close(ready[1]);
+}
+
+}  // namespace
+}  // namespace muster::shim
