@@ -84,7 +84,7 @@ class Reader {
       const std::pair<std::string, std::string> parts =
           absl::StrSplit(word, absl::MaxSplits('=', 1));
       const CLI::Option* option = Find(parts.first);
-      if (option == nullptr || option->get_type_size() == 0) return;
+      if (option == nullptr || option->get_items_expected_max() == 0) return;
       if (absl::StrContains(word, '=')) {
         Take(*option, parts.second);
       } else {

@@ -184,6 +184,12 @@ std::string Description(const v1::Job& job, absl::Time now) {
   AppendField("Message", job.message(), out);
   if (job.queue_position() > 0) AppendField("Queue", absl::StrCat(job.queue_position()), out);
   AppendField("Waits for", WaitsText(job), out);
+  if (job.has_estimated_start_time()) {
+    const absl::Duration left = FromProto(job.estimated_start_time()) - now;
+    AppendField("Starts",
+                left > absl::ZeroDuration() ? absl::StrCat("within ", Age(left)) : "any moment",
+                out);
+  }
   AppendField("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "", out);
   AppendField("Restarts", absl::StrCat(job.restarts(), " of ", job.spec().restart().max()), out);
   AppendField("Nodes", NodesText(job.spec().resources().nodes()), out);

@@ -165,7 +165,49 @@ TEST(NodeTableTest, FreeSlots) {
   EXPECT_EQ(NodeTable({node}, /*wide=*/false),
             "NODE    STATE           SLOTS  FREE  ADDRESS   HEARTBEAT\n"
             "node-1  READY,CORDONED  2      1     10.0.0.1  0s ago\n");
-  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("a-1\n"));
+  node.set_cordon_reason("ECC errors");
+  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("a-1   ECC errors\n"));
+  EXPECT_EQ(NodeSentence(node), "node-1 is cordoned (ECC errors); 1 of 2 slots in use by a-1");
+  node.set_cordoned(false);
+  node.clear_cordon_reason();
+  node.mutable_slots(0)->clear_job_id();
+  EXPECT_EQ(NodeSentence(node), "node-1 takes ranks; no slot in use");
+}
+
+TEST(NodeTableTest, Description) {
+  v1::Node node;
+  node.set_name("node-1");
+  node.set_state(v1::READY);
+  node.set_cordon_reason("a\x1b[2J");
+  node.add_slots()->set_kind("cpu");
+  const std::string text = NodeDescription(node);
+  EXPECT_THAT(text, HasSubstr("State:       READY\n"));
+  EXPECT_THAT(text, HasSubstr("Cordoned:    a\\x1b[2J\n"));
+  EXPECT_THAT(text, HasSubstr("Slots:       1, 1 free\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("SLOT  KIND  UUID  JOB  GENERATION  RANK\n0     cpu   -     -    -           -\n"));
+}
+
+TEST(RankTableTest, ConsequencesAreLabelled) {
+  v1::Job job;
+  job.set_generation(1);
+  job.mutable_first_failure()->set_generation(1);
+  job.mutable_first_failure()->set_rank(1);
+  for (uint32_t id = 0; id < 4; ++id) {
+    v1::RankStatus& rank = *job.add_ranks();
+    rank.set_rank(id);
+    rank.mutable_exit()->set_exit_code(id == 3 ? 0 : 7);
+  }
+  job.mutable_ranks(0)->mutable_exit()->set_stopped_by_worker(true);
+  const std::string table = RankTable(job);
+  EXPECT_THAT(table, HasSubstr("exited with code 7, stopped\n"));
+  EXPECT_THAT(table, HasSubstr("exited with code 7, the first failure\n"));
+  EXPECT_THAT(table, HasSubstr("exited with code 7, a consequence\n"));
+  EXPECT_THAT(table, HasSubstr("exited with code 0\n"));
+  EXPECT_EQ(
+      ConsequencesText(job),
+      "1 other rank was stopped because of it; 1 other rank failed after it, as a consequence.");
 }
 
 }  // namespace

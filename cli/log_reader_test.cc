@@ -5,6 +5,7 @@
 #include <sstream>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
@@ -288,6 +289,59 @@ TEST(LogPrinterTest, WholeLinesHoweverTheyArrive) {
   printer.Flush();
   printer.Flush();
   EXPECT_EQ(out.str(), "3| ab\n3| cd\n3| \n3| last\n");
+}
+
+TEST(LogPrinterTest, AsDataEachLineIsAnObject) {
+  std::ostringstream out, err;
+  Console console(out, err, {});
+  const LogSource source = {.generation = 2, .rank = 3, .node = "n", .is_stderr = true};
+  LogPrinter json(console, source, {.form = LogForm::kJson});
+  json.Write("a \"b\" \xff\nlast");
+  json.Flush();
+  EXPECT_EQ(out.str(),
+            "{\"generation\":2,\"rank\":3,\"node\":\"n\",\"stream\":\"stderr\",\"line\":"
+            "\"a \\\"b\\\" \uFFFD\"}\n"
+            "{\"generation\":2,\"rank\":3,\"node\":\"n\",\"stream\":\"stderr\",\"line\":"
+            "\"last\"}\n");
+  out.str("");
+  LogPrinter(console, source, {.form = LogForm::kYaml}).Write("x\n");
+  EXPECT_TRUE(absl::StartsWith(out.str(), "- {\"generation\":2,"));
+}
+
+TEST(LogPrinterTest, SplitSendsStderrToStderr) {
+  std::ostringstream out, err;
+  Console console(out, err, {});
+  for (const bool is_stderr : {false, true}) {
+    LogPrinter printer(console, {.is_stderr = is_stderr}, {.split = true});
+    printer.Write(is_stderr ? "to err\nwithout end" : "to out\nwithout end");
+    printer.Flush();
+  }
+  EXPECT_EQ(out.str(), "to out\nwithout end");
+  EXPECT_EQ(err.str(), "to err\nwithout end");
+}
+
+TEST_F(LogReaderTest, OneNodesRanksAndNames) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.clear_ranks();
+    for (const char* node : {"a", "b"}) job_.add_ranks()->set_node(node);
+  }
+  SetLog(1, v1::STDOUT, "of b\n");
+  SetLog(1, v1::STDERR, "");
+  cluster_.Start();
+  options_.node = "b";
+  options_.wide = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("1 b stdout| of b"));
+  options_.node = "c";
+  EXPECT_THAT(std::string(Print().message()), HasSubstr("has no ranks there, but on a, b"));
+  out_.str("");
+  options_.node = "";
+  options_.names_only = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(),
+              ElementsAre("generation-1/rank-0000.stdout", "generation-1/rank-0000.stderr",
+                          "generation-1/rank-0001.stdout", "generation-1/rank-0001.stderr"));
 }
 
 }  // namespace

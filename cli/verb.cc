@@ -50,7 +50,7 @@ std::string OptionName(const CLI::Option& option) {
   std::string name =
       option.get_snames().empty() ? "    " : absl::StrCat("-", option.get_snames().front(), ", ");
   absl::StrAppend(&name, "--", option.get_lnames().front());
-  if (option.get_type_size() != 0) absl::StrAppend(&name, " ", option.get_type_name());
+  if (option.get_items_expected_max() != 0) absl::StrAppend(&name, " ", option.get_type_name());
   return name;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/grpc_log.h"
 #include "common/limits.h"
 #include "common/security/call_metadata.h"
 #include "grpcpp/create_channel.h"
@@ -80,6 +81,8 @@ std::shared_ptr<grpc::ChannelCredentials> Credentials(const security::TlsFiles& 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target,
                                            grpc::ChannelArguments arguments,
                                            const security::ClientSecurity& security) {
+  // What goes wrong is said in the words of security::Explain.
+  TakeGrpcLog([](const std::string&) {});
   arguments.SetMaxReceiveMessageSize(limits::kMessageBytes);
   arguments.SetMaxSendMessageSize(limits::kMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -78,7 +78,6 @@ int Run(const Flags& flags) {
   service::CoordinatorOptions options;
   options.listen = flags.listen;
   options.http = flags.http;
-  options.access.require_token = false;  // while the command line is being rebuilt
   options.access.local_token = *token;
   options.access.tokens_file = flags.tokens;
   options.tls = flags.tls;

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "common/spec/units.h"
 #include "common/version.h"
 #include "glog/logging.h"
@@ -226,6 +227,8 @@ int main(int argc, char** argv) {
     unsetenv("MUSTER_TOKEN");
   }
   google::InitGoogleLogging(argv[0]);
+  // Debian's Abseil is built to look for lock cycles whenever a mutex is taken, gRPC's included.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
 
   if (const absl::Status usable = CheckClientSecurity(options.security); !usable.ok()) {

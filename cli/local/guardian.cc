@@ -191,10 +191,12 @@ class Guardian {
       if (daemon == daemons_.end()) continue;  // an orphan of theirs
       const std::string name = daemon->second;
       daemons_.erase(daemon);
-      if (!ended_) {
-        Fail(absl::StrCat(name == kCoordinator ? "the coordinator " : "the worker ",
-                          StatusText(status), ": ", LastLine(LogOf(name))));
-      }
+      if (ended_) continue;
+      std::string text = absl::StrCat(name == kCoordinator ? "the coordinator " : "the worker ",
+                                      StatusText(status));
+      const std::string word = LastLine(LogOf(name));
+      if (!word.empty()) absl::StrAppend(&text, ": ", word);
+      Fail(text);
     }
   }
 

@@ -33,7 +33,10 @@ absl::Status Explain(const absl::Status& status, const ClientSecurity& security,
   const absl::string_view remedy =
       "give one with --token-file or MUSTER_TOKEN_FILE; the coordinator keeps its own in "
       "DATA_DIR/token";
-  if (absl::IsUnavailable(status)) {
+  // The second is what gRPC says of a channel whose files could not be read.
+  if (absl::IsUnavailable(status) || status.message() == "Invalid credentials.") {
+    const absl::Status usable = CheckTlsFiles(security.tls);
+    if (!usable.ok()) return absl::UnauthenticatedError(usable.message());
     const absl::Status verdict = ProbeTls(target, security.tls);
     return verdict.ok() ? status : verdict;
   }

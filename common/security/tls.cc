@@ -133,84 +133,49 @@ OwnedFd Connect(const Address& address) {
   return {};
 }
 
-// What is wrong with the server's certificate; OK when nothing is.
-absl::Status VerifyVerdict(SSL* ssl, const std::string& target, const Address& address,
-                           const TlsFiles& files) {
-  const long result = SSL_get_verify_result(ssl);
-  if (result == X509_V_OK) return absl::OkStatus();
-  const Certificate shown(SSL_get1_peer_certificate(ssl));
-  if (shown == nullptr) return absl::OkStatus();
-  const std::string whose = absl::StrCat("the certificate of the coordinator at ", target);
-  switch (result) {
-    case X509_V_ERR_CERT_HAS_EXPIRED:
-      return absl::UnauthenticatedError(absl::StrCat(whose, " expired on ",
-                                                     TimeText(X509_get0_notAfter(shown.get())),
-                                                     ": the coordinator needs a new one"));
-    case X509_V_ERR_CERT_NOT_YET_VALID:
-      return absl::UnauthenticatedError(absl::StrCat(whose, " is valid only from ",
-                                                     TimeText(X509_get0_notBefore(shown.get())),
-                                                     ": compare the clocks"));
-    case X509_V_ERR_HOSTNAME_MISMATCH:
-    case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return absl::UnauthenticatedError(absl::StrCat(
-          whose, " is for ", NamesOf(shown.get()), " and not for ", address.host,
-          ": call the coordinator by such a name, or give it a certificate for this one"));
-    default:
-      return absl::UnauthenticatedError(absl::StrCat(
-          whose, " is not signed by the CA in ", files.ca, " (",
-          X509_verify_cert_error_string(result),
-          "): give the coordinator's own CA with --tls-ca; if it is the right one, somebody else "
-          "answers there"));
+// What a handshake brought to light.
+struct Findings {
+  int verify_error = X509_V_OK;
+  Certificate shown;   // by the server
+  bool asked = false;  // for a certificate of ours
+};
+
+// OpenSSL drops a certificate that it does not believe, so it is looked at before.
+int OnVerified(int ok, X509_STORE_CTX* store) {
+  const auto* ssl = static_cast<const SSL*>(
+      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  auto& findings = *static_cast<Findings*>(SSL_get_app_data(ssl));
+  X509* leaf = X509_STORE_CTX_get0_cert(store);
+  X509_up_ref(leaf);
+  findings.shown.reset(leaf);
+  if (ok == 0 && findings.verify_error == X509_V_OK) {
+    findings.verify_error = X509_STORE_CTX_get_error(store);
   }
+  return ok;
 }
 
-// What the server said of us before it hung up; OK when it did not say.
-absl::Status AlertVerdict(unsigned long error, const std::string& target, const TlsFiles& files) {
-  const std::string who = absl::StrCat("the coordinator at ", target);
-  switch (ERR_GET_REASON(error)) {
-    case SSL_R_WRONG_VERSION_NUMBER:
-    case SSL_R_PACKET_LENGTH_TOO_LONG:
-    case SSL_R_HTTP_REQUEST:
-      return absl::UnauthenticatedError(
-          absl::StrCat(who,
-                       " speaks plain text, and --tls-ca asks for TLS: start it with "
-                       "--tls-cert and --tls-key, or leave --tls-ca out"));
-    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
-      if (!files.cert.empty()) break;
-      return absl::UnauthenticatedError(
-          absl::StrCat(who,
-                       " wants a client certificate: give one that its CA has signed, with "
-                       "--tls-cert and --tls-key"));
-    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
-      return absl::UnauthenticatedError(
-          absl::StrCat(who, " does not accept the client certificate ", files.cert,
-                       ": it has to be signed by the CA of the coordinator's --tls-ca"));
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
-      return absl::UnauthenticatedError(absl::StrCat(
-          who, " does not accept the client certificate ", files.cert, ": it has expired"));
-  }
-  if (ERR_GET_LIB(error) != ERR_LIB_SSL) return absl::OkStatus();
-  const char* reason = ERR_reason_error_string(error);
-  return absl::UnauthenticatedError(
-      absl::StrCat("no TLS with ", who, ": ", reason == nullptr ? "unknown error" : reason));
+// Asked or not, there is no other certificate than that of the context.
+int OnAsked(SSL* ssl, void* /*unused*/) {
+  static_cast<Findings*>(SSL_get_app_data(ssl))->asked = true;
+  return 1;
 }
 
 // A client's half of a handshake over `fd`, with the CA and the certificate of `files` where given.
-Ssl MakeSsl(SSL_CTX* context, int fd, const Address& address, const TlsFiles& files) {
+Ssl MakeSsl(SSL_CTX* context, int fd, const Address& address, const TlsFiles& files,
+            Findings& findings) {
   if (!files.ca.empty()) {
     SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr);
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, OnVerified);
   }
   if (!files.cert.empty()) {
     SSL_CTX_use_certificate_chain_file(context, files.cert.c_str());
     SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
   }
+  SSL_CTX_set_cert_cb(context, OnAsked, nullptr);
   static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
   SSL_CTX_set_alpn_protos(context, kHttp2, sizeof(kHttp2));
   Ssl ssl(SSL_new(context));
+  SSL_set_app_data(ssl.get(), &findings);
   SSL_set_fd(ssl.get(), fd);
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl.get()), address.host.c_str()) != 1) {
     SSL_set1_host(ssl.get(), address.host.c_str());
@@ -218,6 +183,56 @@ Ssl MakeSsl(SSL_CTX* context, int fd, const Address& address, const TlsFiles& fi
   }
   ERR_clear_error();
   return ssl;
+}
+
+// What is wrong with the certificate that the server has shown.
+std::string VerifyVerdict(const Findings& findings, const std::string& target,
+                          const Address& address, const TlsFiles& files) {
+  X509* shown = findings.shown.get();
+  const std::string whose = absl::StrCat("the certificate of the coordinator at ", target);
+  switch (findings.verify_error) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+      return absl::StrCat(whose, " expired on ", TimeText(X509_get0_notAfter(shown)),
+                          ": the coordinator needs a new one");
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+      return absl::StrCat(whose, " is valid only from ", TimeText(X509_get0_notBefore(shown)),
+                          ": compare the clocks");
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      return absl::StrCat(whose, " is for ", NamesOf(shown), " and not for ", address.host,
+                          ": call the coordinator by such a name, or give it a certificate for "
+                          "this one");
+    default:
+      return absl::StrCat(whose, " is not signed by the CA in ", files.ca, " (",
+                          X509_verify_cert_error_string(findings.verify_error),
+                          "): give the coordinator's own CA with --tls-ca; if it is the right one, "
+                          "somebody else answers there");
+  }
+}
+
+// Why the server hung up. It often says nothing: then what it had asked for tells.
+std::string HangUpVerdict(const Findings& findings, unsigned long error, const std::string& target,
+                          const TlsFiles& files) {
+  const std::string who = absl::StrCat("the coordinator at ", target);
+  switch (ERR_GET_REASON(error)) {
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_PACKET_LENGTH_TOO_LONG:
+    case SSL_R_HTTP_REQUEST:
+      return absl::StrCat(who,
+                          " speaks plain text, and --tls-ca asks for TLS: start it with --tls-cert "
+                          "and --tls-key, or leave --tls-ca out");
+  }
+  if (findings.asked && files.cert.empty()) {
+    return absl::StrCat(who,
+                        " wants a client certificate: give one that its CA has signed, with "
+                        "--tls-cert and --tls-key");
+  }
+  if (findings.asked) {
+    return absl::StrCat(who, " does not accept the client certificate ", files.cert,
+                        ": it has to be signed by the CA of the coordinator's --tls-ca");
+  }
+  const char* reason = ERR_reason_error_string(error);
+  return absl::StrCat("no TLS with ", who, ": ", reason == nullptr ? "it hung up" : reason);
 }
 
 }  // namespace
@@ -252,7 +267,8 @@ absl::Status ProbeTls(const std::string& target, const TlsFiles& files) {
   if (fd.get() < 0) return absl::OkStatus();
   const SslContext context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr) return absl::OkStatus();
-  const Ssl ssl = MakeSsl(context.get(), fd.get(), *address, files);
+  Findings findings;
+  const Ssl ssl = MakeSsl(context.get(), fd.get(), *address, files, findings);
   int result = SSL_connect(ssl.get());
   if (files.ca.empty()) {
     // Whoever answers with a certificate speaks TLS, however it goes on.
@@ -269,11 +285,12 @@ absl::Status ProbeTls(const std::string& target, const TlsFiles& files) {
     char byte = 0;
     result = SSL_read(ssl.get(), &byte, 1);
   }
-  if (result == 1) return absl::OkStatus();
   const unsigned long error = ERR_peek_error();
   ERR_clear_error();
-  RETURN_IF_ERROR(VerifyVerdict(ssl.get(), target, *address, files));
-  return AlertVerdict(error, target, files);
+  if (result == 1) return absl::OkStatus();
+  return absl::UnauthenticatedError(findings.verify_error != X509_V_OK
+                                        ? VerifyVerdict(findings, target, *address, files)
+                                        : HangUpVerdict(findings, error, target, files));
 }
 
 }  // namespace muster::security

@@ -10,6 +10,7 @@
 #include "common/spec/utf8.h"
 #include "common/spec/yaml_reader.h"
 #include "common/status.h"
+#include "yaml-cpp/depthguard.h"
 #include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/yaml.h"
 

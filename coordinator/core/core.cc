@@ -228,11 +228,12 @@ void Core::Impl::Handle(const RequeueJob& event) {
   const bool is_ending = job->state() == v1::STOPPING && job->record.outcome() != v1::FAILED &&
                          job->record.outcome() != v1::QUEUED;
   if (is_ending || job->state() == v1::HELD || IsTerminal(job->state())) {
-    ReplyWith(event.request,
-              absl::FailedPreconditionError(absl::StrCat(
-                  "job ", event.job_id.value(), " is ", v1::JobState_Name(job->state()),
-                  is_ending ? absl::StrCat(" to be ", v1::JobState_Name(job->record.outcome())) : "",
-                  "; only a STARTING or RUNNING one is requeued")));
+    ReplyWith(
+        event.request,
+        absl::FailedPreconditionError(absl::StrCat(
+            "job ", event.job_id.value(), " is ", v1::JobState_Name(job->state()),
+            is_ending ? absl::StrCat(" to be ", v1::JobState_Name(job->record.outcome())) : "",
+            "; only a STARTING or RUNNING one is requeued")));
     return;
   }
   if (job->state() != v1::QUEUED) {

@@ -40,8 +40,8 @@ bool IsConsequence(const v1::FailureReport& report) {
          report.code() == static_cast<int>(absl::StatusCode::kCancelled);
 }
 
-// Of a job that failed very often the record keeps what its last generations said, and of the others
-// that they failed.
+// Of a job that failed very often the record keeps what its last generations said, and of the
+// others that they failed.
 void ForgetText(v1::Job& job) {
   constexpr int kWithText = 16;
   if (job.past_failures_size() <= kWithText) return;

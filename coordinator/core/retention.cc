@@ -12,7 +12,8 @@
 namespace muster::core {
 namespace {
 
-// Whoever waits for a job is to learn how it ended, also one who asks again after a lost connection.
+// Whoever waits for a job is to learn how it ended, also one who asks again after a lost
+// connection.
 constexpr absl::Duration kKeptAtLeast = absl::Minutes(1);
 // Deleting goes on beside everything else: a step's share is done in a moment.
 constexpr size_t kDeletionsPerStep = 256;

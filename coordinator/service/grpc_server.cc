@@ -1,5 +1,6 @@
 #include "coordinator/service/grpc_server.h"
 
+#include <glog/logging.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -11,6 +12,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/grpc_log.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/service/guarded_service.h"
@@ -24,6 +26,8 @@ constexpr int kKeepaliveTimeMs = 10000;
 constexpr int kKeepaliveTimeoutMs = 10000;
 constexpr int kLeastPingIntervalMs = 5000;
 
+// A peer cannot fill the disk.
+constexpr int kSecondsBetweenLogLines = 5;
 constexpr unsigned kCertificateRefreshSeconds = 10;
 
 // The one place where credentials are made.
@@ -53,6 +57,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   // gRPC would only log the reason, in lines of its own.
   RETURN_IF_ERROR(CheckListen(server->address_));
 
+  // Failed handshakes above all.
+  TakeGrpcLog([](const std::string& line) {
+    LOG_EVERY_T(WARNING, kSecondsBetweenLogLines) << "gRPC: " << line;
+  });
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;

@@ -1,8 +1,7 @@
 // How long a command takes from submit to its main, on every rank.
 //
-//   bazel build //tests/bench:launch_bench //cli:muster //coordinator:muster-coordinator
-//   //worker:muster-worker bazel-bin/tests/bench/launch_bench [--nodes=2] [--ranks-per-node=2]
-//   [--jobs=50] [--json]
+//   bazel build //tests/bench:launch_bench    (and with it the programs that it starts)
+//   bazel-bin/tests/bench/launch_bench [--nodes=2] [--ranks-per-node=2] [--jobs=50] [--json]
 //
 // A real coordinator and real workers on this machine run a job after the other, each of a small
 // program that writes down when its main began. The clock starts just before SubmitJob is called

@@ -201,7 +201,7 @@ class SimulatedNodes::Node {
         return OnRelease(incoming_.release_barrier());
       case v1::CoordinatorMessage::kWaitNotice:
         return owner_.notices_.push_back(
-            {Now().steady, index_, std::move(*incoming_.mutable_wait_notice())});
+            {Now().steady, std::move(*incoming_.mutable_wait_notice())});
       case v1::CoordinatorMessage::kStop:
         owner_.Reached(Milestone::kStopped);
         return Report(v1::EXITED);
@@ -383,11 +383,6 @@ void SimulatedNodes::ArriveWithout(uint32_t silent_rank) {
 std::vector<SimulatedNodes::Notice> SimulatedNodes::TakeNotices() {
   absl::MutexLock lock(&mutex_);
   return std::exchange(notices_, {});
-}
-
-uint64_t SimulatedNodes::heartbeats() const {
-  absl::MutexLock lock(&mutex_);
-  return heartbeats_;
 }
 
 void SimulatedNodes::Run() {

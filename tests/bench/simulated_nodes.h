@@ -52,7 +52,6 @@ class SimulatedNodes {
   // A notice of the coordinator about what a job waits for, as it came to a node.
   struct Notice {
     SteadyTime time;
-    uint32_t node = 0;
     v1::WaitNotice notice;
   };
 
@@ -80,8 +79,6 @@ class SimulatedNodes {
   // What came since ExpectJob.
   std::vector<Notice> TakeNotices();
 
-  uint64_t heartbeats() const;
-
  private:
   class Node;
 
@@ -98,7 +95,7 @@ class SimulatedNodes {
   const SimulatedNodesOptions options_;
   grpc::CompletionQueue queue_;
 
-  mutable absl::Mutex mutex_;
+  absl::Mutex mutex_;
   std::vector<std::unique_ptr<Node>> nodes_ ABSL_GUARDED_BY(mutex_);
   std::array<uint32_t, kMilestones> reached_ ABSL_GUARDED_BY(mutex_){};
   std::array<SteadyTime, kMilestones> last_reached_ ABSL_GUARDED_BY(mutex_);

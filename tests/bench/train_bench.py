@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Training throughput of small_cnn, Muster beside PyTorch DDP, in one run.
 
     tests/bench/train_bench.py [--rounds 5] [--python PATH]…
@@ -10,7 +11,6 @@ one. Muster runs through a real coordinator and worker.
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -19,16 +19,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.bench.interpreters import with_torch  # noqa: E402
 from tests.support.cluster import Cluster, training_spec  # noqa: E402
 
 FORMS = {"default": [], "channels_last": ["--channels-last"]}
-
-
-def torch_version(python):
-    """The version that this interpreter imports, or None."""
-    result = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], text=True,
-                            capture_output=True, check=False)
-    return result.stdout.strip() if result.returncode == 0 else None
 
 
 def main():
@@ -38,10 +32,7 @@ def main():
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--python", action="append", default=[])
     args = parser.parse_args()
-    candidates = args.python or [str(ROOT / ".venv/bin/python"), "/usr/bin/python3"]
-    pythons = {p: v for p in candidates if os.path.exists(p) and (v := torch_version(p))}
-    if not pythons:
-        sys.exit("no interpreter with PyTorch; tests/bench/peers/setup.sh makes one")
+    pythons = with_torch(args.python)
 
     rates = {}
     with Cluster(nodes=1, slots=2) as cluster:

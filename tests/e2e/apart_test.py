@@ -13,11 +13,11 @@ from tests.support.apart import ApartCluster
 from tests.support.cluster import command_spec, shell_spec, training_spec, wait_until
 
 WHY_NOT = namespaces.why_not()
-TORCH_STEPS = 1500
 
-# As PyTorch's own examples do it: env:// and DistributedDataParallel, nothing of Muster's in it.
+# As PyTorch's own examples do it: env:// and DistributedDataParallel, nothing of Muster's in it. It trains until one
+# of its machines has the file that ends it.
 TORCH_SCRIPT = """
-import sys, torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 dist.init_process_group("gloo", init_method="env://")
 rank, world = dist.get_rank(), dist.get_world_size()
@@ -26,12 +26,16 @@ torch.set_num_threads(1)
 model = DistributedDataParallel(torch.nn.Linear(64, 8))
 optimizer = torch.optim.SGD(model.parameters(), 0.05)
 inputs, targets = torch.randn(world, 32, 64), torch.randn(world, 32, 8)
-for step in range(int(sys.argv[1])):
+step, done = 0, torch.zeros(1)
+while not done:
+    step += 1
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(model(inputs[rank]), targets[rank])
     loss.backward()
     optimizer.step()
-    print("step", step + 1, flush=True)
+    print("step", step, flush=True)
+    done[0] = os.path.exists("/tmp/done")
+    dist.all_reduce(done)
 weights = torch.cat([p.detach().flatten() for p in model.parameters()])
 both = [torch.empty_like(weights) for _ in range(world)]
 dist.all_gather(both, weights)
@@ -62,9 +66,6 @@ class ApartTest(unittest.TestCase):
             out.write(TORCH_SCRIPT)
         self.addCleanup(os.unlink, self.script)
 
-    def torch_spec(self, steps, **top):
-        return command_spec("torch", "/usr/bin/python3", "/tmp/train.py", str(steps), nodes=2, **top)
-
     def steps_in_log(self, cluster, job, node, rank):
         path = cluster.data_dir(node) / f"jobs/{job}/logs/generation-1/rank-{rank:04}.stdout"
         found = re.findall(r"(?m)^step (\d+)$", path.read_text()) if path.exists() else []
@@ -93,7 +94,7 @@ class ApartTest(unittest.TestCase):
         """Both kinds of job stand still, then go on in the same generation with nothing lost."""
         with ApartCluster(nodes=2, slots=2) as cluster:
             self.install_torch_script(cluster)
-            torch = cluster.submit(self.torch_spec(TORCH_STEPS))
+            torch = cluster.submit(command_spec("torch", "/usr/bin/python3", "/tmp/train.py", nodes=2))
             wait_until(lambda: self.steps_in_log(cluster, torch, "node-2", 1) > 5, 60, "PyTorch's first steps")
             native = cluster.submit(training_spec("native", max_steps=400,
                                                   resources={"nodes": 2, "ranks_per_node": 1}))
@@ -110,15 +111,20 @@ class ApartTest(unittest.TestCase):
             for job in (torch, native):
                 self.assertEqual(cluster.get(job)["state"], "RUNNING", job)
 
+            healed = self.steps_in_log(cluster, torch, "node-1", 0)
+            wait_until(lambda: self.steps_in_log(cluster, torch, "node-1", 0) > healed + 5, 20, "PyTorch's next steps")
+            cluster.machine("node-2").path("/tmp/done").touch()
             for job in (torch, native):
                 finished = cluster.wait(job)
                 self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1), finished)
                 self.assertNotIn("first_failure", finished)
             self.assertEqual(int(finished["summary"]["steps"]), 400)
             logs = cluster.muster("logs", torch).stdout.splitlines()
+            steps = self.steps_in_log(cluster, torch, "node-1", 0)
+            self.assertGreater(steps, healed)
             for rank in (0, 1):
                 own = [line for line in logs if line.startswith(f"{rank}| ")]
-                self.assertEqual(own, [f"{rank}| step {i + 1}" for i in range(TORCH_STEPS)] + [f"{rank}| equal on 2 ranks"])
+                self.assertEqual(own, [f"{rank}| step {i + 1}" for i in range(steps)] + [f"{rank}| equal on 2 ranks"])
 
     def test_cut_longer_than_the_lease(self):
         """The node is lost and its jobs wait; healed, its old ranks are ended and nothing they did counts."""

@@ -129,7 +129,7 @@ class BadInputTest(unittest.TestCase):
                 (["/no/such/program"], {}, 127, "/no/such/program: No such file"),
                 (["no-such-program"], {}, 127, "no-such-program: not found in PATH="),
                 ([str(self.directory / "text")], {}, 126, "text: Permission denied"),
-                (["/bin/true"], {"workdir": "/no/such/folder"}, 127, "chdir /no/such/folder: No such file")):
+                (["/bin/true"], {"workdir": "/no/such/folder"}, NO_INPUT, "workdir /no/such/folder: No such file")):
             job = self.check_fails(command_spec("start", *argv, **more), status, part)
             self.assertEqual(job["reason"], "LaunchFailed")
 
@@ -215,10 +215,8 @@ class BadInputTest(unittest.TestCase):
                     self.assertIn(f"listen on {address}: the address is in use by {owner}", line)
 
     def test_address_of_another_machine(self):
-        for kwargs in ({"listen": "192.0.2.1:0"}, {"http": "192.0.2.1:0"}):
-            status, line = self.start(
-                COORDINATOR, *(f"--{k}={v}" for k, v in {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", **kwargs}.items()),
-                f"--data-dir={self.directory / 'data'}", "--insecure-bind")
+        for listen, http in (("192.0.2.1:0", "127.0.0.1:0"), ("127.0.0.1:0", "192.0.2.1:0")):
+            status, line = self.start_coordinator(listen, http, None, "--insecure-bind")
             self.assertEqual(status, CANNOT_CREATE, line)
             self.assertIn("listen on 192.0.2.1:0: ", line)
             self.assertIn("Cannot assign requested address", line)

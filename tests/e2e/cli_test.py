@@ -1,14 +1,34 @@
 """The command line as a user meets it, against real daemons."""
 
 import json
+import os
 import re
+import subprocess
+import time
 import unittest
 
-from tests.support.cluster import Cluster, training_spec, wait_until
+import yaml
+
+from tests.support.cluster import Cluster, binary, command_spec, shell_spec, training_spec, wait_until
+
+FORMATS = ("table", "wide", "json", "yaml", "name")
+SLEEP = "echo started; exec sleep 600"
 
 
-def command_spec(name, *argv, **top):
-    return {"name": name, "command": list(argv), "resources": {"nodes": 1, "ranks_per_node": 1}, **top}
+def candidates(*words, env=None):
+    """What a shell offers behind these words."""
+    out = subprocess.run([binary("cli/muster"), "__complete", *words], capture_output=True, text=True, check=True,
+                         env=env).stdout
+    return [line.split("\t")[0] for line in out.splitlines()]
+
+
+def all_verbs():
+    """Every verb that does something, as words."""
+    verbs = []
+    for verb in candidates(""):
+        below = candidates(verb, "") if verb in ("node", "spec") else []
+        verbs += [(verb, name) for name in below] or [(verb,)]
+    return verbs
 
 
 class CliTest(unittest.TestCase):
@@ -41,23 +61,10 @@ class CliTest(unittest.TestCase):
             self.assertIn("0.1.0", cluster.muster("version").stdout)
             self.assertEqual(cluster.muster("get", "no-such-job", check=False).returncode, 1)
 
-    def test_spec_verbs_need_no_coordinator(self):
-        with Cluster(nodes=0) as cluster:
-            template = cluster.muster("spec", "init").stdout
-            good = cluster.directory / "good.yaml"
-            good.write_text(template)
-            self.assertEqual(cluster.muster("spec", "validate", good).returncode, 0)
-            bad = cluster.directory / "bad.yaml"
-            bad.write_text(template.replace("epochs:", "epoch:", 1))
-            result = cluster.muster("spec", "validate", bad, check=False)
-            self.assertEqual(result.returncode, 78)
-            self.assertIn("epochs", result.stderr)
-            self.assertEqual(cluster.muster("spec", "validate", "/no/such/file", check=False).returncode, 66)
-
     def test_exit_status_is_the_first_failing_ranks(self):
         with Cluster(nodes=1) as cluster:
             for name, script, status in (("seven", "exit 7", 7), ("segv", "kill -SEGV $$", 139), ("good", "true", 0)):
-                spec = cluster.write_spec(command_spec(name, "/bin/sh", "-c", script, restart={"max": 0}))
+                spec = cluster.write_spec(shell_spec(name, script))
                 result = cluster.muster("run", spec, check=False)
                 self.assertEqual(result.returncode, status, result.stderr)
 
@@ -74,8 +81,8 @@ class CliTest(unittest.TestCase):
 
     def test_logs_cancel_and_no_coordinator(self):
         with Cluster(nodes=1) as cluster:
-            job = cluster.submit(command_spec(
-                "talker", "/bin/sh", "-c", "for i in 1 2 3; do echo line $i; done; echo err >&2; exec sleep 600"))
+            job = cluster.submit(shell_spec(
+                "talker", "for i in 1 2 3; do echo line $i; done; echo err >&2; exec sleep 600"))
             cluster.wait_for_state(job, "RUNNING")
 
             def printed():
@@ -91,3 +98,145 @@ class CliTest(unittest.TestCase):
             self.assertNotEqual(result.returncode, 0)
             cluster.coordinator.stop()
             self.assertEqual(cluster.muster("list", check=False).returncode, 69)
+
+
+class FormatsTest(unittest.TestCase):
+    """Each verb in each format."""
+
+    def check(self, cluster, words, name, status=0):
+        """`name`: what -o name prints."""
+        for form in FORMATS:
+            result = cluster.muster(*words, "-o", form, check=False)
+            self.assertEqual(result.returncode, status, (words, form, result.stderr))
+            if form == "json":
+                json.loads(result.stdout)
+            elif form == "yaml":
+                yaml.safe_load(result.stdout)
+            elif form == "name":
+                self.assertRegex(result.stdout, rf"\A(?:{name})\n\Z", words)
+            else:
+                self.assertNotEqual(result.stdout, "", words)
+            self.assertNotIn("\x1b", result.stdout + result.stderr)
+
+    def test_every_verb_in_every_format(self):
+        with Cluster(nodes=1, slots=2) as cluster:
+            spec = cluster.write_spec(shell_spec("quick", "echo out; echo err >&2"))
+            over = cluster.submit(shell_spec("over", "echo one; exit 3"))
+            cluster.wait(over, check=False)
+            runs = cluster.submit(shell_spec("runs", SLEEP, ranks=2))
+            queued = cluster.submit(shell_spec("queued", SLEEP))
+            cluster.wait_for_state(runs, "RUNNING")
+            held = cluster.submit(shell_spec("held", SLEEP))
+            walks = {
+                ("submit",): ([spec, "--dry-run"], "quick"),
+                ("list",): ([], rf"{held}\n{queued}\n{runs}"),
+                ("get",): ([runs], runs),
+                ("describe",): ([over, "--ranks", "--events"], over),
+                ("why",): ([queued], queued),
+                ("hold",): ([held], held),
+                ("release",): ([held], held),
+                ("logs",): ([over], r"generation-1/rank-0000\.stdout\ngeneration-1/rank-0000\.stderr"),
+                ("node", "list"): ([], "node-1"),
+                ("node", "describe"): (["node-1"], "node-1"),
+                ("node", "cordon"): (["node-1"], "node-1"),
+                ("node", "uncordon"): (["node-1"], "node-1"),
+                ("spec", "init"): ([], "fashion-mnist"),
+                ("spec", "validate"): ([spec], "quick"),
+                ("spec", "explain"): (["train.model"], r"(train\.model\.\w+\n?)+"),
+                ("spec", "schema"): ([], r"name\n([\w.]+\n?)+"),
+                ("completion",): (["bash"], "bash"),
+                ("version",): ([], r"\d+\.\d+\.\d+"),
+                ("requeue",): ([queued], queued),
+                ("cancel",): ([held], held),
+                ("node", "drain"): (["node-1"], "node-1"),
+            }
+            for verb, (arguments, name) in walks.items():
+                with self.subTest(verb=verb):
+                    self.check(cluster, [*verb, *arguments], name)
+            cluster.muster("node", "uncordon", "node-1")
+            cluster.muster("cancel", runs, queued, "--force")
+            self.check(cluster, ["wait", over], over, status=3)
+            self.check(cluster, ["run", spec], r"quick-\w+")
+            self.check(cluster, ["local", spec], r"quick-\w+")
+            self.assertEqual(set(walks) | {("wait",), ("run",), ("local",)}, set(all_verbs()))
+
+    def test_what_a_job_says_does_not_drive_the_terminal(self):
+        with Cluster(nodes=1) as cluster:
+            job = cluster.submit(shell_spec("evil", r"printf '\033[2J\302\2332J\n' >&2; exit 1"))
+            cluster.wait(job, check=False)
+            for verb in ("describe", "why", "wait"):
+                result = cluster.muster(verb, job, check=False)
+                text = result.stdout + result.stderr
+                self.assertNotRegex(text, "[\x1b\u009b]", verb)
+                self.assertIn(r"\x1b[2J", text, verb)
+
+
+class HelpTest(unittest.TestCase):
+    def test_every_page(self):
+        pages = [(), ("node",), ("spec",), *all_verbs()]
+        self.assertGreater(len(pages), 25)
+        for words in pages:
+            with self.subTest(words=words):
+                fastest = 1.0
+                for _ in range(5):  # others use this machine too
+                    began = time.monotonic()
+                    page = subprocess.run([binary("cli/muster"), *words, "--help"], capture_output=True, text=True,
+                                          check=True).stdout
+                    fastest = min(fastest, time.monotonic() - began)
+                self.assertLess(fastest, 0.05)
+                self.assertIn("Usage: " + " ".join(("muster", *words)), page)
+                self.assertRegex(page.splitlines()[0], r"^[A-Z].{5,}[^ ]$")
+                if words not in (("node",), ("spec",)):
+                    self.assertRegex(page, r"\nExamples:\n  .*muster")
+                self.assertLessEqual(max(map(len, page.splitlines())), 80)
+        top = subprocess.run([binary("cli/muster"), "--help"], capture_output=True, text=True, check=True).stdout
+        groups = [top.index(f"\n{group}:\n") for group in ("Jobs", "Nodes", "Specs", "Other")]
+        self.assertEqual(groups, sorted(groups))
+        for status in (0, 1, 2, 66, 69, 73, 75, 77, 78, 124, 130):
+            self.assertRegex(top, rf"\n  {status} +\w")
+
+
+class CompletionTest(unittest.TestCase):
+    def complete(self, line, env=None):
+        """What bash would put behind `line`."""
+        script = f"""
+            source <({binary("cli/muster")} completion bash)
+            compopt() {{ :; }}
+            COMP_LINE={json.dumps(line)} COMP_POINT={len(line)}
+            _muster; printf '%s\\n' "${{COMPREPLY[@]}}" """
+        env = dict(env or os.environ, PATH=os.path.dirname(binary("cli/muster")) + ":" + os.environ["PATH"])
+        result = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, check=True)
+        self.assertEqual(result.stderr, "")
+        return result.stdout.split()
+
+    def test_bash(self):
+        self.assertEqual(self.complete("muster des"), ["describe"])
+        self.assertEqual(self.complete("muster node unc"), ["uncordon"])
+        self.assertEqual(self.complete("muster cancel --gr"), ["--grace"])
+        self.assertEqual(self.complete("muster list --state r"), ["running"])
+        self.assertEqual(self.complete("muster get -o y"), ["yaml"])
+        self.assertEqual(self.complete("muster run --set train.ep"), ["train.epochs="])
+        # bash breaks words at '=', and replaces what stands behind it.
+        self.assertEqual(self.complete("muster run --set train.model.name=s"), ["small_cnn"])
+        self.assertEqual(self.complete("muster spec explain restart."), ["restart.max"])
+
+    def test_names_come_from_the_coordinator(self):
+        with Cluster(nodes=1) as cluster:
+            job = cluster.submit(command_spec("complete-me", "/bin/true"))
+            env = cluster.client_env()
+            self.assertEqual(self.complete("muster get comp", env), [job])
+            self.assertEqual(self.complete("muster node drain ", env), ["node-1"])
+            cluster.wait(job)
+        began = time.monotonic()
+        self.assertEqual(self.complete("muster get comp", env), [])  # nobody answers: nobody waits
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_other_shells(self):
+        for shell in ("zsh", "fish"):
+            script = subprocess.run([binary("cli/muster"), "completion", shell], capture_output=True, text=True,
+                                    check=True).stdout
+            self.assertIn("__complete", script)
+
+
+if __name__ == "__main__":
+    unittest.main()

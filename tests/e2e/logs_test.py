@@ -28,8 +28,8 @@ for turn in range(seconds * turns):
         os.write(1, b"o" + str(turn).encode() + b"x" * {LONG_LINE_BYTES} + b"\\n")
         os.write(2, b"e" + str(turn).encode() + b"y" * {LONG_LINE_BYTES} + b"\\n")
     for fd, name, numbers in ((1, "o", out), (2, "e", err)):
-        data = "".join(f"{{name}} rank {{rank}} line {{n}} of what a program prints while it trains\\n" for n in numbers)
-        data = data.encode()
+        data = "".join(f"{{name}} {{rank}} line {{n}} of what a program prints while it trains\\n"
+                       for n in numbers).encode()
         while data:
             data = data[os.write(fd, data):]
 print(f"o {{written}} lines, late by {{time.monotonic() - start - seconds:.1f}} s")

@@ -73,7 +73,8 @@ class Cycles(unittest.TestCase):
         self.duration = f"{100000 + os.getpid()}.5"
         with Cluster(nodes=2, slots=2) as self.cluster:
             # Unrelated: one in the worker's own session, with the escapee's command line; another in a session apart.
-            bystanders = [subprocess.Popen(["sleep", self.duration], start_new_session=apart) for apart in (False, True)]
+            bystanders = [subprocess.Popen(["sleep", self.duration], start_new_session=apart)
+                          for apart in (False, True)]
             try:
                 self.check_cycles(count, bystanders)
             finally:

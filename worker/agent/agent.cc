@@ -157,6 +157,7 @@ class AgentImpl final : public Agent {
     context.environment.slots = slots_;
     context.network = NetworkIdentity();
     context.cgroup = shim::FindDelegatedCgroup();
+    shim::RemoveAbandonedCgroups(context.cgroup);
     if (options_.pin_cpus) {
       context.cpus_of_slots = DivideCpus(options_.slots);
       LOG_IF(WARNING, context.cpus_of_slots.empty())

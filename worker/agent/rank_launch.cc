@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
+#include "worker/shim/cgroup.h"
 
 namespace muster::agent {
 namespace {
@@ -56,8 +57,8 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.cpus = CpusOf(context, launch, placement);
   if (!context.cgroup.empty()) {
     // Workers of one machine may share the place: the token makes the name this rank's alone.
-    instructions.cgroup = absl::StrCat(context.cgroup, "/muster-", job, "-", generation, "-", rank,
-                                       "-", token.substr(0, 8));
+    instructions.cgroup = absl::StrCat(context.cgroup, "/", shim::kCgroupPrefix, job, "-",
+                                       generation, "-", rank, "-", token.substr(0, 8));
   }
   return instructions;
 }

@@ -398,6 +398,23 @@ TEST_F(ControlPlaneTest, AbortReachesTheRankAndEndsItsWaits) {
   EXPECT_EQ(directives[0].reason(), "NodeLost");
 }
 
+// A rank that waits for others has nothing new to say; one that was stopped cannot say anything.
+TEST_F(ControlPlaneTest, ProgressThatDoesNotChangeIsSaidAgain) {
+  v1::Progress progress;
+  progress.set_phase("training");
+  progress.set_step(5);
+  control_[0]->ReportProgress(progress);
+  int said = 0;
+  EXPECT_TRUE(coordinator_->WaitFor([&said](const v1::WorkerMessage& message) {
+    for (const v1::GenerationReport& report : message.heartbeat().progress()) {
+      for (const v1::RankReport& rank : report.ranks()) {
+        said += rank.rank() == 0 && rank.progress().step() == 5;
+      }
+    }
+    return said >= 3;
+  }));
+}
+
 TEST_F(ControlPlaneTest, ReportsReachTheCoordinator) {
   EXPECT_TRUE(control_[0]->ReportConnected().ok());
   ASSERT_TRUE(

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -52,12 +53,29 @@ std::string FindDelegatedCgroup(const std::vector<std::string>& mounts) {
     std::string group = mount + (own == "/" ? "" : own);
     // Only version 2 has this file.
     if (access((group + "/cgroup.controllers").c_str(), F_OK) != 0) continue;
-    const Cgroup probe(group + "/muster-probe-" + std::to_string(getpid()));
+    const Cgroup probe(group + "/" + std::string(kCgroupPrefix) + "probe-" +
+                       std::to_string(getpid()));
     const bool ok = probe.Make() && access((probe.path() + "/cgroup.procs").c_str(), W_OK) == 0;
     probe.Remove();
     if (ok) return group;
   }
   return "";
+}
+
+void RemoveAbandonedCgroups(const std::string& parent) {
+  constexpr time_t kYoungSeconds = 60;
+  DIR* directory = parent.empty() ? nullptr : opendir(parent.c_str());
+  if (directory == nullptr) return;
+  while (const dirent* entry = readdir(directory)) {
+    const std::string path = parent + "/" + entry->d_name;
+    struct stat status = {};
+    if (std::string_view(entry->d_name).rfind(kCgroupPrefix, 0) == 0 &&
+        CounterIn(path + "/cgroup.events", "populated").value_or(0) == 0 &&
+        stat(path.c_str(), &status) == 0 && status.st_mtime + kYoungSeconds < time(nullptr)) {
+      RemoveTree(path);
+    }
+  }
+  closedir(directory);
 }
 
 bool Cgroup::Make() const {

@@ -18,6 +18,13 @@ namespace muster::shim {
 std::string FindDelegatedCgroup(const std::vector<std::string>& mounts = {
                                     "/sys/fs/cgroup", "/sys/fs/cgroup/unified"});
 
+// Removes the ranks' groups below `parent` that nothing is left of: a shim that was killed could
+// not. Leaves young ones alone, whose rank may be on its way.
+void RemoveAbandonedCgroups(const std::string& parent);
+
+// What the name of each rank's group begins with.
+inline constexpr char kCgroupPrefix[] = "muster-";
+
 // One group, by its path; does nothing, successfully, for an empty path. Plain file operations, so
 // that a test can hand in any directory.
 class Cgroup {

@@ -2,6 +2,7 @@
 // group.
 #include "worker/shim/cgroup.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -84,6 +85,23 @@ TEST_F(CgroupTest, OlderKernelIsHelpedByKillingEach) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
+}
+
+TEST_F(CgroupTest, OnlyOldEmptyGroupsOfRanksAreRemoved) {
+  for (const char* name : {"muster-old", "muster-used/inner", "muster-young", "other"}) {
+    std::filesystem::create_directories(directory_ + "/" + name);
+  }
+  std::ofstream(directory_ + "/muster-used/inner/file") << "";  // as a process would keep it
+  const timespec old = {1, 0};
+  const timespec times[] = {old, old};
+  for (const char* name : {"muster-old", "muster-used", "other"}) {
+    utimensat(AT_FDCWD, (directory_ + "/" + name).c_str(), times, 0);
+  }
+  RemoveAbandonedCgroups(directory_);
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/muster-old"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/muster-used"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/muster-young"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/other"));
 }
 
 TEST_F(CgroupTest, RealGroupHoldsAndEndsWhatIsForkedInIt) {

@@ -37,7 +37,7 @@ TEST_F(ProgressTest, EveryStepAndItsRatesFiveTimesASecond) {
   for (const v1::Progress& progress : sent_) medians.insert(progress.step_seconds());
   EXPECT_EQ(sent_.back().step(), 201);
   EXPECT_LT(medians.size(), 110) << "of 20.1 s";
-  EXPECT_GT(medians.size(), 80);
+  EXPECT_GT(medians.size(), 50);
   EXPECT_EQ(sent_.back().first_step_time().nanos(), 10'000'000);
 }
 

@@ -1,0 +1,195 @@
+"""The verbs that queue, follow, explain and end jobs, as a user meets them."""
+
+import json
+import signal
+import subprocess
+import time
+import unittest
+
+from tests.support.cluster import Cluster, command_spec, shell_spec, training_spec, wait_until
+from tests.support.terminal import Terminal
+
+SLEEP = "echo started; exec sleep 600"
+
+
+class CliJobsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=1, slots=2))
+
+    def test_a_command_needs_no_file(self):
+        result = self.cluster.muster("run", "--name", "greet", "--ranks-per-node", "2", "--",
+                                     "/bin/sh", "-c", "echo hello $RANK; echo careful >&2")
+        self.assertEqual(sorted(result.stdout.splitlines()), ["0| hello 0", "1| hello 1"])
+        self.assertIn("careful", result.stderr)
+        self.assertIn("succeeded", result.stderr)
+
+    def test_set_and_flags_over_the_file(self):
+        spec = self.cluster.write_spec(training_spec("changed"))
+        text = self.cluster.muster("submit", spec, "--dry-run", "-o", "json", "--set", "train.max_steps=7",
+                                   "--set", "train.model={name: mlp, hidden: [8, 9]}", "--set", "grace_period=1m",
+                                   "--set", "train.strategy.bucket_bytes=2MiB", "--name", "other",
+                                   "--priority", "-3").stdout
+        spec = json.loads(text)
+        self.assertEqual(spec["train"]["max_steps"], 7)
+        self.assertEqual(spec["train"]["model"]["hidden"], [8, 9])
+        self.assertEqual(spec["train"]["strategy"]["bucket_bytes"], 2 << 20)
+        self.assertEqual(spec["grace_period"], "60s")
+        self.assertEqual((spec["name"], spec["priority"]), ("other", -3))
+        self.assertEqual(spec["failure_timeout"], "30s")  # defaults are filled in
+        names = self.cluster.muster("list", "-a", "-o", "name").stdout
+        self.assertNotIn("other", names)  # nothing was queued
+
+    def test_idempotency_key(self):
+        spec = self.cluster.write_spec(command_spec("once", "/bin/true"))
+        first, second = (self.cluster.muster("submit", spec, "-o", "name", "--idempotency-key", "k1")
+                         for _ in range(2))
+        self.assertEqual(first.stdout, second.stdout)
+        self.assertIn("was submitted before", second.stderr)
+
+    def test_force(self):
+        job = self.cluster.submit(shell_spec("stubborn", "trap '' TERM; echo up; while :; do sleep 0.1; done"))
+        wait_until(lambda: "up" in self.cluster.muster("logs", job).stdout, 20, "the rank is deaf to SIGTERM")
+        began = time.monotonic()
+        self.cluster.muster("cancel", job, "--force")
+        self.assertEqual(self.cluster.wait(job, check=False)["state"], "CANCELLED")
+        self.assertLess(time.monotonic() - began, 10)  # the job's own grace period is 30 s
+
+    def test_logs_of_a_node_with_times(self):
+        job = self.cluster.submit(shell_spec("timed", "echo a $RANK; echo b", ranks=2))
+        self.cluster.wait(job)
+        lines = self.cluster.muster("logs", job, "-f", "--node", "node-1", "--rank", "1", "--timestamps",
+                                    "--tail", "1").stdout.splitlines()
+        self.assertEqual(len(lines), 1)
+        self.assertRegex(lines[0], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z b$")
+        refused = self.cluster.muster("logs", job, "--node", "node-7", check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("but on node-1", refused.stderr)
+
+    def test_why(self):
+        runs = self.cluster.submit(shell_spec("runs", SLEEP, ranks=2))
+        self.cluster.wait_for_state(runs, "RUNNING")
+        queued = self.cluster.submit(shell_spec("queued", SLEEP))
+        behind = self.cluster.submit(shell_spec("behind", SLEEP, time_limit="1h"))
+        text = self.cluster.muster("why", behind).stdout
+        self.assertIn("at place 2", text)
+        self.assertIn(queued, text)
+        self.assertRegex(text, rf"node-1: 0 of 2 slots free.*{runs}")
+        answer = json.loads(self.cluster.muster("why", behind, "-o", "json").stdout)
+        self.assertEqual((answer["queue_position"], answer["ahead"]), (2, [queued]))
+        answer = json.loads(self.cluster.muster("why", runs, "-o", "json").stdout)
+        self.assertEqual(answer["slowest"]["judged_by"], "silence")
+        self.assertIn("Silent for longest: rank", answer["answer"])
+        self.cluster.muster("cancel", behind, queued, runs, "--force")
+        self.cluster.wait(runs, check=False)
+        failed = self.cluster.submit(shell_spec(
+            "fails", "if [ $RANK = 1 ]; then echo no luck >&2; exit 9; fi; exec sleep 600", ranks=2))
+        self.cluster.wait(failed, check=False)
+        text = self.cluster.muster("why", failed).stdout
+        self.assertIn("exit status 9", text)
+        self.assertIn("    no luck\n", text)
+        self.assertIn("1 other rank was stopped because of it", text)
+
+    def test_interrupt_on_a_terminal_asks(self):
+        command = self.cluster.command("run", "--", "/bin/sh", "-c", SLEEP)
+        for answer, state in (("d\n", "RUNNING"), ("c\n", "CANCELLED"), ("\x03", "CANCELLED")):
+            with self.subTest(answer=answer):
+                terminal = Terminal(command, self.cluster.client_env())
+                terminal.wait_for("started")
+                terminal.type("\x03")
+                terminal.wait_for("Enter goes on")
+                terminal.type(answer)
+                self.assertEqual(terminal.exit_status(), 130)
+                job = self.cluster.muster("list", "-a", "-o", "name").stdout.split()[0]
+                if state == "RUNNING":
+                    self.assertIn(f"muster wait {job}", terminal.shown)
+                    self.cluster.wait_for_state(job, state)
+                    self.cluster.muster("cancel", job, "--force")
+                self.assertEqual(self.cluster.wait(job, check=False)["state"], "CANCELLED")
+
+    def test_signals_off_a_terminal(self):
+        for number, state in ((signal.SIGINT, "CANCELLED"), (signal.SIGTERM, "RUNNING"), (signal.SIGHUP, "RUNNING")):
+            with self.subTest(signal=number):
+                run = self.cluster.popen("run", "--", "/bin/sh", "-c", SLEEP)
+                self.assertEqual(run.stdout.readline(), "started\n")
+                job = self.cluster.muster("list", "-o", "name").stdout.strip()
+                run.send_signal(number)
+                _, err = run.communicate(timeout=30)
+                self.assertEqual(run.returncode, 130, err)
+                self.assertEqual(self.cluster.get(job)["state"], state)
+                self.cluster.muster("cancel", job, "--force")
+                self.cluster.wait(job, check=False)
+
+    def test_exit_statuses(self):
+        """Those that the other tests do not show."""
+        cluster = self.cluster
+        good = cluster.write_spec(shell_spec("good", "true"))
+        for status, words in ((0, ["run", good]),
+                              (1, ["get", "nobody"]),
+                              (2, ["cancel"]),
+                              (2, ["lst"]),
+                              (66, ["run", "/no/such/spec"]),
+                              (69, ["list", "--coordinator", "127.0.0.1:1"]),
+                              (73, ["local", good, "--keep", "/proc/no"]),
+                              (77, ["list", "--token-file", self.wrong_token()]),
+                              (78, ["run", good, "--set", "resources.nodes=0"]),
+                              (124, ["run", good, "--set", "time_limit=1s", "--", "/bin/sleep", "60"])):
+            result = cluster.muster(*words, check=False)
+            self.assertEqual(result.returncode, status, (words, result.stderr))
+            if status not in (0, 1, 124):
+                self.assertLessEqual(len(result.stderr.splitlines()), 2, result.stderr)
+        job = cluster.submit(shell_spec("long", SLEEP))
+        self.assertEqual(cluster.muster("wait", job, "--timeout", "100ms", check=False).returncode, 124)
+        cluster.muster("cancel", job, "--force")
+        cluster.wait(job, check=False)
+
+    def test_a_coordinator_that_does_not_answer(self):
+        self.cluster.coordinator.signal(signal.SIGSTOP)
+        try:
+            result = self.cluster.muster("list", check=False)
+        finally:
+            self.cluster.coordinator.signal(signal.SIGCONT)
+        self.assertEqual(result.returncode, 75, result.stderr)
+        self.assertIn("did not answer within", result.stderr)
+
+    def wrong_token(self):
+        path = self.cluster.directory / "wrong-token"
+        path.write_text("0" * 64 + "\n")
+        path.chmod(0o600)
+        return path
+
+    def test_an_unknown_word_names_the_nearest(self):
+        for words, text in ((["lst"], "did you mean 'list'"), (["node", "lst"], "did you mean 'list'"),
+                            (["cancel", "x", "--grce", "1s"], "did you mean --grace?"),
+                            (["list", "-o", "jsn"], "none of table, wide, json"),
+                            (["spec", "explain", "train.epoch"], "did you mean 'epochs'")):
+            result = self.cluster.muster(*words, check=False)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(text, result.stderr)
+
+    def test_configuration_file(self):
+        """Flag over environment over file over default."""
+        home = self.cluster.directory / "home"
+        (home / "muster").mkdir(parents=True)
+        (home / "muster" / "config").write_text(f"# mine\ncoordinator = {self.cluster.address}\noutput=json\n")
+        env = dict(self.cluster.environment(), XDG_CONFIG_HOME=str(home))
+        env.pop("MUSTER_COORDINATOR", None)
+
+        def run(*words, **variables):
+            return subprocess.run(self.cluster.command(*words), env=dict(env, **variables), capture_output=True,
+                                  text=True)
+        self.assertEqual(json.loads(run("node", "list").stdout)[0]["name"], "node-1")
+        self.assertIn("HEARTBEAT", run("node", "list", MUSTER_OUTPUT="table").stdout)
+        self.assertEqual(run("node", "list", "-o", "name", MUSTER_OUTPUT="table").stdout, "node-1\n")
+        self.assertEqual(run("node", "list", MUSTER_COORDINATOR="127.0.0.1:1").returncode, 69)
+        other = home / "other"
+        other.write_text("cordinator=x\n")
+        wrong = run("--config", str(other), "list")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("other:1: 'cordinator' is not an option; did you mean 'coordinator'?", wrong.stderr)
+        self.assertEqual(run("--config", "/no/such/file", "list").returncode, 66)
+        self.assertEqual(run("--config", "/no/such/file", "list", "--help").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,213 @@
+"""What needs no cluster: `muster local`, and the verbs about specs."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from tests.support.cluster import binary, shell_spec, training_spec, wait_until
+
+SLEEP = "echo started; exec sleep 600"
+# Ends only by SIGKILL, with a child in a session of its own that does not either.
+DEAF = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo started; " \
+       "while :; do sleep 0.1; done"
+
+
+class LocalTest(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.addCleanup(self.nothing_is_left)
+
+    def popen(self, *args, **kwargs):
+        # Where another cluster's variables point must not matter.
+        env = dict(os.environ, TMPDIR=str(self.directory), MUSTER_COORDINATOR="127.0.0.1:1",
+                   MUSTER_TOKEN="another", MUSTER_LISTEN="0.0.0.0:1")
+        return subprocess.Popen([binary("cli/muster"), *map(str, args)], env=env, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+
+    def muster(self, *args):
+        process = self.popen(*args)
+        out, err = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def write_spec(self, spec):
+        path = self.directory / f"{spec['name']}.json"
+        path.write_text(json.dumps(spec))
+        return path
+
+    def processes(self):
+        """Command lines of all that runs in this test's directory."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and str(self.directory).encode() in (entry / "environ").read_bytes():
+                    found.append((int(entry.name), (entry / "cmdline").read_bytes()))
+            except OSError:
+                pass
+        return found
+
+    def nothing_is_left(self):
+        wait_until(lambda: not self.processes(), 20, f"no process left: {self.processes()}")
+        wait_until(lambda: not list(self.directory.glob("muster-local.*")), 5, "its directory is removed")
+
+    def start(self, script=SLEEP, **kwargs):
+        process = self.popen("local", "--", "/bin/bash", "-c", script, **kwargs)
+        self.assertEqual(process.stdout.readline(), "started\n")
+        return process
+
+    def test_prints_and_exits_as_run_does(self):
+        result = self.muster("local", self.write_spec(shell_spec("fails", "echo out; echo err >&2; exit 5")))
+        self.assertEqual((result.returncode, result.stdout), (5, "out\n"))
+        for text in ("running: generation 1", "err\n", "RankFailed", "exited with code 5"):
+            self.assertIn(text, result.stderr)
+        self.assertEqual(self.muster("local", "--", "/bin/true").returncode, 0)
+
+    def test_trains(self):
+        spec = training_spec("mlp", model={"name": "mlp", "hidden": [16]}, max_steps=20,
+                             resources={"nodes": 2, "ranks_per_node": 2})
+        result = self.muster("local", self.write_spec(spec), "-o", "json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        job = json.loads(result.stdout)
+        self.assertEqual((job["state"], job["summary"]["steps"]), ("SUCCEEDED", 20))
+        self.assertEqual({rank["node"] for rank in job["ranks"]}, {"local-1", "local-2"})
+        if os.cpu_count() < 4:
+            self.assertIn(f"4 slots on {os.cpu_count()} core", result.stderr)
+
+    def test_several_at_once(self):
+        runs = [self.popen("local", "--ranks-per-node", "2", "--", "/bin/sh", "-c", f"echo {i}; exit {i}")
+                for i in range(1, 5)]
+        for i, run in enumerate(runs, 1):
+            out, err = run.communicate(timeout=120)
+            self.assertEqual((run.returncode, set(out.splitlines())), (i, {f"0| {i}", f"1| {i}"}), err)
+
+    def test_signals_cancel(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                process = self.start()
+                process.send_signal(number)
+                _, err = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 130, err)
+                self.assertIn("cancelled", err)
+                self.nothing_is_left()
+
+    def test_a_second_signal_does_not_wait_for_the_ranks(self):
+        process = self.start(script=DEAF)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        while "interrupted" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - began, 20)  # the job's grace period is 30 s
+        self.nothing_is_left()
+
+    def test_killed(self):
+        """Whoever of them is killed: all of it goes, also what does not want to."""
+        process = self.start(script=DEAF)
+        process.kill()
+        process.communicate()
+        self.nothing_is_left()
+
+    def test_its_process_group_killed(self):
+        """As a terminal or a batch system does."""
+        process = self.start(script=DEAF, start_new_session=True)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        self.nothing_is_left()
+
+    def test_a_daemon_that_dies(self):
+        for name in (b"muster-worker", b"muster-coordinator"):
+            with self.subTest(daemon=name):
+                process = self.start()
+                pids = [pid for pid, line in self.processes() if line.split(b"\0")[0].endswith(name)]
+                self.assertEqual(len(pids), 1)
+                os.kill(pids[0], signal.SIGKILL)
+                _, err = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 1, err)
+                self.assertIn(f"the {name.decode().split('-')[1]} was killed by signal 9", err)
+                self.nothing_is_left()
+
+    def test_what_cannot_start(self):
+        for status, text, args in (
+                (66, "/no/such is not a program", ["--worker-binary=/no/such"]),
+                (1, "the worker ended with status 1", ["--worker-binary=/bin/false"]),
+                (1, "the coordinator ended with status 1", ["--coordinator-binary=/bin/false"]),
+                (73, "is not empty", ["--keep", self.directory]),
+                (78, "resources.nodes", ["--set", "resources.nodes=none"])):
+            (self.directory / "something").touch()
+            result = self.muster("local", *args, "--", "/bin/true")
+            self.assertEqual(result.returncode, status, result.stderr)
+            self.assertIn(text, result.stderr)
+
+    def test_keep(self):
+        kept = self.directory / "kept"
+        self.assertEqual(self.muster("local", "--keep", kept, "--", "/bin/echo", "kept").returncode, 0)
+        logs = [path.read_text() for path in kept.rglob("rank-0000.stdout")]
+        self.assertEqual(logs, ["kept\n"])
+
+
+class SpecTest(unittest.TestCase):
+    """Specs that are wrong: a clear line each, and nothing is sent. No coordinator is there."""
+
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def muster(self, *args):
+        env = dict(os.environ, MUSTER_COORDINATOR="127.0.0.1:1")
+        return subprocess.run([binary("cli/muster"), *map(str, args)], env=env, capture_output=True, text=True,
+                              timeout=20)
+
+    def test_the_template_is_good(self):
+        path = self.directory / "job.yaml"
+        path.write_text(self.muster("spec", "init").stdout)
+        result = self.muster("spec", "validate", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("epochs: 3", result.stdout)
+
+    def test_wrong_specs(self):
+        train = "train: {model: {name: %s}, dataset: {name: mnist, path: /d}, epochs: 1, global_batch: %d, " \
+                "optimizer: {learning_rate: 0.1}}\nresources: {nodes: 2, ranks_per_node: 2}\n"
+        laughs = "a: &a0 [x]\n" + "".join(f"b{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))
+        for name, content, text in (
+                ("unknown-field", "name: x\ntrain:\n  epoch: 3\n", ":3: unknown field 'epoch' in train; did you "
+                                                                    "mean 'epochs'?"),
+                ("no-nodes", "command: [x]\nresources: {nodes: 0}\n", ":2: resources.nodes: expected a number above 0"),
+                ("small-batch", train % ("mlp", 3), "train.global_batch: 3 is below the number of ranks, 4"),
+                ("unknown-model", train % ("smal_cnn", 4), "unknown 'smal_cnn'; did you mean 'small_cnn'?"),
+                ("large", "name: x\nenv: {A: '" + "x" * 10_000_000 + "'}\n", "larger than 1048576 bytes"),
+                ("not-yaml", "#!/bin/sh\necho hi: there: you\n", ":2: not YAML"),
+                ("garbage", bytes(range(256)) * 20, "is not UTF-8"),
+                ("nul", "name: a\0b\n", "holds a NUL character"),
+                ("deep", "command: " + "[" * 100_000, "nested too deep"),
+                ("laughs", laughs + "command: *a9\n", "unknown field"),
+                ("empty", "", "the spec is empty"),
+                ("comments", "# nothing\n", "the spec is empty")):
+            path = self.directory / f"{name}.yaml"
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            for verb in (("spec", "validate"), ("run",), ("submit",), ("local",)):
+                with self.subTest(spec=name, verb=verb):
+                    result = self.muster(*verb, path)
+                    self.assertEqual(result.returncode, 78, result.stderr)
+                    self.assertIn(text, result.stderr)
+                    self.assertTrue(all(line.startswith("muster: ") and len(line) < 300
+                                        for line in result.stderr.splitlines()), result.stderr)
+                    self.assertEqual(result.stdout, "")
+
+    def test_files_that_cannot_be_read(self):
+        for path, text in (("/no/such/file", "No such file or directory"), (self.directory, "Is a directory"),
+                           ("/proc/self/mem", "Input/output error")):
+            result = self.muster("spec", "validate", path)
+            self.assertEqual(result.returncode, 66)
+            self.assertEqual(result.stderr, f"muster: read {path}: {text}\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
