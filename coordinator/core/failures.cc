@@ -61,7 +61,28 @@ void Accuse(GenerationState& generation, const v1::FailureReport& report, const 
 // Judged here over ranks that may be in good health: how they end then is no part of it.
 bool IsVerdict(const v1::FirstFailure& failure) {
   return failure.reason() == reasons::kRendezvousTimedOut ||
-         failure.reason() == reasons::kFingerprintMismatch;
+         failure.reason() == reasons::kFingerprintMismatch ||
+         failure.reason() == reasons::kRankHung;
+}
+
+// Nobody failed by itself, but a rank waited in vain for a peer: the peer is the cause, and the one
+// that waited its witness.
+std::optional<v1::FirstFailure> MakeHungFailure(const GenerationState& generation,
+                                                const v1::FirstFailure& witness) {
+  const v1::FailureReport& said = witness.exit().failure();
+  if (said.code() != static_cast<int>(absl::StatusCode::kDeadlineExceeded)) return std::nullopt;
+  if (!said.has_peer_rank() || said.peer_rank() >= generation.ranks.size()) return std::nullopt;
+  const RankState& hung = generation.ranks[said.peer_rank()];
+  v1::FirstFailure failure;
+  failure.set_generation(generation.record.generation());
+  failure.set_reason(reasons::kRankHung);
+  failure.set_rank(hung.rank);
+  failure.set_node(generation.placement(hung.node_rank).node());
+  *failure.mutable_slots() = generation.RecordOf(hung).slots();
+  failure.set_message(absl::StrCat("rank ", hung.rank, " on ", failure.node(),
+                                   " took no part any more: ", witness.message()));
+  *failure.mutable_time() = witness.time();
+  return failure;
 }
 
 }  // namespace
@@ -183,6 +204,7 @@ void Core::Impl::Attribute(Job& job, bool final) {
     failure = MakeRankFailure(generation, generation.ranks[failure.rank()]);
     *failure.mutable_time() = cause->time();
   }
+  if (auto hung = MakeHungFailure(generation, failure)) failure = *std::move(hung);
   timers_.Cancel({TimerKey::Kind::kCause, job.job().job_id()});
   AddEvent(job, events::kFirstFailure, failure.message());
   v1::Job& proto = *job.record.mutable_job();

@@ -93,10 +93,12 @@ class Attribution : public ::testing::Test {
     cluster_.BringUp(job_);
   }
 
-  void ReportPeerLost(const std::string& node, uint32_t rank, uint32_t peer) {
+  void ReportPeerLost(const std::string& node, uint32_t rank, uint32_t peer,
+                      absl::StatusCode code = absl::StatusCode::kUnavailable,
+                      const std::string& message = "connection reset") {
     v1::RankReport report = Harness::MakeReport(rank, v1::CONNECTED);
-    report.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-    report.mutable_failure()->set_message("connection reset");
+    report.mutable_failure()->set_code(static_cast<int>(code));
+    report.mutable_failure()->set_message(message);
     report.mutable_failure()->set_peer_rank(peer);
     cluster_.Report(node, job_, report);
   }
@@ -122,6 +124,24 @@ TEST_F(Attribution, CauseThatArrivesAfterItsConsequenceIsFirst) {
   EXPECT_EQ(FirstFailure().rank(), 1u);
   EXPECT_EQ(FirstFailure().reason(), reasons::kRankKilled);
   EXPECT_EQ(cluster_.Get(job_).reason(), reasons::kRankKilled);
+}
+
+TEST_F(Attribution, HungRankIsTheCauseAndNotWhoWaitedForIt) {
+  const absl::StatusCode late = absl::StatusCode::kDeadlineExceeded;
+  ReportPeerLost("a", 0, 1, late, "no sign of rank 1 within 4s");
+  ReportPeerLost("c", 2, 1, late, "no sign of rank 1 within 4s");
+  cluster_.ReportExit("a", job_, 0, Stopped());
+  cluster_.ReportExit("c", job_, 2, Stopped());
+  EXPECT_FALSE(IsAttributed()) << "rank 1 may yet turn out to have died";
+  cluster_.Run(absl::Seconds(3), {"a", "b", "c"});
+  ASSERT_TRUE(IsAttributed());
+  EXPECT_EQ(FirstFailure().reason(), reasons::kRankHung);
+  EXPECT_EQ(FirstFailure().rank(), 1u);
+  EXPECT_EQ(FirstFailure().node(), "b");
+  EXPECT_THAT(FirstFailure().message(), HasSubstr("no sign of rank 1 within 4s"));
+  cluster_.ReportExit("b", job_, 1, Stopped());
+  EXPECT_EQ(FirstFailure().reason(), reasons::kRankHung) << "how it was ended says nothing";
+  EXPECT_EQ(cluster_.Get(job_).generation(), 2u);
 }
 
 TEST_F(Attribution, FollowsAChainOfPeers) {

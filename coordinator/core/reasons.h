@@ -21,6 +21,7 @@ inline constexpr char kNodeDrained[] = "NodeDrained";  // by an operator, or its
 // Of failures, and of the states that they lead to.
 inline constexpr char kRankFailed[] = "RankFailed";
 inline constexpr char kRankKilled[] = "RankKilled";
+inline constexpr char kRankHung[] = "RankHung";
 inline constexpr char kOutOfMemory[] = "OutOfMemory";
 inline constexpr char kLaunchFailed[] = "LaunchFailed";
 inline constexpr char kNodeLost[] = "NodeLost";

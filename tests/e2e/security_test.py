@@ -4,41 +4,17 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
 import unittest
 
+from tests.support.certificates import Authority
 from tests.support.cluster import Cluster, Daemon, binary, shell_spec, wait_until
 
 NOT_ALLOWED = 77
 NO_COORDINATOR = 69
-
-
-def openssl(*args):
-    subprocess.run(["openssl", *map(str, args)], check=True, capture_output=True, stdin=subprocess.DEVNULL)
-
-
-class Authority:
-    """A certificate authority of its own, made by the openssl command."""
-
-    def __init__(self, directory, name):
-        self.directory = directory
-        self.name = name
-        self.key, self.cert = directory / f"{name}.key", directory / f"{name}.pem"
-        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout",
-                self.key, "-out", self.cert)
-
-    def sign(self, name, subject_alt_name, days=2):
-        """A key and a certificate; days=-1 gives one that has expired."""
-        key, request, cert = (self.directory / f"{self.name}-{name}{end}" for end in (".key", ".csr", ".pem"))
-        openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request)
-        extensions = self.directory / "extensions"
-        extensions.write_text(f"subjectAltName={subject_alt_name}\n")
-        openssl("x509", "-req", "-in", request, "-CA", self.cert, "-CAkey", self.key, "-CAcreateserial", "-days", days,
-                "-extfile", extensions, "-out", cert)
-        os.chmod(key, 0o600)
-        return [f"--tls-cert={cert}", f"--tls-key={key}"]
 
 
 class Certificates:
@@ -46,18 +22,19 @@ class Certificates:
 
     def __init__(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-ca."))
-        ours, theirs = Authority(self.directory, "ours"), Authority(self.directory, "theirs")
-        here = "DNS:localhost,IP:127.0.0.1"
-        self.ca = f"--tls-ca={ours.cert}"
-        self.other_ca = f"--tls-ca={theirs.cert}"
-        self.server = ours.sign("coordinator", here)
-        self.elsewhere = ours.sign("elsewhere", "DNS:elsewhere.example")
-        self.expired = ours.sign("expired", here, days=-1)
-        self.client = ours.sign("client", "DNS:client")
-        self.foreign_client = theirs.sign("client", "DNS:client")
+        ours, theirs = Authority(self.directory / "ours"), Authority(self.directory / "theirs")
 
-    def remove(self):
-        subprocess.run(["rm", "-rf", self.directory], check=True)
+        def show(authority, name, *addresses, **kwargs):
+            cert, key = authority.issue(name, *addresses, **kwargs)
+            return [f"--tls-cert={cert}", f"--tls-key={key}"]
+
+        self.ca = f"--tls-ca={ours.certificate}"
+        self.other_ca = f"--tls-ca={theirs.certificate}"
+        self.server = show(ours, "coordinator", "127.0.0.1")
+        self.elsewhere = show(ours, "elsewhere.example")
+        self.expired = show(ours, "expired", "127.0.0.1", days=-1)
+        self.client = show(ours, "client")
+        self.foreign_client = show(theirs, "client")
 
 
 class TlsCluster(Cluster):
@@ -82,7 +59,7 @@ class SecurityTest(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        cls.certificates.remove()
+        shutil.rmtree(cls.certificates.directory)
 
     def refused(self, cluster, *args, env=None, status=NOT_ALLOWED):
         """One line on stderr, and the exit status."""

@@ -85,7 +85,7 @@ class StopTest(unittest.TestCase):
             self.assertFalse(os.path.exists(f"/proc/{hung}/exe"))
         self.cluster.wait_for_state(self.train, "RUNNING")
         failure = self.cluster.get(self.train)["first_failure"]
-        self.assertRegex(failure["message"], r"rank 1\b", failure)
+        self.assertEqual((failure["reason"], failure["rank"], failure["node"]), ("RankHung", 1, "node-2"), failure)
         self.check_goes_on(2, ("train",))
         self.assertEqual(int(self.cluster.get(self.command)["generation"]), 1)
 

@@ -25,9 +25,12 @@ using ::testing::HasSubstr;
 
 class CommandJobTest : public AgentTest {
  protected:
+  std::string LogPath(uint32_t rank, const std::string& stream) const {
+    return absl::StrCat(directory_, "/data/jobs/job-1/logs/generation-1/rank-000", rank, ".",
+                        stream);
+  }
   std::string LogOf(uint32_t rank, const std::string& stream) const {
-    return Read(
-        absl::StrCat(directory_, "/data/jobs/job-1/logs/generation-1/rank-000", rank, ".", stream));
+    return Read(LogPath(rank, stream));
   }
 
   std::string Variable(const std::string& name) const {
@@ -167,9 +170,10 @@ TEST_F(CommandJobTest, ProgressFileIsFollowed) {
 }
 
 TEST_F(CommandJobTest, WaitIsWrittenToTheLogsOfLiveRanks) {
-  MakeFifo("go");
   StartBoth();
-  coordinator_->Send(Launch("[ $RANK = 1 ] && exit 0; cat " + Path("go") + "; echo mine >&2", 2));
+  coordinator_->Send(Launch("[ $RANK = 1 ] && exit 0; until grep -qs muster: " +
+                                LogPath(0, "stderr") + "; do sleep 0.01; done; echo mine >&2",
+                            2));
   WaitForRank(1, IsExited);
   WaitForRank(0, IsStarted);
   v1::CoordinatorMessage message;
@@ -183,7 +187,6 @@ TEST_F(CommandJobTest, WaitIsWrittenToTheLogsOfLiveRanks) {
   missing.set_node("gpu-03");
   missing.set_reason("phase STARTED,\npid 4411");
   coordinator_->Send(message);
-  LetGo("go");
   WaitForRank(0, IsExited);
   EXPECT_EQ(LogOf(0, "stderr"), ("muster: rendezvous has waited 7.0 s for rank 17 (node "
                                  "gpu-03, phase STARTED, pid 4411)\nmine\n"));
