@@ -80,6 +80,13 @@ TEST_F(FlagsTest, OpenAddressNeedsConsent) {
             std::nullopt);
 }
 
+TEST_F(FlagsTest, TlsFilesBelongTogether) {
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--tls-cert=/c"}), HasSubstr("--tls-key"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--tls-key=/k"}), HasSubstr("--tls-cert"));
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--tls-cert=/none/c", "--tls-key=/none/k"}),
+              HasSubstr("--tls-cert: read /none/c: No such file"));
+}
+
 TEST_F(FlagsTest, UsageErrors) {
   EXPECT_THAT(UsageError({}), HasSubstr("--data-dir"));
   EXPECT_THAT(UsageError({"--data-dir=/d", "--lisen=x"}), HasSubstr("--lisen"));

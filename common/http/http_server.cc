@@ -20,9 +20,9 @@ namespace muster::http {
 namespace {
 
 // Scrapers and a browser or two; each connection is served and closed, so that none of them holds a
-// thread.
-constexpr char kThreads[] = "4";
-constexpr char kRequestTimeoutMs[] = "5000";
+// thread. Whoever connects and says nothing does, until his time is over.
+constexpr char kThreads[] = "16";
+constexpr char kRequestTimeoutMs[] = "2000";
 
 int OnLog(const mg_connection* /*connection*/, const char* message) {
   LOG(WARNING) << "http: " << message;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/grpc_channel.h"
 #include "common/version.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "gmock/gmock.h"
@@ -243,6 +244,28 @@ TEST_F(GuardTest, HealthIsOpenAndWhatIsNotServedIsSaidSo) {
   EXPECT_TRUE(Call("/grpc.health.v1.Health/Check", "").ok());
   EXPECT_EQ(Call("/muster.v1.ClusterService/Unheard", kLocalToken).error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(GuardTest, AClientOfAnotherVersionIsToldWhatToInstall) {
+  security::ClientSecurity security;
+  security.token = kLocalToken;
+  const auto get_version = [&] {
+    const auto stub = v1::ClusterService::NewStub(
+        OpenChannel(coordinator_->grpc_address().ToString(), {}, security));
+    v1::GetVersionResponse response;
+    return service::Call(*stub, &v1::ClusterService::Stub::GetVersion, v1::GetVersionRequest(),
+                         &response);
+  };
+  EXPECT_TRUE(get_version().ok());
+  security.protocol_version = kProtocolVersion + 1;
+  security.software_version = "9.9.9";
+  const grpc::Status status = get_version();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(
+      status.error_message(),
+      absl::StrCat("the caller is of version 9.9.9 and speaks protocol ", kProtocolVersion + 1,
+                   "; this coordinator is of version ", kSoftwareVersion, " and speaks protocol ",
+                   kProtocolVersion, ": install version ", kSoftwareVersion, " on both sides"));
 }
 
 TEST_F(GuardTest, ADefaultCoordinatorLetsNobodyIn) {

@@ -255,9 +255,11 @@ class BadInputTest(unittest.TestCase):
         first = self.cluster.workers["node-2"]
         data = self.directory / "data"
         second = Daemon("second", [binary(WORKER), f"--coordinator={self.cluster.address}", "--name=node-2",
-                                   f"--data-dir={data}", "--http=127.0.0.1:0", "--slots=1"], self.cluster.directory)
+                                   f"--data-dir={data}", "--http=127.0.0.1:0", "--slots=1"],
+                        self.cluster.directory, env=self.cluster.environment())
         self.cluster.workers["second"] = second
         said = "a live worker is node node-2 already, from 127.0.0.1"
+        self.addCleanup(self.cluster.muster, "cancel", job, "--force", check=False)
         wait_until(lambda: said in second.log(), 10, f"'{said}' in the second worker's log")
         self.assertEqual({n["state"] for n in self.cluster.nodes()}, {"READY"})
         self.assertEqual(self.cluster.get(job)["state"], "RUNNING")

@@ -48,6 +48,9 @@ constexpr int kMessages = 25;          // broken ones, to each method
 constexpr size_t kGrowthBytes = 64 << 20;
 constexpr size_t kGrowthDescriptors = 32;
 constexpr seconds kCallTimeout(10);
+constexpr int kSlowRequests = 32;
+// What they may keep others waiting.
+constexpr seconds kSlowPatience(10);
 
 // One process that prints `listening NAME=ADDRESS …`.
 class Daemon {
@@ -476,13 +479,13 @@ TEST_F(GarbageTest, HttpRequestsOfEverySize) {
     }
     // Slow ones: a byte, and no more. Their places are free again when their time is over.
     std::vector<OwnedFd> slow;
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < kSlowRequests; ++i) {
       slow.push_back(Connect(port));
       SendAll(slow.back(), "G");
     }
     const auto start = system_clock::now();
     std::string answer;
-    while (answer.empty() && system_clock::now() < start + seconds(40)) {
+    while (answer.empty() && system_clock::now() < start + kSlowPatience) {
       answer = Get(port, "GET /livez HTTP/1.1\r\n\r\n");
     }
     EXPECT_TRUE(absl::StartsWith(answer, "HTTP/1.1 200")) << answer;
