@@ -67,7 +67,7 @@ def main():
         spec = os.path.join(directory, "job.json")
         with open(spec, "w", encoding="utf-8") as f:
             json.dump(command_spec("ddp-script", args.python, *script, ranks=args.ranks), f)
-        env = dict(os.environ, MUSTER_COORDINATOR=cluster.address)
+        env = cluster.client_env()
         contestants = {
             "torchrun": [args.python, "-m", "torch.distributed.run", "--standalone",
                          f"--nproc-per-node={args.ranks}", *script],
