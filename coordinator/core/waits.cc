@@ -58,6 +58,62 @@ void KeepSuspects(const GenerationState& generation, size_t most, std::vector<ui
   std::sort(ids.begin(), ids.end());
 }
 
+std::string HoldersOf(const Node& node) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> holders;
+  for (const auto& [slot, holder] : node.busy) {
+    holders.push_back(absl::StrCat("job ", holder.job.value(), " rank ", holder.rank));
+    if (holders.size() == kShown) break;
+  }
+  if (holders.empty() && !node.leftovers.empty()) holders.push_back("ranks that are ending");
+  return holders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(holders, ", "), ")");
+}
+
+// What keeps the node from taking its share of a job; empty when it can take it.
+std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
+  if (node.leaving && node.state != v1::LOST) return "leaving: its worker is ending";
+  if (node.state != v1::READY) return v1::NodeState_Name(node.state);
+  if (node.record.cordoned()) {
+    return node.record.cordon_reason().empty()
+               ? "cordoned"
+               : absl::StrCat("cordoned: ", node.record.cordon_reason());
+  }
+  std::vector<std::string> offers;
+  for (const std::string& kind : kinds) {
+    const FreeNode offer = *node.Offer(kind);
+    if (SlotsPerRank(shape, offer.slot_count, offer.free_slots.size()).has_value()) return "";
+    if (offer.slot_count == 0 && kinds.size() > 1) continue;
+    offers.push_back(absl::StrCat(offer.free_slots.size(), " of ", offer.slot_count, " slots free",
+                                  HoldersOf(node)));
+  }
+  return offers.empty() ? "offers no slots" : absl::StrJoin(offers, ", ");
+}
+
+// Whether it could take its share if nothing else ran there.
+bool IsLargeEnough(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
+  return std::any_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+    const FreeNode offer = *node.Offer(kind);
+    return SlotsPerRank(shape, offer.slot_count, offer.slot_count).has_value();
+  });
+}
+
+std::string NeedText(const Shape& shape, uint32_t fitting, uint32_t large_enough) {
+  std::string slots = "all slots free";
+  if (shape.devices_per_rank.has_value()) {
+    const uint32_t count = *shape.devices_per_rank * shape.ranks_per_node;
+    slots = absl::StrCat(count, count == 1 ? " free slot" : " free slots");
+  }
+  std::string text =
+      absl::StrCat("needs ", shape.min_nodes, shape.min_nodes == 1 ? " node with " : " nodes with ",
+                   slots, "; ", fitting, fitting == 1 ? " has that" : " have that");
+  if (large_enough < shape.min_nodes) {
+    absl::StrAppend(&text, "; the cluster has ", large_enough,
+                    large_enough == 1 ? " node" : " nodes",
+                    " of that size: ", shape.min_nodes - large_enough, " more must join");
+  }
+  return text;
+}
+
 }  // namespace
 
 // ----------------------------------------------------------------------------------------------
@@ -238,53 +294,21 @@ std::vector<v1::WaitedFor> Core::Impl::Blockers(const Job& job) const {
   const v1::Resources& resources = job.job().spec().resources();
   const Shape shape = ShapeOf(resources);
   const std::vector<std::string> kinds = SlotKinds(resources);
-  const std::string slots =
-      shape.devices_per_rank.has_value()
-          ? absl::StrCat(*shape.devices_per_rank * shape.ranks_per_node, " free slot",
-                         *shape.devices_per_rank * shape.ranks_per_node == 1 ? "" : "s")
-          : std::string("all slots free");
   uint32_t fitting = 0;
+  uint32_t large_enough = 0;
   std::vector<v1::WaitedFor> nodes;
   for (const auto& [name, node] : nodes_) {
-    std::string reason;
-    if (node.leaving && node.state != v1::LOST) {
-      reason = "leaving: its worker is ending";
-    } else if (node.state != v1::READY) {
-      reason = v1::NodeState_Name(node.state);
-    } else if (node.record.cordoned()) {
-      reason = node.record.cordon_reason().empty()
-                   ? "cordoned"
-                   : absl::StrCat("cordoned: ", node.record.cordon_reason());
-    } else {
-      bool fits = false;
-      for (const std::string& kind : kinds) {
-        const FreeNode offer = *node.Offer(kind);
-        fits |= SlotsPerRank(shape, offer.slot_count, offer.free_slots.size()).has_value();
-        if (offer.slot_count == 0 && kinds.size() > 1) continue;
-        std::vector<std::string> holders;
-        for (const auto& [slot, holder] : node.busy) {
-          holders.push_back(absl::StrCat("job ", holder.job.value(), " rank ", holder.rank));
-          if (holders.size() == 8) break;
-        }
-        if (holders.empty() && !node.leftovers.empty()) holders.push_back("ranks that are ending");
-        absl::StrAppend(&reason, reason.empty() ? "" : ", ", offer.free_slots.size(), " of ",
-                        offer.slot_count, " slots free");
-        if (!holders.empty()) absl::StrAppend(&reason, " (", absl::StrJoin(holders, ", "), ")");
-      }
-      if (reason.empty()) reason = "offers no slots";
-      if (fits) {
-        ++fitting;
-        continue;
-      }
+    if (node.state != v1::LOST && IsLargeEnough(node, shape, kinds)) ++large_enough;
+    std::string reason = BlockerOf(node, shape, kinds);
+    if (reason.empty()) {
+      ++fitting;
+      continue;
     }
     v1::WaitedFor& blocker = nodes.emplace_back();
     blocker.set_node(name.value());
     blocker.set_reason(std::move(reason));
   }
-  v1::WaitedFor& summary = blockers.emplace_back();
-  summary.set_reason(absl::StrCat("needs ", shape.min_nodes,
-                                  shape.min_nodes == 1 ? " node with " : " nodes with ", slots,
-                                  "; ", fitting, fitting == 1 ? " has that" : " have that"));
+  blockers.emplace_back().set_reason(NeedText(shape, fitting, large_enough));
   std::sort(nodes.begin(), nodes.end(), [](const v1::WaitedFor& a, const v1::WaitedFor& b) {
     return NaturalLess(a.node(), b.node());
   });

@@ -173,8 +173,11 @@ class BadInputTest(unittest.TestCase):
     # ---- what does not fit
 
     def test_job_larger_than_the_cluster(self):
-        for shape, expected in (({"nodes": 3}, "needs 3 nodes with 1 free slot; 2 have that"),
-                                ({"ranks": 2}, "needs 1 node with 2 free slots; 0 have that")):
+        for shape, expected in (
+                ({"nodes": 3}, "needs 3 nodes with 1 free slot; 2 have that; "
+                               "the cluster has 2 nodes of that size: 1 more must join"),
+                ({"ranks": 2}, "needs 1 node with 2 free slots; 0 have that; "
+                               "the cluster has 0 nodes of that size: 1 more must join")):
             job = self.cluster.submit(command_spec("large", "/bin/true", **shape))
             self.addCleanup(self.cluster.muster, "cancel", job)
             queued = self.cluster.get(job)

@@ -319,5 +319,20 @@ class LeavingTest(unittest.TestCase):
             self.assertIn("--keep-logs", result.stderr)
 
 
+class ManyPyTorchJobsTest(unittest.TestCase):
+    def test_32_pytorch_jobs_at_once(self):
+        """All on one host, 2 ranks each: every one starts, trains, and prints what the others print."""
+        with Cluster(nodes=2, slots=32) as cluster:
+            jobs = [cluster.submit(command_spec(f"ddp-{i}", PYTHON, SCRIPT, *SMALL, nodes=2, ranks=1))
+                    for i in range(32)]
+            printed = set()
+            for job in jobs:
+                finished = cluster.wait(job, timeout=600)
+                self.assertEqual(finished["state"], "SUCCEEDED", finished)
+                text = re.sub(r"^\S*\| ", "", cluster.muster("logs", job, "--rank", "0").stdout, flags=re.M)
+                printed.add(str(sorted(losses(text).items())))
+            self.assertEqual(len(printed), 1)
+
+
 if __name__ == "__main__":
     unittest.main()
