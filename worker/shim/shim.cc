@@ -23,6 +23,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/limits.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
 
@@ -34,9 +35,7 @@ constexpr size_t kMaxCommandBytes = kMaxNoteBytes + 64;
 constexpr size_t kReadsPerTurn =
     16;  // of a chatty rank's pipe, before the control socket has its turn again
 constexpr int kQuickPasses = 100;  // at children that take one another's place
-constexpr size_t kTailLines = 50;
-constexpr size_t kTailBytes = 8 << 10;
-constexpr size_t kExitRecordBytes = kTailBytes + (8 << 10);
+constexpr size_t kExitRecordBytes = limits::kStderrTailBytes + (8 << 10);
 
 int64_t MonotonicMs() {
   timespec now = {};
@@ -127,7 +126,7 @@ int ListenOn(const char* path) {
 Shim::Shim(Instructions instructions, int control_fd)
     : instructions_(std::move(instructions)),
       cgroup_(instructions_.cgroup),
-      stderr_tail_(kTailLines, kTailBytes) {
+      stderr_tail_(limits::kStderrTailLines, limits::kStderrTailBytes) {
   if (control_fd >= 0) connections_.push_back({control_fd, ""});
 }
 
