@@ -317,6 +317,23 @@ TEST(Lifecycle, QueuedJobNamesEveryBlocker) {
   EXPECT_EQ(job.waits(0).missing(1).reason(), "0 of 1 slots free (job " + running + " rank 0)");
 }
 
+TEST(Lifecycle, QueuedJobSaysWhenTheClusterIsTooSmall) {
+  Harness cluster;
+  cluster.Join("node-a");
+  cluster.Join("node-b");
+  cluster.Join("node-c");
+  cluster.CloseStream("node-c");
+  const std::string job = cluster.Submit(MakeSpec(4));
+  const auto need = [&] { return cluster.Get(job).waits(0).missing(0).reason(); };
+  EXPECT_EQ(need(),
+            "needs 4 nodes with 1 free slot; 2 have that; the cluster has 3 nodes of that size: 1 "
+            "more must join");
+  cluster.Run(absl::Seconds(20), {"node-a", "node-b"});
+  EXPECT_EQ(need(),
+            "needs 4 nodes with 1 free slot; 2 have that; the cluster has 2 nodes of that size: 2 "
+            "more must join");
+}
+
 TEST(Lifecycle, RestartWithCapacityStartsTheNextGeneration) {
   Harness cluster;
   cluster.Join("a", 2);

@@ -79,6 +79,12 @@ std::set<std::string> Node::Kinds() const {
   return kinds;
 }
 
+uint32_t Node::SlotCount(absl::string_view kind) const {
+  return static_cast<uint32_t>(
+      std::count_if(hello.slots().begin(), hello.slots().end(),
+                    [kind](const v1::Slot& slot) { return NameOfKind(slot) == kind; }));
+}
+
 std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
   if (state != v1::READY || record.cordoned() || leaving) return std::nullopt;
   FreeNode free;

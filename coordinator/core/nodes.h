@@ -68,6 +68,7 @@ struct Node {
   // Of its slots; "" for one that it does not have.
   std::string KindOf(uint32_t slot) const;
   std::set<std::string> Kinds() const;
+  uint32_t SlotCount(absl::string_view kind) const;
 
   // What placement may use of it: slots of `kind`; none when it takes no ranks now.
   std::optional<FreeNode> Offer(absl::string_view kind) const;

@@ -89,11 +89,12 @@ std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<st
   return offers.empty() ? "offers no slots" : absl::StrJoin(offers, ", ");
 }
 
-// Whether it could take its share if nothing else ran there.
+// Whether it could take its share if it were idle.
 bool IsLargeEnough(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
+  if (node.state == v1::LOST || node.leaving) return false;
   return std::any_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
-    const FreeNode offer = *node.Offer(kind);
-    return SlotsPerRank(shape, offer.slot_count, offer.slot_count).has_value();
+    const uint32_t slots = node.SlotCount(kind);
+    return SlotsPerRank(shape, slots, slots).has_value();
   });
 }
 
@@ -298,7 +299,7 @@ std::vector<v1::WaitedFor> Core::Impl::Blockers(const Job& job) const {
   uint32_t large_enough = 0;
   std::vector<v1::WaitedFor> nodes;
   for (const auto& [name, node] : nodes_) {
-    if (node.state != v1::LOST && IsLargeEnough(node, shape, kinds)) ++large_enough;
+    if (IsLargeEnough(node, shape, kinds)) ++large_enough;
     std::string reason = BlockerOf(node, shape, kinds);
     if (reason.empty()) {
       ++fitting;

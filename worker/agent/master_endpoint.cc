@@ -80,10 +80,11 @@ absl::Status CheckReachable(const MasterEndpoint& endpoint, const std::string& o
 absl::StatusOr<std::unique_ptr<HeldPort>> HeldPort::Hold(uint16_t port) {
   const int fd = BindEverywhere(port);
   if (fd < 0) {
+    const int error = errno;
     const absl::Status status =
-        ErrnoStatus(errno, port == 0 ? std::string("bind a free port for MASTER_PORT")
+        ErrnoStatus(error, port == 0 ? std::string("bind a free port for MASTER_PORT")
                                      : absl::StrCat("bind port ", port, " for MASTER_PORT"));
-    return errno == EADDRINUSE ? absl::UnavailableError(status.message()) : status;
+    return error == EADDRINUSE ? absl::UnavailableError(status.message()) : status;
   }
   sockaddr_storage bound = {};
   socklen_t size = sizeof(bound);
