@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/stopper.h"
+#include "cli/follow/stopper.h"
 #include "common/security/client_security.h"
 #include "proto/muster/v1/cluster.pb.h"
 

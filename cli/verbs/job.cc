@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/job_text.h"
 #include "cli/output/json.h"
+#include "cli/text/job_text.h"
 #include "cli/verb.h"
 #include "nlohmann/json.hpp"
 

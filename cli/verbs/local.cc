@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/follow_run.h"
-#include "cli/job_options.h"
+#include "cli/follow/follow_run.h"
 #include "cli/local/local_cluster.h"
-#include "cli/spec_file.h"
+#include "cli/spec/job_options.h"
+#include "cli/spec/spec_file.h"
 #include "cli/verb.h"
 #include "common/spec/spec.h"
 

@@ -2,9 +2,9 @@
 #include "CLI/CLI.hpp"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/log_reader.h"
-#include "cli/rank_set.h"
-#include "cli/signals.h"
+#include "cli/follow/signals.h"
+#include "cli/logs/log_reader.h"
+#include "cli/logs/rank_set.h"
 #include "cli/verb.h"
 
 namespace muster::cli {

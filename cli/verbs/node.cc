@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/node_text.h"
 #include "cli/output/json.h"
+#include "cli/text/node_text.h"
 #include "cli/verb.h"
 #include "nlohmann/json.hpp"
 

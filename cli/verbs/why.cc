@@ -1,5 +1,5 @@
 // `muster why`.
-#include "cli/why.h"
+#include "cli/text/why.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/job_text.h"
+#include "cli/text/job_text.h"
 #include "cli/verb.h"
 #include "nlohmann/json.hpp"
 

@@ -1,0 +1,96 @@
+#include "cli/follow/follow.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "cli/exit_code.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
+
+// Stops `inner` when `outer` is stopped or the time-out has passed.
+class TimeLimit {
+ public:
+  TimeLimit(Stopper& outer, Stopper& inner, absl::Duration timeout)
+      : outer_(outer, [&inner] { inner.Stop(); }) {
+    if (timeout == absl::InfiniteDuration()) return;
+    thread_ = std::thread([this, &inner, timeout] {
+      if (ended_.SleepFor(timeout)) inner.Stop();
+    });
+  }
+  ~TimeLimit() {
+    ended_.Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  Stopper::Registration outer_;
+  Stopper ended_;
+  std::thread thread_;
+};
+
+bool HasArrived(const v1::Job& job, const FollowOptions& options) {
+  return IsOver(job.state()) || (options.until_running && job.state() == v1::RUNNING);
+}
+
+// The job in full once it has arrived; UNAVAILABLE and the like when the stream broke before.
+absl::StatusOr<v1::Job> FollowOnce(ClusterClient& client, const std::string& job_id,
+                                   const FollowOptions& options, Stopper& stopper,
+                                   absl::FunctionRef<void(const v1::Job&)> on_job) {
+  bool arrived = false;
+  const absl::Status status = client.WatchJob(job_id, stopper, [&](const v1::Job& job) {
+    on_job(job);
+    arrived = HasArrived(job, options);
+    return !arrived;
+  });
+  if (arrived) return client.GetJob(job_id, &stopper);
+  if (!status.ok()) return status;
+  return absl::UnavailableError("the coordinator ended the stream before the job was over");
+}
+
+}  // namespace
+
+bool IsPassing(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kDeadlineExceeded ||
+         // A server that is killed may end its streams so.
+         status.code() == absl::StatusCode::kUnknown ||
+         status.code() == absl::StatusCode::kCancelled;
+}
+
+absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_id,
+                                  const FollowOptions& options, Stopper& stopper,
+                                  FollowObserver& observer) {
+  Stopper limited;
+  const TimeLimit limit(stopper, limited, options.timeout);
+  bool away = false;
+  absl::Duration pause = kFirstPause;
+  const auto on_job = [&](const v1::Job& job) {
+    if (away) observer.OnCoordinatorBack();
+    away = false;
+    pause = kFirstPause;
+    observer.OnJob(job);
+  };
+  while (true) {
+    const absl::StatusOr<v1::Job> job = FollowOnce(client, job_id, options, limited, on_job);
+    if (job.ok()) return job;
+    if (!limited.stopped() && !IsPassing(job.status())) return job;
+    if (!limited.stopped() && !away) {
+      observer.OnCoordinatorAway(job.status());
+      away = true;
+    }
+    if (!limited.SleepFor(pause)) {
+      if (stopper.stopped()) return absl::CancelledError("interrupted");
+      return absl::DeadlineExceededError(
+          absl::StrCat("not within ", absl::FormatDuration(options.timeout)));
+    }
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+}  // namespace muster::cli

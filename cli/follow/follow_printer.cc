@@ -1,0 +1,124 @@
+#include "cli/follow/follow_printer.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "cli/exit_code.h"
+#include "cli/output/words.h"
+#include "cli/text/job_text.h"
+#include "common/proto_time.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr absl::Duration kProgressInterval = absl::Seconds(2);
+
+// "queued: position 2, waits for resources (node-1: 0 of 1 slots free)".
+std::string StateLine(const v1::Job& job) {
+  std::string detail;
+  const auto add = [&detail](absl::string_view text) {
+    if (!text.empty()) absl::StrAppend(&detail, detail.empty() ? ": " : ", ", text);
+  };
+  if (job.state() == v1::QUEUED && job.queue_position() > 0) {
+    add(absl::StrCat("position ", job.queue_position()));
+  }
+  if (job.state() == v1::STARTING || job.state() == v1::RUNNING) {
+    add(absl::StrCat("generation ", job.generation()));
+  } else if (!job.message().empty()) {
+    add(job.message());
+  } else {
+    add(job.reason());
+  }
+  if (job.state() == v1::QUEUED || job.state() == v1::HELD) {
+    const std::string waits = WaitsText(job);
+    if (!waits.empty()) add(absl::StrCat("waits for ", waits));
+  }
+  return absl::StrCat(StateWord(job.state()), Printable(detail));
+}
+
+}  // namespace
+
+void FollowPrinter::OnJob(const v1::Job& job) {
+  PrintState(job);
+  if (!IsOver(job.state())) PrintProgress(job);
+}
+
+void FollowPrinter::PrintState(const v1::Job& job) {
+  if (job.first_failure().generation() > last_failure_ && !IsOver(job.state())) {
+    last_failure_ = job.first_failure().generation();
+    console_.Note(absl::StrCat(console_.Paint("failure", Color::kRed), " of generation ",
+                               last_failure_, ": ", Printable(FailureText(job.first_failure()))));
+  }
+  // Whom a queued job waits for changes all the time; its place and reason are what is told.
+  const std::string state = absl::StrCat(job.state(), " ", job.generation(), " ", job.reason(), " ",
+                                         job.queue_position());
+  if (state == last_state_ || IsOver(job.state())) return;
+  last_state_ = state;
+  if (job.generation() != last_generation_) {
+    last_generation_ = job.generation();
+    last_phase_.clear();
+    last_step_ = 0;
+    next_progress_ = SteadyTime();
+  }
+  console_.ClearStatus();
+  console_.Note(console_.Paint(StateLine(job), StateColor(job.state())));
+}
+
+void FollowPrinter::PrintProgress(const v1::Job& job) {
+  const std::string text = Printable(ProgressText(job));
+  if (text.empty() || (job.state() != v1::STARTING && job.state() != v1::RUNNING)) return;
+  console_.Status(text);
+  if (console_.err_is_terminal()) return;
+  const SteadyTime now = clock_().steady;
+  const bool new_phase = job.progress().phase() != last_phase_;
+  const bool moved = job.progress().step() != last_step_;
+  if (!new_phase && !(moved && now >= next_progress_)) return;
+  last_phase_ = job.progress().phase();
+  last_step_ = job.progress().step();
+  next_progress_ = now + kProgressInterval;
+  console_.Note(text);
+}
+
+void FollowPrinter::OnCoordinatorAway(const absl::Status& status) {
+  console_.ClearStatus();
+  console_.Note(console_.Paint("coordinator away; waiting", Color::kYellow));
+}
+
+void FollowPrinter::OnCoordinatorBack() { console_.Note("coordinator is back"); }
+
+void NoteFailure(const v1::Job& job, Console& console) {
+  if (job.state() == v1::SUCCEEDED || !job.has_first_failure()) return;
+  const v1::FirstFailure& failure = job.first_failure();
+  // The job's own message mostly says it already.
+  if (failure.message().empty() || !absl::StrContains(job.message(), failure.message())) {
+    console.Note(absl::StrCat("  ", Printable(FailureText(failure))));
+  }
+  const std::string detail = FailureDetailText(failure);
+  if (!detail.empty()) console.Note(absl::StripSuffix(detail, "\n"));
+}
+
+void PrintOutcome(const v1::Job& job, bool quiet_out, Console& console) {
+  console.ClearStatus();
+  std::string line = StateWord(job.state());
+  if (job.has_submit_time() && job.has_finish_time()) {
+    absl::StrAppend(&line, " after ",
+                    Elapsed(FromProto(job.finish_time()) - FromProto(job.submit_time())));
+  }
+  if (job.restarts() > 0) {
+    absl::StrAppend(&line, ", ", job.restarts(), job.restarts() == 1 ? " restart" : " restarts");
+  }
+  if (job.state() != v1::SUCCEEDED && !job.reason().empty()) {
+    absl::StrAppend(&line, ": ", job.reason());
+    if (!job.message().empty()) absl::StrAppend(&line, ": ", Printable(job.message()));
+  }
+  console.Note(console.Paint(line, StateColor(job.state())));
+  NoteFailure(job, console);
+  if (job.state() != v1::SUCCEEDED || !job.has_summary()) return;
+  console.Note(SummaryText(job.summary()));
+  if (!quiet_out) {
+    console.Out(absl::StrFormat("test accuracy %.4f\n", job.summary().test_accuracy()));
+  }
+}
+
+}  // namespace muster::cli

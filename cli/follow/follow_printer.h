@@ -1,0 +1,49 @@
+// What `muster run` shows: a line on stderr per change of state, and one line of progress.
+#ifndef MUSTER_CLI_FOLLOW_FOLLOW_PRINTER_H_
+#define MUSTER_CLI_FOLLOW_FOLLOW_PRINTER_H_
+
+#include <functional>
+#include <string>
+
+#include "cli/follow/follow.h"
+#include "cli/output/console.h"
+#include "common/time.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::cli {
+
+// On a terminal the progress line is redrawn with every update; elsewhere a line is printed at most
+// every two seconds, and whenever the phase changes. Not thread-safe.
+class FollowPrinter : public FollowObserver {
+ public:
+  explicit FollowPrinter(Console& console, std::function<Time()> clock = Now)
+      : console_(console), clock_(std::move(clock)) {}
+
+  void OnJob(const v1::Job& job) override;
+  void OnCoordinatorAway(const absl::Status& status) override;
+  void OnCoordinatorBack() override;
+
+ private:
+  void PrintState(const v1::Job& job);
+  void PrintProgress(const v1::Job& job);
+
+  Console& console_;
+  const std::function<Time()> clock_;
+  std::string last_state_;     // what the last state line was about
+  uint64_t last_failure_ = 0;  // generation of the last failure that was told
+  uint64_t last_generation_ = 0;
+  std::string last_phase_;
+  uint64_t last_step_ = 0;
+  SteadyTime next_progress_;
+};
+
+// The first failure of a job that is over without success, on stderr.
+void NoteFailure(const v1::Job& job, Console& console);
+
+// The end of a job that is over: its outcome on stderr, with the first failure when it did not
+// succeed; and, unless `quiet_out`, `test accuracy 0.9123` of a train job on stdout.
+void PrintOutcome(const v1::Job& job, bool quiet_out, Console& console);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_FOLLOW_FOLLOW_PRINTER_H_

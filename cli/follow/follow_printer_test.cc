@@ -1,0 +1,165 @@
+#include "cli/follow/follow_printer.h"
+
+#include <sstream>
+
+#include "common/proto_time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FollowPrinterTest : public ::testing::Test {
+ protected:
+  void Show(const v1::Job& job) { printer_.OnJob(job); }
+  std::string Taken() {
+    const std::string text = err_.str();
+    err_.str("");
+    return text;
+  }
+  static v1::Job At(v1::JobState state, uint64_t generation, uint64_t step = 0) {
+    v1::Job job;
+    job.set_state(state);
+    job.set_generation(generation);
+    if (step > 0) {
+      job.mutable_progress()->set_phase("training");
+      job.mutable_progress()->set_step(step);
+      job.mutable_progress()->set_loss(0.5);
+    }
+    return job;
+  }
+
+  std::ostringstream out_, err_;
+  Console console_{out_, err_, {}};
+  SteadyTime now_{absl::Seconds(100)};
+  FollowPrinter printer_{console_, [this] { return Time{now_, absl::Now()}; }};
+};
+
+TEST_F(FollowPrinterTest, StatesAreLines) {
+  v1::Job queued = At(v1::QUEUED, 0);
+  queued.set_queue_position(2);
+  queued.set_reason("WaitingForResources");
+  v1::Wait& wait = *queued.add_waits();
+  wait.set_what("resources");
+  wait.add_missing()->set_node("node-1");
+  Show(queued);
+  EXPECT_EQ(Taken(), "queued: position 2, WaitingForResources, waits for resources (node-1)\n");
+  // Only whom it waits for has changed.
+  queued.mutable_waits(0)->mutable_missing(0)->set_node("node-2");
+  Show(queued);
+  EXPECT_EQ(Taken(), "");
+  queued.set_queue_position(1);
+  Show(queued);
+  EXPECT_THAT(Taken(), HasSubstr("queued: position 1"));
+  Show(At(v1::STARTING, 1));
+  EXPECT_EQ(Taken(), "starting: generation 1\n");
+  Show(At(v1::RUNNING, 1));
+  Show(At(v1::RUNNING, 1));
+  EXPECT_EQ(Taken(), "running: generation 1\n");
+}
+
+TEST_F(FollowPrinterTest, ProgressNowAndThenOffATerminal) {
+  Show(At(v1::RUNNING, 1));
+  Taken();
+  Show(At(v1::RUNNING, 1, 1));
+  EXPECT_EQ(Taken(), "step 1  loss 0.5000\n");
+  now_ = now_ + absl::Milliseconds(1900);
+  Show(At(v1::RUNNING, 1, 2));
+  EXPECT_EQ(Taken(), "");
+  now_ = now_ + absl::Milliseconds(100);
+  Show(At(v1::RUNNING, 1, 3));
+  EXPECT_EQ(Taken(), "step 3  loss 0.5000\n");
+  Show(At(v1::STOPPING, 1, 3));
+  EXPECT_EQ(Taken(), "stopping\n");
+  Show(At(v1::RUNNING, 1, 3));
+  EXPECT_EQ(Taken(), "running: generation 1\n");
+  now_ = now_ + absl::Seconds(10);
+  Show(At(v1::RUNNING, 1, 3));  // no step since
+  EXPECT_EQ(Taken(), "");
+  v1::Job evaluating = At(v1::RUNNING, 1, 3);
+  evaluating.mutable_progress()->set_phase("evaluating");
+  Show(evaluating);
+  EXPECT_EQ(Taken(), "evaluating  step 3  loss 0.5000\n");
+}
+
+TEST_F(FollowPrinterTest, ARestartTellsItsCauseOnce) {
+  Show(At(v1::RUNNING, 1));
+  Taken();
+  v1::Job stopping = At(v1::STOPPING, 1);
+  stopping.set_reason("RankFailed");
+  stopping.set_message("rank 1 was killed");
+  stopping.mutable_first_failure()->set_generation(1);
+  stopping.mutable_first_failure()->set_reason("RankKilled");
+  stopping.mutable_first_failure()->set_rank(1);
+  stopping.mutable_first_failure()->set_node("node-2");
+  stopping.mutable_first_failure()->mutable_exit()->set_signal(9);
+  Show(stopping);
+  EXPECT_EQ(Taken(),
+            "failure of generation 1: RankKilled: rank 1 on node-2 killed by SIGKILL\n"
+            "stopping: rank 1 was killed\n");
+  v1::Job starting = At(v1::STARTING, 2);
+  *starting.mutable_first_failure() = stopping.first_failure();
+  Show(starting);
+  EXPECT_EQ(Taken(), "starting: generation 2\n");
+}
+
+TEST_F(FollowPrinterTest, AwayAndBack) {
+  printer_.OnCoordinatorAway(absl::UnavailableError("x"));
+  printer_.OnCoordinatorBack();
+  EXPECT_EQ(Taken(), "coordinator away; waiting\ncoordinator is back\n");
+}
+
+TEST_F(FollowPrinterTest, TheEndIsTheOutcomes) {
+  v1::Job job = At(v1::SUCCEEDED, 1, 10);
+  Show(job);
+  EXPECT_EQ(Taken(), "");
+  *job.mutable_submit_time() = ToProto(absl::FromUnixSeconds(100));
+  *job.mutable_finish_time() = ToProto(absl::FromUnixMillis(163240));
+  job.set_restarts(1);
+  job.mutable_summary()->set_test_accuracy(0.91234);
+  PrintOutcome(job, /*quiet_out=*/false, console_);
+  EXPECT_EQ(out_.str(), "test accuracy 0.9123\n");
+  EXPECT_THAT(Taken(), HasSubstr("succeeded after 63.2 s, 1 restart\n"));
+  PrintOutcome(job, /*quiet_out=*/true, console_);
+  EXPECT_EQ(out_.str(), "test accuracy 0.9123\n");  // not once more
+}
+
+TEST_F(FollowPrinterTest, AFailureComesWithItsStderr) {
+  v1::Job job = At(v1::FAILED, 1);
+  job.set_reason("RankFailed");
+  job.mutable_first_failure()->set_reason("RankFailed");
+  job.mutable_first_failure()->set_rank(3);
+  job.mutable_first_failure()->mutable_exit()->set_exit_code(7);
+  job.mutable_first_failure()->mutable_exit()->set_stderr_tail("boom\n");
+  PrintOutcome(job, /*quiet_out=*/false, console_);
+  EXPECT_EQ(out_.str(), "");
+  EXPECT_EQ(Taken(),
+            "failed: RankFailed\n"
+            "  RankFailed: rank 3 exited with code 7\n"
+            "  its last lines on stderr:\n"
+            "    boom\n");
+  // Nothing is said twice.
+  job.mutable_first_failure()->clear_exit();
+  job.mutable_first_failure()->set_message("rank 3 exited");
+  job.set_message("rank 3 exited; no restarts");
+  PrintOutcome(job, /*quiet_out=*/false, console_);
+  EXPECT_EQ(Taken(), "failed: RankFailed: rank 3 exited; no restarts\n");
+}
+
+TEST(FollowPrinterTerminalTest, ProgressIsRedrawn) {
+  std::ostringstream out, err;
+  Console console(out, err, {.err_is_terminal = true});
+  FollowPrinter printer(console);
+  v1::Job job;
+  job.set_state(v1::RUNNING);
+  for (int step = 1; step <= 2; ++step) {
+    job.mutable_progress()->set_step(step);
+    printer.OnJob(job);
+  }
+  EXPECT_EQ(err.str(), "running: generation 0\nstep 1  loss 0.0000\r\x1b[Kstep 2  loss 0.0000");
+}
+
+}  // namespace
+}  // namespace muster::cli

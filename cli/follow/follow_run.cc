@@ -1,0 +1,94 @@
+#include "cli/follow/follow_run.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "cli/exit_code.h"
+#include "cli/follow/follow.h"
+#include "cli/follow/follow_printer.h"
+#include "cli/follow/interrupt.h"
+#include "cli/logs/log_reader.h"
+#include "cli/output/json.h"
+#include "common/spec/spec.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+namespace {
+
+// Each printed rank holds two streams and threads here, and nobody reads more side by side.
+constexpr uint32_t kPrintedRanks = 64;
+
+// Prints what the ranks of a job print while it lives.
+class RankOutput {
+ public:
+  RankOutput(Context& context, ClusterClient& client, const v1::Job& job, Stopper& stopper)
+      : stop_(stopper, [this] { ended_.Stop(); }) {
+    const uint32_t ranks = spec::MaxWorldSize(job.spec());
+    if (ranks > kPrintedRanks) {
+      context.console.Note(absl::StrCat("its ", ranks,
+                                        " ranks print too much to show here: muster ", "logs ",
+                                        job.job_id(), " -f --rank 0 shows one"));
+      return;
+    }
+    options_.job_id = job.job_id();
+    options_.follow = true;
+    options_.style.split = true;
+    thread_ = std::thread([this, &context, &client] {
+      const absl::Status status = PrintLogs(client, options_, ended_, context.console);
+      if (!status.ok() && !ended_.stopped()) context.Fail(status);
+    });
+  }
+  // Waits until all is printed: the job is over or the following was ended.
+  ~RankOutput() {
+    if (thread_.joinable()) thread_.join();
+  }
+  void End() { ended_.Stop(); }
+
+ private:
+  LogOptions options_;
+  Stopper ended_;
+  Stopper::Registration stop_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+int FollowRun(Context& context, ClusterClient& client, const v1::Job& submitted,
+              const FollowRunOptions& options, Stopper& stopper) {
+  const std::string job_id = submitted.job_id();
+  const RunInterrupt interrupt(context.console, stopper, options.may_detach, [&] {
+    v1::CancelJobRequest request;
+    request.set_job_id(job_id);
+    const absl::StatusOr<v1::Job> job = client.CancelJob(request);
+    if (!job.ok()) context.Fail(job.status());
+  });
+  const bool quiet_out = context.structured() || context.output == Output::kName;
+  FollowPrinter printer(context.console);
+  absl::StatusOr<v1::Job> job;
+  {
+    std::unique_ptr<RankOutput> output;
+    if (!quiet_out && !submitted.spec().command().empty()) {
+      output = std::make_unique<RankOutput>(context, client, submitted, stopper);
+    }
+    job = FollowJob(client, job_id, FollowOptions(), stopper, printer);
+    if (!job.ok() && output != nullptr) output->End();
+  }
+  if (!job.ok()) {
+    if (!stopper.stopped()) return context.Fail(job.status());
+    context.console.ClearStatus();
+    if (options.may_detach) {
+      context.console.Note(absl::StrCat("no longer following ", job_id, ", which goes on\n",
+                                        "muster wait ", job_id, "      # until it is over\n",
+                                        "muster logs ", job_id, " -f   # what its ranks print\n",
+                                        "muster cancel ", job_id));
+    }
+    return kInterrupted;
+  }
+  PrintOutcome(*job, quiet_out, context.console);
+  if (context.structured()) context.Print(JobToJson(*job, options.losses));
+  return interrupt.interrupted() ? static_cast<int>(kInterrupted) : ExitCodeOf(*job);
+}
+
+}  // namespace muster::cli

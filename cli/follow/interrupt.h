@@ -1,0 +1,54 @@
+// Ctrl-C while a job is followed.
+#ifndef MUSTER_CLI_FOLLOW_INTERRUPT_H_
+#define MUSTER_CLI_FOLLOW_INTERRUPT_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "cli/follow/signals.h"
+#include "cli/follow/stopper.h"
+#include "cli/output/console.h"
+
+namespace muster::cli {
+
+// SIGINT on a terminal asks the user: cancel, detach or go on; off a terminal it cancels the job. A
+// second SIGINT cancels, a third one stops waiting for the job to end. SIGTERM and SIGHUP, with
+// which a shell or a login goes away, detach: the job goes on. Where the job cannot be left alone,
+// any signal cancels, and the second one stops waiting.
+class RunInterrupt {
+ public:
+  // `cancel` cancels the job; called on a thread of this class. Stopping `stopper` ends the
+  // following.
+  RunInterrupt(Console& console, Stopper& stopper, bool may_detach, std::function<void()> cancel);
+  ~RunInterrupt();
+
+  // Cancelled or detached by the user.
+  bool interrupted() const;
+
+ private:
+  void OnSignal(int signal);
+  void StartAsking();
+  void EndAsking();
+  void Ask();
+  void Cancel();
+  void Detach();
+
+  Console& console_;
+  Stopper& stopper_;
+  const bool may_detach_;
+  const std::function<void()> cancel_;
+  mutable absl::Mutex mutex_;
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool asking_ ABSL_GUARDED_BY(mutex_) = false;
+  int end_fd_ = -1;  // readable when asking is to end
+  std::thread ask_;  // started and joined by the watcher's thread
+  std::unique_ptr<SignalWatcher> watcher_;
+};
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_FOLLOW_INTERRUPT_H_

@@ -1,0 +1,348 @@
+#include "cli/logs/log_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "cli/fake_cluster.h"
+#include "cli/logs/log_printer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+v1::LogChunk Chunk(uint64_t offset, const std::string& data, bool end = false) {
+  v1::LogChunk chunk;
+  chunk.set_offset(offset);
+  chunk.set_data(data);
+  chunk.set_end(end);
+  return chunk;
+}
+
+// Serves logs from memory, as a coordinator would, and the one job that wrote them.
+class LogReaderTest : public ::testing::Test {
+ protected:
+  using Key = std::pair<uint64_t, std::pair<uint32_t, v1::LogStream>>;
+
+  LogReaderTest() {
+    job_.set_job_id("a-1");
+    job_.set_state(v1::SUCCEEDED);
+    job_.set_generation(1);
+    job_.add_ranks();
+    options_.job_id = "a-1";
+    cluster_.on_get = [this](const v1::GetJobRequest&, v1::Job* job) {
+      absl::MutexLock lock(&mutex_);
+      *job = job_;
+      return grpc::Status::OK;
+    };
+    cluster_.on_watch = [this](const v1::WatchJobRequest&, grpc::ServerContext& context,
+                               FakeCluster::Writer<v1::Job> write) {
+      absl::MutexLock lock(&mutex_);
+      write(job_);
+      return grpc::Status::OK;
+    };
+    cluster_.on_log = [this](const v1::ReadLogRequest& request, grpc::ServerContext& context,
+                             FakeCluster::Writer<v1::LogChunk> write) {
+      absl::MutexLock lock(&mutex_);
+      const auto log = logs_.find({request.generation(), {request.rank(), request.stream()}});
+      if (log == logs_.end()) return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such log");
+      write(Chunk(request.offset(), log->second.substr(request.offset()), true));
+      return grpc::Status::OK;
+    };
+  }
+
+  void SetLog(uint32_t rank, v1::LogStream stream, const std::string& text,
+              uint64_t generation = 1) {
+    absl::MutexLock lock(&mutex_);
+    logs_[{generation, {rank, stream}}] = text;
+  }
+
+  absl::Status Print() {
+    ClusterClient::Options client_options;
+    client_options.address = cluster_.address();
+    ClusterClient client(client_options);
+    return PrintLogs(client, options_, stopper_, console_);
+  }
+  std::vector<std::string> Lines() const {
+    std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n', absl::SkipEmpty());
+    return lines;
+  }
+
+  absl::Mutex mutex_;
+  v1::Job job_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, std::string> logs_ ABSL_GUARDED_BY(mutex_);
+  FakeCluster cluster_;
+  LogOptions options_;
+  Stopper stopper_;
+  std::ostringstream out_, err_;
+  Console console_{out_, err_, {}};
+};
+
+TEST_F(LogReaderTest, OneRankIsPrintedAsItIs) {
+  SetLog(0, v1::STDOUT, "one\ntwo");
+  SetLog(0, v1::STDERR, "err\n");
+  cluster_.Start();
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "one\ntwoerr\n");
+}
+
+TEST_F(LogReaderTest, SeveralRanksArePrefixed) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.add_ranks();
+    job_.add_ranks();
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    SetLog(rank, v1::STDOUT, absl::StrCat("out", rank));
+    SetLog(rank, v1::STDERR, absl::StrCat("err", rank, "\n"));
+  }
+  cluster_.Start();
+  options_.ranks = {0, 2};
+  ASSERT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("0| out0", "0| err0", "2| out2", "2| err2"));
+  out_.str("");
+  options_.ranks = {};
+  options_.follow = true;
+  ASSERT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), UnorderedElementsAre("0| out0", "0| err0", "1| out1", "1| err1", "2| out2",
+                                            "2| err2"));
+  options_.ranks = {3};
+  EXPECT_EQ(Print().message(), "rank 3: a-1 has ranks 0 to 2");
+}
+
+TEST_F(LogReaderTest, NoSuchLogOrGeneration) {
+  cluster_.Start();
+  EXPECT_EQ(Print().code(), absl::StatusCode::kNotFound);
+  options_.generation = 2;
+  EXPECT_EQ(Print().message(), "generation 2: a-1 is at 1");
+}
+
+TEST_F(LogReaderTest, AJobThatHasNotStarted) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.set_generation(0);
+    job_.set_state(v1::QUEUED);
+  }
+  cluster_.Start();
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "");
+  EXPECT_THAT(err_.str(), HasSubstr("has not started: QUEUED"));
+}
+
+TEST_F(LogReaderTest, TheTailIsAskedForOnceAndThenTheOffset) {
+  std::vector<v1::ReadLogRequest> requests;
+  cluster_.on_log = [&](const v1::ReadLogRequest& request, grpc::ServerContext&, auto write) {
+    if (request.stream() == v1::STDERR) {
+      write(Chunk(0, "", true));
+      return grpc::Status::OK;
+    }
+    requests.push_back(request);
+    if (requests.size() == 1) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "node away");
+    if (requests.size() == 2) {
+      write(Chunk(100, "tail\n"));
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "node away");
+    }
+    // Overlapping what was sent before: not to be printed twice.
+    write(Chunk(103, "l\nmore\n", true));
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  options_.tail_lines = 5;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "tail\nmore\n");
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[1].tail_lines(), 5u);
+  EXPECT_EQ(requests[2].tail_lines(), 0u);
+  EXPECT_EQ(requests[2].offset(), 105u);
+}
+
+// The coordinator dies while a log is followed: each byte comes once, in order.
+TEST_F(LogReaderTest, FollowingGoesOnAfterARestart) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.set_state(v1::RUNNING);
+  }
+  const std::string text = "line 1\nline 2\nline 3\nline 4\n";
+  absl::Notification half;
+  cluster_.on_log = [&](const v1::ReadLogRequest& request, grpc::ServerContext& context,
+                        auto write) {
+    if (request.stream() == v1::STDERR) {
+      write(Chunk(0, "", true));
+      return grpc::Status::OK;
+    }
+    if (!half.HasBeenNotified()) {
+      write(Chunk(0, text.substr(0, 10)));  // in the middle of a line
+      half.Notify();
+      FakeCluster::WaitUntilCancelled(context);
+      return grpc::Status::OK;
+    }
+    write(Chunk(request.offset(), text.substr(request.offset()), true));
+    absl::MutexLock lock(&mutex_);
+    job_.set_state(v1::SUCCEEDED);
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  std::thread restart([&] {
+    half.WaitForNotification();
+    cluster_.Stop();
+    cluster_.Start();
+  });
+  options_.follow = true;
+  const absl::Status status = Print();
+  restart.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(out_.str(), text);
+}
+
+TEST_F(LogReaderTest, FollowingCrossesGenerations) {
+  SetLog(0, v1::STDOUT, "first\n", 1);
+  SetLog(0, v1::STDERR, "", 1);
+  SetLog(0, v1::STDOUT, "second\n", 2);
+  SetLog(0, v1::STDERR, "", 2);
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.set_state(v1::RUNNING);
+  }
+  int watches = 0;
+  cluster_.on_watch = [&](const v1::WatchJobRequest&, grpc::ServerContext&, auto write) {
+    absl::MutexLock lock(&mutex_);
+    if (++watches == 2) job_.set_generation(2);
+    if (watches == 3) job_.set_state(v1::FAILED);
+    write(job_);
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  options_.follow = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "first\nsecond\n");
+}
+
+// A rank that has not been started yet has no log; following waits for it.
+TEST_F(LogReaderTest, FollowingWaitsForALogToAppear) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.set_state(v1::STARTING);
+  }
+  SetLog(0, v1::STDERR, "");
+  int asked = 0;
+  const auto serve = cluster_.on_log;
+  cluster_.on_log = [&, serve](const v1::ReadLogRequest& request, grpc::ServerContext& context,
+                               FakeCluster::Writer<v1::LogChunk> write) {
+    if (request.stream() == v1::STDOUT && ++asked == 3) {
+      SetLog(0, v1::STDOUT, "late\n");
+      absl::MutexLock lock(&mutex_);
+      job_.set_state(v1::SUCCEEDED);
+    }
+    return serve(request, context, write);
+  };
+  cluster_.Start();
+  options_.follow = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "late\n");
+}
+
+TEST_F(LogReaderTest, ALostNodesLogIsGivenUpOnceTheJobIsOver) {
+  cluster_.on_log = [](const v1::ReadLogRequest& request, grpc::ServerContext&, auto write) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "node-1 is away");
+  };
+  cluster_.Start();
+  options_.follow = true;
+  options_.patience = absl::Milliseconds(100);
+  const absl::Status status = Print();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("node-1 is away"));
+}
+
+TEST_F(LogReaderTest, StoppingEndsFollowing) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.set_state(v1::RUNNING);
+  }
+  cluster_.on_log = [this](const v1::ReadLogRequest&, grpc::ServerContext& context, auto write) {
+    write(Chunk(0, "x\n"));
+    stopper_.Stop();
+    FakeCluster::WaitUntilCancelled(context);
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  options_.follow = true;
+  EXPECT_EQ(Print().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(LogPrinterTest, WholeLinesHoweverTheyArrive) {
+  std::ostringstream out, err;
+  Console console(out, err, {});
+  LogPrinter printer(console, {.prefix = "3| "});
+  for (const char* piece : {"a", "b\nc", "", "d\n", "\nlast"}) printer.Write(piece);
+  EXPECT_EQ(out.str(), "3| ab\n3| cd\n3| \n");
+  printer.Flush();
+  printer.Flush();
+  EXPECT_EQ(out.str(), "3| ab\n3| cd\n3| \n3| last\n");
+}
+
+TEST(LogPrinterTest, AsDataEachLineIsAnObject) {
+  std::ostringstream out, err;
+  Console console(out, err, {});
+  const LogSource source = {.generation = 2, .rank = 3, .node = "n", .is_stderr = true};
+  LogPrinter json(console, source, {.form = LogForm::kJson});
+  json.Write("a \"b\" \xff\nlast");
+  json.Flush();
+  EXPECT_EQ(out.str(),
+            "{\"generation\":2,\"rank\":3,\"node\":\"n\",\"stream\":\"stderr\",\"line\":"
+            "\"a \\\"b\\\" \uFFFD\"}\n"
+            "{\"generation\":2,\"rank\":3,\"node\":\"n\",\"stream\":\"stderr\",\"line\":"
+            "\"last\"}\n");
+  out.str("");
+  LogPrinter(console, source, {.form = LogForm::kYaml}).Write("x\n");
+  EXPECT_TRUE(absl::StartsWith(out.str(), "- {\"generation\":2,"));
+}
+
+TEST(LogPrinterTest, SplitSendsStderrToStderr) {
+  std::ostringstream out, err;
+  Console console(out, err, {});
+  for (const bool is_stderr : {false, true}) {
+    LogPrinter printer(console, {.is_stderr = is_stderr}, {.split = true});
+    printer.Write(is_stderr ? "to err\nwithout end" : "to out\nwithout end");
+    printer.Flush();
+  }
+  EXPECT_EQ(out.str(), "to out\nwithout end");
+  EXPECT_EQ(err.str(), "to err\nwithout end");
+}
+
+TEST_F(LogReaderTest, OneNodesRanksAndNames) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.clear_ranks();
+    for (const char* node : {"a", "b"}) job_.add_ranks()->set_node(node);
+  }
+  SetLog(1, v1::STDOUT, "of b\n");
+  SetLog(1, v1::STDERR, "");
+  cluster_.Start();
+  options_.node = "b";
+  options_.wide = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("1 b stdout| of b"));
+  options_.node = "c";
+  EXPECT_THAT(std::string(Print().message()), HasSubstr("has no ranks there, but on a, b"));
+  out_.str("");
+  options_.node = "";
+  options_.names_only = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(),
+              ElementsAre("generation-1/rank-0000.stdout", "generation-1/rank-0000.stderr",
+                          "generation-1/rank-0001.stdout", "generation-1/rank-0001.stderr"));
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,28 @@
+#include "cli/logs/rank_set.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(RankSetTest, RanksAndRanges) {
+  EXPECT_THAT(*ParseRankSet("0"), ElementsAre(0u));
+  EXPECT_THAT(*ParseRankSet("0,3-5"), ElementsAre(0u, 3u, 4u, 5u));
+  EXPECT_THAT(*ParseRankSet("5,1-2,2,1"), ElementsAre(1u, 2u, 5u));
+  EXPECT_THAT(*ParseRankSet("7-7"), ElementsAre(7u));
+}
+
+TEST(RankSetTest, AnythingElseIsNamed) {
+  for (const char* text : {"", ",", "a", "1,,2", "-1", "3-", "5-3", "1-2-3", "1.5", "0,x",
+                           "0-4294967295", "4294967296", "0-999999999"}) {
+    EXPECT_EQ(ParseRankSet(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_EQ(ParseRankSet("0,x").status().message(),
+            "'x' is not a rank or a range of ranks such as 3-5");
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,57 @@
+#include "cli/spec/spec_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "cli/exit_code.h"
+#include "common/limits.h"
+#include "common/spec/spec.h"
+#include "common/status.h"
+
+namespace muster::cli {
+namespace {
+
+absl::Status NotReadable(const std::string& path, int error_number) {
+  return absl::NotFoundError(ErrnoStatus(error_number, absl::StrCat("read ", path)).message());
+}
+
+absl::StatusOr<std::string> ReadBounded(const std::string& path) {
+  const bool standard_input = path == "-";
+  const int fd = standard_input ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NotReadable(path, errno);
+  const auto closer = absl::MakeCleanup([fd, standard_input] {
+    if (!standard_input) close(fd);
+  });
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t size = read(fd, buffer, sizeof(buffer));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return NotReadable(path, errno);
+    if (size == 0) break;
+    text.append(buffer, size);
+    // What would not be taken is not read on, however long it is.
+    if (text.size() > limits::kSpecBytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path, ": larger than ", limits::kSpecBytes, " bytes, the most for a spec"));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
+                                         const std::vector<std::string>& overrides) {
+  ASSIGN_OR_RETURN(const std::string text, ReadBounded(path));
+  return spec::Parse(text, path == "-" ? "standard input" : path, overrides);
+}
+
+int SpecExitCode(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kNotFound ? kNoInput : kBadSpec;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,117 @@
+#include "cli/spec/spec_schema.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/spec/explain.h"
+#include "common/spec/schema.h"
+#include "nlohmann/json.hpp"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::cli {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using nlohmann::ordered_json;
+
+// A text may be written as a number or a truth: YAML has no quotes there.
+const ordered_json& TextSchema() {
+  static const ordered_json& schema = *new ordered_json{{"type", {"string", "number", "boolean"}}};
+  return schema;
+}
+
+ordered_json MessageSchema(const Descriptor& message, const std::string& where);
+
+ordered_json NumberSchema(const FieldDescriptor& field) {
+  ordered_json schema;
+  const bool whole = field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE;
+  schema["type"] = whole ? "integer" : "number";
+  const bool is_signed = field.cpp_type() == FieldDescriptor::CPPTYPE_INT32;
+  if (is_signed) return schema;
+  if (!spec::ZeroMeansUnset(field)) {
+    schema["minimum"] = 0;
+  } else if (whole) {
+    schema["minimum"] = 1;
+  } else {
+    schema["exclusiveMinimum"] = 0;
+  }
+  return schema;
+}
+
+// One value, whether the field is a list of such or not.
+ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) {
+  switch (spec::FormOf(field)) {
+    case spec::FieldForm::kDuration:
+      return {{"type", "string"}, {"pattern", "^([0-9.]+(ns|us|ms|s|m|h))+$|^0$"}};
+    case spec::FieldForm::kSize:
+      return {{"type", {"integer", "string"}}};
+    case spec::FieldForm::kNodeCount:
+      return {
+          {"anyOf",
+           {{{"type", "integer"}, {"minimum", 1}}, MessageSchema(*field.message_type(), path)}}};
+    case spec::FieldForm::kLostCoordinator:
+      return {{"anyOf", {{{"const", "continue"}}, MessageSchema(*field.message_type(), path)}}};
+    case spec::FieldForm::kPlain:
+      break;
+  }
+  if (field.message_type() != nullptr) return MessageSchema(*field.message_type(), path);
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING: {
+      const std::vector<std::string> words = spec::WordsOf(path);
+      return words.empty() ? TextSchema() : ordered_json{{"enum", words}};
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return {{"type", "boolean"}};
+    default:
+      return NumberSchema(field);
+  }
+}
+
+ordered_json FieldSchema(const FieldDescriptor& field, const std::string& path) {
+  const spec::FieldExplanation notes = *spec::ExplainField(path);
+  ordered_json schema;
+  schema["description"] = absl::StrCat(
+      notes.text,
+      notes.default_value.empty() ? "" : absl::StrCat(" Default: ", notes.default_value, "."));
+  // A section whose lines are all comments is empty, which is fine.
+  const bool may_be_empty = field.is_repeated() || (field.message_type() != nullptr &&
+                                                    spec::FormOf(field) == spec::FieldForm::kPlain);
+  ordered_json value;
+  if (field.is_map()) {
+    value = {{"type", "object"}, {"additionalProperties", TextSchema()}};
+  } else if (field.is_repeated()) {
+    value = {{"type", "array"}, {"items", ValueSchema(field, path)}};
+  } else {
+    value = ValueSchema(field, path);
+  }
+  if (may_be_empty) value["type"] = {value["type"], "null"};
+  schema.update(value);
+  return schema;
+}
+
+ordered_json MessageSchema(const Descriptor& message, const std::string& where) {
+  ordered_json schema;
+  schema["type"] = "object";
+  schema["additionalProperties"] = false;
+  ordered_json properties = ordered_json::object();
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    properties[field.name()] = FieldSchema(field, spec::JoinPath(where, field.name()));
+  }
+  schema["properties"] = std::move(properties);
+  return schema;
+}
+
+}  // namespace
+
+ordered_json SpecSchema() {
+  ordered_json schema;
+  schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
+  schema["title"] = "Muster job";
+  schema.update(MessageSchema(*v1::JobSpec::descriptor(), ""));
+  schema["anyOf"] = {{{"required", {"train"}}}, {{"required", {"command"}}}};
+  return schema;
+}
+
+}  // namespace muster::cli

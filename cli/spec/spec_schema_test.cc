@@ -1,0 +1,45 @@
+#include "cli/spec/spec_schema.h"
+
+#include "absl/strings/str_split.h"
+#include "common/spec/explain.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+namespace {
+
+const nlohmann::ordered_json& Properties(const nlohmann::ordered_json& schema) {
+  if (schema.contains("properties")) return schema["properties"];
+  return schema["anyOf"][1]["properties"];  // the long form of two
+}
+
+TEST(SpecSchemaTest, HoldsEveryField) {
+  const nlohmann::ordered_json schema = SpecSchema();
+  for (const std::string& path : spec::FieldPaths()) {
+    const nlohmann::ordered_json* at = &schema;
+    for (const absl::string_view part : absl::StrSplit(path, '.')) {
+      const std::string name(part);
+      ASSERT_TRUE(Properties(*at).contains(name)) << path;
+      at = &Properties(*at)[name];
+    }
+    EXPECT_FALSE((*at)["description"].get<std::string>().empty()) << path;
+  }
+}
+
+TEST(SpecSchemaTest, Types) {
+  const nlohmann::ordered_json properties = Properties(SpecSchema());
+  const nlohmann::ordered_json& train = properties["train"]["properties"];
+  EXPECT_EQ(train["epochs"]["exclusiveMinimum"], 0);
+  EXPECT_EQ(train["max_steps"]["minimum"], 1);
+  EXPECT_EQ(train["drop_last"]["type"], "boolean");
+  EXPECT_EQ(train["model"]["properties"]["name"]["enum"][0], "small_cnn");
+  EXPECT_EQ(properties["command"]["items"]["type"][0], "string");
+  EXPECT_EQ(properties["on_lost_coordinator"]["anyOf"][0]["const"], "continue");
+  EXPECT_EQ(properties["resources"]["properties"]["nodes"]["anyOf"][0]["minimum"], 1);
+  EXPECT_EQ(properties["priority"]["type"], "integer");
+  EXPECT_FALSE(properties["priority"].contains("minimum"));
+  EXPECT_EQ(properties["train"]["additionalProperties"], false);
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,318 @@
+#include "cli/text/job_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "cli/exit_code.h"
+#include "cli/output/table.h"
+#include "cli/output/words.h"
+#include "common/proto_time.h"
+#include "common/spec/spec.h"
+
+namespace muster::cli {
+namespace {
+
+// Of those that a job waits for so many are named.
+constexpr int kNamedWaits = 3;
+
+std::string NodesText(const v1::NodeCount& nodes) {
+  return nodes.min() == nodes.max() ? absl::StrCat(nodes.min())
+                                    : absl::StrCat(nodes.min(), "-", nodes.max());
+}
+
+std::string ProgressCell(const v1::Job& job) {
+  const v1::Progress& progress = job.progress();
+  const uint64_t steps = job.has_summary() ? job.summary().steps() : progress.step();
+  if (steps == 0) return progress.phase();
+  return progress.total_steps() > 0 ? absl::StrCat(steps, "/", progress.total_steps())
+                                    : absl::StrCat(steps);
+}
+
+std::string ExitText(const v1::ExitInfo& exit) {
+  if (exit.out_of_memory()) return "killed for memory";
+  if (exit.signal() != 0) return absl::StrCat("killed by ", SignalName(exit.signal()));
+  return absl::StrCat("exited with code ", exit.exit_code());
+}
+
+std::string PhaseWord(v1::RankPhase phase) {
+  return phase == v1::RANK_PHASE_UNSPECIFIED ? "" : v1::RankPhase_Name(phase);
+}
+
+std::string TimeText(const google::protobuf::Timestamp& time, absl::Time now) {
+  return absl::StrCat(
+      absl::FormatTime("%Y-%m-%d %H:%M:%S %z", FromProto(time), absl::LocalTimeZone()), " (",
+      AgeSince(time, now), " ago)");
+}
+
+void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
+  if (value.empty()) return;
+  absl::StrAppend(&out, name, ":", std::string(14 - std::min<size_t>(13, name.size()), ' '),
+                  Printable(value), "\n");
+}
+
+// What a rank's end means beside the job's first failure.
+std::string ExitCell(const v1::Job& job, const v1::RankStatus& rank) {
+  if (!rank.has_exit()) return "";
+  const std::string text = ExitText(rank.exit());
+  const v1::FirstFailure& failure = job.first_failure();
+  if (failure.generation() == job.generation() && failure.has_rank()) {
+    if (failure.rank() == rank.rank()) return absl::StrCat(text, ", the first failure");
+    const bool ended_well = rank.exit().signal() == 0 && rank.exit().exit_code() == 0;
+    if (!rank.exit().stopped_by_worker() && !ended_well) {
+      return absl::StrCat(text, ", a consequence");
+    }
+  }
+  return rank.exit().stopped_by_worker() ? absl::StrCat(text, ", stopped") : text;
+}
+
+}  // namespace
+
+std::string StateWord(v1::JobState state) {
+  return absl::AsciiStrToLower(absl::StrReplaceAll(v1::JobState_Name(state), {{"_", " "}}));
+}
+
+Color StateColor(v1::JobState state) {
+  if (state == v1::SUCCEEDED) return Color::kGreen;
+  if (state == v1::FAILED || state == v1::TIMED_OUT) return Color::kRed;
+  if (state == v1::CANCELLED || state == v1::STOPPING) return Color::kYellow;
+  return Color::kNone;
+}
+
+std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) {
+  std::vector<std::string> heads = {"JOB", "STATE", "NODES", "RANKS", "STEP", "RESTARTS", "AGE"};
+  if (wide) {
+    for (const char* head : {"PRIORITY", "GENERATION", "QUEUE", "REASON", "MESSAGE"}) {
+      heads.push_back(head);
+    }
+  }
+  Table table(heads);
+  for (const v1::Job& job : jobs) {
+    std::vector<std::string> row = {job.job_id(),
+                                    v1::JobState_Name(job.state()),
+                                    NodesText(job.spec().resources().nodes()),
+                                    absl::StrCat(spec::MaxWorldSize(job.spec())),
+                                    ProgressCell(job),
+                                    absl::StrCat(job.restarts()),
+                                    AgeSince(job.submit_time(), now)};
+    if (wide) {
+      row.push_back(absl::StrCat(job.spec().priority()));
+      row.push_back(absl::StrCat(job.generation()));
+      row.push_back(job.queue_position() > 0 ? absl::StrCat(job.queue_position()) : "");
+      row.push_back(job.reason());
+      row.push_back(job.message());
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.Text();
+}
+
+std::string RankTable(const v1::Job& job, bool wide) {
+  std::vector<std::string> heads = {"RANK", "NODE", "LOCAL", "SLOTS", "PHASE",
+                                    "PID",  "STEP", "SEEN",  "EXIT"};
+  if (wide) heads.insert(heads.begin() + 7, {"COLLECTIVES", "DOES"});
+  Table table(heads);
+  for (const v1::RankStatus& rank : job.ranks()) {
+    const v1::Progress& progress = rank.progress();
+    std::vector<std::string> row = {absl::StrCat(rank.rank()),
+                                    rank.node(),
+                                    absl::StrCat(rank.local_rank()),
+                                    absl::StrJoin(rank.slots(), ","),
+                                    PhaseWord(rank.phase()),
+                                    rank.pid() > 0 ? absl::StrCat(rank.pid()) : "",
+                                    progress.step() > 0 ? absl::StrCat(progress.step()) : "",
+                                    rank.has_last_seen() ? Age(FromProto(rank.last_seen())) : "",
+                                    ExitCell(job, rank)};
+    if (wide) {
+      const uint64_t collectives = progress.collective_sequence();
+      row.insert(row.begin() + 7,
+                 {collectives > 0 ? absl::StrCat(collectives) : "", progress.phase()});
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.Text();
+}
+
+std::string ConsequencesText(const v1::Job& job) {
+  const v1::FirstFailure& failure = job.first_failure();
+  if (failure.generation() != job.generation()) return "";
+  int stopped = 0, failed = 0;
+  for (const v1::RankStatus& rank : job.ranks()) {
+    if ((failure.has_rank() && rank.rank() == failure.rank()) || !rank.has_exit()) continue;
+    if (rank.exit().stopped_by_worker()) {
+      ++stopped;
+    } else if (rank.exit().signal() != 0 || rank.exit().exit_code() != 0) {
+      ++failed;
+    }
+  }
+  const auto ranks = [](int count) {
+    return absl::StrCat(count, " other rank", count == 1 ? "" : "s");
+  };
+  std::string text;
+  if (stopped > 0) {
+    text = absl::StrCat(ranks(stopped), stopped == 1 ? " was" : " were", " stopped because of it");
+  }
+  if (failed > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", ranks(failed),
+                    " failed after it, as a consequence");
+  }
+  return text.empty() ? "" : text + ".";
+}
+
+std::string EventTable(absl::Span<const v1::JobEvent> events, absl::Time now) {
+  Table table({"AGE", "GENERATION", "TYPE", "MESSAGE"});
+  for (const v1::JobEvent& event : events) {
+    table.AddRow({AgeSince(event.time(), now),
+                  event.generation() > 0 ? absl::StrCat(event.generation()) : "", event.type(),
+                  event.message()});
+  }
+  return table.Text();
+}
+
+std::string Description(const v1::Job& job, absl::Time now) {
+  std::string out;
+  AppendField("Job", job.job_id(), out);
+  AppendField("Name", job.spec().name(), out);
+  AppendField("State", v1::JobState_Name(job.state()), out);
+  AppendField("Reason", job.reason(), out);
+  AppendField("Message", job.message(), out);
+  if (job.queue_position() > 0) AppendField("Queue", absl::StrCat(job.queue_position()), out);
+  AppendField("Waits for", WaitsText(job), out);
+  if (job.has_estimated_start_time()) {
+    const absl::Duration left = FromProto(job.estimated_start_time()) - now;
+    AppendField("Starts",
+                left > absl::ZeroDuration() ? absl::StrCat("within ", Age(left)) : "any moment",
+                out);
+  }
+  AppendField("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "", out);
+  AppendField("Restarts", absl::StrCat(job.restarts(), " of ", job.spec().restart().max()), out);
+  AppendField("Nodes", NodesText(job.spec().resources().nodes()), out);
+  AppendField("Ranks", absl::StrCat(spec::MaxWorldSize(job.spec())), out);
+  if (job.has_submit_time()) AppendField("Submitted", TimeText(job.submit_time(), now), out);
+  if (job.has_start_time()) AppendField("Started", TimeText(job.start_time(), now), out);
+  if (job.has_finish_time()) AppendField("Finished", TimeText(job.finish_time(), now), out);
+  if (IsOver(job.state())) AppendField("Exit status", absl::StrCat(ExitCodeOf(job)), out);
+  if (job.has_progress()) AppendField("Progress", ProgressText(job), out);
+  if (job.has_summary()) {
+    AppendField("Summary", SummaryText(job.summary()), out);
+    AppendField("Test accuracy", absl::StrFormat("%.4f", job.summary().test_accuracy()), out);
+    if (job.summary().parameters() > 0) {
+      AppendField("Parameters", Grouped(job.summary().parameters()), out);
+    }
+    AppendField("Weights", job.summary().weights_digest(), out);
+  }
+  for (const v1::FirstFailure& failure : job.past_failures()) {
+    AppendField(absl::StrCat("Failure ", failure.generation()), FailureText(failure), out);
+  }
+  if (job.has_first_failure()) {
+    AppendField("First failure",
+                absl::StrCat("generation ", job.first_failure().generation(), ", ",
+                             FailureText(job.first_failure())),
+                out);
+    absl::StrAppend(&out, FailureDetailText(job.first_failure()));
+    AppendField("Consequences", ConsequencesText(job), out);
+  }
+  return out;
+}
+
+std::string ProgressText(const v1::Job& job) {
+  const v1::Progress& progress = job.progress();
+  if (progress.step() == 0) return progress.phase();
+  std::vector<std::string> parts;
+  if (progress.phase() != "training" && !progress.phase().empty()) {
+    parts.push_back(progress.phase());
+  }
+  parts.push_back(progress.total_steps() > 0
+                      ? absl::StrCat("step ", progress.step(), "/", progress.total_steps())
+                      : absl::StrCat("step ", progress.step()));
+  if (job.spec().train().epochs() > 0) {
+    parts.push_back(
+        absl::StrFormat("epoch %.2f/%g", progress.epoch(), job.spec().train().epochs()));
+  } else if (job.spec().has_train()) {
+    parts.push_back(absl::StrFormat("epoch %.2f", progress.epoch()));
+  }
+  parts.push_back(absl::StrFormat("loss %.4f", progress.loss()));
+  if (progress.images_per_second() > 0) {
+    parts.push_back(absl::StrCat(
+        Grouped(static_cast<uint64_t>(std::llround(std::min(progress.images_per_second(), 1e15)))),
+        " images/s"));
+  }
+  if (progress.has_time_left()) {
+    parts.push_back(absl::StrCat(Age(FromProto(progress.time_left())), " left"));
+  }
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string FailureText(const v1::FirstFailure& failure) {
+  if (!failure.message().empty()) return absl::StrCat(failure.reason(), ": ", failure.message());
+  std::vector<std::string> parts;
+  if (failure.has_rank()) parts.push_back(absl::StrCat("rank ", failure.rank()));
+  if (!failure.node().empty()) {
+    parts.push_back(absl::StrCat(parts.empty() ? "node " : "on ", failure.node()));
+  }
+  if (failure.has_exit()) parts.push_back(ExitText(failure.exit()));
+  if (parts.empty()) return failure.reason();
+  return absl::StrCat(failure.reason(), ": ", absl::StrJoin(parts, " "));
+}
+
+std::string FailureDetailText(const v1::FirstFailure& failure) {
+  std::string out;
+  const v1::ExitInfo& exit = failure.exit();
+  // The failure's own message mostly says it already.
+  if (!absl::StrContains(failure.message(), exit.failure().message())) {
+    absl::StrAppend(&out, "  the rank itself said");
+    if (!exit.failure().phase().empty()) absl::StrAppend(&out, ", in ", exit.failure().phase());
+    absl::StrAppend(&out, ": ", Printable(exit.failure().message()), "\n");
+  }
+  if (exit.stderr_tail().empty()) return out;
+  absl::StrAppend(&out, "  its last lines on stderr:\n");
+  for (const absl::string_view line :
+       absl::StrSplit(absl::StripSuffix(exit.stderr_tail(), "\n"), '\n')) {
+    absl::StrAppend(&out, "    ", Printable(line), "\n");
+  }
+  return out;
+}
+
+std::string WaitsText(const v1::Job& job) {
+  std::vector<std::string> waits;
+  for (const v1::Wait& wait : job.waits()) {
+    std::vector<std::string> missing;
+    for (const v1::WaitedFor& who : wait.missing()) {
+      if (missing.size() == kNamedWaits) {
+        missing.push_back(absl::StrCat(wait.missing_size() - kNamedWaits, " more"));
+        break;
+      }
+      std::string text = who.has_rank() ? absl::StrCat("rank ", who.rank()) : "";
+      if (!who.node().empty()) {
+        absl::StrAppend(&text, text.empty() ? "" : " on ", who.node());
+      }
+      if (!who.reason().empty()) absl::StrAppend(&text, text.empty() ? "" : ": ", who.reason());
+      missing.push_back(text);
+    }
+    waits.push_back(missing.empty()
+                        ? wait.what()
+                        : absl::StrCat(wait.what(), " (", absl::StrJoin(missing, "; "), ")"));
+  }
+  return absl::StrJoin(waits, ", ");
+}
+
+std::string SummaryText(const v1::TrainSummary& summary) {
+  std::string text = absl::StrFormat(
+      "%s steps, %.4g epochs, %s images/s, first step after %s, final loss %.4f",
+      Grouped(summary.steps()), summary.epochs(),
+      Grouped(
+          static_cast<uint64_t>(std::llround(std::clamp(summary.images_per_second(), 0.0, 1e15)))),
+      Elapsed(absl::Seconds(summary.seconds_to_first_step())), summary.final_loss());
+  if (summary.peak_memory_bytes() > 0) {
+    absl::StrAppend(&text, ", peak memory ", Bytes(summary.peak_memory_bytes()));
+  }
+  return text;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,214 @@
+#include "cli/text/job_text.h"
+
+#include "cli/text/node_text.h"
+#include "common/proto_time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+v1::Job RunningJob() {
+  v1::Job job;
+  job.set_job_id("fashion-mnist-x7k2");
+  job.set_state(v1::RUNNING);
+  job.set_generation(1);
+  job.mutable_spec()->mutable_resources()->mutable_nodes()->set_min(2);
+  job.mutable_spec()->mutable_resources()->mutable_nodes()->set_max(2);
+  job.mutable_spec()->mutable_resources()->set_ranks_per_node(1);
+  job.mutable_spec()->mutable_train()->set_epochs(5);
+  *job.mutable_submit_time() = ToProto(kNow - absl::Seconds(83));
+  v1::Progress& progress = *job.mutable_progress();
+  progress.set_phase("training");
+  progress.set_step(235);
+  progress.set_total_steps(1175);
+  progress.set_epoch(1.0);
+  progress.set_loss(0.42134);
+  progress.set_images_per_second(41234.4);
+  *progress.mutable_time_left() = ToProto(absl::Milliseconds(112900));
+  return job;
+}
+
+v1::FirstFailure Failure() {
+  v1::FirstFailure failure;
+  failure.set_generation(1);
+  failure.set_reason("RankFailed");
+  failure.set_rank(0);
+  failure.set_node("node-2");
+  failure.mutable_exit()->set_exit_code(7);
+  failure.mutable_exit()->set_stderr_tail("Traceback\n\x1b[31mboom\n");
+  return failure;
+}
+
+TEST(ProgressTextTest, OneLine) {
+  EXPECT_EQ(ProgressText(RunningJob()),
+            "step 235/1175  epoch 1.00/5  loss 0.4213  41,234 images/s  1m52s left");
+  v1::Job evaluating = RunningJob();
+  evaluating.mutable_progress()->set_phase("evaluating");
+  EXPECT_THAT(ProgressText(evaluating), testing::StartsWith("evaluating  step 235/1175"));
+  v1::Job loading = RunningJob();
+  loading.mutable_progress()->Clear();
+  loading.mutable_progress()->set_phase("loading-data");
+  EXPECT_EQ(ProgressText(loading), "loading-data");
+  EXPECT_EQ(ProgressText(v1::Job()), "");
+}
+
+TEST(FailureTextTest, SaysWhoWhereAndHow) {
+  v1::FirstFailure failure = Failure();
+  EXPECT_EQ(FailureText(failure), "RankFailed: rank 0 on node-2 exited with code 7");
+  EXPECT_EQ(FailureDetailText(failure),
+            "  its last lines on stderr:\n"
+            "    Traceback\n"
+            "    \\x1b[31mboom\n");
+  failure.mutable_exit()->set_signal(9);
+  EXPECT_THAT(FailureText(failure), HasSubstr("killed by SIGKILL"));
+  failure.mutable_exit()->set_out_of_memory(true);
+  EXPECT_THAT(FailureText(failure), HasSubstr("killed for memory"));
+  v1::FirstFailure lost;
+  lost.set_reason("NodeLost");
+  lost.set_node("node-1");
+  EXPECT_EQ(FailureText(lost), "NodeLost: node node-1");
+  lost.set_message("node-1 was lost: its lease ended");
+  EXPECT_EQ(FailureText(lost), "NodeLost: node-1 was lost: its lease ended");
+  EXPECT_EQ(FailureDetailText(lost), "");
+}
+
+TEST(FailureTextTest, TheRanksOwnAccount) {
+  v1::FirstFailure failure = Failure();
+  failure.mutable_exit()->mutable_failure()->set_phase("loading-data");
+  failure.mutable_exit()->mutable_failure()->set_message("/no/such/data: no such directory");
+  EXPECT_THAT(FailureDetailText(failure),
+              HasSubstr("the rank itself said, in loading-data: /no/such/data"));
+}
+
+TEST(WaitsTextTest, NamesWhoIsMissing) {
+  v1::Job job;
+  EXPECT_EQ(WaitsText(job), "");
+  v1::Wait& wait = *job.add_waits();
+  wait.set_what("resources");
+  for (int i = 0; i < 5; ++i) {
+    v1::WaitedFor& who = *wait.add_missing();
+    who.set_node("n" + std::to_string(i));
+    who.set_reason("0 of 1 slots free");
+  }
+  EXPECT_EQ(WaitsText(job),
+            "resources (n0: 0 of 1 slots free; n1: 0 of 1 slots free; n2: 0 of 1 slots free; "
+            "2 more)");
+  job.clear_waits();
+  v1::Wait& rendezvous = *job.add_waits();
+  rendezvous.set_what("rendezvous");
+  rendezvous.add_missing()->set_rank(0);
+  EXPECT_EQ(WaitsText(job), "rendezvous (rank 0)");
+}
+
+TEST(JobTableTest, NarrowAndWide) {
+  v1::Job job = RunningJob();
+  job.set_message("two\nlines");
+  EXPECT_EQ(JobTable({job}, /*wide=*/false, kNow),
+            "JOB                 STATE    NODES  RANKS  STEP      RESTARTS  AGE\n"
+            "fashion-mnist-x7k2  RUNNING  2      2      235/1175  0         1m23s\n");
+  EXPECT_THAT(JobTable({job}, /*wide=*/true, kNow), HasSubstr("two lines\n"));
+}
+
+TEST(RankTableTest, OneRowPerRank) {
+  v1::Job job;
+  v1::RankStatus& rank = *job.add_ranks();
+  rank.set_node("node-1");
+  rank.set_phase(v1::EXITED);
+  rank.add_slots(0);
+  rank.add_slots(1);
+  rank.mutable_exit()->set_signal(11);
+  EXPECT_EQ(RankTable(job),
+            "RANK  NODE    LOCAL  SLOTS  PHASE   PID  STEP  SEEN  EXIT\n"
+            "0     node-1  0      0,1    EXITED  -    -     -     killed by SIGSEGV\n");
+}
+
+TEST(DescriptionTest, TellsTheOutcome) {
+  v1::Job job = RunningJob();
+  EXPECT_THAT(Description(job, kNow), Not(HasSubstr("Exit status")));
+  job.set_state(v1::FAILED);
+  job.set_exit_code(7);
+  *job.mutable_first_failure() = Failure();
+  const std::string text = Description(job, kNow);
+  EXPECT_THAT(text, HasSubstr("Job:           fashion-mnist-x7k2\n"));
+  EXPECT_THAT(text, HasSubstr("Exit status:   7\n"));
+  EXPECT_THAT(text, HasSubstr("First failure: generation 1, RankFailed: rank 0 on node-2 exited"));
+}
+
+TEST(SummaryTextTest, OneLine) {
+  v1::TrainSummary summary;
+  summary.set_steps(1175);
+  summary.set_epochs(5);
+  summary.set_images_per_second(41234.2);
+  summary.set_seconds_to_first_step(0.31);
+  summary.set_final_loss(0.2134);
+  summary.set_peak_memory_bytes(210 << 20);
+  EXPECT_EQ(SummaryText(summary),
+            "1,175 steps, 5 epochs, 41,234 images/s, first step after 0.31 s, final loss 0.2134, "
+            "peak memory 210 MiB");
+}
+
+TEST(NodeTableTest, FreeSlots) {
+  v1::Node node;
+  node.set_name("node-1");
+  node.set_state(v1::READY);
+  node.set_cordoned(true);
+  node.set_address("10.0.0.1");
+  node.add_slots()->set_job_id("a-1");
+  node.add_slots();
+  *node.mutable_heartbeat_age() = ToProto(absl::Milliseconds(400));
+  EXPECT_EQ(NodeTable({node}, /*wide=*/false),
+            "NODE    STATE           SLOTS  FREE  ADDRESS   HEARTBEAT\n"
+            "node-1  READY,CORDONED  2      1     10.0.0.1  0s ago\n");
+  node.set_cordon_reason("ECC errors");
+  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("a-1   ECC errors\n"));
+  EXPECT_EQ(NodeSentence(node), "node-1 is cordoned (ECC errors); 1 of 2 slots in use by a-1");
+  node.set_cordoned(false);
+  node.clear_cordon_reason();
+  node.mutable_slots(0)->clear_job_id();
+  EXPECT_EQ(NodeSentence(node), "node-1 takes ranks; no slot in use");
+}
+
+TEST(NodeTableTest, Description) {
+  v1::Node node;
+  node.set_name("node-1");
+  node.set_state(v1::READY);
+  node.set_cordon_reason("a\x1b[2J");
+  node.add_slots()->set_kind("cpu");
+  const std::string text = NodeDescription(node);
+  EXPECT_THAT(text, HasSubstr("State:       READY\n"));
+  EXPECT_THAT(text, HasSubstr("Cordoned:    a\\x1b[2J\n"));
+  EXPECT_THAT(text, HasSubstr("Slots:       1, 1 free\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("SLOT  KIND  UUID  JOB  GENERATION  RANK\n0     cpu   -     -    -           -\n"));
+}
+
+TEST(RankTableTest, ConsequencesAreLabelled) {
+  v1::Job job;
+  job.set_generation(1);
+  job.mutable_first_failure()->set_generation(1);
+  job.mutable_first_failure()->set_rank(1);
+  for (uint32_t id = 0; id < 4; ++id) {
+    v1::RankStatus& rank = *job.add_ranks();
+    rank.set_rank(id);
+    rank.mutable_exit()->set_exit_code(id == 3 ? 0 : 7);
+  }
+  job.mutable_ranks(0)->mutable_exit()->set_stopped_by_worker(true);
+  const std::string table = RankTable(job);
+  EXPECT_THAT(table, HasSubstr("exited with code 7, stopped\n"));
+  EXPECT_THAT(table, HasSubstr("exited with code 7, the first failure\n"));
+  EXPECT_THAT(table, HasSubstr("exited with code 7, a consequence\n"));
+  EXPECT_THAT(table, HasSubstr("exited with code 0\n"));
+  EXPECT_EQ(
+      ConsequencesText(job),
+      "1 other rank was stopped because of it; 1 other rank failed after it, as a consequence.");
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,122 @@
+#include "cli/text/node_text.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/output/table.h"
+#include "cli/output/words.h"
+#include "common/proto_time.h"
+
+namespace muster::cli {
+namespace {
+
+std::vector<std::string> JobsOn(const v1::Node& node) {
+  std::set<std::string> jobs;
+  for (const v1::Slot& slot : node.slots()) {
+    if (!slot.job_id().empty()) jobs.insert(slot.job_id());
+  }
+  return std::vector<std::string>(jobs.begin(), jobs.end());
+}
+
+int64_t FreeSlots(const v1::Node& node) {
+  return std::count_if(node.slots().begin(), node.slots().end(),
+                       [](const v1::Slot& slot) { return slot.job_id().empty(); });
+}
+
+// "READY,CORDONED".
+std::string StateCell(const v1::Node& node) {
+  std::string state = v1::NodeState_Name(node.state());
+  if (node.cordoned()) state += ",CORDONED";
+  if (node.leaving()) state += ",LEAVING";
+  return state;
+}
+
+std::string LabelsText(const v1::Node& node) {
+  const std::map<std::string, std::string> labels(node.labels().begin(), node.labels().end());
+  return absl::StrJoin(labels, ",", absl::PairFormatter("="));
+}
+
+void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
+  if (value.empty()) return;
+  absl::StrAppend(&out, name, ":", std::string(12 - std::min<size_t>(11, name.size()), ' '),
+                  Printable(value), "\n");
+}
+
+}  // namespace
+
+std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
+  std::vector<std::string> heads = {"NODE", "STATE", "SLOTS", "FREE", "ADDRESS", "HEARTBEAT"};
+  if (wide) {
+    for (const char* head : {"CPUS", "MEMORY", "METRICS", "VERSION", "LABELS", "JOBS", "REASON"}) {
+      heads.push_back(head);
+    }
+  }
+  Table table(heads);
+  for (const v1::Node& node : nodes) {
+    std::vector<std::string> row = {
+        node.name(),
+        StateCell(node),
+        absl::StrCat(node.slots_size()),
+        absl::StrCat(FreeSlots(node)),
+        node.address(),
+        node.has_heartbeat_age() ? absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago") : ""};
+    if (wide) {
+      row.push_back(absl::StrCat(node.cpu_count()));
+      row.push_back(Bytes(node.memory_bytes()));
+      row.push_back(node.metrics_address());
+      row.push_back(node.software_version());
+      row.push_back(LabelsText(node));
+      row.push_back(absl::StrJoin(JobsOn(node), ","));
+      row.push_back(node.cordon_reason());
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.Text();
+}
+
+std::string NodeDescription(const v1::Node& node) {
+  std::string out;
+  AppendField("Node", node.name(), out);
+  AppendField("State", StateCell(node), out);
+  AppendField("Cordoned", node.cordon_reason(), out);
+  if (node.has_heartbeat_age()) {
+    AppendField("Heartbeat", absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago"), out);
+  }
+  AppendField("Address", node.address(), out);
+  AppendField("Metrics", node.metrics_address(), out);
+  AppendField("Labels", LabelsText(node), out);
+  AppendField("CPUs", absl::StrCat(node.cpu_count()), out);
+  AppendField("Memory", Bytes(node.memory_bytes()), out);
+  AppendField("Version", node.software_version(), out);
+  AppendField("Incarnation", absl::StrFormat("%016x", node.incarnation()), out);
+  AppendField("Slots", absl::StrCat(node.slots_size(), ", ", FreeSlots(node), " free"), out);
+  Table table({"SLOT", "KIND", "UUID", "JOB", "GENERATION", "RANK"});
+  for (const v1::Slot& slot : node.slots()) {
+    const bool taken = !slot.job_id().empty();
+    table.AddRow({absl::StrCat(slot.index()), slot.kind(), slot.uuid(), slot.job_id(),
+                  taken ? absl::StrCat(slot.generation()) : "",
+                  taken ? absl::StrCat(slot.rank()) : ""});
+  }
+  if (node.slots_size() > 0) absl::StrAppend(&out, "\n", table.Text());
+  return out;
+}
+
+std::string NodeSentence(const v1::Node& node) {
+  std::string text = absl::StrCat(node.name(), node.cordoned() ? " is cordoned" : " takes ranks");
+  if (!node.cordon_reason().empty()) absl::StrAppend(&text, " (", node.cordon_reason(), ")");
+  const int64_t taken = node.slots_size() - FreeSlots(node);
+  if (taken == 0) {
+    absl::StrAppend(&text, "; no slot in use");
+  } else {
+    absl::StrAppend(&text, "; ", taken, " of ", node.slots_size(), " slots in use by ",
+                    absl::StrJoin(JobsOn(node), ", "));
+  }
+  return Printable(text);
+}
+
+}  // namespace muster::cli

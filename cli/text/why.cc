@@ -1,0 +1,306 @@
+#include "cli/text/why.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/exit_code.h"
+#include "cli/output/json.h"
+#include "cli/output/words.h"
+#include "cli/text/job_text.h"
+#include "common/proto_time.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+namespace {
+
+// The reason of a job that was just submitted.
+constexpr char kWaitingForResources[] = "WaitingForResources";
+// Of those ahead in the queue so many are named.
+constexpr size_t kNamedAhead = 5;
+
+absl::Duration Silence(const v1::RankStatus& rank) {
+  return rank.has_last_seen() ? FromProto(rank.last_seen()) : absl::ZeroDuration();
+}
+
+std::string Seconds(absl::Duration duration) {
+  return duration < absl::Minutes(2) ? absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration))
+                                     : Age(duration);
+}
+
+std::string Count(uint64_t number, absl::string_view what) {
+  return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
+}
+
+void AddLine(absl::string_view line, std::string& out) {
+  absl::StrAppend(&out, Printable(line), "\n");
+}
+
+// "  rank 3 on node-2: phase STARTED, pid 4411, last seen 2.1 s ago".
+void AddMissing(const v1::Wait& wait, std::string& out) {
+  for (const v1::WaitedFor& who : wait.missing()) {
+    std::string name = who.has_rank() ? absl::StrCat("rank ", who.rank()) : "";
+    if (!who.node().empty()) absl::StrAppend(&name, name.empty() ? "" : " on ", who.node());
+    if (!who.reason().empty()) absl::StrAppend(&name, name.empty() ? "" : ": ", who.reason());
+    AddLine(absl::StrCat("  ", name), out);
+  }
+}
+
+// ---- by state
+
+std::string QueuedHead(const v1::Job& job, absl::Time now) {
+  std::string line = absl::StrCat(job.job_id(), " is queued");
+  if (job.queue_position() == 1) {
+    absl::StrAppend(&line, ", at the head of the queue");
+  } else if (job.queue_position() > 1) {
+    absl::StrAppend(&line, ", at place ", job.queue_position());
+  }
+  if (job.has_submit_time()) {
+    absl::StrAppend(&line, "; submitted ", AgeSince(job.submit_time(), now), " ago");
+  }
+  return line + ".";
+}
+
+void AddEstimate(const v1::Job& job, absl::Time now, std::string& out) {
+  if (!job.has_estimated_start_time()) {
+    AddLine(
+        "When it will start cannot be told: jobs before it have no time limit, or nodes are "
+        "missing.",
+        out);
+    return;
+  }
+  const absl::Time start = FromProto(job.estimated_start_time());
+  if (start <= now) {
+    AddLine("It should start any moment.", out);
+  } else {
+    AddLine(absl::StrCat("It should start within ", Age(start - now), ", at ",
+                         absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
+                         ", if the jobs before it take no longer than they may."),
+            out);
+  }
+}
+
+void AddAhead(const std::vector<v1::Job>& ahead, std::string& out) {
+  if (ahead.empty()) return;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(ahead.size(), kNamedAhead); ++i) {
+    names.push_back(
+        absl::StrCat(ahead[i].job_id(), " (priority ", ahead[i].spec().priority(), ")"));
+  }
+  std::string line = absl::StrCat("Ahead of it: ", absl::StrJoin(names, ", "));
+  if (ahead.size() > kNamedAhead) {
+    absl::StrAppend(&line, " and ", ahead.size() - kNamedAhead, " more");
+  }
+  AddLine(line + ".", out);
+}
+
+void AddQueued(const WhyFacts& facts, absl::Time now, std::string& out) {
+  AddLine(QueuedHead(facts.job, now), out);
+  // What every queued job says is said better below.
+  if (facts.job.reason() != kWaitingForResources && !facts.job.reason().empty()) {
+    AddLine(absl::StrCat("It came back to the queue: ", facts.job.reason(),
+                         facts.job.message().empty() ? "" : ": ", facts.job.message()),
+            out);
+  }
+  AddAhead(facts.ahead, out);
+  for (const v1::Wait& wait : facts.job.waits()) {
+    if (wait.missing().empty()) continue;
+    AddLine("What keeps it from starting:", out);
+    AddMissing(wait, out);
+  }
+  AddEstimate(facts.job, now, out);
+}
+
+// Who is behind, by what it is judged; or that nobody is.
+std::string SlowestText(const SlowestRank& slowest) {
+  const v1::RankStatus& rank = *slowest.rank;
+  std::string who = absl::StrCat("rank ", rank.rank(), " on ", rank.node());
+  if (rank.pid() > 0) absl::StrAppend(&who, ", pid ", rank.pid());
+  const std::string heard = absl::StrCat("last heard of ", Seconds(Silence(rank)), " ago");
+  const v1::Progress& progress = rank.progress();
+  switch (slowest.by) {
+    case SlowestRank::By::kCollectives:
+      return absl::StrCat("Slowest: ", who, ": it has finished ",
+                          Count(progress.collective_sequence(), "collective"), ", others ",
+                          slowest.collectives, "; ", heard, ".");
+    case SlowestRank::By::kStep:
+      return absl::StrCat("Slowest: ", who, ": it is at step ", progress.step(), ", others at ",
+                          slowest.step, "; ", heard, ".");
+    case SlowestRank::By::kSilence:
+      break;
+  }
+  const bool known = slowest.collectives > 0 || slowest.step > 0;
+  return absl::StrCat(known ? absl::StrCat("No rank is behind: all are at collective ",
+                                           slowest.collectives, " and step ", slowest.step, ".")
+                            : "Its ranks say nothing of collectives or steps.",
+                      " Silent for longest: ", who, ", ", heard, ".");
+}
+
+void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
+  std::string head =
+      absl::StrCat(job.job_id(), " is ", StateWord(job.state()), ", generation ", job.generation());
+  if (job.restarts() > 0) absl::StrAppend(&head, " after ", Count(job.restarts(), "restart"));
+  if (job.has_start_time()) {
+    absl::StrAppend(&head, "; first started ", AgeSince(job.start_time(), now), " ago");
+  }
+  AddLine(head + ".", out);
+  if (job.has_first_failure()) {
+    AddLine(absl::StrCat("Generation ", job.first_failure().generation(),
+                         " failed: ", FailureText(job.first_failure()), "."),
+            out);
+  }
+  const std::string progress = ProgressText(job);
+  if (!progress.empty()) AddLine(absl::StrCat("Progress: ", progress), out);
+  for (const v1::Wait& wait : job.waits()) {
+    AddLine(absl::StrCat("It has waited ", Seconds(FromProto(wait.since())), " for ", wait.what(),
+                         wait.missing().empty() ? "." : "; missing:"),
+            out);
+    AddMissing(wait, out);
+  }
+  if (job.waits().empty()) AddLine("No rank is waited for.", out);
+  const std::optional<SlowestRank> slowest = FindSlowest(job);
+  if (slowest.has_value()) AddLine(SlowestText(*slowest), out);
+}
+
+void AddStopping(const v1::Job& job, std::string& out) {
+  AddLine(absl::StrCat(job.job_id(), " is stopping: ", job.reason(),
+                       job.message().empty() ? "" : ": ", job.message()),
+          out);
+  for (const v1::Wait& wait : job.waits()) {
+    if (wait.missing().empty()) continue;
+    AddLine(absl::StrCat("For ", Seconds(FromProto(wait.since())), " these have yet to end:"), out);
+    AddMissing(wait, out);
+  }
+  if (job.has_first_failure()) {
+    AddLine(absl::StrCat("Cause: ", FailureText(job.first_failure())), out);
+    out += FailureDetailText(job.first_failure());
+  }
+}
+
+void AddOver(const v1::Job& job, absl::Time now, std::string& out) {
+  std::string head = absl::StrCat(job.job_id(), " ", StateWord(job.state()));
+  if (job.state() == v1::CANCELLED) head = absl::StrCat(job.job_id(), " was cancelled");
+  if (job.has_finish_time()) absl::StrAppend(&head, " ", AgeSince(job.finish_time(), now), " ago");
+  if (job.has_finish_time() && job.has_start_time()) {
+    absl::StrAppend(&head, ", ",
+                    Elapsed(FromProto(job.finish_time()) - FromProto(job.start_time())),
+                    " after its first start");
+  }
+  if (job.state() != v1::SUCCEEDED) absl::StrAppend(&head, "; exit status ", ExitCodeOf(job));
+  AddLine(head + ".", out);
+  if (job.state() == v1::SUCCEEDED) {
+    if (job.restarts() > 0) AddLine(Count(job.restarts(), "restart") + " on the way.", out);
+  } else if (!job.reason().empty()) {
+    AddLine(absl::StrCat(job.reason(), job.message().empty() ? "" : ": ", job.message()), out);
+  }
+  for (const v1::FirstFailure& failure : job.past_failures()) {
+    if (failure.generation() == job.first_failure().generation()) continue;
+    AddLine(absl::StrCat("Generation ", failure.generation(), " failed: ", FailureText(failure)),
+            out);
+  }
+  if (!job.has_first_failure()) return;
+  AddLine(absl::StrCat(job.state() == v1::SUCCEEDED ? "Generation " : "First failure, generation ",
+                       job.first_failure().generation(),
+                       job.state() == v1::SUCCEEDED ? " failed: " : ": ",
+                       FailureText(job.first_failure())),
+          out);
+  out += FailureDetailText(job.first_failure());
+  const std::string consequences = ConsequencesText(job);
+  if (!consequences.empty()) AddLine(consequences, out);
+}
+
+nlohmann::ordered_json SlowestJson(const SlowestRank& slowest) {
+  const v1::RankStatus& rank = *slowest.rank;
+  const char* by[] = {"collectives", "step", "silence"};
+  nlohmann::ordered_json json;
+  json["rank"] = rank.rank();
+  json["node"] = rank.node();
+  json["pid"] = rank.pid();
+  json["judged_by"] = by[static_cast<int>(slowest.by)];
+  json["collective_sequence"] = rank.progress().collective_sequence();
+  json["furthest_collective_sequence"] = slowest.collectives;
+  json["step"] = rank.progress().step();
+  json["furthest_step"] = slowest.step;
+  json["silent_seconds"] = absl::ToDoubleSeconds(Silence(rank));
+  return json;
+}
+
+}  // namespace
+
+std::optional<SlowestRank> FindSlowest(const v1::Job& job) {
+  SlowestRank slowest;
+  const auto place = [](const v1::RankStatus& rank) {
+    return std::make_tuple(rank.progress().collective_sequence(), rank.progress().step(),
+                           -Silence(rank));
+  };
+  int compared = 0;
+  uint64_t least_step = UINT64_MAX;
+  for (const v1::RankStatus& rank : job.ranks()) {
+    if (rank.phase() == v1::EXITED || rank.phase() == v1::RANK_PHASE_UNSPECIFIED) continue;
+    ++compared;
+    slowest.collectives = std::max(slowest.collectives, rank.progress().collective_sequence());
+    slowest.step = std::max(slowest.step, rank.progress().step());
+    least_step = std::min(least_step, rank.progress().step());
+    if (slowest.rank == nullptr || place(rank) < place(*slowest.rank)) slowest.rank = &rank;
+  }
+  if (compared < 2) return std::nullopt;
+  const v1::Progress& progress = slowest.rank->progress();
+  if (progress.collective_sequence() < slowest.collectives) {
+    slowest.by = SlowestRank::By::kCollectives;
+  } else if (progress.step() < slowest.step) {
+    slowest.by = SlowestRank::By::kStep;
+  }
+  return slowest;
+}
+
+std::string WhyText(const WhyFacts& facts, absl::Time now) {
+  const v1::Job& job = facts.job;
+  std::string out;
+  if (job.state() == v1::QUEUED) {
+    AddQueued(facts, now, out);
+  } else if (job.state() == v1::HELD) {
+    AddLine(absl::StrCat(job.job_id(), " is held",
+                         job.message().empty() ? "" : absl::StrCat(": ", job.message())),
+            out);
+    AddLine(absl::StrCat("`muster release ", job.job_id(), "` lets it start."), out);
+  } else if (job.state() == v1::STOPPING) {
+    AddStopping(job, out);
+  } else if (IsOver(job.state())) {
+    AddOver(job, now, out);
+  } else {
+    AddActive(job, now, out);
+  }
+  return out;
+}
+
+nlohmann::ordered_json WhyJson(const WhyFacts& facts, absl::Time now) {
+  const v1::Job& job = facts.job;
+  const nlohmann::ordered_json whole = JobToJson(job);
+  nlohmann::ordered_json json;
+  const auto take = [&](const char* field) {
+    if (whole.contains(field)) json[field] = whole[field];
+  };
+  for (const char* field : {"job_id", "state", "reason", "message", "generation", "restarts"}) {
+    take(field);
+  }
+  json["answer"] = WhyText(facts, now);
+  if (job.state() == v1::QUEUED) {
+    take("queue_position");
+    json["ahead"] = nlohmann::ordered_json::array();
+    for (const v1::Job& other : facts.ahead) json["ahead"].push_back(other.job_id());
+    take("estimated_start_time");
+  }
+  take("waits");
+  if (job.state() == v1::STARTING || job.state() == v1::RUNNING) {
+    const std::optional<SlowestRank> slowest = FindSlowest(job);
+    if (slowest.has_value()) json["slowest"] = SlowestJson(*slowest);
+  }
+  if (IsOver(job.state())) json["exit_code"] = ExitCodeOf(job);
+  take("first_failure");
+  take("past_failures");
+  return json;
+}
+
+}  // namespace muster::cli

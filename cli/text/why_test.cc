@@ -1,0 +1,182 @@
+#include "cli/text/why.h"
+
+#include "common/proto_time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+v1::Job JobIn(v1::JobState state) {
+  v1::Job job;
+  job.set_job_id("train-x7k2");
+  job.set_state(state);
+  job.set_generation(1);
+  *job.mutable_submit_time() = ToProto(kNow - absl::Seconds(90));
+  *job.mutable_start_time() = ToProto(kNow - absl::Seconds(80));
+  return job;
+}
+
+v1::RankStatus& AddRank(v1::Job& job, uint64_t collectives, uint64_t step, double silent_seconds) {
+  v1::RankStatus& rank = *job.add_ranks();
+  rank.set_rank(job.ranks_size() - 1);
+  rank.set_node("node-1");
+  rank.set_pid(4000 + rank.rank());
+  rank.set_phase(v1::CONNECTED);
+  rank.mutable_progress()->set_collective_sequence(collectives);
+  rank.mutable_progress()->set_step(step);
+  *rank.mutable_last_seen() = ToProto(absl::Seconds(silent_seconds));
+  return rank;
+}
+
+TEST(SlowestTest, FewestCollectivesThenStepsThenLongestSilence) {
+  v1::Job job = JobIn(v1::RUNNING);
+  EXPECT_FALSE(FindSlowest(job).has_value());
+  AddRank(job, 12, 5, 0.1);
+  EXPECT_FALSE(FindSlowest(job).has_value());  // nobody to compare it with
+  AddRank(job, 12, 5, 0.7);
+  EXPECT_EQ(FindSlowest(job)->rank->rank(), 1u);
+  EXPECT_EQ(FindSlowest(job)->by, SlowestRank::By::kSilence);
+  AddRank(job, 12, 4, 0.0);
+  EXPECT_EQ(FindSlowest(job)->rank->rank(), 2u);
+  EXPECT_EQ(FindSlowest(job)->by, SlowestRank::By::kStep);
+  EXPECT_EQ(FindSlowest(job)->step, 5u);
+  AddRank(job, 11, 9, 0.0);
+  EXPECT_EQ(FindSlowest(job)->rank->rank(), 3u);
+  EXPECT_EQ(FindSlowest(job)->by, SlowestRank::By::kCollectives);
+  EXPECT_EQ(FindSlowest(job)->collectives, 12u);
+  // Who has ended keeps nobody waiting.
+  AddRank(job, 0, 0, 60).set_phase(v1::EXITED);
+  EXPECT_EQ(FindSlowest(job)->rank->rank(), 3u);
+}
+
+TEST(WhyTest, Queued) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::QUEUED);
+  facts.job.set_queue_position(2);
+  facts.ahead.push_back(v1::Job());
+  facts.ahead[0].set_job_id("first-1");
+  facts.ahead[0].mutable_spec()->set_priority(5);
+  v1::Wait& wait = *facts.job.add_waits();
+  wait.set_what("resources");
+  v1::WaitedFor& node = *wait.add_missing();
+  node.set_node("node-1");
+  node.set_reason("0 of 1 slots free");
+  std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("train-x7k2 is queued, at place 2; submitted 1m30s ago.\n"));
+  EXPECT_THAT(text, HasSubstr("Ahead of it: first-1 (priority 5).\n"));
+  EXPECT_THAT(text, HasSubstr("What keeps it from starting:\n  node-1: 0 of 1 slots free\n"));
+  EXPECT_THAT(text, HasSubstr("cannot be told"));
+  *facts.job.mutable_estimated_start_time() = ToProto(kNow + absl::Minutes(4));
+  text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("It should start within 4m, at "));
+  const nlohmann::ordered_json json = WhyJson(facts, kNow);
+  EXPECT_EQ(json["queue_position"], 2);
+  EXPECT_EQ(json["ahead"][0], "first-1");
+  EXPECT_EQ(json["waits"][0]["missing"][0]["node"], "node-1");
+  EXPECT_EQ(json["answer"], text);
+}
+
+TEST(WhyTest, Running) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::RUNNING);
+  AddRank(facts.job, 815, 41, 0.2);
+  AddRank(facts.job, 812, 40, 7.25);
+  v1::Wait& wait = *facts.job.add_waits();
+  wait.set_what("barrier world/12");
+  *wait.mutable_since() = ToProto(absl::Seconds(7));
+  v1::WaitedFor& missing = *wait.add_missing();
+  missing.set_rank(1);
+  missing.set_node("node-1");
+  missing.set_reason("phase CONNECTED (training), pid 4001, last seen 7.2 s ago");
+  const std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("train-x7k2 is running, generation 1; first started 1m20s ago.\n"));
+  EXPECT_THAT(text,
+              HasSubstr("It has waited 7.0 s for barrier world/12; missing:\n  rank 1 on "
+                        "node-1: phase CONNECTED (training), pid 4001, last seen 7.2 s ago\n"));
+  EXPECT_THAT(text, HasSubstr("Slowest: rank 1 on node-1, pid 4001: it has finished 812 "
+                              "collectives, others 815; last heard of 7.2 s ago.\n"));
+  const nlohmann::ordered_json slowest = WhyJson(facts, kNow)["slowest"];
+  EXPECT_EQ(slowest["rank"], 1);
+  EXPECT_EQ(slowest["judged_by"], "collectives");
+  EXPECT_EQ(slowest["furthest_collective_sequence"], 815);
+  EXPECT_EQ(slowest["silent_seconds"], 7.25);
+}
+
+// A command says nothing of collectives and steps: only its silence can be told.
+TEST(WhyTest, RunningCommand) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::RUNNING);
+  AddRank(facts.job, 0, 0, 0.2);
+  AddRank(facts.job, 0, 0, 3);
+  EXPECT_THAT(
+      WhyText(facts, kNow),
+      HasSubstr("Its ranks say nothing of collectives or steps. Silent for longest: rank 1 on "
+                "node-1, pid 4001, last heard of 3.0 s ago.\n"));
+  EXPECT_EQ(WhyJson(facts, kNow)["slowest"]["judged_by"], "silence");
+}
+
+v1::Job FailedJob() {
+  v1::Job job = JobIn(v1::FAILED);
+  job.set_reason("RankFailed");
+  job.set_message("rank 0 on node-1 exited with code 7");
+  job.set_exit_code(7);
+  *job.mutable_finish_time() = ToProto(kNow - absl::Seconds(20));
+  v1::FirstFailure& failure = *job.mutable_first_failure();
+  failure.set_generation(1);
+  failure.set_reason("RankFailed");
+  failure.set_rank(0);
+  failure.set_message("rank 0 on node-1 exited with code 7");
+  failure.mutable_exit()->set_exit_code(7);
+  failure.mutable_exit()->set_stderr_tail("Traceback\nValueError: \x1b[2Jno\n");
+  for (int rank = 0; rank < 4; ++rank) {
+    v1::ExitInfo& exit = *AddRank(job, 0, 0, 0).mutable_exit();
+    exit.set_exit_code(rank == 0 ? 7 : rank == 3 ? 1 : 0);
+    if (rank == 1 || rank == 2) {
+      exit.set_signal(15);
+      exit.set_stopped_by_worker(true);
+    }
+  }
+  return job;
+}
+
+TEST(WhyTest, Failed) {
+  WhyFacts facts;
+  facts.job = FailedJob();
+  const std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text,
+              HasSubstr("train-x7k2 failed 20s ago, 60.0 s after its first start; exit status "
+                        "7.\n"));
+  EXPECT_THAT(text, HasSubstr("    ValueError: \\x1b[2Jno\n"));
+  EXPECT_THAT(text, HasSubstr("2 other ranks were stopped because of it; 1 other rank failed after "
+                              "it, as a consequence.\n"));
+  const nlohmann::ordered_json json = WhyJson(facts, kNow);
+  EXPECT_EQ(json["exit_code"], 7);
+  EXPECT_EQ(json["first_failure"]["rank"], 0);
+  EXPECT_FALSE(json.contains("slowest"));
+}
+
+TEST(WhyTest, OtherStates) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::HELD);
+  EXPECT_THAT(WhyText(facts, kNow), HasSubstr("`muster release train-x7k2` lets it start."));
+  facts.job = JobIn(v1::STOPPING);
+  facts.job.set_reason("CancelledByUser");
+  facts.job.set_message("cancelled");
+  EXPECT_THAT(WhyText(facts, kNow), HasSubstr("is stopping: CancelledByUser: cancelled"));
+  facts.job = JobIn(v1::SUCCEEDED);
+  EXPECT_THAT(WhyText(facts, kNow), HasSubstr("train-x7k2 succeeded"));
+  EXPECT_THAT(WhyText(facts, kNow), Not(HasSubstr("exit status")));
+  facts.job = JobIn(v1::CANCELLED);
+  EXPECT_THAT(WhyText(facts, kNow), HasSubstr("train-x7k2 was cancelled"));
+}
+
+}  // namespace
+}  // namespace muster::cli
