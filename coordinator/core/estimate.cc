@@ -28,7 +28,8 @@ class Playback {
   bool Advance() {
     if (releases_.empty() || ++moments_ > kMoments) return false;
     now_ = releases_.begin()->first;
-    for (const Forecast::Release& release : releases_.extract(releases_.begin()).mapped()) {
+    const auto freed = releases_.extract(releases_.begin());
+    for (const Forecast::Release& release : freed.mapped()) {
       Forecast::Pool& pool = pools_[release.kind][release.node];
       pool.free = std::min(pool.slots, pool.free + release.slots);
     }
