@@ -20,6 +20,8 @@ def muster_cc_proto(name, srcs, grpc_srcs = [], deps = [], visibility = None):
         deps = deps + ["@system//:protobuf"],
         visibility = visibility,
     )
+    if not grpc_srcs:
+        return
     grpc_stems = [s[:-len(".proto")] for s in grpc_srcs]
     native.genrule(
         name = name + "_grpc_gen",

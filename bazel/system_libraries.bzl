@@ -30,6 +30,7 @@ _PKG_CONFIG = {
     "grpc++": ["grpc++"],
     "gtest": ["gtest"],
     "gtest_main": ["gmock_main"],
+    "jpeg": ["libjpeg"],
     "prometheus": ["prometheus-cpp-core", "prometheus-cpp-pull"],
     "protobuf": ["protobuf"],
     "sqlite3": ["sqlite3"],

@@ -56,6 +56,7 @@ void AddWaitVerb(CLI::App& app, Context& context);
 void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release, requeue
 void AddNodeVerbs(CLI::App& app, Context& context);
 void AddSpecVerbs(CLI::App& app, Context& context);
+void AddExplainPlanVerb(CLI::App& spec, Context& context);
 void AddCompletionVerb(CLI::App& app, Context& context);
 void AddVersionVerb(CLI::App& app, Context& context);
 

@@ -8,12 +8,12 @@ packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto clang pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libgoogle-glog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
-  prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev
+  prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
   libdnnl-dev libgloo-dev libgtest-dev libgmock-dev libbenchmark-dev
   dataset-fashion-mnist python3
 )
 if [[ ${1:-} == --with-tests ]]; then
-  packages+=(prometheus iproute2 curl openssl python3-torch python3-yaml)
+  packages+=(prometheus iproute2 curl openssl python3-torch python3-torchvision python3-pil python3-yaml)
 fi
 
 missing=()

@@ -1,5 +1,5 @@
 // Batch normalisation (Ioffe & Szegedy 2015) over the channels of NHWC activations, fused with the
-// ReLU and the 2x2 max pooling that may follow it.
+// activation and the 2x2 max pooling that may follow it.
 //
 // All arrays are float32, 64-byte aligned unless said otherwise. Rows that are absent from a batch
 // do not exist: the statistics are of the rows present.
@@ -8,6 +8,9 @@
 
 #include <cstdint>
 
+#include "kernels/activation.h"
+#include "kernels/pooling.h"
+
 namespace muster::kernels {
 
 struct BatchNormShape {
@@ -15,9 +18,9 @@ struct BatchNormShape {
   int64_t height = 1;
   int64_t width = 1;
   int64_t channels = 1;
-  bool relu = false;  // y = max(0, normalised)
-  bool pool =
-      false;  // then the largest of each 2x2; an odd last line or column is dropped. Needs relu.
+  Activation activation = Activation::kNone;  // of the normalised values
+  // Then the largest of each 2x2; an odd last line or column is dropped. Needs kRelu.
+  bool pool = false;
 
   int64_t pixels() const { return rows * height * width; }
   int64_t out_height() const { return pool ? height / 2 : height; }
@@ -29,10 +32,9 @@ struct BatchNormShape {
 using BatchNormStatistics = void(const BatchNormShape& shape, const float* x, float* mean,
                                  float* variance);
 
-// x -> y [out_pixels, channels] = pool(relu(x * scale + shift)), with scale, shift [channels].
-// choice uint8 [out_pixels, channels], only with pool, may be null: which of the four pixels was
-// the largest (0 to 3, by lines), the first one among equals; 4 where the largest is not above zero
-// and no gradient passes.
+// x -> y [out_pixels, channels] = pool(activation(x * scale + shift)), with scale, shift
+// [channels]. choice uint8 [out_pixels, channels], only with pool, may be null: as MaxPoolForward's
+// with relu, 0 to 3 or kNoChoice.
 using BatchNormApply = void(const BatchNormShape& shape, const float* x, const float* scale,
                             const float* shift, float* y, uint8_t* choice);
 
@@ -46,15 +48,16 @@ struct BatchNormGradient {
   const float* shift;
   const float* mean;
   const float* inverse_deviation;
+  double pixels;  // that mean and deviation are of: more than x's where ranks share statistics
 };
 
-// -> dgamma, dbeta [channels]. pixels > 0.
+// -> dgamma, dbeta [channels], over x's own pixels; zero without any.
 using BatchNormBackwardParameters = void(const BatchNormShape& shape,
                                          const BatchNormGradient& gradient, float* dgamma,
                                          float* dbeta);
 
-// dgamma, dbeta as written by the pass before -> dx [pixels, channels]; may be the same array as x,
-// not as dy.
+// dgamma, dbeta [channels], the sums over gradient.pixels of what the pass before wrote -> dx
+// [pixels, channels]; may be the same array as x, not as dy.
 using BatchNormBackwardData = void(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                    const float* dgamma, const float* dbeta, float* dx);
 

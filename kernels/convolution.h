@@ -16,7 +16,7 @@
 
 namespace muster::kernels {
 
-// A linear layer is the convolution with height = width = kernel = 1 and no padding.
+// A linear layer is the convolution with height = width = kernel = 1, no padding and one group.
 struct ConvolutionShape {
   int64_t height = 1;  // of the input
   int64_t width = 1;
@@ -25,22 +25,28 @@ struct ConvolutionShape {
   int64_t kernel = 1;  // square
   int64_t stride = 1;
   int64_t padding = 0;  // zeros at each side
+  // Group g of the output channels sees group g of the input channels alone; as many groups as
+  // input channels make a depthwise convolution. Both channels are multiples of it.
+  int64_t groups = 1;
 
   int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
   int64_t input_elements() const { return height * width * in_channels; }  // of one row
   int64_t output_elements() const { return out_height() * out_width() * out_channels; }
-  int64_t fan_in() const { return in_channels * kernel * kernel; }
+  int64_t fan_in() const { return in_channels / groups * kernel * kernel; }
   int64_t weights() const { return out_channels * fan_in(); }
+  bool depthwise() const { return groups > 1 && groups == in_channels && groups == out_channels; }
   bool valid() const {
     return height > 0 && width > 0 && in_channels > 0 && out_channels > 0 && kernel > 0 &&
            stride > 0 && padding >= 0 && height + 2 * padding >= kernel &&
-           width + 2 * padding >= kernel;
+           width + 2 * padding >= kernel && groups > 0 && in_channels % groups == 0 &&
+           out_channels % groups == 0;
   }
 };
 
 struct ConvolutionOptions {
   int64_t max_rows = 1;
+  bool bias = true;           // without, bias and dbias are null
   bool relu = false;          // y = max(0, convolution + bias)
   bool training = true;       // backward will be called
   bool data_gradient = true;  // BackwardData will be called
@@ -60,7 +66,7 @@ class Convolution {
   virtual std::string weights_layout() const = 0;
   // The implementation chosen for each direction, for people.
   virtual std::string description() const = 0;
-  // canonical: OIHW, shape.weights() elements.
+  // canonical: OIHW, shape.weights() elements; I is in_channels / groups.
   virtual void ImportWeights(const float* canonical, float* weights) const = 0;
   virtual void ExportWeights(const float* weights, float* canonical) const = 0;
 
@@ -88,7 +94,7 @@ std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape,
 }  // namespace reference
 
 namespace cpu {
-// oneDNN; our own kernel where there are few input channels.
+// oneDNN; our own kernels where there are few input channels, and where it has no depthwise one.
 // INVALID_ARGUMENT for an impossible shape, INTERNAL or RESOURCE_EXHAUSTED with oneDNN's word
 // otherwise.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionShape& shape,

@@ -1,13 +1,18 @@
-// Holds cpu::MakeConvolution to reference::MakeConvolution, and the reference's gradients to finite
-// differences.
+// Holds cpu::MakeConvolution to reference::MakeConvolution, and the reference to its definition and
+// to finite differences.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/convolution.h"
+#include "kernels/kernel_contract.h"
 #include "kernels/test_buffer.h"
 
 namespace muster::kernels {
@@ -33,81 +38,138 @@ std::vector<Case> Cases() {
       {"strided", {15, 14, 16, 24, 3, 2, 1}},
       {"pointwise", {6, 6, 24, 40, 1, 1, 0}},
       {"five", {12, 12, 6, 16, 5, 1, 2}},
+      {"no_padding", {9, 8, 17, 16, 3, 1, 0}},
+      {"much_padding", {4, 5, 3, 17, 2, 1, 2}},
+      {"stem", {33, 31, 3, 64, 7, 2, 3}, false},
+      {"stem_even", {32, 32, 3, 16, 7, 2, 3}, false},
+      {"stem_grey", {29, 28, 1, 64, 7, 2, 3}, false},
+      {"stem_grey_with_data_gradient", {13, 15, 1, 32, 7, 2, 3}},
+      {"stem_three", {17, 16, 3, 32, 3, 2, 1}, false},
+      {"shortcut", {7, 7, 64, 128, 1, 2, 0}},
+      {"shortcut_odd", {9, 6, 17, 100, 1, 2, 0}},
+      {"one_pixel", {1, 1, 32, 48, 3, 1, 1}},
+      {"one_channel", {6, 5, 1, 1, 3, 1, 1}},
+      {"two_groups", {7, 6, 32, 48, 3, 1, 1, 2}},
+      {"two_groups_odd", {5, 9, 6, 10, 3, 2, 1, 2}},
+      {"two_groups_pointwise", {5, 5, 34, 18, 1, 1, 0, 2}},
+      {"thirty_two_groups", {6, 7, 128, 128, 3, 1, 1, 32}},
+      {"two_outputs_per_channel", {7, 5, 16, 32, 3, 1, 1, 16}},
+      {"linear_groups", {1, 1, 32, 64, 1, 1, 0, 4}},
+      {"depthwise", {14, 14, 32, 32, 3, 1, 1, 32}},
+      {"depthwise_strided", {15, 14, 96, 96, 3, 2, 1, 96}},
+      {"depthwise_odd", {9, 7, 17, 17, 3, 1, 1, 17}},
+      {"depthwise_odd_strided", {7, 9, 100, 100, 3, 2, 1, 100}},
+      {"depthwise_colour", {8, 5, 3, 3, 3, 1, 1, 3}},
+      {"depthwise_first", {8, 6, 3, 3, 3, 2, 1, 3}, false},
+      {"depthwise_five", {8, 9, 24, 24, 5, 1, 2, 24}},
+      {"depthwise_two_pixels", {2, 2, 384, 384, 3, 1, 1, 384}},
+      {"depthwise_two_pixels_strided", {2, 1, 37, 37, 3, 2, 1, 37}},
+      {"depthwise_one_pixel", {1, 1, 160, 160, 3, 1, 1, 160}},
+      {"depthwise_scale", {1, 1, 40, 40, 1, 1, 0, 40}},
       {"linear", {1, 1, 3136, 128, 1, 1, 0}},
       {"linear_odd", {1, 1, 37, 10, 1, 1, 0}},
   };
 }
 
+std::string Name(const ConvolutionShape& shape) {
+  return testing::PrintToString(std::vector<int64_t>{shape.height, shape.width, shape.in_channels,
+                                                     shape.out_channels, shape.kernel, shape.stride,
+                                                     shape.padding, shape.groups});
+}
+
+// A layer by the implementation under test and by the reference, with the same weights.
+class Pair {
+ public:
+  Pair(const ConvolutionShape& shape, const ConvolutionOptions& options, std::mt19937& random)
+      : shape_(shape),
+        options_(options),
+        random_(random),
+        reference_(reference::MakeConvolution(shape, options)),
+        canonical_(shape.weights(), random),
+        bias_(shape.out_channels, random) {
+    auto made = cpu::MakeConvolution(shape, options);
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (made.ok()) convolution_ = *std::move(made);
+  }
+
+  void ExpectTheSame(const std::vector<int64_t>& numbers_of_rows) {
+    ASSERT_NE(convolution_, nullptr);
+    SCOPED_TRACE(Name(shape_) + " " + convolution_->description());
+    TestBuffer workspace(convolution_->workspace_bytes() / sizeof(float) + 1);
+    TestBuffer weights(convolution_->weights_elements());
+    convolution_->ImportWeights(canonical_.data(), weights.data());
+    const float* const bias = options_.bias ? bias_.data() : nullptr;
+    for (const int64_t rows : numbers_of_rows) {
+      TestBuffer x(rows * shape_.input_elements(), random_);
+      TestBuffer y(rows * shape_.output_elements()), expected_y(y.size()), dy(y.size(), random_);
+      convolution_->Forward(rows, x.data(), weights.data(), bias, y.data(), workspace.data());
+      reference_->Forward(rows, x.data(), canonical_.data(), bias, expected_y.data(), nullptr);
+      ExpectClose(y, expected_y, "y");
+      if (options_.data_gradient) {
+        TestBuffer dx(x.size()), expected_dx(x.size());
+        convolution_->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace.data());
+        reference_->BackwardData(rows, dy.data(), canonical_.data(), expected_dx.data(), nullptr);
+        ExpectClose(dx, expected_dx, "dx");
+      }
+      ExpectTheSameParameterGradients(rows, x, dy, workspace.data());
+    }
+  }
+
+ private:
+  void ExpectTheSameParameterGradients(int64_t rows, const TestBuffer& x, const TestBuffer& dy,
+                                       void* workspace) {
+    TestBuffer dweights(convolution_->weights_elements()), canonical(canonical_.size());
+    TestBuffer expected(canonical_.size());
+    TestBuffer dbias(bias_.size()), expected_dbias(bias_.size());
+    const auto if_bias = [&](const TestBuffer& buffer) {
+      return options_.bias ? buffer.data() : nullptr;
+    };
+    convolution_->BackwardWeights(rows, x.data(), dy.data(), dweights.data(), if_bias(dbias),
+                                  workspace);
+    convolution_->ExportWeights(dweights.data(), canonical.data());
+    reference_->BackwardWeights(rows, x.data(), dy.data(), expected.data(), if_bias(expected_dbias),
+                                nullptr);
+    ExpectClose(canonical, expected, "dweights");
+    if (options_.bias) ExpectClose(dbias, expected_dbias, "dbias");
+  }
+
+  const ConvolutionShape shape_;
+  const ConvolutionOptions options_;
+  std::mt19937& random_;
+  std::unique_ptr<Convolution> reference_;
+  std::unique_ptr<Convolution> convolution_;
+  TestBuffer canonical_;
+  TestBuffer bias_;
+};
+
 class ConvolutionContractTest : public testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kMaxRows = 5;
   const ConvolutionShape& shape() const { return GetParam().shape; }
-  std::unique_ptr<Convolution> Make(bool relu, int threads = 1) const {
-    auto made = cpu::MakeConvolution(shape(), Options(relu, threads));
+  std::unique_ptr<Convolution> Make(bool bias = true, bool relu = false) const {
+    auto made = cpu::MakeConvolution(shape(), Options(bias, relu));
     EXPECT_TRUE(made.ok()) << made.status();
     return made.ok() ? *std::move(made) : nullptr;
   }
-  ConvolutionOptions Options(bool relu, int threads = 1) const {
+  ConvolutionOptions Options(bool bias = true, bool relu = false) const {
     return {.max_rows = kMaxRows,
+            .bias = bias,
             .relu = relu,
-            .data_gradient = GetParam().data_gradient,
-            .threads = threads};
+            .data_gradient = GetParam().data_gradient};
   }
   std::mt19937 random_{7};
 };
 
 TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
-  for (const bool relu : {false, true}) {
-    const auto reference = reference::MakeConvolution(shape(), Options(relu));
-    const auto convolution = Make(relu);
-    ASSERT_NE(convolution, nullptr);
-    SCOPED_TRACE(convolution->description());
-    TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
-    TestBuffer canonical(shape().weights());
-    canonical.Randomise(random_);
-    TestBuffer weights(convolution->weights_elements());
-    convolution->ImportWeights(canonical.data(), weights.data());
-    TestBuffer bias(shape().out_channels);
-    bias.Randomise(random_);
-    // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
-    // another.
-    for (const int64_t rows : {kMaxRows, int64_t{1}, int64_t{3}, kMaxRows}) {
-      TestBuffer x(rows * shape().input_elements());
-      x.Randomise(random_);
-      TestBuffer y(rows * shape().output_elements());
-      TestBuffer expected_y(y.size());
-      convolution->Forward(rows, x.data(), weights.data(), bias.data(), y.data(), workspace.data());
-      reference->Forward(rows, x.data(), canonical.data(), bias.data(), expected_y.data(), nullptr);
-      ExpectClose(y, expected_y, "y");
-
-      TestBuffer dy(y.size());
-      dy.Randomise(random_);
-      if (GetParam().data_gradient) {
-        TestBuffer dx(x.size());
-        TestBuffer expected_dx(x.size());
-        convolution->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace.data());
-        reference->BackwardData(rows, dy.data(), canonical.data(), expected_dx.data(), nullptr);
-        ExpectClose(dx, expected_dx, "dx");
-      }
-
-      TestBuffer dweights(convolution->weights_elements());
-      TestBuffer dbias(bias.size());
-      TestBuffer canonical_dweights(canonical.size());
-      TestBuffer expected_dweights(canonical.size());
-      TestBuffer expected_dbias(bias.size());
-      convolution->BackwardWeights(rows, x.data(), dy.data(), dweights.data(), dbias.data(),
-                                   workspace.data());
-      convolution->ExportWeights(dweights.data(), canonical_dweights.data());
-      reference->BackwardWeights(rows, x.data(), dy.data(), expected_dweights.data(),
-                                 expected_dbias.data(), nullptr);
-      ExpectClose(canonical_dweights, expected_dweights, "dweights");
-      ExpectClose(dbias, expected_dbias, "dbias");
-    }
-  }
+  // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
+  // another.
+  Pair(shape(), Options(), random_).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
+  Pair(shape(), Options(/*bias=*/true, /*relu=*/true), random_).ExpectTheSame({2});
+  Pair(shape(), Options(/*bias=*/false), random_).ExpectTheSame({2});
 }
 
 TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
-  const auto convolution = Make(false);
+  const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
   TestBuffer weights(convolution->weights_elements());
@@ -118,10 +180,34 @@ TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
                                workspace.data());
   for (size_t i = 0; i < dweights.size(); ++i) ASSERT_EQ(dweights[i], 0.0f);
   for (size_t i = 0; i < dbias.size(); ++i) ASSERT_EQ(dbias[i], 0.0f);
+  const auto without_bias = Make(/*bias=*/false);
+  ASSERT_NE(without_bias, nullptr);
+  TestBuffer other(without_bias->weights_elements());
+  TestBuffer other_workspace(without_bias->workspace_bytes() / sizeof(float) + 1);
+  without_bias->BackwardWeights(0, nullptr, nullptr, other.data(), nullptr, other_workspace.data());
+  for (size_t i = 0; i < other.size(); ++i) ASSERT_EQ(other[i], 0.0f);
+}
+
+// Also through the ReLU, and to no other row.
+TEST_P(ConvolutionContractTest, NotANumberStaysVisible) {
+  const auto convolution = Make(/*bias=*/true, /*relu=*/true);
+  ASSERT_NE(convolution, nullptr);
+  TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
+  TestBuffer canonical(shape().weights(), random_), bias(shape().out_channels, random_);
+  TestBuffer weights(convolution->weights_elements());
+  convolution->ImportWeights(canonical.data(), weights.data());
+  TestBuffer x(2 * shape().input_elements(), random_), y(2 * shape().output_elements());
+  std::fill_n(x.data(), shape().input_elements(), std::numeric_limits<float>::quiet_NaN());
+  convolution->Forward(2, x.data(), weights.data(), bias.data(), y.data(), workspace.data());
+  for (int64_t i = 0; i < shape().output_elements(); ++i) {
+    // Windows that lie in the padding alone do not see the image.
+    if (shape().padding < shape().kernel) ASSERT_TRUE(std::isnan(y[i])) << i;
+    ASSERT_FALSE(std::isnan(y[shape().output_elements() + i])) << i;
+  }
 }
 
 TEST_P(ConvolutionContractTest, ExportGivesBackWhatWasImportedAndPaddingIsZero) {
-  const auto convolution = Make(false);
+  const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer canonical(shape().weights());
   canonical.Randomise(random_);
@@ -139,42 +225,70 @@ TEST_P(ConvolutionContractTest, ExportGivesBackWhatWasImportedAndPaddingIsZero) 
   EXPECT_NEAR(sum, exported_sum, 1e-6 * sum);
 }
 
-// A convolution is linear in x and in its weights: a difference over any distance is the
-// derivative.
-TEST_P(ConvolutionContractTest, ReferenceGradientsAreFiniteDifferences) {
-  const auto reference = reference::MakeConvolution(shape(), Options(false));
-  constexpr int64_t kRows = 2;
-  TestBuffer x(kRows * shape().input_elements());
-  TestBuffer direction(x.size());
-  TestBuffer weights(shape().weights());
-  TestBuffer weight_direction(weights.size());
-  TestBuffer bias(shape().out_channels);
-  TestBuffer dy(kRows * shape().output_elements());
-  for (TestBuffer* buffer : {&x, &direction, &weights, &weight_direction, &bias, &dy}) {
-    buffer->Randomise(random_);
+// By its definition: each output gathers over its group's input channels and the kernel.
+Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles& weights,
+                 const Doubles& bias) {
+  const int64_t ins = shape.in_channels / shape.groups;
+  const int64_t outs = shape.out_channels / shape.groups;
+  const int64_t rows = static_cast<int64_t>(x.size()) / shape.input_elements();
+  Doubles y;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t oh = 0; oh < shape.out_height(); ++oh) {
+      for (int64_t ow = 0; ow < shape.out_width(); ++ow) {
+        for (int64_t o = 0; o < shape.out_channels; ++o) {
+          double sum = bias[o];
+          for (int64_t i = 0; i < ins; ++i) {
+            for (int64_t r = 0; r < shape.kernel; ++r) {
+              for (int64_t s = 0; s < shape.kernel; ++s) {
+                const int64_t h = oh * shape.stride + r - shape.padding;
+                const int64_t w = ow * shape.stride + s - shape.padding;
+                if (h < 0 || w < 0 || h >= shape.height || w >= shape.width) continue;
+                const int64_t channel = o / outs * ins + i;
+                sum +=
+                    x[((row * shape.height + h) * shape.width + w) * shape.in_channels + channel] *
+                    weights[((o * ins + i) * shape.kernel + r) * shape.kernel + s];
+              }
+            }
+          }
+          y.push_back(sum);
+        }
+      }
+    }
   }
-  const auto value = [&](TestBuffer& at_x, TestBuffer& at_weights) {
-    TestBuffer y(dy.size());
-    reference->Forward(kRows, at_x.data(), at_weights.data(), bias.data(), y.data(), nullptr);
-    double sum = 0;
-    for (size_t i = 0; i < dy.size(); ++i) sum += double{y[i]} * double{dy[i]};
-    return sum;
-  };
-  TestBuffer dx(x.size());
-  TestBuffer dweights(weights.size());
-  TestBuffer dbias(bias.size());
+  return y;
+}
+
+TEST_P(ConvolutionContractTest, ReferenceGradientsAreFiniteDifferences) {
+  const auto reference = reference::MakeConvolution(shape(), Options());
+  constexpr int64_t kRows = 2;
+  TestBuffer x(kRows * shape().input_elements(), random_), weights(shape().weights(), random_);
+  TestBuffer bias(shape().out_channels, random_);
+  TestBuffer y(kRows * shape().output_elements()), dy(y.size(), random_);
+  TestBuffer dx(x.size()), dweights(weights.size()), dbias(bias.size());
+  reference->Forward(kRows, x.data(), weights.data(), bias.data(), y.data(), nullptr);
   reference->BackwardData(kRows, dy.data(), weights.data(), dx.data(), nullptr);
   reference->BackwardWeights(kRows, x.data(), dy.data(), dweights.data(), dbias.data(), nullptr);
-  const double base = value(x, weights);
-  TestBuffer moved_x = Moved(x, direction, 1);
-  TestBuffer moved_weights = Moved(weights, weight_direction, 1);
-  const double tolerance = 1e-5 * (1 + std::sqrt(Dot(dy, dy) * Dot(moved_x, moved_x)));
-  EXPECT_NEAR(value(moved_x, weights) - base, Dot(dx, direction), tolerance);
-  EXPECT_NEAR(value(x, moved_weights) - base, Dot(dweights, weight_direction), tolerance);
+
+  const Doubles at_x = ToDoubles(x), at_weights = ToDoubles(weights), at_bias = ToDoubles(bias);
+  const Doubles expected = InDouble(shape(), at_x, at_weights, at_bias);
+  ASSERT_EQ(expected.size(), y.size());
+  for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], expected[i], 1e-4);
+  const auto of_x = [&](const Doubles& moved) {
+    return InDouble(shape(), moved, at_weights, at_bias);
+  };
+  const auto of_weights = [&](const Doubles& moved) {
+    return InDouble(shape(), at_x, moved, at_bias);
+  };
+  const auto of_bias = [&](const Doubles& moved) {
+    return InDouble(shape(), at_x, at_weights, moved);
+  };
+  ExpectGradient(of_x, x, dy, dx, random_, "dx");
+  ExpectGradient(of_weights, weights, dy, dweights, random_, "dweights");
+  ExpectGradient(of_bias, bias, dy, dbias, random_, "dbias");
 }
 
 TEST_P(ConvolutionContractTest, TheSameCallGivesTheSameBits) {
-  const auto convolution = Make(false);
+  const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
   TestBuffer x(kMaxRows * shape().input_elements());
@@ -197,6 +311,44 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionContractTest, testing::ValuesIn(Case
 TEST(ConvolutionTest, AnImpossibleShapeIsAnError) {
   const ConvolutionShape shape{2, 2, 8, 8, 5, 1, 0};
   EXPECT_EQ(cpu::MakeConvolution(shape, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  const ConvolutionShape uneven_groups{.in_channels = 6, .out_channels = 8, .groups = 4};
+  EXPECT_EQ(cpu::MakeConvolution(uneven_groups, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ConvolutionTest, RandomShapesAgreeWithTheReference) {
+  std::mt19937 random(17);
+  const auto draw = [&](int64_t first, int64_t last) {
+    return std::uniform_int_distribution<int64_t>(first, last)(random);
+  };
+  for (int i = 0; i < 60; ++i) {
+    ConvolutionShape shape{.kernel = draw(1, 5), .stride = draw(1, 3)};
+    shape.padding = draw(0, shape.kernel / 2);
+    const int64_t smallest = std::max<int64_t>(1, shape.kernel - 2 * shape.padding);
+    shape.height = draw(smallest, smallest + 9);
+    shape.width = draw(smallest, smallest + 9);
+    shape.in_channels = draw(1, 40);
+    shape.out_channels = draw(1, 40);
+    switch (draw(0, 2)) {
+      case 0:
+        break;
+      case 1:
+        shape.groups = draw(2, 4);
+        shape.in_channels *= shape.groups;
+        shape.out_channels *= shape.groups;
+        break;
+      default:
+        shape.groups = shape.in_channels;
+        shape.out_channels = shape.in_channels * draw(1, 2);
+    }
+    const ConvolutionOptions options{.max_rows = draw(1, 4),
+                                     .bias = draw(0, 1) == 1,
+                                     .relu = draw(0, 1) == 1,
+                                     .data_gradient = draw(0, 3) > 0,
+                                     .threads = i % 10 == 0 ? 2 : 1};
+    Pair pair(shape, options, random);
+    pair.ExpectTheSame({options.max_rows, 1});
+  }
 }
 
 }  // namespace

@@ -21,13 +21,14 @@ struct DirectConvolutionShape {
 };
 
 // x float32 [rows, height, width, in_channels], weights [3, 3, in_channels, out_channels], bias
-// [out_channels]
+// [out_channels] or null
 // -> y [rows, height, width, out_channels]. All 64-byte aligned.
 using DirectConvolutionForward = void(const DirectConvolutionShape& shape, const float* x,
                                       const float* weights, const float* bias, float* y,
                                       float* scratch);
 
-// x, dy like y -> dweights like weights, dbias; written, not added to; zero when rows is 0.
+// x, dy like y -> dweights like weights, dbias [out_channels] or null; written, not added to; zero
+// when rows is 0.
 using DirectConvolutionBackwardWeights = void(const DirectConvolutionShape& shape, const float* x,
                                               const float* dy, float* dweights, float* dbias,
                                               float* scratch);

@@ -1,37 +1,67 @@
 // One implementation of every operation that is ours, as functions.
 //
-// Shapes, types and meanings stand in each operation's own header. kernel_contract_test holds every
-// table to ReferenceKernels().
+// Shapes, types and meanings stand in each operation's own header. The *_contract_test files hold
+// every table to ReferenceKernels().
 #ifndef MUSTER_KERNELS_KERNEL_TABLE_H_
 #define MUSTER_KERNELS_KERNEL_TABLE_H_
 
 #include "kernels/activation.h"
 #include "kernels/batch_norm.h"
+#include "kernels/depthwise_convolution.h"
 #include "kernels/direct_convolution.h"
 #include "kernels/dropout.h"
 #include "kernels/normalize.h"
+#include "kernels/nt_xent.h"
+#include "kernels/optimizer.h"
 #include "kernels/pooling.h"
-#include "kernels/sgd.h"
+#include "kernels/resize.h"
 #include "kernels/softmax_cross_entropy.h"
 
 namespace muster::kernels {
 
 struct KernelTable {
   const char* name;
+  // batch_norm.h
   BatchNormStatistics* batch_norm_statistics;
   BatchNormApply* batch_norm_apply;
   BatchNormBackwardParameters* batch_norm_backward_parameters;
   BatchNormBackwardData* batch_norm_backward_data;
+  // pooling.h
   MaxPoolForward* max_pool_forward;
   MaxPoolBackward* max_pool_backward;
+  AveragePoolForward* average_pool_forward;
+  AveragePoolBackward* average_pool_backward;
+  // activation.h
   ReluForward* relu_forward;
   ReluBackward* relu_backward;
+  Relu6Forward* relu6_forward;
+  Relu6Backward* relu6_backward;
+  AddForward* add_forward;
+  Accumulate* accumulate;
+  ScaledCopy* scaled_copy;
+  // dropout.h
   Dropout* dropout;
+  // softmax_cross_entropy.h
   SoftmaxCrossEntropy* softmax_cross_entropy;
+  // nt_xent.h
+  L2NormalizeForward* l2_normalize_forward;
+  L2NormalizeBackward* l2_normalize_backward;
+  NtXentForward* nt_xent_forward;
+  NtXentBackward* nt_xent_backward;
+  // normalize.h
   Normalize* normalize;
+  // resize.h
+  Resize* resize;
+  // direct_convolution.h
   DirectConvolutionForward* direct_convolution_forward;
   DirectConvolutionBackwardWeights* direct_convolution_backward_weights;
+  // depthwise_convolution.h
+  DepthwiseConvolutionBackwardWeights* depthwise_convolution_backward_weights;
+  // optimizer.h
   decltype(SgdStep)* sgd_step;
+  decltype(AdamWStep)* adamw_step;
+  decltype(SumOfSquares)* sum_of_squares;
+  decltype(Lerp)* lerp;
 };
 
 // Slow, plain, accumulated in double.

@@ -1,4 +1,4 @@
-// 2x2 max pooling with stride 2 over NHWC float32 activations, alone or after a ReLU.
+// Max and average pooling over NHWC float32 activations.
 #ifndef MUSTER_KERNELS_POOLING_H_
 #define MUSTER_KERNELS_POOLING_H_
 
@@ -6,22 +6,58 @@
 
 namespace muster::kernels {
 
+// The largest kernel of max pooling: a cell's index within the window fits into a byte.
+inline constexpr int64_t kMaxPoolKernel = 15;
+
+// In place of a chosen cell's index: no gradient passes.
+inline constexpr uint8_t kNoChoice = 255;
+
+// Max pooling, alone or after a ReLU. height and width are at least kernel - 2 * padding.
 struct PoolShape {
   int64_t rows = 0;
   int64_t height = 2;
   int64_t width = 2;
   int64_t channels = 1;
-  bool relu = false;  // of x before, or, which is the same, of the largest after
+  bool relu = false;    // of x before, or, which is the same, of the largest after
+  int64_t kernel = 2;   // square, 1 to kMaxPoolKernel
+  int64_t stride = 2;   // at least 1
+  int64_t padding = 0;  // at each side, at most kernel / 2; what lies there is never the largest
+
+  int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
+  int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
 };
 
-// x [rows, height, width, channels] -> y [rows, height / 2, width / 2, channels]; an odd last line
-// or column is dropped. choice uint8 like y, may be null: which of the four pixels was the largest
-// (0 to 3, by lines), the first among equals; with relu 4 where the largest is not above zero.
+// x [rows, height, width, channels] -> y [rows, out_height, out_width, channels]; lines and columns
+// that fill no window are dropped. choice uint8 like y, may be null: the index within the window
+// (by lines, from 0, padding counted) of the largest, the first among equals; with relu kNoChoice
+// where the largest is not above zero. As in PyTorch, NaN counts as the largest, the last among
+// several.
 using MaxPoolForward = void(const PoolShape& shape, const float* x, float* y, uint8_t* choice);
 
-// dy like y, choice -> dx like x, zero where nothing was chosen.
+// dy like y, choice -> dx like x: of each pixel the sum over the windows that chose it.
 using MaxPoolBackward = void(const PoolShape& shape, const float* dy, const uint8_t* choice,
                              float* dx);
+
+// Average pooling without padding; over the whole image where the kernel is the image. height and
+// width are at least the kernel's.
+struct AveragePoolShape {
+  int64_t rows = 0;
+  int64_t height = 1;
+  int64_t width = 1;
+  int64_t channels = 1;
+  int64_t kernel_height = 1;
+  int64_t kernel_width = 1;
+  int64_t stride = 1;
+
+  int64_t out_height() const { return (height - kernel_height) / stride + 1; }
+  int64_t out_width() const { return (width - kernel_width) / stride + 1; }
+};
+
+// x [rows, height, width, channels] -> y [rows, out_height, out_width, channels].
+using AveragePoolForward = void(const AveragePoolShape& shape, const float* x, float* y);
+
+// dy like y -> dx like x, zero where no window reaches.
+using AveragePoolBackward = void(const AveragePoolShape& shape, const float* dy, float* dx);
 
 }  // namespace muster::kernels
 

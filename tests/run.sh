@@ -18,6 +18,7 @@ quickstart=$(($# == 0))
 [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
 
 deploy/install_dependencies.sh --with-tests || exit 1
+tests/support/setup_venv.sh || exit 1
 # Built first and apart, so that a compiler's message is not lost among tests and no test waits for a compiler.
 bazel build "${targets[@]}" || { echo "the build failed" >&2; exit 1; }
 

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/local/find_program.h"
 #include "cli/local/guardian.h"
 #include "common/status.h"
 
@@ -24,25 +25,6 @@ namespace {
 constexpr int kStartTimeoutMs = 30000;
 // Sockets lie below it, and their paths are short.
 constexpr size_t kLongestDirectory = 48;
-
-bool IsProgram(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
-
-// Installed, the programs lie side by side; built, in the folders of their own.
-absl::StatusOr<std::string> FindProgram(const std::string& given, const std::string& folder,
-                                        const std::string& name, const std::string& flag) {
-  if (!given.empty()) {
-    if (IsProgram(given)) return given;
-    return absl::NotFoundError(absl::StrCat(flag, "=", given, " is not a program"));
-  }
-  std::error_code error;
-  const std::filesystem::path own =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const std::filesystem::path& path : {own / name, own.parent_path() / folder / name}) {
-    if (IsProgram(path)) return path.string();
-  }
-  return absl::NotFoundError(
-      absl::StrCat("there is no ", name, " in ", own.string(), "; ", flag, " names it"));
-}
 
 absl::StatusOr<std::string> MakeDirectory(const std::string& keep) {
   std::error_code error;

@@ -15,6 +15,10 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using nlohmann::ordered_json;
 
+// Layers lie in layers, so their schema stands apart.
+constexpr char kLayerReference[] = "#/$defs/layer";
+constexpr char kLayerPath[] = "train.model.layers";
+
 // A text may be written as a number or a truth: YAML has no quotes there.
 const ordered_json& TextSchema() {
   static const ordered_json& schema = *new ordered_json{{"type", {"string", "number", "boolean"}}};
@@ -23,9 +27,18 @@ const ordered_json& TextSchema() {
 
 ordered_json MessageSchema(const Descriptor& message, const std::string& where);
 
+// A bare word or a single field.
+ordered_json LayerSchema(const Descriptor& layer, const std::string& where) {
+  ordered_json fields = MessageSchema(layer, where);
+  fields["minProperties"] = 1;
+  fields["maxProperties"] = 1;
+  return {{"anyOf", {{{"enum", spec::FieldNames(layer)}}, std::move(fields)}}};
+}
+
 ordered_json NumberSchema(const FieldDescriptor& field) {
   ordered_json schema;
-  const bool whole = field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE;
+  const bool whole = field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE &&
+                     field.cpp_type() != FieldDescriptor::CPPTYPE_FLOAT;
   schema["type"] = whole ? "integer" : "number";
   const bool is_signed = field.cpp_type() == FieldDescriptor::CPPTYPE_INT32;
   if (is_signed) return schema;
@@ -52,6 +65,8 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
            {{{"type", "integer"}, {"minimum", 1}}, MessageSchema(*field.message_type(), path)}}};
     case spec::FieldForm::kLostCoordinator:
       return {{"anyOf", {{{"const", "continue"}}, MessageSchema(*field.message_type(), path)}}};
+    case spec::FieldForm::kLayer:
+      return {{"$ref", kLayerReference}};
     case spec::FieldForm::kPlain:
       break;
   }
@@ -111,6 +126,7 @@ ordered_json SpecSchema() {
   schema["title"] = "Muster job";
   schema.update(MessageSchema(*v1::JobSpec::descriptor(), ""));
   schema["anyOf"] = {{{"required", {"train"}}}, {{"required", {"command"}}}};
+  schema["$defs"]["layer"] = LayerSchema(*v1::LayerSpec::descriptor(), kLayerPath);
   return schema;
 }
 

@@ -238,6 +238,9 @@ std::string ProgressText(const v1::Job& job) {
     parts.push_back(absl::StrFormat("epoch %.2f", progress.epoch()));
   }
   parts.push_back(absl::StrFormat("loss %.4f", progress.loss()));
+  if (progress.train_accuracy() > 0) {
+    parts.push_back(absl::StrFormat("accuracy %.4f", progress.train_accuracy()));
+  }
   if (progress.images_per_second() > 0) {
     parts.push_back(absl::StrCat(
         Grouped(static_cast<uint64_t>(std::llround(std::min(progress.images_per_second(), 1e15)))),
@@ -309,6 +312,12 @@ std::string SummaryText(const v1::TrainSummary& summary) {
       Grouped(
           static_cast<uint64_t>(std::llround(std::clamp(summary.images_per_second(), 0.0, 1e15)))),
       Elapsed(absl::Seconds(summary.seconds_to_first_step())), summary.final_loss());
+  if (summary.test_loss() > 0)
+    absl::StrAppendFormat(&text, ", test loss %.4f", summary.test_loss());
+  if (summary.stall_seconds() > 0) {
+    absl::StrAppend(&text, ", waited ", Elapsed(absl::Seconds(summary.stall_seconds())),
+                    " for data");
+  }
   if (summary.peak_memory_bytes() > 0) {
     absl::StrAppend(&text, ", peak memory ", Bytes(summary.peak_memory_bytes()));
   }

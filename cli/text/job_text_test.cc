@@ -151,6 +151,10 @@ TEST(SummaryTextTest, OneLine) {
   EXPECT_EQ(SummaryText(summary),
             "1,175 steps, 5 epochs, 41,234 images/s, first step after 0.31 s, final loss 0.2134, "
             "peak memory 210 MiB");
+  summary.set_test_loss(0.25);
+  summary.set_stall_seconds(1.5);
+  EXPECT_THAT(SummaryText(summary),
+              HasSubstr("final loss 0.2134, test loss 0.2500, waited 1.50 s for data, peak"));
 }
 
 TEST(NodeTableTest, FreeSlots) {

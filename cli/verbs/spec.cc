@@ -24,19 +24,42 @@ constexpr char kExample[] =
 name: fashion-mnist              # default: the model's or the program's name
 
 train:
-  model: {name: small_cnn}       # small_cnn (batch_norm, dropout), mlp (hidden, dropout)
+  model: {name: small_cnn}       # small_cnn (batch_norm, dropout), mlp (hidden, dropout),
+                                 # resnet18/34/50/101 (stochastic_depth, zero_init_residual, small_stem),
+                                 # mobilenet_v2 (dropout, stochastic_depth)
+  # model:                       # or a network of your own, in the terms of torch.nn
+  #   layers:
+  #     - conv2d: {out_channels: 32, kernel: 3, padding: 1}
+  #     - relu
+  #     - residual: {layers: [conv2d: {out_channels: 32, kernel: 3, padding: 1}, batch_norm2d]}
+  #     - max_pool2d: {kernel: 2}
+  #     - flatten
+  #     - linear                 # as wide as there are classes
   dataset: {name: fashion_mnist, path: /usr/share/datasets/fashion-mnist}
+  # dataset: {name: image_folder, path: /srv/images}   # or mnist, cifar10, cifar100
+  # image_size: 28               # images are resized to it
   epochs: 3                      # or max_steps: 500; with both, whichever ends first
   global_batch: 256              # samples in one step, over all ranks
+  # accumulation_steps: 1        # parts of a rank's share that are computed one after the other
   optimizer: {name: sgd, learning_rate: 0.1, momentum: 0.9, weight_decay: 5e-4}
+  # optimizer: {name: adamw, learning_rate: 1e-3, weight_decay: 0.01}         # beta1, beta2, epsilon
+  # optimizer: {name: lars, learning_rate: 0.6, momentum: 0.9}                # trust_coefficient
+  #                              # all: exclude_norm_and_bias, clip_norm; sgd: nesterov
   schedule: {name: cosine, warmup_epochs: 0.5}      # or constant
+  # schedule: {name: step, milestones: [30, 60], factor: 0.1}                 # or every_epochs
   # objective: {name: cross_entropy, label_smoothing: 0.0}
+  # objective: {name: nt_xent, temperature: 0.5, negatives: global, projection: [512, 128]}
   augment: {crop_padding: 2, flip: true}
+  # augment: {random_resized_crop: {min_scale: 0.08}, random_erasing: {probability: 0.5}}
+  # sync_batch_norm: false       # true: statistics of all ranks' rows
+  # ema: {decay: 0.999}          # evaluate an average of the weights
   # seed: 1
   # drop_last: false
   # evaluate_every_epochs: 0     # 0: only at the end
   # init_from: /path/model.safetensors
+  # init_exclude: [fc.]          # what is not taken from it
   # checkpoint: {dir: /var/lib/muster/checkpoints/fashion-mnist, every_steps: 200, keep: 3}
+  # tensorboard: {dir: /var/lib/muster/tensorboard/fashion-mnist, every_steps: 10}
   # strategy: {name: ddp, bucket_bytes: 25MiB}
   # precision: O0
   # loader: {threads: 1, prefetch: 4}
@@ -192,7 +215,7 @@ void AddExplain(CLI::App& group, Context& context) {
 
 void AddSpecVerbs(CLI::App& app, Context& context) {
   Verb& group = AddVerb(app, "spec", kSpecVerbs,
-                        {.summary = "Job specs: init, validate, explain, schema",
+                        {.summary = "Job specs: init, validate, explain, explain-plan, schema",
                          .usage = "VERB [OPTIONS]",
                          .paragraphs = {"None of these needs a coordinator."}});
   group.require_subcommand(1);
@@ -203,6 +226,7 @@ void AddSpecVerbs(CLI::App& app, Context& context) {
       .callback([&context] { context.action = [&context] { return Init(context); }; });
   AddValidate(group, context);
   AddExplain(group, context);
+  AddExplainPlanVerb(group, context);
   AddVerb(group, "schema", kSpecVerbs,
           {.summary = "Print the JSON Schema of specs",
            .usage = "[OPTIONS]",

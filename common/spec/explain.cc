@@ -1,5 +1,7 @@
 #include "common/spec/explain.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/spec/fields.h"
@@ -15,6 +17,7 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
+using google::protobuf::Reflection;
 
 // Whether it holds fields that have paths of their own.
 bool HasFields(const FieldDescriptor& field) {
@@ -48,12 +51,23 @@ std::string NumberText(const FieldDescriptor& field) {
   return absl::StrCat(whole ? "whole number" : "number", above_zero ? " above 0" : "");
 }
 
+std::string ListTypeText(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "list of layers, as in [relu, {linear: {out_features: 10}}]";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "list of texts";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return "list of numbers";
+    default:
+      return "list of whole numbers";
+  }
+}
+
 std::string TypeText(const FieldDescriptor& field) {
   if (field.is_map()) return "names with texts, as in {NAME: value}";
-  if (field.is_repeated()) {
-    return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING ? "list of texts"
-                                                               : "list of whole numbers";
-  }
+  if (field.is_repeated()) return ListTypeText(field);
   switch (FormOf(field)) {
     case FieldForm::kDuration:
       return "duration, as in 90s, 10m or 1.5h";
@@ -63,10 +77,13 @@ std::string TypeText(const FieldDescriptor& field) {
       return "whole number above 0, or {min: …, max: …}";
     case FieldForm::kLostCoordinator:
       return "continue, or {stop_after: …}";
+    case FieldForm::kLayer:
     case FieldForm::kPlain:
       break;
   }
-  if (field.message_type() != nullptr) return "fields";
+  if (field.message_type() != nullptr) {
+    return field.message_type()->field_count() > 0 ? "fields" : "a bare word";
+  }
   if (!NotesOn(field).words.empty()) return "word";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
@@ -79,43 +96,72 @@ std::string TypeText(const FieldDescriptor& field) {
 }
 
 // Specs of which each default is applied somewhere.
-std::vector<v1::JobSpec> Probes() {
-  std::vector<v1::JobSpec> probes(2);
-  for (v1::JobSpec& probe : probes) {
-    probe.mutable_train()->mutable_checkpoint();
-    probe.mutable_train()->mutable_dataset();
-  }
-  probes[0].mutable_train()->mutable_model()->set_name("small_cnn");
-  probes[1].mutable_train()->mutable_model()->set_name("mlp");
-  return probes;
-}
+constexpr const char* kProbes[] = {
+    R"(train:
+  model: {name: small_cnn}
+  dataset: {}
+  checkpoint: {}
+  tensorboard: {}
+  ema: {}
+  augment: {random_resized_crop: {}, random_erasing: {}}
+  schedule: {name: step}
+  optimizer: {})",
+    R"(train: {model: {name: mlp}, optimizer: {name: adamw}, objective: {name: nt_xent}})",
+    R"(train:
+  model:
+    layers: [conv2d, batch_norm2d, max_pool2d, avg_pool2d, linear, dropout, residual]
+  optimizer: {name: lars})",
+};
 
-// What ApplyDefaults puts there; empty where it puts nothing.
-std::string AppliedDefault(const std::vector<const FieldDescriptor*>& path) {
-  if (HasFields(*path.back()) && FormOf(*path.back()) == FieldForm::kPlain) return "";
-  for (v1::JobSpec& spec : Probes()) {
-    const v1::JobSpec before = spec;
-    ApplyDefaults(spec);
-    const Message* message = &spec;
-    const Message* message_before = &before;
-    for (size_t i = 0; i + 1 < path.size(); ++i) {
-      message = &message->GetReflection()->GetMessage(*message, path[i]);
-      message_before = &message_before->GetReflection()->GetMessage(*message_before, path[i]);
-    }
-    const FieldDescriptor& field = *path.back();
-    const bool given =
-        !field.is_repeated() && message_before->GetReflection()->HasField(*message_before, &field);
-    if (!given && IsShown(*message, field)) return ValueText(*message, field);
+// What ApplyDefaults put into `after` at this path where `before` has nothing; empty for nothing.
+// Of the elements of a list, the first that has something.
+std::string PutBetween(const Message& before, const Message& after,
+                       absl::Span<const FieldDescriptor* const> path) {
+  const FieldDescriptor& field = *path[0];
+  const Reflection& reflection = *after.GetReflection();
+  if (path.size() == 1) {
+    const bool given = !field.is_repeated() && reflection.HasField(before, &field);
+    return !given && IsShown(after, field) ? ValueText(after, field) : "";
+  }
+  if (!field.is_repeated()) {
+    // A layer is of one kind: the others are not there.
+    if (field.containing_oneof() != nullptr && !reflection.HasField(after, &field)) return "";
+    return PutBetween(reflection.GetMessage(before, &field), reflection.GetMessage(after, &field),
+                      path.subspan(1));
+  }
+  for (int i = 0; i < reflection.FieldSize(before, &field); ++i) {
+    const std::string value =
+        PutBetween(reflection.GetRepeatedMessage(before, &field, i),
+                   reflection.GetRepeatedMessage(after, &field, i), path.subspan(1));
+    if (!value.empty()) return value;
   }
   return "";
 }
 
+std::string AppliedDefault(const std::vector<const FieldDescriptor*>& path) {
+  const FieldDescriptor& field = *path.back();
+  const bool fields = FormOf(field) == FieldForm::kPlain || FormOf(field) == FieldForm::kLayer;
+  if (HasFields(field) && fields) return "";
+  for (const char* probe : kProbes) {
+    const v1::JobSpec before = *Parse(probe, "probe");
+    v1::JobSpec after = before;
+    ApplyDefaults(after);
+    const std::string value = PutBetween(before, after, path);
+    if (!value.empty()) return value;
+  }
+  return "";
+}
+
+// `message` lies within those of `outer`: layers within layers are told once.
 void AddPaths(const Descriptor& message, const std::string& where,
-              std::vector<std::string>& paths) {
+              std::vector<const Descriptor*> outer, std::vector<std::string>& paths) {
+  outer.push_back(&message);
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
-    paths.push_back(JoinPath(where, field.name()));
-    if (HasFields(field)) AddPaths(*field.message_type(), std::string(paths.back()), paths);
+    const std::string path = JoinPath(where, field.name());
+    paths.push_back(path);
+    const bool told = std::find(outer.begin(), outer.end(), field.message_type()) != outer.end();
+    if (HasFields(field) && !told) AddPaths(*field.message_type(), path, outer, paths);
   }
 }
 
@@ -145,7 +191,7 @@ absl::StatusOr<FieldExplanation> ExplainField(absl::string_view path) {
 
 std::vector<std::string> FieldPaths() {
   std::vector<std::string> paths;
-  AddPaths(*v1::JobSpec::descriptor(), "", paths);
+  AddPaths(*v1::JobSpec::descriptor(), "", {}, paths);
   return paths;
 }
 

@@ -22,7 +22,7 @@ FieldExplanation Explain(absl::string_view path) {
 
 TEST(ExplainTest, EveryFieldHasATextAndAType) {
   const std::vector<std::string> paths = FieldPaths();
-  EXPECT_GT(paths.size(), 60u);
+  EXPECT_GT(paths.size(), 130u);
   for (const std::string& path : paths) {
     const FieldExplanation field = Explain(path);
     EXPECT_FALSE(field.type.empty()) << path;
@@ -31,6 +31,12 @@ TEST(ExplainTest, EveryFieldHasATextAndAType) {
   EXPECT_THAT(paths, Contains("resources.nodes.max"));
   EXPECT_THAT(paths, Contains("on_lost_coordinator.stop_after"));
   EXPECT_THAT(paths, Not(Contains("time_limit.seconds")));
+  EXPECT_THAT(paths, Contains("train.model.layers.conv2d.kernel"));
+  EXPECT_THAT(paths, Contains("train.model.layers.residual.layers"));
+  // Layers within layers are the same once more.
+  EXPECT_THAT(paths, Not(Contains("train.model.layers.residual.layers.conv2d")));
+  EXPECT_EQ(Explain("train.model.layers.residual.layers.conv2d.kernel").type,
+            "whole number above 0");
 }
 
 TEST(ExplainTest, DefaultsAreThoseThatAreApplied) {
@@ -44,8 +50,25 @@ TEST(ExplainTest, DefaultsAreThoseThatAreApplied) {
   EXPECT_EQ(Explain("train.drop_last").default_value, "false");
   EXPECT_EQ(Explain("on_lost_coordinator").default_value, "continue");
   EXPECT_EQ(Explain("time_limit").default_value, "none");
+  EXPECT_EQ(Explain("train.accumulation_steps").default_value, "1");
+  EXPECT_EQ(Explain("train.optimizer.beta2").default_value, "0.999");
+  EXPECT_EQ(Explain("train.optimizer.epsilon").default_value, "1e-08");
+  EXPECT_EQ(Explain("train.optimizer.trust_coefficient").default_value, "0.001");
+  EXPECT_EQ(Explain("train.schedule.factor").default_value, "0.1");
+  EXPECT_EQ(Explain("train.objective.temperature").default_value, "0.5");
+  EXPECT_EQ(Explain("train.objective.negatives").default_value, "global");
+  EXPECT_EQ(Explain("train.augment.random_resized_crop.min_scale").default_value, "0.08");
+  EXPECT_EQ(Explain("train.augment.random_erasing.max_ratio").default_value, "3.3");
+  EXPECT_EQ(Explain("train.tensorboard.every_steps").default_value, "10");
+  EXPECT_EQ(Explain("train.model.layers.conv2d.stride").default_value, "1");
+  EXPECT_EQ(Explain("train.model.layers.conv2d.bias").default_value, "true");
+  EXPECT_EQ(Explain("train.model.layers.linear.bias").default_value, "true");
+  EXPECT_EQ(Explain("train.model.layers.batch_norm2d.epsilon").default_value, "1e-05");
+  EXPECT_EQ(Explain("train.image_size").default_value,
+            "the data set's own: 28, or 32 for CIFAR; 224 for folders");
   for (const char* required : {"train.model.name", "train.dataset.path", "train.epochs", "command",
-                               "train.optimizer.learning_rate", "train"}) {
+                               "train.optimizer.learning_rate", "train", "train.ema.decay",
+                               "train.tensorboard.dir", "train.model.layers.conv2d.kernel"}) {
     EXPECT_EQ(Explain(required).default_value, "") << required;
   }
 }
@@ -80,8 +103,15 @@ TEST(ExplainTest, WordsAreThoseThatAreValid) {
 }
 
 TEST(ExplainTest, FieldsInside) {
-  EXPECT_THAT(Explain("train.optimizer").fields,
-              ElementsAre("name", "learning_rate", "momentum", "weight_decay"));
+  EXPECT_THAT(
+      Explain("train.optimizer").fields,
+      ElementsAre("name", "learning_rate", "momentum", "weight_decay", "nesterov", "beta1", "beta2",
+                  "epsilon", "trust_coefficient", "exclude_norm_and_bias", "clip_norm"));
+  EXPECT_EQ(Explain("train.model.layers").type,
+            "list of layers, as in [relu, {linear: {out_features: 10}}]");
+  EXPECT_THAT(Explain("train.model.layers").fields, Contains("residual"));
+  EXPECT_EQ(Explain("train.model.layers.relu").type, "a bare word");
+  EXPECT_EQ(Explain("train.dataset.mean").type, "list of numbers");
   EXPECT_THAT(Explain("").fields, Contains("train"));
   EXPECT_TRUE(Explain("env").fields.empty());
 }

@@ -100,6 +100,12 @@ void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& r
       return reader.ReadMapEntry(key, node.IsNull() ? YAML::Node(std::string()) : node, where,
                                  *field, *message);
     }
+    if (field->is_repeated()) {
+      reader.AddError(
+          YAML::Mark::null_mark(),
+          absl::StrCat(where, " is a list, which is given as a whole: ", where, "=[…]"));
+      return;
+    }
     if (field->message_type() == nullptr || FormOf(*field) == FieldForm::kDuration) {
       reader.AddError(YAML::Mark::null_mark(),
                       absl::StrCat(where, " has no fields; there is no ", Quoted(path)));

@@ -97,6 +97,77 @@ TEST(ParseTest, Json) {
   EXPECT_EQ(spec->command(2), "a \"b\" é/");
 }
 
+TEST(ParseTest, Layers) {
+  const auto spec = Parse(R"(
+train:
+  model:
+    layers:
+      - conv2d: {out_channels: 8, kernel: 3, bias: false}
+      - relu
+      - max_pool2d: {kernel: 2}
+      - residual:
+          layers: [batch_norm2d, relu6: {}, {dropout: {probability: 0.5}}]
+          shortcut: [{relu: }]
+      - flatten:
+      - linear
+)",
+                          "job.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto& layers = spec->train().model().layers();
+  ASSERT_EQ(layers.size(), 6);
+  EXPECT_EQ(layers[0].conv2d().out_channels(), 8u);
+  EXPECT_TRUE(layers[0].conv2d().has_bias());
+  EXPECT_FALSE(layers[0].conv2d().bias());
+  EXPECT_TRUE(layers[1].has_relu());
+  EXPECT_EQ(layers[2].max_pool2d().kernel(), 2u);
+  ASSERT_EQ(layers[3].residual().layers_size(), 3);
+  EXPECT_TRUE(layers[3].residual().layers(0).has_batch_norm2d());
+  EXPECT_TRUE(layers[3].residual().layers(1).has_relu6());
+  EXPECT_DOUBLE_EQ(layers[3].residual().layers(2).dropout().probability(), 0.5);
+  EXPECT_TRUE(layers[3].residual().shortcut(0).has_relu());
+  EXPECT_TRUE(layers[4].has_flatten());
+  EXPECT_TRUE(layers[5].has_linear());
+}
+
+TEST(ParseTest, LayersNameTheirPlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[relu, reluu]", "train.model.layers[1]: unknown layer 'reluu'; did you mean 'relu'?"},
+      {"[{conv3d: {}}]", "train.model.layers[0]: unknown layer 'conv3d'; did you mean 'conv2d'?"},
+      {"[relu, relu, relu, {conv2d: {kernel: big}}]",
+       "train.model.layers[3].conv2d.kernel: expected a whole number"},
+      {"[{conv2d: {kernel_size: 3}}]",
+       "unknown field 'kernel_size' in train.model.layers[0].conv2d; did you mean 'kernel'?"},
+      {"[{residual: {layers: [relu, {linear: {out_features: -1}}]}}]",
+       "train.model.layers[0].residual.layers[1].linear.out_features: expected a whole number"},
+      {"[{conv2d: , kernel: 3}]",
+       "train.model.layers[0]: expected one layer, as in relu or {conv2d: {…}}, found 2 fields"},
+      {"[[relu]]",
+       "train.model.layers[0]: expected one layer, as in relu or {conv2d: {…}}, "
+       "found a list"},
+      {"[{relu: {slope: 1}}]", "unknown field 'slope' in train.model.layers[0].relu"},
+      {"[{conv2d: 3}]", "train.model.layers[0].conv2d: expected fields, as in {out_channels: …}"},
+      {"[{relu: 3}]", "train.model.layers[0].relu: expected no fields, found '3'"},
+      {"relu", "train.model.layers: expected a list"},
+  };
+  for (const auto& [layers, expected] : cases) {
+    EXPECT_THAT(ErrorOf(absl::StrCat("train: {model: {layers: ", layers, "}}")),
+                HasSubstr(expected))
+        << layers;
+  }
+  EXPECT_THAT(ErrorOf("name: a", {"train.model.layers.conv2d.kernel=3"}),
+              HasSubstr("train.model.layers is a list, which is given as a whole"));
+}
+
+TEST(ParseTest, ListsOfNumbers) {
+  const auto spec =
+      Parse("train: {dataset: {mean: [0.5, 1]}, schedule: {milestones: [1, 2.5]}}", "job.yaml");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->train().dataset().mean(), ElementsAre(0.5f, 1.0f));
+  EXPECT_THAT(spec->train().schedule().milestones(), ElementsAre(1, 2.5));
+  EXPECT_THAT(ErrorOf("train: {dataset: {mean: [1e300]}}"),
+              HasSubstr("train.dataset.mean[0]: expected a number"));
+}
+
 TEST(ParseTest, UnknownFieldNamesLineAndNearest) {
   EXPECT_EQ(ErrorOf("name: x\ntrain:\n  epoch: 3\n"),
             "job.yaml:3: unknown field 'epoch' in train; did you mean 'epochs'?");
@@ -229,6 +300,32 @@ TEST(ParseBoundsTest, NestedAliases) {
   }
   ErrorOf(text + "command: *a9\n");
   ErrorOf("train: &t {model: *t}\n");
+}
+
+TEST(ParseBoundsTest, LayersInLayers) {
+  const std::string too_deep = "layers lie in each other more than 8 deep";
+  std::string layers = "[relu]";
+  for (int depth = 1; depth < 8; ++depth) {
+    layers = absl::StrCat("[{residual: {layers: ", layers, "}}]");
+  }
+  EXPECT_TRUE(Parse(absl::StrCat("train: {model: {layers: ", layers, "}}"), "s").ok());
+  EXPECT_THAT(
+      ErrorOf(absl::StrCat("train: {model: {layers: [{residual: {layers: ", layers, "}}]}}")),
+      HasSubstr(too_deep));
+  // An anchor that contains itself.
+  EXPECT_THAT(ErrorOf("train: {model: {layers: &l [{residual: {layers: *l}}]}}"),
+              HasSubstr(too_deep));
+  // Seven times ten, each in the one before.
+  std::string nested =
+      "train:\n  model:\n    layers:\n    - residual:\n        layers: &a0 [relu]\n";
+  for (int i = 1; i < 8; ++i) {
+    absl::StrAppend(&nested, "    - residual:\n        layers: &a", i, " [");
+    for (int k = 0; k < 10; ++k) {
+      absl::StrAppend(&nested, "{residual: {layers: *a", i - 1, "}}, ");
+    }
+    absl::StrAppend(&nested, "relu]\n");
+  }
+  EXPECT_EQ(Parse(nested, "s").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(ParseBoundsTest, DeepNesting) {

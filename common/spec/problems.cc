@@ -28,6 +28,10 @@ void Problems::Require(bool good, absl::string_view path, absl::string_view must
   if (!good) Add(path, absl::StrCat("must be ", must_be));
 }
 
+void Problems::RequireOption(bool good, absl::string_view path, absl::string_view owner) {
+  if (!good) Add(path, absl::StrCat("is an option of ", owner));
+}
+
 void Problems::RequireWord(absl::string_view path, const std::string& word,
                            absl::Span<const std::string> built_in,
                            absl::Span<const std::string> known) {

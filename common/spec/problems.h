@@ -22,6 +22,8 @@ class Problems {
   void RequireWord(absl::string_view path, const std::string& word,
                    absl::Span<const std::string> built_in,
                    absl::Span<const std::string> known = {});
+  // Adds "path: is an option of …" unless `good`: it is not given, or given where it belongs.
+  void RequireOption(bool good, absl::string_view path, absl::string_view owner);
   // Within [low, high] and finite.
   void RequireRange(absl::string_view path, double value, double low, double high);
   // A valid message within [1 s or zero, 10 years].

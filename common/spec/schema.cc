@@ -21,7 +21,36 @@ constexpr absl::string_view kZeroMeansUnset[] = {
     "muster.v1.TrainSpec.global_batch",
     "muster.v1.TrainSpec.image_size",
     "muster.v1.TrainSpec.seed",
+    "muster.v1.TrainSpec.accumulation_steps",
+    "muster.v1.EmaSpec.decay",
+    "muster.v1.TensorBoardSpec.every_steps",
+    "muster.v1.Conv2dSpec.out_channels",
+    "muster.v1.Conv2dSpec.kernel",
+    "muster.v1.Conv2dSpec.stride",
+    "muster.v1.Conv2dSpec.groups",
+    "muster.v1.BatchNorm2dSpec.epsilon",
+    "muster.v1.BatchNorm2dSpec.momentum",
+    "muster.v1.PoolSpec.kernel",
+    "muster.v1.PoolSpec.stride",
+    "muster.v1.DropoutSpec.probability",
+    "muster.v1.DatasetSpec.center_crop",
     "muster.v1.OptimizerSpec.learning_rate",
+    "muster.v1.OptimizerSpec.beta1",
+    "muster.v1.OptimizerSpec.beta2",
+    "muster.v1.OptimizerSpec.epsilon",
+    "muster.v1.OptimizerSpec.trust_coefficient",
+    "muster.v1.ScheduleSpec.every_epochs",
+    "muster.v1.ScheduleSpec.factor",
+    "muster.v1.ObjectiveSpec.temperature",
+    "muster.v1.RandomResizedCropSpec.min_scale",
+    "muster.v1.RandomResizedCropSpec.max_scale",
+    "muster.v1.RandomResizedCropSpec.min_ratio",
+    "muster.v1.RandomResizedCropSpec.max_ratio",
+    "muster.v1.RandomErasingSpec.probability",
+    "muster.v1.RandomErasingSpec.min_scale",
+    "muster.v1.RandomErasingSpec.max_scale",
+    "muster.v1.RandomErasingSpec.min_ratio",
+    "muster.v1.RandomErasingSpec.max_ratio",
     "muster.v1.StrategySpec.bucket_bytes",
     "muster.v1.StrategySpec.first_bucket_bytes",
     "muster.v1.CheckpointSpec.keep",
@@ -36,7 +65,9 @@ void FindField(const Descriptor& message, absl::string_view where, absl::string_
     const FieldDescriptor& field = *message.field(i);
     const std::string path = JoinPath(where, field.name());
     if (absl::string_view(field.name()) == name) paths.push_back(path);
-    if (field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain) {
+    // Lists hold layers, whose fields nobody looks for outside.
+    if (field.message_type() != nullptr && !field.is_repeated() &&
+        FormOf(field) == FieldForm::kPlain) {
       FindField(*field.message_type(), path, name, paths);
     }
   }
@@ -50,6 +81,7 @@ FieldForm FormOf(const FieldDescriptor& field) {
     if (type == "google.protobuf.Duration") return FieldForm::kDuration;
     if (type == "muster.v1.NodeCount") return FieldForm::kNodeCount;
     if (type == "muster.v1.LostCoordinatorPolicy") return FieldForm::kLostCoordinator;
+    if (type == "muster.v1.LayerSpec") return FieldForm::kLayer;
     return FieldForm::kPlain;
   }
   const bool is_size =

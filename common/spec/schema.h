@@ -17,12 +17,16 @@ enum class FieldForm {
   kSize,             // 25MiB
   kNodeCount,        // 2, or {min: 1, max: 4}
   kLostCoordinator,  // continue, or {stop_after: 10m}
+  kLayer,            // relu, or {conv2d: {…}}: exactly one field
 };
 FieldForm FormOf(const google::protobuf::FieldDescriptor& field);
 
 // For a number without presence whose zero means "not given": such a zero is refused when somebody
 // writes it, and not written out.
 bool ZeroMeansUnset(const google::protobuf::FieldDescriptor& field);
+
+// Residual blocks lie in each other at most so deep; a layer outside of any is at depth 1.
+inline constexpr int kLayerDepth = 8;
 
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor& message);
 

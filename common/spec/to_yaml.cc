@@ -60,7 +60,9 @@ std::string Scalar(absl::string_view text) {
   return quoted + "\"";
 }
 
-std::string Number(double value) {
+// The shortest text that reads back as the same value.
+template <typename T>
+std::string Number(T value) {
   char buffer[64];
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
   return std::string(buffer, result.ptr);
@@ -77,7 +79,11 @@ std::string ScalarField(const Message& message, const FieldDescriptor& field, in
     case FieldDescriptor::CPPTYPE_BOOL:
       return reflection.GetBool(message, &field) ? "true" : "false";
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return Number(reflection.GetDouble(message, &field));
+      return Number(repeated ? reflection.GetRepeatedDouble(message, &field, index)
+                             : reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return Number(repeated ? reflection.GetRepeatedFloat(message, &field, index)
+                             : reflection.GetFloat(message, &field));
     case FieldDescriptor::CPPTYPE_INT32:
       return absl::StrCat(reflection.GetInt32(message, &field));
     case FieldDescriptor::CPPTYPE_UINT32:
@@ -104,6 +110,24 @@ std::string Flow(const Message& message) {
   return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
 }
 
+// A bare word where the layer has no options.
+std::string LayerText(const Message& layer) {
+  std::vector<const FieldDescriptor*> kinds;
+  layer.GetReflection()->ListFields(layer, &kinds);
+  if (kinds.size() == 1 && kinds[0]->message_type()->field_count() == 0) return kinds[0]->name();
+  return Flow(layer);
+}
+
+// A line for each layer.
+void AppendLayers(const Message& message, const FieldDescriptor& field, const std::string& indent,
+                  std::string& out) {
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    absl::StrAppend(&out, indent, "- ",
+                    LayerText(reflection.GetRepeatedMessage(message, &field, i)), "\n");
+  }
+}
+
 // One line per field where it fits and its fields are scalars; otherwise a block.
 void AppendBlock(const Message& message, const std::string& indent, std::string& out) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
@@ -114,7 +138,10 @@ void AppendBlock(const Message& message, const std::string& indent, std::string&
         nests ? "" : absl::StrCat(indent, field.name(), ": ", ValueText(message, field));
     const bool has_block =
         field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain;
-    if (nests || (has_block && line.size() > kLineLength)) {
+    if (FormOf(field) == FieldForm::kLayer && line.size() > kLineLength) {
+      absl::StrAppend(&out, indent, field.name(), ":\n");
+      AppendLayers(message, field, indent + "  ", out);
+    } else if (nests || (has_block && line.size() > kLineLength)) {
       absl::StrAppend(&out, indent, field.name(), ":\n");
       AppendBlock(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
     } else {
@@ -150,7 +177,9 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
   if (field.is_repeated()) {
     std::vector<std::string> parts;
     for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-      parts.push_back(ScalarField(message, field, i));
+      parts.push_back(field.message_type() != nullptr
+                          ? LayerText(reflection.GetRepeatedMessage(message, &field, i))
+                          : ScalarField(message, field, i));
     }
     return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
   }
@@ -172,6 +201,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
       policy.CopyFrom(child);
       return policy.has_stop_after() ? Flow(child) : "continue";
     }
+    case FieldForm::kLayer:
     case FieldForm::kSize:
     case FieldForm::kPlain:
       return Flow(child);

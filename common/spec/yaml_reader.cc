@@ -23,6 +23,9 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
+// What a layer counts for: about its size in memory.
+constexpr size_t kLayerBytes = 64;
+
 absl::string_view KindOf(const YAML::Node& node) {
   switch (node.Type()) {
     case YAML::NodeType::Sequence:
@@ -42,13 +45,16 @@ std::string Found(const YAML::Node& node) {
   return node.IsScalar() ? Quoted(node.Scalar()) : std::string(KindOf(node));
 }
 
+bool ReadFloating(const std::string& text, double& value) { return absl::SimpleAtod(text, &value); }
+bool ReadFloating(const std::string& text, float& value) { return absl::SimpleAtof(text, &value); }
+
 // INVALID_ARGUMENT says what was expected.
 template <typename T>
 absl::StatusOr<T> ParseNumber(const std::string& text, bool zero_allowed) {
   const std::string or_more = zero_allowed ? "" : " (above 0)";
   T value;
   if constexpr (std::is_floating_point_v<T>) {
-    if (!absl::SimpleAtod(text, &value) || !std::isfinite(value)) {
+    if (!ReadFloating(text, value) || !std::isfinite(value)) {
       return absl::InvalidArgumentError(absl::StrCat("expected a number", or_more));
     }
   } else if (!absl::SimpleAtoi(text, &value)) {
@@ -69,6 +75,7 @@ absl::StatusOr<T> ParseNumber(const std::string& text, bool zero_allowed) {
 
 // Shows the form with the message's first field.
 std::string ExpectedFields(const google::protobuf::Descriptor& message) {
+  if (message.field_count() == 0) return "expected no fields";
   return absl::StrCat("expected fields, as in {", message.field(0)->name(), ": …}");
 }
 
@@ -145,6 +152,8 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
       return ReadNodeCount(node, where, child);
     case FieldForm::kLostCoordinator:
       return ReadLostCoordinator(node, where, child);
+    case FieldForm::kLayer:
+      return ReadLayer(node, where, child);
     case FieldForm::kSize:
     case FieldForm::kPlain:
       return ReadMessage(node, where, child);
@@ -160,8 +169,42 @@ void YamlReader::ReadRepeated(const YAML::Node& node, const std::string& where,
     return;
   }
   for (size_t i = 0; i < node.size() && !done(); ++i) {
-    ReadNumberOrText(node[i], absl::StrCat(where, "[", i, "]"), field, message);
+    const std::string element = absl::StrCat(where, "[", i, "]");
+    if (FormOf(field) == FieldForm::kLayer) {
+      ReadLayer(node[i], element, *message.GetReflection()->AddMessage(&message, &field));
+    } else {
+      ReadNumberOrText(node[i], element, field, message);
+    }
   }
+}
+
+void YamlReader::ReadLayer(const YAML::Node& node, const std::string& where, Message& layer) {
+  const auto& descriptor = *layer.GetDescriptor();
+  if (!Count(node.Mark(), kLayerBytes)) return;
+  if (layer_depth_ == kLayerDepth) {
+    return AddError(node.Mark(), absl::StrCat(where, ": layers lie in each other more than ",
+                                              kLayerDepth, " deep"));
+  }
+  const bool one_field = node.IsMap() && node.size() == 1 && node.begin()->first.IsScalar();
+  if (!node.IsScalar() && !one_field) {
+    const std::string found = node.IsMap() ? absl::StrCat(node.size(), " fields") : Found(node);
+    return AddError(
+        node.Mark(),
+        absl::StrCat(where, ": expected one layer, as in relu or {conv2d: {…}}, found ", found));
+  }
+  const std::string word = node.IsScalar() ? node.Scalar() : node.begin()->first.Scalar();
+  const FieldDescriptor* kind = descriptor.FindFieldByName(word);
+  if (kind == nullptr) {
+    return AddError(node.Mark(),
+                    absl::StrCat(where, ": unknown layer ", Quoted(word), "; did you mean '",
+                                 Nearest(word, FieldNames(descriptor)), "'?"));
+  }
+  Message& options = *layer.GetReflection()->MutableMessage(&layer, kind);
+  // A name alone, in either form, is a layer with its defaults.
+  if (node.IsScalar() || node.begin()->second.IsNull()) return;
+  ++layer_depth_;
+  ReadMessage(node.begin()->second, JoinPath(where, word), options);
+  --layer_depth_;
 }
 
 void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
@@ -246,16 +289,17 @@ bool YamlReader::ReadScalar(const YAML::Node& node, const std::string& where,
     return false;
   }
   text = node.Scalar();
-  read_bytes_ += text.size();
-  if (read_bytes_ > limits::kSpecBytes) {
-    if (!too_large_) {
-      AddError(node.Mark(),
-               absl::StrCat("the spec's values take more than ", limits::kSpecBytes, " bytes"));
-    }
-    too_large_ = true;
-    return false;
+  return Count(node.Mark(), text.size());
+}
+
+bool YamlReader::Count(const YAML::Mark& mark, size_t bytes) {
+  read_bytes_ += bytes;
+  if (read_bytes_ <= limits::kSpecBytes) return true;
+  if (!too_large_) {
+    AddError(mark, absl::StrCat("the spec's values take more than ", limits::kSpecBytes, " bytes"));
   }
-  return true;
+  too_large_ = true;
+  return false;
 }
 
 void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& where,
@@ -284,7 +328,16 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
       if (!ReadScalar(node, where, "a number", text)) return;
       const auto number = ParseNumber<double>(text, zero_allowed);
       if (!number.ok()) return refuse(number.status().message());
-      reflection.SetDouble(&message, &field, *number);
+      repeated ? reflection.AddDouble(&message, &field, *number)
+               : reflection.SetDouble(&message, &field, *number);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_FLOAT: {
+      if (!ReadScalar(node, where, "a number", text)) return;
+      const auto number = ParseNumber<float>(text, zero_allowed);
+      if (!number.ok()) return refuse(number.status().message());
+      repeated ? reflection.AddFloat(&message, &field, *number)
+               : reflection.SetFloat(&message, &field, *number);
       return;
     }
     case FieldDescriptor::CPPTYPE_INT32: {

@@ -42,6 +42,9 @@ class YamlReader {
   void ReadRepeated(const YAML::Node& node, const std::string& where,
                     const google::protobuf::FieldDescriptor& field,
                     google::protobuf::Message& message);
+  // A bare word, or a single field.
+  void ReadLayer(const YAML::Node& node, const std::string& where,
+                 google::protobuf::Message& layer);
   void ReadMap(const YAML::Node& node, const std::string& where,
                const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
   void ReadDuration(const YAML::Node& node, const std::string& where,
@@ -53,6 +56,8 @@ class YamlReader {
   // False, with the error noted, unless the node is a scalar with a value within the bounds.
   bool ReadScalar(const YAML::Node& node, const std::string& where, absl::string_view expected,
                   std::string& text);
+  // False, with the error noted, when all that was read takes more than a spec may.
+  bool Count(const YAML::Mark& mark, size_t bytes);
   // Sets or, for a repeated field, adds.
   void ReadNumberOrText(const YAML::Node& node, const std::string& where,
                         const google::protobuf::FieldDescriptor& field,
@@ -62,10 +67,11 @@ class YamlReader {
 
   const std::string source_;
   const bool with_lines_;
-  // Bytes of scalars read so far, each use of an alias counted: anchors make no small text a huge
-  // spec.
+  // Bytes of scalars and list elements read so far, each use of an alias counted: anchors make no
+  // small text a huge spec.
   size_t read_bytes_ = 0;
   bool too_large_ = false;
+  int layer_depth_ = 0;  // an anchor may even contain itself
   std::vector<std::string> errors_;
 };
 

@@ -1,5 +1,5 @@
-// Batch norm with its ReLU and pooling; see kernels/batch_norm.h. Compiled once per instruction
-// set.
+// Batch norm with its activation and pooling; see kernels/batch_norm.h. Compiled once per
+// instruction set.
 //
 // Forward reads x twice (statistics, then everything else), backward twice (parameters, then data).
 // What each pass needs per channel stays in registers while it walks over the pixels.
@@ -9,6 +9,8 @@
 #include <cstdint>
 
 #include "kernels/batch_norm.h"
+#include "kernels/cpu/activation_body.h"
+#include "kernels/cpu/squares.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/functors.h"
 
@@ -16,6 +18,23 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 // Float sums run over this many pixels, then go on in double.
 inline constexpr int64_t kPixelsPerSum = 256;
+
+// Runs Body<activation, pool> over blocks of channels.
+template <template <Activation, bool> typename Body, typename... Arguments>
+inline void RunFused(const BatchNormShape& shape, const Arguments&... arguments) {
+  const int64_t channels = shape.channels;
+  if (shape.pool) {
+    return ForEachChannelBlock(channels, Body<Activation::kRelu, true>{shape, arguments...});
+  }
+  switch (shape.activation) {
+    case Activation::kNone:
+      return ForEachChannelBlock(channels, Body<Activation::kNone, false>{shape, arguments...});
+    case Activation::kRelu:
+      return ForEachChannelBlock(channels, Body<Activation::kRelu, false>{shape, arguments...});
+    case Activation::kRelu6:
+      return ForEachChannelBlock(channels, Body<Activation::kRelu6, false>{shape, arguments...});
+  }
+}
 
 inline int64_t PixelsOf(const BatchNormShape& shape) {
   return shape.rows * shape.height * shape.width;
@@ -77,7 +96,7 @@ struct StatisticsBody {
       const double shift = sums.values[i] / static_cast<double>(pixels);
       const double spread = squares.values[i] / static_cast<double>(pixels) - shift * shift;
       mean[channel + i] = static_cast<float>(static_cast<double>(x[channel + i]) + shift);
-      variance[channel + i] = static_cast<float>(spread > 0 ? spread : 0);
+      variance[channel + i] = static_cast<float>(spread < 0 ? 0 : spread);
     }
   }
 };
@@ -87,63 +106,7 @@ inline void BatchNormStatistics(const BatchNormShape& shape, const float* x, flo
   ForEachChannelBlock(shape.channels, StatisticsBody{shape, x, mean, variance});
 }
 
-// The largest of four and its index; the index is 4 and the value 0 where the largest is not above
-// zero.
-template <typename T>
-struct Largest {
-  T value;
-  typename Element<T>::Int index;
-
-  Largest(T a, T b, T c, T d, bool relu) : value(a), index(Element<T>::SplatInt(0)) {
-    Consider(b, 1);
-    Consider(c, 2);
-    Consider(d, 3);
-    if (relu) {
-      index = value <= T{} ? Element<T>::SplatInt(4) : index;
-      value = ReluFunctor<T>()(value);
-    }
-  }
-
-  void Consider(T candidate, int32_t candidate_index) {
-    index = candidate > value ? Element<T>::SplatInt(candidate_index) : index;
-    value = candidate > value ? candidate : value;
-  }
-};
-
-// Walks over the 2x2 squares of an NHWC tensor: calls visit(offset of the square's first pixel,
-// offset of the pooled pixel), both in elements.
-template <typename Visit>
-MUSTER_ALWAYS_INLINE void ForEachSquare(int64_t rows, int64_t height, int64_t width,
-                                        int64_t channels, const Visit& visit) {
-  const int64_t out_height = height / 2;
-  const int64_t out_width = width / 2;
-  int64_t out = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t h = 0; h < out_height; ++h) {
-      int64_t in = (row * height + 2 * h) * width * channels;
-      for (int64_t w = 0; w < out_width; ++w, in += 2 * channels, out += channels) visit(in, out);
-    }
-  }
-}
-
-// Calls visit(offset) for the first channel of every pixel that no square covers.
-template <typename Visit>
-MUSTER_ALWAYS_INLINE void ForEachUncovered(int64_t rows, int64_t height, int64_t width,
-                                           int64_t channels, const Visit& visit) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t base = row * height * width * channels;
-    if (width % 2 != 0) {
-      for (int64_t h = 0; h < height; ++h) visit(base + (h * width + width - 1) * channels);
-    }
-    if (height % 2 != 0) {
-      for (int64_t w = 0; w < width / 2 * 2; ++w) {
-        visit(base + ((height - 1) * width + w) * channels);
-      }
-    }
-  }
-}
-
-template <bool kRelu, bool kPool>
+template <Activation kActivation, bool kPool>
 struct ApplyBody {
   const BatchNormShape& shape;
   const float* x;
@@ -166,8 +129,9 @@ struct ApplyBody {
       ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
         for (int i = 0; i < kCount; ++i) {
           const float* p = x + in + channel + i * kWidth;
-          const Largest<T> largest(affine(i, p), affine(i, p + channels), affine(i, p + line),
-                                   affine(i, p + line + channels), kRelu);
+          const Largest<T> largest =
+              LargestOfSquare<T>(affine(i, p), affine(i, p + channels), affine(i, p + line),
+                                 affine(i, p + line + channels), /*relu=*/true);
           const int64_t at = out + channel + i * kWidth;
           Element<T>::Store(y + at, largest.value);
           if (choice != nullptr) Element<T>::StoreBytes(choice + at, largest.index);
@@ -177,9 +141,8 @@ struct ApplyBody {
       const int64_t end = PixelsOf(shape) * channels;
       for (int64_t at = channel; at < end; at += channels) {
         for (int i = 0; i < kCount; ++i) {
-          T value = affine(i, x + at + i * kWidth);
-          if constexpr (kRelu) value = ReluFunctor<T>()(value);
-          Element<T>::Store(y + at + i * kWidth, value);
+          const T value = affine(i, x + at + i * kWidth);
+          Element<T>::Store(y + at + i * kWidth, Activate<kActivation>(value));
         }
       }
     }
@@ -188,16 +151,10 @@ struct ApplyBody {
 
 inline void BatchNormApply(const BatchNormShape& shape, const float* x, const float* scale,
                            const float* shift, float* y, uint8_t* choice) {
-  if (shape.pool) {
-    ForEachChannelBlock(shape.channels, ApplyBody<true, true>{shape, x, scale, shift, y, choice});
-  } else if (shape.relu) {
-    ForEachChannelBlock(shape.channels, ApplyBody<true, false>{shape, x, scale, shift, y, choice});
-  } else {
-    ForEachChannelBlock(shape.channels, ApplyBody<false, false>{shape, x, scale, shift, y, choice});
-  }
+  RunFused<ApplyBody>(shape, x, scale, shift, y, choice);
 }
 
-template <bool kRelu, bool kPool>
+template <Activation kActivation, bool kPool>
 struct ParametersBody {
   const BatchNormShape& shape;
   const BatchNormGradient& gradient;
@@ -235,9 +192,9 @@ struct ParametersBody {
             value = index == 1 ? Element<T>::Load(q + channels) : value;
             value = index == 2 ? Element<T>::Load(q + in_line) : value;
             value = index == 3 ? Element<T>::Load(q + in_line + channels) : value;
-            dy = index == 4 ? T{} : dy;
-          } else if constexpr (kRelu) {
-            dy = ReluBackwardFunctor<T>()(AffineFunctor<T>{scales[i], shifts[i]}(value), dy);
+            dy = index == kNoChoice ? T{} : dy;
+          } else {
+            dy = PassBack<kActivation>(AffineFunctor<T>{scales[i], shifts[i]}(value), dy);
           }
           sum[i] = sum[i] + dy;
           product[i] = product[i] + dy * (value - means[i]);
@@ -257,18 +214,10 @@ struct ParametersBody {
 inline void BatchNormBackwardParameters(const BatchNormShape& shape,
                                         const BatchNormGradient& gradient, float* dgamma,
                                         float* dbeta) {
-  if (shape.pool) {
-    ForEachChannelBlock(shape.channels, ParametersBody<true, true>{shape, gradient, dgamma, dbeta});
-  } else if (shape.relu) {
-    ForEachChannelBlock(shape.channels,
-                        ParametersBody<true, false>{shape, gradient, dgamma, dbeta});
-  } else {
-    ForEachChannelBlock(shape.channels,
-                        ParametersBody<false, false>{shape, gradient, dgamma, dbeta});
-  }
+  RunFused<ParametersBody>(shape, gradient, dgamma, dbeta);
 }
 
-template <bool kRelu, bool kPool>
+template <Activation kActivation, bool kPool>
 struct DataBody {
   const BatchNormShape& shape;
   const BatchNormGradient& gradient;
@@ -283,14 +232,13 @@ struct DataBody {
     const int64_t channels = shape.channels;
     float slope[kChannels];
     float offset[kChannels];
-    const double pixels = static_cast<double>(PixelsOf(shape));
     for (int i = 0; i < kChannels; ++i) {
       const int64_t c = channel + i;
       const double scale = static_cast<double>(gradient.scale[c]);
       const double dx_slope = -scale * static_cast<double>(gradient.inverse_deviation[c]) *
-                              static_cast<double>(dgamma[c]) / pixels;
+                              static_cast<double>(dgamma[c]) / gradient.pixels;
       slope[i] = static_cast<float>(dx_slope);
-      offset[i] = static_cast<float>(-scale * static_cast<double>(dbeta[c]) / pixels -
+      offset[i] = static_cast<float>(-scale * static_cast<double>(dbeta[c]) / gradient.pixels -
                                      dx_slope * static_cast<double>(gradient.mean[c]));
     }
     const ChannelValues<T, kCount> scales(gradient.scale + channel);
@@ -324,12 +272,9 @@ struct DataBody {
       for (int64_t pixel = channel; pixel < end; pixel += channels) {
         for (int i = 0; i < kCount; ++i) {
           const int64_t at = pixel + i * kWidth;
-          T dy = Element<T>::Load(gradient.dy + at);
-          if constexpr (kRelu) {
-            const T value = Element<T>::Load(gradient.x + at);
-            dy = ReluBackwardFunctor<T>()(AffineFunctor<T>{scales[i], shifts[i]}(value), dy);
-          }
-          write(i, at, dy);
+          const T value = Element<T>::Load(gradient.x + at);
+          const T dy = Element<T>::Load(gradient.dy + at);
+          write(i, at, PassBack<kActivation>(AffineFunctor<T>{scales[i], shifts[i]}(value), dy));
         }
       }
     }
@@ -338,13 +283,7 @@ struct DataBody {
 
 inline void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                   const float* dgamma, const float* dbeta, float* dx) {
-  if (shape.pool) {
-    ForEachChannelBlock(shape.channels, DataBody<true, true>{shape, gradient, dgamma, dbeta, dx});
-  } else if (shape.relu) {
-    ForEachChannelBlock(shape.channels, DataBody<true, false>{shape, gradient, dgamma, dbeta, dx});
-  } else {
-    ForEachChannelBlock(shape.channels, DataBody<false, false>{shape, gradient, dgamma, dbeta, dx});
-  }
+  RunFused<DataBody>(shape, gradient, dgamma, dbeta, dx);
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionSh
   if (DirectConvolutionFits(shape, options)) {
     return MakeDirectConvolution(shape, options, CpuKernels());
   }
-  return MakeOneDnnConvolution(shape, options);
+  return MakeOneDnnConvolution(shape, options, CpuKernels());
 }
 
 }  // namespace muster::kernels::cpu

@@ -75,7 +75,7 @@ class DirectConvolution : public Convolution {
 
 bool DirectConvolutionFits(const ConvolutionShape& shape, const ConvolutionOptions& options) {
   return shape.in_channels <= 4 && shape.out_channels % 16 == 0 && shape.kernel == 3 &&
-         shape.stride == 1 && shape.padding == 1 && !options.data_gradient;
+         shape.stride == 1 && shape.padding == 1 && shape.groups == 1 && !options.data_gradient;
 }
 
 std::unique_ptr<Convolution> MakeDirectConvolution(const ConvolutionShape& shape,

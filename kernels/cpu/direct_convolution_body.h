@@ -41,7 +41,7 @@ inline void ForwardStrip(const DirectConvolutionShape& shape, const float* x, co
   Vector sums[kPixels][kVectors];
 #pragma clang loop unroll(full)
   for (int v = 0; v < kVectors; ++v) {
-    const Vector start = Element<Vector>::Load(bias + v * kLanes);
+    const Vector start = bias != nullptr ? Element<Vector>::Load(bias + v * kLanes) : Vector{};
 #pragma clang loop unroll(full)
     for (int p = 0; p < kPixels; ++p) sums[p][v] = start;
   }
@@ -94,6 +94,10 @@ inline void ForwardImage(const DirectConvolutionShape& shape, const float* borde
   }
 }
 
+inline const float* Advance(const float* bias, int64_t channels) {
+  return bias != nullptr ? bias + channels : nullptr;
+}
+
 template <int kIn>
 inline void ForwardImages(const DirectConvolutionShape& shape, const float* x, const float* weights,
                           const float* bias, float* y, float* scratch) {
@@ -104,10 +108,10 @@ inline void ForwardImages(const DirectConvolutionShape& shape, const float* x, c
     float* image = y + row * pixels * shape.out_channels;
     int64_t c = 0;
     for (; c + 2 * kLanes <= shape.out_channels; c += 2 * kLanes) {
-      ForwardImage<kIn, 2>(shape, scratch, weights + c, bias + c, image + c);
+      ForwardImage<kIn, 2>(shape, scratch, weights + c, Advance(bias, c), image + c);
     }
     for (; c < shape.out_channels; c += kLanes) {
-      ForwardImage<kIn, 1>(shape, scratch, weights + c, bias + c, image + c);
+      ForwardImage<kIn, 1>(shape, scratch, weights + c, Advance(bias, c), image + c);
     }
   }
 }
@@ -165,6 +169,17 @@ inline void BackwardImage(const DirectConvolutionShape& shape, const float* bord
   }
 }
 
+// Adds the image's pixels to dbias.
+inline void AddPixels(int64_t pixels, int64_t channels, const float* image, float* dbias) {
+  for (int64_t c = 0; c < channels; c += kLanes) {
+    Vector sum{};
+    for (int64_t p = 0; p < pixels; ++p) {
+      sum = sum + Element<Vector>::Load(image + p * channels + c);
+    }
+    Element<Vector>::Store(dbias + c, Element<Vector>::Load(dbias + c) + sum);
+  }
+}
+
 template <int kIn>
 inline void BackwardImages(const DirectConvolutionShape& shape, const float* x, const float* dy,
                            float* dweights, float* dbias, float* scratch) {
@@ -176,7 +191,7 @@ inline void BackwardImages(const DirectConvolutionShape& shape, const float* x, 
   const int64_t channels = shape.out_channels;
   ClearScratch(shape, scratch);
   __builtin_memset(dweights, 0, 9 * kIn * channels * sizeof(float));
-  __builtin_memset(dbias, 0, channels * sizeof(float));
+  if (dbias != nullptr) __builtin_memset(dbias, 0, channels * sizeof(float));
   for (int64_t row = 0; row < shape.rows; ++row) {
     CopyInsideBorder(shape, x + row * pixels * kIn, scratch);
     const float* image = dy + row * pixels * channels;
@@ -191,13 +206,7 @@ inline void BackwardImages(const DirectConvolutionShape& shape, const float* x, 
         BackwardImage<kIn, 1, kLines>(shape, from, image + c, to + c);
       }
     }
-    for (int64_t c = 0; c < channels; c += kLanes) {
-      Vector sum{};
-      for (int64_t p = 0; p < pixels; ++p) {
-        sum = sum + Element<Vector>::Load(image + p * channels + c);
-      }
-      Element<Vector>::Store(dbias + c, Element<Vector>::Load(dbias + c) + sum);
-    }
+    if (dbias != nullptr) AddPixels(pixels, channels, image, dbias);
   }
 }
 

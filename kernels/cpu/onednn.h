@@ -46,8 +46,8 @@ std::string DescribeLayout(const dnnl::memory::desc& desc);
 class Primitive {
  public:
   struct Argument {
-    int index;  // DNNL_ARG_…
-    dnnl::memory::desc desc;
+    int index;                // DNNL_ARG_…
+    dnnl::memory::desc desc;  // empty for one that the primitive does without
   };
 
   Primitive() = default;

@@ -1,7 +1,7 @@
 // The weights' layout is the one that oneDNN prefers for forward at the largest batch. A direction
 // that prefers another one gets its weights reordered in the workspace on each call: weights are
 // small beside activations. A number of rows below the largest gets primitives of its own when it
-// first appears, with the same layout.
+// first appears, with the same layout. ReLU is ours: oneDNN's turns NaN into zero.
 #include "kernels/cpu/onednn_convolution.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -40,11 +41,12 @@ Desc Float(const dnnl::memory::dims& dims, Tag tag) {
 class Descriptors {
  public:
   Descriptors(const ConvolutionShape& shape, const ConvolutionOptions& options, int64_t rows)
-      : linear_(shape.height == 1 && shape.width == 1 && shape.kernel == 1 && shape.padding == 0),
+      : linear_(shape.height == 1 && shape.width == 1 && shape.kernel == 1 && shape.padding == 0 &&
+                shape.groups == 1),
         options_(options),
         strides_{shape.stride, shape.stride},
         padding_{shape.padding, shape.padding} {
-    bias_ = Float({shape.out_channels}, Tag::a);
+    if (options.bias) bias_ = Float({shape.out_channels}, Tag::a);
     if (linear_) {
       x_ = Float({rows, shape.in_channels}, Tag::ab);
       y_ = Float({rows, shape.out_channels}, Tag::ab);
@@ -53,22 +55,25 @@ class Descriptors {
       x_ = Float({rows, shape.in_channels, shape.height, shape.width}, Tag::acdb);
       y_ = Float({rows, shape.out_channels, shape.out_height(), shape.out_width()}, Tag::acdb);
       weight_dims_ = {shape.out_channels, shape.in_channels, shape.kernel, shape.kernel};
+      canonical_ = Tag::abcd;
+      if (shape.groups > 1) {
+        weight_dims_ = {shape.groups, shape.out_channels / shape.groups,
+                        shape.in_channels / shape.groups, shape.kernel, shape.kernel};
+        canonical_ = Tag::abcde;
+      }
     }
   }
 
   const Desc& x() const { return x_; }
   const Desc& y() const { return y_; }
-  const Desc& bias() const { return bias_; }
-  Desc canonical_weights() const { return Float(weight_dims_, linear_ ? Tag::ab : Tag::abcd); }
+  const Desc& bias() const { return bias_; }  // empty without
+  Desc canonical_weights() const { return Float(weight_dims_, canonical_); }
+  // Of a depthwise layer, as kernels/depthwise_convolution.h has them.
+  Desc depthwise_weights() const { return Float(weight_dims_, Tag::hwigo); }
   Desc any_weights() const { return Float(weight_dims_, Tag::any); }
 
   dnnl::primitive_desc Forward(const Desc& weights) const {
-    dnnl::primitive_attr attributes = ScratchpadFromOutside();
-    if (options_.relu) {
-      dnnl::post_ops post;
-      post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      attributes.set_post_ops(post);
-    }
+    const dnnl::primitive_attr attributes = ScratchpadFromOutside();
     if (linear_) return LinearForward(weights, attributes);
     return ConvolutionForward(weights, attributes);
   }
@@ -122,6 +127,7 @@ class Descriptors {
   Desc y_;
   Desc bias_;
   dnnl::memory::dims weight_dims_;
+  Tag canonical_ = Tag::ab;
 };
 
 Primitive MakeReorder(const Desc& from, const Desc& to) {
@@ -132,8 +138,9 @@ Primitive MakeReorder(const Desc& from, const Desc& to) {
 
 class OneDnnConvolution : public Convolution {
  public:
-  OneDnnConvolution(const ConvolutionShape& shape, const ConvolutionOptions& options)
-      : shape_(shape), options_(options) {}
+  OneDnnConvolution(const ConvolutionShape& shape, const ConvolutionOptions& options,
+                    const KernelTable& kernels)
+      : shape_(shape), options_(options), kernels_(kernels) {}
 
   // Throws dnnl::error.
   void Initialize() {
@@ -158,8 +165,10 @@ class OneDnnConvolution : public Convolution {
       absl::StrAppend(&text, full_->weights_for_data ? ", reorder + " : ", ",
                       full_->backward_data.implementation());
     }
-    if (full_->backward_weights) {
-      absl::StrAppend(&text, ", ", full_->backward_weights.implementation(),
+    if (options_.training) {
+      absl::StrAppend(&text, ", ",
+                      full_->backward_weights ? full_->backward_weights.implementation()
+                                              : absl::StrCat("depthwise:", kernels_.name),
                       full_->dweights_back ? " + reorder" : "");
     }
     return text;
@@ -179,6 +188,7 @@ class OneDnnConvolution : public Convolution {
     const ThreadLimit limit(options_.threads);
     PrimitiveSet& set = Primitives(rows);
     set.forward.Execute({x, weights, bias, y}, set.Scratch(workspace, workspace_bytes_));
+    if (options_.relu) kernels_.relu_forward(rows * shape_.output_elements(), y, y);
   }
 
   void BackwardData(int64_t rows, const float* dy, const float* weights, float* dx,
@@ -199,19 +209,23 @@ class OneDnnConvolution : public Convolution {
                        void* workspace) override {
     if (rows == 0) {
       std::memset(dweights, 0, weights_.get_size());
-      std::memset(dbias, 0, shape_.out_channels * sizeof(float));
+      if (options_.bias) std::memset(dbias, 0, shape_.out_channels * sizeof(float));
       return;
     }
     const ThreadLimit limit(options_.threads);
     PrimitiveSet& set = Primitives(rows);
     char* const scratch = set.Scratch(workspace, workspace_bytes_);
-    if (!set.dweights_back) {
-      set.backward_weights.Execute({x, dy, dweights, dbias}, scratch);
-      return;
+    float* const written =
+        set.dweights_back ? reinterpret_cast<float*>(scratch + set.scratchpad_bytes) : dweights;
+    if (set.backward_weights) {
+      set.backward_weights.Execute({x, dy, written, dbias}, scratch);
+    } else {
+      kernels_.depthwise_convolution_backward_weights(
+          {rows, shape_.height, shape_.width, shape_.in_channels, shape_.kernel, shape_.stride,
+           shape_.padding},
+          x, dy, written, dbias);
     }
-    char* const arranged = scratch + set.scratchpad_bytes;
-    set.backward_weights.Execute({x, dy, arranged, dbias}, scratch);
-    set.dweights_back.Execute({arranged, dweights}, scratch);
+    if (set.dweights_back) set.dweights_back.Execute({written, dweights}, scratch);
   }
 
  private:
@@ -219,7 +233,7 @@ class OneDnnConvolution : public Convolution {
   struct PrimitiveSet {
     Primitive forward;
     Primitive backward_data;
-    Primitive backward_weights;
+    Primitive backward_weights;  // empty where our own kernel takes its place
     Primitive weights_for_data;  // only where backward_data wants another layout
     Primitive dweights_back;     // only where backward_weights writes another layout
     size_t scratchpad_bytes = 0;
@@ -253,11 +267,14 @@ class OneDnnConvolution : public Convolution {
     }
     if (options_.training) {
       const dnnl::primitive_desc desc = d.BackwardWeights();
-      const Desc written = desc.diff_weights_desc();
-      set.backward_weights = Primitive(desc, {{DNNL_ARG_SRC, d.x()},
-                                              {DNNL_ARG_DIFF_DST, d.y()},
-                                              {DNNL_ARG_DIFF_WEIGHTS, written},
-                                              {DNNL_ARG_DIFF_BIAS, d.bias()}});
+      const bool own = shape_.depthwise() && !absl::StrContains(desc.impl_info_str(), "dw");
+      const Desc written = own ? d.depthwise_weights() : desc.diff_weights_desc();
+      if (!own) {
+        set.backward_weights = Primitive(desc, {{DNNL_ARG_SRC, d.x()},
+                                                {DNNL_ARG_DIFF_DST, d.y()},
+                                                {DNNL_ARG_DIFF_WEIGHTS, written},
+                                                {DNNL_ARG_DIFF_BIAS, d.bias()}});
+      }
       if (written != weights_) {
         set.dweights_back = MakeReorder(written, weights_);
         set.arranged_bytes = std::max(set.arranged_bytes, written.get_size());
@@ -305,6 +322,7 @@ class OneDnnConvolution : public Convolution {
 
   const ConvolutionShape shape_;
   const ConvolutionOptions options_;
+  const KernelTable& kernels_;
   Desc weights_;
   std::map<int64_t, PrimitiveSet> sets_;  // by rows
   const PrimitiveSet* full_ = nullptr;
@@ -314,10 +332,10 @@ class OneDnnConvolution : public Convolution {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Convolution>> MakeOneDnnConvolution(
-    const ConvolutionShape& shape, const ConvolutionOptions& options) {
+    const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels) {
   std::unique_ptr<OneDnnConvolution> convolution;
   RETURN_IF_ERROR(CatchOneDnn("convolution", [&] {
-    convolution = std::make_unique<OneDnnConvolution>(shape, options);
+    convolution = std::make_unique<OneDnnConvolution>(shape, options, kernels);
     convolution->Initialize();
   }));
   return std::unique_ptr<Convolution>(std::move(convolution));

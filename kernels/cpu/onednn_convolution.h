@@ -6,11 +6,13 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/convolution.h"
+#include "kernels/kernel_table.h"
 
 namespace muster::kernels::cpu {
 
+// `kernels` outlives the convolution; what it computes, it does in the calling thread alone.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeOneDnnConvolution(
-    const ConvolutionShape& shape, const ConvolutionOptions& options);
+    const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels);
 
 }  // namespace muster::kernels::cpu
 

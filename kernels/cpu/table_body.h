@@ -3,9 +3,15 @@
 #ifndef MUSTER_KERNELS_CPU_TABLE_BODY_H_
 #define MUSTER_KERNELS_CPU_TABLE_BODY_H_
 
+#include "kernels/cpu/activation_body.h"
 #include "kernels/cpu/batch_norm_body.h"
+#include "kernels/cpu/depthwise_convolution_body.h"
 #include "kernels/cpu/direct_convolution_body.h"
-#include "kernels/cpu/elementwise_body.h"
+#include "kernels/cpu/normalize_body.h"
+#include "kernels/cpu/nt_xent_body.h"
+#include "kernels/cpu/optimizer_body.h"
+#include "kernels/cpu/pooling_body.h"
+#include "kernels/cpu/resize_body.h"
 #include "kernels/cpu/scalar_kernels.h"
 #include "kernels/kernel_table.h"
 
@@ -24,14 +30,30 @@ const KernelTable kKernels = {
     .batch_norm_backward_data = BatchNormBackwardData,
     .max_pool_forward = MaxPoolForward,
     .max_pool_backward = MaxPoolBackward,
+    .average_pool_forward = AveragePoolForward,
+    .average_pool_backward = AveragePoolBackward,
     .relu_forward = ReluForward,
     .relu_backward = ReluBackward,
+    .relu6_forward = Relu6Forward,
+    .relu6_backward = Relu6Backward,
+    .add_forward = AddForward,
+    .accumulate = Accumulate,
+    .scaled_copy = ScaledCopy,
     .dropout = cpu::Dropout,
     .softmax_cross_entropy = cpu::SoftmaxCrossEntropy,
+    .l2_normalize_forward = L2NormalizeForward,
+    .l2_normalize_backward = L2NormalizeBackward,
+    .nt_xent_forward = NtXentForward,
+    .nt_xent_backward = NtXentBackward,
     .normalize = Normalize,
+    .resize = Resize,
     .direct_convolution_forward = DirectConvolutionForward,
     .direct_convolution_backward_weights = DirectConvolutionBackwardWeights,
+    .depthwise_convolution_backward_weights = DepthwiseConvolutionBackwardWeights,
     .sgd_step = SgdStep,
+    .adamw_step = AdamWStep,
+    .sum_of_squares = SumOfSquares,
+    .lerp = Lerp,
 };
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

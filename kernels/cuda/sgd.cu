@@ -11,13 +11,13 @@ namespace muster::kernels::cuda {
 namespace {
 
 // A grid-stride loop: the grid is sized to the device, not to the array.
-__global__ void SgdKernel(SgdFunctor<float> step, float* parameters, float* momentum, const float* gradients,
-                          size_t count) {
+__global__ void SgdKernel(SgdFunctor<float> step, float* parameters, float* velocities,
+                          const float* gradients, size_t count) {
   const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x;
   for (size_t i = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
-    float velocity = momentum != nullptr ? momentum[i] : 0.0f;
+    float velocity = velocities != nullptr ? velocities[i] : 0.0f;
     step(parameters[i], velocity, gradients[i]);
-    if (momentum != nullptr) momentum[i] = velocity;
+    if (velocities != nullptr) velocities[i] = velocity;
   }
 }
 
@@ -32,9 +32,9 @@ extern "C" int MusterCudaDeviceCount(const char** error) {
   return 0;
 }
 
-extern "C" int MusterCudaSgdStep(float learning_rate, float momentum_factor, float weight_decay,
-                                 float* parameters, float* momentum, const float* gradients, size_t count,
-                                 void* stream) {
+extern "C" int MusterCudaSgdStep(float learning_rate, float momentum, float weight_decay, int nesterov,
+                                 float gradient_scale, float* parameters, float* velocities,
+                                 const float* gradients, size_t count, void* stream) {
   using muster::kernels::cuda::SgdFunctor;
   if (count == 0) return cudaSuccess;
   int device = 0;
@@ -51,6 +51,7 @@ extern "C" int MusterCudaSgdStep(float learning_rate, float momentum_factor, flo
                                          static_cast<size_t>(multiprocessors) * kBlocksPerMultiprocessor);
   muster::kernels::cuda::SgdKernel<<<static_cast<unsigned>(blocks), kThreads, 0,
                                      static_cast<cudaStream_t>(stream)>>>(
-      SgdFunctor<float>{learning_rate, momentum_factor, weight_decay}, parameters, momentum, gradients, count);
+      SgdFunctor<float>{learning_rate, momentum, weight_decay, gradient_scale, nesterov != 0}, parameters,
+      velocities, gradients, count);
   return cudaGetLastError();
 }

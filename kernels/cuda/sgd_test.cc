@@ -48,23 +48,23 @@ TEST_F(CudaSgdTest, AgreesWithTheReference) {
   const char* error = nullptr;
   if (device_count_(&error) == 0) GTEST_SKIP() << "no GPU: " << error;
   constexpr size_t kCount = 100003;
-  std::vector<float> parameters(kCount), momentum(kCount), gradients(kCount);
+  std::vector<float> parameters(kCount), velocities(kCount), gradients(kCount);
   for (size_t i = 0; i < kCount; ++i) {
     parameters[i] = std::sin(0.1f * static_cast<float>(i));
-    momentum[i] = std::cos(0.3f * static_cast<float>(i));
+    velocities[i] = std::cos(0.3f * static_cast<float>(i));
     gradients[i] = std::sin(0.7f * static_cast<float>(i));
   }
   float* device = nullptr;
   ASSERT_EQ(cudaMalloc(&device, 3 * kCount * sizeof(float)), cudaSuccess);
   const size_t bytes = kCount * sizeof(float);
   ASSERT_EQ(cudaMemcpy(device, parameters.data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
-  ASSERT_EQ(cudaMemcpy(device + kCount, momentum.data(), bytes, cudaMemcpyHostToDevice),
+  ASSERT_EQ(cudaMemcpy(device + kCount, velocities.data(), bytes, cudaMemcpyHostToDevice),
             cudaSuccess);
   ASSERT_EQ(cudaMemcpy(device + 2 * kCount, gradients.data(), bytes, cudaMemcpyHostToDevice),
             cudaSuccess);
-  ASSERT_EQ(
-      sgd_step_(0.1f, 0.9f, 5e-4f, device, device + kCount, device + 2 * kCount, kCount, nullptr),
-      cudaSuccess);
+  ASSERT_EQ(sgd_step_(0.1f, 0.9f, 5e-4f, /*nesterov=*/1, 0.5f, device, device + kCount,
+                      device + 2 * kCount, kCount, nullptr),
+            cudaSuccess);
   std::vector<float> result(kCount);
   ASSERT_EQ(cudaMemcpy(result.data(), device, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
   cudaFree(device);
@@ -72,7 +72,9 @@ TEST_F(CudaSgdTest, AgreesWithTheReference) {
   options.learning_rate = 0.1f;
   options.momentum = 0.9f;
   options.weight_decay = 5e-4f;
-  ReferenceKernels().sgd_step(options, parameters.data(), momentum.data(), gradients.data(),
+  options.nesterov = true;
+  options.gradient_scale = 0.5f;
+  ReferenceKernels().sgd_step(options, parameters.data(), velocities.data(), gradients.data(),
                               kCount);
   for (size_t i = 0; i < kCount; ++i) ASSERT_NEAR(result[i], parameters[i], 1e-6) << i;
 }

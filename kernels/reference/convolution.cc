@@ -27,7 +27,7 @@ class ReferenceConvolution : public Convolution {
                void* workspace) override {
     std::vector<double> sums(rows * shape_.output_elements());
     for (size_t i = 0; i < sums.size(); ++i) {
-      sums[i] = bias[static_cast<int64_t>(i) % shape_.out_channels];
+      sums[i] = options_.bias ? bias[static_cast<int64_t>(i) % shape_.out_channels] : 0.0f;
     }
     ForEachProduct(rows, [&](int64_t in, int64_t weight, int64_t out) {
       sums[out] += double{x[in]} * double{weights[weight]};
@@ -53,6 +53,7 @@ class ReferenceConvolution : public Convolution {
       weight_sums[weight] += double{dy[out]} * double{x[in]};
     });
     std::copy(weight_sums.begin(), weight_sums.end(), dweights);
+    if (!options_.bias) return;
     std::vector<double> bias_sums(shape_.out_channels, 0.0);
     for (int64_t i = 0; i < rows * shape_.output_elements(); ++i) {
       bias_sums[i % shape_.out_channels] += double{dy[i]};
@@ -64,6 +65,8 @@ class ReferenceConvolution : public Convolution {
   // Calls visit(element of x, of the weights, of y) for each product that the convolution sums.
   template <typename Visit>
   void ForEachProduct(int64_t rows, const Visit& visit) const {
+    const int64_t ins = shape_.in_channels / shape_.groups;
+    const int64_t outs = shape_.out_channels / shape_.groups;
     int64_t out = 0;
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t h = 0; h < shape_.out_height(); ++h) {
@@ -74,9 +77,10 @@ class ReferenceConvolution : public Convolution {
               const int64_t in_w = w * shape_.stride + tap % shape_.kernel - shape_.padding;
               if (in_h < 0 || in_h >= shape_.height || in_w < 0 || in_w >= shape_.width) continue;
               const int64_t pixel = (row * shape_.height + in_h) * shape_.width + in_w;
-              for (int64_t i = 0; i < shape_.in_channels; ++i) {
-                visit(pixel * shape_.in_channels + i,
-                      (o * shape_.in_channels + i) * shape_.kernel * shape_.kernel + tap, out);
+              const int64_t first_in = o / outs * ins;
+              for (int64_t i = 0; i < ins; ++i) {
+                visit(pixel * shape_.in_channels + first_in + i,
+                      (o * ins + i) * shape_.kernel * shape_.kernel + tap, out);
               }
             }
           }

@@ -209,5 +209,74 @@ class SpecTest(unittest.TestCase):
             self.assertEqual(result.stderr, f"muster: read {path}: {text}\n")
 
 
+class ExplainPlanTest(unittest.TestCase):
+    """`muster spec explain-plan`: the rank's engine, without a coordinator and without data."""
+
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.spec = self.directory / "spec.json"
+        self.spec.write_text(json.dumps(training_spec("plan", global_batch=40, dataset={
+            "name": "fashion_mnist", "path": "/no/such/data"})))
+
+    def explain(self, *args, status=0):
+        result = subprocess.run([binary("cli/muster"), "spec", "explain-plan", str(self.spec), *map(str, args)],
+                                env=dict(os.environ, MUSTER_COORDINATOR="127.0.0.1:1"), capture_output=True, text=True,
+                                timeout=60, check=False)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result.stdout if status == 0 else result.stderr
+
+    def test_table(self):
+        lines = self.explain("--ranks", 3).splitlines()
+        self.assertEqual(lines[0].split(), ["LAYER", "KIND", "INPUT", "OUTPUT", "DTYPE", "KERNEL", "PARAMETERS",
+                                            "BYTES", "FLOPS", "OFFSET"])
+        self.assertRegex(lines[1], r"^0 +conv2d +28x28x1 +28x28x32 +float32 ")
+        self.assertIn("421,834 parameters; for each image 8.5", lines[-2])
+        self.assertRegex(lines[-1], r"^14 rows at most on each of 3 ranks; activations take ")
+
+    def test_json_with_times(self):
+        report = json.loads(self.explain("--time", "-o", "json"))
+        self.assertEqual((report["ranks"], report["rows"], report["parameters"]), (1, 40, 421834))
+        operations = report["operations"]
+        self.assertEqual(sum(operation["parameters"] for operation in operations), 421834)
+        for field in ("forward_flops", "activation_bytes", "arena_offset", "forward_us", "backward_us", "share"):
+            self.assertIsInstance(operations[0][field], (int, float))
+        times = report["times"]
+        shares = [*(operation["share"] for operation in operations), times["objective_share"], times["optimizer_share"]]
+        self.assertAlmostEqual(sum(shares), 100, places=6)
+        self.assertGreater(times["images_per_second"], 0)
+        # Without --time there are none.
+        self.assertNotIn("forward_us", json.loads(self.explain("-o", "json"))["operations"][0])
+
+    def test_every_model(self):
+        for model, millions in (("resnet18", 11.2), ("resnet50", 23.5), ("mobilenet_v2", 2.2)):
+            report = json.loads(self.explain("--set", f"train.model={{name: {model}}}", "--set", "train.image_size=64",
+                                             "--set", "train.global_batch=2", "-o", "json"))
+            self.assertAlmostEqual(report["parameters"] / 1e6, millions, delta=0.06, msg=model)
+
+    def test_an_image_folder_tells_its_classes(self):
+        folder = ("--set", f"train.dataset={{name: image_folder, path: {self.directory}}}", "--set",
+                  "train.image_size=32", "-o", "json")
+        self.assertIn(f"{self.directory}/train", self.explain(*folder, status=66))
+        for name in ("cat", "dog", "owl"):
+            (self.directory / "train" / name).mkdir(parents=True)
+            (self.directory / "train" / name / "1.jpg").touch()
+        self.assertEqual(json.loads(self.explain(*folder))["operations"][-1]["output"]["channels"], 3)
+
+    def test_what_cannot_be_explained(self):
+        for status, text, args in (
+                (78, "unknown 'smal_cnn'", ("--set", "train.model.name=smal_cnn")),
+                (78, "train.model.layers[0].conv2d.kernel: is missing",
+                 ("--set", "train.model={layers: [conv2d: {out_channels: 8}]}")),
+                (78, "10 classes", ("--set", "train.model={layers: [flatten, linear: {out_features: 7}]}")),
+                (66, "/no/such/rank is not a program", ("--rank-binary", "/no/such/rank")),
+                (1, "/bin/false ended without an answer", ("--rank-binary", "/bin/false"))):
+            message = self.explain(*args, status=status)
+            self.assertIn(text, message)
+            self.assertTrue(all(line.startswith("muster: ") for line in message.splitlines()), message)
+        self.spec.write_text(json.dumps(shell_spec("command", "true")))
+        self.assertIn("a command job has no plan", self.explain(status=78))
+
+
 if __name__ == "__main__":
     unittest.main()

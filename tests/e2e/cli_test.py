@@ -121,6 +121,7 @@ class FormatsTest(unittest.TestCase):
     def test_every_verb_in_every_format(self):
         with Cluster(nodes=1, slots=2) as cluster:
             spec = cluster.write_spec(shell_spec("quick", "echo out; echo err >&2"))
+            training = cluster.write_spec(training_spec("planned"))
             over = cluster.submit(shell_spec("over", "echo one; exit 3"))
             cluster.wait(over, check=False)
             runs = cluster.submit(shell_spec("runs", SLEEP, ranks=2))
@@ -143,6 +144,7 @@ class FormatsTest(unittest.TestCase):
                 ("spec", "init"): ([], "fashion-mnist"),
                 ("spec", "validate"): ([spec], "quick"),
                 ("spec", "explain"): (["train.model"], r"(train\.model\.\w+\n?)+"),
+                ("spec", "explain-plan"): ([training], r"([\w.]+\n?)+"),
                 ("spec", "schema"): ([], r"name\n([\w.]+\n?)+"),
                 ("completion",): (["bash"], "bash"),
                 ("version",): ([], r"\d+\.\d+\.\d+"),

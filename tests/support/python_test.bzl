@@ -8,7 +8,7 @@ BINARIES = [
     "//worker:muster-worker",
 ]
 
-def muster_python_test(name, src, cases = [], data = [], tags = [], size = "medium", exclusive = True):
+def muster_python_test(name, src, cases = [], binaries = BINARIES, data = [], tags = [], size = "medium", exclusive = True):
     """One unittest module against the built binaries; with `cases`, those classes or tests of it alone.
 
     Such tests start clusters of several processes and watch the clock, so by default each runs alone.
@@ -18,6 +18,6 @@ def muster_python_test(name, src, cases = [], data = [], tags = [], size = "medi
         size = size,
         srcs = ["//tests/support:python_test.sh"],
         args = ["$(location {})".format(src)] + cases,
-        data = BINARIES + data + [src, "//tests/support:support"],
+        data = binaries + data + [src, "//tests/support:support"],
         tags = tags + (["exclusive"] if exclusive else []),
     )

@@ -40,6 +40,7 @@ std::vector<MetricFamily> RankFamilies(
   MetricFamily loss = Family("muster_train_loss", "Training loss of the newest step.");
   MetricFamily accuracy =
       Family("muster_train_accuracy_ratio", "Accuracy on the test set, 0 to 1.");
+  MetricFamily test_loss = Family("muster_test_loss", "Mean loss on the test set.");
   MetricFamily rate = Family("muster_train_learning_rate", "Learning rate of the newest step.");
   MetricFamily samples =
       Family("muster_train_samples_total", "Samples trained on by all ranks of the job together.",
@@ -48,6 +49,9 @@ std::vector<MetricFamily> RankFamilies(
       Family("muster_train_step_duration_seconds",
              "Median over the last seconds: a whole step, and of it the waits for data and for "
              "communication that nothing hid.");
+  MetricFamily stall =
+      Family("muster_loader_stall_seconds_total",
+             "Time that this rank waited for its loader in this generation.", MetricType::Counter);
   MetricFamily bytes =
       Family("muster_collective_bytes_total",
              "Bytes that this rank put into collectives in this generation.", MetricType::Counter);
@@ -64,15 +68,18 @@ std::vector<MetricFamily> RankFamilies(
     Add(step, static_cast<double>(progress.step()), labels);
     Add(loss, progress.loss(), labels);
     Add(accuracy, progress.test_accuracy(), labels);
+    Add(test_loss, progress.test_loss(), labels);
     Add(rate, progress.learning_rate(), labels);
     Add(samples, static_cast<double>(progress.samples()), labels);
     Add(duration, progress.step_seconds(), with("phase", "step"));
     Add(duration, progress.data_wait_seconds(), with("phase", "data_wait"));
     Add(duration, progress.exposed_communication_seconds(), with("phase", "communication"));
+    Add(stall, progress.stall_seconds(), labels);
     Add(bytes, static_cast<double>(progress.collective_bytes()), with("op", "all_reduce"));
   }
   std::vector<MetricFamily> families;
-  for (MetricFamily* family : {&step, &loss, &accuracy, &rate, &samples, &duration, &bytes}) {
+  for (MetricFamily* family :
+       {&step, &loss, &accuracy, &test_loss, &rate, &samples, &duration, &stall, &bytes}) {
     if (!family->metric.empty()) families.push_back(std::move(*family));
   }
   return families;

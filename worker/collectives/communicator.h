@@ -102,7 +102,7 @@ class KeyStore {
 // One group of one generation. `id` is the group's unique id, made by its lowest rank and carried by the
 // coordinator: no two groups ever share one, so nothing of an older generation can be mistaken for this one's.
 struct GroupOptions {
-  std::string name;                 // WORLD, LOCAL, CROSS
+  std::string name;                 // WORLD, NODE, LOCAL, CROSS
   std::string id;                   // 128 random bits, hex
   uint32_t rank = 0;                // in the group
   uint32_t size = 1;

@@ -45,7 +45,8 @@ class World {
 
   // Groups come with their id, drawn or received.
   absl::StatusOr<GroupOptions> WorldGroup() const;
-  absl::StatusOr<GroupOptions> LocalGroup() const;
+  absl::StatusOr<GroupOptions> LocalGroup() const { return NodeMembers("LOCAL"); }
+  absl::StatusOr<GroupOptions> NodeGroup() const { return NodeMembers("NODE"); }
   absl::StatusOr<GroupOptions> CrossGroup() const;
 
   const std::vector<uint32_t>& ranks_on_node() const { return ranks_on_node_; }
@@ -56,6 +57,7 @@ class World {
 
  private:
   explicit World(const WorldOptions& options) : options_(options) {}
+  absl::StatusOr<GroupOptions> NodeMembers(absl::string_view name) const;
   absl::StatusOr<GroupOptions> Group(absl::string_view name, uint32_t index,
                                      std::vector<uint32_t> members) const;
 
@@ -131,10 +133,10 @@ absl::StatusOr<GroupOptions> World::WorldGroup() const {
   return Group("WORLD", 0, std::move(members));
 }
 
-absl::StatusOr<GroupOptions> World::LocalGroup() const {
+absl::StatusOr<GroupOptions> World::NodeMembers(absl::string_view name) const {
   std::vector<uint32_t> members(ranks_on_node_[node_]);
   std::iota(members.begin(), members.end(), first_rank_[node_]);
-  return Group("LOCAL", node_, std::move(members));
+  return Group(name, node_, std::move(members));
 }
 
 absl::StatusOr<GroupOptions> World::CrossGroup() const {
@@ -187,6 +189,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const Worl
   }
   ASSIGN_OR_RETURN(const GroupOptions group, world.WorldGroup());
   return CreateCommunicator(backend, group);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const WorldOptions& options) {
+  ASSIGN_OR_RETURN(const World world, World::Make(options));
+  ASSIGN_OR_RETURN(const GroupOptions group, world.NodeGroup());
+  const bool named = options.backend != "auto" && options.backend != "hierarchical";
+  return CreateCommunicator(named ? options.backend : "shm", group);
 }
 
 }  // namespace muster::collectives

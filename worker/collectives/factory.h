@@ -40,6 +40,12 @@ struct WorldOptions {
 // DEADLINE_EXCEEDED and UNAVAILABLE name ranks; what options.store returns.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const WorldOptions& options);
 
+// The ranks of this rank's node, as a group of its own beside the world's, in the order of the
+// world: shm, or the one backend that is named. Its id is under unique-id/NODE/node; the LOCAL
+// groups are the hierarchical backend's own. Blocks until all ranks of the node have called. Errors
+// as of CreateWorldCommunicator.
+absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const WorldOptions& options);
+
 }  // namespace muster::collectives
 
 #endif  // MUSTER_WORKER_COLLECTIVES_FACTORY_H_

@@ -87,17 +87,65 @@ TEST(FactoryTest, RefusesWhatCannotBe) {
 TEST(FactoryTest, EveryGroupHasAnIdOfItsOwn) {
   FileKeyStore store;
   const auto results = RunRankProcesses(4, [&](uint32_t rank) -> absl::Status {
-    return CreateWorldCommunicator(Options("auto", rank, 4, {2, 2}, &store)).status();
+    const WorldOptions options = Options("auto", rank, 4, {2, 2}, &store);
+    ASSIGN_OR_RETURN(const auto world, CreateWorldCommunicator(options));
+    ASSIGN_OR_RETURN(const auto node, CreateNodeCommunicator(options));
+    return world->Barrier()->Wait();
   });
   for (const std::string& result : results) EXPECT_EQ(result, "");
   std::vector<std::string> ids;
-  for (const std::string key : {"WORLD/0", "LOCAL/0", "LOCAL/1", "CROSS/0", "CROSS/1"}) {
+  for (const std::string key :
+       {"WORLD/0", "LOCAL/0", "LOCAL/1", "CROSS/0", "CROSS/1", "NODE/0", "NODE/1"}) {
     const auto id = store.Get("unique-id/" + key, absl::ZeroDuration());
     ASSERT_TRUE(id.ok()) << key;
     EXPECT_EQ(id->size(), 32u);
     for (const std::string& other : ids) EXPECT_NE(*id, other);
     ids.push_back(*id);
   }
+}
+
+absl::StatusOr<float> SumOverRanks(Communicator& communicator, float value) {
+  RETURN_IF_ERROR(
+      communicator.AllReduce(&value, &value, 1, DataType::kFloat32, ReduceOp::kSum)->Wait());
+  return value;
+}
+
+// Both groups of one generation at work, whatever the world's backend makes of nodes itself.
+TEST(FactoryTest, TheNodesGroupIsBesideTheWorlds) {
+  const std::vector<uint32_t> node_of = {0, 0, 0, 1, 1};
+  for (const std::string backend : {"auto", "gloo"}) {
+    FileKeyStore store;
+    const auto results = RunRankProcesses(5, [&](uint32_t rank) -> absl::Status {
+      const WorldOptions options = Options(backend, rank, 5, {3, 2}, &store);
+      ASSIGN_OR_RETURN(auto world, CreateWorldCommunicator(options));
+      ASSIGN_OR_RETURN(auto node, CreateNodeCommunicator(options));
+      const uint32_t first = node_of[rank] == 0 ? 0 : 3;
+      const std::string place = absl::StrCat(node->backend(), " ", node->rank(), "/", node->size());
+      const std::string expected = absl::StrCat(backend == "auto" ? "shm " : "gloo ", rank - first,
+                                                "/", node_of[rank] == 0 ? 3 : 2);
+      if (place != expected) return absl::InternalError(place);
+      for (int round = 0; round < 3; ++round) {
+        ASSIGN_OR_RETURN(const float all, SumOverRanks(*world, static_cast<float>(rank)));
+        ASSIGN_OR_RETURN(const float near, SumOverRanks(*node, static_cast<float>(rank)));
+        if (all != 10 || near != (node_of[rank] == 0 ? 3 : 7)) {
+          return absl::InternalError(absl::StrCat("sums ", all, " and ", near));
+        }
+      }
+      return world->Barrier()->Wait();
+    });
+    for (const std::string& result : results) EXPECT_EQ(result, "") << backend;
+  }
+}
+
+TEST(FactoryTest, ANodeOfOneRankIsAGroupToo) {
+  FileKeyStore store;
+  const auto results = RunRankProcesses(2, [&](uint32_t rank) -> absl::Status {
+    ASSIGN_OR_RETURN(auto node, CreateNodeCommunicator(Options("auto", rank, 2, {1, 1}, &store)));
+    ASSIGN_OR_RETURN(const float sum, SumOverRanks(*node, static_cast<float>(rank)));
+    const bool right = node->size() == 1 && sum == static_cast<float>(rank);
+    return right ? absl::OkStatus() : absl::InternalError(absl::StrCat(node->size(), " ", sum));
+  });
+  for (const std::string& result : results) EXPECT_EQ(result, "");
 }
 
 }  // namespace

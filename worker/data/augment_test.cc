@@ -1,35 +1,34 @@
 #include "worker/data/augment.h"
 
+#include <cmath>
+#include <map>
 #include <set>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/philox.h"
 
 namespace muster::data {
 namespace {
 
-DatasetInfo Shape(int64_t height, int64_t width, int64_t channels) {
-  return {"test",
-          height,
-          width,
-          channels,
-          10,
-          std::vector<float>(channels, 0.5f),
-          std::vector<float>(channels, 0.25f)};
+ImageView ViewOf(const std::vector<uint8_t>& pixels, int64_t height, int64_t width,
+                 int64_t channels, int64_t row_bytes) {
+  return {height, width, channels, row_bytes, pixels.data()};
 }
 
 // Pixel by pixel, as Placement's comment says.
-std::vector<uint8_t> PlaceSlowly(const std::vector<uint8_t>& image, const DatasetInfo& info,
-                                 const Placement& placement) {
+std::vector<uint8_t> PlaceSlowly(const ImageView& image, const Placement& placement) {
   std::vector<uint8_t> out;
-  for (int64_t y = 0; y < info.height; ++y) {
-    for (int64_t column = 0; column < info.width; ++column) {
-      const int64_t x = placement.flip ? info.width - 1 - column : column;
+  for (int64_t y = 0; y < image.height; ++y) {
+    for (int64_t column = 0; column < image.width; ++column) {
+      const int64_t x = placement.flip ? image.width - 1 - column : column;
       const int64_t from_y = y + placement.dy, from_x = x + placement.dx;
-      const bool inside = from_y >= 0 && from_y < info.height && from_x >= 0 && from_x < info.width;
-      for (int64_t c = 0; c < info.channels; ++c) {
-        out.push_back(inside ? image[(from_y * info.width + from_x) * info.channels + c] : 0);
+      const bool inside =
+          from_y >= 0 && from_y < image.height && from_x >= 0 && from_x < image.width;
+      for (int64_t c = 0; c < image.channels; ++c) {
+        out.push_back(inside ? image.pixels[from_y * image.row_bytes + from_x * image.channels + c]
+                             : 0);
       }
     }
   }
@@ -38,73 +37,173 @@ std::vector<uint8_t> PlaceSlowly(const std::vector<uint8_t>& image, const Datase
 
 TEST(PlaceImageTest, AgreesWithTheDefinition) {
   for (const int64_t channels : {1, 3}) {
-    const DatasetInfo info = Shape(5, 7, channels);
-    std::vector<uint8_t> image(5 * 7 * channels);
-    for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(i + 1);
-    for (int dy = -6; dy <= 6; ++dy) {
-      for (int dx = -8; dx <= 8; ++dx) {
-        for (const bool flip : {false, true}) {
-          const Placement placement{dy, dx, flip};
-          std::vector<uint8_t> out(image.size(), 0xff);
-          PlaceImage(image.data(), info, placement, out.data());
-          ASSERT_EQ(out, PlaceSlowly(image, info, placement)) << dy << ' ' << dx << ' ' << flip;
+    for (const int64_t gap : {0, 5}) {
+      const int64_t row_bytes = 7 * channels + gap;
+      std::vector<uint8_t> pixels(5 * row_bytes);
+      for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i + 1);
+      const ImageView image = ViewOf(pixels, 5, 7, channels, row_bytes);
+      for (int dy = -6; dy <= 6; ++dy) {
+        for (int dx = -8; dx <= 8; ++dx) {
+          for (const bool flip : {false, true}) {
+            const Placement placement{dy, dx, flip};
+            std::vector<uint8_t> out(5 * 7 * channels, 0xff);
+            PlaceImage(image, placement, out.data());
+            ASSERT_EQ(out, PlaceSlowly(image, placement)) << dy << ' ' << dx << ' ' << flip;
+          }
         }
       }
     }
   }
 }
 
-TEST(DrawPlacementTest, IsAFunctionOfSeedEpochAndSample) {
-  const AugmentOptions options{2, true, 7};
-  const auto draw = [](const AugmentOptions& o, uint64_t epoch, uint64_t sample) {
-    const Placement p = DrawPlacement(o, epoch, sample);
-    return std::make_pair(std::make_pair(p.dy, p.dx), p.flip);
-  };
-  std::set<std::pair<std::pair<int, int>, bool>> seen;
-  int epochs_differ = 0, seeds_differ = 0;
-  for (uint64_t sample = 0; sample < 2000; ++sample) {
-    const auto placement = draw(options, 3, sample);
-    EXPECT_EQ(placement, draw(options, 3, sample));
+std::tuple<int, int, bool> Placed(const AugmentOptions& options, const SampleView& of) {
+  const Placement placement = DrawPlacement(options, of);
+  return {placement.dy, placement.dx, placement.flip};
+}
+
+TEST(DrawPlacementTest, IsAFunctionOfSeedEpochSampleAndView) {
+  const AugmentOptions options{2, true, 7, {}, {}};
+  const AugmentOptions other_seed{2, true, 8, {}, {}};
+  std::set<std::tuple<int, int, bool>> seen;
+  int epochs_differ = 0, seeds_differ = 0, views_differ = 0;
+  for (uint32_t sample = 0; sample < 2000; ++sample) {
+    const auto placement = Placed(options, {3, sample, 0});
+    EXPECT_EQ(placement, Placed(options, {3, sample, 0}));
     seen.insert(placement);
-    epochs_differ += placement != draw(options, 4, sample);
-    seeds_differ += placement != draw({2, true, 8}, 3, sample);
+    epochs_differ += placement != Placed(options, {4, sample, 0});
+    seeds_differ += placement != Placed(other_seed, {3, sample, 0});
+    views_differ += placement != Placed(options, {3, sample, 1});
   }
   EXPECT_EQ(seen.size(), 5 * 5 * 2);  // every offset from -2 to 2, mirrored or not
   EXPECT_GT(epochs_differ, 1800);
   EXPECT_GT(seeds_differ, 1800);
+  EXPECT_GT(views_differ, 1800);
+}
+
+// A training that is resumed must draw on as it began: the key and the counter are for ever.
+TEST(DrawPlacementTest, TheFirstViewsDrawsStayWhatTheyWere) {
+  const AugmentOptions options{4, true, 11, {}, {}};
+  const uint64_t epoch = (uint64_t{5} << 32) + 6;
+  for (uint32_t sample = 0; sample < 100; ++sample) {
+    const kernels::PhiloxCounter words =
+        kernels::Philox4x32({sample, 0, 6, 5}, kernels::DerivePhiloxKey(11, 0x6175'676d'656e'7421));
+    const Placement placement = DrawPlacement(options, {epoch, sample, 0});
+    EXPECT_EQ(placement.dy, static_cast<int>(kernels::UniformBelow(words[0], 9)) - 4);
+    EXPECT_EQ(placement.dx, static_cast<int>(kernels::UniformBelow(words[1], 9)) - 4);
+    EXPECT_EQ(placement.flip, words[2] % 2 == 1);
+  }
 }
 
 TEST(DrawPlacementTest, NothingAskedForIsNothingDone) {
-  for (uint64_t sample = 0; sample < 100; ++sample) {
-    const Placement placement = DrawPlacement({0, false, 1}, 0, sample);
-    EXPECT_EQ(placement.dy, 0);
-    EXPECT_EQ(placement.dx, 0);
-    EXPECT_FALSE(placement.flip);
+  for (uint32_t sample = 0; sample < 100; ++sample) {
+    EXPECT_EQ(Placed({0, false, 1, {}, {}}, {0, sample, 0}), std::tuple(0, 0, false));
   }
 }
 
-TEST(NormalizerTest, ScalesByChannel) {
-  DatasetInfo info = Shape(1, 2, 2);
-  info.mean = {0.5f, 0.0f};
-  info.standard_deviation = {0.25f, 1.0f};
-  std::vector<float> out(4);
-  Normalizer(info).Apply({0, 0, 255, 255}, out.data());
-  EXPECT_FLOAT_EQ(out[0], -2.0f);
-  EXPECT_FLOAT_EQ(out[1], 0.0f);
-  EXPECT_FLOAT_EQ(out[2], 2.0f);
-  EXPECT_FLOAT_EQ(out[3], 1.0f);
+// Area and ratio of what is drawn, for an image in which every draw fits at the first try.
+struct Moments {
+  double lowest_area = 1, highest_area = 0, mean_area = 0;
+  double lowest_ratio = 100, highest_ratio = 0, mean_log_ratio = 0;
+  std::map<bool, int> upper_half, left_half;  // how many lie there
+};
+
+template <typename Draw>
+Moments MomentsOf(ImageSize size, const Draw& draw) {
+  Moments moments;
+  constexpr int kDraws = 4000;
+  for (uint32_t sample = 0; sample < kDraws; ++sample) {
+    const Rectangle part = draw(sample);
+    EXPECT_GE(part.top, 0);
+    EXPECT_GE(part.left, 0);
+    EXPECT_LE(part.top + part.height, size.height);
+    EXPECT_LE(part.left + part.width, size.width);
+    const double area = double(part.height) * part.width / double(size.height * size.width);
+    const double ratio = double(part.width) / part.height;
+    moments.lowest_area = std::min(moments.lowest_area, area);
+    moments.highest_area = std::max(moments.highest_area, area);
+    moments.mean_area += area / kDraws;
+    moments.lowest_ratio = std::min(moments.lowest_ratio, ratio);
+    moments.highest_ratio = std::max(moments.highest_ratio, ratio);
+    moments.mean_log_ratio += std::log(ratio) / kDraws;
+    ++moments.upper_half[2 * part.top + part.height < size.height];
+    ++moments.left_half[2 * part.left + part.width < size.width];
+  }
+  return moments;
 }
 
-TEST(NormalizerTest, OneChannelOfAnyLength) {
-  for (const size_t pixels : {1u, 7u, 784u}) {
-    std::vector<uint8_t> in(pixels);
-    for (size_t i = 0; i < pixels; ++i) in[i] = static_cast<uint8_t>(i);
-    std::vector<float> out(pixels);
-    Normalizer(Shape(1, pixels, 1)).Apply(in, out.data());
-    for (size_t i = 0; i < pixels; ++i) {
-      EXPECT_NEAR(out[i], (in[i] / 255.0 - 0.5) / 0.25, 1e-6);
+TEST(DrawCropTest, AreaAndRatioAreSpreadAsAskedFor) {
+  const RandomResizedCropOptions options{0.1, 0.3, 0.5, 2};
+  const ImageSize size{1000, 1000};
+  const Moments moments = MomentsOf(size, [&](uint32_t sample) {
+    return DrawCrop(options, 3, size, {1, sample, 0});
+  });
+  EXPECT_NEAR(moments.lowest_area, 0.1, 2e-3);
+  EXPECT_NEAR(moments.highest_area, 0.3, 2e-3);
+  EXPECT_NEAR(moments.mean_area, 0.2, 4e-3);
+  EXPECT_NEAR(moments.lowest_ratio, 0.5, 0.01);
+  EXPECT_NEAR(moments.highest_ratio, 2, 0.01);
+  EXPECT_NEAR(moments.mean_log_ratio, 0, 0.03);
+  EXPECT_NEAR(moments.upper_half.at(true), 2000, 200);
+  EXPECT_NEAR(moments.left_half.at(true), 2000, 200);
+}
+
+TEST(DrawCropTest, IsAFunctionOfSeedEpochSampleAndView) {
+  const RandomResizedCropOptions options;
+  const ImageSize size{375, 500};
+  const auto draw = [&](uint64_t seed, const SampleView& of) {
+    const Rectangle crop = DrawCrop(options, seed, size, of);
+    return std::tuple(crop.top, crop.left, crop.height, crop.width);
+  };
+  int same = 0;
+  for (uint32_t sample = 0; sample < 200; ++sample) {
+    const auto crop = draw(1, {0, sample, 0});
+    EXPECT_EQ(crop, draw(1, {0, sample, 0}));
+    same += crop == draw(2, {0, sample, 0}) || crop == draw(1, {1, sample, 0}) ||
+            crop == draw(1, {0, sample, 1}) || crop == draw(1, {0, sample + 1, 0});
+  }
+  EXPECT_EQ(same, 0);
+}
+
+// In a strip no part with the area asked for has an allowed ratio.
+TEST(DrawCropTest, AStripGivesItsCentre) {
+  const RandomResizedCropOptions options{0.9, 1, 0.75, 4.0 / 3};
+  const Rectangle wide = DrawCrop(options, 1, {30, 300}, {0, 0, 0});
+  EXPECT_EQ(std::tuple(wide.top, wide.left, wide.height, wide.width), std::tuple(0, 130, 30, 40));
+  const Rectangle tall = DrawCrop(options, 1, {300, 30}, {0, 0, 0});
+  EXPECT_EQ(std::tuple(tall.top, tall.left, tall.height, tall.width), std::tuple(130, 0, 40, 30));
+  const Rectangle pixel = DrawCrop(options, 1, {1, 1}, {0, 0, 0});
+  EXPECT_EQ(std::tuple(pixel.top, pixel.left, pixel.height, pixel.width), std::tuple(0, 0, 1, 1));
+}
+
+TEST(DrawErasureTest, AreaAndRatioAreSpreadAsAskedFor) {
+  const RandomErasingOptions options{1, 0.02, 0.2, 0.5, 2};
+  const ImageSize size{800, 900};
+  const Moments moments = MomentsOf(size, [&](uint32_t sample) {
+    return DrawErasure(options, 3, size, {1, sample, 0});
+  });
+  EXPECT_NEAR(moments.lowest_area, 0.02, 2e-3);
+  EXPECT_NEAR(moments.highest_area, 0.2, 2e-3);
+  EXPECT_NEAR(moments.mean_area, 0.11, 4e-3);
+  EXPECT_NEAR(moments.lowest_ratio, 0.5, 0.01);
+  EXPECT_NEAR(moments.highest_ratio, 2, 0.01);
+  EXPECT_NEAR(moments.mean_log_ratio, 0, 0.03);
+}
+
+TEST(DrawErasureTest, HappensWithTheProbability) {
+  RandomErasingOptions options;
+  for (const double probability : {0.0, 0.25, 1.0}) {
+    options.probability = probability;
+    int erased = 0;
+    for (uint32_t sample = 0; sample < 4000; ++sample) {
+      erased += DrawErasure(options, 5, {224, 224}, {0, sample, 1}).height > 0;
     }
+    EXPECT_NEAR(erased, probability * 4000, probability * 200);
   }
+}
+
+TEST(DrawErasureTest, WhatNeverFitsErasesNothing) {
+  const Rectangle erasure = DrawErasure({1, 1, 1, 5, 5}, 1, {20, 20}, {0, 0, 0});
+  EXPECT_EQ(erasure.height * erasure.width, 0);
 }
 
 }  // namespace

@@ -1,81 +1,88 @@
 #include "worker/data/dataset.h"
 
-#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/sha256.h"
 #include "common/status.h"
+#include "worker/data/cifar.h"
+#include "worker/data/idx_dataset.h"
+#include "worker/data/image_folder.h"
 
 namespace muster::data {
 namespace {
 
-const std::vector<DatasetInfo>& Registry() {
-  static const auto* registry = new std::vector<DatasetInfo>{
-      {"fashion_mnist", 28, 28, 1, 10, {0.2860f}, {0.3530f}},
-      {"mnist", 28, 28, 1, 10, {0.1307f}, {0.3081f}},
+using Opener = absl::StatusOr<std::unique_ptr<ImageDataset>> (*)(const DatasetInfo& info,
+                                                                 const std::string& path,
+                                                                 Split split,
+                                                                 const std::string& cache_dir);
+struct Entry {
+  DatasetInfo info;
+  Opener open;
+};
+
+const std::vector<Entry>& Registry() {
+  static const auto* registry = new std::vector<Entry>{
+      {{"fashion_mnist", 28, 28, 1, 10, {0.2860f}, {0.3530f}}, OpenIdxDataset},
+      {{"mnist", 28, 28, 1, 10, {0.1307f}, {0.3081f}}, OpenIdxDataset},
+      {{"cifar10", 32, 32, 3, 10, {0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}},
+       OpenCifar10},
+      {{"cifar100", 32, 32, 3, 100, {0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}},
+       OpenCifar100},
+      // With ImageNet's mean and deviation.
+      {{"image_folder", 0, 0, 3, 0, {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
+       [](const DatasetInfo& info, const std::string& path, Split split, const std::string&) {
+         return OpenImageFolder(info, path, split);
+       }},
   };
   return *registry;
 }
 
-absl::Status CheckLabels(const IdxFile& labels, int64_t classes) {
-  const auto elements = labels.elements();
-  const auto bad = std::find_if(elements.begin(), elements.end(),
-                                [classes](uint8_t label) { return label >= classes; });
-  if (bad == elements.end()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(labels.source(), ": label ", int{*bad}, " of sample ",
-                                          bad - elements.begin(), " is not one of ", classes,
-                                          " classes"));
-}
-
-}  // namespace
-
-absl::StatusOr<DatasetInfo> FindDataset(absl::string_view name) {
+absl::StatusOr<const Entry*> Find(absl::string_view name) {
   std::vector<std::string> known;
-  for (const DatasetInfo& info : Registry()) {
-    if (info.name == name) return info;
-    known.push_back(info.name);
+  for (const Entry& entry : Registry()) {
+    if (entry.info.name == name) return &entry;
+    known.push_back(entry.info.name);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown data set '", name, "'; known are ", absl::StrJoin(known, ", ")));
 }
 
-ImageDataset::ImageDataset(DatasetInfo info, IdxFile images, IdxFile labels)
-    : info_(std::move(info)),
-      images_(std::move(images)),
-      labels_(std::move(labels)),
-      image_bytes_(static_cast<size_t>(info_.height * info_.width * info_.channels)) {}
-
-absl::StatusOr<ImageDataset> ImageDataset::Open(const DatasetInfo& info, const std::string& path,
-                                                Split split, const std::string& cache_dir) {
-  const std::string stem = absl::StrCat(path, "/", split == Split::kTrain ? "train" : "t10k");
-  ASSIGN_OR_RETURN(IdxFile images, IdxFile::Open(stem + "-images-idx3-ubyte", cache_dir));
-  ASSIGN_OR_RETURN(IdxFile labels, IdxFile::Open(stem + "-labels-idx1-ubyte", cache_dir));
-  const auto shape = images.dimensions();
-  if (shape.size() != 3 || shape[1] != info.height || shape[2] != info.width) {
-    return absl::DataLossError(absl::StrCat(images.source(), " holds an array of ",
-                                            absl::StrJoin(shape, "x"), ", not images of ",
-                                            info.height, "x", info.width));
+// Puts `wanted` in place of `values`, unless it is empty.
+absl::Status Override(absl::string_view what, const std::vector<float>& wanted, int64_t channels,
+                      std::vector<float>& values) {
+  if (wanted.empty()) return absl::OkStatus();
+  if (static_cast<int64_t>(wanted.size()) != channels) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dataset.", what, " has ", wanted.size(), " values for images of ", channels, " channels"));
   }
-  if (labels.dimensions().size() != 1 || labels.dimensions()[0] != shape[0]) {
-    return absl::DataLossError(absl::StrCat(labels.source(), " holds an array of ",
-                                            absl::StrJoin(labels.dimensions(), "x"),
-                                            ", not the labels of ", shape[0], " images"));
-  }
-  if (shape[0] == 0) return absl::DataLossError(absl::StrCat(images.source(), " holds no image"));
-  RETURN_IF_ERROR(CheckLabels(labels, info.classes));
-  return ImageDataset(info, std::move(images), std::move(labels));
+  values = wanted;
+  return absl::OkStatus();
 }
 
-std::string ImageDataset::Digest() const {
-  constexpr size_t kSampledImages = 256;
-  Sha256 digest;
-  digest.Update(absl::StrCat(size(), " images of ", image_bytes_, " bytes"));
-  digest.Update(labels_.elements().data(), labels_.elements().size());
-  const size_t stride = std::max<size_t>(1, size() / kSampledImages);
-  for (size_t i = 0; i < size(); i += stride) digest.Update(image(i), image_bytes_);
-  return digest.HexDigest();
+}  // namespace
+
+absl::StatusOr<DatasetInfo> FindDataset(absl::string_view name) {
+  ASSIGN_OR_RETURN(const Entry* entry, Find(name));
+  return entry->info;
+}
+
+absl::StatusOr<std::unique_ptr<ImageDataset>> OpenDataset(const DatasetOptions& options,
+                                                          Split split,
+                                                          const std::string& cache_dir) {
+  ASSIGN_OR_RETURN(const Entry* entry, Find(options.name));
+  DatasetInfo info = entry->info;
+  RETURN_IF_ERROR(Override("mean", options.mean, info.channels, info.mean));
+  RETURN_IF_ERROR(Override("standard_deviation", options.standard_deviation, info.channels,
+                           info.standard_deviation));
+  for (const float deviation : info.standard_deviation) {
+    if (!(deviation > 0) || !std::isfinite(deviation)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("dataset.standard_deviation: ", deviation, " is not above zero"));
+    }
+  }
+  return entry->open(info, options.path, split, cache_dir);
 }
 
 }  // namespace muster::data

@@ -20,12 +20,20 @@ TEST(FindDatasetTest, NamesTheKnownOnes) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("fashion_mnist, mnist"));
 }
 
+TEST(FindDatasetTest, AFolderHasNeitherSizeNorClassesYet) {
+  const auto info = FindDataset("image_folder");
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->height, 0);
+  EXPECT_EQ(info->channels, 3);
+  EXPECT_EQ(info->classes, 0);
+}
+
 class DatasetTest : public ::testing::Test {
  protected:
   void SetUp() override { WriteSyntheticDataset(directory_.path(), 30, 20); }
-  absl::StatusOr<ImageDataset> Open(Split split) const {
-    return ImageDataset::Open(*FindDataset("fashion_mnist"), directory_.path(), split,
-                              directory_.path() + "/cache");
+  absl::StatusOr<std::unique_ptr<ImageDataset>> Open(Split split) const {
+    return OpenDataset({.name = "fashion_mnist", .path = directory_.path()}, split,
+                       directory_.path() + "/cache");
   }
   TemporaryDirectory directory_;
 };
@@ -35,19 +43,19 @@ TEST_F(DatasetTest, OpensBothSplits) {
   const auto test = Open(Split::kTest);
   ASSERT_TRUE(train.ok()) << train.status();
   ASSERT_TRUE(test.ok()) << test.status();
-  EXPECT_EQ(train->size(), 30);
-  EXPECT_EQ(test->size(), 20);
-  EXPECT_EQ(train->label(17), 7);
-  EXPECT_EQ(train->image(1) - train->image(0), 28 * 28);
+  EXPECT_EQ((*train)->size(), 30);
+  EXPECT_EQ((*test)->size(), 20);
+  EXPECT_EQ((*train)->label(17), 7);
+  EXPECT_EQ((*train)->image(1) - (*train)->image(0), 28 * 28);
 }
 
 TEST_F(DatasetTest, TheDigestTellsDataApart) {
-  const std::string digest = Open(Split::kTest)->Digest();
-  EXPECT_EQ(Open(Split::kTest)->Digest(), digest);
-  EXPECT_NE(Open(Split::kTrain)->Digest(), digest);
+  const std::string digest = (*Open(Split::kTest))->Digest();
+  EXPECT_EQ((*Open(Split::kTest))->Digest(), digest);
+  EXPECT_NE((*Open(Split::kTrain))->Digest(), digest);
   WriteFile(directory_.path() + "/t10k-labels-idx1-ubyte",
             IdxBytes({20}, std::string(19, '\0') + '\x01'));
-  EXPECT_NE(Open(Split::kTest)->Digest(), digest);
+  EXPECT_NE((*Open(Split::kTest))->Digest(), digest);
 }
 
 TEST_F(DatasetTest, ALabelBeyondTheClassesIsRefused) {
@@ -67,6 +75,22 @@ TEST_F(DatasetTest, ImagesOfAnotherSizeAreRefused) {
   WriteFile(directory_.path() + "/train-images-idx3-ubyte",
             IdxBytes({30, 1, 1}, std::string(30, '\0')));
   EXPECT_EQ(Open(Split::kTrain).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(DatasetTest, MeanAndDeviationCanBeGiven) {
+  DatasetOptions options = {"mnist", directory_.path(), {0.25f}, {}};
+  EXPECT_EQ((*OpenDataset(options, Split::kTest, ""))->info().mean[0], 0.25f);
+  EXPECT_FLOAT_EQ((*OpenDataset(options, Split::kTest, ""))->info().standard_deviation[0], 0.3081f);
+  const auto refusal = [&options] {
+    const absl::Status status = OpenDataset(options, Split::kTest, "").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  options.standard_deviation = {0};
+  EXPECT_THAT(refusal(), HasSubstr("standard_deviation: 0 is not above zero"));
+  options.standard_deviation = {0.5f};
+  options.mean = {0.1f, 0.2f, 0.3f};
+  EXPECT_THAT(refusal(), HasSubstr("mean has 3 values for images of 1 channels"));
 }
 
 TEST_F(DatasetTest, AMissingFileIsNamed) {

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/data/cache_file.h"
 #include "worker/data/unpack.h"
 
 namespace muster::data {
@@ -89,7 +90,7 @@ absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const std::string
     ASSIGN_OR_RETURN(auto mapped, MapChecked(source, source));
     return IdxFile(source, std::move(mapped.first), std::move(mapped.second));
   }
-  ASSIGN_OR_RETURN(const std::string cached, CachedName(source, cache_dir));
+  ASSIGN_OR_RETURN(const std::string cached, CachedName("idx", {source}, cache_dir));
   auto mapped = MapChecked(cached, source);
   if (!mapped.ok()) {
     // Not there yet, or damaged by a crash of the machine.

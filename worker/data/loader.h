@@ -5,84 +5,105 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/types/span.h"
-#include "worker/data/augment.h"
-#include "worker/data/dataset.h"
+#include "worker/data/batch.h"
+#include "worker/data/image_dataset.h"
 #include "worker/data/sampler.h"
+#include "worker/data/transform.h"
 
 namespace muster::data {
 
 struct LoaderOptions {
   uint32_t rank = 0;
   uint32_t world_size = 1;
-  uint64_t seed = 0;
-  uint64_t first_step = 0;
-  uint64_t end_step = 0;  // one past the last
   uint32_t threads = 1;
   uint32_t prefetch = 4;  // batches ready ahead
-  AugmentOptions augment;
+  TransformOptions transform;
+  // Of training alone:
+  uint64_t seed = 0;  // of the order of samples
+  uint64_t first_step = 0;
+  uint64_t end_step = 0;  // one past the last
+  uint32_t views = 1;     // of each sample, one after another
 };
 
-// One rank's rows of a global batch, augmented but not yet normalised: a quarter of the memory, and
-// the step's own thread turns them into floats where they are needed.
-struct Batch {
-  uint64_t step = 0;
-  uint64_t epoch = 0;
-  uint64_t global_rows = 0;
-  uint64_t first_row = 0;  // of this rank's rows in the global batch
-  size_t rows = 0;
-  absl::Span<const uint8_t> pixels;
-  absl::Span<const int32_t> labels;
-};
-
-// What Next returns depends on the options alone, never on the timing of threads. Next is for one
-// thread.
+// What Next returns depends on the options alone, never on the timing of threads. All threads work
+// on the oldest batch that is not done, some samples each. Next is for one thread.
 class Loader {
  public:
-  // `dataset` outlives the loader.
-  Loader(const ImageDataset* dataset, const StepMap& steps, const LoaderOptions& options);
+  // Each sample once per epoch in that epoch's order, augmented. `dataset` outlives the loader.
+  static std::unique_ptr<Loader> ForTraining(const ImageDataset* dataset, const StepMap& steps,
+                                             const LoaderOptions& options);
+  // Each sample once in the data set's order, shared among the ranks, in batches of at most
+  // `max_rows`; transform.augment is not used. Ranks may have different numbers of batches.
+  static std::unique_ptr<Loader> ForEvaluation(const ImageDataset* dataset, uint32_t max_rows,
+                                               const LoaderOptions& options);
   // Ends the threads, whatever is still to be prepared.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Waits for the next step's batch; valid until the next call. To be called end_step - first_step
-  // times at most.
-  const Batch& Next() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for the next batch, which is valid until the next call; null after the last. An image
+  // that cannot be read ends the stream: its batch and all later calls are the error, which names
+  // the file.
+  absl::StatusOr<const Batch*> Next() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Slot {
     std::vector<uint8_t> pixels;
     std::vector<int32_t> labels;
+    std::vector<Rectangle> erasures;
+    RankBatch source;
     Batch batch;
+    uint64_t done = 0;    // samples
+    absl::Status status;  // of the earliest portion that failed
+    uint64_t failed_position = 0;
     bool ready = false;
+  };
+  // Samples of a batch for one thread to prepare.
+  struct Portion {
+    Slot* slot;
+    RowRange positions;
   };
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
 
+  Loader(const ImageDataset* dataset, const RankBatches& batches, bool shuffle,
+         const LoaderOptions& options);
+
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Fill(uint64_t step, Slot& slot) const;
+  // Waits for a batch to work on; none when there is nothing left to do.
+  std::optional<Portion> Claim() ABSL_LOCKS_EXCLUDED(mutex_);
+  void BeginBatch(uint64_t step, Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Prepare(const Portion& portion, ImageTransform& transform) const;
+  void Finish(const Portion& portion, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   Order OrderOf(uint64_t epoch) const ABSL_LOCKS_EXCLUDED(orders_mutex_);
   Slot& SlotOf(uint64_t step) { return slots_[(step - options_.first_step) % slots_.size()]; }
 
   const ImageDataset* const dataset_;
-  const StepMap steps_;
+  const RankBatches batches_;
+  const bool shuffle_;
   const LoaderOptions options_;
+  const size_t image_bytes_;
+  const uint64_t portion_samples_;
 
   absl::Mutex mutex_;
   absl::CondVar slot_free_;
   absl::CondVar slot_ready_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t next_to_fill_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // that ended the stream
+  uint64_t claimed_step_ ABSL_GUARDED_BY(mutex_);
+  uint64_t claimed_samples_ ABSL_GUARDED_BY(mutex_) = 0;  // of that step
   uint64_t next_to_use_ ABSL_GUARDED_BY(mutex_);
   bool in_use_ ABSL_GUARDED_BY(mutex_) = false;  // the caller holds the batch before next_to_use_
-  // A slot's content belongs to one thread at a time: who fills it, then who uses it; `ready` is
-  // under mutex_.
+  // A slot's arrays belong to the threads that fill it, each its own samples, then to who uses it;
+  // the rest of it is under mutex_, but for `batch` while it is in use.
   std::vector<Slot> slots_;
 
   mutable absl::Mutex orders_mutex_;

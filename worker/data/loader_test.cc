@@ -1,112 +1,304 @@
 #include "worker/data/loader.h"
 
+#include <algorithm>
 #include <memory>
-#include <string>
+#include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "worker/data/testing.h"
+#include "worker/data/fake_dataset.h"
 
 namespace muster::data {
 namespace {
+
+using Corners = std::tuple<int, int, int, int>;
 
 struct Copy {
   uint64_t step, epoch, first_row, global_rows;
   std::vector<uint8_t> pixels;
   std::vector<int32_t> labels;
+  std::vector<Corners> erasures;
   bool operator==(const Copy&) const = default;
-};
 
-class LoaderTest : public ::testing::Test {
- protected:
-  static constexpr size_t kSamples = 57;
-
-  void SetUp() override {
-    WriteSyntheticDataset(directory_.path(), kSamples, 10);
-    auto dataset = ImageDataset::Open(*FindDataset("mnist"), directory_.path(), Split::kTrain, "");
-    ASSERT_TRUE(dataset.ok()) << dataset.status();
-    dataset_ = std::make_unique<ImageDataset>(*std::move(dataset));
-  }
-
-  std::vector<Copy> Load(const LoaderOptions& options) {
-    Loader loader(dataset_.get(), *StepMap::Create(kSamples, 10, false), options);
-    std::vector<Copy> batches;
-    for (uint64_t step = options.first_step; step < options.end_step; ++step) {
-      const Batch& batch = loader.Next();
-      batches.push_back({batch.step,
-                         batch.epoch,
-                         batch.first_row,
-                         batch.global_rows,
-                         {batch.pixels.begin(), batch.pixels.end()},
-                         {batch.labels.begin(), batch.labels.end()}});
+  explicit Copy(const Batch& batch)
+      : step(batch.step),
+        epoch(batch.epoch),
+        first_row(batch.first_row),
+        global_rows(batch.global_rows),
+        pixels(batch.pixels.begin(), batch.pixels.end()),
+        labels(batch.labels.begin(), batch.labels.end()) {
+    for (const Rectangle& r : batch.erasures) {
+      erasures.push_back({r.top, r.left, r.height, r.width});
     }
-    return batches;
   }
 
-  LoaderOptions Options() const {
-    LoaderOptions options;
-    options.seed = 4;
-    options.end_step = 20;
-    options.augment = {2, true, 4};
-    return options;
+  // What the next rank has of the same batch.
+  void Append(const Copy& other) {
+    EXPECT_EQ(other.step, step);
+    EXPECT_EQ(other.epoch, epoch);
+    EXPECT_EQ(other.global_rows, global_rows);
+    pixels.insert(pixels.end(), other.pixels.begin(), other.pixels.end());
+    labels.insert(labels.end(), other.labels.begin(), other.labels.end());
+    erasures.insert(erasures.end(), other.erasures.begin(), other.erasures.end());
   }
-
-  TemporaryDirectory directory_;
-  std::unique_ptr<ImageDataset> dataset_;
 };
 
-TEST_F(LoaderTest, ThreadsAndPrefetchChangeNothing) {
-  const std::vector<Copy> expected = Load(Options());
-  ASSERT_EQ(expected.size(), 20);
-  for (const uint32_t threads : {2u, 5u}) {
-    for (const uint32_t prefetch : {0u, 1u, 3u, 50u}) {
-      LoaderOptions options = Options();
-      options.threads = threads;
-      options.prefetch = prefetch;
-      EXPECT_EQ(Load(options), expected) << threads << " threads, " << prefetch << " ahead";
+constexpr size_t kSamples = 57;
+constexpr uint64_t kGlobalBatch = 10;
+constexpr uint64_t kSteps = 20;  // three epochs of 6 steps, the last of each short, and two more
+
+FakeDataset Pictures() { return FakeDataset(kSamples, {{30, 40}, {25, 19}, {12, 12}}, 3); }
+
+LoaderOptions Options() {
+  LoaderOptions options;
+  options.seed = 4;
+  options.end_step = kSteps;
+  options.transform.size = {12, 12};
+  options.transform.augment.crop_padding = 2;
+  options.transform.augment.flip = true;
+  options.transform.augment.seed = 4;
+  options.transform.augment.random_resized_crop.emplace();
+  options.transform.augment.random_erasing.emplace();
+  return options;
+}
+
+std::vector<Copy> All(Loader& loader) {
+  std::vector<Copy> batches;
+  while (true) {
+    const auto batch = loader.Next();
+    EXPECT_TRUE(batch.ok()) << batch.status();
+    if (!batch.ok() || *batch == nullptr) return batches;
+    EXPECT_EQ((*batch)->labels.size(), (*batch)->rows);
+    batches.emplace_back(**batch);
+  }
+}
+
+std::vector<Copy> Train(const FakeDataset& dataset, const LoaderOptions& options) {
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(dataset.size(), kGlobalBatch, false), options);
+  return All(*loader);
+}
+
+TEST(LoaderTest, ThreadsAndPrefetchChangeNothing) {
+  const FakeDataset dataset = Pictures();
+  for (const uint32_t views : {1u, 2u}) {
+    LoaderOptions options = Options();
+    options.views = views;
+    const std::vector<Copy> expected = Train(dataset, options);
+    ASSERT_EQ(expected.size(), kSteps);
+    for (const uint32_t threads : {2u, 5u}) {
+      for (const uint32_t prefetch : {0u, 1u, 3u, 50u}) {
+        options.threads = threads;
+        options.prefetch = prefetch;
+        EXPECT_EQ(Train(dataset, options), expected) << threads << " threads, " << prefetch;
+      }
     }
   }
 }
 
-TEST_F(LoaderTest, RanksTogetherLoadTheGlobalBatch) {
-  const std::vector<Copy> whole = Load(Options());
+TEST(LoaderTest, RanksTogetherLoadTheGlobalBatch) {
+  const FakeDataset dataset = Pictures();
+  const std::vector<Copy> whole = Train(dataset, Options());
   for (const uint32_t world : {2u, 3u, 16u}) {
     std::vector<Copy> joined;
     for (uint32_t rank = 0; rank < world; ++rank) {
       LoaderOptions options = Options();
       options.rank = rank;
       options.world_size = world;
-      const std::vector<Copy> parts = Load(options);
-      if (rank == 0) {
-        joined = parts;
-        continue;
-      }
+      const std::vector<Copy> parts = Train(dataset, options);
+      ASSERT_EQ(parts.size(), kSteps);
       for (size_t i = 0; i < parts.size(); ++i) {
-        EXPECT_EQ(parts[i].first_row, joined[i].labels.size());
-        joined[i].pixels.insert(joined[i].pixels.end(), parts[i].pixels.begin(),
-                                parts[i].pixels.end());
-        joined[i].labels.insert(joined[i].labels.end(), parts[i].labels.begin(),
-                                parts[i].labels.end());
+        if (rank == 0) {
+          joined.push_back(parts[i]);
+        } else {
+          EXPECT_EQ(parts[i].first_row, joined[i].labels.size());
+          joined[i].Append(parts[i]);
+        }
       }
     }
     EXPECT_EQ(joined, whole) << world << " ranks";
   }
 }
 
-TEST_F(LoaderTest, StartsInMidEpoch) {
-  const std::vector<Copy> whole = Load(Options());
-  LoaderOptions options = Options();
-  options.first_step = 8;
-  const std::vector<Copy> rest = Load(options);
-  EXPECT_EQ(rest, std::vector<Copy>(whole.begin() + 8, whole.end()));
+// Images of one pixel whose brightness is the sample's number.
+class NumberedDataset : public FakeDataset {
+ public:
+  explicit NumberedDataset(size_t samples) : FakeDataset(samples, {{1, 1}}, 1) {}
+  std::unique_ptr<ImageReader> NewReader() const override { return std::make_unique<Reader>(); }
+
+ private:
+  class Reader : public ImageReader {
+   public:
+    absl::StatusOr<ImageSize> Open(size_t sample) override {
+      pixel_ = static_cast<uint8_t>(sample);
+      return ImageSize{1, 1};
+    }
+    absl::StatusOr<DecodedRegion> Decode(const Region& wanted, ImageSize) override {
+      return DecodedRegion{{1, 1, 1, 1, &pixel_}, wanted};
+    }
+
+   private:
+    uint8_t pixel_ = 0;
+  };
+};
+
+std::vector<uint8_t> Numbers(size_t samples) {
+  std::vector<uint8_t> numbers(samples);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
 }
 
-TEST_F(LoaderTest, EndsWithBatchesUnused) {
+TEST(LoaderTest, EachSampleComesOncePerEpoch) {
+  for (const size_t samples : {57u, 60u, 5u, 1u}) {
+    const NumberedDataset dataset(samples);
+    const StepMap steps = *StepMap::Create(samples, kGlobalBatch, false);
+    for (const uint32_t world : {1u, 2u, 3u}) {
+      std::vector<std::vector<uint8_t>> epochs(4);
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        LoaderOptions options;
+        options.seed = 9;
+        options.end_step = epochs.size() * steps.steps_per_epoch();
+        options.rank = rank;
+        options.world_size = world;
+        options.threads = 2;
+        const auto loader = Loader::ForTraining(&dataset, steps, options);
+        for (const Copy& batch : All(*loader)) {
+          std::vector<uint8_t>& epoch = epochs[batch.epoch];
+          epoch.insert(epoch.end(), batch.pixels.begin(), batch.pixels.end());
+          for (size_t i = 0; i < batch.labels.size(); ++i) {
+            EXPECT_EQ(batch.labels[i], dataset.label(batch.pixels[i]));
+          }
+        }
+      }
+      if (samples > 5) EXPECT_NE(epochs[0], epochs[1]);
+      for (std::vector<uint8_t>& epoch : epochs) {
+        std::sort(epoch.begin(), epoch.end());
+        EXPECT_EQ(epoch, Numbers(samples)) << world << " ranks";
+      }
+    }
+  }
+}
+
+TEST(LoaderTest, EvaluationSeesEachSampleOnceInOrder) {
+  const NumberedDataset dataset(kSamples);
+  for (const uint32_t world : {1u, 2u, 3u, 100u}) {
+    for (const uint32_t max_rows : {1u, 7u, 200u}) {
+      std::vector<uint8_t> seen;
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        LoaderOptions options;
+        options.rank = rank;
+        options.world_size = world;
+        options.threads = 2;
+        const auto loader = Loader::ForEvaluation(&dataset, max_rows, options);
+        for (const Copy& batch : All(*loader)) {
+          EXPECT_LE(batch.labels.size(), max_rows);
+          EXPECT_EQ(batch.first_row, seen.size());
+          EXPECT_EQ(batch.global_rows, kSamples);
+          seen.insert(seen.end(), batch.pixels.begin(), batch.pixels.end());
+        }
+      }
+      EXPECT_EQ(seen, Numbers(kSamples)) << world << " ranks, " << max_rows << " rows";
+    }
+  }
+}
+
+TEST(LoaderTest, EvaluationLeavesChanceOut) {
+  const FakeDataset dataset = Pictures();
+  LoaderOptions plain;
+  plain.transform.size = {12, 12};
+  const auto expected = All(*Loader::ForEvaluation(&dataset, 10, plain));
+  EXPECT_EQ(All(*Loader::ForEvaluation(&dataset, 10, Options())), expected);
+  EXPECT_EQ(expected.size(), 6);
+  EXPECT_TRUE(expected[0].erasures.empty());
+}
+
+TEST(LoaderTest, AnyStepIsAStart) {
+  const FakeDataset dataset = Pictures();
+  const std::vector<Copy> whole = Train(dataset, Options());
+  for (uint64_t first = 0; first <= kSteps; ++first) {
+    LoaderOptions options = Options();
+    options.first_step = first;
+    options.threads = 1 + first % 3;
+    EXPECT_EQ(Train(dataset, options), std::vector<Copy>(whole.begin() + first, whole.end()));
+  }
+}
+
+TEST(LoaderTest, ViewsFollowEachOther) {
+  const FakeDataset dataset = Pictures();
+  const std::vector<Copy> single = Train(dataset, Options());
+  LoaderOptions options = Options();
+  options.views = 2;
+  const std::vector<Copy> doubled = Train(dataset, options);
+  const size_t image_bytes = 12 * 12 * 3;
+  for (size_t i = 0; i < single.size(); ++i) {
+    ASSERT_EQ(doubled[i].labels.size(), 2 * single[i].labels.size());
+    EXPECT_EQ(doubled[i].global_rows, single[i].global_rows);
+    for (size_t sample = 0; sample < single[i].labels.size(); ++sample) {
+      const auto image = [&](const Copy& batch, size_t row) {
+        return absl::MakeConstSpan(batch.pixels).subspan(row * image_bytes, image_bytes);
+      };
+      EXPECT_EQ(image(doubled[i], 2 * sample), image(single[i], sample));
+      EXPECT_NE(image(doubled[i], 2 * sample + 1), image(single[i], sample));
+      EXPECT_EQ(doubled[i].erasures[2 * sample], single[i].erasures[sample]);
+      EXPECT_EQ(doubled[i].labels[2 * sample], single[i].labels[sample]);
+      EXPECT_EQ(doubled[i].labels[2 * sample + 1], single[i].labels[sample]);
+    }
+  }
+}
+
+TEST(LoaderTest, PartsOfABatchAreTheBatch) {
+  const FakeDataset dataset = Pictures();
+  LoaderOptions options = Options();
+  options.views = 2;
+  options.rank = 1;
+  options.world_size = 2;
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  const Batch& batch = **loader->Next();
+  ASSERT_EQ(batch.rows, 10);
+  for (const uint32_t parts : {1u, 2u, 3u, 8u}) {
+    Copy joined(batch.Part(0, parts));
+    for (uint32_t part = 1; part < parts; ++part) {
+      const Batch piece = batch.Part(part, parts);
+      EXPECT_EQ(piece.rows % 2, 0);
+      EXPECT_EQ(piece.first_row, batch.first_row + joined.labels.size() / 2);
+      joined.Append(Copy(piece));
+    }
+    EXPECT_EQ(joined, Copy(batch)) << parts << " parts";
+  }
+}
+
+TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
+  FakeDataset dataset = Pictures();
+  dataset.set_damaged(23);
+  const std::vector<uint32_t> order = EpochOrder(4, 0, kSamples);
+  const auto position = std::find(order.begin(), order.end(), 23) - order.begin();
+  const auto bad_step = static_cast<uint64_t>(position) / kGlobalBatch;
+  for (const uint32_t threads : {1u, 4u}) {
+    LoaderOptions options = Options();
+    options.threads = threads;
+    const auto loader =
+        Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+    for (uint64_t step = 0; step < bad_step; ++step) {
+      const auto batch = loader->Next();
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_EQ((*batch)->step, step);
+    }
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(loader->Next().status(), absl::DataLossError("picture 23 is damaged"));
+    }
+  }
+}
+
+TEST(LoaderTest, EndsWithBatchesUnused) {
+  const FakeDataset dataset = Pictures();
   LoaderOptions options = Options();
   options.threads = 3;
   options.end_step = 1000000;
-  Loader loader(dataset_.get(), *StepMap::Create(kSamples, 10, false), options);
-  EXPECT_EQ(loader.Next().step, 0);
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  EXPECT_EQ((**loader->Next()).step, 0);
 }
 
 }  // namespace

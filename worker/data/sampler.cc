@@ -62,4 +62,40 @@ uint64_t StepMap::SamplesBefore(uint64_t step) const {
   return step / steps_per_epoch_ * per_epoch + step % steps_per_epoch_ * global_batch_;
 }
 
+RankBatches RankBatches::OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size) {
+  RankBatches batches;
+  batches.steps_ = steps;
+  batches.rank_ = rank;
+  batches.world_size_ = world_size;
+  batches.max_rows_ = LargestShare(steps.global_batch(), world_size);
+  return batches;
+}
+
+RankBatches RankBatches::OfEvaluation(uint64_t samples, uint64_t max_rows, uint32_t rank,
+                                      uint32_t world_size) {
+  RankBatches batches;
+  batches.samples_ = samples;
+  batches.share_ = Share(samples, rank, world_size);
+  batches.max_rows_ = max_rows;
+  return batches;
+}
+
+RankBatch RankBatches::At(uint64_t step) const {
+  RankBatch batch;
+  if (!steps_.has_value()) {
+    batch.global_rows = samples_;
+    batch.positions.begin = share_.begin + step * max_rows_;
+    batch.positions.end = std::min(share_.end, batch.positions.begin + max_rows_);
+    batch.first_row = batch.positions.begin;
+    return batch;
+  }
+  const GlobalBatch global = steps_->At(step);
+  const RowRange share = Share(global.rows, rank_, world_size_);
+  batch.epoch = global.epoch;
+  batch.global_rows = global.rows;
+  batch.first_row = share.begin;
+  batch.positions = {global.first + share.begin, global.first + share.end};
+  return batch;
+}
+
 }  // namespace muster::data

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -54,6 +55,41 @@ class StepMap {
   uint64_t samples_;
   uint64_t global_batch_;
   uint64_t steps_per_epoch_;
+};
+
+// What one rank loads in a step.
+struct RankBatch {
+  uint64_t epoch = 0;
+  uint64_t global_rows = 0;
+  uint64_t first_row = 0;  // of this rank's in the global batch
+  RowRange positions;      // in the epoch's order
+};
+
+// The batches of one rank. Immutable.
+class RankBatches {
+ public:
+  // Of training: its share of each global batch.
+  static RankBatches OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size);
+  // Of evaluation: its share of the whole data set in pieces of at most `max_rows`, which is above
+  // 0; the data set counts as one global batch. Step i is piece i.
+  static RankBatches OfEvaluation(uint64_t samples, uint64_t max_rows, uint32_t rank,
+                                  uint32_t world_size);
+
+  RankBatch At(uint64_t step) const;
+  // Rows of the largest batch.
+  uint64_t max_rows() const { return max_rows_; }
+  // Of evaluation.
+  uint64_t pieces() const { return (share_.size() + max_rows_ - 1) / max_rows_; }
+
+ private:
+  RankBatches() = default;
+
+  std::optional<StepMap> steps_;  // of training
+  uint32_t rank_ = 0;
+  uint32_t world_size_ = 1;
+  uint64_t samples_ = 0;  // of evaluation, with this rank's share of them
+  RowRange share_;
+  uint64_t max_rows_ = 0;
 };
 
 }  // namespace muster::data

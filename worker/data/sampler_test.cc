@@ -90,6 +90,31 @@ TEST(StepMapTest, TheLastShortBatchIsKeptOrDropped) {
   EXPECT_EQ(dropped.SamplesBefore(234), 234 * 256);
 }
 
+TEST(RankBatchesTest, OfTrainingAreSharesOfTheGlobalBatch) {
+  const StepMap steps = *StepMap::Create(25, 10, false);
+  const RankBatches batches = RankBatches::OfTraining(steps, 1, 3);
+  EXPECT_EQ(batches.max_rows(), 4);
+  const RankBatch batch = batches.At(5);  // the last of the second epoch, with 5 samples
+  EXPECT_EQ(batch.epoch, 1);
+  EXPECT_EQ(batch.global_rows, 5);
+  EXPECT_EQ(batch.first_row, 1);
+  EXPECT_EQ(batch.positions.begin, 21);
+  EXPECT_EQ(batch.positions.end, 23);
+}
+
+TEST(RankBatchesTest, OfEvaluationArePiecesOfTheShare) {
+  const RankBatches batches = RankBatches::OfEvaluation(25, 5, 1, 2);  // 12 to 25
+  EXPECT_EQ(batches.max_rows(), 5);
+  ASSERT_EQ(batches.pieces(), 3);
+  const RankBatch batch = batches.At(2);
+  EXPECT_EQ(batch.epoch, 0);
+  EXPECT_EQ(batch.global_rows, 25);
+  EXPECT_EQ(batch.first_row, 22);
+  EXPECT_EQ(batch.positions.begin, 22);
+  EXPECT_EQ(batch.positions.end, 25);
+  EXPECT_EQ(RankBatches::OfEvaluation(3, 5, 0, 4).pieces(), 0);
+}
+
 TEST(StepMapTest, WhatCannotBeIsRefused) {
   EXPECT_FALSE(StepMap::Create(0, 1, false).ok());
   EXPECT_FALSE(StepMap::Create(10, 0, false).ok());

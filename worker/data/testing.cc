@@ -68,4 +68,33 @@ void WriteSyntheticDataset(const std::string& directory, size_t training_samples
   WriteSplit(directory + "/t10k", test_samples);
 }
 
+uint8_t CifarPixel(size_t record, size_t y, size_t x, size_t channel) {
+  return static_cast<uint8_t>(7 * record + 5 * y + 3 * x + 80 * channel);
+}
+
+std::string CifarBytes(size_t records, int classes, bool coarse_labels) {
+  constexpr size_t kSide = 32;
+  std::string bytes;
+  for (size_t i = 0; i < records; ++i) {
+    if (coarse_labels) bytes.push_back(static_cast<char>(i % 20));
+    bytes.push_back(static_cast<char>(i % static_cast<size_t>(classes)));
+    for (size_t channel = 0; channel < 3; ++channel) {
+      for (size_t y = 0; y < kSide; ++y) {
+        for (size_t x = 0; x < kSide; ++x) {
+          bytes.push_back(static_cast<char>(CifarPixel(i, y, x, channel)));
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+void WriteCifar10(const std::string& directory, size_t training_batch, size_t test_samples) {
+  for (int i = 1; i <= 5; ++i) {
+    WriteFile(absl::StrCat(directory, "/data_batch_", i, ".bin"),
+              CifarBytes(training_batch, 10, false));
+  }
+  WriteFile(directory + "/test_batch.bin", CifarBytes(test_samples, 10, false));
+}
+
 }  // namespace muster::data

@@ -1,4 +1,4 @@
-// For tests: data sets in IDX files, small enough to make on the spot.
+// For tests: data sets in files, small enough to make on the spot.
 #ifndef MUSTER_WORKER_DATA_TESTING_H_
 #define MUSTER_WORKER_DATA_TESTING_H_
 
@@ -33,6 +33,15 @@ std::string IdxBytes(const std::vector<uint32_t>& dimensions, absl::string_view 
 // each class is a bright bar at a place of its own over noise. Sample i has label i % 10.
 void WriteSyntheticDataset(const std::string& directory, size_t training_samples,
                            size_t test_samples);
+
+// A file of CIFAR's binary layout. Record i has the label i % classes, preceded by a coarse label
+// i % 20 where that is asked for, and its pixel (y, x) of channel c is CifarPixel(i, y, x, c).
+std::string CifarBytes(size_t records, int classes, bool coarse_labels);
+uint8_t CifarPixel(size_t record, size_t y, size_t x, size_t channel);
+
+// The six files of CIFAR-10, with so many images in each of the five that train, and in the test
+// file.
+void WriteCifar10(const std::string& directory, size_t training_batch, size_t test_samples);
 
 }  // namespace muster::data
 

@@ -1,8 +1,10 @@
-// The Plan that Compile makes. Others use it through plan.h; plan_bench looks inside.
+// The Plan that Compile makes. Most use it through plan.h; what times single operations looks
+// inside.
 #ifndef MUSTER_WORKER_NN_COMPILED_PLAN_H_
 #define MUSTER_WORKER_NN_COMPILED_PLAN_H_
 
-#include <cstdlib>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,8 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/nn/lowering.h"
+#include "kernels/kernel_table.h"
+#include "worker/nn/memory.h"
+#include "worker/nn/operation.h"
 #include "worker/nn/plan.h"
+#include "worker/nn/program.h"
 
 namespace muster::nn {
 
@@ -27,10 +32,12 @@ class CompiledPlan final : public Plan {
   absl::Span<const ParameterInfo> buffers() const override { return program_.buffers.infos(); }
   size_t parameter_elements() const override { return program_.parameters.elements(); }
   size_t buffer_elements() const override { return program_.buffers.elements(); }
-  size_t arena_bytes() const override { return arena_bytes_; }
+  size_t arena_bytes() const override { return memory_.arena_bytes; }
   std::string layout_digest() const override;
+  std::vector<OperationDescription> Describe() const override;
 
   void Bind(float* parameters, float* gradients, float* buffers) override;
+  void set_statistics_reducer(StatisticsReducer* reducer) override;
   absl::Status Import(const ParameterInfo& parameter, absl::Span<const float> values) override;
   absl::Status Export(const ParameterInfo& parameter, absl::Span<float> values) const override;
   void Initialize(uint64_t seed) override;
@@ -40,34 +47,34 @@ class CompiledPlan final : public Plan {
                           absl::Span<float> values) const override;
 
   float* input() override { return program_.tensors.front()->data; }
-  int32_t* labels() override { return labels_; }
+  int32_t* labels() override { return memory_.labels; }
 
   void Forward(uint32_t rows, bool training, const StepContext& context) override;
   LossResult Loss(uint32_t rows, double label_smoothing, float scale) override;
+  float* output_gradient() override { return program_.logits->gradient; }
   void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
   absl::Span<const float> logits(uint32_t rows) const override;
 
-  // Called before and after each pass of an operation: "forward", "backward parameters", "backward
-  // data".
+  // Called before and after each pass of an operation: "forward", "backward activation", "backward
+  // parameters", "backward data"; not for what a step leaves out.
   using Observer = std::function<void(const Operation&, const char* pass, bool done)>;
   void Observe(Observer observer) { observer_ = std::move(observer); }
+  // As Describe.
   const std::vector<std::unique_ptr<Operation>>& operations() const { return program_.operations; }
 
  private:
   CompiledPlan(Program program, const CompileOptions& options);
 
-  // Allocates the arena and gives every tensor and operation its place. RESOURCE_EXHAUSTED.
-  absl::Status PlaceMemory();
-  const Tensor& Logits() const { return *program_.tensors.back(); }
+  void DrawBlocks();
+  void BackwardOperation(size_t index, const std::function<void(size_t offset)>& ready);
+  void ContributeGradients(size_t index);
   const kernels::KernelTable& Kernels() const;
   template <typename Pass>
   void Run(Operation& operation, const char* pass_name, const Pass& pass);
 
   Program program_;
   const CompileOptions options_;
-  std::unique_ptr<char, decltype(&std::free)> arena_{nullptr, &std::free};
-  size_t arena_bytes_ = 0;
-  int32_t* labels_ = nullptr;
+  PlacedMemory memory_;
   float* parameters_ = nullptr;
   Call call_;  // of the last Forward
   Observer observer_;

@@ -1,72 +1,62 @@
 #include "worker/nn/lowering.h"
 
 #include <cmath>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "kernels/convolution.h"
+#include "kernels/kernel_table.h"
+#include "worker/nn/operations/activation.h"
+#include "worker/nn/operations/batch_norm.h"
+#include "worker/nn/operations/convolution.h"
+#include "worker/nn/operations/pooling.h"
+#include "worker/nn/operations/residual.h"
+#include "worker/nn/parameter_layouts.h"
 #include "worker/nn/shapes.h"
 
 namespace muster::nn {
 namespace {
 
-using kernels::Convolution;
-using kernels::ConvolutionOptions;
+using kernels::Activation;
 using kernels::ConvolutionShape;
 using kernels::KernelTable;
 
 // Far beyond any machine's memory, and far below what overflows once sizes are added up in bytes.
 constexpr int64_t kMaxActivationElements = int64_t{1} << 36;
 
-// `convolution` outlives the layout: the plan owns both.
-TensorLayout LayoutOf(const Convolution* convolution) {
-  return {
-      .name = convolution->weights_layout(),
-      .elements = static_cast<size_t>(convolution->weights_elements()),
-      .import_values = [convolution](const float* canonical,
-                                     float* flat) { convolution->ImportWeights(canonical, flat); },
-      .export_values = [convolution](
-                           const float* flat,
-                           float* canonical) { convolution->ExportWeights(flat, canonical); }};
-}
+// How a convolution or linear layer starts out, by the number of weights of one output.
+struct Initials {
+  Initial weight;
+  Initial bias;
+};
 
-// The layout of a linear layer that sees an image flattened: in files its columns are
-// channel-first, as PyTorch flattens, here channel-last.
-TensorLayout OverFlattened(const ImageShape& image, int64_t out_features, TensorLayout inner) {
-  const int64_t pixels = image.height * image.width;
-  if (pixels == 1) return inner;
-  const int64_t columns = pixels * image.channels;
-  // Calls visit(channel-first element, channel-last element) for the whole matrix.
-  const auto for_each = [=](const auto& visit) {
-    for (int64_t out = 0; out < out_features; ++out) {
-      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-        for (int64_t c = 0; c < image.channels; ++c) {
-          visit(out * columns + c * pixels + pixel, out * columns + pixel * image.channels + c);
-        }
-      }
+template <typename L>
+Initials InitialsOf(const L& layer, const ConvolutionShape& shape) {
+  switch (layer.initialization) {
+    case Initialization::kKaimingNormalFanOut: {
+      // PyTorch's fan out does not heed groups.
+      const double fan_out = static_cast<double>(shape.out_channels * shape.kernel * shape.kernel);
+      return {.weight = Initial::Normal(std::sqrt(2.0 / fan_out))};
     }
-  };
-  TensorLayout layout;
-  layout.name = absl::StrCat(inner.name, " channel-last ", image.channels, "x", pixels);
-  layout.elements = inner.elements;
-  layout.import_values = [=, import = inner.import_values](const float* canonical, float* flat) {
-    std::vector<float> channel_last(columns * out_features);
-    for_each([&](int64_t first, int64_t last) { channel_last[last] = canonical[first]; });
-    import(channel_last.data(), flat);
-  };
-  layout.export_values = [=, export_ = inner.export_values](const float* flat, float* canonical) {
-    std::vector<float> channel_last(columns * out_features);
-    export_(flat, channel_last.data());
-    for_each([&](int64_t first, int64_t last) { canonical[first] = channel_last[last]; });
-  };
-  return layout;
+    case Initialization::kNormal:
+      return {.weight = Initial::Normal(layer.standard_deviation)};
+    case Initialization::kPyTorchDefault:
+      break;
+  }
+  // kaiming_uniform(a = sqrt(5)) of PyTorch comes to the bias's own bound.
+  const Initial uniform = Initial::Uniform(1.0 / std::sqrt(static_cast<double>(shape.fan_in())));
+  return {.weight = uniform, .bias = uniform};
 }
 
-TensorLayout Plain(int64_t elements) {
-  return {.name = "plain", .elements = static_cast<size_t>(elements)};
+bool Is2x2(const MaxPool2d& pool) {
+  return pool.kernel == 2 && pool.stride == 2 && pool.padding == 0;
 }
 
 class Lowering {
@@ -76,16 +66,12 @@ class Lowering {
         options_(options),
         shapes_(std::move(shapes)),
         kernels_(options.reference ? kernels::ReferenceKernels() : kernels::CpuKernels()),
-        consumer_(graph.nodes.size(), kNone),
-        tensor_of_(graph.nodes.size()) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const NodeId from = graph.nodes[i].inputs[0];
-      if (from != kInput) consumer_[from] = static_cast<NodeId>(i);
-    }
-  }
+        consumers_(Consumers(graph)),
+        tensor_of_(graph.nodes.size(), nullptr) {}
 
   absl::StatusOr<Program> Run() && {
     AddTensor(graph_.input, false);
+    MakeBlocks();
     std::vector<bool> done(graph_.nodes.size(), false);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (done[i]) continue;
@@ -95,8 +81,12 @@ class Lowering {
       if (!last.ok()) {
         return Annotate(last.status(), absl::StrCat("layer ", graph_.nodes[i].name));
       }
-      for (NodeId fused = node; fused != *last; fused = consumer_[fused]) done[fused] = true;
+      for (NodeId fused = node; fused != *last; fused = consumers_[fused][0]) done[fused] = true;
       done[*last] = true;
+    }
+    program_.logits = tensor_of_.back();
+    if (options_.training && !program_.logits->needs_gradient) {
+      return absl::InvalidArgumentError("a graph without parameters cannot be trained");
     }
     return std::move(program_);
   }
@@ -112,80 +102,123 @@ class Lowering {
     // Pooling takes the ReLU before it along.
     const NodeId relu = Next<Relu>(node);
     const NodeId last = relu != kNone && Next<MaxPool2d>(relu) == kNone ? relu : node;
-    return LowerConvolution(node, last,
+    return LowerConvolution(node, last, layer,
                             {.height = in.height,
                              .width = in.width,
                              .in_channels = in.channels,
                              .out_channels = layer.out_channels,
                              .kernel = layer.kernel,
                              .stride = layer.stride,
-                             .padding = layer.padding});
+                             .padding = layer.padding,
+                             .groups = layer.groups});
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Linear& layer) {
     const NodeId relu = Next<Relu>(node);
     return LowerConvolution(
-        node, relu != kNone ? relu : node,
+        node, relu != kNone ? relu : node, layer,
         {.in_channels = Input(node)->elements(), .out_channels = layer.out_features});
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const BatchNorm2d& layer) {
-    const NodeId relu = Next<Relu>(node);
-    const NodeId pool = relu != kNone ? Next<MaxPool2d>(relu) : kNone;
-    const NodeId last = pool != kNone ? pool : relu != kNone ? relu : node;
+    BatchNormParts parts{.layer = layer};
+    NodeId last = TakeActivation(node, &parts.activation);
+    if (parts.activation == Activation::kRelu) {
+      const NodeId pool = Next<MaxPool2d>(last);
+      parts.pool = pool != kNone && Is2x2(std::get<MaxPool2d>(graph_.nodes[pool].layer));
+      if (parts.pool) last = pool;
+    }
+    const size_t parameters = program_.parameters.elements();
     const int64_t channels = Input(node)->shape.channels;
     const std::string& name = graph_.nodes[node].name;
-    BatchNormParts parts{.layer = layer, .relu = relu != kNone, .pool = pool != kNone};
-    parts.weight_offset = program_.parameters.Add(name + ".weight", {channels}, true,
-                                                  {.constant = 1}, Plain(channels));
-    parts.bias_offset =
-        program_.parameters.Add(name + ".bias", {channels}, true, {}, Plain(channels));
-    parts.running_mean_offset =
-        program_.buffers.Add(name + ".running_mean", {channels}, false, {}, Plain(channels));
-    parts.running_variance_offset = program_.buffers.Add(name + ".running_var", {channels}, false,
-                                                         {.constant = 1}, Plain(channels));
-    Tensor* const input = Input(node);
+    const auto add = [&](FlatLayout& flat, const char* what, double value) {
+      return flat.Add(absl::StrCat(name, ".", what), {channels}, Initial::Constant(value),
+                      PlainLayout(channels));
+    };
+    parts.weight_offset = add(program_.parameters, "weight", layer.zero_weight ? 0 : 1);
+    parts.bias_offset = add(program_.parameters, "bias", 0);
+    parts.running_mean_offset = add(program_.buffers, "running_mean", 0);
+    parts.running_variance_offset = add(program_.buffers, "running_var", 1);
     Tensor* const output = AddOutput(last, true);
-    AddOperation(MakeBatchNormOperation(Span(node, last), input, output, parts, kernels_));
+    AddOperation(last,
+                 MakeBatchNormOperation(Span(node, last), Input(node), output, parts, kernels_),
+                 parameters);
     return last;
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Relu&) {
     const NodeId pool = Next<MaxPool2d>(node);
-    if (pool != kNone) return LowerPool(node, pool, true);
-    Tensor* const input = Input(node);
-    Tensor* const output = AddOutput(node, NeedsGradient(node));
-    AddOperation(MakeReluOperation(Span(node, node), input, output, kernels_));
-    return node;
+    if (pool != kNone) {
+      return LowerMaxPool(node, pool, std::get<MaxPool2d>(graph_.nodes[pool].layer));
+    }
+    return LowerActivation(node, Activation::kRelu);
   }
 
-  absl::StatusOr<NodeId> LowerLayer(NodeId node, const MaxPool2d&) {
-    return LowerPool(node, node, false);
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Relu6&) {
+    return LowerActivation(node, Activation::kRelu6);
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const MaxPool2d& layer) {
+    return LowerMaxPool(node, node, layer);
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const AvgPool2d& layer) {
+    return LowerAveragePool(node, layer.kernel, layer.kernel, layer.stride);
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const AdaptiveAvgPool2d&) {
+    const ImageShape& in = Input(node)->shape;
+    return LowerAveragePool(node, in.height, in.width, 1);
   }
 
   // NHWC already lies flat: the same tensor, seen as one line of channels by Linear, which asks for
   // its elements.
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Flatten&) {
-    tensor_of_[node] = InputIndex(node);
+    tensor_of_[node] = Input(node);
     return node;
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Dropout& layer) {
-    Tensor* const input = Input(node);
-    Tensor* const output = AddOutput(node, NeedsGradient(node));
-    AddOperation(MakeDropoutOperation(Span(node, node), input, output, layer.probability,
+    Tensor* const output = AddOutput(node, Input(node)->needs_gradient);
+    AddOperation(node,
+                 MakeDropoutOperation(Span(node, node), Input(node), output, layer.probability,
                                       static_cast<uint32_t>(node), kernels_));
     return node;
   }
 
-  absl::StatusOr<NodeId> LowerConvolution(NodeId node, NodeId last, const ConvolutionShape& shape) {
-    const ConvolutionOptions convolution_options = {.max_rows = options_.max_batch,
-                                                    .relu = last != node,
-                                                    .training = options_.training,
-                                                    .data_gradient = NeedsGradient(node),
-                                                    .threads = static_cast<int>(options_.threads)};
-    ConvolutionParts parts;
-    parts.relu = last != node;
+  // Its Add computes it.
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const StochasticDepth&) {
+    tensor_of_[node] = Input(node);
+    return node;
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Add&) {
+    Tensor* const branch = Input(node, 0);
+    Tensor* const shortcut = Input(node, 1);
+    if (branch == shortcut) return absl::InvalidArgumentError("adds a value to itself");
+    Activation activation = Activation::kNone;
+    const NodeId last = TakeActivation(node, &activation);
+    Tensor* const output = AddOutput(last, branch->needs_gradient || shortcut->needs_gradient);
+    const auto block = block_of_.find(graph_.nodes[node].inputs[0]);
+    AddOperation(last,
+                 MakeAddOperation(Span(node, last), branch, shortcut, output, activation,
+                                  block != block_of_.end() ? block->second : nullptr, kernels_));
+    return last;
+  }
+
+  template <typename L>
+  absl::StatusOr<NodeId> LowerConvolution(NodeId node, NodeId last, const L& layer,
+                                          const ConvolutionShape& shape) {
+    constexpr bool kLinear = std::is_same_v<L, Linear>;
+    Tensor* const input = Input(node);
+    const kernels::ConvolutionOptions convolution_options = {
+        .max_rows = options_.max_batch,
+        .bias = layer.bias,
+        .relu = last != node,
+        .training = options_.training,
+        .data_gradient = input->needs_gradient,
+        .threads = static_cast<int>(options_.threads)};
+    ConvolutionParts parts{.shape = shape, .linear = kLinear, .relu = last != node};
     if (options_.reference) {
       parts.convolution = kernels::reference::MakeConvolution(shape, convolution_options);
     } else {
@@ -193,65 +226,124 @@ class Lowering {
                        kernels::cpu::MakeConvolution(shape, convolution_options));
     }
     const std::string& name = graph_.nodes[node].name;
-    std::vector<int64_t> weight_shape = {shape.out_channels, shape.in_channels};
-    TensorLayout layout = LayoutOf(parts.convolution.get());
-    if (std::holds_alternative<Linear>(graph_.nodes[node].layer)) {
+    std::vector<int64_t> weight_shape = {shape.out_channels, shape.in_channels / shape.groups};
+    TensorLayout layout = ConvolutionLayout(parts.convolution.get());
+    if (kLinear) {
       const NodeId from = graph_.nodes[node].inputs[0];
       layout = OverFlattened(shapes_[from].flattened_from, shape.out_channels, std::move(layout));
     } else {
       weight_shape.insert(weight_shape.end(), {shape.kernel, shape.kernel});
     }
-    // kaiming_uniform(a = sqrt(5)) of PyTorch comes to the bias's own bound.
-    const Initial initial = {.bound = 1.0f / std::sqrt(static_cast<float>(shape.fan_in()))};
-    parts.weight_offset = program_.parameters.Add(name + ".weight", std::move(weight_shape), true,
-                                                  initial, std::move(layout));
-    parts.bias_offset = program_.parameters.Add(name + ".bias", {shape.out_channels}, true, initial,
-                                                Plain(shape.out_channels));
-    Tensor* const input = Input(node);
+    const Initials initials = InitialsOf(layer, shape);
+    const size_t parameters = program_.parameters.elements();
+    parts.weight_offset = program_.parameters.Add(name + ".weight", std::move(weight_shape),
+                                                  initials.weight, std::move(layout));
+    if (layer.bias) {
+      parts.bias_offset = program_.parameters.Add(name + ".bias", {shape.out_channels},
+                                                  initials.bias, PlainLayout(shape.out_channels));
+    }
     Tensor* const output = AddOutput(last, true);
     AddOperation(
-        MakeConvolutionOperation(Span(node, last), input, output, std::move(parts), kernels_));
+        last, MakeConvolutionOperation(Span(node, last), input, output, std::move(parts), kernels_),
+        parameters);
     return last;
   }
 
-  absl::StatusOr<NodeId> LowerPool(NodeId node, NodeId last, bool relu) {
-    Tensor* const input = Input(node);
-    Tensor* const output = AddOutput(last, NeedsGradient(node));
-    AddOperation(MakeMaxPoolOperation(Span(node, last), input, output, relu, kernels_));
+  NodeId LowerActivation(NodeId node, Activation activation) {
+    Tensor* const output = AddOutput(node, Input(node)->needs_gradient);
+    AddOperation(
+        node, MakeActivationOperation(Span(node, node), Input(node), output, activation, kernels_));
+    return node;
+  }
+
+  // The pool itself, or the ReLU before it.
+  NodeId LowerMaxPool(NodeId node, NodeId last, const MaxPool2d& layer) {
+    Tensor* const output = AddOutput(last, Input(node)->needs_gradient);
+    AddOperation(last, MakeMaxPoolOperation(Span(node, last), Input(node), output, layer,
+                                            last != node, kernels_));
     return last;
   }
 
-  // The node that takes this one's output, if it is a T.
+  NodeId LowerAveragePool(NodeId node, int64_t kernel_height, int64_t kernel_width,
+                          int64_t stride) {
+    Tensor* const output = AddOutput(node, Input(node)->needs_gradient);
+    AddOperation(node, MakeAveragePoolOperation(Span(node, node), Input(node), output,
+                                                kernel_height, kernel_width, stride, kernels_));
+    return node;
+  }
+
+  // The node that takes this one's output, if nobody else does and it is a T.
   template <typename T>
   NodeId Next(NodeId node) const {
-    const NodeId next = consumer_[node];
-    return next != kNone && std::holds_alternative<T>(graph_.nodes[next].layer) ? next : kNone;
+    if (consumers_[node].size() != 1) return kNone;
+    const NodeId next = consumers_[node][0];
+    return std::holds_alternative<T>(graph_.nodes[next].layer) ? next : kNone;
   }
 
-  size_t InputIndex(NodeId node) const {
-    const NodeId from = graph_.nodes[node].inputs[0];
-    return from == kInput ? 0 : tensor_of_[from];
+  // The activation after the node that fuses with it: its node, or the given one without any.
+  NodeId TakeActivation(NodeId node, Activation* activation) const {
+    if (const NodeId relu = Next<Relu>(node); relu != kNone) {
+      *activation = Activation::kRelu;
+      return relu;
+    }
+    if (const NodeId relu6 = Next<Relu6>(node); relu6 != kNone) {
+      *activation = Activation::kRelu6;
+      return relu6;
+    }
+    return node;
   }
-  Tensor* Input(NodeId node) const { return program_.tensors[InputIndex(node)].get(); }
-  bool NeedsGradient(NodeId node) const { return program_.needs_gradient[InputIndex(node)]; }
 
-  size_t AddTensor(const ImageShape& shape, bool needs_gradient) {
+  // A branch under stochastic depth is all that leads nowhere but into it.
+  void MakeBlocks() {
+    blocks_of_.resize(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const auto* const layer = std::get_if<StochasticDepth>(&graph_.nodes[i].layer);
+      if (layer == nullptr || layer->probability == 0) continue;
+      program_.blocks.push_back(std::make_unique<StochasticBlock>(
+          StochasticBlock{.node = static_cast<uint32_t>(i), .probability = layer->probability}));
+      const StochasticBlock* const block = program_.blocks.back().get();
+      block_of_[static_cast<NodeId>(i)] = block;
+      std::vector<bool> inside(graph_.nodes.size(), false);
+      inside[i] = true;
+      for (size_t node = i; node-- > 0;) {
+        bool only = !consumers_[node].empty();
+        for (const NodeId consumer : consumers_[node]) only = only && inside[consumer];
+        inside[node] = only;
+        if (only) blocks_of_[node].push_back(block);
+      }
+    }
+  }
+
+  Tensor* Input(NodeId node, size_t index = 0) const {
+    const NodeId from = graph_.nodes[node].inputs[index];
+    return from == kInput ? program_.tensors[0].get() : tensor_of_[from];
+  }
+
+  Tensor* AddTensor(const ImageShape& shape, bool needs_gradient) {
     program_.tensors.push_back(std::make_unique<Tensor>());
-    program_.tensors.back()->shape = shape;
-    program_.needs_gradient.push_back(needs_gradient);
-    return program_.tensors.size() - 1;
+    Tensor* const tensor = program_.tensors.back().get();
+    tensor->shape = shape;
+    tensor->needs_gradient = needs_gradient;
+    return tensor;
   }
 
   Tensor* AddOutput(NodeId node, bool needs_gradient) {
     tensor_of_[node] = AddTensor(shapes_[node].image, needs_gradient);
-    return program_.tensors.back().get();
+    return tensor_of_[node];
   }
 
-  void AddOperation(std::unique_ptr<Operation> operation) {
+  // `last` is the last node of the operation. Its parameters are those added since the flat array
+  // had `parameters_begin` elements.
+  void AddOperation(NodeId last, std::unique_ptr<Operation> operation, size_t parameters_begin) {
+    operation->set_parameters(parameters_begin, program_.parameters.elements());
+    for (const StochasticBlock* block : blocks_of_[last]) operation->AddBlock(block);
     program_.operations.push_back(std::move(operation));
   }
+  void AddOperation(NodeId last, std::unique_ptr<Operation> operation) {
+    AddOperation(last, std::move(operation), program_.parameters.elements());
+  }
 
-  // "1" or "1..3".
+  // "conv1" or "bn1..relu1".
   std::string Span(NodeId first, NodeId last) const {
     if (first == last) return graph_.nodes[first].name;
     return absl::StrCat(graph_.nodes[first].name, "..", graph_.nodes[last].name);
@@ -261,8 +353,10 @@ class Lowering {
   const CompileOptions& options_;
   const std::vector<ValueShape> shapes_;
   const KernelTable& kernels_;
-  std::vector<NodeId> consumer_;
-  std::vector<size_t> tensor_of_;  // by node; of fused ones only the last has one
+  const std::vector<std::vector<NodeId>> consumers_;
+  std::vector<Tensor*> tensor_of_;  // by node; of fused ones only the last has one
+  std::map<NodeId, const StochasticBlock*> block_of_;           // by StochasticDepth node
+  std::vector<std::vector<const StochasticBlock*>> blocks_of_;  // by node: those it lies in
   Program program_;
 };
 

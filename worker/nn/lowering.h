@@ -3,28 +3,17 @@
 #ifndef MUSTER_WORKER_NN_LOWERING_H_
 #define MUSTER_WORKER_NN_LOWERING_H_
 
-#include <memory>
-#include <vector>
-
 #include "absl/status/statusor.h"
 #include "worker/nn/graph.h"
-#include "worker/nn/operation.h"
-#include "worker/nn/parameters.h"
 #include "worker/nn/plan.h"
+#include "worker/nn/program.h"
 
 namespace muster::nn {
 
-struct Program {
-  std::vector<std::unique_ptr<Tensor>> tensors;  // the first is the input, the last the logits
-  std::vector<std::unique_ptr<Operation>> operations;  // in the order of forward
-  // By tensor: whether a parameter that it depends on needs its gradient.
-  std::vector<bool> needs_gradient;
-  FlatLayout parameters;
-  FlatLayout buffers;
-};
-
-// Fuses convolution + ReLU, linear + ReLU, batch norm + ReLU (+ max pool) and ReLU + max pool;
-// Flatten vanishes, since NHWC already lies flat.
+// Fuses convolution + ReLU, linear + ReLU, batch norm + ReLU (+ 2x2 max pool), batch norm + ReLU6,
+// ReLU + max pool and Add + ReLU or ReLU6, wherever nobody else takes the value in between;
+// stochastic depth becomes a part of its Add. Flatten vanishes, since NHWC already lies flat.
+// INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
 absl::StatusOr<Program> Lower(const Graph& graph, const CompileOptions& options);
 
 }  // namespace muster::nn

@@ -1,80 +1,74 @@
 #include "worker/nn/model.h"
 
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/nn/models/custom_network.h"
+#include "worker/nn/models/mobilenet_v2.h"
+#include "worker/nn/models/resnet.h"
+#include "worker/nn/models/small_models.h"
+#include "worker/nn/shapes.h"
 
 namespace muster::nn {
 namespace {
 
-// Layers one after the other, named by their place as torch.nn.Sequential does.
-class Sequential {
- public:
-  explicit Sequential(const ImageShape& input) { graph_.input = input; }
-
-  Sequential& Add(Layer layer) {
-    last_ = graph_.Add(absl::StrCat(graph_.nodes.size()), std::move(layer), {last_});
-    return *this;
-  }
-  Graph Build() && { return std::move(graph_); }
-
- private:
-  Graph graph_;
-  NodeId last_ = kInput;
-};
-
-Graph SmallCnn(const v1::ModelSpec& spec, const ImageShape& input, int64_t classes) {
-  const bool batch_norm = spec.has_batch_norm() ? spec.batch_norm() : true;
-  Sequential model(input);
-  for (const int64_t channels : {32, 64}) {
-    model.Add(Conv2d{.out_channels = channels, .kernel = 3, .stride = 1, .padding = 1});
-    if (batch_norm) model.Add(BatchNorm2d{});
-    model.Add(Relu{}).Add(MaxPool2d{});
-  }
-  model.Add(Flatten{}).Add(Linear{.out_features = 128}).Add(Relu{});
-  if (spec.dropout() > 0) model.Add(Dropout{.probability = spec.dropout()});
-  model.Add(Linear{.out_features = classes});
-  return std::move(model).Build();
+absl::Status CheckProbability(const char* field, double value) {
+  if (value >= 0 && value < 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.", field, " must be at least 0 and below 1"));
 }
 
-Graph Mlp(const v1::ModelSpec& spec, const ImageShape& input, int64_t classes) {
-  std::vector<int64_t> hidden(spec.hidden().begin(), spec.hidden().end());
-  if (hidden.empty()) hidden = {256, 128};
-  Sequential model(input);
-  model.Add(Flatten{});
-  for (const int64_t width : hidden) model.Add(Linear{.out_features = width}).Add(Relu{});
-  if (spec.dropout() > 0) model.Add(Dropout{.probability = spec.dropout()});
-  model.Add(Linear{.out_features = classes});
-  return std::move(model).Build();
+absl::Status Check(const v1::ModelSpec& spec, const ModelHead& head) {
+  RETURN_IF_ERROR(CheckProbability("dropout", spec.dropout()));
+  RETURN_IF_ERROR(CheckProbability("stochastic_depth", spec.stochastic_depth()));
+  if (!spec.layers().empty() && !spec.name().empty()) {
+    return absl::InvalidArgumentError("a model has either a name or layers");
+  }
+  if (head.classes < 1 && !head.projection.has_value()) {
+    return absl::InvalidArgumentError("a model needs at least one class");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Graph> Build(const v1::ModelSpec& spec, const ImageShape& input,
+                            const ModelHead& head) {
+  if (!spec.layers().empty()) return BuildCustomNetwork(spec, input, head);
+  if (spec.name() == "small_cnn") return BuildSmallCnn(spec, input, head);
+  if (spec.name() == "mlp") return BuildMlp(spec, input, head);
+  if (spec.name() == "mobilenet_v2") return BuildMobileNetV2(spec, input, head);
+  if (IsResNet(spec.name())) return BuildResNet(spec, input, head);
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown model '", spec.name(),
+                   "'; there are small_cnn, mlp, resnet18, resnet34, resnet50, resnet101 and "
+                   "mobilenet_v2, or layers of one's own"));
 }
 
 }  // namespace
 
 absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input,
+                                 const ModelHead& head) {
+  RETURN_IF_ERROR(Check(spec, head));
+  ASSIGN_OR_RETURN(Graph graph, Build(spec, input, head));
+  const absl::StatusOr<std::vector<ValueShape>> shapes = InferShapes(graph);
+  if (!shapes.ok()) {
+    return Annotate(shapes.status(), absl::StrCat("the model on images of ", input.height, "x",
+                                                  input.width, "x", input.channels));
+  }
+  const int64_t width = shapes->back().elements();
+  if (!head.projection.has_value() && width != head.classes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer ", graph.nodes.back().name, ", the last one, is ", width,
+                     " wide, but there are ", head.classes, " classes"));
+  }
+  return graph;
+}
+
+absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input,
                                  int64_t classes) {
-  if (!(spec.dropout() >= 0 && spec.dropout() < 1)) {
-    return absl::InvalidArgumentError("model.dropout must be at least 0 and below 1");
-  }
-  if (classes < 1 || input.height < 1 || input.width < 1 || input.channels < 1) {
-    return absl::InvalidArgumentError("a model needs an input and at least one class");
-  }
-  if (spec.name() == "small_cnn") {
-    if (input.height < 4 || input.width < 4) {
-      return absl::InvalidArgumentError(absl::StrCat("small_cnn needs images of at least 4x4, not ",
-                                                     input.height, "x", input.width));
-    }
-    return SmallCnn(spec, input, classes);
-  }
-  if (spec.name() == "mlp") {
-    for (const uint32_t width : spec.hidden()) {
-      if (width == 0) return absl::InvalidArgumentError("model.hidden: a layer of no width");
-    }
-    return Mlp(spec, input, classes);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown model '", spec.name(), "'; there are small_cnn and mlp"));
+  return BuildModel(spec, input, ModelHead{.classes = classes});
 }
 
 }  // namespace muster::nn

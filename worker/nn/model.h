@@ -1,4 +1,4 @@
-// The models that a spec can name, as graphs.
+// The models that a spec can name or write out, as graphs.
 #ifndef MUSTER_WORKER_NN_MODEL_H_
 #define MUSTER_WORKER_NN_MODEL_H_
 
@@ -7,11 +7,17 @@
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/nn/graph.h"
+#include "worker/nn/models/head.h"
 
 namespace muster::nn {
 
-// INVALID_ARGUMENT for an unknown name, an option out of range, or a shape that is too small for
-// the model.
+// The model for images of one size. INVALID_ARGUMENT for an unknown name, an option out of range, a
+// shape that is too small for the model, and a network of one's own whose last layer is not as wide
+// as there are classes.
+absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input,
+                                 const ModelHead& head);
+
+// With a classifier.
 absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input,
                                  int64_t classes);
 

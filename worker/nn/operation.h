@@ -2,14 +2,13 @@
 #ifndef MUSTER_WORKER_NN_OPERATION_H_
 #define MUSTER_WORKER_NN_OPERATION_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "kernels/convolution.h"
-#include "kernels/kernel_table.h"
 #include "worker/nn/graph.h"
 #include "worker/nn/plan.h"
 
@@ -19,10 +18,21 @@ namespace muster::nn {
 // owns the memory.
 struct Tensor {
   ImageShape shape;
+  bool needs_gradient = false;  // a parameter that it depends on is trained
   float* data = nullptr;
   float* gradient = nullptr;  // null where no gradient is needed
 
   int64_t elements() const { return shape.height * shape.width * shape.channels; }  // of one row
+};
+
+// A residual branch under stochastic depth. Whether it is dropped is a function of (seed, step,
+// node) alone, and so the same on all ranks.
+struct StochasticBlock {
+  uint32_t node = 0;
+  double probability = 0;
+  bool dropped = false;  // in the last Forward
+
+  double scale(bool training) const { return training ? 1.0 / (1.0 - probability) : 1.0; }
 };
 
 // What every call of an operation gets. Only Backward reads `gradients`.
@@ -34,91 +44,97 @@ struct Call {
   float* gradients = nullptr;
   float* buffers = nullptr;
   void* workspace = nullptr;
+  StatisticsReducer* reducer = nullptr;  // of synchronised batch norm; null: local statistics
 };
 
-// Not thread-safe. input and output outlive the operation.
+// Not thread-safe. Inputs and output outlive the operation.
 class Operation {
  public:
-  // What an operation asks of the arena.
+  // What an operation asks of the arena, and what it does to the places of others.
   struct Memory {
     size_t saved_bytes = 0;      // from its forward to its backward
     size_t workspace_bytes = 0;  // during each call
-    bool input_in_backward = false;
+    bool inputs_in_backward = false;
     bool output_in_backward = false;
-    // The input's gradient may take the input's place.
+    // The output may take an input's place; of an operation without inputs_in_backward.
+    bool output_over_input = false;
+    // The (only) input's gradient may take the input's place.
     bool gradient_over_input = false;
+    bool activation_in_backward = false;  // BackwardActivation does something
   };
 
-  Operation(std::string name, Tensor* input, Tensor* output)
-      : name_(std::move(name)), input_(input), output_(output) {}
+  Operation(std::string name, std::vector<Tensor*> inputs, Tensor* output)
+      : name_(std::move(name)), inputs_(std::move(inputs)), output_(output) {}
   virtual ~Operation() = default;
 
+  // The nodes that it computes, "layer1.0.bn1" or "0..2".
   const std::string& name() const { return name_; }
+  // Its layers, "conv2d + relu".
+  virtual std::string kind() const = 0;
   // The kernels chosen, for people.
   virtual std::string description() const = 0;
   virtual Memory memory(uint32_t max_rows) const = 0;
+  // Floating-point operations of forward, of one row: two for each multiplication with a weight;
+  // for the rest one for each element read.
+  virtual int64_t forward_flops() const {
+    int64_t elements = 0;
+    for (const Tensor* input : inputs_) elements += input->elements();
+    return elements;
+  }
+
   // The place of Memory::saved_bytes; 64-byte aligned.
   void set_saved(void* saved) { saved_ = saved; }
 
-  Tensor* input() const { return input_; }
+  Tensor* input() const { return inputs_[0]; }
+  const std::vector<Tensor*>& inputs() const { return inputs_; }
   Tensor* output() const { return output_; }
 
-  // Where its parameters start in the flat array; -1 without any.
-  virtual int64_t parameter_offset() const { return -1; }
+  // Its parameters' range in the flat array, in elements; empty without any.
+  void set_parameters(size_t begin, size_t end) {
+    parameters_begin_ = begin;
+    parameters_end_ = end;
+  }
+  size_t parameters_begin() const { return parameters_begin_; }
+  size_t parameters_end() const { return parameters_end_; }
+  bool has_parameters() const { return parameters_end_ > parameters_begin_; }
+
+  // A branch that it is a part of; several where branches hold branches.
+  void AddBlock(const StochasticBlock* block) { blocks_.push_back(block); }
+  // Left out of this step, forward and backward.
+  bool skipped() const {
+    return std::any_of(blocks_.begin(), blocks_.end(),
+                       [](const StochasticBlock* block) { return block->dropped; });
+  }
 
   virtual void Forward(const Call& call) = 0;
-  // Both read output().gradient, which they may overwrite. First the parameters' gradients,
-  // written, not added to.
+
+  // Backward, in this order. First output()->gradient goes, in its place, through what happens
+  // element by element at the end of the operation.
+  virtual void BackwardActivation(const Call& call) {}
+  // Then the parameters' gradients, written, not added to.
   virtual void BackwardParameters(const Call& call) {}
-  // Then input().gradient; not called where that is null.
-  virtual void BackwardData(const Call& call) = 0;
+  // Then the gradient of each input that needs one, to dx like the input; written, not added to.
+  virtual void BackwardData(const Call& call, size_t input, float* dx) {}
+  // The input's gradient is output()->gradient as it stands then: BackwardData is not called for
+  // it.
+  virtual bool PassesGradient(size_t input) const { return false; }
 
  protected:
   void* saved() const { return saved_; }
+  // Elements of the output in this call.
+  size_t OutputCount(const Call& call) const {
+    return call.rows * static_cast<size_t>(output_->elements());
+  }
 
  private:
   const std::string name_;
-  Tensor* const input_;
+  const std::vector<Tensor*> inputs_;
   Tensor* const output_;
+  std::vector<const StochasticBlock*> blocks_;
+  size_t parameters_begin_ = 0;
+  size_t parameters_end_ = 0;
   void* saved_ = nullptr;
 };
-
-// A convolution or linear layer, with the ReLU after it where `relu` (and the convolution itself)
-// say so.
-struct ConvolutionParts {
-  std::unique_ptr<kernels::Convolution> convolution;
-  bool relu = false;
-  size_t weight_offset = 0;
-  size_t bias_offset = 0;
-};
-std::unique_ptr<Operation> MakeConvolutionOperation(std::string name, Tensor* input, Tensor* output,
-                                                    ConvolutionParts parts,
-                                                    const kernels::KernelTable& kernels);
-
-// Batch norm with what follows it.
-struct BatchNormParts {
-  BatchNorm2d layer;
-  bool relu = false;
-  bool pool = false;
-  size_t weight_offset = 0;
-  size_t bias_offset = 0;
-  size_t running_mean_offset = 0;  // in the buffers
-  size_t running_variance_offset = 0;
-};
-std::unique_ptr<Operation> MakeBatchNormOperation(std::string name, Tensor* input, Tensor* output,
-                                                  const BatchNormParts& parts,
-                                                  const kernels::KernelTable& kernels);
-
-std::unique_ptr<Operation> MakeMaxPoolOperation(std::string name, Tensor* input, Tensor* output,
-                                                bool relu, const kernels::KernelTable& kernels);
-
-std::unique_ptr<Operation> MakeReluOperation(std::string name, Tensor* input, Tensor* output,
-                                             const kernels::KernelTable& kernels);
-
-// `index` tells the dropouts of one model apart.
-std::unique_ptr<Operation> MakeDropoutOperation(std::string name, Tensor* input, Tensor* output,
-                                                double probability, uint32_t index,
-                                                const kernels::KernelTable& kernels);
 
 }  // namespace muster::nn
 

@@ -1,6 +1,8 @@
 #include "worker/nn/parameters.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,18 +12,55 @@
 
 namespace muster::nn {
 
-size_t FlatLayout::Add(std::string name, std::vector<int64_t> shape, bool decay,
-                       const Initial& initial, TensorLayout layout) {
+namespace {
+
+// Four words at a time, in the order of the elements.
+class PhiloxStream {
+ public:
+  explicit PhiloxStream(kernels::PhiloxKey key) : key_(key) {}
+
+  uint32_t Next() {
+    if (drawn_ % 4 == 0) {
+      const uint64_t block = drawn_ / 4;
+      words_ = kernels::Philox4x32(
+          {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, key_);
+    }
+    return words_[drawn_++ % 4];
+  }
+
+ private:
+  const kernels::PhiloxKey key_;
+  kernels::PhiloxCounter words_{};
+  uint64_t drawn_ = 0;
+};
+
+void FillUniform(PhiloxStream random, float bound, std::vector<float>& values) {
+  for (float& value : values) value = bound * (2.0f * kernels::Uniform01(random.Next()) - 1.0f);
+}
+
+// Box & Muller 1958: two uniform numbers give two normal ones.
+void FillNormal(PhiloxStream random, double deviation, std::vector<float>& values) {
+  constexpr double kUnit = 1.0 / 4294967296.0;
+  for (size_t i = 0; i < values.size(); i += 2) {
+    const double uniform = (random.Next() + 1.0) * kUnit;  // never zero
+    const double angle = 2 * std::numbers::pi * kUnit * random.Next();
+    const double radius = deviation * std::sqrt(-2 * std::log(uniform));
+    values[i] = static_cast<float>(radius * std::cos(angle));
+    if (i + 1 < values.size()) values[i + 1] = static_cast<float>(radius * std::sin(angle));
+  }
+}
+
+}  // namespace
+
+size_t FlatLayout::Add(std::string name, std::vector<int64_t> shape, const Initial& initial,
+                       TensorLayout layout) {
   size_t canonical_elements = 1;
   for (const int64_t dimension : shape) canonical_elements *= static_cast<size_t>(dimension);
   const size_t offset = elements_;
   const size_t count =
       (layout.elements + kAlignedElements - 1) / kAlignedElements * kAlignedElements;
-  infos_.push_back({.name = std::move(name),
-                    .shape = std::move(shape),
-                    .offset = offset,
-                    .count = count,
-                    .decay = decay});
+  infos_.push_back(
+      {.name = std::move(name), .shape = std::move(shape), .offset = offset, .count = count});
   entries_.push_back(
       {.initial = initial, .layout = std::move(layout), .canonical_elements = canonical_elements});
   elements_ += count;
@@ -31,6 +70,16 @@ size_t FlatLayout::Add(std::string name, std::vector<int64_t> shape, bool decay,
 bool FlatLayout::Has(absl::string_view name) const {
   return std::any_of(infos_.begin(), infos_.end(),
                      [name](const ParameterInfo& info) { return info.name == name; });
+}
+
+size_t FlatLayout::CanonicalElements(size_t begin, size_t end) const {
+  size_t elements = 0;
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    if (infos_[i].offset >= begin && infos_[i].offset < end) {
+      elements += entries_[i].canonical_elements;
+    }
+  }
+  return elements;
 }
 
 absl::StatusOr<size_t> FlatLayout::Find(const ParameterInfo& info, size_t values) const {
@@ -78,18 +127,18 @@ void FlatLayout::Initialize(uint64_t seed, float* flat) const {
   std::vector<float> values;
   for (size_t index = 0; index < infos_.size(); ++index) {
     const Initial& initial = entries_[index].initial;
-    values.assign(entries_[index].canonical_elements, initial.constant);
-    if (initial.bound != 0) {
-      const kernels::PhiloxKey key = kernels::DerivePhiloxKey(seed, HashOf(infos_[index].name));
-      kernels::PhiloxCounter words{};
-      for (size_t i = 0; i < values.size(); ++i) {
-        const uint64_t block = i / 4;
-        if (i % 4 == 0) {
-          words = kernels::Philox4x32(
-              {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, key);
-        }
-        values[i] = initial.bound * (2.0f * kernels::Uniform01(words[i % 4]) - 1.0f);
-      }
+    const PhiloxStream random(kernels::DerivePhiloxKey(seed, HashOf(infos_[index].name)));
+    values.resize(entries_[index].canonical_elements);
+    switch (initial.kind) {
+      case Initial::Kind::kConstant:
+        std::fill(values.begin(), values.end(), static_cast<float>(initial.size));
+        break;
+      case Initial::Kind::kUniform:
+        FillUniform(random, static_cast<float>(initial.size), values);
+        break;
+      case Initial::Kind::kNormal:
+        FillNormal(random, initial.size, values);
+        break;
     }
     ImportAt(index, values.data(), flat);
   }

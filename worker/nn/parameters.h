@@ -17,11 +17,15 @@
 
 namespace muster::nn {
 
-// How a new tensor starts out: uniform in [-bound, bound) where bound is not zero, otherwise
-// `constant`.
+// How a new tensor starts out.
 struct Initial {
-  float bound = 0;
-  float constant = 0;
+  enum class Kind { kConstant, kUniform, kNormal };
+  Kind kind = Kind::kConstant;
+  double size = 0;
+
+  static Initial Constant(double value) { return {Kind::kConstant, value}; }
+  static Initial Uniform(double bound) { return {Kind::kUniform, bound}; }  // [-bound, bound)
+  static Initial Normal(double deviation) { return {Kind::kNormal, deviation}; }
 };
 
 // A tensor in the layout that a kernel wants. The conversions write every element of their output;
@@ -39,18 +43,20 @@ class FlatLayout {
   static constexpr size_t kAlignedElements = 16;
 
   // Returns the tensor's offset.
-  size_t Add(std::string name, std::vector<int64_t> shape, bool decay, const Initial& initial,
+  size_t Add(std::string name, std::vector<int64_t> shape, const Initial& initial,
              TensorLayout layout);
 
   const std::vector<ParameterInfo>& infos() const { return infos_; }
   size_t elements() const { return elements_; }
   bool Has(absl::string_view name) const;
+  // Without padding, of the tensors in [begin, end) of the flat array.
+  size_t CanonicalElements(size_t begin, size_t end) const;
 
   // `info` is one of infos(), or equal to one. INVALID_ARGUMENT for an unknown name or a wrong
   // number of values.
   absl::Status Import(float* flat, const ParameterInfo& info, absl::Span<const float> values) const;
   absl::Status Export(const float* flat, const ParameterInfo& info, absl::Span<float> values) const;
-  // PyTorch's defaults, by Philox from (seed, name).
+  // Drawn by Philox from (seed, name).
   void Initialize(uint64_t seed, float* flat) const;
 
   // One line per tensor with all that decides the bytes of the flat array.

@@ -1,39 +1,17 @@
 #include "worker/nn/plan.h"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "worker/nn/arena.h"
+#include "kernels/philox.h"
 #include "worker/nn/compiled_plan.h"
+#include "worker/nn/lowering.h"
 
 namespace muster::nn {
-namespace {
-
-// When a tensor is written and read. Operation i runs forward at time i and backward at 2n - i; the
-// loss between them at n.
-class Schedule {
- public:
-  Schedule(int64_t operations, bool training) : loss_(operations), training_(training) {}
-
-  int64_t forward(int64_t operation) const { return operation; }
-  int64_t backward(int64_t operation) const {
-    return training_ ? 2 * loss_ - operation : forward(operation);
-  }
-  int64_t loss() const { return loss_; }
-  int64_t end() const { return 2 * loss_ + 1; }
-
- private:
-  const int64_t loss_;
-  const bool training_;
-};
-
-}  // namespace
-
 CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
     : program_(std::move(program)), options_(options) {}
 
@@ -44,98 +22,44 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   }
   ASSIGN_OR_RETURN(Program program, Lower(graph, options));
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
-  RETURN_IF_ERROR(plan->PlaceMemory());
+  ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options.max_batch, options.training));
+  plan->call_.workspace = plan->memory_.workspace;
   return plan;
-}
-
-absl::Status CompiledPlan::PlaceMemory() {
-  const auto& operations = program_.operations;
-  const Schedule schedule(static_cast<int64_t>(operations.size()), options_.training);
-  const size_t rows = options_.max_batch;
-  std::map<const Tensor*, int64_t> producer;
-  std::map<const Tensor*, int64_t> consumer;
-  for (size_t i = 0; i < operations.size(); ++i) {
-    producer[operations[i]->output()] = static_cast<int64_t>(i);
-    consumer[operations[i]->input()] = static_cast<int64_t>(i);
-  }
-
-  ArenaPlanner planner;
-  std::vector<std::pair<size_t, std::function<void(char*)>>> places;  // by buffer of the planner
-  const auto place = [&](size_t bytes, int64_t first, int64_t last, auto assign) {
-    places.emplace_back(planner.Add(bytes, first, last), std::move(assign));
-  };
-
-  for (size_t t = 0; t < program_.tensors.size(); ++t) {
-    Tensor* const tensor = program_.tensors[t].get();
-    const size_t bytes = rows * static_cast<size_t>(tensor->elements()) * sizeof(float);
-    const bool is_input = t == 0;
-    const bool is_logits = t + 1 == program_.tensors.size();
-    const auto reader = consumer.find(tensor);
-    int64_t first = 0;
-    int64_t last = is_input || is_logits ? schedule.end() : 0;
-    bool gradient_in_place = false;
-    if (!is_input) {
-      const int64_t writer = producer.at(tensor);
-      first = schedule.forward(writer);
-      if (operations[writer]->memory(options_.max_batch).output_in_backward) {
-        last = std::max(last, schedule.backward(writer));
-      }
-    }
-    if (reader != consumer.end()) {
-      const Operation::Memory memory = operations[reader->second]->memory(options_.max_batch);
-      last = std::max(last, schedule.forward(reader->second));
-      if (memory.input_in_backward) last = std::max(last, schedule.backward(reader->second));
-      // The producer must not read in backward what the gradient overwrites.
-      gradient_in_place =
-          memory.gradient_over_input && !is_input &&
-          !operations[producer.at(tensor)]->memory(options_.max_batch).output_in_backward;
-    }
-    const bool has_gradient = options_.training && program_.needs_gradient[t];
-    if (has_gradient) {
-      const int64_t written = is_logits ? schedule.loss() : schedule.backward(reader->second);
-      const int64_t read = schedule.backward(producer.at(tensor));
-      if (gradient_in_place) {
-        last = std::max(last, read);
-      } else {
-        place(bytes, written, read,
-              [tensor](char* at) { tensor->gradient = reinterpret_cast<float*>(at); });
-      }
-    }
-    place(bytes, first, last, [=](char* at) {
-      tensor->data = reinterpret_cast<float*>(at);
-      if (has_gradient && gradient_in_place) tensor->gradient = tensor->data;
-    });
-  }
-
-  size_t workspace_bytes = 0;
-  for (size_t i = 0; i < operations.size(); ++i) {
-    Operation* const operation = operations[i].get();
-    const Operation::Memory memory = operation->memory(options_.max_batch);
-    workspace_bytes = std::max(workspace_bytes, memory.workspace_bytes);
-    place(memory.saved_bytes, schedule.forward(i), schedule.backward(i),
-          [operation](char* at) { operation->set_saved(at); });
-  }
-  place(workspace_bytes, 0, schedule.end(), [this](char* at) { call_.workspace = at; });
-  place(rows * sizeof(int32_t), 0, schedule.end(),
-        [this](char* at) { labels_ = reinterpret_cast<int32_t*>(at); });
-
-  planner.Place();
-  arena_bytes_ = std::max(planner.bytes(), ArenaPlanner::kAlignment);
-  arena_.reset(static_cast<char*>(std::aligned_alloc(ArenaPlanner::kAlignment, arena_bytes_)));
-  if (arena_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the activations of a batch of ", rows, " need ", arena_bytes_, " bytes"));
-  }
-  // Touched here, so that the first step takes no page faults, and the same in every run.
-  std::memset(arena_.get(), 0, arena_bytes_);
-  for (const auto& [buffer, assign] : places) assign(arena_.get() + planner.offset(buffer));
-  return absl::OkStatus();
 }
 
 std::string CompiledPlan::layout_digest() const {
   const std::string text = absl::StrCat(Kernels().name, "\n", program_.parameters.Describe(),
                                         program_.buffers.Describe());
   return absl::StrCat(absl::Hex(HashOf(text), absl::kZeroPad16));
+}
+
+std::vector<OperationDescription> CompiledPlan::Describe() const {
+  std::vector<OperationDescription> descriptions;
+  for (const auto& operation : program_.operations) {
+    const Operation::Memory memory = operation->memory(options_.max_batch);
+    const Tensor& output = *operation->output();
+    OperationDescription description = {
+        .name = operation->name(),
+        .kind = operation->kind(),
+        .kernel = operation->description(),
+        .dtype = "float32",
+        .output = output.shape,
+        .parameters = program_.parameters.CanonicalElements(operation->parameters_begin(),
+                                                            operation->parameters_end()),
+        .forward_flops = operation->forward_flops(),
+        .activation_bytes = options_.max_batch * output.elements() * sizeof(float),
+        .saved_bytes = memory.saved_bytes,
+        .workspace_bytes = memory.workspace_bytes,
+        .arena_offset =
+            static_cast<size_t>(reinterpret_cast<const char*>(output.data) - memory_.arena.get())};
+    for (const Tensor* input : operation->inputs()) description.inputs.push_back(input->shape);
+    descriptions.push_back(std::move(description));
+  }
+  return descriptions;
+}
+
+void CompiledPlan::set_statistics_reducer(StatisticsReducer* reducer) {
+  if (options_.synchronize_batch_norm) call_.reducer = reducer;
 }
 
 void CompiledPlan::Bind(float* parameters, float* gradients, float* buffers) {
@@ -187,43 +111,96 @@ void CompiledPlan::Run(Operation& operation, const char* pass_name, const Pass& 
   if (observer_) observer_(operation, pass_name, true);
 }
 
+void CompiledPlan::DrawBlocks() {
+  const kernels::PhiloxKey key = kernels::DerivePhiloxKey(call_.step.seed, call_.step.step);
+  for (const auto& block : program_.blocks) {
+    // A counter that no dropout uses: those have the numbers of other nodes.
+    const uint32_t word = kernels::Philox4x32({0, 0, 0, block->node}, key)[0];
+    block->dropped =
+        call_.training && static_cast<double>(kernels::Uniform01(word)) < block->probability;
+  }
+}
+
 void CompiledPlan::Forward(uint32_t rows, bool training, const StepContext& context) {
   call_.rows = rows;
   call_.training = training;
   call_.step = context;
+  DrawBlocks();
   for (const auto& operation : program_.operations) {
+    if (operation->skipped()) continue;
     Run(*operation, "forward", [&] { operation->Forward(call_); });
   }
 }
 
 LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, float scale) {
-  const Tensor& logits = Logits();
+  const Tensor& logits = *program_.logits;
   const kernels::CrossEntropyResult result =
       Kernels().softmax_cross_entropy({.rows = rows,
                                        .classes = logits.elements(),
                                        .label_smoothing = label_smoothing,
                                        .scale = scale},
-                                      logits.data, labels_, logits.gradient);
+                                      logits.data, memory_.labels, logits.gradient);
   return {.loss_sum = result.loss_sum, .correct = result.correct};
 }
 
 void CompiledPlan::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {
   call_.rows = rows;
-  for (size_t i = program_.operations.size(); i-- > 0;) {
-    Operation& operation = *program_.operations[i];
-    const int64_t offset = operation.parameter_offset();
-    if (offset >= 0) {
-      Run(operation, "backward parameters", [&] { operation.BackwardParameters(call_); });
-      if (ready) ready(static_cast<size_t>(offset));
-    }
-    if (operation.input()->gradient != nullptr) {
-      Run(operation, "backward data", [&] { operation.BackwardData(call_); });
-    }
+  for (size_t i = program_.operations.size(); i-- > 0;) BackwardOperation(i, ready);
+}
+
+void CompiledPlan::BackwardOperation(size_t index,
+                                     const std::function<void(size_t offset)>& ready) {
+  Operation& operation = *program_.operations[index];
+  // Before the first parameter.
+  if (!operation.output()->needs_gradient) return;
+  const bool skipped = operation.skipped();
+  if (!skipped && operation.memory(options_.max_batch).activation_in_backward) {
+    Run(operation, "backward activation", [&] { operation.BackwardActivation(call_); });
   }
+  if (operation.has_parameters()) {
+    const size_t begin = operation.parameters_begin();
+    if (skipped) {
+      std::fill(call_.gradients + begin, call_.gradients + operation.parameters_end(), 0.0f);
+    } else {
+      Run(operation, "backward parameters", [&] { operation.BackwardParameters(call_); });
+    }
+    if (ready) ready(begin);
+  }
+  if (!memory_.contributions[index].empty()) ContributeGradients(index);
+}
+
+void CompiledPlan::ContributeGradients(size_t index) {
+  Operation& operation = *program_.operations[index];
+  const auto contribute = [&](const Contribution& contribution) {
+    // A branch that is left out needs no gradient.
+    if (contribution.producer->skipped()) return;
+    const Tensor& input = *operation.inputs()[contribution.input];
+    const size_t count = call_.rows * static_cast<size_t>(input.elements());
+    if (operation.skipped()) {
+      if (contribution.first) std::fill_n(input.gradient, count, 0.0f);
+    } else if (operation.PassesGradient(contribution.input)) {
+      if (contribution.in_place) return;
+      const float* const dy = operation.output()->gradient;
+      if (contribution.first) {
+        std::copy_n(dy, count, input.gradient);
+      } else {
+        Kernels().accumulate(count, dy, input.gradient);
+      }
+    } else if (contribution.first) {
+      operation.BackwardData(call_, contribution.input, input.gradient);
+    } else {
+      operation.BackwardData(call_, contribution.input, contribution.addend);
+      Kernels().accumulate(count, contribution.addend, input.gradient);
+    }
+  };
+  Run(operation, "backward data", [&] {
+    for (const Contribution& contribution : memory_.contributions[index]) contribute(contribution);
+  });
 }
 
 absl::Span<const float> CompiledPlan::logits(uint32_t rows) const {
-  return absl::MakeConstSpan(Logits().data, rows * static_cast<size_t>(Logits().elements()));
+  const Tensor& logits = *program_.logits;
+  return absl::MakeConstSpan(logits.data, rows * static_cast<size_t>(logits.elements()));
 }
 
 absl::StatusOr<std::unique_ptr<Plan>> Compile(const Graph& graph, const CompileOptions& options) {

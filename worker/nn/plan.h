@@ -27,6 +27,8 @@ struct CompileOptions {
   uint32_t threads = 1;    // that convolutions and matrix products compute in
   bool reference =
       false;  // kernels/reference in place of kernels/cpu: slow, what tests compare with
+  // Batch norm's statistics are of all ranks' rows, through set_statistics_reducer.
+  bool synchronize_batch_norm = false;
 };
 
 // One named tensor of the flat parameters (or buffers).
@@ -35,7 +37,15 @@ struct ParameterInfo {
   std::vector<int64_t> shape;  // canonical: OIHW, (out, in)
   size_t offset = 0;           // elements from the start of the flat array
   size_t count = 0;            // elements taken there, padding included
-  bool decay = true;           // weight decay applies
+};
+
+// Sums over all ranks for synchronised batch norm. Every rank calls alike and in the same order,
+// also without any row. The implementation keeps errors: after one the values are worth nothing,
+// and the plan's caller asks the implementation before it uses the step.
+class StatisticsReducer {
+ public:
+  virtual ~StatisticsReducer() = default;
+  virtual void Sum(double* values, size_t count) = 0;
 };
 
 // Seeds whatever is random in a step; equal on all ranks and in all worlds for the same sample.
@@ -52,6 +62,22 @@ struct LossResult {
   uint64_t correct = 0;  // rows whose largest logit is their label
 };
 
+// One operation of a plan, for people: one or several layers that are computed together.
+struct OperationDescription {
+  std::string name;                // of its layers: "layer1.0.conv1", "bn1..relu"
+  std::string kind;                // "conv2d", "batch_norm2d + relu"
+  std::string kernel;              // the implementation chosen
+  std::string dtype;               // of its activations
+  std::vector<ImageShape> inputs;  // of one row
+  ImageShape output;
+  size_t parameters = 0;        // elements, without padding
+  int64_t forward_flops = 0;    // of one row; two for each multiplication with a weight
+  size_t activation_bytes = 0;  // its output, at the largest batch
+  size_t saved_bytes = 0;       // from forward to backward, beside activations
+  size_t workspace_bytes = 0;   // during a call
+  size_t arena_offset = 0;      // where the output lies
+};
+
 // Not thread-safe; a plan belongs to one training thread.
 class Plan {
  public:
@@ -65,17 +91,22 @@ class Plan {
   // Digest of layout, kernels' memory formats and instruction set: equal digests have
   // byte-compatible flat arrays.
   virtual std::string layout_digest() const = 0;
+  // In the order of forward.
+  virtual std::vector<OperationDescription> Describe() const = 0;
 
   // Base addresses, 64-byte aligned, which the plan does not own; anew for each generation.
   // gradients may be null when not training. Required before any of the calls below.
   virtual void Bind(float* parameters, float* gradients, float* buffers) = 0;
 
+  // For a plan compiled with synchronize_batch_norm; null, as at first: each rank's own statistics.
+  // Outlives the plan's calls.
+  virtual void set_statistics_reducer(StatisticsReducer* reducer) = 0;
+
   // Canonical values (shape order of ParameterInfo) of parameters and buffers, to and from the
   // bound arrays. INVALID_ARGUMENT for an unknown name or a wrong size.
   virtual absl::Status Import(const ParameterInfo& parameter, absl::Span<const float> values) = 0;
   virtual absl::Status Export(const ParameterInfo& parameter, absl::Span<float> values) const = 0;
-  // PyTorch's default initialisation, drawn by Philox from (seed, parameter's name): the same on
-  // any machine.
+  // As the layers say, drawn by Philox from (seed, parameter's name): the same on any machine.
   virtual void Initialize(uint64_t seed) = 0;
   // Optimizer state of one parameter shares its layout: the same conversions for any flat array
   // like parameters.
@@ -93,10 +124,14 @@ class Plan {
   // that first appears costs the building of its kernels once; from then on nothing is allocated.
   // Training keeps running statistics of batch norm, of the rows present.
   virtual void Forward(uint32_t rows, bool training, const StepContext& context) = 0;
-  // After Forward. scale multiplies the gradient (1 / global batch).
+  // Cross-entropy, after Forward. scale multiplies the gradient (1 / global batch).
   virtual LossResult Loss(uint32_t rows, double label_smoothing, float scale) = 0;
-  // After Loss. Writes (not adds to) every gradient. ready(offset): gradients from element `offset`
-  // to the end of the flat array are final; called with falling offsets, the last time with 0.
+  // What Backward starts from, rows * classes: the gradient of the logits. Loss writes it; another
+  // objective writes it itself, between Forward and Backward. Null without training.
+  virtual float* output_gradient() = 0;
+  // After Loss, or what is in its place. Writes (not adds to) every gradient. ready(offset):
+  // gradients from element `offset` to the end of the flat array are final; called with falling
+  // offsets, the last time with 0.
   virtual void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) = 0;
   // Logits of the last Forward, rows * classes.
   virtual absl::Span<const float> logits(uint32_t rows) const = 0;

@@ -1,6 +1,8 @@
-// Times a training step of small_cnn on one core, and each kernel in it.
+// Times a training step of a model, and each kernel in it.
 //
-//   plan_bench [rows [steps [threads]]]
+//   plan_bench [model [image size [rows [steps [threads]]]]]
+//
+// small_cnn takes images of one channel, the others of three.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/sgd.h"
+#include "kernels/optimizer.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/model.h"
 
@@ -40,12 +42,19 @@ std::unique_ptr<float, Free> Allocate(size_t elements) {
 }
 
 int Main(int argc, char** argv) {
-  const uint32_t rows = argc > 1 ? std::atoi(argv[1]) : 64;
-  const int steps = argc > 2 ? std::atoi(argv[2]) : 200;
-  const uint32_t threads = argc > 3 ? std::atoi(argv[3]) : 1;
+  const std::string model = argc > 1 ? argv[1] : "small_cnn";
+  const int64_t size = argc > 2 ? std::atoi(argv[2]) : 28;
+  const uint32_t rows = argc > 3 ? std::atoi(argv[3]) : 64;
+  const int steps = argc > 4 ? std::atoi(argv[4]) : 200;
+  const uint32_t threads = argc > 5 ? std::atoi(argv[5]) : 1;
   v1::ModelSpec spec;
-  spec.set_name("small_cnn");
-  const auto graph = BuildModel(spec, {28, 28, 1}, 10);
+  spec.set_name(model);
+  const ImageShape image = {size, size, model == "small_cnn" ? 1 : 3};
+  const auto graph = BuildModel(spec, image, 10);
+  if (!graph.ok()) {
+    std::fprintf(stderr, "%s\n", graph.status().ToString().c_str());
+    return 1;
+  }
   const Clock::time_point compile_start = Clock::now();
   auto made = CompiledPlan::Make(*graph, {.max_batch = rows, .threads = threads});
   if (!made.ok()) {
@@ -61,8 +70,9 @@ int Main(int argc, char** argv) {
   const auto buffers = Allocate(plan.buffer_elements());
   plan.Bind(parameters.get(), gradients.get(), buffers.get());
   plan.Initialize(1);
-  for (uint32_t i = 0; i < rows * 28 * 28; ++i) {
-    plan.input()[i] = static_cast<float>((i * 2654435761u) >> 8) / 16777216.0f;
+  const int64_t elements = rows * image.height * image.width * image.channels;
+  for (int64_t i = 0; i < elements; ++i) {
+    plan.input()[i] = static_cast<float>((static_cast<uint32_t>(i) * 2654435761u) >> 8) / 16777216;
   }
   for (uint32_t i = 0; i < rows; ++i) plan.labels()[i] = i % 10;
 
@@ -81,7 +91,9 @@ int Main(int argc, char** argv) {
       return;
     }
     const double microseconds = Microseconds(Clock::now() - operation_start);
-    record(operation.name() + " " + pass + "  [" + operation.description() + "]", microseconds);
+    record(operation.name() + " " + pass + "  [" + operation.kind() + ": " +
+               operation.description() + "]",
+           microseconds);
   });
 
   std::vector<double> step_times;
@@ -100,8 +112,9 @@ int Main(int argc, char** argv) {
     record("update", Microseconds(end - update_start));
     step_times.push_back(Microseconds(end - start));
   }
-  for (const auto& [what, times] : timings)
+  for (const auto& [what, times] : timings) {
     std::printf("%9.1f us  %s\n", Median(times), what.c_str());
+  }
   const double step = Median(step_times);
   std::printf("%9.1f us  step: %.0f images/s; rows %u, threads %u\n", step, rows / step * 1e6, rows,
               threads);

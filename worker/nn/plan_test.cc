@@ -17,8 +17,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/sgd.h"
 #include "worker/nn/model.h"
+#include "worker/nn/testing/graphs.h"
+#include "worker/nn/testing/trainer.h"
 
 // Counts allocations, except oneDNN's own: it copies the argument list of every execution.
 namespace {
@@ -49,175 +50,34 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::fre
 namespace muster::nn {
 namespace {
 
-using testing::Each;
 using testing::HasSubstr;
-
-constexpr int64_t kClasses = 7;
-
-struct Free {
-  void operator()(float* p) const { std::free(p); }
-};
-using Array = std::unique_ptr<float, Free>;
-
-Array Allocate(size_t elements, float value) {
-  Array array(static_cast<float*>(std::aligned_alloc(64, (elements / 16 + 1) * 64)));
-  std::fill_n(array.get(), elements, value);
-  return array;
-}
-
-size_t CanonicalElements(const ParameterInfo& info) {
-  size_t elements = 1;
-  for (const int64_t dimension : info.shape) elements *= static_cast<size_t>(dimension);
-  return elements;
-}
-
-// A plan with its arrays, and a batch that is a function of (step, global row).
-class Trainer {
- public:
-  Trainer(const Graph& graph, uint32_t max_batch, bool reference = false)
-      : image_elements_(graph.input.height * graph.input.width * graph.input.channels) {
-    auto made = Compile(graph, {.max_batch = max_batch, .reference = reference});
-    EXPECT_TRUE(made.ok()) << made.status();
-    plan_ = *std::move(made);
-    parameters_ = Allocate(plan_->parameter_elements(), 0);
-    gradients_ = Allocate(plan_->parameter_elements(), std::nanf(""));
-    momentum_ = Allocate(plan_->parameter_elements(), 0);
-    buffers_ = Allocate(plan_->buffer_elements(), 0);
-    plan_->Bind(parameters_.get(), gradients_.get(), buffers_.get());
-    plan_->Initialize(5);
-  }
-
-  Plan& plan() { return *plan_; }
-  float* parameters() { return parameters_.get(); }
-  float* gradients() { return gradients_.get(); }
-  size_t elements() const { return plan_->parameter_elements(); }
-
-  void Fill(uint64_t step, uint64_t first_row, uint32_t rows) {
-    for (uint32_t row = 0; row < rows; ++row) {
-      std::mt19937 random(static_cast<uint32_t>(step * 100003 + first_row + row));
-      std::normal_distribution<float> normal;
-      const int32_t label = static_cast<int32_t>(random() % kClasses);
-      plan_->labels()[row] = label;
-      // Something to learn: the label shifts the image.
-      for (int64_t i = 0; i < image_elements_; ++i) {
-        plan_->input()[row * image_elements_ + i] =
-            normal(random) + (i % kClasses == label ? 1.0f : 0.0f);
-      }
-    }
-  }
-
-  LossResult Gradients(uint64_t step, uint64_t first_row, uint32_t rows, uint32_t global_rows,
-                       double smoothing = 0.1) {
-    Fill(step, first_row, rows);
-    plan_->Forward(rows, true, {.seed = 9, .step = step, .first_row = first_row});
-    const LossResult result = plan_->Loss(rows, smoothing, 1.0f / static_cast<float>(global_rows));
-    plan_->Backward(rows, nullptr);
-    return result;
-  }
-
-  void Update() {
-    kernels::SgdStep({.learning_rate = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f},
-                     parameters_.get(), momentum_.get(), gradients_.get(), elements());
-  }
-
-  std::vector<float> Exported(const float* flat, const ParameterInfo& info) const {
-    std::vector<float> values(CanonicalElements(info));
-    EXPECT_TRUE(plan_->ExportFrom(flat, info, absl::MakeSpan(values)).ok());
-    return values;
-  }
-  std::vector<float> Gradient(const ParameterInfo& info) const {
-    return Exported(gradients_.get(), info);
-  }
-
- private:
-  const int64_t image_elements_;
-  std::unique_ptr<Plan> plan_;
-  Array parameters_;
-  Array gradients_;
-  Array momentum_;
-  Array buffers_;
-};
 
 Graph Model(const std::string& name, const ImageShape& input, bool batch_norm, double dropout) {
   v1::ModelSpec spec;
   spec.set_name(name);
   spec.set_batch_norm(batch_norm);
   spec.set_dropout(dropout);
-  return *BuildModel(spec, input, kClasses);
+  return *BuildModel(spec, input, kTestClasses);
 }
 
-// Every layer in places where nothing fuses, odd sizes and channels that fill no vector.
-Graph Unfused() {
-  Graph graph{{11, 13, 3}, {}};
-  NodeId last = kInput;
-  const auto add = [&](const char* name, Layer layer) {
-    last = graph.Add(name, std::move(layer), {last});
-  };
-  add("relu0", Relu{});
-  add("conv1", Conv2d{10, 3, 2, 1});
-  add("bn1", BatchNorm2d{});
-  add("pool1", MaxPool2d{});
-  add("conv2", Conv2d{13, 2, 1, 0});
-  add("bn2", BatchNorm2d{});
-  add("relu2", Relu{});
-  add("drop2", Dropout{0.2});
-  add("relu3", Relu{});
-  add("flatten", Flatten{});
-  add("drop3", Dropout{0.3});
-  add("fc1", Linear{kClasses});
-  return graph;
+std::vector<TestGraph> Cases() {
+  std::vector<TestGraph> cases = TestGraphs();
+  cases.push_back({"small_cnn", Model("small_cnn", {12, 12, 1}, true, 0)});
+  cases.push_back({"small_cnn_odd", Model("small_cnn", {9, 15, 3}, true, 0.3)});
+  cases.push_back({"small_cnn_without_batch_norm", Model("small_cnn", {10, 10, 2}, false, 0)});
+  cases.push_back({"mlp", Model("mlp", {7, 5, 3}, false, 0.5)});
+  return cases;
 }
 
-// Only ReLUs fused into convolutions, and batch norm on the input.
-Graph ReluConvolutions() {
-  Graph graph{{6, 6, 5}, {}};
-  NodeId last = graph.Add("bn0", BatchNorm2d{}, {kInput});
-  last = graph.Add("conv1", Conv2d{16, 3, 1, 1}, {last});
-  last = graph.Add("relu1", Relu{}, {last});
-  last = graph.Add("conv2", Conv2d{24, 3, 1, 1}, {last});
-  last = graph.Add("relu2", Relu{}, {last});
-  last = graph.Add("bn2", BatchNorm2d{}, {last});
-  last = graph.Add("flatten", Flatten{}, {last});
-  graph.Add("fc", Linear{kClasses}, {last});
-  return graph;
-}
-
-struct Case {
-  const char* name;
-  Graph graph;
-};
-void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
-
-std::vector<Case> Cases() {
-  return {
-      {"small_cnn", Model("small_cnn", {12, 12, 1}, true, 0)},
-      {"small_cnn_odd", Model("small_cnn", {9, 15, 3}, true, 0.3)},
-      {"small_cnn_without_batch_norm", Model("small_cnn", {10, 10, 2}, false, 0)},
-      {"mlp", Model("mlp", {7, 5, 3}, false, 0.5)},
-      {"unfused", Unfused()},
-      {"relu_convolutions", ReluConvolutions()},
-  };
-}
-
-class PlanTest : public testing::TestWithParam<Case> {
+class PlanTest : public testing::TestWithParam<TestGraph> {
  protected:
   static constexpr uint32_t kMaxBatch = 6;
   const Graph& graph() const { return GetParam().graph; }
 };
 
-void ExpectClose(absl::Span<const float> actual, absl::Span<const float> expected, double tolerance,
-                 const std::string& what) {
-  ASSERT_EQ(actual.size(), expected.size());
-  double largest = 1e-3;
-  for (const float value : expected) largest = std::max(largest, std::abs(double{value}));
-  for (size_t i = 0; i < actual.size(); ++i) {
-    ASSERT_NEAR(actual[i], expected[i], tolerance * largest) << what << " at " << i;
-  }
-}
-
 TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
-  Trainer trainer(graph(), kMaxBatch);
-  Trainer reference(graph(), kMaxBatch, /*reference=*/true);
+  TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
+  TestTrainer reference(graph(), {.max_batch = kMaxBatch, .reference = true});
   uint64_t step = 0;
   for (const uint32_t rows : {kMaxBatch, 4u, 5u, 4u, kMaxBatch}) {
     const LossResult result = trainer.Gradients(step, 3, rows, 8);
@@ -228,13 +88,7 @@ TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
     for (const ParameterInfo& info : reference.plan().parameters()) {
       ExpectClose(trainer.Gradient(info), reference.Gradient(info), 2e-4, info.name);
     }
-    for (const ParameterInfo& info : reference.plan().buffers()) {
-      std::vector<float> values(CanonicalElements(info));
-      std::vector<float> expected_values(values.size());
-      ASSERT_TRUE(trainer.plan().Export(info, absl::MakeSpan(values)).ok());
-      ASSERT_TRUE(reference.plan().Export(info, absl::MakeSpan(expected_values)).ok());
-      ExpectClose(values, expected_values, 1e-5, info.name);
-    }
+    ExpectBuffersClose(trainer, reference);
     ++step;
   }
   // With the running statistics that training left, and without dropout.
@@ -246,57 +100,24 @@ TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
               "logits of evaluation");
 }
 
-TEST_P(PlanTest, ReferenceGradientIsAFiniteDifference) {
-  Trainer trainer(graph(), kMaxBatch, /*reference=*/true);
-  trainer.Gradients(0, 0, kMaxBatch, kMaxBatch);
-  for (const ParameterInfo& info : trainer.plan().parameters()) {
-    // Along the gradient itself, where a tensor's slope is its gradient's length.
-    const std::vector<float> gradient = trainer.Gradient(info);
-    const std::vector<float> start = trainer.Exported(trainer.parameters(), info);
-    double length = 0;
-    for (const float value : gradient) length += double{value} * double{value};
-    length = std::sqrt(length);
-    // A bias before batch norm has no effect: its gradient is rounding.
-    if (length < 1e-5) continue;
-    const auto loss_at = [&](double distance) {
-      std::vector<float> moved(start);
-      for (size_t i = 0; i < moved.size(); ++i) {
-        moved[i] += static_cast<float>(distance * double{gradient[i]} / length);
-      }
-      EXPECT_TRUE(trainer.plan().Import(info, moved).ok());
-      trainer.plan().Forward(kMaxBatch, true, {.seed = 9});
-      return trainer.plan().Loss(kMaxBatch, 0.1, 1).loss_sum / kMaxBatch;
-    };
-    constexpr double kDistance = 2e-3;
-    const double slope = (loss_at(kDistance) - loss_at(-kDistance)) / (2 * kDistance);
-    EXPECT_NEAR(slope, length, 0.03 * length + 1e-3) << info.name;
-    EXPECT_TRUE(trainer.plan().Import(info, start).ok());
-  }
-}
-
 TEST_P(PlanTest, NoRowsGiveZeroGradientsAndKeepStatistics) {
-  Trainer trainer(graph(), kMaxBatch);
+  TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   trainer.Gradients(0, 0, kMaxBatch, kMaxBatch);
   std::vector<std::vector<float>> before;
-  for (const ParameterInfo& info : trainer.plan().buffers()) {
-    before.emplace_back(CanonicalElements(info));
-    ASSERT_TRUE(trainer.plan().Export(info, absl::MakeSpan(before.back())).ok());
-  }
+  for (const ParameterInfo& info : trainer.plan().buffers()) before.push_back(trainer.Buffer(info));
   const LossResult result = trainer.Gradients(1, 0, 0, kMaxBatch);
   EXPECT_EQ(result.loss_sum, 0);
   EXPECT_EQ(result.correct, 0u);
   for (size_t i = 0; i < trainer.elements(); ++i) ASSERT_EQ(trainer.gradients()[i], 0.0f);
   for (size_t i = 0; i < before.size(); ++i) {
-    std::vector<float> after(before[i].size());
-    ASSERT_TRUE(trainer.plan().Export(trainer.plan().buffers()[i], absl::MakeSpan(after)).ok());
-    EXPECT_EQ(after, before[i]);
+    EXPECT_EQ(trainer.Buffer(trainer.plan().buffers()[i]), before[i]);
   }
 }
 
 TEST_P(PlanTest, GradientsAreFinalWhenTheyAreCalledReady) {
-  Trainer expected(graph(), kMaxBatch);
+  TestTrainer expected(graph(), {.max_batch = kMaxBatch});
   expected.Gradients(0, 0, kMaxBatch, kMaxBatch);
-  Trainer trainer(graph(), kMaxBatch);
+  TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   trainer.Fill(0, 0, kMaxBatch);
   trainer.plan().Forward(kMaxBatch, true, {.seed = 9});
   trainer.plan().Loss(kMaxBatch, 0.1, 1.0f / kMaxBatch);
@@ -315,10 +136,10 @@ TEST_P(PlanTest, GradientsAreFinalWhenTheyAreCalledReady) {
 }
 
 TEST_P(PlanTest, TheSameStepsGiveTheSameBitsAndPaddingStaysZero) {
-  Trainer first(graph(), kMaxBatch);
-  Trainer second(graph(), kMaxBatch);
+  TestTrainer first(graph(), {.max_batch = kMaxBatch});
+  TestTrainer second(graph(), {.max_batch = kMaxBatch});
   for (uint64_t step = 0; step < 5; ++step) {
-    for (Trainer* trainer : {&first, &second}) {
+    for (TestTrainer* trainer : {&first, &second}) {
       trainer->Gradients(step, 0, step == 3 ? 4 : kMaxBatch, kMaxBatch);
       trainer->Update();
     }
@@ -336,7 +157,7 @@ TEST_P(PlanTest, TheSameStepsGiveTheSameBitsAndPaddingStaysZero) {
 }
 
 TEST_P(PlanTest, AStepAllocatesNothing) {
-  Trainer trainer(graph(), kMaxBatch);
+  TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   const std::function<void(size_t)> ready = [](size_t) {};
   const auto step = [&](uint32_t rows) {
     trainer.plan().Forward(rows, true, {});
@@ -356,7 +177,7 @@ TEST_P(PlanTest, AStepAllocatesNothing) {
 }
 
 TEST_P(PlanTest, ExportGivesBackWhatWasImported) {
-  Trainer trainer(graph(), kMaxBatch);
+  TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   std::mt19937 random(1);
   const auto check = [&](const ParameterInfo& info) {
     std::vector<float> values(CanonicalElements(info));
@@ -380,16 +201,16 @@ TEST_P(PlanTest, ExportGivesBackWhatWasImported) {
 INSTANTIATE_TEST_SUITE_P(Graphs, PlanTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-// What 1 rank does with 50 rows and 4 ranks with 12 or 13 each, dropout included.
-TEST(PlanSharingTest, LossesDoNotDependOnHowManyRanksShareABatch) {
-  const Graph graph = Model("small_cnn", {8, 8, 1}, false, 0.3);
+// What 1 rank does with 50 rows and 4 ranks with 12 or 13 each.
+void ExpectSharingKeepsLosses(const Graph& graph, int steps) {
   constexpr uint32_t kBatch = 50, kRanks = 4;
-  Trainer alone(graph, kBatch);
-  std::vector<std::unique_ptr<Trainer>> ranks;
+  TestTrainer alone(graph, {.max_batch = kBatch});
+  std::vector<std::unique_ptr<TestTrainer>> ranks;
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    ranks.push_back(std::make_unique<Trainer>(graph, (kBatch + kRanks - 1) / kRanks));
+    ranks.push_back(std::make_unique<TestTrainer>(
+        graph, CompileOptions{.max_batch = (kBatch + kRanks - 1) / kRanks}));
   }
-  for (uint64_t step = 0; step < 50; ++step) {
+  for (int step = 0; step < steps; ++step) {
     const double loss = alone.Gradients(step, 0, kBatch, kBatch).loss_sum;
     alone.Update();
     double shared_loss = 0;
@@ -409,12 +230,20 @@ TEST(PlanSharingTest, LossesDoNotDependOnHowManyRanksShareABatch) {
   }
 }
 
+TEST(PlanSharingTest, DropoutDoesNotDependOnHowManyRanksShareABatch) {
+  ExpectSharingKeepsLosses(Model("small_cnn", {8, 8, 1}, false, 0.3), 50);
+}
+
+TEST(PlanSharingTest, StochasticDepthDoesNotDependOnHowManyRanksShareABatch) {
+  ExpectSharingKeepsLosses(StochasticBranches(), 30);
+}
+
 // In files a linear layer's columns stand channel-first, as PyTorch flattens.
 TEST(PlanLayoutTest, TheFirstLinearsColumnsAreChannelFirst) {
   Graph graph{{2, 3, 4}, {}};
   const NodeId flatten = graph.Add("0", Flatten{}, {kInput});
   graph.Add("1", Linear{1}, {flatten});
-  Trainer trainer(graph, 1);
+  TestTrainer trainer(graph, {.max_batch = 1});
   const ParameterInfo& weight = trainer.plan().parameters()[0];
   for (int i = 0; i < 24; ++i) trainer.plan().input()[i] = static_cast<float>(i);
   ASSERT_TRUE(trainer.plan().Import(trainer.plan().parameters()[1], std::vector<float>{0}).ok());
@@ -431,43 +260,18 @@ TEST(PlanLayoutTest, TheFirstLinearsColumnsAreChannelFirst) {
   }
 }
 
-TEST(PlanInitializeTest, FollowsPyTorchsDefaultsAndDependsOnSeedAndNameAlone) {
-  const Graph graph = Model("small_cnn", {12, 12, 1}, true, 0);
-  Trainer trainer(graph, 2);
-  Trainer larger(graph, 7);
-  for (const ParameterInfo& info : trainer.plan().parameters()) {
-    const std::vector<float> values = trainer.Exported(trainer.parameters(), info);
-    EXPECT_EQ(larger.Exported(larger.parameters(), info), values);
-    if (info.name == "1.weight") EXPECT_THAT(values, Each(1.0f));
-    if (info.name == "1.bias") EXPECT_THAT(values, Each(0.0f));
-    if (info.name != "9.weight") continue;
-    const double bound = 1 / std::sqrt(576.0);
-    double squares = 0;
-    for (const float value : values) {
-      ASSERT_LE(std::abs(value), bound);
-      squares += double{value} * double{value};
-    }
-    EXPECT_NEAR(squares / static_cast<double>(values.size()), bound * bound / 3,
-                0.01 * bound * bound);
-  }
-  std::vector<float> variance(32);
-  ASSERT_TRUE(trainer.plan().Export(trainer.plan().buffers()[1], absl::MakeSpan(variance)).ok());
-  EXPECT_THAT(variance, Each(1.0f));
-  const ParameterInfo& last = trainer.plan().parameters().back();
-  const std::vector<float> before = trainer.Exported(trainer.parameters(), last);
-  trainer.plan().Initialize(6);
-  EXPECT_NE(trainer.Exported(trainer.parameters(), last), before);
-}
-
 TEST(PlanCompileTest, DigestsTellLayoutsApart) {
-  const Graph graph = Model("small_cnn", {12, 12, 1}, true, 0);
   const auto digest = [](const Graph& of, const CompileOptions& options) {
     return (*Compile(of, options))->layout_digest();
   };
-  EXPECT_EQ(digest(graph, {.max_batch = 4}), digest(graph, {.max_batch = 4}));
-  EXPECT_NE(digest(graph, {.max_batch = 4}), digest(graph, {.max_batch = 4, .reference = true}));
-  EXPECT_NE(digest(graph, {.max_batch = 4}),
+  for (const Graph& graph : {Model("small_cnn", {12, 12, 1}, true, 0), SmallResNet()}) {
+    EXPECT_EQ(digest(graph, {.max_batch = 4}), digest(graph, {.max_batch = 4}));
+    EXPECT_NE(digest(graph, {.max_batch = 4}), digest(graph, {.max_batch = 4, .reference = true}));
+  }
+  EXPECT_NE(digest(Model("small_cnn", {12, 12, 1}, true, 0), {.max_batch = 4}),
             digest(Model("small_cnn", {12, 12, 1}, false, 0), {.max_batch = 4}));
+  // Stochastic depth has no parameters: a model may take it on or leave it in the middle.
+  EXPECT_EQ(digest(SmallResNet(), {.max_batch = 4}), digest(SmallResNet(0.5), {.max_batch = 4}));
 }
 
 TEST(PlanCompileTest, InferenceNeedsLessMemory) {
@@ -488,6 +292,50 @@ TEST(PlanCompileTest, RefusesWhatDoesNotFit) {
   Graph pooled{{1, 1, 1}, {}};
   pooled.Add("squeeze", MaxPool2d{}, {kInput});
   EXPECT_THAT(Compile(pooled, {.max_batch = 1}).status().message(), HasSubstr("layer squeeze"));
+  Graph twice{{1, 1, kTestClasses}, {}};
+  const NodeId flatten = twice.Add("flatten", Flatten{}, {kInput});
+  twice.Add("double", Add{}, {flatten, flatten});
+  EXPECT_THAT(Compile(twice, {.max_batch = 1}).status().message(),
+              HasSubstr("layer double: adds a value to itself"));
+  Graph fixed{{1, 1, kTestClasses}, {}};
+  fixed.Add("flatten", Flatten{}, {kInput});
+  EXPECT_THAT(Compile(fixed, {.max_batch = 1}).status().message(),
+              HasSubstr("without parameters cannot be trained"));
+  EXPECT_TRUE(Compile(fixed, {.max_batch = 1, .training = false}).ok());
+}
+
+TEST(PlanDescribeTest, SaysWhatEachOperationIsAndTakes) {
+  const auto plan = Compile(SmallResNet(0.2), {.max_batch = 6});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::vector<OperationDescription> operations = (*plan)->Describe();
+  std::vector<std::string> kinds;
+  size_t parameters = 0;
+  for (const OperationDescription& operation : operations) {
+    kinds.push_back(operation.kind);
+    parameters += operation.parameters;
+    EXPECT_EQ(operation.activation_bytes,
+              6 * 4 * operation.output.height * operation.output.width * operation.output.channels);
+    EXPECT_LE(operation.arena_offset + operation.activation_bytes, (*plan)->arena_bytes());
+    EXPECT_EQ(operation.dtype, "float32");
+    EXPECT_NE(operation.kernel, "");
+  }
+  EXPECT_THAT(kinds,
+              testing::ElementsAre("conv2d", "batch_norm2d + relu", "max_pool2d", "conv2d",
+                                   "batch_norm2d + relu", "conv2d", "batch_norm2d",
+                                   "stochastic_depth + add + relu", "conv2d", "batch_norm2d + relu",
+                                   "conv2d", "batch_norm2d", "conv2d", "batch_norm2d",
+                                   "stochastic_depth + add + relu", "avg_pool2d", "linear"));
+  size_t expected = 0;
+  for (const ParameterInfo& info : (*plan)->parameters()) expected += CanonicalElements(info);
+  EXPECT_EQ(parameters, expected);
+  const OperationDescription& stem = operations[0];
+  EXPECT_EQ(stem.name, "conv1");
+  EXPECT_EQ(stem.inputs.size(), 1u);
+  EXPECT_EQ(stem.output.height, 7);
+  EXPECT_EQ(stem.parameters, 7u * 7 * 3 * 8);
+  EXPECT_EQ(stem.forward_flops, 2 * 7 * 9 * 8 * (7 * 7 * 3));
+  EXPECT_EQ(operations[7].name, "layer1.0.add..layer1.0.relu2");
+  EXPECT_EQ(operations[7].inputs.size(), 2u);
 }
 
 }  // namespace

@@ -22,9 +22,14 @@ struct ValueShape {
   int64_t elements() const { return image.height * image.width * image.channels; }
 };
 
-// By node. INVALID_ARGUMENT names the first node that does not fit: an input that comes later or is
-// used twice, a shape that is too small, a number out of range.
+// By node. INVALID_ARGUMENT names the first node that does not fit: an input that comes later, an
+// output that nobody takes, a shape that is too small, summands that differ, a number out of range,
+// a name that another node has.
 absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph);
+
+// By node: those that take its output, in order; a node that takes it twice stands there twice.
+// Inputs must be valid, as after InferShapes.
+std::vector<std::vector<NodeId>> Consumers(const Graph& graph);
 
 }  // namespace muster::nn
 

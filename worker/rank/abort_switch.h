@@ -2,6 +2,8 @@
 #ifndef MUSTER_WORKER_RANK_ABORT_SWITCH_H_
 #define MUSTER_WORKER_RANK_ABORT_SWITCH_H_
 
+#include <vector>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -12,23 +14,24 @@ namespace muster::rank {
 // Thread-safe.
 class AbortSwitch {
  public:
-  // Aborts the attached communicator, or the next one that is attached. The first reason counts.
+  // Aborts the attached communicators, and any that are attached later. The first reason counts.
   void Abort(const absl::Status& reason) {
     absl::MutexLock lock(&mutex_);
     if (reason_.ok()) reason_ = reason;
-    if (communicator_ != nullptr) communicator_->Abort(reason_);
+    for (collectives::Communicator* communicator : communicators_) communicator->Abort(reason_);
   }
 
   // The communicator lives until Detach.
   void Attach(collectives::Communicator* communicator) {
     absl::MutexLock lock(&mutex_);
-    communicator_ = communicator;
-    if (!reason_.ok()) communicator_->Abort(reason_);
+    communicators_.push_back(communicator);
+    if (!reason_.ok()) communicator->Abort(reason_);
   }
 
+  // Of all that are attached.
   void Detach() {
     absl::MutexLock lock(&mutex_);
-    communicator_ = nullptr;
+    communicators_.clear();
   }
 
   // OK as long as nobody aborted.
@@ -40,7 +43,7 @@ class AbortSwitch {
  private:
   mutable absl::Mutex mutex_;
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
-  collectives::Communicator* communicator_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::vector<collectives::Communicator*> communicators_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::rank

@@ -1,13 +1,16 @@
 // muster-rank: one rank of a train job. Started by muster-worker's shim, with everything it needs
-// in its environment.
+// in its environment; or by `muster spec explain-plan`, with --explain-plan.
 #include <csignal>
 #include <cstdio>
+#include <iostream>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "glog/logging.h"
 #include "worker/rank/abort_switch.h"
 #include "worker/rank/control_plane.h"
+#include "worker/rank/explain_plan.h"
 #include "worker/rank/train_job.h"
 #include "worker/rank/world_communicator.h"
 #include "worker/train/exit_code.h"
@@ -43,15 +46,18 @@ int RunRank() {
       std::raise(SIGTERM);
     }
   });
-  return TrainJob(*environment, *launch, control.get(), &abort, ConnectWorld).Run();
+  return TrainJob(*environment, *launch, control.get(), &abort, ConnectRanks).Run();
 }
 
 }  // namespace
 }  // namespace muster::rank
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
+  if (argc > 1 && absl::string_view(argv[1]) == "--explain-plan") {
+    return muster::rank::RunExplainPlan({argv + 2, argv + argc}, std::cin, std::cout);
+  }
   const int exit_code = muster::rank::RunRank();
   muster::rank::Flush();
   return exit_code;

@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "worker/train/exit_code.h"
+#include "worker/train/objective.h"
 #include "worker/train/trainer.h"
 
 namespace muster::rank {
@@ -91,12 +92,15 @@ absl::Status TrainJob::RunToEnd() {
     return absl::InternalError(absl::StrCat("launched into a world of ", preparation_->world_size,
                                             " ranks, joined one of ", joined.world().world_size()));
   }
-  ASSIGN_OR_RETURN(const auto communicator, factory_(joined.world(), environment_.identity.rank(),
-                                                     launch_.spec().backend(), control_));
-  abort_->Attach(communicator.get());
+  const bool with_node = train::NeedsNodeCommunicator(launch_.spec().train().objective());
+  ASSIGN_OR_RETURN(const RankCommunicators communicators,
+                   factory_(joined.world(), environment_.identity.rank(), launch_.spec().backend(),
+                            with_node, control_));
+  abort_->Attach(communicators.world.get());
+  if (communicators.node != nullptr) abort_->Attach(communicators.node.get());
   absl::Cleanup detach = [this] { abort_->Detach(); };
   RETURN_IF_ERROR(control_->ReportConnected());
-  RETURN_IF_ERROR(Train(*communicator, joined.world()));
+  RETURN_IF_ERROR(Train(communicators, joined.world()));
   // Nobody leaves while a peer may still need it.
   return control_->Barrier("finish", kFinishTimeout);
 }
@@ -105,7 +109,7 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
   const v1::CheckpointSpec& spec = launch_.spec().train().checkpoint();
   if (spec.dir().empty()) return absl::OkStatus();
   train::CheckpointOptions options;
-  options.path = absl::StrReplaceAll(spec.dir(), {{"{node}", environment_.node_name}});
+  options.path = OnThisNode(spec.dir());
   options.job_id = launch_.job_id();
   options.generation = launch_.generation();
   if (spec.keep() > 0) options.keep = spec.keep();
@@ -131,7 +135,11 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
   return absl::OkStatus();
 }
 
-absl::Status TrainJob::Train(collectives::Communicator& communicator, const v1::World& world) {
+std::string TrainJob::OnThisNode(const std::string& directory) const {
+  return absl::StrReplaceAll(directory, {{"{node}", environment_.node_name}});
+}
+
+absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::World& world) {
   train::TrainerOptions options;
   options.job_id = launch_.job_id();
   options.generation = launch_.generation();
@@ -140,15 +148,18 @@ absl::Status TrainJob::Train(collectives::Communicator& communicator, const v1::
     options.resume = train::ResumePoint{world.resume_rank(), world.resume_step()};
   }
   options.checkpoints = checkpoints_;
+  options.tensorboard_directory = OnThisNode(launch_.spec().train().tensorboard().dir());
   options.progress = [this](const v1::Progress& progress) {
     phase_ = progress.phase();
     control_->ReportProgress(progress);
   };
-  train::Trainer trainer(std::move(preparation_), &communicator, std::move(options));
+  train::Trainer trainer(std::move(preparation_),
+                         {.world = communicators.world.get(), .node = communicators.node.get()},
+                         std::move(options));
   absl::StatusOr<v1::TrainSummary> summary = trainer.Run();
   step_ = trainer.step();
   RETURN_IF_ERROR(summary.status());
-  if (communicator.rank() == 0) RETURN_IF_ERROR(control_->ReportSummary(*summary));
+  if (communicators.world->rank() == 0) RETURN_IF_ERROR(control_->ReportSummary(*summary));
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "worker/collectives/communicator.h"
 #include "worker/rank/abort_switch.h"
 #include "worker/rank/control_plane.h"
+#include "worker/rank/world_communicator.h"
 #include "worker/train/checkpoint.h"
 #include "worker/train/preparation.h"
 
@@ -24,11 +25,10 @@ namespace muster::rank {
 // others name the file.
 absl::StatusOr<v1::Launch> ReadLaunch();
 
-// Makes the communicator of all ranks of a world; ConnectWorld, but for tests.
-using CommunicatorFactory =
-    std::function<absl::StatusOr<std::unique_ptr<collectives::Communicator>>(
-        const v1::World& world, uint32_t rank, absl::string_view backend,
-        collectives::KeyStore* store)>;
+// Makes the communicators of a rank; ConnectRanks, but for tests.
+using CommunicatorFactory = std::function<absl::StatusOr<RankCommunicators>(
+    const v1::World& world, uint32_t rank, absl::string_view backend, bool with_node,
+    collectives::KeyStore* store)>;
 
 // For the process's main thread.
 class TrainJob {
@@ -45,7 +45,9 @@ class TrainJob {
  private:
   absl::Status RunToEnd();
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
-  absl::Status Train(collectives::Communicator& communicator, const v1::World& world);
+  absl::Status Train(const RankCommunicators& communicators, const v1::World& world);
+  // A directory of the spec's, on this node.
+  std::string OnThisNode(const std::string& directory) const;
   void ReportFailure(const absl::Status& status);
   void SetPhase(const std::string& phase);
 

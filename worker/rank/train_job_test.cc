@@ -11,6 +11,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/spec/spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/testing.h"
@@ -123,6 +124,7 @@ class TrainJobTest : public ::testing::Test {
     spec.set_global_batch(20);
     spec.mutable_optimizer()->set_learning_rate(0.01);
     spec.mutable_checkpoint()->set_dir(directory_.path() + "/{node}/checkpoints");
+    spec::ApplyDefaults(*launch_.mutable_spec());
     launch_.set_job_id("job");
     launch_.set_generation(1);
     launch_.set_world_size(1);
@@ -161,13 +163,12 @@ class TrainJobTest : public ::testing::Test {
     Outcome outcome;
     outcome.control = std::make_unique<InMemoryControlPlane>(&generation, rank);
     outcome.control->at_progress = at_progress_;
-    TrainJob job(
-        environment, launch_, outcome.control.get(), &abort_,
-        [&](const v1::World&, uint32_t, absl::string_view,
-            collectives::KeyStore*) -> absl::StatusOr<std::unique_ptr<collectives::Communicator>> {
-          if (!connect_error_.ok()) return connect_error_;
-          return generation.TakeCommunicator(rank);
-        });
+    TrainJob job(environment, launch_, outcome.control.get(), &abort_,
+                 [&](const v1::World&, uint32_t, absl::string_view, bool,
+                     collectives::KeyStore*) -> absl::StatusOr<RankCommunicators> {
+                   if (!connect_error_.ok()) return connect_error_;
+                   return RankCommunicators{generation.TakeCommunicator(rank), nullptr};
+                 });
     outcome.exit_code = job.Run();
     return outcome;
   }

@@ -1,4 +1,4 @@
-// From what the coordinator says of a generation to the communicator of all its ranks.
+// From what the coordinator says of a generation to the communicators of its ranks.
 #ifndef MUSTER_WORKER_RANK_WORLD_COMMUNICATOR_H_
 #define MUSTER_WORKER_RANK_WORLD_COMMUNICATOR_H_
 
@@ -11,10 +11,19 @@
 
 namespace muster::rank {
 
-// Blocks until all ranks of the world have called. `store` is of the world's generation and
-// outlives the communicator. Errors: those of collectives::CreateWorldCommunicator.
-absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectWorld(
-    const v1::World& world, uint32_t rank, absl::string_view backend, collectives::KeyStore* store);
+struct RankCommunicators {
+  // All ranks.
+  std::unique_ptr<collectives::Communicator> world;
+  // Those of this rank's node; null unless asked for.
+  std::unique_ptr<collectives::Communicator> node;
+};
+
+// Blocks until all ranks of the world have called, all with the same `backend` and `with_node`.
+// `store` is of the world's generation and outlives the communicators. Errors: those of
+// collectives::CreateWorldCommunicator.
+absl::StatusOr<RankCommunicators> ConnectRanks(const v1::World& world, uint32_t rank,
+                                               absl::string_view backend, bool with_node,
+                                               collectives::KeyStore* store);
 
 }  // namespace muster::rank
 

@@ -90,6 +90,13 @@ std::string CheckpointDirectory::OptimizerPath(uint64_t step) const {
   return absl::StrCat(StepPath(step), "/", kOptimizerFile);
 }
 
+std::optional<std::string> CheckpointDirectory::AveragePath(uint64_t step) const {
+  std::string path = absl::StrCat(StepPath(step), "/", kAverageFile);
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::nullopt;
+  return path;
+}
+
 std::vector<uint64_t> CheckpointDirectory::Steps() const {
   std::vector<uint64_t> steps;
   for (const fs::path& path : Entries(options_.path)) {
@@ -146,6 +153,9 @@ absl::Status CheckpointDirectory::WriteFiles(const std::string& directory,
   Manifest manifest;
   RETURN_IF_ERROR(WriteTensors(directory, kModelFile, checkpoint.model, manifest));
   RETURN_IF_ERROR(WriteTensors(directory, kOptimizerFile, checkpoint.optimizer, manifest));
+  if (!checkpoint.average.empty()) {
+    RETURN_IF_ERROR(WriteTensors(directory, kAverageFile, checkpoint.average, manifest));
+  }
   RETURN_IF_ERROR(WriteState(directory, checkpoint.state, manifest));
   RETURN_IF_ERROR(WriteManifest(directory, manifest));
   return SyncDirectory(directory);

@@ -3,7 +3,8 @@
 //   DIR/GENERATION            see generation_fence.h
 //   DIR/step-00001234/        the training after 1234 steps
 //     model.safetensors       parameters and buffers by torch's names: a state_dict
-//     optimizer.safetensors   momentum by parameter name
+//     optimizer.safetensors   what the optimizer remembers of each parameter: fc.weight.momentum
+//     ema.safetensors         the moving average, a state_dict too; only where there is one
 //     state.json              where the training was: CheckpointState
 //     manifest.json           size and SHA-256 of each of the others
 //
@@ -29,6 +30,7 @@ struct Checkpoint {
   CheckpointState state;
   std::vector<Tensor> model;
   std::vector<Tensor> optimizer;
+  std::vector<Tensor> average;  // empty: none
 };
 
 struct CheckpointOptions {
@@ -57,6 +59,8 @@ class CheckpointDirectory {
   // Of a verified checkpoint.
   std::string ModelPath(uint64_t step) const;
   std::string OptimizerPath(uint64_t step) const;
+  // Nothing where the checkpoint has no average.
+  std::optional<std::string> AveragePath(uint64_t step) const;
 
   // Publishes a checkpoint and removes those beyond options.keep. ABORTED or FAILED_PRECONDITION
   // when the folder belongs to somebody else now (nothing is published); otherwise as errno says,

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/sha256.h"
@@ -50,6 +51,23 @@ Value Get(const Json& json, const char* key) {
   }
 }
 
+// Against its entry in the manifest.
+absl::Status VerifyFile(const std::string& path, const Json& entry) {
+  const auto file = data::MappedFile::Open(path);
+  if (!file.ok()) return absl::DataLossError(file.status().message());
+  const uint64_t expected_bytes = Get<uint64_t>(entry, "bytes");
+  if (file->bytes().size() != expected_bytes) {
+    return absl::DataLossError(absl::StrCat(path, " has ", file->bytes().size(),
+                                            " bytes where its manifest says ", expected_bytes));
+  }
+  Sha256 hasher;
+  hasher.Update(file->bytes().data(), file->bytes().size());
+  if (hasher.HexDigest() != Get<std::string>(entry, "sha256")) {
+    return absl::DataLossError(absl::StrCat(path, " differs from its manifest's digest"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status WriteTensors(const std::string& directory, const std::string& name,
@@ -89,24 +107,15 @@ absl::Status VerifyManifest(const std::string& directory) {
   ASSIGN_OR_RETURN(const Json manifest, ReadJson(path));
   const auto files = manifest.find("files");
   for (const char* name : {kModelFile, kOptimizerFile, kStateFile}) {
-    if (files == manifest.end() || !files->is_object() || !files->contains(name) ||
-        !(*files)[name].is_object()) {
+    if (files == manifest.end() || !files->is_object() || !files->contains(name)) {
       return absl::DataLossError(absl::StrCat(path, " does not list ", name));
     }
-    const Json& entry = (*files)[name];
-    const std::string file_path = absl::StrCat(directory, "/", name);
-    auto file = data::MappedFile::Open(file_path);
-    if (!file.ok()) return absl::DataLossError(file.status().message());
-    const uint64_t expected_bytes = Get<uint64_t>(entry, "bytes");
-    if (file->bytes().size() != expected_bytes) {
-      return absl::DataLossError(absl::StrCat(file_path, " has ", file->bytes().size(),
-                                              " bytes where its manifest says ", expected_bytes));
+  }
+  for (const auto& item : files->items()) {
+    if (!item.value().is_object() || absl::StrContains(item.key(), '/')) {
+      return absl::DataLossError(absl::StrCat(path, " has no size and digest of ", item.key()));
     }
-    Sha256 hasher;
-    hasher.Update(file->bytes().data(), file->bytes().size());
-    if (hasher.HexDigest() != Get<std::string>(entry, "sha256")) {
-      return absl::DataLossError(absl::StrCat(file_path, " differs from its manifest's digest"));
-    }
+    RETURN_IF_ERROR(VerifyFile(absl::StrCat(directory, "/", item.key()), item.value()));
   }
   return absl::OkStatus();
 }

@@ -31,6 +31,7 @@ struct CheckpointState {
 
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
+inline constexpr char kAverageFile[] = "ema.safetensors";
 inline constexpr char kStateFile[] = "state.json";
 inline constexpr char kManifestFile[] = "manifest.json";
 
@@ -48,8 +49,8 @@ absl::Status WriteState(const std::string& directory, const CheckpointState& sta
                         Manifest& manifest);
 absl::Status WriteManifest(const std::string& directory, const Manifest& manifest);
 
-// Whether the manifest's files are all there, each of the size and digest that it says. DATA_LOSS
-// names what is wrong; NOT_FOUND where there is no manifest.
+// Whether the manifest's files, all that a checkpoint needs among them, are there, each of the size
+// and digest that it says. DATA_LOSS names what is wrong; NOT_FOUND where there is no manifest.
 absl::Status VerifyManifest(const std::string& directory);
 // DATA_LOSS, NOT_FOUND.
 absl::StatusOr<CheckpointState> ReadState(const std::string& directory);

@@ -26,7 +26,8 @@ Checkpoint AtStep(uint64_t step) {
   checkpoint.state.job_id = "job";
   checkpoint.state.training_digest = "digest";
   checkpoint.model = {{"w", {1}, std::vector<float>{static_cast<float>(step)}}};
-  checkpoint.optimizer = {{"w", {1}, std::vector<float>{-static_cast<float>(step)}}};
+  checkpoint.optimizer = {{"w.momentum", {1}, std::vector<float>{-static_cast<float>(step)}}};
+  checkpoint.average = {{"w", {1}, std::vector<float>{static_cast<float>(step) / 2}}};
   return checkpoint;
 }
 
@@ -69,8 +70,10 @@ TEST_F(CheckpointTest, WhatIsWrittenIsFound) {
   EXPECT_EQ(state->training_digest, "digest");
   EXPECT_THAT(*SafetensorsFile::Open(directory.ModelPath(7))->ReadFloats("w", {1}),
               ElementsAre(7.0f));
-  EXPECT_THAT(*SafetensorsFile::Open(directory.OptimizerPath(7))->ReadFloats("w", {1}),
+  EXPECT_THAT(*SafetensorsFile::Open(directory.OptimizerPath(7))->ReadFloats("w.momentum", {1}),
               ElementsAre(-7.0f));
+  EXPECT_THAT(*SafetensorsFile::Open(*directory.AveragePath(7))->ReadFloats("w", {1}),
+              ElementsAre(3.5f));
   EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000007"));
 }
 
@@ -86,8 +89,8 @@ TEST_F(CheckpointTest, TheNewestAreKept) {
 
 TEST_F(CheckpointTest, ADamagedNewestFallsBackToTheOneBefore) {
   const CheckpointDirectory directory = Writer();
-  for (const char* file :
-       {"model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"}) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "ema.safetensors",
+                           "state.json", "manifest.json"}) {
     ASSERT_TRUE(directory.Write(AtStep(10)).ok());
     ASSERT_TRUE(directory.Write(AtStep(20)).ok());
     ASSERT_EQ(NewestValid(), 20);
@@ -109,6 +112,28 @@ TEST_F(CheckpointTest, ADamagedNewestFallsBackToTheOneBefore) {
     ASSERT_TRUE(directory.Write(AtStep(20)).ok());
     EXPECT_EQ(NewestValid(), 20);
   }
+}
+
+TEST_F(CheckpointTest, AnAverageIsThereOnlyWhereOneWasGiven) {
+  const CheckpointDirectory directory = Writer();
+  Checkpoint checkpoint = AtStep(7);
+  checkpoint.average.clear();
+  ASSERT_TRUE(directory.Write(checkpoint).ok());
+  EXPECT_EQ(NewestValid(), 7);
+  EXPECT_FALSE(directory.AveragePath(7).has_value());
+}
+
+TEST_F(CheckpointTest, AManifestNamesOnlyFilesBesideIt) {
+  const CheckpointDirectory directory = Writer();
+  ASSERT_TRUE(directory.Write(AtStep(7)).ok());
+  const std::string path = path_ + "/step-00000007/manifest.json";
+  std::ifstream in(path);
+  std::string manifest(std::istreambuf_iterator<char>(in), {});
+  ASSERT_TRUE(directory.Verify(7).ok());
+  const std::string name = "\"ema.safetensors\"";
+  manifest.replace(manifest.find(name), name.size(), "\"../step-00000007/ema.safetensors\"");
+  data::WriteFile(path, manifest);
+  EXPECT_EQ(directory.Verify(7).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(CheckpointTest, ADamagedLaterStepDoesNotCrowdOutGoodOnes) {

@@ -1,37 +1,96 @@
 #include "worker/train/evaluate.h"
 
 #include <algorithm>
+#include <memory>
 
-#include "absl/types/span.h"
 #include "common/status.h"
-#include "worker/data/augment.h"
+#include "worker/data/loader.h"
+#include "worker/data/normalizer.h"
 #include "worker/data/sampler.h"
 
 namespace muster::train {
+namespace {
 
-absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, uint32_t max_rows,
-                                    nn::Plan& plan, collectives::Communicator& communicator) {
+struct Totals {
+  double loss_sum = 0;
+  double correct = 0;
+
+  void Add(const nn::LossResult& result) {
+    loss_sum += result.loss_sum;
+    correct += static_cast<double>(result.correct);
+  }
+};
+
+// Of all ranks' rows.
+absl::StatusOr<Evaluation> MeanOver(uint64_t rows, const Totals& totals,
+                                    collectives::Communicator& communicator) {
+  double sums[2] = {totals.loss_sum, totals.correct};
+  RETURN_IF_ERROR(
+      communicator
+          .AllReduce(sums, sums, 2, collectives::DataType::kFloat64, collectives::ReduceOp::kSum)
+          ->Wait());
+  const auto count = static_cast<double>(rows);
+  return Evaluation{sums[0] / count, sums[1] / count};
+}
+
+}  // namespace
+
+absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan& plan,
+                                    collectives::Communicator& communicator,
+                                    const EvaluationOptions& options) {
+  data::LoaderOptions loading;
+  loading.rank = communicator.rank();
+  loading.world_size = communicator.size();
+  loading.threads = options.threads;
+  loading.prefetch = options.prefetch;
+  loading.transform = options.transform;
+  const auto loader = data::Loader::ForEvaluation(&dataset, options.max_rows, loading);
   const data::Normalizer normalizer(dataset.info());
-  const data::RowRange share =
-      data::Share(dataset.size(), communicator.rank(), communicator.size());
-  double totals[2] = {0, 0};  // loss, correct
-  for (uint64_t begin = share.begin; begin < share.end; begin += max_rows) {
-    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(max_rows, share.end - begin));
-    // A split's images follow each other in memory.
-    normalizer.Apply(absl::MakeConstSpan(dataset.image(begin), rows * dataset.image_bytes()),
-                     plan.input());
-    for (uint32_t i = 0; i < rows; ++i) plan.labels()[i] = dataset.label(begin + i);
+  Totals totals;
+  while (true) {
+    ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
+    if (batch == nullptr) break;
+    const auto rows = static_cast<uint32_t>(batch->rows);
+    normalizer.Apply(*batch, plan.input());
+    std::copy(batch->labels.begin(), batch->labels.end(), plan.labels());
     plan.Forward(rows, /*training=*/false, nn::StepContext{});
     const nn::LossResult loss = plan.Loss(rows, /*label_smoothing=*/0, /*scale=*/0);
-    totals[0] += loss.loss_sum;
-    totals[1] += static_cast<double>(loss.correct);
+    totals.Add(loss);
   }
-  RETURN_IF_ERROR(communicator
-                      .AllReduce(totals, totals, 2, collectives::DataType::kFloat64,
-                                 collectives::ReduceOp::kSum)
-                      ->Wait());
-  const auto samples = static_cast<double>(dataset.size());
-  return Evaluation{totals[0] / samples, totals[1] / samples};
+  return MeanOver(dataset.size(), totals, communicator);
+}
+
+absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset, nn::Plan& plan,
+                                               Objective& objective,
+                                               collectives::Communicator& communicator,
+                                               const ContrastiveEvaluationOptions& options) {
+  ASSIGN_OR_RETURN(
+      const data::StepMap steps,
+      data::StepMap::Create(dataset.size(), options.global_batch, /*drop_last=*/false));
+  data::LoaderOptions loading;
+  loading.rank = communicator.rank();
+  loading.world_size = communicator.size();
+  loading.threads = options.threads;
+  loading.prefetch = options.prefetch;
+  loading.transform = options.transform;
+  loading.seed = options.seed;
+  loading.end_step = steps.steps_per_epoch();
+  loading.views = objective.views();
+  const auto loader = data::Loader::ForTraining(&dataset, steps, loading);
+  const data::Normalizer normalizer(dataset.info());
+  Totals totals;
+  while (true) {
+    ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
+    if (batch == nullptr) break;
+    const auto rows = static_cast<uint32_t>(batch->rows);
+    normalizer.Apply(*batch, plan.input());
+    plan.Forward(rows, /*training=*/false, nn::StepContext{});
+    ASSIGN_OR_RETURN(const nn::LossResult loss,
+                     objective.Compute(plan, rows, batch->global_rows * batch->views,
+                                       /*training=*/false));
+    totals.Add(loss);
+  }
+  return MeanOver(dataset.size() * objective.views(), totals, communicator);
 }
 
 }  // namespace muster::train

@@ -6,20 +6,46 @@
 
 #include "absl/status/statusor.h"
 #include "worker/collectives/communicator.h"
-#include "worker/data/dataset.h"
+#include "worker/data/image_dataset.h"
+#include "worker/data/transform.h"
 #include "worker/nn/plan.h"
+#include "worker/train/objective.h"
 
 namespace muster::train {
+
+struct EvaluationOptions {
+  data::TransformOptions transform;  // its augment is not used
+  uint32_t max_rows = 0;             // of the plan, at a time
+  uint32_t threads = 1;              // of the loader
+  uint32_t prefetch = 4;
+};
+
+// Of an objective that compares augmented views: the same on the test set, with views drawn as in
+// training, always the same ones.
+struct ContrastiveEvaluationOptions {
+  data::TransformOptions transform;
+  uint64_t global_batch = 0;  // samples that are compared with each other
+  uint64_t seed = 0;
+  uint32_t threads = 1;
+  uint32_t prefetch = 4;
+};
 
 struct Evaluation {
   double loss = 0;      // mean over the samples
   double accuracy = 0;  // 0 to 1
 };
 
-// Collective. Uses the plan's inputs, at most `max_rows` samples at a time. The communicator's
-// errors.
-absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, uint32_t max_rows,
-                                    nn::Plan& plan, collectives::Communicator& communicator);
+// Collective. Uses the plan's inputs. The data set's and the communicator's errors.
+absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan& plan,
+                                    collectives::Communicator& communicator,
+                                    const EvaluationOptions& options);
+
+// Collective; by the objective's loss. Accuracy is the
+// share of rows whose nearest other row is their sample's other view.
+absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset, nn::Plan& plan,
+                                               Objective& objective,
+                                               collectives::Communicator& communicator,
+                                               const ContrastiveEvaluationOptions& options);
 
 }  // namespace muster::train
 

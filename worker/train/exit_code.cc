@@ -31,7 +31,8 @@ int ExitCodeOf(const absl::Status& status) {
 }
 
 bool IsPermanent(int exit_code) {
-  return exit_code == kExitNoInput || exit_code == kExitCannotCreate || exit_code == kExitBadSpec;
+  return exit_code == kExitDiverged || exit_code == kExitNoInput ||
+         exit_code == kExitCannotCreate || exit_code == kExitBadSpec;
 }
 
 }  // namespace muster::train

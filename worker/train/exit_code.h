@@ -8,6 +8,7 @@ namespace muster::train {
 
 // As in sysexits.h.
 inline constexpr int kExitFailure = 1;
+inline constexpr int kExitDiverged = 65;      // the loss is no finite number any more
 inline constexpr int kExitNoInput = 66;       // a data file is missing or damaged
 inline constexpr int kExitCannotCreate = 73;  // a checkpoint cannot be written
 inline constexpr int kExitBadSpec = 78;       // the spec asks for what cannot be

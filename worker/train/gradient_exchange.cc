@@ -1,9 +1,11 @@
 #include "worker/train/gradient_exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/types/span.h"
 #include "common/status.h"
+#include "kernels/kernel_table.h"
 
 namespace muster::train {
 namespace {
@@ -33,6 +35,7 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
                    communicator->Allocate((exchange->elements_ + kTailElements) * sizeof(float)));
   exchange->exchanged_ = static_cast<float*>(exchange->memory_->data());
   if (options.canonical) exchange->own_gradients_ = MakeAlignedFloats(plan->parameter_elements());
+  if (options.accumulates) exchange->accumulated_ = MakeAlignedFloats(plan->parameter_elements());
   exchange->gradients_ = options.canonical ? exchange->own_gradients_.get() : exchange->exchanged_;
   return exchange;
 }
@@ -49,12 +52,15 @@ void GradientExchange::LayOut(const ExchangeOptions& options) {
   }
   elements_ = canonical_ ? canonical_elements : plan_->parameter_elements();
   size_t end = elements_ + kTailElements;
+  size_t plan_end = plan_->parameter_elements();
   for (const Bucket& bucket :
        MakeBuckets(counts, options.first_bucket_bytes, options.bucket_bytes)) {
     Range range;
     range.parameters = bucket;
     // The bucket of the first parameters takes everything down to the start.
-    range.ready_offset = bucket.first == 0 ? 0 : parameters[bucket.first].offset;
+    range.plan_begin = bucket.first == 0 ? 0 : parameters[bucket.first].offset;
+    range.plan_end = plan_end;
+    plan_end = range.plan_begin;
     range.begin = bucket.first == 0 ? 0 : offsets_[bucket.first];
     range.end = end;
     end = range.begin;
@@ -64,19 +70,37 @@ void GradientExchange::LayOut(const ExchangeOptions& options) {
 
 size_t GradientExchange::bytes() const { return (elements_ + kTailElements) * sizeof(float); }
 
+void GradientExchange::Accumulate(const nn::LossResult& loss) {
+  const size_t count = plan_->parameter_elements();
+  if (has_accumulated_) {
+    kernels::CpuKernels().accumulate(count, gradients_, accumulated_.get());
+  } else {
+    std::copy_n(gradients_, count, accumulated_.get());
+  }
+  has_accumulated_ = true;
+  accumulated_loss_.loss_sum += loss.loss_sum;
+  accumulated_loss_.correct += loss.correct;
+}
+
 void GradientExchange::Begin(const nn::LossResult& loss) {
   work_.clear();
-  exchanged_[elements_] = static_cast<float>(loss.loss_sum);
-  exchanged_[elements_ + 1] = static_cast<float>(loss.correct);
+  exchanged_[elements_] = static_cast<float>(accumulated_loss_.loss_sum + loss.loss_sum);
+  exchanged_[elements_ + 1] = static_cast<float>(accumulated_loss_.correct + loss.correct);
+  accumulated_loss_ = {};
 }
 
 void GradientExchange::Ready(size_t offset) {
-  while (work_.size() < buckets_.size() && offset <= buckets_[work_.size()].ready_offset) {
+  while (work_.size() < buckets_.size() && offset <= buckets_[work_.size()].plan_begin) {
     Issue(buckets_[work_.size()]);
   }
 }
 
 void GradientExchange::Issue(const Range& range) {
+  if (has_accumulated_) {
+    kernels::CpuKernels().accumulate(range.plan_end - range.plan_begin,
+                                     accumulated_.get() + range.plan_begin,
+                                     gradients_ + range.plan_begin);
+  }
   if (canonical_) {
     for (size_t i = range.parameters.first; i < range.parameters.end; ++i) {
       const nn::ParameterInfo& parameter = plan_->parameters()[i];
@@ -100,6 +124,7 @@ absl::Status GradientExchange::Finish() {
     absl::Status done = work->Wait();
     if (status.ok()) status = std::move(done);
   }
+  has_accumulated_ = false;
   RETURN_IF_ERROR(status);
   if (canonical_) {
     for (size_t i = 0; i < plan_->parameters().size(); ++i) {

@@ -5,7 +5,8 @@
 //   all-reduce:            bucket 0 ···················· bucket 1 ····
 //
 // The step's loss rides at the end of the first bucket: it is known before any gradient is, and
-// costs no operation of its own.
+// costs no operation of its own. A step in several micro-batches is exchanged once, with the last
+// one's backward: each bucket has the gradients of those before added just before it goes.
 #ifndef MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 #define MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 
@@ -29,6 +30,8 @@ struct ExchangeOptions {
   // Ranks lay their arrays out differently: exchange in the parameters' canonical order, at the
   // cost of two copies.
   bool canonical = false;
+  // Accumulate will be called.
+  bool accumulates = false;
 };
 
 // What the ranks' losses add up to.
@@ -37,8 +40,9 @@ struct StepTotals {
   uint64_t correct = 0;
 };
 
-// For one training thread and one generation. Each step: Begin, then Ready as the plan calls it,
-// then Finish.
+// For one training thread and one generation. Each step: for its last or only micro-batch Begin,
+// then Ready as the plan calls it, then Finish; for each micro-batch before, Accumulate after the
+// plan's backward. A step allocates nothing but what the communicator does.
 class GradientExchange {
  public:
   // Collective. `communicator` and `plan` outlive the exchange; the plan's gradients are to be
@@ -48,7 +52,9 @@ class GradientExchange {
 
   float* gradients() { return gradients_; }
 
-  // This rank's loss of the step, before backward.
+  // Keeps a micro-batch's gradients, which backward left in gradients(), and its loss.
+  void Accumulate(const nn::LossResult& loss);
+  // This rank's loss of the last micro-batch, before its backward.
   void Begin(const nn::LossResult& loss);
   // As nn::Plan::Backward's `ready`.
   void Ready(size_t offset);
@@ -65,7 +71,8 @@ class GradientExchange {
  private:
   struct Range {
     Bucket parameters;
-    size_t ready_offset = 0;  // in the plan's gradients: the bucket is complete when this offset is
+    // In the plan's gradients; the bucket is complete when its first offset is.
+    size_t plan_begin = 0, plan_end = 0;
     size_t begin = 0, end = 0;  // in the exchanged array
   };
   GradientExchange(collectives::Communicator* communicator, nn::Plan* plan, bool canonical);
@@ -80,7 +87,10 @@ class GradientExchange {
   size_t elements_ = 0;
   float* gradients_ = nullptr;  // exchanged_, or own_gradients_ where canonical
   AlignedFloats own_gradients_;
-  std::vector<size_t> offsets_;  // of each parameter in exchanged_
+  AlignedFloats accumulated_;  // like gradients_, of the micro-batches before; null: never any
+  nn::LossResult accumulated_loss_;
+  bool has_accumulated_ = false;  // in this step
+  std::vector<size_t> offsets_;   // of each parameter in exchanged_
   std::vector<Range> buckets_;
   std::vector<std::shared_ptr<collectives::Work>> work_;  // of the buckets issued in this step
   StepTotals totals_;

@@ -1,9 +1,14 @@
-// Everything that training changes: parameters, momentum and buffers, with their names.
+// Everything that training changes, with its names: parameters and buffers, what the optimizer
+// remembers of them, and their moving average.
+//
+// With the number of steps done this is all there is: learning rate, order of samples, augmentation
+// and dropout are functions of the spec and the step.
 #ifndef MUSTER_WORKER_TRAIN_MODEL_STATE_H_
 #define MUSTER_WORKER_TRAIN_MODEL_STATE_H_
 
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +17,8 @@
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
 #include "worker/train/aligned_floats.h"
+#include "worker/train/ema.h"
+#include "worker/train/optimizer.h"
 #include "worker/train/safetensors.h"
 
 namespace muster::train {
@@ -19,47 +26,67 @@ namespace muster::train {
 // Owns the plan's arrays except for the gradients. For one training thread.
 class ModelState {
  public:
-  // Binds the plan, without gradients, and leaves zeros. `plan` outlives the state.
-  explicit ModelState(nn::Plan* plan);
+  // Binds the plan, without gradients, and leaves zeros. `plan` outlives the state, and so does
+  // `optimizer`, which is null where nothing is trained. With an average of decay `ema_decay` where
+  // that is given.
+  ModelState(nn::Plan* plan, Optimizer* optimizer, std::optional<double> ema_decay = std::nullopt);
 
   // Binds the plan anew.
   void BindGradients(float* gradients);
   float* parameters() { return parameters_.get(); }
-  float* momentum() { return momentum_.get(); }
   uint64_t parameter_count() const;  // without padding
+
+  // After the optimizer's step number `step`, counted from 0; nothing where there is no average.
+  void UpdateAverage(uint64_t step);
+  // Runs `work` with the plan bound to the average, or to the model itself where there is none.
+  absl::Status WithAverage(const std::function<absl::Status()>& work);
 
   // As a state_dict: parameters and buffers by name, and batch norm's num_batches_tracked, which is
   // `steps`.
-  std::vector<Tensor> ExportModel(uint64_t steps) const;
-  std::vector<Tensor> ExportMomentum() const;
-  // Every tensor must be there, F32 and of the right shape; others are ignored. NOT_FOUND,
-  // INVALID_ARGUMENT, and SafetensorsFile::Open's errors.
+  std::vector<Tensor> ExportModel(uint64_t steps);
+  // The same of the average; empty where there is none.
+  std::vector<Tensor> ExportAverage(uint64_t steps);
+  // PARAMETER.STATE, e.g. fc.weight.exp_avg.
+  std::vector<Tensor> ExportOptimizer() const;
+
+  // Every tensor of the model must be there, of floats and of the right shape; others are named in
+  // the log. NOT_FOUND, INVALID_ARGUMENT, and SafetensorsFile::Open's errors.
   absl::Status ImportModel(const std::string& path);
-  absl::Status ImportMomentum(const std::string& path);
+  // For a start from somebody else's file: tensors whose names begin with one of `excluded` are
+  // left as they are. An error says so where that would help.
+  absl::Status InitializeFrom(const std::string& path, absl::Span<const std::string> excluded);
+  // A state that the file holds for no parameter at all, as after a training without momentum,
+  // becomes zero. A plain PARAMETER is read as its momentum.
+  absl::Status ImportOptimizer(const std::string& path);
+  // Nothing where there is no average.
+  absl::Status ImportAverage(const std::string& path);
+  // The average begins as the model is now: for a checkpoint that has none.
+  void StartAverage();
 
   // SHA-256 over names, shapes and values of the parameters: equal for equal weights, however they
   // lie in memory.
   std::string WeightsDigest() const;
 
-  // Gives all ranks `root`'s parameters and buffers, and its momentum where asked. In canonical
-  // order, so that ranks may lay them out differently. The communicator's errors.
-  absl::Status Broadcast(collectives::Communicator& communicator, uint32_t root,
-                         bool with_momentum);
-  // Buffers alone: batch norm's running statistics differ between ranks.
+  // Gives all ranks `root`'s parameters and buffers, and, for training that goes on, also its
+  // optimizer's states and its average. In canonical order, so that ranks may lay them out
+  // differently. The communicator's errors.
+  absl::Status Broadcast(collectives::Communicator& communicator, uint32_t root, bool resuming);
+  // The buffers alone that the plan is bound to: batch norm's running statistics differ between
+  // ranks.
   absl::Status BroadcastBuffers(collectives::Communicator& communicator, uint32_t root);
 
  private:
-  struct Piece {
-    const nn::ParameterInfo* info;
-    bool momentum;  // of the parameter, not its value
-  };
-  absl::Status BroadcastPieces(collectives::Communicator& communicator, uint32_t root,
-                               absl::Span<const Piece> pieces);
+  absl::Status ImportTensors(const SafetensorsFile& file, absl::Span<const std::string> excluded);
+  // Of a flat array in the layout of the parameters.
+  absl::Status BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
+                                   float* flat);
 
   nn::Plan* const plan_;
+  Optimizer* const optimizer_;
   AlignedFloats parameters_;
-  AlignedFloats momentum_;
   AlignedFloats buffers_;
+  float* gradients_ = nullptr;
+  std::optional<ExponentialMovingAverage> average_;
 };
 
 }  // namespace muster::train

@@ -13,6 +13,7 @@
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/nn/plan.h"
+#include "worker/train/optimizer.h"
 #include "worker/train/schedule.h"
 
 namespace muster::train {
@@ -20,13 +21,14 @@ namespace muster::train {
 struct Preparation {
   v1::TrainSpec spec;
   uint32_t world_size = 0;  // that the plan's batch is for
-  data::ImageDataset training;
-  data::ImageDataset test;
+  std::unique_ptr<data::ImageDataset> training;
+  std::unique_ptr<data::ImageDataset> test;
   data::StepMap steps;
   uint64_t total_steps = 0;
   Schedule schedule;
-  uint32_t max_rows = 0;  // of this world's ranks in one step
+  uint32_t max_rows = 0;  // of the plan
   std::unique_ptr<nn::Plan> plan;
+  std::unique_ptr<Optimizer> optimizer;
   // Of everything that a checkpoint's content depends on; see CheckpointState.
   std::string training_digest;
   // What must be the same on every rank and no spec can promise: see JoinInfo.fingerprint.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "common/spec/spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/testing.h"
@@ -23,6 +24,7 @@ class PreparationTest : public ::testing::Test {
     spec.mutable_dataset()->set_path(data_.path());
     spec.set_epochs(2);
     spec.set_global_batch(30);
+    spec::ApplyDefaults(job);
     return job;
   }
   absl::Status Change(const std::function<void(v1::TrainSpec&)>& change) const {
@@ -39,8 +41,8 @@ TEST_F(PreparationTest, HasAllThatTrainingNeeds) {
   ASSERT_TRUE(preparation.ok()) << preparation.status();
   EXPECT_EQ((*preparation)->total_steps, 8);
   EXPECT_EQ((*preparation)->max_rows, 8);
-  EXPECT_EQ((*preparation)->training.size(), 100);
-  EXPECT_EQ((*preparation)->test.size(), 10);
+  EXPECT_EQ((*preparation)->training->size(), 100);
+  EXPECT_EQ((*preparation)->test->size(), 10);
   EXPECT_FALSE((*preparation)->plan->parameters().empty());
 }
 
@@ -50,11 +52,14 @@ TEST_F(PreparationTest, WhatTheSpecAsksInVainIsABadSpec) {
            [](v1::TrainSpec& s) { s.mutable_model()->set_name("vgg"); },
            [](v1::TrainSpec& s) { s.mutable_dataset()->set_name("cifar"); },
            [](v1::TrainSpec& s) { s.mutable_optimizer()->set_name("adam"); },
-           [](v1::TrainSpec& s) { s.mutable_schedule()->set_name("step"); },
+           [](v1::TrainSpec& s) { s.mutable_schedule()->set_name("linear"); },
            [](v1::TrainSpec& s) { s.mutable_strategy()->set_name("pipeline"); },
-           [](v1::TrainSpec& s) { s.mutable_objective()->set_name("nt_xent"); },
+           [](v1::TrainSpec& s) { s.mutable_model()->set_name("resnet1001"); },
            [](v1::TrainSpec& s) { s.set_precision("O2"); },
-           [](v1::TrainSpec& s) { s.set_image_size(224); },
+           [](v1::TrainSpec& s) {
+             s.mutable_dataset()->add_mean(0.5);
+             s.mutable_dataset()->add_mean(0.5);
+           },
            [](v1::TrainSpec& s) { s.set_global_batch(0); },
        }) {
     const absl::Status status = Change(change);

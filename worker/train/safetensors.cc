@@ -1,10 +1,13 @@
 #include "worker/train/safetensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
@@ -60,6 +63,39 @@ std::optional<std::vector<int64_t>> ParseIntegers(const Json& json) {
     integers.push_back(item.get<int64_t>());
   }
   return integers;
+}
+
+// Unaligned, little-endian as this machine.
+template <typename Value>
+Value Load(const uint8_t* bytes) {
+  Value value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+// IEEE 754 binary16: 5 bits of exponent, 10 of mantissa.
+float FromHalf(uint16_t half) {
+  const float sign = half & 0x8000 ? -1.0f : 1.0f;
+  const int exponent = half >> 10 & 0x1f;
+  const int mantissa = half & 0x3ff;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
+  if (exponent == 0x1f) {
+    return sign * (mantissa == 0 ? std::numeric_limits<float>::infinity()
+                                 : std::numeric_limits<float>::quiet_NaN());
+  }
+  return sign * std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
+}
+
+// The upper half of a float.
+float FromBfloat16(uint16_t half) { return absl::bit_cast<float>(uint32_t{half} << 16); }
+
+template <typename Value, typename Convert>
+std::vector<float> ConvertAll(absl::Span<const uint8_t> bytes, const Convert& convert) {
+  std::vector<float> values(bytes.size() / sizeof(Value));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = convert(Load<Value>(bytes.data() + i * sizeof(Value)));
+  }
+  return values;
 }
 
 }  // namespace
@@ -159,6 +195,12 @@ absl::Status SafetensorsFile::ParseHeader() {
   return absl::OkStatus();
 }
 
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : entries_) names.push_back(entry.first);
+  return names;
+}
+
 bool SafetensorsFile::Contains(absl::string_view name) const {
   return entries_.find(name) != entries_.end();
 }
@@ -170,15 +212,20 @@ absl::StatusOr<std::vector<float>> SafetensorsFile::ReadFloats(
     return absl::NotFoundError(absl::StrCat(file_.path(), " has no tensor ", name));
   }
   const Entry& entry = found->second;
-  if (entry.dtype != "F32" || absl::MakeConstSpan(entry.shape) != shape) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file_.path(), ": tensor ", name, " is ", entry.dtype, " [",
-        absl::StrJoin(entry.shape, ", "), "], not F32 [", absl::StrJoin(shape, ", "), "]"));
+  if (absl::MakeConstSpan(entry.shape) == shape) {
+    if (entry.dtype == "F32") {
+      return ConvertAll<float>(entry.bytes, [](float value) { return value; });
+    }
+    if (entry.dtype == "F16") return ConvertAll<uint16_t>(entry.bytes, FromHalf);
+    if (entry.dtype == "BF16") return ConvertAll<uint16_t>(entry.bytes, FromBfloat16);
+    if (entry.dtype == "F64") {
+      return ConvertAll<double>(entry.bytes,
+                                [](double value) { return static_cast<float>(value); });
+    }
   }
-  std::vector<float> values(entry.bytes.size() / sizeof(float));
-  // An empty array may have no address.
-  if (!values.empty()) std::memcpy(values.data(), entry.bytes.data(), entry.bytes.size());
-  return values;
+  return absl::InvalidArgumentError(absl::StrCat(
+      file_.path(), ": tensor ", name, " is ", entry.dtype, " [", absl::StrJoin(entry.shape, ", "),
+      "], not floats [", absl::StrJoin(shape, ", "), "]"));
 }
 
 }  // namespace muster::train

@@ -46,9 +46,11 @@ class SafetensorsFile {
   // format does not allow: no offset is believed that has not been checked.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
+  const std::string& path() const { return file_.path(); }
+  std::vector<std::string> names() const;
   bool Contains(absl::string_view name) const;
-  // NOT_FOUND for an unknown name, INVALID_ARGUMENT for a tensor that is not F32 or has another
-  // shape.
+  // Of dtype F32, or F16, BF16 and F64, which are converted. NOT_FOUND for an unknown name,
+  // INVALID_ARGUMENT for a tensor of another dtype or shape, which says both shapes.
   absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view name,
                                                 absl::Span<const int64_t> shape) const;
 

@@ -1,5 +1,7 @@
 #include "worker/train/safetensors.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,8 @@ std::string Serialize(const std::vector<Tensor>& tensors) {
 
 std::string File(const std::string& header, const std::string& arrays) {
   std::string bytes(8, '\0');
-  bytes[0] = static_cast<char>(header.size());
+  bytes[0] = static_cast<char>(header.size() & 0xff);
+  bytes[1] = static_cast<char>(header.size() >> 8);
   return bytes + header + arrays;
 }
 
@@ -59,6 +62,43 @@ TEST_F(SafetensorsTest, BytesAreTheFormats) {
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x38\0\0\0\0\0\0\0", 8));
   EXPECT_EQ(bytes.substr(8, 56), header + std::string(56 - header.size(), ' '));
   EXPECT_EQ(bytes.substr(64), std::string("\0\0\x80\x3f", 4));
+}
+
+// As torch saves a model in half precision. Values from the formats' definitions.
+TEST_F(SafetensorsTest, OtherFloatsAreConverted) {
+  const auto read = [&](const std::string& dtype, const std::string& values, int64_t count) {
+    const std::string header = R"({"__metadata__":{"format":"pt"},"x":{"dtype":")" + dtype +
+                               R"(","shape":[)" + std::to_string(count) +
+                               R"(],"data_offsets":[0,)" + std::to_string(values.size()) + "]}}";
+    const auto file = Open(File(header, values));
+    EXPECT_TRUE(file.ok()) << file.status();
+    return *file->ReadFloats("x", {count});
+  };
+  // 1, -2, 1/3 rounded, the largest, the smallest normal, the smallest subnormal, -0, inf, NaN.
+  const std::vector<float> half = read(
+      "F16",
+      std::string("\x00\x3c\x00\xc0\x55\x35\xff\x7b\x00\x04\x01\x00\x00\x80\x00\x7c\x01\x7e", 18),
+      9);
+  EXPECT_THAT(std::vector<float>(half.begin(), half.begin() + 8),
+              ElementsAre(1.0f, -2.0f, 0.333251953125f, 65504.0f, std::ldexp(1.0f, -14),
+                          std::ldexp(1.0f, -24), 0.0f, std::numeric_limits<float>::infinity()));
+  EXPECT_TRUE(std::signbit(half[6]));
+  EXPECT_TRUE(std::isnan(half[8]));
+  EXPECT_THAT(read("BF16", std::string("\x80\x3f\x49\x40\x80\xff", 6), 3),
+              ElementsAre(1.0f, 3.140625f, -std::numeric_limits<float>::infinity()));
+  EXPECT_THAT(read("F64", std::string("\0\0\0\0\0\0\xf8\xbf", 8), 1), ElementsAre(-1.5f));
+}
+
+TEST_F(SafetensorsTest, AMisfitSaysBothShapes) {
+  const auto file = Open(Serialize({{"fc.weight", {1000, 1}, std::vector<float>(1000)},
+                                    {"count", {}, std::vector<int64_t>{7}}}));
+  const auto error = [&](const char* name, std::vector<int64_t> shape) {
+    return std::string(file->ReadFloats(name, shape).status().message());
+  };
+  EXPECT_THAT(error("fc.weight", {10, 1}), HasSubstr("fc.weight is F32 [1000, 1]"));
+  EXPECT_THAT(error("fc.weight", {10, 1}), HasSubstr("not floats [10, 1]"));
+  EXPECT_THAT(error("count", {}), HasSubstr("I64 []"));
+  EXPECT_THAT(file->names(), ElementsAre("count", "fc.weight"));
 }
 
 TEST_F(SafetensorsTest, WhatCannotBeWrittenIsRefused) {

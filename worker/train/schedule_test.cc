@@ -1,5 +1,8 @@
 #include "worker/train/schedule.h"
 
+#include <string>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace muster::train {
@@ -35,9 +38,54 @@ TEST(ScheduleTest, CosineFallsToZero) {
   EXPECT_NEAR(schedule.LearningRate(500), 0.0, 1e-12);
 }
 
-TEST(ScheduleTest, AnUnknownNameIsRefused) {
-  EXPECT_EQ(Schedule::Create(Spec("step", 0), 1, 1, 1).status().code(),
-            absl::StatusCode::kInvalidArgument);
+TEST(ScheduleTest, StepsDownAtMilestones) {
+  v1::ScheduleSpec spec = Spec("step", 0);
+  spec.set_factor(0.1);
+  spec.add_milestones(1.5);
+  spec.add_milestones(4);
+  const Schedule schedule = *Schedule::Create(spec, 2.0, 100, 10);
+  EXPECT_EQ(schedule.LearningRate(14), 2.0);
+  EXPECT_NEAR(schedule.LearningRate(15), 0.2, 1e-12);
+  EXPECT_NEAR(schedule.LearningRate(39), 0.2, 1e-12);
+  EXPECT_NEAR(schedule.LearningRate(40), 0.02, 1e-12);
+  EXPECT_NEAR(schedule.LearningRate(1000), 0.02, 1e-12);
+}
+
+TEST(ScheduleTest, StepsDownEverySoManyEpochs) {
+  v1::ScheduleSpec spec = Spec("step", 0);
+  spec.set_factor(0.5);
+  spec.set_every_epochs(2);
+  const Schedule schedule = *Schedule::Create(spec, 1.0, 100, 10);
+  EXPECT_EQ(schedule.LearningRate(19), 1.0);
+  EXPECT_EQ(schedule.LearningRate(20), 0.5);
+  EXPECT_EQ(schedule.LearningRate(65), 0.125);
+}
+
+TEST(ScheduleTest, MilestonesCountFromTheStartWarmUpOrNot) {
+  v1::ScheduleSpec spec = Spec("step", 1);
+  spec.set_factor(0.5);
+  spec.add_milestones(0.5);
+  spec.add_milestones(1.2);
+  const Schedule schedule = *Schedule::Create(spec, 1.1, 100, 10);
+  EXPECT_NEAR(schedule.LearningRate(4), 0.5, 1e-12);
+  EXPECT_NEAR(schedule.LearningRate(5), 0.3, 1e-12);
+  EXPECT_NEAR(schedule.LearningRate(10), 0.55, 1e-12);
+  EXPECT_NEAR(schedule.LearningRate(12), 0.275, 1e-12);
+}
+
+TEST(ScheduleTest, WhatCannotBeIsRefused) {
+  const auto error = [](const v1::ScheduleSpec& spec) {
+    const absl::Status status = Schedule::Create(spec, 1, 10, 10).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error(Spec("linear", 0)), ::testing::HasSubstr("unknown 'linear'"));
+  v1::ScheduleSpec spec = Spec("step", 0);
+  EXPECT_THAT(error(spec), ::testing::HasSubstr("factor"));
+  spec.set_factor(0.1);
+  EXPECT_THAT(error(spec), ::testing::HasSubstr("milestones or every_epochs"));
+  spec.add_milestones(-1);
+  EXPECT_THAT(error(spec), ::testing::HasSubstr("milestones must be"));
 }
 
 TEST(TotalStepsTest, WhicheverEndsFirst) {

@@ -11,8 +11,10 @@
 #include "common/status.h"
 #include "common/time.h"
 #include "glog/logging.h"
-#include "worker/train/evaluate.h"
+#include "worker/data/loader.h"
+#include "worker/train/data_options.h"
 #include "worker/train/exit_code.h"
+#include "worker/train/spec_plan.h"
 
 namespace muster::train {
 namespace {
@@ -20,6 +22,8 @@ namespace {
 constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 // Steps at the start of a generation that the summary's medians leave out.
 constexpr size_t kWarmupSteps = 5;
+
+uint32_t LoaderThreads(const v1::TrainSpec& spec) { return std::max(1u, spec.loader().threads()); }
 
 data::LoaderOptions LoaderOptionsFor(const Preparation& preparation,
                                      const collectives::Communicator& communicator,
@@ -31,10 +35,16 @@ data::LoaderOptions LoaderOptionsFor(const Preparation& preparation,
   options.seed = spec.seed();
   options.first_step = first_step;
   options.end_step = preparation.total_steps;
-  options.threads = std::max(1u, spec.loader().threads());
+  options.views = ViewsOf(spec.objective());
+  options.threads = LoaderThreads(spec);
   if (spec.loader().prefetch() > 0) options.prefetch = spec.loader().prefetch();
-  options.augment = {spec.augment().crop_padding(), spec.augment().flip(), spec.seed()};
+  options.transform = TransformOptionsOf(spec, preparation.training->info());
   return options;
+}
+
+std::optional<double> EmaDecay(const v1::TrainSpec& spec) {
+  if (!spec.has_ema()) return std::nullopt;
+  return spec.ema().decay();
 }
 
 uint64_t PeakMemoryBytes() {
@@ -45,16 +55,15 @@ uint64_t PeakMemoryBytes() {
 
 }  // namespace
 
-Trainer::Trainer(std::unique_ptr<Preparation> preparation, collectives::Communicator* communicator,
+Trainer::Trainer(std::unique_ptr<Preparation> preparation, const Communicators& communicators,
                  TrainerOptions options)
     : preparation_(std::move(preparation)),
       spec_(preparation_->spec),
       plan_(*preparation_->plan),
-      communicator_(communicator),
+      communicators_(communicators),
+      communicator_(communicators.world),
       options_(std::move(options)),
-      normalizer_(preparation_->training.info()),
-      optimizer_(spec_.optimizer(), plan_.parameters()),
-      state_(&plan_),
+      state_(&plan_, preparation_->optimizer.get(), EmaDecay(spec_)),
       progress_(options_.progress),
       recent_(0),
       steady_(kWarmupSteps),
@@ -64,16 +73,22 @@ Trainer::~Trainer() = default;
 
 absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   progress_.progress().set_total_steps(preparation_->total_steps);
-  ExchangeOptions exchange;
-  if (spec_.strategy().first_bucket_bytes() > 0) {
-    exchange.first_bucket_bytes = spec_.strategy().first_bucket_bytes();
-  }
-  if (spec_.strategy().bucket_bytes() > 0) exchange.bucket_bytes = spec_.strategy().bucket_bytes();
-  exchange.canonical = options_.canonical_layout;
-  ASSIGN_OR_RETURN(exchange_, GradientExchange::Create(communicator_, &plan_, exchange));
-  state_.BindGradients(exchange_->gradients());
+  StepParts parts;
+  parts.spec = &spec_;
+  parts.plan = &plan_;
+  parts.optimizer = preparation_->optimizer.get();
+  parts.schedule = &preparation_->schedule;
+  parts.state = &state_;
+  parts.communicators = communicators_;
+  parts.max_rows = preparation_->max_rows;
+  parts.canonical_layout = options_.canonical_layout;
+  ASSIGN_OR_RETURN(training_step_, TrainingStep::Create(parts, preparation_->training->info()));
 
   RETURN_IF_ERROR(LoadInitialState());
+  if (is_first() && !options_.tensorboard_directory.empty()) {
+    ASSIGN_OR_RETURN(tensorboard_,
+                     TensorBoardWriter::Create(options_.tensorboard_directory, step_ + 1));
+  }
   RETURN_IF_ERROR(TrainAll());
   RETURN_IF_ERROR(SaveCheckpoint());
   RETURN_IF_ERROR(EvaluateModel());
@@ -93,36 +108,37 @@ absl::Status Trainer::LoadInitialState() {
       }
       RETURN_IF_ERROR(options_.checkpoints->Verify(step_).status());
       RETURN_IF_ERROR(state_.ImportModel(options_.checkpoints->ModelPath(step_)));
-      RETURN_IF_ERROR(state_.ImportMomentum(options_.checkpoints->OptimizerPath(step_)));
+      RETURN_IF_ERROR(state_.ImportOptimizer(options_.checkpoints->OptimizerPath(step_)));
+      if (const auto average = options_.checkpoints->AveragePath(step_)) {
+        RETURN_IF_ERROR(state_.ImportAverage(*average));
+      } else {
+        state_.StartAverage();
+      }
       LOG(INFO) << "resumed from " << options_.checkpoints->ModelPath(step_);
     }
   } else {
     plan_.Initialize(spec_.seed());
     if (is_first() && !spec_.init_from().empty()) {
-      RETURN_IF_ERROR(WithExitCode(state_.ImportModel(spec_.init_from()), kExitNoInput));
+      const std::vector<std::string> excluded(spec_.init_exclude().begin(),
+                                              spec_.init_exclude().end());
+      RETURN_IF_ERROR(
+          WithExitCode(state_.InitializeFrom(spec_.init_from(), excluded), kExitNoInput));
     }
   }
   CountCollectives(1, 0);
-  return state_.Broadcast(*communicator_, root, /*with_momentum=*/options_.resume.has_value());
+  return state_.Broadcast(*communicator_, root, /*resuming=*/options_.resume.has_value());
 }
 
 absl::Status Trainer::TrainAll() {
   SetPhase("training");
-  data::Loader loader(&preparation_->training, preparation_->steps,
-                      LoaderOptionsFor(*preparation_, *communicator_, step_));
+  const auto loader =
+      data::Loader::ForTraining(preparation_->training.get(), preparation_->steps,
+                                LoaderOptionsFor(*preparation_, *communicator_, step_));
   const uint64_t evaluate_every =
       spec_.evaluate_every_epochs() * preparation_->steps.steps_per_epoch();
   const uint64_t save_every = spec_.checkpoint().every_steps();
   while (step_ < preparation_->total_steps) {
-    StepTimes times;
-    const SteadyTime start = Now().steady;
-    const data::Batch& batch = loader.Next();
-    times.data_wait = Now().steady - start;
-    RETURN_IF_ERROR(TrainStep(batch, times));
-    times.step = Now().steady - start;
-    recent_.Add(times);
-    steady_.Add(times);
-    ReportStep();
+    RETURN_IF_ERROR(TrainStep(*loader));
     // The end has a checkpoint and an evaluation of its own.
     if (step_ == preparation_->total_steps) break;
     const bool save = save_every > 0 && step_ % save_every == 0;
@@ -134,55 +150,87 @@ absl::Status Trainer::TrainAll() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::TrainStep(const data::Batch& batch, StepTimes& times) {
-  const auto rows = static_cast<uint32_t>(batch.rows);
-  normalizer_.Apply(batch.pixels, plan_.input());
-  std::copy(batch.labels.begin(), batch.labels.end(), plan_.labels());
-  plan_.Forward(rows, /*training=*/true, {spec_.seed(), step_, batch.first_row});
-  const auto global_rows = static_cast<double>(batch.global_rows);
-  exchange_->Begin(
-      plan_.Loss(rows, spec_.objective().label_smoothing(), static_cast<float>(1.0 / global_rows)));
-  plan_.Backward(rows, [this](size_t offset) { exchange_->Ready(offset); });
-
-  const SteadyTime backward_end = Now().steady;
-  RETURN_IF_ERROR(exchange_->Finish());
-  times.exposed_communication = Now().steady - backward_end;
-  CountCollectives(exchange_->buckets(), exchange_->bytes());
-
-  const double learning_rate = preparation_->schedule.LearningRate(step_);
-  optimizer_.Step(learning_rate, state_.parameters(), state_.momentum(), exchange_->gradients());
+absl::Status Trainer::TrainStep(data::Loader& loader) {
+  StepTimes times;
+  const SteadyTime start = Now().steady;
+  const absl::StatusOr<const data::Batch*> batch = loader.Next();
+  if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
+  times.data_wait = Now().steady - start;
+  ASSIGN_OR_RETURN(const StepOutcome outcome, training_step_->Run(**batch, step_, times));
+  CountCollectives(training_step_->collectives(), training_step_->collective_bytes());
   ++step_;
-  loss_ = exchange_->totals().loss_sum / global_rows;
+  times.step = Now().steady - start;
+  recent_.Add(times);
+  steady_.Add(times);
+  stall_ += times.data_wait;
+  loss_ = outcome.loss;
   if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
     losses_.push_back(static_cast<float>(loss_));
   }
-  progress_.progress().set_learning_rate(learning_rate);
-  return absl::OkStatus();
+  return ReportStep(outcome);
 }
 
-void Trainer::ReportStep() {
+absl::Status Trainer::ReportStep(const StepOutcome& outcome) {
   v1::Progress& progress = progress_.progress();
   progress.set_step(step_);
-  progress.set_epoch(static_cast<double>(step_) /
-                     static_cast<double>(preparation_->steps.steps_per_epoch()));
+  progress.set_epoch(Epochs());
   progress.set_samples(preparation_->steps.SamplesBefore(step_));
-  progress.set_loss(loss_);
+  progress.set_loss(outcome.loss);
+  progress.set_train_accuracy(outcome.accuracy);
+  progress.set_learning_rate(outcome.learning_rate);
+  progress.set_stall_seconds(absl::ToDoubleSeconds(stall_));
   progress_.StepDone(recent_, Now());
+  const uint64_t every = std::max<uint64_t>(1, spec_.tensorboard().every_steps());
+  if (tensorboard_ == nullptr || (step_ % every != 0 && step_ != preparation_->total_steps)) {
+    return absl::OkStatus();
+  }
+  std::vector<TensorBoardWriter::Scalar> scalars = {
+      {"train/loss", outcome.loss},
+      {"train/accuracy", outcome.accuracy},
+      {"train/learning_rate", outcome.learning_rate},
+      {"train/images_per_second", progress.images_per_second()},
+      {"train/stall_seconds", progress.data_wait_seconds()}};
+  if (outcome.gradient_norm.has_value()) {
+    scalars.emplace_back("train/gradient_norm", *outcome.gradient_norm);
+  }
+  return tensorboard_->AddScalars(step_, scalars);
+}
+
+absl::StatusOr<Evaluation> Trainer::Evaluated() {
+  const data::TransformOptions transform = TransformOptionsOf(spec_, preparation_->test->info());
+  Objective& objective = training_step_->objective();
+  if (objective.views() == 1) {
+    EvaluationOptions options;
+    options.transform = transform;
+    options.max_rows = preparation_->max_rows;
+    options.threads = LoaderThreads(spec_);
+    return Evaluate(*preparation_->test, plan_, *communicator_, options);
+  }
+  ContrastiveEvaluationOptions options;
+  options.transform = transform;
+  options.global_batch = spec_.global_batch();
+  options.seed = spec_.seed();
+  options.threads = LoaderThreads(spec_);
+  return EvaluateContrastive(*preparation_->test, plan_, objective, *communicator_, options);
 }
 
 absl::Status Trainer::EvaluateModel() {
   SetPhase("evaluating");
-  RETURN_IF_ERROR(state_.BroadcastBuffers(*communicator_, 0));
-  ASSIGN_OR_RETURN(const Evaluation evaluation,
-                   Evaluate(preparation_->test, preparation_->max_rows, plan_, *communicator_));
+  RETURN_IF_ERROR(state_.WithAverage([this]() -> absl::Status {
+    RETURN_IF_ERROR(state_.BroadcastBuffers(*communicator_, 0));
+    ASSIGN_OR_RETURN(evaluation_, Evaluated());
+    return absl::OkStatus();
+  }));
   CountCollectives(2, 0);
-  test_accuracy_ = evaluation.accuracy;
-  progress_.progress().set_test_accuracy(test_accuracy_);
-  if (is_first()) {
-    LOG(INFO) << "after step " << step_ << ": test accuracy " << evaluation.accuracy
-              << ", test loss " << evaluation.loss;
-  }
-  return absl::OkStatus();
+  progress_.progress().set_test_accuracy(evaluation_.accuracy);
+  progress_.progress().set_test_loss(evaluation_.loss);
+  if (!is_first()) return absl::OkStatus();
+  LOG(INFO) << "after step " << step_ << ": test accuracy " << evaluation_.accuracy
+            << ", test loss " << evaluation_.loss;
+  if (tensorboard_ == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(tensorboard_->AddScalars(
+      step_, {{"test/accuracy", evaluation_.accuracy}, {"test/loss", evaluation_.loss}}));
+  return tensorboard_->Flush();
 }
 
 absl::Status Trainer::SaveCheckpoint() {
@@ -193,8 +241,7 @@ absl::Status Trainer::SaveCheckpoint() {
   SetPhase("checkpointing");
   Checkpoint checkpoint;
   checkpoint.state.step = step_;
-  checkpoint.state.epoch =
-      static_cast<double>(step_) / static_cast<double>(preparation_->steps.steps_per_epoch());
+  checkpoint.state.epoch = Epochs();
   checkpoint.state.epoch_samples = preparation_->steps.At(step_).first;
   checkpoint.state.seed = spec_.seed();
   checkpoint.state.global_batch = spec_.global_batch();
@@ -203,7 +250,8 @@ absl::Status Trainer::SaveCheckpoint() {
   checkpoint.state.generation = options_.generation;
   checkpoint.state.training_digest = preparation_->training_digest;
   checkpoint.model = state_.ExportModel(step_);
-  checkpoint.optimizer = state_.ExportMomentum();
+  checkpoint.optimizer = state_.ExportOptimizer();
+  checkpoint.average = state_.ExportAverage(step_);
   const absl::Status written = options_.checkpoints->Write(checkpoint);
   // A stale writer is no fault of the directory's.
   if (absl::IsAborted(written)) return written;
@@ -220,8 +268,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
                       ->Wait());
   v1::TrainSummary summary;
   summary.set_steps(step_);
-  summary.set_epochs(static_cast<double>(step_) /
-                     static_cast<double>(preparation_->steps.steps_per_epoch()));
+  summary.set_epochs(Epochs());
   StepTimes median = steady_.Median(kNever);
   // A training too short for a steady state is still worth a figure.
   if (median.step == absl::ZeroDuration()) median = recent_.Median(kNever);
@@ -232,7 +279,9 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_data_wait_seconds(absl::ToDoubleSeconds(median.data_wait));
   summary.set_exposed_communication_seconds(absl::ToDoubleSeconds(median.exposed_communication));
   summary.set_final_loss(loss_);
-  summary.set_test_accuracy(test_accuracy_);
+  summary.set_test_accuracy(evaluation_.accuracy);
+  summary.set_test_loss(evaluation_.loss);
+  summary.set_stall_seconds(absl::ToDoubleSeconds(stall_));
   summary.set_peak_memory_bytes(static_cast<uint64_t>(peak_memory_bytes));
   summary.mutable_losses()->Add(losses_.begin(), losses_.end());
   summary.set_first_loss_step(first_step_ + 1);
@@ -243,6 +292,10 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
     *summary.mutable_first_step_time() = progress_.progress().first_step_time();
   }
   return summary;
+}
+
+double Trainer::Epochs() const {
+  return static_cast<double>(step_) / static_cast<double>(preparation_->steps.steps_per_epoch());
 }
 
 void Trainer::SetPhase(const std::string& phase) { progress_.SetPhase(phase); }

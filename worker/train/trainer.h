@@ -15,17 +15,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/collectives/communicator.h"
-#include "worker/data/augment.h"
 #include "worker/data/loader.h"
 #include "worker/train/checkpoint.h"
-#include "worker/train/gradient_exchange.h"
+#include "worker/train/evaluate.h"
 #include "worker/train/model_state.h"
 #include "worker/train/preparation.h"
 #include "worker/train/progress.h"
-#include "worker/train/sgd_optimizer.h"
 #include "worker/train/step_statistics.h"
+#include "worker/train/tensorboard.h"
+#include "worker/train/training_step.h"
 
 namespace muster::train {
 
@@ -42,14 +43,16 @@ struct TrainerOptions {
   std::optional<ResumePoint> resume;
   // Where this rank reads and writes checkpoints; absent: nowhere. Rank 0 writes.
   std::optional<CheckpointDirectory> checkpoints;
+  // Where rank 0 writes TensorBoard's event files; empty: nowhere.
+  std::string tensorboard_directory;
   ProgressSink progress;
 };
 
 // One training in one generation, on one thread.
 class Trainer {
  public:
-  // `communicator` outlives the trainer.
-  Trainer(std::unique_ptr<Preparation> preparation, collectives::Communicator* communicator,
+  // The communicators outlive the trainer.
+  Trainer(std::unique_ptr<Preparation> preparation, const Communicators& communicators,
           TrainerOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -68,23 +71,26 @@ class Trainer {
   bool is_first() const { return communicator_->rank() == 0; }
   absl::Status LoadInitialState();
   absl::Status TrainAll();
-  absl::Status TrainStep(const data::Batch& batch, StepTimes& times);
-  void ReportStep();
+  // The next batch, its step and what is told of it.
+  absl::Status TrainStep(data::Loader& loader);
+  absl::Status ReportStep(const StepOutcome& outcome);
+  absl::StatusOr<Evaluation> Evaluated();
   absl::Status EvaluateModel();
   absl::Status SaveCheckpoint();
   absl::StatusOr<v1::TrainSummary> Summarize();
+  double Epochs() const;  // done in the training's whole life
   void SetPhase(const std::string& phase);
   void CountCollectives(uint64_t operations, uint64_t bytes);
 
   const std::unique_ptr<Preparation> preparation_;
   const v1::TrainSpec& spec_;
   nn::Plan& plan_;
-  collectives::Communicator* const communicator_;
+  const Communicators communicators_;
+  collectives::Communicator* const communicator_;  // of all ranks
   const TrainerOptions options_;
-  const data::Normalizer normalizer_;
-  const SgdOptimizer optimizer_;
   ModelState state_;
-  std::unique_ptr<GradientExchange> exchange_;
+  std::unique_ptr<TrainingStep> training_step_;
+  std::unique_ptr<TensorBoardWriter> tensorboard_;  // of rank 0, where asked for
   ProgressReporter progress_;
   StepStatistics recent_;  // for progress
   StepStatistics steady_;  // for the summary
@@ -92,8 +98,9 @@ class Trainer {
   uint64_t step_ = 0;        // done in the training's whole life
   uint64_t first_step_ = 0;  // where this generation began
   uint64_t saved_step_;      // the newest checkpoint; none is kNever
+  absl::Duration stall_;     // waited for the loader in this generation
   double loss_ = 0;
-  double test_accuracy_ = 0;
+  Evaluation evaluation_;
   std::vector<float> losses_;
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/spec/spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/data/testing.h"
@@ -68,14 +69,59 @@ class TrainerTest : public ::testing::Test {
     return job;
   }
 
+  // What FullSpec leaves out: residual blocks that are left out of steps, all augmentations,
+  // accumulated gradients, an average of the weights, synchronised batch norm.
+  v1::JobSpec RichSpec(uint64_t steps) const {
+    v1::JobSpec job = FullSpec(steps);
+    v1::TrainSpec& spec = *job.mutable_train();
+    v1::ModelSpec& model = *spec.mutable_model();
+    model.Clear();
+    const auto convolution = [](v1::LayerSpec& layer) {
+      layer.mutable_conv2d()->set_out_channels(16);
+      layer.mutable_conv2d()->set_kernel(3);
+      layer.mutable_conv2d()->set_padding(1);
+      layer.mutable_conv2d()->set_bias(false);
+    };
+    convolution(*model.add_layers());
+    model.add_layers()->mutable_batch_norm2d();
+    for (int block = 0; block < 3; ++block) {
+      v1::ResidualSpec& residual = *model.add_layers()->mutable_residual();
+      convolution(*residual.add_layers());
+      residual.add_layers()->mutable_batch_norm2d();
+      residual.set_drop_probability(0.4);
+      model.add_layers()->mutable_relu();
+    }
+    model.add_layers()->mutable_adaptive_avg_pool2d();
+    model.add_layers()->mutable_flatten();
+    model.add_layers()->mutable_dropout()->set_probability(0.2);
+    model.add_layers()->mutable_linear();
+    spec.set_sync_batch_norm(true);
+    spec.set_accumulation_steps(2);
+    spec.mutable_ema()->set_decay(0.8);
+    spec.mutable_augment()->set_crop_padding(0);
+    spec.mutable_augment()->mutable_random_resized_crop()->set_min_scale(0.3);
+    spec.mutable_augment()->mutable_random_erasing()->set_probability(0.5);
+    v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
+    optimizer.Clear();
+    optimizer.set_name("adamw");
+    optimizer.set_learning_rate(0.01);
+    optimizer.set_beta1(0.9);
+    optimizer.set_beta2(0.999);
+    optimizer.set_epsilon(1e-8);
+    optimizer.set_weight_decay(0.01);
+    optimizer.set_clip_norm(1);
+    return job;
+  }
+
   CheckpointOptions Checkpoints(uint64_t generation) const {
     return {checkpoints_.path(), "job", generation, 10};
   }
 
   // Trains with one thread per rank. `at_progress` is called for each report, with its rank.
   using AtProgress = std::function<void(uint32_t, const v1::Progress&)>;
-  std::vector<Result> Train(const v1::JobSpec& spec, uint32_t world, TrainerOptions options = {},
+  std::vector<Result> Train(v1::JobSpec spec, uint32_t world, TrainerOptions options = {},
                             const AtProgress& at_progress = nullptr) {
+    spec::ApplyDefaults(spec);
     communicators_ = MakeLoopbackGroup(world);
     std::vector<Result> results(world);
     std::vector<std::thread> threads;
@@ -90,7 +136,8 @@ class TrainerTest : public ::testing::Test {
           result.progress.push_back(progress);
           if (at_progress != nullptr) at_progress(rank, progress);
         };
-        Trainer trainer(*std::move(preparation), communicators_[rank].get(), std::move(own));
+        Trainer trainer(*std::move(preparation), {.world = communicators_[rank].get()},
+                        std::move(own));
         auto summary = trainer.Run();
         result.status = summary.status();
         if (summary.ok()) result.summary = *std::move(summary);
@@ -122,10 +169,19 @@ class TrainerTest : public ::testing::Test {
   std::string ModelPath(uint64_t step) const {
     return absl::StrFormat("%s/step-%08d/model.safetensors", checkpoints_.path(), step);
   }
-  std::string ModelBytes(uint64_t step) const {
-    std::ifstream in(ModelPath(step), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+  // Of all that training goes on from: model, optimizer, and the average where there is one.
+  std::string StateBytes(uint64_t step) const {
+    std::string bytes;
+    for (const char* name : {"model", "optimizer", "ema"}) {
+      std::ifstream in(
+          absl::StrFormat("%s/step-%08d/%s.safetensors", checkpoints_.path(), step, name),
+          std::ios::binary);
+      bytes.append(std::istreambuf_iterator<char>(in), {});
+    }
+    return bytes;
   }
+  // Stops after step 5 of 13, in mid-epoch, and goes on in a new generation.
+  void ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t world);
 
   data::TemporaryDirectory data_;
   data::TemporaryDirectory checkpoints_;
@@ -186,30 +242,104 @@ TEST_F(TrainerTest, TheSameShapeRepeatsToTheLastBit) {
   }
 }
 
+void TrainerTest::ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t world) {
+  SCOPED_TRACE(world);
+  const v1::TrainSummary whole = TrainOk(spec, world, WithCheckpoints(1));
+  const std::string state = StateBytes(13);
+  ASSERT_FALSE(state.empty());
+  fs::remove_all(checkpoints_.path() + "/step-00000013");
+  fs::remove_all(checkpoints_.path() + "/step-00000010");
+
+  TrainerOptions options = WithCheckpoints(2);
+  ASSERT_EQ(options.checkpoints->FindNewestValid()->step, 5);
+  // Not rank 0's alone to read.
+  options.resume = ResumePoint{world - 1, 5};
+  const v1::TrainSummary rest = TrainOk(spec, world, std::move(options));
+  EXPECT_EQ(rest.resumed_from_step(), 5);
+  EXPECT_EQ(rest.first_loss_step(), 6);
+  EXPECT_EQ(rest.steps(), 13);
+  EXPECT_EQ(rest.weights_digest(), whole.weights_digest());
+  EXPECT_EQ(rest.test_accuracy(), whole.test_accuracy());
+  EXPECT_EQ(rest.test_loss(), whole.test_loss());
+  ASSERT_EQ(rest.losses_size(), 8);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(rest.losses(i), whole.losses(i + 5));
+  EXPECT_EQ(StateBytes(13), state);
+  fs::remove_all(checkpoints_.path() + "/step-00000005");
+  fs::remove_all(checkpoints_.path() + "/step-00000013");
+  fs::remove(checkpoints_.path() + "/GENERATION");
+}
+
 TEST_F(TrainerTest, ResumingInMidEpochIsNeverHavingStopped) {
   for (const uint32_t world : {1u, 2u}) {
-    const v1::TrainSummary whole = TrainOk(FullSpec(13), world, WithCheckpoints(1));
-    const std::string model = ModelBytes(13);
-    ASSERT_FALSE(model.empty());
-    fs::remove_all(checkpoints_.path() + "/step-00000013");
-    fs::remove_all(checkpoints_.path() + "/step-00000010");
+    ExpectResumingLeavesNoTrace(FullSpec(13), world);
+    ExpectResumingLeavesNoTrace(RichSpec(13), world);
+  }
+}
 
-    TrainerOptions options = WithCheckpoints(2);
-    ASSERT_EQ(options.checkpoints->FindNewestValid()->step, 5);
-    // Not rank 0's alone to read.
-    options.resume = ResumePoint{world - 1, 5};
-    const v1::TrainSummary rest = TrainOk(FullSpec(13), world, std::move(options));
-    EXPECT_EQ(rest.resumed_from_step(), 5);
-    EXPECT_EQ(rest.first_loss_step(), 6);
-    EXPECT_EQ(rest.steps(), 13);
-    EXPECT_EQ(rest.weights_digest(), whole.weights_digest());
-    EXPECT_EQ(rest.test_accuracy(), whole.test_accuracy());
-    ASSERT_EQ(rest.losses_size(), 8);
-    for (int i = 0; i < 8; ++i) EXPECT_EQ(rest.losses(i), whole.losses(i + 5));
-    EXPECT_EQ(ModelBytes(13), model);
-    fs::remove_all(checkpoints_.path() + "/step-00000005");
-    fs::remove_all(checkpoints_.path() + "/step-00000013");
-    fs::remove(checkpoints_.path() + "/GENERATION");
+TEST_F(TrainerTest, SynchronisedAndRandomLossesAgreeOnAnyNumberOfRanks) {
+  v1::JobSpec spec = RichSpec(20);
+  // The parts of a batch have statistics of their own, and which parts there are depends on the
+  // ranks.
+  spec.mutable_train()->set_accumulation_steps(1);
+  // AdamW divides rounding errors by what may be as small.
+  *spec.mutable_train()->mutable_optimizer() = FullSpec(20).train().optimizer();
+  const v1::TrainSummary one = TrainOk(spec, 1);
+  for (const uint32_t world : {2u, 4u}) {
+    const v1::TrainSummary many = TrainOk(spec, world);
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_NEAR(many.losses(i), one.losses(i), 1e-4 * one.losses(i))
+          << "step " << i << " on " << world << " ranks";
+    }
+  }
+}
+
+TEST_F(TrainerTest, AccumulatingIsTheSameBatchInParts) {
+  v1::JobSpec spec = Spec(20);
+  const v1::TrainSummary whole = TrainOk(spec, 2);
+  spec.mutable_train()->set_accumulation_steps(3);
+  const v1::TrainSummary parts = TrainOk(spec, 2);
+  for (int i = 0; i < 20; ++i) EXPECT_NEAR(parts.losses(i), whole.losses(i), 1e-4);
+}
+
+TEST_F(TrainerTest, ContrastiveLearningFindsTheOtherView) {
+  v1::JobSpec spec = Spec(60);
+  spec.mutable_train()->mutable_objective()->set_name("nt_xent");
+  spec.mutable_train()->mutable_objective()->set_temperature(0.2);
+  spec.mutable_train()->mutable_objective()->set_negatives("global");
+  spec.mutable_train()->mutable_objective()->add_projection(32);
+  spec.mutable_train()->mutable_augment()->set_crop_padding(1);
+  spec.mutable_train()->mutable_optimizer()->set_learning_rate(0.1);
+  spec.mutable_train()->set_global_batch(50);
+  const v1::TrainSummary one = TrainOk(spec, 1);
+  const v1::TrainSummary three = TrainOk(spec, 3);
+  EXPECT_LT(one.losses(59), 0.7 * one.losses(0));
+  EXPECT_GT(one.test_accuracy(), 0.2);  // by chance it would be one in 99
+  for (int i = 0; i < 60; ++i) EXPECT_NEAR(three.losses(i), one.losses(i), 1e-4 * one.losses(i));
+}
+
+TEST_F(TrainerTest, ADivergedTrainingSaysSoForGood) {
+  v1::JobSpec spec = Spec(100);
+  spec.mutable_train()->mutable_optimizer()->set_learning_rate(1e20);
+  for (const Result& result : Train(spec, 2)) {
+    EXPECT_EQ(ExitCodeOf(result.status), kExitDiverged) << result.status;
+    EXPECT_TRUE(IsPermanent(ExitCodeOf(result.status)));
+    EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr("the loss of step"));
+  }
+}
+
+TEST_F(TrainerTest, RankZeroWritesForTensorBoard) {
+  v1::JobSpec spec = Spec(12);
+  spec.mutable_train()->mutable_tensorboard()->set_every_steps(5);
+  TrainerOptions options;
+  options.tensorboard_directory = checkpoints_.path() + "/events";
+  TrainOk(spec, 2, std::move(options));
+  const std::vector<fs::directory_entry> files(
+      fs::directory_iterator(checkpoints_.path() + "/events"), fs::directory_iterator());
+  ASSERT_EQ(files.size(), 1);
+  std::ifstream in(files[0].path(), std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  for (const char* tag : {"train/loss", "train/stall_seconds", "test/accuracy"}) {
+    EXPECT_THAT(bytes, ::testing::HasSubstr(tag));
   }
 }
 
@@ -281,7 +411,9 @@ TEST_F(TrainerTest, AnAbortEndsEveryRank) {
         for (auto& communicator : communicators_) communicator->Abort(absl::AbortedError("enough"));
       });
   for (const Result& result : results) {
-    EXPECT_EQ(result.status.code(), absl::StatusCode::kAborted) << result.status;
+    // Or a peer that was aborted a moment earlier is missed.
+    EXPECT_TRUE(absl::IsAborted(result.status) || absl::IsUnavailable(result.status))
+        << result.status;
   }
 }
 

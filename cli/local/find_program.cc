@@ -1,0 +1,33 @@
+#include "cli/local/find_program.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::cli {
+namespace {
+
+bool IsProgram(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
+
+}  // namespace
+
+absl::StatusOr<std::string> FindProgram(const std::string& given, const std::string& folder,
+                                        const std::string& name, const std::string& flag) {
+  if (!given.empty()) {
+    if (IsProgram(given)) return given;
+    return absl::NotFoundError(absl::StrCat(flag, "=", given, " is not a program"));
+  }
+  std::error_code error;
+  const std::filesystem::path own =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const std::filesystem::path& path : {own / name, own.parent_path() / folder / name}) {
+    if (IsProgram(path)) return path.string();
+  }
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", name, " in ", own.string(), "; ", flag, " names it"));
+}
+
+}  // namespace muster::cli

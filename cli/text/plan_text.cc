@@ -1,0 +1,127 @@
+#include "cli/text/plan_text.h"
+
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/output/table.h"
+#include "cli/output/words.h"
+
+namespace muster::cli {
+namespace {
+
+std::string ShapeText(const v1::PlanShape& shape) {
+  return absl::StrCat(shape.height(), "x", shape.width(), "x", shape.channels());
+}
+
+std::string ShapesText(const google::protobuf::RepeatedPtrField<v1::PlanShape>& shapes) {
+  std::vector<std::string> texts;
+  for (const v1::PlanShape& shape : shapes) texts.push_back(ShapeText(shape));
+  return absl::StrJoin(texts, " + ");
+}
+
+// "1.82 G".
+std::string Scaled(double number) {
+  for (const char* unit : {"", " k", " M", " G", " T"}) {
+    if (number < 1000) return absl::StrFormat("%.3g%s", number, unit);
+    number /= 1000;
+  }
+  return absl::StrFormat("%.3g P", number);
+}
+
+std::string Microseconds(double us) { return absl::StrFormat("%.1f", us); }
+std::string Percent(double share) { return absl::StrFormat("%.1f%%", share); }
+
+std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool wide, bool timed) {
+  std::vector<std::string> row = {operation.name(),
+                                  operation.kind(),
+                                  ShapesText(operation.inputs()),
+                                  ShapeText(operation.output()),
+                                  operation.dtype(),
+                                  operation.kernel(),
+                                  operation.parameters() > 0 ? Grouped(operation.parameters()) : "",
+                                  Bytes(operation.activation_bytes()),
+                                  Scaled(static_cast<double>(operation.forward_flops())),
+                                  Grouped(operation.arena_offset())};
+  if (wide) {
+    row.push_back(operation.saved_bytes() > 0 ? Bytes(operation.saved_bytes()) : "");
+    row.push_back(operation.workspace_bytes() > 0 ? Bytes(operation.workspace_bytes()) : "");
+  }
+  if (timed) {
+    row.push_back(Microseconds(operation.forward_us()));
+    row.push_back(Microseconds(operation.backward_us()));
+    row.push_back(Percent(operation.share()));
+  }
+  return row;
+}
+
+// What a step does beside the plan's operations.
+void AddOtherRows(const v1::PlanReport& report, size_t columns, Table& table) {
+  const v1::PlanTimes& times = report.times();
+  const auto add = [&](const char* name, const std::string& forward, const std::string& backward,
+                       double share) {
+    std::vector<std::string> row(columns);
+    row[0] = name;
+    row[columns - 3] = forward;
+    row[columns - 2] = backward;
+    row[columns - 1] = Percent(share);
+    table.AddRow(std::move(row));
+  };
+  add("(objective)", Microseconds(times.objective_us()), "", times.objective_share());
+  add("(optimizer)", Microseconds(times.optimizer_us()), "", times.optimizer_share());
+  double forward = times.objective_us() + times.optimizer_us();
+  double backward = 0;
+  double share = times.objective_share() + times.optimizer_share();
+  for (const v1::PlanOperation& operation : report.operations()) {
+    forward += operation.forward_us();
+    backward += operation.backward_us();
+    share += operation.share();
+  }
+  add("(sum)", Microseconds(forward), Microseconds(backward), share);
+}
+
+}  // namespace
+
+std::string PlanTable(const v1::PlanReport& report, bool wide) {
+  std::vector<std::string> heads = {"LAYER",  "KIND",       "INPUT", "OUTPUT", "DTYPE",
+                                    "KERNEL", "PARAMETERS", "BYTES", "FLOPS",  "OFFSET"};
+  if (wide) heads.insert(heads.end(), {"SAVED", "WORKSPACE"});
+  const bool timed = report.has_times();
+  if (timed) heads.insert(heads.end(), {"FORWARD_US", "BACKWARD_US", "SHARE"});
+  Table table(heads);
+  for (const v1::PlanOperation& operation : report.operations()) {
+    table.AddRow(OperationRow(operation, wide, timed));
+  }
+  if (timed) AddOtherRows(report, heads.size(), table);
+  return table.Text();
+}
+
+std::string PlanTotals(const v1::PlanReport& report) {
+  std::string out = absl::StrCat(
+      Grouped(report.parameters()), " parameters; for each image ",
+      Scaled(static_cast<double>(report.forward_flops_per_image())), "FLOPs forward and ",
+      Scaled(static_cast<double>(report.training_flops_per_image())), "FLOPs in a training step\n");
+  absl::StrAppend(&out, report.rows(), " rows", report.ranks() > 1 ? " at most on each of " : "",
+                  report.ranks() > 1 ? absl::StrCat(report.ranks(), " ranks") : "");
+  if (report.views() > 1) absl::StrAppend(&out, ", ", report.views(), " of each image");
+  if (report.accumulation_steps() > 1) {
+    absl::StrAppend(&out, ", ", report.accumulation_steps(), " times in a step");
+  }
+  absl::StrAppend(&out, "; activations take ", Bytes(report.arena_bytes()),
+                  ", parameters, gradients and optimizer ", Bytes(report.parameter_bytes()), "\n");
+  if (report.has_times()) {
+    const v1::PlanTimes& times = report.times();
+    absl::StrAppendFormat(
+        &out,
+        "a step takes %.2f ms, %s images/s on this rank: median of %d, without data and "
+        "communication\n",
+        times.step_us() / 1000,
+        Grouped(static_cast<uint64_t>(std::llround(std::min(times.images_per_second(), 1e15)))),
+        times.steps());
+  }
+  return out;
+}
+
+}  // namespace muster::cli

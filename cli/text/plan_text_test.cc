@@ -1,0 +1,95 @@
+#include "cli/text/plan_text.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::PlanReport Report() {
+  v1::PlanReport report;
+  report.set_ranks(2);
+  report.set_rows(64);
+  report.set_accumulation_steps(1);
+  report.set_views(1);
+  report.set_parameters(421834);
+  report.set_arena_bytes(24 << 20);
+  report.set_parameter_bytes(5 << 20);
+  report.set_forward_flops_per_image(8'490'000);
+  report.set_training_flops_per_image(24'900'000);
+  v1::PlanOperation& conv = *report.add_operations();
+  conv.set_name("0");
+  conv.set_kind("conv2d");
+  conv.add_inputs()->set_height(28);
+  conv.mutable_inputs(0)->set_width(28);
+  conv.mutable_inputs(0)->set_channels(1);
+  *conv.mutable_output() = conv.inputs(0);
+  conv.mutable_output()->set_channels(32);
+  conv.set_dtype("float32");
+  conv.set_kernel("direct 3x3");
+  conv.set_parameters(320);
+  conv.set_forward_flops(28'901'376);
+  conv.set_activation_bytes(6'422'528);
+  conv.set_saved_bytes(1 << 20);
+  conv.set_arena_offset(200704);
+  v1::PlanOperation& add = *report.add_operations();
+  add = conv;
+  add.set_name("add");
+  *add.add_inputs() = conv.inputs(0);
+  add.set_parameters(0);
+  return report;
+}
+
+TEST(PlanTableTest, Columns) {
+  EXPECT_EQ(
+      PlanTable(Report(), /*wide=*/false),
+      "LAYER  KIND    INPUT              OUTPUT    DTYPE    KERNEL      PARAMETERS  BYTES    FLOPS"
+      "   OFFSET\n"
+      "0      conv2d  28x28x1            28x28x32  float32  direct 3x3  320         6.1 MiB  28.9 M"
+      "  200,704\n"
+      "add    conv2d  28x28x1 + 28x28x1  28x28x32  float32  direct 3x3  -           6.1 MiB  28.9 M"
+      "  200,704\n");
+  EXPECT_THAT(PlanTable(Report(), /*wide=*/true), HasSubstr("OFFSET   SAVED    WORKSPACE\n"));
+}
+
+TEST(PlanTableTest, Times) {
+  v1::PlanReport report = Report();
+  for (v1::PlanOperation& operation : *report.mutable_operations()) {
+    operation.set_forward_us(1000);
+    operation.set_backward_us(2000);
+    operation.set_share(45);
+  }
+  report.mutable_times()->set_steps(20);
+  report.mutable_times()->set_step_us(6700);
+  report.mutable_times()->set_images_per_second(9552.2);
+  report.mutable_times()->set_objective_us(200);
+  report.mutable_times()->set_objective_share(3);
+  report.mutable_times()->set_optimizer_us(466.66);
+  report.mutable_times()->set_optimizer_share(7);
+  const std::string table = PlanTable(report, /*wide=*/false);
+  EXPECT_THAT(table, HasSubstr("FORWARD_US  BACKWARD_US  SHARE\n"));
+  EXPECT_THAT(table, HasSubstr("1000.0      2000.0       45.0%\n"));
+  EXPECT_THAT(table, HasSubstr("466.7       -            7.0%\n"));
+  EXPECT_THAT(table, HasSubstr("2666.7      4000.0       100.0%\n"));
+  EXPECT_THAT(PlanTotals(report), HasSubstr("a step takes 6.70 ms, 9,552 images/s on this rank: "
+                                            "median of 20, without data and communication\n"));
+}
+
+TEST(PlanTotalsTest, Words) {
+  v1::PlanReport report = Report();
+  EXPECT_EQ(
+      PlanTotals(report),
+      "421,834 parameters; for each image 8.49 MFLOPs forward and 24.9 MFLOPs in a training "
+      "step\n"
+      "64 rows at most on each of 2 ranks; activations take 24 MiB, parameters, gradients and "
+      "optimizer 5.0 MiB\n");
+  report.set_views(2);
+  report.set_ranks(1);
+  report.set_accumulation_steps(4);
+  EXPECT_THAT(PlanTotals(report), HasSubstr("64 rows, 2 of each image, 4 times in a step; "));
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,286 @@
+// Holds every instruction set's batch norm to the reference, and the reference to its definition
+// and to finite differences.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/batch_norm.h"
+#include "kernels/kernel_contract.h"
+
+namespace muster::kernels {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+constexpr std::pair<Activation, bool> kFusions[] = {{Activation::kNone, false},
+                                                    {Activation::kRelu, false},
+                                                    {Activation::kRelu6, false},
+                                                    {Activation::kRelu, true}};
+
+std::vector<BatchNormShape> BatchNormShapes() {
+  std::vector<BatchNormShape> shapes;
+  const BatchNormShape sizes[] = {{64, 4, 4, 32}, {3, 7, 5, 19}, {1, 2, 3, 64},  {9, 1, 1, 130},
+                                  {5, 9, 8, 3},   {1, 1, 7, 16}, {40, 5, 5, 8},  {2, 3, 3, 100},
+                                  {30, 3, 2, 1},  {2, 5, 3, 17}, {2, 1, 1, 1280}};
+  for (BatchNormShape shape : sizes) {
+    for (const auto& [activation, pool] : kFusions) {
+      if (pool && (shape.height < 2 || shape.width < 2)) continue;
+      shape.activation = activation;
+      shape.pool = pool;
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
+std::string Name(const BatchNormShape& shape) {
+  return testing::PrintToString(
+      std::vector<int64_t>{shape.rows, shape.height, shape.width, shape.channels,
+                           static_cast<int64_t>(shape.activation), shape.pool});
+}
+
+// What forward leaves for backward.
+struct BatchNormState {
+  double pixels;
+  TestBuffer mean, inverse_deviation, scale, shift;
+  TestBuffer y;
+  Bytes choice;
+
+  // With the statistics of x's own pixels, by the reference.
+  BatchNormState(const BatchNormShape& shape, const TestBuffer& x, const TestBuffer& gamma,
+                 const TestBuffer& beta)
+      : BatchNormState(shape) {
+    const KernelTable& table = ReferenceKernels();
+    TestBuffer variance(shape.channels);
+    table.batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
+    for (int64_t c = 0; c < shape.channels; ++c) {
+      inverse_deviation[c] = static_cast<float>(1 / std::sqrt(double{variance[c]} + kEpsilon));
+      scale[c] = gamma[c] * inverse_deviation[c];
+      shift[c] = beta[c] - mean[c] * scale[c];
+    }
+    table.batch_norm_apply(shape, x.data(), scale.data(), shift.data(), y.data(), choice.data());
+  }
+
+  // The share `shape` of a batch that has `whole`'s statistics.
+  BatchNormState(const BatchNormShape& shape, const float* x, const BatchNormState& whole)
+      : BatchNormState(shape) {
+    pixels = whole.pixels;
+    mean = Moved(whole.mean, whole.mean, 0);
+    inverse_deviation = Moved(whole.inverse_deviation, whole.mean, 0);
+    scale = Moved(whole.scale, whole.mean, 0);
+    shift = Moved(whole.shift, whole.mean, 0);
+    ReferenceKernels().batch_norm_apply(shape, x, scale.data(), shift.data(), y.data(),
+                                        choice.data());
+  }
+
+  BatchNormGradient Gradient(const float* x, const float* dy) const {
+    return {
+        x,     dy, choice.data(), scale.data(), shift.data(), mean.data(), inverse_deviation.data(),
+        pixels};
+  }
+
+ private:
+  explicit BatchNormState(const BatchNormShape& shape)
+      : pixels(static_cast<double>(shape.pixels())),
+        mean(shape.channels),
+        inverse_deviation(shape.channels),
+        scale(shape.channels),
+        shift(shape.channels),
+        y(shape.out_pixels() * shape.channels),
+        choice(y.size()) {}
+};
+
+class BatchNormContractTest : public KernelContractTest {};
+
+// Values far from zero, where a variance by plain sums of squares would cancel.
+TEST_P(BatchNormContractTest, Statistics) {
+  for (const BatchNormShape& shape : BatchNormShapes()) {
+    SCOPED_TRACE(Name(shape));
+    TestBuffer x(shape.pixels() * shape.channels, random_);
+    for (size_t i = 0; i < x.size(); ++i) x[i] += 1000.0f * static_cast<float>(i % 3);
+    TestBuffer mean(shape.channels), expected_mean(shape.channels);
+    TestBuffer variance(shape.channels), expected_variance(shape.channels);
+    kernels().batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
+    reference().batch_norm_statistics(shape, x.data(), expected_mean.data(),
+                                      expected_variance.data());
+    ExpectClose(mean, expected_mean, "mean");
+    ExpectClose(variance, expected_variance, "variance");
+  }
+}
+
+TEST_P(BatchNormContractTest, ForwardAndBackward) {
+  for (const BatchNormShape& shape : BatchNormShapes()) {
+    SCOPED_TRACE(Name(shape));
+    TestBuffer x(shape.pixels() * shape.channels, random_);
+    TestBuffer gamma(shape.channels, random_), beta(shape.channels, random_);
+    for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 5;  // ReLU6's upper bound matters
+    const BatchNormState state(shape, x, gamma, beta);
+    TestBuffer y(state.y.size());
+    Bytes choice(y.size());
+    kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(), y.data(),
+                               choice.data());
+    ExpectClose(y, state.y, "y");
+    if (shape.pool) EXPECT_EQ(choice, state.choice);
+
+    TestBuffer dy(y.size(), random_);
+    const BatchNormGradient gradient = state.Gradient(x.data(), dy.data());
+    TestBuffer dgamma(shape.channels), expected_dgamma(shape.channels);
+    TestBuffer dbeta(shape.channels), expected_dbeta(shape.channels);
+    kernels().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data());
+    reference().batch_norm_backward_parameters(shape, gradient, expected_dgamma.data(),
+                                               expected_dbeta.data());
+    ExpectClose(dgamma, expected_dgamma, "dgamma");
+    ExpectClose(dbeta, expected_dbeta, "dbeta");
+
+    TestBuffer dx(x.size()), expected_dx(x.size());
+    kernels().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), dx.data());
+    reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
+                                         expected_dx.data());
+    ExpectClose(dx, expected_dx, "dx", 2e-5);
+    // In the place of x.
+    kernels().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), x.data());
+    EXPECT_EQ(std::memcmp(x.data(), dx.data(), x.size() * sizeof(float)), 0);
+  }
+}
+
+// Two ranks, the second one's rows perhaps none: the statistics and the sums of both give each its
+// part of what one rank would compute.
+TEST_P(BatchNormContractTest, SharedStatisticsGiveThePartsOfTheWhole) {
+  for (const auto& [activation, pool] : kFusions) {
+    for (const int64_t first_rows : {3, 5}) {
+      const BatchNormShape shape{5, 5, 4, 19, activation, pool};
+      SCOPED_TRACE(Name(shape));
+      TestBuffer x(shape.pixels() * shape.channels, random_);
+      TestBuffer gamma(shape.channels, random_), beta(shape.channels, random_);
+      const BatchNormState whole(shape, x, gamma, beta);
+      TestBuffer dy(whole.y.size(), random_);
+      TestBuffer dgamma(shape.channels), dbeta(shape.channels), expected_dx(x.size());
+      const BatchNormGradient gradient = whole.Gradient(x.data(), dy.data());
+      reference().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data());
+      reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
+                                           expected_dx.data());
+      for (const KernelTable* table : {&kernels(), &reference()}) {
+        SCOPED_TRACE(table->name);
+        TestBuffer dgamma_sum(shape.channels), dbeta_sum(shape.channels), dx(x.size());
+        std::fill_n(dgamma_sum.data(), shape.channels, 0.0f);
+        std::fill_n(dbeta_sum.data(), shape.channels, 0.0f);
+        const auto for_each_part = [&](const auto& visit) {
+          for (const auto& [begin, end] : {std::pair(int64_t{0}, first_rows), {first_rows, 5}}) {
+            BatchNormShape part = shape;
+            part.rows = end - begin;
+            const int64_t in = begin * shape.height * shape.width * shape.channels;
+            const int64_t out = begin * shape.out_height() * shape.out_width() * shape.channels;
+            const BatchNormState state(part, x.data() + in, whole);
+            visit(part, state.Gradient(x.data() + in, dy.data() + out), dx.data() + in);
+          }
+        };
+        for_each_part([&](const BatchNormShape& part, const BatchNormGradient& gradient, float*) {
+          TestBuffer part_dgamma(shape.channels), part_dbeta(shape.channels);
+          table->batch_norm_backward_parameters(part, gradient, part_dgamma.data(),
+                                                part_dbeta.data());
+          dgamma_sum = Moved(dgamma_sum, part_dgamma, 1);
+          dbeta_sum = Moved(dbeta_sum, part_dbeta, 1);
+        });
+        ExpectClose(dgamma_sum, dgamma, "dgamma");
+        ExpectClose(dbeta_sum, dbeta, "dbeta");
+        for_each_part(
+            [&](const BatchNormShape& part, const BatchNormGradient& gradient, float* part_dx) {
+              table->batch_norm_backward_data(part, gradient, dgamma_sum.data(), dbeta_sum.data(),
+                                              part_dx);
+            });
+        ExpectClose(dx, expected_dx, "dx", 2e-5);
+      }
+    }
+  }
+}
+
+TEST_P(BatchNormContractTest, NotANumberStaysVisible) {
+  for (const KernelTable* table : {&kernels(), &reference()}) {
+    for (const auto& [activation, pool] : kFusions) {
+      const BatchNormShape shape{1, 2, 2, 19, activation, pool};
+      SCOPED_TRACE(Name(shape));
+      TestBuffer x(shape.pixels() * shape.channels, random_), ones(shape.channels);
+      std::fill_n(ones.data(), ones.size(), 1.0f);
+      TestBuffer y(shape.out_pixels() * shape.channels);
+      x[2] = x[18] = std::numeric_limits<float>::quiet_NaN();
+      table->batch_norm_apply(shape, x.data(), ones.data(), ones.data(), y.data(), nullptr);
+      EXPECT_TRUE(std::isnan(y[2]));
+      EXPECT_TRUE(std::isnan(y[18]));
+      EXPECT_FALSE(std::isnan(y[17]));
+      TestBuffer mean(shape.channels), variance(shape.channels);
+      table->batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
+      for (const int c : {2, 18}) EXPECT_TRUE(std::isnan(mean[c]) && std::isnan(variance[c]));
+      EXPECT_FALSE(std::isnan(variance[17]));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, BatchNormContractTest, EveryInstructionSet(),
+                         InstructionSetName);
+
+// The whole layer by its definition.
+Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& gamma,
+                 const Doubles& beta) {
+  const int64_t pixels = shape.pixels();
+  Doubles y(shape.out_pixels() * shape.channels, -std::numeric_limits<double>::infinity());
+  for (int64_t c = 0; c < shape.channels; ++c) {
+    double mean = 0;
+    for (int64_t p = 0; p < pixels; ++p) mean += x[p * shape.channels + c] / pixels;
+    double variance = 0;
+    for (int64_t p = 0; p < pixels; ++p) {
+      variance += std::pow(x[p * shape.channels + c] - mean, 2) / pixels;
+    }
+    for (int64_t p = 0; p < pixels; ++p) {
+      double value =
+          gamma[c] * (x[p * shape.channels + c] - mean) / std::sqrt(variance + kEpsilon) + beta[c];
+      if (shape.activation != Activation::kNone) value = std::max(value, 0.0);
+      if (shape.activation == Activation::kRelu6) value = std::min(value, 6.0);
+      int64_t out = p;
+      if (shape.pool) {
+        const int64_t w = p % shape.width / 2;
+        const int64_t h = p / shape.width % shape.height / 2;
+        if (w == shape.out_width() || h == shape.out_height()) continue;
+        out = (p / shape.width / shape.height * shape.out_height() + h) * shape.out_width() + w;
+      }
+      y[out * shape.channels + c] = std::max(y[out * shape.channels + c], value);
+    }
+  }
+  return y;
+}
+
+TEST(ReferenceKernelsTest, BatchNormGradientsAreFiniteDifferences) {
+  std::mt19937 random(3);
+  for (const auto& [activation, pool] : kFusions) {
+    const BatchNormShape shape{4, 5, 6, 7, activation, pool};
+    SCOPED_TRACE(Name(shape));
+    TestBuffer x(shape.pixels() * shape.channels, random);
+    TestBuffer gamma(shape.channels, random), beta(shape.channels, random);
+    for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 4;
+    const BatchNormState state(shape, x, gamma, beta);
+    TestBuffer dy(state.y.size(), random);
+    TestBuffer dgamma(shape.channels), dbeta(shape.channels), dx(x.size());
+    const BatchNormGradient gradient = state.Gradient(x.data(), dy.data());
+    const KernelTable& table = ReferenceKernels();
+    table.batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data());
+    table.batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), dx.data());
+
+    const Doubles at_x = ToDoubles(x), at_gamma = ToDoubles(gamma), at_beta = ToDoubles(beta);
+    const Doubles expected = InDouble(shape, at_x, at_gamma, at_beta);
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(state.y[i], expected[i], 2e-5);
+    ExpectGradient([&](const Doubles& moved) { return InDouble(shape, moved, at_gamma, at_beta); },
+                   x, dy, dx, random, "dx");
+    ExpectGradient([&](const Doubles& moved) { return InDouble(shape, at_x, moved, at_beta); },
+                   gamma, dy, dgamma, random, "dgamma");
+    ExpectGradient([&](const Doubles& moved) { return InDouble(shape, at_x, at_gamma, moved); },
+                   beta, dy, dbeta, random, "dbeta");
+  }
+}
+
+}  // namespace
+}  // namespace muster::kernels

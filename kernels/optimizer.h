@@ -1,0 +1,58 @@
+// The steps of optimizers over flat arrays, and the sums that go with them.
+//
+// Arrays are float32 [count], of any alignment, none overlapping another. Any thread. A step on two
+// disjoint ranges, at once or one after the other, gives what one step over both would.
+#ifndef MUSTER_KERNELS_OPTIMIZER_H_
+#define MUSTER_KERNELS_OPTIMIZER_H_
+
+#include <cstddef>
+
+namespace muster::kernels {
+
+struct SgdOptions {
+  float learning_rate = 0;
+  float momentum = 0;
+  float weight_decay = 0;  // added to the gradient, as L2 regularisation is
+  bool nesterov = false;
+  float gradient_scale = 1;  // what each gradient is multiplied by before all else
+};
+
+// Stochastic gradient descent with momentum, as torch.optim.SGD without dampening:
+//   g = gradient_scale * gradient + weight_decay * parameter
+//   velocity = momentum * velocity + g
+//   parameter -= learning_rate * (nesterov ? g + momentum * velocity : velocity)
+// velocities are zero before the first step, and may be null when options.momentum is 0.
+void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
+             const float* gradients, size_t count);
+
+struct AdamWOptions {
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double bias_correction1 = 1;  // 1 - beta1^t in the t-th step, counted from 1
+  double bias_correction2 = 1;  // 1 - beta2^t
+  double gradient_scale = 1;
+};
+
+// Adam with decoupled weight decay (Loshchilov & Hutter 2019), as torch.optim.AdamW:
+//   g = gradient_scale * gradient
+//   parameter *= 1 - learning_rate * weight_decay
+//   exp_avg = beta1 * exp_avg + (1 - beta1) * g
+//   exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * g^2
+//   parameter -= learning_rate / bias_correction1 * exp_avg /
+//                (sqrt(exp_avg_sq) / sqrt(bias_correction2) + epsilon)
+// Both averages are zero before the first step.
+void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg, float* exp_avg_sq,
+               const float* gradients, size_t count);
+
+// Added up in double, in an order that count alone decides: bit-equal on every processor.
+double SumOfSquares(const float* x, size_t count);
+
+// y += weight * (x - y).
+void Lerp(float weight, const float* x, float* y, size_t count);
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_OPTIMIZER_H_

@@ -1,0 +1,181 @@
+// Holds every instruction set's optimizer steps to the reference.
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "kernels/kernel_table.h"
+#include "kernels/optimizer.h"
+#include "kernels/test_buffer.h"
+
+namespace muster::kernels {
+namespace {
+
+constexpr size_t kCounts[] = {0, 1, 5, 16, 31, 32, 33, 1003};
+
+TestBuffer Copy(const TestBuffer& buffer) {
+  TestBuffer copy(buffer.size());
+  std::memcpy(copy.data(), buffer.data(), buffer.size() * sizeof(float));
+  return copy;
+}
+
+TestBuffer Absolute(TestBuffer buffer) {
+  for (size_t i = 0; i < buffer.size(); ++i) buffer[i] = std::abs(buffer[i]);
+  return buffer;
+}
+
+bool BitEqual(const TestBuffer& a, const TestBuffer& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class OptimizerContractTest : public testing::TestWithParam<InstructionSet> {
+ protected:
+  void SetUp() override {
+    if (GetParam() > DetectInstructionSet()) GTEST_SKIP() << "this processor lacks it";
+  }
+  const KernelTable& kernels() const { return CpuKernels(GetParam()); }
+  const KernelTable& reference() const { return ReferenceKernels(); }
+  std::mt19937 random_{29};
+};
+
+TEST_P(OptimizerContractTest, Sgd) {
+  for (const bool nesterov : {false, true}) {
+    const SgdOptions options{.learning_rate = 0.1f,
+                             .momentum = 0.9f,
+                             .weight_decay = 0.01f,
+                             .nesterov = nesterov,
+                             .gradient_scale = 0.3f};
+    for (const size_t count : kCounts) {
+      TestBuffer parameters(count, random_), velocities(count, random_), gradients(count, random_);
+      TestBuffer expected_parameters = Copy(parameters), expected_velocities = Copy(velocities);
+      kernels().sgd_step(options, parameters.data(), velocities.data(), gradients.data(), count);
+      reference().sgd_step(options, expected_parameters.data(), expected_velocities.data(),
+                           gradients.data(), count);
+      ExpectClose(parameters, expected_parameters, "parameters", 1e-6);
+      ExpectClose(velocities, expected_velocities, "velocities", 1e-6);
+    }
+  }
+}
+
+// By hand: g = 0.5 * 4 + 0.5 * 2 = 3, velocity = 0.5 * 8 + 3 = 7.
+TEST_P(OptimizerContractTest, SgdByHand) {
+  for (const auto& [nesterov, expected] : {std::pair(false, 0.25f), {true, 2 - 0.25f * 6.5f}}) {
+    TestBuffer parameters(17), velocities(17), gradients(17);
+    for (int i = 0; i < 17; ++i) parameters[i] = 2, velocities[i] = 8, gradients[i] = 4;
+    kernels().sgd_step({.learning_rate = 0.25f,
+                        .momentum = 0.5f,
+                        .weight_decay = 0.5f,
+                        .nesterov = nesterov,
+                        .gradient_scale = 0.5f},
+                       parameters.data(), velocities.data(), gradients.data(), 17);
+    for (int i = 0; i < 17; ++i) {
+      EXPECT_EQ(velocities[i], 7);
+      EXPECT_EQ(parameters[i], expected);
+    }
+  }
+}
+
+TEST_P(OptimizerContractTest, SgdWithoutMomentumNeedsNoArray) {
+  TestBuffer parameters(20), gradients(20);
+  for (int i = 0; i < 20; ++i) parameters[i] = 1, gradients[i] = 2;
+  kernels().sgd_step({.learning_rate = 0.25f}, parameters.data(), nullptr, gradients.data(), 20);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(parameters[i], 0.5f);
+}
+
+TEST_P(OptimizerContractTest, AdamW) {
+  for (const int t : {1, 2, 1000}) {
+    const AdamWOptions options{.learning_rate = 0.01,
+                               .beta1 = 0.85,
+                               .beta2 = 0.995,
+                               .epsilon = 1e-6,
+                               .weight_decay = 0.2,
+                               .bias_correction1 = 1 - std::pow(0.85, t),
+                               .bias_correction2 = 1 - std::pow(0.995, t),
+                               .gradient_scale = 0.7};
+    for (const size_t count : kCounts) {
+      TestBuffer parameters(count, random_), exp_avg(count, random_), gradients(count, random_);
+      TestBuffer exp_avg_sq = Absolute(TestBuffer(count, random_));
+      TestBuffer expected_parameters = Copy(parameters), expected_avg = Copy(exp_avg);
+      TestBuffer expected_avg_sq = Copy(exp_avg_sq);
+      kernels().adamw_step(options, parameters.data(), exp_avg.data(), exp_avg_sq.data(),
+                           gradients.data(), count);
+      reference().adamw_step(options, expected_parameters.data(), expected_avg.data(),
+                             expected_avg_sq.data(), gradients.data(), count);
+      ExpectClose(parameters, expected_parameters, "parameters", 1e-6);
+      ExpectClose(exp_avg, expected_avg, "exp_avg", 1e-6);
+      ExpectClose(exp_avg_sq, expected_avg_sq, "exp_avg_sq", 1e-6);
+    }
+  }
+}
+
+// Padding between tensors is zero in all arrays, and no optimizer may change it.
+TEST_P(OptimizerContractTest, ZerosStayZeros) {
+  TestBuffer zeros(40), parameters(40), first(40), second(40);
+  for (int i = 0; i < 40; ++i) zeros[i] = parameters[i] = first[i] = second[i] = 0;
+  kernels().adamw_step({.learning_rate = 0.1, .weight_decay = 0.1}, parameters.data(), first.data(),
+                       second.data(), zeros.data(), 40);
+  kernels().sgd_step({.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f},
+                     parameters.data(), first.data(), zeros.data(), 40);
+  kernels().lerp(0.1f, zeros.data(), parameters.data(), 40);
+  for (int i = 0; i < 40; ++i) ASSERT_EQ(parameters[i], 0);
+}
+
+// Ranges may be cut anywhere: ranks need not cut alike.
+TEST_P(OptimizerContractTest, PartsGiveWhatTheWholeGives) {
+  constexpr size_t kCount = 101;
+  const SgdOptions sgd{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f};
+  const AdamWOptions adamw{.learning_rate = 0.1, .weight_decay = 0.1, .bias_correction2 = 0.1};
+  TestBuffer whole(kCount, random_), first(kCount, random_), gradients(kCount, random_);
+  TestBuffer second = Absolute(TestBuffer(kCount, random_));
+  TestBuffer parts = Copy(whole), first_parts = Copy(first), second_parts = Copy(second);
+  const auto step = [&](TestBuffer& p, TestBuffer& m, TestBuffer& v, size_t begin, size_t end) {
+    kernels().sgd_step(sgd, p.data() + begin, m.data() + begin, gradients.data() + begin,
+                       end - begin);
+    kernels().adamw_step(adamw, p.data() + begin, m.data() + begin, v.data() + begin,
+                         gradients.data() + begin, end - begin);
+    kernels().lerp(0.3f, gradients.data() + begin, p.data() + begin, end - begin);
+  };
+  step(whole, first, second, 0, kCount);
+  step(parts, first_parts, second_parts, 0, 37);
+  step(parts, first_parts, second_parts, 37, kCount);
+  EXPECT_TRUE(BitEqual(parts, whole));
+  EXPECT_TRUE(BitEqual(first_parts, first));
+  EXPECT_TRUE(BitEqual(second_parts, second));
+}
+
+TEST_P(OptimizerContractTest, SumOfSquares) {
+  for (const size_t count : kCounts) {
+    const TestBuffer x(count, random_);
+    const double sum = kernels().sum_of_squares(x.data(), count);
+    EXPECT_NEAR(sum, reference().sum_of_squares(x.data(), count), 1e-13 * sum) << count;
+    EXPECT_EQ(sum, CpuKernels(InstructionSet::kPlain).sum_of_squares(x.data(), count)) << count;
+  }
+}
+
+// A float cannot hold the sum, nor some of the squares.
+TEST_P(OptimizerContractTest, SumOfSquaresIsInDouble) {
+  TestBuffer x(4097);
+  for (size_t i = 0; i < 4097; ++i) x[i] = 1e-25f;
+  x[4096] = 1e25f;
+  EXPECT_NEAR(kernels().sum_of_squares(x.data(), 4096) / (4096 * 1e-50), 1, 1e-6);
+  EXPECT_NEAR(kernels().sum_of_squares(x.data(), 4097) / 1e50, 1, 1e-6);
+}
+
+TEST_P(OptimizerContractTest, Lerp) {
+  for (const size_t count : kCounts) {
+    const TestBuffer x(count, random_);
+    TestBuffer y(count, random_), expected = Copy(y);
+    kernels().lerp(0.01f, x.data(), y.data(), count);
+    reference().lerp(0.01f, x.data(), expected.data(), count);
+    ExpectClose(y, expected, "y", 1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, OptimizerContractTest,
+                         testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2,
+                                         InstructionSet::kAvx512),
+                         [](const auto& info) { return std::string(CpuKernels(info.param).name); });
+
+}  // namespace
+}  // namespace muster::kernels

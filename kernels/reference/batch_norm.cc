@@ -1,0 +1,112 @@
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/activation.h"
+#include "kernels/reference/reference_kernels.h"
+
+namespace muster::kernels::reference {
+namespace {
+
+// Element of x at one of the four pixels under element `out` of the pooled y.
+int64_t UnderSquare(const BatchNormShape& shape, int64_t out, int corner) {
+  const int64_t c = out % shape.channels;
+  const int64_t w = 2 * (out / shape.channels % shape.out_width()) + corner % 2;
+  const int64_t line = out / shape.channels / shape.out_width();
+  const int64_t h = 2 * (line % shape.out_height()) + corner / 2;
+  const int64_t row = line / shape.out_height();
+  return ((row * shape.height + h) * shape.width + w) * shape.channels + c;
+}
+
+// The gradient of the normalised values, before activation and pooling: like x.
+std::vector<double> UnpooledGradient(const BatchNormShape& shape,
+                                     const BatchNormGradient& gradient) {
+  std::vector<double> dy(shape.pixels() * shape.channels, 0.0);
+  if (shape.pool) {
+    for (int64_t out = 0; out < shape.out_pixels() * shape.channels; ++out) {
+      const uint8_t corner = gradient.choice[out];
+      if (corner != kNoChoice) dy[UnderSquare(shape, out, corner)] = gradient.dy[out];
+    }
+    return dy;
+  }
+  for (size_t i = 0; i < dy.size(); ++i) {
+    const int64_t c = static_cast<int64_t>(i) % shape.channels;
+    const double value =
+        double{gradient.x[i]} * double{gradient.scale[c]} + double{gradient.shift[c]};
+    if (GradientPasses(shape.activation, value)) dy[i] = gradient.dy[i];
+  }
+  return dy;
+}
+
+double Normalised(const BatchNormGradient& gradient, int64_t i, int64_t c) {
+  return (double{gradient.x[i]} - double{gradient.mean[c]}) * double{gradient.inverse_deviation[c]};
+}
+
+}  // namespace
+
+void BatchNormStatistics(const BatchNormShape& shape, const float* x, float* mean,
+                         float* variance) {
+  const double pixels = static_cast<double>(shape.pixels());
+  for (int64_t c = 0; c < shape.channels; ++c) {
+    double sum = 0;
+    for (int64_t p = 0; p < shape.pixels(); ++p) sum += x[p * shape.channels + c];
+    double squares = 0;
+    for (int64_t p = 0; p < shape.pixels(); ++p) {
+      const double distance = x[p * shape.channels + c] - sum / pixels;
+      squares += distance * distance;
+    }
+    mean[c] = static_cast<float>(sum / pixels);
+    variance[c] = static_cast<float>(squares / pixels);
+  }
+}
+
+void BatchNormApply(const BatchNormShape& shape, const float* x, const float* scale,
+                    const float* shift, float* y, uint8_t* choice) {
+  const auto activated = [&](int64_t i) {
+    const int64_t c = i % shape.channels;
+    return Activated(shape.activation, double{x[i]} * double{scale[c]} + double{shift[c]});
+  };
+  for (int64_t out = 0; out < shape.out_pixels() * shape.channels; ++out) {
+    if (!shape.pool) {
+      y[out] = static_cast<float>(activated(out));
+      continue;
+    }
+    int largest = 0;
+    double value = activated(UnderSquare(shape, out, 0));
+    for (int corner = 1; corner < 4; ++corner) {
+      const double candidate = activated(UnderSquare(shape, out, corner));
+      if (!(candidate > value) && !std::isnan(candidate)) continue;
+      largest = corner;
+      value = candidate;
+    }
+    y[out] = static_cast<float>(value);
+    if (choice != nullptr) choice[out] = value <= 0 ? kNoChoice : static_cast<uint8_t>(largest);
+  }
+}
+
+void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                 float* dgamma, float* dbeta) {
+  const std::vector<double> dy = UnpooledGradient(shape, gradient);
+  for (int64_t c = 0; c < shape.channels; ++c) {
+    double sum = 0;
+    double product = 0;
+    for (int64_t i = c; i < static_cast<int64_t>(dy.size()); i += shape.channels) {
+      sum += dy[i];
+      product += dy[i] * Normalised(gradient, i, c);
+    }
+    dbeta[c] = static_cast<float>(sum);
+    dgamma[c] = static_cast<float>(product);
+  }
+}
+
+void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                           const float* dgamma, const float* dbeta, float* dx) {
+  const std::vector<double> dy = UnpooledGradient(shape, gradient);
+  for (int64_t i = 0; i < static_cast<int64_t>(dy.size()); ++i) {
+    const int64_t c = i % shape.channels;
+    dx[i] = static_cast<float>(double{gradient.scale[c]} *
+                               (dy[i] - double{dbeta[c]} / gradient.pixels -
+                                Normalised(gradient, i, c) * double{dgamma[c]} / gradient.pixels));
+  }
+}
+
+}  // namespace muster::kernels::reference

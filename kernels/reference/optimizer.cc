@@ -1,0 +1,52 @@
+#include <cmath>
+
+#include "kernels/reference/reference_kernels.h"
+
+namespace muster::kernels::reference {
+
+void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
+             const float* gradients, size_t count) {
+  const double momentum = options.momentum;
+  for (size_t i = 0; i < count; ++i) {
+    const double gradient = double{options.gradient_scale} * double{gradients[i]} +
+                            double{options.weight_decay} * double{parameters[i]};
+    const double velocity =
+        gradient + (velocities != nullptr ? momentum * double{velocities[i]} : 0.0);
+    if (velocities != nullptr) velocities[i] = static_cast<float>(velocity);
+    const double update = options.nesterov ? gradient + momentum * velocity : velocity;
+    parameters[i] =
+        static_cast<float>(double{parameters[i]} - double{options.learning_rate} * update);
+  }
+}
+
+void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg, float* exp_avg_sq,
+               const float* gradients, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const double gradient = options.gradient_scale * double{gradients[i]};
+    const double average = options.beta1 * double{exp_avg[i]} + (1 - options.beta1) * gradient;
+    const double average_square =
+        options.beta2 * double{exp_avg_sq[i]} + (1 - options.beta2) * gradient * gradient;
+    const double corrected = average / options.bias_correction1;
+    const double deviation = std::sqrt(average_square / options.bias_correction2);
+    const double decayed =
+        double{parameters[i]} * (1 - options.learning_rate * options.weight_decay);
+    parameters[i] = static_cast<float>(decayed - options.learning_rate * corrected /
+                                                     (deviation + options.epsilon));
+    exp_avg[i] = static_cast<float>(average);
+    exp_avg_sq[i] = static_cast<float>(average_square);
+  }
+}
+
+double SumOfSquares(const float* x, size_t count) {
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += double{x[i]} * double{x[i]};
+  return sum;
+}
+
+void Lerp(float weight, const float* x, float* y, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    y[i] = static_cast<float>(double{y[i]} + double{weight} * (double{x[i]} - double{y[i]}));
+  }
+}
+
+}  // namespace muster::kernels::reference

@@ -1,0 +1,54 @@
+// The operations of KernelTable as their definitions read: no fusion, no vectors, sums in double.
+#ifndef MUSTER_KERNELS_REFERENCE_REFERENCE_KERNELS_H_
+#define MUSTER_KERNELS_REFERENCE_REFERENCE_KERNELS_H_
+
+#include "kernels/kernel_table.h"
+
+namespace muster::kernels::reference {
+
+// batch_norm.cc
+kernels::BatchNormStatistics BatchNormStatistics;
+kernels::BatchNormApply BatchNormApply;
+kernels::BatchNormBackwardParameters BatchNormBackwardParameters;
+kernels::BatchNormBackwardData BatchNormBackwardData;
+
+// pooling.cc
+kernels::MaxPoolForward MaxPoolForward;
+kernels::MaxPoolBackward MaxPoolBackward;
+kernels::AveragePoolForward AveragePoolForward;
+kernels::AveragePoolBackward AveragePoolBackward;
+
+// activation.cc
+kernels::ReluForward ReluForward;
+kernels::ReluBackward ReluBackward;
+kernels::Relu6Forward Relu6Forward;
+kernels::Relu6Backward Relu6Backward;
+kernels::AddForward AddForward;
+kernels::Accumulate Accumulate;
+kernels::ScaledCopy ScaledCopy;
+
+// resize.cc
+kernels::Resize Resize;
+
+// nt_xent.cc
+kernels::L2NormalizeForward L2NormalizeForward;
+kernels::L2NormalizeBackward L2NormalizeBackward;
+kernels::NtXentForward NtXentForward;
+kernels::NtXentBackward NtXentBackward;
+
+// direct_convolution.cc
+kernels::DirectConvolutionForward DirectConvolutionForward;
+kernels::DirectConvolutionBackwardWeights DirectConvolutionBackwardWeights;
+
+// depthwise_convolution.cc
+kernels::DepthwiseConvolutionBackwardWeights DepthwiseConvolutionBackwardWeights;
+
+// optimizer.cc
+decltype(kernels::SgdStep) SgdStep;
+decltype(kernels::AdamWStep) AdamWStep;
+decltype(kernels::SumOfSquares) SumOfSquares;
+decltype(kernels::Lerp) Lerp;
+
+}  // namespace muster::kernels::reference
+
+#endif  // MUSTER_KERNELS_REFERENCE_REFERENCE_KERNELS_H_

@@ -1,0 +1,145 @@
+// How many pictures of a folder one core prepares for training: decoded, cropped at random,
+// resized, mirrored and normalised, in batches. loader_bench.py sets it beside torchvision.
+//
+//   loader_bench FOLDER [--size=224] [--batch=32] [--threads=1] [--epochs=3] [--views=1]
+//
+// Prints one line of JSON: images_per_second, images_per_cpu_second (of all threads together), and
+// what a view costs one thread: microseconds of its processor time to decode, to do all of the
+// transform, to normalise.
+#include <chrono>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+#include "worker/data/dataset.h"
+#include "worker/data/loader.h"
+#include "worker/data/normalizer.h"
+
+namespace muster::data {
+namespace {
+
+struct Flags {
+  std::string data;
+  uint64_t batch = 32;
+  uint64_t epochs = 3;
+  LoaderOptions loader;
+};
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Of the process or of this thread.
+double CpuSeconds(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohmann::json& result) {
+  ASSIGN_OR_RETURN(const StepMap steps, StepMap::Create(dataset.size(), flags.batch, false));
+  LoaderOptions options = flags.loader;
+  options.end_step = (flags.epochs + 1) * steps.steps_per_epoch();
+  const Normalizer normalizer(dataset.info());
+  std::vector<float> floats;
+  const auto loader = Loader::ForTraining(&dataset, steps, options);
+  double start = 0, cpu_start = 0;
+  size_t images = 0;
+  while (true) {
+    ASSIGN_OR_RETURN(const Batch* batch, loader->Next());
+    if (batch == nullptr) break;
+    if (batch->pixels.size() > floats.size()) floats.resize(batch->pixels.size());
+    normalizer.Apply(*batch, floats.data());
+    // The first epoch brings the files into memory.
+    if (batch->step + 1 == steps.steps_per_epoch()) {
+      start = Now();
+      cpu_start = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
+    } else if (batch->epoch > 0) {
+      images += batch->rows;
+    }
+  }
+  result["images_per_second"] = static_cast<double>(images) / (Now() - start);
+  result["images_per_cpu_second"] =
+      static_cast<double>(images) / (CpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_start);
+  return absl::OkStatus();
+}
+
+// Microseconds of one image, of all of the data set's.
+template <typename Body>
+absl::StatusOr<double> TimeEach(const ImageDataset& dataset, const Body& body) {
+  const double start = CpuSeconds(CLOCK_THREAD_CPUTIME_ID);
+  for (uint32_t sample = 0; sample < dataset.size(); ++sample) RETURN_IF_ERROR(body(sample));
+  return (CpuSeconds(CLOCK_THREAD_CPUTIME_ID) - start) * 1e6 / static_cast<double>(dataset.size());
+}
+
+absl::Status TimeParts(const ImageDataset& dataset, const Flags& flags, nlohmann::json& result) {
+  const TransformOptions& options = flags.loader.transform;
+  const auto reader = dataset.NewReader();
+  const auto decode = [&](uint32_t sample) -> absl::Status {
+    ASSIGN_OR_RETURN(const ImageSize stored, reader->Open(sample));
+    const Rectangle crop = DrawCrop(*options.augment.random_resized_crop, options.augment.seed,
+                                    stored, {1, sample, 0});
+    const Region wanted{static_cast<double>(crop.top), static_cast<double>(crop.left),
+                        static_cast<double>(crop.height), static_cast<double>(crop.width)};
+    return reader->Decode(wanted, options.size).status();
+  };
+  ImageTransform transform(&dataset, options);
+  std::vector<uint8_t> pixels(options.size.height * options.size.width * dataset.info().channels);
+  const auto all = [&](uint32_t sample) {
+    return transform.Apply(1, sample, 1, pixels.data(), nullptr);
+  };
+  const Normalizer normalizer(dataset.info());
+  std::vector<float> floats(pixels.size());
+  const auto normalise = [&](uint32_t) {
+    Batch batch;
+    batch.rows = 1;
+    batch.size = options.size;
+    batch.pixels = pixels;
+    normalizer.Apply(batch, floats.data());
+    return absl::OkStatus();
+  };
+  ASSIGN_OR_RETURN(result["decode_us"], TimeEach(dataset, decode));
+  ASSIGN_OR_RETURN(result["transform_us"], TimeEach(dataset, all));
+  ASSIGN_OR_RETURN(result["normalize_us"], TimeEach(dataset, normalise));
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Flags& flags) {
+  DatasetOptions data;
+  data.name = "image_folder";
+  data.path = flags.data;
+  ASSIGN_OR_RETURN(const auto dataset, OpenDataset(data, Split::kTrain, ""));
+  nlohmann::json result;
+  RETURN_IF_ERROR(TimeLoader(*dataset, flags, result));
+  RETURN_IF_ERROR(TimeParts(*dataset, flags, result));
+  std::cout << result << '\n';
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace muster::data
+
+int main(int argc, char** argv) {
+  muster::data::Flags flags;
+  muster::data::TransformOptions& transform = flags.loader.transform;
+  int64_t size = 224;
+  CLI::App app;
+  app.add_option("folder", flags.data)->required();
+  app.add_option("--size", size);
+  app.add_option("--batch", flags.batch);
+  app.add_option("--threads", flags.loader.threads);
+  app.add_option("--epochs", flags.epochs);
+  app.add_option("--views", flags.loader.views);
+  CLI11_PARSE(app, argc, argv);
+  transform.size = {size, size};
+  transform.augment.flip = true;
+  transform.augment.random_resized_crop.emplace();
+  const absl::Status status = muster::data::Run(flags);
+  if (!status.ok()) std::cerr << status << '\n';
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,63 @@
+"""How many pictures per second torchvision prepares for training, as loader_bench does.
+
+    torch_loader.py FOLDER [--form pil|tensor] [--size 224] [--batch 32] [--workers 0] [--epochs 3]
+
+Form pil transforms PIL images, tensor decodes into tensors and transforms those. Prints one line of JSON:
+images_per_second by the clock after a first epoch, and images_per_cpu_second, of this process and its workers, over
+all epochs. Without workers everything happens in one thread.
+"""
+
+import argparse
+import json
+import resource
+import time
+
+import torch
+from torchvision import datasets, io, transforms
+
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def pictures(folder, form, size):
+    # Versions differ in their default for tensors; for PIL images antialiasing is always on.
+    crop = transforms.RandomResizedCrop(size, antialias=True) if form == "tensor" else transforms.RandomResizedCrop(size)
+    to_float = transforms.ConvertImageDtype(torch.float32) if form == "tensor" else transforms.ToTensor()
+    pipeline = transforms.Compose([crop, transforms.RandomHorizontalFlip(), to_float,
+                                   transforms.Normalize(MEAN, DEVIATION)])
+    if form == "pil":
+        return datasets.ImageFolder(folder, pipeline)
+    return datasets.ImageFolder(folder, pipeline, loader=lambda path: io.read_image(path, io.ImageReadMode.RGB))
+
+
+def cpu_seconds():
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--form", choices=["pil", "tensor"], default="pil")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=3)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    dataset = pictures(f"{args.folder}/train", args.form, args.size)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=args.batch, shuffle=True, num_workers=args.workers,
+                                         persistent_workers=args.workers > 0)
+    cpu_start = cpu_seconds()
+    for _ in loader:  # brings the files into memory and the workers up
+        pass
+    start = time.monotonic()
+    images = sum(len(batch) for _ in range(args.epochs) for batch, _ in loader)
+    seconds = time.monotonic() - start
+    del loader  # ends the workers, whose time then counts
+    cpu_images = images + len(dataset)
+    print(json.dumps({"images_per_second": images / seconds,
+                      "images_per_cpu_second": cpu_images / (cpu_seconds() - cpu_start)}))
+
+
+if __name__ == "__main__":
+    main()

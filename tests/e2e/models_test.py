@@ -1,0 +1,158 @@
+"""Real models and data through real daemons: what a spec asks for is what is computed, on any shape of cluster."""
+
+import hashlib
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+from tests.support.cluster import ROOT, Cluster, training_spec
+
+PYTHON = "/usr/bin/python3"
+
+# Everything random at once; with synchronised batch norm none of it depends on how many ranks there are.
+EVERYTHING = {
+    "model": {"name": "small_cnn", "dropout": 0.2},
+    "sync_batch_norm": True,
+    "augment": {"crop_padding": 2, "flip": True, "random_erasing": {"probability": 0.5}},
+    "optimizer": {"name": "sgd", "learning_rate": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 5e-4,
+                  "clip_norm": 1.0},
+    "ema": {"decay": 0.9},
+}
+
+
+def largest_difference(a, b):
+    return max(abs(x - y) / abs(x) for x, y in zip(a, b))
+
+
+class ShapesTest(unittest.TestCase):
+    def test_all_that_is_random_is_the_same_on_any_number_of_ranks(self):
+        """A global batch of 50 that divides neither the data set's 60,000 by epochs of ranks nor itself by 4."""
+        losses = {}
+        with Cluster(nodes=2, slots=2) as cluster:
+            for nodes, ranks in [(1, 1), (1, 2), (2, 2)]:
+                job = cluster.run(training_spec(
+                    f"shape-{nodes}x{ranks}", global_batch=50, max_steps=30,
+                    resources={"nodes": nodes, "ranks_per_node": ranks}, **EVERYTHING), "--losses")
+                losses[nodes, ranks] = job["summary"]["losses"]
+        worst = max(largest_difference(losses[1, 1], other) for other in losses.values())
+        print(f"largest relative difference of 30 losses: {worst:.2e}")
+        self.assertLessEqual(worst, 1e-4)
+        self.assertLess(losses[1, 1][-1], losses[1, 1][0])
+
+    def test_contrastive_losses_agree_on_any_number_of_ranks(self):
+        losses = {}
+        with Cluster(nodes=2, slots=2) as cluster:
+            for nodes, ranks in [(1, 1), (2, 1), (2, 2)]:
+                job = cluster.run(training_spec(
+                    f"nt-xent-{nodes}x{ranks}", global_batch=30, max_steps=10,
+                    objective={"name": "nt_xent", "temperature": 0.5, "projection": [64, 32]},
+                    augment={"random_resized_crop": {}, "flip": True}, sync_batch_norm=True,
+                    optimizer={"name": "sgd", "learning_rate": 0.05},
+                    resources={"nodes": nodes, "ranks_per_node": ranks}), "--losses")
+                losses[nodes, ranks] = job["summary"]["losses"]
+        worst = max(largest_difference(losses[1, 1], other) for other in losses.values())
+        print(f"largest relative difference of 10 contrastive losses: {worst:.2e}")
+        self.assertLessEqual(worst, 1e-5)
+
+
+class ResumeTest(unittest.TestCase):
+    def test_a_killed_rank_leaves_no_trace_in_the_weights(self):
+        """Killed in mid-epoch, resumed from a checkpoint: the same bits as never having been disturbed."""
+        spec = dict(EVERYTHING, sync_batch_norm=False, optimizer={"name": "adamw", "learning_rate": 1e-3,
+                                                                  "weight_decay": 0.01})
+
+        def training(cluster, name):
+            return training_spec(name, global_batch=64, max_steps=400, restart={"max": 2},
+                                 resources={"nodes": 2, "ranks_per_node": 1},
+                                 checkpoint={"dir": str(cluster.directory / name), "every_steps": 50}, **spec)
+
+        with Cluster(nodes=2) as cluster:
+            whole = cluster.run(training(cluster, "whole"))
+            job = cluster.submit(training(cluster, "killed"))
+            cluster.wait_for_step(job, 70)
+            os.kill(cluster.rank_pids()[0], signal.SIGKILL)
+            killed = cluster.wait(job)
+            self.assertEqual(killed["state"], "SUCCEEDED")
+            self.assertEqual(int(killed["generation"]), 2)
+            self.assertGreaterEqual(int(killed["summary"]["resumed_from_step"]), 50)
+            self.assertEqual(killed["summary"]["weights_digest"], whole["summary"]["weights_digest"])
+            for file in ("model.safetensors", "optimizer.safetensors", "ema.safetensors"):
+                digests = [hashlib.sha256((cluster.directory / name / "step-00000400" / file).read_bytes()).hexdigest()
+                           for name in ("whole", "killed")]
+                self.assertEqual(digests[0], digests[1], file)
+
+
+class ModelsTest(unittest.TestCase):
+    def test_resnet18_with_all_that_goes_with_it(self):
+        with Cluster(nodes=2) as cluster:
+            job = cluster.run(training_spec(
+                "resnet18", model={"name": "resnet18", "stochastic_depth": 0.5}, sync_batch_norm=True,
+                global_batch=16, max_steps=6, accumulation_steps=2, ema={"decay": 0.9},
+                optimizer={"name": "lars", "learning_rate": 0.1, "momentum": 0.9, "exclude_norm_and_bias": True},
+                schedule={"name": "step", "milestones": [0.001], "factor": 0.5},
+                resources={"nodes": 2, "ranks_per_node": 1}))
+            self.assertEqual(job["state"], "SUCCEEDED")
+            # torchvision's, with one input channel and ten classes.
+            self.assertEqual(int(job["summary"]["parameters"]), 11175370)
+
+    def test_a_network_of_ones_own(self):
+        layers = [
+            {"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "bias": False}}, {"batch_norm2d": {}}, "relu",
+            {"residual": {"layers": [{"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "groups": 8}},
+                                     {"batch_norm2d": {}}, "relu6"], "drop_probability": 0.2}},
+            {"max_pool2d": {"kernel": 3, "stride": 2, "padding": 1}}, "adaptive_avg_pool2d", "flatten",
+            {"dropout": {"probability": 0.1}}, {"linear": {}}]
+        with Cluster(nodes=1) as cluster:
+            job = cluster.run(training_spec("own", model={"layers": layers}, max_steps=20))
+            self.assertEqual(job["state"], "SUCCEEDED")
+            # 8*9 + 16 + 8*9 + 8 + 16 + 8*10 + 10
+            self.assertEqual(int(job["summary"]["parameters"]), 274)
+
+    def test_a_training_that_diverges_says_so_and_is_not_repeated(self):
+        with Cluster(nodes=1) as cluster:
+            job = cluster.run(training_spec("diverges", model={"name": "mlp"}, max_steps=200, restart={"max": 3},
+                                            optimizer={"name": "sgd", "learning_rate": 1e12}), check=False)
+            self.assertEqual(job["state"], "FAILED")
+            self.assertEqual(int(job["generation"]), 1)
+            self.assertIn("loss", job["first_failure"]["message"])
+            self.assertIn("step", job["first_failure"]["message"])
+
+
+class DataTest(unittest.TestCase):
+    def test_cifar_layout_resized_to_112(self):
+        """The 32 -> 112 experiment on pictures of Fashion-MNIST in CIFAR-10's layout."""
+        with Cluster(nodes=1, slots=2) as cluster:
+            folder = cluster.directory / "cifar"
+            subprocess.run([PYTHON, str(ROOT / "deploy/tools/fashion_mnist_to_cifar.py"),
+                            "/usr/share/datasets/fashion-mnist", str(folder)], check=True, capture_output=True)
+            for file in folder.glob("*.bin"):
+                os.truncate(file, 64 * 3073)  # so many pictures are enough here
+            job = cluster.run(training_spec(
+                "resized", model={"name": "mobilenet_v2"}, dataset={"name": "cifar10", "path": str(folder)},
+                image_size=112, global_batch=8, max_steps=2, loader={"threads": 2},
+                resources={"nodes": 1, "ranks_per_node": 2}))
+            self.assertEqual(job["state"], "SUCCEEDED")
+            # torchvision's with ten classes.
+            self.assertEqual(int(job["summary"]["parameters"]), 2236682)
+
+    def test_a_folder_of_jpegs_and_a_damaged_one(self):
+        with Cluster(nodes=1) as cluster:
+            folder = cluster.directory / "pictures"
+            subprocess.run([PYTHON, str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=24", "--val=8",
+                            "--classes=3", "--size=90x70"], check=True, capture_output=True)
+            spec = dict(model={"name": "resnet18"}, dataset={"name": "image_folder", "path": str(folder)},
+                        image_size=64, global_batch=8, max_steps=6,
+                        augment={"random_resized_crop": {}, "flip": True, "random_erasing": {}})
+            job = cluster.run(training_spec("folder", **spec))
+            self.assertEqual(job["state"], "SUCCEEDED")
+            self.assertGreater(float(job["summary"]["test_loss"]), 0)
+
+            picture = sorted(pathlib.Path(folder).glob("train/*/*.jpg"))[5]
+            picture.write_bytes(picture.read_bytes()[:200])
+            job = cluster.run(training_spec("damaged", **spec), check=False)
+            self.assertEqual(job["state"], "FAILED")
+            self.assertEqual(int(job["exit_code"]), 66)
+            self.assertEqual(int(job["generation"]), 1)
+            self.assertIn(picture.name, job["first_failure"]["message"])

@@ -1,0 +1,150 @@
+"""Training is that of PyTorch: gradients of one step and losses of a hundred, from the same weights and batches."""
+
+import copy
+import os
+import unittest
+
+# Before torch: threads that spin for one another take many times as long where cores are busy.
+os.environ["OMP_WAIT_POLICY"] = "passive"
+
+# pylint: disable=wrong-import-position
+import numpy
+import torch
+from torch import nn
+
+from tests.parity.driver import Driver, fashion_mnist, random_images
+from tests.parity.networks import CUSTOM_LAYERS, custom_network, network
+
+LEARNING_RATE = 0.01
+MOMENTUM = 0.9
+
+
+def train(model, images, labels, batch, steps, threads=1, memory_format=torch.contiguous_format):
+    """PyTorch's losses, and a state_dict of the first step's gradients. The model is left as it is."""
+    torch.set_num_threads(threads)
+    model = copy.deepcopy(model).train().to(memory_format=memory_format)
+    images = images.to(next(model.parameters()).dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
+    losses, gradients = [], {}
+    for step in range(steps):
+        rows = slice(step * batch, (step + 1) * batch)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images[rows].to(memory_format=memory_format)), labels[rows])
+        loss.backward()
+        losses.append(loss.item())
+        gradients = gradients or {name: p.grad.clone() for name, p in model.named_parameters()}
+        optimizer.step()
+    return numpy.array(losses), gradients
+
+
+def relative_difference(ours, theirs):
+    return ((ours.double() - theirs.double()).norm() / theirs.double().norm()).item()
+
+
+class GradientsTest(unittest.TestCase):
+    """||ours - theirs|| / ||theirs|| of each tensor, in one step.
+
+    PyTorch's own rounding is measured by the same step in float64.
+    """
+
+    def differences(self, text, spec, model, images, labels):
+        """Of each tensor: ours from PyTorch's, and PyTorch's from float64's."""
+        with Driver(spec, images, labels) as driver:
+            ours = driver.train(len(labels), 1, model.state_dict()).gradients
+        _, theirs = train(model, images, labels, len(labels), 1)
+        _, exact = train(copy.deepcopy(model).double(), images, labels, len(labels), 1)
+        self.assertEqual(ours.keys(), theirs.keys())
+        differences, their_errors, our_errors = {}, {}, {}
+        for name, their in theirs.items():
+            weight = exact[name.replace("bias", "weight")].norm()
+            if exact[name].norm() < 1e-9 * weight:
+                # What a batch norm takes out again has no gradient, but for rounding.
+                rounding, their_rounding = ours[name].norm() / weight, their.norm() / weight
+                self.assertLess(rounding, max(1e-5, 10 * their_rounding), f"{name} has no gradient")
+                continue
+            differences[name] = relative_difference(ours[name], their)
+            their_errors[name] = relative_difference(their, exact[name])
+            our_errors[name] = relative_difference(ours[name], exact[name])
+        worst = max(differences, key=differences.get)
+        print(f"{text}: {len(differences)} gradients, largest difference {differences[worst]:.2e} ({worst}), "
+              f"median {numpy.median(list(differences.values())):.2e}; from float64 ours at most "
+              f"{max(our_errors.values()):.2e}, PyTorch's {max(their_errors.values()):.2e}")
+        return differences, their_errors
+
+    def compare(self, text, spec, model, images, labels):
+        """Within 1e-5, or three times PyTorch's own rounding where that is larger."""
+        differences, their_errors = self.differences(text, spec, model, images, labels)
+        for name, difference in differences.items():
+            self.assertLessEqual(difference, max(1e-5, 3 * their_errors[name]), name)
+
+    def compare_clear_of_kinks(self, spec, size):
+        """Deep networks: within three times PyTorch's own largest rounding.
+
+        Rounding that moves one activation of the last layers across zero would change every gradient by a hundredth,
+        so all of them are kept away from zero.
+        """
+        torch.manual_seed(1)
+        model = network(spec, 3, size, 10)
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                nn.init.uniform_(module.weight, 0.25, 0.35)
+                nn.init.constant_(module.bias, 1.5)
+        differences, their_errors = self.differences(spec["name"], spec, model, *random_images(8, 3, size))
+        self.assertLess(max(their_errors.values()), 2e-3, "PyTorch itself is not near")
+        self.assertLessEqual(max(differences.values()), 3 * max(their_errors.values()))
+
+    def test_small_cnn(self):
+        torch.manual_seed(1)
+        self.compare("small_cnn", {"name": "small_cnn"}, network({"name": "small_cnn"}, 1, 28, 10),
+                     *fashion_mnist(64))
+
+    def test_resnet18(self):
+        torch.manual_seed(1)
+        self.compare("resnet18", {"name": "resnet18"}, network({"name": "resnet18"}, 1, 28, 10), *fashion_mnist(32))
+
+    def test_layers_of_ones_own(self):
+        torch.manual_seed(1)
+        self.compare("layers", CUSTOM_LAYERS, custom_network(1, 28, 10), *fashion_mnist(32))
+
+    def test_resnet50(self):
+        self.compare_clear_of_kinks({"name": "resnet50"}, 48)
+
+    def test_mobilenet_v2(self):
+        self.compare_clear_of_kinks({"name": "mobilenet_v2", "dropout": 0}, 48)
+
+
+class LossesTest(unittest.TestCase):
+    """A hundred losses are as near to PyTorch's as PyTorch's with other threads and memory are to each other."""
+
+    STEPS = 100
+
+    def compare(self, name, batch):
+        torch.manual_seed(1)
+        model = network({"name": name}, 1, 28, 10)
+        images, labels = fashion_mnist(batch * self.STEPS)
+        with Driver({"name": name}, images, labels) as driver:
+            ours = driver.train(batch, self.STEPS, model.state_dict(), LEARNING_RATE, MOMENTUM).losses
+        theirs, _ = train(model, images, labels, batch, self.STEPS)
+        others = [train(model, images, labels, batch, self.STEPS, threads=2)[0],
+                  train(model, images, labels, batch, self.STEPS, memory_format=torch.channels_last)[0]]
+        runs = [theirs, *others]
+        # Differences grow from step to step: the largest up to each one.
+        spread = numpy.maximum.accumulate(numpy.ptp(runs, axis=0))
+        difference = numpy.abs(ours - theirs)
+        for step in (0, 9, 29, 99):
+            print(f"{name} step {step + 1}: loss {theirs[step]:.6f}, ours differs by {difference[step]:.2e}, "
+                  f"PyTorch's spread {spread[step]:.2e}")
+        print(f"{name}: largest difference {difference.max():.2e}, largest spread {spread[-1]:.2e}")
+        self.assertLess(theirs[-10:].mean(), 0.8 * theirs[0], "nothing was learned")
+        bound = numpy.maximum(1e-4, 3 * spread)
+        self.assertTrue((difference <= bound).all(), f"steps {numpy.nonzero(difference > bound)[0] + 1}")
+
+    def test_small_cnn(self):
+        self.compare("small_cnn", 64)
+
+    def test_resnet18(self):
+        self.compare("resnet18", 32)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+#include "worker/agent/metrics.h"
+
+#include <map>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "prometheus/text_serializer.h"
+
+namespace muster::agent {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  // As a scrape shows it.
+  std::string Text() const { return prometheus::TextSerializer().Serialize(metrics_.Collect()); }
+
+  void Report(const v1::Progress& progress) {
+    v1::RankReport report;
+    report.set_rank(3);
+    report.set_phase(v1::CONNECTED);
+    *report.mutable_progress() = progress;
+    board_.Update("job-1", /*generation=*/1, report);
+  }
+
+  ProgressBoard board_;
+  WorkerStatus status_;
+  const Metrics metrics_{board_, status_, /*slots=*/4, [] { return 1u; }};
+};
+
+TEST_F(MetricsTest, OfARank) {
+  v1::Progress progress;
+  progress.set_step(120);
+  progress.set_loss(0.5);
+  progress.set_test_accuracy(0.75);
+  progress.set_test_loss(0.625);
+  progress.set_stall_seconds(1.25);
+  Report(progress);
+  const std::string text = Text();
+  const std::string labels = R"({job_id="job-1",rank="3"})";
+  EXPECT_THAT(text, HasSubstr("muster_train_step" + labels + " 120\n"));
+  EXPECT_THAT(text, HasSubstr("muster_train_loss" + labels + " 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("muster_train_accuracy_ratio" + labels + " 0.75\n"));
+  EXPECT_THAT(text, HasSubstr("muster_test_loss" + labels + " 0.625\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE muster_loader_stall_seconds_total counter\n"));
+  EXPECT_THAT(text, HasSubstr("muster_loader_stall_seconds_total" + labels + " 1.25\n"));
+  EXPECT_THAT(text, HasSubstr("muster_worker_ranks{phase=\"CONNECTED\"} 1\n"));
+
+  progress.set_stall_seconds(2.5);
+  Report(progress);
+  EXPECT_THAT(Text(), HasSubstr("muster_loader_stall_seconds_total" + labels + " 2.5\n"));
+}
+
+TEST_F(MetricsTest, WithoutRanks) {
+  const std::string text = Text();
+  EXPECT_THAT(text, Not(HasSubstr("muster_train_")));
+  EXPECT_THAT(text, HasSubstr("muster_worker_slots{kind=\"cpu\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("muster_worker_slots_allocated{kind=\"cpu\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("muster_worker_session_up 0\n"));
+}
+
+}  // namespace
+}  // namespace muster::agent

@@ -1,0 +1,67 @@
+// From an image as it is stored to a row of a batch: decoded, cropped, resized, mirrored.
+#ifndef MUSTER_WORKER_DATA_TRANSFORM_H_
+#define MUSTER_WORKER_DATA_TRANSFORM_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/data/augment.h"
+#include "worker/data/image_dataset.h"
+
+namespace muster::data {
+
+// Which part of the image is taken: random_resized_crop's, or else the central one of the result's
+// shape. Where it has not the result's size it is resized bilinearly. Padding, crop and flip
+// follow.
+struct TransformOptions {
+  // Of the result; zero: the data set's own.
+  ImageSize size;
+  // The central part's share of the largest there is. The image is thought resized to size /
+  // center_crop along its shorter side, and the middle taken out, as torchvision's Resize and
+  // CenterCrop do.
+  double center_crop = 1;
+  // Images are decoded at a lower resolution where that leaves so many pixels for one of the
+  // result, in both directions.
+  double detail = 1;
+  AugmentOptions augment;
+};
+
+// Reads and transforms the images of one data set, which outlives it. For one thread. Memory grows
+// with the largest image seen and stays.
+class ImageTransform {
+ public:
+  // `options.size` is given.
+  ImageTransform(const ImageDataset* dataset, const TransformOptions& options);
+
+  // Views 0 to `views` - 1 of a sample one after another: each height * width * channels bytes,
+  // HWC, and what is to be erased of it once it is normalised; `erasures` may be null. The reader's
+  // errors, which name the file.
+  absl::Status Apply(uint64_t epoch, uint32_t sample, uint32_t views, uint8_t* out,
+                     Rectangle* erasures);
+
+ private:
+  // Decodes what the views need of the opened image; sets parts_ and wanted_.
+  absl::StatusOr<DecodedRegion> Decode(ImageSize stored, uint64_t epoch, uint32_t sample,
+                                       uint32_t views);
+  Region PartOf(ImageSize stored, const SampleView& of) const;
+  Rectangle Erasure(const SampleView& of) const;
+  void Render(const ImageView& source, const Region& part, const Placement& placement,
+              uint8_t* out);
+  void Resize(const ImageView& source, const Region& part, bool flip, uint8_t* out);
+
+  const TransformOptions options_;
+  const int64_t channels_;
+  const std::unique_ptr<ImageReader> reader_;
+  // In the stored image's pixels:
+  std::vector<Region> parts_;     // that become the views
+  Region wanted_;                 // that holds them all
+  std::vector<float> scratch_;    // the kernel's
+  std::vector<uint8_t> resized_;  // before padding
+};
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_TRANSFORM_H_

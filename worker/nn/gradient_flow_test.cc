@@ -1,0 +1,100 @@
+#include "worker/nn/gradient_flow.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/nn/lowering.h"
+#include "worker/nn/testing/graphs.h"
+
+namespace muster::nn {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Program Lowered(const Graph& graph) {
+  auto program = Lower(graph, {.max_batch = 2});
+  EXPECT_TRUE(program.ok()) << program.status();
+  return *std::move(program);
+}
+
+// "operation.input" of each contribution that `choose` picks, in backward's order.
+template <typename Choose>
+std::vector<std::string> Contributions(const Program& program, const Choose& choose) {
+  const GradientFlow flow = PlanGradients(program);
+  std::vector<std::string> names;
+  for (size_t i = program.operations.size(); i-- > 0;) {
+    for (const Contribution& contribution : flow.contributions[i]) {
+      if (choose(contribution)) {
+        names.push_back(program.operations[i]->name() + "." + std::to_string(contribution.input));
+      }
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> InPlace(const Graph& graph) {
+  return Contributions(Lowered(graph), [](const Contribution& c) { return c.in_place; });
+}
+
+std::vector<std::string> Added(const Graph& graph) {
+  return Contributions(Lowered(graph), [](const Contribution& c) { return !c.first; });
+}
+
+TEST(GradientFlowTest, AResidualBlocksGradientsLieInTheSumsPlace) {
+  EXPECT_THAT(InPlace(SmallResNet()),
+              ElementsAre("layer2.0.add..layer2.0.relu2.0", "layer2.0.add..layer2.0.relu2.1",
+                          "layer1.0.add..layer1.0.relu2.0", "layer1.0.add..layer1.0.relu2.1"));
+  EXPECT_THAT(Added(SmallResNet()), ElementsAre("layer2.0.conv1.0", "layer1.0.conv1.0"));
+  EXPECT_THAT(InPlace(SmallMobileNet()), ElementsAre("add.0", "add.1"));
+}
+
+// A branch that is scaled has a gradient of its own.
+TEST(GradientFlowTest, AStochasticBranchHasItsOwnPlace) {
+  EXPECT_THAT(InPlace(SmallResNet(0.5)),
+              ElementsAre("layer2.0.add..layer2.0.relu2.1", "layer1.0.add..layer1.0.relu2.1"));
+}
+
+TEST(GradientFlowTest, AChainAddsNothing) {
+  Graph graph{{4, 4, 2}, {}};
+  NodeId last = graph.Add("conv", Conv2d{3}, {kInput});
+  last = graph.Add("bn", BatchNorm2d{}, {last});
+  last = graph.Add("drop", Dropout{0.5}, {last});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(Added(graph), IsEmpty());
+  EXPECT_THAT(InPlace(graph), ElementsAre("drop.0"));
+}
+
+// x -> a -> relu -> sum <- x: the convolution's ReLU would change the gradient in its place before
+// the shortcut is done with it.
+TEST(GradientFlowTest, AnActivationInABranchKeepsGradientsApart) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId a = graph.Add("a", Conv2d{3}, {x});
+  const NodeId relu = graph.Add("relu", Relu{}, {a});
+  NodeId last = graph.Add("sum", Add{}, {relu, x});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(InPlace(graph), ElementsAre("sum.1"));
+}
+
+// The sum is not the first to give x a gradient: it adds its own.
+TEST(GradientFlowTest, OnlyTheFirstContributionMayLieElsewhere) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId bn = graph.Add("bn", BatchNorm2d{}, {x});
+  const NodeId sum = graph.Add("sum", Add{}, {bn, x});
+  const NodeId late = graph.Add("late", Conv2d{3}, {x});
+  NodeId last = graph.Add("last", Add{}, {sum, late});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(InPlace(graph), ElementsAre("last.0", "last.1", "sum.0"));
+  EXPECT_THAT(Added(graph), ElementsAre("sum.1", "bn.0"));
+}
+
+}  // namespace
+}  // namespace muster::nn

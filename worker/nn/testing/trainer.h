@@ -1,0 +1,73 @@
+// A plan with its arrays, fed with batches that are a function of (step, global row).
+#ifndef MUSTER_WORKER_NN_TESTING_TRAINER_H_
+#define MUSTER_WORKER_NN_TESTING_TRAINER_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/nn/plan.h"
+
+namespace muster::nn {
+
+size_t CanonicalElements(const ParameterInfo& info);
+
+class TestTrainer {
+ public:
+  // Training with seed 9; parameters are initialised with seed 5.
+  TestTrainer(const Graph& graph, const CompileOptions& options);
+
+  Plan& plan() { return *plan_; }
+  const Plan& plan() const { return *plan_; }
+  float* parameters() { return parameters_.get(); }
+  float* gradients() { return gradients_.get(); }
+  size_t elements() const { return plan_->parameter_elements(); }
+  int64_t classes() const { return classes_; }
+  int64_t image_elements() const { return image_elements_; }
+
+  // Normal noise, to which the label adds something to learn.
+  void Fill(uint64_t step, uint64_t first_row, uint32_t rows);
+  // Forward, loss and backward of a step on rows that are filled in.
+  LossResult Gradients(uint64_t step, uint64_t first_row, uint32_t rows, uint32_t global_rows,
+                       double smoothing = 0.1);
+  // SGD with momentum.
+  void Update();
+
+  // In canonical order, from a flat array like the parameters, or from the buffers.
+  std::vector<float> Exported(const float* flat, const ParameterInfo& info) const;
+  std::vector<float> Parameter(const ParameterInfo& info) const;
+  std::vector<float> Gradient(const ParameterInfo& info) const;
+  std::vector<float> Buffer(const ParameterInfo& info) const;
+  void SetParameter(const ParameterInfo& info, absl::Span<const float> values);
+  // The named parameter's description; fails the test and gives the first one where there is none.
+  const ParameterInfo& Info(const std::string& name) const;
+
+ private:
+  struct Free {
+    void operator()(float* p) const { std::free(p); }
+  };
+  using Array = std::unique_ptr<float, Free>;
+  static Array Allocate(size_t elements, float value);
+
+  const int64_t image_elements_;
+  int64_t classes_ = 0;
+  std::unique_ptr<Plan> plan_;
+  Array parameters_;
+  Array gradients_;
+  Array momentum_;
+  Array buffers_;
+};
+
+// Each value within tolerance * (the largest one expected, at least `scale`).
+void ExpectClose(absl::Span<const float> actual, absl::Span<const float> expected, double tolerance,
+                 const std::string& what, double scale = 1e-3);
+
+// The running statistics of two plans; means may be small beside the deviations.
+void ExpectBuffersClose(const TestTrainer& actual, const TestTrainer& expected);
+
+}  // namespace muster::nn
+
+#endif  // MUSTER_WORKER_NN_TESTING_TRAINER_H_

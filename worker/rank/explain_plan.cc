@@ -1,0 +1,216 @@
+#include "worker/rank/explain_plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "kernels/philox.h"
+#include "worker/collectives/factory.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/nn/compiled_plan.h"
+#include "worker/nn/model.h"
+#include "worker/nn/plan_report.h"
+#include "worker/nn/plan_timer.h"
+#include "worker/train/aligned_floats.h"
+#include "worker/train/exit_code.h"
+#include "worker/train/objective.h"
+#include "worker/train/optimizer.h"
+
+namespace muster::rank {
+namespace {
+
+// The first steps build kernels and touch memory.
+constexpr size_t kWarmupSteps = 2;
+constexpr size_t kFewestSteps = 3;
+constexpr size_t kMostSteps = 50;
+
+absl::StatusOr<data::DatasetInfo> InfoOf(const v1::DatasetSpec& spec) {
+  ASSIGN_OR_RETURN(data::DatasetInfo info, data::FindDataset(spec.name()));
+  if (info.classes > 0) return info;
+  const auto folder = data::OpenDataset({.name = spec.name(), .path = spec.path()},
+                                        data::Split::kTrain, /*cache_dir=*/"");
+  if (folder.ok()) return (*folder)->info();
+  return train::WithExitCode(
+      Annotate(folder.status(), "the model has as many classes as the data set has folders"),
+      train::kExitNoInput);
+}
+
+absl::StatusOr<nn::Graph> BuildGraph(const v1::TrainSpec& spec) {
+  ASSIGN_OR_RETURN(const data::DatasetInfo info, InfoOf(spec.dataset()));
+  nn::ModelHead head;
+  head.classes = info.classes;
+  if (spec.objective().name() == "nt_xent") {
+    head.projection.emplace(spec.objective().projection().begin(),
+                            spec.objective().projection().end());
+  }
+  return nn::BuildModel(spec.model(), {spec.image_size(), spec.image_size(), info.channels}, head);
+}
+
+// A rank without peers and data: what one step is made of.
+struct Step {
+  std::unique_ptr<nn::CompiledPlan> plan;
+  nn::PlanUse use;
+  std::unique_ptr<collectives::Communicator> alone;
+  std::unique_ptr<train::Objective> objective;
+  std::unique_ptr<train::Optimizer> optimizer;
+};
+
+absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks) {
+  const v1::TrainSpec& spec = job.train();
+  Step step;
+  step.use.views = spec.objective().name() == "nt_xent" ? 2 : 1;
+  step.use.accumulation_steps = spec.accumulation_steps();
+  const uint64_t share = data::LargestShare(spec.global_batch(), ranks);
+  step.use.rows =
+      static_cast<uint32_t>(data::LargestShare(share, spec.accumulation_steps()) * step.use.views);
+
+  ASSIGN_OR_RETURN(const nn::Graph graph, BuildGraph(spec));
+  nn::CompileOptions options;
+  options.max_batch = step.use.rows;
+  options.threads = job.resources().threads_per_rank();
+  options.synchronize_batch_norm = spec.sync_batch_norm();
+  ASSIGN_OR_RETURN(step.plan, nn::CompiledPlan::Make(graph, options));
+
+  ASSIGN_OR_RETURN(step.alone,
+                   collectives::CreateCommunicator("loopback", {.name = "WORLD", .members = {0}}));
+  const auto output_width = static_cast<int64_t>(step.plan->logits(1).size());
+  ASSIGN_OR_RETURN(step.objective,
+                   train::Objective::Create(spec.objective(), {step.alone.get(), step.alone.get()},
+                                            step.use.rows, output_width));
+  ASSIGN_OR_RETURN(step.optimizer,
+                   train::Optimizer::Create(spec.optimizer(), step.plan->parameters()));
+  return step;
+}
+
+// Pixels around zero, as normalised images have them, and labels in turn.
+void FillBatch(const Step& step, uint64_t seed) {
+  const nn::ImageShape& shape = step.plan->operations().front()->input()->shape;
+  const int64_t elements = step.use.rows * shape.height * shape.width * shape.channels;
+  const kernels::PhiloxKey key = kernels::MakePhiloxKey(seed);
+  float* const input = step.plan->input();
+  for (int64_t i = 0; i < elements; ++i) {
+    const auto counter = static_cast<uint32_t>(i / 4);
+    const uint32_t word = kernels::Philox4x32({counter, 0, 0, 0}, key)[i % 4];
+    input[i] = 4 * kernels::Uniform01(word) - 2;
+  }
+  const auto classes = static_cast<int32_t>(step.plan->logits(1).size());
+  for (uint32_t row = 0; row < step.use.rows; ++row) {
+    step.plan->labels()[row] = static_cast<int32_t>(row) % classes;
+  }
+}
+
+absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Duration budget,
+                       v1::PlanReport& report) {
+  nn::CompiledPlan& plan = *step.plan;
+  const train::AlignedFloats parameters = train::MakeAlignedFloats(plan.parameter_elements());
+  const train::AlignedFloats gradients = train::MakeAlignedFloats(plan.parameter_elements());
+  const train::AlignedFloats buffers = train::MakeAlignedFloats(plan.buffer_elements());
+  plan.Bind(parameters.get(), gradients.get(), buffers.get());
+  plan.Initialize(spec.seed());
+  FillBatch(step, spec.seed());
+
+  const uint64_t step_rows = uint64_t{step.use.rows} * step.use.accumulation_steps;
+  // A rate of zero: the same work, and the weights stay in the range of real ones.
+  const auto run = [&](uint64_t number, nn::PlanTimer* timer) -> absl::Status {
+    absl::Status status;
+    const auto objective = [&] {
+      status.Update(
+          step.objective->Compute(plan, step.use.rows, step_rows, /*training=*/true).status());
+    };
+    const auto optimizer = [&] {
+      step.optimizer->Step(/*learning_rate=*/0, number, parameters.get(), gradients.get());
+    };
+    for (uint32_t part = 0; part < step.use.accumulation_steps; ++part) {
+      plan.Forward(step.use.rows, /*training=*/true, {.seed = spec.seed(), .step = number});
+      timer != nullptr ? timer->Objective(objective) : objective();
+      plan.Backward(step.use.rows, nullptr);
+    }
+    timer != nullptr ? timer->Optimizer(optimizer) : optimizer();
+    return status;
+  };
+  uint64_t number = 0;
+  while (number < kWarmupSteps) RETURN_IF_ERROR(run(number++, nullptr));
+  nn::PlanTimer timer(&plan);
+  const SteadyTime start = Now().steady;
+  while (timer.steps() < kFewestSteps ||
+         (timer.steps() < kMostSteps && Now().steady - start < budget)) {
+    timer.BeginStep();
+    RETURN_IF_ERROR(run(number++, &timer));
+    timer.EndStep();
+  }
+  nn::AddTimes(timer, report);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
+                                               const ExplainPlanOptions& options) {
+  ASSIGN_OR_RETURN(const Step step, MakeStep(spec, options.ranks));
+  v1::PlanReport report = nn::DescribePlan(*step.plan, step.use);
+  report.set_ranks(options.ranks);
+  const size_t arrays = 2 + step.optimizer->states().size();  // parameters, gradients
+  report.set_parameter_bytes(
+      (arrays * step.plan->parameter_elements() + step.plan->buffer_elements()) * sizeof(float));
+  if (options.time) {
+    RETURN_IF_ERROR(TimeSteps(step, spec.train(), options.time_budget, report));
+  }
+  return report;
+}
+
+absl::StatusOr<ExplainPlanOptions> ParseFlags(const std::vector<std::string>& flags) {
+  ExplainPlanOptions options;
+  for (const std::string& flag : flags) {
+    absl::string_view value = flag;
+    if (flag == "--time") {
+      options.time = true;
+    } else if (!absl::ConsumePrefix(&value, "--ranks=") ||
+               !absl::SimpleAtoi(value, &options.ranks) || options.ranks == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("muster-rank: unknown flag ", flag));
+    }
+  }
+  return options;
+}
+
+absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std::istream& in) {
+  ASSIGN_OR_RETURN(const ExplainPlanOptions options, ParseFlags(flags));
+  v1::JobSpec spec;
+  if (!spec.ParseFromIstream(&in)) {
+    return absl::DataLossError("muster-rank: standard input is not a serialised JobSpec");
+  }
+  if (!spec.has_train()) {
+    return absl::DataLossError("muster-rank: the spec is not of a train job");
+  }
+  return ExplainPlan(spec, options);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::PlanReport> ExplainPlan(const v1::JobSpec& spec,
+                                           const ExplainPlanOptions& options) {
+  auto report = ExplainUnmarked(spec, options);
+  if (absl::IsInvalidArgument(report.status())) {
+    return train::WithExitCode(report.status(), train::kExitBadSpec);
+  }
+  return report;
+}
+
+int RunExplainPlan(const std::vector<std::string>& flags, std::istream& in, std::ostream& out) {
+  absl::StatusOr<v1::PlanReport> report = Answer(flags, in);
+  v1::PlanAnswer answer;
+  if (report.ok()) {
+    *answer.mutable_report() = *std::move(report);
+  } else {
+    answer.set_error(std::string(report.status().message()));
+  }
+  const bool told = answer.SerializeToOstream(&out) && out.flush();
+  if (!report.ok()) return train::ExitCodeOf(report.status());
+  return told ? 0 : train::kExitFailure;
+}
+
+}  // namespace muster::rank

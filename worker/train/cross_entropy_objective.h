@@ -1,0 +1,29 @@
+// Softmax cross-entropy with the plan's labels.
+#ifndef MUSTER_WORKER_TRAIN_CROSS_ENTROPY_OBJECTIVE_H_
+#define MUSTER_WORKER_TRAIN_CROSS_ENTROPY_OBJECTIVE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "worker/nn/plan.h"
+#include "worker/train/objective.h"
+
+namespace muster::train {
+
+// Not collective; never fails.
+class CrossEntropyObjective final : public Objective {
+ public:
+  explicit CrossEntropyObjective(double label_smoothing) : label_smoothing_(label_smoothing) {}
+
+  uint32_t views() const override { return 1; }
+  // Labels are smoothed in training only.
+  absl::StatusOr<nn::LossResult> Compute(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+                                         bool training) override;
+
+ private:
+  const double label_smoothing_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_CROSS_ENTROPY_OBJECTIVE_H_

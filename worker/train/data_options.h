@@ -1,0 +1,23 @@
+// From a spec's words about data to the options of worker/data.
+#ifndef MUSTER_WORKER_TRAIN_DATA_OPTIONS_H_
+#define MUSTER_WORKER_TRAIN_DATA_OPTIONS_H_
+
+#include "proto/muster/v1/job.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/data/image_dataset.h"
+#include "worker/data/transform.h"
+
+namespace muster::train {
+
+data::DatasetOptions DatasetOptionsOf(const v1::DatasetSpec& spec);
+
+// The size of the model's input: the spec's, or that of the data set's images. Zero where neither
+// tells.
+data::ImageSize InputSizeOf(const v1::TrainSpec& spec, const data::DatasetInfo& info);
+
+// Zeros in the spec's numbers stand for their defaults.
+data::TransformOptions TransformOptionsOf(const v1::TrainSpec& spec, const data::DatasetInfo& info);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_DATA_OPTIONS_H_

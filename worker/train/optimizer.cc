@@ -1,0 +1,206 @@
+#include "worker/train/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status.h"
+#include "kernels/optimizer.h"
+
+namespace muster::train {
+namespace {
+
+float* At(float* array, size_t offset) { return array == nullptr ? nullptr : array + offset; }
+
+std::vector<std::string> MomentumState(const v1::OptimizerSpec& spec) {
+  if (spec.momentum() == 0) return {};
+  return {"momentum"};
+}
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters)
+      : Optimizer(spec, parameters, MomentumState(spec)), ranges_(DecayRanges(parameters)) {}
+
+ private:
+  void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
+              const float* gradients) override {
+    for (const Range& range : ranges_) {
+      const kernels::SgdOptions options{
+          .learning_rate = static_cast<float>(learning_rate),
+          .momentum = static_cast<float>(spec().momentum()),
+          .weight_decay = static_cast<float>(range.weight_decay),
+          .nesterov = spec().nesterov(),
+          .gradient_scale = static_cast<float>(gradient_scale),
+      };
+      kernels::SgdStep(options, parameters + range.offset, At(state(0), range.offset),
+                       gradients + range.offset, range.count);
+    }
+  }
+
+  const std::vector<Range> ranges_;
+};
+
+class AdamW final : public Optimizer {
+ public:
+  AdamW(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters)
+      : Optimizer(spec, parameters, {"exp_avg", "exp_avg_sq"}), ranges_(DecayRanges(parameters)) {}
+
+ private:
+  void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
+              const float* gradients) override {
+    const auto t = static_cast<double>(step + 1);
+    for (const Range& range : ranges_) {
+      const kernels::AdamWOptions options{
+          .learning_rate = learning_rate,
+          .beta1 = spec().beta1(),
+          .beta2 = spec().beta2(),
+          .epsilon = spec().epsilon(),
+          .weight_decay = range.weight_decay,
+          .bias_correction1 = 1 - std::pow(spec().beta1(), t),
+          .bias_correction2 = 1 - std::pow(spec().beta2(), t),
+          .gradient_scale = gradient_scale,
+      };
+      kernels::AdamWStep(options, parameters + range.offset, state(0) + range.offset,
+                         state(1) + range.offset, gradients + range.offset, range.count);
+    }
+  }
+
+  const std::vector<Range> ranges_;
+};
+
+// Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1): each tensor learns
+// at a rate in proportion to its own norm over that of its gradient. The velocity holds the rate of
+// its time:
+//   ratio = trust_coefficient * |w| / (|g| + weight_decay * |w|)
+//   velocity = momentum * velocity + learning_rate * ratio * (g + weight_decay * w);  w -= velocity
+class Lars final : public Optimizer {
+ public:
+  Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters)
+      : Optimizer(spec, parameters, MomentumState(spec)) {
+    for (const nn::ParameterInfo& parameter : parameters) {
+      tensors_.push_back({parameter.offset, parameter.count, !IsExcluded(parameter)});
+    }
+  }
+
+ private:
+  struct Tensor {
+    size_t offset;
+    size_t count;
+    bool adapted;
+  };
+
+  void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
+              const float* gradients) override {
+    for (const Tensor& tensor : tensors_) {
+      float* const values = parameters + tensor.offset;
+      const float* const gradient = gradients + tensor.offset;
+      const double ratio =
+          tensor.adapted ? TrustRatio(values, gradient, tensor.count, gradient_scale) : 1;
+      const double rate = learning_rate * ratio;
+      // A step of SGD whose gradients carry the rate already.
+      const kernels::SgdOptions options{
+          .learning_rate = 1,
+          .momentum = static_cast<float>(spec().momentum()),
+          .weight_decay = static_cast<float>(tensor.adapted ? rate * spec().weight_decay() : 0),
+          .gradient_scale = static_cast<float>(rate * gradient_scale),
+      };
+      kernels::SgdStep(options, values, At(state(0), tensor.offset), gradient, tensor.count);
+    }
+  }
+
+  double TrustRatio(const float* values, const float* gradient, size_t count,
+                    double gradient_scale) const {
+    const double norm = std::sqrt(kernels::SumOfSquares(values, count));
+    const double gradient_norm = gradient_scale * std::sqrt(kernels::SumOfSquares(gradient, count));
+    // A tensor of zeros would never learn at a rate in proportion to its norm.
+    if (norm == 0 || gradient_norm == 0) return 1;
+    return spec().trust_coefficient() * norm / (gradient_norm + spec().weight_decay() * norm);
+  }
+
+  std::vector<Tensor> tensors_;
+};
+
+absl::Status Require(bool condition, absl::string_view field, absl::string_view range) {
+  if (condition) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("train.optimizer.", field, " must be ", range));
+}
+
+// As common/spec does, except for what it fills in.
+absl::Status Check(const v1::OptimizerSpec& spec) {
+  const auto below_one = [](double value) { return value >= 0 && value < 1; };
+  const auto not_negative = [](double value) { return value >= 0 && std::isfinite(value); };
+  RETURN_IF_ERROR(Require(not_negative(spec.weight_decay()), "weight_decay", "0 or more"));
+  RETURN_IF_ERROR(Require(not_negative(spec.clip_norm()), "clip_norm", "0 or more"));
+  if (spec.name() == "adamw") {
+    RETURN_IF_ERROR(Require(below_one(spec.beta1()), "beta1", "from 0 to below 1"));
+    RETURN_IF_ERROR(Require(below_one(spec.beta2()), "beta2", "from 0 to below 1"));
+    return Require(spec.epsilon() > 0, "epsilon", "above 0");
+  }
+  RETURN_IF_ERROR(Require(below_one(spec.momentum()), "momentum", "from 0 to below 1"));
+  if (spec.name() == "lars") {
+    return Require(spec.trust_coefficient() > 0, "trust_coefficient", "above 0");
+  }
+  return Require(!spec.nesterov() || spec.momentum() > 0, "momentum", "above 0 with nesterov");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
+    const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters) {
+  RETURN_IF_ERROR(Check(spec));
+  if (spec.name().empty() || spec.name() == "sgd") return std::make_unique<Sgd>(spec, parameters);
+  if (spec.name() == "adamw") return std::make_unique<AdamW>(spec, parameters);
+  if (spec.name() == "lars") return std::make_unique<Lars>(spec, parameters);
+  return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
+                                                 "'; known are sgd, adamw, lars"));
+}
+
+Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+                     std::vector<std::string> state_names)
+    : spec_(spec) {
+  for (const nn::ParameterInfo& parameter : parameters) {
+    elements_ = std::max(elements_, parameter.offset + parameter.count);
+  }
+  for (std::string& name : state_names) {
+    states_.push_back({std::move(name), MakeAlignedFloats(elements_)});
+  }
+}
+
+bool Optimizer::IsExcluded(const nn::ParameterInfo& parameter) const {
+  return spec_.exclude_norm_and_bias() && parameter.shape.size() <= 1;
+}
+
+std::vector<Optimizer::Range> Optimizer::DecayRanges(
+    absl::Span<const nn::ParameterInfo> parameters) const {
+  std::vector<Range> ranges;
+  for (const nn::ParameterInfo& parameter : parameters) {
+    const double weight_decay = IsExcluded(parameter) ? 0 : spec_.weight_decay();
+    if (!ranges.empty() && ranges.back().weight_decay == weight_decay &&
+        ranges.back().offset + ranges.back().count == parameter.offset) {
+      ranges.back().count += parameter.count;
+    } else {
+      ranges.push_back({parameter.offset, parameter.count, weight_decay});
+    }
+  }
+  return ranges;
+}
+
+std::optional<double> Optimizer::Step(double learning_rate, uint64_t step, float* parameters,
+                                      const float* gradients) {
+  if (spec_.clip_norm() == 0) {
+    Update(learning_rate, step, /*gradient_scale=*/1, parameters, gradients);
+    return std::nullopt;
+  }
+  const double norm = std::sqrt(kernels::SumOfSquares(gradients, elements_));
+  // As torch.nn.utils.clip_grad_norm_. A norm that is not a number stays one, so that a run that
+  // diverged shows.
+  const double limit = spec_.clip_norm() / (norm + 1e-6);
+  Update(learning_rate, step, limit > 1 ? 1 : limit, parameters, gradients);
+  return norm;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,80 @@
+// How gradients change the parameters: SGD, AdamW and LARS over the plan's flat arrays.
+#ifndef MUSTER_WORKER_TRAIN_OPTIMIZER_H_
+#define MUSTER_WORKER_TRAIN_OPTIMIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/muster/v1/job.pb.h"
+#include "worker/nn/plan.h"
+#include "worker/train/aligned_floats.h"
+
+namespace muster::train {
+
+// What an optimizer remembers from step to step of each parameter: a flat array in the plan's
+// layout, zero before the first step.
+struct OptimizerState {
+  std::string name;  // momentum; exp_avg, exp_avg_sq
+  AlignedFloats values;
+};
+
+// A step is a function of its arguments and of states(): equal arrays in the same layout give equal
+// bits on all ranks of one instruction set. For one training thread.
+class Optimizer {
+ public:
+  // `spec` with the coordinator's defaults. `parameters` are the plan's. INVALID_ARGUMENT names the
+  // field.
+  static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
+      const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  absl::Span<const OptimizerState> states() const { return states_; }
+
+  // Step number `step`, counted from 0. parameters, gradients: flat float32 arrays in the plan's
+  // layout, their padding zero. The gradients are not changed: clipping is a factor within the
+  // step. Returns the norm of all gradients together, before clipping, where the spec clips.
+  std::optional<double> Step(double learning_rate, uint64_t step, float* parameters,
+                             const float* gradients);
+
+ protected:
+  // Neighbouring parameters that are treated alike, so that a step is few kernel calls.
+  struct Range {
+    size_t offset;
+    size_t count;
+    double weight_decay;
+  };
+
+  Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+            std::vector<std::string> state_names);
+
+  // Whether the spec's exclude_norm_and_bias means this parameter: those of norms and biases are
+  // the ones with a single dimension.
+  bool IsExcluded(const nn::ParameterInfo& parameter) const;
+  // By whether weight decay applies.
+  std::vector<Range> DecayRanges(absl::Span<const nn::ParameterInfo> parameters) const;
+  // Null where the optimizer has no such state.
+  float* state(size_t index) const {
+    return index < states_.size() ? states_[index].values.get() : nullptr;
+  }
+  const v1::OptimizerSpec& spec() const { return spec_; }
+
+ private:
+  virtual void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
+                      const float* gradients) = 0;
+
+  const v1::OptimizerSpec spec_;
+  size_t elements_ = 0;  // of the flat arrays
+  std::vector<OptimizerState> states_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_OPTIMIZER_H_

@@ -1,0 +1,29 @@
+// From a spec to what the engine computes for it: the model's graph, and how many rows at a time.
+#ifndef MUSTER_WORKER_TRAIN_SPEC_PLAN_H_
+#define MUSTER_WORKER_TRAIN_SPEC_PLAN_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job.pb.h"
+#include "worker/data/image_dataset.h"
+#include "worker/nn/graph.h"
+#include "worker/nn/plan.h"
+
+namespace muster::train {
+
+// Rows of each sample: its augmented views.
+uint32_t ViewsOf(const v1::ObjectiveSpec& spec);
+
+// Of one rank in one call of its plan: its share of a micro-batch, with all views.
+uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size);
+
+// The model for images of `dataset` in the spec's size, with the objective's head.
+// INVALID_ARGUMENT, also for an image size that neither spec nor data set gives.
+absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::DatasetInfo& dataset);
+
+nn::CompileOptions CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SPEC_PLAN_H_
