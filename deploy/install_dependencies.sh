@@ -13,7 +13,7 @@ packages=(
   dataset-fashion-mnist python3
 )
 if [[ ${1:-} == --with-tests ]]; then
-  packages+=(prometheus iproute2 curl openssl python3-torch python3-torchvision python3-pil python3-yaml)
+  packages+=(prometheus iproute2 curl openssl python3-torch python3-torchvision python3-pil python3-venv python3-yaml)
 fi
 
 missing=()

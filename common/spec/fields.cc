@@ -125,8 +125,12 @@ Table MakeTable() {
        {.text = "The last batch norm of each residual block starts with zero, so that at first the "
                 "block passes its input on. Of the resnets."}},
       {"ModelSpec.small_stem",
-       {.text = "The first convolution is 3x3 with stride 1 and no pooling follows it, for small "
-                "images. Of the resnets."}},
+       {.text =
+            "The first convolution is 3x3 with stride 1 in place of 7x7 with stride 2, for small "
+            "images. Of the resnets."}},
+      {"ModelSpec.stem_pool",
+       {.text = "Max pooling follows the first convolution of the resnets.",
+        .computed_default = "true, with small_stem false"}},
       {"ModelSpec.layers",
        {.text = "A network of your own in place of name, layer by layer, in the terms of torch.nn. "
                 "A layer without options is a bare word: [flatten, relu, linear]."}},

@@ -135,6 +135,7 @@ void CheckOwners(const v1::ModelSpec& model, Problems& problems) {
   problems.RequireOption(!model.zero_init_residual() || resnet, "train.model.zero_init_residual",
                          "the resnets");
   problems.RequireOption(!model.small_stem() || resnet, "train.model.small_stem", "the resnets");
+  problems.RequireOption(!model.has_stem_pool() || resnet, "train.model.stem_pool", "the resnets");
 }
 
 }  // namespace

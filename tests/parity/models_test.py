@@ -50,8 +50,10 @@ class LogitsTest(LogitsCase):
         for channels, size in ((1, 28), (3, 64), (3, 45)):
             self.compare_named({"name": "resnet18"}, channels, size)
 
-    def test_resnet18_small_stem(self):
-        self.compare_named({"name": "resnet18", "small_stem": True}, 3, 32)
+    def test_resnet18s_stems(self):
+        self.compare_named({"name": "resnet18", "small_stem": True}, 3, 28)
+        self.compare_named({"name": "resnet18", "small_stem": True, "stem_pool": True}, 1, 28)
+        self.compare_named({"name": "resnet18", "stem_pool": False}, 3, 28)
 
     def test_resnet34(self):
         for channels, size in ((1, 28), (3, 64)):

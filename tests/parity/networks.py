@@ -35,9 +35,11 @@ def mlp(channels, size, classes):
 def resnet(spec, channels, classes):
     model = getattr(torchvision.models, spec["name"])(
         weights=None, num_classes=classes, zero_init_residual=spec.get("zero_init_residual", False))
-    if spec.get("small_stem"):
-        model.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+    small_stem = spec.get("small_stem", False)
+    if not spec.get("stem_pool", not small_stem):
         model.maxpool = nn.Identity()
+    if small_stem:
+        model.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
     elif channels != 3:
         model.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")

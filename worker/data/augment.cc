@@ -126,6 +126,10 @@ Rectangle DrawErasure(const RandomErasingOptions& options, uint64_t seed, ImageS
 void PlaceImage(const ImageView& image, const Placement& placement, uint8_t* out) {
   const int64_t height = image.height, width = image.width, channels = image.channels;
   const int64_t row_bytes = width * channels;
+  if (placement.dy == 0 && placement.dx == 0 && !placement.flip && image.row_bytes == row_bytes) {
+    std::memcpy(out, image.pixels, static_cast<size_t>(height * row_bytes));
+    return;
+  }
   // Columns [begin, end) of the unmirrored result lie within the image.
   const int64_t begin = std::clamp<int64_t>(-placement.dx, 0, width);
   const int64_t end = std::clamp<int64_t>(width - placement.dx, begin, width);

@@ -19,9 +19,9 @@ namespace muster::data {
 struct TransformOptions {
   // Of the result; zero: the data set's own.
   ImageSize size;
-  // The central part's share of the largest there is. The image is thought resized to size /
-  // center_crop along its shorter side, and the middle taken out, as torchvision's Resize and
-  // CenterCrop do.
+  // The central part's share of the largest there is, above 0 and up to 1. The image is thought
+  // resized to size / center_crop along its shorter side, and the middle taken out, as
+  // torchvision's Resize and CenterCrop do.
   double center_crop = 1;
   // Images are decoded at a lower resolution where that leaves so many pixels for one of the
   // result, in both directions.

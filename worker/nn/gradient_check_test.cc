@@ -80,7 +80,7 @@ std::vector<TestGraph> Cases() {
 constexpr uint32_t kRows = 3;
 constexpr double kSmoothing = 0.1;
 constexpr double kDistance = 1e-7;   // small, so that hardly a value crosses a kink of ReLU
-constexpr size_t kElements = 12;     // of one parameter that are checked
+constexpr size_t kElements = 8;      // of one parameter that are checked
 constexpr double kTolerance = 2e-5;  // of the largest slope of the network
 
 double Largest(TestTrainer& trainer) {

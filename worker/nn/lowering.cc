@@ -31,7 +31,7 @@ using kernels::KernelTable;
 // Far beyond any machine's memory, and far below what overflows once sizes are added up in bytes.
 constexpr int64_t kMaxActivationElements = int64_t{1} << 36;
 
-// How a convolution or linear layer starts out, by the number of weights of one output.
+// How a convolution or linear layer starts out.
 struct Initials {
   Initial weight;
   Initial bias;

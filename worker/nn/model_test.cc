@@ -202,6 +202,8 @@ TEST(ModelTest, ResNetsSmallStem) {
   EXPECT_EQ(stem.kernel, 3);
   EXPECT_EQ(stem.stride, 1);
   EXPECT_THAT(NodesOf<MaxPool2d>(graph), IsEmpty());
+  spec.set_stem_pool(true);
+  EXPECT_EQ(NodesOf<MaxPool2d>(*BuildModel(spec, {32, 32, 3}, 10)).size(), 1);
 }
 
 TEST(ModelTest, ResNetsZeroInitResidual) {

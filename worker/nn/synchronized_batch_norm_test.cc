@@ -1,8 +1,12 @@
 // Plans of several ranks, each in a thread of its own, that share batch norm's statistics.
+#include <algorithm>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -123,25 +127,22 @@ std::vector<TestGraph> Cases() {
 INSTANTIATE_TEST_SUITE_P(Graphs, SynchronizedBatchNormTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-// A mean far from zero: once the running mean is near it, the spread around it stays exact.
 TEST(SynchronizedBatchNormTest, KeepsASmallSpreadAroundALargeMean) {
   Graph graph{{8, 8, 2}, {}};
-  NodeId last = graph.Add("bn", BatchNorm2d{.momentum = 1}, {kInput});
+  NodeId last = graph.Add("bn", BatchNorm2d{}, {kInput});
   last = graph.Add("flatten", Flatten{}, {last});
   graph.Add("fc", Linear{kTestClasses}, {last});
   SharedSum sum(1);
   RankReducer reducer(&sum, 0);
-  TestTrainer trainer(graph, {.max_batch = 4, .synchronize_batch_norm = true});
+  TestTrainer shared(graph, {.max_batch = 4, .synchronize_batch_norm = true});
   TestTrainer local(graph, {.max_batch = 4});
-  trainer.plan().set_statistics_reducer(&reducer);
-  for (int step = 0; step < 2; ++step) {
-    for (TestTrainer* each : {&trainer, &local}) {
-      each->Fill(step, 0, 4);
-      for (int64_t i = 0; i < 4 * each->image_elements(); ++i) each->plan().input()[i] += 1000;
-      each->plan().Forward(4, true, {});
-    }
+  shared.plan().set_statistics_reducer(&reducer);
+  for (TestTrainer* trainer : {&shared, &local}) {
+    trainer->Fill(0, 0, 4);
+    for (int64_t i = 0; i < 4 * trainer->image_elements(); ++i) trainer->plan().input()[i] += 1000;
+    trainer->plan().Forward(4, true, {});
   }
-  ExpectClose(trainer.plan().logits(4), local.plan().logits(4), 1e-4, "logits");
+  ExpectClose(shared.plan().logits(4), local.plan().logits(4), 1e-5, "logits");
 }
 
 // A plan that was not compiled for it does not call.

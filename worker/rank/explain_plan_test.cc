@@ -112,12 +112,9 @@ TEST(RunExplainPlanTest, AnswersInEveryCase) {
   EXPECT_THAT(run({"--ranks=x"}, spec, 1).error(), HasSubstr("unknown flag"));
   EXPECT_THAT(run({}, "\xff\xff", 1).error(), HasSubstr("not a serialised JobSpec"));
   EXPECT_THAT(run({}, "", 1).error(), HasSubstr("not of a train job"));
-  EXPECT_THAT(
-      run({},
-          Spec({"train.model={layers: [max_pool2d: {kernel: 99}, linear]}"}).SerializeAsString(),
-          78)
-          .error(),
-      HasSubstr("0"));
+  const v1::JobSpec unfit =
+      Spec({"train.model={layers: [relu, avg_pool2d: {kernel: 99}, flatten, linear]}"});
+  EXPECT_THAT(run({}, unfit.SerializeAsString(), 78).error(), HasSubstr("layer 1: a kernel of 99"));
 }
 
 }  // namespace

@@ -11,6 +11,10 @@
 namespace muster::train {
 namespace {
 
+// Decoded pixels for each one of the network's input, both ways: enough that pictures look as they
+// do at full resolution.
+constexpr double kDetail = 2;
+
 struct Totals {
   double loss_sum = 0;
   double correct = 0;
@@ -44,6 +48,7 @@ absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan&
   loading.threads = options.threads;
   loading.prefetch = options.prefetch;
   loading.transform = options.transform;
+  loading.transform.detail = kDetail;
   const auto loader = data::Loader::ForEvaluation(&dataset, options.max_rows, loading);
   const data::Normalizer normalizer(dataset.info());
   Totals totals;

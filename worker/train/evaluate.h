@@ -14,7 +14,7 @@
 namespace muster::train {
 
 struct EvaluationOptions {
-  data::TransformOptions transform;  // its augment is not used
+  data::TransformOptions transform;  // of which augment and detail are not used
   uint32_t max_rows = 0;             // of the plan, at a time
   uint32_t threads = 1;              // of the loader
   uint32_t prefetch = 4;

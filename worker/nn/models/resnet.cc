@@ -72,7 +72,8 @@ class ResNet {
              spec_.small_stem() ? Convolution(channels_, 3, 1) : Convolution(channels_, 7, 2))
         .Add("bn1", BatchNorm2d{})
         .Add("relu", Relu{});
-    if (!spec_.small_stem()) stem.Add("maxpool", MaxPool2d{.kernel = 3, .stride = 2, .padding = 1});
+    const bool pool = spec_.has_stem_pool() ? spec_.stem_pool() : !spec_.small_stem();
+    if (pool) stem.Add("maxpool", MaxPool2d{.kernel = 3, .stride = 2, .padding = 1});
     last_ = stem.last();
   }
 

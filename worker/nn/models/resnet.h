@@ -14,7 +14,7 @@ bool IsResNet(absl::string_view name);
 
 // resnet18, 34, 50 and 101 with the names, the order of parameters and the initial values of
 // torchvision.models, where the stride of a bottleneck lies in its 3x3 convolution. Of the spec:
-// zero_init_residual, small_stem and stochastic_depth. IsResNet(spec.name()).
+// zero_init_residual, small_stem, stem_pool and stochastic_depth. IsResNet(spec.name()).
 absl::StatusOr<Graph> BuildResNet(const v1::ModelSpec& spec, const ImageShape& input,
                                   const ModelHead& head);
 

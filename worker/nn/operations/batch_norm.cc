@@ -122,11 +122,10 @@ class BatchNormOperation : public Operation {
     return true;
   }
 
-  // From this rank's statistics to those of all ranks, by sums of values and of squares. Both count
-  // from the running mean, which all ranks share and which is near: little cancels.
+  // From this rank's statistics to those of all ranks, by the sums of values and of squares; in
+  // double nothing is lost when the mean is far from zero.
   void ReduceStatistics(const Call& call) {
     const size_t channels = Channels();
-    const float* const pivot = call.buffers + parts_.running_mean_offset;
     float* const mean = ChannelArray(kMean);
     float* const variance = Variance();
     double* const sums = static_cast<double*>(call.workspace);
@@ -134,18 +133,18 @@ class BatchNormOperation : public Operation {
     double& pixels = squares[channels];
     pixels = pixels_;
     for (size_t c = 0; c < channels; ++c) {
-      const double distance = pixels_ > 0 ? double{mean[c]} - double{pivot[c]} : 0;
-      const double spread = pixels_ > 0 ? double{variance[c]} : 0;
-      sums[c] = pixels_ * distance;
-      squares[c] = pixels_ * (spread + distance * distance);
+      const double m = pixels_ > 0 ? double{mean[c]} : 0;
+      const double v = pixels_ > 0 ? double{variance[c]} : 0;
+      sums[c] = pixels_ * m;
+      squares[c] = pixels_ * (v + m * m);
     }
     call.reducer->Sum(sums, 2 * channels + 1);
     pixels_ = pixels;
     if (pixels_ == 0) return;
     for (size_t c = 0; c < channels; ++c) {
-      const double distance = sums[c] / pixels_;
-      mean[c] = static_cast<float>(double{pivot[c]} + distance);
-      variance[c] = static_cast<float>(std::max(0.0, squares[c] / pixels_ - distance * distance));
+      const double m = sums[c] / pixels_;
+      mean[c] = static_cast<float>(m);
+      variance[c] = static_cast<float>(std::max(0.0, squares[c] / pixels_ - m * m));
     }
   }
 

@@ -51,7 +51,6 @@ void ForEach(Images& y, const Value& value) {
 
 // What one layer computes, given its inputs, into y.
 struct Evaluation {
-  const Graph& graph;
   const DoubleNetwork::Parameters& parameters;
   const StepContext& step;
   const Node& node;
@@ -214,7 +213,6 @@ std::vector<double> DoubleNetwork::Logits(const Parameters& parameters, const fl
     Images y(shapes_[i].image, rows);
     const NodeId from = node.inputs[0];
     const Evaluation evaluation = {
-        .graph = graph_,
         .parameters = parameters,
         .step = step,
         .node = node,
