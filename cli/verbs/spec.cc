@@ -25,8 +25,8 @@ name: fashion-mnist              # default: the model's or the program's name
 
 train:
   model: {name: small_cnn}       # small_cnn (batch_norm, dropout), mlp (hidden, dropout),
-                                 # resnet18/34/50/101 (stochastic_depth, zero_init_residual, small_stem),
-                                 # mobilenet_v2 (dropout, stochastic_depth)
+                                 # resnet18/34/50/101 (stochastic_depth, zero_init_residual, small_stem,
+                                 # stem_pool), mobilenet_v2 (dropout, stochastic_depth)
   # model:                       # or a network of your own, in the terms of torch.nn
   #   layers:
   #     - conv2d: {out_channels: 32, kernel: 3, padding: 1}

@@ -49,7 +49,8 @@ class ShapesTest(unittest.TestCase):
                     f"nt-xent-{nodes}x{ranks}", global_batch=30, max_steps=10,
                     objective={"name": "nt_xent", "temperature": 0.5, "projection": [64, 32]},
                     augment={"random_resized_crop": {}, "flip": True}, sync_batch_norm=True,
-                    optimizer={"name": "sgd", "learning_rate": 0.05},
+                    # Small enough that rounding errors stay what they are.
+                    optimizer={"name": "sgd", "learning_rate": 0.005},
                     resources={"nodes": nodes, "ranks_per_node": ranks}), "--losses")
                 losses[nodes, ranks] = job["summary"]["losses"]
         worst = max(largest_difference(losses[1, 1], other) for other in losses.values())

@@ -69,7 +69,8 @@ def network(spec, channels, size, classes):
 def spread_statistics(model, images):
     """Gives every batch norm running statistics, weights and biases that differ by channel and keep values moderate.
 
-    A forward pass over the images sets the statistics, then they are disturbed.
+    A forward pass over the images sets the statistics, then they are disturbed. Variances only grow, for a hundred
+    layers that each divide by too little would amplify rounding.
     """
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:
@@ -80,7 +81,7 @@ def spread_statistics(model, images):
         model.train()(images)
         for norm in norms:
             norm.running_mean += 0.2 * norm.running_var.sqrt() * torch.randn_like(norm.running_mean)
-            norm.running_var *= torch.empty_like(norm.running_var).uniform_(0.5, 2)
+            norm.running_var *= torch.empty_like(norm.running_var).uniform_(1, 2)
             norm.momentum = 0.1
 
 

@@ -81,7 +81,7 @@ class GradientsTest(unittest.TestCase):
         """Deep networks: within three times PyTorch's own largest rounding.
 
         Rounding that moves one activation of the last layers across zero would change every gradient by a hundredth,
-        so all of them are kept away from zero.
+        so all of them are kept away from zero, and nothing is pooled by maximum.
         """
         torch.manual_seed(1)
         model = network(spec, 3, size, 10)
@@ -107,7 +107,7 @@ class GradientsTest(unittest.TestCase):
         self.compare("layers", CUSTOM_LAYERS, custom_network(1, 28, 10), *fashion_mnist(32))
 
     def test_resnet50(self):
-        self.compare_clear_of_kinks({"name": "resnet50"}, 48)
+        self.compare_clear_of_kinks({"name": "resnet50", "stem_pool": False}, 32)
 
     def test_mobilenet_v2(self):
         self.compare_clear_of_kinks({"name": "mobilenet_v2", "dropout": 0}, 48)
