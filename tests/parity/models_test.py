@@ -24,7 +24,7 @@ class LogitsCase(unittest.TestCase):
     def compare(self, spec, model, channels, size, rows=3):
         """PyTorch's weights into ours."""
         images, labels = random_images(rows, channels, size)
-        spread_statistics(model, random_images(32 if size < 100 else 4, channels, size, seed=2)[0])
+        spread_statistics(model, random_images(32 if size < 64 else 8, channels, size, seed=2)[0])
         with torch.no_grad(), Driver(spec, images, labels) as driver:
             # An odd number of rows in batches of two.
             ours = driver.evaluate(2, model.state_dict())

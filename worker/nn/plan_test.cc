@@ -1,14 +1,10 @@
 #include "worker/nn/plan.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <new>
 #include <random>
 #include <string>
 #include <utility>
@@ -19,32 +15,7 @@
 #include "worker/nn/model.h"
 #include "worker/nn/testing/graphs.h"
 #include "worker/nn/testing/trainer.h"
-
-// Counts allocations, except oneDNN's own: it copies the argument list of every execution.
-namespace {
-std::atomic<int64_t> allocations{0};
-
-void* CountedAllocate(size_t bytes, size_t alignment, const void* caller) {
-  Dl_info info{};
-  const bool by_onednn = dladdr(caller, &info) != 0 && info.dli_fname != nullptr &&
-                         std::strstr(info.dli_fname, "libdnnl") != nullptr;
-  if (!by_onednn) allocations.fetch_add(1, std::memory_order_relaxed);
-  void* const memory = alignment == 0
-                           ? std::malloc(std::max<size_t>(bytes, 1))
-                           : std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-}  // namespace
-
-void* operator new(size_t bytes) { return CountedAllocate(bytes, 0, __builtin_return_address(0)); }
-void* operator new(size_t bytes, std::align_val_t alignment) {
-  return CountedAllocate(bytes, static_cast<size_t>(alignment), __builtin_return_address(0));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+#include "worker/testing/allocations.h"
 
 namespace muster::nn {
 namespace {
@@ -173,11 +144,11 @@ TEST_P(PlanTest, AStepAllocatesNothing) {
   trainer.Fill(0, 0, kMaxBatch);
   step(kMaxBatch);
   step(5);
-  const int64_t before = allocations.load();
+  const int64_t before = Allocations();
   step(kMaxBatch);
   step(5);
   step(0);
-  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(Allocations(), before);
 }
 
 TEST_P(PlanTest, ExportGivesBackWhatWasImported) {

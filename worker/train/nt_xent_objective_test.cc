@@ -1,8 +1,6 @@
 // NT-Xent on several ranks against the reference kernels on the whole group. Ranks are threads.
 #include "worker/train/nt_xent_objective.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -11,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <numeric>
 #include <random>
 #include <string>
@@ -24,24 +21,8 @@
 #include "gtest/gtest.h"
 #include "worker/collectives/testing.h"
 #include "worker/data/sampler.h"
+#include "worker/testing/allocations.h"
 #include "worker/train/testing.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t bytes) {
-  ++allocations;
-  void* const memory = std::malloc(std::max<size_t>(bytes, 1));
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-extern "C" void* aligned_alloc(size_t alignment, size_t bytes) {
-  ++allocations;
-  return memalign(alignment, bytes);
-}
 
 namespace muster::train {
 namespace {
@@ -277,16 +258,16 @@ TEST(NtXentObjectiveTest, ALossWithoutGradientIsTheSame) {
 TEST(NtXentObjectiveTest, AStepAllocatesNothing) {
   const Floats embeddings = RandomRows(24, 7);
   Floats gradients(embeddings.size());
-  const int64_t at_first = allocations;
+  const int64_t at_first = Allocations();
   auto objective = NtXentObjective::Create(Options(nullptr, 24));
   ASSERT_TRUE(objective.ok()) << objective.status();
-  const int64_t created = allocations;
+  const int64_t created = Allocations();
   EXPECT_GT(created, at_first);
   for (const uint32_t rows : {24u, 10u, 24u}) {
     const auto loss = (*objective)->Compute(embeddings.data(), rows, 1, gradients.data());
     ASSERT_TRUE(loss.ok());
   }
-  EXPECT_EQ(allocations, created);
+  EXPECT_EQ(Allocations(), created);
 }
 
 TEST(NtXentObjectiveTest, RefusesWhatItCannotDo) {
