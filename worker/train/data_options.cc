@@ -43,11 +43,10 @@ data::ImageSize InputSizeOf(const v1::TrainSpec& spec, const data::DatasetInfo& 
   return {info.height, info.width};
 }
 
-data::TransformOptions TransformOptionsOf(const v1::TrainSpec& spec,
-                                          const data::DatasetInfo& info) {
+data::TransformOptions TrainingTransformOf(const v1::TrainSpec& spec,
+                                           const data::DatasetInfo& info) {
   data::TransformOptions options;
   options.size = InputSizeOf(spec, info);
-  SetIfGiven(spec.dataset().center_crop(), options.center_crop);
   const v1::AugmentSpec& augment = spec.augment();
   options.augment.crop_padding = augment.crop_padding();
   options.augment.flip = augment.flip();
@@ -58,6 +57,14 @@ data::TransformOptions TransformOptionsOf(const v1::TrainSpec& spec,
   if (augment.has_random_erasing()) {
     options.augment.random_erasing = OptionsOf(augment.random_erasing());
   }
+  return options;
+}
+
+data::TransformOptions EvaluationTransformOf(const v1::TrainSpec& spec,
+                                             const data::DatasetInfo& info) {
+  data::TransformOptions options;
+  options.size = InputSizeOf(spec, info);
+  SetIfGiven(spec.dataset().center_crop(), options.center_crop);
   return options;
 }
 

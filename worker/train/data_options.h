@@ -15,8 +15,13 @@ data::DatasetOptions DatasetOptionsOf(const v1::DatasetSpec& spec);
 // tells.
 data::ImageSize InputSizeOf(const v1::TrainSpec& spec, const data::DatasetInfo& info);
 
-// Zeros in the spec's numbers stand for their defaults.
-data::TransformOptions TransformOptionsOf(const v1::TrainSpec& spec, const data::DatasetInfo& info);
+// Of training: the whole image, augmented. Zeros in the spec's numbers stand for their defaults.
+data::TransformOptions TrainingTransformOf(const v1::TrainSpec& spec,
+                                           const data::DatasetInfo& info);
+
+// Of evaluation: the central part.
+data::TransformOptions EvaluationTransformOf(const v1::TrainSpec& spec,
+                                             const data::DatasetInfo& info);
 
 }  // namespace muster::train
 

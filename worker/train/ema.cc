@@ -8,7 +8,7 @@ namespace muster::train {
 
 ExponentialMovingAverage::ExponentialMovingAverage(double decay, size_t parameter_elements,
                                                    size_t buffer_elements)
-    : weight_(static_cast<float>(1 - decay)),
+    : decay_(decay),
       parameter_elements_(parameter_elements),
       buffer_elements_(buffer_elements),
       parameters_(MakeAlignedFloats(parameter_elements)),
@@ -22,8 +22,10 @@ void ExponentialMovingAverage::Start(const float* parameters, const float* buffe
 void ExponentialMovingAverage::Update(uint64_t step, const float* parameters,
                                       const float* buffers) {
   if (step == 0) return Start(parameters, buffers);
-  kernels::Lerp(weight_, parameters, parameters_.get(), parameter_elements_);
-  kernels::Lerp(weight_, buffers, buffers_.get(), buffer_elements_);
+  const auto done = static_cast<double>(step);
+  const auto weight = static_cast<float>(1 - std::min(decay_, (1 + done) / (10 + done)));
+  kernels::Lerp(weight, parameters, parameters_.get(), parameter_elements_);
+  kernels::Lerp(weight, buffers, buffers_.get(), buffer_elements_);
 }
 
 }  // namespace muster::train

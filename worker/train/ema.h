@@ -9,9 +9,10 @@
 
 namespace muster::train {
 
-// As torch.optim.swa_utils.AveragedModel with use_buffers: average = decay * average + (1 - decay)
-// * value after each step, and the values themselves after the first one. Flat float32 arrays in
-// the plan's layout, all that an average is. For one training thread.
+// After each step average = d * average + (1 - d) * value. d is `decay`, but at most (1 + step) /
+// (10 + step): otherwise the average would for thousands of steps be mostly what the weights were
+// at first. After the first step it is the values themselves. Flat float32 arrays in the plan's
+// layout, all that an average is. For one training thread.
 class ExponentialMovingAverage {
  public:
   // decay: from 0 to below 1. Arrays of zeros.
@@ -26,7 +27,7 @@ class ExponentialMovingAverage {
   float* buffers() { return buffers_.get(); }
 
  private:
-  const float weight_;  // 1 - decay
+  const double decay_;
   const size_t parameter_elements_;
   const size_t buffer_elements_;
   AlignedFloats parameters_;

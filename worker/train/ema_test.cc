@@ -28,10 +28,23 @@ TEST(EmaTest, AveragesFromTheFirstStepOn) {
   };
   update(0, 8);
   ExpectAll(average, 8);
-  update(1, 4);
+  update(100, 4);
   ExpectAll(average, 7);
-  update(2, 11);
+  update(101, 11);
   ExpectAll(average, 8);
+}
+
+TEST(EmaTest, ForgetsTheFirstWeightsSoon) {
+  ExponentialMovingAverage average(0.999, kParameters, kBuffers);
+  const auto update = [&](uint64_t step, float value) {
+    const Values values(value);
+    average.Update(step, values.parameters.data(), values.buffers.data());
+  };
+  update(0, 11);
+  update(1, 0);  // d = 2/11
+  ExpectAll(average, 2);
+  for (uint64_t step = 2; step < 100; ++step) update(step, 0);
+  EXPECT_LT(average.parameters()[0], 1e-6);
 }
 
 TEST(EmaTest, GoesOnFromAStart) {

@@ -162,7 +162,7 @@ TEST_F(ModelStateTest, TheAverageIsBoundForAWhile) {
   EXPECT_EQ(status.message(), "passed on");
   EXPECT_EQ(Values(model.state.ExportModel(0)), model_values);
   // A decay of one half, from what the average was.
-  model.state.UpdateAverage(3);
+  model.state.UpdateAverage(100);
   const auto updated = Values(model.state.ExportAverage(0));
   EXPECT_FLOAT_EQ(updated[0][0], (average[0][0] + model_values[0][0]) / 2);
   model.state.UpdateAverage(0);

@@ -38,7 +38,7 @@ data::LoaderOptions LoaderOptionsFor(const Preparation& preparation,
   options.views = ViewsOf(spec.objective());
   options.threads = LoaderThreads(spec);
   if (spec.loader().prefetch() > 0) options.prefetch = spec.loader().prefetch();
-  options.transform = TransformOptionsOf(spec, preparation.training->info());
+  options.transform = TrainingTransformOf(spec, preparation.training->info());
   return options;
 }
 
@@ -197,17 +197,17 @@ absl::Status Trainer::ReportStep(const StepOutcome& outcome) {
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluated() {
-  const data::TransformOptions transform = TransformOptionsOf(spec_, preparation_->test->info());
+  const data::DatasetInfo& info = preparation_->test->info();
   Objective& objective = training_step_->objective();
   if (objective.views() == 1) {
     EvaluationOptions options;
-    options.transform = transform;
+    options.transform = EvaluationTransformOf(spec_, info);
     options.max_rows = preparation_->max_rows;
     options.threads = LoaderThreads(spec_);
     return Evaluate(*preparation_->test, plan_, *communicator_, options);
   }
   ContrastiveEvaluationOptions options;
-  options.transform = transform;
+  options.transform = TrainingTransformOf(spec_, info);
   options.global_batch = spec_.global_batch();
   options.seed = spec_.seed();
   options.threads = LoaderThreads(spec_);

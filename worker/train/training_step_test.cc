@@ -71,7 +71,7 @@ class TrainingStepTest : public ::testing::Test {
 
     // One loader for the full batches and one that comes to the short one at once.
     data::LoaderOptions loading;
-    loading.transform = TransformOptionsOf(spec, preparation.training->info());
+    loading.transform = TrainingTransformOf(spec, preparation.training->info());
     loading.views = ViewsOf(spec.objective());
     loading.end_step = 1;
     const auto full =
