@@ -43,6 +43,11 @@ void CheckBatch(const v1::JobSpec& spec, Problems& problems) {
   problems.Require(train.global_batch() <= kMaxGlobalBatch, "train.global_batch",
                    absl::StrCat("at most ", kMaxGlobalBatch));
   if (train.objective().name() != "nt_xent") return;
+  const v1::AugmentSpec& augment = train.augment();
+  if (augment.crop_padding() == 0 && !augment.flip() && !augment.has_random_resized_crop() &&
+      !augment.has_random_erasing()) {
+    problems.Add("train.augment", "is missing: without it nt_xent's two views of an image are one");
+  }
   problems.Require(train.global_batch() >= 2, "train.global_batch",
                    "at least 2 with nt_xent, which compares images with each other");
   if (parts > 1) {

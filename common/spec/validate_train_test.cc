@@ -23,6 +23,7 @@ train:
   dataset: {name: fashion_mnist, path: /data}
   epochs: 3
   optimizer: {learning_rate: 0.1}
+  augment: {flip: true}
 )";
 
 using Overrides = std::vector<std::string>;
@@ -219,6 +220,8 @@ TEST(ValidateTrainTest, NtXentAndTheBatch) {
               HasSubstr("train.accumulation_steps: must be 1 with nt_xent"));
   EXPECT_THAT(ProblemsOf(With(kNtXent, "train.global_batch=1")),
               HasSubstr("train.global_batch: must be at least 2 with nt_xent"));
+  EXPECT_THAT(ProblemsOf(With(kNtXent, "train.augment.flip=false")),
+              HasSubstr("train.augment: is missing"));
 }
 
 TEST(ValidateTrainTest, Layers) {

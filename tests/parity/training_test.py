@@ -51,7 +51,10 @@ class GradientsTest(unittest.TestCase):
         """Of each tensor: ours from PyTorch's, and PyTorch's from float64's."""
         with Driver(spec, images, labels) as driver:
             outcome = driver.train(len(labels), 1, model.state_dict())
-        _, theirs, their_state = train(model, images, labels, len(labels), 1)
+        # PyTorch's own convolutions: with those of the oneDNN it carries, the gradient of a layer of one channel is itself
+        # 1e-4 from float64's.
+        with torch.backends.mkldnn.flags(enabled=False):
+            _, theirs, their_state = train(model, images, labels, len(labels), 1)
         _, exact, _ = train(copy.deepcopy(model).double(), images, labels, len(labels), 1, threads=2)
         self.check_statistics(outcome.state_dict, their_state)
         ours = outcome.gradients
@@ -78,11 +81,10 @@ class GradientsTest(unittest.TestCase):
             elif name.endswith(("running_mean", "running_var")):
                 self.assertLess(distance(ours[name], their), 1e-5 * their.norm(), name)
 
-    def compare(self, text, spec, model, images, labels):
-        """Within 1e-5, or three times PyTorch's own rounding where that is larger."""
-        differences, their_errors = self.differences(text, spec, model, images, labels)
+    def compare(self, text, spec, model, images, labels, tolerance=1e-5):
+        differences, _ = self.differences(text, spec, model, images, labels)
         for name, difference in differences.items():
-            self.assertLessEqual(difference, max(1e-5, 3 * their_errors[name]), name)
+            self.assertLessEqual(difference, tolerance, name)
 
     def compare_clear_of_kinks(self, spec, size):
         """Deep networks: within three times PyTorch's own largest rounding.
@@ -111,7 +113,8 @@ class GradientsTest(unittest.TestCase):
 
     def test_layers_of_ones_own(self):
         torch.manual_seed(1)
-        self.compare("layers", CUSTOM_LAYERS, custom_network(1, 28, 10), *fashion_mnist(32))
+        # Of a bias that a batch norm takes out again only rounding is left.
+        self.compare("layers", CUSTOM_LAYERS, custom_network(1, 28, 10), *fashion_mnist(32), tolerance=4e-5)
 
     def test_resnet50(self):
         self.compare_clear_of_kinks({"name": "resnet50", "stem_pool": False}, 32)

@@ -109,7 +109,7 @@ absl::Status ModelState::WithAverage(const std::function<absl::Status()>& work) 
   return status;
 }
 
-std::vector<Tensor> ModelState::ExportModel(uint64_t steps) {
+std::vector<Tensor> ModelState::ExportModel(uint64_t batches) {
   const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
     return plan_->Export(parameter, values);
   };
@@ -119,22 +119,22 @@ std::vector<Tensor> ModelState::ExportModel(uint64_t steps) {
   }
   for (const nn::ParameterInfo& buffer : plan_->buffers()) {
     tensors.push_back({buffer.name, buffer.shape, ExportValues(buffer, exporter)});
-    // torch counts a batch norm's training steps in a buffer of its own.
+    // torch counts a batch norm's training batches in a buffer of its own.
     absl::string_view layer = buffer.name;
     if (absl::ConsumeSuffix(&layer, "running_var")) {
       tensors.push_back({absl::StrCat(layer, "num_batches_tracked"),
                          {},
-                         std::vector<int64_t>{static_cast<int64_t>(steps)}});
+                         std::vector<int64_t>{static_cast<int64_t>(batches)}});
     }
   }
   return tensors;
 }
 
-std::vector<Tensor> ModelState::ExportAverage(uint64_t steps) {
+std::vector<Tensor> ModelState::ExportAverage(uint64_t batches) {
   std::vector<Tensor> tensors;
   if (!average_.has_value()) return tensors;
   const absl::Status status = WithAverage([&] {
-    tensors = ExportModel(steps);
+    tensors = ExportModel(batches);
     return absl::OkStatus();
   });
   LOG_IF(DFATAL, !status.ok()) << status;

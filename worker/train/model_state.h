@@ -42,10 +42,10 @@ class ModelState {
   absl::Status WithAverage(const std::function<absl::Status()>& work);
 
   // As a state_dict: parameters and buffers by name, and batch norm's num_batches_tracked, which is
-  // `steps`.
-  std::vector<Tensor> ExportModel(uint64_t steps);
+  // `batches`: the batches that were trained on, each part of one counted.
+  std::vector<Tensor> ExportModel(uint64_t batches);
   // The same of the average; empty where there is none.
-  std::vector<Tensor> ExportAverage(uint64_t steps);
+  std::vector<Tensor> ExportAverage(uint64_t batches);
   // PARAMETER.STATE, e.g. fc.weight.exp_avg.
   std::vector<Tensor> ExportOptimizer() const;
 

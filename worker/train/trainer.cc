@@ -249,9 +249,11 @@ absl::Status Trainer::SaveCheckpoint() {
   checkpoint.state.job_id = options_.job_id;
   checkpoint.state.generation = options_.generation;
   checkpoint.state.training_digest = preparation_->training_digest;
-  checkpoint.model = state_.ExportModel(step_);
+  // Batch norm saw every part of a batch by itself, as PyTorch counts.
+  const uint64_t batches = step_ * std::max(1u, spec_.accumulation_steps());
+  checkpoint.model = state_.ExportModel(batches);
   checkpoint.optimizer = state_.ExportOptimizer();
-  checkpoint.average = state_.ExportAverage(step_);
+  checkpoint.average = state_.ExportAverage(batches);
   const absl::Status written = options_.checkpoints->Write(checkpoint);
   // A stale writer is no fault of the directory's.
   if (absl::IsAborted(written)) return written;
