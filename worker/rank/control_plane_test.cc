@@ -274,9 +274,18 @@ TEST_F(ControlPlaneTest, KeyIsConfirmedByTheCoordinatorAndReadOncePerNode) {
   }
   EXPECT_TRUE(put.ok()) << put;
   EXPECT_THAT(got.value_or(""), "abc");
-  const int gets = Count([](const v1::WorkerMessage& m) { return m.has_get_key(); });
+  // Once another key's read has come, all that was sent before it has.
+  const auto gets_so_far = [this](const std::string& marker) {
+    Async reader([&] { control_[1]->Get(marker, kPatience).IgnoreError(); });
+    EXPECT_TRUE(coordinator_->WaitFor(
+        [&](const v1::WorkerMessage& m) { return m.get_key().key() == marker; }));
+    SendKey(marker, "");
+    return Count(
+        [](const v1::WorkerMessage& m) { return m.get_key().key() == "unique-id/WORLD/0"; });
+  };
+  const int gets = gets_so_far("marker/1");
   EXPECT_EQ(control_[0]->Get("unique-id/WORLD/0", kPatience).value_or(""), "abc");
-  EXPECT_EQ(Count([](const v1::WorkerMessage& m) { return m.has_get_key(); }), gets);
+  EXPECT_EQ(gets_so_far("marker/2"), gets);
   EXPECT_TRUE(control_[1]->Put("unique-id/WORLD/0", "abc").ok());
   EXPECT_TRUE(absl::IsAlreadyExists(control_[1]->Put("unique-id/WORLD/0", "other")));
   EXPECT_TRUE(absl::IsInvalidArgument(control_[1]->Put(std::string(257, 'k'), "v")));

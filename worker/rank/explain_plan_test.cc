@@ -23,6 +23,7 @@ train:
   epochs: 1
   global_batch: 37
   optimizer: {learning_rate: 0.1, momentum: 0.9}
+  augment: {flip: true}
 )",
                           "spec", overrides);
   EXPECT_TRUE(spec.ok()) << spec.status();
