@@ -1,23 +1,10 @@
 #include "worker/data/transform.h"
 
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "worker/data/fake_dataset.h"
-
-namespace {
-int64_t allocations = 0;
-}
-
-void* operator new(size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "worker/testing/allocations.h"
 
 namespace muster::data {
 namespace {
@@ -208,9 +195,9 @@ TEST(ImageTransformTest, AllocatesNothingOnceItHasSeenTheLargestImage) {
     }
   };
   all_samples();
-  const int64_t before = allocations;
+  const int64_t before = Allocations();
   all_samples();
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(Allocations(), before);
 }
 
 }  // namespace
