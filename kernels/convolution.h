@@ -1,9 +1,12 @@
 // Two-dimensional convolution, forward and backward, and the matrix product of a linear layer.
 //
-// Activations are float32 NHWC, rows of a batch first. Parameters are float32 in a layout that the
-// implementation chose once, when it was created, for its largest batch; Import and Export convert
-// from and to the canonical order of PyTorch. Where the layout has padding, it is zero after
-// Import, and backward writes zeros there.
+// Activations are NHWC, rows of a batch first, stored as the options say. Parameters and their
+// gradients are float32 in a layout that the implementation chose once, when it was created, for
+// its largest batch; Import and Export convert from and to the canonical order of PyTorch. Where
+// the layout has padding, it is zero after Import, and backward writes zeros there.
+//
+// Both operands of every product are rounded to the compute type first; products are added up in
+// float32 whatever the types are.
 #ifndef MUSTER_KERNELS_CONVOLUTION_H_
 #define MUSTER_KERNELS_CONVOLUTION_H_
 
@@ -13,6 +16,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/activation.h"
+#include "kernels/data_type.h"
 
 namespace muster::kernels {
 
@@ -46,11 +51,23 @@ struct ConvolutionShape {
 
 struct ConvolutionOptions {
   int64_t max_rows = 1;
-  bool bias = true;           // without, bias and dbias are null
-  bool relu = false;          // y = max(0, convolution + bias)
+  bool bias = true;           // BackwardWeights writes dbias
   bool training = true;       // backward will be called
   bool data_gradient = true;  // BackwardData will be called
   int threads = 1;
+  DataType x_type = DataType::kFloat32;  // of x and dx
+  DataType y_type = DataType::kFloat32;  // of y, dy and an epilogue's addend
+  DataType compute_type = DataType::kFloat32;
+};
+
+// What Forward does to each sum before it stores it:
+//   y = activation(sum * scale + shift + addend)
+struct Epilogue {
+  const float* scale = nullptr;  // [out_channels]; null: 1
+  const float* shift =
+      nullptr;  // [out_channels]; null: 0. A bias, or what batch norm leaves of one
+  const void* addend = nullptr;  // like y; null: 0
+  Activation activation = Activation::kNone;
 };
 
 // Not thread-safe. Every call but the first with a given number of rows allocates nothing of its
@@ -74,16 +91,15 @@ class Convolution {
   virtual size_t workspace_bytes() const = 0;
 
   // 0 <= rows <= max_rows everywhere. All arrays are 64-byte aligned.
-  // x [rows, height, width, in_channels], bias [out_channels] -> y [rows, out_height, out_width,
-  // out_channels]
-  virtual void Forward(int64_t rows, const float* x, const float* weights, const float* bias,
-                       float* y, void* workspace) = 0;
-  // dy, of the convolution's value before any ReLU, like y -> dx like x
-  virtual void BackwardData(int64_t rows, const float* dy, const float* weights, float* dx,
+  // x [rows, height, width, in_channels] -> y [rows, out_height, out_width, out_channels]
+  virtual void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue,
+                       void* y, void* workspace) = 0;
+  // dy, of the convolution's sums, before any epilogue, like y -> dx like x
+  virtual void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                             void* workspace) = 0;
-  // x, dy -> dweights like weights, dbias [out_channels]; written, not added to; zero when rows is
-  // 0.
-  virtual void BackwardWeights(int64_t rows, const float* x, const float* dy, float* dweights,
+  // x, dy -> dweights like weights, dbias [out_channels], null without a bias; written, not added
+  // to; zero when rows is 0.
+  virtual void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights,
                                float* dbias, void* workspace) = 0;
 };
 

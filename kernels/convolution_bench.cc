@@ -150,7 +150,7 @@ int Main(int argc, char** argv) {
     const Array workspace = Allocate(convolution.workspace_bytes() / sizeof(float));
     const double times[3] = {
         Milliseconds([&] {
-          convolution.Forward(rows, x.get(), weights.get(), nullptr, y.get(), workspace.get());
+          convolution.Forward(rows, x.get(), weights.get(), {}, y.get(), workspace.get());
         }),
         first ? 0.0 : Milliseconds([&] {
           convolution.BackwardData(rows, y.get(), weights.get(), dx.get(), workspace.get());

@@ -77,12 +77,21 @@ std::string Name(const ConvolutionShape& shape) {
                                                      shape.padding, shape.groups});
 }
 
+// What an epilogue has beside a bias.
+struct Ends {
+  bool scale = false;
+  bool addend = false;
+  Activation activation = Activation::kNone;
+};
+
 // A layer by the implementation under test and by the reference, with the same weights.
 class Pair {
  public:
-  Pair(const ConvolutionShape& shape, const ConvolutionOptions& options, std::mt19937& random)
+  Pair(const ConvolutionShape& shape, const ConvolutionOptions& options, std::mt19937& random,
+       const Ends& ends = {})
       : shape_(shape),
         options_(options),
+        ends_(ends),
         random_(random),
         reference_(reference::MakeConvolution(shape, options)),
         canonical_(shape.weights(), random),
@@ -102,8 +111,13 @@ class Pair {
     for (const int64_t rows : numbers_of_rows) {
       TestBuffer x(rows * shape_.input_elements(), random_);
       TestBuffer y(rows * shape_.output_elements()), expected_y(y.size()), dy(y.size(), random_);
-      convolution_->Forward(rows, x.data(), weights.data(), bias, y.data(), workspace.data());
-      reference_->Forward(rows, x.data(), canonical_.data(), bias, expected_y.data(), nullptr);
+      const TestBuffer addend(y.size(), random_), scale(shape_.out_channels, random_);
+      const Epilogue epilogue = {.scale = ends_.scale ? scale.data() : nullptr,
+                                 .shift = bias,
+                                 .addend = ends_.addend ? addend.data() : nullptr,
+                                 .activation = ends_.activation};
+      convolution_->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace.data());
+      reference_->Forward(rows, x.data(), canonical_.data(), epilogue, expected_y.data(), nullptr);
       ExpectClose(y, expected_y, "y");
       if (options_.data_gradient) {
         TestBuffer dx(x.size()), expected_dx(x.size());
@@ -135,6 +149,7 @@ class Pair {
 
   const ConvolutionShape shape_;
   const ConvolutionOptions options_;
+  const Ends ends_;
   std::mt19937& random_;
   std::unique_ptr<Convolution> reference_;
   std::unique_ptr<Convolution> convolution_;
@@ -146,16 +161,13 @@ class ConvolutionContractTest : public testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kMaxRows = 5;
   const ConvolutionShape& shape() const { return GetParam().shape; }
-  std::unique_ptr<Convolution> Make(bool bias = true, bool relu = false) const {
-    auto made = cpu::MakeConvolution(shape(), Options(bias, relu));
+  std::unique_ptr<Convolution> Make(bool bias = true) const {
+    auto made = cpu::MakeConvolution(shape(), Options(bias));
     EXPECT_TRUE(made.ok()) << made.status();
     return made.ok() ? *std::move(made) : nullptr;
   }
-  ConvolutionOptions Options(bool bias = true, bool relu = false) const {
-    return {.max_rows = kMaxRows,
-            .bias = bias,
-            .relu = relu,
-            .data_gradient = GetParam().data_gradient};
+  ConvolutionOptions Options(bool bias = true) const {
+    return {.max_rows = kMaxRows, .bias = bias, .data_gradient = GetParam().data_gradient};
   }
   std::mt19937 random_{7};
 };
@@ -164,7 +176,12 @@ TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
   // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
   // another.
   Pair(shape(), Options(), random_).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
-  Pair(shape(), Options(/*bias=*/true, /*relu=*/true), random_).ExpectTheSame({2});
+  Pair(shape(), Options(), random_, {.activation = Activation::kRelu}).ExpectTheSame({2});
+  Pair(shape(), Options(), random_, {.scale = true, .activation = Activation::kRelu6})
+      .ExpectTheSame({2});
+  Pair(shape(), Options(), random_,
+       {.scale = true, .addend = true, .activation = Activation::kRelu})
+      .ExpectTheSame({2});
   Pair(shape(), Options(/*bias=*/false), random_).ExpectTheSame({2});
 }
 
@@ -175,7 +192,8 @@ TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
   TestBuffer weights(convolution->weights_elements());
   TestBuffer dweights(weights.size());
   TestBuffer dbias(shape().out_channels);
-  convolution->Forward(0, nullptr, weights.data(), dbias.data(), nullptr, workspace.data());
+  convolution->Forward(0, nullptr, weights.data(), {.shift = dbias.data()}, nullptr,
+                       workspace.data());
   convolution->BackwardWeights(0, nullptr, nullptr, dweights.data(), dbias.data(),
                                workspace.data());
   for (size_t i = 0; i < dweights.size(); ++i) ASSERT_EQ(dweights[i], 0.0f);
@@ -190,7 +208,7 @@ TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
 
 // Also through the ReLU, and to no other row.
 TEST_P(ConvolutionContractTest, NotANumberStaysVisible) {
-  const auto convolution = Make(/*bias=*/true, /*relu=*/true);
+  const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
   TestBuffer canonical(shape().weights(), random_), bias(shape().out_channels, random_);
@@ -198,7 +216,9 @@ TEST_P(ConvolutionContractTest, NotANumberStaysVisible) {
   convolution->ImportWeights(canonical.data(), weights.data());
   TestBuffer x(2 * shape().input_elements(), random_), y(2 * shape().output_elements());
   std::fill_n(x.data(), shape().input_elements(), std::numeric_limits<float>::quiet_NaN());
-  convolution->Forward(2, x.data(), weights.data(), bias.data(), y.data(), workspace.data());
+  convolution->Forward(2, x.data(), weights.data(),
+                       {.shift = bias.data(), .activation = Activation::kRelu}, y.data(),
+                       workspace.data());
   for (int64_t i = 0; i < shape().output_elements(); ++i) {
     // Windows that lie in the padding alone do not see the image.
     if (shape().padding < shape().kernel) ASSERT_TRUE(std::isnan(y[i])) << i;
@@ -265,7 +285,7 @@ TEST_P(ConvolutionContractTest, ReferenceGradientsAreFiniteDifferences) {
   TestBuffer bias(shape().out_channels, random_);
   TestBuffer y(kRows * shape().output_elements()), dy(y.size(), random_);
   TestBuffer dx(x.size()), dweights(weights.size()), dbias(bias.size());
-  reference->Forward(kRows, x.data(), weights.data(), bias.data(), y.data(), nullptr);
+  reference->Forward(kRows, x.data(), weights.data(), {.shift = bias.data()}, y.data(), nullptr);
   reference->BackwardData(kRows, dy.data(), weights.data(), dx.data(), nullptr);
   reference->BackwardWeights(kRows, x.data(), dy.data(), dweights.data(), dbias.data(), nullptr);
 
@@ -343,10 +363,12 @@ TEST(ConvolutionTest, RandomShapesAgreeWithTheReference) {
     }
     const ConvolutionOptions options{.max_rows = draw(1, 4),
                                      .bias = draw(0, 1) == 1,
-                                     .relu = draw(0, 1) == 1,
                                      .data_gradient = draw(0, 3) > 0,
                                      .threads = i % 10 == 0 ? 2 : 1};
-    Pair pair(shape, options, random);
+    const Ends ends{.scale = draw(0, 1) == 1,
+                    .addend = draw(0, 1) == 1,
+                    .activation = static_cast<Activation>(draw(0, 2))};
+    Pair pair(shape, options, random, ends);
     pair.ExpectTheSame({options.max_rows, 1});
   }
 }

@@ -101,6 +101,26 @@ Table MakeTable() {
        {.text =
             "Parameters whose names begin with one of these are not taken from init_from, as in "
             "[fc.]."}},
+      {"TrainSpec.mixed_precision", {.text = "How O1, O2 and O3 compute in low precision."}},
+      {"MixedPrecisionSpec.dtype",
+       {.text = "The low precision.", .words = {"bfloat16", "float16"}}},
+      {"MixedPrecisionSpec.gradient_dtype",
+       {.text = "What gradients are summed over the ranks in. auto is float32 at O0 and O1, the "
+                "dtype at O2 and O3.",
+        .words = {"auto", "float32", "bfloat16", "float16"}}},
+      {"MixedPrecisionSpec.loss_scale",
+       {.text = "The loss is multiplied by a scale before backward, so that small gradients "
+                "survive in float16."}},
+      {"LossScaleSpec.initial",
+       {.text = "The scale at the start.",
+        .computed_default = "65536 with float16, otherwise none"}},
+      {"LossScaleSpec.growth_interval",
+       {.text = "The scale grows after so many steps without overflow."}},
+      {"LossScaleSpec.growth_factor", {.text = "What the scale is multiplied by as it grows."}},
+      {"LossScaleSpec.backoff_factor",
+       {.text = "What the scale is multiplied by after an overflow; below 1."}},
+      {"LossScaleSpec.fixed",
+       {.text = "The scale stays as it is. Steps that overflow are skipped all the same."}},
       {"EmaSpec.decay", {.text = "The share of the average that stays in a step; below 1."}},
       {"TensorBoardSpec.dir",
        {.text =

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "kernels/cpu/epilogue.h"
+
 namespace muster::kernels::cpu {
 namespace {
 
@@ -14,8 +16,7 @@ class DirectConvolution : public Convolution {
       : shape_{.height = shape.height,
                .width = shape.width,
                .in_channels = shape.in_channels,
-               .out_channels = shape.out_channels,
-               .relu = options.relu},
+               .out_channels = shape.out_channels},
         kernels_(kernels) {}
 
   int64_t weights_elements() const override {
@@ -32,19 +33,29 @@ class DirectConvolution : public Convolution {
     ForEachWeight([&](int64_t oihw, int64_t hwio) { canonical[oihw] = weights[hwio]; });
   }
 
-  void Forward(int64_t rows, const float* x, const float* weights, const float* bias, float* y,
+  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
                void* workspace) override {
-    kernels_.direct_convolution_forward(Shape(rows), x, weights, bias, y,
+    DirectConvolutionShape shape = Shape(rows);
+    const bool plain = epilogue.scale == nullptr && epilogue.addend == nullptr &&
+                       epilogue.activation != Activation::kRelu6;
+    shape.relu = plain && epilogue.activation == Activation::kRelu;
+    kernels_.direct_convolution_forward(shape, static_cast<const float*>(x), weights,
+                                        plain ? epilogue.shift : nullptr, static_cast<float*>(y),
                                         static_cast<float*>(workspace));
+    if (!plain) {
+      ApplyEpilogue(kernels_, rows * shape.height * shape.width, shape.out_channels, epilogue,
+                    static_cast<float*>(y));
+    }
   }
 
   // DirectConvolutionFits excludes layers that need it.
-  void BackwardData(int64_t rows, const float* dy, const float* weights, float* dx,
+  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                     void* workspace) override {}
 
-  void BackwardWeights(int64_t rows, const float* x, const float* dy, float* dweights, float* dbias,
+  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
                        void* workspace) override {
-    kernels_.direct_convolution_backward_weights(Shape(rows), x, dy, dweights, dbias,
+    kernels_.direct_convolution_backward_weights(Shape(rows), static_cast<const float*>(x),
+                                                 static_cast<const float*>(dy), dweights, dbias,
                                                  static_cast<float*>(workspace));
   }
 

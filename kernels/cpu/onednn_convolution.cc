@@ -10,11 +10,13 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/onednn.h"
 
 namespace muster::kernels::cpu {
@@ -140,7 +142,10 @@ class OneDnnConvolution : public Convolution {
  public:
   OneDnnConvolution(const ConvolutionShape& shape, const ConvolutionOptions& options,
                     const KernelTable& kernels)
-      : shape_(shape), options_(options), kernels_(kernels) {}
+      : shape_(shape),
+        options_(options),
+        kernels_(kernels),
+        no_bias_(options.bias ? shape.out_channels : 0) {}
 
   // Throws dnnl::error.
   void Initialize() {
@@ -182,16 +187,24 @@ class OneDnnConvolution : public Convolution {
     Reorder(weights_, Canonical(), weights, canonical);
   }
 
-  void Forward(int64_t rows, const float* x, const float* weights, const float* bias, float* y,
+  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
                void* workspace) override {
     if (rows == 0) return;
     const ThreadLimit limit(options_.threads);
     PrimitiveSet& set = Primitives(rows);
+    // oneDNN adds the bias; what else there is follows.
+    Epilogue rest = epilogue;
+    const float* bias = nullptr;
+    if (options_.bias && epilogue.scale == nullptr && epilogue.shift != nullptr) {
+      std::swap(bias, rest.shift);
+    }
+    if (options_.bias && bias == nullptr) bias = no_bias_.data();
     set.forward.Execute({x, weights, bias, y}, set.Scratch(workspace, workspace_bytes_));
-    if (options_.relu) kernels_.relu_forward(rows * shape_.output_elements(), y, y);
+    ApplyEpilogue(kernels_, rows * shape_.out_height() * shape_.out_width(), shape_.out_channels,
+                  rest, static_cast<float*>(y));
   }
 
-  void BackwardData(int64_t rows, const float* dy, const float* weights, float* dx,
+  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
     if (rows == 0) return;
     const ThreadLimit limit(options_.threads);
@@ -205,7 +218,7 @@ class OneDnnConvolution : public Convolution {
     set.backward_data.Execute({dy, arranged, dx}, scratch);
   }
 
-  void BackwardWeights(int64_t rows, const float* x, const float* dy, float* dweights, float* dbias,
+  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
                        void* workspace) override {
     if (rows == 0) {
       std::memset(dweights, 0, weights_.get_size());
@@ -223,7 +236,7 @@ class OneDnnConvolution : public Convolution {
       kernels_.depthwise_convolution_backward_weights(
           {rows, shape_.height, shape_.width, shape_.in_channels, shape_.kernel, shape_.stride,
            shape_.padding},
-          x, dy, written, dbias);
+          static_cast<const float*>(x), static_cast<const float*>(dy), written, dbias);
     }
     if (set.dweights_back) set.dweights_back.Execute({written, dweights}, scratch);
   }
@@ -323,6 +336,7 @@ class OneDnnConvolution : public Convolution {
   const ConvolutionShape shape_;
   const ConvolutionOptions options_;
   const KernelTable& kernels_;
+  const std::vector<float> no_bias_;
   Desc weights_;
   std::map<int64_t, PrimitiveSet> sets_;  // by rows
   const PrimitiveSet* full_ = nullptr;

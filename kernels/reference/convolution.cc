@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/half.h"
+
 namespace muster::kernels::reference {
 namespace {
 
@@ -23,45 +25,76 @@ class ReferenceConvolution : public Convolution {
     std::copy_n(weights, shape_.weights(), canonical);
   }
 
-  void Forward(int64_t rows, const float* x, const float* weights, const float* bias, float* y,
+  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
                void* workspace) override {
-    std::vector<double> sums(rows * shape_.output_elements());
+    const Doubles xs = Load(options_.x_type, x, rows * shape_.input_elements());
+    const Doubles ws = Load(DataType::kFloat32, weights, shape_.weights());
+    Doubles sums(rows * shape_.output_elements());
+    ForEachProduct(
+        rows, [&](int64_t in, int64_t weight, int64_t out) { sums[out] += xs[in] * ws[weight]; });
+    const Doubles addend =
+        epilogue.addend != nullptr
+            ? LoadExactly(options_.y_type, epilogue.addend, static_cast<int64_t>(sums.size()))
+            : Doubles(sums.size());
     for (size_t i = 0; i < sums.size(); ++i) {
-      sums[i] = options_.bias ? bias[static_cast<int64_t>(i) % shape_.out_channels] : 0.0f;
+      const int64_t channel = static_cast<int64_t>(i) % shape_.out_channels;
+      if (epilogue.scale != nullptr) sums[i] *= double{epilogue.scale[channel]};
+      if (epilogue.shift != nullptr) sums[i] += double{epilogue.shift[channel]};
+      sums[i] += addend[i];
+      if (epilogue.activation != Activation::kNone && sums[i] < 0) sums[i] = 0;
+      if (epilogue.activation == Activation::kRelu6 && sums[i] > 6) sums[i] = 6;
     }
-    ForEachProduct(rows, [&](int64_t in, int64_t weight, int64_t out) {
-      sums[out] += double{x[in]} * double{weights[weight]};
-    });
-    for (size_t i = 0; i < sums.size(); ++i) {
-      y[i] = static_cast<float>(options_.relu && sums[i] < 0 ? 0.0 : sums[i]);
-    }
+    Store(sums, options_.y_type, y);
   }
 
-  void BackwardData(int64_t rows, const float* dy, const float* weights, float* dx,
+  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    std::vector<double> sums(rows * shape_.input_elements(), 0.0);
-    ForEachProduct(rows, [&](int64_t in, int64_t weight, int64_t out) {
-      sums[in] += double{dy[out]} * double{weights[weight]};
-    });
-    std::copy(sums.begin(), sums.end(), dx);
+    const Doubles dys = Load(options_.y_type, dy, rows * shape_.output_elements());
+    const Doubles ws = Load(DataType::kFloat32, weights, shape_.weights());
+    Doubles sums(rows * shape_.input_elements());
+    ForEachProduct(
+        rows, [&](int64_t in, int64_t weight, int64_t out) { sums[in] += dys[out] * ws[weight]; });
+    Store(sums, options_.x_type, dx);
   }
 
-  void BackwardWeights(int64_t rows, const float* x, const float* dy, float* dweights, float* dbias,
+  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
                        void* workspace) override {
-    std::vector<double> weight_sums(shape_.weights(), 0.0);
+    const Doubles xs = Load(options_.x_type, x, rows * shape_.input_elements());
+    const Doubles dys = Load(options_.y_type, dy, rows * shape_.output_elements());
+    Doubles weight_sums(shape_.weights());
     ForEachProduct(rows, [&](int64_t in, int64_t weight, int64_t out) {
-      weight_sums[weight] += double{dy[out]} * double{x[in]};
+      weight_sums[weight] += dys[out] * xs[in];
     });
-    std::copy(weight_sums.begin(), weight_sums.end(), dweights);
+    Store(weight_sums, DataType::kFloat32, dweights);
     if (!options_.bias) return;
-    std::vector<double> bias_sums(shape_.out_channels, 0.0);
-    for (int64_t i = 0; i < rows * shape_.output_elements(); ++i) {
-      bias_sums[i % shape_.out_channels] += double{dy[i]};
+    const Doubles exact = LoadExactly(options_.y_type, dy, rows * shape_.output_elements());
+    Doubles bias_sums(shape_.out_channels);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      bias_sums[static_cast<int64_t>(i) % shape_.out_channels] += exact[i];
     }
-    std::copy(bias_sums.begin(), bias_sums.end(), dbias);
+    Store(bias_sums, DataType::kFloat32, dbias);
   }
 
  private:
+  using Doubles = std::vector<double>;
+
+  // As operands of products: rounded to the compute type.
+  Doubles Load(DataType type, const void* from, int64_t count) const {
+    Doubles values = LoadExactly(type, from, count);
+    for (double& value : values) value = RoundTo(options_.compute_type, value);
+    return values;
+  }
+  static Doubles LoadExactly(DataType type, const void* from, int64_t count) {
+    Doubles values(count);
+    for (int64_t i = 0; i < count; ++i) values[i] = LoadElement(type, from, i);
+    return values;
+  }
+  static void Store(const Doubles& values, DataType type, void* to) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      StoreElement(type, values[i], to, static_cast<int64_t>(i));
+    }
+  }
+
   // Calls visit(element of x, of the weights, of y) for each product that the convolution sums.
   template <typename Visit>
   void ForEachProduct(int64_t rows, const Visit& visit) const {

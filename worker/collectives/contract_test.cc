@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "kernels/half.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/factory.h"
-#include "worker/collectives/half.h"
 #include "worker/collectives/testing.h"
 
 namespace muster::collectives {
@@ -47,9 +47,9 @@ void EncodeOne(DataType type, double value, std::byte* to) {
     case DataType::kFloat64:
       return store(value);
     case DataType::kBfloat16:
-      return store(ToBfloat16(static_cast<float>(value)));
+      return store(kernels::ToBfloat16(static_cast<float>(value)));
     case DataType::kFloat16:
-      return store(ToFloat16(static_cast<float>(value)));
+      return store(kernels::ToFloat16(static_cast<float>(value)));
     case DataType::kInt32:
       return store(static_cast<int32_t>(value));
     case DataType::kInt64:

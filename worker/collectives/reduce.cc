@@ -1,3 +1,4 @@
+#include "kernels/half.h"
 #include "worker/collectives/reduce.h"
 
 #include <cpuid.h>
@@ -9,10 +10,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "worker/collectives/half.h"
 
 namespace muster::collectives {
 namespace {
+
+using kernels::FromBfloat16;
+using kernels::FromFloat16;
+using kernels::ToBfloat16;
+using kernels::ToFloat16;
 
 constexpr size_t kBlock = 1024;
 

@@ -1,3 +1,4 @@
+#include "kernels/half.h"
 #include "worker/collectives/reduce.h"
 
 #include <gtest/gtest.h>
@@ -9,10 +10,14 @@
 #include <random>
 #include <vector>
 
-#include "worker/collectives/half.h"
 
 namespace muster::collectives {
 namespace {
+
+using kernels::FromBfloat16;
+using kernels::FromFloat16;
+using kernels::ToBfloat16;
+using kernels::ToFloat16;
 
 constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat64, DataType::kBfloat16,
                                DataType::kFloat16, DataType::kInt32,   DataType::kInt64,

@@ -214,7 +214,6 @@ class Lowering {
     const kernels::ConvolutionOptions convolution_options = {
         .max_rows = options_.max_batch,
         .bias = layer.bias,
-        .relu = last != node,
         .training = options_.training,
         .data_gradient = input->needs_gradient,
         .threads = static_cast<int>(options_.threads)};

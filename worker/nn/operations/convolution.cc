@@ -26,9 +26,11 @@ class ConvolutionOperation : public Operation {
   }
 
   void Forward(const Call& call) override {
-    const float* bias = parts_.bias_offset ? call.parameters + *parts_.bias_offset : nullptr;
+    const kernels::Epilogue epilogue = {
+        .shift = parts_.bias_offset ? call.parameters + *parts_.bias_offset : nullptr,
+        .activation = parts_.relu ? kernels::Activation::kRelu : kernels::Activation::kNone};
     parts_.convolution->Forward(call.rows, input()->data, call.parameters + parts_.weight_offset,
-                                bias, output()->data, call.workspace);
+                                epilogue, output()->data, call.workspace);
   }
 
   void BackwardActivation(const Call& call) override {

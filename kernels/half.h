@@ -1,12 +1,14 @@
 // bfloat16 and float16 to and from float32, rounding to nearest even, bit by bit: the same on every
 // processor.
-#ifndef MUSTER_WORKER_COLLECTIVES_HALF_H_
-#define MUSTER_WORKER_COLLECTIVES_HALF_H_
+#ifndef MUSTER_KERNELS_HALF_H_
+#define MUSTER_KERNELS_HALF_H_
 
 #include <bit>
 #include <cstdint>
 
-namespace muster::collectives {
+#include "kernels/data_type.h"
+
+namespace muster::kernels {
 
 inline float FromBfloat16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -49,6 +51,42 @@ inline uint16_t ToFloat16(float value) {
   return static_cast<uint16_t>(sign | ((rebiased + 0xfff + (rebiased >> 13 & 1)) >> 13));
 }
 
-}  // namespace muster::collectives
+// Element `index` of an array.
+inline float LoadElement(DataType type, const void* array, int64_t index) {
+  switch (type) {
+    case DataType::kBfloat16:
+      return FromBfloat16(static_cast<const Bfloat16*>(array)[index].bits);
+    case DataType::kFloat16:
+      return FromFloat16(static_cast<const Float16*>(array)[index].bits);
+    case DataType::kFloat32:
+      break;
+  }
+  return static_cast<const float*>(array)[index];
+}
 
-#endif  // MUSTER_WORKER_COLLECTIVES_HALF_H_
+inline void StoreElement(DataType type, double value, void* array, int64_t index) {
+  const auto rounded = static_cast<float>(value);
+  switch (type) {
+    case DataType::kFloat32:
+      static_cast<float*>(array)[index] = rounded;
+      return;
+    case DataType::kBfloat16:
+      static_cast<Bfloat16*>(array)[index].bits = ToBfloat16(rounded);
+      return;
+    case DataType::kFloat16:
+      static_cast<Float16*>(array)[index].bits = ToFloat16(rounded);
+      return;
+  }
+}
+
+// The nearest value of `type`.
+inline float RoundTo(DataType type, double value) {
+  const auto rounded = static_cast<float>(value);
+  if (type == DataType::kBfloat16) return FromBfloat16(ToBfloat16(rounded));
+  if (type == DataType::kFloat16) return FromFloat16(ToFloat16(rounded));
+  return rounded;
+}
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_HALF_H_
