@@ -4,14 +4,23 @@
 #include <cstddef>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/collectives/operation.h"
+#include "worker/collectives/peer_status.h"
 #include "worker/collectives/queued_communicator.h"
 
 namespace muster::collectives {
 namespace {
+
+// A rank that timed out says so at once; one that says nothing within this is the one to blame.
+constexpr absl::Duration kWitnessTime = absl::Milliseconds(300);
+// Witnesses between a rank and the one to blame: its peer across, that one's neighbour, and again.
+constexpr int kMaxWitnesses = 4;
 
 // Large enough to keep the network busy, small enough that the first chunk is on it early.
 constexpr size_t kPipelineBytes = 4 << 20;
@@ -30,6 +39,7 @@ class HierarchicalCommunicator final : public QueuedCommunicator {
   HierarchicalCommunicator(const GroupOptions& options, HierarchicalParts parts)
       : QueuedCommunicator(options.name, options.rank, options.members),
         parts_(std::move(parts)),
+        store_(options.store),
         equal_(AllEqual(parts_.ranks_on_node)),
         place_(PlaceOf(options.rank)) {}
   ~HierarchicalCommunicator() override { Close(); }
@@ -43,8 +53,9 @@ class HierarchicalCommunicator final : public QueuedCommunicator {
  protected:
   absl::Status Execute(const Operation& operation) override {
     if (operation.point_to_point()) return RunPointToPoint(operation);
-    const absl::Status status = RunCollective(operation);
+    absl::Status status = RunCollective(operation);
     if (!status.ok()) {
+      if (absl::IsDeadlineExceeded(status)) FindTheMissing(&status);
       // Nobody may touch the caller's memory once its Work is done.
       AbortParts(status);
       for (const std::shared_ptr<Work>& work : under_way_) work->Wait().IgnoreError();
@@ -91,6 +102,7 @@ class HierarchicalCommunicator final : public QueuedCommunicator {
     return scratch_.data();
   }
 
+  void FindTheMissing(absl::Status* status) const;
   absl::Status RunCollective(const Operation& operation);
   absl::Status RunPointToPoint(const Operation& operation);
   absl::Status RunAllReduce(const Operation& operation);
@@ -103,12 +115,35 @@ class HierarchicalCommunicator final : public QueuedCommunicator {
   absl::Status RunBarrier();
 
   HierarchicalParts parts_;
+  KeyStore* const store_;
   const bool equal_;
   const Place place_;
   // The collectives' lane alone uses these.
   std::vector<std::shared_ptr<Work>> under_way_;
   std::vector<std::byte> scratch_;
 };
+
+// All groups time out at the same moment, and a peer across may itself wait for its neighbour. Each
+// rank tells whom it missed, and follows what those it missed have told to one that tells nothing.
+void HierarchicalCommunicator::FindTheMissing(absl::Status* status) const {
+  const absl::optional<uint32_t> missed = PeerRankOf(*status);
+  if (store_ == nullptr || !missed.has_value()) return;
+  const auto key = [](uint32_t job_rank) { return absl::StrCat("timed-out/", job_rank); };
+  const uint32_t own = job_rank(rank());
+  store_->Put(key(own), absl::StrCat(*missed)).IgnoreError();
+  uint32_t suspect = *missed;
+  for (int i = 0; i < kMaxWitnesses; ++i) {
+    const absl::StatusOr<std::string> told = store_->Get(key(suspect), kWitnessTime);
+    uint32_t next = 0;
+    // A circle would be two ranks that miss each other: the link between them, not a rank.
+    if (!told.ok() || !absl::SimpleAtoi(*told, &next) || next == own) break;
+    suspect = next;
+  }
+  if (suspect == *missed) return;
+  *status = absl::DeadlineExceededError(
+      absl::StrCat(status->message(), "; that one misses rank ", suspect, ", which tells nothing"));
+  SetPeerRank(suspect, status);
+}
 
 absl::Status HierarchicalCommunicator::RunPointToPoint(const Operation& operation) {
   return operation.kind == Operation::Kind::kSend
