@@ -1,5 +1,7 @@
 #include "common/report_bounds.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
@@ -50,6 +52,11 @@ absl::Status CheckBounds(const v1::JoinInfo& join) {
 
 absl::Status CheckBounds(const v1::Progress& progress) {
   RETURN_IF_ERROR(CheckLength("progress.phase", progress.phase().size(), limits::kLabelBytes));
+  const v1::PrecisionInfo& precision = progress.precision();
+  for (const std::string* word :
+       {&precision.level(), &precision.dtype(), &precision.gradient_dtype()}) {
+    RETURN_IF_ERROR(CheckLength("progress.precision", word->size(), limits::kLabelBytes));
+  }
   RETURN_IF_ERROR(CheckTime("progress.first_step_time", progress.first_step_time()));
   return CheckTime("progress.time_left", progress.time_left());
 }
@@ -63,6 +70,8 @@ absl::Status CheckBounds(const v1::FailureReport& failure) {
 absl::Status CheckBounds(const v1::TrainSummary& summary) {
   RETURN_IF_ERROR(
       CheckLength("summary.weights_digest", summary.weights_digest().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(
+      CheckLength("summary.precision", summary.precision().size(), limits::kLabelBytes));
   RETURN_IF_ERROR(CheckTime("summary.first_step_time", summary.first_step_time()));
   return CheckCount("the losses of a summary", summary.losses_size(), limits::kRecordedLosses);
 }

@@ -1,10 +1,12 @@
-// Elementwise activations and sums over float32 arrays of any shape.
+// Elementwise activations and sums over arrays of any shape, all of a call of one storage type.
 //
 // NaN stays NaN through every activation, as in PyTorch, so that a run that diverged shows.
 #ifndef MUSTER_KERNELS_ACTIVATION_H_
 #define MUSTER_KERNELS_ACTIVATION_H_
 
 #include <cstddef>
+
+#include "kernels/data_type.h"
 
 namespace muster::kernels {
 
@@ -14,25 +16,24 @@ enum class Activation {
   kRelu6,  // min(max(0, x), 6)
 };
 
-// x [count] -> y [count]. y may be x.
-using ReluForward = void(size_t count, const float* x, float* y);
+// x [count] -> y [count] = activation(x). y may be x.
+using ActivationForward = void(DataType type, Activation activation, size_t count, const void* x,
+                               void* y);
 
 // y [count], forward's output; dy [count] -> dx [count], zero where y is at a bound. dx may be dy.
-using ReluBackward = void(size_t count, const float* y, const float* dy, float* dx);
-
-using Relu6Forward = ReluForward;
-using Relu6Backward = ReluBackward;
+using ActivationBackward = void(DataType type, Activation activation, size_t count, const void* y,
+                                const void* dy, void* dx);
 
 // The end of a residual block: a, b [count] -> y [count] = activation(a * scale_a + b). A null a is
 // a branch that was dropped: y = activation(b). y may be a or b.
-using AddForward = void(size_t count, const float* a, float scale_a, const float* b,
-                        Activation activation, float* y);
+using AddForward = void(DataType type, size_t count, const void* a, float scale_a, const void* b,
+                        Activation activation, void* y);
 
 // x [count] is added to y [count].
-using Accumulate = void(size_t count, const float* x, float* y);
+using Accumulate = void(DataType type, size_t count, const void* x, void* y);
 
 // x [count] -> y [count] = scale * x. y may be x.
-using ScaledCopy = void(size_t count, float scale, const float* x, float* y);
+using ScaledCopy = void(DataType type, size_t count, float scale, const void* x, void* y);
 
 }  // namespace muster::kernels
 

@@ -1,14 +1,16 @@
 // Batch normalisation (Ioffe & Szegedy 2015) over the channels of NHWC activations, fused with the
-// activation and the 2x2 max pooling that may follow it.
+// sum of a residual block, the activation and the 2x2 max pooling that may follow it.
 //
-// All arrays are float32, 64-byte aligned unless said otherwise. Rows that are absent from a batch
-// do not exist: the statistics are of the rows present.
+// Activations and their gradients (void*) are stored as the shape says, arrays over the channels
+// are float32; all are 64-byte aligned unless said otherwise. Rows that are absent from a batch do
+// not exist: the statistics are of the rows present.
 #ifndef MUSTER_KERNELS_BATCH_NORM_H_
 #define MUSTER_KERNELS_BATCH_NORM_H_
 
 #include <cstdint>
 
 #include "kernels/activation.h"
+#include "kernels/data_type.h"
 #include "kernels/pooling.h"
 
 namespace muster::kernels {
@@ -18,9 +20,10 @@ struct BatchNormShape {
   int64_t height = 1;
   int64_t width = 1;
   int64_t channels = 1;
-  Activation activation = Activation::kNone;  // of the normalised values
+  Activation activation = Activation::kNone;  // of the normalised values, the addend included
   // Then the largest of each 2x2; an odd last line or column is dropped. Needs kRelu.
   bool pool = false;
+  DataType type = DataType::kFloat32;  // of x, addend, y, dy, dz and dx
 
   int64_t pixels() const { return rows * height * width; }
   int64_t out_height() const { return pool ? height / 2 : height; }
@@ -29,20 +32,24 @@ struct BatchNormShape {
 };
 
 // x [pixels, channels] -> mean [channels], variance [channels], the biased one. pixels > 0.
-using BatchNormStatistics = void(const BatchNormShape& shape, const float* x, float* mean,
+using BatchNormStatistics = void(const BatchNormShape& shape, const void* x, float* mean,
                                  float* variance);
 
-// x -> y [out_pixels, channels] = pool(activation(x * scale + shift)), with scale, shift
-// [channels]. choice uint8 [out_pixels, channels], only with pool, may be null: as MaxPoolForward's
-// with relu, 0 to 3 or kNoChoice.
-using BatchNormApply = void(const BatchNormShape& shape, const float* x, const float* scale,
-                            const float* shift, float* y, uint8_t* choice);
+// x -> y [out_pixels, channels] = pool(activation(x * scale + shift + addend)), with scale, shift
+// [channels]. addend like x, or null; never with pool. Without pool y may be x or addend. choice
+// uint8 [out_pixels, channels], only with pool, may be null: as MaxPoolForward's with relu, 0 to 3
+// or kNoChoice.
+using BatchNormApply = void(const BatchNormShape& shape, const void* x, const float* scale,
+                            const float* shift, const void* addend, void* y, uint8_t* choice);
 
 // What both passes of the backward direction read. dy [out_pixels, channels]; x, scale, shift,
 // choice as in forward; mean, inverse_deviation [channels] = 1 / sqrt(variance + epsilon).
 struct BatchNormGradient {
-  const float* x;
-  const float* dy;
+  const void* x;
+  const void* dy;
+  // Forward's output, whose bounds tell where the activation lets dy pass; null where that is to be
+  // computed from x again, which it cannot be after an addend. Not read with pool.
+  const void* y = nullptr;
   const uint8_t* choice;
   const float* scale;
   const float* shift;
@@ -51,15 +58,17 @@ struct BatchNormGradient {
   double pixels;  // that mean and deviation are of: more than x's where ranks share statistics
 };
 
-// -> dgamma, dbeta [channels], over x's own pixels; zero without any.
+// -> dgamma, dbeta [channels], over x's own pixels; zero without any. dz like dy, or null; may be
+// dy, never with pool: receives dy where the activation lets it pass, else 0. That is the addend's
+// gradient, and what BackwardData may take as dy when shape.activation is kNone.
 using BatchNormBackwardParameters = void(const BatchNormShape& shape,
                                          const BatchNormGradient& gradient, float* dgamma,
-                                         float* dbeta);
+                                         float* dbeta, void* dz);
 
 // dgamma, dbeta [channels], the sums over gradient.pixels of what the pass before wrote -> dx
 // [pixels, channels]; may be the same array as x, not as dy.
 using BatchNormBackwardData = void(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                                   const float* dgamma, const float* dbeta, float* dx);
+                                   const float* dgamma, const float* dbeta, void* dx);
 
 }  // namespace muster::kernels
 

@@ -25,9 +25,10 @@ constexpr std::pair<Activation, bool> kFusions[] = {{Activation::kNone, false},
 
 std::vector<BatchNormShape> BatchNormShapes() {
   std::vector<BatchNormShape> shapes;
-  const BatchNormShape sizes[] = {{64, 4, 4, 32}, {3, 7, 5, 19}, {1, 2, 3, 64},  {9, 1, 1, 130},
-                                  {5, 9, 8, 3},   {1, 1, 7, 16}, {40, 5, 5, 8},  {2, 3, 3, 100},
-                                  {30, 3, 2, 1},  {2, 5, 3, 17}, {2, 1, 1, 1280}};
+  const BatchNormShape sizes[] = {{64, 4, 4, 32}, {3, 7, 5, 19},   {1, 2, 3, 64},   {9, 1, 1, 130},
+                                  {5, 9, 8, 3},   {1, 1, 7, 16},   {40, 5, 5, 8},   {2, 3, 3, 100},
+                                  {3, 6, 6, 24},  {1, 2, 2, 2047}, {1, 13, 20, 96}, {30, 3, 2, 1},
+                                  {2, 5, 3, 17},  {5, 1, 1, 1280}};
   for (BatchNormShape shape : sizes) {
     for (const auto& [activation, pool] : kFusions) {
       if (pool && (shape.height < 2 || shape.width < 2)) continue;
@@ -39,50 +40,68 @@ std::vector<BatchNormShape> BatchNormShapes() {
   return shapes;
 }
 
+// The same in float32 and, by turns, in one of the other types.
+std::vector<BatchNormShape> TypedShapes() {
+  std::vector<BatchNormShape> shapes = BatchNormShapes();
+  const size_t count = shapes.size();
+  for (size_t i = 0; i < count; ++i) {
+    shapes.push_back(shapes[i]);
+    shapes.back().type = i % 2 == 0 ? DataType::kBfloat16 : DataType::kFloat16;
+  }
+  return shapes;
+}
+
 std::string Name(const BatchNormShape& shape) {
   return testing::PrintToString(
-      std::vector<int64_t>{shape.rows, shape.height, shape.width, shape.channels,
-                           static_cast<int64_t>(shape.activation), shape.pool});
+             std::vector<int64_t>{shape.rows, shape.height, shape.width, shape.channels,
+                                  static_cast<int64_t>(shape.activation), shape.pool}) +
+         NameOf(shape.type);
 }
 
 // What forward leaves for backward.
 struct BatchNormState {
   double pixels;
   TestBuffer mean, inverse_deviation, scale, shift;
-  TestBuffer y;
+  TypedBuffer y;
   Bytes choice;
 
   // With the statistics of x's own pixels, by the reference.
-  BatchNormState(const BatchNormShape& shape, const TestBuffer& x, const TestBuffer& gamma,
-                 const TestBuffer& beta)
+  BatchNormState(const BatchNormShape& shape, const void* x, const TestBuffer& gamma,
+                 const TestBuffer& beta, const void* addend = nullptr)
       : BatchNormState(shape) {
     const KernelTable& table = ReferenceKernels();
     TestBuffer variance(shape.channels);
-    table.batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
+    table.batch_norm_statistics(shape, x, mean.data(), variance.data());
     for (int64_t c = 0; c < shape.channels; ++c) {
       inverse_deviation[c] = static_cast<float>(1 / std::sqrt(double{variance[c]} + kEpsilon));
       scale[c] = gamma[c] * inverse_deviation[c];
       shift[c] = beta[c] - mean[c] * scale[c];
     }
-    table.batch_norm_apply(shape, x.data(), scale.data(), shift.data(), y.data(), choice.data());
+    table.batch_norm_apply(shape, x, scale.data(), shift.data(), addend, y.data(), choice.data());
   }
 
   // The share `shape` of a batch that has `whole`'s statistics.
-  BatchNormState(const BatchNormShape& shape, const float* x, const BatchNormState& whole)
+  BatchNormState(const BatchNormShape& shape, const void* x, const BatchNormState& whole)
       : BatchNormState(shape) {
     pixels = whole.pixels;
     mean = Moved(whole.mean, whole.mean, 0);
     inverse_deviation = Moved(whole.inverse_deviation, whole.mean, 0);
     scale = Moved(whole.scale, whole.mean, 0);
     shift = Moved(whole.shift, whole.mean, 0);
-    ReferenceKernels().batch_norm_apply(shape, x, scale.data(), shift.data(), y.data(),
+    ReferenceKernels().batch_norm_apply(shape, x, scale.data(), shift.data(), nullptr, y.data(),
                                         choice.data());
   }
 
-  BatchNormGradient Gradient(const float* x, const float* dy) const {
-    return {
-        x,     dy, choice.data(), scale.data(), shift.data(), mean.data(), inverse_deviation.data(),
-        pixels};
+  BatchNormGradient Gradient(const void* x, const void* dy, const void* from_y = nullptr) const {
+    return {.x = x,
+            .dy = dy,
+            .y = from_y,
+            .choice = choice.data(),
+            .scale = scale.data(),
+            .shift = shift.data(),
+            .mean = mean.data(),
+            .inverse_deviation = inverse_deviation.data(),
+            .pixels = pixels};
   }
 
  private:
@@ -92,18 +111,67 @@ struct BatchNormState {
         inverse_deviation(shape.channels),
         scale(shape.channels),
         shift(shape.channels),
-        y(shape.out_pixels() * shape.channels),
+        y(shape.type, shape.out_pixels() * shape.channels),
         choice(y.size()) {}
 };
 
-class BatchNormContractTest : public KernelContractTest {};
+class BatchNormContractTest : public KernelContractTest {
+ protected:
+  void ExpectBackward(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                      const TypedBuffer& dy) {
+    TestBuffer dgamma(shape.channels), expected_dgamma(shape.channels);
+    TestBuffer dbeta(shape.channels), expected_dbeta(shape.channels);
+    const TypedBuffer dz(shape.type, dy.size()), expected_dz(shape.type, dy.size());
+    const auto if_possible = [&](const TypedBuffer& buffer) {
+      return shape.pool ? nullptr : buffer.data();
+    };
+    reference().batch_norm_backward_parameters(shape, gradient, expected_dgamma.data(),
+                                               expected_dbeta.data(), if_possible(expected_dz));
+    for (void* to : {static_cast<void*>(nullptr), if_possible(dz)}) {
+      kernels().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data(), to);
+      ExpectClose(dgamma, expected_dgamma, "dgamma");
+      ExpectClose(dbeta, expected_dbeta, "dbeta");
+    }
+    if (!shape.pool) ExpectSame(dz, expected_dz, "dz");
+
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer dx(shape.type, count), expected_dx(shape.type, count);
+    const auto backward_data = [&](const BatchNormShape& of, const BatchNormGradient& by,
+                                   void* to) {
+      kernels().batch_norm_backward_data(of, by, dgamma.data(), dbeta.data(), to);
+    };
+    backward_data(shape, gradient, dx.data());
+    reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
+                                         expected_dx.data());
+    ExpectRounded(dx, expected_dx, "dx", 2e-5);
+    // In the place of x.
+    const TypedBuffer over_x(shape.type, count);
+    std::memcpy(over_x.data(), gradient.x, count * SizeOf(shape.type));
+    BatchNormGradient moved = gradient;
+    moved.x = over_x.data();
+    backward_data(shape, moved, over_x.data());
+    ExpectSame(over_x, dx, "dx in the place of x");
+    if (shape.pool) return;
+    // From what the pass before made of dy, in its place.
+    const TypedBuffer masked = dy;
+    BatchNormShape linear = shape;
+    linear.activation = Activation::kNone;
+    moved = gradient;
+    moved.dy = masked.data();
+    kernels().batch_norm_backward_parameters(shape, moved, dgamma.data(), dbeta.data(),
+                                             masked.data());
+    ExpectSame(masked, expected_dz, "dz in the place of dy");
+    backward_data(linear, moved, over_x.data());
+    ExpectSame(over_x, dx, "dx from dz");
+  }
+};
 
 // Values far from zero, where a variance by plain sums of squares would cancel.
 TEST_P(BatchNormContractTest, Statistics) {
-  for (const BatchNormShape& shape : BatchNormShapes()) {
+  for (const BatchNormShape& shape : TypedShapes()) {
     SCOPED_TRACE(Name(shape));
-    TestBuffer x(shape.pixels() * shape.channels, random_);
-    for (size_t i = 0; i < x.size(); ++i) x[i] += 1000.0f * static_cast<float>(i % 3);
+    TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
+    for (size_t i = 0; i < x.size(); ++i) x.Set(i, x[i] + 1000.0f * static_cast<float>(i % 3));
     TestBuffer mean(shape.channels), expected_mean(shape.channels);
     TestBuffer variance(shape.channels), expected_variance(shape.channels);
     kernels().batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
@@ -114,38 +182,61 @@ TEST_P(BatchNormContractTest, Statistics) {
   }
 }
 
-TEST_P(BatchNormContractTest, ForwardAndBackward) {
-  for (const BatchNormShape& shape : BatchNormShapes()) {
+// A large gamma, so that ReLU6's upper bound matters.
+TestBuffer DrawGamma(const BatchNormShape& shape, std::mt19937& random) {
+  TestBuffer gamma(shape.channels, random);
+  for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 5;
+  return gamma;
+}
+
+TEST_P(BatchNormContractTest, Forward) {
+  for (const BatchNormShape& shape : TypedShapes()) {
     SCOPED_TRACE(Name(shape));
-    TestBuffer x(shape.pixels() * shape.channels, random_);
-    TestBuffer gamma(shape.channels, random_), beta(shape.channels, random_);
-    for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 5;  // ReLU6's upper bound matters
-    const BatchNormState state(shape, x, gamma, beta);
-    TestBuffer y(state.y.size());
-    Bytes choice(y.size());
-    kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(), y.data(),
-                               choice.data());
-    ExpectClose(y, state.y, "y");
-    if (shape.pool) EXPECT_EQ(choice, state.choice);
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    for (const void* sum :
+         {static_cast<const void*>(nullptr), static_cast<const void*>(addend.data())}) {
+      if (sum != nullptr && shape.pool) continue;
+      const BatchNormState state(shape, x.data(), gamma, beta, sum);
+      const TypedBuffer y(shape.type, state.y.size());
+      Bytes choice(y.size());
+      const auto apply = [&](const void* from, const void* with, void* to) {
+        kernels().batch_norm_apply(shape, from, state.scale.data(), state.shift.data(), with, to,
+                                   choice.data());
+      };
+      apply(x.data(), sum, y.data());
+      ExpectRounded(y, state.y, "y");
+      if (shape.pool) {
+        EXPECT_EQ(choice, state.choice);
+        continue;
+      }
+      const TypedBuffer over_x = x;
+      apply(over_x.data(), sum, over_x.data());
+      ExpectSame(over_x, y, "y in the place of x");
+      if (sum == nullptr) continue;
+      const TypedBuffer over_addend = addend;
+      apply(x.data(), over_addend.data(), over_addend.data());
+      ExpectSame(over_addend, y, "y in the place of the addend");
+    }
+  }
+}
 
-    TestBuffer dy(y.size(), random_);
-    const BatchNormGradient gradient = state.Gradient(x.data(), dy.data());
-    TestBuffer dgamma(shape.channels), expected_dgamma(shape.channels);
-    TestBuffer dbeta(shape.channels), expected_dbeta(shape.channels);
-    kernels().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data());
-    reference().batch_norm_backward_parameters(shape, gradient, expected_dgamma.data(),
-                                               expected_dbeta.data());
-    ExpectClose(dgamma, expected_dgamma, "dgamma");
-    ExpectClose(dbeta, expected_dbeta, "dbeta");
-
-    TestBuffer dx(x.size()), expected_dx(x.size());
-    kernels().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), dx.data());
-    reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
-                                         expected_dx.data());
-    ExpectClose(dx, expected_dx, "dx", 2e-5);
-    // In the place of x.
-    kernels().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), x.data());
-    EXPECT_EQ(std::memcmp(x.data(), dx.data(), x.size() * sizeof(float)), 0);
+// With the mask computed from x, and with that of y.
+TEST_P(BatchNormContractTest, Backward) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    SCOPED_TRACE(Name(shape));
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    for (const bool from_y : {false, true}) {
+      if (from_y && shape.pool) continue;
+      const BatchNormState state(shape, x.data(), gamma, beta, from_y ? addend.data() : nullptr);
+      const TypedBuffer dy(shape.type, state.y.size(), random_);
+      const BatchNormGradient gradient =
+          state.Gradient(x.data(), dy.data(), from_y ? state.y.data() : nullptr);
+      ExpectBackward(shape, gradient, dy);
+    }
   }
 }
 
@@ -156,18 +247,21 @@ TEST_P(BatchNormContractTest, SharedStatisticsGiveThePartsOfTheWhole) {
     for (const int64_t first_rows : {3, 5}) {
       const BatchNormShape shape{5, 5, 4, 19, activation, pool};
       SCOPED_TRACE(Name(shape));
-      TestBuffer x(shape.pixels() * shape.channels, random_);
+      TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
       TestBuffer gamma(shape.channels, random_), beta(shape.channels, random_);
-      const BatchNormState whole(shape, x, gamma, beta);
-      TestBuffer dy(whole.y.size(), random_);
-      TestBuffer dgamma(shape.channels), dbeta(shape.channels), expected_dx(x.size());
+      const BatchNormState whole(shape, x.data(), gamma, beta);
+      TypedBuffer dy(shape.type, whole.y.size(), random_);
+      TestBuffer dgamma(shape.channels), dbeta(shape.channels);
+      TypedBuffer expected_dx(shape.type, x.size());
       const BatchNormGradient gradient = whole.Gradient(x.data(), dy.data());
-      reference().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data());
+      reference().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data(),
+                                                 nullptr);
       reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
                                            expected_dx.data());
       for (const KernelTable* table : {&kernels(), &reference()}) {
         SCOPED_TRACE(table->name);
-        TestBuffer dgamma_sum(shape.channels), dbeta_sum(shape.channels), dx(x.size());
+        TestBuffer dgamma_sum(shape.channels), dbeta_sum(shape.channels);
+        TypedBuffer dx(shape.type, x.size());
         std::fill_n(dgamma_sum.data(), shape.channels, 0.0f);
         std::fill_n(dbeta_sum.data(), shape.channels, 0.0f);
         const auto for_each_part = [&](const auto& visit) {
@@ -176,25 +270,25 @@ TEST_P(BatchNormContractTest, SharedStatisticsGiveThePartsOfTheWhole) {
             part.rows = end - begin;
             const int64_t in = begin * shape.height * shape.width * shape.channels;
             const int64_t out = begin * shape.out_height() * shape.out_width() * shape.channels;
-            const BatchNormState state(part, x.data() + in, whole);
-            visit(part, state.Gradient(x.data() + in, dy.data() + out), dx.data() + in);
+            const BatchNormState state(part, x.at(in), whole);
+            visit(part, state.Gradient(x.at(in), dy.at(out)), dx.at(in));
           }
         };
-        for_each_part([&](const BatchNormShape& part, const BatchNormGradient& gradient, float*) {
+        for_each_part([&](const BatchNormShape& part, const BatchNormGradient& gradient, void*) {
           TestBuffer part_dgamma(shape.channels), part_dbeta(shape.channels);
           table->batch_norm_backward_parameters(part, gradient, part_dgamma.data(),
-                                                part_dbeta.data());
+                                                part_dbeta.data(), nullptr);
           dgamma_sum = Moved(dgamma_sum, part_dgamma, 1);
           dbeta_sum = Moved(dbeta_sum, part_dbeta, 1);
         });
         ExpectClose(dgamma_sum, dgamma, "dgamma");
         ExpectClose(dbeta_sum, dbeta, "dbeta");
         for_each_part(
-            [&](const BatchNormShape& part, const BatchNormGradient& gradient, float* part_dx) {
+            [&](const BatchNormShape& part, const BatchNormGradient& gradient, void* part_dx) {
               table->batch_norm_backward_data(part, gradient, dgamma_sum.data(), dbeta_sum.data(),
                                               part_dx);
             });
-        ExpectClose(dx, expected_dx, "dx", 2e-5);
+        ExpectRounded(dx, expected_dx, "dx", 2e-5);
       }
     }
   }
@@ -203,20 +297,24 @@ TEST_P(BatchNormContractTest, SharedStatisticsGiveThePartsOfTheWhole) {
 TEST_P(BatchNormContractTest, NotANumberStaysVisible) {
   for (const KernelTable* table : {&kernels(), &reference()}) {
     for (const auto& [activation, pool] : kFusions) {
-      const BatchNormShape shape{1, 2, 2, 19, activation, pool};
-      SCOPED_TRACE(Name(shape));
-      TestBuffer x(shape.pixels() * shape.channels, random_), ones(shape.channels);
-      std::fill_n(ones.data(), ones.size(), 1.0f);
-      TestBuffer y(shape.out_pixels() * shape.channels);
-      x[2] = x[18] = std::numeric_limits<float>::quiet_NaN();
-      table->batch_norm_apply(shape, x.data(), ones.data(), ones.data(), y.data(), nullptr);
-      EXPECT_TRUE(std::isnan(y[2]));
-      EXPECT_TRUE(std::isnan(y[18]));
-      EXPECT_FALSE(std::isnan(y[17]));
-      TestBuffer mean(shape.channels), variance(shape.channels);
-      table->batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
-      for (const int c : {2, 18}) EXPECT_TRUE(std::isnan(mean[c]) && std::isnan(variance[c]));
-      EXPECT_FALSE(std::isnan(variance[17]));
+      for (const DataType type : kDataTypes) {
+        const BatchNormShape shape{1, 2, 2, 19, activation, pool, type};
+        SCOPED_TRACE(Name(shape));
+        TypedBuffer x(type, shape.pixels() * shape.channels, random_);
+        TestBuffer ones(shape.channels);
+        std::fill_n(ones.data(), ones.size(), 1.0f);
+        TypedBuffer y(type, shape.out_pixels() * shape.channels);
+        for (const int i : {2, 18}) x.Set(i, std::numeric_limits<float>::quiet_NaN());
+        table->batch_norm_apply(shape, x.data(), ones.data(), ones.data(), nullptr, y.data(),
+                                nullptr);
+        EXPECT_TRUE(std::isnan(y[2]));
+        EXPECT_TRUE(std::isnan(y[18]));
+        EXPECT_FALSE(std::isnan(y[17]));
+        TestBuffer mean(shape.channels), variance(shape.channels);
+        table->batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
+        for (const int c : {2, 18}) EXPECT_TRUE(std::isnan(mean[c]) && std::isnan(variance[c]));
+        EXPECT_FALSE(std::isnan(variance[17]));
+      }
     }
   }
 }
@@ -262,12 +360,12 @@ TEST(ReferenceKernelsTest, BatchNormGradientsAreFiniteDifferences) {
     TestBuffer x(shape.pixels() * shape.channels, random);
     TestBuffer gamma(shape.channels, random), beta(shape.channels, random);
     for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 4;
-    const BatchNormState state(shape, x, gamma, beta);
+    const BatchNormState state(shape, x.data(), gamma, beta);
     TestBuffer dy(state.y.size(), random);
     TestBuffer dgamma(shape.channels), dbeta(shape.channels), dx(x.size());
     const BatchNormGradient gradient = state.Gradient(x.data(), dy.data());
     const KernelTable& table = ReferenceKernels();
-    table.batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data());
+    table.batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data(), nullptr);
     table.batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), dx.data());
 
     const Doubles at_x = ToDoubles(x), at_gamma = ToDoubles(gamma), at_beta = ToDoubles(beta);

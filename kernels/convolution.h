@@ -16,8 +16,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/activation.h"
 #include "kernels/data_type.h"
+#include "kernels/epilogue.h"
 
 namespace muster::kernels {
 
@@ -60,16 +60,6 @@ struct ConvolutionOptions {
   DataType compute_type = DataType::kFloat32;
 };
 
-// What Forward does to each sum before it stores it:
-//   y = activation(sum * scale + shift + addend)
-struct Epilogue {
-  const float* scale = nullptr;  // [out_channels]; null: 1
-  const float* shift =
-      nullptr;  // [out_channels]; null: 0. A bias, or what batch norm leaves of one
-  const void* addend = nullptr;  // like y; null: 0
-  Activation activation = Activation::kNone;
-};
-
 // Not thread-safe. Every call but the first with a given number of rows allocates nothing of its
 // own.
 class Convolution {
@@ -97,8 +87,8 @@ class Convolution {
   // dy, of the convolution's sums, before any epilogue, like y -> dx like x
   virtual void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                             void* workspace) = 0;
-  // x, dy -> dweights like weights, dbias [out_channels], null without a bias; written, not added
-  // to; zero when rows is 0.
+  // x, dy -> dweights like weights, dbias [out_channels], the sums of dy rounded as an operand is,
+  // null without a bias; written, not added to; zero when rows is 0.
   virtual void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights,
                                float* dbias, void* workspace) = 0;
 };
@@ -110,7 +100,8 @@ std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape,
 }  // namespace reference
 
 namespace cpu {
-// oneDNN; our own kernels where there are few input channels, and where it has no depthwise one.
+// Our own kernels, in the types that the processor multiplies and by casts around float32 in the
+// others; oneDNN for groups that are not depthwise, and for bfloat16 where the processor has AMX.
 // INVALID_ARGUMENT for an impossible shape, INTERNAL or RESOURCE_EXHAUSTED with oneDNN's word
 // otherwise.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionShape& shape,

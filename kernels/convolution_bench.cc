@@ -1,7 +1,11 @@
-// Times every distinct convolution of a network, forward and backward, and names the kernels
-// chosen.
+// Times every distinct convolution of a network, forward and backward, beside oneDNN's of the same
+// precision, and names the kernels chosen.
 //
-//   convolution_bench resnet18|mobilenet_v2 [rows [image size [threads]]]
+//   convolution_bench resnet18|resnet50|mobilenet_v2|small_cnn [rows [image size [threads
+//       [float32|bfloat16]]]]
+//
+// Rates are of the nominal products, two operations each, padding's included. Runs of the two take
+// turns, so that a busy machine slows both.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +15,8 @@
 #include <vector>
 
 #include "kernels/convolution.h"
+#include "kernels/cpu/onednn_convolution.h"
+#include "kernels/kernel_table.h"
 
 namespace muster::kernels {
 namespace {
@@ -24,7 +30,8 @@ struct Layer {
 
 class Network {
  public:
-  explicit Network(int64_t image_size) : size_(image_size) {}
+  explicit Network(int64_t image_size, int64_t channels = 3)
+      : size_(image_size), channels_(channels) {}
 
   // As torchvision's conv2d with this padding; without a bias.
   void Add(int64_t out, int64_t kernel, int64_t stride, int64_t groups = 1) {
@@ -58,7 +65,7 @@ class Network {
 
  private:
   int64_t size_;
-  int64_t channels_ = 3;
+  int64_t channels_;
   std::vector<Layer> layers_;
 };
 
@@ -78,6 +85,43 @@ Network ResNet18(int64_t image_size) {
       network.Add(out, 1, stride);
     }
   }
+  return network;
+}
+
+// He et al. 2016, strides at the 3x3 convolutions as in torchvision.
+Network ResNet50(int64_t image_size) {
+  Network network(image_size);
+  network.Add(64, 7, 2);
+  network.Pool(2);
+  const struct {
+    int64_t channels, repeats, stride;
+  } stages[] = {{64, 3, 1}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}};
+  for (const auto& stage : stages) {
+    for (int64_t i = 0; i < stage.repeats; ++i) {
+      const int64_t channels = network.channels();
+      const int64_t size = network.size();
+      const int64_t stride = i == 0 ? stage.stride : 1;
+      network.Add(stage.channels, 1, 1);
+      network.Add(stage.channels, 3, stride);
+      network.Add(4 * stage.channels, 1, 1);
+      if (i > 0) continue;
+      network.BranchFrom(channels, size);
+      network.Add(4 * stage.channels, 1, stride);
+    }
+  }
+  return network;
+}
+
+// Grey images, two convolutions with pooling, and a linear layer.
+Network SmallCnn(int64_t image_size) {
+  Network network(image_size, 1);
+  network.Add(32, 3, 1);
+  network.Pool(2);
+  network.Add(64, 3, 1);
+  network.Pool(2);
+  const int64_t size = network.size();
+  network.BranchFrom(64 * size * size, 1);
+  network.Add(128, 1, 1);
   return network;
 }
 
@@ -102,6 +146,7 @@ Network MobileNetV2(int64_t image_size) {
 }
 
 using Array = std::unique_ptr<float, decltype(&std::free)>;
+// Small numbers as float32; as bfloat16 they are small numbers, too.
 Array Allocate(int64_t elements) {
   const size_t bytes = (elements * sizeof(float) / 64 + 1) * 64;
   Array array(static_cast<float*>(std::aligned_alloc(64, bytes)), &std::free);
@@ -111,17 +156,52 @@ Array Allocate(int64_t elements) {
   return array;
 }
 
-// The shortest of several runs, in milliseconds.
-template <typename Run>
-double Milliseconds(const Run& run) {
-  run();
-  double best = 1e30;
-  for (int i = 0; i < 5; ++i) {
-    const Clock::time_point start = Clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+// One implementation of a layer with arrays of its own.
+class Subject {
+ public:
+  Subject(absl::StatusOr<std::unique_ptr<Convolution>> made, const ConvolutionShape& shape,
+          int64_t rows)
+      : rows_(rows),
+        x_(Allocate(rows * shape.input_elements())),
+        y_(Allocate(rows * shape.output_elements())),
+        weights_(nullptr, &std::free),
+        workspace_(nullptr, &std::free) {
+    if (!made.ok()) {
+      std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
+      return;
+    }
+    convolution_ = *std::move(made);
+    weights_ = Allocate(convolution_->weights_elements());
+    workspace_ = Allocate(static_cast<int64_t>(convolution_->workspace_bytes() / sizeof(float)));
   }
-  return best;
+
+  bool made() const { return convolution_ != nullptr; }
+  std::string description() const { return convolution_->description(); }
+
+  double Milliseconds(int pass) {
+    const Clock::time_point start = Clock::now();
+    if (pass == 0) {
+      convolution_->Forward(rows_, x_.get(), weights_.get(), {}, y_.get(), workspace_.get());
+    } else if (pass == 1) {
+      convolution_->BackwardData(rows_, y_.get(), weights_.get(), x_.get(), workspace_.get());
+    } else {
+      convolution_->BackwardWeights(rows_, x_.get(), y_.get(), weights_.get(), nullptr,
+                                    workspace_.get());
+    }
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  }
+
+ private:
+  int64_t rows_;
+  std::unique_ptr<Convolution> convolution_;
+  Array x_, y_, weights_, workspace_;
+};
+
+Network NetworkOf(const std::string& name, int64_t image_size) {
+  if (name == "resnet50") return ResNet50(image_size);
+  if (name == "mobilenet_v2") return MobileNetV2(image_size);
+  if (name == "small_cnn") return SmallCnn(image_size);
+  return ResNet18(image_size);
 }
 
 int Main(int argc, char** argv) {
@@ -129,49 +209,55 @@ int Main(int argc, char** argv) {
   const int64_t rows = argc > 2 ? std::atoi(argv[2]) : 16;
   const int64_t image_size = argc > 3 ? std::atoi(argv[3]) : 224;
   const int threads = argc > 4 ? std::atoi(argv[4]) : 1;
-  const Network network = name == "resnet18" ? ResNet18(image_size) : MobileNetV2(image_size);
-  double totals[3] = {};
+  const bool low = argc > 5 && std::string(argv[5]) == "bfloat16";
+  const DataType type = low ? DataType::kBfloat16 : DataType::kFloat32;
+  double totals[2][3] = {};
   bool first = true;
+  std::printf(
+      "milliseconds, GFLOP/s and oneDNN's time over ours, of forward | backward data | "
+      "backward weights\n");
+  const Network network = NetworkOf(name, image_size);
   for (const Layer& layer : network.layers()) {
     const ConvolutionShape& shape = layer.shape;
-    auto made = cpu::MakeConvolution(
-        shape, {.max_rows = rows, .bias = false, .data_gradient = !first, .threads = threads});
-    if (!made.ok()) {
-      std::fprintf(stderr, "%s: %s\n", Network::Name(shape).c_str(),
-                   made.status().ToString().c_str());
-      return 1;
-    }
-    Convolution& convolution = **made;
-    const Array x = Allocate(rows * shape.input_elements());
-    const Array dx = Allocate(rows * shape.input_elements());
-    const Array y = Allocate(rows * shape.output_elements());
-    const Array weights = Allocate(convolution.weights_elements());
-    const Array dweights = Allocate(convolution.weights_elements());
-    const Array workspace = Allocate(convolution.workspace_bytes() / sizeof(float));
-    const double times[3] = {
-        Milliseconds([&] {
-          convolution.Forward(rows, x.get(), weights.get(), {}, y.get(), workspace.get());
-        }),
-        first ? 0.0 : Milliseconds([&] {
-          convolution.BackwardData(rows, y.get(), weights.get(), dx.get(), workspace.get());
-        }),
-        Milliseconds([&] {
-          convolution.BackwardWeights(rows, x.get(), y.get(), dweights.get(), nullptr,
-                                      workspace.get());
-        })};
+    // The images are float32.
+    const ConvolutionOptions options = {.max_rows = rows,
+                                        .bias = false,
+                                        .data_gradient = !first,
+                                        .threads = threads,
+                                        .x_type = first ? DataType::kFloat32 : type,
+                                        .y_type = type,
+                                        .compute_type = type};
+    Subject subjects[2] = {{cpu::MakeConvolution(shape, options), shape, rows},
+                           {cpu::MakeOneDnnConvolution(shape, options, CpuKernels()), shape, rows}};
+    if (!subjects[0].made()) return 1;
     const double gigaflops = 2e-9 * static_cast<double>(rows * shape.output_elements()) *
                              static_cast<double>(shape.fan_in());
     std::printf("%dx %s", layer.count, Network::Name(shape).c_str());
-    for (int i = 0; i < 3; ++i) {
-      totals[i] += times[i] * layer.count;
-      std::printf(" | %7.2f ms %6.1f GFLOP/s", times[i], gigaflops / times[i] * 1e3);
+    for (int pass = 0; pass < 3; ++pass) {
+      if (first && pass == 1) continue;
+      double best[2] = {1e30, 1e30};
+      for (int run = 0; run < 8; ++run) {  // the first warms up
+        for (int i = 0; i < 2; ++i) {
+          if (subjects[i].made()) best[i] = std::min(best[i], subjects[i].Milliseconds(pass));
+        }
+      }
+      for (int i = 0; i < 2; ++i) totals[i][pass] += best[i] * layer.count;
+      std::printf(" | %7.2f ms %6.1f", best[0], gigaflops / best[0] * 1e3);
+      if (subjects[1].made()) std::printf(" %4.1fx", best[1] / best[0]);
     }
-    std::printf(" | %s\n", convolution.description().c_str());
+    std::printf(" | %s\n", subjects[0].description().c_str());
     first = false;
   }
-  const double total = totals[0] + totals[1] + totals[2];
-  std::printf("forward %.1f ms, backward data %.1f ms, backward weights %.1f ms: %.1f images/s\n",
-              totals[0], totals[1], totals[2], static_cast<double>(rows) / total * 1e3);
+  const char* names[] = {"ours", "oneDNN"};
+  for (int i = 0; i < 2; ++i) {
+    const double total = totals[i][0] + totals[i][1] + totals[i][2];
+    if (total > 1e29) continue;
+    std::printf(
+        "%s: forward %.1f ms, backward data %.1f ms, backward weights %.1f ms: %.1f "
+        "images/s\n",
+        names[i], totals[i][0], totals[i][1], totals[i][2],
+        static_cast<double>(rows) / total * 1e3);
+  }
   return 0;
 }
 

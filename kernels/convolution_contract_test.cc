@@ -12,6 +12,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/convolution.h"
+#include "kernels/cpu/onednn_convolution.h"
+#include "kernels/half.h"
 #include "kernels/kernel_contract.h"
 #include "kernels/test_buffer.h"
 
@@ -66,7 +68,7 @@ std::vector<Case> Cases() {
       {"depthwise_two_pixels_strided", {2, 1, 37, 37, 3, 2, 1, 37}},
       {"depthwise_one_pixel", {1, 1, 160, 160, 3, 1, 1, 160}},
       {"depthwise_scale", {1, 1, 40, 40, 1, 1, 0, 40}},
-      {"linear", {1, 1, 3136, 128, 1, 1, 0}},
+      {"linear", {1, 1, 3136, 40, 1, 1, 0}},
       {"linear_odd", {1, 1, 37, 10, 1, 1, 0}},
   };
 }
@@ -84,11 +86,63 @@ struct Ends {
   Activation activation = Activation::kNone;
 };
 
+struct Precision {
+  DataType x = DataType::kFloat32;
+  DataType y = DataType::kFloat32;
+  DataType compute = DataType::kFloat32;
+};
+constexpr DataType kF32 = DataType::kFloat32;
+constexpr DataType kBf16 = DataType::kBfloat16;
+constexpr DataType kF16 = DataType::kFloat16;
+constexpr Precision kLowPrecisions[] = {
+    // A network's first layer, its last one, and those between.
+    {kF32, kBf16, kBf16},
+    {kBf16, kF32, kBf16},
+    {kBf16, kBf16, kBf16},
+    {kF16, kF16, kF16},
+    // Activations in float32.
+    {kF32, kF32, kBf16},
+    {kF32, kF32, kF16},
+};
+
+// A sum rounded from another side of a tie is a unit in the last place away.
+double Tolerance(DataType stored) {
+  switch (stored) {
+    case DataType::kBfloat16:
+      return 0x1p-7;
+    case DataType::kFloat16:
+      return 0x1p-10;
+    case DataType::kFloat32:
+      break;
+  }
+  return 1e-5;
+}
+
+// `values` as elements of `type`. Memory that it leaves is NaN.
+TestBuffer Stored(DataType type, const TestBuffer& values) {
+  TestBuffer stored((values.size() * SizeOf(type) + sizeof(float) - 1) / sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) {
+    StoreElement(type, double{values[i]}, stored.data(), static_cast<int64_t>(i));
+  }
+  return stored;
+}
+
+TestBuffer Loaded(DataType type, const TestBuffer& stored, size_t count) {
+  TestBuffer values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = LoadElement(type, stored.data(), static_cast<int64_t>(i));
+  }
+  return values;
+}
+
+using Maker = absl::StatusOr<std::unique_ptr<Convolution>>(const ConvolutionShape&,
+                                                           const ConvolutionOptions&);
+
 // A layer by the implementation under test and by the reference, with the same weights.
 class Pair {
  public:
   Pair(const ConvolutionShape& shape, const ConvolutionOptions& options, std::mt19937& random,
-       const Ends& ends = {})
+       const Ends& ends = {}, Maker* make = cpu::MakeConvolution)
       : shape_(shape),
         options_(options),
         ends_(ends),
@@ -96,40 +150,58 @@ class Pair {
         reference_(reference::MakeConvolution(shape, options)),
         canonical_(shape.weights(), random),
         bias_(shape.out_channels, random) {
-    auto made = cpu::MakeConvolution(shape, options);
+    auto made = make(shape, options);
     EXPECT_TRUE(made.ok()) << made.status();
     if (made.ok()) convolution_ = *std::move(made);
   }
 
-  void ExpectTheSame(const std::vector<int64_t>& numbers_of_rows) {
+  // Of all directions, or of Forward alone: the others know no epilogue.
+  void ExpectTheSame(const std::vector<int64_t>& numbers_of_rows, bool backward = true) {
     ASSERT_NE(convolution_, nullptr);
     SCOPED_TRACE(Name(shape_) + " " + convolution_->description());
     TestBuffer workspace(convolution_->workspace_bytes() / sizeof(float) + 1);
     TestBuffer weights(convolution_->weights_elements());
     convolution_->ImportWeights(canonical_.data(), weights.data());
-    const float* const bias = options_.bias ? bias_.data() : nullptr;
     for (const int64_t rows : numbers_of_rows) {
-      TestBuffer x(rows * shape_.input_elements(), random_);
-      TestBuffer y(rows * shape_.output_elements()), expected_y(y.size()), dy(y.size(), random_);
-      const TestBuffer addend(y.size(), random_), scale(shape_.out_channels, random_);
-      const Epilogue epilogue = {.scale = ends_.scale ? scale.data() : nullptr,
-                                 .shift = bias,
-                                 .addend = ends_.addend ? addend.data() : nullptr,
-                                 .activation = ends_.activation};
-      convolution_->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace.data());
-      reference_->Forward(rows, x.data(), canonical_.data(), epilogue, expected_y.data(), nullptr);
-      ExpectClose(y, expected_y, "y");
-      if (options_.data_gradient) {
-        TestBuffer dx(x.size()), expected_dx(x.size());
-        convolution_->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace.data());
-        reference_->BackwardData(rows, dy.data(), canonical_.data(), expected_dx.data(), nullptr);
-        ExpectClose(dx, expected_dx, "dx");
-      }
+      const TestBuffer x = Random(options_.x_type, rows * shape_.input_elements());
+      const TestBuffer dy = Random(options_.y_type, rows * shape_.output_elements());
+      ExpectTheSameForward(rows, x, weights, workspace.data());
+      if (!backward) continue;
+      if (options_.data_gradient) ExpectTheSameDataGradient(rows, dy, weights, workspace.data());
       ExpectTheSameParameterGradients(rows, x, dy, workspace.data());
     }
   }
 
  private:
+  TestBuffer Random(DataType type, int64_t count) {
+    return Stored(type, TestBuffer(count, random_));
+  }
+
+  void ExpectTheSameForward(int64_t rows, const TestBuffer& x, const TestBuffer& weights,
+                            void* workspace) {
+    const int64_t count = rows * shape_.output_elements();
+    const TestBuffer addend = Random(options_.y_type, count), scale(shape_.out_channels, random_);
+    const Epilogue epilogue = {.scale = ends_.scale ? scale.data() : nullptr,
+                               .shift = options_.bias ? bias_.data() : nullptr,
+                               .addend = ends_.addend ? addend.data() : nullptr,
+                               .activation = ends_.activation};
+    TestBuffer y(addend.size()), expected(addend.size());
+    convolution_->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace);
+    reference_->Forward(rows, x.data(), canonical_.data(), epilogue, expected.data(), nullptr);
+    ExpectClose(Loaded(options_.y_type, y, count), Loaded(options_.y_type, expected, count), "y",
+                Tolerance(options_.y_type));
+  }
+
+  void ExpectTheSameDataGradient(int64_t rows, const TestBuffer& dy, const TestBuffer& weights,
+                                 void* workspace) {
+    const int64_t count = rows * shape_.input_elements();
+    TestBuffer dx = Stored(options_.x_type, TestBuffer(count)), expected(dx.size());
+    convolution_->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace);
+    reference_->BackwardData(rows, dy.data(), canonical_.data(), expected.data(), nullptr);
+    ExpectClose(Loaded(options_.x_type, dx, count), Loaded(options_.x_type, expected, count), "dx",
+                Tolerance(options_.x_type));
+  }
+
   void ExpectTheSameParameterGradients(int64_t rows, const TestBuffer& x, const TestBuffer& dy,
                                        void* workspace) {
     TestBuffer dweights(convolution_->weights_elements()), canonical(canonical_.size());
@@ -176,12 +248,11 @@ TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
   // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
   // another.
   Pair(shape(), Options(), random_).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
-  Pair(shape(), Options(), random_, {.activation = Activation::kRelu}).ExpectTheSame({2});
-  Pair(shape(), Options(), random_, {.scale = true, .activation = Activation::kRelu6})
-      .ExpectTheSame({2});
-  Pair(shape(), Options(), random_,
-       {.scale = true, .addend = true, .activation = Activation::kRelu})
-      .ExpectTheSame({2});
+  for (const Ends& ends : {Ends{.activation = Activation::kRelu},
+                           Ends{.scale = true, .activation = Activation::kRelu6},
+                           Ends{.scale = true, .addend = true, .activation = Activation::kRelu}}) {
+    Pair(shape(), Options(), random_, ends).ExpectTheSame({2}, /*backward=*/false);
+  }
   Pair(shape(), Options(/*bias=*/false), random_).ExpectTheSame({2});
 }
 
@@ -204,6 +275,48 @@ TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
   TestBuffer other_workspace(without_bias->workspace_bytes() / sizeof(float) + 1);
   without_bias->BackwardWeights(0, nullptr, nullptr, other.data(), nullptr, other_workspace.data());
   for (size_t i = 0; i < other.size(); ++i) ASSERT_EQ(other[i], 0.0f);
+}
+
+TEST_P(ConvolutionContractTest, AgreesWithTheReferenceInEveryPrecision) {
+  for (const Precision& precision : kLowPrecisions) {
+    SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.compute)
+                                    << " to " << NameOf(precision.y));
+    ConvolutionOptions options = Options();
+    options.x_type = precision.x;
+    options.y_type = precision.y;
+    options.compute_type = precision.compute;
+    Pair(shape(), options, random_).ExpectTheSame({2});
+    for (const Ends& ends :
+         {Ends{.activation = Activation::kRelu},
+          Ends{.scale = true, .activation = Activation::kRelu6},
+          Ends{.scale = true, .addend = true, .activation = Activation::kRelu}}) {
+      Pair(shape(), options, random_, ends).ExpectTheSame({1}, /*backward=*/false);
+    }
+    options.bias = false;
+    Pair(shape(), options, random_, {.addend = true}).ExpectTheSame({1});
+  }
+}
+
+// Whatever cpu::MakeConvolution takes on this processor: with AMX it is oneDNN.
+TEST_P(ConvolutionContractTest, OneDnnAgreesWithTheReferenceInBfloat16) {
+  if (shape().groups > 1) GTEST_SKIP() << "not for groups";
+  constexpr Maker* kMake = [](const ConvolutionShape& shape, const ConvolutionOptions& options) {
+    return cpu::MakeOneDnnConvolution(shape, options, CpuKernels());
+  };
+  for (const Precision& precision : kLowPrecisions) {
+    if (precision.compute != kBf16) continue;
+    ConvolutionOptions options = Options();
+    options.x_type = precision.x;
+    options.y_type = precision.y;
+    options.compute_type = precision.compute;
+    if (!kMake(shape(), options).ok()) GTEST_SKIP() << "this processor lacks it";
+    SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.y));
+    Pair(shape(), options, random_, {.activation = Activation::kRelu}, kMake).ExpectTheSame({2, 1});
+    const Ends ends = {.scale = true, .addend = true, .activation = Activation::kRelu6};
+    Pair(shape(), options, random_, ends, kMake).ExpectTheSame({2}, /*backward=*/false);
+    options.bias = false;
+    Pair(shape(), options, random_, {}, kMake).ExpectTheSame({1});
+  }
 }
 
 // Also through the ReLU, and to no other row.
@@ -341,7 +454,9 @@ TEST(ConvolutionTest, RandomShapesAgreeWithTheReference) {
   const auto draw = [&](int64_t first, int64_t last) {
     return std::uniform_int_distribution<int64_t>(first, last)(random);
   };
-  for (int i = 0; i < 60; ++i) {
+  // Float32 as often as the others together.
+  const auto any_type = [&] { return static_cast<DataType>(std::max<int64_t>(0, draw(-1, 2))); };
+  for (int i = 0; i < 80; ++i) {
     ConvolutionShape shape{.kernel = draw(1, 5), .stride = draw(1, 3)};
     shape.padding = draw(0, shape.kernel / 2);
     const int64_t smallest = std::max<int64_t>(1, shape.kernel - 2 * shape.padding);
@@ -364,7 +479,10 @@ TEST(ConvolutionTest, RandomShapesAgreeWithTheReference) {
     const ConvolutionOptions options{.max_rows = draw(1, 4),
                                      .bias = draw(0, 1) == 1,
                                      .data_gradient = draw(0, 3) > 0,
-                                     .threads = i % 10 == 0 ? 2 : 1};
+                                     .threads = i % 10 == 0 ? 2 : 1,
+                                     .x_type = any_type(),
+                                     .y_type = any_type(),
+                                     .compute_type = any_type()};
     const Ends ends{.scale = draw(0, 1) == 1,
                     .addend = draw(0, 1) == 1,
                     .activation = static_cast<Activation>(draw(0, 2))};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/data_type.h"
 #include "kernels/philox.h"
 
 namespace muster::kernels {
@@ -22,10 +23,10 @@ constexpr PhiloxCounter DropoutCounter(const DropoutMask& mask, uint64_t row, ui
   return {block, static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32), mask.layer};
 }
 
-// x [rows, columns] float32 -> y like x: 0 or x / (1 - probability). Forward and, on gradients,
+// x [rows, columns] of `type` -> y like x: 0 or x / (1 - probability). Forward and, on gradients,
 // backward. y may be x.
-using Dropout = void(const DropoutMask& mask, int64_t rows, int64_t columns, const float* x,
-                     float* y);
+using Dropout = void(DataType type, const DropoutMask& mask, int64_t rows, int64_t columns,
+                     const void* x, void* y);
 
 }  // namespace muster::kernels
 

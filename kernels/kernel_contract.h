@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernels/kernel_table.h"
 #include "kernels/test_buffer.h"
+#include "kernels/typed_buffer.h"
 
 namespace muster::kernels {
 
@@ -34,7 +35,8 @@ class KernelContractTest : public testing::TestWithParam<InstructionSet> {
 
 // The second and the third argument of INSTANTIATE_TEST_SUITE_P.
 inline auto EveryInstructionSet() {
-  return testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2, InstructionSet::kAvx512);
+  return testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2, InstructionSet::kAvx512,
+                         InstructionSet::kAvx512Bf16);
 }
 inline std::string InstructionSetName(const testing::TestParamInfo<InstructionSet>& info) {
   return CpuKernels(info.param).name;

@@ -16,10 +16,15 @@ TEST_P(KernelContractTest, Dropout) {
   const DropoutMask mask{
       .key = MakePhiloxKey(99), .layer = 3, .first_row = 70, .probability = 0.4f};
   for (const int64_t columns : {1, 6, 128}) {
-    TestBuffer x(20 * columns, random_), y(x.size()), expected(x.size());
-    kernels().dropout(mask, 20, columns, x.data(), y.data());
-    reference().dropout(mask, 20, columns, x.data(), expected.data());
-    ExpectClose(y, expected, "y", 1e-6);
+    for (const DataType type : kDataTypes) {
+      TypedBuffer x(type, 20 * columns, random_), y(type, x.size()), expected(type, x.size());
+      kernels().dropout(type, mask, 20, columns, x.data(), y.data());
+      reference().dropout(type, mask, 20, columns, x.data(), expected.data());
+      ExpectRounded(y, expected, "y", 1e-6);
+      for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i] == 0, expected[i] == 0);
+      kernels().dropout(type, mask, 20, columns, x.data(), x.data());
+      ExpectSame(x, y, "y in the place of x");
+    }
   }
 }
 
@@ -28,11 +33,11 @@ TEST_P(KernelContractTest, DropoutDoesNotDependOnHowRowsAreShared) {
   const DropoutMask mask{.key = MakePhiloxKey(5), .probability = 0.5f};
   constexpr int64_t kRows = 12, kColumns = 10;
   TestBuffer x(kRows * kColumns, random_), whole(x.size()), parts(x.size());
-  kernels().dropout(mask, kRows, kColumns, x.data(), whole.data());
+  kernels().dropout(DataType::kFloat32, mask, kRows, kColumns, x.data(), whole.data());
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 5), {5, 12}}) {
     DropoutMask part = mask;
     part.first_row = begin;
-    kernels().dropout(part, end - begin, kColumns, x.data() + begin * kColumns,
+    kernels().dropout(DataType::kFloat32, part, end - begin, kColumns, x.data() + begin * kColumns,
                       parts.data() + begin * kColumns);
   }
   ExpectClose(parts, whole, "y", 0);
@@ -109,30 +114,6 @@ TEST_P(KernelContractTest, DirectConvolution) {
       ExpectClose(dweights, expected_dweights, "dweights");
       if (has_bias) ExpectClose(dbias, expected_dbias, "dbias");
     }
-  }
-}
-
-TEST_P(KernelContractTest, DepthwiseConvolutionBackwardWeights) {
-  const DepthwiseConvolutionShape sizes[] = {
-      {5, 2, 2, 100, 3, 1, 1}, {3, 1, 1, 64, 3, 1, 1},  {2, 7, 5, 17, 3, 2, 1},
-      {2, 9, 8, 3, 5, 1, 2},   {1, 6, 7, 1, 2, 3, 0},   {0, 2, 2, 19, 3, 1, 1},
-      {2, 1, 4, 33, 7, 2, 3},  {40, 3, 3, 16, 3, 1, 0}, {1, 1, 2, 8, 2, 4, 2}};
-  for (const DepthwiseConvolutionShape& shape : sizes) {
-    SCOPED_TRACE(&shape - sizes);
-    TestBuffer x(shape.rows * shape.height * shape.width * shape.channels, random_);
-    TestBuffer dy(shape.rows * shape.out_height() * shape.out_width() * shape.channels, random_);
-    TestBuffer dweights(shape.kernel * shape.kernel * shape.channels), expected(dweights.size());
-    TestBuffer dbias(shape.channels), expected_dbias(shape.channels);
-    kernels().depthwise_convolution_backward_weights(shape, x.data(), dy.data(), dweights.data(),
-                                                     dbias.data());
-    reference().depthwise_convolution_backward_weights(shape, x.data(), dy.data(), expected.data(),
-                                                       expected_dbias.data());
-    ExpectClose(dweights, expected, "dweights");
-    ExpectClose(dbias, expected_dbias, "dbias");
-    TestBuffer again(dweights.size());
-    kernels().depthwise_convolution_backward_weights(shape, x.data(), dy.data(), again.data(),
-                                                     nullptr);
-    ExpectClose(again, dweights, "dweights without bias", 0);
   }
 }
 

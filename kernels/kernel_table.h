@@ -5,8 +5,11 @@
 #ifndef MUSTER_KERNELS_KERNEL_TABLE_H_
 #define MUSTER_KERNELS_KERNEL_TABLE_H_
 
+#include <cstdint>
+
 #include "kernels/activation.h"
 #include "kernels/batch_norm.h"
+#include "kernels/cast.h"
 #include "kernels/depthwise_convolution.h"
 #include "kernels/direct_convolution.h"
 #include "kernels/dropout.h"
@@ -16,11 +19,15 @@
 #include "kernels/pooling.h"
 #include "kernels/resize.h"
 #include "kernels/softmax_cross_entropy.h"
+#include "kernels/tile_convolution.h"
+#include "kernels/tile_convolution_weights.h"
 
 namespace muster::kernels {
 
 struct KernelTable {
   const char* name;
+  int64_t lanes;      // floats in a vector
+  bool bfloat16_dot;  // this set multiplies bfloat16 natively, adding up in float32
   // batch_norm.h
   BatchNormStatistics* batch_norm_statistics;
   BatchNormApply* batch_norm_apply;
@@ -32,13 +39,14 @@ struct KernelTable {
   AveragePoolForward* average_pool_forward;
   AveragePoolBackward* average_pool_backward;
   // activation.h
-  ReluForward* relu_forward;
-  ReluBackward* relu_backward;
-  Relu6Forward* relu6_forward;
-  Relu6Backward* relu6_backward;
+  ActivationForward* activation_forward;
+  ActivationBackward* activation_backward;
   AddForward* add_forward;
   Accumulate* accumulate;
   ScaledCopy* scaled_copy;
+  // cast.h
+  Cast* cast;
+  AllFinite* all_finite;
   // dropout.h
   Dropout* dropout;
   // softmax_cross_entropy.h
@@ -55,7 +63,15 @@ struct KernelTable {
   // direct_convolution.h
   DirectConvolutionForward* direct_convolution_forward;
   DirectConvolutionBackwardWeights* direct_convolution_backward_weights;
+  // tile_convolution.h, tile_convolution_weights.h; null in ReferenceKernels(), where
+  // reference::MakeConvolution stands for them.
+  TileConvolution* tile_convolution;
+  TilePadChannels* tile_pad_channels;
+  TileConvolutionBackwardWeights* tile_convolution_backward_weights;
+  TileConvolutionBackwardWeightsScratchBytes* tile_convolution_backward_weights_scratch_bytes;
   // depthwise_convolution.h
+  DepthwiseConvolutionForward* depthwise_convolution_forward;
+  DepthwiseConvolutionBackwardData* depthwise_convolution_backward_data;
   DepthwiseConvolutionBackwardWeights* depthwise_convolution_backward_weights;
   // optimizer.h
   decltype(SgdStep)* sgd_step;
@@ -67,7 +83,8 @@ struct KernelTable {
 // Slow, plain, accumulated in double.
 const KernelTable& ReferenceKernels();
 
-enum class InstructionSet { kPlain, kAvx2, kAvx512 };
+// Each includes those before it.
+enum class InstructionSet { kPlain, kAvx2, kAvx512, kAvx512Bf16 };
 
 // The best that this processor and operating system support.
 InstructionSet DetectInstructionSet();

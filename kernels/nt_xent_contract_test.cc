@@ -202,7 +202,7 @@ TEST_P(NtXentContractTest, KeepsNotANumber) {
 
 INSTANTIATE_TEST_SUITE_P(All, NtXentContractTest,
                          testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2,
-                                         InstructionSet::kAvx512),
+                                         InstructionSet::kAvx512, InstructionSet::kAvx512Bf16),
                          [](const auto& info) { return CpuKernels(info.param).name; });
 
 TEST(NtXentReferenceTest, LossIsTheTextbooks) {

@@ -1,11 +1,15 @@
 // The steps of optimizers over flat arrays, and the sums that go with them.
 //
 // Arrays are float32 [count], of any alignment, none overlapping another. Any thread. A step on two
-// disjoint ranges, at once or one after the other, gives what one step over both would.
+// disjoint ranges, at once or one after the other, gives what one step over both would. Where an
+// option says round_to, what the step leaves of parameters and states is rounded to that type, each
+// value once, and what it takes is as it stands.
 #ifndef MUSTER_KERNELS_OPTIMIZER_H_
 #define MUSTER_KERNELS_OPTIMIZER_H_
 
 #include <cstddef>
+
+#include "kernels/data_type.h"
 
 namespace muster::kernels {
 
@@ -15,6 +19,7 @@ struct SgdOptions {
   float weight_decay = 0;  // added to the gradient, as L2 regularisation is
   bool nesterov = false;
   float gradient_scale = 1;  // what each gradient is multiplied by before all else
+  DataType round_to = DataType::kFloat32;
 };
 
 // Stochastic gradient descent with momentum, as torch.optim.SGD without dampening:
@@ -34,6 +39,7 @@ struct AdamWOptions {
   double bias_correction1 = 1;  // 1 - beta1^t in the t-th step, counted from 1
   double bias_correction2 = 1;  // 1 - beta2^t
   double gradient_scale = 1;
+  DataType round_to = DataType::kFloat32;
 };
 
 // Adam with decoupled weight decay (Loshchilov & Hutter 2019), as torch.optim.AdamW:

@@ -1,10 +1,12 @@
 // Holds every instruction set's optimizer steps to the reference.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "kernels/half.h"
 #include "kernels/kernel_table.h"
 #include "kernels/optimizer.h"
 #include "kernels/test_buffer.h"
@@ -106,6 +108,70 @@ TEST_P(OptimizerContractTest, AdamW) {
       ExpectClose(exp_avg, expected_avg, "exp_avg", 1e-6);
       ExpectClose(exp_avg_sq, expected_avg_sq, "exp_avg_sq", 1e-6);
     }
+  }
+}
+
+// Each value is what the step without rounding leaves, rounded bit by bit: small ones, large ones,
+// ties and what is no number.
+TEST_P(OptimizerContractTest, RoundsWhatItLeaves) {
+  constexpr size_t kCount = 20011;
+  const TestBuffer gradients(kCount, random_), parameters(kCount, random_);
+  const TestBuffer first(kCount, random_), second = Absolute(TestBuffer(kCount, random_));
+  std::uniform_int_distribution<int> exponent(-30, 20);
+  for (size_t i = 0; i < kCount; ++i) {
+    const float size = std::ldexp(1.0f, exponent(random_));
+    for (const TestBuffer* buffer : {&gradients, &parameters, &first}) (*buffer)[i] *= size;
+    second[i] *= size;
+    if (i % 3 == 0) gradients[i] = 0, first[i] = 0, parameters[i] = (1 + 0x1p-8f) * size;
+    if (i % 3 == 1) gradients[i] = 0, first[i] = 0, parameters[i] = -(1 + 0x3p-11f) * size;
+    if (i % 1000 == 500) gradients[i] = std::nanf("");
+    if (i % 1000 == 501) gradients[i] = -std::numeric_limits<float>::infinity();
+  }
+  for (const DataType type : {DataType::kBfloat16, DataType::kFloat16}) {
+    const auto expect_rounded = [&](const TestBuffer& rounded, const TestBuffer& exact) {
+      for (size_t i = 0; i < kCount; ++i) {
+        const float expected = RoundTo(type, double{exact[i]});
+        if (std::isnan(expected)) {
+          ASSERT_TRUE(std::isnan(rounded[i])) << i;
+        } else {
+          ASSERT_EQ(rounded[i], expected) << i << " from " << exact[i];
+          ASSERT_EQ(std::signbit(rounded[i]), std::signbit(expected)) << i;
+        }
+      }
+    };
+    const auto step = [&](bool adamw, DataType round_to, TestBuffer& p, TestBuffer& m,
+                          TestBuffer& v) {
+      if (adamw) {
+        kernels().adamw_step({.learning_rate = 0.1, .weight_decay = 0.1, .round_to = round_to},
+                             p.data(), m.data(), v.data(), gradients.data(), kCount);
+      } else {
+        kernels().sgd_step({.learning_rate = 0.5f, .momentum = 0.5f, .round_to = round_to},
+                           p.data(), m.data(), gradients.data(), kCount);
+      }
+    };
+    for (const bool adamw : {false, true}) {
+      TestBuffer p = Copy(parameters), m = Copy(first), v = Copy(second);
+      TestBuffer exact_p = Copy(parameters), exact_m = Copy(first), exact_v = Copy(second);
+      step(adamw, type, p, m, v);
+      step(adamw, DataType::kFloat32, exact_p, exact_m, exact_v);
+      expect_rounded(p, exact_p);
+      expect_rounded(m, exact_m);
+      if (adamw) expect_rounded(v, exact_v);
+    }
+  }
+}
+
+TEST_P(OptimizerContractTest, TheReferenceRoundsToo) {
+  TestBuffer parameters(2), velocities(2), gradients(2);
+  const SgdOptions options{.learning_rate = 1, .momentum = 0.5f, .round_to = DataType::kBfloat16};
+  for (decltype(SgdStep)* step : {kernels().sgd_step, reference().sgd_step}) {
+    parameters[0] = parameters[1] = 1, velocities[0] = velocities[1] = 2;
+    gradients[0] = 0x1p-8f, gradients[1] = 0x3p-8f;
+    step(options, parameters.data(), velocities.data(), gradients.data(), 2);
+    EXPECT_EQ(velocities[0], 1);  // a tie, to even
+    EXPECT_EQ(velocities[1], 1 + 0x1p-6f);
+    EXPECT_EQ(parameters[0], -0x1p-8f);  // of the velocity before it was rounded
+    EXPECT_EQ(parameters[1], -0x3p-8f);
   }
 }
 

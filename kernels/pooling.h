@@ -1,8 +1,10 @@
-// Max and average pooling over NHWC float32 activations.
+// Max and average pooling over NHWC activations.
 #ifndef MUSTER_KERNELS_POOLING_H_
 #define MUSTER_KERNELS_POOLING_H_
 
 #include <cstdint>
+
+#include "kernels/data_type.h"
 
 namespace muster::kernels {
 
@@ -22,6 +24,7 @@ struct PoolShape {
   int64_t kernel = 2;   // square, 1 to kMaxPoolKernel
   int64_t stride = 2;   // at least 1
   int64_t padding = 0;  // at each side, at most kernel / 2; what lies there is never the largest
+  DataType type = DataType::kFloat32;  // of x, y, dy and dx
 
   int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
@@ -32,11 +35,11 @@ struct PoolShape {
 // (by lines, from 0, padding counted) of the largest, the first among equals; with relu kNoChoice
 // where the largest is not above zero. As in PyTorch, NaN counts as the largest, the last among
 // several.
-using MaxPoolForward = void(const PoolShape& shape, const float* x, float* y, uint8_t* choice);
+using MaxPoolForward = void(const PoolShape& shape, const void* x, void* y, uint8_t* choice);
 
 // dy like y, choice -> dx like x: of each pixel the sum over the windows that chose it.
-using MaxPoolBackward = void(const PoolShape& shape, const float* dy, const uint8_t* choice,
-                             float* dx);
+using MaxPoolBackward = void(const PoolShape& shape, const void* dy, const uint8_t* choice,
+                             void* dx);
 
 // Average pooling without padding; over the whole image where the kernel is the image. height and
 // width are at least the kernel's.
@@ -48,16 +51,17 @@ struct AveragePoolShape {
   int64_t kernel_height = 1;
   int64_t kernel_width = 1;
   int64_t stride = 1;
+  DataType type = DataType::kFloat32;  // of x, y, dy and dx
 
   int64_t out_height() const { return (height - kernel_height) / stride + 1; }
   int64_t out_width() const { return (width - kernel_width) / stride + 1; }
 };
 
 // x [rows, height, width, channels] -> y [rows, out_height, out_width, channels].
-using AveragePoolForward = void(const AveragePoolShape& shape, const float* x, float* y);
+using AveragePoolForward = void(const AveragePoolShape& shape, const void* x, void* y);
 
 // dy like y -> dx like x, zero where no window reaches.
-using AveragePoolBackward = void(const AveragePoolShape& shape, const float* dy, float* dx);
+using AveragePoolBackward = void(const AveragePoolShape& shape, const void* dy, void* dx);
 
 }  // namespace muster::kernels
 

@@ -40,33 +40,50 @@ std::string Name(const AveragePoolShape& shape) {
 
 class PoolingContractTest : public KernelContractTest {
  protected:
-  void ExpectLikeReference(const PoolShape& shape, const TestBuffer& x) {
+  // x is rounded to each type.
+  void ExpectLikeReference(PoolShape shape, const TestBuffer& x) {
     SCOPED_TRACE(Name(shape));
-    TestBuffer y(OutputElements(shape)), expected_y(y.size()), dy(y.size(), random_);
-    Bytes choice(y.size()), expected_choice(y.size());
-    kernels().max_pool_forward(shape, x.data(), y.data(), choice.data());
-    reference().max_pool_forward(shape, x.data(), expected_y.data(), expected_choice.data());
-    ExpectClose(y, expected_y, "y", 0);
-    EXPECT_EQ(choice, expected_choice);
-    TestBuffer again(y.size());
-    kernels().max_pool_forward(shape, x.data(), again.data(), nullptr);
-    ExpectClose(again, expected_y, "y without choice", 0);
-    TestBuffer dx(x.size()), expected_dx(x.size());
-    kernels().max_pool_backward(shape, dy.data(), choice.data(), dx.data());
-    reference().max_pool_backward(shape, dy.data(), choice.data(), expected_dx.data());
-    ExpectClose(dx, expected_dx, "dx", 1e-6);
+    for (const DataType type : kDataTypes) {
+      shape.type = type;
+      const TypedBuffer rounded(type, x.size());
+      for (size_t i = 0; i < x.size(); ++i) rounded.Set(i, x[i]);
+      ExpectLikeReference(shape, rounded);
+    }
   }
 
-  void ExpectLikeReference(const AveragePoolShape& shape) {
-    SCOPED_TRACE(Name(shape));
-    TestBuffer x(InputElements(shape), random_), y(OutputElements(shape)), expected_y(y.size());
-    kernels().average_pool_forward(shape, x.data(), y.data());
-    reference().average_pool_forward(shape, x.data(), expected_y.data());
-    ExpectClose(y, expected_y, "y", 1e-6);
-    TestBuffer dy(y.size(), random_), dx(x.size()), expected_dx(x.size());
-    kernels().average_pool_backward(shape, dy.data(), dx.data());
-    reference().average_pool_backward(shape, dy.data(), expected_dx.data());
-    ExpectClose(dx, expected_dx, "dx", 1e-6);
+  void ExpectLikeReference(const PoolShape& shape, const TypedBuffer& x) {
+    const DataType type = shape.type;
+    SCOPED_TRACE(NameOf(type));
+    const size_t count = OutputElements(shape);
+    TypedBuffer y(type, count), expected_y(type, count), dy(type, count, random_);
+    Bytes choice(count), expected_choice(count);
+    kernels().max_pool_forward(shape, x.data(), y.data(), choice.data());
+    reference().max_pool_forward(shape, x.data(), expected_y.data(), expected_choice.data());
+    ExpectSame(y, expected_y, "y");
+    EXPECT_EQ(choice, expected_choice);
+    TypedBuffer again(type, count);
+    kernels().max_pool_forward(shape, x.data(), again.data(), nullptr);
+    ExpectSame(again, expected_y, "y without choice");
+    TypedBuffer dx(type, x.size()), expected_dx(type, x.size());
+    kernels().max_pool_backward(shape, dy.data(), choice.data(), dx.data());
+    reference().max_pool_backward(shape, dy.data(), choice.data(), expected_dx.data());
+    ExpectRounded(dx, expected_dx, "dx", 1e-6);
+  }
+
+  void ExpectLikeReference(AveragePoolShape shape) {
+    for (const DataType type : kDataTypes) {
+      SCOPED_TRACE(Name(shape) + NameOf(type));
+      shape.type = type;
+      TypedBuffer x(type, InputElements(shape), random_);
+      TypedBuffer y(type, OutputElements(shape)), expected_y(type, y.size());
+      kernels().average_pool_forward(shape, x.data(), y.data());
+      reference().average_pool_forward(shape, x.data(), expected_y.data());
+      ExpectRounded(y, expected_y, "y", 1e-6);
+      TypedBuffer dy(type, y.size(), random_), dx(type, x.size()), expected_dx(type, x.size());
+      kernels().average_pool_backward(shape, dy.data(), dx.data());
+      reference().average_pool_backward(shape, dy.data(), expected_dx.data());
+      ExpectRounded(dx, expected_dx, "dx", 1e-6);
+    }
   }
 
   int64_t DrawChannels() {
@@ -145,15 +162,19 @@ TEST_P(PoolingContractTest, NotANumberStaysVisible) {
               PoolShape{.rows = 1, .height = 4, .width = 4, .kernel = 3, .stride = 1}}) {
           shape.channels = channels;
           shape.relu = relu;
-          TestBuffer x(InputElements(shape), random_), y(OutputElements(shape));
-          Bytes choice(y.size());
-          const int64_t c = channels - 1;
-          x[channels + c] = x[4 * channels + c] = kNan;  // pixels (0, 1) and (1, 0)
-          x[5 * channels + c] = 100;
-          table->max_pool_forward(shape, x.data(), y.data(), choice.data());
-          EXPECT_TRUE(std::isnan(y[c]));
-          EXPECT_EQ(choice[c], shape.kernel);  // of the second line the first
-          if (shape.kernel == 2) EXPECT_FALSE(std::isnan(y[channels + c]));
+          for (const DataType type : kDataTypes) {
+            shape.type = type;
+            TypedBuffer x(type, InputElements(shape), random_), y(type, OutputElements(shape));
+            Bytes choice(y.size());
+            const int64_t c = channels - 1;
+            x.Set(channels + c, kNan);  // pixels (0, 1) and (1, 0)
+            x.Set(4 * channels + c, kNan);
+            x.Set(5 * channels + c, 100);
+            table->max_pool_forward(shape, x.data(), y.data(), choice.data());
+            EXPECT_TRUE(std::isnan(y[c]));
+            EXPECT_EQ(choice[c], shape.kernel);  // of the second line the first
+            if (shape.kernel == 2) EXPECT_FALSE(std::isnan(y[channels + c]));
+          }
         }
       }
     }

@@ -126,7 +126,7 @@ TEST_P(ResizeContractTest, WhiteStaysWhite) {
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, ResizeContractTest,
                          testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2,
-                                         InstructionSet::kAvx512),
+                                         InstructionSet::kAvx512, InstructionSet::kAvx512Bf16),
                          [](const auto& info) { return CpuKernels(info.param).name; });
 
 }  // namespace

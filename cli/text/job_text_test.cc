@@ -8,6 +8,7 @@
 namespace muster::cli {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -56,6 +57,11 @@ TEST(ProgressTextTest, OneLine) {
   loading.mutable_progress()->set_phase("loading-data");
   EXPECT_EQ(ProgressText(loading), "loading-data");
   EXPECT_EQ(ProgressText(v1::Job()), "");
+  v1::Job scaled = RunningJob();
+  scaled.mutable_progress()->set_loss_scale(32768);
+  scaled.mutable_progress()->set_skipped_steps(1);
+  EXPECT_THAT(ProgressText(scaled),
+              HasSubstr("loss 0.4213  loss scale 32768 (1 step skipped)  41,234 images/s"));
 }
 
 TEST(FailureTextTest, SaysWhoWhereAndHow) {
@@ -155,6 +161,22 @@ TEST(SummaryTextTest, OneLine) {
   summary.set_stall_seconds(1.5);
   EXPECT_THAT(SummaryText(summary),
               HasSubstr("final loss 0.2134, test loss 0.2500, waited 1.50 s for data, peak"));
+}
+
+TEST(SummaryTextTest, WhereAStepsTimeGoesAndItsPrecision) {
+  v1::TrainSummary summary;
+  summary.set_median_step_seconds(0.2);
+  summary.set_kernel_seconds(0.18);
+  summary.set_exposed_communication_seconds(0.01);
+  summary.set_precision("O0 float32");
+  EXPECT_THAT(SummaryText(summary),
+              EndsWith(", a step of 200.0 ms: 90 % in kernels, 5 % waiting for other ranks"));
+  summary.set_precision("O2 float16, gradients float16");
+  summary.set_loss_scale(16777216);
+  EXPECT_THAT(SummaryText(summary),
+              EndsWith(" ranks, O2 float16, gradients float16, loss scale 16777216"));
+  summary.set_skipped_steps(3);
+  EXPECT_THAT(SummaryText(summary), EndsWith(", loss scale 16777216 (3 steps skipped)"));
 }
 
 TEST(NodeTableTest, FreeSlots) {

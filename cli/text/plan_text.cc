@@ -31,6 +31,14 @@ std::string Scaled(double number) {
   return absl::StrFormat("%.3g P", number);
 }
 
+// "float32 > bfloat16" where an input is of another type than the output.
+std::string TypesText(const v1::PlanOperation& operation) {
+  for (const std::string& input : operation.input_dtypes()) {
+    if (input != operation.dtype()) return absl::StrCat(input, " > ", operation.dtype());
+  }
+  return operation.dtype();
+}
+
 std::string Microseconds(double us) { return absl::StrFormat("%.1f", us); }
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", share); }
 
@@ -39,7 +47,8 @@ std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool w
                                   operation.kind(),
                                   ShapesText(operation.inputs()),
                                   ShapeText(operation.output()),
-                                  operation.dtype(),
+                                  TypesText(operation),
+                                  operation.compute_dtype(),
                                   operation.kernel(),
                                   operation.parameters() > 0 ? Grouped(operation.parameters()) : "",
                                   Bytes(operation.activation_bytes()),
@@ -48,6 +57,8 @@ std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool w
   if (wide) {
     row.push_back(operation.saved_bytes() > 0 ? Bytes(operation.saved_bytes()) : "");
     row.push_back(operation.workspace_bytes() > 0 ? Bytes(operation.workspace_bytes()) : "");
+    row.push_back(operation.evaluation());
+    row.push_back(operation.recomputed());
   }
   if (timed) {
     row.push_back(Microseconds(operation.forward_us()));
@@ -85,9 +96,9 @@ void AddOtherRows(const v1::PlanReport& report, size_t columns, Table& table) {
 }  // namespace
 
 std::string PlanTable(const v1::PlanReport& report, bool wide) {
-  std::vector<std::string> heads = {"LAYER",  "KIND",       "INPUT", "OUTPUT", "DTYPE",
+  std::vector<std::string> heads = {"LAYER",  "KIND",       "INPUT", "OUTPUT", "DTYPE", "COMPUTE",
                                     "KERNEL", "PARAMETERS", "BYTES", "FLOPS",  "OFFSET"};
-  if (wide) heads.insert(heads.end(), {"SAVED", "WORKSPACE"});
+  if (wide) heads.insert(heads.end(), {"SAVED", "WORKSPACE", "EVALUATION", "RECOMPUTED"});
   const bool timed = report.has_times();
   if (timed) heads.insert(heads.end(), {"FORWARD_US", "BACKWARD_US", "SHARE"});
   Table table(heads);
@@ -111,6 +122,13 @@ std::string PlanTotals(const v1::PlanReport& report) {
   }
   absl::StrAppend(&out, "; activations take ", Bytes(report.arena_bytes()),
                   ", parameters, gradients and optimizer ", Bytes(report.parameter_bytes()), "\n");
+  if (report.activation_bytes_size() > 0) {
+    std::vector<std::string> types;
+    for (const v1::PlanTypeBytes& type : report.activation_bytes()) {
+      types.push_back(absl::StrCat(Bytes(type.bytes()), " of ", type.dtype()));
+    }
+    absl::StrAppend(&out, "the batch and what operations give: ", absl::StrJoin(types, ", "), "\n");
+  }
   if (report.has_times()) {
     const v1::PlanTimes& times = report.times();
     absl::StrAppendFormat(

@@ -28,6 +28,8 @@ v1::PlanReport Report() {
   *conv.mutable_output() = conv.inputs(0);
   conv.mutable_output()->set_channels(32);
   conv.set_dtype("float32");
+  conv.add_input_dtypes("float32");
+  conv.set_compute_dtype("float32");
   conv.set_kernel("direct 3x3");
   conv.set_parameters(320);
   conv.set_forward_flops(28'901'376);
@@ -39,19 +41,24 @@ v1::PlanReport Report() {
   add.set_name("add");
   *add.add_inputs() = conv.inputs(0);
   add.set_parameters(0);
+  add.set_dtype("bfloat16");
+  add.add_input_dtypes("bfloat16");
+  add.set_evaluation("in bn");
+  add.set_recomputed("random mask");
   return report;
 }
 
 TEST(PlanTableTest, Columns) {
-  EXPECT_EQ(
-      PlanTable(Report(), /*wide=*/false),
-      "LAYER  KIND    INPUT              OUTPUT    DTYPE    KERNEL      PARAMETERS  BYTES    FLOPS"
-      "   OFFSET\n"
-      "0      conv2d  28x28x1            28x28x32  float32  direct 3x3  320         6.1 MiB  28.9 M"
-      "  200,704\n"
-      "add    conv2d  28x28x1 + 28x28x1  28x28x32  float32  direct 3x3  -           6.1 MiB  28.9 M"
-      "  200,704\n");
-  EXPECT_THAT(PlanTable(Report(), /*wide=*/true), HasSubstr("OFFSET   SAVED    WORKSPACE\n"));
+  EXPECT_EQ(PlanTable(Report(), /*wide=*/false),
+            "LAYER  KIND    INPUT              OUTPUT    DTYPE               COMPUTE  KERNEL      "
+            "PARAMETERS  BYTES    FLOPS   OFFSET\n"
+            "0      conv2d  28x28x1            28x28x32  float32             float32  direct 3x3  "
+            "320         6.1 MiB  28.9 M  200,704\n"
+            "add    conv2d  28x28x1 + 28x28x1  28x28x32  float32 > bfloat16  float32  direct 3x3  "
+            "-           6.1 MiB  28.9 M  200,704\n");
+  const std::string wide = PlanTable(Report(), /*wide=*/true);
+  EXPECT_THAT(wide, HasSubstr("OFFSET   SAVED    WORKSPACE  EVALUATION  RECOMPUTED\n"));
+  EXPECT_THAT(wide, HasSubstr("in bn       random mask\n"));
 }
 
 TEST(PlanTableTest, Times) {
@@ -85,6 +92,14 @@ TEST(PlanTotalsTest, Words) {
       "step\n"
       "64 rows at most on each of 2 ranks; activations take 24 MiB, parameters, gradients and "
       "optimizer 5.0 MiB\n");
+  v1::PlanTypeBytes& bfloat16 = *report.add_activation_bytes();
+  bfloat16.set_dtype("bfloat16");
+  bfloat16.set_bytes(20 << 20);
+  v1::PlanTypeBytes& float32 = *report.add_activation_bytes();
+  float32.set_dtype("float32");
+  float32.set_bytes(1 << 20);
+  EXPECT_THAT(PlanTotals(report), HasSubstr("the batch and what operations give: 20 MiB of "
+                                            "bfloat16, 1.0 MiB of float32\n"));
   report.set_views(2);
   report.set_ranks(1);
   report.set_accumulation_steps(4);

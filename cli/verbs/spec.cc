@@ -61,7 +61,8 @@ train:
   # checkpoint: {dir: /var/lib/muster/checkpoints/fashion-mnist, every_steps: 200, keep: 3}
   # tensorboard: {dir: /var/lib/muster/tensorboard/fashion-mnist, every_steps: 10}
   # strategy: {name: ddp, bucket_bytes: 25MiB}
-  # precision: O0
+  # precision: O0                # O1, O2, O3: bfloat16 or float16, ever more of it
+  # mixed_precision: {dtype: bfloat16, gradient_dtype: auto}    # of O1 to O3
   # loader: {threads: 1, prefetch: 4}
 
 # In place of train: any program, started once per rank.

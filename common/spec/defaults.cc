@@ -22,6 +22,8 @@ constexpr uint32_t kCheckpointsKept = 3;
 constexpr uint32_t kLoaderThreads = 1;
 constexpr uint32_t kBatchesReady = 4;
 constexpr uint64_t kScalarSteps = 10;
+constexpr double kLossScale = 65536;
+constexpr uint32_t kLossScaleGrowthInterval = 2000;
 
 // Lower-case letters, digits and single '-', the last not at an end.
 std::string SanitizedName(absl::string_view text) {
@@ -156,13 +158,30 @@ void ApplyLearningDefaults(v1::TrainSpec& train) {
   }
 }
 
+// At O0 there is nothing to say, and Validate says so where something is.
+void ApplyPrecisionDefaults(v1::TrainSpec& train) {
+  if (train.precision().empty()) train.set_precision("O0");
+  if (train.precision() == "O0") return;
+  v1::MixedPrecisionSpec& mixed = *train.mutable_mixed_precision();
+  if (mixed.dtype().empty()) mixed.set_dtype("bfloat16");
+  if (mixed.gradient_dtype().empty()) mixed.set_gradient_dtype("auto");
+  // bfloat16 has float32's range: its loss is scaled only where the spec gives a scale.
+  const bool scaled = mixed.dtype() == "float16" || mixed.loss_scale().initial() != 0;
+  if (!scaled) return;
+  v1::LossScaleSpec& scale = *mixed.mutable_loss_scale();
+  if (scale.initial() == 0) scale.set_initial(kLossScale);
+  if (scale.growth_interval() == 0) scale.set_growth_interval(kLossScaleGrowthInterval);
+  if (scale.growth_factor() == 0) scale.set_growth_factor(2);
+  if (scale.backoff_factor() == 0) scale.set_backoff_factor(0.5);
+}
+
 void ApplyTrainDefaults(v1::TrainSpec& train) {
   ApplyModelDefaults(*train.mutable_model());
   ApplyDataDefaults(train);
   ApplyLearningDefaults(train);
   if (train.global_batch() == 0) train.set_global_batch(kGlobalBatch);
   if (train.accumulation_steps() == 0) train.set_accumulation_steps(1);
-  if (train.precision().empty()) train.set_precision("O0");
+  ApplyPrecisionDefaults(train);
   v1::StrategySpec& strategy = *train.mutable_strategy();
   if (strategy.name().empty()) strategy.set_name("ddp");
   if (strategy.bucket_bytes() == 0) strategy.set_bucket_bytes(kBucketBytes);

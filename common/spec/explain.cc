@@ -106,7 +106,8 @@ constexpr const char* kProbes[] = {
   augment: {random_resized_crop: {}, random_erasing: {}}
   schedule: {name: step}
   optimizer: {})",
-    R"(train: {model: {name: mlp}, optimizer: {name: adamw}, objective: {name: nt_xent}})",
+    R"(train: {model: {name: mlp}, optimizer: {name: adamw}, objective: {name: nt_xent},
+  precision: O1, mixed_precision: {loss_scale: {initial: 1}}})",
     R"(train:
   model:
     layers: [conv2d, batch_norm2d, max_pool2d, avg_pool2d, linear, dropout, residual]

@@ -60,6 +60,12 @@ TEST(ExplainTest, DefaultsAreThoseThatAreApplied) {
   EXPECT_EQ(Explain("train.augment.random_resized_crop.min_scale").default_value, "0.08");
   EXPECT_EQ(Explain("train.augment.random_erasing.max_ratio").default_value, "3.3");
   EXPECT_EQ(Explain("train.tensorboard.every_steps").default_value, "10");
+  EXPECT_EQ(Explain("train.precision").default_value, "O0");
+  EXPECT_EQ(Explain("train.mixed_precision.dtype").default_value, "bfloat16");
+  EXPECT_EQ(Explain("train.mixed_precision.gradient_dtype").default_value, "auto");
+  EXPECT_EQ(Explain("train.mixed_precision.loss_scale.growth_interval").default_value, "2000");
+  EXPECT_EQ(Explain("train.mixed_precision.loss_scale.initial").default_value,
+            "65536 with float16, otherwise none");
   EXPECT_EQ(Explain("train.model.layers.conv2d.stride").default_value, "1");
   EXPECT_EQ(Explain("train.model.layers.conv2d.bias").default_value, "true");
   EXPECT_EQ(Explain("train.model.layers.linear.bias").default_value, "true");

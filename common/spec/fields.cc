@@ -70,9 +70,11 @@ Table MakeTable() {
       {"TrainSpec.optimizer", {.text = "How the weights are updated."}},
       {"TrainSpec.schedule", {.text = "How the learning rate changes."}},
       {"TrainSpec.precision",
-       {.text = "What is computed in low precision. O0 is float32 throughout.",
-        .words = {"O0"},
-        .words_elsewhere = {"O1", "O2", "O3"}}},
+       {.text =
+            "What is computed in low precision. O0 is float32 throughout; in O1 convolutions and "
+            "matrix products multiply in low precision; in O2 values between layers are kept "
+            "in it too; in O3 also the weights.",
+        .words = {"O0", "O1", "O2", "O3"}}},
       {"TrainSpec.strategy", {.text = "How the work is divided among the ranks."}},
       {"TrainSpec.objective", {.text = "The loss."}},
       {"TrainSpec.augment", {.text = "What is done to the images at random."}},
@@ -107,7 +109,8 @@ Table MakeTable() {
       {"MixedPrecisionSpec.gradient_dtype",
        {.text = "What gradients are summed over the ranks in. auto is float32 at O0 and O1, the "
                 "dtype at O2 and O3.",
-        .words = {"auto", "float32", "bfloat16", "float16"}}},
+        // The types first: they are what a short name is told of.
+        .words = {"float32", "bfloat16", "float16", "auto"}}},
       {"MixedPrecisionSpec.loss_scale",
        {.text = "The loss is multiplied by a scale before backward, so that small gradients "
                 "survive in float16."}},

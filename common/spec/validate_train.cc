@@ -14,6 +14,8 @@ constexpr uint32_t kMaxGlobalBatch = 1 << 24;
 constexpr uint64_t kMaxBucketBytes = uint64_t{1} << 32;
 constexpr uint32_t kMaxCheckpointsKept = 1000;
 constexpr int kMaxInitExclude = 1000;
+// As far as the scale grows while it is trained.
+constexpr double kMaxLossScale = 1 << 24;
 
 void CheckLength(const v1::TrainSpec& train, Problems& problems) {
   problems.RequireRange("train.epochs", train.epochs(), 0, kMaxEpochs);
@@ -63,6 +65,42 @@ void CheckStrategy(const v1::StrategySpec& strategy, Problems& problems) {
   problems.Require(
       strategy.first_bucket_bytes() >= 1 && strategy.first_bucket_bytes() <= kMaxBucketBytes,
       "train.strategy.first_bucket_bytes", "from 1 to 4GiB");
+}
+
+void CheckLossScale(const v1::MixedPrecisionSpec& mixed, Problems& problems) {
+  const v1::LossScaleSpec& scale = mixed.loss_scale();
+  if (scale.initial() == 0) {
+    problems.Add("train.mixed_precision.loss_scale.initial",
+                 "is missing: without it the loss is scaled with float16 alone");
+    return;
+  }
+  problems.RequireRange("train.mixed_precision.loss_scale.initial", scale.initial(), 1,
+                        kMaxLossScale);
+  problems.Require(scale.growth_interval() >= 1, "train.mixed_precision.loss_scale.growth_interval",
+                   "at least 1");
+  problems.Require(scale.growth_factor() >= 1 && scale.growth_factor() <= kMaxLossScale,
+                   "train.mixed_precision.loss_scale.growth_factor",
+                   absl::StrCat("from 1 to ", kMaxLossScale));
+  problems.Require(scale.backoff_factor() > 0 && scale.backoff_factor() < 1,
+                   "train.mixed_precision.loss_scale.backoff_factor", "above 0 and below 1");
+}
+
+void CheckPrecision(const v1::TrainSpec& train, Problems& problems) {
+  RequireWord("train.precision", train, "precision", problems);
+  if (!train.has_mixed_precision()) return;
+  const v1::MixedPrecisionSpec& mixed = train.mixed_precision();
+  for (const char* name : {"dtype", "gradient_dtype"}) {
+    const auto& field = *mixed.GetDescriptor()->FindFieldByName(name);
+    if (mixed.GetReflection()->GetString(mixed, &field).empty()) continue;  // no default at O0
+    RequireWord(absl::StrCat("train.mixed_precision.", name), mixed, name, problems);
+  }
+  if (train.precision() == "O0") {
+    problems.Add(
+        "train.mixed_precision",
+        "is given, but train.precision is O0, float32 throughout; O1, O2 and O3 are mixed");
+  } else if (mixed.has_loss_scale()) {
+    CheckLossScale(mixed, problems);
+  }
 }
 
 void CheckInitialState(const v1::TrainSpec& train, Problems& problems) {
@@ -120,7 +158,7 @@ void CheckTrain(const v1::JobSpec& spec, Problems& problems) {
   CheckLearning(train, problems);
   CheckLength(train, problems);
   CheckBatch(spec, problems);
-  RequireWord("train.precision", train, "precision", problems);
+  CheckPrecision(train, problems);
   CheckStrategy(train.strategy(), problems);
   CheckInitialState(train, problems);
   CheckOutput(train, problems);

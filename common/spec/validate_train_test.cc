@@ -205,12 +205,73 @@ TEST(ValidateTrainTest, EachProblemByItsPath) {
       {"train.ema.decay=1", "train.ema.decay: must be above 0 and below 1"},
       {"train.tensorboard={every_steps: 5}", "train.tensorboard.dir: is missing"},
       {"train.tensorboard.dir=logs", "train.tensorboard.dir: must be an absolute path"},
-      {"train.precision=O1", "train.precision: O1 is not built in"},
+      {"train.precision=bf16", "train.precision: unknown 'bf16'"},
+      {"train.mixed_precision={}", "train.mixed_precision: is given, but train.precision is O0"},
+      {"train.mixed_precision={dtype: float16, loss_scale: {initial: 8}}",
+       "train.mixed_precision: is given, but train.precision is O0"},
       {"train.strategy.name=hybrid", "train.strategy.name: hybrid is not built in"},
   };
   for (const auto& [override_text, expected] : cases) {
     const std::string problems = ProblemsOf({override_text});
     EXPECT_THAT(problems, HasSubstr(expected)) << override_text;
+    EXPECT_FALSE(absl::StrContains(problems, "\n")) << problems;  // that problem alone
+  }
+}
+
+TEST(TrainDefaultsTest, MixedPrecision) {
+  EXPECT_FALSE(Defaulted({}).train().has_mixed_precision());
+  const v1::MixedPrecisionSpec bfloat16 =
+      Defaulted({"train.precision=O1"}).train().mixed_precision();
+  EXPECT_EQ(bfloat16.dtype(), "bfloat16");
+  EXPECT_EQ(bfloat16.gradient_dtype(), "auto");
+  EXPECT_FALSE(bfloat16.has_loss_scale());
+  const Overrides half = {"train.precision=O2", "train.mixed_precision.dtype=float16"};
+  const v1::LossScaleSpec scale = Defaulted(half).train().mixed_precision().loss_scale();
+  EXPECT_EQ(scale.initial(), 65536);
+  EXPECT_EQ(scale.growth_interval(), 2000u);
+  EXPECT_EQ(scale.growth_factor(), 2);
+  EXPECT_EQ(scale.backoff_factor(), 0.5);
+  EXPECT_FALSE(scale.fixed());
+  const v1::LossScaleSpec asked =
+      Defaulted({"train.precision=O3", "train.mixed_precision.loss_scale.initial=8"})
+          .train()
+          .mixed_precision()
+          .loss_scale();
+  EXPECT_EQ(asked.initial(), 8);
+  EXPECT_EQ(asked.growth_interval(), 2000u);
+}
+
+TEST(ValidateTrainTest, MixedPrecision) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{}", ""},
+      {"{dtype: float16, gradient_dtype: bfloat16}", ""},
+      {"{loss_scale: {initial: 1024, growth_factor: 1, backoff_factor: 0.25, fixed: true}}", ""},
+      {"{dtype: bf16}", "train.mixed_precision.dtype: unknown 'bf16'; did you mean 'bfloat16'?"},
+      {"{dtype: fp16}", "train.mixed_precision.dtype: unknown 'fp16'; did you mean 'float16'?"},
+      {"{dtype: float32}", "train.mixed_precision.dtype: unknown 'float32'"},
+      {"{gradient_dtype: fp32}",
+       "train.mixed_precision.gradient_dtype: unknown 'fp32'; did you mean 'float32'?"},
+      {"{gradient_dtype: bf16}",
+       "train.mixed_precision.gradient_dtype: unknown 'bf16'; did you mean 'bfloat16'?"},
+      {"{gradient_dtype: fp16}",
+       "train.mixed_precision.gradient_dtype: unknown 'fp16'; did you mean 'float16'?"},
+      {"{loss_scale: {growth_interval: 5}}",
+       "train.mixed_precision.loss_scale.initial: is missing"},
+      {"{loss_scale: {initial: -1}}",
+       "train.mixed_precision.loss_scale.initial: must be from 1 to 1.67772e+07, not -1"},
+      {"{loss_scale: {initial: 3e7}}", "train.mixed_precision.loss_scale.initial: must be from 1"},
+      {"{dtype: float16, loss_scale: {growth_factor: 0.5}}",
+       "train.mixed_precision.loss_scale.growth_factor: must be from 1"},
+      {"{dtype: float16, loss_scale: {backoff_factor: 1}}",
+       "train.mixed_precision.loss_scale.backoff_factor: must be above 0 and below 1"},
+      {"{dtype: float16, loss_scale: {backoff_factor: -0.5}}",
+       "train.mixed_precision.loss_scale.backoff_factor: must be above 0 and below 1"},
+  };
+  for (const auto& [mixed, expected] : cases) {
+    const std::string problems =
+        ProblemsOf({"train.precision=O2", absl::StrCat("train.mixed_precision=", mixed)});
+    EXPECT_THAT(problems, HasSubstr(expected)) << mixed;
+    EXPECT_EQ(problems.empty(), expected[0] == '\0') << problems;
     EXPECT_FALSE(absl::StrContains(problems, "\n")) << problems;  // that problem alone
   }
 }

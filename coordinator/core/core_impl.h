@@ -173,6 +173,7 @@ class Core::Impl {
   // `inventory`: from a Hello, and thus all that the worker has.
   void OnReport(Node& node, const v1::GenerationReport& report, bool inventory);
   void ApplyReport(Node& node, Job& job, const v1::RankReport& report, bool inventory);
+  void TellOfSkippedSteps(Job& job, const v1::Progress& progress);
   void KeepSummary(Job& job, const v1::TrainSummary& reported);
   // Ranks that do not count (any more): ends them, keeps their slots until then, lets the worker
   // forget them.

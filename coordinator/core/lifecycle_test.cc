@@ -1,5 +1,6 @@
 // A job's way through its states: what each event does in each of them, and what the nodes are
 // told.
+#include <algorithm>
 #include <csignal>
 
 #include "common/limits.h"
@@ -422,6 +423,37 @@ TEST(Lifecycle, SameFailureTwiceWithAStepBetweenIsTriedAgain) {
   cluster.ExitAll(job, ExitWith(3));
   EXPECT_EQ(cluster.State(job), v1::STARTING);
   EXPECT_EQ(cluster.Get(job).generation(), 3u);
+}
+
+TEST(Lifecycle, SkippedStepsAreTold) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  const std::string job = cluster.Submit(MakeSpec(1, 2));
+  const auto report = [&](uint32_t rank, uint64_t skipped) {
+    v1::RankReport progress = Harness::MakeReport(rank, v1::CONNECTED);
+    progress.mutable_progress()->set_step(10 + skipped);
+    progress.mutable_progress()->set_loss_scale(512);
+    progress.mutable_progress()->set_skipped_steps(skipped);
+    cluster.Report("a", job, progress);
+  };
+  const auto events = [&] {
+    const std::vector<std::string> types = cluster.EventTypes(job);
+    return std::count(types.begin(), types.end(), events::kLossScaleLowered);
+  };
+  report(0, 0);
+  EXPECT_EQ(events(), 0);
+  // Every rank skips the same steps; rank 0 tells of them.
+  report(1, 3);
+  EXPECT_EQ(events(), 0);
+  report(0, 3);
+  report(0, 3);
+  EXPECT_EQ(events(), 1);
+  report(0, 5);
+  EXPECT_EQ(events(), 1) << "not yet twice as many";
+  report(0, 6);
+  EXPECT_EQ(events(), 2);
+  report(0, 2);
+  EXPECT_EQ(events(), 2) << "back at a checkpoint";
 }
 
 TEST(Lifecycle, FailureThatIsNotRetryableKeepsItsCode) {

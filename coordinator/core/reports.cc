@@ -170,6 +170,7 @@ void Core::Impl::ApplyReport(Node& node, Job& job, const v1::RankReport& report,
     rank.progress = report.progress();
     if (rank.rank == 0) {
       *job.record.mutable_job()->mutable_progress() = report.progress();
+      TellOfSkippedSteps(job, report.progress());
     }
     job.record.set_highest_step(std::max(job.record.highest_step(), report.progress().step()));
     MarkChanged(job);
@@ -209,6 +210,18 @@ void Core::Impl::ApplyReport(Node& node, Job& job, const v1::RankReport& report,
   capacity_changed_ = true;
   MarkPlacement(job, rank.node_rank);
   NoteExit(job, rank, node);
+}
+
+// The first time, and then whenever there are twice as many: a history has room for few events.
+void Core::Impl::TellOfSkippedSteps(Job& job, const v1::Progress& progress) {
+  const uint64_t skipped = progress.skipped_steps();
+  const uint64_t told = job.record.told_skipped_steps();
+  if (skipped == 0 || skipped / 2 < told || skipped == told) return;
+  job.record.set_told_skipped_steps(skipped);
+  AddEvent(job, events::kLossScaleLowered,
+           absl::StrCat("the loss scale is ", progress.loss_scale(), " at step ", progress.step(),
+                        ": gradients overflowed, and ", skipped,
+                        skipped == 1 ? " step was skipped" : " steps were skipped in all"));
 }
 
 void Core::Impl::KeepSummary(Job& job, const v1::TrainSummary& reported) {

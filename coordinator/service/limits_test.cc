@@ -324,6 +324,16 @@ TEST_F(MessageLimitsTest, Ranks) {
               HasSubstr("failure.phase"));
   EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_progress()->set_phase(word); }),
               HasSubstr("progress.phase"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) {
+                rank.mutable_progress()->mutable_precision()->set_level(word);
+              }),
+              HasSubstr("progress.precision"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) {
+                rank.mutable_progress()->mutable_precision()->set_gradient_dtype(word);
+              }),
+              HasSubstr("progress.precision"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_summary()->set_precision(word); }),
+              HasSubstr("summary.precision"));
   EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_join()->set_layout_digest(word); }),
               HasSubstr("join.layout_digest"));
   EXPECT_THAT(RefusalOfRank([](auto& rank) {

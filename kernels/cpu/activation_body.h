@@ -26,21 +26,34 @@ MUSTER_ALWAYS_INLINE T PassBack(T y, T dy) {
   return dy;
 }
 
-template <Activation kActivation>
+// Calls run.operator()<activation>().
+template <typename Run>
+MUSTER_ALWAYS_INLINE void DispatchActivation(Activation activation, const Run& run) {
+  switch (activation) {
+    case Activation::kNone:
+      return run.template operator()<Activation::kNone>();
+    case Activation::kRelu:
+      return run.template operator()<Activation::kRelu>();
+    case Activation::kRelu6:
+      return run.template operator()<Activation::kRelu6>();
+  }
+}
+
+template <Activation kActivation, typename Storage>
 struct ActivationForwardBody {
-  const float* x;
-  float* y;
+  const Storage* x;
+  Storage* y;
   template <typename T>
   void Run(size_t i) const {
     Element<T>::Store(y + i, Activate<kActivation>(Element<T>::Load(x + i)));
   }
 };
 
-template <Activation kActivation>
+template <Activation kActivation, typename Storage>
 struct ActivationBackwardBody {
-  const float* y;
-  const float* dy;
-  float* dx;
+  const Storage* y;
+  const Storage* dy;
+  Storage* dx;
   template <typename T>
   void Run(size_t i) const {
     Element<T>::Store(dx + i,
@@ -48,28 +61,35 @@ struct ActivationBackwardBody {
   }
 };
 
-inline void ReluForward(size_t count, const float* x, float* y) {
-  ForEachElement(count, ActivationForwardBody<Activation::kRelu>{x, y});
+inline void ActivationForward(DataType type, Activation activation, size_t count, const void* x,
+                              void* y) {
+  DispatchType(type, [&](auto element) {
+    using Storage = decltype(element);
+    DispatchActivation(activation, [&]<Activation kActivation>() {
+      ForEachElement(count, ActivationForwardBody<kActivation, Storage>{
+                                static_cast<const Storage*>(x), static_cast<Storage*>(y)});
+    });
+  });
 }
 
-inline void ReluBackward(size_t count, const float* y, const float* dy, float* dx) {
-  ForEachElement(count, ActivationBackwardBody<Activation::kRelu>{y, dy, dx});
+inline void ActivationBackward(DataType type, Activation activation, size_t count, const void* y,
+                               const void* dy, void* dx) {
+  DispatchType(type, [&](auto element) {
+    using Storage = decltype(element);
+    DispatchActivation(activation, [&]<Activation kActivation>() {
+      ForEachElement(count, ActivationBackwardBody<kActivation, Storage>{
+                                static_cast<const Storage*>(y), static_cast<const Storage*>(dy),
+                                static_cast<Storage*>(dx)});
+    });
+  });
 }
 
-inline void Relu6Forward(size_t count, const float* x, float* y) {
-  ForEachElement(count, ActivationForwardBody<Activation::kRelu6>{x, y});
-}
-
-inline void Relu6Backward(size_t count, const float* y, const float* dy, float* dx) {
-  ForEachElement(count, ActivationBackwardBody<Activation::kRelu6>{y, dy, dx});
-}
-
-template <Activation kActivation>
+template <Activation kActivation, typename Storage>
 struct AddBody {
-  const float* a;
+  const Storage* a;
   float scale_a;
-  const float* b;
-  float* y;
+  const Storage* b;
+  Storage* y;
   template <typename T>
   void Run(size_t i) const {
     const AffineFunctor<T> sum{Element<T>::Splat(scale_a), Element<T>::Load(b + i)};
@@ -77,52 +97,35 @@ struct AddBody {
   }
 };
 
-template <Activation kActivation>
-inline void Add(size_t count, const float* a, float scale_a, const float* b, float* y) {
-  if (a == nullptr) {
-    ForEachElement(count, ActivationForwardBody<kActivation>{b, y});
-  } else {
-    ForEachElement(count, AddBody<kActivation>{a, scale_a, b, y});
-  }
+inline void AddForward(DataType type, size_t count, const void* a, float scale_a, const void* b,
+                       Activation activation, void* y) {
+  if (a == nullptr) return ActivationForward(type, activation, count, b, y);
+  DispatchType(type, [&](auto element) {
+    using Storage = decltype(element);
+    DispatchActivation(activation, [&]<Activation kActivation>() {
+      ForEachElement(count, AddBody<kActivation, Storage>{static_cast<const Storage*>(a), scale_a,
+                                                          static_cast<const Storage*>(b),
+                                                          static_cast<Storage*>(y)});
+    });
+  });
 }
 
-inline void AddForward(size_t count, const float* a, float scale_a, const float* b,
-                       Activation activation, float* y) {
-  switch (activation) {
-    case Activation::kNone:
-      return Add<Activation::kNone>(count, a, scale_a, b, y);
-    case Activation::kRelu:
-      return Add<Activation::kRelu>(count, a, scale_a, b, y);
-    case Activation::kRelu6:
-      return Add<Activation::kRelu6>(count, a, scale_a, b, y);
-  }
-}
-
+template <typename Storage>
 struct AccumulateBody {
-  const float* x;
-  float* y;
+  const Storage* x;
+  Storage* y;
   template <typename T>
   void Run(size_t i) const {
     Element<T>::Store(y + i, Element<T>::Load(y + i) + Element<T>::Load(x + i));
   }
 };
 
-inline void Accumulate(size_t count, const float* x, float* y) {
-  ForEachElement(count, AccumulateBody{x, y});
-}
-
-struct ScaledCopyBody {
-  float scale;
-  const float* x;
-  float* y;
-  template <typename T>
-  void Run(size_t i) const {
-    Element<T>::Store(y + i, Element<T>::Splat(scale) * Element<T>::Load(x + i));
-  }
-};
-
-inline void ScaledCopy(size_t count, float scale, const float* x, float* y) {
-  ForEachElement(count, ScaledCopyBody{scale, x, y});
+inline void Accumulate(DataType type, size_t count, const void* x, void* y) {
+  DispatchType(type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachElement(
+        count, AccumulateBody<Storage>{static_cast<const Storage*>(x), static_cast<Storage*>(y)});
+  });
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

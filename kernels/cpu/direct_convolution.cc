@@ -17,7 +17,8 @@ class DirectConvolution : public Convolution {
                .width = shape.width,
                .in_channels = shape.in_channels,
                .out_channels = shape.out_channels},
-        kernels_(kernels) {}
+        kernels_(kernels),
+        epilogue_(kernels, DataType::kFloat32, shape.out_channels) {}
 
   int64_t weights_elements() const override {
     return kTaps * shape_.in_channels * shape_.out_channels;
@@ -43,8 +44,7 @@ class DirectConvolution : public Convolution {
                                         plain ? epilogue.shift : nullptr, static_cast<float*>(y),
                                         static_cast<float*>(workspace));
     if (!plain) {
-      ApplyEpilogue(kernels_, rows * shape.height * shape.width, shape.out_channels, epilogue,
-                    static_cast<float*>(y));
+      epilogue_.Run(rows * shape.height * shape.width, epilogue, y);
     }
   }
 
@@ -80,6 +80,7 @@ class DirectConvolution : public Convolution {
 
   const DirectConvolutionShape shape_;
   const KernelTable& kernels_;
+  const EpiloguePass epilogue_;
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "kernels/kernel_table.h"
 
+#include <cpuid.h>
+
 namespace muster::kernels {
 
 namespace plain {
@@ -11,14 +13,33 @@ extern const KernelTable kKernels;
 namespace avx512 {
 extern const KernelTable kKernels;
 }
+namespace avx512_bf16 {
+extern const KernelTable kKernels;
+}
+
+namespace {
+
+// __builtin_cpu_supports does not know it everywhere. The registers are those of AVX-512, which the
+// operating system was asked about.
+bool HasBfloat16Instructions() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 5 & 1) != 0;
+}
+
+bool HasFloat16Conversions() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1) != 0;
+}
+
+}  // namespace
 
 InstructionSet DetectInstructionSet() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return InstructionSet::kAvx512;
+    return HasBfloat16Instructions() ? InstructionSet::kAvx512Bf16 : InstructionSet::kAvx512;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasFloat16Conversions()) {
     return InstructionSet::kAvx2;
   }
   return InstructionSet::kPlain;
@@ -26,6 +47,8 @@ InstructionSet DetectInstructionSet() {
 
 const KernelTable& CpuKernels(InstructionSet set) {
   switch (set) {
+    case InstructionSet::kAvx512Bf16:
+      return avx512_bf16::kKernels;
     case InstructionSet::kAvx512:
       return avx512::kKernels;
     case InstructionSet::kAvx2:

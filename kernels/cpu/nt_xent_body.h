@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/exponential.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/nt_xent.h"
 
@@ -97,31 +98,6 @@ struct MatrixProduct {
     }
   }
 };
-
-// e^x for x up to 80, and 0 below -87: x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor
-// series up to r^7, and 2^n by its bits. NaN stays NaN.
-inline Vector Exponential(Vector x) {
-  constexpr float kSmallest = -87.0f;
-  // Added to a small number, it leaves the whole part in the lowest bits.
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
-  const Vector clamped = x < kSmallest ? Vector{} + kSmallest : x;
-  const Vector rounded = clamped * 1.44269504f + kRound;
-  const Vector n = rounded - kRound;
-  const Vector r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
-  Vector series = r * (1.0f / 5040) + 1.0f / 720;
-  series = series * r + 1.0f / 120;
-  series = series * r + 1.0f / 24;
-  series = series * r + 1.0f / 6;
-  series = series * r + 0.5f;
-  series = series * r + 1.0f;
-  series = series * r + 1.0f;
-  IntVector bits;
-  __builtin_memcpy(&bits, &rounded, sizeof(bits));
-  bits = (bits + 127) << 23;
-  Vector power;
-  __builtin_memcpy(&power, &bits, sizeof(power));
-  return x < kSmallest ? Vector{} : series * power;
-}
 
 // Multiplies the values, a multiple of kLanes, by `factor`, and gives back the largest.
 inline float ScaleAndFindLargest(float* values, int64_t line, float factor) {

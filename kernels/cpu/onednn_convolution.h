@@ -10,9 +10,17 @@
 
 namespace muster::kernels::cpu {
 
-// `kernels` outlives the convolution; what it computes, it does in the calling thread alone.
+// In float32 the three types are float32. In bfloat16 the compute type is, groups are 1, and x and
+// y are stored as bfloat16 or float32; weights and dweights are float32 in the panels of
+// kernels/tile_convolution.h, and an epilogue but for a bias is applied after y was rounded to its
+// type. INVALID_ARGUMENT for other types, or where oneDNN has none for this processor. `kernels`
+// outlives the convolution; what it computes, it does in the calling thread alone.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeOneDnnConvolution(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels);
+
+// Whether oneDNN multiplies bfloat16 by the matrix instructions of AMX: the processor and the
+// operating system have them, and this process may use them.
+bool OneDnnHasAmx();
 
 }  // namespace muster::kernels::cpu
 

@@ -14,6 +14,15 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
+// As if stored as Storage.
+template <typename Storage, typename T>
+inline T Rounded(T value) {
+  Storage stored[Element<T>::kWidth];
+  Element<T>::Store(stored, value);
+  return Element<T>::Load(stored);
+}
+
+template <typename Storage>
 struct SgdBody {
   const SgdOptions& options;
   float* parameters;
@@ -28,14 +37,16 @@ struct SgdBody {
     T parameter = Element<T>::Load(parameters + i);
     T velocity = velocities == nullptr ? T{} : Element<T>::Load(velocities + i);
     step(parameter, velocity, Element<T>::Load(gradients + i));
-    Element<T>::Store(parameters + i, parameter);
-    if (velocities != nullptr) Element<T>::Store(velocities + i, velocity);
+    Element<T>::Store(parameters + i, Rounded<Storage>(parameter));
+    if (velocities != nullptr) Element<T>::Store(velocities + i, Rounded<Storage>(velocity));
   }
 };
 
 inline void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
                     const float* gradients, size_t count) {
-  ForEachElement(count, SgdBody{options, parameters, velocities, gradients});
+  DispatchType(options.round_to, [&](auto element) {
+    ForEachElement(count, SgdBody<decltype(element)>{options, parameters, velocities, gradients});
+  });
 }
 
 struct SquareRoot {
@@ -54,6 +65,7 @@ struct SquareRoot {
   }
 };
 
+template <typename Storage>
 struct AdamWBody {
   const AdamWFunctor<float>& step;
   float* parameters;
@@ -71,9 +83,9 @@ struct AdamWBody {
     T average = Element<T>::Load(exp_avg + i);
     T average_square = Element<T>::Load(exp_avg_sq + i);
     splatted(parameter, average, average_square, Element<T>::Load(gradients + i), SquareRoot());
-    Element<T>::Store(parameters + i, parameter);
-    Element<T>::Store(exp_avg + i, average);
-    Element<T>::Store(exp_avg_sq + i, average_square);
+    Element<T>::Store(parameters + i, Rounded<Storage>(parameter));
+    Element<T>::Store(exp_avg + i, Rounded<Storage>(average));
+    Element<T>::Store(exp_avg_sq + i, Rounded<Storage>(average_square));
   }
 };
 
@@ -91,7 +103,10 @@ inline void AdamWStep(const AdamWOptions& options, float* parameters, float* exp
       .epsilon = static_cast<float>(options.epsilon),
       .step_size = static_cast<float>(options.learning_rate / options.bias_correction1),
   };
-  ForEachElement(count, AdamWBody{step, parameters, exp_avg, exp_avg_sq, gradients});
+  DispatchType(options.round_to, [&](auto element) {
+    ForEachElement(count,
+                   AdamWBody<decltype(element)>{step, parameters, exp_avg, exp_avg_sq, gradients});
+  });
 }
 
 // Sum j of 32 takes the elements whose index is j modulo 32, whatever a vector holds; a square of a

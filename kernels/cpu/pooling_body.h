@@ -66,11 +66,12 @@ struct PoolGeometry {
   }
 };
 
+template <typename Storage>
 struct MaxPoolForwardBody {
   const PoolGeometry& geometry;
   bool relu;
-  const float* x;
-  float* y;
+  const Storage* x;
+  Storage* y;
   uint8_t* choice;
 
   template <typename T, int kCount>
@@ -85,13 +86,13 @@ struct MaxPoolForwardBody {
         const int64_t index = (h - first_h) * geometry.vertical.kernel + w - first_w;
         return Element<T>::SplatInt(static_cast<int32_t>(index));
       };
-      const float* first = x + geometry.Pixel(row, lines.begin, columns.begin) + channel;
+      const Storage* first = x + geometry.Pixel(row, lines.begin, columns.begin) + channel;
       Largest<T> largest[kCount];
       for (int i = 0; i < kCount; ++i) {
         largest[i] = {Element<T>::Load(first + i * kWidth), cell(lines.begin, columns.begin)};
       }
       for (int64_t h = lines.begin; h < lines.end; ++h) {
-        const float* p = x + geometry.Pixel(row, h, columns.begin) + channel;
+        const Storage* p = x + geometry.Pixel(row, h, columns.begin) + channel;
         for (int64_t w = columns.begin; w < columns.end; ++w, p += geometry.channels) {
           for (int i = 0; i < kCount; ++i) {
             largest[i].Consider(Element<T>::Load(p + i * kWidth), cell(h, w));
@@ -108,11 +109,12 @@ struct MaxPoolForwardBody {
   }
 };
 
+template <typename Storage>
 struct MaxPoolBackwardBody {
   const PoolGeometry& geometry;
-  const float* dy;
+  const Storage* dy;
   const uint8_t* choice;
-  float* dx;
+  Storage* dx;
 
   template <typename T, int kCount>
   void Run(int64_t channel) const {
@@ -132,17 +134,18 @@ struct MaxPoolBackwardBody {
           from += geometry.channels;
         }
       }
-      float* const to = dx + geometry.Pixel(row, h, w) + channel;
+      Storage* const to = dx + geometry.Pixel(row, h, w) + channel;
       for (int i = 0; i < kCount; ++i) Element<T>::Store(to + i * kWidth, sum[i]);
     });
   }
 };
 
 // 2x2 squares with stride 2 cover each pixel at most once.
+template <typename Storage>
 struct SquareForwardBody {
   const PoolShape& shape;
-  const float* x;
-  float* y;
+  const Storage* x;
+  Storage* y;
   uint8_t* choice;
 
   template <typename T, int kCount>
@@ -151,7 +154,7 @@ struct SquareForwardBody {
     const int64_t line = shape.width * channels;
     ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
       for (int i = 0; i < kCount; ++i) {
-        const float* p = x + in + channel + i * Element<T>::kWidth;
+        const Storage* p = x + in + channel + i * Element<T>::kWidth;
         const Largest<T> largest = LargestOfSquare<T>(
             Element<T>::Load(p), Element<T>::Load(p + channels), Element<T>::Load(p + line),
             Element<T>::Load(p + line + channels), shape.relu);
@@ -163,11 +166,12 @@ struct SquareForwardBody {
   }
 };
 
+template <typename Storage>
 struct SquareBackwardBody {
   const PoolShape& shape;
-  const float* dy;
+  const Storage* dy;
   const uint8_t* choice;
-  float* dx;
+  Storage* dx;
 
   template <typename T, int kCount>
   void Run(int64_t channel) const {
@@ -176,7 +180,7 @@ struct SquareBackwardBody {
     ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
       for (int i = 0; i < kCount; ++i) {
         const int64_t from = out + channel + i * Element<T>::kWidth;
-        float* p = dx + in + channel + i * Element<T>::kWidth;
+        Storage* p = dx + in + channel + i * Element<T>::kWidth;
         const T gradient = Element<T>::Load(dy + from);
         const typename Element<T>::Int index = Element<T>::LoadBytes(choice + from);
         Element<T>::Store(p, index == 0 ? gradient : T{});
@@ -197,28 +201,59 @@ inline bool Squares(const PoolShape& shape) {
   return shape.kernel == 2 && shape.stride == 2 && shape.padding == 0;
 }
 
-inline void MaxPoolForward(const PoolShape& shape, const float* x, float* y, uint8_t* choice) {
-  if (Squares(shape)) {
-    return ForEachChannelBlock(shape.channels, SquareForwardBody{shape, x, y, choice});
+// Calls visit(a shape of one image, its geometry, its first element in x, that in y) for each
+// image: the blocks of channels of one are walked over while a cache holds it.
+template <typename Shape, typename Visit>
+inline void ForEachImage(const Shape& shape, const Visit& visit) {
+  Shape image = shape;
+  image.rows = 1;
+  const PoolGeometry geometry(image);
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    visit(image, geometry, geometry.Pixel(row, 0, 0), geometry.Window(row, 0, 0));
   }
-  const PoolGeometry geometry(shape);
-  ForEachChannelBlock(shape.channels, MaxPoolForwardBody{geometry, shape.relu, x, y, choice});
 }
 
-inline void MaxPoolBackward(const PoolShape& shape, const float* dy, const uint8_t* choice,
-                            float* dx) {
-  if (Squares(shape)) {
-    return ForEachChannelBlock(shape.channels, SquareBackwardBody{shape, dy, choice, dx});
-  }
-  const PoolGeometry geometry(shape);
-  ForEachChannelBlock(shape.channels, MaxPoolBackwardBody{geometry, dy, choice, dx});
+inline void MaxPoolForward(const PoolShape& shape, const void* x, void* y, uint8_t* choice) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const PoolShape& image, const auto& geometry, int64_t in, int64_t out) {
+      const auto* from = static_cast<const Storage*>(x) + in;
+      auto* to = static_cast<Storage*>(y) + out;
+      uint8_t* chosen = choice != nullptr ? choice + out : nullptr;
+      if (Squares(image)) {
+        ForEachChannelBlock(image.channels, SquareForwardBody<Storage>{image, from, to, chosen});
+      } else {
+        ForEachChannelBlock(image.channels,
+                            MaxPoolForwardBody<Storage>{geometry, image.relu, from, to, chosen});
+      }
+    });
+  });
 }
 
+inline void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_t* choice,
+                            void* dx) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const PoolShape& image, const auto& geometry, int64_t in, int64_t out) {
+      const auto* from = static_cast<const Storage*>(dy) + out;
+      auto* to = static_cast<Storage*>(dx) + in;
+      if (Squares(image)) {
+        ForEachChannelBlock(image.channels,
+                            SquareBackwardBody<Storage>{image, from, choice + out, to});
+      } else {
+        ForEachChannelBlock(image.channels,
+                            MaxPoolBackwardBody<Storage>{geometry, from, choice + out, to});
+      }
+    });
+  });
+}
+
+template <typename Storage>
 struct AveragePoolForwardBody {
   const PoolGeometry& geometry;
   float share;  // of one cell
-  const float* x;
-  float* y;
+  const Storage* x;
+  Storage* y;
 
   template <typename T, int kCount>
   void Run(int64_t channel) const {
@@ -230,13 +265,13 @@ struct AveragePoolForwardBody {
       for (int64_t h = lines.begin; h < lines.end; ++h) {
         // Summed line by line: in a large window fewer bits are lost.
         T line[kCount] = {};
-        const float* p = x + geometry.Pixel(row, h, columns.begin) + channel;
+        const Storage* p = x + geometry.Pixel(row, h, columns.begin) + channel;
         for (int64_t w = columns.begin; w < columns.end; ++w, p += geometry.channels) {
           for (int i = 0; i < kCount; ++i) line[i] = line[i] + Element<T>::Load(p + i * kWidth);
         }
         for (int i = 0; i < kCount; ++i) sum[i] = sum[i] + line[i];
       }
-      float* const to = y + geometry.Window(row, out_h, out_w) + channel;
+      Storage* const to = y + geometry.Window(row, out_h, out_w) + channel;
       for (int i = 0; i < kCount; ++i) {
         Element<T>::Store(to + i * kWidth, sum[i] * Element<T>::Splat(share));
       }
@@ -244,11 +279,12 @@ struct AveragePoolForwardBody {
   }
 };
 
+template <typename Storage>
 struct AveragePoolBackwardBody {
   const PoolGeometry& geometry;
   float share;
-  const float* dy;
-  float* dx;
+  const Storage* dy;
+  Storage* dx;
 
   template <typename T, int kCount>
   void Run(int64_t channel) const {
@@ -256,12 +292,12 @@ struct AveragePoolBackwardBody {
     geometry.ForEachPixel([&](int64_t row, int64_t h, int64_t w, Range lines, Range columns) {
       T sum[kCount] = {};
       for (int64_t out_h = lines.begin; out_h < lines.end; ++out_h) {
-        const float* p = dy + geometry.Window(row, out_h, columns.begin) + channel;
+        const Storage* p = dy + geometry.Window(row, out_h, columns.begin) + channel;
         for (int64_t out_w = columns.begin; out_w < columns.end; ++out_w, p += geometry.channels) {
           for (int i = 0; i < kCount; ++i) sum[i] = sum[i] + Element<T>::Load(p + i * kWidth);
         }
       }
-      float* const to = dx + geometry.Pixel(row, h, w) + channel;
+      Storage* const to = dx + geometry.Pixel(row, h, w) + channel;
       for (int i = 0; i < kCount; ++i) {
         Element<T>::Store(to + i * kWidth, sum[i] * Element<T>::Splat(share));
       }
@@ -273,15 +309,28 @@ inline float ShareOfCell(const AveragePoolShape& shape) {
   return 1.0f / static_cast<float>(shape.kernel_height * shape.kernel_width);
 }
 
-inline void AveragePoolForward(const AveragePoolShape& shape, const float* x, float* y) {
-  const PoolGeometry geometry(shape);
-  ForEachChannelBlock(shape.channels, AveragePoolForwardBody{geometry, ShareOfCell(shape), x, y});
+inline void AveragePoolForward(const AveragePoolShape& shape, const void* x, void* y) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const auto& image, const auto& geometry, int64_t in, int64_t out) {
+      ForEachChannelBlock(image.channels,
+                          AveragePoolForwardBody<Storage>{geometry, ShareOfCell(image),
+                                                          static_cast<const Storage*>(x) + in,
+                                                          static_cast<Storage*>(y) + out});
+    });
+  });
 }
 
-inline void AveragePoolBackward(const AveragePoolShape& shape, const float* dy, float* dx) {
-  const PoolGeometry geometry(shape);
-  ForEachChannelBlock(shape.channels,
-                      AveragePoolBackwardBody{geometry, ShareOfCell(shape), dy, dx});
+inline void AveragePoolBackward(const AveragePoolShape& shape, const void* dy, void* dx) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const auto& image, const auto& geometry, int64_t in, int64_t out) {
+      ForEachChannelBlock(image.channels,
+                          AveragePoolBackwardBody<Storage>{geometry, ShareOfCell(image),
+                                                           static_cast<const Storage*>(dy) + out,
+                                                           static_cast<Storage*>(dx) + in});
+    });
+  });
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

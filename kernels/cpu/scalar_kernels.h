@@ -4,12 +4,10 @@
 #define MUSTER_KERNELS_CPU_SCALAR_KERNELS_H_
 
 #include "kernels/dropout.h"
-#include "kernels/softmax_cross_entropy.h"
 
 namespace muster::kernels::cpu {
 
 kernels::Dropout Dropout;
-kernels::SoftmaxCrossEntropy SoftmaxCrossEntropy;
 
 }  // namespace muster::kernels::cpu
 

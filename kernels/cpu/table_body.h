@@ -1,10 +1,11 @@
-// The kernel table of one instruction set. Included by plain.cc, avx2.cc and avx512.cc, which name
-// the set and are compiled for it.
+// The kernel table of one instruction set. Included by plain.cc, avx2.cc, avx512.cc and
+// avx512_bf16.cc, which name the set and are compiled for it.
 #ifndef MUSTER_KERNELS_CPU_TABLE_BODY_H_
 #define MUSTER_KERNELS_CPU_TABLE_BODY_H_
 
 #include "kernels/cpu/activation_body.h"
 #include "kernels/cpu/batch_norm_body.h"
+#include "kernels/cpu/cast_body.h"
 #include "kernels/cpu/depthwise_convolution_body.h"
 #include "kernels/cpu/direct_convolution_body.h"
 #include "kernels/cpu/normalize_body.h"
@@ -13,6 +14,9 @@
 #include "kernels/cpu/pooling_body.h"
 #include "kernels/cpu/resize_body.h"
 #include "kernels/cpu/scalar_kernels.h"
+#include "kernels/cpu/softmax_cross_entropy_body.h"
+#include "kernels/cpu/tile_convolution_body.h"
+#include "kernels/cpu/tile_convolution_weights_body.h"
 #include "kernels/kernel_table.h"
 
 #define MUSTER_STRINGIFY_INNER_(x) #x
@@ -24,6 +28,12 @@ extern const KernelTable kKernels;
 
 const KernelTable kKernels = {
     .name = MUSTER_STRINGIFY_(MUSTER_INSTRUCTION_SET),
+    .lanes = kLanes,
+#if defined(__AVX512BF16__)
+    .bfloat16_dot = true,
+#else
+    .bfloat16_dot = false,
+#endif
     .batch_norm_statistics = BatchNormStatistics,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BatchNormBackwardParameters,
@@ -32,15 +42,15 @@ const KernelTable kKernels = {
     .max_pool_backward = MaxPoolBackward,
     .average_pool_forward = AveragePoolForward,
     .average_pool_backward = AveragePoolBackward,
-    .relu_forward = ReluForward,
-    .relu_backward = ReluBackward,
-    .relu6_forward = Relu6Forward,
-    .relu6_backward = Relu6Backward,
+    .activation_forward = ActivationForward,
+    .activation_backward = ActivationBackward,
     .add_forward = AddForward,
     .accumulate = Accumulate,
     .scaled_copy = ScaledCopy,
+    .cast = Cast,
+    .all_finite = AllFinite,
     .dropout = cpu::Dropout,
-    .softmax_cross_entropy = cpu::SoftmaxCrossEntropy,
+    .softmax_cross_entropy = SoftmaxCrossEntropy,
     .l2_normalize_forward = L2NormalizeForward,
     .l2_normalize_backward = L2NormalizeBackward,
     .nt_xent_forward = NtXentForward,
@@ -49,6 +59,12 @@ const KernelTable kKernels = {
     .resize = Resize,
     .direct_convolution_forward = DirectConvolutionForward,
     .direct_convolution_backward_weights = DirectConvolutionBackwardWeights,
+    .tile_convolution = TileConvolution,
+    .tile_pad_channels = TilePadChannels,
+    .tile_convolution_backward_weights = TileConvolutionBackwardWeights,
+    .tile_convolution_backward_weights_scratch_bytes = TileConvolutionBackwardWeightsScratchBytes,
+    .depthwise_convolution_forward = DepthwiseConvolutionForward,
+    .depthwise_convolution_backward_data = DepthwiseConvolutionBackwardData,
     .depthwise_convolution_backward_weights = DepthwiseConvolutionBackwardWeights,
     .sgd_step = SgdStep,
     .adamw_step = AdamWStep,

@@ -13,6 +13,8 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 struct Range {
   int64_t begin;
   int64_t end;
+
+  int64_t size() const { return end - begin; }
 };
 
 // The windows of pooling or a convolution along the height or the width.

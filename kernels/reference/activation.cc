@@ -1,5 +1,6 @@
 #include "kernels/reference/activation.h"
 
+#include "kernels/half.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace muster::kernels::reference {
@@ -15,48 +16,38 @@ bool GradientPasses(Activation activation, double x) {
   return !(x <= 0) && !(activation == Activation::kRelu6 && x >= 6);
 }
 
-namespace {
-
-void Forward(Activation activation, size_t count, const float* x, float* y) {
-  for (size_t i = 0; i < count; ++i) y[i] = static_cast<float>(Activated(activation, x[i]));
-}
-
-void Backward(Activation activation, size_t count, const float* y, const float* dy, float* dx) {
-  for (size_t i = 0; i < count; ++i) dx[i] = GradientPasses(activation, y[i]) ? dy[i] : 0.0f;
-}
-
-}  // namespace
-
-void ReluForward(size_t count, const float* x, float* y) {
-  Forward(Activation::kRelu, count, x, y);
-}
-
-void ReluBackward(size_t count, const float* y, const float* dy, float* dx) {
-  Backward(Activation::kRelu, count, y, dy, dx);
-}
-
-void Relu6Forward(size_t count, const float* x, float* y) {
-  Forward(Activation::kRelu6, count, x, y);
-}
-
-void Relu6Backward(size_t count, const float* y, const float* dy, float* dx) {
-  Backward(Activation::kRelu6, count, y, dy, dx);
-}
-
-void AddForward(size_t count, const float* a, float scale_a, const float* b, Activation activation,
-                float* y) {
+void ActivationForward(DataType type, Activation activation, size_t count, const void* x, void* y) {
   for (size_t i = 0; i < count; ++i) {
-    const double branch = a == nullptr ? 0.0 : double{a[i]} * double{scale_a};
-    y[i] = static_cast<float>(Activated(activation, branch + double{b[i]}));
+    StoreElement(type, Activated(activation, LoadElement(type, x, i)), y, i);
   }
 }
 
-void Accumulate(size_t count, const float* x, float* y) {
-  for (size_t i = 0; i < count; ++i) y[i] += x[i];
+void ActivationBackward(DataType type, Activation activation, size_t count, const void* y,
+                        const void* dy, void* dx) {
+  for (size_t i = 0; i < count; ++i) {
+    const bool passes = GradientPasses(activation, LoadElement(type, y, i));
+    StoreElement(type, passes ? LoadElement(type, dy, i) : 0.0f, dx, i);
+  }
 }
 
-void ScaledCopy(size_t count, float scale, const float* x, float* y) {
-  for (size_t i = 0; i < count; ++i) y[i] = scale * x[i];
+void AddForward(DataType type, size_t count, const void* a, float scale_a, const void* b,
+                Activation activation, void* y) {
+  for (size_t i = 0; i < count; ++i) {
+    const double branch = a == nullptr ? 0.0 : double{LoadElement(type, a, i)} * double{scale_a};
+    StoreElement(type, Activated(activation, branch + double{LoadElement(type, b, i)}), y, i);
+  }
+}
+
+void Accumulate(DataType type, size_t count, const void* x, void* y) {
+  for (size_t i = 0; i < count; ++i) {
+    StoreElement(type, double{LoadElement(type, y, i)} + double{LoadElement(type, x, i)}, y, i);
+  }
+}
+
+void ScaledCopy(DataType type, size_t count, float scale, const void* x, void* y) {
+  for (size_t i = 0; i < count; ++i) {
+    StoreElement(type, double{scale} * double{LoadElement(type, x, i)}, y, i);
+  }
 }
 
 }  // namespace muster::kernels::reference

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/half.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/reference_kernels.h"
 
@@ -24,34 +25,41 @@ std::vector<double> UnpooledGradient(const BatchNormShape& shape,
   if (shape.pool) {
     for (int64_t out = 0; out < shape.out_pixels() * shape.channels; ++out) {
       const uint8_t corner = gradient.choice[out];
-      if (corner != kNoChoice) dy[UnderSquare(shape, out, corner)] = gradient.dy[out];
+      if (corner != kNoChoice) {
+        dy[UnderSquare(shape, out, corner)] = LoadElement(shape.type, gradient.dy, out);
+      }
     }
     return dy;
   }
   for (size_t i = 0; i < dy.size(); ++i) {
     const int64_t c = static_cast<int64_t>(i) % shape.channels;
-    const double value =
-        double{gradient.x[i]} * double{gradient.scale[c]} + double{gradient.shift[c]};
-    if (GradientPasses(shape.activation, value)) dy[i] = gradient.dy[i];
+    const double value = gradient.y != nullptr
+                             ? LoadElement(shape.type, gradient.y, i)
+                             : LoadElement(shape.type, gradient.x, i) * double{gradient.scale[c]} +
+                                   double{gradient.shift[c]};
+    if (GradientPasses(shape.activation, value)) dy[i] = LoadElement(shape.type, gradient.dy, i);
   }
   return dy;
 }
 
-double Normalised(const BatchNormGradient& gradient, int64_t i, int64_t c) {
-  return (double{gradient.x[i]} - double{gradient.mean[c]}) * double{gradient.inverse_deviation[c]};
+double Normalised(const BatchNormShape& shape, const BatchNormGradient& gradient, int64_t i) {
+  const int64_t c = i % shape.channels;
+  return (LoadElement(shape.type, gradient.x, i) - double{gradient.mean[c]}) *
+         double{gradient.inverse_deviation[c]};
 }
 
 }  // namespace
 
-void BatchNormStatistics(const BatchNormShape& shape, const float* x, float* mean,
-                         float* variance) {
+void BatchNormStatistics(const BatchNormShape& shape, const void* x, float* mean, float* variance) {
   const double pixels = static_cast<double>(shape.pixels());
   for (int64_t c = 0; c < shape.channels; ++c) {
     double sum = 0;
-    for (int64_t p = 0; p < shape.pixels(); ++p) sum += x[p * shape.channels + c];
+    for (int64_t p = 0; p < shape.pixels(); ++p) {
+      sum += LoadElement(shape.type, x, p * shape.channels + c);
+    }
     double squares = 0;
     for (int64_t p = 0; p < shape.pixels(); ++p) {
-      const double distance = x[p * shape.channels + c] - sum / pixels;
+      const double distance = LoadElement(shape.type, x, p * shape.channels + c) - sum / pixels;
       squares += distance * distance;
     }
     mean[c] = static_cast<float>(sum / pixels);
@@ -59,15 +67,17 @@ void BatchNormStatistics(const BatchNormShape& shape, const float* x, float* mea
   }
 }
 
-void BatchNormApply(const BatchNormShape& shape, const float* x, const float* scale,
-                    const float* shift, float* y, uint8_t* choice) {
+void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
+                    const float* shift, const void* addend, void* y, uint8_t* choice) {
   const auto activated = [&](int64_t i) {
     const int64_t c = i % shape.channels;
-    return Activated(shape.activation, double{x[i]} * double{scale[c]} + double{shift[c]});
+    const double sum = addend != nullptr ? LoadElement(shape.type, addend, i) : 0.0;
+    const double scaled = LoadElement(shape.type, x, i) * double{scale[c]} + double{shift[c]};
+    return Activated(shape.activation, scaled + sum);
   };
   for (int64_t out = 0; out < shape.out_pixels() * shape.channels; ++out) {
     if (!shape.pool) {
-      y[out] = static_cast<float>(activated(out));
+      StoreElement(shape.type, activated(out), y, out);
       continue;
     }
     int largest = 0;
@@ -78,34 +88,37 @@ void BatchNormApply(const BatchNormShape& shape, const float* x, const float* sc
       largest = corner;
       value = candidate;
     }
-    y[out] = static_cast<float>(value);
+    StoreElement(shape.type, value, y, out);
     if (choice != nullptr) choice[out] = value <= 0 ? kNoChoice : static_cast<uint8_t>(largest);
   }
 }
 
 void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                                 float* dgamma, float* dbeta) {
+                                 float* dgamma, float* dbeta, void* dz) {
   const std::vector<double> dy = UnpooledGradient(shape, gradient);
   for (int64_t c = 0; c < shape.channels; ++c) {
     double sum = 0;
     double product = 0;
     for (int64_t i = c; i < static_cast<int64_t>(dy.size()); i += shape.channels) {
       sum += dy[i];
-      product += dy[i] * Normalised(gradient, i, c);
+      product += dy[i] * Normalised(shape, gradient, i);
     }
     dbeta[c] = static_cast<float>(sum);
     dgamma[c] = static_cast<float>(product);
   }
+  if (dz == nullptr) return;
+  for (size_t i = 0; i < dy.size(); ++i) StoreElement(shape.type, dy[i], dz, i);
 }
 
 void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                           const float* dgamma, const float* dbeta, float* dx) {
+                           const float* dgamma, const float* dbeta, void* dx) {
   const std::vector<double> dy = UnpooledGradient(shape, gradient);
   for (int64_t i = 0; i < static_cast<int64_t>(dy.size()); ++i) {
     const int64_t c = i % shape.channels;
-    dx[i] = static_cast<float>(double{gradient.scale[c]} *
-                               (dy[i] - double{dbeta[c]} / gradient.pixels -
-                                Normalised(gradient, i, c) * double{dgamma[c]} / gradient.pixels));
+    const double centred =
+        dy[i] -
+        (double{dbeta[c]} + Normalised(shape, gradient, i) * double{dgamma[c]}) / gradient.pixels;
+    StoreElement(shape.type, double{gradient.scale[c]} * centred, dx, i);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/half.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace muster::kernels::reference {
@@ -12,10 +13,10 @@ void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
                             double{options.weight_decay} * double{parameters[i]};
     const double velocity =
         gradient + (velocities != nullptr ? momentum * double{velocities[i]} : 0.0);
-    if (velocities != nullptr) velocities[i] = static_cast<float>(velocity);
+    if (velocities != nullptr) velocities[i] = RoundTo(options.round_to, velocity);
     const double update = options.nesterov ? gradient + momentum * velocity : velocity;
     parameters[i] =
-        static_cast<float>(double{parameters[i]} - double{options.learning_rate} * update);
+        RoundTo(options.round_to, double{parameters[i]} - double{options.learning_rate} * update);
   }
 }
 
@@ -30,10 +31,11 @@ void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg, f
     const double deviation = std::sqrt(average_square / options.bias_correction2);
     const double decayed =
         double{parameters[i]} * (1 - options.learning_rate * options.weight_decay);
-    parameters[i] = static_cast<float>(decayed - options.learning_rate * corrected /
-                                                     (deviation + options.epsilon));
-    exp_avg[i] = static_cast<float>(average);
-    exp_avg_sq[i] = static_cast<float>(average_square);
+    const double updated =
+        decayed - options.learning_rate * corrected / (deviation + options.epsilon);
+    parameters[i] = RoundTo(options.round_to, updated);
+    exp_avg[i] = RoundTo(options.round_to, average);
+    exp_avg_sq[i] = RoundTo(options.round_to, average_square);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/half.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace muster::kernels::reference {
@@ -49,49 +50,55 @@ int64_t OutputElements(const Shape& shape) {
   return shape.rows * shape.out_height() * shape.out_width() * shape.channels;
 }
 
+void Store(DataType type, const std::vector<double>& values, void* array) {
+  for (size_t i = 0; i < values.size(); ++i) StoreElement(type, values[i], array, i);
+}
+
 }  // namespace
 
-void MaxPoolForward(const PoolShape& shape, const float* x, float* y, uint8_t* choice) {
+void MaxPoolForward(const PoolShape& shape, const void* x, void* y, uint8_t* choice) {
   for (int64_t out = 0; out < OutputElements(shape); ++out) {
     float largest = 0;
     int64_t chosen = -1;
     ForEachCell(shape, out, [&](int64_t in, int64_t cell) {
-      if (chosen >= 0 && !(x[in] > largest) && !std::isnan(x[in])) return;
-      largest = x[in];
+      const float candidate = LoadElement(shape.type, x, in);
+      if (chosen >= 0 && !(candidate > largest) && !std::isnan(candidate)) return;
+      largest = candidate;
       chosen = cell;
     });
     const bool dead = shape.relu && largest <= 0;
-    y[out] = dead ? 0.0f : largest;
+    StoreElement(shape.type, dead ? 0.0f : largest, y, out);
     if (choice != nullptr) choice[out] = dead ? kNoChoice : static_cast<uint8_t>(chosen);
   }
 }
 
-void MaxPoolBackward(const PoolShape& shape, const float* dy, const uint8_t* choice, float* dx) {
+void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_t* choice, void* dx) {
   std::vector<double> sums(InputElements(shape), 0.0);
   for (int64_t out = 0; out < OutputElements(shape); ++out) {
     ForEachCell(shape, out, [&](int64_t in, int64_t cell) {
-      if (cell == choice[out]) sums[in] += dy[out];
+      if (cell == choice[out]) sums[in] += LoadElement(shape.type, dy, out);
     });
   }
-  std::copy(sums.begin(), sums.end(), dx);
+  Store(shape.type, sums, dx);
 }
 
-void AveragePoolForward(const AveragePoolShape& shape, const float* x, float* y) {
+void AveragePoolForward(const AveragePoolShape& shape, const void* x, void* y) {
   const double cells = static_cast<double>(shape.kernel_height * shape.kernel_width);
   for (int64_t out = 0; out < OutputElements(shape); ++out) {
     double sum = 0;
-    ForEachCell(shape, out, [&](int64_t in) { sum += x[in]; });
-    y[out] = static_cast<float>(sum / cells);
+    ForEachCell(shape, out, [&](int64_t in) { sum += LoadElement(shape.type, x, in); });
+    StoreElement(shape.type, sum / cells, y, out);
   }
 }
 
-void AveragePoolBackward(const AveragePoolShape& shape, const float* dy, float* dx) {
+void AveragePoolBackward(const AveragePoolShape& shape, const void* dy, void* dx) {
   const double cells = static_cast<double>(shape.kernel_height * shape.kernel_width);
   std::vector<double> sums(InputElements(shape), 0.0);
   for (int64_t out = 0; out < OutputElements(shape); ++out) {
-    ForEachCell(shape, out, [&](int64_t in) { sums[in] += dy[out] / cells; });
+    ForEachCell(shape, out,
+                [&](int64_t in) { sums[in] += LoadElement(shape.type, dy, out) / cells; });
   }
-  std::copy(sums.begin(), sums.end(), dx);
+  Store(shape.type, sums, dx);
 }
 
 }  // namespace muster::kernels::reference

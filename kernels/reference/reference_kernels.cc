@@ -4,18 +4,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/half.h"
+
 namespace muster::kernels {
 namespace reference {
 namespace {
 
-void Dropout(const DropoutMask& mask, int64_t rows, int64_t columns, const float* x, float* y) {
+void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t columns, const void* x,
+             void* y) {
   for (int64_t i = 0; i < rows * columns; ++i) {
     const uint64_t row = mask.first_row + static_cast<uint64_t>(i / columns);
     const uint32_t column = static_cast<uint32_t>(i % columns);
     const float uniform =
         Uniform01(Philox4x32(DropoutCounter(mask, row, column / 4), mask.key)[column % 4]);
-    const double kept = double{x[i]} / (1.0 - double{mask.probability});
-    y[i] = uniform < mask.probability ? 0.0f : static_cast<float>(kept);
+    const double kept = LoadElement(type, x, i) / (1.0 - double{mask.probability});
+    StoreElement(type, uniform < mask.probability ? 0.0 : kept, y, i);
   }
 }
 
@@ -52,6 +55,8 @@ void Normalize(int64_t pixels, int64_t channels, const uint8_t* x, const float* 
 
 constexpr KernelTable kKernels = {
     .name = "reference",
+    .lanes = 1,
+    .bfloat16_dot = false,
     .batch_norm_statistics = BatchNormStatistics,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BatchNormBackwardParameters,
@@ -60,13 +65,13 @@ constexpr KernelTable kKernels = {
     .max_pool_backward = MaxPoolBackward,
     .average_pool_forward = AveragePoolForward,
     .average_pool_backward = AveragePoolBackward,
-    .relu_forward = ReluForward,
-    .relu_backward = ReluBackward,
-    .relu6_forward = Relu6Forward,
-    .relu6_backward = Relu6Backward,
+    .activation_forward = ActivationForward,
+    .activation_backward = ActivationBackward,
     .add_forward = AddForward,
     .accumulate = Accumulate,
     .scaled_copy = ScaledCopy,
+    .cast = Cast,
+    .all_finite = AllFinite,
     .dropout = Dropout,
     .softmax_cross_entropy = SoftmaxCrossEntropy,
     .l2_normalize_forward = L2NormalizeForward,
@@ -77,6 +82,12 @@ constexpr KernelTable kKernels = {
     .resize = Resize,
     .direct_convolution_forward = DirectConvolutionForward,
     .direct_convolution_backward_weights = DirectConvolutionBackwardWeights,
+    .tile_convolution = nullptr,
+    .tile_pad_channels = nullptr,
+    .tile_convolution_backward_weights = nullptr,
+    .tile_convolution_backward_weights_scratch_bytes = nullptr,
+    .depthwise_convolution_forward = DepthwiseConvolutionForward,
+    .depthwise_convolution_backward_data = DepthwiseConvolutionBackwardData,
     .depthwise_convolution_backward_weights = DepthwiseConvolutionBackwardWeights,
     .sgd_step = SgdStep,
     .adamw_step = AdamWStep,

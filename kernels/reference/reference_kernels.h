@@ -19,13 +19,15 @@ kernels::AveragePoolForward AveragePoolForward;
 kernels::AveragePoolBackward AveragePoolBackward;
 
 // activation.cc
-kernels::ReluForward ReluForward;
-kernels::ReluBackward ReluBackward;
-kernels::Relu6Forward Relu6Forward;
-kernels::Relu6Backward Relu6Backward;
+kernels::ActivationForward ActivationForward;
+kernels::ActivationBackward ActivationBackward;
 kernels::AddForward AddForward;
 kernels::Accumulate Accumulate;
 kernels::ScaledCopy ScaledCopy;
+
+// cast.cc
+kernels::Cast Cast;
+kernels::AllFinite AllFinite;
 
 // resize.cc
 kernels::Resize Resize;
@@ -41,6 +43,8 @@ kernels::DirectConvolutionForward DirectConvolutionForward;
 kernels::DirectConvolutionBackwardWeights DirectConvolutionBackwardWeights;
 
 // depthwise_convolution.cc
+kernels::DepthwiseConvolutionForward DepthwiseConvolutionForward;
+kernels::DepthwiseConvolutionBackwardData DepthwiseConvolutionBackwardData;
 kernels::DepthwiseConvolutionBackwardWeights DepthwiseConvolutionBackwardWeights;
 
 // optimizer.cc

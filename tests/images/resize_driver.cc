@@ -48,7 +48,8 @@ bool ResizeNext(std::istream& in, std::ostream& out) {
     out.write(reinterpret_cast<const char*>(y.data()), static_cast<std::streamsize>(y.size()));
   };
   resize(ReferenceKernels());
-  for (const auto set : {InstructionSet::kPlain, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+  for (const auto set : {InstructionSet::kPlain, InstructionSet::kAvx2, InstructionSet::kAvx512,
+                         InstructionSet::kAvx512Bf16}) {
     if (set <= DetectInstructionSet()) resize(CpuKernels(set));
   }
   return true;

@@ -49,6 +49,15 @@ std::vector<MetricFamily> RankFamilies(
       Family("muster_train_step_duration_seconds",
              "Median over the last seconds: a whole step, and of it the waits for data and for "
              "communication that nothing hid.");
+  MetricFamily loss_scale =
+      Family("muster_train_loss_scale", "What the loss is multiplied by before backward.");
+  MetricFamily skipped = Family("muster_train_skipped_steps_total",
+                                "Steps that were skipped because gradients overflowed, in the "
+                                "job's whole life.",
+                                MetricType::Counter);
+  MetricFamily precision = Family("muster_train_precision_info",
+                                  "What a rank computes in, and what gradients are summed in; "
+                                  "always 1.");
   MetricFamily stall =
       Family("muster_loader_stall_seconds_total",
              "Time that this rank waited for its loader in this generation.", MetricType::Counter);
@@ -60,7 +69,7 @@ std::vector<MetricFamily> RankFamilies(
     if (!report.has_progress()) continue;
     const v1::Progress& progress = report.progress();
     const Labels labels = {{"job_id", key.first}, {"rank", absl::StrCat(key.second)}};
-    const auto with = [&labels](const char* name, const char* value) {
+    const auto with = [&labels](const char* name, const std::string& value) {
       Labels all = labels;
       all.emplace_back(name, value);
       return all;
@@ -74,12 +83,22 @@ std::vector<MetricFamily> RankFamilies(
     Add(duration, progress.step_seconds(), with("phase", "step"));
     Add(duration, progress.data_wait_seconds(), with("phase", "data_wait"));
     Add(duration, progress.exposed_communication_seconds(), with("phase", "communication"));
+    if (progress.loss_scale() > 0) {
+      Add(loss_scale, progress.loss_scale(), labels);
+      Add(skipped, static_cast<double>(progress.skipped_steps()), labels);
+    }
+    if (progress.has_precision()) {
+      Labels types = with("precision", progress.precision().level());
+      types.emplace_back("dtype", progress.precision().dtype());
+      types.emplace_back("gradient_dtype", progress.precision().gradient_dtype());
+      Add(precision, 1, types);
+    }
     Add(stall, progress.stall_seconds(), labels);
     Add(bytes, static_cast<double>(progress.collective_bytes()), with("op", "all_reduce"));
   }
   std::vector<MetricFamily> families;
-  for (MetricFamily* family :
-       {&step, &loss, &accuracy, &test_loss, &rate, &samples, &duration, &stall, &bytes}) {
+  for (MetricFamily* family : {&step, &loss, &accuracy, &test_loss, &rate, &samples, &duration,
+                               &loss_scale, &skipped, &precision, &stall, &bytes}) {
     if (!family->metric.empty()) families.push_back(std::move(*family));
   }
   return families;

@@ -49,6 +49,21 @@ TEST_F(MetricsTest, OfARank) {
   EXPECT_THAT(text, HasSubstr("muster_loader_stall_seconds_total" + labels + " 1.25\n"));
   EXPECT_THAT(text, HasSubstr("muster_worker_ranks{phase=\"CONNECTED\"} 1\n"));
 
+  EXPECT_THAT(text, Not(HasSubstr("muster_train_loss_scale")));
+  EXPECT_THAT(text, Not(HasSubstr("muster_train_skipped_steps_total")));
+
+  progress.set_loss_scale(32768);
+  progress.set_skipped_steps(2);
+  progress.mutable_precision()->set_level("O2");
+  progress.mutable_precision()->set_dtype("float16");
+  progress.mutable_precision()->set_gradient_dtype("float32");
+  Report(progress);
+  EXPECT_THAT(Text(), HasSubstr("muster_train_loss_scale" + labels + " 32768\n"));
+  EXPECT_THAT(Text(), HasSubstr("# TYPE muster_train_skipped_steps_total counter\n"));
+  EXPECT_THAT(Text(), HasSubstr("muster_train_skipped_steps_total" + labels + " 2\n"));
+  EXPECT_THAT(Text(), HasSubstr(R"(muster_train_precision_info{job_id="job-1",rank="3",)"
+                                R"(precision="O2",dtype="float16",gradient_dtype="float32"} 1)"));
+
   progress.set_stall_seconds(2.5);
   Report(progress);
   EXPECT_THAT(Text(), HasSubstr("muster_loader_stall_seconds_total" + labels + " 2.5\n"));

@@ -99,6 +99,8 @@ class KeyStore {
   virtual absl::StatusOr<std::string> Get(absl::string_view key, absl::Duration timeout) = 0;
 };
 
+class TokenBucket;
+
 // One group of one generation. `id` is the group's unique id, made by its lowest rank and carried by the
 // coordinator: no two groups ever share one, so nothing of an older generation can be mistaken for this one's.
 struct GroupOptions {
@@ -111,6 +113,9 @@ struct GroupOptions {
   std::string interface_address;    // numeric address that this rank is reached by; for gloo
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration timeout = absl::Seconds(30);  // without any progress
+  // What a rank sends through gloo waits for it, as on a slower network: for measurements. Outlives
+  // the communicator; null: no limit.
+  TokenBucket* send_limit = nullptr;
 };
 
 }  // namespace muster::collectives

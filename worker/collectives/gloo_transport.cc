@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/status.h"
 #include "worker/collectives/peer_status.h"
+#include "worker/collectives/token_bucket.h"
 
 namespace muster::collectives {
 namespace {
@@ -94,6 +95,16 @@ absl::Status GlooTransport::Connect(std::vector<uint32_t> peers) {
     absl::MutexLock lock(&mutex_);
     while (ready_.count(peer) == 0 && !interrupted_) connected_.Wait(&mutex_);
     if (interrupted_) return absl::AbortedError("interrupted");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GlooTransport::AwaitTurn(size_t size_bytes) {
+  if (options_.send_limit == nullptr) return absl::OkStatus();
+  const absl::Time turn = options_.send_limit->Take(size_bytes, absl::Now());
+  absl::MutexLock lock(&mutex_);
+  if (mutex_.AwaitWithDeadline(absl::Condition(&interrupted_), turn)) {
+    return absl::AbortedError("interrupted");
   }
   return absl::OkStatus();
 }
@@ -211,6 +222,7 @@ GlooBuffer::~GlooBuffer() = default;
 
 absl::Status GlooBuffer::Send(uint64_t slot, size_t offset, size_t size_bytes) {
   if (size_bytes == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(transport_->AwaitTurn(size_bytes));
   ++sends_;
   const absl::Status status = link_->Send(buffer_.get(), slot, offset, size_bytes);
   if (status.ok()) return status;

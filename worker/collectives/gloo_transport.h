@@ -56,6 +56,8 @@ class GlooTransport {
 
   explicit GlooTransport(const GroupOptions& options) : options_(options) {}
 
+  // Until options_.send_limit lets this much leave. ABORTED when interrupted.
+  absl::Status AwaitTurn(size_t size_bytes);
   absl::Status ConnectOne(uint32_t peer, GlooLink* link);
   absl::StatusOr<std::string> PeerAddress(uint32_t peer);
   // The status of an operation with `peer` that failed.
@@ -87,7 +89,7 @@ class GlooBuffer {
              size_t size_bytes);
   ~GlooBuffer();
 
-  // Starts a message of this range; none where it is empty.
+  // Starts a message of this range; none where it is empty. Waits only for a limit on the rate.
   absl::Status Send(uint64_t slot, size_t offset, size_t size_bytes);
   absl::Status Receive(uint64_t slot, size_t offset, size_t size_bytes);
 

@@ -1,22 +1,21 @@
-#include "kernels/half.h"
 #include "worker/collectives/reduce.h"
 
 #include <cpuid.h>
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
+#include "kernels/half.h"
 
 namespace muster::collectives {
 namespace {
 
-using kernels::FromBfloat16;
 using kernels::FromFloat16;
-using kernels::ToBfloat16;
 using kernels::ToFloat16;
 
 constexpr size_t kBlock = 1024;
@@ -35,21 +34,23 @@ struct Arrays {
 
 #define MUSTER_ISA plain
 #define MUSTER_TARGET
-#define MUSTER_F16C 0
+#define MUSTER_LANES 4
 #include "worker/collectives/reduce.inc"
 #undef MUSTER_ISA
 #undef MUSTER_TARGET
-#undef MUSTER_F16C
+#undef MUSTER_LANES
 
-#define MUSTER_F16C 1
 #define MUSTER_ISA avx2
 #define MUSTER_TARGET __attribute__((target("avx2,f16c")))
+#define MUSTER_LANES 8
 #include "worker/collectives/reduce.inc"
 #undef MUSTER_ISA
 #undef MUSTER_TARGET
+#undef MUSTER_LANES
 
 #define MUSTER_ISA avx512
 #define MUSTER_TARGET __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
+#define MUSTER_LANES 16
 #include "worker/collectives/reduce.inc"
 
 struct InstructionSet {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/kernel_table.h"
 #include "worker/nn/memory.h"
 #include "worker/nn/operation.h"
@@ -46,38 +47,47 @@ class CompiledPlan final : public Plan {
   absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                           absl::Span<float> values) const override;
 
-  float* input() override { return program_.tensors.front()->data; }
+  float* input() override { return static_cast<float*>(program_.tensors.front()->data); }
   int32_t* labels() override { return memory_.labels; }
 
   void Forward(uint32_t rows, bool training, const StepContext& context) override;
   LossResult Loss(uint32_t rows, double label_smoothing, float scale) override;
-  float* output_gradient() override { return program_.logits->gradient; }
+  float* output_gradient() override { return static_cast<float*>(program_.logits->gradient); }
   void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
   absl::Span<const float> logits(uint32_t rows) const override;
+  absl::Duration kernel_time() const override { return kernel_time_; }
 
-  // Called before and after each pass of an operation: "forward", "backward activation", "backward
-  // parameters", "backward data"; not for what a step leaves out.
+  // Called before and after each pass of an operation: "forward", "backward recomputation",
+  // "backward activation", "backward parameters", "backward data"; not for what a step leaves out.
   using Observer = std::function<void(const Operation&, const char* pass, bool done)>;
   void Observe(Observer observer) { observer_ = std::move(observer); }
+  uint32_t max_batch() const { return options_.max_batch; }
   // As Describe.
   const std::vector<std::unique_ptr<Operation>>& operations() const { return program_.operations; }
 
  private:
   CompiledPlan(Program program, const CompileOptions& options);
 
+  void PlanReadiness();
   void DrawBlocks();
+  void RecomputeBefore(size_t index);
   void BackwardOperation(size_t index, const std::function<void(size_t offset)>& ready);
   void ContributeGradients(size_t index);
   const kernels::KernelTable& Kernels() const;
   template <typename Pass>
   void Run(Operation& operation, const char* pass_name, const Pass& pass);
+  template <typename Part>
+  void Measure(const Part& part);
 
   Program program_;
   const CompileOptions options_;
   PlacedMemory memory_;
   float* parameters_ = nullptr;
   Call call_;  // of the last Forward
+  // By operation: from where to the end gradients are final after its backward.
+  std::vector<size_t> final_from_;
   Observer observer_;
+  absl::Duration kernel_time_;
 };
 
 }  // namespace muster::nn

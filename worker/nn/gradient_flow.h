@@ -21,7 +21,7 @@ struct Contribution {
   // The gradient already lies where the output's gradient does: nothing needs to be done.
   bool in_place = false;
   // Where a contribution that is to be added is computed; set by PlaceMemory.
-  float* addend = nullptr;
+  void* addend = nullptr;
 };
 
 struct GradientFlow {

@@ -44,18 +44,51 @@ std::vector<std::string> Added(const Graph& graph) {
   return Contributions(Lowered(graph), [](const Contribution& c) { return !c.first; });
 }
 
+// x -> inner -> branch (-> stochastic depth) -> sum <- x
+Graph Residual(double drop_probability) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId inner = graph.Add("inner", Conv2d{3}, {x});
+  NodeId branch = graph.Add("branch", Conv2d{3}, {inner});
+  if (drop_probability > 0) {
+    branch = graph.Add("drop", StochasticDepth{drop_probability}, {branch});
+  }
+  NodeId last = graph.Add("sum", Add{}, {branch, x});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  return graph;
+}
+
 TEST(GradientFlowTest, AResidualBlocksGradientsLieInTheSumsPlace) {
-  EXPECT_THAT(InPlace(SmallResNet()),
-              ElementsAre("layer2.0.add..layer2.0.relu2.0", "layer2.0.add..layer2.0.relu2.1",
-                          "layer1.0.add..layer1.0.relu2.0", "layer1.0.add..layer1.0.relu2.1"));
-  EXPECT_THAT(Added(SmallResNet()), ElementsAre("layer2.0.conv1.0", "layer1.0.conv1.0"));
-  EXPECT_THAT(InPlace(SmallMobileNet()), ElementsAre("add.0", "add.1"));
+  EXPECT_THAT(InPlace(Residual(0)), ElementsAre("sum.0", "sum.1"));
+  EXPECT_THAT(Added(Residual(0)), ElementsAre("inner.0"));
 }
 
 // A branch that is scaled has a gradient of its own.
 TEST(GradientFlowTest, AStochasticBranchHasItsOwnPlace) {
-  EXPECT_THAT(InPlace(SmallResNet(0.5)),
-              ElementsAre("layer2.0.add..layer2.0.relu2.1", "layer1.0.add..layer1.0.relu2.1"));
+  EXPECT_THAT(InPlace(Residual(0.5)), ElementsAre("sum.1"));
+}
+
+// Where batch norm ends the branch, it is a part of the sum's operation.
+TEST(GradientFlowTest, TheShortcutsGradientLiesInTheNormalizedSumsPlace) {
+  for (const double drop_probability : {0.0, 0.5}) {
+    EXPECT_THAT(InPlace(SmallResNet(drop_probability)),
+                ElementsAre("layer2.0.bn2..layer2.0.relu2.1", "layer1.0.bn2..layer1.0.relu2.1"));
+  }
+  EXPECT_THAT(Added(SmallResNet()), ElementsAre("layer2.0.conv1.0", "layer1.0.conv1.0"));
+  EXPECT_THAT(InPlace(SmallMobileNet()), ElementsAre("project.1..add.1"));
+}
+
+// bn(x) + x: one operation takes x twice.
+TEST(GradientFlowTest, ANormalizedValueAddedToItsOwnInputGivesItTwoGradients) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId bn = graph.Add("bn", BatchNorm2d{}, {x});
+  NodeId last = graph.Add("sum", Add{}, {bn, x});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(InPlace(graph), IsEmpty());
+  EXPECT_THAT(Added(graph), ElementsAre("bn..sum.1"));
 }
 
 TEST(GradientFlowTest, AChainAddsNothing) {
@@ -86,14 +119,14 @@ TEST(GradientFlowTest, AnActivationInABranchKeepsGradientsApart) {
 TEST(GradientFlowTest, OnlyTheFirstContributionMayLieElsewhere) {
   Graph graph{{4, 4, 2}, {}};
   const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
-  const NodeId bn = graph.Add("bn", BatchNorm2d{}, {x});
-  const NodeId sum = graph.Add("sum", Add{}, {bn, x});
+  const NodeId branch = graph.Add("branch", Conv2d{3}, {x});
+  const NodeId sum = graph.Add("sum", Add{}, {branch, x});
   const NodeId late = graph.Add("late", Conv2d{3}, {x});
   NodeId last = graph.Add("last", Add{}, {sum, late});
   last = graph.Add("flatten", Flatten{}, {last});
   graph.Add("fc", Linear{3}, {last});
   EXPECT_THAT(InPlace(graph), ElementsAre("last.0", "last.1", "sum.0"));
-  EXPECT_THAT(Added(graph), ElementsAre("sum.1", "bn.0"));
+  EXPECT_THAT(Added(graph), ElementsAre("sum.1", "branch.0"));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "worker/nn/lowering.h"
 
-#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,12 +12,14 @@
 #include "common/status.h"
 #include "kernels/convolution.h"
 #include "kernels/kernel_table.h"
+#include "worker/nn/fusion.h"
+#include "worker/nn/layer_parameters.h"
 #include "worker/nn/operations/activation.h"
 #include "worker/nn/operations/batch_norm.h"
 #include "worker/nn/operations/convolution.h"
 #include "worker/nn/operations/pooling.h"
 #include "worker/nn/operations/residual.h"
-#include "worker/nn/parameter_layouts.h"
+#include "worker/nn/program_builder.h"
 #include "worker/nn/shapes.h"
 
 namespace muster::nn {
@@ -26,38 +27,11 @@ namespace {
 
 using kernels::Activation;
 using kernels::ConvolutionShape;
+using kernels::DataType;
 using kernels::KernelTable;
 
 // Far beyond any machine's memory, and far below what overflows once sizes are added up in bytes.
 constexpr int64_t kMaxActivationElements = int64_t{1} << 36;
-
-// How a convolution or linear layer starts out.
-struct Initials {
-  Initial weight;
-  Initial bias;
-};
-
-template <typename L>
-Initials InitialsOf(const L& layer, const ConvolutionShape& shape) {
-  switch (layer.initialization) {
-    case Initialization::kKaimingNormalFanOut: {
-      // PyTorch's fan out does not heed groups.
-      const double fan_out = static_cast<double>(shape.out_channels * shape.kernel * shape.kernel);
-      return {.weight = Initial::Normal(std::sqrt(2.0 / fan_out))};
-    }
-    case Initialization::kNormal:
-      return {.weight = Initial::Normal(layer.standard_deviation)};
-    case Initialization::kPyTorchDefault:
-      break;
-  }
-  // kaiming_uniform(a = sqrt(5)) of PyTorch comes to the bias's own bound.
-  const Initial uniform = Initial::Uniform(1.0 / std::sqrt(static_cast<double>(shape.fan_in())));
-  return {.weight = uniform, .bias = uniform};
-}
-
-bool Is2x2(const MaxPool2d& pool) {
-  return pool.kernel == 2 && pool.stride == 2 && pool.padding == 0;
-}
 
 class Lowering {
  public:
@@ -66,12 +40,10 @@ class Lowering {
         options_(options),
         shapes_(std::move(shapes)),
         kernels_(options.reference ? kernels::ReferenceKernels() : kernels::CpuKernels()),
-        consumers_(Consumers(graph)),
-        tensor_of_(graph.nodes.size(), nullptr) {}
+        fusions_(graph),
+        builder_(graph, shapes_, fusions_.consumers(), options.precision.activations, kernels_) {}
 
   absl::StatusOr<Program> Run() && {
-    AddTensor(graph_.input, false);
-    MakeBlocks();
     std::vector<bool> done(graph_.nodes.size(), false);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (done[i]) continue;
@@ -81,73 +53,89 @@ class Lowering {
       if (!last.ok()) {
         return Annotate(last.status(), absl::StrCat("layer ", graph_.nodes[i].name));
       }
-      for (NodeId fused = node; fused != *last; fused = consumers_[fused][0]) done[fused] = true;
+      for (NodeId fused = node; fused != *last; fused = fusions_.consumers()[fused][0]) {
+        done[fused] = true;
+      }
       done[*last] = true;
     }
-    program_.logits = tensor_of_.back();
-    if (options_.training && !program_.logits->needs_gradient) {
+    Program program = std::move(builder_).Finish();
+    if (options_.training && !program.logits->needs_gradient) {
       return absl::InvalidArgumentError("a graph without parameters cannot be trained");
     }
-    return std::move(program_);
+    return program;
   }
 
  private:
-  static constexpr NodeId kNone = -2;
+  static constexpr NodeId kNone = Fusions::kNone;
 
   // Each of these lowers the node, and those after it that fuse with it, and returns the last one
   // lowered.
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Conv2d& layer) {
-    const ImageShape& in = Input(node)->shape;
-    // Pooling takes the ReLU before it along.
-    const NodeId relu = Next<Relu>(node);
-    const NodeId last = relu != kNone && Next<MaxPool2d>(relu) == kNone ? relu : node;
-    return LowerConvolution(node, last, layer,
-                            {.height = in.height,
-                             .width = in.width,
-                             .in_channels = in.channels,
-                             .out_channels = layer.out_channels,
-                             .kernel = layer.kernel,
-                             .stride = layer.stride,
-                             .padding = layer.padding,
-                             .groups = layer.groups});
+    const ImageShape& in = builder_.Input(node)->shape;
+    ConvolutionParts parts{.shape = {.height = in.height,
+                                     .width = in.width,
+                                     .in_channels = in.channels,
+                                     .out_channels = layer.out_channels,
+                                     .kernel = layer.kernel,
+                                     .stride = layer.stride,
+                                     .padding = layer.padding,
+                                     .groups = layer.groups}};
+    const NodeId folded = fusions_.Folds(node);
+    if (!options_.training && folded != kNone) {
+      // The batch norm's operation computes it.
+      const NodeId last = fusions_.AfterBatchNorm(folded).last;
+      RETURN_IF_ERROR(
+          MakeConvolution(builder_.Input(node), builder_.TypeOf(last), layer.bias, parts));
+      folded_range_[node] =
+          AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
+      Fold(node, std::make_shared<const ConvolutionParts>(std::move(parts)));
+      return node;
+    }
+    const Fusions::Activated fused = fusions_.AfterConvolution(node);
+    parts.activation = fused.activation;
+    RETURN_IF_ERROR(
+        MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
+    const Operation::Range range =
+        AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
+    const auto shared = std::make_shared<const ConvolutionParts>(std::move(parts));
+    AddConvolution(node, fused.last, shared, range);
+    if (folded != kNone) Fold(node, shared);
+    return fused.last;
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Linear& layer) {
-    const NodeId relu = Next<Relu>(node);
-    return LowerConvolution(
-        node, relu != kNone ? relu : node, layer,
-        {.in_channels = Input(node)->elements(), .out_channels = layer.out_features});
+    const Fusions::Activated fused = fusions_.AfterConvolution(node);
+    ConvolutionParts parts{.shape = {.in_channels = builder_.Input(node)->elements(),
+                                     .out_channels = layer.out_features},
+                           .linear = true,
+                           .activation = fused.activation};
+    RETURN_IF_ERROR(
+        MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
+    const NodeId from = graph_.nodes[node].inputs[0];
+    const Operation::Range range = AddParameters(
+        graph_.nodes[node].name, layer,
+        from == kInput ? graph_.input : shapes_[from].flattened_from, parts, builder_.parameters());
+    AddConvolution(node, fused.last, std::make_shared<const ConvolutionParts>(std::move(parts)),
+                   range);
+    return fused.last;
   }
 
+  // The parameters lie in the order of the graph's nodes, also where a later sum computes the
+  // layer.
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const BatchNorm2d& layer) {
-    BatchNormParts parts{.layer = layer};
-    NodeId last = TakeActivation(node, &parts.activation);
-    if (parts.activation == Activation::kRelu) {
-      const NodeId pool = Next<MaxPool2d>(last);
-      parts.pool = pool != kNone && Is2x2(std::get<MaxPool2d>(graph_.nodes[pool].layer));
-      if (parts.pool) last = pool;
-    }
-    const size_t parameters = program_.parameters.elements();
-    const int64_t channels = Input(node)->shape.channels;
-    const std::string& name = graph_.nodes[node].name;
-    const auto add = [&](FlatLayout& flat, const char* what, double value) {
-      return flat.Add(absl::StrCat(name, ".", what), {channels}, Initial::Constant(value),
-                      PlainLayout(channels));
-    };
-    parts.weight_offset = add(program_.parameters, "weight", layer.zero_weight ? 0 : 1);
-    parts.bias_offset = add(program_.parameters, "bias", 0);
-    parts.running_mean_offset = add(program_.buffers, "running_mean", 0);
-    parts.running_variance_offset = add(program_.buffers, "running_var", 1);
-    Tensor* const output = AddOutput(last, true);
-    AddOperation(last,
-                 MakeBatchNormOperation(Span(node, last), Input(node), output, parts, kernels_),
-                 parameters);
-    return last;
+    BatchNorm& norm = batch_norms_[node];
+    norm.parts.layer = layer;
+    norm.range = AddParameters(graph_.nodes[node].name, shapes_[node].image.channels, norm.parts,
+                               builder_.parameters(), builder_.buffers());
+    const Fusions::Normalized after = fusions_.AfterBatchNorm(node);
+    if (after.add != kNone) return node;
+    LowerBatchNorm(node, after);
+    return after.last;
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Relu&) {
-    const NodeId pool = Next<MaxPool2d>(node);
+    const NodeId pool = fusions_.PoolAfter(node);
     if (pool != kNone) {
       return LowerMaxPool(node, pool, std::get<MaxPool2d>(graph_.nodes[pool].layer));
     }
@@ -167,196 +155,168 @@ class Lowering {
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const AdaptiveAvgPool2d&) {
-    const ImageShape& in = Input(node)->shape;
+    const ImageShape& in = builder_.Input(node)->shape;
     return LowerAveragePool(node, in.height, in.width, 1);
   }
 
   // NHWC already lies flat: the same tensor, seen as one line of channels by Linear, which asks for
   // its elements.
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Flatten&) {
-    tensor_of_[node] = Input(node);
+    builder_.PassOn(node);
     return node;
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Dropout& layer) {
-    Tensor* const output = AddOutput(node, Input(node)->needs_gradient);
-    AddOperation(node,
-                 MakeDropoutOperation(Span(node, node), Input(node), output, layer.probability,
-                                      static_cast<uint32_t>(node), kernels_));
+    const Ends ends = SingleTyped(node, node);
+    builder_.AddOperation(
+        node, MakeDropoutOperation(builder_.Span(node, node), ends.input, ends.output,
+                                   layer.probability, static_cast<uint32_t>(node), kernels_));
     return node;
   }
 
   // Its Add computes it.
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const StochasticDepth&) {
-    tensor_of_[node] = Input(node);
+    builder_.PassOn(node);
     return node;
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Add&) {
-    Tensor* const branch = Input(node, 0);
-    Tensor* const shortcut = Input(node, 1);
-    if (branch == shortcut) return absl::InvalidArgumentError("adds a value to itself");
-    Activation activation = Activation::kNone;
-    const NodeId last = TakeActivation(node, &activation);
-    Tensor* const output = AddOutput(last, branch->needs_gradient || shortcut->needs_gradient);
-    const auto block = block_of_.find(graph_.nodes[node].inputs[0]);
-    AddOperation(last,
-                 MakeAddOperation(Span(node, last), branch, shortcut, output, activation,
-                                  block != block_of_.end() ? block->second : nullptr, kernels_));
-    return last;
+    const StochasticBlock* const block = builder_.BlockOf(graph_.nodes[node].inputs[0]);
+    const Fusions::Activated fused = fusions_.AfterAdd(node);
+    const DataType type = builder_.TypeOf(fused.last);
+    if (const NodeId batch_norm = fusions_.BatchNormBefore(node); batch_norm != kNone) {
+      BatchNormParts& parts = batch_norms_.at(batch_norm).parts;
+      parts.addend = builder_.As(type, builder_.Input(node, 1));
+      parts.block = block;
+      LowerBatchNorm(batch_norm, fusions_.AfterBatchNorm(batch_norm));
+      return fused.last;
+    }
+    if (builder_.Input(node, 0) == builder_.Input(node, 1)) {
+      return absl::InvalidArgumentError("adds a value to itself");
+    }
+    Tensor* const branch = builder_.As(type, builder_.Input(node, 0));
+    Tensor* const shortcut = builder_.As(type, builder_.Input(node, 1));
+    Tensor* const output =
+        builder_.AddOutput(fused.last, branch->needs_gradient || shortcut->needs_gradient);
+    builder_.AddOperation(
+        fused.last, MakeAddOperation(builder_.Span(node, fused.last), branch, shortcut, output,
+                                     fused.activation, block, kernels_));
+    return fused.last;
   }
 
-  template <typename L>
-  absl::StatusOr<NodeId> LowerConvolution(NodeId node, NodeId last, const L& layer,
-                                          const ConvolutionShape& shape) {
-    constexpr bool kLinear = std::is_same_v<L, Linear>;
-    Tensor* const input = Input(node);
-    const kernels::ConvolutionOptions convolution_options = {
-        .max_rows = options_.max_batch,
-        .bias = layer.bias,
-        .training = options_.training,
-        .data_gradient = input->needs_gradient,
-        .threads = static_cast<int>(options_.threads)};
-    ConvolutionParts parts{.shape = shape, .linear = kLinear, .relu = last != node};
+  // The kernels of a convolution of parts.shape.
+  absl::Status MakeConvolution(const Tensor* input, DataType output_type, bool bias,
+                               ConvolutionParts& parts) const {
+    parts.compute_type = options_.precision.compute;
+    const kernels::ConvolutionOptions options = {.max_rows = options_.max_batch,
+                                                 .bias = bias,
+                                                 .training = options_.training,
+                                                 .data_gradient = input->needs_gradient,
+                                                 .threads = static_cast<int>(options_.threads),
+                                                 .x_type = input->type,
+                                                 .y_type = output_type,
+                                                 .compute_type = parts.compute_type};
     if (options_.reference) {
-      parts.convolution = kernels::reference::MakeConvolution(shape, convolution_options);
+      parts.convolution = kernels::reference::MakeConvolution(parts.shape, options);
     } else {
-      ASSIGN_OR_RETURN(parts.convolution,
-                       kernels::cpu::MakeConvolution(shape, convolution_options));
+      ASSIGN_OR_RETURN(parts.convolution, kernels::cpu::MakeConvolution(parts.shape, options));
     }
-    const std::string& name = graph_.nodes[node].name;
-    std::vector<int64_t> weight_shape = {shape.out_channels, shape.in_channels / shape.groups};
-    TensorLayout layout = ConvolutionLayout(parts.convolution.get());
-    if (kLinear) {
-      const NodeId from = graph_.nodes[node].inputs[0];
-      layout = OverFlattened(shapes_[from].flattened_from, shape.out_channels, std::move(layout));
-    } else {
-      weight_shape.insert(weight_shape.end(), {shape.kernel, shape.kernel});
+    return absl::OkStatus();
+  }
+
+  void AddConvolution(NodeId node, NodeId last, std::shared_ptr<const ConvolutionParts> parts,
+                      const Operation::Range& range) {
+    Tensor* const output = builder_.AddOutput(last, true);
+    builder_.AddOperation(last,
+                          MakeConvolutionOperation(builder_.Span(node, last), builder_.Input(node),
+                                                   output, std::move(parts), kernels_),
+                          {range});
+  }
+
+  void Fold(NodeId node, std::shared_ptr<const ConvolutionParts> parts) {
+    folded_[node] = {
+        .parts = std::move(parts), .input = builder_.Input(node), .name = graph_.nodes[node].name};
+  }
+
+  // At the place in the program where its addend, if it has one, is there.
+  void LowerBatchNorm(NodeId node, const Fusions::Normalized& after) {
+    BatchNorm& norm = batch_norms_.at(node);
+    norm.parts.activation = after.activation;
+    norm.parts.pool = after.pool;
+    const NodeId convolution = fusions_.FoldsInto(node);
+    FoldedConvolution folded;
+    if (convolution != kNone) folded = folded_.at(convolution);
+    if (!options_.training && convolution != kNone) {
+      builder_.AddOperation(after.last,
+                            MakeFoldedConvolutionOperation(builder_.Span(convolution, after.last),
+                                                           builder_.AddOutput(after.last, true),
+                                                           norm.parts, std::move(folded), kernels_),
+                            {folded_range_.at(convolution), norm.range});
+      return;
     }
-    const Initials initials = InitialsOf(layer, shape);
-    const size_t parameters = program_.parameters.elements();
-    parts.weight_offset = program_.parameters.Add(name + ".weight", std::move(weight_shape),
-                                                  initials.weight, std::move(layout));
-    if (layer.bias) {
-      parts.bias_offset = program_.parameters.Add(name + ".bias", {shape.out_channels},
-                                                  initials.bias, PlainLayout(shape.out_channels));
-    }
-    Tensor* const output = AddOutput(last, true);
-    AddOperation(
-        last, MakeConvolutionOperation(Span(node, last), input, output, std::move(parts), kernels_),
-        parameters);
-    return last;
+    Tensor* const input = builder_.As(builder_.TypeOf(after.last), builder_.Input(node));
+    // The convolution's kernels write one type.
+    if (input != builder_.Input(node)) folded = {};
+    Operation* const computed = folded.parts != nullptr ? builder_.ProducerOf(input) : nullptr;
+    const Operation* const operation =
+        builder_.AddOperation(after.last,
+                              MakeBatchNormOperation(builder_.Span(node, after.last), input,
+                                                     builder_.AddOutput(after.last, true),
+                                                     norm.parts, std::move(folded), kernels_),
+                              {norm.range});
+    if (computed != nullptr) computed->set_evaluated_by(operation);
   }
 
   NodeId LowerActivation(NodeId node, Activation activation) {
-    Tensor* const output = AddOutput(node, Input(node)->needs_gradient);
-    AddOperation(
-        node, MakeActivationOperation(Span(node, node), Input(node), output, activation, kernels_));
+    const Ends ends = SingleTyped(node, node);
+    builder_.AddOperation(node, MakeActivationOperation(builder_.Span(node, node), ends.input,
+                                                        ends.output, activation, kernels_));
     return node;
   }
 
   // The pool itself, or the ReLU before it.
   NodeId LowerMaxPool(NodeId node, NodeId last, const MaxPool2d& layer) {
-    Tensor* const output = AddOutput(last, Input(node)->needs_gradient);
-    AddOperation(last, MakeMaxPoolOperation(Span(node, last), Input(node), output, layer,
-                                            last != node, kernels_));
+    const Ends ends = SingleTyped(node, last);
+    builder_.AddOperation(last, MakeMaxPoolOperation(builder_.Span(node, last), ends.input,
+                                                     ends.output, layer, last != node, kernels_));
     return last;
   }
 
   NodeId LowerAveragePool(NodeId node, int64_t kernel_height, int64_t kernel_width,
                           int64_t stride) {
-    Tensor* const output = AddOutput(node, Input(node)->needs_gradient);
-    AddOperation(node, MakeAveragePoolOperation(Span(node, node), Input(node), output,
-                                                kernel_height, kernel_width, stride, kernels_));
+    const Ends ends = SingleTyped(node, node);
+    builder_.AddOperation(
+        node, MakeAveragePoolOperation(builder_.Span(node, node), ends.input, ends.output,
+                                       kernel_height, kernel_width, stride, kernels_));
     return node;
   }
 
-  // The node that takes this one's output, if nobody else does and it is a T.
-  template <typename T>
-  NodeId Next(NodeId node) const {
-    if (consumers_[node].size() != 1) return kNone;
-    const NodeId next = consumers_[node][0];
-    return std::holds_alternative<T>(graph_.nodes[next].layer) ? next : kNone;
-  }
-
-  // The activation after the node that fuses with it: its node, or the given one without any.
-  NodeId TakeActivation(NodeId node, Activation* activation) const {
-    if (const NodeId relu = Next<Relu>(node); relu != kNone) {
-      *activation = Activation::kRelu;
-      return relu;
-    }
-    if (const NodeId relu6 = Next<Relu6>(node); relu6 != kNone) {
-      *activation = Activation::kRelu6;
-      return relu6;
-    }
-    return node;
-  }
-
-  // A branch under stochastic depth is all that leads nowhere but into it.
-  void MakeBlocks() {
-    blocks_of_.resize(graph_.nodes.size());
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const auto* const layer = std::get_if<StochasticDepth>(&graph_.nodes[i].layer);
-      if (layer == nullptr || layer->probability == 0) continue;
-      program_.blocks.push_back(std::make_unique<StochasticBlock>(
-          StochasticBlock{.node = static_cast<uint32_t>(i), .probability = layer->probability}));
-      const StochasticBlock* const block = program_.blocks.back().get();
-      block_of_[static_cast<NodeId>(i)] = block;
-      std::vector<bool> inside(graph_.nodes.size(), false);
-      inside[i] = true;
-      for (size_t node = i; node-- > 0;) {
-        bool only = !consumers_[node].empty();
-        for (const NodeId consumer : consumers_[node]) only = only && inside[consumer];
-        inside[node] = only;
-        if (only) blocks_of_[node].push_back(block);
-      }
-    }
-  }
-
-  Tensor* Input(NodeId node, size_t index = 0) const {
-    const NodeId from = graph_.nodes[node].inputs[index];
-    return from == kInput ? program_.tensors[0].get() : tensor_of_[from];
-  }
-
-  Tensor* AddTensor(const ImageShape& shape, bool needs_gradient) {
-    program_.tensors.push_back(std::make_unique<Tensor>());
-    Tensor* const tensor = program_.tensors.back().get();
-    tensor->shape = shape;
-    tensor->needs_gradient = needs_gradient;
-    return tensor;
-  }
-
-  Tensor* AddOutput(NodeId node, bool needs_gradient) {
-    tensor_of_[node] = AddTensor(shapes_[node].image, needs_gradient);
-    return tensor_of_[node];
-  }
-
-  // `last` is the last node of the operation. Its parameters are those added since the flat array
-  // had `parameters_begin` elements.
-  void AddOperation(NodeId last, std::unique_ptr<Operation> operation, size_t parameters_begin) {
-    operation->set_parameters(parameters_begin, program_.parameters.elements());
-    for (const StochasticBlock* block : blocks_of_[last]) operation->AddBlock(block);
-    program_.operations.push_back(std::move(operation));
-  }
-  void AddOperation(NodeId last, std::unique_ptr<Operation> operation) {
-    AddOperation(last, std::move(operation), program_.parameters.elements());
-  }
-
-  // "conv1" or "bn1..relu1".
-  std::string Span(NodeId first, NodeId last) const {
-    if (first == last) return graph_.nodes[first].name;
-    return absl::StrCat(graph_.nodes[first].name, "..", graph_.nodes[last].name);
+  // Input and output of an operation without parameters from `node` to `last`, whose kernels take
+  // both in one type.
+  struct Ends {
+    Tensor* input;
+    Tensor* output;
+  };
+  Ends SingleTyped(NodeId node, NodeId last) {
+    Tensor* const input = builder_.As(builder_.TypeOf(last), builder_.Input(node));
+    return {.input = input, .output = builder_.AddOutput(last, input->needs_gradient)};
   }
 
   const Graph& graph_;
   const CompileOptions& options_;
   const std::vector<ValueShape> shapes_;
   const KernelTable& kernels_;
-  const std::vector<std::vector<NodeId>> consumers_;
-  std::vector<Tensor*> tensor_of_;  // by node; of fused ones only the last has one
-  std::map<NodeId, const StochasticBlock*> block_of_;           // by StochasticDepth node
-  std::vector<std::vector<const StochasticBlock*>> blocks_of_;  // by node: those it lies in
-  Program program_;
+  const Fusions fusions_;
+  ProgramBuilder builder_;
+  struct BatchNorm {
+    BatchNormParts parts;
+    Operation::Range range;
+  };
+  std::map<NodeId, BatchNorm> batch_norms_;
+  // By convolution: what its batch norm takes over in evaluation; its parameters, where the plan
+  // only evaluates.
+  std::map<NodeId, FoldedConvolution> folded_;
+  std::map<NodeId, Operation::Range> folded_range_;
 };
 
 }  // namespace

@@ -10,9 +10,13 @@
 
 namespace muster::nn {
 
-// Fuses convolution + ReLU, linear + ReLU, batch norm + ReLU (+ 2x2 max pool), batch norm + ReLU6,
-// ReLU + max pool and Add + ReLU or ReLU6, wherever nobody else takes the value in between;
-// stochastic depth becomes a part of its Add. Flatten vanishes, since NHWC already lies flat.
+// Fuses what worker/nn/fusion.h finds: convolution or linear layer + activation; batch norm
+// (+ residual sum) + activation, or + ReLU + 2x2 max pool; ReLU + max pool; residual sum +
+// activation. Stochastic depth becomes a part of its sum. In evaluation a batch norm becomes a part
+// of the convolution before it. Flatten vanishes, since NHWC already lies flat.
+//
+// Activations are of the precision's type, but for the batch and the logits, which are float32;
+// where an operation takes one type only, a cast comes before it.
 // INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
 absl::StatusOr<Program> Lower(const Graph& graph, const CompileOptions& options);
 

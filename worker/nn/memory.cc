@@ -46,23 +46,25 @@ struct Life {
 // Tensors are numbered as in the program.
 class MemoryPlanner {
  public:
-  MemoryPlanner(const Program& program, uint32_t max_rows, bool training)
+  MemoryPlanner(const Program& program, const CompileOptions& options)
       : program_(program),
-        max_rows_(max_rows),
-        training_(training),
-        schedule_(program.operations.size(), training),
+        max_rows_(options.max_batch),
+        training_(options.training),
+        recompute_(options.training && options.recompute_activations),
+        schedule_(program.operations.size(), options.training),
         consumers_(program.tensors.size()),
         producer_(program.tensors.size(), 0) {
     for (size_t t = 0; t < program.tensors.size(); ++t) index_[program.tensors[t].get()] = t;
     for (size_t i = 0; i < program.operations.size(); ++i) {
       const Operation& operation = *program.operations[i];
-      memory_.push_back(operation.memory(max_rows));
+      memory_.push_back(operation.memory(options.max_batch));
       producer_[IndexOf(operation.output())] = i;
       for (const Tensor* input : operation.inputs()) consumers_[IndexOf(input)].push_back(i);
     }
   }
 
   absl::StatusOr<PlacedMemory> Run() && {
+    ChooseRecomputed();
     PlanData();
     if (training_) PlanGradientPlaces();
     for (size_t t = 0; t < data_.size(); ++t) {
@@ -76,12 +78,44 @@ class MemoryPlanner {
   static constexpr size_t kInputTensor = 0;
 
   size_t IndexOf(const Tensor* tensor) const { return index_.at(tensor); }
-  size_t Bytes(size_t tensor) const {
-    return max_rows_ * static_cast<size_t>(program_.tensors[tensor]->elements()) * sizeof(float);
-  }
+  size_t Bytes(size_t tensor) const { return program_.tensors[tensor]->bytes(max_rows_); }
   bool IsLogits(size_t tensor) const { return program_.tensors[tensor].get() == program_.logits; }
   bool ReadByProducer(size_t tensor) const {
     return tensor != kInputTensor && memory_[producer_[tensor]].output_in_backward;
+  }
+
+  // Whether the operation's backward reads the tensor.
+  bool ReadsInBackward(size_t operation, size_t tensor) const {
+    return memory_[operation].input_in_backward &&
+           program_.operations[operation]->input() == program_.tensors[tensor].get();
+  }
+
+  // Outputs that backward reads, and that their producers can compute again from inputs that are
+  // kept.
+  void ChooseRecomputed() {
+    recomputed_.resize(program_.tensors.size(), false);
+    placed_.recomputations.resize(program_.operations.size());
+    if (!recompute_) return;
+    for (size_t i = 0; i < program_.operations.size(); ++i) {
+      Operation* const operation = program_.operations[i].get();
+      const size_t tensor = IndexOf(operation->output());
+      if (!operation->Recomputes() || recomputed_[IndexOf(operation->input())]) continue;
+      // Consumers stand in order, and backward begins with the last.
+      const std::vector<size_t>& consumers = consumers_[tensor];
+      const auto reader = std::find_if(consumers.rbegin(), consumers.rend(), [&](size_t consumer) {
+        return ReadsInBackward(consumer, tensor);
+      });
+      const bool overwritten = consumers.size() == 1 && memory_[consumers[0]].gradient_over_input;
+      if (reader == consumers.rend() || overwritten) continue;
+      recomputed_[tensor] = true;
+      placed_.recomputations[*reader].push_back({.producer = operation});
+    }
+  }
+
+  // When the operation's inputs are last read in the forward direction.
+  int64_t LastForward(size_t operation) const {
+    const Operation* const later = program_.operations[operation]->evaluated_by();
+    return schedule_.forward(later == nullptr ? operation : producer_[IndexOf(later->output())]);
   }
 
   // The lives of all values, and which of them lie in one place.
@@ -95,8 +129,8 @@ class MemoryPlanner {
         if (ReadByProducer(t)) life.last = std::max(life.last, schedule_.backward(producer_[t]));
       }
       for (const size_t consumer : consumers_[t]) {
-        life.last = std::max(life.last, schedule_.forward(consumer));
-        if (memory_[consumer].inputs_in_backward) {
+        life.last = std::max(life.last, LastForward(consumer));
+        if (ReadsInBackward(consumer, t) && !recomputed_[t]) {
           life.last = std::max(life.last, schedule_.backward(consumer));
         }
       }
@@ -151,7 +185,7 @@ class MemoryPlanner {
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
       Tensor& tensor = *program_.tensors[t];
       if (tensor.needs_gradient && flow_.place[t] == place) {
-        tensor.gradient = reinterpret_cast<float*>(at);
+        tensor.gradient = at;
       }
     }
   }
@@ -159,7 +193,7 @@ class MemoryPlanner {
   void AddPlaceOfTensors(size_t place) {
     AddPlace(Bytes(place), data_[place], [this, place](char* at) {
       for (size_t t = 0; t < program_.tensors.size(); ++t) {
-        if (data_place_[t] == place) program_.tensors[t]->data = reinterpret_cast<float*>(at);
+        if (data_place_[t] == place) program_.tensors[t]->data = at;
       }
       if (training_ && gradient_over_data_[place]) SetGradients(place, at);
     });
@@ -179,12 +213,32 @@ class MemoryPlanner {
           continue;
         }
         AddPlace(Bytes(contribution.tensor), {schedule_.backward(i), schedule_.backward(i)},
-                 [&contribution](char* at) { contribution.addend = reinterpret_cast<float*>(at); });
+                 [&contribution](char* at) { contribution.addend = at; });
       }
+    }
+    for (size_t i = 0; i < placed_.recomputations.size(); ++i) {
+      for (Recomputation& recomputation : placed_.recomputations[i])
+        AddSecondPlace(i, recomputation);
     }
     AddPlace(workspace_bytes, {0, schedule_.end()}, [this](char* at) { placed_.workspace = at; });
     AddPlace(max_rows_ * sizeof(int32_t), {0, schedule_.end()},
              [this](char* at) { placed_.labels = reinterpret_cast<int32_t*>(at); });
+  }
+
+  // Of an output that is computed again before the operation's backward. Comes after the first
+  // place.
+  void AddSecondPlace(size_t operation, Recomputation& recomputation) {
+    const size_t tensor = IndexOf(recomputation.producer->output());
+    Life life = {schedule_.backward(operation), schedule_.backward(operation)};
+    for (const size_t consumer : consumers_[tensor]) {
+      if (ReadsInBackward(consumer, tensor)) {
+        life.last = std::max(life.last, schedule_.backward(consumer));
+      }
+    }
+    AddPlace(Bytes(tensor), life, [&recomputation](char* at) {
+      recomputation.kept = recomputation.producer->output()->data;
+      recomputation.again = at;
+    });
   }
 
   void AddPlace(size_t bytes, const Life& life, std::function<void(char*)> assign) {
@@ -212,11 +266,13 @@ class MemoryPlanner {
   const Program& program_;
   const size_t max_rows_;
   const bool training_;
+  const bool recompute_;
   const Schedule schedule_;
   std::vector<Operation::Memory> memory_;       // by operation
   std::vector<std::vector<size_t>> consumers_;  // by tensor, operations
   std::vector<size_t> producer_;                // by tensor; of the input without meaning
   std::unordered_map<const Tensor*, size_t> index_;
+  std::vector<bool> recomputed_;  // by tensor
   // By tensor: the life of what its place holds, for those that are their place's first; that
   // first one; whether no other tensor lies there.
   std::vector<Life> data_;
@@ -231,8 +287,8 @@ class MemoryPlanner {
 
 }  // namespace
 
-absl::StatusOr<PlacedMemory> PlaceMemory(const Program& program, uint32_t max_rows, bool training) {
-  return MemoryPlanner(program, max_rows, training).Run();
+absl::StatusOr<PlacedMemory> PlaceMemory(const Program& program, const CompileOptions& options) {
+  return MemoryPlanner(program, options).Run();
 }
 
 }  // namespace muster::nn

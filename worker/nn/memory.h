@@ -10,9 +10,18 @@
 
 #include "absl/status/statusor.h"
 #include "worker/nn/gradient_flow.h"
+#include "worker/nn/plan.h"
 #include "worker/nn/program.h"
 
 namespace muster::nn {
+
+// An output that is not kept from forward to backward: before backward first reads it, its producer
+// computes it again, in another place.
+struct Recomputation {
+  Operation* producer = nullptr;
+  void* kept = nullptr;  // where it lies in forward
+  void* again = nullptr;
+};
 
 struct PlacedMemory {
   std::unique_ptr<char, decltype(&std::free)> arena{nullptr, &std::free};
@@ -21,11 +30,13 @@ struct PlacedMemory {
   int32_t* labels = nullptr;  // max_rows
   // By operation; empty without training.
   std::vector<std::vector<Contribution>> contributions;
+  // By the operation before whose backward they happen; empty without recompute_activations.
+  std::vector<std::vector<Recomputation>> recomputations;
 };
 
 // Sets the data and gradient of every tensor and the saved bytes of every operation.
 // RESOURCE_EXHAUSTED.
-absl::StatusOr<PlacedMemory> PlaceMemory(const Program& program, uint32_t max_rows, bool training);
+absl::StatusOr<PlacedMemory> PlaceMemory(const Program& program, const CompileOptions& options);
 
 }  // namespace muster::nn
 

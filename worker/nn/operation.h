@@ -9,20 +9,25 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/data_type.h"
 #include "worker/nn/graph.h"
 #include "worker/nn/plan.h"
 
 namespace muster::nn {
 
-// An activation between two operations and its gradient: NHWC, float32, max_batch rows. The plan
-// owns the memory.
+// An activation between two operations and its gradient: NHWC, max_batch rows. The plan owns the
+// memory.
 struct Tensor {
   ImageShape shape;
+  kernels::DataType type = kernels::DataType::kFloat32;  // of both
   bool needs_gradient = false;  // a parameter that it depends on is trained
-  float* data = nullptr;
-  float* gradient = nullptr;  // null where no gradient is needed
+  void* data = nullptr;
+  void* gradient = nullptr;  // null where no gradient is needed
 
   int64_t elements() const { return shape.height * shape.width * shape.channels; }  // of one row
+  size_t bytes(size_t rows) const {
+    return rows * static_cast<size_t>(elements()) * kernels::SizeOf(type);
+  }
 };
 
 // A residual branch under stochastic depth. Whether it is dropped is a function of (seed, step,
@@ -52,15 +57,22 @@ class Operation {
  public:
   // What an operation asks of the arena, and what it does to the places of others.
   struct Memory {
-    size_t saved_bytes = 0;      // from its forward to its backward
-    size_t workspace_bytes = 0;  // during each call
-    bool inputs_in_backward = false;
+    size_t saved_bytes = 0;          // from its forward to its backward
+    size_t workspace_bytes = 0;      // during each call
+    bool input_in_backward = false;  // the first one, and no other
     bool output_in_backward = false;
-    // The output may take an input's place; of an operation without inputs_in_backward.
+    // The output may take an input's place; of an operation without input_in_backward.
     bool output_over_input = false;
-    // The (only) input's gradient may take the input's place.
+    // An input's gradient may take the input's place.
     bool gradient_over_input = false;
-    bool activation_in_backward = false;  // BackwardActivation does something
+    // Backward changes output()->gradient: BackwardActivation or BackwardParameters.
+    bool activation_in_backward = false;
+  };
+
+  // A part of the flat parameters, in elements.
+  struct Range {
+    size_t begin = 0;
+    size_t end = 0;
   };
 
   Operation(std::string name, std::vector<Tensor*> inputs, Tensor* output)
@@ -73,6 +85,12 @@ class Operation {
   virtual std::string kind() const = 0;
   // The kernels chosen, for people.
   virtual std::string description() const = 0;
+  // What operands of products are rounded to; all else is computed in float32.
+  virtual kernels::DataType compute_type() const { return kernels::DataType::kFloat32; }
+  // The operation, by name, whose layers evaluation computes here; empty without any.
+  virtual std::string folds() const { return ""; }
+  // What backward computes again instead of keeping it from forward, for people.
+  virtual std::vector<std::string> recomputed() const { return {}; }
   virtual Memory memory(uint32_t max_rows) const = 0;
   // Floating-point operations of forward, of one row: two for each multiplication with a weight;
   // for the rest one for each element read.
@@ -89,17 +107,22 @@ class Operation {
   const std::vector<Tensor*>& inputs() const { return inputs_; }
   Tensor* output() const { return output_; }
 
-  // Its parameters' range in the flat array, in elements; empty without any.
-  void set_parameters(size_t begin, size_t end) {
-    parameters_begin_ = begin;
-    parameters_end_ = end;
+  // Its parameters in the flat array. Several ranges only where an operation computes several
+  // layers with parameters, which none does in training.
+  void AddParameters(Range range) {
+    if (range.end > range.begin) parameters_.push_back(range);
   }
-  size_t parameters_begin() const { return parameters_begin_; }
-  size_t parameters_end() const { return parameters_end_; }
-  bool has_parameters() const { return parameters_end_ > parameters_begin_; }
+  const std::vector<Range>& parameters() const { return parameters_; }
+  bool has_parameters() const { return !parameters_.empty(); }
+
+  // In evaluation the other operation, which comes later, computes this one's layers along with its
+  // own: this one's Forward is not called then, and its output keeps no value.
+  void set_evaluated_by(const Operation* operation) { evaluated_by_ = operation; }
+  const Operation* evaluated_by() const { return evaluated_by_; }
 
   // A branch that it is a part of; several where branches hold branches.
   void AddBlock(const StochasticBlock* block) { blocks_.push_back(block); }
+  const std::vector<const StochasticBlock*>& blocks() const { return blocks_; }
   // Left out of this step, forward and backward.
   bool skipped() const {
     return std::any_of(blocks_.begin(), blocks_.end(),
@@ -108,13 +131,18 @@ class Operation {
 
   virtual void Forward(const Call& call) = 0;
 
+  // Whether the output can be had a second time, in one cheap pass over what is kept for backward,
+  // while backward runs: Recompute writes to output()->data what Forward did.
+  virtual bool Recomputes() const { return false; }
+  virtual void Recompute(const Call& call) {}
+
   // Backward, in this order. First output()->gradient goes, in its place, through what happens
   // element by element at the end of the operation.
   virtual void BackwardActivation(const Call& call) {}
   // Then the parameters' gradients, written, not added to.
   virtual void BackwardParameters(const Call& call) {}
   // Then the gradient of each input that needs one, to dx like the input; written, not added to.
-  virtual void BackwardData(const Call& call, size_t input, float* dx) {}
+  virtual void BackwardData(const Call& call, size_t input, void* dx) {}
   // The input's gradient is output()->gradient as it stands then: BackwardData is not called for
   // it.
   virtual bool PassesGradient(size_t input) const { return false; }
@@ -131,8 +159,8 @@ class Operation {
   const std::vector<Tensor*> inputs_;
   Tensor* const output_;
   std::vector<const StochasticBlock*> blocks_;
-  size_t parameters_begin_ = 0;
-  size_t parameters_end_ = 0;
+  std::vector<Range> parameters_;
+  const Operation* evaluated_by_ = nullptr;
   void* saved_ = nullptr;
 };
 

@@ -1,17 +1,22 @@
 #include "worker/nn/plan.h"
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "common/time.h"
 #include "kernels/philox.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/lowering.h"
 
 namespace muster::nn {
+
 CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
     : program_(std::move(program)), options_(options) {}
 
@@ -22,9 +27,20 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   }
   ASSIGN_OR_RETURN(Program program, Lower(graph, options));
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
-  ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options.max_batch, options.training));
+  ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));
   plan->call_.workspace = plan->memory_.workspace;
+  plan->PlanReadiness();
   return plan;
+}
+
+// Operations stand in the order in which they can run, parameters in that of the graph: a gradient
+// may be final before some that lie behind it are.
+void CompiledPlan::PlanReadiness() {
+  size_t end = 0;
+  for (const auto& operation : program_.operations) {
+    final_from_.push_back(end);
+    for (const Operation::Range& range : operation->parameters()) end = std::max(end, range.end);
+  }
 }
 
 std::string CompiledPlan::layout_digest() const {
@@ -34,6 +50,12 @@ std::string CompiledPlan::layout_digest() const {
 }
 
 std::vector<OperationDescription> CompiledPlan::Describe() const {
+  std::set<const Operation*> recomputed;
+  for (const auto& recomputations : memory_.recomputations) {
+    for (const Recomputation& recomputation : recomputations) {
+      recomputed.insert(recomputation.producer);
+    }
+  }
   std::vector<OperationDescription> descriptions;
   for (const auto& operation : program_.operations) {
     const Operation::Memory memory = operation->memory(options_.max_batch);
@@ -42,17 +64,32 @@ std::vector<OperationDescription> CompiledPlan::Describe() const {
         .name = operation->name(),
         .kind = operation->kind(),
         .kernel = operation->description(),
-        .dtype = "float32",
         .output = output.shape,
-        .parameters = program_.parameters.CanonicalElements(operation->parameters_begin(),
-                                                            operation->parameters_end()),
+        .dtype = kernels::NameOf(output.type),
+        .compute_dtype = kernels::NameOf(operation->compute_type()),
         .forward_flops = operation->forward_flops(),
-        .activation_bytes = options_.max_batch * output.elements() * sizeof(float),
+        .activation_bytes = output.bytes(options_.max_batch),
         .saved_bytes = memory.saved_bytes,
         .workspace_bytes = memory.workspace_bytes,
         .arena_offset =
-            static_cast<size_t>(reinterpret_cast<const char*>(output.data) - memory_.arena.get())};
-    for (const Tensor* input : operation->inputs()) description.inputs.push_back(input->shape);
+            static_cast<size_t>(static_cast<const char*>(output.data) - memory_.arena.get())};
+    for (const Tensor* input : operation->inputs()) {
+      description.inputs.push_back(input->shape);
+      description.input_dtypes.push_back(kernels::NameOf(input->type));
+    }
+    for (const Operation::Range& range : operation->parameters()) {
+      description.parameters += program_.parameters.CanonicalElements(range.begin, range.end);
+    }
+    if (operation->evaluated_by() != nullptr) {
+      description.evaluation = absl::StrCat("in ", operation->evaluated_by()->name());
+    } else if (const std::string folds = operation->folds(); !folds.empty()) {
+      description.evaluation = absl::StrCat("with ", folds);
+    }
+    if (options_.training) {
+      std::vector<std::string> values = operation->recomputed();
+      if (recomputed.count(operation.get()) > 0) values.insert(values.begin(), "output");
+      description.recomputed = absl::StrJoin(values, ", ");
+    }
     descriptions.push_back(std::move(description));
   }
   return descriptions;
@@ -104,10 +141,17 @@ const kernels::KernelTable& CompiledPlan::Kernels() const {
   return options_.reference ? kernels::ReferenceKernels() : kernels::CpuKernels();
 }
 
+template <typename Part>
+void CompiledPlan::Measure(const Part& part) {
+  const SteadyTime start = Now().steady;
+  part();
+  kernel_time_ += Now().steady - start;
+}
+
 template <typename Pass>
 void CompiledPlan::Run(Operation& operation, const char* pass_name, const Pass& pass) {
   if (observer_) observer_(operation, pass_name, false);
-  pass();
+  Measure(pass);
   if (observer_) observer_(operation, pass_name, true);
 }
 
@@ -127,25 +171,45 @@ void CompiledPlan::Forward(uint32_t rows, bool training, const StepContext& cont
   call_.step = context;
   DrawBlocks();
   for (const auto& operation : program_.operations) {
-    if (operation->skipped()) continue;
+    if (operation->skipped() || (!training && operation->evaluated_by() != nullptr)) continue;
     Run(*operation, "forward", [&] { operation->Forward(call_); });
   }
 }
 
 LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, float scale) {
   const Tensor& logits = *program_.logits;
-  const kernels::CrossEntropyResult result =
-      Kernels().softmax_cross_entropy({.rows = rows,
-                                       .classes = logits.elements(),
-                                       .label_smoothing = label_smoothing,
-                                       .scale = scale},
-                                      logits.data, memory_.labels, logits.gradient);
+  kernels::CrossEntropyResult result;
+  Measure([&] {
+    result = Kernels().softmax_cross_entropy({.rows = rows,
+                                              .classes = logits.elements(),
+                                              .label_smoothing = label_smoothing,
+                                              .scale = scale},
+                                             static_cast<const float*>(logits.data), memory_.labels,
+                                             static_cast<float*>(logits.gradient));
+  });
   return {.loss_sum = result.loss_sum, .correct = result.correct};
 }
 
 void CompiledPlan::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {
   call_.rows = rows;
-  for (size_t i = program_.operations.size(); i-- > 0;) BackwardOperation(i, ready);
+  for (size_t i = program_.operations.size(); i-- > 0;) {
+    RecomputeBefore(i);
+    BackwardOperation(i, ready);
+  }
+  for (const auto& recomputations : memory_.recomputations) {
+    for (const Recomputation& recomputation : recomputations) {
+      recomputation.producer->output()->data = recomputation.kept;
+    }
+  }
+}
+
+void CompiledPlan::RecomputeBefore(size_t index) {
+  for (const Recomputation& recomputation : memory_.recomputations[index]) {
+    Operation& producer = *recomputation.producer;
+    producer.output()->data = recomputation.again;
+    if (producer.skipped()) continue;
+    Run(producer, "backward recomputation", [&] { producer.Recompute(call_); });
+  }
 }
 
 void CompiledPlan::BackwardOperation(size_t index,
@@ -158,13 +222,16 @@ void CompiledPlan::BackwardOperation(size_t index,
     Run(operation, "backward activation", [&] { operation.BackwardActivation(call_); });
   }
   if (operation.has_parameters()) {
-    const size_t begin = operation.parameters_begin();
     if (skipped) {
-      std::fill(call_.gradients + begin, call_.gradients + operation.parameters_end(), 0.0f);
+      for (const Operation::Range& range : operation.parameters()) {
+        std::fill(call_.gradients + range.begin, call_.gradients + range.end, 0.0f);
+      }
     } else {
       Run(operation, "backward parameters", [&] { operation.BackwardParameters(call_); });
     }
-    if (ready) ready(begin);
+    const size_t before =
+        index + 1 < final_from_.size() ? final_from_[index + 1] : parameter_elements();
+    if (ready && final_from_[index] < before) ready(final_from_[index]);
   }
   if (!memory_.contributions[index].empty()) ContributeGradients(index);
 }
@@ -175,22 +242,26 @@ void CompiledPlan::ContributeGradients(size_t index) {
     // A branch that is left out needs no gradient.
     if (contribution.producer->skipped()) return;
     const Tensor& input = *operation.inputs()[contribution.input];
-    const size_t count = call_.rows * static_cast<size_t>(input.elements());
+    const size_t bytes = input.bytes(call_.rows);
+    const auto accumulate = [&](const void* part) {
+      Kernels().accumulate(input.type, call_.rows * static_cast<size_t>(input.elements()), part,
+                           input.gradient);
+    };
     if (operation.skipped()) {
-      if (contribution.first) std::fill_n(input.gradient, count, 0.0f);
+      if (contribution.first) std::memset(input.gradient, 0, bytes);
     } else if (operation.PassesGradient(contribution.input)) {
       if (contribution.in_place) return;
-      const float* const dy = operation.output()->gradient;
+      const void* const dy = operation.output()->gradient;
       if (contribution.first) {
-        std::copy_n(dy, count, input.gradient);
+        std::memcpy(input.gradient, dy, bytes);
       } else {
-        Kernels().accumulate(count, dy, input.gradient);
+        accumulate(dy);
       }
     } else if (contribution.first) {
       operation.BackwardData(call_, contribution.input, input.gradient);
     } else {
       operation.BackwardData(call_, contribution.input, contribution.addend);
-      Kernels().accumulate(count, contribution.addend, input.gradient);
+      accumulate(contribution.addend);
     }
   };
   Run(operation, "backward data", [&] {
@@ -200,7 +271,8 @@ void CompiledPlan::ContributeGradients(size_t index) {
 
 absl::Span<const float> CompiledPlan::logits(uint32_t rows) const {
   const Tensor& logits = *program_.logits;
-  return absl::MakeConstSpan(logits.data, rows * static_cast<size_t>(logits.elements()));
+  return absl::MakeConstSpan(static_cast<const float*>(logits.data),
+                             rows * static_cast<size_t>(logits.elements()));
 }
 
 absl::StatusOr<std::unique_ptr<Plan>> Compile(const Graph& graph, const CompileOptions& options) {

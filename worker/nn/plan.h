@@ -1,9 +1,9 @@
 // A static graph of layers, compiled for one batch size and processor: all memory planned, all
 // kernels chosen, and nothing allocated in a step.
 //
-// Activations are NHWC float32. Parameters, gradients and buffers are each one flat array in the
-// order in which forward uses them, so that backward finishes gradients from the end to the start
-// and a bucket is a range.
+// Activations are NHWC, in the types that the precision says. Parameters, gradients and buffers are
+// each one flat array of float32 in the order of the graph's nodes; backward finishes gradients
+// from the end to the start, so that a bucket is a range.
 #ifndef MUSTER_WORKER_NN_PLAN_H_
 #define MUSTER_WORKER_NN_PLAN_H_
 
@@ -16,8 +16,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "worker/nn/graph.h"
+#include "worker/nn/precision.h"
 
 namespace muster::nn {
 
@@ -29,6 +31,10 @@ struct CompileOptions {
       false;  // kernels/reference in place of kernels/cpu: slow, what tests compare with
   // Batch norm's statistics are of all ranks' rows, through set_statistics_reducer.
   bool synchronize_batch_norm = false;
+  Precision precision;
+  // Less memory for more time: what batch norm gives is not kept from forward to backward, where it
+  // can be computed again from what is.
+  bool recompute_activations = false;
 };
 
 // One named tensor of the flat parameters (or buffers).
@@ -67,9 +73,17 @@ struct OperationDescription {
   std::string name;                // of its layers: "layer1.0.conv1", "bn1..relu"
   std::string kind;                // "conv2d", "batch_norm2d + relu"
   std::string kernel;              // the implementation chosen
-  std::string dtype;               // of its activations
   std::vector<ImageShape> inputs;  // of one row
   ImageShape output;
+  // As kernels::NameOf: what inputs and output are stored as, and what products are computed in.
+  std::vector<std::string> input_dtypes;
+  std::string dtype;
+  std::string compute_dtype;
+  // Of a plan for training, where evaluation differs: "in bn1..relu", which computes it, or "with
+  // conv1", which it computes too; then with running statistics in one pass.
+  std::string evaluation;
+  // What backward computes again instead of keeping it: "normalised values, activation mask".
+  std::string recomputed;
   size_t parameters = 0;        // elements, without padding
   int64_t forward_flops = 0;    // of one row; two for each multiplication with a weight
   size_t activation_bytes = 0;  // its output, at the largest batch
@@ -135,6 +149,9 @@ class Plan {
   virtual void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) = 0;
   // Logits of the last Forward, rows * classes.
   virtual absl::Span<const float> logits(uint32_t rows) const = 0;
+
+  // Spent in the passes of operations and in the loss since Compile; a reducer's calls are a part.
+  virtual absl::Duration kernel_time() const = 0;
 };
 
 // Errors: INVALID_ARGUMENT for shapes that do not fit, naming the layer; RESOURCE_EXHAUSTED.

@@ -1,8 +1,10 @@
 // Times a training step of a model, and each kernel in it.
 //
-//   plan_bench [model [image size [rows [steps [threads]]]]]
+//   plan_bench [model [image size [rows [steps [threads [precision [dtype [recompute]]]]]]]]
 //
-// small_cnn takes images of one channel, the others of three.
+// small_cnn takes images of one channel, the others of three. The precision is O0, O1 or O2, the
+// dtype bfloat16 or float16; a last argument `recompute` computes activations again that otherwise
+// are kept.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "kernels/optimizer.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/model.h"
@@ -47,6 +50,17 @@ int Main(int argc, char** argv) {
   const uint32_t rows = argc > 3 ? std::atoi(argv[3]) : 64;
   const int steps = argc > 4 ? std::atoi(argv[4]) : 200;
   const uint32_t threads = argc > 5 ? std::atoi(argv[5]) : 1;
+  const std::string level = argc > 6 ? argv[6] : "O0";
+  const std::string dtype = argc > 7 ? argv[7] : "bfloat16";
+  if ((level != "O0" && level != "O1" && level != "O2") ||
+      (dtype != "bfloat16" && dtype != "float16")) {
+    std::fprintf(stderr, "no such precision: %s %s\n", level.c_str(), dtype.c_str());
+    return 1;
+  }
+  const bool recompute = argc > 8 && std::string(argv[8]) == "recompute";
+  const Precision precision =
+      PrecisionOf(level[1] - '0',
+                  dtype == "bfloat16" ? kernels::DataType::kBfloat16 : kernels::DataType::kFloat16);
   v1::ModelSpec spec;
   spec.set_name(model);
   const ImageShape image = {size, size, model == "small_cnn" ? 1 : 3};
@@ -56,7 +70,10 @@ int Main(int argc, char** argv) {
     return 1;
   }
   const Clock::time_point compile_start = Clock::now();
-  auto made = CompiledPlan::Make(*graph, {.max_batch = rows, .threads = threads});
+  auto made = CompiledPlan::Make(*graph, {.max_batch = rows,
+                                          .threads = threads,
+                                          .precision = precision,
+                                          .recompute_activations = recompute});
   if (!made.ok()) {
     std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
     return 1;
@@ -97,8 +114,10 @@ int Main(int argc, char** argv) {
   });
 
   std::vector<double> step_times;
+  std::vector<double> kernel_times;
   double loss = 0;
   for (int step = 0; step < steps; ++step) {
+    const absl::Duration kernels_before = plan.kernel_time();
     const Clock::time_point start = Clock::now();
     plan.Forward(rows, true, {});
     const Clock::time_point loss_start = Clock::now();
@@ -111,13 +130,17 @@ int Main(int argc, char** argv) {
     const Clock::time_point end = Clock::now();
     record("update", Microseconds(end - update_start));
     step_times.push_back(Microseconds(end - start));
+    kernel_times.push_back(Microseconds(end - update_start) +
+                           absl::ToDoubleMicroseconds(plan.kernel_time() - kernels_before));
   }
   for (const auto& [what, times] : timings) {
     std::printf("%9.1f us  %s\n", Median(times), what.c_str());
   }
   const double step = Median(step_times);
-  std::printf("%9.1f us  step: %.0f images/s; rows %u, threads %u\n", step, rows / step * 1e6, rows,
-              threads);
+  std::printf("%9.1f us  step: %.0f images/s; rows %u, threads %u, %s %s\n", step,
+              rows / step * 1e6, rows, threads, level.c_str(), level == "O0" ? "" : dtype.c_str());
+  std::printf("%9.1f us  in kernels, the update's included: %.2f%% of the step\n",
+              Median(kernel_times), 100 * Median(kernel_times) / step);
   std::printf("compile %.1f ms, arena %.1f MiB, last loss %.4f, layout %s\n", compile / 1e3,
               static_cast<double>(plan.arena_bytes()) / (1 << 20), loss,
               plan.layout_digest().c_str());

@@ -1,6 +1,8 @@
 #include "worker/nn/plan_report.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -35,6 +37,9 @@ v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
   report.set_views(use.views);
   report.set_arena_bytes(plan.arena_bytes());
   const int64_t rows_of_step = int64_t{use.rows} * use.accumulation_steps;
+  const Tensor& input = *plan.operations().front()->input();
+  std::map<std::string, uint64_t> bytes_of_type = {
+      {kernels::NameOf(input.type), input.bytes(plan.max_batch())}};
   const std::vector<OperationDescription> descriptions = plan.Describe();
   for (size_t i = 0; i < descriptions.size(); ++i) {
     const OperationDescription& description = descriptions[i];
@@ -43,7 +48,12 @@ v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
     operation.set_kind(description.kind);
     for (const ImageShape& input : description.inputs) *operation.add_inputs() = ToProto(input);
     *operation.mutable_output() = ToProto(description.output);
+    for (const std::string& dtype : description.input_dtypes) operation.add_input_dtypes(dtype);
     operation.set_dtype(description.dtype);
+    operation.set_compute_dtype(description.compute_dtype);
+    operation.set_evaluation(description.evaluation);
+    operation.set_recomputed(description.recomputed);
+    bytes_of_type[description.dtype] += description.activation_bytes;
     operation.set_kernel(description.kernel);
     operation.set_parameters(description.parameters);
     operation.set_forward_flops(description.forward_flops * rows_of_step);
@@ -56,6 +66,11 @@ v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
                                        description.forward_flops * use.views);
     report.set_training_flops_per_image(report.training_flops_per_image() +
                                         TrainingFlops(*plan.operations()[i]) * use.views);
+  }
+  for (const auto& [dtype, bytes] : bytes_of_type) {
+    v1::PlanTypeBytes& entry = *report.add_activation_bytes();
+    entry.set_dtype(dtype);
+    entry.set_bytes(bytes);
   }
   return report;
 }

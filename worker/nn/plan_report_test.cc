@@ -45,6 +45,8 @@ TEST(PlanReportTest, CountsWhatCanBeCountedByHand) {
   ASSERT_NE(conv1, nullptr);
   EXPECT_EQ(conv1->kind(), "conv2d");
   EXPECT_EQ(conv1->dtype(), "float32");
+  EXPECT_EQ(conv1->compute_dtype(), "float32");
+  EXPECT_EQ(conv1->evaluation(), "in bn1");
   EXPECT_FALSE(conv1->kernel().empty());
   EXPECT_EQ(conv1->parameters(), 76u);
   const uint64_t conv1_row = 2 * 6 * 5 * 4 * 2 * 9;
@@ -69,6 +71,29 @@ TEST(PlanReportTest, CountsWhatCanBeCountedByHand) {
   EXPECT_LE(report.training_flops_per_image(), 3 * forward - 2 * conv1_row);
   EXPECT_FALSE(report.has_times());
   EXPECT_FALSE(conv1->has_forward_us());
+}
+
+TEST(PlanReportTest, SaysWhatIsLowAndHowManyBytesOfEachType) {
+  const auto plan =
+      CompiledPlan::Make(SmallGraph(), {.max_batch = 7,
+                                        .reference = true,
+                                        .precision = PrecisionOf(2, kernels::DataType::kBfloat16)});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const v1::PlanReport report = DescribePlan(**plan, {.rows = 7});
+  const v1::PlanOperation* const conv1 = Find(report, "conv1");
+  EXPECT_EQ(conv1->input_dtypes(0), "float32");
+  EXPECT_EQ(conv1->dtype(), "bfloat16");
+  EXPECT_EQ(conv1->compute_dtype(), "bfloat16");
+  const v1::PlanOperation* const bn1 = Find(report, "bn1");
+  EXPECT_EQ(bn1->evaluation(), "with conv1");
+  EXPECT_EQ(bn1->recomputed(), "normalised values");
+  EXPECT_EQ(Find(report, "fc")->dtype(), "float32");
+  ASSERT_EQ(report.activation_bytes_size(), 2);
+  // conv1, bn1, conv2 and the sum; the batch and the logits.
+  EXPECT_EQ(report.activation_bytes(0).dtype(), "bfloat16");
+  EXPECT_EQ(report.activation_bytes(0).bytes(), 4u * 7 * 6 * 5 * 4 * 2);
+  EXPECT_EQ(report.activation_bytes(1).dtype(), "float32");
+  EXPECT_EQ(report.activation_bytes(1).bytes(), 7u * (6 * 5 * 2 + 3) * 4);
 }
 
 TEST(PlanReportTest, SharesAddUpToAHundred) {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/nn/model.h"
@@ -68,6 +70,22 @@ TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
   reference.plan().Forward(kMaxBatch, false, {});
   ExpectClose(trainer.plan().logits(kMaxBatch), reference.plan().logits(kMaxBatch), 1e-5,
               "logits of evaluation");
+}
+
+TEST_P(PlanTest, RecomputingActivationsChangesNoBit) {
+  TestTrainer kept(graph(), {.max_batch = kMaxBatch});
+  TestTrainer again(graph(), {.max_batch = kMaxBatch, .recompute_activations = true});
+  for (uint64_t step = 0; step < 3; ++step) {
+    for (TestTrainer* trainer : {&kept, &again}) {
+      trainer->Gradients(step, 0, step == 1 ? 4 : kMaxBatch, kMaxBatch);
+      trainer->Update();
+      trainer->Fill(7, 0, kMaxBatch);
+      trainer->plan().Forward(kMaxBatch, false, {});
+    }
+    EXPECT_EQ(std::memcmp(kept.gradients(), again.gradients(), kept.elements() * sizeof(float)), 0);
+    EXPECT_THAT(kept.plan().logits(kMaxBatch),
+                testing::ElementsAreArray(again.plan().logits(kMaxBatch)));
+  }
 }
 
 TEST_P(PlanTest, NoRowsGiveZeroGradientsAndKeepStatistics) {
@@ -131,7 +149,9 @@ TEST_P(PlanTest, AStepAllocatesNothing) {
    public:
     void Sum(double*, size_t) override {}
   } one_rank;
-  TestTrainer trainer(graph(), {.max_batch = kMaxBatch, .synchronize_batch_norm = true});
+  TestTrainer trainer(
+      graph(),
+      {.max_batch = kMaxBatch, .synchronize_batch_norm = true, .recompute_activations = true});
   trainer.plan().set_statistics_reducer(&one_rank);
   const std::function<void(size_t)> ready = [](size_t) {};
   const auto step = [&](uint32_t rows) {
@@ -257,6 +277,22 @@ TEST(PlanCompileTest, InferenceNeedsLessMemory) {
   EXPECT_LT((*inference)->arena_bytes(), (*training)->arena_bytes());
 }
 
+TEST(PlanCompileTest, RecomputedActivationsNeedLessMemory) {
+  for (const Graph& graph : {SmallResNet(0.5), SmallMobileNet()}) {
+    const auto kept = Compile(graph, {.max_batch = 16});
+    const auto again = Compile(graph, {.max_batch = 16, .recompute_activations = true});
+    ASSERT_TRUE(kept.ok() && again.ok());
+    EXPECT_LT((*again)->arena_bytes(), (*kept)->arena_bytes());
+    size_t outputs = 0;
+    for (const OperationDescription& operation : (*again)->Describe()) {
+      if (operation.recomputed.rfind("output", 0) == 0) ++outputs;
+    }
+    // The batch norms in the middle of branches, and in the resnet none of a stem, which only a
+    // pool reads.
+    EXPECT_GE(outputs, 2u);
+  }
+}
+
 TEST(PlanCompileTest, RefusesWhatDoesNotFit) {
   const Graph graph = Model("small_cnn", {12, 12, 1}, true, 0);
   EXPECT_EQ(Compile(graph, {.max_batch = 0}).status().code(), absl::StatusCode::kInvalidArgument);
@@ -292,14 +328,16 @@ TEST(PlanDescribeTest, SaysWhatEachOperationIsAndTakes) {
               6 * 4 * operation.output.height * operation.output.width * operation.output.channels);
     EXPECT_LE(operation.arena_offset + operation.activation_bytes, (*plan)->arena_bytes());
     EXPECT_EQ(operation.dtype, "float32");
+    EXPECT_EQ(operation.compute_dtype, "float32");
+    EXPECT_EQ(operation.input_dtypes.size(), operation.inputs.size());
     EXPECT_NE(operation.kernel, "");
   }
-  EXPECT_THAT(kinds,
-              testing::ElementsAre("conv2d", "batch_norm2d + relu", "max_pool2d", "conv2d",
-                                   "batch_norm2d + relu", "conv2d", "batch_norm2d",
-                                   "stochastic_depth + add + relu", "conv2d", "batch_norm2d + relu",
-                                   "conv2d", "batch_norm2d", "conv2d", "batch_norm2d",
-                                   "stochastic_depth + add + relu", "avg_pool2d", "linear"));
+  EXPECT_THAT(kinds, testing::ElementsAre("conv2d", "batch_norm2d + relu", "max_pool2d", "conv2d",
+                                          "batch_norm2d + relu", "conv2d",
+                                          "batch_norm2d + stochastic_depth + add + relu", "conv2d",
+                                          "batch_norm2d + relu", "conv2d", "conv2d", "batch_norm2d",
+                                          "batch_norm2d + stochastic_depth + add + relu",
+                                          "avg_pool2d", "linear"));
   size_t expected = 0;
   for (const ParameterInfo& info : (*plan)->parameters()) expected += CanonicalElements(info);
   EXPECT_EQ(parameters, expected);
@@ -309,8 +347,47 @@ TEST(PlanDescribeTest, SaysWhatEachOperationIsAndTakes) {
   EXPECT_EQ(stem.output.height, 7);
   EXPECT_EQ(stem.parameters, 7u * 7 * 3 * 8);
   EXPECT_EQ(stem.forward_flops, 2 * 7 * 9 * 8 * (7 * 7 * 3));
-  EXPECT_EQ(operations[7].name, "layer1.0.add..layer1.0.relu2");
-  EXPECT_EQ(operations[7].inputs.size(), 2u);
+  EXPECT_EQ(stem.evaluation, "in bn1..relu");
+  EXPECT_EQ(stem.recomputed, "");
+  EXPECT_EQ(operations[1].evaluation, "with conv1");
+  EXPECT_EQ(operations[1].recomputed, "normalised values, activation mask");
+  EXPECT_EQ(operations[6].name, "layer1.0.bn2..layer1.0.relu2");
+  EXPECT_EQ(operations[6].inputs.size(), 2u);
+  EXPECT_EQ(operations[6].recomputed, "normalised values");
+  EXPECT_EQ(operations[6].evaluation, "with layer1.0.conv2");
+  EXPECT_EQ(operations[14].evaluation, "");
+}
+
+TEST(PlanDescribeTest, SaysWhatIsLow) {
+  const Precision precision = PrecisionOf(2, kernels::DataType::kBfloat16);
+  const auto plan =
+      Compile(SmallResNet(), {.max_batch = 6, .reference = true, .precision = precision});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::vector<OperationDescription> operations = (*plan)->Describe();
+  EXPECT_THAT(operations.front().input_dtypes, testing::ElementsAre("float32"));
+  EXPECT_EQ(operations.front().dtype, "bfloat16");
+  EXPECT_EQ(operations.front().compute_dtype, "bfloat16");
+  EXPECT_EQ(operations.front().activation_bytes, 6u * 7 * 9 * 8 * 2);
+  EXPECT_THAT(operations[6].input_dtypes, testing::ElementsAre("bfloat16", "bfloat16"));
+  EXPECT_EQ(operations[6].compute_dtype, "float32");
+  EXPECT_THAT(operations.back().input_dtypes, testing::ElementsAre("bfloat16"));
+  EXPECT_EQ(operations.back().dtype, "float32");
+}
+
+TEST(PlanTimeTest, CountsWhatOperationsAndTheLossTake) {
+  TestTrainer trainer(SmallResNet(), {.max_batch = 4});
+  EXPECT_EQ(trainer.plan().kernel_time(), absl::ZeroDuration());
+  trainer.Fill(0, 0, 4);
+  const absl::Time start = absl::Now();
+  trainer.plan().Forward(4, true, {});
+  const absl::Duration forward = trainer.plan().kernel_time();
+  EXPECT_GT(forward, absl::ZeroDuration());
+  trainer.plan().Loss(4, 0, 1);
+  const absl::Duration loss = trainer.plan().kernel_time();
+  EXPECT_GT(loss, forward);
+  trainer.plan().Backward(4, nullptr);
+  EXPECT_GT(trainer.plan().kernel_time(), loss);
+  EXPECT_LE(trainer.plan().kernel_time(), absl::Now() - start);
 }
 
 }  // namespace

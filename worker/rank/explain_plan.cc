@@ -13,7 +13,6 @@
 #include "kernels/philox.h"
 #include "worker/collectives/factory.h"
 #include "worker/data/dataset.h"
-#include "worker/data/sampler.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/model.h"
 #include "worker/nn/plan_report.h"
@@ -22,6 +21,8 @@
 #include "worker/train/exit_code.h"
 #include "worker/train/objective.h"
 #include "worker/train/optimizer.h"
+#include "worker/train/spec_plan.h"
+#include "worker/train/training_precision.h"
 
 namespace muster::rank {
 namespace {
@@ -65,17 +66,12 @@ struct Step {
 absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks) {
   const v1::TrainSpec& spec = job.train();
   Step step;
-  step.use.views = spec.objective().name() == "nt_xent" ? 2 : 1;
+  ASSIGN_OR_RETURN(const train::TrainingPrecision precision, train::PrecisionOf(spec));
+  ASSIGN_OR_RETURN(const nn::CompileOptions options, train::CompileOptionsOf(job, ranks));
+  step.use.views = train::ViewsOf(spec.objective());
   step.use.accumulation_steps = spec.accumulation_steps();
-  const uint64_t share = data::LargestShare(spec.global_batch(), ranks);
-  step.use.rows =
-      static_cast<uint32_t>(data::LargestShare(share, spec.accumulation_steps()) * step.use.views);
-
+  step.use.rows = options.max_batch;
   ASSIGN_OR_RETURN(const nn::Graph graph, BuildGraph(spec));
-  nn::CompileOptions options;
-  options.max_batch = step.use.rows;
-  options.threads = job.resources().threads_per_rank();
-  options.synchronize_batch_norm = spec.sync_batch_norm();
   ASSIGN_OR_RETURN(step.plan, nn::CompiledPlan::Make(graph, options));
 
   ASSIGN_OR_RETURN(step.alone,
@@ -85,7 +81,8 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks) {
                    train::Objective::Create(spec.objective(), {step.alone.get(), step.alone.get()},
                                             step.use.rows, output_width));
   ASSIGN_OR_RETURN(step.optimizer,
-                   train::Optimizer::Create(spec.optimizer(), step.plan->parameters()));
+                   train::Optimizer::Create(spec.optimizer(), step.plan->parameters(),
+                                            {.round_to = precision.weights}));
   return step;
 }
 

@@ -127,7 +127,8 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
         absl::FailedPreconditionError(absl::StrCat(
             "checkpoint directory ", options.path, " holds step ", newest->step,
             " of another training (job ", newest->job_id,
-            "): its model, data set, batch, seed or augmentation differ; give another directory")),
+            "): its model, data set, batch, precision, seed or augmentation differ; give another "
+            "directory")),
         train::kExitCannotCreate);
   }
   info.set_has_checkpoint(true);

@@ -187,8 +187,9 @@ TEST_F(TrainJobTest, TrainsAndTells) {
     EXPECT_TRUE(outcome.control->connected);
     EXPECT_FALSE(outcome.control->join_info.has_checkpoint());
     EXPECT_FALSE(outcome.control->join_info.layout_digest().empty());
-    ASSERT_EQ(outcome.control->join_info.fingerprint_size(), 2);
+    ASSERT_EQ(outcome.control->join_info.fingerprint_size(), 3);
     EXPECT_EQ(outcome.control->join_info.fingerprint(1).name(), "dataset");
+    EXPECT_EQ(outcome.control->join_info.fingerprint(2).value(), "O0 float32");
     EXPECT_EQ(outcome.control->phases.front(), "loading-data");
     EXPECT_EQ(outcome.control->phases.back(), "finished");
     EXPECT_TRUE(outcome.control->failures.empty());

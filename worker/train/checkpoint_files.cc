@@ -80,7 +80,7 @@ absl::Status WriteTensors(const std::string& directory, const std::string& name,
 
 absl::Status WriteState(const std::string& directory, const CheckpointState& state,
                         Manifest& manifest) {
-  const Json json = {
+  Json json = {
       {"step", state.step},
       {"epoch", state.epoch},
       {"sampler", {{"seed", state.seed}, {"epoch_samples", state.epoch_samples}}},
@@ -90,6 +90,12 @@ absl::Status WriteState(const std::string& directory, const CheckpointState& sta
       {"generation", state.generation},
       {"training_digest", state.training_digest},
   };
+  if (state.loss_scale.has_value()) {
+    json["loss_scale"] = {{"scale", state.loss_scale->scale},
+                          {"clean_steps", state.loss_scale->clean_steps},
+                          {"skipped_steps", state.loss_scale->skipped_steps},
+                          {"overflows_in_row", state.loss_scale->overflows_in_row}};
+  }
   return WriteText(directory, kStateFile, json.dump(2) + "\n", manifest);
 }
 
@@ -134,6 +140,14 @@ absl::StatusOr<CheckpointState> ReadState(const std::string& directory) {
   if (sampler != json.end() && sampler->is_object()) {
     state.seed = Get<uint64_t>(*sampler, "seed");
     state.epoch_samples = Get<uint64_t>(*sampler, "epoch_samples");
+  }
+  const auto loss_scale = json.find("loss_scale");
+  if (loss_scale != json.end() && loss_scale->is_object()) {
+    state.loss_scale =
+        LossScaleState{.scale = Get<double>(*loss_scale, "scale"),
+                       .clean_steps = Get<uint64_t>(*loss_scale, "clean_steps"),
+                       .skipped_steps = Get<uint64_t>(*loss_scale, "skipped_steps"),
+                       .overflows_in_row = Get<uint64_t>(*loss_scale, "overflows_in_row")};
   }
   return state;
 }

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/train/loss_scale.h"
 #include "worker/train/safetensors.h"
 
 namespace muster::train {
@@ -27,6 +29,7 @@ struct CheckpointState {
   uint64_t generation = 0;
   // Of everything in the spec that the state depends on: another digest is another training.
   std::string training_digest;
+  std::optional<LossScaleState> loss_scale;  // where the training has one
 };
 
 inline constexpr char kModelFile[] = "model.safetensors";

@@ -123,6 +123,23 @@ TEST_F(CheckpointTest, AnAverageIsThereOnlyWhereOneWasGiven) {
   EXPECT_FALSE(directory.AveragePath(7).has_value());
 }
 
+TEST_F(CheckpointTest, ALossScaleIsThereOnlyWhereOneWasGiven) {
+  const CheckpointDirectory directory = Writer();
+  Checkpoint checkpoint = AtStep(7);
+  ASSERT_TRUE(directory.Write(checkpoint).ok());
+  EXPECT_FALSE(directory.Verify(7)->loss_scale.has_value());
+  checkpoint.state.step = 8;
+  checkpoint.state.loss_scale = LossScaleState{
+      .scale = 0x1p-3, .clean_steps = 1999, .skipped_steps = 1ull << 40, .overflows_in_row = 2};
+  ASSERT_TRUE(directory.Write(checkpoint).ok());
+  const auto state = directory.Verify(8);
+  ASSERT_TRUE(state.ok() && state->loss_scale.has_value()) << state.status();
+  EXPECT_EQ(state->loss_scale->scale, 0x1p-3);
+  EXPECT_EQ(state->loss_scale->clean_steps, 1999u);
+  EXPECT_EQ(state->loss_scale->skipped_steps, 1ull << 40);
+  EXPECT_EQ(state->loss_scale->overflows_in_row, 2u);
+}
+
 TEST_F(CheckpointTest, AManifestNamesOnlyFilesBesideIt) {
   const CheckpointDirectory directory = Writer();
   ASSERT_TRUE(directory.Write(AtStep(7)).ok());

@@ -6,13 +6,28 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "kernels/kernel_table.h"
+#include "worker/train/stopwatch.h"
 
 namespace muster::train {
 namespace {
 
+using kernels::DataType;
+
 // Behind the gradients: the sum of losses and the count of correct rows. A float holds counts up to
 // 2^24 exactly.
 constexpr size_t kTailElements = 2;
+
+collectives::DataType CollectiveType(DataType type) {
+  switch (type) {
+    case DataType::kBfloat16:
+      return collectives::DataType::kBfloat16;
+    case DataType::kFloat16:
+      return collectives::DataType::kFloat16;
+    case DataType::kFloat32:
+      break;
+  }
+  return collectives::DataType::kFloat32;
+}
 
 size_t CanonicalCount(const nn::ParameterInfo& parameter) {
   size_t count = 1;
@@ -23,20 +38,19 @@ size_t CanonicalCount(const nn::ParameterInfo& parameter) {
 }  // namespace
 
 GradientExchange::GradientExchange(collectives::Communicator* communicator, nn::Plan* plan,
-                                   bool canonical)
-    : communicator_(communicator), plan_(plan), canonical_(canonical) {}
+                                   const ExchangeOptions& options)
+    : communicator_(communicator),
+      plan_(plan),
+      canonical_(options.canonical),
+      type_(options.type),
+      shrink_(type_ == DataType::kFloat16 ? 1.0f / static_cast<float>(communicator->size()) : 1),
+      stretch_(type_ == DataType::kFloat16 ? static_cast<float>(communicator->size()) : 1) {}
 
 absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options) {
-  std::unique_ptr<GradientExchange> exchange(
-      new GradientExchange(communicator, plan, options.canonical));
+  std::unique_ptr<GradientExchange> exchange(new GradientExchange(communicator, plan, options));
   exchange->LayOut(options);
-  ASSIGN_OR_RETURN(exchange->memory_,
-                   communicator->Allocate((exchange->elements_ + kTailElements) * sizeof(float)));
-  exchange->exchanged_ = static_cast<float*>(exchange->memory_->data());
-  if (options.canonical) exchange->own_gradients_ = MakeAlignedFloats(plan->parameter_elements());
-  if (options.accumulates) exchange->accumulated_ = MakeAlignedFloats(plan->parameter_elements());
-  exchange->gradients_ = options.canonical ? exchange->own_gradients_.get() : exchange->exchanged_;
+  RETURN_IF_ERROR(exchange->Allocate(options));
   return exchange;
 }
 
@@ -51,7 +65,7 @@ void GradientExchange::LayOut(const ExchangeOptions& options) {
     canonical_elements += count;
   }
   elements_ = canonical_ ? canonical_elements : plan_->parameter_elements();
-  size_t end = elements_ + kTailElements;
+  size_t end = elements_;
   size_t plan_end = plan_->parameter_elements();
   for (const Bucket& bucket :
        MakeBuckets(counts, options.first_bucket_bytes, options.bucket_bytes)) {
@@ -68,12 +82,32 @@ void GradientExchange::LayOut(const ExchangeOptions& options) {
   }
 }
 
-size_t GradientExchange::bytes() const { return (elements_ + kTailElements) * sizeof(float); }
+absl::Status GradientExchange::Allocate(const ExchangeOptions& options) {
+  const size_t floats = plan_->parameter_elements();
+  // A float32 tail follows at once and is reduced with the gradients; another one is aligned.
+  const size_t width = kernels::SizeOf(type_);
+  const size_t tail_at = (elements_ * width + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+  ASSIGN_OR_RETURN(memory_, communicator_->Allocate(tail_at + kTailElements * sizeof(float)));
+  reduced_ = memory_->data();
+  tail_ = reinterpret_cast<float*>(static_cast<std::byte*>(reduced_) + tail_at);
+  const bool narrow = type_ != DataType::kFloat32;
+  if (narrow) own_exchanged_ = MakeAlignedFloats(elements_);
+  exchanged_ = narrow ? own_exchanged_.get() : static_cast<float*>(reduced_);
+  if (canonical_) own_gradients_ = MakeAlignedFloats(floats);
+  gradients_ = canonical_ ? own_gradients_.get() : exchanged_;
+  if (options.accumulates) accumulated_ = MakeAlignedFloats(floats);
+  return absl::OkStatus();
+}
+
+size_t GradientExchange::bytes() const {
+  return elements_ * kernels::SizeOf(type_) + kTailElements * sizeof(float);
+}
 
 void GradientExchange::Accumulate(const nn::LossResult& loss) {
+  const Stopwatch stopwatch(kernel_time_);
   const size_t count = plan_->parameter_elements();
   if (has_accumulated_) {
-    kernels::CpuKernels().accumulate(count, gradients_, accumulated_.get());
+    kernels::CpuKernels().accumulate(DataType::kFloat32, count, gradients_, accumulated_.get());
   } else {
     std::copy_n(gradients_, count, accumulated_.get());
   }
@@ -84,20 +118,34 @@ void GradientExchange::Accumulate(const nn::LossResult& loss) {
 
 void GradientExchange::Begin(const nn::LossResult& loss) {
   work_.clear();
-  exchanged_[elements_] = static_cast<float>(accumulated_loss_.loss_sum + loss.loss_sum);
-  exchanged_[elements_ + 1] = static_cast<float>(accumulated_loss_.correct + loss.correct);
+  tail_[0] = static_cast<float>(accumulated_loss_.loss_sum + loss.loss_sum);
+  tail_[1] = static_cast<float>(accumulated_loss_.correct + loss.correct);
   accumulated_loss_ = {};
+  if (type_ == DataType::kFloat32) return;
+  tail_work_ = communicator_->AllReduce(
+      tail_, tail_, kTailElements, collectives::DataType::kFloat32, collectives::ReduceOp::kSum);
 }
 
 void GradientExchange::Ready(size_t offset) {
   while (work_.size() < buckets_.size() && offset <= buckets_[work_.size()].plan_begin) {
-    Issue(buckets_[work_.size()]);
+    const Range& range = buckets_[work_.size()];
+    Pack(range);
+    const bool with_tail = work_.empty() && type_ == DataType::kFloat32;
+    void* const begin = Reduced(range.begin);
+    work_.push_back(communicator_->AllReduce(
+        begin, begin, range.end - range.begin + (with_tail ? kTailElements : 0),
+        CollectiveType(type_), collectives::ReduceOp::kSum));
   }
 }
 
-void GradientExchange::Issue(const Range& range) {
+void* GradientExchange::Reduced(size_t element) const {
+  return static_cast<std::byte*>(reduced_) + element * kernels::SizeOf(type_);
+}
+
+void GradientExchange::Pack(const Range& range) {
+  const Stopwatch stopwatch(kernel_time_);
   if (has_accumulated_) {
-    kernels::CpuKernels().accumulate(range.plan_end - range.plan_begin,
+    kernels::CpuKernels().accumulate(DataType::kFloat32, range.plan_end - range.plan_begin,
                                      accumulated_.get() + range.plan_begin,
                                      gradients_ + range.plan_begin);
   }
@@ -109,10 +157,16 @@ void GradientExchange::Issue(const Range& range) {
                               absl::MakeSpan(exchanged_ + offsets_[i], CanonicalCount(parameter)));
     }
   }
-  float* begin = exchanged_ + range.begin;
-  work_.push_back(communicator_->AllReduce(begin, begin, range.end - range.begin,
-                                           collectives::DataType::kFloat32,
-                                           collectives::ReduceOp::kSum));
+  if (type_ == DataType::kFloat32) return;
+  kernels::CpuKernels().cast(DataType::kFloat32, exchanged_ + range.begin, shrink_, type_,
+                             Reduced(range.begin), range.end - range.begin);
+}
+
+void GradientExchange::Unpack(const Range& range) {
+  if (type_ == DataType::kFloat32) return;
+  const Stopwatch stopwatch(kernel_time_);
+  kernels::CpuKernels().cast(type_, Reduced(range.begin), stretch_, DataType::kFloat32,
+                             exchanged_ + range.begin, range.end - range.begin);
 }
 
 absl::Status GradientExchange::Finish() {
@@ -120,22 +174,29 @@ absl::Status GradientExchange::Finish() {
   // The first error is the cause; the others are waited for so that nothing writes to the memory
   // any more.
   absl::Status status;
-  for (const auto& work : work_) {
-    absl::Status done = work->Wait();
+  if (tail_work_ != nullptr) status = tail_work_->Wait();
+  for (size_t i = 0; i < work_.size(); ++i) {
+    absl::Status done = work_[i]->Wait();
     if (status.ok()) status = std::move(done);
+    // While those behind it are still under way.
+    if (status.ok()) Unpack(buckets_[i]);
   }
   has_accumulated_ = false;
   RETURN_IF_ERROR(status);
-  if (canonical_) {
-    for (size_t i = 0; i < plan_->parameters().size(); ++i) {
-      const nn::ParameterInfo& parameter = plan_->parameters()[i];
-      RETURN_IF_ERROR(plan_->ImportInto(
-          gradients_, parameter,
-          absl::MakeConstSpan(exchanged_ + offsets_[i], CanonicalCount(parameter))));
-    }
+  if (canonical_) RETURN_IF_ERROR(ImportCanonical());
+  totals_.loss_sum = tail_[0];
+  totals_.correct = static_cast<uint64_t>(tail_[1]);
+  return absl::OkStatus();
+}
+
+absl::Status GradientExchange::ImportCanonical() {
+  const Stopwatch stopwatch(kernel_time_);
+  for (size_t i = 0; i < plan_->parameters().size(); ++i) {
+    const nn::ParameterInfo& parameter = plan_->parameters()[i];
+    RETURN_IF_ERROR(plan_->ImportInto(
+        gradients_, parameter,
+        absl::MakeConstSpan(exchanged_ + offsets_[i], CanonicalCount(parameter))));
   }
-  totals_.loss_sum = exchanged_[elements_];
-  totals_.correct = static_cast<uint64_t>(exchanged_[elements_ + 1]);
   return absl::OkStatus();
 }
 

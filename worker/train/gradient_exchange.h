@@ -7,6 +7,10 @@
 // The step's loss rides at the end of the first bucket: it is known before any gradient is, and
 // costs no operation of its own. A step in several micro-batches is exchanged once, with the last
 // one's backward: each bucket has the gradients of those before added just before it goes.
+//
+// Gradients are float32. They may be summed in a 16-bit type, which halves what travels: a bucket
+// is rounded as it goes and widened as it comes back. The loss, of which such a type holds too few
+// digits, then travels in an operation of its own.
 #ifndef MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 #define MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 
@@ -17,6 +21,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/data_type.h"
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
 #include "worker/train/aligned_floats.h"
@@ -32,6 +38,10 @@ struct ExchangeOptions {
   bool canonical = false;
   // Accumulate will be called.
   bool accumulates = false;
+  // What is summed over the ranks. In float16 each rank's gradients are divided by the number of
+  // ranks before they are added, so that their sum overflows no sooner than they do, and the sums
+  // are multiplied by it afterwards.
+  kernels::DataType type = kernels::DataType::kFloat32;
 };
 
 // What the ranks' losses add up to.
@@ -58,15 +68,22 @@ class GradientExchange {
   void Begin(const nn::LossResult& loss);
   // As nn::Plan::Backward's `ready`.
   void Ready(size_t offset);
-  // Waits for every bucket. OK: gradients() holds the sums over all ranks. Otherwise they are worth
-  // nothing and the update must not run; the error is the communicator's.
+  // Waits for every bucket. OK: gradients() holds the sums over all ranks, of which any may be an
+  // infinity or NaN. Otherwise they are worth nothing and the update must not run; the error is the
+  // communicator's.
   absl::Status Finish();
   // After Finish.
   const StepTotals& totals() const { return totals_; }
 
   size_t buckets() const { return buckets_.size(); }
   // Of one step.
+  size_t operations() const {
+    return buckets_.size() + (type_ == kernels::DataType::kFloat32 ? 0 : 1);
+  }
   size_t bytes() const;
+
+  // Spent on adding, copying and rounding since Create: everything but waiting.
+  absl::Duration kernel_time() const { return kernel_time_; }
 
  private:
   struct Range {
@@ -75,24 +92,39 @@ class GradientExchange {
     size_t plan_begin = 0, plan_end = 0;
     size_t begin = 0, end = 0;  // in the exchanged array
   };
-  GradientExchange(collectives::Communicator* communicator, nn::Plan* plan, bool canonical);
+  GradientExchange(collectives::Communicator* communicator, nn::Plan* plan,
+                   const ExchangeOptions& options);
   void LayOut(const ExchangeOptions& options);
-  void Issue(const Range& range);
+  absl::Status Allocate(const ExchangeOptions& options);
+  // From gradients_ to what is reduced.
+  void Pack(const Range& range);
+  void* Reduced(size_t element) const;
+  // From what was reduced to exchanged_.
+  void Unpack(const Range& range);
+  absl::Status ImportCanonical();
 
   collectives::Communicator* const communicator_;
   nn::Plan* const plan_;
   const bool canonical_;
+  const kernels::DataType type_;
+  // Of float16's sums.
+  const float shrink_, stretch_;
   std::unique_ptr<collectives::Allocation> memory_;
-  float* exchanged_ = nullptr;  // in memory_: elements_ and then the tail
+  void* reduced_ = nullptr;  // in memory_: elements_ of type_
+  float* tail_ = nullptr;    // in memory_, behind them
+  // The same in float32: reduced_ itself, gradients_ or own_exchanged_.
+  float* exchanged_ = nullptr;
   size_t elements_ = 0;
-  float* gradients_ = nullptr;  // exchanged_, or own_gradients_ where canonical
-  AlignedFloats own_gradients_;
+  float* gradients_ = nullptr;  // in the plan's layout: exchanged_ unless canonical
+  AlignedFloats own_exchanged_, own_gradients_;
   AlignedFloats accumulated_;  // like gradients_, of the micro-batches before; null: never any
   nn::LossResult accumulated_loss_;
   bool has_accumulated_ = false;  // in this step
   std::vector<size_t> offsets_;   // of each parameter in exchanged_
   std::vector<Range> buckets_;
+  std::shared_ptr<collectives::Work> tail_work_;          // null where the tail rides with a bucket
   std::vector<std::shared_ptr<collectives::Work>> work_;  // of the buckets issued in this step
+  absl::Duration kernel_time_;
   StepTotals totals_;
 };
 

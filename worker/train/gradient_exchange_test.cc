@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,6 +20,8 @@
 namespace muster::train {
 namespace {
 
+using kernels::DataType;
+
 std::unique_ptr<nn::Plan> CompileMlp() {
   v1::ModelSpec spec;
   spec.set_name("mlp");
@@ -28,33 +33,47 @@ std::unique_ptr<nn::Plan> CompileMlp() {
   return *std::move(plan);
 }
 
-class GradientExchangeTest : public ::testing::TestWithParam<bool> {
- protected:
-  static constexpr uint32_t kRanks = 3;
+struct Layout {
+  bool canonical;
+  DataType type;
+};
 
-  ExchangeOptions Options() const {
-    return {64, 1024, /*canonical=*/GetParam(), /*accumulates=*/true};
-  }
+// On each of `ranks`, with a thread, a plan and an exchange of its own.
+class Group {
+ public:
+  using Run = std::function<void(uint32_t, nn::Plan&, GradientExchange&)>;
 
-  // On each rank, with a thread, a plan and an exchange of its own.
-  void OnEachRank(const std::function<void(uint32_t, nn::Plan&, GradientExchange&)>& run) {
+  explicit Group(uint32_t ranks) : communicators_(MakeLoopbackGroup(ranks)) {}
+
+  void OnEachRank(const Layout& layout, const Run& run) {
+    ExchangeOptions options{64, 1024, layout.canonical, /*accumulates=*/true, layout.type};
     std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    for (uint32_t rank = 0; rank < communicators_.size(); ++rank) {
       threads.emplace_back([&, rank] {
         const auto plan = CompileMlp();
-        states_[rank] = std::make_unique<ModelState>(plan.get(), nullptr);
-        auto exchange = GradientExchange::Create(communicators_[rank].get(), plan.get(), Options());
+        ModelState state(plan.get(), nullptr);
+        auto exchange = GradientExchange::Create(communicators_[rank].get(), plan.get(), options);
         ASSERT_TRUE(exchange.ok()) << exchange.status();
+        state.BindGradients((*exchange)->gradients());
         run(rank, *plan, **exchange);
-        states_[rank].reset();
       });
     }
     for (std::thread& thread : threads) thread.join();
   }
 
-  std::vector<std::unique_ptr<collectives::Communicator>> communicators_ =
-      MakeLoopbackGroup(kRanks);
-  std::unique_ptr<ModelState> states_[kRanks];
+  collectives::Communicator& communicator(uint32_t rank) { return *communicators_[rank]; }
+
+ private:
+  const std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+};
+
+class GradientExchangeTest : public ::testing::TestWithParam<Layout> {
+ protected:
+  static constexpr uint32_t kRanks = 3;
+
+  void OnEachRank(const Group::Run& run) { group_.OnEachRank(GetParam(), run); }
+
+  Group group_{kRanks};
 };
 
 size_t CountOf(const nn::ParameterInfo& parameter) {
@@ -63,10 +82,10 @@ size_t CountOf(const nn::ParameterInfo& parameter) {
   return count;
 }
 
-// What rank `rank` contributes to element i of a parameter in step `step`: whole numbers, so that
-// sums are exact.
+// What rank `rank` contributes to element i of a parameter in step `step`: small multiples of
+// three, so that sums and thirds are exact in every type.
 float Contribution(uint32_t rank, int step, size_t i) {
-  return static_cast<float>((rank + 1) * (i % 1000) + step);
+  return static_cast<float>(3 * ((rank + 1) * (i % 4) + static_cast<size_t>(step)));
 }
 
 // As backward leaves it: from the last parameter to the first.
@@ -97,11 +116,12 @@ TEST_P(GradientExchangeTest, SumsOverTheRanks) {
   OnEachRank([](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
     EXPECT_GE(exchange.buckets(), 3);
     for (int step = 0; step < 3; ++step) {
-      exchange.Begin({0.5 * (rank + 1), rank});
+      // More correct rows than a 16-bit type could count.
+      exchange.Begin({0.5 * (rank + 1), 1001 + rank});
       WriteGradients(plan, exchange, rank, step, /*ready=*/true);
       ASSERT_TRUE(exchange.Finish().ok());
       EXPECT_EQ(exchange.totals().loss_sum, 0.5 + 1.0 + 1.5);
-      EXPECT_EQ(exchange.totals().correct, 0 + 1 + 2);
+      EXPECT_EQ(exchange.totals().correct, 3003 + 0 + 1 + 2);
       ExpectGradients(plan, exchange, [step](size_t i) {
         return Contribution(0, step, i) + Contribution(1, step, i) + Contribution(2, step, i);
       });
@@ -133,7 +153,11 @@ TEST_P(GradientExchangeTest, MicroBatchesAreAddedUp) {
 
 // Real backward passes: the batch of six in one, and in parts of different sizes.
 TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
-  OnEachRank([this](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
+  // What a gradient of at most one is rounded by, on each rank and once more in each sum.
+  const double tolerance = GetParam().type == DataType::kFloat32
+                               ? 1e-6
+                               : (GetParam().type == DataType::kFloat16 ? 4e-3 : 3e-2);
+  OnEachRank([tolerance](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
     std::mt19937 random(rank);
     std::vector<float> pixels(6 * 25);
     for (float& pixel : pixels) pixel = std::normal_distribution<float>()(random);
@@ -158,7 +182,6 @@ TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
       return std::vector<float>(exchange.gradients(),
                                 exchange.gradients() + plan.parameter_elements());
     };
-    states_[rank]->BindGradients(exchange.gradients());
     plan.Initialize(3);
     const std::vector<float> whole = step({6});
     const StepTotals totals = exchange.totals();
@@ -170,7 +193,7 @@ TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
       float largest = 0;
       for (size_t i = 0; i < whole.size(); ++i) {
         largest = std::max(largest, std::abs(whole[i]));
-        ASSERT_NEAR(sum[i], whole[i], 1e-6) << i;
+        ASSERT_NEAR(sum[i], whole[i], tolerance) << i;
       }
       EXPECT_GT(largest, 0.01);
       EXPECT_EQ(sum, step(parts)) << "to the last bit";
@@ -182,13 +205,69 @@ TEST_P(GradientExchangeTest, APeerThatAbortsEndsTheStep) {
   OnEachRank([this](uint32_t rank, nn::Plan&, GradientExchange& exchange) {
     exchange.Begin({});
     if (rank == 1) {
-      communicators_[rank]->Abort(absl::AbortedError("gone"));
+      group_.communicator(rank).Abort(absl::AbortedError("gone"));
     }
     EXPECT_FALSE(exchange.Finish().ok());
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, GradientExchangeTest, ::testing::Bool());
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts;
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
+    for (const bool canonical : {false, true}) layouts.push_back({canonical, type});
+  }
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, GradientExchangeTest, ::testing::ValuesIn(Layouts()),
+                         [](const auto& info) {
+                           return std::string(kernels::NameOf(info.param.type)) +
+                                  (info.param.canonical ? "Canonical" : "");
+                         });
+
+// Of every element, where all those of a rank are alike; the same on all ranks.
+float SumOf(const std::vector<float>& values, DataType type) {
+  std::vector<float> sums(values.size());
+  const auto sum_up = [&](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
+    exchange.Begin({});
+    std::fill_n(exchange.gradients(), plan.parameter_elements(), values[rank]);
+    exchange.Ready(0);
+    ASSERT_TRUE(exchange.Finish().ok());
+    sums[rank] = exchange.gradients()[0];
+    const auto same = [&](float sum) { return std::memcmp(&sum, &sums[rank], sizeof(sum)) == 0; };
+    EXPECT_TRUE(
+        std::all_of(exchange.gradients(), exchange.gradients() + plan.parameter_elements(), same));
+  };
+  Group(static_cast<uint32_t>(values.size())).OnEachRank({/*canonical=*/false, type}, sum_up);
+  for (const float sum : sums) EXPECT_EQ(std::memcmp(&sum, &sums[0], sizeof(sum)), 0);
+  return sums[0];
+}
+
+TEST(GradientTypesTest, AreRoundedAsTheyTravel) {
+  const std::vector<float> values = {1, 0x1p-9f, 0x1p-9f};
+  EXPECT_EQ(SumOf(values, DataType::kFloat32), 1 + 0x1p-8f);
+  EXPECT_EQ(SumOf({1 + 0x1p-12f}, DataType::kBfloat16), 1);
+  EXPECT_EQ(SumOf({1 + 0x1p-12f}, DataType::kFloat16), 1);
+  EXPECT_EQ(SumOf({1e-30f, 1e-30f}, DataType::kFloat16), 0) << "what a loss scale is for";
+  EXPECT_NEAR(SumOf({1e-30f, 1e-30f}, DataType::kBfloat16), 2e-30, 1e-32);
+}
+
+TEST(GradientTypesTest, Float16IsDividedBeforeItIsAdded) {
+  // Together beyond its largest number, 65,504.
+  EXPECT_NEAR(SumOf({40000, 40000, 40000}, DataType::kFloat16), 120000, 120);
+  EXPECT_NEAR(SumOf({60000, 50000}, DataType::kFloat16), 110000, 110);
+  EXPECT_EQ(SumOf({60000}, DataType::kFloat16), 60000);
+}
+
+TEST(GradientTypesTest, AnOverflowOfOneRankReachesAll) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    EXPECT_EQ(SumOf({1, kInfinity, 1}, type), kInfinity);
+    EXPECT_TRUE(std::isnan(SumOf({1, std::nanf(""), 1}, type)));
+    EXPECT_TRUE(std::isnan(SumOf({kInfinity, -kInfinity}, type)));
+  }
+  EXPECT_EQ(SumOf({1, 1e6f}, DataType::kFloat16), std::numeric_limits<float>::infinity());
+}
 
 }  // namespace
 }  // namespace muster::train

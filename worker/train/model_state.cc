@@ -12,6 +12,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "kernels/kernel_table.h"
 
 namespace muster::train {
 namespace {
@@ -91,6 +92,15 @@ uint64_t ModelState::parameter_count() const {
   uint64_t count = 0;
   for (const nn::ParameterInfo& parameter : plan_->parameters()) count += CountOf(parameter);
   return count;
+}
+
+void ModelState::RoundParameters(kernels::DataType type) {
+  if (type == kernels::DataType::kFloat32) return;
+  const size_t count = plan_->parameter_elements();
+  const kernels::KernelTable& kernels = kernels::CpuKernels();
+  std::vector<uint16_t> rounded(count);
+  kernels.cast(kernels::DataType::kFloat32, parameters_.get(), 1, type, rounded.data(), count);
+  kernels.cast(type, rounded.data(), 1, kernels::DataType::kFloat32, parameters_.get(), count);
 }
 
 void ModelState::UpdateAverage(uint64_t step) {

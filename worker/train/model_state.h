@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kernels/data_type.h"
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
 #include "worker/train/aligned_floats.h"
@@ -34,7 +35,11 @@ class ModelState {
   // Binds the plan anew.
   void BindGradients(float* gradients);
   float* parameters() { return parameters_.get(); }
+  float* buffers() { return buffers_.get(); }
   uint64_t parameter_count() const;  // without padding
+
+  // To the nearest values of `type`; the array stays one of float32.
+  void RoundParameters(kernels::DataType type);
 
   // After the optimizer's step number `step`, counted from 0; nothing where there is no average.
   void UpdateAverage(uint64_t step);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/train/stopwatch.h"
 
 namespace muster::train {
 namespace {
@@ -94,8 +95,7 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(nn::Plan& plan, uint32_t
     return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", embeddings.size(), " elements in ",
                                                    rows, " rows, not ", width_, " in each"));
   }
-  const double scale = 1.0 / static_cast<double>(std::max<uint64_t>(1, global_rows));
-  return Compute(embeddings.data(), rows, static_cast<float>(scale),
+  return Compute(embeddings.data(), rows, GradientScale(global_rows),
                  training ? plan.output_gradient() : nullptr);
 }
 
@@ -105,14 +105,22 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings,
     return absl::InvalidArgumentError(
         absl::StrCat("nt_xent: ", rows, " rows are no pairs of views, or more than ", capacity_));
   }
-  kernels_.l2_normalize_forward(rows, shape_.width, embeddings, block_, inverse_norms_.get());
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    kernels_.l2_normalize_forward(rows, shape_.width, embeddings, block_, inverse_norms_.get());
+  }
   block_[capacity_ * width_] = static_cast<float>(rows);
   RETURN_IF_ERROR(AllGather(block_, blocks_, block_elements()));
   RETURN_IF_ERROR(Compact());
-  const kernels::NtXentResult result =
-      kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), log_sums_, workspace_.get());
+  kernels::NtXentResult result;
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    result =
+        kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), log_sums_, workspace_.get());
+  }
   if (gradients != nullptr) {
     RETURN_IF_ERROR(GatherLogSums());
+    const Stopwatch stopwatch(kernel_time_);
     kernels_.nt_xent_backward(shape_, scale, units_.get(), group_log_sums_.get(), logits_.get(),
                               gradients);
     kernels_.l2_normalize_backward(rows, shape_.width, units_.get() + shape_.first * shape_.width,

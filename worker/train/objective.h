@@ -3,10 +3,12 @@
 #ifndef MUSTER_WORKER_TRAIN_OBJECTIVE_H_
 #define MUSTER_WORKER_TRAIN_OBJECTIVE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
@@ -37,15 +39,33 @@ class Objective {
   // Rows that each sample needs: its augmented views, one after the other.
   virtual uint32_t views() const = 0;
 
+  // What Compute multiplies the gradient by, 1 at first; the loss stays as it is.
+  void set_loss_scale(double scale) { loss_scale_ = scale; }
+
+  // Spent in computing since Create; what the plan computes of it is in the plan's own count.
+  absl::Duration kernel_time() const { return kernel_time_; }
+
   // After plan.Forward of the same rows. The loss is summed over this rank's rows; whoever wants
   // the mean divides the ranks' sum by global_rows (views times the samples of the global batch).
   // When training, writes plan.output_gradient(): that of the mean, as far as it is this rank's
-  // rows'.
+  // rows', times the loss scale.
   //
   // An objective that compares ranks' samples is collective: every rank calls it equally often,
   // also with zero rows. Errors: the communicators'.
   virtual absl::StatusOr<nn::LossResult> Compute(nn::Plan& plan, uint32_t rows,
                                                  uint64_t global_rows, bool training) = 0;
+
+ protected:
+  // From the gradient of a sum to what Compute writes.
+  float GradientScale(uint64_t global_rows) const {
+    return static_cast<float>(loss_scale_ /
+                              static_cast<double>(std::max<uint64_t>(1, global_rows)));
+  }
+
+  absl::Duration kernel_time_;
+
+ private:
+  double loss_scale_ = 1;
 };
 
 }  // namespace muster::train

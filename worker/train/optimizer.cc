@@ -22,21 +22,24 @@ std::vector<std::string> MomentumState(const v1::OptimizerSpec& spec) {
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters)
-      : Optimizer(spec, parameters, MomentumState(spec)), ranges_(DecayRanges(parameters)) {}
+  Sgd(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+      const OptimizerOptions& options)
+      : Optimizer(spec, parameters, options, MomentumState(spec)),
+        ranges_(DecayRanges(parameters)) {}
 
  private:
   void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
               const float* gradients) override {
     for (const Range& range : ranges_) {
-      const kernels::SgdOptions options{
+      const kernels::SgdOptions step_options{
           .learning_rate = static_cast<float>(learning_rate),
           .momentum = static_cast<float>(spec().momentum()),
           .weight_decay = static_cast<float>(range.weight_decay),
           .nesterov = spec().nesterov(),
           .gradient_scale = static_cast<float>(gradient_scale),
+          .round_to = options().round_to,
       };
-      kernels::SgdStep(options, parameters + range.offset, At(state(0), range.offset),
+      kernels::SgdStep(step_options, parameters + range.offset, At(state(0), range.offset),
                        gradients + range.offset, range.count);
     }
   }
@@ -46,15 +49,17 @@ class Sgd final : public Optimizer {
 
 class AdamW final : public Optimizer {
  public:
-  AdamW(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters)
-      : Optimizer(spec, parameters, {"exp_avg", "exp_avg_sq"}), ranges_(DecayRanges(parameters)) {}
+  AdamW(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+        const OptimizerOptions& options)
+      : Optimizer(spec, parameters, options, {"exp_avg", "exp_avg_sq"}),
+        ranges_(DecayRanges(parameters)) {}
 
  private:
   void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
               const float* gradients) override {
     const auto t = static_cast<double>(step + 1);
     for (const Range& range : ranges_) {
-      const kernels::AdamWOptions options{
+      const kernels::AdamWOptions step_options{
           .learning_rate = learning_rate,
           .beta1 = spec().beta1(),
           .beta2 = spec().beta2(),
@@ -63,8 +68,9 @@ class AdamW final : public Optimizer {
           .bias_correction1 = 1 - std::pow(spec().beta1(), t),
           .bias_correction2 = 1 - std::pow(spec().beta2(), t),
           .gradient_scale = gradient_scale,
+          .round_to = options().round_to,
       };
-      kernels::AdamWStep(options, parameters + range.offset, state(0) + range.offset,
+      kernels::AdamWStep(step_options, parameters + range.offset, state(0) + range.offset,
                          state(1) + range.offset, gradients + range.offset, range.count);
     }
   }
@@ -79,8 +85,9 @@ class AdamW final : public Optimizer {
 //   velocity = momentum * velocity + learning_rate * ratio * (g + weight_decay * w);  w -= velocity
 class Lars final : public Optimizer {
  public:
-  Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters)
-      : Optimizer(spec, parameters, MomentumState(spec)) {
+  Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+       const OptimizerOptions& options)
+      : Optimizer(spec, parameters, options, MomentumState(spec)) {
     for (const nn::ParameterInfo& parameter : parameters) {
       tensors_.push_back({parameter.offset, parameter.count, !IsExcluded(parameter)});
     }
@@ -102,13 +109,14 @@ class Lars final : public Optimizer {
           tensor.adapted ? TrustRatio(values, gradient, tensor.count, gradient_scale) : 1;
       const double rate = learning_rate * ratio;
       // A step of SGD whose gradients carry the rate already.
-      const kernels::SgdOptions options{
+      const kernels::SgdOptions step_options{
           .learning_rate = 1,
           .momentum = static_cast<float>(spec().momentum()),
           .weight_decay = static_cast<float>(tensor.adapted ? rate * spec().weight_decay() : 0),
           .gradient_scale = static_cast<float>(rate * gradient_scale),
+          .round_to = options().round_to,
       };
-      kernels::SgdStep(options, values, At(state(0), tensor.offset), gradient, tensor.count);
+      kernels::SgdStep(step_options, values, At(state(0), tensor.offset), gradient, tensor.count);
     }
   }
 
@@ -150,18 +158,20 @@ absl::Status Check(const v1::OptimizerSpec& spec) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
-    const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters) {
+    const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+    const OptimizerOptions& options) {
   RETURN_IF_ERROR(Check(spec));
-  if (spec.name().empty() || spec.name() == "sgd") return std::make_unique<Sgd>(spec, parameters);
-  if (spec.name() == "adamw") return std::make_unique<AdamW>(spec, parameters);
-  if (spec.name() == "lars") return std::make_unique<Lars>(spec, parameters);
+  if (spec.name().empty() || spec.name() == "sgd")
+    return std::make_unique<Sgd>(spec, parameters, options);
+  if (spec.name() == "adamw") return std::make_unique<AdamW>(spec, parameters, options);
+  if (spec.name() == "lars") return std::make_unique<Lars>(spec, parameters, options);
   return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
                                                  "'; known are sgd, adamw, lars"));
 }
 
 Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
-                     std::vector<std::string> state_names)
-    : spec_(spec) {
+                     const OptimizerOptions& options, std::vector<std::string> state_names)
+    : spec_(spec), options_(options) {
   for (const nn::ParameterInfo& parameter : parameters) {
     elements_ = std::max(elements_, parameter.offset + parameter.count);
   }
@@ -190,16 +200,17 @@ std::vector<Optimizer::Range> Optimizer::DecayRanges(
 }
 
 std::optional<double> Optimizer::Step(double learning_rate, uint64_t step, float* parameters,
-                                      const float* gradients) {
+                                      const float* gradients, double gradient_scale) {
   if (spec_.clip_norm() == 0) {
-    Update(learning_rate, step, /*gradient_scale=*/1, parameters, gradients);
+    Update(learning_rate, step, gradient_scale, parameters, gradients);
     return std::nullopt;
   }
-  const double norm = std::sqrt(kernels::SumOfSquares(gradients, elements_));
+  const double norm = gradient_scale * std::sqrt(kernels::SumOfSquares(gradients, elements_));
   // As torch.nn.utils.clip_grad_norm_. A norm that is not a number stays one, so that a run that
   // diverged shows.
   const double limit = spec_.clip_norm() / (norm + 1e-6);
-  Update(learning_rate, step, limit > 1 ? 1 : limit, parameters, gradients);
+  Update(learning_rate, step, limit > 1 ? gradient_scale : limit * gradient_scale, parameters,
+         gradients);
   return norm;
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/data_type.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/nn/plan.h"
 #include "worker/train/aligned_floats.h"
@@ -24,6 +25,11 @@ struct OptimizerState {
   AlignedFloats values;
 };
 
+struct OptimizerOptions {
+  // Parameters and states are rounded to it after each update; they stay float32 arrays.
+  kernels::DataType round_to = kernels::DataType::kFloat32;
+};
+
 // A step is a function of its arguments and of states(): equal arrays in the same layout give equal
 // bits on all ranks of one instruction set. For one training thread.
 class Optimizer {
@@ -31,7 +37,8 @@ class Optimizer {
   // `spec` with the coordinator's defaults. `parameters` are the plan's. INVALID_ARGUMENT names the
   // field.
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
-      const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters);
+      const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+      const OptimizerOptions& options = {});
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -39,10 +46,11 @@ class Optimizer {
   absl::Span<const OptimizerState> states() const { return states_; }
 
   // Step number `step`, counted from 0. parameters, gradients: flat float32 arrays in the plan's
-  // layout, their padding zero. The gradients are not changed: clipping is a factor within the
-  // step. Returns the norm of all gradients together, before clipping, where the spec clips.
+  // layout, their padding zero. What the step follows is gradient_scale * gradients, to undo the
+  // scaling of a loss; the array is not changed: that and clipping are a factor within the step.
+  // Returns the norm of all scaled gradients together, before clipping, where the spec clips.
   std::optional<double> Step(double learning_rate, uint64_t step, float* parameters,
-                             const float* gradients);
+                             const float* gradients, double gradient_scale = 1);
 
  protected:
   // Neighbouring parameters that are treated alike, so that a step is few kernel calls.
@@ -53,7 +61,7 @@ class Optimizer {
   };
 
   Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
-            std::vector<std::string> state_names);
+            const OptimizerOptions& options, std::vector<std::string> state_names);
 
   // Whether the spec's exclude_norm_and_bias means this parameter: those of norms and biases are
   // the ones with a single dimension.
@@ -65,12 +73,14 @@ class Optimizer {
     return index < states_.size() ? states_[index].values.get() : nullptr;
   }
   const v1::OptimizerSpec& spec() const { return spec_; }
+  const OptimizerOptions& options() const { return options_; }
 
  private:
   virtual void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
                       const float* gradients) = 0;
 
   const v1::OptimizerSpec spec_;
+  const OptimizerOptions options_;
   size_t elements_ = 0;  // of the flat arrays
   std::vector<OptimizerState> states_;
 };

@@ -10,12 +10,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/half.h"
 
 namespace muster::train {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Truly;
 using Floats = std::vector<float>;
 
 // Padded to 16 elements each, as a plan's are.
@@ -163,6 +166,41 @@ TEST(OptimizerTest, ClipsTheNormOfAllGradientsTogether) {
     Floats below = before;
     EXPECT_EQ(Make(clipping)->Step(0.1, 0, below.data(), gradients.data()), 5.0);
     EXPECT_EQ(below, unclipped) << name;
+  }
+}
+
+// Powers of two, so that scaling back is exact.
+TEST(OptimizerTest, ScalesGradientsBackBeforeClipping) {
+  for (const char* name : {"sgd", "adamw", "lars"}) {
+    for (const double clip_norm : {0.0, 0.5, 100.0}) {
+      v1::OptimizerSpec spec = Spec(name);
+      spec.set_clip_norm(clip_norm);
+      const Floats gradients = Random(2);
+      Floats parameters = Random(1), scaled = parameters;
+      const auto norm = Make(spec)->Step(0.1, 0, parameters.data(), gradients.data());
+      const auto scaled_norm =
+          Make(spec)->Step(0.1, 0, scaled.data(), Scaled(gradients, 1024).data(), 1.0 / 1024);
+      EXPECT_EQ(scaled_norm, norm) << name;
+      EXPECT_EQ(scaled, parameters) << name << " " << clip_norm;
+    }
+  }
+}
+
+TEST(OptimizerTest, RoundsParametersAndStates) {
+  const auto is_bfloat16 = [](float value) {
+    return kernels::RoundTo(kernels::DataType::kBfloat16, double{value}) == value;
+  };
+  for (const char* name : {"sgd", "adamw", "lars"}) {
+    const auto optimizer =
+        *Optimizer::Create(Spec(name), Parameters(), {.round_to = kernels::DataType::kBfloat16});
+    Floats parameters = Random(1);
+    optimizer->Step(0.1, 0, parameters.data(), Random(2).data());
+    EXPECT_THAT(parameters, Each(Truly(is_bfloat16))) << name;
+    EXPECT_NE(parameters, Random(1)) << name;
+    for (const OptimizerState& state : optimizer->states()) {
+      EXPECT_THAT(absl::MakeConstSpan(state.values.get(), kElements), Each(Truly(is_bfloat16)))
+          << name << " " << state.name;
+    }
   }
 }
 

@@ -28,7 +28,6 @@ absl::Status CheckSupported(const v1::TrainSpec& spec) {
   if (differs(spec.strategy().name(), "ddp")) {
     return unsupported("strategy.name", spec.strategy().name());
   }
-  if (differs(spec.precision(), "O0")) return unsupported("precision", spec.precision());
   return absl::OkStatus();
 }
 
@@ -44,6 +43,9 @@ std::string TrainingDigest(const v1::TrainSpec& spec) {
   essential.set_image_size(spec.image_size());
   essential.mutable_optimizer()->set_name(spec.optimizer().name());
   essential.set_precision(spec.precision());
+  if (spec.has_mixed_precision()) {
+    essential.mutable_mixed_precision()->set_dtype(spec.mixed_precision().dtype());
+  }
   *essential.mutable_objective() = spec.objective();
   *essential.mutable_augment() = spec.augment();
   essential.set_seed(spec.seed());
@@ -55,18 +57,21 @@ std::string TrainingDigest(const v1::TrainSpec& spec) {
 }
 
 std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training,
-                                              const data::ImageDataset& test) {
+                                              const data::ImageDataset& test,
+                                              const TrainingPrecision& precision) {
   // Enough digits to tell two data sets apart, few enough to be read.
   constexpr size_t kShownDigits = 16;
   const auto split = [](const data::ImageDataset& images) {
     return absl::StrCat(images.size(), " images ", images.Digest().substr(0, kShownDigits));
   };
-  std::vector<v1::FingerprintEntry> entries(2);
+  std::vector<v1::FingerprintEntry> entries(3);
   entries[0].set_name("version");
   entries[0].set_value(absl::StrCat("muster-rank ", kSoftwareVersion));
   entries[1].set_name("dataset");
   entries[1].set_value(absl::StrCat(training.info().name, ", ", split(training), " to train, ",
                                     split(test), " to test"));
+  entries[2].set_name("precision");
+  entries[2].set_value(PrecisionText(precision));
   return entries;
 }
 
@@ -91,14 +96,16 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
                    Schedule::Create(spec.schedule(), spec.optimizer().learning_rate(), total_steps,
                                     steps.steps_per_epoch()));
   ASSIGN_OR_RETURN(const nn::Graph graph, GraphOf(spec, training->info()));
-  const nn::CompileOptions compiling = CompileOptionsOf(job, world_size);
+  ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(spec));
+  ASSIGN_OR_RETURN(const nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
   ASSIGN_OR_RETURN(auto plan, nn::Compile(graph, compiling));
-  ASSIGN_OR_RETURN(auto optimizer, Optimizer::Create(spec.optimizer(), plan->parameters()));
-  std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(*training, *test);
+  ASSIGN_OR_RETURN(auto optimizer, Optimizer::Create(spec.optimizer(), plan->parameters(),
+                                                     {.round_to = precision.weights}));
+  std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(*training, *test, precision);
   return std::unique_ptr<Preparation>(
       new Preparation{spec, world_size, std::move(training), std::move(test), steps, total_steps,
-                      schedule, compiling.max_batch, std::move(plan), std::move(optimizer),
-                      TrainingDigest(spec), std::move(fingerprint)});
+                      schedule, precision, compiling.max_batch, std::move(plan),
+                      std::move(optimizer), TrainingDigest(spec), std::move(fingerprint)});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "worker/nn/plan.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/schedule.h"
+#include "worker/train/training_precision.h"
 
 namespace muster::train {
 
@@ -26,6 +27,7 @@ struct Preparation {
   data::StepMap steps;
   uint64_t total_steps = 0;
   Schedule schedule;
+  TrainingPrecision precision;
   uint32_t max_rows = 0;  // of the plan
   std::unique_ptr<nn::Plan> plan;
   std::unique_ptr<Optimizer> optimizer;

@@ -1,6 +1,7 @@
 #include "worker/train/preparation.h"
 
 #include <functional>
+#include <set>
 #include <string>
 
 #include "common/spec/spec.h"
@@ -55,7 +56,7 @@ TEST_F(PreparationTest, WhatTheSpecAsksInVainIsABadSpec) {
            [](v1::TrainSpec& s) { s.mutable_schedule()->set_name("linear"); },
            [](v1::TrainSpec& s) { s.mutable_strategy()->set_name("pipeline"); },
            [](v1::TrainSpec& s) { s.mutable_model()->set_name("resnet1001"); },
-           [](v1::TrainSpec& s) { s.set_precision("O2"); },
+           [](v1::TrainSpec& s) { s.set_precision("O4"); },
            [](v1::TrainSpec& s) {
              s.mutable_dataset()->add_mean(0.5);
              s.mutable_dataset()->add_mean(0.5);
@@ -87,6 +88,32 @@ TEST_F(PreparationTest, TheDigestTellsTrainingsApart) {
   EXPECT_NE(digest([](v1::TrainSpec& s) { s.set_seed(9); }), base);
   EXPECT_NE(digest([](v1::TrainSpec& s) { s.set_global_batch(9); }), base);
   EXPECT_NE(digest([](v1::TrainSpec& s) { s.mutable_model()->add_hidden(9); }), base);
+  const auto mixed = [&](const std::string& level, const std::string& dtype) {
+    return digest([&](v1::TrainSpec& s) {
+      s.set_precision(level);
+      s.mutable_mixed_precision()->set_dtype(dtype);
+      s.mutable_mixed_precision()->set_gradient_dtype("auto");
+    });
+  };
+  const std::set<std::string> trainings = {base, mixed("O1", "bfloat16"), mixed("O2", "bfloat16"),
+                                           mixed("O2", "float16"), mixed("O3", "float16")};
+  EXPECT_EQ(trainings.size(), 5u);
+}
+
+TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
+  v1::JobSpec spec = Spec();
+  const auto precision = [&spec, this] {
+    const auto preparation = Prepare(spec, 4, data_.path());
+    EXPECT_TRUE(preparation.ok()) << preparation.status();
+    return (*preparation)->fingerprint.back();
+  };
+  EXPECT_EQ(precision().name(), "precision");
+  EXPECT_EQ(precision().value(), "O0 float32");
+  spec.mutable_train()->set_precision("O2");
+  spec::ApplyDefaults(spec);
+  EXPECT_EQ(precision().value(), "O2 bfloat16, gradients bfloat16");
+  spec.mutable_train()->mutable_mixed_precision()->set_gradient_dtype("float32");
+  EXPECT_EQ(precision().value(), "O2 bfloat16, gradients float32");
 }
 
 }  // namespace

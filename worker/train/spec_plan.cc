@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/status.h"
 #include "worker/data/sampler.h"
 #include "worker/nn/model.h"
 #include "worker/train/data_options.h"
+#include "worker/train/training_precision.h"
 
 namespace muster::train {
 
@@ -31,11 +33,13 @@ absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::Dataset
   return nn::BuildModel(spec.model(), {size.height, size.width, dataset.channels}, head);
 }
 
-nn::CompileOptions CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size) {
+absl::StatusOr<nn::CompileOptions> CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size) {
+  ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(job.train()));
   nn::CompileOptions options;
   options.max_batch = MaxRowsOf(job.train(), world_size);
   options.threads = std::max(1u, job.resources().threads_per_rank());
   options.synchronize_batch_norm = job.train().sync_batch_norm();
+  options.precision = precision.plan;
   return options;
 }
 

@@ -22,7 +22,8 @@ uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size);
 // INVALID_ARGUMENT, also for an image size that neither spec nor data set gives.
 absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::DatasetInfo& dataset);
 
-nn::CompileOptions CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size);
+// INVALID_ARGUMENT for a precision that is not known.
+absl::StatusOr<nn::CompileOptions> CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size);
 
 }  // namespace muster::train
 

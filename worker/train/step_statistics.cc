@@ -30,7 +30,7 @@ StepTimes StepStatistics::Median(size_t window) const {
     return *middle;
   };
   return {median(&StepTimes::step), median(&StepTimes::data_wait),
-          median(&StepTimes::exposed_communication)};
+          median(&StepTimes::exposed_communication), median(&StepTimes::kernels)};
 }
 
 }  // namespace muster::train

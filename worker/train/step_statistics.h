@@ -13,6 +13,7 @@ struct StepTimes {
   absl::Duration step;                   // from the wait for its data to the end of its update
   absl::Duration data_wait;              // for the loader
   absl::Duration exposed_communication;  // for all-reduce, after backward had ended
+  absl::Duration kernels;                // in computing, from the batch's bytes to the update
 };
 
 // Medians over the newest steps. Not thread-safe.

@@ -7,7 +7,7 @@ namespace {
 
 StepTimes Times(int milliseconds) {
   return {absl::Milliseconds(milliseconds), absl::Milliseconds(milliseconds / 10),
-          absl::Milliseconds(milliseconds / 5)};
+          absl::Milliseconds(milliseconds / 5), absl::Milliseconds(milliseconds / 2)};
 }
 
 TEST(StepStatisticsTest, NothingIsZero) {
@@ -21,6 +21,7 @@ TEST(StepStatisticsTest, MedianOfEachAfterTheSkippedOnes) {
   EXPECT_EQ(median.step, absl::Milliseconds(20));
   EXPECT_EQ(median.data_wait, absl::Milliseconds(2));
   EXPECT_EQ(median.exposed_communication, absl::Milliseconds(4));
+  EXPECT_EQ(median.kernels, absl::Milliseconds(10));
 }
 
 TEST(StepStatisticsTest, AWindowOfTheNewest) {

@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -14,7 +16,9 @@
 #include "worker/data/loader.h"
 #include "worker/train/data_options.h"
 #include "worker/train/exit_code.h"
+#include "worker/train/loss_scale.h"
 #include "worker/train/spec_plan.h"
+#include "worker/train/training_precision.h"
 
 namespace muster::train {
 namespace {
@@ -73,6 +77,7 @@ Trainer::~Trainer() = default;
 
 absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   progress_.progress().set_total_steps(preparation_->total_steps);
+  *progress_.progress().mutable_precision() = PrecisionInfoOf(preparation_->precision);
   StepParts parts;
   parts.spec = &spec_;
   parts.plan = &plan_;
@@ -80,6 +85,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   parts.schedule = &preparation_->schedule;
   parts.state = &state_;
   parts.communicators = communicators_;
+  parts.precision = preparation_->precision;
   parts.max_rows = preparation_->max_rows;
   parts.canonical_layout = options_.canonical_layout;
   ASSIGN_OR_RETURN(training_step_, TrainingStep::Create(parts, preparation_->training->info()));
@@ -103,19 +109,9 @@ absl::Status Trainer::LoadInitialState() {
     root = options_.resume->rank;
     step_ = first_step_ = saved_step_ = options_.resume->step;
     if (communicator_->rank() == root) {
-      if (!options_.checkpoints.has_value()) {
-        return absl::InternalError("told to resume from a checkpoint without a directory for any");
-      }
-      RETURN_IF_ERROR(options_.checkpoints->Verify(step_).status());
-      RETURN_IF_ERROR(state_.ImportModel(options_.checkpoints->ModelPath(step_)));
-      RETURN_IF_ERROR(state_.ImportOptimizer(options_.checkpoints->OptimizerPath(step_)));
-      if (const auto average = options_.checkpoints->AveragePath(step_)) {
-        RETURN_IF_ERROR(state_.ImportAverage(*average));
-      } else {
-        state_.StartAverage();
-      }
-      LOG(INFO) << "resumed from " << options_.checkpoints->ModelPath(step_);
+      RETURN_IF_ERROR(ReadCheckpoint());
     }
+    RETURN_IF_ERROR(BroadcastLossScale(root));
   } else {
     plan_.Initialize(spec_.seed());
     if (is_first() && !spec_.init_from().empty()) {
@@ -126,7 +122,50 @@ absl::Status Trainer::LoadInitialState() {
     }
   }
   CountCollectives(1, 0);
-  return state_.Broadcast(*communicator_, root, /*resuming=*/options_.resume.has_value());
+  const bool resuming = options_.resume.has_value();
+  RETURN_IF_ERROR(state_.Broadcast(*communicator_, root, resuming));
+  // A file may hold more digits than the weights are kept in.
+  state_.RoundParameters(preparation_->precision.weights);
+  // Until the first update, which is not the first step where that overflows.
+  if (!resuming) state_.StartAverage();
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::ReadCheckpoint() {
+  if (!options_.checkpoints.has_value()) {
+    return absl::InternalError("told to resume from a checkpoint without a directory for any");
+  }
+  ASSIGN_OR_RETURN(const CheckpointState state, options_.checkpoints->Verify(step_));
+  RETURN_IF_ERROR(state_.ImportModel(options_.checkpoints->ModelPath(step_)));
+  RETURN_IF_ERROR(state_.ImportOptimizer(options_.checkpoints->OptimizerPath(step_)));
+  if (const auto average = options_.checkpoints->AveragePath(step_)) {
+    RETURN_IF_ERROR(state_.ImportAverage(*average));
+  } else {
+    state_.StartAverage();
+  }
+  LossScale* const loss_scale = training_step_->loss_scale();
+  if (loss_scale != nullptr && state.loss_scale.has_value()) loss_scale->Restore(*state.loss_scale);
+  LOG(INFO) << "resumed from " << options_.checkpoints->ModelPath(step_);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::BroadcastLossScale(uint32_t root) {
+  LossScale* const loss_scale = training_step_->loss_scale();
+  if (loss_scale == nullptr) return absl::OkStatus();
+  LossScaleState state = loss_scale->state();
+  // Counts of steps, which a double holds exactly.
+  double values[] = {state.scale, static_cast<double>(state.clean_steps),
+                     static_cast<double>(state.skipped_steps),
+                     static_cast<double>(state.overflows_in_row)};
+  RETURN_IF_ERROR(
+      communicator_->Broadcast(values, std::size(values), collectives::DataType::kFloat64, root)
+          ->Wait());
+  loss_scale->Restore({.scale = values[0],
+                       .clean_steps = static_cast<uint64_t>(values[1]),
+                       .skipped_steps = static_cast<uint64_t>(values[2]),
+                       .overflows_in_row = static_cast<uint64_t>(values[3])});
+  CountCollectives(1, sizeof(values));
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::TrainAll() {
@@ -163,9 +202,10 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   recent_.Add(times);
   steady_.Add(times);
   stall_ += times.data_wait;
-  loss_ = outcome.loss;
+  // That of a step which overflowed says nothing.
+  if (std::isfinite(outcome.loss)) loss_ = outcome.loss;
   if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
-    losses_.push_back(static_cast<float>(loss_));
+    losses_.push_back(static_cast<float>(outcome.loss));
   }
   return ReportStep(outcome);
 }
@@ -175,23 +215,32 @@ absl::Status Trainer::ReportStep(const StepOutcome& outcome) {
   progress.set_step(step_);
   progress.set_epoch(Epochs());
   progress.set_samples(preparation_->steps.SamplesBefore(step_));
-  progress.set_loss(outcome.loss);
+  progress.set_loss(loss_);
   progress.set_train_accuracy(outcome.accuracy);
   progress.set_learning_rate(outcome.learning_rate);
   progress.set_stall_seconds(absl::ToDoubleSeconds(stall_));
+  const LossScale* const loss_scale = training_step_->loss_scale();
+  if (loss_scale != nullptr) {
+    progress.set_loss_scale(loss_scale->scale());
+    progress.set_skipped_steps(loss_scale->skipped_steps());
+  }
   progress_.StepDone(recent_, Now());
   const uint64_t every = std::max<uint64_t>(1, spec_.tensorboard().every_steps());
   if (tensorboard_ == nullptr || (step_ % every != 0 && step_ != preparation_->total_steps)) {
     return absl::OkStatus();
   }
   std::vector<TensorBoardWriter::Scalar> scalars = {
-      {"train/loss", outcome.loss},
+      {"train/loss", loss_},
       {"train/accuracy", outcome.accuracy},
       {"train/learning_rate", outcome.learning_rate},
       {"train/images_per_second", progress.images_per_second()},
       {"train/stall_seconds", progress.data_wait_seconds()}};
   if (outcome.gradient_norm.has_value()) {
     scalars.emplace_back("train/gradient_norm", *outcome.gradient_norm);
+  }
+  if (loss_scale != nullptr) {
+    scalars.emplace_back("train/loss_scale", loss_scale->scale());
+    scalars.emplace_back("train/skipped_steps", loss_scale->skipped_steps());
   }
   return tensorboard_->AddScalars(step_, scalars);
 }
@@ -249,8 +298,12 @@ absl::Status Trainer::SaveCheckpoint() {
   checkpoint.state.job_id = options_.job_id;
   checkpoint.state.generation = options_.generation;
   checkpoint.state.training_digest = preparation_->training_digest;
+  if (training_step_->loss_scale() != nullptr) {
+    checkpoint.state.loss_scale = training_step_->loss_scale()->state();
+  }
   // Batch norm saw every part of a batch by itself, as PyTorch counts.
-  const uint64_t batches = step_ * std::max(1u, spec_.accumulation_steps());
+  const uint64_t batches =
+      training_step_->Updates(step_) * std::max(1u, spec_.accumulation_steps());
   checkpoint.model = state_.ExportModel(batches);
   checkpoint.optimizer = state_.ExportOptimizer();
   checkpoint.average = state_.ExportAverage(batches);
@@ -280,6 +333,12 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_median_step_seconds(absl::ToDoubleSeconds(median.step));
   summary.set_data_wait_seconds(absl::ToDoubleSeconds(median.data_wait));
   summary.set_exposed_communication_seconds(absl::ToDoubleSeconds(median.exposed_communication));
+  summary.set_kernel_seconds(absl::ToDoubleSeconds(median.kernels));
+  summary.set_precision(PrecisionText(preparation_->precision));
+  if (const LossScale* const loss_scale = training_step_->loss_scale(); loss_scale != nullptr) {
+    summary.set_loss_scale(loss_scale->scale());
+    summary.set_skipped_steps(loss_scale->skipped_steps());
+  }
   summary.set_final_loss(loss_);
   summary.set_test_accuracy(evaluation_.accuracy);
   summary.set_test_loss(evaluation_.loss);

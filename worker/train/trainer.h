@@ -70,6 +70,10 @@ class Trainer {
  private:
   bool is_first() const { return communicator_->rank() == 0; }
   absl::Status LoadInitialState();
+  // Of the rank that resumes from a checkpoint.
+  absl::Status ReadCheckpoint();
+  // Collective: to what `root` read.
+  absl::Status BroadcastLossScale(uint32_t root);
   absl::Status TrainAll();
   // The next batch, its step and what is told of it.
   absl::Status TrainStep(data::Loader& loader);

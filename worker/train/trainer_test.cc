@@ -1,6 +1,7 @@
 #include "worker/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -110,6 +111,22 @@ class TrainerTest : public ::testing::Test {
     optimizer.set_epsilon(1e-8);
     optimizer.set_weight_decay(0.01);
     optimizer.set_clip_norm(1);
+    return job;
+  }
+
+  // In low precision.
+  static v1::JobSpec Mixed(v1::JobSpec job, const std::string& level, const std::string& dtype) {
+    job.mutable_train()->set_precision(level);
+    job.mutable_train()->mutable_mixed_precision()->set_dtype(dtype);
+    return job;
+  }
+  // With float16 and a loss scale that overflows at first, and is tried again soon.
+  static v1::JobSpec Overflowing(v1::JobSpec job, const std::string& level) {
+    job = Mixed(std::move(job), level, "float16");
+    v1::LossScaleSpec& scale =
+        *job.mutable_train()->mutable_mixed_precision()->mutable_loss_scale();
+    scale.set_initial(1 << 24);
+    scale.set_growth_interval(4);
     return job;
   }
 
@@ -261,8 +278,14 @@ void TrainerTest::ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t 
   EXPECT_EQ(rest.weights_digest(), whole.weights_digest());
   EXPECT_EQ(rest.test_accuracy(), whole.test_accuracy());
   EXPECT_EQ(rest.test_loss(), whole.test_loss());
+  EXPECT_EQ(rest.loss_scale(), whole.loss_scale());
+  EXPECT_EQ(rest.skipped_steps(), whole.skipped_steps());
   ASSERT_EQ(rest.losses_size(), 8);
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(rest.losses(i), whole.losses(i + 5));
+  for (int i = 0; i < 8; ++i) {
+    // One that overflowed may be no number.
+    const bool both_nan = std::isnan(rest.losses(i)) && std::isnan(whole.losses(i + 5));
+    EXPECT_TRUE(both_nan || rest.losses(i) == whole.losses(i + 5)) << i;
+  }
   EXPECT_EQ(StateBytes(13), state);
   fs::remove_all(checkpoints_.path() + "/step-00000005");
   fs::remove_all(checkpoints_.path() + "/step-00000013");
@@ -327,8 +350,96 @@ TEST_F(TrainerTest, ADivergedTrainingSaysSoForGood) {
   }
 }
 
+TEST_F(TrainerTest, EveryPrecisionTrains) {
+  const v1::TrainSummary whole = TrainOk(FullSpec(30), 2);
+  EXPECT_EQ(whole.precision(), "O0 float32");
+  EXPECT_EQ(whole.loss_scale(), 0);
+  for (const char* dtype : {"bfloat16", "float16"}) {
+    for (const char* level : {"O1", "O2", "O3"}) {
+      SCOPED_TRACE(std::string(level) + " " + dtype);
+      const v1::TrainSummary mixed = TrainOk(Mixed(FullSpec(30), level, dtype), 2);
+      EXPECT_THAT(mixed.precision(), ::testing::StartsWith(std::string(level) + " " + dtype));
+      EXPECT_EQ(mixed.loss_scale() > 0, std::string(dtype) == "float16");
+      EXPECT_NE(mixed.weights_digest(), whole.weights_digest());
+      ASSERT_EQ(mixed.losses_size(), 30);
+      // Single steps part ways; where the training goes does not.
+      double difference = 0, sum = 0;
+      for (int i = 10; i < 30; ++i) {
+        difference += mixed.losses(i) - whole.losses(i);
+        sum += whole.losses(i);
+      }
+      EXPECT_LT(std::abs(difference), 0.1 * sum);
+      EXPECT_GT(mixed.kernel_seconds(), 0);
+      EXPECT_LT(mixed.kernel_seconds() + mixed.exposed_communication_seconds(),
+                1.1 * mixed.median_step_seconds());
+    }
+  }
+}
+
+// By powers of two it is exact, and taken back exactly, whatever the scale does meanwhile.
+TEST_F(TrainerTest, ScalingTheLossChangesNothing) {
+  v1::JobSpec spec = Mixed(FullSpec(12), "O2", "bfloat16");
+  const v1::TrainSummary plain = TrainOk(spec, 2);
+  v1::LossScaleSpec& scale = *spec.mutable_train()->mutable_mixed_precision()->mutable_loss_scale();
+  scale.set_initial(256);
+  scale.set_growth_interval(2);
+  const v1::TrainSummary scaled = TrainOk(spec, 2);
+  EXPECT_EQ(scaled.loss_scale(), 256 * 64);
+  EXPECT_EQ(scaled.skipped_steps(), 0);
+  EXPECT_EQ(scaled.weights_digest(), plain.weights_digest());
+  EXPECT_THAT(scaled.losses(), ::testing::ElementsAreArray(plain.losses()));
+}
+
+TEST_F(TrainerTest, StepsThatOverflowAreSkippedByAll) {
+  v1::JobSpec spec = Overflowing(FullSpec(30), "O2");
+  // From its first update on, which is not the first step.
+  spec.mutable_train()->mutable_ema()->set_decay(0.5);
+  const std::vector<Result> results = Train(spec, 3, WithCheckpoints(1));
+  for (const Result& result : results) {
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.summary.weights_digest(), results[0].summary.weights_digest());
+    EXPECT_EQ(result.summary.skipped_steps(), results[0].summary.skipped_steps());
+    EXPECT_EQ(result.progress.back().loss_scale(), result.summary.loss_scale());
+    EXPECT_EQ(result.progress.back().skipped_steps(), result.summary.skipped_steps());
+  }
+  const v1::TrainSummary& summary = results[0].summary;
+  EXPECT_EQ(summary.steps(), 30);
+  EXPECT_GT(summary.skipped_steps(), 2);
+  EXPECT_LT(summary.skipped_steps(), 25);
+  EXPECT_LT(summary.loss_scale(), 1 << 24);
+  EXPECT_LT(summary.losses(29), 0.8 * summary.losses(0));
+  EXPECT_TRUE(std::isfinite(summary.test_loss()));
+  // Nothing of a skipped step is in the running statistics, nor among their batches.
+  const auto file = SafetensorsFile::Open(ModelPath(30));
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const char* name : {"1.running_mean", "1.running_var"}) {
+    const auto statistics = file->ReadFloats(name, {32});
+    ASSERT_TRUE(statistics.ok()) << statistics.status();
+    for (const float value : *statistics) EXPECT_TRUE(std::isfinite(value)) << name;
+  }
+}
+
+TEST_F(TrainerTest, ResumingGoesOnWithTheLossScale) {
+  for (const uint32_t world : {1u, 2u}) {
+    ExpectResumingLeavesNoTrace(Overflowing(FullSpec(13), "O2"), world);
+    ExpectResumingLeavesNoTrace(Overflowing(RichSpec(13), "O1"), world);
+    ExpectResumingLeavesNoTrace(Mixed(RichSpec(13), "O3", "bfloat16"), world);
+  }
+}
+
+TEST_F(TrainerTest, WhenNoLossScaleHelpsTheTrainingDiverged) {
+  v1::JobSpec spec = Mixed(Spec(100), "O2", "float16");
+  spec.mutable_train()->mutable_optimizer()->set_learning_rate(1e20);
+  for (const Result& result : Train(spec, 2)) {
+    EXPECT_EQ(ExitCodeOf(result.status), kExitDiverged) << result.status;
+    EXPECT_THAT(std::string(result.status.message()),
+                ::testing::HasSubstr("or its gradients overflowed, as in the 19 steps before, with "
+                                     "a loss scale of 1 that cannot fall: the training diverged"));
+  }
+}
+
 TEST_F(TrainerTest, RankZeroWritesForTensorBoard) {
-  v1::JobSpec spec = Spec(12);
+  v1::JobSpec spec = Overflowing(Spec(12), "O1");
   spec.mutable_train()->mutable_tensorboard()->set_every_steps(5);
   TrainerOptions options;
   options.tensorboard_directory = checkpoints_.path() + "/events";
@@ -338,7 +449,8 @@ TEST_F(TrainerTest, RankZeroWritesForTensorBoard) {
   ASSERT_EQ(files.size(), 1);
   std::ifstream in(files[0].path(), std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(in), {});
-  for (const char* tag : {"train/loss", "train/stall_seconds", "test/accuracy"}) {
+  for (const char* tag : {"train/loss", "train/stall_seconds", "train/loss_scale",
+                          "train/skipped_steps", "test/accuracy"}) {
     EXPECT_THAT(bytes, ::testing::HasSubstr(tag));
   }
 }

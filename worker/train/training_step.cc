@@ -2,24 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "worker/train/exit_code.h"
+#include "worker/train/stopwatch.h"
 
 namespace muster::train {
 namespace {
 
-ExchangeOptions ExchangeOptionsOf(const v1::TrainSpec& spec, bool canonical) {
+ExchangeOptions ExchangeOptionsOf(const StepParts& parts) {
   ExchangeOptions options;
-  const v1::StrategySpec& strategy = spec.strategy();
+  const v1::StrategySpec& strategy = parts.spec->strategy();
   if (strategy.first_bucket_bytes() > 0) options.first_bucket_bytes = strategy.first_bucket_bytes();
   if (strategy.bucket_bytes() > 0) options.bucket_bytes = strategy.bucket_bytes();
-  options.canonical = canonical;
-  options.accumulates = spec.accumulation_steps() > 1;
+  options.canonical = parts.canonical_layout;
+  options.accumulates = parts.spec->accumulation_steps() > 1;
+  options.type = parts.precision.gradients;
   return options;
+}
+
+absl::Status Diverged(const std::string& what) {
+  return WithExitCode(
+      absl::FailedPreconditionError(absl::StrCat(
+          what,
+          ": the training diverged; a smaller learning rate, a warm-up or clip_norm may help")),
+      kExitDiverged);
 }
 
 }  // namespace
@@ -28,7 +39,12 @@ TrainingStep::TrainingStep(const StepParts& parts, const data::DatasetInfo& data
     : parts_(parts),
       micro_batches_(std::max(1u, parts.spec->accumulation_steps())),
       normalizer_(dataset),
-      reducer_(parts.communicators.world) {}
+      reducer_(parts.communicators.world) {
+  const v1::LossScaleSpec& scale = parts.spec->mixed_precision().loss_scale();
+  if (scale.initial() == 0) return;
+  loss_scale_.emplace(scale);
+  guard_.emplace(parts.communicators.world, parts.state->buffers(), parts.plan->buffer_elements());
+}
 
 absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     const StepParts& parts, const data::DatasetInfo& dataset) {
@@ -36,9 +52,8 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
   const auto output_width = static_cast<int64_t>(parts.plan->logits(1).size());
   ASSIGN_OR_RETURN(step->objective_, Objective::Create(parts.spec->objective(), parts.communicators,
                                                        parts.max_rows, output_width));
-  ASSIGN_OR_RETURN(step->exchange_, GradientExchange::Create(
-                                        parts.communicators.world, parts.plan,
-                                        ExchangeOptionsOf(*parts.spec, parts.canonical_layout)));
+  ASSIGN_OR_RETURN(step->exchange_, GradientExchange::Create(parts.communicators.world, parts.plan,
+                                                             ExchangeOptionsOf(parts)));
   parts.state->BindGradients(step->exchange_->gradients());
   if (parts.spec->sync_batch_norm()) parts.plan->set_statistics_reducer(&step->reducer_);
   return step;
@@ -46,31 +61,27 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
 
 absl::StatusOr<StepOutcome> TrainingStep::Run(const data::Batch& batch, uint64_t step,
                                               StepTimes& times) {
+  const absl::Duration kernels_before = KernelTime();
+  if (loss_scale_.has_value()) {
+    objective_->set_loss_scale(loss_scale_->scale());
+    guard_->Begin();
+  }
   const uint64_t global_rows = batch.global_rows * batch.views;
   for (uint32_t part = 0; part < micro_batches_; ++part) {
     RETURN_IF_ERROR(Compute(batch.Part(part, micro_batches_), step, global_rows,
                             /*last=*/part + 1 == micro_batches_));
   }
-  const SteadyTime backward_end = Now().steady;
-  RETURN_IF_ERROR(exchange_->Finish());
-  RETURN_IF_ERROR(reducer_.status());
-  times.exposed_communication += Now().steady - backward_end;
+  RETURN_IF_ERROR(FinishExchange(times));
 
   StepOutcome outcome;
   outcome.loss = exchange_->totals().loss_sum / static_cast<double>(global_rows);
   outcome.accuracy =
       static_cast<double>(exchange_->totals().correct) / static_cast<double>(global_rows);
-  if (!std::isfinite(outcome.loss)) {
-    return WithExitCode(
-        absl::FailedPreconditionError(absl::StrCat(
-            "the loss of step ", step + 1, " is ", outcome.loss,
-            ": the training diverged; a smaller learning rate, a warm-up or clip_norm may help")),
-        kExitDiverged);
-  }
   outcome.learning_rate = parts_.schedule->LearningRate(step);
-  outcome.gradient_norm = parts_.optimizer->Step(
-      outcome.learning_rate, step, parts_.state->parameters(), exchange_->gradients());
-  parts_.state->UpdateAverage(step);
+  ASSIGN_OR_RETURN(outcome.skipped, ShouldSkip(step, outcome.loss, times));
+  if (!outcome.skipped) Update(step, outcome);
+  RETURN_IF_ERROR(AdjustScale(step, outcome));
+  times.kernels += KernelTime() - kernels_before;
   return outcome;
 }
 
@@ -78,7 +89,10 @@ absl::Status TrainingStep::Compute(const data::Batch& part, uint64_t step, uint6
                                    bool last) {
   nn::Plan& plan = *parts_.plan;
   const auto rows = static_cast<uint32_t>(part.rows);
-  normalizer_.Apply(part, plan.input());
+  {
+    const Stopwatch stopwatch(own_kernel_time_);
+    normalizer_.Apply(part, plan.input());
+  }
   std::copy(part.labels.begin(), part.labels.end(), plan.labels());
   plan.Forward(rows, /*training=*/true,
                {parts_.spec->seed(), step, part.first_row * uint64_t{part.views}});
@@ -92,6 +106,63 @@ absl::Status TrainingStep::Compute(const data::Batch& part, uint64_t step, uint6
   exchange_->Begin(loss);
   plan.Backward(rows, [this](size_t offset) { exchange_->Ready(offset); });
   return absl::OkStatus();
+}
+
+absl::Status TrainingStep::FinishExchange(StepTimes& times) {
+  const SteadyTime backward_end = Now().steady;
+  const absl::Duration computed = exchange_->kernel_time();
+  RETURN_IF_ERROR(exchange_->Finish());
+  RETURN_IF_ERROR(reducer_.status());
+  times.exposed_communication +=
+      Now().steady - backward_end - (exchange_->kernel_time() - computed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> TrainingStep::ShouldSkip(uint64_t step, double loss, StepTimes& times) {
+  if (!loss_scale_.has_value()) {
+    if (std::isfinite(loss)) return false;
+    return Diverged(absl::StrCat("the loss of step ", step + 1, " is ", loss));
+  }
+  bool overflowed = false;
+  {
+    const Stopwatch stopwatch(own_kernel_time_);
+    overflowed =
+        OverflowGuard::Overflowed(loss, exchange_->gradients(), parts_.plan->parameter_elements());
+  }
+  {
+    const Stopwatch stopwatch(times.exposed_communication);
+    ASSIGN_OR_RETURN(overflowed, guard_->Agree(overflowed));
+  }
+  return overflowed;
+}
+
+void TrainingStep::Update(uint64_t step, StepOutcome& outcome) {
+  const Stopwatch stopwatch(own_kernel_time_);
+  const uint64_t update = Updates(step);
+  const double gradient_scale = loss_scale_.has_value() ? 1 / loss_scale_->scale() : 1;
+  outcome.gradient_norm =
+      parts_.optimizer->Step(outcome.learning_rate, update, parts_.state->parameters(),
+                             exchange_->gradients(), gradient_scale);
+  parts_.state->UpdateAverage(update);
+}
+
+absl::Status TrainingStep::AdjustScale(uint64_t step, const StepOutcome& outcome) {
+  if (!loss_scale_.has_value()) return absl::OkStatus();
+  loss_scale_->StepDone(outcome.skipped);
+  if (!loss_scale_->diverged()) return absl::OkStatus();
+  return Diverged(absl::StrCat("the loss of step ", step + 1, ", which is ", outcome.loss,
+                               ", or its gradients overflowed, as in the ",
+                               LossScale::kPatience - 1, " steps before, with a loss scale of ",
+                               loss_scale_->scale(), " that cannot fall"));
+}
+
+uint64_t TrainingStep::Updates(uint64_t steps) const {
+  return loss_scale_.has_value() ? steps - std::min(steps, loss_scale_->skipped_steps()) : steps;
+}
+
+absl::Duration TrainingStep::KernelTime() const {
+  return parts_.plan->kernel_time() + objective_->kernel_time() + exchange_->kernel_time() +
+         own_kernel_time_;
 }
 
 }  // namespace muster::train

@@ -14,12 +14,15 @@
 #include "worker/data/normalizer.h"
 #include "worker/nn/plan.h"
 #include "worker/train/gradient_exchange.h"
+#include "worker/train/loss_scale.h"
 #include "worker/train/model_state.h"
 #include "worker/train/objective.h"
 #include "worker/train/optimizer.h"
+#include "worker/train/overflow_guard.h"
 #include "worker/train/schedule.h"
 #include "worker/train/statistics_reducer.h"
 #include "worker/train/step_statistics.h"
+#include "worker/train/training_precision.h"
 
 namespace muster::train {
 
@@ -31,6 +34,7 @@ struct StepParts {
   const Schedule* schedule = nullptr;
   ModelState* state = nullptr;
   Communicators communicators;
+  TrainingPrecision precision;
   uint32_t max_rows = 0;          // of the plan
   bool canonical_layout = false;  // ranks lay their arrays out differently
 };
@@ -41,6 +45,9 @@ struct StepOutcome {
   double accuracy = 0;
   double learning_rate = 0;
   std::optional<double> gradient_norm;  // where the optimizer clips
+  // The loss or a gradient overflowed somewhere: there was no update. Only with a loss scale;
+  // the loss may be no finite number then.
+  bool skipped = false;
 };
 
 // For the training thread of one generation. A step allocates nothing but what the communicators
@@ -51,15 +58,21 @@ class TrainingStep {
   static absl::StatusOr<std::unique_ptr<TrainingStep>> Create(const StepParts& parts,
                                                               const data::DatasetInfo& dataset);
 
-  // Collective; step number `step`, counted from 0. Adds to times.exposed_communication. The update
-  // runs on all ranks or, after an error, on none that could tell it to others: the communicators'
-  // errors, and kExitDiverged where the loss is no finite number.
+  // Collective; step number `step`, counted from 0. Adds to times.exposed_communication and
+  // times.kernels. The update runs on all ranks or, after an error, on none that could tell it to
+  // others: the communicators' errors, and kExitDiverged where the loss is no finite number, or
+  // with a loss scale where no scale helps.
   absl::StatusOr<StepOutcome> Run(const data::Batch& batch, uint64_t step, StepTimes& times);
 
   Objective& objective() { return *objective_; }
 
+  // Null where the loss is not scaled.
+  LossScale* loss_scale() { return loss_scale_.has_value() ? &*loss_scale_ : nullptr; }
+  // Of `steps`, those that changed the model.
+  uint64_t Updates(uint64_t steps) const;
+
   // Of one step.
-  uint64_t collectives() const { return exchange_->buckets(); }
+  uint64_t collectives() const { return exchange_->operations() + (guard_.has_value() ? 1 : 0); }
   uint64_t collective_bytes() const { return exchange_->bytes(); }
 
  private:
@@ -67,6 +80,14 @@ class TrainingStep {
 
   // Forward and backward of one micro-batch.
   absl::Status Compute(const data::Batch& part, uint64_t step, uint64_t global_rows, bool last);
+  // Collective. Waits for the sums.
+  absl::Status FinishExchange(StepTimes& times);
+  // Collective where the loss is scaled. kExitDiverged where it is not and is no finite number.
+  absl::StatusOr<bool> ShouldSkip(uint64_t step, double loss, StepTimes& times);
+  void Update(uint64_t step, StepOutcome& outcome);
+  // kExitDiverged.
+  absl::Status AdjustScale(uint64_t step, const StepOutcome& outcome);
+  absl::Duration KernelTime() const;
 
   const StepParts parts_;
   const uint32_t micro_batches_;
@@ -74,6 +95,11 @@ class TrainingStep {
   CommunicatorReducer reducer_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<GradientExchange> exchange_;
+  // Both or none.
+  std::optional<LossScale> loss_scale_;
+  std::optional<OverflowGuard> guard_;
+  // Since Create, in kernels that nobody else counts.
+  absl::Duration own_kernel_time_;
 };
 
 }  // namespace muster::train

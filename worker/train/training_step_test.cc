@@ -64,6 +64,7 @@ class TrainingStepTest : public ::testing::Test {
     parts.schedule = &preparation.schedule;
     parts.state = &state;
     parts.communicators.world = &communicator;
+    parts.precision = preparation.precision;
     parts.max_rows = preparation.max_rows;
     auto step = TrainingStep::Create(parts, preparation.training->info());
     EXPECT_TRUE(step.ok()) << step.status();
@@ -125,6 +126,14 @@ TEST_F(TrainingStepTest, NorWithClippingAccumulationAndAdamW) {
     spec.mutable_optimizer()->set_name("adamw");
     spec.mutable_optimizer()->set_learning_rate(0.001);
     spec.mutable_optimizer()->set_clip_norm(1);
+  });
+  EXPECT_LE(counts.steps, counts.collectives + kQueueBlocks);
+}
+
+TEST_F(TrainingStepTest, NorInLowPrecision) {
+  const Counts counts = Count([](v1::TrainSpec& spec) {
+    spec.set_precision("O2");
+    spec.mutable_mixed_precision()->set_dtype("float16");
   });
   EXPECT_LE(counts.steps, counts.collectives + kQueueBlocks);
 }

@@ -1,6 +1,7 @@
 #include "worker/nn/operations/activation.h"
 
-#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 namespace muster::nn {
@@ -20,13 +21,11 @@ class ActivationOperation : public Operation {
     return {.output_in_backward = true, .output_over_input = true, .activation_in_backward = true};
   }
   void Forward(const Call& call) override {
-    const auto forward =
-        activation_ == Activation::kRelu6 ? kernels_.relu6_forward : kernels_.relu_forward;
-    forward(OutputCount(call), input()->data, output()->data);
+    kernels_.activation_forward(output()->type, activation_, OutputCount(call), input()->data,
+                                output()->data);
   }
   void BackwardActivation(const Call& call) override {
-    ActivationBackward(kernels_, activation_, OutputCount(call), output()->data,
-                       output()->gradient);
+    ActivationBackward(kernels_, activation_, call.rows, *output());
   }
   bool PassesGradient(size_t) const override { return true; }
 
@@ -46,7 +45,7 @@ class DropoutOperation : public Operation {
 
   std::string kind() const override { return "dropout"; }
   std::string description() const override { return kernels_.name; }
-  // The mask is drawn again in backward.
+  std::vector<std::string> recomputed() const override { return {"random mask"}; }
   Memory memory(uint32_t max_rows) const override {
     return {.output_over_input = true, .activation_in_backward = true};
   }
@@ -54,7 +53,7 @@ class DropoutOperation : public Operation {
     if (call.training) {
       Apply(call, input()->data, output()->data);
     } else if (output()->data != input()->data) {
-      std::copy_n(input()->data, OutputCount(call), output()->data);
+      std::memcpy(output()->data, input()->data, output()->bytes(call.rows));
     }
   }
   void BackwardActivation(const Call& call) override {
@@ -63,17 +62,38 @@ class DropoutOperation : public Operation {
   bool PassesGradient(size_t) const override { return true; }
 
  private:
-  void Apply(const Call& call, const float* x, float* y) const {
+  void Apply(const Call& call, const void* x, void* y) const {
     const kernels::DropoutMask mask = {
         .key = kernels::DerivePhiloxKey(call.step.seed, call.step.step),
         .layer = index_,
         .first_row = call.step.first_row,
         .probability = probability_};
-    kernels_.dropout(mask, call.rows, output()->elements(), x, y);
+    kernels_.dropout(output()->type, mask, call.rows, output()->elements(), x, y);
   }
 
   const float probability_;
   const uint32_t index_;
+  const kernels::KernelTable& kernels_;
+};
+
+class CastOperation : public Operation {
+ public:
+  CastOperation(std::string name, Tensor* input, Tensor* output,
+                const kernels::KernelTable& kernels)
+      : Operation(std::move(name), {input}, output), kernels_(kernels) {}
+
+  std::string kind() const override { return "cast"; }
+  std::string description() const override { return kernels_.name; }
+  Memory memory(uint32_t max_rows) const override { return {}; }
+  void Forward(const Call& call) override {
+    kernels_.cast(input()->type, input()->data, 1, output()->type, output()->data,
+                  OutputCount(call));
+  }
+  void BackwardData(const Call& call, size_t, void* dx) override {
+    kernels_.cast(output()->type, output()->gradient, 1, input()->type, dx, OutputCount(call));
+  }
+
+ private:
   const kernels::KernelTable& kernels_;
 };
 
@@ -92,6 +112,11 @@ std::unique_ptr<Operation> MakeDropoutOperation(std::string name, Tensor* input,
                                             kernels);
 }
 
+std::unique_ptr<Operation> MakeCastOperation(std::string name, Tensor* input, Tensor* output,
+                                             const kernels::KernelTable& kernels) {
+  return std::make_unique<CastOperation>(std::move(name), input, output, kernels);
+}
+
 const char* FusedName(Activation activation) {
   switch (activation) {
     case Activation::kNone:
@@ -104,10 +129,11 @@ const char* FusedName(Activation activation) {
   return "";
 }
 
-void ActivationBackward(const kernels::KernelTable& kernels, Activation activation, size_t count,
-                        const float* y, float* dy) {
-  if (activation == Activation::kRelu) kernels.relu_backward(count, y, dy, dy);
-  if (activation == Activation::kRelu6) kernels.relu6_backward(count, y, dy, dy);
+void ActivationBackward(const kernels::KernelTable& kernels, Activation activation, uint32_t rows,
+                        const Tensor& y) {
+  if (activation == Activation::kNone) return;
+  kernels.activation_backward(y.type, activation, rows * static_cast<size_t>(y.elements()), y.data,
+                              y.gradient, y.gradient);
 }
 
 }  // namespace muster::nn

@@ -1,8 +1,8 @@
-// Elementwise operations on one input: ReLU, ReLU6 and dropout.
+// Elementwise operations on one input: ReLU, ReLU6, dropout, and the change of an activation's
+// type.
 #ifndef MUSTER_WORKER_NN_OPERATIONS_ACTIVATION_H_
 #define MUSTER_WORKER_NN_OPERATIONS_ACTIVATION_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,12 +22,17 @@ std::unique_ptr<Operation> MakeDropoutOperation(std::string name, Tensor* input,
                                                 double probability, uint32_t index,
                                                 const kernels::KernelTable& kernels);
 
+// From the input's type to the output's, and back for the gradient.
+std::unique_ptr<Operation> MakeCastOperation(std::string name, Tensor* input, Tensor* output,
+                                             const kernels::KernelTable& kernels);
+
 // What follows a layer's own name in an operation's kind: "", " + relu" or " + relu6".
 const char* FusedName(kernels::Activation activation);
 
-// Changes dy [count], the gradient of an activation's output y, to that of its input.
+// Changes the gradient of a tensor of `rows` rows that an activation gave to that of the
+// activation's input.
 void ActivationBackward(const kernels::KernelTable& kernels, kernels::Activation activation,
-                        size_t count, const float* y, float* dy);
+                        uint32_t rows, const Tensor& y);
 
 }  // namespace muster::nn
 

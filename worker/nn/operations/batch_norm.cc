@@ -3,40 +3,58 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "worker/nn/operations/activation.h"
 
 namespace muster::nn {
 namespace {
 
-class BatchNormOperation : public Operation {
+using kernels::Activation;
+
+std::vector<Tensor*> WithAddend(Tensor* input, const BatchNormParts& parts) {
+  return parts.addend == nullptr ? std::vector<Tensor*>{input}
+                                 : std::vector<Tensor*>{input, parts.addend};
+}
+
+// What training and evaluation share: statistics become a scale and a shift for each channel.
+class NormalizingOperation : public Operation {
  public:
-  BatchNormOperation(std::string name, Tensor* input, Tensor* output, const BatchNormParts& parts,
-                     const kernels::KernelTable& kernels)
-      : Operation(std::move(name), {input}, output), parts_(parts), kernels_(kernels) {}
+  NormalizingOperation(std::string name, Tensor* input, Tensor* output, const BatchNormParts& parts,
+                       FoldedConvolution folded, const kernels::KernelTable& kernels)
+      : Operation(std::move(name), WithAddend(input, parts), output),
+        parts_(parts),
+        folded_(std::move(folded)),
+        kernels_(kernels) {}
 
-  std::string kind() const override {
-    return std::string("batch_norm2d") + FusedName(parts_.activation) +
-           (parts_.pool ? " + max_pool2d" : "");
-  }
-  std::string description() const override { return kernels_.name; }
-  Memory memory(uint32_t max_rows) const override {
-    const size_t choice = parts_.pool ? max_rows * output()->elements() : 0;
-    return {.saved_bytes = kChannelArrays * AlignedChannels() * sizeof(float) + choice,
-            // Sums over ranks: doubles, then floats.
-            .workspace_bytes = (1 + 2 * Channels()) * (sizeof(double) + sizeof(float)),
-            .inputs_in_backward = true,
-            .gradient_over_input = true};
+ protected:
+  enum { kMean, kInverseDeviation, kScale, kShift, kChannelArrays };
+
+  std::string NormKind() const {
+    return absl::StrCat("batch_norm2d", parts_.block != nullptr ? " + stochastic_depth" : "",
+                        parts_.addend != nullptr ? " + add" : "", FusedName(parts_.activation),
+                        parts_.pool ? " + max_pool2d" : "");
   }
 
-  void Forward(const Call& call) override {
-    if (call.training) {
-      if (!ComputeStatistics(call)) return;
-    } else {
-      std::copy_n(call.buffers + parts_.running_mean_offset, Channels(), ChannelArray(kMean));
-      std::copy_n(call.buffers + parts_.running_variance_offset, Channels(), Variance());
-    }
+  size_t Channels() const { return static_cast<size_t>(output()->shape.channels); }
+  size_t AlignedChannels() const { return (Channels() + 15) / 16 * 16; }
+  size_t ChannelBytes() const { return kChannelArrays * AlignedChannels() * sizeof(float); }
+  float* ChannelArray(int which) const {
+    return static_cast<float*>(saved()) + which * AlignedChannels();
+  }
+  // In the deviation's place until that is computed.
+  float* Variance() const { return ChannelArray(kInverseDeviation); }
+
+  void TakeRunningStatistics(const Call& call) const {
+    std::copy_n(call.buffers + parts_.running_mean_offset, Channels(), ChannelArray(kMean));
+    std::copy_n(call.buffers + parts_.running_variance_offset, Channels(), Variance());
+  }
+
+  // From mean and variance; all normalised values times `factor`.
+  void ComputeScaleAndShift(const Call& call, float factor) const {
     const float* mean = ChannelArray(kMean);
     float* inverse_deviation = ChannelArray(kInverseDeviation);
     float* scale = ChannelArray(kScale);
@@ -44,47 +62,170 @@ class BatchNormOperation : public Operation {
     for (size_t c = 0; c < Channels(); ++c) {
       inverse_deviation[c] = static_cast<float>(
           1.0 / std::sqrt(static_cast<double>(Variance()[c]) + parts_.layer.epsilon));
-      scale[c] = call.parameters[parts_.weight_offset + c] * inverse_deviation[c];
-      shift[c] = call.parameters[parts_.bias_offset + c] - mean[c] * scale[c];
+      scale[c] = factor * call.parameters[parts_.weight_offset + c] * inverse_deviation[c];
+      shift[c] = factor * call.parameters[parts_.bias_offset + c] - mean[c] * scale[c];
     }
-    kernels_.batch_norm_apply(Shape(call), input()->data, scale, shift, output()->data, choice());
+  }
+
+  void ForwardFolded(const Call& call) const {
+    TakeRunningStatistics(call);
+    ComputeScaleAndShift(call, 1);
+    const ConvolutionParts& convolution = *folded_.parts;
+    float* const scale = ChannelArray(kScale);
+    float* const shift = ChannelArray(kShift);
+    if (const float* const bias = convolution.bias(call)) {
+      for (size_t c = 0; c < Channels(); ++c) shift[c] += bias[c] * scale[c];
+    }
+    const kernels::Epilogue epilogue = {
+        .scale = scale,
+        .shift = shift,
+        .addend = parts_.addend != nullptr ? parts_.addend->data : nullptr,
+        .activation = parts_.activation};
+    convolution.convolution->Forward(call.rows, folded_.input->data,
+                                     call.parameters + convolution.weight_offset, epilogue,
+                                     output()->data, call.workspace);
+  }
+
+  const BatchNormParts parts_;
+  const FoldedConvolution folded_;
+  const kernels::KernelTable& kernels_;
+};
+
+class FoldedConvolutionOperation : public NormalizingOperation {
+ public:
+  FoldedConvolutionOperation(std::string name, Tensor* output, const BatchNormParts& parts,
+                             FoldedConvolution folded, const kernels::KernelTable& kernels)
+      : NormalizingOperation(std::move(name), folded.input, output, parts, folded, kernels) {}
+
+  std::string kind() const override { return "conv2d + " + NormKind(); }
+  std::string description() const override { return folded_.parts->convolution->description(); }
+  kernels::DataType compute_type() const override { return folded_.parts->compute_type; }
+  Memory memory(uint32_t max_rows) const override {
+    return {.saved_bytes = ChannelBytes(),
+            .workspace_bytes = folded_.parts->convolution->workspace_bytes()};
+  }
+  int64_t forward_flops() const override {
+    return folded_.parts->forward_flops() + output()->elements();
+  }
+  void Forward(const Call& call) override { ForwardFolded(call); }
+};
+
+class BatchNormOperation : public NormalizingOperation {
+ public:
+  using NormalizingOperation::NormalizingOperation;
+
+  std::string kind() const override { return NormKind(); }
+  std::string description() const override { return kernels_.name; }
+  std::string folds() const override { return folded_.name; }
+  std::vector<std::string> recomputed() const override {
+    std::vector<std::string> values = {"normalised values"};
+    if (parts_.activation != Activation::kNone && !MasksByOutput() && !parts_.pool) {
+      values.push_back("activation mask");
+    }
+    if (parts_.pool) values.push_back("values before the pool");
+    return values;
+  }
+  Memory memory(uint32_t max_rows) const override {
+    const size_t choice = parts_.pool ? max_rows * output()->elements() : 0;
+    return {.saved_bytes = ChannelBytes() + choice,
+            // Sums over ranks: doubles, then floats.
+            .workspace_bytes = (1 + 2 * Channels()) * (sizeof(double) + sizeof(float)),
+            .input_in_backward = true,
+            .output_in_backward = MasksByOutput(),
+            .gradient_over_input = true,
+            .activation_in_backward = MasksByOutput()};
+  }
+
+  void Forward(const Call& call) override {
+    if (!call.training && folded_.parts != nullptr) return ForwardFolded(call);
+    if (Dropped()) {
+      kernels_.add_forward(output()->type, OutputCount(call), nullptr, 1, parts_.addend->data,
+                           parts_.activation, output()->data);
+      return;
+    }
+    if (call.training) {
+      if (!ComputeStatistics(call)) return;
+    } else {
+      TakeRunningStatistics(call);
+    }
+    ComputeScaleAndShift(call, Factor(call));
+    Apply(call);
+  }
+
+  // Addends are not kept.
+  bool Recomputes() const override { return parts_.addend == nullptr && !parts_.pool; }
+  void Recompute(const Call& call) override { Apply(call); }
+
+  // The addend's gradient, which is the sum's: with the parameters' in one pass, unless those have
+  // none.
+  void BackwardActivation(const Call& call) override {
+    if (Dropped()) ActivationBackward(kernels_, parts_.activation, call.rows, *output());
   }
 
   void BackwardParameters(const Call& call) override {
-    kernels_.batch_norm_backward_parameters(Shape(call), Gradient(),
-                                            call.gradients + parts_.weight_offset,
-                                            call.gradients + parts_.bias_offset);
+    float* const dgamma = call.gradients + parts_.weight_offset;
+    float* const dbeta = call.gradients + parts_.bias_offset;
+    if (Dropped()) {
+      std::fill_n(dgamma, Channels(), 0.0f);
+      std::fill_n(dbeta, Channels(), 0.0f);
+      return;
+    }
+    kernels::BatchNormGradient gradient = Gradient();
+    if (MasksByOutput()) gradient.y = output()->data;
+    kernels_.batch_norm_backward_parameters(Shape(call), gradient, dgamma, dbeta,
+                                            MasksByOutput() ? output()->gradient : nullptr);
+    if (const float factor = Factor(call); factor != 1) {
+      Multiply(dgamma, factor, dgamma);
+      Multiply(dbeta, factor, dbeta);
+    }
   }
 
-  void BackwardData(const Call& call, size_t, float* dx) override {
-    const float* dgamma = call.gradients + parts_.weight_offset;
-    const float* dbeta = call.gradients + parts_.bias_offset;
+  void BackwardData(const Call& call, size_t, void* dx) override {
+    if (Dropped()) {
+      std::memset(dx, 0, input()->bytes(call.rows));
+      return;
+    }
+    const size_t channels = Channels();
+    double* const sums = static_cast<double*>(call.workspace);
+    float* const dgamma = reinterpret_cast<float*>(sums + 2 * channels);
+    float* const dbeta = dgamma + channels;
+    // The factor is in the scale already.
+    const float without_factor = 1 / Factor(call);
+    Multiply(call.gradients + parts_.weight_offset, without_factor, dgamma);
+    Multiply(call.gradients + parts_.bias_offset, without_factor, dbeta);
     if (call.reducer != nullptr) {
-      const size_t channels = Channels();
-      double* const sums = static_cast<double*>(call.workspace);
-      std::copy_n(dgamma, channels, sums);
-      std::copy_n(dbeta, channels, sums + channels);
+      std::copy_n(dgamma, 2 * channels, sums);
       call.reducer->Sum(sums, 2 * channels);
-      float* const reduced = reinterpret_cast<float*>(sums + 2 * channels);
-      std::transform(sums, sums + 2 * channels, reduced,
+      std::transform(sums, sums + 2 * channels, dgamma,
                      [](double sum) { return static_cast<float>(sum); });
-      dgamma = reduced;
-      dbeta = reduced + channels;
     }
     if (call.rows == 0) return;
-    kernels_.batch_norm_backward_data(Shape(call), Gradient(), dgamma, dbeta, dx);
+    kernels::BatchNormShape shape = Shape(call);
+    if (MasksByOutput()) shape.activation = Activation::kNone;  // BackwardParameters did it
+    kernels_.batch_norm_backward_data(shape, Gradient(), dgamma, dbeta, dx);
   }
+  // The addend's.
+  bool PassesGradient(size_t input) const override { return input == 1; }
 
  private:
-  enum { kMean, kInverseDeviation, kScale, kShift, kChannelArrays };
-
-  size_t Channels() const { return static_cast<size_t>(input()->shape.channels); }
-  size_t AlignedChannels() const { return (Channels() + 15) / 16 * 16; }
-  float* ChannelArray(int which) const {
-    return static_cast<float*>(saved()) + which * AlignedChannels();
+  void Apply(const Call& call) const {
+    kernels_.batch_norm_apply(
+        Shape(call), input()->data, ChannelArray(kScale), ChannelArray(kShift),
+        parts_.addend != nullptr ? parts_.addend->data : nullptr, output()->data, choice());
   }
-  // In the deviation's place until that is computed.
-  float* Variance() const { return ChannelArray(kInverseDeviation); }
+
+  // An activation after a sum can only be told from the output.
+  bool MasksByOutput() const {
+    return parts_.addend != nullptr && parts_.activation != Activation::kNone;
+  }
+  bool Dropped() const { return parts_.block != nullptr && parts_.block->dropped; }
+  // Of stochastic depth.
+  float Factor(const Call& call) const {
+    return parts_.block == nullptr ? 1.0f : static_cast<float>(parts_.block->scale(call.training));
+  }
+  void Multiply(const float* from, float factor, float* to) const {
+    std::transform(from, from + Channels(), to, [factor](float value) { return factor * value; });
+  }
   uint8_t* choice() const {
     return parts_.pool ? reinterpret_cast<uint8_t*>(ChannelArray(kChannelArrays)) : nullptr;
   }
@@ -95,7 +236,8 @@ class BatchNormOperation : public Operation {
             .width = input()->shape.width,
             .channels = input()->shape.channels,
             .activation = parts_.activation,
-            .pool = parts_.pool};
+            .pool = parts_.pool,
+            .type = input()->type};
   }
 
   kernels::BatchNormGradient Gradient() const {
@@ -162,8 +304,6 @@ class BatchNormOperation : public Operation {
     }
   }
 
-  const BatchNormParts parts_;
-  const kernels::KernelTable& kernels_;
   double pixels_ = 0;  // that the statistics of the last Forward are of
 };
 
@@ -171,8 +311,18 @@ class BatchNormOperation : public Operation {
 
 std::unique_ptr<Operation> MakeBatchNormOperation(std::string name, Tensor* input, Tensor* output,
                                                   const BatchNormParts& parts,
+                                                  FoldedConvolution folded,
                                                   const kernels::KernelTable& kernels) {
-  return std::make_unique<BatchNormOperation>(std::move(name), input, output, parts, kernels);
+  return std::make_unique<BatchNormOperation>(std::move(name), input, output, parts,
+                                              std::move(folded), kernels);
+}
+
+std::unique_ptr<Operation> MakeFoldedConvolutionOperation(std::string name, Tensor* output,
+                                                          const BatchNormParts& parts,
+                                                          FoldedConvolution folded,
+                                                          const kernels::KernelTable& kernels) {
+  return std::make_unique<FoldedConvolutionOperation>(std::move(name), output, parts,
+                                                      std::move(folded), kernels);
 }
 
 }  // namespace muster::nn

@@ -1,4 +1,4 @@
-// A convolution or linear layer, with the ReLU that may follow it.
+// A convolution or linear layer, with the activation that may follow it.
 #ifndef MUSTER_WORKER_NN_OPERATIONS_CONVOLUTION_H_
 #define MUSTER_WORKER_NN_OPERATIONS_CONVOLUTION_H_
 
@@ -17,14 +17,20 @@ namespace muster::nn {
 struct ConvolutionParts {
   std::unique_ptr<kernels::Convolution> convolution;
   kernels::ConvolutionShape shape;
-  bool linear = false;  // its name for people
-  bool relu = false;    // as the convolution's own options say
+  kernels::DataType compute_type = kernels::DataType::kFloat32;  // as the convolution's options say
+  bool linear = false;                                           // its name for people
+  kernels::Activation activation = kernels::Activation::kNone;
   size_t weight_offset = 0;
   std::optional<size_t> bias_offset;
+
+  int64_t forward_flops() const { return 2 * shape.output_elements() * shape.fan_in(); }
+  const float* bias(const Call& call) const {
+    return bias_offset ? call.parameters + *bias_offset : nullptr;
+  }
 };
 
 std::unique_ptr<Operation> MakeConvolutionOperation(std::string name, Tensor* input, Tensor* output,
-                                                    ConvolutionParts parts,
+                                                    std::shared_ptr<const ConvolutionParts> parts,
                                                     const kernels::KernelTable& kernels);
 
 }  // namespace muster::nn

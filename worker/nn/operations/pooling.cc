@@ -24,7 +24,7 @@ class MaxPoolOperation : public Operation {
   void Forward(const Call& call) override {
     kernels_.max_pool_forward(Shape(call), input()->data, output()->data, choice());
   }
-  void BackwardData(const Call& call, size_t, float* dx) override {
+  void BackwardData(const Call& call, size_t, void* dx) override {
     kernels_.max_pool_backward(Shape(call), output()->gradient, choice(), dx);
   }
 
@@ -38,7 +38,8 @@ class MaxPoolOperation : public Operation {
             .relu = relu_,
             .kernel = layer_.kernel,
             .stride = layer_.stride,
-            .padding = layer_.padding};
+            .padding = layer_.padding,
+            .type = output()->type};
   }
 
   const MaxPool2d layer_;
@@ -62,7 +63,7 @@ class AveragePoolOperation : public Operation {
   void Forward(const Call& call) override {
     kernels_.average_pool_forward(Shape(call), input()->data, output()->data);
   }
-  void BackwardData(const Call& call, size_t, float* dx) override {
+  void BackwardData(const Call& call, size_t, void* dx) override {
     kernels_.average_pool_backward(Shape(call), output()->gradient, dx);
   }
 
@@ -74,7 +75,8 @@ class AveragePoolOperation : public Operation {
             .channels = input()->shape.channels,
             .kernel_height = kernel_height_,
             .kernel_width = kernel_width_,
-            .stride = stride_};
+            .stride = stride_,
+            .type = output()->type};
   }
 
   const int64_t kernel_height_;

@@ -34,16 +34,15 @@ class AddOperation : public Operation {
 
   void Forward(const Call& call) override {
     const bool dropped = block_ != nullptr && block_->dropped;
-    kernels_.add_forward(OutputCount(call), dropped ? nullptr : branch().data, Scale(call),
-                         shortcut().data, activation_, output()->data);
+    kernels_.add_forward(output()->type, OutputCount(call), dropped ? nullptr : branch().data,
+                         Scale(call), shortcut().data, activation_, output()->data);
   }
   void BackwardActivation(const Call& call) override {
-    ActivationBackward(kernels_, activation_, OutputCount(call), output()->data,
-                       output()->gradient);
+    ActivationBackward(kernels_, activation_, call.rows, *output());
   }
   // Only the branch's, where it is scaled; of a dropped branch nobody asks.
-  void BackwardData(const Call& call, size_t, float* dx) override {
-    kernels_.scaled_copy(OutputCount(call), Scale(call), output()->gradient, dx);
+  void BackwardData(const Call& call, size_t, void* dx) override {
+    kernels_.scaled_copy(output()->type, OutputCount(call), Scale(call), output()->gradient, dx);
   }
   bool PassesGradient(size_t input) const override { return input == 1 || block_ == nullptr; }
 

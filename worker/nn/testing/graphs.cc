@@ -148,6 +148,35 @@ Graph Nested() {
   return graph;
 }
 
+// Batch norm at the end of branches: of the shortcut itself, with and without stochastic depth, and
+// after a convolution with a bias; the shortcut is one, too. Logits that a pool gives.
+Graph NormalizedSums() {
+  Graph graph{{6, 5, 3}, {}};
+  Builder stem(&graph, kInput);
+  stem("stem", Conv2d{6, 3, 1, 1});
+  const NodeId x = stem("stem_relu6", Relu6{});
+  NodeId last = graph.Add("itself.bn", BatchNorm2d{}, {x});
+  last = graph.Add("itself.add", Add{}, {last, x});
+  const NodeId y = graph.Add("itself.relu6", Relu6{}, {last});
+  last = graph.Add("stochastic.bn", BatchNorm2d{}, {y});
+  last = graph.Add("stochastic.drop", StochasticDepth{0.5}, {last});
+  const NodeId z = graph.Add("stochastic.add", Add{}, {last, y});
+  Builder branch(&graph, z);
+  branch("branch.conv", Conv2d{8, 3, 2, 1});
+  branch("branch.bn", BatchNorm2d{});
+  Builder shortcut(&graph, z);
+  shortcut("shortcut.conv", Conv2d{8, 1, 2});
+  shortcut("shortcut.bn", BatchNorm2d{});
+  last = graph.Add("add", Add{}, {branch.last(), shortcut.last()});
+  Builder end(&graph, last);
+  end("relu", Relu{});
+  end("classes", Conv2d{kTestClasses});
+  end("classes_bn", BatchNorm2d{});
+  end("avgpool", AdaptiveAvgPool2d{});
+  end("flatten", Flatten{});
+  return graph;
+}
+
 // Sums of flat values, and logits that are a sum.
 Graph FlatSums() {
   Graph graph{{3, 3, 3}, {}};
@@ -227,6 +256,7 @@ std::vector<TestGraph> TestGraphs() {
           {"activated_branches", ActivatedBranches()},
           {"stochastic_branches", StochasticBranches()},
           {"nested", Nested()},
+          {"normalized_sums", NormalizedSums()},
           {"flat_sums", FlatSums()}};
 }
 

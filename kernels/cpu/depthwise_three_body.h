@@ -1,0 +1,453 @@
+// Depthwise convolution with a kernel of 3x3 and stride 1 or 2, for at least a vector of channels.
+// Compiled once per instruction set.
+//
+// A block of channels keeps its nine weights (backward: their nine gradients) in registers and
+// walks along lines of the image. The three columns of input that a window covers stay in registers
+// as well, so that each value is loaded and widened once per line of windows, and once per two
+// lines where they share their input. Lines in the padding are read from a vector of zeros; columns
+// in the padding are registers of zero.
+//
+// Blocks of channels are the inner loop around a band of lines that stays in the cache, so that
+// memory is read in order. The last block begins early where channels do not fill it.
+#ifndef MUSTER_KERNELS_CPU_DEPTHWISE_THREE_BODY_H_
+#define MUSTER_KERNELS_CPU_DEPTHWISE_THREE_BODY_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/activation_body.h"
+#include "kernels/cpu/depthwise_operand.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/depthwise_convolution.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+inline constexpr int kThreeTaps = 9;
+// Of input and output together.
+inline constexpr int64_t kDepthwiseBandBytes = 128 << 10;
+// What float32 adds up before the sums go to others of their size.
+inline constexpr int64_t kDepthwiseBandPixels = 1024;
+
+// Lines of windows at a time: input of two lines and nine weights fill 32 registers.
+template <int kStride>
+inline constexpr int kWindowLines = kStride == 1 && kRegisters == 32 ? 2 : 1;
+
+template <typename S>
+inline constexpr S kZeroPixel[kLanes] = {};
+
+// A convolution along input [rows, height, width, channels] and output [rows, out_height,
+// out_width, channels], in either direction.
+struct ThreeGeometry {
+  int64_t rows, height, width, out_height, out_width, channels, padding;
+
+  int64_t padded_channels() const { return (channels + 15) / 16 * 16; }
+  int64_t blocks() const { return (channels + kLanes - 1) / kLanes; }
+  // The last one overlaps the one before it where it would end beyond the channels.
+  int64_t Block(int64_t i) const {
+    return (i + 1) * kLanes <= channels ? i * kLanes : channels - kLanes;
+  }
+};
+
+// Rows and, where they are of one row, lines of the output; from begin until before end.
+struct DepthwiseBand {
+  int64_t row_begin, row_end;
+  int64_t begin, end;
+};
+
+// Calls visit(band) for all the output: several whole images, or an even number of lines of one.
+template <int kStride, typename S, typename Visit>
+inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
+  const int64_t line = (kStride * g.width + g.out_width) * g.channels * sizeof(S);
+  const int64_t lines = kDepthwiseBandBytes / line / 2 * 2;
+  if (lines < g.out_height) {
+    const int64_t step = lines > 2 ? lines : 2;
+    for (int64_t row = 0; row < g.rows; ++row) {
+      for (int64_t h = 0; h < g.out_height; h += step) {
+        visit(DepthwiseBand{row, row + 1, h, h + step < g.out_height ? h + step : g.out_height});
+      }
+    }
+    return;
+  }
+  const int64_t by_bytes = lines / g.out_height;
+  const int64_t by_pixels = kDepthwiseBandPixels / (g.out_height * g.out_width) + 1;
+  const int64_t step = by_bytes < by_pixels ? by_bytes : by_pixels;
+  for (int64_t row = 0; row < g.rows; row += step) {
+    visit(DepthwiseBand{row, row + step < g.rows ? row + step : g.rows, 0, g.out_height});
+  }
+}
+
+// Asks for the memory of the next band, in order, while the blocks of this one jump about: so many
+// bytes of either array at each window. Beyond an array's end that does nothing.
+struct NextBand {
+  const char* in;
+  const char* out;
+
+  template <int kStride, typename S>
+  static NextBand After(const ThreeGeometry& g, const DepthwiseBand& band, const S* in,
+                        const S* out) {
+    const int64_t row = band.row_end - 1;
+    const int64_t in_line = row * g.height + kStride * band.end + 1;
+    const int64_t out_line = row * g.out_height + band.end;
+    return {reinterpret_cast<const char*>(in + in_line * g.width * g.channels),
+            reinterpret_cast<const char*>(out + out_line * g.out_width * g.channels)};
+  }
+
+  // kIn, kOut: vectors of elements of type S. Only of what is read: stores wait for nothing.
+  template <typename S, int kIn, int kOut>
+  MUSTER_ALWAYS_INLINE void Prefetch() {
+    constexpr int kVector = kLanes * sizeof(S);
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kIn * kVector; i += 64) __builtin_prefetch(in + i, 0, 2);
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kOut * kVector; i += 64) __builtin_prefetch(out + i, 0, 2);
+    in += kIn * kVector;
+    out += kOut * kVector;
+  }
+};
+
+template <typename S>
+struct DepthwiseLine {
+  const S* at;
+  int64_t step;  // elements to the next column; none in the padding
+};
+
+// The input under kLines windows, one below the other, as it moves along them.
+template <typename Operand, int kStride, int kLines>
+struct DepthwiseWindow {
+  using S = typename Operand::Storage;
+  static constexpr int kInputs = (kLines - 1) * kStride + 3;
+  static constexpr int kKept = 3 - kStride;  // columns that the next window has as well
+
+  DepthwiseLine<S> lines[kInputs];
+  Vector columns[3][kInputs];
+  int64_t next;  // column of the input to load
+  int64_t width;
+
+  // image: of one row, at the block of channels; h: line of the first window.
+  MUSTER_ALWAYS_INLINE void Start(const ThreeGeometry& g, const S* image, int64_t h) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kInputs; ++i) {
+      const int64_t line = h * kStride - g.padding + i;
+      const bool inside = line >= 0 && line < g.height;
+      lines[i].at = inside ? image + line * g.width * g.channels : kZeroPixel<S>;
+      lines[i].step = inside ? g.channels : 0;
+    }
+    next = -g.padding;
+    width = g.width;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kKept; ++i) LoadOrClear(i);
+  }
+
+  MUSTER_ALWAYS_INLINE void Load(int column) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kInputs; ++i) {
+      columns[column][i] = Operand::Round(Operand::template Load<Vector>(lines[i].at));
+      lines[i].at += lines[i].step;
+    }
+    ++next;
+  }
+
+  MUSTER_ALWAYS_INLINE void LoadOrClear(int column) {
+    if (next >= 0 && next < width) return Load(column);
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kInputs; ++i) columns[column][i] = Vector{};
+    ++next;
+  }
+
+  MUSTER_ALWAYS_INLINE void Keep() {
+#pragma clang loop unroll(full)
+    for (int c = 0; c < kKept; ++c) {
+#pragma clang loop unroll(full)
+      for (int i = 0; i < kInputs; ++i) columns[c][i] = columns[c + kStride][i];
+    }
+  }
+
+  // Calls visit() at each window of the line. The padding is at most kKept.
+  template <typename Visit>
+  MUSTER_ALWAYS_INLINE void Walk(const ThreeGeometry& g, const Visit& visit) {
+    // Windows that end inside the image.
+    const int64_t inside = g.width + g.padding < 3 ? 0 : (g.width + g.padding - 3) / kStride + 1;
+    for (int64_t w = 0; w < inside; ++w) {
+#pragma clang loop unroll(full)
+      for (int i = kKept; i < 3; ++i) Load(i);
+      visit();
+      Keep();
+    }
+    for (int64_t w = inside; w < g.out_width; ++w) {
+#pragma clang loop unroll(full)
+      for (int i = kKept; i < 3; ++i) LoadOrClear(i);
+      visit();
+      Keep();
+    }
+  }
+};
+
+// Of a block of channels.
+struct ThreeEnd {
+  Vector shift;
+  Vector low, high;
+};
+
+template <typename S>
+struct ThreeForward {
+  const ThreeGeometry& g;
+  const float* weights;
+  bool flipped;  // the kernel turned by 180 degrees, as backward data sees it
+  DataType compute_type;
+  const Epilogue& epilogue;
+  S* y;
+
+  MUSTER_ALWAYS_INLINE void LoadWeights(int64_t channel, Vector (&to)[kThreeTaps]) const {
+    const Vector scale = epilogue.scale != nullptr ? Element<Vector>::Load(epilogue.scale + channel)
+                                                   : Element<Vector>::Splat(1);
+#pragma clang loop unroll(full)
+    for (int t = 0; t < kThreeTaps; ++t) {
+      const int tap = flipped ? kThreeTaps - 1 - t : t;
+      const float* p = weights + tap * g.padded_channels() + channel;
+      to[t] = RoundToType(compute_type, Element<Vector>::Load(p)) * scale;
+    }
+  }
+
+  MUSTER_ALWAYS_INLINE ThreeEnd End(int64_t channel) const {
+    const float infinity = __builtin_inff();
+    const bool relu6 = epilogue.activation == Activation::kRelu6;
+    const bool bounded = epilogue.activation != Activation::kNone;
+    return {epilogue.shift != nullptr ? Element<Vector>::Load(epilogue.shift + channel) : Vector{},
+            Element<Vector>::Splat(bounded ? 0 : -infinity),
+            Element<Vector>::Splat(relu6 ? 6 : infinity)};
+  }
+
+  // kEnd: there is an addend or an activation. What the loop needs is in locals: for all the
+  // compiler knows, storing y changes this.
+  template <typename Operand, int kStride, int kLines, bool kEnd>
+  MUSTER_ALWAYS_INLINE NextBand Lines(const S* image, int64_t row, int64_t h, int64_t channel,
+                                      const Vector (&w)[kThreeTaps], const ThreeEnd& end,
+                                      NextBand next) const {
+    DepthwiseWindow<Operand, kStride, kLines> window;
+    window.Start(g, image, h);
+    const int64_t channels = g.channels;
+    const int64_t line = g.out_width * channels;
+    const int64_t first = (row * g.out_height + h) * line + channel;
+    S* to = y + first;
+    const S* addend =
+        epilogue.addend != nullptr ? static_cast<const S*>(epilogue.addend) + first : nullptr;
+    const auto visit = [&]() __attribute__((always_inline)) {
+#pragma clang loop unroll(full)
+      for (int l = 0; l < kLines; ++l) {
+        Vector sum = end.shift;
+#pragma clang loop unroll(full)
+        for (int t = 0; t < kThreeTaps; ++t) {
+          sum = sum + window.columns[t % 3][l * kStride + t / 3] * w[t];
+        }
+        if constexpr (kEnd) {
+          if (addend != nullptr) sum = sum + Element<Vector>::Load(addend + l * line);
+          sum = sum < end.low ? end.low : sum;  // NaN stays
+          sum = sum > end.high ? end.high : sum;
+        }
+        Element<Vector>::Store(to + l * line, sum);
+      }
+      to += channels;
+      if (kEnd && addend != nullptr) addend += channels;
+      next.Prefetch<S, kLines * kStride * kStride, 0>();
+    };
+    window.Walk(g, visit);
+    return next;
+  }
+
+  template <typename Operand, int kStride, bool kEnd>
+  void RunBand(const DepthwiseBand& band, const S* x) const {
+    constexpr int kLines = kWindowLines<kStride>;
+    NextBand next = NextBand::After<kStride>(g, band, x, static_cast<const S*>(y));
+    for (int64_t block = 0; block < g.blocks(); ++block) {
+      const int64_t channel = g.Block(block);
+      Vector w[kThreeTaps];
+      LoadWeights(channel, w);
+      const ThreeEnd end = End(channel);
+      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+        const S* const image = x + row * g.height * g.width * g.channels + channel;
+        int64_t h = band.begin;
+        for (; h + kLines <= band.end; h += kLines) {
+          next = Lines<Operand, kStride, kLines, kEnd>(image, row, h, channel, w, end, next);
+        }
+        for (; h < band.end; ++h) {
+          next = Lines<Operand, kStride, 1, kEnd>(image, row, h, channel, w, end, next);
+        }
+      }
+    }
+  }
+
+  template <typename Operand, int kStride, bool kEnd>
+  void Run(const S* x) const {
+    ForEachBand<kStride, S>(
+        g, [&](const DepthwiseBand& band) { RunBand<Operand, kStride, kEnd>(band, x); });
+  }
+};
+
+// Backward data of stride 2 and padding 1. Input pixels come in squares of 2x2, one of each parity,
+// that see the outputs (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) by one, two, two and four
+// taps.
+template <typename Operand>
+struct ThreeBackwardStride2 {
+  using S = typename Operand::Storage;
+  const ThreeGeometry& g;  // of forward
+  const float* weights;
+  DataType compute_type;
+  const S* dy;
+  S* dx;
+
+  // at: the square's first pixel; line, channels: elements to the pixels below and to the right.
+  template <bool kBelow>
+  static MUSTER_ALWAYS_INLINE void Square(const Vector (&w)[kThreeTaps], const Vector (&d)[2][2],
+                                          bool right, S* at, int64_t line, int64_t channels) {
+    Element<Vector>::Store(at, d[0][0] * w[4]);
+    if (right) Element<Vector>::Store(at + channels, d[0][0] * w[5] + d[0][1] * w[3]);
+    if constexpr (kBelow) {
+      Element<Vector>::Store(at + line, d[0][0] * w[7] + d[1][0] * w[1]);
+      if (right) {
+        const Vector upper = d[0][0] * w[8] + d[0][1] * w[6];
+        Element<Vector>::Store(at + line + channels, upper + d[1][0] * w[2] + d[1][1] * w[0]);
+      }
+    }
+  }
+
+  // Lines 2 i and, with kBelow, 2 i + 1 of the input.
+  template <bool kBelow>
+  MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel,
+                                      const Vector (&w)[kThreeTaps], NextBand next) const {
+    const int64_t channels = g.channels;
+    const int64_t line = g.width * channels;
+    const int64_t out_line = g.out_width * channels;
+    const bool inside = i + 1 < g.out_height;
+    const S* upper = dy + (row * g.out_height + i) * out_line + channel;
+    const S* lower = inside ? upper + out_line : kZeroPixel<S>;
+    const int64_t lower_step = inside ? channels : 0;
+    S* at = dx + (row * g.height + 2 * i) * line + channel;
+    Vector d[2][2] = {{Load(upper), {}}, {Load(lower), {}}};
+    for (int64_t j = g.out_width - 1; j > 0; --j, at += 2 * channels) {
+      upper += channels;
+      lower += lower_step;
+      d[0][1] = Load(upper);
+      d[1][1] = Load(lower);
+      Square<kBelow>(w, d, true, at, line, channels);
+      d[0][0] = d[0][1];
+      d[1][0] = d[1][1];
+      next.Prefetch<S, 0, 1>();
+    }
+    d[0][1] = Vector{};
+    d[1][1] = Vector{};
+    Square<kBelow>(w, d, g.width % 2 == 0, at, line, channels);
+    return next;
+  }
+
+  static MUSTER_ALWAYS_INLINE Vector Load(const S* p) {
+    return Operand::Round(Operand::template Load<Vector>(p));
+  }
+
+  void RunBand(const DepthwiseBand& band) const {
+    NextBand next = NextBand::After<2>(g, band, static_cast<const S*>(dx), dy);
+    for (int64_t block = 0; block < g.blocks(); ++block) {
+      const int64_t channel = g.Block(block);
+      Vector w[kThreeTaps];
+#pragma clang loop unroll(full)
+      for (int t = 0; t < kThreeTaps; ++t) {
+        const float* p = weights + t * g.padded_channels() + channel;
+        w[t] = RoundToType(compute_type, Element<Vector>::Load(p));
+      }
+      const int64_t pairs = band.end < g.height / 2 ? band.end : g.height / 2;
+      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+        for (int64_t i = band.begin; i < pairs; ++i) next = Lines<true>(row, i, channel, w, next);
+        if (pairs < band.end) next = Lines<false>(row, pairs, channel, w, next);
+      }
+    }
+  }
+
+  void Run() const {
+    ForEachBand<2, S>(g, [&](const DepthwiseBand& band) { RunBand(band); });
+  }
+};
+
+// Added to dweights and dbias.
+template <typename Operand>
+struct ThreeBackwardWeights {
+  using S = typename Operand::Storage;
+  const ThreeGeometry& g;
+  const S* x;
+  const S* dy;
+  float* dweights;
+  float* dbias;
+
+  // Of one block of channels.
+  struct Sums {
+    Vector taps[kThreeTaps];
+    Vector bias;
+  };
+
+  template <int kStride, int kLines>
+  MUSTER_ALWAYS_INLINE Sums Lines(int64_t row, int64_t h, int64_t channel, Sums sums,
+                                  NextBand& next) const {
+    DepthwiseWindow<Operand, kStride, kLines> window;
+    window.Start(g, x + row * g.height * g.width * g.channels + channel, h);
+    const int64_t line = g.out_width * g.channels;
+    const S* at = dy + (row * g.out_height + h) * line + channel;
+    NextBand ahead = next;
+    const auto visit = [&]() __attribute__((always_inline)) {
+#pragma clang loop unroll(full)
+      for (int l = 0; l < kLines; ++l) {
+        const Vector d = Operand::Round(Operand::template Load<Vector>(at + l * line));
+        sums.bias = sums.bias + d;
+#pragma clang loop unroll(full)
+        for (int t = 0; t < kThreeTaps; ++t) {
+          sums.taps[t] = sums.taps[t] + window.columns[t % 3][l * kStride + t / 3] * d;
+        }
+      }
+      at += g.channels;
+      ahead.Prefetch<S, kLines * kStride * kStride, kLines>();
+    };
+    window.Walk(g, visit);
+    next = ahead;
+    return sums;
+  }
+
+  // Without the first `seen` lanes, which the block before this one added.
+  static MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
+    IntVector lanes;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kLanes; ++i) lanes[i] = i;
+    const Vector added = lanes < Element<Vector>::SplatInt(seen) ? Vector{} : sum;
+    Element<Vector>::Store(to, Element<Vector>::Load(to) + added);
+  }
+
+  MUSTER_ALWAYS_INLINE void Add(const Sums& sums, int64_t channel, int64_t seen) const {
+#pragma clang loop unroll(full)
+    for (int t = 0; t < kThreeTaps; ++t) {
+      AddLanes(sums.taps[t], seen, dweights + t * g.padded_channels() + channel);
+    }
+    if (dbias != nullptr) AddLanes(sums.bias, seen, dbias + channel);
+  }
+
+  template <int kStride>
+  void RunBand(const DepthwiseBand& band) const {
+    constexpr int kLines = kWindowLines<kStride>;
+    NextBand next = NextBand::After<kStride>(g, band, x, dy);
+    for (int64_t block = 0; block < g.blocks(); ++block) {
+      const int64_t channel = g.Block(block);
+      Sums sums = {};
+      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+        int64_t h = band.begin;
+        for (; h + kLines <= band.end; h += kLines) {
+          sums = Lines<kStride, kLines>(row, h, channel, sums, next);
+        }
+        for (; h < band.end; ++h) sums = Lines<kStride, 1>(row, h, channel, sums, next);
+      }
+      Add(sums, channel, block * kLanes - channel);
+    }
+  }
+
+  template <int kStride>
+  void Run() const {
+    ForEachBand<kStride, S>(g, [&](const DepthwiseBand& band) { RunBand<kStride>(band); });
+  }
+};
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CPU_DEPTHWISE_THREE_BODY_H_

@@ -1,0 +1,22 @@
+#include <cmath>
+
+#include "kernels/half.h"
+#include "kernels/reference/reference_kernels.h"
+
+namespace muster::kernels::reference {
+
+void Cast(DataType from, const void* x, float scale, DataType to, void* y, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    // Rounded to float32 on the way, as the product is defined to be.
+    StoreElement(to, LoadElement(from, x, i) * scale, y, i);
+  }
+}
+
+bool AllFinite(DataType type, const void* x, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(LoadElement(type, x, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace muster::kernels::reference

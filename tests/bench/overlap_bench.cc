@@ -1,0 +1,387 @@
+// How much of the gradients' all-reduce backward hides.
+//
+//   bazel run //tests/bench:overlap_bench -- --bucket=1MiB:25MiB --bucket=1MiB:4MiB
+//
+// Ranks are processes with one thread of computing each; every step is a real plan's forward, loss
+// and backward, with the GradientExchange of the trainer. Compared over each network:
+//
+//   all-reduce   all buckets at once, nothing else running
+//   without      a step without communication
+//   with         the same step with its gradients exchanged
+//   wait         of it, after backward had ended
+//   exposed      (with - without) / all-reduce: 0 is hidden entirely, 1 is not at all; of pairs of
+//                steps, one right after the other
+//
+// The networks: shm; gloo over loopback; and limited, which is gloo with what a rank sends limited
+// such that the all-reduce alone takes as long as backward alone, which is where overlapping is
+// worth most. Steps of all configurations alternate; figures are medians, of the slower rank.
+// The processor time of the all-reduce cannot be hidden where every core computes.
+#include <time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/spec/units.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+#include "worker/collectives/communicator.h"
+#include "worker/collectives/factory.h"
+#include "worker/collectives/testing.h"
+#include "worker/collectives/token_bucket.h"
+#include "worker/nn/model.h"
+#include "worker/nn/plan.h"
+#include "worker/train/aligned_floats.h"
+#include "worker/train/gradient_exchange.h"
+
+namespace muster::train {
+namespace {
+
+using collectives::Communicator;
+using collectives::DataType;
+using collectives::ReduceOp;
+
+// The share of the gradients that the limit lets pass at once: on a real network some of the ring's
+// chunks would wait in the kernel's buffers, so that no time is lost where the communicator's
+// thread wakes up a little late or adds up what it received.
+constexpr double kBurstShare = 1.0 / 32;
+constexpr int kWarmupSteps = 2;
+constexpr int kCalibrationSteps = 5;
+constexpr int kCalibrations = 6;
+constexpr double kCalibrated = 0.03;  // all-reduce and backward differ by less than this share
+
+struct Flags {
+  std::string model = "resnet18";
+  int64_t image_size = 32;
+  uint32_t batch = 128;  // over all ranks
+  uint32_t ranks = 2;
+  int steps = 15;
+  std::vector<std::string> networks = {"shm", "gloo", "limited"};
+  std::vector<std::string> buckets;  // FIRST:REST
+  bool json = false;
+};
+
+// One row of the result; seconds.
+struct Times {
+  std::vector<double> all_reduce, all_reduce_processor, without, with, backward_without,
+      backward_with, wait, extra;
+};
+
+struct Configuration {
+  std::string network;
+  ExchangeOptions options;
+  Communicator* communicator = nullptr;
+  std::unique_ptr<GradientExchange> exchange;
+  Times times;
+};
+
+double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+
+double ProcessorTime() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+absl::StatusOr<ExchangeOptions> ParseBuckets(const std::string& text) {
+  const std::vector<std::string> sizes = absl::StrSplit(text, ':');
+  if (sizes.size() != 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not FIRST:REST, as 1MiB:25MiB"));
+  }
+  ExchangeOptions options;
+  ASSIGN_OR_RETURN(options.first_bucket_bytes, spec::ParseSize(sizes[0]));
+  ASSIGN_OR_RETURN(options.bucket_bytes, spec::ParseSize(sizes[1]));
+  return options;
+}
+
+// One rank's process.
+class Rank {
+ public:
+  Rank(const Flags& flags, uint32_t rank, collectives::KeyStore* store)
+      : flags_(flags), rank_(rank), store_(store) {}
+
+  absl::Status Run();
+
+ private:
+  absl::Status SetUp();
+  absl::StatusOr<std::unique_ptr<Communicator>> Connect(const std::string& backend,
+                                                        const std::string& name);
+  absl::Status MakeConfigurations();
+  // The largest of all ranks.
+  absl::StatusOr<double> Largest(double value);
+  void Limit(const Configuration& configuration);
+
+  // Each begins on all ranks at once.
+  absl::Status Step(Configuration& configuration, bool communicate, Times& times);
+  absl::Status AllReduce(Configuration& configuration, Times& times);
+  // Sets rate_.
+  absl::Status Calibrate(Configuration& configuration);
+  absl::Status Report();
+
+  const Flags& flags_;
+  const uint32_t rank_;
+  collectives::KeyStore* const store_;
+  std::unique_ptr<nn::Plan> plan_;
+  uint32_t rows_ = 0;
+  AlignedFloats parameters_, buffers_;
+  std::unique_ptr<collectives::TokenBucket> limit_;
+  double rate_ = 0;  // of the limited network, bytes per second
+  std::unique_ptr<Communicator> control_, shm_, gloo_;
+  std::vector<Configuration> configurations_;
+};
+
+absl::StatusOr<std::unique_ptr<Communicator>> Rank::Connect(const std::string& backend,
+                                                            const std::string& name) {
+  collectives::GroupOptions options;
+  options.name = name;
+  options.id = absl::StrCat("overlap-", getppid(), "-", name);
+  options.rank = rank_;
+  options.size = flags_.ranks;
+  for (uint32_t i = 0; i < flags_.ranks; ++i) options.members.push_back(i);
+  options.store = store_;
+  options.interface_address = "127.0.0.1";
+  options.send_limit = limit_.get();
+  return collectives::CreateCommunicator(backend, options);
+}
+
+absl::Status Rank::SetUp() {
+  v1::ModelSpec model;
+  model.set_name(flags_.model);
+  ASSIGN_OR_RETURN(const nn::Graph graph,
+                   nn::BuildModel(model, {flags_.image_size, flags_.image_size, 1}, 10));
+  rows_ = flags_.batch / flags_.ranks;
+  nn::CompileOptions options;
+  options.max_batch = rows_;
+  ASSIGN_OR_RETURN(plan_, nn::Compile(graph, options));
+  parameters_ = MakeAlignedFloats(plan_->parameter_elements());
+  buffers_ = MakeAlignedFloats(plan_->buffer_elements());
+  plan_->Bind(parameters_.get(), nullptr, buffers_.get());
+  plan_->Initialize(1);
+  const size_t pixels = size_t{rows_} * flags_.image_size * flags_.image_size;
+  for (size_t i = 0; i < pixels; ++i) {
+    plan_->input()[i] = static_cast<float>((i * 2654435761u >> 12) % 1000) / 500 - 1;
+  }
+  for (uint32_t i = 0; i < rows_; ++i) plan_->labels()[i] = static_cast<int32_t>(i % 10);
+  limit_ = std::make_unique<collectives::TokenBucket>(
+      0, static_cast<size_t>(kBurstShare * sizeof(float) *
+                             static_cast<double>(plan_->parameter_elements())));
+  ASSIGN_OR_RETURN(control_, Connect("shm", "control"));
+  ASSIGN_OR_RETURN(shm_, Connect("shm", "shm"));
+  ASSIGN_OR_RETURN(gloo_, Connect("gloo", "gloo"));
+  return MakeConfigurations();
+}
+
+absl::Status Rank::MakeConfigurations() {
+  for (const std::string& network : flags_.networks) {
+    std::vector<ExchangeOptions> buckets;
+    for (const std::string& text : flags_.buckets) {
+      ASSIGN_OR_RETURN(const ExchangeOptions options, ParseBuckets(text));
+      buckets.push_back(options);
+    }
+    if (buckets.empty()) buckets.emplace_back();
+    for (const ExchangeOptions& options : buckets) {
+      Configuration& configuration = configurations_.emplace_back();
+      configuration.network = network;
+      configuration.options = options;
+      configuration.communicator = network == "shm" ? shm_.get() : gloo_.get();
+      ASSIGN_OR_RETURN(configuration.exchange,
+                       GradientExchange::Create(configuration.communicator, plan_.get(), options));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Rank::Largest(double value) {
+  RETURN_IF_ERROR(
+      control_->AllReduce(&value, &value, 1, DataType::kFloat64, ReduceOp::kMax)->Wait());
+  return value;
+}
+
+void Rank::Limit(const Configuration& configuration) {
+  limit_->SetRate(configuration.network == "limited" ? rate_ : 0, absl::Now());
+}
+
+absl::Status Rank::Step(Configuration& configuration, bool communicate, Times& times) {
+  GradientExchange& exchange = *configuration.exchange;
+  Limit(configuration);
+  plan_->Bind(parameters_.get(), exchange.gradients(), buffers_.get());
+  RETURN_IF_ERROR(control_->Barrier()->Wait());
+  const double start = Now();
+  plan_->Forward(rows_, /*training=*/true, {});
+  const nn::LossResult loss = plan_->Loss(rows_, 0, 1.0f / static_cast<float>(flags_.batch));
+  const double backward_start = Now();
+  if (!communicate) {
+    plan_->Backward(rows_, nullptr);
+    const double end = Now();
+    times.without.push_back(end - start);
+    times.backward_without.push_back(end - backward_start);
+    return absl::OkStatus();
+  }
+  exchange.Begin(loss);
+  plan_->Backward(rows_, [&](size_t offset) { exchange.Ready(offset); });
+  const double backward_end = Now();
+  RETURN_IF_ERROR(exchange.Finish());
+  const double end = Now();
+  times.with.push_back(end - start);
+  times.backward_with.push_back(backward_end - backward_start);
+  times.wait.push_back(end - backward_end);
+  return absl::OkStatus();
+}
+
+absl::Status Rank::AllReduce(Configuration& configuration, Times& times) {
+  Limit(configuration);
+  RETURN_IF_ERROR(control_->Barrier()->Wait());
+  const double start = Now();
+  const double processor_start = ProcessorTime();
+  configuration.exchange->Begin({});
+  RETURN_IF_ERROR(configuration.exchange->Finish());
+  times.all_reduce.push_back(Now() - start);
+  times.all_reduce_processor.push_back(ProcessorTime() - processor_start);
+  return absl::OkStatus();
+}
+
+absl::Status Rank::Calibrate(Configuration& configuration) {
+  Times backward;
+  for (int i = 0; i < kCalibrationSteps; ++i) {
+    RETURN_IF_ERROR(Step(configuration, /*communicate=*/false, backward));
+  }
+  ASSIGN_OR_RETURN(const double goal, Largest(Median(backward.backward_without)));
+  const double sent = 2.0 * (flags_.ranks - 1) / flags_.ranks *
+                      static_cast<double>(configuration.exchange->bytes());
+  rate_ = sent / goal;
+  for (int i = 0; i < kCalibrations; ++i) {
+    Times times;
+    for (int j = 0; j < kCalibrationSteps; ++j) RETURN_IF_ERROR(AllReduce(configuration, times));
+    ASSIGN_OR_RETURN(const double time, Largest(Median(times.all_reduce)));
+    if (std::abs(time / goal - 1) < kCalibrated) break;
+    rate_ *= time / goal;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Rank::Report() {
+  if (rank_ == 0 && !flags_.json) {
+    std::printf("%s, %ldx%ld, batch %u, %u ranks; milliseconds\n", flags_.model.c_str(),
+                flags_.image_size, flags_.image_size, flags_.batch, flags_.ranks);
+    std::printf("%-8s %8s %8s %7s %6s %11s %10s %8s %9s %9s %8s %8s\n", "NETWORK", "FIRST", "REST",
+                "BUCKETS", "MB/s", "ALL-REDUCE", "PROCESSOR", "WITHOUT", "BACKWARD", "WITH", "WAIT",
+                "EXPOSED");
+  }
+  for (Configuration& configuration : configurations_) {
+    const Times& times = configuration.times;
+    double figures[] = {Median(times.all_reduce), Median(times.all_reduce_processor),
+                        Median(times.without),    Median(times.backward_without),
+                        Median(times.with),       Median(times.backward_with),
+                        Median(times.wait),       Median(times.extra)};
+    for (double& figure : figures) {
+      ASSIGN_OR_RETURN(figure, Largest(figure));
+    }
+    const auto [all_reduce, processor, without, backward, with, backward_with, wait, extra] =
+        figures;
+    const double exposed = extra / all_reduce;
+    const double rate = configuration.network == "limited" ? rate_ : 0;
+    if (rank_ != 0) continue;
+    const ExchangeOptions& options = configuration.options;
+    if (flags_.json) {
+      const nlohmann::json line = {{"network", configuration.network},
+                                   {"first_bucket_bytes", options.first_bucket_bytes},
+                                   {"bucket_bytes", options.bucket_bytes},
+                                   {"buckets", configuration.exchange->buckets()},
+                                   {"bytes", configuration.exchange->bytes()},
+                                   {"bytes_per_second", rate},
+                                   {"all_reduce_seconds", all_reduce},
+                                   {"all_reduce_processor_seconds", processor},
+                                   {"step_without_seconds", without},
+                                   {"backward_without_seconds", backward},
+                                   {"step_with_seconds", with},
+                                   {"backward_with_seconds", backward_with},
+                                   {"wait_seconds", wait},
+                                   {"exposed", exposed}};
+      std::printf("%s\n", line.dump().c_str());
+      continue;
+    }
+    std::printf("%-8s %8s %8s %7zu %6.0f %11.1f %10.1f %8.1f %9.1f %9.1f %8.1f %7.0f%%\n",
+                configuration.network.c_str(), spec::SizeText(options.first_bucket_bytes).c_str(),
+                spec::SizeText(options.bucket_bytes).c_str(), configuration.exchange->buckets(),
+                rate / 1e6, all_reduce * 1e3, processor * 1e3, without * 1e3, backward * 1e3,
+                with * 1e3, wait * 1e3, exposed * 100);
+  }
+  return control_->Barrier()->Wait();
+}
+
+absl::Status Rank::Run() {
+  RETURN_IF_ERROR(SetUp());
+  Times ignored;
+  for (int i = 0; i < kWarmupSteps; ++i) {
+    for (Configuration& configuration : configurations_) {
+      RETURN_IF_ERROR(Step(configuration, /*communicate=*/true, ignored));
+    }
+  }
+  for (Configuration& configuration : configurations_) {
+    if (configuration.network != "limited" || rate_ > 0) continue;
+    RETURN_IF_ERROR(Calibrate(configuration));
+  }
+  for (int i = 0; i < flags_.steps; ++i) {
+    for (Configuration& configuration : configurations_) {
+      RETURN_IF_ERROR(Step(configuration, /*communicate=*/false, configuration.times));
+      RETURN_IF_ERROR(Step(configuration, /*communicate=*/true, configuration.times));
+      RETURN_IF_ERROR(AllReduce(configuration, configuration.times));
+      Times& times = configuration.times;
+      times.extra.push_back(times.with.back() - times.without.back());
+    }
+  }
+  return Report();
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("How much of the gradients' all-reduce backward hides");
+  app.add_option("--model", flags.model, "a model's name");
+  app.add_option("--image-size", flags.image_size, "height and width")->check(CLI::Range(8, 512));
+  app.add_option("--batch", flags.batch, "over all ranks")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--ranks", flags.ranks, "processes")->check(CLI::Range(2, 64));
+  app.add_option("--steps", flags.steps, "of each kind and configuration")
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--network", flags.networks, "shm, gloo, limited; default: all")
+      ->check(CLI::IsMember({"shm", "gloo", "limited"}));
+  app.add_option("--bucket", flags.buckets,
+                 "sizes of the first bucket and of the others, as 1MiB:25MiB; default: the spec's");
+  app.add_flag("--json", flags.json, "a line of JSON for each configuration");
+  CLI11_PARSE(app, argc, argv);
+  collectives::FileKeyStore store;
+  const std::vector<std::string> results = collectives::RunRankProcesses(
+      flags.ranks,
+      [&](uint32_t rank) {
+        const absl::Status status = Rank(flags, rank, &store).Run();
+        std::fflush(stdout);
+        return status;
+      },
+      absl::Minutes(30));
+  int status = 0;
+  for (const std::string& result : results) {
+    if (result.empty()) continue;
+    std::fprintf(stderr, "%s\n", result.c_str());
+    status = 1;
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace muster::train
+
+int main(int argc, char** argv) { return muster::train::Main(argc, argv); }
