@@ -107,8 +107,8 @@ Table MakeTable() {
       {"MixedPrecisionSpec.dtype",
        {.text = "The low precision.", .words = {"bfloat16", "float16"}}},
       {"MixedPrecisionSpec.gradient_dtype",
-       {.text = "What gradients are summed over the ranks in. auto is float32 at O0 and O1, the "
-                "dtype at O2 and O3.",
+       {.text = "What gradients are summed over the ranks in. auto is float32 at O0 and O1, and "
+                "where all ranks are on one node; the dtype at O2 and O3 otherwise.",
         // The types first: they are what a short name is told of.
         .words = {"float32", "bfloat16", "float16", "auto"}}},
       {"MixedPrecisionSpec.loss_scale",

@@ -231,13 +231,13 @@ class ExplainPlanTest(unittest.TestCase):
         self.assertEqual(lines[0].split(), ["LAYER", "KIND", "INPUT", "OUTPUT", "DTYPE", "COMPUTE", "KERNEL",
                                             "PARAMETERS", "BYTES", "FLOPS", "OFFSET"])
         self.assertRegex(lines[1], r"^0 +conv2d +28x28x1 +28x28x32 +float32 ")
-        self.assertIn("421,834 parameters; for each image 8.5", lines[-2])
+        self.assertIn("421,834 parameters; for each image 8.5", lines[-3])
         self.assertRegex(lines[-1], r"^14 rows at most on each of 3 ranks; activations take ")
 
     def test_precision(self):
         lines = self.explain("--set", "train.precision=O2", "--set", "train.model={name: resnet18}").splitlines()
         self.assertRegex(lines[1], r"^conv1 +conv2d +28x28x1 .* float32 > bfloat16 +bfloat16 ")
-        self.assertRegex(lines[3], r"^layer1.0.conv1 +conv2d .* bfloat16 +bfloat16 ")
+        self.assertRegex(lines[4], r"^layer1.0.conv1 +conv2d .* bfloat16 +bfloat16 ")
         self.assertTrue(any("batch_norm2d + add + relu" in line for line in lines))
 
     def test_json_with_times(self):

@@ -51,6 +51,10 @@ std::optional<double> EmaDecay(const v1::TrainSpec& spec) {
   return spec.ema().decay();
 }
 
+bool SharesMemory(const collectives::Communicator& world) {
+  return world.size() == 1 || world.backend() == "shm";
+}
+
 uint64_t PeakMemoryBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -67,6 +71,7 @@ Trainer::Trainer(std::unique_ptr<Preparation> preparation, const Communicators& 
       communicators_(communicators),
       communicator_(communicators.world),
       options_(std::move(options)),
+      precision_(ChooseGradients(preparation_->precision, SharesMemory(*communicator_))),
       state_(&plan_, preparation_->optimizer.get(), EmaDecay(spec_)),
       progress_(options_.progress),
       recent_(0),
@@ -77,7 +82,7 @@ Trainer::~Trainer() = default;
 
 absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   progress_.progress().set_total_steps(preparation_->total_steps);
-  *progress_.progress().mutable_precision() = PrecisionInfoOf(preparation_->precision);
+  *progress_.progress().mutable_precision() = PrecisionInfoOf(precision_);
   StepParts parts;
   parts.spec = &spec_;
   parts.plan = &plan_;
@@ -85,7 +90,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   parts.schedule = &preparation_->schedule;
   parts.state = &state_;
   parts.communicators = communicators_;
-  parts.precision = preparation_->precision;
+  parts.precision = precision_;
   parts.max_rows = preparation_->max_rows;
   parts.canonical_layout = options_.canonical_layout;
   ASSIGN_OR_RETURN(training_step_, TrainingStep::Create(parts, preparation_->training->info()));
@@ -125,7 +130,7 @@ absl::Status Trainer::LoadInitialState() {
   const bool resuming = options_.resume.has_value();
   RETURN_IF_ERROR(state_.Broadcast(*communicator_, root, resuming));
   // A file may hold more digits than the weights are kept in.
-  state_.RoundParameters(preparation_->precision.weights);
+  state_.RoundParameters(precision_.weights);
   // Until the first update, which is not the first step where that overflows.
   if (!resuming) state_.StartAverage();
   return absl::OkStatus();
@@ -334,7 +339,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_data_wait_seconds(absl::ToDoubleSeconds(median.data_wait));
   summary.set_exposed_communication_seconds(absl::ToDoubleSeconds(median.exposed_communication));
   summary.set_kernel_seconds(absl::ToDoubleSeconds(median.kernels));
-  summary.set_precision(PrecisionText(preparation_->precision));
+  summary.set_precision(PrecisionText(precision_));
   if (const LossScale* const loss_scale = training_step_->loss_scale(); loss_scale != nullptr) {
     summary.set_loss_scale(loss_scale->scale());
     summary.set_skipped_steps(loss_scale->skipped_steps());

@@ -26,6 +26,7 @@
 #include "worker/train/progress.h"
 #include "worker/train/step_statistics.h"
 #include "worker/train/tensorboard.h"
+#include "worker/train/training_precision.h"
 #include "worker/train/training_step.h"
 
 namespace muster::train {
@@ -92,6 +93,7 @@ class Trainer {
   const Communicators communicators_;
   collectives::Communicator* const communicator_;  // of all ranks
   const TrainerOptions options_;
+  const TrainingPrecision precision_;
   ModelState state_;
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;  // of rank 0, where asked for

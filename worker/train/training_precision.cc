@@ -35,10 +35,16 @@ absl::StatusOr<TrainingPrecision> PrecisionOf(const v1::TrainSpec& spec) {
   precision.plan = nn::PrecisionOf(precision.level, low);
   if (precision.level == 3) precision.weights = low;
   precision.gradients = precision.plan.activations;
-  if (mixed.gradient_dtype() != "auto") {
+  precision.automatic_gradients = mixed.gradient_dtype() == "auto";
+  if (!precision.automatic_gradients) {
     ASSIGN_OR_RETURN(precision.gradients,
                      TypeOf("mixed_precision.gradient_dtype", mixed.gradient_dtype()));
   }
+  return precision;
+}
+
+TrainingPrecision ChooseGradients(TrainingPrecision precision, bool shared_memory) {
+  if (precision.automatic_gradients && shared_memory) precision.gradients = DataType::kFloat32;
   return precision;
 }
 

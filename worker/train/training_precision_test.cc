@@ -45,6 +45,14 @@ TEST(TrainingPrecisionTest, GradientsAreChosenApart) {
   EXPECT_EQ(PrecisionOf(Spec("O2", "float16", "float32"))->gradients, DataType::kFloat32);
 }
 
+TEST(TrainingPrecisionTest, AutoIsFloat32InSharedMemory) {
+  const TrainingPrecision automatic = *PrecisionOf(Spec("O2", "bfloat16", "auto"));
+  EXPECT_EQ(ChooseGradients(automatic, /*shared_memory=*/true).gradients, DataType::kFloat32);
+  EXPECT_EQ(ChooseGradients(automatic, /*shared_memory=*/false).gradients, DataType::kBfloat16);
+  const TrainingPrecision chosen = *PrecisionOf(Spec("O2", "bfloat16", "bfloat16"));
+  EXPECT_EQ(ChooseGradients(chosen, /*shared_memory=*/true).gradients, DataType::kBfloat16);
+}
+
 TEST(TrainingPrecisionTest, InWords) {
   EXPECT_EQ(PrecisionText(*PrecisionOf({})), "O0 float32");
   EXPECT_EQ(PrecisionText(*PrecisionOf(Spec("O2", "bfloat16", "auto"))),
