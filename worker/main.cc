@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -199,6 +200,9 @@ class Lifetime {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A peer that closes its end is an error of that write, not the worker's end. What the worker
+  // starts gets the default back.
+  std::signal(SIGPIPE, SIG_IGN);
   AgentOptions options;
   options.name = HostName();
   options.shim_binary = BesideThisProgram("muster-shim");

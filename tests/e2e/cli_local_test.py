@@ -58,7 +58,8 @@ class LocalTest(unittest.TestCase):
 
     def start(self, script=SLEEP, **kwargs):
         process = self.popen("local", "--", "/bin/bash", "-c", script, **kwargs)
-        self.assertEqual(process.stdout.readline(), "started\n")
+        line = process.stdout.readline()
+        self.assertEqual(line, "started\n", process.stderr.read() if not line else None)
         return process
 
     def test_prints_and_exits_as_run_does(self):
@@ -232,7 +233,7 @@ class ExplainPlanTest(unittest.TestCase):
                                             "PARAMETERS", "BYTES", "FLOPS", "OFFSET"])
         self.assertRegex(lines[1], r"^0 +conv2d +28x28x1 +28x28x32 +float32 ")
         self.assertIn("421,834 parameters; for each image 8.5", lines[-3])
-        self.assertRegex(lines[-1], r"^14 rows at most on each of 3 ranks; activations take ")
+        self.assertRegex(lines[-2], r"^14 rows at most on each of 3 ranks; activations take ")
 
     def test_precision(self):
         lines = self.explain("--set", "train.precision=O2", "--set", "train.model={name: resnet18}").splitlines()
