@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "coordinator/core/core_impl.h"
@@ -219,8 +220,8 @@ void Core::Impl::TellOfSkippedSteps(Job& job, const v1::Progress& progress) {
   if (skipped == 0 || skipped / 2 < told || skipped == told) return;
   job.record.set_told_skipped_steps(skipped);
   AddEvent(job, events::kLossScaleLowered,
-           absl::StrCat("the loss scale is ", progress.loss_scale(), " at step ", progress.step(),
-                        ": gradients overflowed, and ", skipped,
+           absl::StrCat("the loss scale is ", absl::StrFormat("%.12g", progress.loss_scale()),
+                        " at step ", progress.step(), ": gradients overflowed, and ", skipped,
                         skipped == 1 ? " step was skipped" : " steps were skipped in all"));
 }
 
