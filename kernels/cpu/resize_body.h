@@ -85,9 +85,10 @@ inline void ResizeLinesOf3(const cpu::ResizeFilter& filter, int64_t origin, int6
   }
 }
 
-inline void ResizeLine(const cpu::ResizeFilter& filter, int64_t origin, int64_t width,
-                       int64_t channels, const float* line, uint8_t* y) {
-  for (int64_t i = 0; i < width; ++i) {
+// From pixel `begin` on.
+inline void ResizeLine(const cpu::ResizeFilter& filter, int64_t origin, int64_t begin,
+                       int64_t width, int64_t channels, const float* line, uint8_t* y) {
+  for (int64_t i = begin; i < width; ++i) {
     const float* weights = filter.weights + i * filter.taps;
     const float* from = line + channels * (filter.first[i] - origin);
     for (int64_t c = 0; c < channels; ++c) {
@@ -97,6 +98,46 @@ inline void ResizeLine(const cpu::ResizeFilter& filter, int64_t origin, int64_t 
     }
   }
 }
+
+#if defined(__AVX2__)
+MUSTER_ALWAYS_INLINE Vector Gather(const float* p, IntVector indices) {
+#if defined(__AVX512F__)
+  return _mm512_i32gather_ps(__builtin_bit_cast(__m512i, indices), p, sizeof(float));
+#else
+  return _mm256_i32gather_ps(p, __builtin_bit_cast(__m256i, indices), sizeof(float));
+#endif
+}
+
+// Of one channel: kLanes pixels at a time, whose weights kLines lines share. Gives how many pixels
+// of each line it has done.
+template <int kLines>
+inline int64_t ResizeLinesOf1(const cpu::ResizeFilter& filter, int64_t origin, int64_t width,
+                              const float* line, int64_t line_floats, uint8_t* y) {
+  const auto taps = static_cast<int32_t>(filter.taps);
+  IntVector lanes;
+  for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lane;
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    IntVector first;
+    __builtin_memcpy(&first, filter.first + i, sizeof(first));
+    first -= static_cast<int32_t>(origin);
+    Vector sums[kLines];
+    for (int k = 0; k < kLines; ++k) sums[k] = Vector{} + 0.5f;
+    for (int32_t t = 0; t < taps; ++t) {
+      const Vector weights = Gather(filter.weights + i * taps + t, lanes * taps);
+      for (int k = 0; k < kLines; ++k) {
+        sums[k] += weights * Gather(line + k * line_floats + t, first);
+      }
+    }
+    for (int k = 0; k < kLines; ++k) {
+      const auto pixels = __builtin_convertvector(__builtin_convertvector(sums[k], IntVector),
+                                                  VectorOf<kLanes>::Byte);
+      __builtin_memcpy(y + k * width + i, &pixels, sizeof(pixels));
+    }
+  }
+  return i;
+}
+#endif  // __AVX2__
 
 // The next kLines lines of the output, from line `i` on.
 template <int kLines>
@@ -120,8 +161,14 @@ inline void ResizeLines(const ResizeShape& shape, const cpu::ResizeScratch& part
     ResizeLinesOf3<kLines>(columns, origin, shape.width, parts.lines, line_floats, y);
     return;
   }
+  int64_t begin = 0;
+#if defined(__AVX2__)
+  if (shape.channels == 1) {
+    begin = ResizeLinesOf1<kLines>(columns, origin, shape.width, parts.lines, line_floats, y);
+  }
+#endif
   for (int64_t k = 0; k < kLines; ++k) {
-    ResizeLine(columns, origin, shape.width, shape.channels, parts.lines + k * line_floats,
+    ResizeLine(columns, origin, begin, shape.width, shape.channels, parts.lines + k * line_floats,
                y + k * y_bytes);
   }
 }

@@ -60,29 +60,34 @@ class ShapesTest(unittest.TestCase):
 
 class ResumeTest(unittest.TestCase):
     def test_a_killed_rank_leaves_no_trace_in_the_weights(self):
-        """Killed in mid-epoch, resumed from a checkpoint: the same bits as never having been disturbed."""
+        """Killed in mid-epoch, resumed from a checkpoint: the same bits as never having been disturbed. Ranks of one
+        node share the update among them, and what the optimizer remembers."""
         spec = dict(EVERYTHING, sync_batch_norm=False, optimizer={"name": "adamw", "learning_rate": 1e-3,
                                                                   "weight_decay": 0.01})
 
-        def training(cluster, name):
+        def training(cluster, name, shape):
             return training_spec(name, global_batch=64, max_steps=400, restart={"max": 2},
-                                 resources={"nodes": 2, "ranks_per_node": 1},
+                                 resources={"nodes": shape[0], "ranks_per_node": shape[1]},
                                  checkpoint={"dir": str(cluster.directory / name), "every_steps": 50}, **spec)
 
-        with Cluster(nodes=2) as cluster:
-            whole = cluster.run(training(cluster, "whole"))
-            job = cluster.submit(training(cluster, "killed"))
-            cluster.wait_for_step(job, 70)
-            os.kill(cluster.rank_pids()[0], signal.SIGKILL)
-            killed = cluster.wait(job)
-            self.assertEqual(killed["state"], "SUCCEEDED")
-            self.assertEqual(int(killed["generation"]), 2)
-            self.assertGreaterEqual(int(killed["summary"]["resumed_from_step"]), 50)
-            self.assertEqual(killed["summary"]["weights_digest"], whole["summary"]["weights_digest"])
-            for file in ("model.safetensors", "optimizer.safetensors", "ema.safetensors"):
-                digests = [hashlib.sha256((cluster.directory / name / "step-00000400" / file).read_bytes()).hexdigest()
-                           for name in ("whole", "killed")]
-                self.assertEqual(digests[0], digests[1], file)
+        for shape in (2, 1), (1, 2):
+            with self.subTest(nodes=shape[0], ranks_per_node=shape[1]), Cluster(nodes=2, slots=2) as cluster:
+                self.check_killed_rank(cluster, lambda name: training(cluster, name, shape))
+
+    def check_killed_rank(self, cluster, training):
+        whole = cluster.run(training("whole"))
+        job = cluster.submit(training("killed"))
+        cluster.wait_for_step(job, 70)
+        os.kill(cluster.rank_pids()[0], signal.SIGKILL)
+        killed = cluster.wait(job)
+        self.assertEqual(killed["state"], "SUCCEEDED")
+        self.assertEqual(int(killed["generation"]), 2)
+        self.assertGreaterEqual(int(killed["summary"]["resumed_from_step"]), 50)
+        self.assertEqual(killed["summary"]["weights_digest"], whole["summary"]["weights_digest"])
+        for file in ("model.safetensors", "optimizer.safetensors", "ema.safetensors"):
+            digests = [hashlib.sha256((cluster.directory / name / "step-00000400" / file).read_bytes()).hexdigest()
+                       for name in ("whole", "killed")]
+            self.assertEqual(digests[0], digests[1], file)
 
 
 class ModelsTest(unittest.TestCase):

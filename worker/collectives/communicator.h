@@ -86,6 +86,13 @@ class Communicator {
   // Errors: RESOURCE_EXHAUSTED. Collective: all ranks allocate the same sizes in the same order.
   virtual absl::StatusOr<std::unique_ptr<Allocation>> Allocate(size_t size_bytes) = 0;
 
+  // Where `rank` has its part of an allocation of this communicator, if this process can read and write it
+  // directly; null where it cannot, and then for every rank but this one. Who touches it when is for the caller to
+  // order, by collectives.
+  virtual void* PeerData(Allocation& allocation, uint32_t rank) {
+    return rank == this->rank() ? allocation.data() : nullptr;
+  }
+
   // Ends everything under way on this rank within two seconds, whatever the peers do. Never blocks.
   virtual void Abort(const absl::Status& reason) = 0;
 };

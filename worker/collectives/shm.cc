@@ -75,6 +75,11 @@ class ShmCommunicator final : public QueuedCommunicator {
     return heap_->Allocate(size_bytes);
   }
 
+  void* PeerData(Allocation& allocation, uint32_t rank) override {
+    const size_t bytes = allocation.size_bytes();
+    return heap_->Resolve(rank, heap_->Locate(allocation.data(), bytes), bytes);
+  }
+
  protected:
   absl::Status Execute(const Operation& operation) override;
 

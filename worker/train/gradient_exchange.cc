@@ -42,6 +42,7 @@ GradientExchange::GradientExchange(collectives::Communicator* communicator, nn::
     : communicator_(communicator),
       plan_(plan),
       canonical_(options.canonical),
+      sums_(options.sums),
       type_(options.type),
       shrink_(type_ == DataType::kFloat16 ? 1.0f / static_cast<float>(communicator->size()) : 1),
       stretch_(type_ == DataType::kFloat16 ? static_cast<float>(communicator->size()) : 1) {}
@@ -99,6 +100,11 @@ absl::Status GradientExchange::Allocate(const ExchangeOptions& options) {
   return absl::OkStatus();
 }
 
+const float* GradientExchange::PeerGradients(uint32_t rank) {
+  if (gradients_ != reduced_) return nullptr;
+  return static_cast<const float*>(communicator_->PeerData(*memory_, rank));
+}
+
 size_t GradientExchange::bytes() const {
   return elements_ * kernels::SizeOf(type_) + kTailElements * sizeof(float);
 }
@@ -118,19 +124,24 @@ void GradientExchange::Accumulate(const nn::LossResult& loss) {
 
 void GradientExchange::Begin(const nn::LossResult& loss) {
   work_.clear();
+  ready_ = 0;
   tail_[0] = static_cast<float>(accumulated_loss_.loss_sum + loss.loss_sum);
   tail_[1] = static_cast<float>(accumulated_loss_.correct + loss.correct);
   accumulated_loss_ = {};
-  if (type_ == DataType::kFloat32) return;
+  if (sums_ && !TailRides()) ExchangeTail();
+}
+
+void GradientExchange::ExchangeTail() {
   tail_work_ = communicator_->AllReduce(
       tail_, tail_, kTailElements, collectives::DataType::kFloat32, collectives::ReduceOp::kSum);
 }
 
 void GradientExchange::Ready(size_t offset) {
-  while (work_.size() < buckets_.size() && offset <= buckets_[work_.size()].plan_begin) {
-    const Range& range = buckets_[work_.size()];
+  for (; ready_ < buckets_.size() && offset <= buckets_[ready_].plan_begin; ++ready_) {
+    const Range& range = buckets_[ready_];
     Pack(range);
-    const bool with_tail = work_.empty() && type_ == DataType::kFloat32;
+    if (!sums_) continue;
+    const bool with_tail = ready_ == 0 && TailRides();
     void* const begin = Reduced(range.begin);
     work_.push_back(communicator_->AllReduce(
         begin, begin, range.end - range.begin + (with_tail ? kTailElements : 0),
@@ -171,6 +182,8 @@ void GradientExchange::Unpack(const Range& range) {
 
 absl::Status GradientExchange::Finish() {
   Ready(0);
+  // Its sum is there when all ranks have come here: nobody's gradients change any more.
+  if (!sums_) ExchangeTail();
   // The first error is the cause; the others are waited for so that nothing writes to the memory
   // any more.
   absl::Status status;

@@ -11,6 +11,8 @@
 // Gradients are float32. They may be summed in a 16-bit type, which halves what travels: a bucket
 // is rounded as it goes and widened as it comes back. The loss, of which such a type holds too few
 // digits, then travels in an operation of its own.
+//
+// Where the update adds the gradients up itself (sharded_update.h), all that travels is the loss.
 #ifndef MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 #define MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 
@@ -38,6 +40,9 @@ struct ExchangeOptions {
   bool canonical = false;
   // Accumulate will be called.
   bool accumulates = false;
+  // False: each rank's gradients stay its own, for whoever reads them in the communicator's memory.
+  // Only of float32 that is not canonical.
+  bool sums = true;
   // What is summed over the ranks. In float16 each rank's gradients are divided by the number of
   // ranks before they are added, so that their sum overflows no sooner than they do, and the sums
   // are multiplied by it afterwards.
@@ -61,6 +66,9 @@ class GradientExchange {
       collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options);
 
   float* gradients() { return gradients_; }
+  // Those of `rank`, where they are exchanged without a copy and this process can read them; else
+  // null.
+  const float* PeerGradients(uint32_t rank);
 
   // Keeps a micro-batch's gradients, which backward left in gradients(), and its loss.
   void Accumulate(const nn::LossResult& loss);
@@ -69,17 +77,15 @@ class GradientExchange {
   // As nn::Plan::Backward's `ready`.
   void Ready(size_t offset);
   // Waits for every bucket. OK: gradients() holds the sums over all ranks, of which any may be an
-  // infinity or NaN. Otherwise they are worth nothing and the update must not run; the error is the
-  // communicator's.
+  // infinity or NaN; or, where they are not summed, all ranks have got as far. Otherwise they are
+  // worth nothing and the update must not run; the error is the communicator's.
   absl::Status Finish();
   // After Finish.
   const StepTotals& totals() const { return totals_; }
 
   size_t buckets() const { return buckets_.size(); }
   // Of one step.
-  size_t operations() const {
-    return buckets_.size() + (type_ == kernels::DataType::kFloat32 ? 0 : 1);
-  }
+  size_t operations() const { return (sums_ ? buckets_.size() : 0) + (TailRides() ? 0 : 1); }
   size_t bytes() const;
 
   // Spent on adding, copying and rounding since Create: everything but waiting.
@@ -102,10 +108,14 @@ class GradientExchange {
   // From what was reduced to exchanged_.
   void Unpack(const Range& range);
   absl::Status ImportCanonical();
+  // The loss and the first bucket are one array of one type.
+  bool TailRides() const { return sums_ && type_ == kernels::DataType::kFloat32; }
+  void ExchangeTail();
 
   collectives::Communicator* const communicator_;
   nn::Plan* const plan_;
   const bool canonical_;
+  const bool sums_;
   const kernels::DataType type_;
   // Of float16's sums.
   const float shrink_, stretch_;
@@ -123,6 +133,7 @@ class GradientExchange {
   std::vector<size_t> offsets_;   // of each parameter in exchanged_
   std::vector<Range> buckets_;
   std::shared_ptr<collectives::Work> tail_work_;          // null where the tail rides with a bucket
+  size_t ready_ = 0;  // buckets of this step, from the first on
   std::vector<std::shared_ptr<collectives::Work>> work_;  // of the buckets issued in this step
   absl::Duration kernel_time_;
   StepTotals totals_;

@@ -36,6 +36,7 @@ std::unique_ptr<nn::Plan> CompileMlp() {
 struct Layout {
   bool canonical;
   DataType type;
+  bool sums = true;
 };
 
 // On each of `ranks`, with a thread, a plan and an exchange of its own.
@@ -46,7 +47,13 @@ class Group {
   explicit Group(uint32_t ranks) : communicators_(MakeLoopbackGroup(ranks)) {}
 
   void OnEachRank(const Layout& layout, const Run& run) {
-    ExchangeOptions options{64, 1024, layout.canonical, /*accumulates=*/true, layout.type};
+    ExchangeOptions options;
+    options.first_bucket_bytes = 64;
+    options.bucket_bytes = 1024;
+    options.canonical = layout.canonical;
+    options.accumulates = true;
+    options.sums = layout.sums;
+    options.type = layout.type;
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < communicators_.size(); ++rank) {
       threads.emplace_back([&, rank] {
@@ -224,6 +231,24 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GradientExchangeTest, ::testing::ValuesIn(Layo
                            return std::string(kernels::NameOf(info.param.type)) +
                                   (info.param.canonical ? "Canonical" : "");
                          });
+
+TEST(GradientsThatAreNotSummedTest, StayEachRanksOwn) {
+  constexpr uint32_t kRanks = 3;
+  const Layout layout{/*canonical=*/false, DataType::kFloat32, /*sums=*/false};
+  Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
+    WriteGradients(plan, exchange, rank, 1, /*ready=*/false);
+    exchange.Accumulate({0.5, 1});
+    exchange.Begin({1.0 + rank, 1});
+    WriteGradients(plan, exchange, rank, 0, /*ready=*/true);
+    ASSERT_TRUE(exchange.Finish().ok());
+    ExpectGradients(plan, exchange, [rank](size_t i) {
+      return Contribution(rank, 1, i) + Contribution(rank, 0, i);
+    });
+    EXPECT_EQ(exchange.totals().loss_sum, 0.5 * kRanks + 1 + 2 + 3);
+    EXPECT_EQ(exchange.totals().correct, 2 * kRanks);
+    EXPECT_EQ(exchange.operations(), 1);
+  });
+}
 
 // Of every element, where all those of a rank are alike; the same on all ranks.
 float SumOf(const std::vector<float>& values, DataType type) {

@@ -75,7 +75,8 @@ std::string Names(absl::Span<const std::string> names) {
 ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, std::optional<double> ema_decay)
     : plan_(plan),
       optimizer_(optimizer),
-      parameters_(MakeAlignedFloats(plan->parameter_elements())),
+      own_parameters_(MakeAlignedFloats(plan->parameter_elements())),
+      parameters_(own_parameters_.get()),
       buffers_(MakeAlignedFloats(plan->buffer_elements())) {
   if (ema_decay.has_value()) {
     average_.emplace(*ema_decay, plan->parameter_elements(), plan->buffer_elements());
@@ -85,7 +86,13 @@ ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, std::optional<doubl
 
 void ModelState::BindGradients(float* gradients) {
   gradients_ = gradients;
-  plan_->Bind(parameters_.get(), gradients, buffers_.get());
+  plan_->Bind(parameters_, gradients, buffers_.get());
+}
+
+void ModelState::BindParameters(float* parameters) {
+  parameters_ = parameters;
+  own_parameters_ = nullptr;
+  BindGradients(gradients_);
 }
 
 uint64_t ModelState::parameter_count() const {
@@ -99,16 +106,16 @@ void ModelState::RoundParameters(kernels::DataType type) {
   const size_t count = plan_->parameter_elements();
   const kernels::KernelTable& kernels = kernels::CpuKernels();
   std::vector<uint16_t> rounded(count);
-  kernels.cast(kernels::DataType::kFloat32, parameters_.get(), 1, type, rounded.data(), count);
-  kernels.cast(type, rounded.data(), 1, kernels::DataType::kFloat32, parameters_.get(), count);
+  kernels.cast(kernels::DataType::kFloat32, parameters_, 1, type, rounded.data(), count);
+  kernels.cast(type, rounded.data(), 1, kernels::DataType::kFloat32, parameters_, count);
 }
 
 void ModelState::UpdateAverage(uint64_t step) {
-  if (average_.has_value()) average_->Update(step, parameters_.get(), buffers_.get());
+  if (average_.has_value()) average_->Update(step, parameters_, buffers_.get());
 }
 
 void ModelState::StartAverage() {
-  if (average_.has_value()) average_->Start(parameters_.get(), buffers_.get());
+  if (average_.has_value()) average_->Start(parameters_, buffers_.get());
 }
 
 absl::Status ModelState::WithAverage(const std::function<absl::Status()>& work) {
@@ -251,7 +258,7 @@ absl::Status ModelState::ImportAverage(const std::string& path) {
 
 std::string ModelState::WeightsDigest() const {
   const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
-    return plan_->ExportFrom(parameters_.get(), parameter, values);
+    return plan_->ExportFrom(parameters_, parameter, values);
   };
   Sha256 hasher;
   for (const nn::ParameterInfo& parameter : plan_->parameters()) {
@@ -264,7 +271,7 @@ std::string ModelState::WeightsDigest() const {
 
 absl::Status ModelState::Broadcast(collectives::Communicator& communicator, uint32_t root,
                                    bool resuming) {
-  RETURN_IF_ERROR(BroadcastParameters(communicator, root, parameters_.get()));
+  RETURN_IF_ERROR(BroadcastParameters(communicator, root, parameters_));
   RETURN_IF_ERROR(BroadcastBuffers(communicator, root));
   if (!resuming) return absl::OkStatus();
   if (optimizer_ != nullptr) {

@@ -24,7 +24,8 @@
 
 namespace muster::train {
 
-// Owns the plan's arrays except for the gradients. For one training thread.
+// Owns the plan's arrays except for the gradients, and parameters that it is told to have elsewhere.
+// For one training thread.
 class ModelState {
  public:
   // Binds the plan, without gradients, and leaves zeros. `plan` outlives the state, and so does
@@ -34,7 +35,9 @@ class ModelState {
 
   // Binds the plan anew.
   void BindGradients(float* gradients);
-  float* parameters() { return parameters_.get(); }
+  // To memory of somebody else's for as many zeros, in place of the state's own.
+  void BindParameters(float* parameters);
+  float* parameters() { return parameters_; }
   float* buffers() { return buffers_.get(); }
   uint64_t parameter_count() const;  // without padding
 
@@ -88,7 +91,8 @@ class ModelState {
 
   nn::Plan* const plan_;
   Optimizer* const optimizer_;
-  AlignedFloats parameters_;
+  AlignedFloats own_parameters_;
+  float* parameters_;
   AlignedFloats buffers_;
   float* gradients_ = nullptr;
   std::optional<ExponentialMovingAverage> average_;

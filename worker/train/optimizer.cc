@@ -24,24 +24,23 @@ class Sgd final : public Optimizer {
  public:
   Sgd(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
       const OptimizerOptions& options)
-      : Optimizer(spec, parameters, options, MomentumState(spec)),
+      : Optimizer(spec, parameters, options, MomentumState(spec), /*elementwise=*/true),
         ranges_(DecayRanges(parameters)) {}
 
  private:
-  void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
-              const float* gradients) override {
-    for (const Range& range : ranges_) {
+  void Update(const Part& part) override {
+    ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
       const kernels::SgdOptions step_options{
-          .learning_rate = static_cast<float>(learning_rate),
+          .learning_rate = static_cast<float>(part.learning_rate),
           .momentum = static_cast<float>(spec().momentum()),
-          .weight_decay = static_cast<float>(range.weight_decay),
+          .weight_decay = static_cast<float>(weight_decay),
           .nesterov = spec().nesterov(),
-          .gradient_scale = static_cast<float>(gradient_scale),
+          .gradient_scale = static_cast<float>(part.gradient_scale),
           .round_to = options().round_to,
       };
-      kernels::SgdStep(step_options, parameters + range.offset, At(state(0), range.offset),
-                       gradients + range.offset, range.count);
-    }
+      kernels::SgdStep(step_options, part.parameters + (begin - part.begin), At(state(0), begin),
+                       part.gradients + (begin - part.begin), count);
+    });
   }
 
   const std::vector<Range> ranges_;
@@ -51,28 +50,27 @@ class AdamW final : public Optimizer {
  public:
   AdamW(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
         const OptimizerOptions& options)
-      : Optimizer(spec, parameters, options, {"exp_avg", "exp_avg_sq"}),
+      : Optimizer(spec, parameters, options, {"exp_avg", "exp_avg_sq"}, /*elementwise=*/true),
         ranges_(DecayRanges(parameters)) {}
 
  private:
-  void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
-              const float* gradients) override {
-    const auto t = static_cast<double>(step + 1);
-    for (const Range& range : ranges_) {
+  void Update(const Part& part) override {
+    const auto t = static_cast<double>(part.step + 1);
+    ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
       const kernels::AdamWOptions step_options{
-          .learning_rate = learning_rate,
+          .learning_rate = part.learning_rate,
           .beta1 = spec().beta1(),
           .beta2 = spec().beta2(),
           .epsilon = spec().epsilon(),
-          .weight_decay = range.weight_decay,
+          .weight_decay = weight_decay,
           .bias_correction1 = 1 - std::pow(spec().beta1(), t),
           .bias_correction2 = 1 - std::pow(spec().beta2(), t),
-          .gradient_scale = gradient_scale,
+          .gradient_scale = part.gradient_scale,
           .round_to = options().round_to,
       };
-      kernels::AdamWStep(step_options, parameters + range.offset, state(0) + range.offset,
-                         state(1) + range.offset, gradients + range.offset, range.count);
-    }
+      kernels::AdamWStep(step_options, part.parameters + (begin - part.begin), state(0) + begin,
+                         state(1) + begin, part.gradients + (begin - part.begin), count);
+    });
   }
 
   const std::vector<Range> ranges_;
@@ -87,7 +85,7 @@ class Lars final : public Optimizer {
  public:
   Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
        const OptimizerOptions& options)
-      : Optimizer(spec, parameters, options, MomentumState(spec)) {
+      : Optimizer(spec, parameters, options, MomentumState(spec), /*elementwise=*/false) {
     for (const nn::ParameterInfo& parameter : parameters) {
       tensors_.push_back({parameter.offset, parameter.count, !IsExcluded(parameter)});
     }
@@ -100,20 +98,20 @@ class Lars final : public Optimizer {
     bool adapted;
   };
 
-  void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
-              const float* gradients) override {
+  // Of all elements: norms are of whole tensors.
+  void Update(const Part& part) override {
     for (const Tensor& tensor : tensors_) {
-      float* const values = parameters + tensor.offset;
-      const float* const gradient = gradients + tensor.offset;
+      float* const values = part.parameters + tensor.offset;
+      const float* const gradient = part.gradients + tensor.offset;
       const double ratio =
-          tensor.adapted ? TrustRatio(values, gradient, tensor.count, gradient_scale) : 1;
-      const double rate = learning_rate * ratio;
+          tensor.adapted ? TrustRatio(values, gradient, tensor.count, part.gradient_scale) : 1;
+      const double rate = part.learning_rate * ratio;
       // A step of SGD whose gradients carry the rate already.
       const kernels::SgdOptions step_options{
           .learning_rate = 1,
           .momentum = static_cast<float>(spec().momentum()),
           .weight_decay = static_cast<float>(tensor.adapted ? rate * spec().weight_decay() : 0),
-          .gradient_scale = static_cast<float>(rate * gradient_scale),
+          .gradient_scale = static_cast<float>(rate * part.gradient_scale),
           .round_to = options().round_to,
       };
       kernels::SgdStep(step_options, values, At(state(0), tensor.offset), gradient, tensor.count);
@@ -170,8 +168,9 @@ absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
 }
 
 Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
-                     const OptimizerOptions& options, std::vector<std::string> state_names)
-    : spec_(spec), options_(options) {
+                     const OptimizerOptions& options, std::vector<std::string> state_names,
+                     bool elementwise)
+    : spec_(spec), options_(options), elementwise_(elementwise) {
   for (const nn::ParameterInfo& parameter : parameters) {
     elements_ = std::max(elements_, parameter.offset + parameter.count);
   }
@@ -201,17 +200,23 @@ std::vector<Optimizer::Range> Optimizer::DecayRanges(
 
 std::optional<double> Optimizer::Step(double learning_rate, uint64_t step, float* parameters,
                                       const float* gradients, double gradient_scale) {
+  Part all{learning_rate, step, gradient_scale, 0, elements_, parameters, gradients};
   if (spec_.clip_norm() == 0) {
-    Update(learning_rate, step, gradient_scale, parameters, gradients);
+    Update(all);
     return std::nullopt;
   }
   const double norm = gradient_scale * std::sqrt(kernels::SumOfSquares(gradients, elements_));
   // As torch.nn.utils.clip_grad_norm_. A norm that is not a number stays one, so that a run that
   // diverged shows.
   const double limit = spec_.clip_norm() / (norm + 1e-6);
-  Update(learning_rate, step, limit > 1 ? gradient_scale : limit * gradient_scale, parameters,
-         gradients);
+  if (!(limit > 1)) all.gradient_scale *= limit;
+  Update(all);
   return norm;
+}
+
+void Optimizer::StepPart(double learning_rate, uint64_t step, size_t begin, size_t count,
+                         float* parameters, const float* gradients) {
+  Update({learning_rate, step, /*gradient_scale=*/1, begin, begin + count, parameters, gradients});
 }
 
 }  // namespace muster::train

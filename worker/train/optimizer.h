@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_TRAIN_OPTIMIZER_H_
 #define MUSTER_WORKER_TRAIN_OPTIMIZER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -52,6 +53,15 @@ class Optimizer {
   std::optional<double> Step(double learning_rate, uint64_t step, float* parameters,
                              const float* gradients, double gradient_scale = 1);
 
+  // Whether a step is one of each element by itself, so that it may be done in parts: not where the
+  // spec clips, or a rate depends on a tensor's norm.
+  bool elementwise() const { return elementwise_ && spec_.clip_norm() == 0; }
+
+  // The part [begin, begin + count) of Step; elementwise() only. parameters and gradients point at
+  // element `begin`.
+  void StepPart(double learning_rate, uint64_t step, size_t begin, size_t count, float* parameters,
+                const float* gradients);
+
  protected:
   // Neighbouring parameters that are treated alike, so that a step is few kernel calls.
   struct Range {
@@ -60,14 +70,34 @@ class Optimizer {
     double weight_decay;
   };
 
+  // What Step was called with, for a part of the arrays.
+  struct Part {
+    double learning_rate;
+    uint64_t step;
+    double gradient_scale;
+    size_t begin, end;
+    float* parameters;       // from element `begin` on
+    const float* gradients;  // from element `begin` on
+  };
+
   Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
-            const OptimizerOptions& options, std::vector<std::string> state_names);
+            const OptimizerOptions& options, std::vector<std::string> state_names,
+            bool elementwise);
 
   // Whether the spec's exclude_norm_and_bias means this parameter: those of norms and biases are
   // the ones with a single dimension.
   bool IsExcluded(const nn::ParameterInfo& parameter) const;
   // By whether weight decay applies.
   std::vector<Range> DecayRanges(absl::Span<const nn::ParameterInfo> parameters) const;
+  // Calls visit(begin, count, weight_decay) for what of each range lies in the part.
+  template <typename Visit>
+  static void ForEachRange(absl::Span<const Range> ranges, const Part& part, const Visit& visit) {
+    for (const Range& range : ranges) {
+      const size_t begin = std::max(range.offset, part.begin);
+      const size_t end = std::min(range.offset + range.count, part.end);
+      if (begin < end) visit(begin, end - begin, range.weight_decay);
+    }
+  }
   // Null where the optimizer has no such state.
   float* state(size_t index) const {
     return index < states_.size() ? states_[index].values.get() : nullptr;
@@ -76,11 +106,11 @@ class Optimizer {
   const OptimizerOptions& options() const { return options_; }
 
  private:
-  virtual void Update(double learning_rate, uint64_t step, double gradient_scale, float* parameters,
-                      const float* gradients) = 0;
+  virtual void Update(const Part& part) = 0;
 
   const v1::OptimizerSpec spec_;
   const OptimizerOptions options_;
+  const bool elementwise_;
   size_t elements_ = 0;  // of the flat arrays
   std::vector<OptimizerState> states_;
 };

@@ -288,11 +288,12 @@ absl::Status Trainer::EvaluateModel() {
 }
 
 absl::Status Trainer::SaveCheckpoint() {
-  // Rank 0's buffers are the ones that count, so it needs nobody else.
-  if (!is_first() || !options_.checkpoints.has_value() || saved_step_ == step_) {
-    return absl::OkStatus();
-  }
+  if (!options_.checkpoints.has_value() || saved_step_ == step_) return absl::OkStatus();
   SetPhase("checkpointing");
+  RETURN_IF_ERROR(training_step_->GatherOptimizerStates());
+  saved_step_ = step_;
+  // Rank 0's buffers are the ones that count.
+  if (!is_first()) return absl::OkStatus();
   Checkpoint checkpoint;
   checkpoint.state.step = step_;
   checkpoint.state.epoch = Epochs();
@@ -315,9 +316,7 @@ absl::Status Trainer::SaveCheckpoint() {
   const absl::Status written = options_.checkpoints->Write(checkpoint);
   // A stale writer is no fault of the directory's.
   if (absl::IsAborted(written)) return written;
-  RETURN_IF_ERROR(WithExitCode(written, kExitCannotCreate));
-  saved_step_ = step_;
-  return absl::OkStatus();
+  return WithExitCode(written, kExitCannotCreate);
 }
 
 absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {

@@ -14,6 +14,15 @@
 namespace muster::train {
 namespace {
 
+// Whether the ranks share the update among them; the same on all. A step whose gradients are to be
+// looked at before the update needs their sums first.
+bool Shards(const StepParts& parts) {
+  return parts.communicators.world->backend() == "shm" && !parts.canonical_layout &&
+         parts.precision.gradients == kernels::DataType::kFloat32 &&
+         parts.optimizer->elementwise() &&
+         parts.spec->mixed_precision().loss_scale().initial() == 0;
+}
+
 ExchangeOptions ExchangeOptionsOf(const StepParts& parts) {
   ExchangeOptions options;
   const v1::StrategySpec& strategy = parts.spec->strategy();
@@ -22,6 +31,7 @@ ExchangeOptions ExchangeOptionsOf(const StepParts& parts) {
   options.canonical = parts.canonical_layout;
   options.accumulates = parts.spec->accumulation_steps() > 1;
   options.type = parts.precision.gradients;
+  options.sums = !Shards(parts);
   return options;
 }
 
@@ -55,6 +65,12 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
   ASSIGN_OR_RETURN(step->exchange_, GradientExchange::Create(parts.communicators.world, parts.plan,
                                                              ExchangeOptionsOf(parts)));
   parts.state->BindGradients(step->exchange_->gradients());
+  if (Shards(parts)) {
+    ASSIGN_OR_RETURN(step->sharded_, ShardedUpdate::Create(
+                                         parts.communicators.world, step->exchange_.get(),
+                                         parts.optimizer, parts.plan->parameter_elements()));
+    parts.state->BindParameters(step->sharded_->parameters());
+  }
   if (parts.spec->sync_batch_norm()) parts.plan->set_statistics_reducer(&step->reducer_);
   return step;
 }
@@ -79,7 +95,7 @@ absl::StatusOr<StepOutcome> TrainingStep::Run(const data::Batch& batch, uint64_t
       static_cast<double>(exchange_->totals().correct) / static_cast<double>(global_rows);
   outcome.learning_rate = parts_.schedule->LearningRate(step);
   ASSIGN_OR_RETURN(outcome.skipped, ShouldSkip(step, outcome.loss, times));
-  if (!outcome.skipped) Update(step, outcome);
+  if (!outcome.skipped) RETURN_IF_ERROR(Update(step, outcome, times));
   RETURN_IF_ERROR(AdjustScale(step, outcome));
   times.kernels += KernelTime() - kernels_before;
   return outcome;
@@ -136,14 +152,27 @@ absl::StatusOr<bool> TrainingStep::ShouldSkip(uint64_t step, double loss, StepTi
   return overflowed;
 }
 
-void TrainingStep::Update(uint64_t step, StepOutcome& outcome) {
-  const Stopwatch stopwatch(own_kernel_time_);
+absl::Status TrainingStep::Update(uint64_t step, StepOutcome& outcome, StepTimes& times) {
   const uint64_t update = Updates(step);
-  const double gradient_scale = loss_scale_.has_value() ? 1 / loss_scale_->scale() : 1;
-  outcome.gradient_norm =
-      parts_.optimizer->Step(outcome.learning_rate, update, parts_.state->parameters(),
-                             exchange_->gradients(), gradient_scale);
+  if (sharded_ != nullptr) {
+    const absl::Duration computed = sharded_->kernel_time();
+    const SteadyTime start = Now().steady;
+    RETURN_IF_ERROR(sharded_->Run(outcome.learning_rate, update));
+    times.exposed_communication += Now().steady - start - (sharded_->kernel_time() - computed);
+  }
+  const Stopwatch stopwatch(own_kernel_time_);
+  if (sharded_ == nullptr) {
+    const double gradient_scale = loss_scale_.has_value() ? 1 / loss_scale_->scale() : 1;
+    outcome.gradient_norm =
+        parts_.optimizer->Step(outcome.learning_rate, update, parts_.state->parameters(),
+                               exchange_->gradients(), gradient_scale);
+  }
   parts_.state->UpdateAverage(update);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingStep::GatherOptimizerStates() {
+  return sharded_ != nullptr ? sharded_->GatherStates() : absl::OkStatus();
 }
 
 absl::Status TrainingStep::AdjustScale(uint64_t step, const StepOutcome& outcome) {
@@ -162,7 +191,7 @@ uint64_t TrainingStep::Updates(uint64_t steps) const {
 
 absl::Duration TrainingStep::KernelTime() const {
   return parts_.plan->kernel_time() + objective_->kernel_time() + exchange_->kernel_time() +
-         own_kernel_time_;
+         (sharded_ != nullptr ? sharded_->kernel_time() : absl::ZeroDuration()) + own_kernel_time_;
 }
 
 }  // namespace muster::train

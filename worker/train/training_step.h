@@ -1,5 +1,6 @@
 // One step of one rank: its rows of the global batch forward and backward, the gradients summed
-// over the ranks while backward still runs, the update.
+// over the ranks while backward still runs, the update; or, where ranks share memory and the update
+// allows it, sum and update in one pass after backward.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 
@@ -20,6 +21,7 @@
 #include "worker/train/optimizer.h"
 #include "worker/train/overflow_guard.h"
 #include "worker/train/schedule.h"
+#include "worker/train/sharded_update.h"
 #include "worker/train/statistics_reducer.h"
 #include "worker/train/step_statistics.h"
 #include "worker/train/training_precision.h"
@@ -71,8 +73,14 @@ class TrainingStep {
   // Of `steps`, those that changed the model.
   uint64_t Updates(uint64_t steps) const;
 
+  // Collective. Gives every rank all that the optimizer remembers, until the next step; the
+  // communicators' errors.
+  absl::Status GatherOptimizerStates();
+
   // Of one step.
-  uint64_t collectives() const { return exchange_->operations() + (guard_.has_value() ? 1 : 0); }
+  uint64_t collectives() const {
+    return exchange_->operations() + (guard_.has_value() ? 1 : 0) + (sharded_ != nullptr ? 1 : 0);
+  }
   uint64_t collective_bytes() const { return exchange_->bytes(); }
 
  private:
@@ -84,7 +92,8 @@ class TrainingStep {
   absl::Status FinishExchange(StepTimes& times);
   // Collective where the loss is scaled. kExitDiverged where it is not and is no finite number.
   absl::StatusOr<bool> ShouldSkip(uint64_t step, double loss, StepTimes& times);
-  void Update(uint64_t step, StepOutcome& outcome);
+  // Collective where it is sharded.
+  absl::Status Update(uint64_t step, StepOutcome& outcome, StepTimes& times);
   // kExitDiverged.
   absl::Status AdjustScale(uint64_t step, const StepOutcome& outcome);
   absl::Duration KernelTime() const;
@@ -95,6 +104,7 @@ class TrainingStep {
   CommunicatorReducer reducer_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<GradientExchange> exchange_;
+  std::unique_ptr<ShardedUpdate> sharded_;  // null where each rank updates everything
   // Both or none.
   std::optional<LossScale> loss_scale_;
   std::optional<OverflowGuard> guard_;

@@ -1,0 +1,91 @@
+#include "worker/train/sharded_update.h"
+
+#include <algorithm>
+
+#include "absl/types/span.h"
+#include "common/status.h"
+#include "worker/collectives/reduce.h"
+#include "worker/train/stopwatch.h"
+
+namespace muster::train {
+namespace {
+
+// What a block reads and writes fits the second-level cache several times over, so that only its
+// first reads and its last writes reach memory.
+constexpr size_t kBlockElements = 8 << 10;
+constexpr size_t kLineElements = 16;
+
+}  // namespace
+
+ShardedUpdate::ShardedUpdate(collectives::Communicator* communicator, Optimizer* optimizer,
+                             size_t elements)
+    : communicator_(communicator),
+      optimizer_(optimizer),
+      elements_(elements),
+      sum_(MakeAlignedFloats(kBlockElements)),
+      addends_(communicator->size()) {}
+
+absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
+    collectives::Communicator* communicator, GradientExchange* exchange, Optimizer* optimizer,
+    size_t elements) {
+  std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(communicator, optimizer, elements));
+  ASSIGN_OR_RETURN(update->memory_, communicator->Allocate(elements * sizeof(float)));
+  for (uint32_t rank = 0; rank < communicator->size(); ++rank) {
+    const Peer peer{exchange->PeerGradients(rank),
+                    static_cast<float*>(communicator->PeerData(*update->memory_, rank))};
+    if (peer.gradients == nullptr || peer.parameters == nullptr) return {nullptr};
+    update->peers_.push_back(peer);
+  }
+  return {std::move(update)};
+}
+
+ShardedUpdate::Share ShardedUpdate::ShareOf(uint32_t rank) const {
+  const size_t lines = (elements_ + kLineElements - 1) / kLineElements;
+  const size_t size = communicator_->size();
+  const auto at = [&](size_t share) {
+    return std::min(lines * share / size * kLineElements, elements_);
+  };
+  return {at(rank), at(rank + 1)};
+}
+
+absl::Status ShardedUpdate::Run(double learning_rate, uint64_t step) {
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    const Share share = ShareOf(communicator_->rank());
+    for (size_t begin = share.begin; begin < share.end; begin += kBlockElements) {
+      UpdateBlock(learning_rate, step, begin, std::min(kBlockElements, share.end - begin));
+    }
+  }
+  // Nobody reads what others still write, nor writes what they still read.
+  return communicator_->Barrier()->Wait();
+}
+
+void ShardedUpdate::UpdateBlock(double learning_rate, uint64_t step, size_t begin, size_t count) {
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    addends_[rank] = peers_[rank].gradients + begin;
+  }
+  void* sum = sum_.get();
+  collectives::ReduceArrays(addends_, absl::MakeConstSpan(&sum, 1), count,
+                            collectives::DataType::kFloat32, collectives::ReduceOp::kSum);
+  float* const updated = parameters() + begin;
+  optimizer_->StepPart(learning_rate, step, begin, count, updated, sum_.get());
+  for (const Peer& peer : peers_) {
+    float* const theirs = peer.parameters + begin;
+    if (theirs != updated) std::copy_n(updated, count, theirs);
+  }
+}
+
+absl::Status ShardedUpdate::GatherStates() {
+  for (const OptimizerState& state : optimizer_->states()) {
+    for (uint32_t rank = 0; rank < communicator_->size(); ++rank) {
+      const Share share = ShareOf(rank);
+      RETURN_IF_ERROR(communicator_
+                          ->Broadcast(state.values.get() + share.begin, share.end - share.begin,
+                                      collectives::DataType::kFloat32, rank)
+                          ->Wait());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train
