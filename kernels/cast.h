@@ -13,8 +13,8 @@ namespace muster::kernels {
 // types are of equal size.
 using Cast = void(DataType from, const void* x, float scale, DataType to, void* y, size_t count);
 
-// Whether no element of x [count] is an infinity or NaN.
-using AllFinite = bool(DataType type, const void* x, size_t count);
+// -> finite, one value where the array is: whether no element of x [count] is an infinity or NaN.
+using AllFinite = void(DataType type, const void* x, size_t count, bool* finite);
 
 }  // namespace muster::kernels
 

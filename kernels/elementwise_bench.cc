@@ -160,7 +160,8 @@ class Bench {
     Report("add + relu", 3 * array,
            [&] { kernels_.add_forward(type_, count_, X(), 1, Y(), Activation::kRelu, Z()); });
     Report("accumulate", 3 * array, [&] { kernels_.accumulate(type_, count_, X(), Z()); });
-    Report("all finite", array, [&] { kernels_.all_finite(type_, X(), count_); });
+    bool finite = false;
+    Report("all finite", array, [&] { kernels_.all_finite(type_, X(), count_, &finite); });
     if (type_ != DataType::kFloat32) {
       Report("cast to float32", array + 4 * count,
              [&] { kernels_.cast(type_, X(), 1, DataType::kFloat32, Wide(), count_); });
@@ -172,9 +173,10 @@ class Bench {
     const CrossEntropyOptions options{.rows = static_cast<int64_t>(count_) / kClasses,
                                       .classes = kClasses};
     const std::vector<int32_t> labels(options.rows, 7);
+    CrossEntropyResult result;
     Report("softmax cross-entropy, 1000 classes", 2 * array, [&] {
       kernels_.softmax_cross_entropy(options, static_cast<float*>(X()), labels.data(),
-                                     static_cast<float*>(Z()));
+                                     static_cast<float*>(Z()), &result);
     });
   }
 

@@ -56,16 +56,17 @@ TEST_P(KernelContractTest, SoftmaxCrossEntropy) {
       std::vector<int32_t> labels;
       for (int i = 0; i < 9; ++i) labels.push_back(static_cast<int32_t>(random_() % classes));
       TestBuffer dlogits(logits.size()), expected(logits.size());
-      const CrossEntropyResult result =
-          kernels().softmax_cross_entropy(options, logits.data(), labels.data(), dlogits.data());
-      const CrossEntropyResult expected_result =
-          reference().softmax_cross_entropy(options, logits.data(), labels.data(), expected.data());
+      CrossEntropyResult result, expected_result, without_gradient;
+      kernels().softmax_cross_entropy(options, logits.data(), labels.data(), dlogits.data(),
+                                      &result);
+      reference().softmax_cross_entropy(options, logits.data(), labels.data(), expected.data(),
+                                        &expected_result);
       EXPECT_NEAR(result.loss_sum, expected_result.loss_sum, 1e-6 * (1 + expected_result.loss_sum));
       EXPECT_EQ(result.correct, expected_result.correct);
       ExpectClose(dlogits, expected, "dlogits", 1e-6);
-      EXPECT_EQ(
-          kernels().softmax_cross_entropy(options, logits.data(), labels.data(), nullptr).loss_sum,
-          result.loss_sum);
+      kernels().softmax_cross_entropy(options, logits.data(), labels.data(), nullptr,
+                                      &without_gradient);
+      EXPECT_EQ(without_gradient.loss_sum, result.loss_sum);
     }
   }
 }
@@ -126,12 +127,14 @@ TEST(ReferenceKernelsTest, CrossEntropyGradientIsAFiniteDifference) {
   TestBuffer logits(30, random), direction(30, random), dlogits(30);
   const std::vector<int32_t> labels = {0, 4, 2, 2, 1, 3};
   const auto value = [&](float distance) {
-    return ReferenceKernels()
-        .softmax_cross_entropy(options, Moved(logits, direction, distance).data(), labels.data(),
-                               nullptr)
-        .loss_sum;
+    CrossEntropyResult result;
+    ReferenceKernels().softmax_cross_entropy(options, Moved(logits, direction, distance).data(),
+                                             labels.data(), nullptr, &result);
+    return result.loss_sum;
   };
-  ReferenceKernels().softmax_cross_entropy(options, logits.data(), labels.data(), dlogits.data());
+  CrossEntropyResult result;
+  ReferenceKernels().softmax_cross_entropy(options, logits.data(), labels.data(), dlogits.data(),
+                                           &result);
   EXPECT_NEAR((value(1e-2f) - value(-1e-2f)) / 2e-2, Dot(dlogits, direction), 1e-3);
 }
 

@@ -30,6 +30,8 @@ struct KernelTable {
   bool bfloat16_dot;  // this set multiplies bfloat16 natively, adding up in float32
   // batch_norm.h
   BatchNormStatistics* batch_norm_statistics;
+  BatchNormScale* batch_norm_scale;
+  BatchNormRunning* batch_norm_running;
   BatchNormApply* batch_norm_apply;
   BatchNormBackwardParameters* batch_norm_backward_parameters;
   BatchNormBackwardData* batch_norm_backward_data;
@@ -74,10 +76,10 @@ struct KernelTable {
   DepthwiseConvolutionBackwardData* depthwise_convolution_backward_data;
   DepthwiseConvolutionBackwardWeights* depthwise_convolution_backward_weights;
   // optimizer.h
-  decltype(SgdStep)* sgd_step;
-  decltype(AdamWStep)* adamw_step;
-  decltype(SumOfSquares)* sum_of_squares;
-  decltype(Lerp)* lerp;
+  SgdStep* sgd_step;
+  AdamWStep* adamw_step;
+  SumOfSquares* sum_of_squares;
+  Lerp* lerp;
 };
 
 // Slow, plain, accumulated in double.

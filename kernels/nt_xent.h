@@ -54,10 +54,10 @@ struct NtXentResult {
 
 // units float32 [samples, width], each row of length one or zero -> logits [anchors, line()], that
 // of an anchor with itself minus infinity, what is behind `samples` unspecified; log_sums
-// [anchors]. workspace: workspace_elements(). A group of two samples has no negatives: its losses
-// are zero.
-using NtXentForward = NtXentResult(const NtXentShape& shape, const float* units, float* logits,
-                                   float* log_sums, float* workspace);
+// [anchors]; result, where the arrays are. workspace: workspace_elements(). A group of two samples
+// has no negatives: its losses are zero.
+using NtXentForward = void(const NtXentShape& shape, const float* units, float* logits,
+                           float* log_sums, float* workspace, NtXentResult* result);
 
 // After forward. log_sums [line()], of all samples. Overwrites the logits; dunits [anchors, width]:
 // scale times the gradient of the whole group's summed losses by this process's units.

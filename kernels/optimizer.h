@@ -27,8 +27,8 @@ struct SgdOptions {
 //   velocity = momentum * velocity + g
 //   parameter -= learning_rate * (nesterov ? g + momentum * velocity : velocity)
 // velocities are zero before the first step, and may be null when options.momentum is 0.
-void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
-             const float* gradients, size_t count);
+using SgdStep = void(const SgdOptions& options, float* parameters, float* velocities,
+                     const float* gradients, size_t count);
 
 struct AdamWOptions {
   double learning_rate = 0;
@@ -50,14 +50,15 @@ struct AdamWOptions {
 //   parameter -= learning_rate / bias_correction1 * exp_avg /
 //                (sqrt(exp_avg_sq) / sqrt(bias_correction2) + epsilon)
 // Both averages are zero before the first step.
-void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg, float* exp_avg_sq,
-               const float* gradients, size_t count);
+using AdamWStep = void(const AdamWOptions& options, float* parameters, float* exp_avg,
+                       float* exp_avg_sq, const float* gradients, size_t count);
 
-// Added up in double, in an order that count alone decides: bit-equal on every processor.
-double SumOfSquares(const float* x, size_t count);
+// -> sum, one value where the array is: added up in double, in an order that count alone decides,
+// bit-equal on every processor.
+using SumOfSquares = void(const float* x, size_t count, double* sum);
 
 // y += weight * (x - y).
-void Lerp(float weight, const float* x, float* y, size_t count);
+using Lerp = void(float weight, const float* x, float* y, size_t count);
 
 }  // namespace muster::kernels
 

@@ -19,10 +19,9 @@ struct CrossEntropyResult {
 };
 
 // logits float32 [rows, classes]; labels int32 [rows], each in [0, classes) -> dlogits like logits,
-// may be null.
-using SoftmaxCrossEntropy = CrossEntropyResult(const CrossEntropyOptions& options,
-                                               const float* logits, const int32_t* labels,
-                                               float* dlogits);
+// may be null; result, where the arrays are.
+using SoftmaxCrossEntropy = void(const CrossEntropyOptions& options, const float* logits,
+                                 const int32_t* labels, float* dlogits, CrossEntropyResult* result);
 
 }  // namespace muster::kernels
 

@@ -62,12 +62,10 @@ inline bool AllFiniteOf(const Storage* x, size_t count) {
   return true;
 }
 
-inline bool AllFinite(DataType type, const void* x, size_t count) {
-  bool finite = true;
+inline void AllFinite(DataType type, const void* x, size_t count, bool* finite) {
   DispatchType(type, [&](auto element) {
-    finite = AllFiniteOf(static_cast<const decltype(element)*>(x), count);
+    *finite = AllFiniteOf(static_cast<const decltype(element)*>(x), count);
   });
-  return finite;
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

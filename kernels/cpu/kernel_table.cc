@@ -64,20 +64,4 @@ const KernelTable& CpuKernels() {
   return best;
 }
 
-void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
-             const float* gradients, size_t count) {
-  CpuKernels().sgd_step(options, parameters, velocities, gradients, count);
-}
-
-void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg, float* exp_avg_sq,
-               const float* gradients, size_t count) {
-  CpuKernels().adamw_step(options, parameters, exp_avg, exp_avg_sq, gradients, count);
-}
-
-double SumOfSquares(const float* x, size_t count) { return CpuKernels().sum_of_squares(x, count); }
-
-void Lerp(float weight, const float* x, float* y, size_t count) {
-  CpuKernels().lerp(weight, x, y, count);
-}
-
 }  // namespace muster::kernels

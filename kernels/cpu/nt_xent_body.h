@@ -125,8 +125,8 @@ inline double SumOfExponentials(const float* values, int64_t line, float largest
 // As NtXentShape::line(), which is inline and not of this instruction set.
 inline int64_t LineOf(const NtXentShape& shape) { return (shape.samples + 15) / 16 * 16; }
 
-inline NtXentResult NtXentForward(const NtXentShape& shape, const float* units, float* logits,
-                                  float* log_sums, float* workspace) {
+inline void NtXentForward(const NtXentShape& shape, const float* units, float* logits,
+                          float* log_sums, float* workspace, NtXentResult* result) {
   const int64_t line = LineOf(shape);
   const float inverse_temperature = 1.0f / shape.temperature;
   for (int64_t i = 0; i < shape.width; ++i) {
@@ -140,7 +140,7 @@ inline NtXentResult NtXentForward(const NtXentShape& shape, const float* units, 
                       MatrixProduct{shape.anchors, shape.width, units + shape.first * shape.width,
                                     shape.width, workspace, line, logits, line});
 
-  NtXentResult result;
+  *result = NtXentResult{};
   constexpr float kInfinity = __builtin_inff();
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
     float* logit = logits + anchor * line;
@@ -155,10 +155,9 @@ inline NtXentResult NtXentForward(const NtXentShape& shape, const float* units, 
     const float largest = negative > positive ? negative : positive;
     const double log_sum = __builtin_log(SumOfExponentials(logit, line, largest));
     log_sums[anchor] = static_cast<float>(static_cast<double>(largest) + log_sum);
-    result.loss_sum += log_sum - (static_cast<double>(positive) - static_cast<double>(largest));
-    result.correct += positive > negative ? 1 : 0;
+    result->loss_sum += log_sum - (static_cast<double>(positive) - static_cast<double>(largest));
+    result->correct += positive > negative ? 1 : 0;
   }
-  return result;
 }
 
 inline void NtXentBackward(const NtXentShape& shape, float scale, const float* units,

@@ -111,7 +111,7 @@ inline void AdamWStep(const AdamWOptions& options, float* parameters, float* exp
 
 // Sum j of 32 takes the elements whose index is j modulo 32, whatever a vector holds; a square of a
 // float is exact in double, so that fused multiply-add changes nothing either.
-inline double SumOfSquares(const float* x, size_t count) {
+inline void SumOfSquares(const float* x, size_t count, double* sum) {
   typedef double DoubleVector __attribute__((vector_size(kLanes * sizeof(double))));
   constexpr size_t kSums = 32;
   constexpr size_t kVectors = kSums / kLanes;
@@ -132,7 +132,7 @@ inline double SumOfSquares(const float* x, size_t count) {
   for (size_t half = kSums / 2; half > 0; half /= 2) {
     for (size_t j = 0; j < half; ++j) sums[j] += sums[j + half];
   }
-  return sums[0];
+  *sum = sums[0];
 }
 
 struct LerpBody {

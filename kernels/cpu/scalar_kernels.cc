@@ -1,10 +1,34 @@
 #include "kernels/cpu/scalar_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/half.h"
 
 namespace muster::kernels::cpu {
+
+void BatchNormScale(const BatchNormScaling& scaling, const float* mean, const float* variance,
+                    const float* gamma, const float* beta, const float* bias,
+                    float* inverse_deviation, float* scale, float* shift) {
+  for (int64_t c = 0; c < scaling.channels; ++c) {
+    inverse_deviation[c] =
+        static_cast<float>(1.0 / std::sqrt(static_cast<double>(variance[c]) + scaling.epsilon));
+    scale[c] = scaling.factor * gamma[c] * inverse_deviation[c];
+    shift[c] = scaling.factor * beta[c] - mean[c] * scale[c];
+    if (bias != nullptr) shift[c] += bias[c] * scale[c];
+  }
+}
+
+void BatchNormRunning(const BatchNormMomentum& momentum, const float* mean, const float* variance,
+                      float* running_mean, float* running_variance) {
+  const auto share = static_cast<float>(momentum.momentum);
+  const double pixels = momentum.pixels;
+  const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
+  for (int64_t c = 0; c < momentum.channels; ++c) {
+    running_mean[c] += share * (mean[c] - running_mean[c]);
+    running_variance[c] += share * (variance[c] * unbiased - running_variance[c]);
+  }
+}
 
 void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t columns, const void* x,
              void* y) {

@@ -3,10 +3,13 @@
 #ifndef MUSTER_KERNELS_CPU_SCALAR_KERNELS_H_
 #define MUSTER_KERNELS_CPU_SCALAR_KERNELS_H_
 
+#include "kernels/batch_norm.h"
 #include "kernels/dropout.h"
 
 namespace muster::kernels::cpu {
 
+kernels::BatchNormScale BatchNormScale;
+kernels::BatchNormRunning BatchNormRunning;
 kernels::Dropout Dropout;
 
 }  // namespace muster::kernels::cpu

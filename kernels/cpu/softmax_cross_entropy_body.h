@@ -94,10 +94,9 @@ inline bool IsFirstLargest(const float* logit, int64_t label, float largest) {
   return true;
 }
 
-inline CrossEntropyResult SoftmaxCrossEntropy(const CrossEntropyOptions& options,
-                                              const float* logits, const int32_t* labels,
-                                              float* dlogits) {
-  CrossEntropyResult result;
+inline void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits,
+                                const int32_t* labels, float* dlogits, CrossEntropyResult* result) {
+  *result = CrossEntropyResult{};
   const int64_t classes = options.classes;
   const double smoothing = options.label_smoothing;
   const float off_target = static_cast<float>(smoothing / static_cast<double>(classes));
@@ -108,10 +107,10 @@ inline CrossEntropyResult SoftmaxCrossEntropy(const CrossEntropyOptions& options
     const float largest = LargestLogit(logit, classes);
     float* const gradient = dlogits != nullptr ? dlogits + row * classes : nullptr;
     const LogitSums sums = SumLogits(logit, classes, largest, gradient);
-    result.loss_sum += __builtin_log(sums.exponentials) -
-                       (1.0 - smoothing) * static_cast<double>(logit[label] - largest) -
-                       smoothing / static_cast<double>(classes) * sums.distances;
-    if (IsFirstLargest(logit, label, largest)) ++result.correct;
+    result->loss_sum += __builtin_log(sums.exponentials) -
+                        (1.0 - smoothing) * static_cast<double>(logit[label] - largest) -
+                        smoothing / static_cast<double>(classes) * sums.distances;
+    if (IsFirstLargest(logit, label, largest)) ++result->correct;
     if (gradient == nullptr) continue;
     const float inverse_sum = static_cast<float>(1.0 / sums.exponentials);
     const float probability = gradient[label] * inverse_sum;
@@ -119,7 +118,6 @@ inline CrossEntropyResult SoftmaxCrossEntropy(const CrossEntropyOptions& options
                    LogitGradientBody{options.scale, inverse_sum, off_target, gradient});
     gradient[label] = options.scale * (probability - on_target);
   }
-  return result;
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -35,6 +35,8 @@ const KernelTable kKernels = {
     .bfloat16_dot = false,
 #endif
     .batch_norm_statistics = BatchNormStatistics,
+    .batch_norm_scale = cpu::BatchNormScale,
+    .batch_norm_running = cpu::BatchNormRunning,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BatchNormBackwardParameters,
     .batch_norm_backward_data = BatchNormBackwardData,

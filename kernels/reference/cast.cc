@@ -12,11 +12,9 @@ void Cast(DataType from, const void* x, float scale, DataType to, void* y, size_
   }
 }
 
-bool AllFinite(DataType type, const void* x, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    if (!std::isfinite(LoadElement(type, x, i))) return false;
-  }
-  return true;
+void AllFinite(DataType type, const void* x, size_t count, bool* finite) {
+  *finite = true;
+  for (size_t i = 0; i < count; ++i) *finite = *finite && std::isfinite(LoadElement(type, x, i));
 }
 
 }  // namespace muster::kernels::reference

@@ -45,9 +45,9 @@ void L2NormalizeBackward(int64_t rows, int64_t width, const float* y, const floa
   }
 }
 
-NtXentResult NtXentForward(const NtXentShape& shape, const float* units, float* logits,
-                           float* log_sums, float* /*workspace*/) {
-  NtXentResult result;
+void NtXentForward(const NtXentShape& shape, const float* units, float* logits, float* log_sums,
+                   float* /*workspace*/, NtXentResult* result) {
+  *result = {};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
     const int64_t self = shape.first + anchor;
@@ -64,10 +64,9 @@ NtXentResult NtXentForward(const NtXentShape& shape, const float* units, float* 
       if (j != self) sum += std::exp(Logit(shape, units, self, j) - largest);
     }
     log_sums[anchor] = static_cast<float>(largest + std::log(sum));
-    result.loss_sum += largest + std::log(sum) - positive;
-    result.correct += positive > negative ? 1 : 0;
+    result->loss_sum += largest + std::log(sum) - positive;
+    result->correct += positive > negative ? 1 : 0;
   }
-  return result;
 }
 
 void NtXentBackward(const NtXentShape& shape, float scale, const float* units,

@@ -39,10 +39,9 @@ void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg, f
   }
 }
 
-double SumOfSquares(const float* x, size_t count) {
-  double sum = 0;
-  for (size_t i = 0; i < count; ++i) sum += double{x[i]} * double{x[i]};
-  return sum;
+void SumOfSquares(const float* x, size_t count, double* sum) {
+  *sum = 0;
+  for (size_t i = 0; i < count; ++i) *sum += double{x[i]} * double{x[i]};
 }
 
 void Lerp(float weight, const float* x, float* y, size_t count) {

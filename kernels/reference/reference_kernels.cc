@@ -22,9 +22,9 @@ void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t colum
   }
 }
 
-CrossEntropyResult SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits,
-                                       const int32_t* labels, float* dlogits) {
-  CrossEntropyResult result;
+void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits,
+                         const int32_t* labels, float* dlogits, CrossEntropyResult* result) {
+  *result = {};
   for (int64_t row = 0; row < options.rows; ++row) {
     const float* logit = logits + row * options.classes;
     const int64_t best = std::max_element(logit, logit + options.classes) - logit;
@@ -34,15 +34,14 @@ CrossEntropyResult SoftmaxCrossEntropy(const CrossEntropyOptions& options, const
       const double log_probability = double{logit[c]} - logit[best] - std::log(sum);
       const double target = (c == labels[row] ? 1.0 - options.label_smoothing : 0.0) +
                             options.label_smoothing / static_cast<double>(options.classes);
-      result.loss_sum -= target * log_probability;
+      result->loss_sum -= target * log_probability;
       if (dlogits != nullptr) {
         dlogits[row * options.classes + c] =
             static_cast<float>(double{options.scale} * (std::exp(log_probability) - target));
       }
     }
-    result.correct += best == labels[row] ? 1 : 0;
+    result->correct += best == labels[row] ? 1 : 0;
   }
-  return result;
 }
 
 void Normalize(int64_t pixels, int64_t channels, const uint8_t* x, const float* scale,
@@ -58,6 +57,8 @@ constexpr KernelTable kKernels = {
     .lanes = 1,
     .bfloat16_dot = false,
     .batch_norm_statistics = BatchNormStatistics,
+    .batch_norm_scale = BatchNormScale,
+    .batch_norm_running = BatchNormRunning,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BatchNormBackwardParameters,
     .batch_norm_backward_data = BatchNormBackwardData,

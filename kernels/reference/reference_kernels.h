@@ -8,6 +8,8 @@ namespace muster::kernels::reference {
 
 // batch_norm.cc
 kernels::BatchNormStatistics BatchNormStatistics;
+kernels::BatchNormScale BatchNormScale;
+kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormApply BatchNormApply;
 kernels::BatchNormBackwardParameters BatchNormBackwardParameters;
 kernels::BatchNormBackwardData BatchNormBackwardData;
@@ -48,10 +50,10 @@ kernels::DepthwiseConvolutionBackwardData DepthwiseConvolutionBackwardData;
 kernels::DepthwiseConvolutionBackwardWeights DepthwiseConvolutionBackwardWeights;
 
 // optimizer.cc
-decltype(kernels::SgdStep) SgdStep;
-decltype(kernels::AdamWStep) AdamWStep;
-decltype(kernels::SumOfSquares) SumOfSquares;
-decltype(kernels::Lerp) Lerp;
+kernels::SgdStep SgdStep;
+kernels::AdamWStep AdamWStep;
+kernels::SumOfSquares SumOfSquares;
+kernels::Lerp Lerp;
 
 }  // namespace muster::kernels::reference
 

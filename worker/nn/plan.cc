@@ -180,12 +180,12 @@ LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, float scale
   const Tensor& logits = *program_.logits;
   kernels::CrossEntropyResult result;
   Measure([&] {
-    result = Kernels().softmax_cross_entropy({.rows = rows,
-                                              .classes = logits.elements(),
-                                              .label_smoothing = label_smoothing,
-                                              .scale = scale},
-                                             static_cast<const float*>(logits.data), memory_.labels,
-                                             static_cast<float*>(logits.gradient));
+    Kernels().softmax_cross_entropy({.rows = rows,
+                                     .classes = logits.elements(),
+                                     .label_smoothing = label_smoothing,
+                                     .scale = scale},
+                                    static_cast<const float*>(logits.data), memory_.labels,
+                                    static_cast<float*>(logits.gradient), &result);
   });
   return {.loss_sum = result.loss_sum, .correct = result.correct};
 }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "kernels/optimizer.h"
+#include "kernels/kernel_table.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/model.h"
 
@@ -125,8 +125,9 @@ int Main(int argc, char** argv) {
     record("loss", Microseconds(Clock::now() - loss_start));
     plan.Backward(rows, nullptr);
     const Clock::time_point update_start = Clock::now();
-    kernels::SgdStep({.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f},
-                     parameters.get(), momentum.get(), gradients.get(), count);
+    kernels::CpuKernels().sgd_step(
+        {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f}, parameters.get(),
+        momentum.get(), gradients.get(), count);
     const Clock::time_point end = Clock::now();
     record("update", Microseconds(end - update_start));
     step_times.push_back(Microseconds(end - start));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/optimizer.h"
+#include "kernels/kernel_table.h"
 
 namespace muster::train {
 
@@ -24,8 +24,8 @@ void ExponentialMovingAverage::Update(uint64_t step, const float* parameters,
   if (step == 0) return Start(parameters, buffers);
   const auto done = static_cast<double>(step);
   const auto weight = static_cast<float>(1 - std::min(decay_, (1 + done) / (10 + done)));
-  kernels::Lerp(weight, parameters, parameters_.get(), parameter_elements_);
-  kernels::Lerp(weight, buffers, buffers_.get(), buffer_elements_);
+  kernels::CpuKernels().lerp(weight, parameters, parameters_.get(), parameter_elements_);
+  kernels::CpuKernels().lerp(weight, buffers, buffers_.get(), buffer_elements_);
 }
 
 }  // namespace muster::train

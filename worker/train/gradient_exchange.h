@@ -133,7 +133,7 @@ class GradientExchange {
   std::vector<size_t> offsets_;   // of each parameter in exchanged_
   std::vector<Range> buckets_;
   std::shared_ptr<collectives::Work> tail_work_;          // null where the tail rides with a bucket
-  size_t ready_ = 0;  // buckets of this step, from the first on
+  size_t ready_ = 0;                                      // buckets of this step, from the first on
   std::vector<std::shared_ptr<collectives::Work>> work_;  // of the buckets issued in this step
   absl::Duration kernel_time_;
   StepTotals totals_;

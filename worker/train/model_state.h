@@ -24,8 +24,8 @@
 
 namespace muster::train {
 
-// Owns the plan's arrays except for the gradients, and parameters that it is told to have elsewhere.
-// For one training thread.
+// Owns the plan's arrays except for the gradients, and parameters that it is told to have
+// elsewhere. For one training thread.
 class ModelState {
  public:
   // Binds the plan, without gradients, and leaves zeros. `plan` outlives the state, and so does

@@ -115,8 +115,8 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings,
   kernels::NtXentResult result;
   {
     const Stopwatch stopwatch(kernel_time_);
-    result =
-        kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), log_sums_, workspace_.get());
+    kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), log_sums_, workspace_.get(),
+                             &result);
   }
   if (gradients != nullptr) {
     RETURN_IF_ERROR(GatherLogSums());

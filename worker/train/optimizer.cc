@@ -8,10 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status.h"
-#include "kernels/optimizer.h"
+#include "kernels/kernel_table.h"
 
 namespace muster::train {
 namespace {
+
+double SumOfSquares(const float* x, size_t count) {
+  double sum = 0;
+  kernels::CpuKernels().sum_of_squares(x, count, &sum);
+  return sum;
+}
 
 float* At(float* array, size_t offset) { return array == nullptr ? nullptr : array + offset; }
 
@@ -38,8 +44,9 @@ class Sgd final : public Optimizer {
           .gradient_scale = static_cast<float>(part.gradient_scale),
           .round_to = options().round_to,
       };
-      kernels::SgdStep(step_options, part.parameters + (begin - part.begin), At(state(0), begin),
-                       part.gradients + (begin - part.begin), count);
+      kernels::CpuKernels().sgd_step(step_options, part.parameters + (begin - part.begin),
+                                     At(state(0), begin), part.gradients + (begin - part.begin),
+                                     count);
     });
   }
 
@@ -68,8 +75,9 @@ class AdamW final : public Optimizer {
           .gradient_scale = part.gradient_scale,
           .round_to = options().round_to,
       };
-      kernels::AdamWStep(step_options, part.parameters + (begin - part.begin), state(0) + begin,
-                         state(1) + begin, part.gradients + (begin - part.begin), count);
+      kernels::CpuKernels().adamw_step(step_options, part.parameters + (begin - part.begin),
+                                       state(0) + begin, state(1) + begin,
+                                       part.gradients + (begin - part.begin), count);
     });
   }
 
@@ -114,14 +122,15 @@ class Lars final : public Optimizer {
           .gradient_scale = static_cast<float>(rate * part.gradient_scale),
           .round_to = options().round_to,
       };
-      kernels::SgdStep(step_options, values, At(state(0), tensor.offset), gradient, tensor.count);
+      kernels::CpuKernels().sgd_step(step_options, values, At(state(0), tensor.offset), gradient,
+                                     tensor.count);
     }
   }
 
   double TrustRatio(const float* values, const float* gradient, size_t count,
                     double gradient_scale) const {
-    const double norm = std::sqrt(kernels::SumOfSquares(values, count));
-    const double gradient_norm = gradient_scale * std::sqrt(kernels::SumOfSquares(gradient, count));
+    const double norm = std::sqrt(SumOfSquares(values, count));
+    const double gradient_norm = gradient_scale * std::sqrt(SumOfSquares(gradient, count));
     // A tensor of zeros would never learn at a rate in proportion to its norm.
     if (norm == 0 || gradient_norm == 0) return 1;
     return spec().trust_coefficient() * norm / (gradient_norm + spec().weight_decay() * norm);
@@ -205,7 +214,7 @@ std::optional<double> Optimizer::Step(double learning_rate, uint64_t step, float
     Update(all);
     return std::nullopt;
   }
-  const double norm = gradient_scale * std::sqrt(kernels::SumOfSquares(gradients, elements_));
+  const double norm = gradient_scale * std::sqrt(SumOfSquares(gradients, elements_));
   // As torch.nn.utils.clip_grad_norm_. A norm that is not a number stays one, so that a run that
   // diverged shows.
   const double limit = spec_.clip_norm() / (norm + 1e-6);

@@ -19,8 +19,11 @@ OverflowGuard::OverflowGuard(collectives::Communicator* communicator, float* buf
 void OverflowGuard::Begin() { std::copy_n(buffers_, buffer_elements_, kept_.get()); }
 
 bool OverflowGuard::Overflowed(double loss, const float* gradients, size_t count) {
-  return !std::isfinite(loss) ||
-         !kernels::CpuKernels().all_finite(kernels::DataType::kFloat32, gradients, count);
+  bool finite = std::isfinite(loss);
+  if (finite) {
+    kernels::CpuKernels().all_finite(kernels::DataType::kFloat32, gradients, count, &finite);
+  }
+  return !finite;
 }
 
 absl::StatusOr<bool> OverflowGuard::Agree(bool overflowed) {

@@ -66,9 +66,9 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
                                                              ExchangeOptionsOf(parts)));
   parts.state->BindGradients(step->exchange_->gradients());
   if (Shards(parts)) {
-    ASSIGN_OR_RETURN(step->sharded_, ShardedUpdate::Create(
-                                         parts.communicators.world, step->exchange_.get(),
-                                         parts.optimizer, parts.plan->parameter_elements()));
+    ASSIGN_OR_RETURN(step->sharded_,
+                     ShardedUpdate::Create(parts.communicators.world, step->exchange_.get(),
+                                           parts.optimizer, parts.plan->parameter_elements()));
     parts.state->BindParameters(step->sharded_->parameters());
   }
   if (parts.spec->sync_batch_norm()) parts.plan->set_statistics_reducer(&step->reducer_);

@@ -1,7 +1,6 @@
 #include "worker/nn/operations/batch_norm.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -53,32 +52,23 @@ class NormalizingOperation : public Operation {
     std::copy_n(call.buffers + parts_.running_variance_offset, Channels(), Variance());
   }
 
-  // From mean and variance; all normalised values times `factor`.
-  void ComputeScaleAndShift(const Call& call, float factor) const {
-    const float* mean = ChannelArray(kMean);
-    float* inverse_deviation = ChannelArray(kInverseDeviation);
-    float* scale = ChannelArray(kScale);
-    float* shift = ChannelArray(kShift);
-    for (size_t c = 0; c < Channels(); ++c) {
-      inverse_deviation[c] = static_cast<float>(
-          1.0 / std::sqrt(static_cast<double>(Variance()[c]) + parts_.layer.epsilon));
-      scale[c] = factor * call.parameters[parts_.weight_offset + c] * inverse_deviation[c];
-      shift[c] = factor * call.parameters[parts_.bias_offset + c] - mean[c] * scale[c];
-    }
+  // From mean and variance; all normalised values times `factor`. `bias` is of the convolution
+  // before, where that has not added it; null: none.
+  void ComputeScaleAndShift(const Call& call, float factor, const float* bias) const {
+    kernels_.batch_norm_scale(
+        {.channels = output()->shape.channels, .epsilon = parts_.layer.epsilon, .factor = factor},
+        ChannelArray(kMean), Variance(), call.parameters + parts_.weight_offset,
+        call.parameters + parts_.bias_offset, bias, ChannelArray(kInverseDeviation),
+        ChannelArray(kScale), ChannelArray(kShift));
   }
 
   void ForwardFolded(const Call& call) const {
-    TakeRunningStatistics(call);
-    ComputeScaleAndShift(call, 1);
     const ConvolutionParts& convolution = *folded_.parts;
-    float* const scale = ChannelArray(kScale);
-    float* const shift = ChannelArray(kShift);
-    if (const float* const bias = convolution.bias(call)) {
-      for (size_t c = 0; c < Channels(); ++c) shift[c] += bias[c] * scale[c];
-    }
+    TakeRunningStatistics(call);
+    ComputeScaleAndShift(call, 1, convolution.bias(call));
     const kernels::Epilogue epilogue = {
-        .scale = scale,
-        .shift = shift,
+        .scale = ChannelArray(kScale),
+        .shift = ChannelArray(kShift),
         .addend = parts_.addend != nullptr ? parts_.addend->data : nullptr,
         .activation = parts_.activation};
     convolution.convolution->Forward(call.rows, folded_.input->data,
@@ -148,7 +138,7 @@ class BatchNormOperation : public NormalizingOperation {
     } else {
       TakeRunningStatistics(call);
     }
-    ComputeScaleAndShift(call, Factor(call));
+    ComputeScaleAndShift(call, Factor(call), /*bias=*/nullptr);
     Apply(call);
   }
 
@@ -290,18 +280,13 @@ class BatchNormOperation : public NormalizingOperation {
     }
   }
 
-  // As PyTorch: the running variance takes the unbiased one.
   void UpdateRunning(const Call& call) const {
-    const float share = static_cast<float>(parts_.layer.momentum);
-    const float unbiased = pixels_ > 1 ? static_cast<float>(pixels_ / (pixels_ - 1)) : 1.0f;
-    const float* const mean = ChannelArray(kMean);
-    const float* const variance = Variance();
-    float* const running_mean = call.buffers + parts_.running_mean_offset;
-    float* const running_variance = call.buffers + parts_.running_variance_offset;
-    for (size_t c = 0; c < Channels(); ++c) {
-      running_mean[c] += share * (mean[c] - running_mean[c]);
-      running_variance[c] += share * (variance[c] * unbiased - running_variance[c]);
-    }
+    kernels_.batch_norm_running({.channels = output()->shape.channels,
+                                 .pixels = pixels_,
+                                 .momentum = parts_.layer.momentum},
+                                ChannelArray(kMean), Variance(),
+                                call.buffers + parts_.running_mean_offset,
+                                call.buffers + parts_.running_variance_offset);
   }
 
   double pixels_ = 0;  // that the statistics of the last Forward are of

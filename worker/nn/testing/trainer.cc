@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "kernels/optimizer.h"
+#include "kernels/kernel_table.h"
 
 namespace muster::nn {
 
@@ -59,8 +59,9 @@ LossResult TestTrainer::Gradients(uint64_t step, uint64_t first_row, uint32_t ro
 }
 
 void TestTrainer::Update() {
-  kernels::SgdStep({.learning_rate = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f},
-                   parameters_.get(), momentum_.get(), gradients_.get(), elements());
+  kernels::CpuKernels().sgd_step(
+      {.learning_rate = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f}, parameters_.get(),
+      momentum_.get(), gradients_.get(), elements());
 }
 
 std::vector<float> TestTrainer::Exported(const float* flat, const ParameterInfo& info) const {
