@@ -277,15 +277,24 @@ inline bool StreamsTarget(const TileProduct& product) {
          product.addend == nullptr;
 }
 
+// A choice for each element would become a masked load from the null pointer, whose fault the
+// processor takes hundreds of cycles to suppress.
+inline void FillEnd(const float* values, int64_t first, int64_t channels, float otherwise,
+                    float* to) {
+  if (values == nullptr) {
+    for (int64_t c = 0; c < channels; ++c) to[c] = otherwise;
+    return;
+  }
+  for (int64_t c = 0; c < channels; ++c) to[c] = values[first + c];
+}
+
 inline TileEnd EndOf(const TileProduct& product, int64_t panel) {
   const TilePanels panels = {.lanes = kLanes, .out_channels = product.plan->target_channels};
   const int64_t first = panel * panels.full_width();
   TileEnd end = {};
   end.channels = panels.channels(panel);
-  for (int64_t c = 0; c < end.channels; ++c) {
-    end.scale[c] = product.scale != nullptr ? product.scale[first + c] : 1;
-    end.shift[c] = product.shift != nullptr ? product.shift[first + c] : 0;
-  }
+  FillEnd(product.scale, first, end.channels, 1, end.scale);
+  FillEnd(product.shift, first, end.channels, 0, end.shift);
   end.lowest = product.activation == Activation::kNone ? -__builtin_inff() : 0;
   end.highest = product.activation == Activation::kRelu6 ? 6 : __builtin_inff();
   end.type = product.target_type;
