@@ -286,8 +286,9 @@ class TileWeightsGradient {
       for (int64_t tap = 0; tap < sums_.taps(); ++tap) {
         const TapPixels pixels = sums_.rows > 0 ? scratch_.taps[tap] : TapPixels{};
         if (pixels.count == 0 && !first) continue;
+        const Ahead::Lines ahead = ahead_.Take(pixels.count);
         sum(pixels.first, pixels.count, x + pixels.x, x_line, dy_panel_, kWidth, !first,
-            ahead_.Take(pixels.count), to + (tap * sums_.channels + channel) * kWidth);
+            ahead.first, ahead.step, to + (tap * sums_.channels + channel) * kWidth);
       }
     }
   }
