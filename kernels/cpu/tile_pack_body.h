@@ -108,6 +108,10 @@ inline void PackTransposedLanes(const TilePlan& plan, const TilePanels& from, co
       const int64_t in_panel = source - panel * from.full_width();
       const int64_t width = from.width(panel);
       const float* const p = weights + from.offset(panel, line, in_panel);
+      // The same lines of the next panel, perhaps beyond the last: so far away the processor does
+      // not look by itself.
+      const float* const next = p + from.full_width() * from.depth;
+      for (int64_t i = 0; i < kLanes * width; i += 16) __builtin_prefetch(next + i);
       Vector lines[kLanes];
 #pragma clang loop unroll(full)
       for (int i = 0; i < kLanes; ++i) {
