@@ -181,9 +181,9 @@ class Ahead {
 // dweights, kChannels lines of `width` elements: of kVectors vectors each the sums over `count`
 // pixels of x's channels times dy's; added to what is there, or written.
 //
-// The channels are those of kLines lines of x, x_line elements apart. The lines to fetch come as two
-// numbers: a struct of both on the stack is stored by halves and read whole, which has to wait for
-// all stores before, those of the last tile's sums to dweights included.
+// The channels are those of kLines lines of x, x_line elements apart. The lines to fetch come as
+// two numbers: a struct of both on the stack is stored by halves and read whole, which has to wait
+// for all stores before, those of the last tile's sums to dweights included.
 template <typename Operand, int kVectors, int kChannels, int kLines = 1>
 void SumTile(const PixelOffsets* pixels, int64_t count, const float* x, int64_t x_line,
              const float* dy, int64_t width, bool add, const char* ahead, int64_t ahead_step,
