@@ -33,7 +33,7 @@ class CompiledPlan final : public Plan {
   absl::Span<const ParameterInfo> buffers() const override { return program_.buffers.infos(); }
   size_t parameter_elements() const override { return program_.parameters.elements(); }
   size_t buffer_elements() const override { return program_.buffers.elements(); }
-  size_t arena_bytes() const override { return memory_.arena_bytes; }
+  size_t arena_bytes() const override { return memory_.arena.bytes(); }
   std::string layout_digest() const override;
   std::vector<OperationDescription> Describe() const override;
 
@@ -47,6 +47,7 @@ class CompiledPlan final : public Plan {
   absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                           absl::Span<float> values) const override;
 
+  kernels::Device& device() const override { return *options_.device; }
   float* input() override { return static_cast<float*>(program_.tensors.front()->data); }
   int32_t* labels() override { return memory_.labels; }
 
@@ -73,7 +74,7 @@ class CompiledPlan final : public Plan {
   void RecomputeBefore(size_t index);
   void BackwardOperation(size_t index, const std::function<void(size_t offset)>& ready);
   void ContributeGradients(size_t index);
-  const kernels::KernelTable& Kernels() const;
+  const kernels::KernelTable& Kernels() const { return device().kernels(); }
   template <typename Pass>
   void Run(Operation& operation, const char* pass_name, const Pass& pass);
   template <typename Part>

@@ -91,7 +91,9 @@ class EvaluationTest : public testing::TestWithParam<TestGraph> {
 
 TEST_P(EvaluationTest, GivesWhatTrainingGivesWithTheSameStatistics) {
   for (const bool reference : {false, true}) {
-    const CompileOptions options = {.max_batch = kRows, .reference = reference};
+    const CompileOptions options = {
+        .max_batch = kRows,
+        .device = reference ? &kernels::ReferenceDevice() : &kernels::CpuDevice()};
     TestTrainer trainer(graph(), options);
     ExpectEvaluationGives(TrainOneStep(trainer), trainer, options, 2e-5);
   }
@@ -101,8 +103,9 @@ TEST_P(EvaluationTest, GivesWhatTrainingGivesWithTheSameStatistics) {
 // only what batch norm gives.
 TEST_P(EvaluationTest, IsCloseInLowPrecision) {
   for (const DataType low : {DataType::kBfloat16, DataType::kFloat16}) {
-    const CompileOptions options = {
-        .max_batch = kRows, .reference = true, .precision = PrecisionOf(2, low)};
+    const CompileOptions options = {.max_batch = kRows,
+                                    .device = &kernels::ReferenceDevice(),
+                                    .precision = PrecisionOf(2, low)};
     TestTrainer trainer(graph(), options);
     ExpectEvaluationGives(TrainOneStep(trainer), trainer, options,
                           low == DataType::kBfloat16 ? 0.05 : 0.006);

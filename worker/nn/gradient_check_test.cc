@@ -96,7 +96,7 @@ class GradientCheckTest : public testing::TestWithParam<TestGraph> {};
 TEST_P(GradientCheckTest, GradientsAreSlopes) {
   const Graph& graph = GetParam().graph;
   TestTrainer trainer(graph, {.max_batch = kRows});
-  TestTrainer reference(graph, {.max_batch = kRows, .reference = true});
+  TestTrainer reference(graph, {.max_batch = kRows, .device = &kernels::ReferenceDevice()});
   const DoubleNetwork network(graph);
   // Weights of batch norm that differ from one.
   std::mt19937 random(3);

@@ -39,7 +39,7 @@ class Lowering {
       : graph_(graph),
         options_(options),
         shapes_(std::move(shapes)),
-        kernels_(options.reference ? kernels::ReferenceKernels() : kernels::CpuKernels()),
+        kernels_(options.device->kernels()),
         fusions_(graph),
         builder_(graph, shapes_, fusions_.consumers(), options.precision.activations, kernels_) {}
 
@@ -169,8 +169,9 @@ class Lowering {
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Dropout& layer) {
     const Ends ends = SingleTyped(node, node);
     builder_.AddOperation(
-        node, MakeDropoutOperation(builder_.Span(node, node), ends.input, ends.output,
-                                   layer.probability, static_cast<uint32_t>(node), kernels_));
+        node,
+        MakeDropoutOperation(builder_.Span(node, node), ends.input, ends.output, layer.probability,
+                             static_cast<uint32_t>(node), *options_.device));
     return node;
   }
 
@@ -216,11 +217,7 @@ class Lowering {
                                                  .x_type = input->type,
                                                  .y_type = output_type,
                                                  .compute_type = parts.compute_type};
-    if (options_.reference) {
-      parts.convolution = kernels::reference::MakeConvolution(parts.shape, options);
-    } else {
-      ASSIGN_OR_RETURN(parts.convolution, kernels::cpu::MakeConvolution(parts.shape, options));
-    }
+    ASSIGN_OR_RETURN(parts.convolution, options_.device->MakeConvolution(parts.shape, options));
     return absl::OkStatus();
   }
 
@@ -247,23 +244,24 @@ class Lowering {
     FoldedConvolution folded;
     if (convolution != kNone) folded = folded_.at(convolution);
     if (!options_.training && convolution != kNone) {
-      builder_.AddOperation(after.last,
-                            MakeFoldedConvolutionOperation(builder_.Span(convolution, after.last),
-                                                           builder_.AddOutput(after.last, true),
-                                                           norm.parts, std::move(folded), kernels_),
-                            {folded_range_.at(convolution), norm.range});
+      builder_.AddOperation(
+          after.last,
+          MakeFoldedConvolutionOperation(builder_.Span(convolution, after.last),
+                                         builder_.AddOutput(after.last, true), norm.parts,
+                                         std::move(folded), *options_.device),
+          {folded_range_.at(convolution), norm.range});
       return;
     }
     Tensor* const input = builder_.As(builder_.TypeOf(after.last), builder_.Input(node));
     // The convolution's kernels write one type.
     if (input != builder_.Input(node)) folded = {};
     Operation* const computed = folded.parts != nullptr ? builder_.ProducerOf(input) : nullptr;
-    const Operation* const operation =
-        builder_.AddOperation(after.last,
-                              MakeBatchNormOperation(builder_.Span(node, after.last), input,
-                                                     builder_.AddOutput(after.last, true),
-                                                     norm.parts, std::move(folded), kernels_),
-                              {norm.range});
+    const Operation* const operation = builder_.AddOperation(
+        after.last,
+        MakeBatchNormOperation(builder_.Span(node, after.last), input,
+                               builder_.AddOutput(after.last, true), norm.parts, std::move(folded),
+                               *options_.device),
+        {norm.range});
     if (computed != nullptr) computed->set_evaluated_by(operation);
   }
 

@@ -1,13 +1,13 @@
 #include "worker/nn/memory.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 #include "worker/nn/arena.h"
 
 namespace muster::nn {
@@ -48,6 +48,7 @@ class MemoryPlanner {
  public:
   MemoryPlanner(const Program& program, const CompileOptions& options)
       : program_(program),
+        device_(*options.device),
         max_rows_(options.max_batch),
         training_(options.training),
         recompute_(options.training && options.recompute_activations),
@@ -223,6 +224,9 @@ class MemoryPlanner {
     AddPlace(workspace_bytes, {0, schedule_.end()}, [this](char* at) { placed_.workspace = at; });
     AddPlace(max_rows_ * sizeof(int32_t), {0, schedule_.end()},
              [this](char* at) { placed_.labels = reinterpret_cast<int32_t*>(at); });
+    AddPlace(sizeof(kernels::CrossEntropyResult), {0, schedule_.end()}, [this](char* at) {
+      placed_.loss = reinterpret_cast<kernels::CrossEntropyResult*>(at);
+    });
   }
 
   // Of an output that is computed again before the operation's backward. Comes after the first
@@ -247,23 +251,21 @@ class MemoryPlanner {
 
   absl::StatusOr<PlacedMemory> Allocate() {
     arena_.Place();
-    placed_.arena_bytes = std::max(arena_.bytes(), ArenaPlanner::kAlignment);
-    placed_.arena.reset(
-        static_cast<char*>(std::aligned_alloc(ArenaPlanner::kAlignment, placed_.arena_bytes)));
-    if (placed_.arena == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat("the activations of a batch of ", max_rows_,
-                                                       " need ", placed_.arena_bytes, " bytes"));
+    absl::StatusOr<kernels::DeviceMemory> arena =
+        device_.Allocate(std::max(arena_.bytes(), ArenaPlanner::kAlignment));
+    if (!arena.ok()) {
+      return Annotate(arena.status(), absl::StrCat("the activations of a batch of ", max_rows_));
     }
-    // Touched here, so that the first step takes no page faults, and the same in every run.
-    std::memset(placed_.arena.get(), 0, placed_.arena_bytes);
+    placed_.arena = *std::move(arena);
     for (const auto& [buffer, assign] : places_) {
-      assign(placed_.arena.get() + arena_.offset(buffer));
+      assign(placed_.arena.as<char>() + arena_.offset(buffer));
     }
     placed_.contributions = std::move(flow_.contributions);
     return std::move(placed_);
   }
 
   const Program& program_;
+  kernels::Device& device_;
   const size_t max_rows_;
   const bool training_;
   const bool recompute_;

@@ -4,11 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/device.h"
+#include "kernels/softmax_cross_entropy.h"
 #include "worker/nn/gradient_flow.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/program.h"
@@ -24,10 +25,10 @@ struct Recomputation {
 };
 
 struct PlacedMemory {
-  std::unique_ptr<char, decltype(&std::free)> arena{nullptr, &std::free};
-  size_t arena_bytes = 0;
+  kernels::DeviceMemory arena;
   void* workspace = nullptr;
   int32_t* labels = nullptr;  // max_rows
+  kernels::CrossEntropyResult* loss = nullptr;
   // By operation; empty without training.
   std::vector<std::vector<Contribution>> contributions;
   // By the operation before whose backward they happen; empty without recompute_activations.

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <numbers>
 #include <utility>
 
@@ -50,6 +53,22 @@ void FillNormal(PhiloxStream random, double deviation, std::vector<float>& value
   }
 }
 
+// As a device's memory is aligned, which conversions may need.
+class AlignedTensor {
+ public:
+  explicit AlignedTensor(size_t count)
+      : data_(static_cast<float*>(std::aligned_alloc(
+                  kAlignment, (count * sizeof(float) / kAlignment + 1) * kAlignment)),
+              &std::free) {
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+  float* data() const { return data_.get(); }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  std::unique_ptr<float, decltype(&std::free)> data_;
+};
+
 }  // namespace
 
 size_t FlatLayout::Add(std::string name, std::vector<int64_t> shape, const Initial& initial,
@@ -92,38 +111,43 @@ absl::StatusOr<size_t> FlatLayout::Find(const ParameterInfo& info, size_t values
   return absl::InvalidArgumentError(absl::StrCat("the model has no ", info.name));
 }
 
-void FlatLayout::ImportAt(size_t index, const float* values, float* flat) const {
+void FlatLayout::ImportAt(size_t index, const float* values, kernels::Device& device,
+                          float* flat) const {
   const Entry& entry = entries_[index];
-  float* const tensor = flat + infos_[index].offset;
+  AlignedTensor tensor(infos_[index].count);
   if (entry.layout.import_values) {
-    entry.layout.import_values(values, tensor);
+    entry.layout.import_values(values, tensor.data());
   } else {
-    std::copy_n(values, entry.canonical_elements, tensor);
+    std::copy_n(values, entry.canonical_elements, tensor.data());
   }
-  std::fill(tensor + entry.layout.elements, tensor + infos_[index].count, 0.0f);
+  std::fill(tensor.data() + entry.layout.elements, tensor.data() + infos_[index].count, 0.0f);
+  device.CopyToDevice(flat + infos_[index].offset, tensor.data(),
+                      infos_[index].count * sizeof(float));
 }
 
-absl::Status FlatLayout::Import(float* flat, const ParameterInfo& info,
+absl::Status FlatLayout::Import(kernels::Device& device, float* flat, const ParameterInfo& info,
                                 absl::Span<const float> values) const {
   ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
-  ImportAt(index, values.data(), flat);
+  ImportAt(index, values.data(), device, flat);
   return absl::OkStatus();
 }
 
-absl::Status FlatLayout::Export(const float* flat, const ParameterInfo& info,
-                                absl::Span<float> values) const {
+absl::Status FlatLayout::Export(kernels::Device& device, const float* flat,
+                                const ParameterInfo& info, absl::Span<float> values) const {
   ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
-  const float* const tensor = flat + infos_[index].offset;
+  const float* const from = flat + infos_[index].offset;
   const TensorLayout& layout = entries_[index].layout;
   if (layout.export_values) {
-    layout.export_values(tensor, values.data());
+    AlignedTensor tensor(infos_[index].count);
+    device.CopyToHost(tensor.data(), from, infos_[index].count * sizeof(float));
+    layout.export_values(tensor.data(), values.data());
   } else {
-    std::copy_n(tensor, values.size(), values.data());
+    device.CopyToHost(values.data(), from, values.size() * sizeof(float));
   }
   return absl::OkStatus();
 }
 
-void FlatLayout::Initialize(uint64_t seed, float* flat) const {
+void FlatLayout::Initialize(uint64_t seed, kernels::Device& device, float* flat) const {
   std::vector<float> values;
   for (size_t index = 0; index < infos_.size(); ++index) {
     const Initial& initial = entries_[index].initial;
@@ -140,7 +164,7 @@ void FlatLayout::Initialize(uint64_t seed, float* flat) const {
         FillNormal(random, initial.size, values);
         break;
     }
-    ImportAt(index, values.data(), flat);
+    ImportAt(index, values.data(), device, flat);
   }
 }
 

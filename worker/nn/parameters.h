@@ -52,12 +52,15 @@ class FlatLayout {
   // Without padding, of the tensors in [begin, end) of the flat array.
   size_t CanonicalElements(size_t begin, size_t end) const;
 
-  // `info` is one of infos(), or equal to one. INVALID_ARGUMENT for an unknown name or a wrong
+  // `flat` is in the device's memory, `values` are in the process's. `info` is one of infos(), or
+  // equal to one. INVALID_ARGUMENT for an unknown name or a wrong
   // number of values.
-  absl::Status Import(float* flat, const ParameterInfo& info, absl::Span<const float> values) const;
-  absl::Status Export(const float* flat, const ParameterInfo& info, absl::Span<float> values) const;
+  absl::Status Import(kernels::Device& device, float* flat, const ParameterInfo& info,
+                      absl::Span<const float> values) const;
+  absl::Status Export(kernels::Device& device, const float* flat, const ParameterInfo& info,
+                      absl::Span<float> values) const;
   // Drawn by Philox from (seed, name).
-  void Initialize(uint64_t seed, float* flat) const;
+  void Initialize(uint64_t seed, kernels::Device& device, float* flat) const;
 
   // One line per tensor with all that decides the bytes of the flat array.
   std::string Describe() const;
@@ -70,7 +73,7 @@ class FlatLayout {
   };
   // The tensor's index; checks that it takes `values` values.
   absl::StatusOr<size_t> Find(const ParameterInfo& info, size_t values) const;
-  void ImportAt(size_t index, const float* values, float* flat) const;
+  void ImportAt(size_t index, const float* values, kernels::Device& device, float* flat) const;
 
   std::vector<ParameterInfo> infos_;
   std::vector<Entry> entries_;  // like infos_

@@ -52,8 +52,9 @@ Moments MomentsOf(const std::vector<float>& values) {
 class InitializationTest : public testing::Test {
  protected:
   void Compile(const Conv2d& conv, const BatchNorm2d& norm, const Linear& linear) {
-    trainer_ = std::make_unique<TestTrainer>(Layers(conv, norm, linear),
-                                             CompileOptions{.max_batch = 1, .reference = true});
+    trainer_ = std::make_unique<TestTrainer>(
+        Layers(conv, norm, linear),
+        CompileOptions{.max_batch = 1, .device = &kernels::ReferenceDevice()});
   }
   std::vector<float> Values(const std::string& name) const {
     return trainer_->Parameter(trainer_->Info(name));

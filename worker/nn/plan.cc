@@ -1,7 +1,6 @@
 #include "worker/nn/plan.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 #include <vector>
@@ -72,7 +71,7 @@ std::vector<OperationDescription> CompiledPlan::Describe() const {
         .saved_bytes = memory.saved_bytes,
         .workspace_bytes = memory.workspace_bytes,
         .arena_offset =
-            static_cast<size_t>(static_cast<const char*>(output.data) - memory_.arena.get())};
+            static_cast<size_t>(static_cast<const char*>(output.data) - memory_.arena.as<char>())};
     for (const Tensor* input : operation->inputs()) {
       description.inputs.push_back(input->shape);
       description.input_dtypes.push_back(kernels::NameOf(input->type));
@@ -105,40 +104,36 @@ void CompiledPlan::Bind(float* parameters, float* gradients, float* buffers) {
   call_.gradients = gradients;
   call_.buffers = buffers;
   // Padding between tensors is never written again.
-  if (gradients != nullptr) std::fill_n(gradients, parameter_elements(), 0.0f);
+  if (gradients != nullptr) device().Zero(gradients, parameter_elements() * sizeof(float));
 }
 
 absl::Status CompiledPlan::Import(const ParameterInfo& parameter, absl::Span<const float> values) {
   if (program_.buffers.Has(parameter.name)) {
-    return program_.buffers.Import(call_.buffers, parameter, values);
+    return program_.buffers.Import(device(), call_.buffers, parameter, values);
   }
-  return program_.parameters.Import(parameters_, parameter, values);
+  return program_.parameters.Import(device(), parameters_, parameter, values);
 }
 
 absl::Status CompiledPlan::Export(const ParameterInfo& parameter, absl::Span<float> values) const {
   if (program_.buffers.Has(parameter.name)) {
-    return program_.buffers.Export(call_.buffers, parameter, values);
+    return program_.buffers.Export(device(), call_.buffers, parameter, values);
   }
-  return program_.parameters.Export(parameters_, parameter, values);
+  return program_.parameters.Export(device(), parameters_, parameter, values);
 }
 
 void CompiledPlan::Initialize(uint64_t seed) {
-  program_.parameters.Initialize(seed, parameters_);
-  program_.buffers.Initialize(seed, call_.buffers);
+  program_.parameters.Initialize(seed, device(), parameters_);
+  program_.buffers.Initialize(seed, device(), call_.buffers);
 }
 
 absl::Status CompiledPlan::ImportInto(float* flat, const ParameterInfo& parameter,
                                       absl::Span<const float> values) const {
-  return program_.parameters.Import(flat, parameter, values);
+  return program_.parameters.Import(device(), flat, parameter, values);
 }
 
 absl::Status CompiledPlan::ExportFrom(const float* flat, const ParameterInfo& parameter,
                                       absl::Span<float> values) const {
-  return program_.parameters.Export(flat, parameter, values);
-}
-
-const kernels::KernelTable& CompiledPlan::Kernels() const {
-  return options_.reference ? kernels::ReferenceKernels() : kernels::CpuKernels();
+  return program_.parameters.Export(device(), flat, parameter, values);
 }
 
 template <typename Part>
@@ -185,7 +180,8 @@ LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, float scale
                                      .label_smoothing = label_smoothing,
                                      .scale = scale},
                                     static_cast<const float*>(logits.data), memory_.labels,
-                                    static_cast<float*>(logits.gradient), &result);
+                                    static_cast<float*>(logits.gradient), memory_.loss);
+    device().CopyToHost(&result, memory_.loss, sizeof(result));
   });
   return {.loss_sum = result.loss_sum, .correct = result.correct};
 }
@@ -224,7 +220,7 @@ void CompiledPlan::BackwardOperation(size_t index,
   if (operation.has_parameters()) {
     if (skipped) {
       for (const Operation::Range& range : operation.parameters()) {
-        std::fill(call_.gradients + range.begin, call_.gradients + range.end, 0.0f);
+        device().Zero(call_.gradients + range.begin, (range.end - range.begin) * sizeof(float));
       }
     } else {
       Run(operation, "backward parameters", [&] { operation.BackwardParameters(call_); });
@@ -248,12 +244,12 @@ void CompiledPlan::ContributeGradients(size_t index) {
                            input.gradient);
     };
     if (operation.skipped()) {
-      if (contribution.first) std::memset(input.gradient, 0, bytes);
+      if (contribution.first) device().Zero(input.gradient, bytes);
     } else if (operation.PassesGradient(contribution.input)) {
       if (contribution.in_place) return;
       const void* const dy = operation.output()->gradient;
       if (contribution.first) {
-        std::memcpy(input.gradient, dy, bytes);
+        device().Copy(input.gradient, dy, bytes);
       } else {
         accumulate(dy);
       }

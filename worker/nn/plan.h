@@ -1,5 +1,8 @@
-// A static graph of layers, compiled for one batch size and processor: all memory planned, all
-// kernels chosen, and nothing allocated in a step.
+// A static graph of layers, compiled for one batch size and device: all memory planned, all kernels
+// chosen, and nothing allocated in a step.
+//
+// All arrays, those that a plan is bound to and those that it hands out, are in the device's
+// memory; only values of single tensors and results of a loss come and go in the process's.
 //
 // Activations are NHWC, in the types that the precision says. Parameters, gradients and buffers are
 // each one flat array of float32 in the order of the graph's nodes; backward finishes gradients
@@ -18,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "kernels/device.h"
 #include "worker/nn/graph.h"
 #include "worker/nn/precision.h"
 
@@ -27,8 +31,8 @@ struct CompileOptions {
   uint32_t max_batch = 0;  // rows of one call at most
   bool training = true;    // with backward; otherwise forward and loss only
   uint32_t threads = 1;    // that convolutions and matrix products compute in
-  bool reference =
-      false;  // kernels/reference in place of kernels/cpu: slow, what tests compare with
+  // Where it computes; outlives the plan. ReferenceDevice() is what tests compare with.
+  kernels::Device* device = &kernels::CpuDevice();
   // Batch norm's statistics are of all ranks' rows, through set_statistics_reducer.
   bool synchronize_batch_norm = false;
   Precision precision;
@@ -128,6 +132,8 @@ class Plan {
                                   absl::Span<const float> values) const = 0;
   virtual absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                                   absl::Span<float> values) const = 0;
+
+  virtual kernels::Device& device() const = 0;
 
   // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels,
   // each from 0 to classes - 1.

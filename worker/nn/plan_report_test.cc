@@ -76,7 +76,7 @@ TEST(PlanReportTest, CountsWhatCanBeCountedByHand) {
 TEST(PlanReportTest, SaysWhatIsLowAndHowManyBytesOfEachType) {
   const auto plan =
       CompiledPlan::Make(SmallGraph(), {.max_batch = 7,
-                                        .reference = true,
+                                        .device = &kernels::ReferenceDevice(),
                                         .precision = PrecisionOf(2, kernels::DataType::kBfloat16)});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const v1::PlanReport report = DescribePlan(**plan, {.rows = 7});

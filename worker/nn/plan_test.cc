@@ -49,7 +49,7 @@ class PlanTest : public testing::TestWithParam<TestGraph> {
 
 TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
-  TestTrainer reference(graph(), {.max_batch = kMaxBatch, .reference = true});
+  TestTrainer reference(graph(), {.max_batch = kMaxBatch, .device = &kernels::ReferenceDevice()});
   uint64_t step = 0;
   for (const uint32_t rows : {kMaxBatch, 4u, 5u, 4u, kMaxBatch}) {
     const LossResult result = trainer.Gradients(step, 3, rows, 8);
@@ -261,7 +261,8 @@ TEST(PlanCompileTest, DigestsTellLayoutsApart) {
   };
   for (const Graph& graph : {Model("small_cnn", {12, 12, 1}, true, 0), SmallResNet()}) {
     EXPECT_EQ(digest(graph, {.max_batch = 4}), digest(graph, {.max_batch = 4}));
-    EXPECT_NE(digest(graph, {.max_batch = 4}), digest(graph, {.max_batch = 4, .reference = true}));
+    EXPECT_NE(digest(graph, {.max_batch = 4}),
+              digest(graph, {.max_batch = 4, .device = &kernels::ReferenceDevice()}));
   }
   EXPECT_NE(digest(Model("small_cnn", {12, 12, 1}, true, 0), {.max_batch = 4}),
             digest(Model("small_cnn", {12, 12, 1}, false, 0), {.max_batch = 4}));
@@ -361,7 +362,8 @@ TEST(PlanDescribeTest, SaysWhatEachOperationIsAndTakes) {
 TEST(PlanDescribeTest, SaysWhatIsLow) {
   const Precision precision = PrecisionOf(2, kernels::DataType::kBfloat16);
   const auto plan =
-      Compile(SmallResNet(), {.max_batch = 6, .reference = true, .precision = precision});
+      Compile(SmallResNet(),
+              {.max_batch = 6, .device = &kernels::ReferenceDevice(), .precision = precision});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::vector<OperationDescription> operations = (*plan)->Describe();
   EXPECT_THAT(operations.front().input_dtypes, testing::ElementsAre("float32"));

@@ -47,8 +47,9 @@ double RelativeError(const std::vector<float>& actual, const std::vector<float>&
 // mean error stays within some epsilons however deep these networks are.
 TEST_P(PrecisionTest, AgreesWithTheReference) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch, .precision = precision()});
-  TestTrainer reference(graph(),
-                        {.max_batch = kMaxBatch, .reference = true, .precision = precision()});
+  TestTrainer reference(
+      graph(),
+      {.max_batch = kMaxBatch, .device = &kernels::ReferenceDevice(), .precision = precision()});
   const double tolerance = 2 * Epsilon(type());
   uint64_t step = 0;
   for (const uint32_t rows : {kMaxBatch, 4u}) {
@@ -126,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Graphs, PrecisionTest,
 TEST(PrecisionPlanTest, LowActivationsTakeHalfTheMemory) {
   const auto bytes = [](int level) {
     return (*Compile(SmallResNet(), {.max_batch = 64,
-                                     .reference = true,
+                                     .device = &kernels::ReferenceDevice(),
                                      .precision = PrecisionOf(level, DataType::kBfloat16)}))
         ->arena_bytes();
   };
@@ -139,7 +140,7 @@ TEST(PrecisionPlanTest, LowActivationsTakeHalfTheMemory) {
 TEST(PrecisionPlanTest, EqualLayoutsHaveEqualDigests) {
   const auto digest = [](int level) {
     return (*Compile(SmallResNet(), {.max_batch = 4,
-                                     .reference = true,
+                                     .device = &kernels::ReferenceDevice(),
                                      .precision = PrecisionOf(level, DataType::kFloat16)}))
         ->layout_digest();
   };

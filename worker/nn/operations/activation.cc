@@ -1,7 +1,6 @@
 #include "worker/nn/operations/activation.h"
 
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
 namespace muster::nn {
@@ -37,14 +36,14 @@ class ActivationOperation : public Operation {
 class DropoutOperation : public Operation {
  public:
   DropoutOperation(std::string name, Tensor* input, Tensor* output, double probability,
-                   uint32_t index, const kernels::KernelTable& kernels)
+                   uint32_t index, kernels::Device& device)
       : Operation(std::move(name), {input}, output),
         probability_(static_cast<float>(probability)),
         index_(index),
-        kernels_(kernels) {}
+        device_(device) {}
 
   std::string kind() const override { return "dropout"; }
-  std::string description() const override { return kernels_.name; }
+  std::string description() const override { return device_.kernels().name; }
   std::vector<std::string> recomputed() const override { return {"random mask"}; }
   Memory memory(uint32_t max_rows) const override {
     return {.output_over_input = true, .activation_in_backward = true};
@@ -53,7 +52,7 @@ class DropoutOperation : public Operation {
     if (call.training) {
       Apply(call, input()->data, output()->data);
     } else if (output()->data != input()->data) {
-      std::memcpy(output()->data, input()->data, output()->bytes(call.rows));
+      device_.Copy(output()->data, input()->data, output()->bytes(call.rows));
     }
   }
   void BackwardActivation(const Call& call) override {
@@ -68,12 +67,12 @@ class DropoutOperation : public Operation {
         .layer = index_,
         .first_row = call.step.first_row,
         .probability = probability_};
-    kernels_.dropout(output()->type, mask, call.rows, output()->elements(), x, y);
+    device_.kernels().dropout(output()->type, mask, call.rows, output()->elements(), x, y);
   }
 
   const float probability_;
   const uint32_t index_;
-  const kernels::KernelTable& kernels_;
+  kernels::Device& device_;
 };
 
 class CastOperation : public Operation {
@@ -107,9 +106,9 @@ std::unique_ptr<Operation> MakeActivationOperation(std::string name, Tensor* inp
 
 std::unique_ptr<Operation> MakeDropoutOperation(std::string name, Tensor* input, Tensor* output,
                                                 double probability, uint32_t index,
-                                                const kernels::KernelTable& kernels) {
+                                                kernels::Device& device) {
   return std::make_unique<DropoutOperation>(std::move(name), input, output, probability, index,
-                                            kernels);
+                                            device);
 }
 
 std::unique_ptr<Operation> MakeCastOperation(std::string name, Tensor* input, Tensor* output,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/device.h"
 #include "kernels/kernel_table.h"
 #include "worker/nn/operation.h"
 
@@ -20,7 +21,7 @@ std::unique_ptr<Operation> MakeActivationOperation(std::string name, Tensor* inp
 // `index` tells the dropouts of one model apart.
 std::unique_ptr<Operation> MakeDropoutOperation(std::string name, Tensor* input, Tensor* output,
                                                 double probability, uint32_t index,
-                                                const kernels::KernelTable& kernels);
+                                                kernels::Device& device);
 
 // From the input's type to the output's, and back for the gradient.
 std::unique_ptr<Operation> MakeCastOperation(std::string name, Tensor* input, Tensor* output,

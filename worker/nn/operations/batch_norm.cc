@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -23,11 +22,12 @@ std::vector<Tensor*> WithAddend(Tensor* input, const BatchNormParts& parts) {
 class NormalizingOperation : public Operation {
  public:
   NormalizingOperation(std::string name, Tensor* input, Tensor* output, const BatchNormParts& parts,
-                       FoldedConvolution folded, const kernels::KernelTable& kernels)
+                       FoldedConvolution folded, kernels::Device& device)
       : Operation(std::move(name), WithAddend(input, parts), output),
         parts_(parts),
         folded_(std::move(folded)),
-        kernels_(kernels) {}
+        device_(device),
+        kernels_(device.kernels()) {}
 
  protected:
   enum { kMean, kInverseDeviation, kScale, kShift, kChannelArrays };
@@ -48,8 +48,9 @@ class NormalizingOperation : public Operation {
   float* Variance() const { return ChannelArray(kInverseDeviation); }
 
   void TakeRunningStatistics(const Call& call) const {
-    std::copy_n(call.buffers + parts_.running_mean_offset, Channels(), ChannelArray(kMean));
-    std::copy_n(call.buffers + parts_.running_variance_offset, Channels(), Variance());
+    const size_t bytes = Channels() * sizeof(float);
+    device_.Copy(ChannelArray(kMean), call.buffers + parts_.running_mean_offset, bytes);
+    device_.Copy(Variance(), call.buffers + parts_.running_variance_offset, bytes);
   }
 
   // From mean and variance; all normalised values times `factor`. `bias` is of the convolution
@@ -78,14 +79,15 @@ class NormalizingOperation : public Operation {
 
   const BatchNormParts parts_;
   const FoldedConvolution folded_;
+  kernels::Device& device_;
   const kernels::KernelTable& kernels_;
 };
 
 class FoldedConvolutionOperation : public NormalizingOperation {
  public:
   FoldedConvolutionOperation(std::string name, Tensor* output, const BatchNormParts& parts,
-                             FoldedConvolution folded, const kernels::KernelTable& kernels)
-      : NormalizingOperation(std::move(name), folded.input, output, parts, folded, kernels) {}
+                             FoldedConvolution folded, kernels::Device& device)
+      : NormalizingOperation(std::move(name), folded.input, output, parts, folded, device) {}
 
   std::string kind() const override { return "conv2d + " + NormKind(); }
   std::string description() const override { return folded_.parts->convolution->description(); }
@@ -118,8 +120,7 @@ class BatchNormOperation : public NormalizingOperation {
   Memory memory(uint32_t max_rows) const override {
     const size_t choice = parts_.pool ? max_rows * output()->elements() : 0;
     return {.saved_bytes = ChannelBytes() + choice,
-            // Sums over ranks: doubles, then floats.
-            .workspace_bytes = (1 + 2 * Channels()) * (sizeof(double) + sizeof(float)),
+            .workspace_bytes = 2 * Channels() * sizeof(float),  // sums over ranks
             .input_in_backward = true,
             .output_in_backward = MasksByOutput(),
             .gradient_over_input = true,
@@ -156,8 +157,8 @@ class BatchNormOperation : public NormalizingOperation {
     float* const dgamma = call.gradients + parts_.weight_offset;
     float* const dbeta = call.gradients + parts_.bias_offset;
     if (Dropped()) {
-      std::fill_n(dgamma, Channels(), 0.0f);
-      std::fill_n(dbeta, Channels(), 0.0f);
+      device_.Zero(dgamma, Channels() * sizeof(float));
+      device_.Zero(dbeta, Channels() * sizeof(float));
       return;
     }
     kernels::BatchNormGradient gradient = Gradient();
@@ -172,22 +173,23 @@ class BatchNormOperation : public NormalizingOperation {
 
   void BackwardData(const Call& call, size_t, void* dx) override {
     if (Dropped()) {
-      std::memset(dx, 0, input()->bytes(call.rows));
+      device_.Zero(dx, input()->bytes(call.rows));
       return;
     }
     const size_t channels = Channels();
-    double* const sums = static_cast<double*>(call.workspace);
-    float* const dgamma = reinterpret_cast<float*>(sums + 2 * channels);
+    float* const dgamma = static_cast<float*>(call.workspace);
     float* const dbeta = dgamma + channels;
     // The factor is in the scale already.
     const float without_factor = 1 / Factor(call);
     Multiply(call.gradients + parts_.weight_offset, without_factor, dgamma);
     Multiply(call.gradients + parts_.bias_offset, without_factor, dbeta);
     if (call.reducer != nullptr) {
-      std::copy_n(dgamma, 2 * channels, sums);
-      call.reducer->Sum(sums, 2 * channels);
-      std::transform(sums, sums + 2 * channels, dgamma,
-                     [](double sum) { return static_cast<float>(sum); });
+      values_.resize(2 * channels);
+      device_.CopyToHost(values_.data(), dgamma, 2 * channels * sizeof(float));
+      sums_.assign(values_.begin(), values_.end());
+      call.reducer->Sum(sums_.data(), sums_.size());
+      std::copy(sums_.begin(), sums_.end(), values_.begin());
+      device_.CopyToDevice(dgamma, values_.data(), 2 * channels * sizeof(float));
     }
     if (call.rows == 0) return;
     kernels::BatchNormShape shape = Shape(call);
@@ -214,7 +216,7 @@ class BatchNormOperation : public NormalizingOperation {
     return parts_.block == nullptr ? 1.0f : static_cast<float>(parts_.block->scale(call.training));
   }
   void Multiply(const float* from, float factor, float* to) const {
-    std::transform(from, from + Channels(), to, [factor](float value) { return factor * value; });
+    kernels_.scaled_copy(kernels::DataType::kFloat32, Channels(), factor, from, to);
   }
   uint8_t* choice() const {
     return parts_.pool ? reinterpret_cast<uint8_t*>(ChannelArray(kChannelArrays)) : nullptr;
@@ -258,26 +260,31 @@ class BatchNormOperation : public NormalizingOperation {
   // double nothing is lost when the mean is far from zero.
   void ReduceStatistics(const Call& call) {
     const size_t channels = Channels();
-    float* const mean = ChannelArray(kMean);
-    float* const variance = Variance();
-    double* const sums = static_cast<double*>(call.workspace);
-    double* const squares = sums + channels;
-    double& pixels = squares[channels];
-    pixels = pixels_;
+    const size_t bytes = channels * sizeof(float);
+    values_.resize(2 * channels);
+    float* const mean = values_.data();
+    float* const variance = mean + channels;
+    device_.CopyToHost(mean, ChannelArray(kMean), bytes);
+    device_.CopyToHost(variance, Variance(), bytes);
+    sums_.resize(2 * channels + 1);
+    double* const squares = sums_.data() + channels;
+    sums_.back() = pixels_;
     for (size_t c = 0; c < channels; ++c) {
       const double m = pixels_ > 0 ? double{mean[c]} : 0;
       const double v = pixels_ > 0 ? double{variance[c]} : 0;
-      sums[c] = pixels_ * m;
+      sums_[c] = pixels_ * m;
       squares[c] = pixels_ * (v + m * m);
     }
-    call.reducer->Sum(sums, 2 * channels + 1);
-    pixels_ = pixels;
+    call.reducer->Sum(sums_.data(), sums_.size());
+    pixels_ = sums_.back();
     if (pixels_ == 0) return;
     for (size_t c = 0; c < channels; ++c) {
-      const double m = sums[c] / pixels_;
+      const double m = sums_[c] / pixels_;
       mean[c] = static_cast<float>(m);
       variance[c] = static_cast<float>(std::max(0.0, squares[c] / pixels_ - m * m));
     }
+    device_.CopyToDevice(ChannelArray(kMean), mean, bytes);
+    device_.CopyToDevice(Variance(), variance, bytes);
   }
 
   void UpdateRunning(const Call& call) const {
@@ -290,6 +297,9 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   double pixels_ = 0;  // that the statistics of the last Forward are of
+  // In the process's memory, of sums over ranks.
+  std::vector<float> values_;
+  std::vector<double> sums_;
 };
 
 }  // namespace
@@ -297,17 +307,17 @@ class BatchNormOperation : public NormalizingOperation {
 std::unique_ptr<Operation> MakeBatchNormOperation(std::string name, Tensor* input, Tensor* output,
                                                   const BatchNormParts& parts,
                                                   FoldedConvolution folded,
-                                                  const kernels::KernelTable& kernels) {
+                                                  kernels::Device& device) {
   return std::make_unique<BatchNormOperation>(std::move(name), input, output, parts,
-                                              std::move(folded), kernels);
+                                              std::move(folded), device);
 }
 
 std::unique_ptr<Operation> MakeFoldedConvolutionOperation(std::string name, Tensor* output,
                                                           const BatchNormParts& parts,
                                                           FoldedConvolution folded,
-                                                          const kernels::KernelTable& kernels) {
+                                                          kernels::Device& device) {
   return std::make_unique<FoldedConvolutionOperation>(std::move(name), output, parts,
-                                                      std::move(folded), kernels);
+                                                      std::move(folded), device);
 }
 
 }  // namespace muster::nn

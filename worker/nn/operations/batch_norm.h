@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/kernel_table.h"
+#include "kernels/device.h"
 #include "worker/nn/operation.h"
 #include "worker/nn/operations/convolution.h"
 
@@ -42,13 +42,13 @@ struct FoldedConvolution {
 std::unique_ptr<Operation> MakeBatchNormOperation(std::string name, Tensor* input, Tensor* output,
                                                   const BatchNormParts& parts,
                                                   FoldedConvolution folded,
-                                                  const kernels::KernelTable& kernels);
+                                                  kernels::Device& device);
 
 // For plans that only evaluate.
 std::unique_ptr<Operation> MakeFoldedConvolutionOperation(std::string name, Tensor* output,
                                                           const BatchNormParts& parts,
                                                           FoldedConvolution folded,
-                                                          const kernels::KernelTable& kernels);
+                                                          kernels::Device& device);
 
 }  // namespace muster::nn
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "kernels/kernel_table.h"
+#include "kernels/device.h"
 
 namespace muster::nn {
 
@@ -16,11 +16,15 @@ size_t CanonicalElements(const ParameterInfo& info) {
   return elements;
 }
 
-TestTrainer::Array TestTrainer::Allocate(size_t elements, float value) {
-  Array array(static_cast<float*>(std::aligned_alloc(64, (elements / 16 + 1) * 64)));
-  std::fill_n(array.get(), elements, value);
-  return array;
+namespace {
+
+kernels::DeviceMemory Allocate(kernels::Device& device, size_t elements) {
+  auto memory = device.Allocate(elements * sizeof(float));
+  EXPECT_TRUE(memory.ok()) << memory.status();
+  return *std::move(memory);
 }
+
+}  // namespace
 
 TestTrainer::TestTrainer(const Graph& graph, const CompileOptions& options)
     : image_elements_(graph.input.height * graph.input.width * graph.input.channels) {
@@ -28,25 +32,28 @@ TestTrainer::TestTrainer(const Graph& graph, const CompileOptions& options)
   EXPECT_TRUE(made.ok()) << made.status();
   plan_ = *std::move(made);
   classes_ = static_cast<int64_t>(plan_->logits(1).size());
-  parameters_ = Allocate(plan_->parameter_elements(), 0);
-  gradients_ = Allocate(plan_->parameter_elements(), std::nanf(""));
-  momentum_ = Allocate(plan_->parameter_elements(), 0);
-  buffers_ = Allocate(plan_->buffer_elements(), 0);
-  plan_->Bind(parameters_.get(), gradients_.get(), buffers_.get());
+  parameters_ = Allocate(plan_->device(), plan_->parameter_elements());
+  gradients_ = Allocate(plan_->device(), plan_->parameter_elements());
+  momentum_ = Allocate(plan_->device(), plan_->parameter_elements());
+  buffers_ = Allocate(plan_->device(), plan_->buffer_elements());
+  plan_->Bind(parameters(), gradients(), buffers_.as<float>());
   plan_->Initialize(5);
 }
 
 void TestTrainer::Fill(uint64_t step, uint64_t first_row, uint32_t rows) {
+  std::vector<int32_t> labels;
+  std::vector<float> pixels;
   for (uint32_t row = 0; row < rows; ++row) {
     std::mt19937 random(static_cast<uint32_t>(step * 100003 + first_row + row));
     std::normal_distribution<float> normal;
     const int64_t label = random() % classes_;
-    plan_->labels()[row] = static_cast<int32_t>(label);
+    labels.push_back(static_cast<int32_t>(label));
     for (int64_t i = 0; i < image_elements_; ++i) {
-      plan_->input()[row * image_elements_ + i] =
-          normal(random) + (i % classes_ == label ? 1.0f : 0.0f);
+      pixels.push_back(normal(random) + (i % classes_ == label ? 1.0f : 0.0f));
     }
   }
+  plan_->device().CopyToDevice(plan_->labels(), labels.data(), labels.size() * sizeof(int32_t));
+  plan_->device().CopyToDevice(plan_->input(), pixels.data(), pixels.size() * sizeof(float));
 }
 
 LossResult TestTrainer::Gradients(uint64_t step, uint64_t first_row, uint32_t rows,
@@ -59,9 +66,9 @@ LossResult TestTrainer::Gradients(uint64_t step, uint64_t first_row, uint32_t ro
 }
 
 void TestTrainer::Update() {
-  kernels::CpuKernels().sgd_step(
-      {.learning_rate = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f}, parameters_.get(),
-      momentum_.get(), gradients_.get(), elements());
+  plan_->device().kernels().sgd_step(
+      {.learning_rate = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f}, parameters(),
+      momentum_.as<float>(), gradients(), elements());
 }
 
 std::vector<float> TestTrainer::Exported(const float* flat, const ParameterInfo& info) const {
@@ -71,11 +78,11 @@ std::vector<float> TestTrainer::Exported(const float* flat, const ParameterInfo&
 }
 
 std::vector<float> TestTrainer::Parameter(const ParameterInfo& info) const {
-  return Exported(parameters_.get(), info);
+  return Exported(parameters_.as<float>(), info);
 }
 
 std::vector<float> TestTrainer::Gradient(const ParameterInfo& info) const {
-  return Exported(gradients_.get(), info);
+  return Exported(gradients_.as<float>(), info);
 }
 
 std::vector<float> TestTrainer::Buffer(const ParameterInfo& info) const {

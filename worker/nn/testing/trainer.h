@@ -22,8 +22,8 @@ class TestTrainer {
 
   Plan& plan() { return *plan_; }
   const Plan& plan() const { return *plan_; }
-  float* parameters() { return parameters_.get(); }
-  float* gradients() { return gradients_.get(); }
+  float* parameters() { return parameters_.as<float>(); }
+  float* gradients() { return gradients_.as<float>(); }
   size_t elements() const { return plan_->parameter_elements(); }
   int64_t classes() const { return classes_; }
   int64_t image_elements() const { return image_elements_; }
@@ -46,19 +46,13 @@ class TestTrainer {
   const ParameterInfo& Info(const std::string& name) const;
 
  private:
-  struct Free {
-    void operator()(float* p) const { std::free(p); }
-  };
-  using Array = std::unique_ptr<float, Free>;
-  static Array Allocate(size_t elements, float value);
-
   const int64_t image_elements_;
   int64_t classes_ = 0;
   std::unique_ptr<Plan> plan_;
-  Array parameters_;
-  Array gradients_;
-  Array momentum_;
-  Array buffers_;
+  kernels::DeviceMemory parameters_;
+  kernels::DeviceMemory gradients_;
+  kernels::DeviceMemory momentum_;
+  kernels::DeviceMemory buffers_;
 };
 
 // Each value within tolerance * (the largest one expected, at least `scale`).

@@ -1,0 +1,96 @@
+// Where kernels run: their functions, their memory, and the order in which things happen.
+#ifndef MUSTER_KERNELS_DEVICE_H_
+#define MUSTER_KERNELS_DEVICE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/convolution.h"
+#include "kernels/kernel_table.h"
+
+namespace muster::kernels {
+
+class DeviceMemory;
+
+// Calls, of kernels too, happen in the order in which they are made, but not necessarily before
+// they return. Only CopyToHost and Synchronize wait. Kernels take addresses in the device's memory,
+// and so does what is called `to` and `from` here unless it says host; whoever hands the device
+// other memory must know that they are the same. For one thread.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;  // for people
+  virtual const KernelTable& kernels() const = 0;
+  // As cpu::MakeConvolution; on this device.
+  virtual absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
+      const ConvolutionShape& shape, const ConvolutionOptions& options) = 0;
+
+  // Zeroed, and no page of it is missing; aligned as kernels want it. RESOURCE_EXHAUSTED. The
+  // device outlives its memory.
+  absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
+
+  virtual void CopyToDevice(void* to, const void* host, size_t bytes) = 0;
+  virtual void CopyToHost(void* host, const void* from, size_t bytes) = 0;
+  virtual void Copy(void* to, const void* from, size_t bytes) = 0;
+  virtual void Zero(void* to, size_t bytes) = 0;
+  // The first error of anything since the device was made; kernels report theirs here alone.
+  virtual absl::Status Synchronize() = 0;
+
+ private:
+  friend class DeviceMemory;
+  virtual absl::StatusOr<void*> AllocateBytes(size_t bytes) = 0;
+  virtual void Free(void* data, size_t bytes) = 0;
+};
+
+// An array in a device's memory, given back with the object.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~DeviceMemory() {
+    if (device_ != nullptr) device_->Free(data_, bytes_);
+  }
+
+  void* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend class Device;
+  DeviceMemory(Device* device, void* data, size_t bytes)
+      : device_(device), data_(data), bytes_(bytes) {}
+
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+inline absl::StatusOr<DeviceMemory> Device::Allocate(size_t bytes) {
+  absl::StatusOr<void*> data = AllocateBytes(bytes);
+  if (!data.ok()) return data.status();
+  return DeviceMemory(this, *data, bytes);
+}
+
+// The processor, with its best kernels; its memory is the process's. Any thread.
+Device& CpuDevice();
+
+// The same with kernels/reference.
+Device& ReferenceDevice();
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_DEVICE_H_

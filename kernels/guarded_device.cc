@@ -1,0 +1,176 @@
+#include "kernels/guarded_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::kernels {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+// All memory of the device, by address, and how many bytes there.
+std::map<void*, size_t>& Pieces() {
+  static auto& pieces = *new std::map<void*, size_t>;
+  return pieces;
+}
+
+// As long as it lives, and those around it, the memory can be reached.
+class Opened {
+ public:
+  Opened() {
+    if (depth_++ == 0) Protect(PROT_READ | PROT_WRITE);
+  }
+  ~Opened() {
+    if (--depth_ == 0) Protect(PROT_NONE);
+  }
+
+ private:
+  static void Protect(int protection) {
+    for (const auto& [data, bytes] : Pieces()) mprotect(data, bytes, protection);
+  }
+  static inline int depth_ = 0;
+};
+
+// The kernel of CpuKernels() at `member`, with the memory open.
+template <typename Function>
+struct Guarded;
+
+template <typename... Arguments>
+struct Guarded<void(Arguments...)> {
+  template <auto kMember>
+  static void Call(Arguments... arguments) {
+    const Opened opened;
+    (CpuKernels().*kMember)(std::forward<Arguments>(arguments)...);
+  }
+};
+
+KernelTable MakeTable() {
+  KernelTable table = CpuKernels();
+#define MUSTER_GUARD(member) \
+  table.member = &Guarded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
+  MUSTER_GUARD(batch_norm_statistics);
+  MUSTER_GUARD(batch_norm_scale);
+  MUSTER_GUARD(batch_norm_running);
+  MUSTER_GUARD(batch_norm_apply);
+  MUSTER_GUARD(batch_norm_backward_parameters);
+  MUSTER_GUARD(batch_norm_backward_data);
+  MUSTER_GUARD(max_pool_forward);
+  MUSTER_GUARD(max_pool_backward);
+  MUSTER_GUARD(average_pool_forward);
+  MUSTER_GUARD(average_pool_backward);
+  MUSTER_GUARD(activation_forward);
+  MUSTER_GUARD(activation_backward);
+  MUSTER_GUARD(add_forward);
+  MUSTER_GUARD(accumulate);
+  MUSTER_GUARD(scaled_copy);
+  MUSTER_GUARD(cast);
+  MUSTER_GUARD(all_finite);
+  MUSTER_GUARD(dropout);
+  MUSTER_GUARD(softmax_cross_entropy);
+  MUSTER_GUARD(l2_normalize_forward);
+  MUSTER_GUARD(l2_normalize_backward);
+  MUSTER_GUARD(nt_xent_forward);
+  MUSTER_GUARD(nt_xent_backward);
+  MUSTER_GUARD(normalize);
+  MUSTER_GUARD(sgd_step);
+  MUSTER_GUARD(adamw_step);
+  MUSTER_GUARD(sum_of_squares);
+  MUSTER_GUARD(lerp);
+#undef MUSTER_GUARD
+  return table;
+}
+
+class GuardedConvolution final : public Convolution {
+ public:
+  explicit GuardedConvolution(std::unique_ptr<Convolution> convolution)
+      : convolution_(std::move(convolution)) {}
+
+  int64_t weights_elements() const override { return convolution_->weights_elements(); }
+  std::string weights_layout() const override { return convolution_->weights_layout(); }
+  std::string description() const override { return convolution_->description(); }
+  size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
+  // Between arrays of the process.
+  void ImportWeights(const float* canonical, float* weights) const override {
+    convolution_->ImportWeights(canonical, weights);
+  }
+  void ExportWeights(const float* weights, float* canonical) const override {
+    convolution_->ExportWeights(weights, canonical);
+  }
+
+  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
+               void* workspace) override {
+    const Opened opened;
+    convolution_->Forward(rows, x, weights, epilogue, y, workspace);
+  }
+  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+                    void* workspace) override {
+    const Opened opened;
+    convolution_->BackwardData(rows, dy, weights, dx, workspace);
+  }
+  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
+                       void* workspace) override {
+    const Opened opened;
+    convolution_->BackwardWeights(rows, x, dy, dweights, dbias, workspace);
+  }
+
+ private:
+  const std::unique_ptr<Convolution> convolution_;
+};
+
+class GuardedProcessor final : public Device {
+ public:
+  std::string name() const override { return "guarded"; }
+  const KernelTable& kernels() const override { return kernels_; }
+  absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
+      const ConvolutionShape& shape, const ConvolutionOptions& options) override {
+    absl::StatusOr<std::unique_ptr<Convolution>> made = cpu::MakeConvolution(shape, options);
+    if (!made.ok()) return made.status();
+    return std::make_unique<GuardedConvolution>(*std::move(made));
+  }
+
+  void CopyToDevice(void* to, const void* host, size_t bytes) override { Copy(to, host, bytes); }
+  void CopyToHost(void* host, const void* from, size_t bytes) override { Copy(host, from, bytes); }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    const Opened opened;
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void Zero(void* to, size_t bytes) override {
+    const Opened opened;
+    if (bytes > 0) std::memset(to, 0, bytes);
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
+    const size_t pages = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
+    void* const data =
+        mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) {
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+    }
+    Pieces()[data] = pages;
+    return data;
+  }
+  void Free(void* data, size_t) override {
+    munmap(data, Pieces().at(data));
+    Pieces().erase(data);
+  }
+
+  const KernelTable kernels_ = MakeTable();
+};
+
+}  // namespace
+
+Device& GuardedDevice() {
+  static Device& device = *new GuardedProcessor;
+  return device;
+}
+
+}  // namespace muster::kernels

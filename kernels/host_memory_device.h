@@ -1,0 +1,24 @@
+// A device whose memory is the process's own, and whose kernels have run when they return.
+#ifndef MUSTER_KERNELS_HOST_MEMORY_DEVICE_H_
+#define MUSTER_KERNELS_HOST_MEMORY_DEVICE_H_
+
+#include "kernels/device.h"
+
+namespace muster::kernels {
+
+class HostMemoryDevice : public Device {
+ public:
+  void CopyToDevice(void* to, const void* host, size_t bytes) override;
+  void CopyToHost(void* host, const void* from, size_t bytes) override;
+  void Copy(void* to, const void* from, size_t bytes) override;
+  void Zero(void* to, size_t bytes) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  absl::StatusOr<void*> AllocateBytes(size_t bytes) override;
+  void Free(void* data, size_t bytes) override;
+};
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_HOST_MEMORY_DEVICE_H_

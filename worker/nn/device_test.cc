@@ -1,0 +1,84 @@
+// A plan on a device whose memory the process cannot reach: it computes what it computes on the
+// processor, to the last bit, and touches nothing of the device's by itself.
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+#include "kernels/guarded_device.h"
+#include "worker/nn/plan.h"
+#include "worker/nn/testing/graphs.h"
+#include "worker/nn/testing/trainer.h"
+
+namespace muster::nn {
+namespace {
+
+constexpr uint32_t kRows = 6;
+
+// As if there were a second rank with the same rows.
+class Doubling final : public StatisticsReducer {
+ public:
+  void Sum(double* values, size_t count) override {
+    for (double& value : absl::MakeSpan(values, count)) value *= 2;
+  }
+};
+
+std::vector<float> Values(const TestTrainer& trainer, const float* flat) {
+  std::vector<float> all;
+  for (const ParameterInfo& info : trainer.plan().parameters()) {
+    const std::vector<float> one = trainer.Exported(flat, info);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+// Losses, weights and running statistics of a short training with an evaluation after each step.
+std::vector<double> Trained(const Graph& graph, CompileOptions options) {
+  TestTrainer trainer(graph, options);
+  Doubling reducer;
+  trainer.plan().set_statistics_reducer(&reducer);
+  std::vector<double> results;
+  for (uint64_t step = 0; step < 4; ++step) {
+    const uint32_t rows = step == 2 ? kRows - 2 : kRows;
+    const LossResult loss = trainer.Gradients(step, 0, rows, rows);
+    trainer.Update();
+    results.push_back(loss.loss_sum);
+    trainer.plan().Forward(rows, /*training=*/false, {});
+    results.push_back(trainer.plan().Loss(rows, 0, 0).loss_sum);
+  }
+  for (const float* flat : {trainer.parameters(), trainer.gradients()}) {
+    for (const float value : Values(trainer, flat)) results.push_back(value);
+  }
+  for (const ParameterInfo& info : trainer.plan().buffers()) {
+    for (const float value : trainer.Buffer(info)) results.push_back(value);
+  }
+  return results;
+}
+
+class DeviceTest : public testing::TestWithParam<TestGraph> {};
+
+TEST_P(DeviceTest, ComputesTheSameWhereTheProcessHasNoMemory) {
+  for (const bool recompute : {false, true}) {
+    for (const bool synchronize : {false, true}) {
+      CompileOptions options{.max_batch = kRows,
+                             .synchronize_batch_norm = synchronize,
+                             .recompute_activations = recompute};
+      const std::vector<double> expected = Trained(GetParam().graph, options);
+      options.device = &kernels::GuardedDevice();
+      EXPECT_EQ(Trained(GetParam().graph, options), expected);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, DeviceTest, testing::ValuesIn(TestGraphs()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(DeviceDeathTest, WhoReachesItsMemoryDies) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto memory = kernels::GuardedDevice().Allocate(64);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_DEATH(*static_cast<volatile char*>(memory->data()) = 1, "");
+}
+
+}  // namespace
+}  // namespace muster::nn
