@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/activation_body.h"
+#include "kernels/cpu/depthwise_dot_body.h"
 #include "kernels/cpu/depthwise_operand.h"
 #include "kernels/cpu/depthwise_three_body.h"
 #include "kernels/cpu/vector.h"
@@ -209,6 +210,51 @@ inline bool IsThree(const DepthwiseConvolutionShape& shape) {
          (shape.stride == 1 || shape.stride == 2) && shape.padding <= 3 - shape.stride;
 }
 
+#if defined(__AVX512BF16__)
+// Whether depthwise_dot_body.h does.
+inline bool IsDot(const DepthwiseConvolutionShape& shape) {
+  return IsThree(shape) && shape.padding == 1 && shape.channels >= kDotLanes &&
+         shape.type == DataType::kBfloat16 && shape.compute_type == DataType::kBfloat16;
+}
+
+template <int kStride>
+inline void ForwardDot(const DotForward& forward, const Bfloat16* x) {
+  const Epilogue& e = forward.epilogue;
+  if (e.scale != nullptr || e.shift != nullptr || e.addend != nullptr ||
+      e.activation != Activation::kNone) {
+    forward.Run<kStride, true>(x);
+  } else {
+    forward.Run<kStride, false>(x);
+  }
+}
+
+inline void DotConvolutionForward(const DepthwiseConvolutionShape& shape, const void* x,
+                                  const float* weights, const Epilogue& epilogue, void* y) {
+  const ThreeGeometry geometry = ForwardGeometry(shape, DepthwiseAxes(shape));
+  const DotForward forward{geometry, weights, false, epilogue, static_cast<Bfloat16*>(y)};
+  const auto* from = static_cast<const Bfloat16*>(x);
+  return shape.stride == 1 ? ForwardDot<1>(forward, from) : ForwardDot<2>(forward, from);
+}
+
+inline void DotConvolutionBackwardData(const DepthwiseConvolutionShape& shape, const void* dy,
+                                       const float* weights, void* dx) {
+  const ThreeGeometry geometry = ForwardGeometry(shape, DepthwiseAxes(shape));
+  const auto* from = static_cast<const Bfloat16*>(dy);
+  auto* to = static_cast<Bfloat16*>(dx);
+  if (shape.stride == 2) return DotBackwardStride2{geometry, weights, from, to}.Run();
+  // With a padding of 1, geometry is the same in both directions.
+  DotForward{geometry, weights, true, {}, to}.Run<1, false>(from);
+}
+
+inline void DotConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape, const void* x,
+                                          const void* dy, float* dweights, float* dbias) {
+  const ThreeGeometry geometry = ForwardGeometry(shape, DepthwiseAxes(shape));
+  const DotBackwardWeights backward{geometry, static_cast<const Bfloat16*>(x),
+                                    static_cast<const Bfloat16*>(dy), dweights, dbias};
+  return shape.stride == 1 ? backward.Run<1>() : backward.Run<2>();
+}
+#endif  // __AVX512BF16__
+
 template <typename Operand, int kStride>
 inline void ForwardThree(const ThreeForward<typename Operand::Storage>& forward,
                          const typename Operand::Storage* x) {
@@ -274,8 +320,6 @@ inline void DepthwiseBackwardWeights(const DepthwiseConvolutionShape& shape,
                                      const typename Operand::Storage* dy, float* dweights,
                                      float* dbias) {
   const DepthwiseAxes axes(shape);
-  __builtin_memset(dweights, 0, shape.kernel * shape.kernel * axes.padded_channels * sizeof(float));
-  if (dbias != nullptr) __builtin_memset(dbias, 0, shape.channels * sizeof(float));
   if (IsThree(shape)) {
     const ThreeGeometry geometry = ForwardGeometry(shape, axes);
     const ThreeBackwardWeights<Operand> backward{geometry, x, dy, dweights, dbias};
@@ -291,6 +335,9 @@ inline void DepthwiseBackwardWeights(const DepthwiseConvolutionShape& shape,
 
 inline void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const void* x,
                                         const float* weights, const Epilogue& epilogue, void* y) {
+#if defined(__AVX512BF16__)
+  if (IsDot(shape)) return DotConvolutionForward(shape, x, weights, epilogue, y);
+#endif
   VisitOperand(shape, [&]<typename Operand>(Operand) {
     using S = typename Operand::Storage;
     DepthwiseForward<Operand>(shape, static_cast<const S*>(x), weights, epilogue,
@@ -300,6 +347,9 @@ inline void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, 
 
 inline void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, const void* dy,
                                              const float* weights, void* dx) {
+#if defined(__AVX512BF16__)
+  if (IsDot(shape)) return DotConvolutionBackwardData(shape, dy, weights, dx);
+#endif
   VisitOperand(shape, [&]<typename Operand>(Operand) {
     using S = typename Operand::Storage;
     DepthwiseBackwardData<Operand>(shape, static_cast<const S*>(dy), weights, static_cast<S*>(dx));
@@ -309,6 +359,11 @@ inline void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& sh
 inline void DepthwiseConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape,
                                                 const void* x, const void* dy, float* dweights,
                                                 float* dbias) {
+  __builtin_memset(dweights, 0, shape.weights_elements() * sizeof(float));
+  if (dbias != nullptr) __builtin_memset(dbias, 0, shape.channels * sizeof(float));
+#if defined(__AVX512BF16__)
+  if (IsDot(shape)) return DotConvolutionBackwardWeights(shape, x, dy, dweights, dbias);
+#endif
   VisitOperand(shape, [&]<typename Operand>(Operand) {
     using S = typename Operand::Storage;
     DepthwiseBackwardWeights<Operand>(shape, static_cast<const S*>(x), static_cast<const S*>(dy),

@@ -40,10 +40,15 @@ struct ThreeGeometry {
   int64_t rows, height, width, out_height, out_width, channels, padding;
 
   int64_t padded_channels() const { return (channels + 15) / 16 * 16; }
-  int64_t blocks() const { return (channels + kLanes - 1) / kLanes; }
+  // Of so many channels each.
+  template <int kWidth>
+  int64_t blocks() const {
+    return (channels + kWidth - 1) / kWidth;
+  }
   // The last one overlaps the one before it where it would end beyond the channels.
+  template <int kWidth>
   int64_t Block(int64_t i) const {
-    return (i + 1) * kLanes <= channels ? i * kLanes : channels - kLanes;
+    return (i + 1) * kWidth <= channels ? i * kWidth : channels - kWidth;
   }
 };
 
@@ -181,10 +186,24 @@ struct DepthwiseWindow {
   }
 };
 
+// What an activation cuts values to.
+struct ThreeBounds {
+  explicit ThreeBounds(Activation activation)
+      : low(Element<Vector>::Splat(activation == Activation::kNone ? -__builtin_inff() : 0)),
+        high(Element<Vector>::Splat(activation == Activation::kRelu6 ? 6 : __builtin_inff())) {}
+
+  MUSTER_ALWAYS_INLINE Vector Cut(Vector value) const {
+    value = value < low ? low : value;  // NaN stays
+    return value > high ? high : value;
+  }
+
+  Vector low, high;
+};
+
 // Of a block of channels.
 struct ThreeEnd {
   Vector shift;
-  Vector low, high;
+  ThreeBounds bounds;
 };
 
 template <typename S>
@@ -208,12 +227,8 @@ struct ThreeForward {
   }
 
   MUSTER_ALWAYS_INLINE ThreeEnd End(int64_t channel) const {
-    const float infinity = __builtin_inff();
-    const bool relu6 = epilogue.activation == Activation::kRelu6;
-    const bool bounded = epilogue.activation != Activation::kNone;
     return {epilogue.shift != nullptr ? Element<Vector>::Load(epilogue.shift + channel) : Vector{},
-            Element<Vector>::Splat(bounded ? 0 : -infinity),
-            Element<Vector>::Splat(relu6 ? 6 : infinity)};
+            ThreeBounds(epilogue.activation)};
   }
 
   // kEnd: there is an addend or an activation. What the loop needs is in locals: for all the
@@ -240,8 +255,7 @@ struct ThreeForward {
         }
         if constexpr (kEnd) {
           if (addend != nullptr) sum = sum + Element<Vector>::Load(addend + l * line);
-          sum = sum < end.low ? end.low : sum;  // NaN stays
-          sum = sum > end.high ? end.high : sum;
+          sum = end.bounds.Cut(sum);
         }
         Element<Vector>::Store(to + l * line, sum);
       }
@@ -257,8 +271,8 @@ struct ThreeForward {
   void RunBand(const DepthwiseBand& band, const S* x) const {
     constexpr int kLines = kWindowLines<kStride>;
     NextBand next = NextBand::After<kStride>(g, band, x, static_cast<const S*>(y));
-    for (int64_t block = 0; block < g.blocks(); ++block) {
-      const int64_t channel = g.Block(block);
+    for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
+      const int64_t channel = g.Block<kLanes>(block);
       Vector w[kThreeTaps];
       LoadWeights(channel, w);
       const ThreeEnd end = End(channel);
@@ -344,8 +358,8 @@ struct ThreeBackwardStride2 {
 
   void RunBand(const DepthwiseBand& band) const {
     NextBand next = NextBand::After<2>(g, band, static_cast<const S*>(dx), dy);
-    for (int64_t block = 0; block < g.blocks(); ++block) {
-      const int64_t channel = g.Block(block);
+    for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
+      const int64_t channel = g.Block<kLanes>(block);
       Vector w[kThreeTaps];
 #pragma clang loop unroll(full)
       for (int t = 0; t < kThreeTaps; ++t) {
@@ -364,6 +378,15 @@ struct ThreeBackwardStride2 {
     ForEachBand<2, S>(g, [&](const DepthwiseBand& band) { RunBand(band); });
   }
 };
+
+  // Adds to `to`; without the first `seen` lanes, which the block before this one added.
+  MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
+    IntVector lanes;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kLanes; ++i) lanes[i] = i;
+    const Vector added = lanes < Element<Vector>::SplatInt(seen) ? Vector{} : sum;
+    Element<Vector>::Store(to, Element<Vector>::Load(to) + added);
+  }
 
 // Added to dweights and dbias.
 template <typename Operand>
@@ -407,15 +430,6 @@ struct ThreeBackwardWeights {
     return sums;
   }
 
-  // Without the first `seen` lanes, which the block before this one added.
-  static MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
-    IntVector lanes;
-#pragma clang loop unroll(full)
-    for (int i = 0; i < kLanes; ++i) lanes[i] = i;
-    const Vector added = lanes < Element<Vector>::SplatInt(seen) ? Vector{} : sum;
-    Element<Vector>::Store(to, Element<Vector>::Load(to) + added);
-  }
-
   MUSTER_ALWAYS_INLINE void Add(const Sums& sums, int64_t channel, int64_t seen) const {
 #pragma clang loop unroll(full)
     for (int t = 0; t < kThreeTaps; ++t) {
@@ -428,8 +442,8 @@ struct ThreeBackwardWeights {
   void RunBand(const DepthwiseBand& band) const {
     constexpr int kLines = kWindowLines<kStride>;
     NextBand next = NextBand::After<kStride>(g, band, x, dy);
-    for (int64_t block = 0; block < g.blocks(); ++block) {
-      const int64_t channel = g.Block(block);
+    for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
+      const int64_t channel = g.Block<kLanes>(block);
       Sums sums = {};
       for (int64_t row = band.row_begin; row < band.row_end; ++row) {
         int64_t h = band.begin;
