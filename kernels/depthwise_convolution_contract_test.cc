@@ -108,6 +108,13 @@ std::vector<DepthwiseConvolutionShape> Shapes() {
       {1, 40, 30, 80, 3, 1, 1},  // several bands of lines
       {1, 41, 31, 80, 3, 2, 1},
       {700, 2, 1, 16, 3, 1, 1},  // several bands of images
+      // What depthwise_dot_body.h covers as well: in bands of lines and of images, with a line and
+      // a column left over or not, and with channels that two blocks share.
+      {2, 9, 7, 40, 3, 1, 1},
+      {2, 7, 8, 72, 3, 2, 1},
+      {3, 12, 10, 96, 3, 2, 1},
+      {700, 1, 2, 32, 3, 1, 1},
+      {300, 2, 4, 32, 3, 2, 1},
       {0, 4, 4, 32, 3, 1, 1},
       {0, 4, 4, 32, 3, 2, 1},
       // Any other.

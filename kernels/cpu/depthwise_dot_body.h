@@ -28,6 +28,13 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 // Channels of a block.
 inline constexpr int kDotLanes = 2 * kLanes;
+// Of input and output together; most often that makes two lines. Longer bands are better where most
+// of the memory is written.
+template <int kStride>
+inline constexpr int64_t kDotBandBytes = (32 << 10) * kStride;
+inline constexpr int64_t kDotWritingBandBytes = 112 << 10;
+// Of input and output together: more than stay in the caches from one layer to the next.
+inline constexpr int64_t kDotUncachedBytes = 8 << 20;
 
 // 32 channels of bfloat16, in order.
 using DotPixel = __m512i;
@@ -40,9 +47,10 @@ struct DotFloats {
   static MUSTER_ALWAYS_INLINE DotFloats Load(const float* p) {
     const Vector a = Element<Vector>::Load(p);
     const Vector b = Element<Vector>::Load(p + kLanes);
-    return {{__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
-             __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30,
-                                     31)}};
+    return {
+        {__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
+         __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30,
+                                 31)}};
   }
 
   // The channels in order.
@@ -107,9 +115,9 @@ class DotWeights {
     DotPairs pairs;
 #pragma clang loop unroll(full)
     for (int i = 0; i < 2; ++i) {
-      pairs.half[i] = _mm512_or_si512(
-          _mm512_srli_epi32(__builtin_bit_cast(__m512i, low.half[i]), 16),
-          __builtin_bit_cast(__m512i, high.half[i]));
+      pairs.half[i] =
+          _mm512_or_si512(_mm512_srli_epi32(__builtin_bit_cast(__m512i, low.half[i]), 16),
+                          __builtin_bit_cast(__m512i, high.half[i]));
     }
     return pairs;
   }
@@ -137,6 +145,66 @@ struct DotLine {
     const DotPixel pixel = LoadDot(at);
     at += step;
     return pixel;
+  }
+};
+
+// Asks for one array's memory of the next band, in order, while the blocks of this one jump about.
+// While memory is busy the processor drops such requests, so that they are repeated, and few are
+// made at once: of arrays that no cache holds so often that almost no line is missing when it is
+// needed, of others less, as that costs more than it brings. Beyond an array's end, requests do
+// nothing.
+class DotAhead {
+ public:
+  MUSTER_ALWAYS_INLINE DotAhead(const Bfloat16* at, bool uncached)
+      : at_(reinterpret_cast<const char*>(at)), uncached_(uncached) {}
+
+  // Of so many cache lines.
+  template <int kLines>
+  MUSTER_ALWAYS_INLINE void Read() {
+    const auto read = [](const char* p) { __builtin_prefetch(p, 0, 3); };
+    ForEach<kLines, 0, 2>(read);
+    if (uncached_) ForEach<kLines, 2, 8>(read);
+    at_ += kLines * kLineBytes;
+  }
+  template <int kLines>
+  MUSTER_ALWAYS_INLINE void Write() {
+    if (!uncached_) return;
+    ForEach<kLines, 0, 4>([](const char* p) { __asm__ volatile("prefetchw (%0)" : : "r"(p)); });
+    at_ += kLines * kLineBytes;
+  }
+
+ private:
+  static constexpr int64_t kLineBytes = 64;
+  static constexpr int64_t kBetweenBytes = 1024;  // of a line's requests
+
+  // Requests kBegin until before kEnd of each line.
+  template <int kLines, int kBegin, int kEnd, typename Visit>
+  MUSTER_ALWAYS_INLINE void ForEach(const Visit& visit) const {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kLines; ++i) {
+#pragma clang loop unroll(full)
+      for (int k = kBegin; k < kEnd; ++k) visit(at_ + i * kLineBytes - k * kBetweenBytes);
+    }
+  }
+
+  const char* at_;
+  bool uncached_;
+};
+
+struct DotNextBand {
+  DotAhead in, out;
+
+  template <int kStride>
+  static DotNextBand After(const ThreeGeometry& g, const DepthwiseBand& band, const Bfloat16* in,
+                           const Bfloat16* out) {
+    const int64_t in_step = g.width * g.channels, out_step = g.out_width * g.channels;
+    const int64_t elements = g.rows * (g.height * in_step + g.out_height * out_step);
+    const bool uncached = elements * static_cast<int64_t>(sizeof(Bfloat16)) > kDotUncachedBytes;
+    const int64_t row = band.row_end - 1;
+    const int64_t in_line = row * g.height + kStride * band.end + 1;
+    const int64_t out_line = row * g.out_height + band.end;
+    return {DotAhead(in + in_line * in_step, uncached),
+            DotAhead(out + out_line * out_step, uncached)};
   }
 };
 
@@ -178,8 +246,9 @@ struct DotForward {
 
   // kEnd: there is an epilogue.
   template <int kStride, bool kEnd>
-  MUSTER_ALWAYS_INLINE NextBand Line(const Bfloat16* image, int64_t row, int64_t h, int64_t channel,
-                                     const Weights& w, const End& end, NextBand next) const {
+  MUSTER_ALWAYS_INLINE DotNextBand Line(const Bfloat16* image, int64_t row, int64_t h,
+                                        int64_t channel, const Weights& w, const End& end,
+                                        DotNextBand next) const {
     const int64_t channels = g.channels;
     const int64_t first = (row * g.out_height + h) * g.out_width * channels + channel;
     DotLine lines[3];
@@ -188,14 +257,16 @@ struct DotForward {
       lines[r] = DotLine::Of(image, h * kStride - 1 + r, g.height, g.width, channels);
     }
     Bfloat16* to = y + first;
-    const Bfloat16* addend =
-        epilogue.addend != nullptr ? static_cast<const Bfloat16*>(epilogue.addend) + first : nullptr;
+    const Bfloat16* addend = epilogue.addend != nullptr
+                                 ? static_cast<const Bfloat16*>(epilogue.addend) + first
+                                 : nullptr;
     DotPairs upper;
     DotFloats lower;
     const auto load = [&]() __attribute__((always_inline)) {
       const DotPixel a = lines[0].Next(), b = lines[1].Next(), c = lines[2].Next();
       upper = Interleave(a, b);
       lower = Widen(c);
+      next.in.Read<kStride>();
     };
     // The column is the window's s-th.
     const auto add = [&](int s, DotFloats& sum) __attribute__((always_inline)) {
@@ -207,7 +278,7 @@ struct DotForward {
       sum.Store(to);
       to += channels;
       if (kEnd && addend != nullptr) addend += channels;
-      next.Prefetch<Bfloat16, 2 * kStride * kStride, 0>();
+      next.out.Write<1>();
     };
     DotFloats middle = {}, right = {};
     if constexpr (kStride == 1) {
@@ -260,8 +331,8 @@ struct DotForward {
 
   template <int kStride, bool kEnd>
   void Run(const Bfloat16* x) const {
-    ForEachBand<kStride, Bfloat16>(g, [&](const DepthwiseBand& band) {
-      NextBand next = NextBand::After<kStride>(g, band, x, static_cast<const Bfloat16*>(y));
+    ForEachBand<kStride, Bfloat16, kDotBandBytes<kStride>>(g, [&](const DepthwiseBand& band) {
+      DotNextBand next = DotNextBand::After<kStride>(g, band, x, static_cast<const Bfloat16*>(y));
       for (int64_t block = 0; block < g.blocks<kDotLanes>(); ++block) {
         const int64_t channel = g.Block<kDotLanes>(block);
         const Weights w = LoadWeights(channel);
@@ -298,8 +369,8 @@ struct DotBackwardStride2 {
 
   // Lines 2 i and, with kBelow, 2 i + 1 of the input.
   template <bool kBelow>
-  MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel, const Weights& w,
-                                      NextBand next) const {
+  MUSTER_ALWAYS_INLINE DotNextBand Lines(int64_t row, int64_t i, int64_t channel, const Weights& w,
+                                         DotNextBand next) const {
     const int64_t channels = g.channels;
     const int64_t line = g.width * channels;
     const Bfloat16* const image = dy + row * g.out_height * g.out_width * channels + channel;
@@ -308,12 +379,14 @@ struct DotBackwardStride2 {
     Bfloat16* at = dx + (row * g.height + 2 * i) * line + channel;
     const auto load = [&]() __attribute__((always_inline)) {
       const DotPixel a = upper.Next(), b = lower.Next();
+      next.out.Read<1>();
       return Column{Interleave(a, b), Widen(a)};
     };
     const auto left = [&](const Column& d) __attribute__((always_inline)) {
       DotFloats above = {}, below = {};
       AddProducts(d.upper, w.w4, above);
       above.Store(at);
+      next.in.Write<2>();
       if constexpr (!kBelow) return;
       AddProducts(d.both, w.w71, below);
       below.Store(at + line);
@@ -323,6 +396,7 @@ struct DotBackwardStride2 {
       AddProducts(d.upper, w.w5, above);
       AddProducts(e.upper, w.w3, above);
       above.Store(at + channels);
+      next.in.Write<2>();
       if constexpr (!kBelow) return;
       AddProducts(d.both, w.w82, below);
       AddProducts(e.both, w.w60, below);
@@ -334,7 +408,6 @@ struct DotBackwardStride2 {
       left(d);
       right(d, e);
       d = e;
-      next.Prefetch<Bfloat16, 0, 2>();
     }
     left(d);
     if (g.width % 2 == 0) right(d, Column{});
@@ -342,8 +415,8 @@ struct DotBackwardStride2 {
   }
 
   void Run() const {
-    ForEachBand<2, Bfloat16>(g, [&](const DepthwiseBand& band) {
-      NextBand next = NextBand::After<2>(g, band, static_cast<const Bfloat16*>(dx), dy);
+    ForEachBand<2, Bfloat16, kDotWritingBandBytes>(g, [&](const DepthwiseBand& band) {
+      DotNextBand next = DotNextBand::After<2>(g, band, static_cast<const Bfloat16*>(dx), dy);
       for (int64_t block = 0; block < g.blocks<kDotLanes>(); ++block) {
         const int64_t channel = g.Block<kDotLanes>(block);
         const DotWeights from(g, weights, channel);
@@ -376,7 +449,7 @@ struct DotBackwardWeights {
   // Lines h and h + 1 of windows; where there is no such line, of zeros.
   template <int kStride>
   MUSTER_ALWAYS_INLINE Sums Lines(int64_t row, int64_t h, int64_t channel, Sums sums,
-                                  NextBand& next) const {
+                                  DotNextBand& next) const {
     constexpr int kInputs = kStride + 3;
     const int64_t channels = g.channels;
     const Bfloat16* const in = x + row * g.height * g.width * channels + channel;
@@ -388,13 +461,13 @@ struct DotBackwardWeights {
     }
     DotLine upper = DotLine::Of(out, h, g.out_height, g.out_width, channels);
     DotLine lower = DotLine::Of(out, h + 1, g.out_height, g.out_width, channels);
-    NextBand ahead = next;
+    DotNextBand ahead = next;
     const DotPairs ones = {{_mm512_set1_epi16(0x3f80), _mm512_set1_epi16(0x3f80)}};
     const auto load_windows = [&]() __attribute__((always_inline)) {
       const DotPixel a = upper.Next(), b = lower.Next();
       const DotPairs d = Interleave(a, b);
       AddProducts(d, ones, sums.bias);
-      ahead.Prefetch<Bfloat16, 4 * kStride * kStride, 4>();
+      ahead.out.Read<2>();
       return d;
     };
     // Calls visit(pairs, tap) with the next column of input and each line's tap of column 0.
@@ -404,6 +477,7 @@ struct DotBackwardWeights {
       for (int i = 0; i < kInputs; ++i) pixels[i] = lines[i].Next();
 #pragma clang loop unroll(full)
       for (int r = 0; r < 3; ++r) visit(Interleave(pixels[r], pixels[r + kStride]), 3 * r);
+      ahead.in.Read<2 * kStride>();
     };
     DotPairs middle = load_windows();
     if constexpr (kStride == 1) {
@@ -450,8 +524,8 @@ struct DotBackwardWeights {
 
   template <int kStride>
   void Run() const {
-    ForEachBand<kStride, Bfloat16>(g, [&](const DepthwiseBand& band) {
-      NextBand next = NextBand::After<kStride>(g, band, x, dy);
+    ForEachBand<kStride, Bfloat16, kDotBandBytes<kStride>>(g, [&](const DepthwiseBand& band) {
+      DotNextBand next = DotNextBand::After<kStride>(g, band, x, dy);
       for (int64_t block = 0; block < g.blocks<kDotLanes>(); ++block) {
         const int64_t channel = g.Block<kDotLanes>(block);
         const int64_t seen = block * kDotLanes - channel;

@@ -22,7 +22,7 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 inline constexpr int kThreeTaps = 9;
-// Of input and output together.
+// Of input and output together; images of up to that stay whole.
 inline constexpr int64_t kDepthwiseBandBytes = 128 << 10;
 // What float32 adds up before the sums go to others of their size.
 inline constexpr int64_t kDepthwiseBandPixels = 1024;
@@ -58,12 +58,13 @@ struct DepthwiseBand {
   int64_t begin, end;
 };
 
-// Calls visit(band) for all the output: several whole images, or an even number of lines of one.
-template <int kStride, typename S, typename Visit>
+// Calls visit(band) for all the output: several whole images, or an even number of lines of one, of
+// kBandBytes if those are two.
+template <int kStride, typename S, int64_t kBandBytes = kDepthwiseBandBytes, typename Visit>
 inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
   const int64_t line = (kStride * g.width + g.out_width) * g.channels * sizeof(S);
-  const int64_t lines = kDepthwiseBandBytes / line / 2 * 2;
-  if (lines < g.out_height) {
+  if (line * g.out_height > kDepthwiseBandBytes) {
+    const int64_t lines = kBandBytes / line / 2 * 2;
     const int64_t step = lines > 2 ? lines : 2;
     for (int64_t row = 0; row < g.rows; ++row) {
       for (int64_t h = 0; h < g.out_height; h += step) {
@@ -72,7 +73,7 @@ inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
     }
     return;
   }
-  const int64_t by_bytes = lines / g.out_height;
+  const int64_t by_bytes = kDepthwiseBandBytes / (line * g.out_height);
   const int64_t by_pixels = kDepthwiseBandPixels / (g.out_height * g.out_width) + 1;
   const int64_t step = by_bytes < by_pixels ? by_bytes : by_pixels;
   for (int64_t row = 0; row < g.rows; row += step) {
@@ -379,14 +380,14 @@ struct ThreeBackwardStride2 {
   }
 };
 
-  // Adds to `to`; without the first `seen` lanes, which the block before this one added.
-  MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
-    IntVector lanes;
+// Adds to `to`; without the first `seen` lanes, which the block before this one added.
+MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
+  IntVector lanes;
 #pragma clang loop unroll(full)
-    for (int i = 0; i < kLanes; ++i) lanes[i] = i;
-    const Vector added = lanes < Element<Vector>::SplatInt(seen) ? Vector{} : sum;
-    Element<Vector>::Store(to, Element<Vector>::Load(to) + added);
-  }
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i;
+  const Vector added = lanes < Element<Vector>::SplatInt(seen) ? Vector{} : sum;
+  Element<Vector>::Store(to, Element<Vector>::Load(to) + added);
+}
 
 // Added to dweights and dbias.
 template <typename Operand>
