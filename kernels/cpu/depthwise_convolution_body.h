@@ -359,7 +359,8 @@ inline void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& sh
 inline void DepthwiseConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape,
                                                 const void* x, const void* dy, float* dweights,
                                                 float* dbias) {
-  __builtin_memset(dweights, 0, shape.weights_elements() * sizeof(float));
+  const int64_t weights = shape.kernel * shape.kernel * DepthwiseAxes(shape).padded_channels;
+  __builtin_memset(dweights, 0, weights * sizeof(float));
   if (dbias != nullptr) __builtin_memset(dbias, 0, shape.channels * sizeof(float));
 #if defined(__AVX512BF16__)
   if (IsDot(shape)) return DotConvolutionBackwardWeights(shape, x, dy, dweights, dbias);

@@ -8,206 +8,30 @@
 // values of pixels that nobody sees into NaN.
 //
 // Each column of input is loaded once per line of windows, and goes to the sums of the three
-// windows that see it: weights and sums fill the registers. Bands and blocks are those of
-// depthwise_three_body.h, a block being twice as wide.
+// windows that see it: weights and sums fill the registers. A block of channels is twice as wide as
+// that of depthwise_three_body.h.
 #ifndef MUSTER_KERNELS_CPU_DEPTHWISE_DOT_BODY_H_
 #define MUSTER_KERNELS_CPU_DEPTHWISE_DOT_BODY_H_
 
 #if defined(__AVX512BF16__)
 
-#include <immintrin.h>
-
 #include <cstdint>
 
-#include "kernels/cpu/depthwise_operand.h"
+#include "kernels/cpu/depthwise_bands.h"
+#include "kernels/cpu/depthwise_dot_operand.h"
 #include "kernels/cpu/depthwise_three_body.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/depthwise_convolution.h"
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Channels of a block.
-inline constexpr int kDotLanes = 2 * kLanes;
 // Of input and output together; most often that makes two lines. Longer bands are better where most
 // of the memory is written.
 template <int kStride>
 inline constexpr int64_t kDotBandBytes = (32 << 10) * kStride;
 inline constexpr int64_t kDotWritingBandBytes = 112 << 10;
-// Of input and output together: more than stay in the caches from one layer to the next.
-inline constexpr int64_t kDotUncachedBytes = 8 << 20;
 
-// 32 channels of bfloat16, in order.
-using DotPixel = __m512i;
-
-// A block's channels as floats, in the order in which interleaving leaves them: of each eight the
-// first four in one vector, the others in the other.
-struct DotFloats {
-  Vector half[2];
-
-  static MUSTER_ALWAYS_INLINE DotFloats Load(const float* p) {
-    const Vector a = Element<Vector>::Load(p);
-    const Vector b = Element<Vector>::Load(p + kLanes);
-    return {
-        {__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
-         __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30,
-                                 31)}};
-  }
-
-  // The channels in order.
-  MUSTER_ALWAYS_INLINE Vector First() const {
-    return __builtin_shufflevector(half[0], half[1], 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21,
-                                   22, 23);
-  }
-  MUSTER_ALWAYS_INLINE Vector Second() const {
-    return __builtin_shufflevector(half[0], half[1], 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15,
-                                   28, 29, 30, 31);
-  }
-
-  MUSTER_ALWAYS_INLINE void Store(Bfloat16* p) const {
-    const auto rounded = __builtin_bit_cast(DotPixel, _mm512_cvtne2ps_pbh(half[1], half[0]));
-    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // of four channels each
-    _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, rounded));
-  }
-};
-
-// Of each channel a pair of bfloat16, in the order of DotFloats.
-struct DotPairs {
-  __m512i half[2];
-};
-
-MUSTER_ALWAYS_INLINE DotPixel LoadDot(const Bfloat16* p) { return _mm512_loadu_si512(p); }
-
-MUSTER_ALWAYS_INLINE DotPairs Interleave(DotPixel first, DotPixel second) {
-  return {{_mm512_unpacklo_epi16(first, second), _mm512_unpackhi_epi16(first, second)}};
-}
-
-// A float's first half is its bfloat16.
-MUSTER_ALWAYS_INLINE DotFloats Widen(DotPixel pixel) {
-  return __builtin_bit_cast(DotFloats, Interleave(_mm512_setzero_si512(), pixel));
-}
-
-MUSTER_ALWAYS_INLINE void AddProducts(const DotPairs& a, const DotPairs& b, DotFloats& sum) {
-#pragma clang loop unroll(full)
-  for (int i = 0; i < 2; ++i) {
-    sum.half[i] = _mm512_dpbf16_ps(sum.half[i], __builtin_bit_cast(__m512bh, a.half[i]),
-                                   __builtin_bit_cast(__m512bh, b.half[i]));
-  }
-}
-MUSTER_ALWAYS_INLINE void AddProducts(const DotFloats& a, const DotFloats& b, DotFloats& sum) {
-#pragma clang loop unroll(full)
-  for (int i = 0; i < 2; ++i) sum.half[i] = sum.half[i] + a.half[i] * b.half[i];
-}
-
-// Of one block of channels.
-class DotWeights {
- public:
-  MUSTER_ALWAYS_INLINE DotWeights(const ThreeGeometry& g, const float* weights, int64_t channel)
-      : at_(weights + channel), step_(g.padded_channels()) {}
-
-  // As floats, rounded to bfloat16.
-  MUSTER_ALWAYS_INLINE DotFloats One(int tap) const {
-    const DotFloats read = DotFloats::Load(at_ + tap * step_);
-    return {{RoundToType(DataType::kBfloat16, read.half[0]),
-             RoundToType(DataType::kBfloat16, read.half[1])}};
-  }
-  MUSTER_ALWAYS_INLINE DotPairs Pair(int first, int second) const {
-    const DotFloats low = One(first), high = One(second);
-    DotPairs pairs;
-#pragma clang loop unroll(full)
-    for (int i = 0; i < 2; ++i) {
-      pairs.half[i] =
-          _mm512_or_si512(_mm512_srli_epi32(__builtin_bit_cast(__m512i, low.half[i]), 16),
-                          __builtin_bit_cast(__m512i, high.half[i]));
-    }
-    return pairs;
-  }
-
- private:
-  const float* const at_;
-  const int64_t step_;
-};
-
-inline constexpr Bfloat16 kZeroDotPixel[kDotLanes] = {};
-
-// Moves along a line of an image, or stays at a pixel of zeros.
-struct DotLine {
-  const Bfloat16* at;
-  int64_t step;
-
-  // image: [lines, width, channels] at the block of channels.
-  static MUSTER_ALWAYS_INLINE DotLine Of(const Bfloat16* image, int64_t line, int64_t lines,
-                                         int64_t width, int64_t channels) {
-    if (line < 0 || line >= lines) return {kZeroDotPixel, 0};
-    return {image + line * width * channels, channels};
-  }
-
-  MUSTER_ALWAYS_INLINE DotPixel Next() {
-    const DotPixel pixel = LoadDot(at);
-    at += step;
-    return pixel;
-  }
-};
-
-// Asks for one array's memory of the next band, in order, while the blocks of this one jump about.
-// While memory is busy the processor drops such requests, so that they are repeated, and few are
-// made at once: of arrays that no cache holds so often that almost no line is missing when it is
-// needed, of others less, as that costs more than it brings. Beyond an array's end, requests do
-// nothing.
-class DotAhead {
- public:
-  MUSTER_ALWAYS_INLINE DotAhead(const Bfloat16* at, bool uncached)
-      : at_(reinterpret_cast<const char*>(at)), uncached_(uncached) {}
-
-  // Of so many cache lines.
-  template <int kLines>
-  MUSTER_ALWAYS_INLINE void Read() {
-    const auto read = [](const char* p) { __builtin_prefetch(p, 0, 3); };
-    ForEach<kLines, 0, 2>(read);
-    if (uncached_) ForEach<kLines, 2, 8>(read);
-    at_ += kLines * kLineBytes;
-  }
-  template <int kLines>
-  MUSTER_ALWAYS_INLINE void Write() {
-    if (!uncached_) return;
-    ForEach<kLines, 0, 4>([](const char* p) { __asm__ volatile("prefetchw (%0)" : : "r"(p)); });
-    at_ += kLines * kLineBytes;
-  }
-
- private:
-  static constexpr int64_t kLineBytes = 64;
-  static constexpr int64_t kBetweenBytes = 1024;  // of a line's requests
-
-  // Requests kBegin until before kEnd of each line.
-  template <int kLines, int kBegin, int kEnd, typename Visit>
-  MUSTER_ALWAYS_INLINE void ForEach(const Visit& visit) const {
-#pragma clang loop unroll(full)
-    for (int i = 0; i < kLines; ++i) {
-#pragma clang loop unroll(full)
-      for (int k = kBegin; k < kEnd; ++k) visit(at_ + i * kLineBytes - k * kBetweenBytes);
-    }
-  }
-
-  const char* at_;
-  bool uncached_;
-};
-
-struct DotNextBand {
-  DotAhead in, out;
-
-  template <int kStride>
-  static DotNextBand After(const ThreeGeometry& g, const DepthwiseBand& band, const Bfloat16* in,
-                           const Bfloat16* out) {
-    const int64_t in_step = g.width * g.channels, out_step = g.out_width * g.channels;
-    const int64_t elements = g.rows * (g.height * in_step + g.out_height * out_step);
-    const bool uncached = elements * static_cast<int64_t>(sizeof(Bfloat16)) > kDotUncachedBytes;
-    const int64_t row = band.row_end - 1;
-    const int64_t in_line = row * g.height + kStride * band.end + 1;
-    const int64_t out_line = row * g.out_height + band.end;
-    return {DotAhead(in + in_line * in_step, uncached),
-            DotAhead(out + out_line * out_step, uncached)};
-  }
-};
-
+// The sums of three windows side by side grow as their columns pass.
 struct DotForward {
   const ThreeGeometry& g;
   const float* weights;
@@ -246,9 +70,8 @@ struct DotForward {
 
   // kEnd: there is an epilogue.
   template <int kStride, bool kEnd>
-  MUSTER_ALWAYS_INLINE DotNextBand Line(const Bfloat16* image, int64_t row, int64_t h,
-                                        int64_t channel, const Weights& w, const End& end,
-                                        DotNextBand next) const {
+  MUSTER_ALWAYS_INLINE NextBand Line(const Bfloat16* image, int64_t row, int64_t h, int64_t channel,
+                                     const Weights& w, const End& end, NextBand next) const {
     const int64_t channels = g.channels;
     const int64_t first = (row * g.out_height + h) * g.out_width * channels + channel;
     DotLine lines[3];
@@ -266,7 +89,7 @@ struct DotForward {
       const DotPixel a = lines[0].Next(), b = lines[1].Next(), c = lines[2].Next();
       upper = Interleave(a, b);
       lower = Widen(c);
-      next.in.Read<kStride>();
+      next.ReadIn<64 * kStride, 8>();
     };
     // The column is the window's s-th.
     const auto add = [&](int s, DotFloats& sum) __attribute__((always_inline)) {
@@ -278,7 +101,7 @@ struct DotForward {
       sum.Store(to);
       to += channels;
       if (kEnd && addend != nullptr) addend += channels;
-      next.out.Write<1>();
+      next.WriteOut<64>();
     };
     DotFloats middle = {}, right = {};
     if constexpr (kStride == 1) {
@@ -332,7 +155,7 @@ struct DotForward {
   template <int kStride, bool kEnd>
   void Run(const Bfloat16* x) const {
     ForEachBand<kStride, Bfloat16, kDotBandBytes<kStride>>(g, [&](const DepthwiseBand& band) {
-      DotNextBand next = DotNextBand::After<kStride>(g, band, x, static_cast<const Bfloat16*>(y));
+      NextBand next = NextBand::After<kStride>(g, band, x, static_cast<const Bfloat16*>(y));
       for (int64_t block = 0; block < g.blocks<kDotLanes>(); ++block) {
         const int64_t channel = g.Block<kDotLanes>(block);
         const Weights w = LoadWeights(channel);
@@ -369,8 +192,8 @@ struct DotBackwardStride2 {
 
   // Lines 2 i and, with kBelow, 2 i + 1 of the input.
   template <bool kBelow>
-  MUSTER_ALWAYS_INLINE DotNextBand Lines(int64_t row, int64_t i, int64_t channel, const Weights& w,
-                                         DotNextBand next) const {
+  MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel, const Weights& w,
+                                      NextBand next) const {
     const int64_t channels = g.channels;
     const int64_t line = g.width * channels;
     const Bfloat16* const image = dy + row * g.out_height * g.out_width * channels + channel;
@@ -379,14 +202,14 @@ struct DotBackwardStride2 {
     Bfloat16* at = dx + (row * g.height + 2 * i) * line + channel;
     const auto load = [&]() __attribute__((always_inline)) {
       const DotPixel a = upper.Next(), b = lower.Next();
-      next.out.Read<1>();
+      next.ReadOut<64, 8>();
       return Column{Interleave(a, b), Widen(a)};
     };
     const auto left = [&](const Column& d) __attribute__((always_inline)) {
       DotFloats above = {}, below = {};
       AddProducts(d.upper, w.w4, above);
       above.Store(at);
-      next.in.Write<2>();
+      next.WriteIn<128>();
       if constexpr (!kBelow) return;
       AddProducts(d.both, w.w71, below);
       below.Store(at + line);
@@ -396,7 +219,7 @@ struct DotBackwardStride2 {
       AddProducts(d.upper, w.w5, above);
       AddProducts(e.upper, w.w3, above);
       above.Store(at + channels);
-      next.in.Write<2>();
+      next.WriteIn<128>();
       if constexpr (!kBelow) return;
       AddProducts(d.both, w.w82, below);
       AddProducts(e.both, w.w60, below);
@@ -416,7 +239,7 @@ struct DotBackwardStride2 {
 
   void Run() const {
     ForEachBand<2, Bfloat16, kDotWritingBandBytes>(g, [&](const DepthwiseBand& band) {
-      DotNextBand next = DotNextBand::After<2>(g, band, static_cast<const Bfloat16*>(dx), dy);
+      NextBand next = NextBand::After<2>(g, band, static_cast<const Bfloat16*>(dx), dy);
       for (int64_t block = 0; block < g.blocks<kDotLanes>(); ++block) {
         const int64_t channel = g.Block<kDotLanes>(block);
         const DotWeights from(g, weights, channel);
@@ -449,7 +272,7 @@ struct DotBackwardWeights {
   // Lines h and h + 1 of windows; where there is no such line, of zeros.
   template <int kStride>
   MUSTER_ALWAYS_INLINE Sums Lines(int64_t row, int64_t h, int64_t channel, Sums sums,
-                                  DotNextBand& next) const {
+                                  NextBand& next) const {
     constexpr int kInputs = kStride + 3;
     const int64_t channels = g.channels;
     const Bfloat16* const in = x + row * g.height * g.width * channels + channel;
@@ -461,13 +284,13 @@ struct DotBackwardWeights {
     }
     DotLine upper = DotLine::Of(out, h, g.out_height, g.out_width, channels);
     DotLine lower = DotLine::Of(out, h + 1, g.out_height, g.out_width, channels);
-    DotNextBand ahead = next;
+    NextBand ahead = next;
     const DotPairs ones = {{_mm512_set1_epi16(0x3f80), _mm512_set1_epi16(0x3f80)}};
     const auto load_windows = [&]() __attribute__((always_inline)) {
       const DotPixel a = upper.Next(), b = lower.Next();
       const DotPairs d = Interleave(a, b);
       AddProducts(d, ones, sums.bias);
-      ahead.out.Read<2>();
+      ahead.ReadOut<128, 8>();
       return d;
     };
     // Calls visit(pairs, tap) with the next column of input and each line's tap of column 0.
@@ -477,7 +300,7 @@ struct DotBackwardWeights {
       for (int i = 0; i < kInputs; ++i) pixels[i] = lines[i].Next();
 #pragma clang loop unroll(full)
       for (int r = 0; r < 3; ++r) visit(Interleave(pixels[r], pixels[r + kStride]), 3 * r);
-      ahead.in.Read<2 * kStride>();
+      ahead.ReadIn<128 * kStride, 8>();
     };
     DotPairs middle = load_windows();
     if constexpr (kStride == 1) {
@@ -525,7 +348,7 @@ struct DotBackwardWeights {
   template <int kStride>
   void Run() const {
     ForEachBand<kStride, Bfloat16, kDotBandBytes<kStride>>(g, [&](const DepthwiseBand& band) {
-      DotNextBand next = DotNextBand::After<kStride>(g, band, x, dy);
+      NextBand next = NextBand::After<kStride>(g, band, x, dy);
       for (int64_t block = 0; block < g.blocks<kDotLanes>(); ++block) {
         const int64_t channel = g.Block<kDotLanes>(block);
         const int64_t seen = block * kDotLanes - channel;

@@ -6,15 +6,13 @@
 // as well, so that each value is loaded and widened once per line of windows, and once per two
 // lines where they share their input. Lines in the padding are read from a vector of zeros; columns
 // in the padding are registers of zero.
-//
-// Blocks of channels are the inner loop around a band of lines that stays in the cache, so that
-// memory is read in order. The last block begins early where channels do not fill it.
 #ifndef MUSTER_KERNELS_CPU_DEPTHWISE_THREE_BODY_H_
 #define MUSTER_KERNELS_CPU_DEPTHWISE_THREE_BODY_H_
 
 #include <cstdint>
 
 #include "kernels/cpu/activation_body.h"
+#include "kernels/cpu/depthwise_bands.h"
 #include "kernels/cpu/depthwise_operand.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/depthwise_convolution.h"
@@ -22,93 +20,14 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 inline constexpr int kThreeTaps = 9;
-// Of input and output together; images of up to that stay whole.
-inline constexpr int64_t kDepthwiseBandBytes = 128 << 10;
-// What float32 adds up before the sums go to others of their size.
-inline constexpr int64_t kDepthwiseBandPixels = 1024;
-
 // Lines of windows at a time: input of two lines and nine weights fill 32 registers.
 template <int kStride>
 inline constexpr int kWindowLines = kStride == 1 && kRegisters == 32 ? 2 : 1;
 
 template <typename S>
+inline constexpr int kVectorBytes = kLanes * sizeof(S);
+template <typename S>
 inline constexpr S kZeroPixel[kLanes] = {};
-
-// A convolution along input [rows, height, width, channels] and output [rows, out_height,
-// out_width, channels], in either direction.
-struct ThreeGeometry {
-  int64_t rows, height, width, out_height, out_width, channels, padding;
-
-  int64_t padded_channels() const { return (channels + 15) / 16 * 16; }
-  // Of so many channels each.
-  template <int kWidth>
-  int64_t blocks() const {
-    return (channels + kWidth - 1) / kWidth;
-  }
-  // The last one overlaps the one before it where it would end beyond the channels.
-  template <int kWidth>
-  int64_t Block(int64_t i) const {
-    return (i + 1) * kWidth <= channels ? i * kWidth : channels - kWidth;
-  }
-};
-
-// Rows and, where they are of one row, lines of the output; from begin until before end.
-struct DepthwiseBand {
-  int64_t row_begin, row_end;
-  int64_t begin, end;
-};
-
-// Calls visit(band) for all the output: several whole images, or an even number of lines of one, of
-// kBandBytes if those are two.
-template <int kStride, typename S, int64_t kBandBytes = kDepthwiseBandBytes, typename Visit>
-inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
-  const int64_t line = (kStride * g.width + g.out_width) * g.channels * sizeof(S);
-  if (line * g.out_height > kDepthwiseBandBytes) {
-    const int64_t lines = kBandBytes / line / 2 * 2;
-    const int64_t step = lines > 2 ? lines : 2;
-    for (int64_t row = 0; row < g.rows; ++row) {
-      for (int64_t h = 0; h < g.out_height; h += step) {
-        visit(DepthwiseBand{row, row + 1, h, h + step < g.out_height ? h + step : g.out_height});
-      }
-    }
-    return;
-  }
-  const int64_t by_bytes = kDepthwiseBandBytes / (line * g.out_height);
-  const int64_t by_pixels = kDepthwiseBandPixels / (g.out_height * g.out_width) + 1;
-  const int64_t step = by_bytes < by_pixels ? by_bytes : by_pixels;
-  for (int64_t row = 0; row < g.rows; row += step) {
-    visit(DepthwiseBand{row, row + step < g.rows ? row + step : g.rows, 0, g.out_height});
-  }
-}
-
-// Asks for the memory of the next band, in order, while the blocks of this one jump about: so many
-// bytes of either array at each window. Beyond an array's end that does nothing.
-struct NextBand {
-  const char* in;
-  const char* out;
-
-  template <int kStride, typename S>
-  static NextBand After(const ThreeGeometry& g, const DepthwiseBand& band, const S* in,
-                        const S* out) {
-    const int64_t row = band.row_end - 1;
-    const int64_t in_line = row * g.height + kStride * band.end + 1;
-    const int64_t out_line = row * g.out_height + band.end;
-    return {reinterpret_cast<const char*>(in + in_line * g.width * g.channels),
-            reinterpret_cast<const char*>(out + out_line * g.out_width * g.channels)};
-  }
-
-  // kIn, kOut: vectors of elements of type S. Only of what is read: stores wait for nothing.
-  template <typename S, int kIn, int kOut>
-  MUSTER_ALWAYS_INLINE void Prefetch() {
-    constexpr int kVector = kLanes * sizeof(S);
-#pragma clang loop unroll(full)
-    for (int i = 0; i < kIn * kVector; i += 64) __builtin_prefetch(in + i, 0, 2);
-#pragma clang loop unroll(full)
-    for (int i = 0; i < kOut * kVector; i += 64) __builtin_prefetch(out + i, 0, 2);
-    in += kIn * kVector;
-    out += kOut * kVector;
-  }
-};
 
 template <typename S>
 struct DepthwiseLine {
@@ -262,7 +181,7 @@ struct ThreeForward {
       }
       to += channels;
       if (kEnd && addend != nullptr) addend += channels;
-      next.Prefetch<S, kLines * kStride * kStride, 0>();
+      next.ReadIn<kLines * kStride * kStride * kVectorBytes<S>, 4>();
     };
     window.Walk(g, visit);
     return next;
@@ -345,7 +264,7 @@ struct ThreeBackwardStride2 {
       Square<kBelow>(w, d, true, at, line, channels);
       d[0][0] = d[0][1];
       d[1][0] = d[1][1];
-      next.Prefetch<S, 0, 1>();
+      next.ReadOut<kVectorBytes<S>, 4>();
     }
     d[0][1] = Vector{};
     d[1][1] = Vector{};
@@ -424,7 +343,8 @@ struct ThreeBackwardWeights {
         }
       }
       at += g.channels;
-      ahead.Prefetch<S, kLines * kStride * kStride, kLines>();
+      ahead.ReadIn<kLines * kStride * kStride * kVectorBytes<S>, 4>();
+      ahead.ReadOut<kLines * kVectorBytes<S>, 4>();
     };
     window.Walk(g, visit);
     next = ahead;
