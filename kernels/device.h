@@ -25,6 +25,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;  // for people
+  // Its memory is the process's own: whoever likes may read and write it, between calls.
+  virtual bool host_memory() const = 0;
   virtual const KernelTable& kernels() const = 0;
   // As cpu::MakeConvolution; on this device.
   virtual absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(

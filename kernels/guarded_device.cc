@@ -127,6 +127,7 @@ class GuardedConvolution final : public Convolution {
 class GuardedProcessor final : public Device {
  public:
   std::string name() const override { return "guarded"; }
+  bool host_memory() const override { return false; }
   const KernelTable& kernels() const override { return kernels_; }
   absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) override {

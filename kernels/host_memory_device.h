@@ -8,6 +8,7 @@ namespace muster::kernels {
 
 class HostMemoryDevice : public Device {
  public:
+  bool host_memory() const override { return true; }
   void CopyToDevice(void* to, const void* host, size_t bytes) override;
   void CopyToHost(void* host, const void* from, size_t bytes) override;
   void Copy(void* to, const void* from, size_t bytes) override;

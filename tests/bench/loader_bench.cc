@@ -45,7 +45,7 @@ absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohman
   ASSIGN_OR_RETURN(const StepMap steps, StepMap::Create(dataset.size(), flags.batch, false));
   LoaderOptions options = flags.loader;
   options.end_step = (flags.epochs + 1) * steps.steps_per_epoch();
-  const Normalizer normalizer(dataset.info());
+  Normalizer normalizer(dataset.info());
   std::vector<float> floats;
   const auto loader = Loader::ForTraining(&dataset, steps, options);
   double start = 0, cpu_start = 0;
@@ -93,7 +93,7 @@ absl::Status TimeParts(const ImageDataset& dataset, const Flags& flags, nlohmann
   const auto all = [&](uint32_t sample) {
     return transform.Apply(1, sample, 1, pixels.data(), nullptr);
   };
-  const Normalizer normalizer(dataset.info());
+  Normalizer normalizer(dataset.info());
   std::vector<float> floats(pixels.size());
   const auto normalise = [&](uint32_t) {
     Batch batch;

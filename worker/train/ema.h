@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "worker/train/aligned_floats.h"
+#include "kernels/device.h"
+#include "worker/train/device_floats.h"
 
 namespace muster::train {
 
@@ -16,7 +17,8 @@ namespace muster::train {
 class ExponentialMovingAverage {
  public:
   // decay: from 0 to below 1. Arrays of zeros.
-  ExponentialMovingAverage(double decay, size_t parameter_elements, size_t buffer_elements);
+  ExponentialMovingAverage(double decay, size_t parameter_elements, size_t buffer_elements,
+                           kernels::Device& device = kernels::CpuDevice());
 
   // Takes the values for the average so far.
   void Start(const float* parameters, const float* buffers);
@@ -27,11 +29,12 @@ class ExponentialMovingAverage {
   float* buffers() { return buffers_.get(); }
 
  private:
+  kernels::Device& device_;
   const double decay_;
   const size_t parameter_elements_;
   const size_t buffer_elements_;
-  AlignedFloats parameters_;
-  AlignedFloats buffers_;
+  DeviceFloats parameters_;
+  DeviceFloats buffers_;
 };
 
 }  // namespace muster::train

@@ -1,6 +1,5 @@
 #include "worker/train/evaluate.h"
 
-#include <algorithm>
 #include <memory>
 
 #include "common/status.h"
@@ -50,14 +49,15 @@ absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan&
   loading.transform = options.transform;
   loading.transform.detail = kDetail;
   const auto loader = data::Loader::ForEvaluation(&dataset, options.max_rows, loading);
-  const data::Normalizer normalizer(dataset.info());
+  data::Normalizer normalizer(dataset.info(), plan.device());
   Totals totals;
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
     const auto rows = static_cast<uint32_t>(batch->rows);
     normalizer.Apply(*batch, plan.input());
-    std::copy(batch->labels.begin(), batch->labels.end(), plan.labels());
+    plan.device().CopyToDevice(plan.labels(), batch->labels.data(),
+                               batch->labels.size() * sizeof(int32_t));
     plan.Forward(rows, /*training=*/false, nn::StepContext{});
     const nn::LossResult loss = plan.Loss(rows, /*label_smoothing=*/0, /*scale=*/0);
     totals.Add(loss);
@@ -82,18 +82,21 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
   loading.end_step = steps.steps_per_epoch();
   loading.views = objective.views();
   const auto loader = data::Loader::ForTraining(&dataset, steps, loading);
-  const data::Normalizer normalizer(dataset.info());
+  data::Normalizer normalizer(dataset.info(), plan.device());
   Totals totals;
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
-    const auto rows = static_cast<uint32_t>(batch->rows);
-    normalizer.Apply(*batch, plan.input());
-    plan.Forward(rows, /*training=*/false, nn::StepContext{});
-    ASSIGN_OR_RETURN(const nn::LossResult loss,
-                     objective.Compute(plan, rows, batch->global_rows * batch->views,
-                                       /*training=*/false));
-    totals.Add(loss);
+    for (uint32_t i = 0; i < options.parts; ++i) {
+      const data::Batch part = batch->Part(i, options.parts);
+      const auto rows = static_cast<uint32_t>(part.rows);
+      normalizer.Apply(part, plan.input());
+      plan.Forward(rows, /*training=*/false, nn::StepContext{});
+      ASSIGN_OR_RETURN(const nn::LossResult loss,
+                       objective.Compute(plan, rows, batch->global_rows * batch->views,
+                                         /*training=*/false));
+      totals.Add(loss);
+    }
   }
   return MeanOver(dataset.size() * objective.views(), totals, communicator);
 }

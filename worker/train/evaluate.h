@@ -24,7 +24,10 @@ struct EvaluationOptions {
 // training, always the same ones.
 struct ContrastiveEvaluationOptions {
   data::TransformOptions transform;
-  uint64_t global_batch = 0;  // samples that are compared with each other
+  uint64_t global_batch = 0;
+  // Of each rank's share of a global batch, computed one after the other; the samples of one part
+  // are compared with each other.
+  uint32_t parts = 1;
   uint64_t seed = 0;
   uint32_t threads = 1;
   uint32_t prefetch = 4;
@@ -40,8 +43,8 @@ absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan&
                                     collectives::Communicator& communicator,
                                     const EvaluationOptions& options);
 
-// Collective; by the objective's loss. Accuracy is the
-// share of rows whose nearest other row is their sample's other view.
+// Collective; by the objective's loss. Accuracy is the share of rows whose nearest other
+// row is their sample's other view.
 absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset, nn::Plan& plan,
                                                Objective& objective,
                                                collectives::Communicator& communicator,

@@ -41,6 +41,7 @@ GradientExchange::GradientExchange(collectives::Communicator* communicator, nn::
                                    const ExchangeOptions& options)
     : communicator_(communicator),
       plan_(plan),
+      device_(plan->device()),
       canonical_(options.canonical),
       sums_(options.sums),
       type_(options.type),
@@ -94,9 +95,10 @@ absl::Status GradientExchange::Allocate(const ExchangeOptions& options) {
   const bool narrow = type_ != DataType::kFloat32;
   if (narrow) own_exchanged_ = MakeAlignedFloats(elements_);
   exchanged_ = narrow ? own_exchanged_.get() : static_cast<float*>(reduced_);
-  if (canonical_) own_gradients_ = MakeAlignedFloats(floats);
-  gradients_ = canonical_ ? own_gradients_.get() : exchanged_;
-  if (options.accumulates) accumulated_ = MakeAlignedFloats(floats);
+  const bool apart = canonical_ || !device_.host_memory();
+  if (apart) own_gradients_ = DeviceFloats(device_, floats);
+  gradients_ = apart ? own_gradients_.get() : exchanged_;
+  if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
   return absl::OkStatus();
 }
 
@@ -113,9 +115,9 @@ void GradientExchange::Accumulate(const nn::LossResult& loss) {
   const Stopwatch stopwatch(kernel_time_);
   const size_t count = plan_->parameter_elements();
   if (has_accumulated_) {
-    kernels::CpuKernels().accumulate(DataType::kFloat32, count, gradients_, accumulated_.get());
+    device_.kernels().accumulate(DataType::kFloat32, count, gradients_, accumulated_.get());
   } else {
-    std::copy_n(gradients_, count, accumulated_.get());
+    device_.Copy(accumulated_.get(), gradients_, count * sizeof(float));
   }
   has_accumulated_ = true;
   accumulated_loss_.loss_sum += loss.loss_sum;
@@ -156,9 +158,9 @@ void* GradientExchange::Reduced(size_t element) const {
 void GradientExchange::Pack(const Range& range) {
   const Stopwatch stopwatch(kernel_time_);
   if (has_accumulated_) {
-    kernels::CpuKernels().accumulate(DataType::kFloat32, range.plan_end - range.plan_begin,
-                                     accumulated_.get() + range.plan_begin,
-                                     gradients_ + range.plan_begin);
+    device_.kernels().accumulate(DataType::kFloat32, range.plan_end - range.plan_begin,
+                                 accumulated_.get() + range.plan_begin,
+                                 gradients_ + range.plan_begin);
   }
   if (canonical_) {
     for (size_t i = range.parameters.first; i < range.parameters.end; ++i) {
@@ -167,6 +169,9 @@ void GradientExchange::Pack(const Range& range) {
       (void)plan_->ExportFrom(gradients_, parameter,
                               absl::MakeSpan(exchanged_ + offsets_[i], CanonicalCount(parameter)));
     }
+  } else if (gradients_ != exchanged_) {
+    device_.CopyToHost(exchanged_ + range.begin, gradients_ + range.begin,
+                       (range.end - range.begin) * sizeof(float));
   }
   if (type_ == DataType::kFloat32) return;
   kernels::CpuKernels().cast(DataType::kFloat32, exchanged_ + range.begin, shrink_, type_,
@@ -174,10 +179,15 @@ void GradientExchange::Pack(const Range& range) {
 }
 
 void GradientExchange::Unpack(const Range& range) {
-  if (type_ == DataType::kFloat32) return;
   const Stopwatch stopwatch(kernel_time_);
-  kernels::CpuKernels().cast(type_, Reduced(range.begin), stretch_, DataType::kFloat32,
-                             exchanged_ + range.begin, range.end - range.begin);
+  const size_t count = range.end - range.begin;
+  if (type_ != DataType::kFloat32) {
+    kernels::CpuKernels().cast(type_, Reduced(range.begin), stretch_, DataType::kFloat32,
+                               exchanged_ + range.begin, count);
+  }
+  if (gradients_ != exchanged_ && !canonical_) {
+    device_.CopyToDevice(gradients_ + range.begin, exchanged_ + range.begin, count * sizeof(float));
+  }
 }
 
 absl::Status GradientExchange::Finish() {

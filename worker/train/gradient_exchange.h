@@ -12,6 +12,9 @@
 // is rounded as it goes and widened as it comes back. The loss, of which such a type holds too few
 // digits, then travels in an operation of its own.
 //
+// What travels lies in the communicator's memory, which backward writes to where that is the
+// device's as well; else it is copied there and back.
+//
 // Where the update adds the gradients up itself (sharded_update.h), all that travels is the loss.
 #ifndef MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 #define MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
@@ -29,6 +32,7 @@
 #include "worker/nn/plan.h"
 #include "worker/train/aligned_floats.h"
 #include "worker/train/buckets.h"
+#include "worker/train/device_floats.h"
 
 namespace muster::train {
 
@@ -41,7 +45,7 @@ struct ExchangeOptions {
   // Accumulate will be called.
   bool accumulates = false;
   // False: each rank's gradients stay its own, for whoever reads them in the communicator's memory.
-  // Only of float32 that is not canonical.
+  // Only of float32 that is not canonical, of a device whose memory is the process's.
   bool sums = true;
   // What is summed over the ranks. In float16 each rank's gradients are divided by the number of
   // ranks before they are added, so that their sum overflows no sooner than they do, and the sums
@@ -65,6 +69,7 @@ class GradientExchange {
   static absl::StatusOr<std::unique_ptr<GradientExchange>> Create(
       collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options);
 
+  // In the device's memory.
   float* gradients() { return gradients_; }
   // Those of `rank`, where they are exchanged without a copy and this process can read them; else
   // null.
@@ -105,7 +110,7 @@ class GradientExchange {
   // From gradients_ to what is reduced.
   void Pack(const Range& range);
   void* Reduced(size_t element) const;
-  // From what was reduced to exchanged_.
+  // And back.
   void Unpack(const Range& range);
   absl::Status ImportCanonical();
   // The loss and the first bucket are one array of one type.
@@ -114,6 +119,7 @@ class GradientExchange {
 
   collectives::Communicator* const communicator_;
   nn::Plan* const plan_;
+  kernels::Device& device_;
   const bool canonical_;
   const bool sums_;
   const kernels::DataType type_;
@@ -125,9 +131,10 @@ class GradientExchange {
   // The same in float32: reduced_ itself, gradients_ or own_exchanged_.
   float* exchanged_ = nullptr;
   size_t elements_ = 0;
-  float* gradients_ = nullptr;  // in the plan's layout: exchanged_ unless canonical
-  AlignedFloats own_exchanged_, own_gradients_;
-  AlignedFloats accumulated_;  // like gradients_, of the micro-batches before; null: never any
+  float* gradients_ = nullptr;  // in the plan's layout: exchanged_, or own_gradients_
+  AlignedFloats own_exchanged_;
+  DeviceFloats own_gradients_;
+  DeviceFloats accumulated_;  // like gradients_, of the micro-batches before; null: never any
   nn::LossResult accumulated_loss_;
   bool has_accumulated_ = false;  // in this step
   std::vector<size_t> offsets_;   // of each parameter in exchanged_

@@ -12,7 +12,6 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "glog/logging.h"
-#include "kernels/kernel_table.h"
 
 namespace muster::train {
 namespace {
@@ -75,11 +74,12 @@ std::string Names(absl::Span<const std::string> names) {
 ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, std::optional<double> ema_decay)
     : plan_(plan),
       optimizer_(optimizer),
-      own_parameters_(MakeAlignedFloats(plan->parameter_elements())),
+      own_parameters_(plan->device(), plan->parameter_elements()),
       parameters_(own_parameters_.get()),
-      buffers_(MakeAlignedFloats(plan->buffer_elements())) {
+      buffers_(plan->device(), plan->buffer_elements()) {
   if (ema_decay.has_value()) {
-    average_.emplace(*ema_decay, plan->parameter_elements(), plan->buffer_elements());
+    average_.emplace(*ema_decay, plan->parameter_elements(), plan->buffer_elements(),
+                     plan->device());
   }
   BindGradients(nullptr);
 }
@@ -91,7 +91,7 @@ void ModelState::BindGradients(float* gradients) {
 
 void ModelState::BindParameters(float* parameters) {
   parameters_ = parameters;
-  own_parameters_ = nullptr;
+  own_parameters_ = DeviceFloats();
   BindGradients(gradients_);
 }
 
@@ -104,10 +104,10 @@ uint64_t ModelState::parameter_count() const {
 void ModelState::RoundParameters(kernels::DataType type) {
   if (type == kernels::DataType::kFloat32) return;
   const size_t count = plan_->parameter_elements();
-  const kernels::KernelTable& kernels = kernels::CpuKernels();
-  std::vector<uint16_t> rounded(count);
-  kernels.cast(kernels::DataType::kFloat32, parameters_, 1, type, rounded.data(), count);
-  kernels.cast(type, rounded.data(), 1, kernels::DataType::kFloat32, parameters_, count);
+  const kernels::KernelTable& kernels = plan_->device().kernels();
+  const DeviceFloats rounded(plan_->device(), (count + 1) / 2);  // of 16 bits each
+  kernels.cast(kernels::DataType::kFloat32, parameters_, 1, type, rounded.get(), count);
+  kernels.cast(type, rounded.get(), 1, kernels::DataType::kFloat32, parameters_, count);
 }
 
 void ModelState::UpdateAverage(uint64_t step) {
@@ -239,7 +239,7 @@ absl::Status ModelState::ImportOptimizer(const std::string& path) {
     if (std::none_of(parameters.begin(), parameters.end(),
                      [&](const auto& info) { return file.Contains(name_of(info)); })) {
       LOG(WARNING) << path << " has no " << state.name << ": it starts from zero";
-      std::fill_n(state.values.get(), plan_->parameter_elements(), 0.0f);
+      plan_->device().Zero(state.values.get(), plan_->parameter_elements() * sizeof(float));
       continue;
     }
     for (const nn::ParameterInfo& parameter : parameters) {

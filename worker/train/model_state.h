@@ -17,15 +17,15 @@
 #include "kernels/data_type.h"
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
-#include "worker/train/aligned_floats.h"
+#include "worker/train/device_floats.h"
 #include "worker/train/ema.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/safetensors.h"
 
 namespace muster::train {
 
-// Owns the plan's arrays except for the gradients, and parameters that it is told to have
-// elsewhere. For one training thread.
+// Owns the plan's arrays, in its device's memory, except for the gradients, and parameters that it
+// is told to have elsewhere. For one training thread.
 class ModelState {
  public:
   // Binds the plan, without gradients, and leaves zeros. `plan` outlives the state, and so does
@@ -91,9 +91,9 @@ class ModelState {
 
   nn::Plan* const plan_;
   Optimizer* const optimizer_;
-  AlignedFloats own_parameters_;
+  DeviceFloats own_parameters_;
   float* parameters_;
-  AlignedFloats buffers_;
+  DeviceFloats buffers_;
   float* gradients_ = nullptr;
   std::optional<ExponentialMovingAverage> average_;
 };

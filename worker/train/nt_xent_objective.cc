@@ -32,7 +32,8 @@ absl::Status Check(const NtXentOptions& options) {
 }  // namespace
 
 NtXentObjective::NtXentObjective(const NtXentOptions& options)
-    : kernels_(kernels::CpuKernels()),
+    : device_(*options.device),
+      kernels_(device_.kernels()),
       group_(options.group),
       width_(static_cast<size_t>(options.width)),
       rows_of_(ranks()) {
@@ -68,15 +69,18 @@ absl::Status NtXentObjective::Allocate() {
   largest.samples = static_cast<int64_t>(capacity_ * ranks());
   try {
     if (group_ == nullptr) own_memory_ = MakeAlignedFloats(elements);
-    inverse_norms_ = MakeAlignedFloats(capacity_);
-    units_ = MakeAlignedFloats(capacity_ * ranks() * width_);
-    logits_ = MakeAlignedFloats(largest.logits_elements());
-    group_log_sums_ = MakeAlignedFloats(largest.line());
-    workspace_ = MakeAlignedFloats(largest.workspace_elements());
+    own_units_ = DeviceFloats(device_, capacity_ * width_);
+    own_log_sums_ = DeviceFloats(device_, capacity_);
+    inverse_norms_ = DeviceFloats(device_, capacity_);
+    units_ = DeviceFloats(device_, capacity_ * ranks() * width_);
+    logits_ = DeviceFloats(device_, largest.logits_elements());
+    group_log_sums_ = DeviceFloats(device_, largest.line());
+    workspace_ = DeviceFloats(device_, largest.workspace_elements());
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
         absl::StrCat("nt_xent: no memory for ", capacity_, " rows against ", largest.samples));
   }
+  ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(kernels::NtXentResult)));
   if (group_ != nullptr) {
     ASSIGN_OR_RETURN(shared_memory_, group_->Allocate(elements * sizeof(float)));
   }
@@ -107,7 +111,9 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings,
   }
   {
     const Stopwatch stopwatch(kernel_time_);
-    kernels_.l2_normalize_forward(rows, shape_.width, embeddings, block_, inverse_norms_.get());
+    kernels_.l2_normalize_forward(rows, shape_.width, embeddings, own_units_.get(),
+                                  inverse_norms_.get());
+    device_.CopyToHost(block_, own_units_.get(), rows * width_ * sizeof(float));
   }
   block_[capacity_ * width_] = static_cast<float>(rows);
   RETURN_IF_ERROR(AllGather(block_, blocks_, block_elements()));
@@ -115,8 +121,11 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings,
   kernels::NtXentResult result;
   {
     const Stopwatch stopwatch(kernel_time_);
-    kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), log_sums_, workspace_.get(),
-                             &result);
+    auto* const there = result_.as<kernels::NtXentResult>();
+    kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), own_log_sums_.get(),
+                             workspace_.get(), there);
+    device_.CopyToHost(log_sums_, own_log_sums_.get(), rows * sizeof(float));
+    device_.CopyToHost(&result, there, sizeof(result));
   }
   if (gradients != nullptr) {
     RETURN_IF_ERROR(GatherLogSums());
@@ -147,7 +156,8 @@ absl::Status NtXentObjective::Compact() {
     }
     rows_of_[from] = static_cast<size_t>(rows);
     if (from == rank()) shape_.first = static_cast<int64_t>(samples);
-    std::copy_n(block, rows_of_[from] * width_, units_.get() + samples * width_);
+    device_.CopyToDevice(units_.get() + samples * width_, block,
+                         rows_of_[from] * width_ * sizeof(float));
     samples += rows_of_[from];
   }
   shape_.anchors = static_cast<int64_t>(rows_of_[rank()]);
@@ -159,7 +169,8 @@ absl::Status NtXentObjective::GatherLogSums() {
   RETURN_IF_ERROR(AllGather(log_sums_, all_log_sums_, capacity_));
   float* to = group_log_sums_.get();
   for (uint32_t from = 0; from < ranks(); ++from) {
-    to = std::copy_n(all_log_sums_ + from * capacity_, rows_of_[from], to);
+    device_.CopyToDevice(to, all_log_sums_ + from * capacity_, rows_of_[from] * sizeof(float));
+    to += rows_of_[from];
   }
   return absl::OkStatus();
 }

@@ -15,10 +15,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/kernel_table.h"
+#include "kernels/device.h"
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
 #include "worker/train/aligned_floats.h"
+#include "worker/train/device_floats.h"
 #include "worker/train/objective.h"
 
 namespace muster::train {
@@ -29,6 +30,8 @@ struct NtXentOptions {
   collectives::Communicator* group = nullptr;
   uint32_t max_rows = 0;  // of this rank
   int64_t width = 0;      // of an embedding
+  // Where embeddings and gradients are; outlives the objective.
+  kernels::Device* device = &kernels::CpuDevice();
 };
 
 // For one training thread. Nothing is allocated in a step, but by the communicator.
@@ -64,13 +67,14 @@ class NtXentObjective final : public Objective {
   // A rank's embeddings and how many they are, at the end.
   size_t block_elements() const { return capacity_ * width_ + 1; }
 
+  kernels::Device& device_;
   const kernels::KernelTable& kernels_;
   collectives::Communicator* const group_;
   const size_t width_;
   size_t capacity_ = 0;         // rows of a rank, at most; the same on all ranks of the group
   kernels::NtXentShape shape_;  // of the newest call
 
-  // What travels lies where the communicator likes it best.
+  // What travels lies in the process's memory, where the communicator likes it best.
   std::unique_ptr<collectives::Allocation> shared_memory_;
   AlignedFloats own_memory_;       // in its place without a group
   float* block_ = nullptr;         // block_elements()
@@ -78,12 +82,16 @@ class NtXentObjective final : public Objective {
   float* log_sums_ = nullptr;      // capacity_
   float* all_log_sums_ = nullptr;  // those of all ranks
 
-  std::vector<size_t> rows_of_;   // by rank, in the newest call
-  AlignedFloats inverse_norms_;   // capacity_
-  AlignedFloats units_;           // [samples, width]
-  AlignedFloats logits_;          // [anchors, line of samples]
-  AlignedFloats group_log_sums_;  // [line of samples]
-  AlignedFloats workspace_;       // of forward
+  std::vector<size_t> rows_of_;  // by rank, in the newest call
+  // In the device's memory.
+  DeviceFloats own_units_;        // [capacity_, width]
+  DeviceFloats own_log_sums_;     // capacity_
+  DeviceFloats inverse_norms_;    // capacity_
+  DeviceFloats units_;            // [samples, width]
+  DeviceFloats logits_;           // [anchors, line of samples]
+  DeviceFloats group_log_sums_;   // [line of samples]
+  DeviceFloats workspace_;        // of forward
+  kernels::DeviceMemory result_;  // an NtXentResult
 };
 
 }  // namespace muster::train

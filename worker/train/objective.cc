@@ -35,7 +35,8 @@ bool NeedsNodeCommunicator(const v1::ObjectiveSpec& spec) {
 absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::ObjectiveSpec& spec,
                                                              const Communicators& communicators,
                                                              uint32_t max_rows,
-                                                             int64_t output_width) {
+                                                             int64_t output_width,
+                                                             kernels::Device& device) {
   if (spec.name() == "cross_entropy") {
     return std::make_unique<CrossEntropyObjective>(spec.label_smoothing());
   }
@@ -47,6 +48,7 @@ absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::Objective
   ASSIGN_OR_RETURN(options.group, NegativesOf(spec, communicators));
   options.max_rows = max_rows;
   options.width = output_width;
+  options.device = &device;
   return NtXentObjective::Create(options);
 }
 

@@ -29,11 +29,12 @@ bool NeedsNodeCommunicator(const v1::ObjectiveSpec& spec);
 class Objective {
  public:
   // `spec` with its defaults filled in. max_rows: the plan's CompileOptions::max_batch;
-  // output_width: elements of a row of its output. Collective where the objective exchanges
-  // anything. Errors: INVALID_ARGUMENT for a spec that it cannot serve; the communicators'.
-  static absl::StatusOr<std::unique_ptr<Objective>> Create(const v1::ObjectiveSpec& spec,
-                                                           const Communicators& communicators,
-                                                           uint32_t max_rows, int64_t output_width);
+  // output_width: elements of a row of its output; device: the plan's. Collective where the
+  // objective exchanges anything. Errors: INVALID_ARGUMENT for a spec that it cannot serve; the
+  // communicators'.
+  static absl::StatusOr<std::unique_ptr<Objective>> Create(
+      const v1::ObjectiveSpec& spec, const Communicators& communicators, uint32_t max_rows,
+      int64_t output_width, kernels::Device& device = kernels::CpuDevice());
   virtual ~Objective() = default;
 
   // Rows that each sample needs: its augmented views, one after the other.

@@ -8,16 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status.h"
-#include "kernels/kernel_table.h"
 
 namespace muster::train {
 namespace {
-
-double SumOfSquares(const float* x, size_t count) {
-  double sum = 0;
-  kernels::CpuKernels().sum_of_squares(x, count, &sum);
-  return sum;
-}
 
 float* At(float* array, size_t offset) { return array == nullptr ? nullptr : array + offset; }
 
@@ -44,9 +37,8 @@ class Sgd final : public Optimizer {
           .gradient_scale = static_cast<float>(part.gradient_scale),
           .round_to = options().round_to,
       };
-      kernels::CpuKernels().sgd_step(step_options, part.parameters + (begin - part.begin),
-                                     At(state(0), begin), part.gradients + (begin - part.begin),
-                                     count);
+      kernels().sgd_step(step_options, part.parameters + (begin - part.begin), At(state(0), begin),
+                         part.gradients + (begin - part.begin), count);
     });
   }
 
@@ -75,9 +67,8 @@ class AdamW final : public Optimizer {
           .gradient_scale = part.gradient_scale,
           .round_to = options().round_to,
       };
-      kernels::CpuKernels().adamw_step(step_options, part.parameters + (begin - part.begin),
-                                       state(0) + begin, state(1) + begin,
-                                       part.gradients + (begin - part.begin), count);
+      kernels().adamw_step(step_options, part.parameters + (begin - part.begin), state(0) + begin,
+                           state(1) + begin, part.gradients + (begin - part.begin), count);
     });
   }
 
@@ -122,8 +113,7 @@ class Lars final : public Optimizer {
           .gradient_scale = static_cast<float>(rate * part.gradient_scale),
           .round_to = options().round_to,
       };
-      kernels::CpuKernels().sgd_step(step_options, values, At(state(0), tensor.offset), gradient,
-                                     tensor.count);
+      kernels().sgd_step(step_options, values, At(state(0), tensor.offset), gradient, tensor.count);
     }
   }
 
@@ -168,12 +158,19 @@ absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
     const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
     const OptimizerOptions& options) {
   RETURN_IF_ERROR(Check(spec));
-  if (spec.name().empty() || spec.name() == "sgd")
-    return std::make_unique<Sgd>(spec, parameters, options);
-  if (spec.name() == "adamw") return std::make_unique<AdamW>(spec, parameters, options);
-  if (spec.name() == "lars") return std::make_unique<Lars>(spec, parameters, options);
-  return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
-                                                 "'; known are sgd, adamw, lars"));
+  std::unique_ptr<Optimizer> optimizer;
+  if (spec.name().empty() || spec.name() == "sgd") {
+    optimizer = std::make_unique<Sgd>(spec, parameters, options);
+  } else if (spec.name() == "adamw") {
+    optimizer = std::make_unique<AdamW>(spec, parameters, options);
+  } else if (spec.name() == "lars") {
+    optimizer = std::make_unique<Lars>(spec, parameters, options);
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
+                                                   "'; known are sgd, adamw, lars"));
+  }
+  ASSIGN_OR_RETURN(optimizer->sum_, options.device->Allocate(sizeof(double)));
+  return optimizer;
 }
 
 Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
@@ -184,8 +181,15 @@ Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::Paramet
     elements_ = std::max(elements_, parameter.offset + parameter.count);
   }
   for (std::string& name : state_names) {
-    states_.push_back({std::move(name), MakeAlignedFloats(elements_)});
+    states_.push_back({std::move(name), DeviceFloats(*options_.device, elements_)});
   }
+}
+
+double Optimizer::SumOfSquares(const float* x, size_t count) const {
+  double sum = 0;
+  kernels().sum_of_squares(x, count, sum_.as<double>());
+  options_.device->CopyToHost(&sum, sum_.data(), sizeof(sum));
+  return sum;
 }
 
 bool Optimizer::IsExcluded(const nn::ParameterInfo& parameter) const {

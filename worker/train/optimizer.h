@@ -13,22 +13,25 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/data_type.h"
+#include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/nn/plan.h"
-#include "worker/train/aligned_floats.h"
+#include "worker/train/device_floats.h"
 
 namespace muster::train {
 
 // What an optimizer remembers from step to step of each parameter: a flat array in the plan's
-// layout, zero before the first step.
+// layout, zero before the first step, in the device's memory.
 struct OptimizerState {
   std::string name;  // momentum; exp_avg, exp_avg_sq
-  AlignedFloats values;
+  DeviceFloats values;
 };
 
 struct OptimizerOptions {
   // Parameters and states are rounded to it after each update; they stay float32 arrays.
   kernels::DataType round_to = kernels::DataType::kFloat32;
+  // Where all arrays are; outlives the optimizer.
+  kernels::Device* device = &kernels::CpuDevice();
 };
 
 // A step is a function of its arguments and of states(): equal arrays in the same layout give equal
@@ -102,6 +105,8 @@ class Optimizer {
   float* state(size_t index) const {
     return index < states_.size() ? states_[index].values.get() : nullptr;
   }
+  const kernels::KernelTable& kernels() const { return options_.device->kernels(); }
+  double SumOfSquares(const float* x, size_t count) const;
   const v1::OptimizerSpec& spec() const { return spec_; }
   const OptimizerOptions& options() const { return options_; }
 
@@ -113,6 +118,7 @@ class Optimizer {
   const bool elementwise_;
   size_t elements_ = 0;  // of the flat arrays
   std::vector<OptimizerState> states_;
+  kernels::DeviceMemory sum_;  // a double
 };
 
 }  // namespace muster::train

@@ -5,24 +5,28 @@
 #include <cstdint>
 
 #include "common/status.h"
-#include "kernels/kernel_table.h"
 
 namespace muster::train {
 
-OverflowGuard::OverflowGuard(collectives::Communicator* communicator, float* buffers,
-                             size_t buffer_elements)
+OverflowGuard::OverflowGuard(collectives::Communicator* communicator, kernels::Device& device,
+                             float* buffers, size_t buffer_elements)
     : communicator_(communicator),
+      device_(device),
       buffers_(buffers),
       buffer_elements_(buffer_elements),
-      kept_(MakeAlignedFloats(buffer_elements)) {}
+      kept_(device, buffer_elements),
+      finite_(device, 1) {}
 
-void OverflowGuard::Begin() { std::copy_n(buffers_, buffer_elements_, kept_.get()); }
+void OverflowGuard::Begin() {
+  device_.Copy(kept_.get(), buffers_, buffer_elements_ * sizeof(float));
+}
 
 bool OverflowGuard::Overflowed(double loss, const float* gradients, size_t count) {
-  bool finite = std::isfinite(loss);
-  if (finite) {
-    kernels::CpuKernels().all_finite(kernels::DataType::kFloat32, gradients, count, &finite);
-  }
+  if (!std::isfinite(loss)) return true;
+  bool* const result = reinterpret_cast<bool*>(finite_.get());
+  bool finite = false;
+  device_.kernels().all_finite(kernels::DataType::kFloat32, gradients, count, result);
+  device_.CopyToHost(&finite, result, sizeof(finite));
   return !finite;
 }
 
@@ -34,7 +38,7 @@ absl::StatusOr<bool> OverflowGuard::Agree(bool overflowed) {
       communicator_
           ->AllReduce(&any, &any, 1, collectives::DataType::kInt32, collectives::ReduceOp::kMax)
           ->Wait());
-  if (any != 0) std::copy_n(kept_.get(), buffer_elements_, buffers_);
+  if (any != 0) device_.Copy(buffers_, kept_.get(), buffer_elements_ * sizeof(float));
   return any != 0;
 }
 

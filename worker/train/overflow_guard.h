@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/collectives/communicator.h"
-#include "worker/train/aligned_floats.h"
+#include "worker/train/device_floats.h"
 
 namespace muster::train {
 
@@ -15,22 +15,26 @@ namespace muster::train {
 class OverflowGuard {
  public:
   // buffers: the flat array of running statistics that forward changes; outlives the guard.
-  OverflowGuard(collectives::Communicator* communicator, float* buffers, size_t buffer_elements);
+  // It and gradients are in `device`'s memory.
+  OverflowGuard(collectives::Communicator* communicator, kernels::Device& device, float* buffers,
+                size_t buffer_elements);
 
   // Before a step's forward: keeps the running statistics.
   void Begin();
   // Once the gradients are summed: whether the loss or one of `count` gradients is no finite
   // number.
-  static bool Overflowed(double loss, const float* gradients, size_t count);
+  bool Overflowed(double loss, const float* gradients, size_t count);
   // Collective: whether any rank says so. If so, the running statistics are again as they were at
   // Begin: forward may have put infinities into them. The communicator's errors.
   absl::StatusOr<bool> Agree(bool overflowed);
 
  private:
   collectives::Communicator* const communicator_;
+  kernels::Device& device_;
   float* const buffers_;
   const size_t buffer_elements_;
-  AlignedFloats kept_;
+  DeviceFloats kept_;
+  const DeviceFloats finite_;  // a bool
 };
 
 }  // namespace muster::train

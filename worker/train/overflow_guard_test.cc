@@ -18,17 +18,19 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(OverflowGuardTest, SeesAnyElementAndTheLoss) {
+  const auto communicators = MakeLoopbackGroup(1);
+  OverflowGuard guard(communicators[0].get(), kernels::CpuDevice(), nullptr, 0);
   std::vector<float> gradients(67, 1e38f);
-  EXPECT_FALSE(OverflowGuard::Overflowed(0.5, gradients.data(), gradients.size()));
+  EXPECT_FALSE(guard.Overflowed(0.5, gradients.data(), gradients.size()));
   for (const size_t place : {0u, 33u, 66u}) {
     for (const float value : {kInfinity, -kInfinity, kNan}) {
       std::vector<float> bad = gradients;
       bad[place] = value;
-      EXPECT_TRUE(OverflowGuard::Overflowed(0.5, bad.data(), bad.size())) << place;
+      EXPECT_TRUE(guard.Overflowed(0.5, bad.data(), bad.size())) << place;
     }
   }
-  EXPECT_TRUE(OverflowGuard::Overflowed(kInfinity, gradients.data(), gradients.size()));
-  EXPECT_TRUE(OverflowGuard::Overflowed(kNan, gradients.data(), 0));
+  EXPECT_TRUE(guard.Overflowed(kInfinity, gradients.data(), gradients.size()));
+  EXPECT_TRUE(guard.Overflowed(kNan, gradients.data(), 0));
 }
 
 // The ranks' answers to what each of them saw, by rank; and what is left of their statistics.
@@ -42,7 +44,8 @@ Agreement Agree(const std::vector<bool>& overflowed) {
   std::vector<int> skip(ranks);
   std::vector<std::vector<float>> buffers(ranks, {1, 2, 3});
   const auto results = collectives::RunRankThreads(ranks, [&](uint32_t rank) -> absl::Status {
-    OverflowGuard guard(communicators[rank].get(), buffers[rank].data(), buffers[rank].size());
+    OverflowGuard guard(communicators[rank].get(), kernels::CpuDevice(), buffers[rank].data(),
+                        buffers[rank].size());
     guard.Begin();
     buffers[rank] = {4, overflowed[rank] ? kNan : 5, 6};  // as forward leaves them
     const absl::StatusOr<bool> any = guard.Agree(overflowed[rank]);

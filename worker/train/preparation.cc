@@ -77,7 +77,8 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
 
 absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& job,
                                                              uint32_t world_size,
-                                                             const std::string& cache_dir) {
+                                                             const std::string& cache_dir,
+                                                             kernels::Device& device) {
   const v1::TrainSpec& spec = job.train();
   RETURN_IF_ERROR(CheckSupported(spec));
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
@@ -97,10 +98,12 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
                                     steps.steps_per_epoch()));
   ASSIGN_OR_RETURN(const nn::Graph graph, GraphOf(spec, training->info()));
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(spec));
-  ASSIGN_OR_RETURN(const nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
+  ASSIGN_OR_RETURN(nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
+  compiling.device = &device;
   ASSIGN_OR_RETURN(auto plan, nn::Compile(graph, compiling));
-  ASSIGN_OR_RETURN(auto optimizer, Optimizer::Create(spec.optimizer(), plan->parameters(),
-                                                     {.round_to = precision.weights}));
+  ASSIGN_OR_RETURN(auto optimizer,
+                   Optimizer::Create(spec.optimizer(), plan->parameters(),
+                                     {.round_to = precision.weights, .device = &device}));
   std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(*training, *test, precision);
   return std::unique_ptr<Preparation>(
       new Preparation{spec, world_size, std::move(training), std::move(test), steps, total_steps,
@@ -111,8 +114,9 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Preparation>> Prepare(const v1::JobSpec& spec, uint32_t world_size,
-                                                     const std::string& cache_dir) {
-  auto preparation = PrepareUnmarked(spec, world_size, cache_dir);
+                                                     const std::string& cache_dir,
+                                                     kernels::Device& device) {
+  auto preparation = PrepareUnmarked(spec, world_size, cache_dir, device);
   if (absl::IsInvalidArgument(preparation.status())) {
     return WithExitCode(preparation.status(), kExitBadSpec);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/data/dataset.h"
@@ -38,8 +39,10 @@ struct Preparation {
 };
 
 // Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for.
-absl::StatusOr<std::unique_ptr<Preparation>> Prepare(const v1::JobSpec& spec, uint32_t world_size,
-                                                     const std::string& cache_dir);
+// `device`, which outlives what is prepared, is where the rank computes.
+absl::StatusOr<std::unique_ptr<Preparation>> Prepare(
+    const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
+    kernels::Device& device = kernels::CpuDevice());
 
 }  // namespace muster::train
 

@@ -263,6 +263,7 @@ absl::StatusOr<Evaluation> Trainer::Evaluated() {
   ContrastiveEvaluationOptions options;
   options.transform = TrainingTransformOf(spec_, info);
   options.global_batch = spec_.global_batch();
+  options.parts = std::max(1u, spec_.accumulation_steps());
   options.seed = spec_.seed();
   options.threads = LoaderThreads(spec_);
   return EvaluateContrastive(*preparation_->test, plan_, objective, *communicator_, options);

@@ -16,6 +16,7 @@
 #include "common/spec/spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/guarded_device.h"
 #include "worker/data/testing.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/testing.h"
@@ -145,7 +146,7 @@ class TrainerTest : public ::testing::Test {
     for (uint32_t rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Result& result = results[rank];
-        auto preparation = Prepare(spec, world, "");
+        auto preparation = Prepare(spec, world, "", *device_);
         result.status = preparation.status();
         if (!result.status.ok()) return;
         TrainerOptions own = options;
@@ -200,6 +201,7 @@ class TrainerTest : public ::testing::Test {
   // Stops after step 5 of 13, in mid-epoch, and goes on in a new generation.
   void ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t world);
 
+  kernels::Device* device_ = &kernels::CpuDevice();
   data::TemporaryDirectory data_;
   data::TemporaryDirectory checkpoints_;
   std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
@@ -222,6 +224,31 @@ TEST_F(TrainerTest, LossesAgreeOnAnyNumberOfRanks) {
     }
     EXPECT_NEAR(many.test_accuracy(), one.test_accuracy(), 0.011);  // one of 103 samples
   }
+}
+
+// As on a GPU, and to the last bit what the processor makes of it, also across a checkpoint.
+TEST_F(TrainerTest, TrainsWhereTheProcessHasNoMemory) {
+  v1::JobSpec contrastive = RichSpec(6);
+  contrastive.mutable_train()->mutable_objective()->set_name("nt_xent");
+  contrastive.mutable_train()->mutable_objective()->set_temperature(0.5);
+  v1::JobSpec lars = FullSpec(6);
+  lars.mutable_train()->mutable_optimizer()->set_name("lars");
+  for (const v1::JobSpec& spec :
+       {FullSpec(6), RichSpec(6), lars, contrastive, Mixed(FullSpec(6), "O2", "bfloat16"),
+        Mixed(RichSpec(6), "O3", "bfloat16"), Overflowing(RichSpec(6), "O2")}) {
+    SCOPED_TRACE(spec.ShortDebugString());
+    TrainerOptions options;
+    options.canonical_layout = spec.train().has_ema();  // some
+    device_ = &kernels::CpuDevice();
+    const v1::TrainSummary expected = TrainOk(spec, 1, options);
+    device_ = &kernels::GuardedDevice();
+    const v1::TrainSummary actual = TrainOk(spec, 1, options);
+    EXPECT_EQ(actual.weights_digest(), expected.weights_digest());
+    EXPECT_THAT(actual.losses(), ::testing::ElementsAreArray(expected.losses()));
+    EXPECT_EQ(actual.test_loss(), expected.test_loss());
+    EXPECT_EQ(actual.skipped_steps(), expected.skipped_steps());
+  }
+  ExpectResumingLeavesNoTrace(RichSpec(13), 1);
 }
 
 TEST_F(TrainerTest, LearnsAndTellsAboutIt) {

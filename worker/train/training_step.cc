@@ -17,8 +17,8 @@ namespace {
 // Whether the ranks share the update among them; the same on all. A step whose gradients are to be
 // looked at before the update needs their sums first.
 bool Shards(const StepParts& parts) {
-  return parts.communicators.world->backend() == "shm" && !parts.canonical_layout &&
-         parts.precision.gradients == kernels::DataType::kFloat32 &&
+  return parts.communicators.world->backend() == "shm" && parts.plan->device().host_memory() &&
+         !parts.canonical_layout && parts.precision.gradients == kernels::DataType::kFloat32 &&
          parts.optimizer->elementwise() &&
          parts.spec->mixed_precision().loss_scale().initial() == 0;
 }
@@ -48,20 +48,22 @@ absl::Status Diverged(const std::string& what) {
 TrainingStep::TrainingStep(const StepParts& parts, const data::DatasetInfo& dataset)
     : parts_(parts),
       micro_batches_(std::max(1u, parts.spec->accumulation_steps())),
-      normalizer_(dataset),
+      normalizer_(dataset, parts.plan->device()),
       reducer_(parts.communicators.world) {
   const v1::LossScaleSpec& scale = parts.spec->mixed_precision().loss_scale();
   if (scale.initial() == 0) return;
   loss_scale_.emplace(scale);
-  guard_.emplace(parts.communicators.world, parts.state->buffers(), parts.plan->buffer_elements());
+  guard_.emplace(parts.communicators.world, parts.plan->device(), parts.state->buffers(),
+                 parts.plan->buffer_elements());
 }
 
 absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     const StepParts& parts, const data::DatasetInfo& dataset) {
   std::unique_ptr<TrainingStep> step(new TrainingStep(parts, dataset));
   const auto output_width = static_cast<int64_t>(parts.plan->logits(1).size());
-  ASSIGN_OR_RETURN(step->objective_, Objective::Create(parts.spec->objective(), parts.communicators,
-                                                       parts.max_rows, output_width));
+  ASSIGN_OR_RETURN(step->objective_,
+                   Objective::Create(parts.spec->objective(), parts.communicators, parts.max_rows,
+                                     output_width, parts.plan->device()));
   ASSIGN_OR_RETURN(step->exchange_, GradientExchange::Create(parts.communicators.world, parts.plan,
                                                              ExchangeOptionsOf(parts)));
   parts.state->BindGradients(step->exchange_->gradients());
@@ -109,7 +111,8 @@ absl::Status TrainingStep::Compute(const data::Batch& part, uint64_t step, uint6
     const Stopwatch stopwatch(own_kernel_time_);
     normalizer_.Apply(part, plan.input());
   }
-  std::copy(part.labels.begin(), part.labels.end(), plan.labels());
+  plan.device().CopyToDevice(plan.labels(), part.labels.data(),
+                             part.labels.size() * sizeof(int32_t));
   plan.Forward(rows, /*training=*/true,
                {parts_.spec->seed(), step, part.first_row * uint64_t{part.views}});
   ASSIGN_OR_RETURN(const nn::LossResult loss,
@@ -143,7 +146,7 @@ absl::StatusOr<bool> TrainingStep::ShouldSkip(uint64_t step, double loss, StepTi
   {
     const Stopwatch stopwatch(own_kernel_time_);
     overflowed =
-        OverflowGuard::Overflowed(loss, exchange_->gradients(), parts_.plan->parameter_elements());
+        guard_->Overflowed(loss, exchange_->gradients(), parts_.plan->parameter_elements());
   }
   {
     const Stopwatch stopwatch(times.exposed_communication);

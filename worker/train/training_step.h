@@ -100,7 +100,7 @@ class TrainingStep {
 
   const StepParts parts_;
   const uint32_t micro_batches_;
-  const data::Normalizer normalizer_;
+  data::Normalizer normalizer_;
   CommunicatorReducer reducer_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<GradientExchange> exchange_;
