@@ -74,6 +74,11 @@ def _impl(ctx):
         if not ctx.path(header).exists:
             _missing("{} ({})".format(name, header))
         build += _cc_library(name, linkopts, deps)
+
+    # Whatever copies the libraries (bazel/bundle.bzl) does so anew when a package has changed.
+    build += "filegroup(name = 'packages', srcs = glob(['dpkg_status'], allow_empty = True))\n"
+    if ctx.path("/var/lib/dpkg/status").exists:
+        ctx.symlink("/var/lib/dpkg/status", "dpkg_status")
     ctx.file("BUILD", build)
 
 system_libraries = repository_rule(

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "common/program_folder.h"
 #include "common/spec/units.h"
 #include "common/version.h"
 #include "glog/logging.h"
@@ -43,8 +43,7 @@ std::string HostName() {
 }
 
 std::string BesideThisProgram(const char* name) {
-  std::error_code error;
-  return (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name).string();
+  return (muster::ProgramFolder() / name).string();
 }
 
 // What the environment says, put before what the command line says, so that each overrules what is

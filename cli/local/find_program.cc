@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/program_folder.h"
 
 namespace muster::cli {
 namespace {
@@ -20,9 +20,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& given, const std::str
     if (IsProgram(given)) return given;
     return absl::NotFoundError(absl::StrCat(flag, "=", given, " is not a program"));
   }
-  std::error_code error;
-  const std::filesystem::path own =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path own = ProgramFolder();
   for (const std::filesystem::path& path : {own / name, own.parent_path() / folder / name}) {
     if (IsProgram(path)) return path.string();
   }

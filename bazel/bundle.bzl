@@ -1,0 +1,34 @@
+"""Relocatable tarballs of programs with the libraries that they need; deploy/bundle/make_bundle.py says what is in one."""
+
+def _impl(ctx):
+    programs = [program[DefaultInfo].files_to_run.executable for program in ctx.attr.programs]
+    arguments = ctx.actions.args()
+    arguments.add("-B")
+    arguments.add(ctx.file._maker)
+    arguments.add("--out", ctx.outputs.out)
+    arguments.add("--launcher", ctx.file._launcher)
+    arguments.add_all(programs, before_each = "--program")
+    arguments.add_all(ctx.files.plugins, before_each = "--plugin")
+    ctx.actions.run(
+        outputs = [ctx.outputs.out],
+        # The state of the packages stands for the libraries, which are taken from the system.
+        inputs = programs + ctx.files.plugins + [ctx.file._maker, ctx.file._launcher] + ctx.files._packages,
+        executable = "/usr/bin/python3",
+        arguments = [arguments],
+        # dpkg, objdump, patchelf and strip.
+        env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+        mnemonic = "Bundle",
+    )
+    return [DefaultInfo(files = depset([ctx.outputs.out]))]
+
+bundle = rule(
+    implementation = _impl,
+    attrs = {
+        "out": attr.output(mandatory = True, doc = "NAME.tar.xz; it holds one folder of that NAME."),
+        "programs": attr.label_list(doc = "Binaries; each gets its name in bin/."),
+        "plugins": attr.label_list(allow_files = True, doc = "Shared libraries that the programs open by name."),
+        "_launcher": attr.label(default = "//deploy/bundle:launcher", allow_single_file = True),
+        "_maker": attr.label(default = "//deploy/bundle:make_bundle.py", allow_single_file = True),
+        "_packages": attr.label(default = "@system//:packages", allow_files = True),
+    },
+)

@@ -1,0 +1,197 @@
+"""Makes a relocatable tarball of programs: make_bundle.py --out NAME.tar.xz --launcher FILE --program FILE…
+
+NAME/bin/        for each program the launcher under its name (one file, hard-linked)
+NAME/libexec/    the programs; they find lib/ by their own place ($ORIGIN)
+NAME/lib/        the plug-ins and the libraries that programs and plug-ins need, unchanged, by soname
+NAME/lib/glibc/  loader and C library, all shared objects of that package: for hosts with an older one
+NAME/share/doc/  PACKAGES, what the libraries are from; and each package's copyright
+
+What is needed is followed from the files' own DT_NEEDED entries, as this machine's loader resolves them. Left out are
+the libraries that have to fit a host's driver or network and that a host has if it has use for them: the NVIDIA
+driver's, CUDA's with cuDNN and NCCL, and MPI's (LEFT_OUT); and what only they need.
+
+The same files give the same bytes.
+"""
+
+import argparse
+import collections
+import io
+import lzma
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+LEFT_OUT = re.compile(r"lib(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nccl|nv|mpi)")
+LIBC = "libc.so.6"
+# 1980: tar complains about files from the beginning of time.
+MTIME = 315532800
+# Most of the gain of a higher one at a tenth of the time.
+XZ_PRESET = 2
+
+
+def run(*argv, check=True):
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if check and result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, argv))}: {result.stderr.strip() or result.returncode}")
+    return result.stdout
+
+
+def dynamic(path, tag):
+    """The values of a tag of the dynamic section: NEEDED, RPATH, RUNPATH, SONAME."""
+    return re.findall(rf"^  {tag} +(.*)$", run("objdump", "-p", path), re.M)
+
+
+def resolved(path):
+    """{soname: path} of all that the loader would load for a file; what it does not find is left out."""
+    return dict(re.findall(r"^\t(\S+) => (/\S+) \(0x", run("ldd", path), re.M))
+
+
+def closure(roots):
+    """{soname: path} of the libraries that are carried along; the C library among them stands for its package."""
+    found = {}
+    for root in roots:
+        paths = resolved(root)
+        queue = [root]
+        while queue:
+            path = queue.pop()
+            for soname in dynamic(path, "NEEDED"):
+                if soname in found or LEFT_OUT.match(soname) or soname.startswith("ld-linux"):
+                    continue
+                if soname not in paths:
+                    sys.exit(f"{root}: {soname}, which {path} needs, is not found")
+                found[soname] = paths[soname]
+                queue.append(paths[soname])
+    return found
+
+
+def owners(paths):
+    """{path: package}. With /usr merged into the root, the loader's paths and dpkg's may differ by that prefix."""
+    spellings = {}
+    for path in paths:
+        real = os.path.realpath(path)
+        for name in (path, real):
+            bare = name[len("/usr"):] if name.startswith("/usr/") else name
+            spellings.update({bare: path, "/usr" + bare: path})
+    # It fails when it misses one spelling.
+    packages = {}
+    for names, name in re.findall(r"^(\S+(?:, \S+)*): (/.*)$", run("dpkg", "-S", *spellings, check=False), re.M):
+        if name in spellings:
+            packages.setdefault(spellings[name], names.split(", ")[0])
+    missing = [path for path in paths if path not in packages]
+    if missing:
+        sys.exit(f"of no package, so under no known licence: {' '.join(missing)}")
+    return packages
+
+
+def shared_objects(package, folder):
+    """{name: path} of a package's shared objects in one folder."""
+    names = [os.path.basename(line) for line in run("dpkg", "-L", package).splitlines()]
+    return {name: f"{folder}/{name}" for name in names
+            if re.search(r"\.so(\.\d+)*$", name) and os.path.isfile(f"{folder}/{name}")}
+
+
+def relocatable(path, library_path, scratch):
+    """The file stripped, with `library_path` before what it is linked to search in.
+
+    As RPATH rather than RUNPATH: that is also searched for what the libraries need, and before LD_LIBRARY_PATH, which
+    is the user's and may name other builds of the same libraries.
+    """
+    copy = scratch / path.name
+    run("strip", "-o", copy, path)
+    linked = [p for tag in ("RPATH", "RUNPATH") for value in dynamic(path, tag) for p in value.split(":")]
+    run("patchelf", "--force-rpath", "--set-rpath", ":".join([library_path, *linked]), copy)
+    return copy.read_bytes()
+
+
+class Tarball:
+    """A tar file of regular files, written sorted by name."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._files = {}  # name: (mode, bytes)
+
+    def add(self, name, data, mode=0o644):
+        if self._files.setdefault(name, (mode, data)) != (mode, data):
+            sys.exit(f"two files for {name}")
+
+    def write(self, path):
+        seen = {}
+        folders = set()
+        with lzma.open(path, "wb", preset=XZ_PRESET) as compressed, \
+                tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for name, (mode, data) in sorted(self._files.items()):
+                name = f"{self._folder}/{name}"
+                for parent in reversed(pathlib.PurePath(name).parents[:-1]):
+                    if parent not in folders:
+                        folders.add(parent)
+                        tar.addfile(self._entry(str(parent), tarfile.DIRTYPE, 0o755))
+                if data in seen:
+                    entry = self._entry(name, tarfile.LNKTYPE, mode)
+                    entry.linkname = seen[data]
+                    tar.addfile(entry)
+                    continue
+                if mode & 0o100:
+                    seen[data] = name
+                entry = self._entry(name, tarfile.REGTYPE, mode)
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+
+    @staticmethod
+    def _entry(name, kind, mode):
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.mode, entry.mtime = kind, mode, MTIME
+        return entry
+
+
+def make(tarball, launcher, programs, plugins):
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        for program in programs:
+            tarball.add(f"bin/{program.name}", launcher.read_bytes(), 0o755)
+            tarball.add(f"libexec/{program.name}", relocatable(program, "$ORIGIN/../lib", scratch), 0o755)
+        for plugin in plugins:
+            tarball.add(f"lib/{plugin.name}", relocatable(plugin, "$ORIGIN", scratch))
+
+    libraries = closure([*programs, *plugins])
+    packages = owners(libraries.values())
+    libc = libraries[LIBC]
+    carried = collections.defaultdict(list)  # package: sonames
+    for name, path in shared_objects(packages[libc], os.path.dirname(libc)).items():
+        # The loader is a program, too.
+        tarball.add(f"lib/glibc/{name}", pathlib.Path(path).read_bytes(), 0o755 if name.startswith("ld-") else 0o644)
+        carried[packages[libc]].append(name)
+    for name, path in libraries.items():
+        if packages[path] == packages[libc]:
+            continue
+        if dynamic(path, "RUNPATH"):
+            sys.exit(f"{path} has a RUNPATH, so it would not look in the bundle")
+        tarball.add(f"lib/{name}", pathlib.Path(path).read_bytes())
+        carried[packages[path]].append(name)
+
+    lines = []
+    for package, names in sorted(carried.items()):
+        version = run("dpkg-query", "-W", "-f", "${source:Package} ${source:Version}", package)
+        package = package.split(":")[0]
+        lines.append(f"{package} (source {version}): {' '.join(sorted(names))}\n")
+        tarball.add(f"share/doc/{package}/copyright", pathlib.Path(f"/usr/share/doc/{package}/copyright").read_bytes())
+    tarball.add("share/doc/PACKAGES", "".join(lines).encode())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--launcher", type=pathlib.Path, required=True)
+    parser.add_argument("--program", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("--plugin", type=pathlib.Path, action="append", default=[])
+    options = parser.parse_args()
+    tarball = Tarball(options.out.name.split(".")[0])
+    make(tarball, options.launcher, options.program, options.plugin)
+    tarball.write(options.out)
+
+
+if __name__ == "__main__":
+    main()
