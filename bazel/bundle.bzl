@@ -19,7 +19,7 @@ def _impl(ctx):
         env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
         mnemonic = "Bundle",
     )
-    return [DefaultInfo(files = depset([ctx.outputs.out]))]
+    return [DefaultInfo(files = depset([ctx.outputs.out]), runfiles = ctx.runfiles([ctx.outputs.out]))]
 
 bundle = rule(
     implementation = _impl,

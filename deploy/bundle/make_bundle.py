@@ -4,7 +4,7 @@ NAME/bin/        for each program the launcher under its name (one file, hard-li
 NAME/libexec/    the programs; they find lib/ by their own place ($ORIGIN)
 NAME/lib/        the plug-ins and the libraries that programs and plug-ins need, unchanged, by soname
 NAME/lib/glibc/  loader and C library, all shared objects of that package: for hosts with an older one
-NAME/share/doc/  PACKAGES, what the libraries are from; and each package's copyright
+NAME/share/doc/  PACKAGES, what the libraries are from; each package's copyright, and the licences that it refers to
 
 What is needed is followed from the files' own DT_NEEDED entries, as this machine's loader resolves them. Left out are
 the libraries that have to fit a host's driver or network and that a host has if it has use for them: the NVIDIA
@@ -177,7 +177,11 @@ def make(tarball, launcher, programs, plugins):
         version = run("dpkg-query", "-W", "-f", "${source:Package} ${source:Version}", package)
         package = package.split(":")[0]
         lines.append(f"{package} (source {version}): {' '.join(sorted(names))}\n")
-        tarball.add(f"share/doc/{package}/copyright", pathlib.Path(f"/usr/share/doc/{package}/copyright").read_bytes())
+        terms = pathlib.Path(f"/usr/share/doc/{package}/copyright").read_bytes()
+        tarball.add(f"share/doc/{package}/copyright", terms)
+        for name in set(re.findall(rb"/usr/share/common-licenses/([\w.-]*\w)", terms)):
+            text = pathlib.Path("/usr/share/common-licenses", name.decode()).read_bytes()
+            tarball.add(f"share/doc/common-licenses/{name.decode()}", text)
     tarball.add("share/doc/PACKAGES", "".join(lines).encode())
 
 

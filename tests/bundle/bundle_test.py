@@ -1,0 +1,261 @@
+"""The bundle, unpacked where the build cannot be seen: on this system, on an older one, and on none at all."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+from deploy.bundle import make_bundle
+from tests.bundle import roots
+from tests.support import namespaces
+from tests.support.cluster import Cluster, binary, command_spec, training_spec
+
+MAX_BYTES = 30_000_000
+BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
+BINARIES = ("cli/muster", "coordinator/muster-coordinator", "worker/muster-rank", "worker/muster-shim",
+            "worker/muster-worker")
+# The user's own, which must reach the user's command as it is.
+USERS_LIBRARIES = "/users/own/libraries"
+# What a command sees of where it runs.
+LOOK = """
+import json, os
+maps = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if "/" in line}
+print(json.dumps({"environment": dict(os.environ), "files": sorted(maps), "exe": os.readlink("/proc/self/exe")}))
+"""
+
+
+def setUpModule():
+    global DIRECTORY, PREFIX
+    DIRECTORY = pathlib.Path(tempfile.mkdtemp(prefix="muster bundle."))
+    with tarfile.open(BUNDLE) as tar:
+        tar.extractall(DIRECTORY)
+    PREFIX = DIRECTORY / "muster"
+
+
+def tearDownModule():
+    shutil.rmtree(DIRECTORY)
+
+
+def run(*argv, check=True, **kwargs):
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=check, **kwargs).stdout
+
+
+def shared_objects(pid):
+    """The libraries, the loader among them, that a process has mapped; paths as in the root of the mounts."""
+    text = pathlib.Path(f"/proc/{pid}/maps").read_text()
+    return {path for path in re.findall(r"^(?:\S+ +){5}(/.*)$", text, re.M) if ".so" in os.path.basename(path)}
+
+
+class ContentTest(unittest.TestCase):
+    def test_size(self):
+        self.assertLessEqual(BUNDLE.stat().st_size, MAX_BYTES)
+
+    def test_programs(self):
+        for folder in ("bin", "libexec"):
+            self.assertEqual({path.name for path in (PREFIX / folder).iterdir()},
+                             {os.path.basename(path) for path in BINARIES})
+        self.assertNotIn("INTERP", run("readelf", "-lW", PREFIX / "bin/muster"))
+
+    def listed(self, path):
+        """{soname: path or None} as the bundle's own loader finds them, beside it nothing but its own libc."""
+        glibc = PREFIX / "lib/glibc"
+        loader = glibc / os.path.basename(roots.LOADER)
+        out = run(loader, "--inhibit-cache", "--library-path", glibc, "--list", path, env={}, check=False)
+        found = dict(re.findall(r"^\t(\S+) => (.*?)(?: \(0x.*\))?$", out, re.M))
+        return {name: None if place == "not found" else pathlib.Path(place).resolve() for name, place in found.items()}
+
+    def test_every_library_is_there(self):
+        """Also those that only another library needs; but for what a host with a GPU has itself."""
+        for path in [*(PREFIX / "libexec").iterdir(), *(PREFIX / "lib").glob("*.so*")]:
+            if PREFIX / "lib" == path.parent and not path.name.startswith("libmuster"):
+                continue
+            libraries = self.listed(path)
+            self.assertIn("libc.so.6", libraries)
+            for name, place in libraries.items():
+                with self.subTest(file=path.name, library=name):
+                    if place is None:
+                        self.assertTrue(make_bundle.LEFT_OUT.match(name))
+                        self.assertNotEqual(path.parent.name, "libexec", "a program must start without it")
+                    else:
+                        self.assertIn(PREFIX.resolve(), place.parents)
+
+    def test_nothing_is_superfluous(self):
+        """Whatever is in lib/ is loaded for some program or plug-in."""
+        plugins = {path for path in (PREFIX / "lib").glob("libmuster*")}
+        needed = set()
+        for path in [*(PREFIX / "libexec").iterdir(), *plugins]:
+            needed.update(place.name for place in self.listed(path).values() if place is not None)
+        there = {path.name for path in (PREFIX / "lib").glob("*.so*") if path not in plugins}
+        self.assertEqual(there - needed, set())
+
+    def test_stripped(self):
+        for path in (PREFIX / "libexec").iterdir():
+            self.assertNotIn(".symtab", run("readelf", "-SW", path))
+
+    def test_licences(self):
+        packages = (PREFIX / "share/doc/PACKAGES").read_text()
+        for path in [*(PREFIX / "lib").glob("*.so*"), *(PREFIX / "lib/glibc").iterdir()]:
+            if not path.name.startswith("libmuster"):
+                self.assertRegex(packages, rf"(?m)^\S+ \(source .*\):.* {re.escape(path.name)}( |$)")
+        for package in re.findall(r"^(\S+) \(source", packages, re.M):
+            text = (PREFIX / "share/doc" / package / "copyright").read_text()
+            for name in re.findall(r"/usr/share/common-licenses/([\w.-]*\w)", text):
+                self.assertTrue((PREFIX / "share/doc/common-licenses" / name).is_file(), f"{package}: {name}")
+
+    def test_same_files_give_the_same_bytes(self):
+        """Whoever makes it, and whatever the order."""
+        again = DIRECTORY / BUNDLE.name
+        arguments = [f"--program={binary(path)}" for path in reversed(BINARIES)]
+        arguments += [f"--plugin={path}" for path in pathlib.Path("kernels/cuda").glob("*.so")]
+        run(sys.executable, "-B", make_bundle.__file__, f"--out={again}", f"--launcher={binary('deploy/bundle/launcher')}",
+            *arguments, preexec_fn=lambda: os.umask(0o77))
+        self.assertTrue(again.read_bytes() == BUNDLE.read_bytes())
+
+
+class BundleCluster(Cluster):
+    """A cluster of the unpacked bundle's programs in a root."""
+
+    def __init__(self, make_root, **kwargs):
+        super().__init__(**kwargs)
+        self.root = None
+        self._make_root = make_root
+
+    def __enter__(self):
+        try:
+            self.root = self._make_root(self.directory)
+        except BaseException:
+            shutil.rmtree(self.directory)
+            raise
+        self.resources.callback(self.root.close)
+        return super().__enter__()
+
+    def site(self, name):
+        site = super().site(name)
+        program = "muster-coordinator" if name == "coordinator" else "muster-worker"
+        site.program, site.prefix = str(PREFIX / "bin" / program), self.root.prefix()
+        return site
+
+    def environment(self):
+        return dict(super().environment(), LD_LIBRARY_PATH=USERS_LIBRARIES, TMPDIR="/tmp")
+
+    def command(self, *args):
+        return [*self.root.prefix(), str(PREFIX / "bin/muster"), *map(str, args)]
+
+    @property
+    def address(self):
+        return f"{roots.HOST_NAME}:{self.coordinator.addresses['grpc'].rsplit(':', 1)[1]}"
+
+
+class RunTest:
+    """What runs in every root; a subclass makes it."""
+
+    HOST_GLIBC = None  # its libraries, where Muster's processes use the host's rather than the bundle's
+    PYTHON = "/usr/bin/python3"
+
+    def root(self, directory):
+        raise NotImplementedError
+
+    def cluster(self, **kwargs):
+        try:
+            return self.enterContext(BundleCluster(self.root, **kwargs))
+        except namespaces.Unavailable as why:
+            self.skipTest(str(why))
+
+    def check_libraries(self, cluster):
+        """Each process of the bundle has its libraries from the bundle; returns how many processes there are."""
+        checked = 0
+        for pid, command in cluster.processes():
+            objects = {path.removeprefix(cluster.root.path) for path in shared_objects(pid)}
+            outside = {path for path in objects if not path.startswith(f"{PREFIX}/lib/")}
+            if outside == objects:
+                continue  # what holds the mounts
+            checked += 1
+            if self.HOST_GLIBC is None:
+                self.assertEqual(outside, set(), command)
+            else:
+                self.assertEqual({path for path in outside if not self.HOST_GLIBC.match(path)}, set(), command)
+                self.assertNotEqual(outside, set(), command)
+        return checked
+
+    def test_cluster(self):
+        """Version, training on two ranks, and what a command sees; the coordinator is called by a host name."""
+        cluster = self.cluster(nodes=1, slots=2)
+        self.assertIn("0.1.0", cluster.muster("version").stdout)
+
+        job = cluster.submit(training_spec("training", max_steps=100, resources={"nodes": 1, "ranks_per_node": 2}))
+        cluster.wait_for_step(job, 1)
+        # Coordinator, worker, and a shim for each rank.
+        self.assertGreaterEqual(self.check_libraries(cluster), 6)
+        self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
+
+        if self.PYTHON is not None:
+            self.check_command(cluster)
+
+    def check_command(self, cluster):
+        job = cluster.submit(command_spec("look", self.PYTHON, "-c", LOOK))
+        self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
+        seen = json.loads(cluster.muster("logs", job).stdout)
+        self.assertEqual(seen["environment"]["LD_LIBRARY_PATH"], USERS_LIBRARIES)
+        self.assertEqual(seen["environment"]["PATH"], os.environ["PATH"])
+        for name, value in seen["environment"].items():
+            self.assertNotIn(str(PREFIX), value, name)
+            self.assertTrue(name == "LD_LIBRARY_PATH" or not name.startswith("LD_"), name)
+        self.assertTrue(any("/ld-" in path for path in seen["files"]), seen["files"])
+        for path in [*seen["files"], seen["exe"]]:
+            self.assertNotIn(str(PREFIX), path)
+
+    def test_local(self):
+        cluster = self.cluster()
+        spec = cluster.write_spec(training_spec("local", max_steps=10))
+        self.assertIn("test accuracy", cluster.muster("local", spec).stdout)
+        # The bundle's own program is a command as any other, and there is one even where there is nothing else.
+        self.assertIn("protocol", cluster.muster("local", "--", PREFIX / "bin/muster", "version").stdout)
+
+
+class HostTest(RunTest, unittest.TestCase):
+    """This system itself: its glibc is the build's, so its loader is used, and its C library."""
+
+    HOST_GLIBC = re.compile(r"/(usr/)?lib(64)?/([\w-]+/)?(ld-linux-x86-64|libc|libm|libmvec|libpthread)\.so")
+
+    def root(self, directory):
+        return roots.Root(directory, [])
+
+
+class OlderTest(RunTest, unittest.TestCase):
+    """This system with a loader that calls itself older: Muster brings its own, and commands use the host's."""
+
+    def root(self, directory):
+        return roots.OlderRoot(directory, [])
+
+
+class EmptyTest(RunTest, unittest.TestCase):
+    """No system at all: the bundle, the dataset, and a kernel."""
+
+    PYTHON = None
+
+    def root(self, directory):
+        empty = directory / "root"
+        empty.mkdir()
+        return roots.OtherRoot(directory, [directory, DIRECTORY], empty)
+
+
+class DebianTest(RunTest, unittest.TestCase):
+    """Debian 11, whose glibc is 2.31."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.debian = pathlib.Path(tempfile.mkdtemp(prefix="muster-debian."))
+        cls.addClassCleanup(shutil.rmtree, cls.debian)
+        try:
+            roots.debian("bullseye", cls.debian, ["python3-minimal"])
+        except namespaces.Unavailable as why:
+            raise unittest.SkipTest(str(why)) from why
+
+    def root(self, directory):
+        return roots.OtherRoot(directory, [directory, DIRECTORY], self.debian)

@@ -1,0 +1,97 @@
+"""Roots that the bundle is tried in: file systems in which the build tree is out of reach.
+
+Each is the host's own or another one, seen through mounts that only the test's processes have; they go with it.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+
+from tests.support import namespaces
+
+LOADER = "/lib64/ld-linux-x86-64.so.2"
+DATASET = "/usr/share/datasets/fashion-mnist"
+# Every root knows 127.0.0.1 by this name, from its /etc/hosts alone.
+HOST_NAME = "coordinator.bundle.test"
+HOSTS = f"127.0.0.1 localhost {HOST_NAME}\n"
+
+
+def build_tree():
+    """Where Bazel has its outputs: above the test's own folder."""
+    place = os.path.realpath(os.environ["TEST_SRCDIR"])
+    return place.split("/execroot/")[0]
+
+
+class Root:
+    """Mounts over the host's files. `shared` folders are where they are outside."""
+
+    path = ""  # in the mounts, of what is to be the root
+
+    def __init__(self, directory, shared):
+        self.directory = pathlib.Path(directory)
+        self._shared = [str(folder) for folder in shared]
+        (self.directory / "hosts").write_text(HOSTS)
+        self._mounts = namespaces.Mounts(self._script())
+
+    def _script(self):
+        return f"mount --bind {self.directory}/hosts /etc/hosts\nmount -t tmpfs tmpfs '{build_tree()}'"
+
+    def prefix(self):
+        return self._mounts.prefix()
+
+    def close(self):
+        self._mounts.close()
+
+
+class OlderRoot(Root):
+    """The host, whose loader has been made to say that it is an old glibc's."""
+
+    def _script(self):
+        loader = self.directory / "loader"
+        loader.write_bytes(re.sub(rb"( release version 2\.)\d\d", rb"\g<1>01", pathlib.Path(LOADER).read_bytes()))
+        loader.chmod(0o755)
+        return f"{super()._script()}\nmount --bind {loader} {os.path.realpath(LOADER)}"
+
+
+class OtherRoot(Root):
+    """A root of its own in `path`, an existing folder."""
+
+    def __init__(self, directory, shared, path):
+        self.path = str(path)
+        super().__init__(directory, shared)
+
+    def _script(self):
+        lines = [f"cd '{self.path}'", "mkdir -p proc dev/shm etc tmp", "mount --rbind /proc proc",
+                 "mount -t tmpfs tmpfs dev/shm"]
+        lines += [f"touch dev/{name}; mount --bind /dev/{name} dev/{name}" for name in ("null", "urandom")]
+        lines.append("cp '{}' etc/hosts".format(self.directory / "hosts"))
+        for folder in (DATASET, *self._shared):
+            lines += [f"mkdir -p '.{folder}'", f"mount --bind '{folder}' '.{folder}'"]
+        return "\n".join(lines)
+
+    def prefix(self):
+        return [*super().prefix(), "unshare", f"--root={self.path}"]
+
+
+def debian(suite, path, packages):
+    """Installs a Debian of another release from the mirror that this machine's own packages are from.
+
+    Raises Unavailable with the reason where that is impossible.
+    """
+    if os.geteuid() != 0:
+        raise namespaces.Unavailable("only root can install another Debian")
+    try:
+        targets = subprocess.run(["apt-get", "indextargets", "--format", "$(LABEL) $(SITE)"], capture_output=True,
+                                 text=True, check=True).stdout
+        mirrors = re.findall(r"^Debian (\S+)$", targets, re.M)
+        if not mirrors:
+            raise namespaces.Unavailable("apt knows no mirror of Debian")
+        subprocess.run(["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, path,
+                        mirrors[0]], capture_output=True, text=True, check=True,
+                       env=dict(os.environ, PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin"))
+    except FileNotFoundError as error:
+        raise namespaces.Unavailable(f"{error.filename} is not installed") from error
+    except subprocess.CalledProcessError as error:
+        last = (error.stdout + error.stderr).strip().splitlines()[-1:]
+        raise namespaces.Unavailable(f"{error.cmd[0]}: {''.join(last)}") from error
