@@ -44,12 +44,16 @@ def cuda_shared_library(name, srcs, hdrs = [], visibility = None):
     native.filegroup(name = name, srcs = [name + ".so"], visibility = visibility)
 
 def cuda_test(name, srcs, deps, data = []):
-    """A cc_test that links the CUDA runtime; nothing without the toolkit. Its cases skip where there is no GPU."""
+    """A cc_test that links the CUDA runtime; nothing without the toolkit. Its cases skip where there is no GPU.
+
+    It may open shared libraries of its package by their bare names, also from a bundle.
+    """
     if CUDA_PRESENT:
         native.cc_test(
             name = name,
             size = "small",
             srcs = srcs,
             data = data,
+            linkopts = ["-Wl,-rpath,$$ORIGIN"],
             deps = deps + ["@cuda//:runtime", "@system//:dl", "@system//:gtest_main"],
         )

@@ -101,8 +101,8 @@ int main(int argc, char** argv) {
   char* const glibc = Join(prefix, "/lib/glibc");
   char* const path = Join(glibc, has_users ? ":" : "", has_users ? users : "");
   char* const loader = Join(glibc, strrchr(kLoader, '/'));
-  char* const before[] = {loader, const_cast<char*>("--argv0"), argv[0],
-                          const_cast<char*>("--library-path"), path, program};
+  char argv0_flag[] = "--argv0", path_flag[] = "--library-path";
+  char* const before[] = {loader, argv0_flag, argv[0], path_flag, path, program};
   constexpr int kBefore = sizeof(before) / sizeof(before[0]);
   // argv[0] is among those before; the last one is a null pointer.
   char** const arguments =

@@ -17,7 +17,7 @@ namespace {
 class CudaSgdTest : public testing::Test {
  protected:
   void SetUp() override {
-    library_ = dlopen("kernels/cuda/libmuster-cuda.so", RTLD_NOW | RTLD_LOCAL);
+    library_ = dlopen("libmuster-cuda.so", RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library_, nullptr) << dlerror();
     device_count_ = reinterpret_cast<decltype(&MusterCudaDeviceCount)>(
         dlsym(library_, "MusterCudaDeviceCount"));
