@@ -34,7 +34,10 @@ XZ_PRESET = 2
 
 
 def run(*argv, check=True):
-    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    try:
+        result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        sys.exit(f"{argv[0]} is not installed; run deploy/install_dependencies.sh")
     if check and result.returncode != 0:
         sys.exit(f"{' '.join(map(str, argv))}: {result.stderr.strip() or result.returncode}")
     return result.stdout

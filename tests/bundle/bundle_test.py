@@ -42,8 +42,8 @@ def tearDownModule():
     shutil.rmtree(DIRECTORY)
 
 
-def run(*argv, check=True, **kwargs):
-    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=check, **kwargs).stdout
+def run(*argv, **kwargs):
+    return subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=True, **kwargs).stdout
 
 
 def shared_objects(pid):
@@ -66,7 +66,7 @@ class ContentTest(unittest.TestCase):
         """{soname: path or None} as the bundle's own loader finds them, beside it nothing but its own libc."""
         glibc = PREFIX / "lib/glibc"
         loader = glibc / os.path.basename(roots.LOADER)
-        out = run(loader, "--inhibit-cache", "--library-path", glibc, "--list", path, env={}, check=False)
+        out = run(loader, "--inhibit-cache", "--library-path", glibc, path, env={"LD_TRACE_LOADED_OBJECTS": "1"})
         found = dict(re.findall(r"^\t(\S+) => (.*?)(?: \(0x.*\))?$", out, re.M))
         return {name: None if place == "not found" else pathlib.Path(place).resolve() for name, place in found.items()}
 
@@ -188,12 +188,14 @@ class RunTest:
         cluster = self.cluster(nodes=1, slots=2)
         self.assertIn("0.1.0", cluster.muster("version").stdout)
 
-        job = cluster.submit(training_spec("training", max_steps=100, resources={"nodes": 1, "ranks_per_node": 2}))
+        resources = {"nodes": 1, "ranks_per_node": 2}
+        job = cluster.submit(training_spec("long", max_steps=1_000_000, resources=resources))
         cluster.wait_for_step(job, 1)
         # Coordinator, worker, and a shim for each rank.
         self.assertGreaterEqual(self.check_libraries(cluster), 6)
+        cluster.muster("cancel", job)
+        job = cluster.submit(training_spec("short", max_steps=20, resources=resources))
         self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
-
         if self.PYTHON is not None:
             self.check_command(cluster)
 
