@@ -1,4 +1,7 @@
-"""Relocatable tarballs of programs with the libraries that they need; deploy/bundle/make_bundle.py says what is in one."""
+"""Relocatable tarballs of programs with the libraries that they need.
+
+deploy/bundle/make_bundle.py says what is in one.
+"""
 
 def _impl(ctx):
     programs = [program[DefaultInfo].files_to_run.executable for program in ctx.attr.programs]

@@ -113,8 +113,8 @@ class ContentTest(unittest.TestCase):
         again = DIRECTORY / BUNDLE.name
         arguments = [f"--program={binary(path)}" for path in reversed(BINARIES)]
         arguments += [f"--plugin={path}" for path in pathlib.Path("kernels/cuda").glob("*.so")]
-        run(sys.executable, "-B", make_bundle.__file__, f"--out={again}", f"--launcher={binary('deploy/bundle/launcher')}",
-            *arguments, preexec_fn=lambda: os.umask(0o77))
+        arguments += [f"--out={again}", f"--launcher={binary('deploy/bundle/launcher')}"]
+        run(sys.executable, "-B", make_bundle.__file__, *arguments, preexec_fn=lambda: os.umask(0o77))
         self.assertTrue(again.read_bytes() == BUNDLE.read_bytes())
 
 
@@ -186,12 +186,12 @@ class RunTest:
     def test_cluster(self):
         """Version, training on two ranks, and what a command sees; the coordinator is called by a host name."""
         cluster = self.cluster(nodes=1, slots=2)
-        self.assertIn("0.1.0", cluster.muster("version").stdout)
+        self.assertRegex(cluster.muster("version").stdout, r"^muster \d")
 
         resources = {"nodes": 1, "ranks_per_node": 2}
         job = cluster.submit(training_spec("long", max_steps=1_000_000, resources=resources))
         cluster.wait_for_step(job, 1)
-        # Coordinator, worker, and a shim for each rank.
+        # Coordinator, worker, and twice a shim and its rank.
         self.assertGreaterEqual(self.check_libraries(cluster), 6)
         cluster.muster("cancel", job)
         job = cluster.submit(training_spec("short", max_steps=20, resources=resources))
@@ -226,14 +226,14 @@ class HostTest(RunTest, unittest.TestCase):
     HOST_GLIBC = re.compile(r"/(usr/)?lib(64)?/([\w-]+/)?(ld-linux-x86-64|libc|libm|libmvec|libpthread)\.so")
 
     def root(self, directory):
-        return roots.Root(directory, [])
+        return roots.Root(directory)
 
 
 class OlderTest(RunTest, unittest.TestCase):
     """This system with a loader that calls itself older: Muster brings its own, and commands use the host's."""
 
     def root(self, directory):
-        return roots.OlderRoot(directory, [])
+        return roots.OlderRoot(directory)
 
 
 class EmptyTest(RunTest, unittest.TestCase):
@@ -244,7 +244,7 @@ class EmptyTest(RunTest, unittest.TestCase):
     def root(self, directory):
         empty = directory / "root"
         empty.mkdir()
-        return roots.OtherRoot(directory, [directory, DIRECTORY], empty)
+        return roots.OtherRoot(directory, empty, [directory, DIRECTORY])
 
 
 class DebianTest(RunTest, unittest.TestCase):
@@ -260,4 +260,4 @@ class DebianTest(RunTest, unittest.TestCase):
             raise unittest.SkipTest(str(why)) from why
 
     def root(self, directory):
-        return roots.OtherRoot(directory, [directory, DIRECTORY], self.debian)
+        return roots.OtherRoot(directory, self.debian, [directory, DIRECTORY])

@@ -6,6 +6,7 @@ Each is the host's own or another one, seen through mounts that only the test's 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 from tests.support import namespaces
@@ -24,13 +25,12 @@ def build_tree():
 
 
 class Root:
-    """Mounts over the host's files. `shared` folders are where they are outside."""
+    """Mounts over the host's own files. What they need lies in `directory`."""
 
-    path = ""  # in the mounts, of what is to be the root
+    path = ""  # of what becomes the root, as it is outside
 
-    def __init__(self, directory, shared):
+    def __init__(self, directory):
         self.directory = pathlib.Path(directory)
-        self._shared = [str(folder) for folder in shared]
         (self.directory / "hosts").write_text(HOSTS)
         self._mounts = namespaces.Mounts(self._script())
 
@@ -55,11 +55,12 @@ class OlderRoot(Root):
 
 
 class OtherRoot(Root):
-    """A root of its own in `path`, an existing folder."""
+    """The folder `path` as the root; the folders `shared` are in it where they are outside."""
 
-    def __init__(self, directory, shared, path):
+    def __init__(self, directory, path, shared):
         self.path = str(path)
-        super().__init__(directory, shared)
+        self._shared = shared
+        super().__init__(directory)
 
     def _script(self):
         lines = [f"cd '{self.path}'", "mkdir -p proc dev/shm etc tmp", "mount --rbind /proc proc",
@@ -79,19 +80,22 @@ def debian(suite, path, packages):
 
     Raises Unavailable with the reason where that is impossible.
     """
+    environment = dict(os.environ, PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     if os.geteuid() != 0:
         raise namespaces.Unavailable("only root can install another Debian")
+    for tool in ("apt-get", "debootstrap"):
+        if shutil.which(tool, path=environment["PATH"]) is None:
+            raise namespaces.Unavailable(f"{tool} is not installed")
     try:
         targets = subprocess.run(["apt-get", "indextargets", "--format", "$(LABEL) $(SITE)"], capture_output=True,
                                  text=True, check=True).stdout
         mirrors = re.findall(r"^Debian (\S+)$", targets, re.M)
         if not mirrors:
             raise namespaces.Unavailable("apt knows no mirror of Debian")
-        subprocess.run(["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, path,
-                        mirrors[0]], capture_output=True, text=True, check=True,
-                       env=dict(os.environ, PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin"))
-    except FileNotFoundError as error:
-        raise namespaces.Unavailable(f"{error.filename} is not installed") from error
+        # It mounts /proc and /sys there: nobody else may see them, least of all who removes the folder.
+        subprocess.run(["unshare", "--mount", "debootstrap", "--variant=minbase",
+                        f"--include={','.join(packages)}", suite, path, mirrors[0]],
+                       capture_output=True, text=True, check=True, env=environment)
     except subprocess.CalledProcessError as error:
         last = (error.stdout + error.stderr).strip().splitlines()[-1:]
-        raise namespaces.Unavailable(f"{error.cmd[0]}: {''.join(last)}") from error
+        raise namespaces.Unavailable(f"no Debian {suite}: {''.join(last)}") from error
