@@ -33,13 +33,10 @@ print({"environment": dict(os.environ), "files": sorted(maps), "exe": os.readlin
 def setUpModule():
     global DIRECTORY, PREFIX
     DIRECTORY = pathlib.Path(tempfile.mkdtemp(prefix="muster bundle."))
+    unittest.addModuleCleanup(shutil.rmtree, DIRECTORY)
     with tarfile.open(BUNDLE) as tar:
         tar.extractall(DIRECTORY)
     PREFIX = DIRECTORY / "muster"
-
-
-def tearDownModule():
-    shutil.rmtree(DIRECTORY)
 
 
 def run(*argv, **kwargs):
