@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -83,8 +82,7 @@ uint64_t ParseSize(const std::string& flag, const std::string& text) {
   return *bytes;
 }
 
-void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& labels,
-                std::string& devices) {
+void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& labels) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", std::string("muster-worker ") + muster::kSoftwareVersion);
   app.set_config("--config", "", "A file with any of these flags as NAME=VALUE lines");
@@ -105,10 +103,17 @@ void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& 
   app.add_option("--http", options.http, "Where to serve /metrics, /livez, /readyz and /version")
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--slots", options.slots, "CPU slots to offer; default: one per core")
+  app.add_option("--slots", options.devices.slots,
+                 "CPU slots to offer; default: one per core, and none beside GPUs")
       ->type_name("N");
-  app.add_option("--devices", devices, "Which devices to offer: auto or cpu")
-      ->check(CLI::IsMember({"auto", "cpu"}))
+  app.add_option("--devices", options.devices.devices,
+                 "Which devices to offer: auto (all GPUs, where there are any), cpu (no GPU), or "
+                 "GPUs by index, as nvidia-smi counts, or UUID: 0,1,3")
+      ->type_name("CHOICE")
+      ->capture_default_str();
+  app.add_option("--nvml-library", options.devices.nvml_library,
+                 "What tells of GPUs, as the dynamic linker finds it; another one is for tests")
+      ->type_name("FILE")
       ->capture_default_str();
   app.add_option("--labels", labels, "Labels of this node, e.g. rack=a,zone=1")
       ->type_name("K=V,...")
@@ -206,14 +211,12 @@ int main(int argc, char** argv) {
   options.name = HostName();
   options.shim_binary = BesideThisProgram("muster-shim");
   options.rank_binary = BesideThisProgram("muster-rank");
-  options.slots = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::string> labels;
-  std::string devices = "auto";
   CLI::App app(
       "The Muster daemon of one node: runs the ranks that the coordinator places on it.\n"
       "Each flag may also be given as MUSTER_FLAG in the environment.",
       "muster-worker");
-  AddOptions(app, options, labels, devices);
+  AddOptions(app, options, labels);
   try {
     app.parse(WithEnvironment(app, argc, argv));
   } catch (const CLI::ParseError& error) {

@@ -20,6 +20,7 @@
 #include "common/version.h"
 #include "glog/logging.h"
 #include "worker/agent/data_directory.h"
+#include "worker/agent/devices.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation_table.h"
 #include "worker/agent/log_server.h"
@@ -54,32 +55,6 @@ uint32_t CpuCount() {
   return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-// The CPUs that this process may use, divided evenly. Nothing when there are fewer than slots.
-std::vector<std::vector<int>> DivideCpus(uint32_t slots) {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {};
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  if (cpus.size() < slots) return {};
-  std::vector<std::vector<int>> shares(slots);
-  for (size_t i = 0; i < slots; ++i) {
-    shares[i].assign(cpus.begin() + static_cast<ptrdiff_t>(i * cpus.size() / slots),
-                     cpus.begin() + static_cast<ptrdiff_t>((i + 1) * cpus.size() / slots));
-  }
-  return shares;
-}
-
-std::vector<v1::Slot> CpuSlots(uint32_t count) {
-  std::vector<v1::Slot> slots(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    slots[i].set_index(i);
-    slots[i].set_kind("cpu");
-  }
-  return slots;
-}
-
 uint64_t MemoryBytes() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
@@ -88,14 +63,18 @@ uint64_t MemoryBytes() {
 class AgentImpl final : public Agent {
  public:
   AgentImpl(const AgentOptions& options, std::function<void(const absl::Status&)> on_refused)
-      : options_(options),
-        on_refused_(std::move(on_refused)),
-        incarnation_(DrawIncarnation()),
-        slots_(CpuSlots(options.slots)) {}
+      : options_(options), on_refused_(std::move(on_refused)), incarnation_(DrawIncarnation()) {}
 
   absl::Status Start() {
+    ASSIGN_OR_RETURN(devices_, Devices::Open(options_.devices));
     ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir));
     loop_ = std::make_unique<EventLoop>("agent");
+    devices_->Start(*loop_, [this](v1::SlotReport report) {
+      if (session_on_loop_ == nullptr) return;
+      v1::WorkerMessage message;
+      *message.mutable_slots() = std::move(report);
+      session_on_loop_->Send(std::move(message));
+    });
     table_ = std::make_unique<GenerationTable>(MakeContext());
     sweeper_ = std::make_unique<EventLoop>("sweeper");
     loop_->RunAndWait([this] {
@@ -129,7 +108,11 @@ class AgentImpl final : public Agent {
     session_.reset();
     log_server_.reset();
     sweeper_.reset();
-    loop_->RunAndWait([this] { table_.reset(); });
+    gpu_metrics_.reset();
+    loop_->RunAndWait([this] {
+      table_.reset();
+      devices_.reset();
+    });
     loop_.reset();
   }
 
@@ -154,12 +137,13 @@ class AgentImpl final : public Agent {
     context.environment.node_name = options_.name;
     context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
     context.environment.cache_dir = directory_->Cache();
-    context.environment.slots = slots_;
+    context.environment.slots = devices_->slots();
+    context.devices = devices_.get();
     context.network = NetworkIdentity();
     context.cgroup = shim::FindDelegatedCgroup();
     shim::RemoveAbandonedCgroups(context.cgroup);
     if (options_.pin_cpus) {
-      context.cpus_of_slots = DivideCpus(options_.slots);
+      context.cpus_of_slots = devices_->CpusOfSlots();
       LOG_IF(WARNING, context.cpus_of_slots.empty())
           << "ranks are not bound to CPUs: there are fewer CPUs than slots";
     }
@@ -176,9 +160,12 @@ class AgentImpl final : public Agent {
 
   absl::Status StartHttp() {
     ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
-    metrics_ = std::make_shared<Metrics>(board_, status_, options_.slots,
-                                         [table = table_.get()] { return table->slots_in_use(); });
-    http::HandleMetrics(*http_, {metrics_});
+    std::map<std::string, uint32_t> slots;
+    for (const v1::Slot& slot : devices_->slots()) ++slots[slot.kind()];
+    metrics_ = std::make_shared<Metrics>(board_, status_, std::move(slots),
+                                         [table = table_.get()] { return table->SlotsInUse(); });
+    gpu_metrics_ = devices_->Metrics();
+    http::HandleMetrics(*http_, {metrics_, gpu_metrics_});
     const http::HealthCheck loop = {
         "event-loop", [this] {
           const auto tick = absl::FromUnixMillis(status_.loop_tick_unix_ms.load());
@@ -209,7 +196,7 @@ class AgentImpl final : public Agent {
     return events;
   }
 
-  v1::Hello MakeHello() const {
+  v1::Hello MakeHello() {
     v1::Hello hello;
     hello.set_protocol_version(kProtocolVersion);
     hello.set_software_version(kSoftwareVersion);
@@ -219,7 +206,7 @@ class AgentImpl final : public Agent {
     Address metrics = http_->address();
     const bool any_interface = metrics.host == "0.0.0.0" || metrics.host == "::";
     hello.set_metrics_address(any_interface ? absl::StrCat(":", metrics.port) : metrics.ToString());
-    hello.mutable_slots()->Add(slots_.begin(), slots_.end());
+    for (v1::Slot& slot : devices_->TellSlots()) *hello.add_slots() = std::move(slot);
     hello.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
     hello.set_cpu_count(CpuCount());
     hello.set_memory_bytes(MemoryBytes());
@@ -304,6 +291,7 @@ class AgentImpl final : public Agent {
     status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
     status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
     table_->Tick();
+    devices_->Tick();
     if (now >= next_sweep_) SweepLogs(now);
     loop_->RunAfter(kTick, [this, due = now + kTick] { Tick(due); });
   }
@@ -322,15 +310,16 @@ class AgentImpl final : public Agent {
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_refused_;
   const uint64_t incarnation_;
-  const std::vector<v1::Slot> slots_;
   WorkerStatus status_;
   ProgressBoard board_;
   std::unique_ptr<DataDirectory> directory_;
   std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Devices> devices_;
   std::unique_ptr<GenerationTable> table_;
   std::unique_ptr<EventLoop> sweeper_;
   std::unique_ptr<RankServer> rank_server_;
   std::shared_ptr<Metrics> metrics_;
+  std::shared_ptr<prometheus::Collectable> gpu_metrics_;  // null without GPUs
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<LogServer> log_server_;
   std::unique_ptr<Session> session_;
@@ -362,7 +351,8 @@ absl::Status CheckOptions(const AgentOptions& options) {
   }
   if (options.data_dir.empty())
     errors.push_back("--data-dir: a worker needs a directory of its own");
-  if (options.slots == 0 || options.slots > limits::kSlotsPerNode) {
+  const uint32_t slots = options.devices.slots.value_or(1);
+  if (slots == 0 || slots > limits::kSlotsPerNode) {
     errors.push_back(absl::StrCat("--slots: 1 to ", limits::kSlotsPerNode));
   }
   if (options.labels.size() > limits::kLabels) {

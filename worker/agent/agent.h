@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/http/address.h"
 #include "common/security/client_security.h"
+#include "worker/agent/devices.h"
 #include "worker/agent/retention.h"
 
 namespace muster::agent {
@@ -25,10 +26,11 @@ struct AgentOptions {
   std::string advertise;  // where ranks here can be reached; empty: as the coordinator sees it
   std::string data_dir;
   std::string http = "127.0.0.1:0";
-  uint32_t slots = 1;
+  DeviceOptions devices;
   std::map<std::string, std::string> labels;
-  // Divides the CPUs that this worker may use among its slots, and lets each rank run on those of
-  // its slots only. Right when they are this worker's alone, which it cannot know.
+  // Divides the CPUs that this worker may use among its slots, a GPU's being those near it, and
+  // lets each rank run on those of its slots only. Right when they are this worker's alone, which
+  // it cannot know.
   bool pin_cpus = false;
   Retention keep_logs;
   std::string shim_binary;

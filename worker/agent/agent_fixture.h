@@ -57,7 +57,7 @@ class AgentTest : public ::testing::Test {
     options.coordinator = coordinator_->address();
     options.name = "node-a";
     options.data_dir = directory_ + "/data";
-    options.slots = 4;
+    options.devices.slots = 4;
     options.labels = {{"rack", "r1"}};
     options.shim_binary =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";

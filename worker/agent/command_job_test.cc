@@ -239,7 +239,7 @@ TEST_F(CommandJobTest, SlotsDivideTheCpusWhenAsked) {
   ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
   if (CPU_COUNT(&mine) < 2) GTEST_SKIP() << "one CPU cannot be divided";
   AgentOptions options = Options();
-  options.slots = 2;
+  options.devices.slots = 2;
   options.pin_cpus = true;
   auto agent = Agent::Start(options, [](const absl::Status&) {});
   ASSERT_TRUE(agent.ok()) << agent.status();
@@ -262,7 +262,7 @@ TEST_F(CommandJobTest, RankThatComputesOnMoreThanItsShareIsNotBound) {
   cpu_set_t mine;
   ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
   AgentOptions options = Options();
-  options.slots = 1;
+  options.devices.slots = 1;
   options.pin_cpus = true;
   auto agent = Agent::Start(options, [](const absl::Status&) {});
   ASSERT_TRUE(agent.ok()) << agent.status();

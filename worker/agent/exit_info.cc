@@ -99,6 +99,18 @@ void AddProgramError(const std::string& error_file, v1::ExitInfo& exit) {
              "running", message, false);
 }
 
+void AddDeviceEvidence(const std::string& evidence, v1::ExitInfo& exit) {
+  const bool well = exit.exit_code() == 0 && exit.signal() == 0;
+  if (evidence.empty() || well || exit.stopped_by_worker()) return;
+  if (!exit.has_failure()) {
+    return SetFailure(exit, absl::StatusCode::kUnavailable, "running", evidence, false);
+  }
+  // First, for the end of a long message is cut off.
+  std::string message = absl::StrCat(evidence, "; ", exit.failure().message());
+  if (message.size() > limits::kReportedTextBytes) message.resize(limits::kReportedTextBytes);
+  exit.mutable_failure()->set_message(ToUtf8(message));
+}
+
 v1::ExitInfo LaunchFailure(const absl::Status& status) {
   v1::ExitInfo exit;
   exit.set_exit_code(kCannotExecute);

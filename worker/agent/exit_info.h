@@ -19,6 +19,10 @@ v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record);
 // the end of its stderr. Leaves an exit alone that succeeded or has a failure.
 void AddProgramError(const std::string& error_file, v1::ExitInfo& exit);
 
+// Adds what the devices that the rank ran on have to say (empty: nothing), if it failed and was not
+// told to end.
+void AddDeviceEvidence(const std::string& evidence, v1::ExitInfo& exit);
+
 // Of a rank whose process could not be started at all. FAILED_PRECONDITION is not tried again.
 v1::ExitInfo LaunchFailure(const absl::Status& status);
 

@@ -32,6 +32,26 @@ TEST(ExitInfoTest, LostShim) {
   EXPECT_FALSE(exit.stopped_by_worker());
 }
 
+TEST(ExitInfoTest, WhatTheDevicesHaveToSay) {
+  v1::ExitInfo exit;
+  AddDeviceEvidence("GPU 0: lost", exit);
+  EXPECT_FALSE(exit.has_failure());
+  exit.set_signal(SIGABRT);
+  AddDeviceEvidence("", exit);
+  EXPECT_FALSE(exit.has_failure());
+  AddDeviceEvidence("GPU 0: lost", exit);
+  EXPECT_EQ(exit.failure().message(), "GPU 0: lost");
+  exit.mutable_failure()->set_message("RuntimeError: CUDA error");
+  AddDeviceEvidence("GPU 0: lost", exit);
+  EXPECT_EQ(exit.failure().message(), "GPU 0: lost; RuntimeError: CUDA error");
+
+  v1::ExitInfo stopped;
+  stopped.set_signal(SIGTERM);
+  stopped.set_stopped_by_worker(true);
+  AddDeviceEvidence("GPU 0: lost", stopped);
+  EXPECT_FALSE(stopped.has_failure());
+}
+
 TEST(ExitInfoTest, WhatCannotBeExecutedStaysSo) {
   shim::ExitRecord record;
   record.exit_code = 127;

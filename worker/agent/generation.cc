@@ -56,6 +56,10 @@ bool SameToken(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
+std::vector<uint32_t> SlotsOf(const v1::RankPlacement& placement) {
+  return {placement.slots().begin(), placement.slots().end()};
+}
+
 std::set<uint32_t> RanksOf(const v1::Launch& launch) {
   std::set<uint32_t> ranks;
   for (const v1::RankPlacement& placement : launch.ranks()) ranks.insert(placement.rank());
@@ -98,12 +102,13 @@ bool Generation::RankIsLive(uint32_t rank) const {
   return it != ranks_.end() && it->second.report.phase() != v1::EXITED;
 }
 
-uint32_t Generation::slots_in_use() const {
-  int slots = 0;
+std::vector<uint32_t> Generation::SlotsInUse() const {
+  std::vector<uint32_t> slots;
   for (const auto& [number, rank] : ranks_) {
-    if (started_ && rank.report.phase() != v1::EXITED) slots += rank.placement.slots_size();
+    if (!started_ || rank.report.phase() == v1::EXITED) continue;
+    slots.insert(slots.end(), rank.placement.slots().begin(), rank.placement.slots().end());
   }
-  return static_cast<uint32_t>(slots);
+  return slots;
 }
 
 v1::GenerationReport Generation::Inventory() const {
@@ -214,10 +219,16 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
     rank.progress = std::make_unique<ProgressFile>(
         context_.directory->ProgressFile(job_id(), this->number(), number));
   }
-  ASSIGN_OR_RETURN(
-      rank.shim,
+  const std::vector<uint32_t> slots = SlotsOf(rank.placement);
+  context_.devices->Occupy(slots, /*adopted=*/false);
+  auto shim =
       ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number), instructions,
-                         absl::StrCat(kTokenVariable, rank.token), EventsOf(number)));
+                         absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
+  if (!shim.ok()) {
+    context_.devices->Release(slots, [] {});
+    return shim.status();
+  }
+  rank.shim = *std::move(shim);
   return absl::OkStatus();
 }
 
@@ -243,6 +254,7 @@ void Generation::Adopt() {
       rank.progress = std::make_unique<ProgressFile>(
           context_.directory->ProgressFile(job_id(), this->number(), number));
     }
+    context_.devices->Occupy(SlotsOf(rank.placement), /*adopted=*/true);
     rank.shim = ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions,
                                    absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
   }
@@ -267,6 +279,7 @@ void Generation::OnStarted(RankState& rank, int64_t pid) {
 
 void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>& record) {
   rank.shim.reset();
+  rank.ended = true;
   if (record.has_value() && record->lost_log_bytes > 0) {
     LOG(WARNING) << job_id() << " rank " << rank.report.rank() << ": " << record->lost_log_bytes
                  << " bytes of its logs could not be written";
@@ -279,6 +292,15 @@ void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>&
     const std::optional<v1::Progress> last = rank.progress->Read(absl::Now());
     if (last.has_value()) *rank.report.mutable_progress() = *last;
   }
+  // Whoever hears of the end may place another rank there at once.
+  context_.devices->Release(SlotsOf(rank.placement),
+                            [this, self = self_, number = rank.report.rank(), exit] {
+                              if (*self != nullptr) OnDevicesSeen(ranks_[number], exit);
+                            });
+}
+
+void Generation::OnDevicesSeen(RankState& rank, v1::ExitInfo exit) {
+  AddDeviceEvidence(context_.devices->Evidence(SlotsOf(rank.placement)), exit);
   SetExited(rank, std::move(exit));
   FinishIfOver();
 }
@@ -332,7 +354,7 @@ void Generation::Stop(const v1::StopGeneration& stop) {
         rank.shim->Note(absl::StrCat("muster: stopping, ", stop.reason(), ": ", stop.message()));
       }
       rank.shim->Stop(grace);
-    } else if (rank.report.phase() != v1::EXITED) {
+    } else if (rank.report.phase() != v1::EXITED && !rank.ended) {
       v1::ExitInfo exit;
       exit.set_signal(SIGTERM);
       exit.set_stopped_by_worker(true);

@@ -50,7 +50,8 @@ class Generation {
   bool started() const { return started_; }
   bool over() const;
   bool RankIsLive(uint32_t rank) const;
-  uint32_t slots_in_use() const;
+  // Of ranks that run.
+  std::vector<uint32_t> SlotsInUse() const;
   // For a Hello: all that is known.
   v1::GenerationReport Inventory() const;
 
@@ -86,6 +87,7 @@ class Generation {
     v1::RankReport report;
     std::string token;
     std::unique_ptr<ShimProcess> shim;
+    bool ended = false;  // its processes have; EXITED once its devices have been looked at
     std::unique_ptr<ProgressFile> progress;  // of a command
   };
   struct Watcher {
@@ -110,6 +112,7 @@ class Generation {
   ShimProcess::Events EventsOf(uint32_t rank);
   void OnStarted(RankState& rank, int64_t pid);
   void OnEnded(RankState& rank, const std::optional<shim::ExitRecord>& record);
+  void OnDevicesSeen(RankState& rank, v1::ExitInfo exit);
   void SetExited(RankState& rank, v1::ExitInfo exit);
   absl::Status Persist(const RankState& rank, bool sync) const;
   // Sends the rank's report, together with whatever else changes in this turn of the loop.

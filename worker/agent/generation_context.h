@@ -9,6 +9,7 @@
 
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/data_directory.h"
+#include "worker/agent/devices.h"
 #include "worker/agent/environment.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/progress_board.h"
@@ -19,6 +20,7 @@ namespace muster::agent {
 struct GenerationContext {
   EventLoop* loop = nullptr;
   const DataDirectory* directory = nullptr;
+  Devices* devices = nullptr;
   ProgressBoard* progress = nullptr;
   NodeEnvironment environment;
   std::string network;  // NetworkIdentity

@@ -127,9 +127,20 @@ void GenerationTable::CheckAllStopped() {
 }
 
 void GenerationTable::CountSlots() {
-  uint32_t slots = 0;
-  for (const auto& [key, generation] : generations_) slots += generation->slots_in_use();
-  slots_in_use_.store(slots, std::memory_order_relaxed);
+  const std::vector<v1::Slot>& slots = context_.environment.slots;
+  std::map<std::string, uint32_t> counts;
+  for (const auto& [key, generation] : generations_) {
+    for (const uint32_t slot : generation->SlotsInUse()) {
+      if (slot < slots.size()) ++counts[slots[slot].kind()];
+    }
+  }
+  absl::MutexLock lock(&counts_mutex_);
+  slots_in_use_ = std::move(counts);
+}
+
+std::map<std::string, uint32_t> GenerationTable::SlotsInUse() const {
+  absl::MutexLock lock(&counts_mutex_);
+  return slots_in_use_;
 }
 
 void GenerationTable::OnWorld(const v1::World& world) {

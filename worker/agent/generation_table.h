@@ -2,7 +2,6 @@
 #ifndef MUSTER_WORKER_AGENT_GENERATION_TABLE_H_
 #define MUSTER_WORKER_AGENT_GENERATION_TABLE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/event_loop.h"
@@ -22,7 +23,7 @@
 
 namespace muster::agent {
 
-// On the loop's thread only, but for slots_in_use.
+// On the loop's thread only, but for SlotsInUse.
 class GenerationTable {
  public:
   explicit GenerationTable(GenerationContext context);
@@ -68,8 +69,8 @@ class GenerationTable {
   // 0 when none is known.
   uint64_t NewestGeneration(const std::string& job_id) const;
 
-  // Thread-safe.
-  uint32_t slots_in_use() const { return slots_in_use_.load(std::memory_order_relaxed); }
+  // Slots that a rank occupies, by kind. Thread-safe.
+  std::map<std::string, uint32_t> SlotsInUse() const;
 
  private:
   using Key = std::pair<std::string, uint64_t>;
@@ -89,7 +90,8 @@ class GenerationTable {
   bool stopping_ = false;
   std::optional<EventLoop::TimerId> patience_timer_;
   std::function<void()> on_all_stopped_;
-  std::atomic<uint32_t> slots_in_use_{0};
+  mutable absl::Mutex counts_mutex_;
+  std::map<std::string, uint32_t> slots_in_use_ ABSL_GUARDED_BY(counts_mutex_);
 };
 
 // INVALID_ARGUMENT says what is wrong with it.

@@ -106,9 +106,12 @@ std::vector<MetricFamily> RankFamilies(
 
 }  // namespace
 
-Metrics::Metrics(ProgressBoard& board, const WorkerStatus& status, uint32_t slots,
-                 std::function<uint32_t()> slots_in_use)
-    : board_(board), status_(status), slots_(slots), slots_in_use_(std::move(slots_in_use)) {}
+Metrics::Metrics(ProgressBoard& board, const WorkerStatus& status, Slots slots,
+                 std::function<Slots()> slots_in_use)
+    : board_(board),
+      status_(status),
+      slots_(std::move(slots)),
+      slots_in_use_(std::move(slots_in_use)) {}
 
 std::vector<MetricFamily> Metrics::Collect() const {
   const auto ranks = board_.Snapshot(Now().steady);
@@ -120,12 +123,14 @@ std::vector<MetricFamily> Metrics::Collect() const {
   families.push_back(std::move(build));
 
   MetricFamily slots = Family("muster_worker_slots", "Slots that this worker offers.");
-  Add(slots, slots_, {{"kind", "cpu"}});
-  families.push_back(std::move(slots));
-
   MetricFamily allocated =
       Family("muster_worker_slots_allocated", "Slots of this worker that a rank occupies.");
-  Add(allocated, slots_in_use_(), {{"kind", "cpu"}});
+  Slots in_use = slots_in_use_();
+  for (const auto& [kind, count] : slots_) {
+    Add(slots, count, {{"kind", kind}});
+    Add(allocated, in_use[kind], {{"kind", kind}});
+  }
+  families.push_back(std::move(slots));
   families.push_back(std::move(allocated));
 
   MetricFamily by_phase = Family("muster_worker_ranks", "Ranks on this worker, by phase.");

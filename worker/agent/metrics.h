@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,15 +25,18 @@ struct WorkerStatus {
 // Reads memory only; a scrape never takes the loop's turn. Thread-safe.
 class Metrics : public prometheus::Collectable {
  public:
-  Metrics(ProgressBoard& board, const WorkerStatus& status, uint32_t slots,
-          std::function<uint32_t()> slots_in_use);
+  // Slots by kind: those that there are, and those that ranks occupy.
+  using Slots = std::map<std::string, uint32_t>;
+
+  Metrics(ProgressBoard& board, const WorkerStatus& status, Slots slots,
+          std::function<Slots()> slots_in_use);
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   ProgressBoard& board_;
   const WorkerStatus& status_;
-  const uint32_t slots_;
-  const std::function<uint32_t()> slots_in_use_;
+  const Slots slots_;
+  const std::function<Slots()> slots_in_use_;
 };
 
 }  // namespace muster::agent

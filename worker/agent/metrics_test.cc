@@ -28,7 +28,9 @@ class MetricsTest : public ::testing::Test {
 
   ProgressBoard board_;
   WorkerStatus status_;
-  const Metrics metrics_{board_, status_, /*slots=*/4, [] { return 1u; }};
+  const Metrics metrics_{board_, status_, /*slots=*/{{"cpu", 4}, {"gpu", 2}}, [] {
+                           return Metrics::Slots{{"cpu", 1}};
+                         }};
 };
 
 TEST_F(MetricsTest, OfARank) {
@@ -73,7 +75,9 @@ TEST_F(MetricsTest, WithoutRanks) {
   const std::string text = Text();
   EXPECT_THAT(text, Not(HasSubstr("muster_train_")));
   EXPECT_THAT(text, HasSubstr("muster_worker_slots{kind=\"cpu\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("muster_worker_slots{kind=\"gpu\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("muster_worker_slots_allocated{kind=\"cpu\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("muster_worker_slots_allocated{kind=\"gpu\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("muster_worker_session_up 0\n"));
 }
 

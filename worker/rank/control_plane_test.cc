@@ -78,7 +78,7 @@ class ControlPlaneTest : public ::testing::Test {
     options.coordinator = coordinator_->address();
     options.name = "node-a";
     options.data_dir = directory_;
-    options.slots = 2;
+    options.devices.slots = 2;
     options.shim_binary =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";
     options.rank_binary = "/no/such/muster-rank";

@@ -1,0 +1,177 @@
+#include "worker/gpu/monitor.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+#include "worker/gpu/xid.h"
+
+namespace muster::gpu {
+namespace {
+
+constexpr absl::Duration kInterval = absl::Seconds(1);
+// While memory is on its way back.
+constexpr absl::Duration kShortInterval = absl::Milliseconds(100);
+// How long the destructor may have to wait for the listener.
+constexpr absl::Duration kXidWait = absl::Milliseconds(200);
+// A look takes milliseconds.
+constexpr absl::Duration kStuckAfter = absl::Seconds(30);
+constexpr size_t kRankXids = 8;
+
+}  // namespace
+
+Monitor::Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::function<void()> on_change)
+    : nvml_(std::move(nvml)),
+      gpus_(std::move(gpus)),
+      driver_version_(nvml_->DriverVersion()),
+      on_change_(std::move(on_change)),
+      watched_(gpus_.size()) {
+  Look();
+  std::vector<NvmlDevice> devices;
+  for (const Gpu& gpu : gpus_) devices.push_back(gpu.handle);
+  const absl::Status listening = nvml_->ListenForXids(devices);
+  if (listening.ok()) {
+    listener_ = std::thread([this] { ListenForXids(); });
+  } else {
+    LOG(WARNING) << "Xid errors of the GPUs will go unnoticed: " << listening.message();
+  }
+  looker_ = std::thread([this] { LookNowAndThen(); });
+}
+
+Monitor::~Monitor() {
+  {
+    absl::MutexLock lock(&mutex_);
+    ending_ = true;
+  }
+  looker_.join();
+  if (listener_.joinable()) listener_.join();
+}
+
+std::vector<DeviceState> Monitor::States() const {
+  absl::MutexLock lock(&mutex_);
+  const bool stuck = looking_since_.has_value() && Now().steady - *looking_since_ > kStuckAfter;
+  std::vector<DeviceState> states;
+  for (const Watched& watched : watched_) {
+    DeviceState& state = states.emplace_back();
+    state.reading = watched.reading;
+    state.problem = watched.health.Problem();
+    if (state.problem.empty() && stuck) state.problem = "its driver does not answer";
+    state.memory = watched.memory.state();
+    state.memory_text = watched.memory.text();
+    state.xids = watched.health.xids();
+    state.rank_xids = watched.rank_xids;
+  }
+  return states;
+}
+
+void Monitor::Occupy(size_t position, bool fresh) {
+  absl::MutexLock lock(&mutex_);
+  watched_[position].memory.Occupy(fresh);
+  watched_[position].rank_xids.clear();
+}
+
+void Monitor::Release(const std::vector<size_t>& positions, std::function<void()> done) {
+  absl::MutexLock lock(&mutex_);
+  for (const size_t position : positions) watched_[position].memory.Release(Now().steady);
+  awaited_.push_back(std::move(done));
+}
+
+void Monitor::Look() {
+  std::vector<std::function<void()>> awaited;
+  {
+    absl::MutexLock lock(&mutex_);
+    awaited = std::exchange(awaited_, {});
+    looking_since_ = Now().steady;
+  }
+  std::vector<Reading> readings;
+  for (const Gpu& gpu : gpus_) readings.push_back(Read(*nvml_, gpu.handle));
+  bool changed = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    looking_since_.reset();
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+      Watched& watched = watched_[i];
+      const std::string problem = watched.health.Problem();
+      const std::string memory = watched.memory.text();
+      const SteadyTime now = Now().steady;
+      watched.health.OnReading(readings[i], now);
+      watched.memory.OnReading(readings[i], now);
+      watched.reading = std::move(readings[i]);
+      const std::string name = absl::StrCat("GPU ", gpus_[i].index, " (", gpus_[i].uuid, ")");
+      const std::string problem_now = watched.health.Problem();
+      if (problem_now != problem) {
+        changed = true;
+        if (problem_now.empty()) {
+          LOG(INFO) << name << " is healthy again";
+        } else {
+          LOG(ERROR) << name << " is unhealthy, nothing is placed on it: " << problem_now;
+        }
+      }
+      if (watched.memory.text() != memory) {
+        changed = true;
+        if (watched.memory.state() == MemoryWatch::State::kHeld) {
+          LOG(ERROR) << name << " cannot be used again: " << watched.memory.text();
+        } else {
+          LOG_IF(INFO, watched.memory.state() == MemoryWatch::State::kFree)
+              << "the memory of " << name << " has been given back";
+        }
+      }
+    }
+  }
+  for (const std::function<void()>& done : awaited) done();
+  if (changed) on_change_();
+}
+
+void Monitor::LookNowAndThen() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      bool returning = false;
+      for (const Watched& watched : watched_) {
+        returning = returning || watched.memory.state() == MemoryWatch::State::kReturning;
+      }
+      const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ending_ || !awaited_.empty();
+      };
+      mutex_.AwaitWithTimeout(absl::Condition(&due), returning ? kShortInterval : kInterval);
+      if (ending_) return;
+    }
+    Look();
+  }
+}
+
+void Monitor::ListenForXids() {
+  while (true) {
+    absl::StatusOr<std::optional<XidEvent>> event = nvml_->WaitForXid(kXidWait);
+    if (event.ok() && event->has_value()) OnXid(**event);
+    absl::MutexLock lock(&mutex_);
+    // A device that is lost makes every wait fail at once.
+    const absl::Duration pause = event.ok() ? absl::ZeroDuration() : kInterval;
+    if (mutex_.AwaitWithTimeout(absl::Condition(&ending_), pause)) return;
+  }
+}
+
+void Monitor::OnXid(const XidEvent& event) {
+  bool changed = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (size_t i = 0; i < gpus_.size(); ++i) {
+      if (gpus_[i].handle != event.device) continue;
+      Watched& watched = watched_[i];
+      const std::string problem = watched.health.Problem();
+      watched.health.OnXid(event.xid);
+      if (watched.rank_xids.size() < kRankXids) watched.rank_xids.push_back(event.xid);
+      changed = watched.health.Problem() != problem;
+      const std::string text = absl::StrCat("GPU ", gpus_[i].index, " (", gpus_[i].uuid,
+                                            ") reports ", XidText(event.xid));
+      if (LookUpXid(event.xid).kind == XidKind::kFatal) {
+        LOG(ERROR) << text << ": nothing is placed on it until this worker is restarted";
+      } else {
+        LOG(WARNING) << text;
+      }
+    }
+  }
+  if (changed) on_change_();
+}
+
+}  // namespace muster::gpu
