@@ -175,9 +175,11 @@ class Guardian {
     if (address_.empty()) return Fail(absl::StrCat("the coordinator said: ", printed_));
     for (uint32_t i = 1; i <= options_.nodes; ++i) {
       const std::string name = options_.nodes == 1 ? "local" : absl::StrCat("local-", i);
+      // Several workers would each offer the same GPUs.
+      const char* const devices = options_.nodes == 1 ? "auto" : "cpu";
       Start(name, {options_.worker_binary, absl::StrCat("--coordinator=", address_),
                    absl::StrCat("--name=", name), absl::StrCat("--slots=", options_.slots),
-                   DataDirectory(name)});
+                   absl::StrCat("--devices=", devices), DataDirectory(name)});
     }
     Tell(absl::StrCat(kReadyWord, address_));
   }

@@ -210,9 +210,45 @@ TEST(NodeTableTest, Description) {
   EXPECT_THAT(text, HasSubstr("State:       READY\n"));
   EXPECT_THAT(text, HasSubstr("Cordoned:    a\\x1b[2J\n"));
   EXPECT_THAT(text, HasSubstr("Slots:       1, 1 free\n"));
+  EXPECT_THAT(text, HasSubstr("SLOT  KIND  UUID  JOB  GENERATION  RANK  UNAVAILABLE\n"
+                              "0     cpu   -     -    -           -     -\n"));
+  EXPECT_THAT(text, Not(HasSubstr("NUMA")));
+}
+
+TEST(NodeTableTest, Gpus) {
+  v1::Node node;
+  node.set_name("node-1");
+  v1::Slot& slot = *node.add_slots();
+  slot.set_kind("gpu");
+  slot.set_uuid("GPU-a");
+  slot.set_unavailable("Xid 79, GPU has fallen off the bus");
+  v1::Device& device = *slot.mutable_device();
+  device.set_index(3);
+  device.set_name("H200");
+  device.set_memory_bytes(uint64_t{2} << 30);
+  device.set_pci_bus_id("0000:1b:00.0");
+  device.set_numa_node(1);
+  device.set_cpus("0-7");
+  v1::DeviceLink& near = *device.add_links();
+  near.set_index(1);
+  near.set_nvlinks(18);
+  near.set_path("system");
+  v1::DeviceLink& far = *device.add_links();
+  far.set_index(2);
+  far.set_path("host bridge");
+  device.set_nvswitch_links(2);
+  node.add_slots()->set_kind("cpu");
+  const std::string text = NodeDescription(node);
+  EXPECT_THAT(text, HasSubstr("Slots:       2, 1 free\n"));
+  EXPECT_THAT(text, HasSubstr("Xid 79, GPU has fallen off the bus\n"));
   EXPECT_THAT(
       text,
-      HasSubstr("SLOT  KIND  UUID  JOB  GENERATION  RANK\n0     cpu   -     -    -           -\n"));
+      HasSubstr(
+          "GPU  SLOT  NAME  MEMORY   PCI           NUMA  CPUS  LINKS\n"
+          "3    0     H200  2.0 GiB  0000:1b:00.0  1     0-7   1: 18 NVLinks; 2: host bridge; "
+          "2 NVLinks to switches\n"));
+  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("1 gpu, 1 cpu"));
+  EXPECT_EQ(NodeSentence(node), "node-1 takes ranks; no slot in use");
 }
 
 TEST(RankTableTest, ConsequencesAreLabelled) {

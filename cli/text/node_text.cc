@@ -24,8 +24,57 @@ std::vector<std::string> JobsOn(const v1::Node& node) {
 }
 
 int64_t FreeSlots(const v1::Node& node) {
+  return std::count_if(node.slots().begin(), node.slots().end(), [](const v1::Slot& slot) {
+    return slot.job_id().empty() && slot.unavailable().empty();
+  });
+}
+
+int64_t TakenSlots(const v1::Node& node) {
   return std::count_if(node.slots().begin(), node.slots().end(),
-                       [](const v1::Slot& slot) { return slot.job_id().empty(); });
+                       [](const v1::Slot& slot) { return !slot.job_id().empty(); });
+}
+
+bool HasGpus(const v1::Node& node) {
+  return std::any_of(node.slots().begin(), node.slots().end(),
+                     [](const v1::Slot& slot) { return slot.has_device(); });
+}
+
+// "4 gpu, 2 cpu".
+std::string KindsText(const v1::Node& node) {
+  std::map<std::string, int> counts;
+  for (const v1::Slot& slot : node.slots()) ++counts[slot.kind().empty() ? "cpu" : slot.kind()];
+  std::vector<std::string> parts;
+  for (auto kind = counts.rbegin(); kind != counts.rend(); ++kind) {
+    parts.push_back(absl::StrCat(kind->second, " ", kind->first));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+// "1: 4 NVLinks; 2: host bridge; 4 links to a switch".
+std::string LinksText(const v1::Device& device) {
+  std::vector<std::string> parts;
+  for (const v1::DeviceLink& link : device.links()) {
+    const std::string nvlinks =
+        absl::StrCat(link.nvlinks(), link.nvlinks() == 1 ? " NVLink" : " NVLinks");
+    parts.push_back(absl::StrCat(link.index(), ": ", link.nvlinks() > 0 ? nvlinks : link.path()));
+  }
+  if (device.nvswitch_links() > 0) {
+    parts.push_back(absl::StrCat(device.nvswitch_links(), " NVLinks to switches"));
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
+std::string GpuTable(const v1::Node& node) {
+  Table table({"GPU", "SLOT", "NAME", "MEMORY", "PCI", "NUMA", "CPUS", "LINKS"});
+  for (const v1::Slot& slot : node.slots()) {
+    if (!slot.has_device()) continue;
+    const v1::Device& device = slot.device();
+    table.AddRow({absl::StrCat(device.index()), absl::StrCat(slot.index()), device.name(),
+                  Bytes(device.memory_bytes()), device.pci_bus_id(),
+                  device.has_numa_node() ? absl::StrCat(device.numa_node()) : "", device.cpus(),
+                  LinksText(device)});
+  }
+  return table.Text();
 }
 
 // "READY,CORDONED".
@@ -52,7 +101,8 @@ void AppendField(absl::string_view name, absl::string_view value, std::string& o
 std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
   std::vector<std::string> heads = {"NODE", "STATE", "SLOTS", "FREE", "ADDRESS", "HEARTBEAT"};
   if (wide) {
-    for (const char* head : {"CPUS", "MEMORY", "METRICS", "VERSION", "LABELS", "JOBS", "REASON"}) {
+    for (const char* head :
+         {"KINDS", "CPUS", "MEMORY", "METRICS", "VERSION", "LABELS", "JOBS", "REASON"}) {
       heads.push_back(head);
     }
   }
@@ -66,6 +116,7 @@ std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
         node.address(),
         node.has_heartbeat_age() ? absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago") : ""};
     if (wide) {
+      row.push_back(KindsText(node));
       row.push_back(absl::StrCat(node.cpu_count()));
       row.push_back(Bytes(node.memory_bytes()));
       row.push_back(node.metrics_address());
@@ -95,21 +146,22 @@ std::string NodeDescription(const v1::Node& node) {
   AppendField("Version", node.software_version(), out);
   AppendField("Incarnation", absl::StrFormat("%016x", node.incarnation()), out);
   AppendField("Slots", absl::StrCat(node.slots_size(), ", ", FreeSlots(node), " free"), out);
-  Table table({"SLOT", "KIND", "UUID", "JOB", "GENERATION", "RANK"});
+  Table table({"SLOT", "KIND", "UUID", "JOB", "GENERATION", "RANK", "UNAVAILABLE"});
   for (const v1::Slot& slot : node.slots()) {
     const bool taken = !slot.job_id().empty();
     table.AddRow({absl::StrCat(slot.index()), slot.kind(), slot.uuid(), slot.job_id(),
                   taken ? absl::StrCat(slot.generation()) : "",
-                  taken ? absl::StrCat(slot.rank()) : ""});
+                  taken ? absl::StrCat(slot.rank()) : "", slot.unavailable()});
   }
   if (node.slots_size() > 0) absl::StrAppend(&out, "\n", table.Text());
+  if (HasGpus(node)) absl::StrAppend(&out, "\n", GpuTable(node));
   return out;
 }
 
 std::string NodeSentence(const v1::Node& node) {
   std::string text = absl::StrCat(node.name(), node.cordoned() ? " is cordoned" : " takes ranks");
   if (!node.cordon_reason().empty()) absl::StrAppend(&text, " (", node.cordon_reason(), ")");
-  const int64_t taken = node.slots_size() - FreeSlots(node);
+  const int64_t taken = TakenSlots(node);
   if (taken == 0) {
     absl::StrAppend(&text, "; no slot in use");
   } else {

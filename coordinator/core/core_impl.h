@@ -179,6 +179,8 @@ class Core::Impl {
   // forget them.
   void OnStrayReport(Node& node, const JobId& id, Generation number,
                      const std::vector<const v1::RankReport*>& ranks, bool inventory);
+  // Tells the log, and the jobs that have ranks on slots that have become ill.
+  void OnSlots(Node& node, const v1::SlotReport& report);
   void OnPutKey(Node& node, const v1::PutKey& put);
   void OnGetKey(Node& node, const v1::GetKey& get);
   void OnArrive(Node& node, const v1::ArriveBarrier& arrive);

@@ -66,6 +66,35 @@ std::vector<std::pair<JobId, Generation>> Node::PlacedGenerations() const {
   return {placed.begin(), placed.end()};
 }
 
+std::vector<v1::SlotCondition> Node::SetConditions(const v1::SlotReport& report) {
+  std::map<uint32_t, const v1::SlotCondition*> conditions;
+  for (const v1::SlotCondition& condition : report.conditions()) {
+    conditions[condition.index()] = &condition;
+  }
+  std::vector<v1::SlotCondition> ill;
+  for (v1::Slot& slot : *hello.mutable_slots()) {
+    const auto found = conditions.find(slot.index());
+    const v1::SlotCondition condition =
+        found == conditions.end() ? v1::SlotCondition() : *found->second;
+    const bool is_ill = !condition.unavailable().empty() && !condition.returning();
+    if (is_ill && (slot.returning() || slot.unavailable() != condition.unavailable())) {
+      ill.push_back(condition);
+    }
+    slot.set_unavailable(condition.unavailable());
+    slot.set_returning(condition.returning());
+  }
+  return ill;
+}
+
+std::string Node::NameOfSlot(uint32_t slot) const {
+  for (const v1::Slot& offered : hello.slots()) {
+    if (offered.index() != slot || !offered.has_device()) continue;
+    return absl::StrCat("GPU ", offered.device().index(), " (", offered.uuid(), ") of ",
+                        record.name());
+  }
+  return absl::StrCat("slot ", slot, " of ", record.name());
+}
+
 std::string Node::KindOf(uint32_t slot) const {
   for (const v1::Slot& offered : hello.slots()) {
     if (offered.index() == slot) return std::string(NameOfKind(offered));
@@ -95,8 +124,10 @@ std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
   free.incarnation = record.incarnation();
   for (const v1::Slot& slot : hello.slots()) {
     if (NameOfKind(slot) != kind) continue;
+    // What is ill is as if it were not there: `all` are all others.
+    if (!slot.unavailable().empty() && !slot.returning()) continue;
     ++free.slot_count;
-    if (busy.count(slot.index()) == 0) free.free_slots.push_back(slot.index());
+    if (busy.count(slot.index()) == 0 && !slot.returning()) free.free_slots.push_back(slot.index());
   }
   std::sort(free.free_slots.begin(), free.free_slots.end());
   // Ranks of generations that are not on record: nobody knows which slots they sit on.
@@ -131,6 +162,9 @@ v1::Node Node::View(const Time& now) const {
     slot.set_index(offered.index());
     slot.set_kind(offered.kind());
     slot.set_uuid(offered.uuid());
+    slot.set_unavailable(offered.unavailable());
+    slot.set_returning(offered.returning());
+    if (offered.has_device()) *slot.mutable_device() = offered.device();
     const auto holder = busy.find(offered.index());
     if (holder == busy.end()) continue;
     slot.set_job_id(holder->second.job.value());

@@ -65,6 +65,12 @@ struct Node {
   // The jobs of `busy` whose ranks are no leftovers.
   std::vector<std::pair<JobId, Generation>> PlacedGenerations() const;
 
+  // What its worker says of its slots now. Returns those that have become ill by it (not only for
+  // a moment), with the reason.
+  std::vector<v1::SlotCondition> SetConditions(const v1::SlotReport& report);
+  // "GPU 1 (GPU-…) of node-1"; "slot 3 of node-1" for one that is no GPU.
+  std::string NameOfSlot(uint32_t slot) const;
+
   // Of its slots; "" for one that it does not have.
   std::string KindOf(uint32_t slot) const;
   std::set<std::string> Kinds() const;

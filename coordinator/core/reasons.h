@@ -41,6 +41,7 @@ inline constexpr char kRunning[] = "Running";
 inline constexpr char kLossScaleLowered[] = "LossScaleLowered";
 inline constexpr char kRankFailed[] = "RankFailed";
 inline constexpr char kFirstFailure[] = "FirstFailure";
+inline constexpr char kDeviceUnhealthy[] = "DeviceUnhealthy";
 inline constexpr char kNodeSuspect[] = "NodeSuspect";
 inline constexpr char kNodeAdopted[] = "NodeAdopted";
 inline constexpr char kNodeLost[] = "NodeLost";

@@ -115,6 +115,9 @@ void Core::Impl::Handle(const SessionMessage& event) {
     case v1::WorkerMessage::kLeaving:
       OnLeaving(node);
       break;
+    case v1::WorkerMessage::kSlots:
+      OnSlots(node, message.slots());
+      break;
     case v1::WorkerMessage::kHello:
       Close(event.session, absl::InvalidArgumentError("a session has one Hello"));
       node.session.reset();
@@ -276,6 +279,27 @@ void Core::Impl::OnStrayReport(Node& node, const JobId& id, Generation number,
   SendStop(node, id, number,
            job == nullptr ? absl::ZeroDuration() : FromProto(job->job().spec().grace_period()),
            reasons::kNodeLost, "the job went on without these ranks, or is over", /*abort=*/true);
+}
+
+// -----------------------------------------------------------------------------------------------
+// slots
+
+void Core::Impl::OnSlots(Node& node, const v1::SlotReport& report) {
+  for (const v1::SlotCondition& condition : node.SetConditions(report)) {
+    const std::string text =
+        absl::StrCat(node.NameOfSlot(condition.index()), ": ", condition.unavailable());
+    effects_.logs.push_back(absl::StrCat("nothing is placed on ", text));
+    const auto holders = node.busy.equal_range(condition.index());
+    for (auto holder = holders.first; holder != holders.second; ++holder) {
+      const RankRef& rank = holder->second;
+      if (Job* job = FindJob(rank.job); job != nullptr && !node.HasLeftover(rank)) {
+        AddEvent(*job, events::kDeviceUnhealthy,
+                 absl::StrCat("rank ", rank.rank, " runs on ", text));
+      }
+    }
+  }
+  // One of those that are well now may be what a job waits for.
+  capacity_changed_ = true;
 }
 
 // -----------------------------------------------------------------------------------------------

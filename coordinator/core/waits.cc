@@ -69,6 +69,23 @@ std::string HoldersOf(const Node& node) {
   return holders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(holders, ", "), ")");
 }
 
+// A slot is one of a CPU unless it is said to be something else.
+std::string KindWord(const std::string& kind) {
+  return kind == "cpu" ? "" : absl::StrCat(" ", kind);
+}
+
+std::string UnavailableOf(const Node& node, const std::string& kind) {
+  constexpr int kShown = 4;
+  std::string text;
+  int shown = 0;
+  for (const v1::Slot& slot : node.hello.slots()) {
+    if (slot.unavailable().empty() || node.KindOf(slot.index()) != kind) continue;
+    if (shown++ == kShown) return absl::StrCat(text, "; and more");
+    absl::StrAppend(&text, "; GPU ", slot.device().index(), ": ", slot.unavailable());
+  }
+  return text;
+}
+
 // What keeps the node from taking its share of a job; empty when it can take it.
 std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
   if (node.leaving && node.state != v1::LOST) return "leaving: its worker is ending";
@@ -82,11 +99,14 @@ std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<st
   for (const std::string& kind : kinds) {
     const FreeNode offer = *node.Offer(kind);
     if (SlotsPerRank(shape, offer.slot_count, offer.free_slots.size()).has_value()) return "";
-    if (offer.slot_count == 0 && kinds.size() > 1) continue;
-    offers.push_back(absl::StrCat(offer.free_slots.size(), " of ", offer.slot_count, " slots free",
-                                  HoldersOf(node)));
+    const uint32_t all = node.SlotCount(kind);
+    if (all == 0) continue;
+    offers.push_back(absl::StrCat(offer.free_slots.size(), " of ", all, KindWord(kind),
+                                  " slots free", HoldersOf(node), UnavailableOf(node, kind)));
   }
-  return offers.empty() ? "offers no slots" : absl::StrJoin(offers, ", ");
+  if (!offers.empty()) return absl::StrJoin(offers, ", ");
+  return kinds.size() == 1 ? absl::StrCat("offers no ", kinds.front(), " slots")
+                           : "offers no slots";
 }
 
 // Whether it could take its share if it were idle.
@@ -98,11 +118,13 @@ bool IsLargeEnough(const Node& node, const Shape& shape, const std::vector<std::
   });
 }
 
-std::string NeedText(const Shape& shape, uint32_t fitting, uint32_t large_enough) {
-  std::string slots = "all slots free";
+std::string NeedText(const Shape& shape, const std::vector<std::string>& kinds, uint32_t fitting,
+                     uint32_t large_enough) {
+  const std::string kind = kinds.size() == 1 ? KindWord(kinds.front()) : "";
+  std::string slots = absl::StrCat("all", kind, " slots free");
   if (shape.devices_per_rank.has_value()) {
     const uint32_t count = *shape.devices_per_rank * shape.ranks_per_node;
-    slots = absl::StrCat(count, count == 1 ? " free slot" : " free slots");
+    slots = absl::StrCat(count, " free", kind, count == 1 ? " slot" : " slots");
   }
   std::string text =
       absl::StrCat("needs ", shape.min_nodes, shape.min_nodes == 1 ? " node with " : " nodes with ",
@@ -309,7 +331,7 @@ std::vector<v1::WaitedFor> Core::Impl::Blockers(const Job& job) const {
     blocker.set_node(name.value());
     blocker.set_reason(std::move(reason));
   }
-  blockers.emplace_back().set_reason(NeedText(shape, fitting, large_enough));
+  blockers.emplace_back().set_reason(NeedText(shape, kinds, fitting, large_enough));
   std::sort(nodes.begin(), nodes.end(), [](const v1::WaitedFor& a, const v1::WaitedFor& b) {
     return NaturalLess(a.node(), b.node());
   });

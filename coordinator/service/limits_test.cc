@@ -224,6 +224,18 @@ TEST_F(LimitsTest, Hellos) {
               HasSubstr("slot.kind"));
   EXPECT_THAT(refusal([&](auto& hello) { hello.mutable_slots(0)->set_uuid(word); }),
               HasSubstr("slot.uuid"));
+  EXPECT_THAT(refusal([&](auto& hello) {
+                hello.mutable_slots(0)->set_unavailable(Beyond(limits::kSlotReasonBytes));
+              }),
+              HasSubstr("slot.unavailable"));
+  EXPECT_THAT(
+      refusal([&](auto& hello) { hello.mutable_slots(0)->mutable_device()->set_name(word); }),
+      HasSubstr("slot.device"));
+  EXPECT_THAT(refusal([](auto& hello) {
+                v1::Device& device = *hello.mutable_slots(0)->mutable_device();
+                for (size_t i = 0; i <= limits::kLinksPerDevice; ++i) device.add_links();
+              }),
+              HasSubstr("the links of a device are 65; the bound is 64"));
   EXPECT_THAT(refusal([](auto& hello) {
                 for (uint32_t i = 2; i <= limits::kSlotsPerNode; ++i) {
                   hello.add_slots()->set_index(i);

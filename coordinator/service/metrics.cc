@@ -92,11 +92,14 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, Gatherer& gather)
   std::map<std::string, int> states = {{"ready", 0}, {"suspect", 0}, {"lost", 0}};
   double slots = 0;
   double allocated = 0;
+  double unhealthy = 0;
   for (const v1::Node& node : snapshot.nodes) {
     ++states[absl::AsciiStrToLower(v1::NodeState_Name(node.state()))];
     for (const v1::Slot& slot : node.slots()) {
       if (node.state() != v1::LOST) ++slots;
       if (!slot.job_id().empty()) ++allocated;
+      const bool ill = !slot.unavailable().empty() && !slot.returning();
+      if (node.state() != v1::LOST && ill) ++unhealthy;
     }
   }
   MetricFamily& nodes =
@@ -115,6 +118,10 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, Gatherer& gather)
   Gatherer::Add(
       gather.Family("muster_slots_allocated", "Slots that ranks occupy.", MetricType::Gauge), {},
       allocated);
+  Gatherer::Add(gather.Family("muster_slots_unhealthy",
+                              "Slots of the nodes that are not lost on which nothing is placed.",
+                              MetricType::Gauge),
+                {}, unhealthy);
 }
 
 void GatherJobStates(const Snapshot& snapshot, Gatherer& gather) {

@@ -49,7 +49,10 @@ class SnapshotMetricsTest : public ::testing::Test {
     node.set_state(v1::READY);
     *node.mutable_heartbeat_age() = ToProto(absl::Milliseconds(500));
     node.add_slots()->set_job_id("job-1");
-    node.add_slots();
+    node.add_slots()->set_unavailable("Xid 79");
+    v1::Slot& returning = *node.add_slots();
+    returning.set_unavailable("memory");
+    returning.set_returning(true);
     snapshot_->nodes.push_back(node);
     snapshot_->jobs.push_back(MakeJob("job-1", v1::RUNNING));
     snapshot_->waits.push_back(
@@ -72,8 +75,8 @@ TEST_F(SnapshotMetricsTest, Values) {
         "muster_jobs{state=\"queued\"} 0",
         "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
         "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_nodes{state=\"ready\"} 1",
-        "muster_slots 2", "muster_slots_allocated 1", "muster_train_step{job_id=\"job-1\"} 12",
-        "muster_train_loss{job_id=\"job-1\"} 0.5"}) {
+        "muster_slots 3", "muster_slots_allocated 1", "muster_slots_unhealthy 1",
+        "muster_train_step{job_id=\"job-1\"} 12", "muster_train_loss{job_id=\"job-1\"} 0.5"}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat(line, "\n")));
   }
 }

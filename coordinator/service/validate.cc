@@ -56,6 +56,33 @@ absl::Status ValidateReports(
   return absl::OkStatus();
 }
 
+absl::Status CheckUnavailable(absl::string_view reason) {
+  return CheckLength("slot.unavailable", reason.size(), limits::kSlotReasonBytes);
+}
+
+absl::Status ValidateDevice(const v1::Device& device) {
+  for (const std::string* text : {&device.name(), &device.pci_bus_id(), &device.driver_version()}) {
+    RETURN_IF_ERROR(CheckLength("slot.device", text->size(), limits::kLabelBytes));
+  }
+  RETURN_IF_ERROR(
+      CheckLength("slot.device.cpus", device.cpus().size(), limits::kReportedTextBytes));
+  RETURN_IF_ERROR(
+      CheckCount("the links of a device", device.links_size(), limits::kLinksPerDevice));
+  for (const v1::DeviceLink& link : device.links()) {
+    RETURN_IF_ERROR(CheckLength("slot.device.links.path", link.path().size(), limits::kLabelBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateSlots(const v1::SlotReport& report) {
+  RETURN_IF_ERROR(
+      CheckCount("the conditions of slots", report.conditions_size(), limits::kSlotsPerNode));
+  for (const v1::SlotCondition& condition : report.conditions()) {
+    RETURN_IF_ERROR(CheckUnavailable(condition.unavailable()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateKey(absl::string_view job, absl::string_view key) {
   RETURN_IF_ERROR(ValidateJobName(job));
   if (key.empty()) return Invalid("the key is empty");
@@ -135,6 +162,8 @@ absl::Status ValidateHello(const v1::Hello& hello) {
     if (!indices.insert(slot.index()).second) return Invalid("slot ", slot.index(), " came twice");
     RETURN_IF_ERROR(CheckLength("slot.kind", slot.kind().size(), limits::kLabelBytes));
     RETURN_IF_ERROR(CheckLength("slot.uuid", slot.uuid().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(CheckUnavailable(slot.unavailable()));
+    RETURN_IF_ERROR(ValidateDevice(slot.device()));
   }
   RETURN_IF_ERROR(CheckCount("the labels of a node", hello.labels_size(), limits::kLabels));
   for (const auto& label : hello.labels()) {
@@ -172,6 +201,8 @@ absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
     }
     case v1::WorkerMessage::kLeaving:
       return absl::OkStatus();
+    case v1::WorkerMessage::kSlots:
+      return ValidateSlots(message.slots());
     case v1::WorkerMessage::kLogUnavailable:
       return CheckLength("message", message.log_unavailable().message().size(),
                          limits::kReportedTextBytes);

@@ -88,6 +88,12 @@ TEST(ValidateTest, WorkerMessages) {
   ExpectInvalid(ValidateWorkerMessage(message), "the value");
   put.mutable_key()->push_back('k');
   ExpectInvalid(ValidateWorkerMessage(message), "the key");
+
+  v1::SlotCondition& condition = *message.mutable_slots()->add_conditions();
+  condition.set_unavailable(std::string(limits::kSlotReasonBytes, 'x'));
+  EXPECT_TRUE(ValidateWorkerMessage(message).ok());
+  condition.mutable_unavailable()->push_back('x');
+  ExpectInvalid(ValidateWorkerMessage(message), "slot.unavailable");
 }
 
 TEST(ValidateTest, Submit) {

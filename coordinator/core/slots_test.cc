@@ -1,0 +1,157 @@
+// What workers say of their GPUs, and what is placed where because of it.
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/testing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::ExitWith;
+using testing::Harness;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MakeCommandSpec;
+using ::testing::Not;
+
+class Slots : public ::testing::Test {
+ protected:
+  // `gpus` GPUs and then `cpus` CPU slots.
+  v1::Hello HelloOf(const std::string& node, uint32_t gpus, uint32_t cpus = 0) {
+    v1::Hello hello = cluster_.MakeHello(node, gpus + cpus);
+    for (uint32_t i = 0; i < gpus; ++i) {
+      v1::Slot& slot = *hello.mutable_slots(i);
+      slot.set_kind("gpu");
+      slot.set_uuid("GPU-" + std::to_string(i));
+      slot.mutable_device()->set_index(i);
+    }
+    return hello;
+  }
+  static v1::JobSpec Spec(const std::string& device, uint32_t ranks = 1) {
+    v1::JobSpec spec = MakeCommandSpec(1, ranks);
+    spec.mutable_resources()->set_device(device);
+    return spec;
+  }
+  struct Condition {
+    uint32_t index;
+    std::string unavailable;
+    bool returning = false;
+  };
+  Effects SayConditions(const std::string& node, const std::vector<Condition>& conditions) {
+    v1::WorkerMessage message;
+    message.mutable_slots();
+    for (const Condition& condition : conditions) {
+      v1::SlotCondition& said = *message.mutable_slots()->add_conditions();
+      said.set_index(condition.index);
+      said.set_unavailable(condition.unavailable);
+      said.set_returning(condition.returning);
+    }
+    return cluster_.Say(node, message);
+  }
+  std::vector<uint32_t> SlotsOf(const std::string& job, uint32_t rank = 0) const {
+    const v1::RankStatus status = cluster_.Get(job).ranks(rank);
+    return {status.slots().begin(), status.slots().end()};
+  }
+  std::string Blocker(const std::string& job, int which) const {
+    return cluster_.Get(job).waits(0).missing(which).reason();
+  }
+
+  Harness cluster_;
+};
+
+TEST_F(Slots, JobsGetTheKindThatTheyAskFor) {
+  cluster_.Open(HelloOf("a", 1, 2));
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("cpu"))), ElementsAre(1));
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("auto"))), ElementsAre(0));
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("auto"))), ElementsAre(2));
+  const std::string waiting = cluster_.Submit(Spec("gpu"));
+  EXPECT_EQ(cluster_.State(waiting), v1::QUEUED);
+}
+
+TEST_F(Slots, WhereThereIsNoGpuItIsSaid) {
+  cluster_.Join("a", 4);
+  const std::string job = cluster_.Submit(Spec("gpu", 2));
+  EXPECT_EQ(Blocker(job, 0),
+            "needs 1 node with 2 free gpu slots; 0 have that; the cluster has 0 nodes of that "
+            "size: 1 more must join");
+  EXPECT_EQ(Blocker(job, 1), "offers no gpu slots");
+}
+
+TEST_F(Slots, NothingIsPlacedOnWhatIsIllUntilItIsWell) {
+  cluster_.Open(HelloOf("a", 2));
+  const Effects effects = SayConditions("a", {{1, "Xid 79, x"}});
+  EXPECT_THAT(effects.logs, ElementsAre("nothing is placed on GPU 1 (GPU-1) of a: Xid 79, x"));
+  EXPECT_THAT(SayConditions("a", {{1, "Xid 79, x"}}).logs, IsEmpty());
+  EXPECT_EQ(cluster_.GetNode("a").slots(1).unavailable(), "Xid 79, x");
+  const std::string first = cluster_.Submit(Spec("gpu"));
+  EXPECT_THAT(SlotsOf(first), ElementsAre(0));
+  const std::string second = cluster_.Submit(Spec("gpu"));
+  EXPECT_EQ(cluster_.State(second), v1::QUEUED);
+  EXPECT_EQ(Blocker(second, 1),
+            "0 of 2 gpu slots free (job " + first + " rank 0); GPU 1: Xid 79, x");
+  SayConditions("a", {});
+  EXPECT_THAT(SlotsOf(second), ElementsAre(1));
+}
+
+TEST_F(Slots, AHelloTellsTheSame) {
+  v1::Hello hello = HelloOf("a", 1);
+  hello.mutable_slots(0)->set_unavailable("lost");
+  cluster_.Open(hello);
+  const std::string job = cluster_.Submit(Spec("gpu"));
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.CloseStream("a");
+  cluster_.Open(HelloOf("a", 1));
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+}
+
+TEST_F(Slots, AllAreAllThatAreWell) {
+  cluster_.Open(HelloOf("a", 3));
+  SayConditions("a", {{1, "lost"}});
+  v1::JobSpec spec = Spec("gpu");
+  spec.mutable_resources()->set_devices_per_rank("all");
+  EXPECT_THAT(SlotsOf(cluster_.Submit(spec)), ElementsAre(0, 2));
+}
+
+TEST_F(Slots, WhoWaitsForAllWaitsForWhatIsReturning) {
+  cluster_.Open(HelloOf("a", 2));
+  SayConditions("a", {{1, "memory", /*returning=*/true}});
+  v1::JobSpec spec = Spec("gpu");
+  spec.mutable_resources()->set_devices_per_rank("all");
+  const std::string job = cluster_.Submit(spec);
+  EXPECT_EQ(Blocker(job, 1), "1 of 2 gpu slots free; GPU 1: memory");
+  SayConditions("a", {});
+  EXPECT_THAT(SlotsOf(job), ElementsAre(0, 1));
+}
+
+TEST_F(Slots, AJobHearsOfTheDeviceThatItRunsOn) {
+  cluster_.Open(HelloOf("a", 2));
+  const std::string job = cluster_.Submit(Spec("gpu", 2));
+  cluster_.BringUp(job);
+  SayConditions("a", {{0, "x", /*returning=*/true}});
+  EXPECT_THAT(cluster_.EventTypes(job), Not(Contains(events::kDeviceUnhealthy)));
+  SayConditions("a", {{0, "memory held by pid 7"}, {1, "lost"}});
+  const auto said = *cluster_.core().ListEvents(JobId(job), 0);
+  EXPECT_EQ(said.back().type(), events::kDeviceUnhealthy);
+  EXPECT_EQ(said.back().message(), "rank 1 runs on GPU 1 (GPU-1) of a: lost");
+  EXPECT_EQ(cluster_.State(job), v1::RUNNING);
+}
+
+TEST_F(Slots, ARestartWaitsForTheMemory) {
+  cluster_.Open(HelloOf("a", 1));
+  v1::JobSpec spec = Spec("gpu");
+  spec.mutable_restart()->set_max(1);
+  const std::string job = cluster_.Submit(spec);
+  cluster_.BringUp(job);
+  // In this order: the slot is not free for a moment.
+  SayConditions("a", {{0, "memory", /*returning=*/true}});
+  cluster_.ReportExit("a", job, 0, ExitWith(1));
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  SayConditions("a", {});
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+  EXPECT_EQ(cluster_.Get(job).restarts(), 1u);
+}
+
+}  // namespace
+}  // namespace muster::core
