@@ -1,0 +1,299 @@
+"""The worker knows its GPUs: real daemons on a machine whose GPUs are made up (tests/support/fake_gpus.py)."""
+
+import os
+import shutil
+import subprocess
+import unittest
+import urllib.request
+
+from tests.support.cluster import Cluster, binary, shell_spec, wait_until
+from tests.support.fake_gpus import OLD_DRIVER, FakeGpus
+
+
+def fetch(url):
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read().decode()
+
+
+def gpu_spec(name, script, ranks=1, device="gpu", **top):
+    spec = shell_spec(name, script, ranks=ranks, **top)
+    spec["resources"]["device"] = device
+    return spec
+
+
+class GpuCluster:
+    """A coordinator, and a worker node-1 with so many GPUs and CPU slots."""
+
+    def __init__(self, gpus, **worker):
+        self.cluster = Cluster()
+        self.count, self.worker_options = gpus, worker
+
+    def __enter__(self):
+        self.cluster.__enter__()
+        try:
+            self.gpus = FakeGpus(self.cluster.directory, self.count)
+            self.start_worker()
+        except BaseException as error:
+            self.cluster.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __exit__(self, *error):
+        return self.cluster.__exit__(*error)
+
+    def start_worker(self):
+        self.gpus.start_worker(self.cluster, **self.worker_options)
+        self.cluster.wait_for_nodes(1)
+
+    @property
+    def worker(self):
+        return self.cluster.workers["node-1"]
+
+    def slots(self):
+        return self.cluster.nodes()[0]["slots"]
+
+    def unavailable(self, slot):
+        return self.slots()[slot].get("unavailable", "")
+
+    def wait_unavailable(self, slot, text, timeout=10):
+        """Until it is said of the slot; with "" until nothing is."""
+        def said():
+            reason = self.unavailable(slot)
+            return (text in reason) if text else not reason
+        wait_until(said, timeout, f"slot {slot} unavailable: {text!r}")
+
+    def metrics(self):
+        return fetch(f"http://{self.worker.addresses['http']}/metrics")
+
+    def start(self, name, script):
+        """A job of one GPU that runs `script` once it has been let go."""
+        go = self.cluster.directory / f"{name}.go"
+        job = self.cluster.submit(gpu_spec(name, f"until [ -e {go} ]; do sleep 0.05; done; {script}"))
+        self.cluster.wait_for_state(job, "RUNNING")
+        return job
+
+    def let_go(self, name):
+        (self.cluster.directory / f"{name}.go").touch()
+
+    def log_of(self, job, rank=0):
+        return self.cluster.muster("logs", job, "--rank", rank).stdout
+
+    def why(self, job):
+        return self.cluster.muster("why", job).stdout
+
+
+SHOW = 'echo "local=$LOCAL_RANK devices=$CUDA_VISIBLE_DEVICES."'
+
+
+class GpuTest(unittest.TestCase):
+    def test_a_subset_is_offered_and_seen_by_uuid(self):
+        with GpuCluster(4, devices="0,1,3") as gpu:
+            self.assertEqual([(s["kind"], s["uuid"], s.get("device", {}).get("index", 0)) for s in gpu.slots()],
+                             [("gpu", "GPU-0", 0), ("gpu", "GPU-1", 1), ("gpu", "GPU-3", 3), ("cpu", "", 0)])
+            job = gpu.cluster.run(gpu_spec("three", SHOW, ranks=3))["job_id"]
+            for rank, uuid in enumerate(["GPU-0", "GPU-1", "GPU-3"]):
+                self.assertIn(f"local={rank} devices={uuid}.", gpu.log_of(job, rank))
+            job = gpu.cluster.run(gpu_spec("cpu", SHOW, device="cpu"))["job_id"]
+            self.assertIn("local=0 devices=.", gpu.log_of(job))
+            spec = gpu_spec("both", SHOW, device="auto")
+            spec["resources"]["devices_per_rank"] = "all"
+            job = gpu.cluster.run(spec)["job_id"]
+            self.assertIn("local=0 devices=GPU-0,GPU-1,GPU-3.", gpu.log_of(job))
+            text = gpu.cluster.muster("node", "describe", "node-1").stdout
+            self.assertRegex(text, r"3 +2 +Fake GPU +80.* +0000:04:00\.0")
+            self.assertIn("3 gpu, 1 cpu", gpu.cluster.muster("node", "list", "-o", "wide").stdout)
+
+    def test_a_choice_that_the_machine_does_not_have(self):
+        with Cluster() as cluster:
+            gpus = FakeGpus(cluster.directory, 2)
+            def refusal(devices, *flags):
+                result = subprocess.run(
+                    [binary("worker/muster-worker"), f"--coordinator={cluster.address}", "--name=n",
+                     f"--data-dir={cluster.directory / 'n'}", f"--devices={devices}", *(flags or gpus.flags())],
+                    env=gpus.environment(os.environ), capture_output=True, text=True, timeout=20, check=False)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                return result.stderr
+            known = "this machine has 0 (GPU-0), 1 (GPU-1)\n"
+            self.assertIn("--devices=0,2: there is no GPU 2; " + known, refusal("0,2"))
+            self.assertIn("--devices=1,1: GPU 1 is named twice; " + known, refusal("1,1"))
+            self.assertIn("--devices=gpus: 'gpus' is neither", refusal("gpus"))
+            self.assertIn("there is no GPU GPU-7; " + known, refusal("GPU-7"))
+            self.assertIn("libno-such-nvml.so.1: cannot open", refusal("0", "--nvml-library=libno-such-nvml.so.1"))
+
+    def test_without_the_library_all_is_as_ever(self):
+        with Cluster() as cluster:
+            worker = cluster.start_worker("node-1", 2, ["--nvml-library=libno-such-nvml.so.1"])
+            cluster.wait_for_nodes(1)
+            self.assertEqual([s["kind"] for s in cluster.nodes()[0]["slots"]], ["cpu", "cpu"])
+            self.assertNotIn("nvml", worker.log().lower())
+            self.assertNotIn("gpu", worker.log().lower())
+            self.assertNotIn("muster_gpu_", fetch(f"http://{worker.addresses['http']}/metrics"))
+            job = cluster.submit(gpu_spec("wants-one", "true"))
+            text = cluster.muster("why", job).stdout
+            self.assertIn("free gpu slot", text)
+            self.assertIn("node-1: offers no gpu slots", text)
+
+    def test_an_old_driver_tells_less(self):
+        with GpuCluster(1, library=OLD_DRIVER) as gpu:
+            job = gpu.cluster.run(gpu_spec("old", SHOW))["job_id"]
+            self.assertIn("devices=GPU-0.", gpu.log_of(job))
+            self.assertIn("lacks nvmlDeviceGetPowerUsage", gpu.worker.log())
+            self.assertIn("muster_gpu_temperature_celsius", gpu.metrics())
+            self.assertNotIn("muster_gpu_power_watts", gpu.metrics())
+
+    def test_metrics(self):
+        with GpuCluster(2) as gpu:
+            gpu.gpus.gpus[1].update(used=40, util=100, clocks="0x44", ecc=3)
+            gpu.gpus.xids.append((1, 31))
+            gpu.gpus.save()
+            one = '{gpu="1",uuid="GPU-1"'
+            expected = {f"muster_gpu_memory_used_bytes{one}}} {40 << 30}", f"muster_gpu_utilization_ratio{one}}} 1",
+                        f"muster_gpu_memory_total_bytes{one}}} {80 << 30}", f"muster_gpu_temperature_celsius{one}}} 40",
+                        f"muster_gpu_power_watts{one}}} 300", f"muster_gpu_ecc_errors_total{one}}} 3",
+                        f'muster_gpu_throttled{one},reason="hw_thermal"}} 1',
+                        f'muster_gpu_throttled{one},reason="sw_thermal"}} 0',
+                        f'muster_gpu_xid_errors_total{one},xid="31"}} 1', f"muster_gpu_healthy{one}}} 0",
+                        'muster_worker_slots{kind="gpu"} 2', 'muster_worker_slots{kind="cpu"} 1'}
+            def scraped():
+                lines = {" ".join([line.rsplit(" ", 1)[0], f"{float(line.rsplit(' ', 1)[1]):.0f}"])
+                         for line in gpu.metrics().splitlines() if line and line[0] != "#" and "NaN" not in line}
+                return expected <= lines
+            wait_until(scraped, 10, f"{expected} among the metrics")
+            if shutil.which("promtool"):
+                check = subprocess.run(["promtool", "check", "metrics"], input=gpu.metrics(), text=True,
+                                       capture_output=True, check=False)
+                self.assertEqual((check.returncode, check.stdout + check.stderr), (0, ""))
+
+
+class HealthTest(unittest.TestCase):
+    def test_a_fatal_xid_ends_the_use_of_a_gpu_until_the_worker_is_restarted(self):
+        with GpuCluster(2) as gpu:
+            job = gpu.start("doomed", "exit 7")
+            gpu.gpus.xids += [(0, 31), (0, 79)]
+            gpu.gpus.save()
+            gpu.wait_unavailable(0, "Xid 79, GPU has fallen off the bus; out of use until its worker is restarted")
+            self.assertEqual(gpu.cluster.get(job)["state"], "RUNNING")
+            self.assertIn("DeviceUnhealthy", gpu.cluster.muster("describe", job, "--events").stdout)
+            gpu.let_go("doomed")
+            done = gpu.cluster.wait(job, check=False)
+            self.assertEqual(done["exit_code"], 7)
+            self.assertIn("exited with code 7: GPU 0 (GPU-0): Xid 79", done["message"])
+            job = gpu.cluster.run(gpu_spec("next", SHOW))["job_id"]
+            self.assertIn("devices=GPU-1.", gpu.log_of(job))
+            self.assertIn('muster_gpu_healthy{gpu="0",uuid="GPU-0"} 0', gpu.metrics())
+            self.assertIn("Xid 79", gpu.cluster.muster("node", "describe", "node-1").stdout)
+            self.assertIn("nothing is placed on GPU 0 (GPU-0) of node-1: Xid 79", gpu.cluster.coordinator.log())
+            wait_until(lambda: "muster_slots_unhealthy 1" in fetch(f"http://{gpu.cluster.http}/metrics"), 5,
+                       "the coordinator's metric")
+            both = gpu.cluster.submit(gpu_spec("both", "true", ranks=2))
+            self.assertIn("GPU 0: Xid 79", gpu.why(both))
+            gpu.worker.stop()
+            gpu.gpus.xids.clear()
+            gpu.gpus.save()
+            gpu.start_worker()
+            self.assertEqual(gpu.cluster.wait(both)["state"], "SUCCEEDED")
+
+    def test_an_xid_of_the_programs_own_is_told_and_no_more(self):
+        with GpuCluster(1) as gpu:
+            job = gpu.start("faulty", "exit 3")
+            gpu.gpus.xids.append((0, 31))
+            gpu.gpus.save()
+            wait_until(lambda: 'xid="31"' in gpu.metrics(), 10, "the Xid to be heard")
+            gpu.let_go("faulty")
+            done = gpu.cluster.wait(job, check=False)
+            self.assertIn("GPU 0 (GPU-0): Xid 31", done["message"])
+            self.assertEqual(gpu.unavailable(0), "")
+            done = gpu.cluster.run(gpu_spec("other", "exit 4"), check=False)
+            self.assertNotIn("Xid", done["message"])
+
+    def test_a_lost_gpu_may_come_back(self):
+        with GpuCluster(1) as gpu:
+            gpu.gpus.lost.add(0)
+            gpu.gpus.save()
+            gpu.wait_unavailable(0, "lost: it has fallen off the bus")
+            job = gpu.cluster.submit(gpu_spec("patient", "true"))
+            self.assertIn("0 of 1 gpu slots free; GPU 0: lost", gpu.why(job))
+            gpu.gpus.lost.clear()
+            gpu.gpus.save()
+            self.assertEqual(gpu.cluster.wait(job)["state"], "SUCCEEDED")
+
+    def test_a_rank_that_dies_with_its_gpu_says_so(self):
+        with GpuCluster(1) as gpu:
+            lose = (f"sed 's/^gpu.*/& lost/' {gpu.gpus.path} > {gpu.gpus.path}.lost && "
+                    f"mv {gpu.gpus.path}.lost {gpu.gpus.path}; exit 9")
+            done = gpu.cluster.run(gpu_spec("unlucky", lose), check=False)
+            self.assertEqual(done["exit_code"], 9)
+            self.assertIn("GPU 0 (GPU-0): lost: it has fallen off the bus", done["message"])
+
+    def test_uncorrected_ecc_errors(self):
+        with GpuCluster(1) as gpu:
+            gpu.gpus.gpus[0]["ecc"] = 2
+            gpu.gpus.save()
+            gpu.wait_unavailable(0, "2 uncorrected ECC errors")
+            gpu.gpus.gpus[0]["ecc"] = 0
+            gpu.gpus.save()
+            gpu.wait_unavailable(0, "")
+
+
+class MemoryTest(unittest.TestCase):
+    def test_a_slot_is_free_when_its_memory_is_seen_back(self):
+        with GpuCluster(1) as gpu, subprocess.Popen(["sleep", "1000"]) as holder:
+            try:
+                job = gpu.start("leaves-one", "true")
+                gpu.gpus.processes = [(0, holder.pid)]
+                gpu.gpus.save()
+                gpu.let_go("leaves-one")
+                self.assertEqual(gpu.cluster.wait(job)["state"], "SUCCEEDED")
+                self.assertIn("waits until the memory of its last rank is seen back", gpu.unavailable(0))
+                self.assertTrue(gpu.slots()[0]["returning"])
+                self.assertIn('muster_gpu_healthy{gpu="0",uuid="GPU-0"} 1', gpu.metrics())
+                waiting = gpu.cluster.submit(gpu_spec("waits", "true"))
+                self.assertIn("waits until the memory", gpu.why(waiting))
+                held = f"memory held by pid {holder.pid} (sleep)"
+                gpu.wait_unavailable(0, held, timeout=20)
+                self.assertFalse(gpu.slots()[0].get("returning", False))
+                self.assertIn('muster_gpu_healthy{gpu="0",uuid="GPU-0"} 0', gpu.metrics())
+                self.assertIn(held, gpu.worker.log())
+                self.assertEqual(gpu.cluster.get(waiting)["state"], "QUEUED")
+                gpu.gpus.processes.clear()
+                gpu.gpus.save()
+                self.assertEqual(gpu.cluster.wait(waiting)["state"], "SUCCEEDED")
+            finally:
+                holder.kill()
+
+    def test_memory_that_comes_back_late_delays_a_restart_and_costs_nothing_else(self):
+        with GpuCluster(1) as gpu:
+            path = gpu.gpus.path
+            script = f"""
+                if [ $MUSTER_GENERATION = 1 ]; then
+                  sed 's/used=1 /used=60 /' {path} > {path}.new && mv {path}.new {path}
+                  exit 5
+                fi
+                grep -q 'used=1 ' {path}"""
+            job = gpu.cluster.submit(gpu_spec("again", script, restart={"max": 1}))
+            gpu.wait_unavailable(0, "memory of its last rank")
+            wait_until(lambda: gpu.cluster.get(job)["state"] == "QUEUED", 10, "the restart waits")
+            gpu.gpus.save()
+            done = gpu.cluster.wait(job)
+            self.assertEqual((done["state"], done["restarts"]), ("SUCCEEDED", 1))
+
+    def test_an_adopted_rank_keeps_its_gpu(self):
+        with GpuCluster(2) as gpu:
+            job = gpu.cluster.submit(gpu_spec("long", "sleep 1000", failure_timeout="60s"))
+            gpu.cluster.wait_for_state(job, "RUNNING")
+            gpu.gpus.processes = [(0, os.getpid())]
+            gpu.gpus.save()
+            gpu.worker.kill()
+            gpu.start_worker()
+            other = gpu.cluster.run(gpu_spec("other", SHOW))["job_id"]
+            self.assertIn("devices=GPU-1.", gpu.log_of(other))
+            gpu.cluster.muster("cancel", job, "--force")
+            gpu.wait_unavailable(0, "memory")
+            gpu.gpus.processes.clear()
+            gpu.gpus.save()
+            gpu.wait_unavailable(0, "")
+            self.assertFalse(gpu.slots()[0].get("job_id"))
+
+
+if __name__ == "__main__":
+    unittest.main()
