@@ -57,7 +57,7 @@ absl::Status Load(Flags flags) {
       flags.train
           ? Loader::ForTraining(dataset.get(), steps, flags.loader)
           : Loader::ForEvaluation(dataset.get(), static_cast<uint32_t>(flags.batch), flags.loader);
-  const Normalizer normalizer(dataset->info());
+  Normalizer normalizer(dataset->info());
   const auto reader = dataset->NewReader();
   const std::vector<uint32_t> order =
       EpochOrder(flags.loader.seed, 0, static_cast<uint32_t>(dataset->size()));

@@ -290,6 +290,7 @@ class AgentImpl final : public Agent {
     const SteadyTime now = Now().steady;
     status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
     status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
+    if (table_ == nullptr) return;  // the end has begun
     table_->Tick();
     devices_->Tick();
     if (now >= next_sweep_) SweepLogs(now);
