@@ -28,7 +28,7 @@ def cuda_shared_library(name, srcs, hdrs = [], visibility = None):
             name = stem + "_cu",
             srcs = [src] + hdrs,
             outs = [stem + ".cu.o"],
-            cmd = "{} -std=c++20 -O3 {} -I. -Xcompiler -fPIC -c $(location {}) -o $@".format(
+            cmd = "{} -std=c++20 -O3 --expt-relaxed-constexpr {} -I. -Xcompiler -fPIC -c $(location {}) -o $@".format(
                 NVCC,
                 " ".join(_ARCHITECTURES),
                 src,
@@ -42,18 +42,3 @@ def cuda_shared_library(name, srcs, hdrs = [], visibility = None):
         cmd = "{} -shared -cudart=shared $(SRCS) -o $@".format(NVCC),
     )
     native.filegroup(name = name, srcs = [name + ".so"], visibility = visibility)
-
-def cuda_test(name, srcs, deps, data = []):
-    """A cc_test that links the CUDA runtime; nothing without the toolkit. Its cases skip where there is no GPU.
-
-    It may open shared libraries of its package by their bare names, also from a bundle.
-    """
-    if CUDA_PRESENT:
-        native.cc_test(
-            name = name,
-            size = "small",
-            srcs = srcs,
-            data = data,
-            linkopts = ["-Wl,-rpath,$$ORIGIN"],
-            deps = deps + ["@cuda//:runtime", "@system//:dl", "@system//:gtest_main"],
-        )

@@ -1,4 +1,4 @@
-// Holds every instruction set's activations and sums to the reference, and the reference to their
+// Holds every kernel set's activations and sums to the reference, and the reference to their
 // definitions.
 #include <algorithm>
 #include <cmath>
@@ -136,8 +136,7 @@ TEST_P(ActivationContractTest, AccumulateAndScaledCopy) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, ActivationContractTest, EveryInstructionSet(),
-                         InstructionSetName);
+INSTANTIATE_TEST_SUITE_P(KernelSets, ActivationContractTest, EveryKernelSet(), KernelSetName);
 
 TEST(ReferenceKernelsTest, ActivationGradientsAreFiniteDifferences) {
   std::mt19937 random(2);

@@ -1,4 +1,4 @@
-// Holds every instruction set's batch norm to the reference, and the reference to its definition
+// Holds every kernel set's batch norm to the reference, and the reference to its definition
 // and to finite differences.
 #include <algorithm>
 #include <cmath>
@@ -368,8 +368,7 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsByHand) {
   EXPECT_EQ(running_variance[0], 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, BatchNormContractTest, EveryInstructionSet(),
-                         InstructionSetName);
+INSTANTIATE_TEST_SUITE_P(KernelSets, BatchNormContractTest, EveryKernelSet(), KernelSetName);
 
 // The whole layer by its definition.
 Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& gamma,

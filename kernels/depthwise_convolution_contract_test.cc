@@ -1,4 +1,4 @@
-// Holds every instruction set's depthwise convolution to the reference, and the Convolution made of
+// Holds every kernel set's depthwise convolution to the reference, and the Convolution made of
 // it to reference::MakeConvolution.
 #include <algorithm>
 #include <cmath>
@@ -306,8 +306,8 @@ TEST_P(DepthwiseConvolutionContractTest, NotANumberStaysWhereItIs) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, DepthwiseConvolutionContractTest, EveryInstructionSet(),
-                         InstructionSetName);
+INSTANTIATE_TEST_SUITE_P(KernelSets, DepthwiseConvolutionContractTest, EveryKernelSet(),
+                         KernelSetName);
 
 struct LayerCase {
   const char* name;

@@ -1,4 +1,4 @@
-// What the contract tests of kernel tables share: a fixture that runs once per instruction set, and
+// What the contract tests of kernel tables share: a fixture that runs once per kernel set, and
 // finite differences.
 #ifndef MUSTER_KERNELS_KERNEL_CONTRACT_H_
 #define MUSTER_KERNELS_KERNEL_CONTRACT_H_
@@ -9,37 +9,58 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
+#include "kernels/kernel_set.h"
 #include "kernels/kernel_table.h"
 #include "kernels/test_buffer.h"
 #include "kernels/typed_buffer.h"
 
 namespace muster::kernels {
 
-using Bytes = std::vector<uint8_t>;
+using Bytes = TestVector<uint8_t>;
 using Doubles = std::vector<double>;
 
-class KernelContractTest : public testing::TestWithParam<InstructionSet> {
+// Skips what cannot run here, with the reason; the test's arrays lie where the kernels reach them.
+class KernelSetTest : public testing::TestWithParam<KernelSet> {
  protected:
   void SetUp() override {
-    if (GetParam() > DetectInstructionSet()) GTEST_SKIP() << "this processor lacks it";
+    const absl::StatusOr<KernelSetUse> use = UseKernelSet(GetParam());
+    if (!use.ok()) GTEST_SKIP() << use.status().message();
+    kernels_ = use->kernels;
+    test_memory = use->memory;
   }
-  const KernelTable& kernels() const { return CpuKernels(GetParam()); }
+  void TearDown() override { test_memory = TestMemory(); }
+
+  const KernelTable& kernels() const { return *kernels_; }
   const KernelTable& reference() const { return ReferenceKernels(); }
+
+  std::mt19937 random_{29};
+
+ private:
+  const KernelTable* kernels_ = nullptr;
+};
+
+class KernelContractTest : public KernelSetTest {
+ protected:
+  KernelContractTest() { random_.seed(11); }
   int64_t Draw(int64_t first, int64_t last) {
     return std::uniform_int_distribution<int64_t>(first, last)(random_);
   }
-
-  std::mt19937 random_{11};
 };
 
-// The second and the third argument of INSTANTIATE_TEST_SUITE_P.
+// The second and the third argument of INSTANTIATE_TEST_SUITE_P. The first for what there are
+// kernels of on processors alone.
 inline auto EveryInstructionSet() {
-  return testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2, InstructionSet::kAvx512,
-                         InstructionSet::kAvx512Bf16);
+  return testing::Values(KernelSet::kPlain, KernelSet::kAvx2, KernelSet::kAvx512,
+                         KernelSet::kAvx512Bf16);
 }
-inline std::string InstructionSetName(const testing::TestParamInfo<InstructionSet>& info) {
-  return CpuKernels(info.param).name;
+inline auto EveryKernelSet() {
+  return testing::Values(KernelSet::kPlain, KernelSet::kAvx2, KernelSet::kAvx512,
+                         KernelSet::kAvx512Bf16, KernelSet::kCudaOnHost, KernelSet::kCuda);
+}
+inline std::string KernelSetName(const testing::TestParamInfo<KernelSet>& info) {
+  return NameOf(info.param);
 }
 
 inline Doubles ToDoubles(const TestBuffer& buffer) {

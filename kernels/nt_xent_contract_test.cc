@@ -1,4 +1,4 @@
-// Holds every instruction set's NT-Xent to the reference, and the reference to finite differences
+// Holds every kernel set's NT-Xent to the reference, and the reference to finite differences
 // of the loss as its formula reads.
 #include <algorithm>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/kernel_contract.h"
 #include "kernels/kernel_table.h"
 #include "kernels/test_buffer.h"
 
@@ -54,12 +55,14 @@ struct GroupLoss {
     NtXentShape whole = shape;
     whole.first = 0;
     whole.anchors = shape.samples;
+    TestVector<NtXentResult> shared_result(1);
     TestBuffer all_logits(whole.logits_elements()), workspace(shape.workspace_elements());
     table.nt_xent_forward(whole, units.data(), all_logits.data(), log_sums.data(), workspace.data(),
-                          &result);
+                          shared_result.data());
     TestBuffer own_log_sums(shape.anchors);
     table.nt_xent_forward(shape, units.data(), logits.data(), own_log_sums.data(), workspace.data(),
-                          &result);
+                          shared_result.data());
+    result = shared_result[0];
     for (int64_t i = 0; i < shape.anchors; ++i) {
       EXPECT_EQ(std::memcmp(&own_log_sums[i], &log_sums[shape.first + i], sizeof(float)), 0) << i;
     }
@@ -92,14 +95,7 @@ std::string Name(const NtXentShape& shape) {
       std::vector<int64_t>{shape.samples, shape.first, shape.anchors, shape.width});
 }
 
-class NtXentContractTest : public testing::TestWithParam<InstructionSet> {
- protected:
-  void SetUp() override {
-    if (GetParam() > DetectInstructionSet()) GTEST_SKIP() << "this processor lacks it";
-  }
-  const KernelTable& kernels() const { return CpuKernels(GetParam()); }
-  std::mt19937 random_{29};
-};
+class NtXentContractTest : public KernelSetTest {};
 
 TEST_P(NtXentContractTest, EqualsTheReference) {
   for (const NtXentShape& shape : Shapes()) {
@@ -200,10 +196,7 @@ TEST_P(NtXentContractTest, KeepsNotANumber) {
   for (size_t i = 0; i < actual.dz.size(); ++i) EXPECT_TRUE(std::isnan(actual.dz[i])) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NtXentContractTest,
-                         testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2,
-                                         InstructionSet::kAvx512, InstructionSet::kAvx512Bf16),
-                         [](const auto& info) { return CpuKernels(info.param).name; });
+INSTANTIATE_TEST_SUITE_P(KernelSets, NtXentContractTest, EveryKernelSet(), KernelSetName);
 
 TEST(NtXentReferenceTest, LossIsTheTextbooks) {
   std::mt19937 random(3);

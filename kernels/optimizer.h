@@ -54,7 +54,7 @@ using AdamWStep = void(const AdamWOptions& options, float* parameters, float* ex
                        float* exp_avg_sq, const float* gradients, size_t count);
 
 // -> sum, one value where the array is: added up in double, in an order that count alone decides,
-// bit-equal on every processor.
+// bit-equal on every processor; a GPU has an order of its own.
 using SumOfSquares = void(const float* x, size_t count, double* sum);
 
 // y += weight * (x - y).

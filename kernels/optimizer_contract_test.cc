@@ -1,4 +1,4 @@
-// Holds every instruction set's optimizer steps to the reference.
+// Holds every kernel set's optimizer steps to the reference.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/half.h"
+#include "kernels/kernel_contract.h"
 #include "kernels/kernel_table.h"
 #include "kernels/optimizer.h"
 #include "kernels/test_buffer.h"
@@ -32,20 +33,12 @@ bool BitEqual(const TestBuffer& a, const TestBuffer& b) {
 }
 
 double SumOfSquares(const KernelTable& table, const float* x, size_t count) {
-  double sum = 0;
-  table.sum_of_squares(x, count, &sum);
-  return sum;
+  TestVector<double> sum(1, std::nan(""));
+  table.sum_of_squares(x, count, sum.data());
+  return sum[0];
 }
 
-class OptimizerContractTest : public testing::TestWithParam<InstructionSet> {
- protected:
-  void SetUp() override {
-    if (GetParam() > DetectInstructionSet()) GTEST_SKIP() << "this processor lacks it";
-  }
-  const KernelTable& kernels() const { return CpuKernels(GetParam()); }
-  const KernelTable& reference() const { return ReferenceKernels(); }
-  std::mt19937 random_{29};
-};
+class OptimizerContractTest : public KernelSetTest {};
 
 TEST_P(OptimizerContractTest, Sgd) {
   for (const bool nesterov : {false, true}) {
@@ -221,6 +214,8 @@ TEST_P(OptimizerContractTest, SumOfSquares) {
     const TestBuffer x(count, random_);
     const double sum = SumOfSquares(kernels(), x.data(), count);
     EXPECT_NEAR(sum, SumOfSquares(reference(), x.data(), count), 1e-13 * sum) << count;
+    EXPECT_EQ(sum, SumOfSquares(kernels(), x.data(), count)) << count;
+    if (GetParam() >= KernelSet::kCudaOnHost) continue;
     EXPECT_EQ(sum, SumOfSquares(CpuKernels(InstructionSet::kPlain), x.data(), count)) << count;
   }
 }
@@ -244,10 +239,10 @@ TEST_P(OptimizerContractTest, Lerp) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, OptimizerContractTest,
-                         testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2,
-                                         InstructionSet::kAvx512),
-                         [](const auto& info) { return std::string(CpuKernels(info.param).name); });
+INSTANTIATE_TEST_SUITE_P(KernelSets, OptimizerContractTest,
+                         testing::Values(KernelSet::kPlain, KernelSet::kAvx2, KernelSet::kAvx512,
+                                         KernelSet::kCudaOnHost, KernelSet::kCuda),
+                         KernelSetName);
 
 }  // namespace
 }  // namespace muster::kernels

@@ -1,4 +1,4 @@
-// Holds every instruction set's pooling to the reference, and the reference to its definition and
+// Holds every kernel set's pooling to the reference, and the reference to its definition and
 // to finite differences.
 #include <algorithm>
 #include <cmath>
@@ -198,8 +198,7 @@ TEST_P(PoolingContractTest, PaddingNeverWins) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, PoolingContractTest, EveryInstructionSet(),
-                         InstructionSetName);
+INSTANTIATE_TEST_SUITE_P(KernelSets, PoolingContractTest, EveryKernelSet(), KernelSetName);
 
 // Calls visit(element of y, element of x) for each pixel under each window.
 template <typename Visit>

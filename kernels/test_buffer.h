@@ -8,18 +8,45 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <vector>
 
 #include "gtest/gtest.h"
 
 namespace muster::kernels {
+
+// Where arrays of tests lie: 64-byte aligned, and where the kernels under test reach them.
+struct TestMemory {
+  void* (*allocate)(size_t bytes) = [](size_t bytes) {
+    return std::aligned_alloc(64, (bytes / 64 + 1) * 64);
+  };
+  void (*release)(void* data) = std::free;
+};
+
+// What is allocated from now on. A test's arrays do not outlive what its fixture sets.
+inline TestMemory test_memory;
+
+template <typename T>
+struct TestAllocator {
+  using value_type = T;
+  TestAllocator() = default;
+  template <typename U>
+  TestAllocator(const TestAllocator<U>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(test_memory.allocate(count * sizeof(T))); }
+  void deallocate(T* data, size_t) { test_memory.release(data); }
+  bool operator==(const TestAllocator&) const { return true; }
+};
+
+// For what is no array of floats.
+template <typename T>
+using TestVector = std::vector<T, TestAllocator<T>>;
 
 // 64-byte aligned floats, NaN at first: what a kernel should have written and did not shows.
 class TestBuffer {
  public:
   explicit TestBuffer(size_t count)
       : count_(count),
-        data_(static_cast<float*>(std::aligned_alloc(64, (count * sizeof(float) / 64 + 1) * 64)),
-              &std::free) {
+        data_(static_cast<float*>(test_memory.allocate(count * sizeof(float))),
+              test_memory.release) {
     std::fill_n(data_.get(), count, std::nanf(""));
   }
   TestBuffer(size_t count, std::mt19937& random) : TestBuffer(count) { Randomise(random); }
@@ -35,7 +62,7 @@ class TestBuffer {
 
  private:
   size_t count_;
-  std::unique_ptr<float, decltype(&std::free)> data_;
+  std::unique_ptr<float, void (*)(void*)> data_;
 };
 
 inline double Dot(const TestBuffer& a, const TestBuffer& b) {

@@ -281,7 +281,7 @@ TEST_P(TileConvolutionTest, WhatItCannotDoIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, TileConvolutionTest, EveryInstructionSet(),
-                         InstructionSetName);
+                         KernelSetName);
 
 }  // namespace
 }  // namespace muster::kernels

@@ -227,7 +227,7 @@ TEST_P(TileConvolutionWeightsTest, NoBias) {
   ExpectClose(dweights, expected.dweights, "dweights");
 }
 
-INSTANTIATE_TEST_SUITE_P(, TileConvolutionWeightsTest, EveryInstructionSet(), InstructionSetName);
+INSTANTIATE_TEST_SUITE_P(, TileConvolutionWeightsTest, EveryInstructionSet(), KernelSetName);
 
 }  // namespace
 }  // namespace muster::kernels

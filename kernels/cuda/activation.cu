@@ -1,0 +1,89 @@
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/launch.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+namespace {
+
+// out = operation(a, b) for each element; a null array is zeros.
+template <typename Storage, typename Operation>
+struct ElementwiseBody {
+  Operation operation;
+  const Storage* a;
+  const Storage* b;
+  Storage* out;
+  template <int kCount>
+  MUSTER_HOST_DEVICE void Run(int64_t at) const {
+    Floats<kCount> values = {}, others = {};
+    if (a != nullptr) values = Load<kCount>(a + at);
+    if (b != nullptr) others = Load<kCount>(b + at);
+    for (int i = 0; i < kCount; ++i) values[i] = operation(values[i], others[i]);
+    Store<kCount>(out + at, values);
+  }
+};
+
+template <typename Operation>
+void Elementwise(DataType type, size_t count, const Operation& operation, const void* a,
+                 const void* b, void* out) {
+  DispatchType(type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachElement<16 / sizeof(Storage)>(
+        static_cast<int64_t>(count), Aligned({a, b, out}),
+        ElementwiseBody<Storage, Operation>{operation, static_cast<const Storage*>(a),
+                                            static_cast<const Storage*>(b),
+                                            static_cast<Storage*>(out)});
+  });
+}
+
+struct ForwardOperation {
+  Activation activation;
+  MUSTER_HOST_DEVICE float operator()(float x, float) const { return Activated(activation, x); }
+};
+
+struct BackwardOperation {
+  Activation activation;
+  MUSTER_HOST_DEVICE float operator()(float y, float dy) const { return Passed(activation, y, dy); }
+};
+
+// With a null, zeros: a scale that is no number must not make them one.
+struct AddOperation {
+  float scale_a;
+  Activation activation;
+  MUSTER_HOST_DEVICE float operator()(float a, float b) const {
+    return Activated(activation, a * scale_a + b);
+  }
+};
+
+struct SumOperation {
+  MUSTER_HOST_DEVICE float operator()(float x, float y) const { return y + x; }
+};
+
+struct ScaleOperation {
+  float scale;
+  MUSTER_HOST_DEVICE float operator()(float x, float) const { return scale * x; }
+};
+
+}  // namespace
+
+void ActivationForward(DataType type, Activation activation, size_t count, const void* x, void* y) {
+  Elementwise(type, count, ForwardOperation{activation}, x, nullptr, y);
+}
+
+void ActivationBackward(DataType type, Activation activation, size_t count, const void* y,
+                        const void* dy, void* dx) {
+  Elementwise(type, count, BackwardOperation{activation}, y, dy, dx);
+}
+
+void AddForward(DataType type, size_t count, const void* a, float scale_a, const void* b,
+                Activation activation, void* y) {
+  Elementwise(type, count, AddOperation{a != nullptr ? scale_a : 0.0f, activation}, a, b, y);
+}
+
+void Accumulate(DataType type, size_t count, const void* x, void* y) {
+  Elementwise(type, count, SumOperation{}, x, y, y);
+}
+
+void ScaledCopy(DataType type, size_t count, float scale, const void* x, void* y) {
+  Elementwise(type, count, ScaleOperation{scale}, x, nullptr, y);
+}
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -1,0 +1,510 @@
+#include "kernels/cuda/columns.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/windows.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+namespace {
+
+template <int kWidth>
+MUSTER_HOST_DEVICE Floats<kWidth> Channels(const float* array, int64_t channel) {
+  Floats<kWidth> values;
+  for (int i = 0; i < kWidth; ++i) values[i] = array[channel + i];
+  return values;
+}
+
+// About where a channel's values lie, so that sums of squared distances from there do not cancel:
+// the mean of four of them.
+template <typename Storage>
+MUSTER_HOST_DEVICE float Centre(const Storage* x, int64_t pixels, int64_t channels,
+                                int64_t channel) {
+  float sum = 0;
+  for (int64_t i = 0; i < 4; ++i) sum += Widen(x[i * pixels / 4 * channels + channel]);
+  return sum / 4;
+}
+
+// The sums of distances from the centre, and of their squares.
+template <typename Storage, int kWidth>
+struct StatisticsTerms {
+  int64_t pixels;
+  int64_t channels;
+  const Storage* x;
+
+  struct Mine {
+    Floats<kWidth> centre;
+    const Storage* x;
+    int64_t channels;
+    MUSTER_HOST_DEVICE void Add(int64_t pixel, Floats<kWidth>* sums) const {
+      const Floats<kWidth> values = Load<kWidth>(x + pixel * channels);
+      for (int i = 0; i < kWidth; ++i) {
+        const float distance = values[i] - centre[i];
+        sums[0][i] += distance;
+        sums[1][i] += distance * distance;
+      }
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+    Mine mine{{}, x + channel, channels};
+    for (int i = 0; i < kWidth; ++i) mine.centre[i] = Centre(x, pixels, channels, channel + i);
+    return mine;
+  }
+};
+
+template <typename Storage>
+struct StatisticsFinish {
+  int64_t pixels;
+  int64_t channels;
+  const Storage* x;
+  float* mean;
+  float* variance;
+  MUSTER_HOST_DEVICE void operator()(int64_t, int64_t channel, const double* sums) const {
+    const double count = static_cast<double>(pixels);
+    const double distance = sums[0] / count;
+    const double squares = sums[1] / count - distance * distance;
+    mean[channel] = static_cast<float>(Centre(x, pixels, channels, channel) + distance);
+    variance[channel] = static_cast<float>(squares < 0 ? 0 : squares);
+  }
+};
+
+struct ScaleBody {
+  BatchNormScaling scaling;
+  const float* mean;
+  const float* variance;
+  const float* gamma;
+  const float* beta;
+  const float* bias;  // or null
+  float* inverse_deviation;
+  float* scale;
+  float* shift;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    const float inverse =
+        static_cast<float>(1 / sqrt(static_cast<double>(variance[c]) + scaling.epsilon));
+    const float product = scaling.factor * gamma[c] * inverse;
+    const float added = bias != nullptr ? bias[c] : 0.0f;
+    inverse_deviation[c] = inverse;
+    scale[c] = product;
+    shift[c] = scaling.factor * beta[c] + (added - mean[c]) * product;
+  }
+};
+
+struct RunningBody {
+  float share;
+  float unbiased;
+  const float* mean;
+  const float* variance;
+  float* running_mean;
+  float* running_variance;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    running_mean[c] += share * (mean[c] - running_mean[c]);
+    running_variance[c] += share * (variance[c] * unbiased - running_variance[c]);
+  }
+};
+
+template <typename Storage, int kWidth>
+struct ApplyPixels {
+  int64_t channels;
+  Activation activation;
+  const Storage* x;
+  const float* scale;
+  const float* shift;
+  const Storage* addend;  // or null
+  Storage* y;
+
+  struct Mine {
+    ApplyPixels all;
+    int64_t channel;
+    Floats<kWidth> scale;
+    Floats<kWidth> shift;
+    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+      const int64_t at = pixel * all.channels + channel;
+      Floats<kWidth> values = Load<kWidth>(all.x + at);
+      Floats<kWidth> added = {};
+      if (all.addend != nullptr) added = Load<kWidth>(all.addend + at);
+      for (int i = 0; i < kWidth; ++i) {
+        const float sum = AffineFunctor<float>{scale[i], shift[i]}(values[i]) + added[i];
+        values[i] = Activated(all.activation, sum);
+      }
+      Store<kWidth>(all.y + at, values);
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel)};
+  }
+};
+
+// The 2x2 squares of images whose odd last line and column are dropped.
+struct Squares {
+  int64_t height;
+  int64_t width;
+  int64_t out_height;
+  int64_t out_width;
+  Divider by_height;
+  Divider by_width;
+  Divider by_out_height;
+  Divider by_out_width;
+
+  explicit Squares(const BatchNormShape& shape)
+      : height(shape.height),
+        width(shape.width),
+        out_height(shape.out_height()),
+        out_width(shape.out_width()),
+        by_height(height),
+        by_width(width),
+        by_out_height(Larger(out_height, 1)),
+        by_out_width(Larger(out_width, 1)) {}
+
+  // The pixel of x under corner 0 of a square; the others are 1, width and width + 1 behind it.
+  MUSTER_HOST_DEVICE int64_t Under(int64_t square) const {
+    const int64_t w = by_out_width.TakeRest(square);
+    const int64_t h = by_out_height.TakeRest(square);
+    return (square * height + 2 * h) * width + 2 * w;
+  }
+  MUSTER_HOST_DEVICE int64_t Corner(int corner) const { return corner / 2 * width + corner % 2; }
+  // The square over a pixel, of which the pixel is `corner`; -1 where there is none.
+  MUSTER_HOST_DEVICE int64_t Over(int64_t pixel, int& corner) const {
+    const int64_t w = by_width.TakeRest(pixel);
+    const int64_t h = by_height.TakeRest(pixel);
+    corner = static_cast<int>(h % 2 * 2 + w % 2);
+    if (h / 2 >= out_height || w / 2 >= out_width) return -1;
+    return (pixel * out_height + h / 2) * out_width + w / 2;
+  }
+};
+
+template <typename Storage, int kWidth>
+struct ApplySquares {
+  int64_t channels;
+  Squares squares;
+  const Storage* x;
+  const float* scale;
+  const float* shift;
+  Storage* y;
+  uint8_t* choice;  // or null
+
+  struct Mine {
+    ApplySquares all;
+    int64_t channel;
+    Floats<kWidth> scale;
+    Floats<kWidth> shift;
+    MUSTER_HOST_DEVICE void operator()(int64_t square) const {
+      const int64_t under = all.squares.Under(square);
+      Largest largest[kWidth];
+      for (int corner = 0; corner < 4; ++corner) {
+        const int64_t pixel = under + all.squares.Corner(corner);
+        const Floats<kWidth> values = Load<kWidth>(all.x + pixel * all.channels + channel);
+        for (int i = 0; i < kWidth; ++i) {
+          const float value = AffineFunctor<float>{scale[i], shift[i]}(values[i]);
+          if (corner == 0) {
+            largest[i] = {value, 0};
+          } else {
+            largest[i].Consider(value, corner);
+          }
+        }
+      }
+      Floats<kWidth> values;
+      Stored<uint8_t, kWidth> chosen;
+      for (int i = 0; i < kWidth; ++i) {
+        const bool dead = largest[i].value <= 0;
+        values[i] = dead ? 0.0f : largest[i].value;
+        chosen.values[i] = dead ? kNoChoice : static_cast<uint8_t>(largest[i].index);
+      }
+      const int64_t out = square * all.channels + channel;
+      Store<kWidth>(all.y + out, values);
+      if (all.choice == nullptr) return;
+      *reinterpret_cast<Stored<uint8_t, kWidth>*>(all.choice + out) = chosen;
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel)};
+  }
+};
+
+// What lets a pixel's dy pass, without a pool.
+template <typename Storage, int kWidth>
+struct Mask {
+  Activation activation;
+  const Storage* y;  // or null
+  Floats<kWidth> scale;
+  Floats<kWidth> shift;
+  MUSTER_HOST_DEVICE Floats<kWidth> Pass(int64_t at, const Floats<kWidth>& x,
+                                         Floats<kWidth> dy) const {
+    if (activation == Activation::kNone) return dy;
+    Floats<kWidth> outputs;
+    if (y != nullptr) {
+      outputs = Load<kWidth>(y + at);
+    } else {
+      for (int i = 0; i < kWidth; ++i) {
+        outputs[i] = AffineFunctor<float>{scale[i], shift[i]}(x[i]);
+      }
+    }
+    for (int i = 0; i < kWidth; ++i) dy[i] = Passed(activation, outputs[i], dy[i]);
+    return dy;
+  }
+};
+
+template <typename Storage, int kWidth>
+MUSTER_HOST_DEVICE Mask<Storage, kWidth> MaskOf(Activation activation,
+                                                const BatchNormGradient& gradient,
+                                                int64_t channel) {
+  Mask<Storage, kWidth> mask{activation, static_cast<const Storage*>(gradient.y), {}, {}};
+  if (activation == Activation::kNone || gradient.y != nullptr) return mask;
+  mask.scale = Channels<kWidth>(gradient.scale, channel);
+  mask.shift = Channels<kWidth>(gradient.shift, channel);
+  return mask;
+}
+
+// The sums of dy, and of dy * (x - mean).
+template <typename Storage, int kWidth>
+struct ParametersTerms {
+  int64_t channels;
+  Activation activation;
+  BatchNormGradient gradient;
+  Storage* dz;  // or null
+
+  struct Mine {
+    int64_t channels;
+    int64_t channel;
+    const Storage* x;
+    const Storage* dy;
+    Storage* dz;
+    Floats<kWidth> mean;
+    Mask<Storage, kWidth> mask;
+    MUSTER_HOST_DEVICE void Add(int64_t pixel, Floats<kWidth>* sums) const {
+      const int64_t at = pixel * channels + channel;
+      const Floats<kWidth> values = Load<kWidth>(x + at);
+      const Floats<kWidth> passed = mask.Pass(at, values, Load<kWidth>(dy + at));
+      for (int i = 0; i < kWidth; ++i) {
+        sums[0][i] += passed[i];
+        sums[1][i] += passed[i] * (values[i] - mean[i]);
+      }
+      if (dz != nullptr) Store<kWidth>(dz + at, passed);
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+    return {channels,
+            channel,
+            static_cast<const Storage*>(gradient.x),
+            static_cast<const Storage*>(gradient.dy),
+            dz,
+            Channels<kWidth>(gradient.mean, channel),
+            MaskOf<Storage, kWidth>(activation, gradient, channel)};
+  }
+};
+
+template <typename Storage, int kWidth>
+struct SquareParametersTerms {
+  int64_t channels;
+  Squares squares;
+  BatchNormGradient gradient;
+
+  struct Mine {
+    SquareParametersTerms all;
+    int64_t channel;
+    Floats<kWidth> mean;
+    MUSTER_HOST_DEVICE void Add(int64_t square, Floats<kWidth>* sums) const {
+      const int64_t out = square * all.channels + channel;
+      const auto* x = static_cast<const Storage*>(all.gradient.x);
+      const Floats<kWidth> dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + out);
+      const auto chosen =
+          *reinterpret_cast<const Stored<uint8_t, kWidth>*>(all.gradient.choice + out);
+      const int64_t under = all.squares.Under(square);
+      for (int corner = 0; corner < 4; ++corner) {
+        const int64_t pixel = under + all.squares.Corner(corner);
+        const Floats<kWidth> values = Load<kWidth>(x + pixel * all.channels + channel);
+        for (int i = 0; i < kWidth; ++i) {
+          const float passed = chosen.values[i] == corner ? dy[i] : 0.0f;
+          sums[0][i] += passed;
+          sums[1][i] += passed * (values[i] - mean[i]);
+        }
+      }
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+    return {*this, channel, Channels<kWidth>(gradient.mean, channel)};
+  }
+};
+
+struct ParametersFinish {
+  const float* inverse_deviation;
+  float* dgamma;
+  float* dbeta;
+  MUSTER_HOST_DEVICE void operator()(int64_t, int64_t channel, const double* sums) const {
+    dbeta[channel] = static_cast<float>(sums[0]);
+    dgamma[channel] = static_cast<float>(sums[1] * inverse_deviation[channel]);
+  }
+};
+
+// A channel's dx = scale * dy + slope * x + offset.
+template <int kWidth>
+struct DataCoefficients {
+  BatchNormBackwardFunctor<float> functors[kWidth];
+
+  MUSTER_HOST_DEVICE DataCoefficients(const BatchNormGradient& gradient, const float* dgamma,
+                                      const float* dbeta, int64_t channel) {
+    const double share = 1 / gradient.pixels;
+    for (int i = 0; i < kWidth; ++i) {
+      const int64_t c = channel + i;
+      const double scale = gradient.scale[c];
+      const double slope = -scale * dgamma[c] * share * gradient.inverse_deviation[c];
+      const double offset = -scale * dbeta[c] * share - slope * gradient.mean[c];
+      functors[i] = {gradient.scale[c], static_cast<float>(slope), static_cast<float>(offset)};
+    }
+  }
+  MUSTER_HOST_DEVICE Floats<kWidth> operator()(const Floats<kWidth>& x,
+                                               const Floats<kWidth>& dy) const {
+    Floats<kWidth> dx;
+    for (int i = 0; i < kWidth; ++i) dx[i] = functors[i](x[i], dy[i]);
+    return dx;
+  }
+};
+
+template <typename Storage, int kWidth>
+struct DataPixels {
+  int64_t channels;
+  Activation activation;
+  BatchNormGradient gradient;
+  const float* dgamma;
+  const float* dbeta;
+  Storage* dx;
+
+  struct Mine {
+    DataPixels all;
+    int64_t channel;
+    DataCoefficients<kWidth> coefficients;
+    Mask<Storage, kWidth> mask;
+    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+      const int64_t at = pixel * all.channels + channel;
+      const Floats<kWidth> x = Load<kWidth>(static_cast<const Storage*>(all.gradient.x) + at);
+      const Floats<kWidth> dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + at);
+      Store<kWidth>(all.dx + at, coefficients(x, mask.Pass(at, x, dy)));
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel),
+            MaskOf<Storage, kWidth>(activation, gradient, channel)};
+  }
+};
+
+template <typename Storage, int kWidth>
+struct DataSquares {
+  int64_t channels;
+  Squares squares;
+  BatchNormGradient gradient;
+  const float* dgamma;
+  const float* dbeta;
+  Storage* dx;
+
+  struct Mine {
+    DataSquares all;
+    int64_t channel;
+    DataCoefficients<kWidth> coefficients;
+    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+      const int64_t at = pixel * all.channels + channel;
+      const Floats<kWidth> x = Load<kWidth>(static_cast<const Storage*>(all.gradient.x) + at);
+      int corner;
+      const int64_t square = all.squares.Over(pixel, corner);
+      Floats<kWidth> dy = {};
+      if (square >= 0) {
+        const int64_t out = square * all.channels + channel;
+        dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + out);
+        const auto chosen =
+            *reinterpret_cast<const Stored<uint8_t, kWidth>*>(all.gradient.choice + out);
+        for (int i = 0; i < kWidth; ++i) dy[i] = chosen.values[i] == corner ? dy[i] : 0.0f;
+      }
+      Store<kWidth>(all.dx + at, coefficients(x, dy));
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel)};
+  }
+};
+
+}  // namespace
+
+void BatchNormStatistics(const BatchNormShape& shape, const void* x, float* mean, float* variance) {
+  DispatchWidth(shape.type, shape.channels, {x}, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    const int64_t pixels = shape.pixels();
+    const auto* from = static_cast<const Storage*>(x);
+    SumColumns<width, 2>(pixels, shape.channels, 1,
+                         StatisticsTerms<Storage, width>{pixels, shape.channels, from},
+                         StatisticsFinish<Storage>{pixels, shape.channels, from, mean, variance});
+  });
+}
+
+void BatchNormScale(const BatchNormScaling& scaling, const float* mean, const float* variance,
+                    const float* gamma, const float* beta, const float* bias,
+                    float* inverse_deviation, float* scale, float* shift) {
+  ForEachItem(scaling.channels, ScaleBody{scaling, mean, variance, gamma, beta, bias,
+                                          inverse_deviation, scale, shift});
+}
+
+void BatchNormRunning(const BatchNormMomentum& momentum, const float* mean, const float* variance,
+                      float* running_mean, float* running_variance) {
+  const double pixels = momentum.pixels;
+  ForEachItem(momentum.channels,
+              RunningBody{static_cast<float>(momentum.momentum),
+                          pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f, mean,
+                          variance, running_mean, running_variance});
+}
+
+void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
+                    const float* shift, const void* addend, void* y, uint8_t* choice) {
+  const auto arrays = {x, addend, static_cast<const void*>(y), static_cast<const void*>(choice)};
+  DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    const auto* from = static_cast<const Storage*>(x);
+    auto* to = static_cast<Storage*>(y);
+    if (shape.pool) {
+      ForEachPixel<width>(shape.out_pixels(), shape.channels,
+                          ApplySquares<Storage, width>{shape.channels, Squares(shape), from, scale,
+                                                       shift, to, choice});
+    } else {
+      ForEachPixel<width>(
+          shape.pixels(), shape.channels,
+          ApplyPixels<Storage, width>{shape.channels, shape.activation, from, scale, shift,
+                                      static_cast<const Storage*>(addend), to});
+    }
+  });
+}
+
+void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                 float* dgamma, float* dbeta, void* dz) {
+  const ParametersFinish finish{gradient.inverse_deviation, dgamma, dbeta};
+  DispatchWidth(
+      shape.type, shape.channels,
+      {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dz},
+      [&](auto element, auto width) {
+        using Storage = decltype(element);
+        if (shape.pool) {
+          SumColumns<width, 2>(
+              shape.out_pixels(), shape.channels, 1,
+              SquareParametersTerms<Storage, width>{shape.channels, Squares(shape), gradient},
+              finish);
+        } else {
+          SumColumns<width, 2>(shape.pixels(), shape.channels, 1,
+                               ParametersTerms<Storage, width>{shape.channels, shape.activation,
+                                                               gradient, static_cast<Storage*>(dz)},
+                               finish);
+        }
+      });
+}
+
+void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                           const float* dgamma, const float* dbeta, void* dx) {
+  DispatchWidth(shape.type, shape.channels,
+                {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dx},
+                [&](auto element, auto width) {
+                  using Storage = decltype(element);
+                  auto* to = static_cast<Storage*>(dx);
+                  if (shape.pool) {
+                    ForEachPixel<width>(shape.pixels(), shape.channels,
+                                        DataSquares<Storage, width>{shape.channels, Squares(shape),
+                                                                    gradient, dgamma, dbeta, to});
+                  } else {
+                    ForEachPixel<width>(shape.pixels(), shape.channels,
+                                        DataPixels<Storage, width>{shape.channels, shape.activation,
+                                                                   gradient, dgamma, dbeta, to});
+                  }
+                });
+}
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -1,0 +1,139 @@
+#include "kernels/cuda/device.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/cpu/depthwise_convolution.h"
+
+namespace muster::kernels {
+namespace {
+
+constexpr char kLibrary[] = "libmuster-cuda.so";
+
+std::vector<std::string> Places(const std::string& library) {
+  if (!library.empty()) return {library};
+  std::error_code error;
+  const std::filesystem::path binary = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return {kLibrary};
+  const std::filesystem::path folder = binary.parent_path();
+  return {folder / kLibrary, folder.parent_path() / "lib" / kLibrary};
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const MusterCudaApi& api, int ordinal, MusterCudaContext* context)
+      : api_(api), ordinal_(ordinal), context_(context) {}
+  ~CudaDevice() override { api_.close(context_); }
+
+  std::string name() const override {
+    return absl::StrCat("cuda:", ordinal_, " ", api_.device_name(context_));
+  }
+  const KernelTable& kernels() const override {
+    return *static_cast<const KernelTable*>(Entered()->kernels);
+  }
+  absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
+      const ConvolutionShape& shape, const ConvolutionOptions& options) override {
+    if (!shape.valid()) return absl::InvalidArgumentError("no such convolution");
+    if (!shape.depthwise()) {
+      return absl::UnimplementedError("convolutions need cuDNN, which comes next");
+    }
+    // The GPU's threads are its own.
+    ConvolutionOptions alone = options;
+    alone.threads = 1;
+    return cpu::MakeDepthwiseConvolution(shape, alone, kernels());
+  }
+
+  void CopyToDevice(void* to, const void* host, size_t bytes) override {
+    Entered()->copy_to_device(context_, to, host, bytes);
+  }
+  void CopyToHost(void* host, const void* from, size_t bytes) override {
+    Entered()->copy_to_host(context_, host, from, bytes);
+  }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    Entered()->copy(context_, to, from, bytes);
+  }
+  void Zero(void* to, size_t bytes) override { Entered()->zero(context_, to, bytes); }
+  absl::Status Synchronize() override {
+    const char* const error = Entered()->synchronize(context_);
+    if (error == nullptr) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(name(), ": ", error));
+  }
+
+ private:
+  const MusterCudaApi* Entered() const {
+    api_.enter(context_);
+    return &api_;
+  }
+  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
+    void* data = nullptr;
+    const char* const error = Entered()->allocate(context_, bytes, &data);
+    if (error == nullptr) return data;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name(), ": no memory for ", bytes, " bytes: ", error));
+  }
+  void Free(void* data, size_t) override { Entered()->release(context_, data); }
+
+  const MusterCudaApi& api_;
+  const int ordinal_;
+  MusterCudaContext* const context_;
+};
+
+}  // namespace
+
+absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library) {
+  const std::vector<std::string> places = Places(library);
+  void* opened = nullptr;
+  std::string path;
+  for (const std::string& place : places) {
+    std::error_code error;
+    if (!std::filesystem::exists(place, error)) continue;
+    path = place;
+    opened = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Its words name the library that is missing.
+    if (opened == nullptr) return absl::NotFoundError(absl::StrCat("CUDA: ", dlerror()));
+    break;
+  }
+  if (opened == nullptr) {
+    return absl::NotFoundError(absl::StrCat("CUDA: no ", absl::StrJoin(places, ", no ")));
+  }
+  const auto get_api =
+      reinterpret_cast<decltype(&MusterCudaGetApi)>(dlsym(opened, MUSTER_CUDA_API_SYMBOL));
+  if (get_api == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("CUDA: ", path, " is not Muster's: it has no ", MUSTER_CUDA_API_SYMBOL));
+  }
+  const MusterCudaApi* const api = get_api();
+  if (api->abi != MUSTER_CUDA_ABI || api->kernel_table_bytes != sizeof(KernelTable)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("CUDA: ", path, " is of another version of Muster: it has interface ",
+                     api->abi, " (", api->kernel_table_bytes, " bytes), this binary needs ",
+                     MUSTER_CUDA_ABI, " (", sizeof(KernelTable), " bytes)"));
+  }
+  return api;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal, const std::string& library) {
+  const absl::StatusOr<const MusterCudaApi*> opened = OpenCudaLibrary(library);
+  if (!opened.ok()) return opened.status();
+  const MusterCudaApi& api = **opened;
+  const char* error = nullptr;
+  const int count = api.device_count(&error);
+  if (count == 0) return absl::UnavailableError(absl::StrCat("CUDA: no GPU: ", error));
+  if (ordinal < 0 || ordinal >= count) {
+    return absl::UnavailableError(
+        absl::StrCat("CUDA: no GPU ", ordinal, ": there are ", count, ", counted from 0"));
+  }
+  MusterCudaContext* context = nullptr;
+  error = api.open(ordinal, &context);
+  if (error != nullptr) {
+    return absl::UnavailableError(absl::StrCat("CUDA: GPU ", ordinal, ": ", error));
+  }
+  return std::make_unique<CudaDevice>(api, ordinal, context);
+}
+
+}  // namespace muster::kernels

@@ -1,0 +1,53 @@
+#include "kernels/cuda/kernels.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+const KernelTable kKernels = {
+#ifdef __CUDACC__
+    .name = "cuda",
+#else
+    .name = "cuda_on_host",
+#endif
+    .lanes = 32,
+    .bfloat16_dot = true,
+    .batch_norm_statistics = BatchNormStatistics,
+    .batch_norm_scale = BatchNormScale,
+    .batch_norm_running = BatchNormRunning,
+    .batch_norm_apply = BatchNormApply,
+    .batch_norm_backward_parameters = BatchNormBackwardParameters,
+    .batch_norm_backward_data = BatchNormBackwardData,
+    .max_pool_forward = MaxPoolForward,
+    .max_pool_backward = MaxPoolBackward,
+    .average_pool_forward = AveragePoolForward,
+    .average_pool_backward = AveragePoolBackward,
+    .activation_forward = ActivationForward,
+    .activation_backward = ActivationBackward,
+    .add_forward = AddForward,
+    .accumulate = Accumulate,
+    .scaled_copy = ScaledCopy,
+    .cast = Cast,
+    .all_finite = AllFinite,
+    .dropout = Dropout,
+    .softmax_cross_entropy = SoftmaxCrossEntropy,
+    .l2_normalize_forward = L2NormalizeForward,
+    .l2_normalize_backward = L2NormalizeBackward,
+    .nt_xent_forward = NtXentForward,
+    .nt_xent_backward = NtXentBackward,
+    .normalize = Normalize,
+    .resize = nullptr,
+    .direct_convolution_forward = nullptr,
+    .direct_convolution_backward_weights = nullptr,
+    .tile_convolution = nullptr,
+    .tile_pad_channels = nullptr,
+    .tile_convolution_backward_weights = nullptr,
+    .tile_convolution_backward_weights_scratch_bytes = nullptr,
+    .depthwise_convolution_forward = DepthwiseConvolutionForward,
+    .depthwise_convolution_backward_data = DepthwiseConvolutionBackwardData,
+    .depthwise_convolution_backward_weights = DepthwiseConvolutionBackwardWeights,
+    .sgd_step = SgdStep,
+    .adamw_step = AdamWStep,
+    .sum_of_squares = SumOfSquares,
+    .lerp = Lerp,
+};
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -1,0 +1,18 @@
+// The kernels of the .cu files as the C++ compiler sees them.
+#include "kernels/cuda/on_host.h"
+
+#include "kernels/cuda/activation.cu"
+#include "kernels/cuda/batch_norm.cu"
+#include "kernels/cuda/cast.cu"
+#include "kernels/cuda/depthwise_convolution.cu"
+#include "kernels/cuda/kernel_table.cu"
+#include "kernels/cuda/nt_xent.cu"
+#include "kernels/cuda/optimizer.cu"
+#include "kernels/cuda/pooling.cu"
+#include "kernels/cuda/samples.cu"
+
+namespace muster::kernels {
+
+const KernelTable& CudaKernelsOnHost() { return cuda_on_host::kKernels; }
+
+}  // namespace muster::kernels

@@ -1,0 +1,15 @@
+// For tests where there is no GPU.
+#ifndef MUSTER_KERNELS_CUDA_ON_HOST_H_
+#define MUSTER_KERNELS_CUDA_ON_HOST_H_
+
+#include "kernels/kernel_table.h"
+
+namespace muster::kernels {
+
+// The CUDA kernels' own code, run by the processor one thread after the other: slow, but what it
+// computes is what a GPU would but for rounding.
+const KernelTable& CudaKernelsOnHost();
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_CUDA_ON_HOST_H_

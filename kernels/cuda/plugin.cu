@@ -1,0 +1,112 @@
+#include <new>
+
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/plugin.h"
+
+struct MusterCudaContext {
+  explicit MusterCudaContext(int ordinal) : context(ordinal) {}
+  muster::kernels::cuda::Context context;
+};
+
+namespace muster::kernels::cuda {
+namespace {
+
+const char* TextOf(cudaError_t status) {
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+int DeviceCount(const char** error) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count;
+  *error = status == cudaSuccess ? "no CUDA device" : cudaGetErrorString(status);
+  return 0;
+}
+
+const char* Open(int ordinal, MusterCudaContext** context) {
+  auto* const made = new (std::nothrow) MusterCudaContext(ordinal);
+  if (made == nullptr) return "out of memory";
+  if (made->context.first_error() != cudaSuccess) {
+    const char* const error = TextOf(made->context.first_error());
+    delete made;
+    return error;
+  }
+  made->context.Enter();
+  *context = made;
+  return nullptr;
+}
+
+void Close(MusterCudaContext* context) { delete context; }
+
+void Enter(MusterCudaContext* context) { context->context.Enter(); }
+
+const char* DeviceName(const MusterCudaContext* context) { return context->context.name(); }
+
+// An allocation that failed leaves an error that is not the kernels'.
+const char* Forgotten(cudaError_t status) {
+  if (status != cudaSuccess) cudaGetLastError();
+  return TextOf(status);
+}
+
+void Zero(MusterCudaContext* context, void* to, size_t bytes) {
+  context->context.Check(cudaMemsetAsync(to, 0, bytes, context->context.stream()));
+}
+
+const char* Allocate(MusterCudaContext* context, size_t bytes, void** data) {
+  const size_t at_least = bytes > 0 ? bytes : 1;
+  if (const char* error = Forgotten(cudaMalloc(data, at_least)); error != nullptr) return error;
+  Zero(context, *data, at_least);
+  return nullptr;
+}
+
+void Release(MusterCudaContext* context, void* data) { context->context.Check(cudaFree(data)); }
+
+const char* AllocateHost(MusterCudaContext*, size_t bytes, void** data) {
+  return Forgotten(cudaHostAlloc(data, bytes > 0 ? bytes : 1, cudaHostAllocPortable));
+}
+
+void ReleaseHost(MusterCudaContext* context, void* data) {
+  context->context.Check(cudaFreeHost(data));
+}
+
+void QueueCopy(MusterCudaContext* context, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  context->context.Check(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, context->context.stream()));
+}
+
+void CopyToHost(MusterCudaContext* context, void* host, const void* from, size_t bytes) {
+  QueueCopy(context, host, from, bytes);
+  context->context.Check(cudaStreamSynchronize(context->context.stream()));
+}
+
+const char* Synchronize(MusterCudaContext* context) {
+  context->context.Check(cudaStreamSynchronize(context->context.stream()));
+  return TextOf(context->context.first_error());
+}
+
+const MusterCudaApi kApi = {
+    .abi = MUSTER_CUDA_ABI,
+    .kernel_table_bytes = sizeof(KernelTable),
+    .kernels = &kKernels,
+    .device_count = DeviceCount,
+    .open = Open,
+    .close = Close,
+    .enter = Enter,
+    .device_name = DeviceName,
+    .allocate = Allocate,
+    .release = Release,
+    .allocate_host = AllocateHost,
+    .release_host = ReleaseHost,
+    .copy_to_device = QueueCopy,
+    .copy_to_host = CopyToHost,
+    .copy = QueueCopy,
+    .zero = Zero,
+    .synchronize = Synchronize,
+};
+
+}  // namespace
+}  // namespace muster::kernels::cuda
+
+extern "C" const MusterCudaApi* MusterCudaGetApi(void) { return &muster::kernels::cuda::kApi; }

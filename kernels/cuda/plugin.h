@@ -1,0 +1,60 @@
+/* What libmuster-cuda.so gives: one function, whose table is all that crosses the boundary. Plain C
+ * types; nothing is thrown, and error texts live as long as the library.
+ */
+#ifndef MUSTER_KERNELS_CUDA_PLUGIN_H_
+#define MUSTER_KERNELS_CUDA_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Another one with every change of this file or of kernels/kernel_table.h and what it names. */
+#define MUSTER_CUDA_ABI 1
+
+/* A GPU with a stream of its own. For one thread at a time, which has entered it. */
+typedef struct MusterCudaContext MusterCudaContext;
+
+typedef struct MusterCudaApi {
+  uint32_t abi;                /* MUSTER_CUDA_ABI; first in every version */
+  uint32_t kernel_table_bytes; /* the size of what `kernels` points to */
+
+  /* A muster::kernels::KernelTable. Its functions queue kernels in the stream of the context that
+   * the calling thread has entered. */
+  const void* kernels;
+
+  /* How many devices there are; 0 with *error set where that cannot be said. */
+  int (*device_count)(const char** error);
+
+  /* The functions that give back a text give null when they succeeded. */
+  const char* (*open)(int ordinal, MusterCudaContext** context);
+  void (*close)(MusterCudaContext* context);
+  /* Before every call below and every kernel, by the thread that makes it. */
+  void (*enter)(MusterCudaContext* context);
+  const char* (*device_name)(const MusterCudaContext* context);
+
+  /* Zeroed by the stream. */
+  const char* (*allocate)(MusterCudaContext* context, size_t bytes, void** data);
+  void (*release)(MusterCudaContext* context, void* data);
+  /* The host's memory, locked, at the same address for both; not zeroed. */
+  const char* (*allocate_host)(MusterCudaContext* context, size_t bytes, void** data);
+  void (*release_host)(MusterCudaContext* context, void* data);
+
+  /* In the stream; their errors are synchronize's. copy_to_host waits. `host` in copy_to_device may
+   * be written to once it returned, unless it came from allocate_host. */
+  void (*copy_to_device)(MusterCudaContext* context, void* to, const void* host, size_t bytes);
+  void (*copy_to_host)(MusterCudaContext* context, void* host, const void* from, size_t bytes);
+  void (*copy)(MusterCudaContext* context, void* to, const void* from, size_t bytes);
+  void (*zero)(MusterCudaContext* context, void* to, size_t bytes);
+
+  /* Waits for the stream -> the first error since open, of kernels too. */
+  const char* (*synchronize)(MusterCudaContext* context);
+} MusterCudaApi;
+
+#define MUSTER_CUDA_API_SYMBOL "MusterCudaGetApi"
+
+#ifdef __cplusplus
+extern "C"
+#endif
+    const MusterCudaApi*
+    MusterCudaGetApi(void);
+
+#endif /* MUSTER_KERNELS_CUDA_PLUGIN_H_ */
