@@ -13,17 +13,6 @@
 namespace muster::kernels {
 namespace {
 
-constexpr char kLibrary[] = "libmuster-cuda.so";
-
-std::vector<std::string> Places(const std::string& library) {
-  if (!library.empty()) return {library};
-  std::error_code error;
-  const std::filesystem::path binary = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return {kLibrary};
-  const std::filesystem::path folder = binary.parent_path();
-  return {folder / kLibrary, folder.parent_path() / "lib" / kLibrary};
-}
-
 class CudaDevice final : public Device {
  public:
   CudaDevice(const MusterCudaApi& api, int ordinal, MusterCudaContext* context)
@@ -85,8 +74,19 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
+std::vector<std::string> CudaLibraryPlaces(const std::string& executable) {
+  constexpr char kLibrary[] = "libmuster-cuda.so";
+  const std::filesystem::path folder = std::filesystem::path(executable).parent_path();
+  return {folder / kLibrary, folder.parent_path() / "lib" / kLibrary};
+}
+
 absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library) {
-  const std::vector<std::string> places = Places(library);
+  std::vector<std::string> places = {library};
+  if (library.empty()) {
+    std::error_code error;
+    places = CudaLibraryPlaces(std::filesystem::read_symlink("/proc/self/exe", error));
+    if (error) return absl::NotFoundError("CUDA: no /proc to find this executable by");
+  }
   void* opened = nullptr;
   std::string path;
   for (const std::string& place : places) {

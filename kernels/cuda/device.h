@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/plugin.h"
@@ -12,9 +13,12 @@
 
 namespace muster::kernels {
 
-// The table of `library`, a path, or, when that is empty, of libmuster-cuda.so beside the
-// executable or in ../lib. It stays open. NOT_FOUND where there is none or what it needs of CUDA is
-// missing, naming the file; FAILED_PRECONDITION where it is of another version.
+// Where the library of a binary may lie: beside it, or in ../lib.
+std::vector<std::string> CudaLibraryPlaces(const std::string& executable);
+
+// The table of `library`, a path, or, when that is empty, of the first that exists among
+// CudaLibraryPlaces of this executable. It stays open. NOT_FOUND where there is none or what it
+// needs of CUDA is missing, naming the file; FAILED_PRECONDITION where it is of another version.
 absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library = "");
 
 // The GPU of that number, counted from 0. Besides the errors above UNAVAILABLE, with the driver's

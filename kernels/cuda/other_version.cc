@@ -1,0 +1,7 @@
+// A library as another version of Muster may have it.
+#include "kernels/cuda/plugin.h"
+
+extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
+  static const MusterCudaApi api = {.abi = 4711, .kernel_table_bytes = 8};
+  return &api;
+}
