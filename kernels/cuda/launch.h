@@ -13,6 +13,7 @@
 #ifdef __CUDACC__
 #include "kernels/cuda/context.h"
 #else
+#include <cstring>
 #include <memory>
 #include <vector>
 #endif
@@ -91,11 +92,12 @@ void ForEachItem(int64_t items, const Body& body) {
 }
 
 // Every other block runs its threads in the opposite order: none may need what another one of the
-// same phase did.
+// same phase did. Memory that nobody wrote is full of what is no number.
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body& body) {
   const auto shared = std::make_unique<typename Body::Shared>();
   for (int64_t block = 0; block < blocks; ++block) {
+    std::memset(static_cast<void*>(shared.get()), 0xff, sizeof(*shared));
     for (int phase = 0; phase < Body::kPhases; ++phase) {
       for (int i = 0; i < kThreads; ++i) {
         body.Run(phase, block, block % 2 == 0 ? i : kThreads - 1 - i, *shared);
@@ -107,7 +109,8 @@ void ForEachBlock(int64_t blocks, const Body& body) {
 template <typename T>
 T* Scratch(int64_t count) {
   static thread_local std::vector<T> scratch;
-  if (static_cast<int64_t>(scratch.size()) < count) scratch.resize(count);
+  scratch.resize(count);
+  std::memset(static_cast<void*>(scratch.data()), 0xff, count * sizeof(T));
   return scratch.data();
 }
 

@@ -13,38 +13,6 @@ struct Range {
   int64_t end;
 };
 
-// Along the height or the width.
-struct Axis {
-  int64_t size;
-  int64_t kernel;
-  int64_t stride;
-  int64_t padding;
-  int64_t windows;
-
-  Axis(int64_t size, int64_t kernel, int64_t stride, int64_t padding)
-      : size(size),
-        kernel(kernel),
-        stride(stride),
-        padding(padding),
-        windows((size + 2 * padding - kernel) / stride + 1) {}
-
-  // Where the window begins, perhaps in the padding.
-  MUSTER_HOST_DEVICE int64_t Begin(int64_t window) const { return window * stride - padding; }
-
-  // The cells of the window that do not lie in the padding.
-  MUSTER_HOST_DEVICE Range CellsOf(int64_t window) const {
-    const int64_t begin = Begin(window);
-    return {begin < 0 ? -begin : 0, Smaller(kernel, size - begin)};
-  }
-
-  // The windows that cover the pixel.
-  MUSTER_HOST_DEVICE Range WindowsOver(int64_t pixel) const {
-    const int64_t last = pixel + padding;  // of the places where such a window may begin
-    const int64_t first = last - kernel + 1;
-    return {first > 0 ? Quotient(first, stride) : 0, Smaller(last / stride + 1, windows)};
-  }
-};
-
 // n / divisor and n % divisor without a division, where n is below 2^31: with 2^s the power of two
 // at or above the divisor d, n / d is the whole part of n * ceil(2^(31+s) / d) / 2^(31+s).
 class Divider {
@@ -72,6 +40,41 @@ class Divider {
   int64_t divisor_;
   uint64_t factor_ = 0;  // 0: the divisor is too large
   int shift_ = 31;
+};
+
+// Along the height or the width.
+struct Axis {
+  int64_t size;
+  int64_t kernel;
+  int64_t stride;
+  int64_t padding;
+  int64_t windows;
+  Divider by_stride;
+
+  Axis(int64_t size, int64_t kernel, int64_t stride, int64_t padding)
+      : size(size),
+        kernel(kernel),
+        stride(stride),
+        padding(padding),
+        windows((size + 2 * padding - kernel) / stride + 1),
+        by_stride(stride) {}
+
+  // Where the window begins, perhaps in the padding.
+  MUSTER_HOST_DEVICE int64_t Begin(int64_t window) const { return window * stride - padding; }
+
+  // The cells of the window that do not lie in the padding.
+  MUSTER_HOST_DEVICE Range CellsOf(int64_t window) const {
+    const int64_t begin = Begin(window);
+    return {begin < 0 ? -begin : 0, Smaller(kernel, size - begin)};
+  }
+
+  // The windows that cover the pixel.
+  MUSTER_HOST_DEVICE Range WindowsOver(int64_t pixel) const {
+    const int64_t last = pixel + padding;  // of the places where such a window may begin
+    const int64_t first = last - kernel + 1;
+    return {first > 0 ? by_stride.Quotient(first + stride - 1) : 0,
+            Smaller(by_stride.Quotient(last) + 1, windows)};
+  }
 };
 
 // One vector of channels of one pixel.
