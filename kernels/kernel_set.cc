@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,7 @@
 namespace muster::kernels {
 namespace {
 
-// As tests find it from the workspace's root.
+// As tests find it from the workspace's root; in a bundle it lies where any program looks for it.
 constexpr char kCudaLibrary[] = "kernels/cuda/libmuster-cuda.so";
 
 // The first GPU and its kernels, for the one thread of a test.
@@ -73,7 +74,9 @@ void ReleaseForGpu(void* data) { gpu.api->release_host(gpu.context, data); }
 
 absl::StatusOr<KernelSetUse> UseGpu() {
   static const absl::Status opened = [] {
-    const absl::StatusOr<const MusterCudaApi*> api = OpenCudaLibrary(kCudaLibrary);
+    const bool in_workspace = std::filesystem::exists(kCudaLibrary);
+    const absl::StatusOr<const MusterCudaApi*> api =
+        OpenCudaLibrary(in_workspace ? kCudaLibrary : "");
     if (!api.ok()) return api.status();
     const char* error = nullptr;
     if ((*api)->device_count(&error) == 0) {

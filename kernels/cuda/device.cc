@@ -22,6 +22,7 @@ class CudaDevice final : public Device {
   std::string name() const override {
     return absl::StrCat("cuda:", ordinal_, " ", api_.device_name(context_));
   }
+  bool host_memory() const override { return false; }
   const KernelTable& kernels() const override {
     return *static_cast<const KernelTable*>(Entered()->kernels);
   }
