@@ -208,6 +208,25 @@ TEST_F(AgentTest, RankThatEndsWithoutACoordinatorIsInTheNextHello) {
   EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 9);
 }
 
+TEST_F(AgentTest, WhatHappensBetweenHelloAndWelcomeIsTold) {
+  MakeFifo("go");
+  StartBoth();
+  const int port = coordinator_->port();
+  coordinator_->Send(Launch("cat " + Path("go") + "; exit 9"));
+  WaitForRank(0, IsStarted);
+  coordinator_.reset();
+  coordinator_ = std::make_unique<ScriptedCoordinator>(port, /*silent=*/true);
+  ASSERT_TRUE(coordinator_->WaitForSessions(1));
+  EXPECT_EQ(coordinator_->hello().inventory(0).ranks(0).phase(), v1::STARTED);
+  LetGo("go");
+  // Written when the worker has taken notice.
+  const std::string report = directory_ + "/data/jobs/job-1/generation-1/rank-0000/report.pb";
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!std::filesystem::exists(report) && absl::Now() < deadline) sched_yield();
+  coordinator_->Welcome();
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 9);
+}
+
 TEST_F(AgentTest, JobStopsItselfWhenItMayNotRunAlone) {
   StartBoth();
   v1::CoordinatorMessage message = Launch("exec sleep 600");

@@ -111,7 +111,8 @@ std::vector<uint32_t> Generation::SlotsInUse() const {
   return slots;
 }
 
-v1::GenerationReport Generation::Inventory() const {
+v1::GenerationReport Generation::Inventory() {
+  changed_since_hello_.clear();
   v1::GenerationReport report;
   report.set_job_id(job_id());
   report.set_generation(number());
@@ -480,6 +481,12 @@ void Generation::Changed(const RankState& rank) {
     });
   }
   changed_.insert(rank.report.rank());
+  changed_since_hello_.insert(rank.report.rank());
+}
+
+void Generation::ResendChanged() {
+  changed_.insert(changed_since_hello_.begin(), changed_since_hello_.end());
+  if (!changed_.empty()) SendChanged();
 }
 
 void Generation::SendChanged() {

@@ -53,7 +53,10 @@ class Generation {
   // Of ranks that run.
   std::vector<uint32_t> SlotsInUse() const;
   // For a Hello: all that is known.
-  v1::GenerationReport Inventory() const;
+  v1::GenerationReport Inventory();
+  // What has changed since the newest Hello, whose session has only now begun: whatever was sent in
+  // between is lost.
+  void ResendChanged();
 
   // Starts the ranks. One that cannot be started is reported as EXITED, with its failure.
   void Start();
@@ -130,6 +133,7 @@ class Generation {
   std::optional<v1::Directive> directive_;
   std::map<CallId, Watcher> watchers_;
   std::set<uint32_t> changed_;
+  std::set<uint32_t> changed_since_hello_;
   bool started_ = false;
   bool finished_ = false;
   // For closures that outlive this object.

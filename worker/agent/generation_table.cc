@@ -190,7 +190,7 @@ void GenerationTable::OnWaitNotice(const v1::WaitNotice& message) {
   if (generation != nullptr) generation->OnWaitNotice(message);
 }
 
-std::vector<v1::GenerationReport> GenerationTable::Inventory() const {
+std::vector<v1::GenerationReport> GenerationTable::Inventory() {
   std::vector<v1::GenerationReport> inventory;
   for (const auto& [key, generation] : generations_) inventory.push_back(generation->Inventory());
   return inventory;
@@ -203,7 +203,10 @@ std::set<std::pair<std::string, uint64_t>> GenerationTable::Held() const {
 }
 
 void GenerationTable::Resend() {
-  for (const auto& [key, generation] : generations_) generation->rendezvous().Resend();
+  for (const auto& [key, generation] : generations_) {
+    generation->ResendChanged();
+    generation->rendezvous().Resend();
+  }
 }
 
 void GenerationTable::CoordinatorAway() {

@@ -43,7 +43,7 @@ class GenerationTable {
   void OnForget(const v1::ForgetGeneration& message);
   void OnWaitNotice(const v1::WaitNotice& message);
 
-  std::vector<v1::GenerationReport> Inventory() const;
+  std::vector<v1::GenerationReport> Inventory();
   // Every (job, generation) held.
   std::set<std::pair<std::string, uint64_t>> Held() const;
   // What waits for an answer, after a new session's Welcome.

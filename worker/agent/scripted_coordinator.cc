@@ -22,7 +22,7 @@ using SessionStream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::Worke
 
 class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
  public:
-  explicit Impl(int port) {
+  Impl(int port, bool silent) : silent_(silent) {
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
     builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
@@ -51,14 +51,7 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
       if (refusal_.error_code() != grpc::OK) return refusal_;
       stream_ = stream;
       context_ = context;
-      v1::CoordinatorMessage reply;
-      v1::Welcome& welcome = *reply.mutable_welcome();
-      welcome.set_coordinator_incarnation(7);
-      *welcome.mutable_lease() = ToProto(absl::Seconds(5));
-      *welcome.mutable_heartbeat_interval() = ToProto(absl::Milliseconds(20));
-      welcome.set_observed_address("127.0.0.1");
-      stream->Write(reply);
-      welcomed_ = sessions_;
+      if (!silent_) WriteWelcome();
     }
     while (stream->Read(&message)) {
       absl::MutexLock lock(&mutex_);
@@ -97,6 +90,17 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
     return grpc::Status::OK;
   }
 
+  void WriteWelcome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    v1::CoordinatorMessage reply;
+    v1::Welcome& welcome = *reply.mutable_welcome();
+    welcome.set_coordinator_incarnation(7);
+    *welcome.mutable_lease() = ToProto(absl::Seconds(5));
+    *welcome.mutable_heartbeat_interval() = ToProto(absl::Milliseconds(20));
+    welcome.set_observed_address("127.0.0.1");
+    stream_->Write(reply);
+    welcomed_ = sessions_;
+  }
+
   void Keep(const v1::GenerationReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const v1::RankReport& rank : report.ranks()) {
       ranks_[{absl::StrCat(report.job_id(), "/", report.generation()), rank.rank()}] = rank;
@@ -121,11 +125,13 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
   std::map<uint64_t, Log> logs_ ABSL_GUARDED_BY(mutex_);
 
  private:
+  const bool silent_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
 
-ScriptedCoordinator::ScriptedCoordinator(int port) : impl_(std::make_unique<Impl>(port)) {}
+ScriptedCoordinator::ScriptedCoordinator(int port, bool silent)
+    : impl_(std::make_unique<Impl>(port, silent)) {}
 
 ScriptedCoordinator::~ScriptedCoordinator() = default;
 
@@ -138,6 +144,11 @@ std::string ScriptedCoordinator::address() const {
 void ScriptedCoordinator::Refuse(int code, const std::string& message) {
   absl::MutexLock lock(&impl_->mutex_);
   impl_->refusal_ = grpc::Status(static_cast<grpc::StatusCode>(code), message);
+}
+
+void ScriptedCoordinator::Welcome() {
+  absl::MutexLock lock(&impl_->mutex_);
+  if (impl_->stream_ != nullptr) impl_->WriteWelcome();
 }
 
 int ScriptedCoordinator::sessions() const {

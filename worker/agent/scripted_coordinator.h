@@ -18,8 +18,8 @@ namespace muster::agent {
 // many seconds returns false or an empty value, for the test to complain.
 class ScriptedCoordinator {
  public:
-  // Port 0: a free one.
-  explicit ScriptedCoordinator(int port = 0);
+  // Port 0: a free one. With `silent` a Hello is answered by nothing until Welcome is called.
+  explicit ScriptedCoordinator(int port = 0, bool silent = false);
   // Breaks all streams.
   ~ScriptedCoordinator();
   ScriptedCoordinator(const ScriptedCoordinator&) = delete;
@@ -31,6 +31,9 @@ class ScriptedCoordinator {
   // Hellos from now on are answered by ending the stream with this gRPC code; 0: by a Welcome
   // again.
   void Refuse(int code, const std::string& message);
+
+  // The newest Hello, of a silent one.
+  void Welcome();
 
   // Sessions so far; each has its Hello.
   int sessions() const;
