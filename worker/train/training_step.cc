@@ -71,6 +71,9 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     ASSIGN_OR_RETURN(step->sharded_,
                      ShardedUpdate::Create(parts.communicators.world, step->exchange_.get(),
                                            parts.optimizer, parts.plan->parameter_elements()));
+    if (step->sharded_ == nullptr) {
+      return absl::InternalError("ranks of one node cannot reach each other's memory");
+    }
     parts.state->BindParameters(step->sharded_->parameters());
   }
   if (parts.spec->sync_batch_norm()) parts.plan->set_statistics_reducer(&step->reducer_);
