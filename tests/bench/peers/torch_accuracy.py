@@ -1,12 +1,13 @@
 """PyTorch's DistributedDataParallel trains small_cnn on Fashion-MNIST by a recipe of deploy/examples and says how long
 it took to a test accuracy: the peer of accuracy_bench.
 
-    torch_accuracy.py [--epochs 20] [--batch 256] [--learning-rate 0.1] … [--target 0.93]
+    torch_accuracy.py [--epochs 20] [--batch 256] [--learning-rate 0.1] … [--target 0.93] [--device cuda --ranks 1]
 
 The recipe's words mean what they mean in Muster's spec: SGD with Nesterov momentum, linear warm-up and cosine, random
 crops of padded pictures and mirroring, dropout, label smoothing, a moving average of the weights that evaluation uses.
 Pictures live in memory as bytes; a batch is gathered, cropped, mirrored and normalised by a handful of operations on
-whole tensors. After each epoch both ranks evaluate half of the test set.
+whole tensors. After each epoch both ranks evaluate half of the test set. A single rank goes without
+DistributedDataParallel; on a GPU pictures live there, too.
 
 The clock runs from the end of the first step, so that neither imports nor a compiler count, and one median step is
 added for the first. Prints one JSON line per epoch and one of the whole run.
@@ -59,14 +60,15 @@ class Pictures:
         self.labels, self.flip, self.padding = labels, args.flip, args.crop_padding
         # Padded once: a crop is then a window.
         self.images = F.pad(images, [self.padding] * 4)
-        self.window = torch.arange(28)
+        self.device = images.device
+        self.window = torch.arange(28, device=self.device)
 
     def batch(self, indices, generator):
         n = len(indices)
-        offsets = torch.randint(0, 2 * self.padding + 1, (2, n, 1), generator=generator)
+        offsets = torch.randint(0, 2 * self.padding + 1, (2, n, 1), generator=generator, device=self.device)
         rows, columns = offsets[0] + self.window, offsets[1] + self.window
         if self.flip:
-            mirrored = torch.rand(n, 1, generator=generator) < 0.5
+            mirrored = torch.rand(n, 1, generator=generator, device=self.device) < 0.5
             columns = torch.where(mirrored, columns.flip(1), columns)
         pixels = self.images[indices[:, None, None], rows[:, :, None], columns[:, None, :]]
         return normalised(pixels), self.labels[indices]
@@ -91,7 +93,7 @@ class Average:
 
     def __init__(self, model, decay, args):
         self.decay = decay
-        self.model = small_cnn(args.dropout).to(memory_format=torch.channels_last).eval()
+        self.model = small_cnn(args.dropout).to(args.device, memory_format=torch.channels_last).eval()
         self.model.load_state_dict(model.state_dict())
         self.mine = self._tensors(self.model)
         self.source = self._tensors(model)
@@ -110,15 +112,17 @@ class Average:
 @torch.inference_mode()
 def evaluate(model, images, labels, rank, args):
     """Accuracy on the whole test set, half of it computed by each of two ranks; rank 0's running statistics count."""
-    for buffer in model.buffers():
-        dist.broadcast(buffer, 0)
-    correct = torch.zeros(1)
+    if args.ranks > 1:
+        for buffer in model.buffers():
+            dist.broadcast(buffer, 0)
+    correct = torch.zeros(1, device=args.device)
     for begin in range(rank * args.evaluation_batch, len(labels), args.ranks * args.evaluation_batch):
         end = begin + args.evaluation_batch
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.amp):
+        with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.amp):
             logits = model(normalised(images[begin:end]))
         correct += (logits.argmax(1) == labels[begin:end]).sum()
-    dist.all_reduce(correct)
+    if args.ranks > 1:
+        dist.all_reduce(correct)
     return correct.item() / len(labels)
 
 
@@ -126,21 +130,23 @@ def train(rank, args, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
+    torch.backends.cudnn.benchmark = True
     dist.init_process_group("gloo", rank=rank, world_size=args.ranks)
-    pictures = Pictures(*load(args.data, "train"), args)
-    test_images, test_labels = load(args.data, "t10k")
+    pictures = Pictures(*(part.to(args.device) for part in load(args.data, "train")), args)
+    test_images, test_labels = (part.to(args.device) for part in load(args.data, "t10k"))
     if args.train_images:
         pictures.labels = pictures.labels[:args.train_images]
-    raw = small_cnn(args.dropout).to(memory_format=torch.channels_last)
+    raw = small_cnn(args.dropout).to(args.device, memory_format=torch.channels_last)
     # Its name has changed in PyTorch 2.15.
     warnings.filterwarnings("ignore", message=".*broadcast_buffers")
-    model = nn.parallel.DistributedDataParallel(raw, broadcast_buffers=False, gradient_as_bucket_view=True)
+    model = raw if args.ranks == 1 else nn.parallel.DistributedDataParallel(
+        raw, broadcast_buffers=False, gradient_as_bucket_view=True)
     step_model = torch.compile(model) if args.compile else model
     average = Average(raw, args.ema_decay, args)
     optimizer = torch.optim.SGD(model.parameters(), args.learning_rate, momentum=args.momentum,
                                 nesterov=args.nesterov, weight_decay=args.weight_decay, fused=True)
     order = torch.Generator().manual_seed(args.seed)  # the same on all ranks
-    augmentation = torch.Generator().manual_seed(args.seed * 1000 + rank)
+    augmentation = torch.Generator(args.device).manual_seed(args.seed * 1000 + rank)
     count = len(pictures.labels)
     steps_per_epoch = math.ceil(count / args.batch)
     step, seconds, evaluating, reached = 0, [], 0.0, None
@@ -149,18 +155,20 @@ def train(rank, args, port):
         permutation = torch.randperm(count, generator=order)
         for batch in permutation.split(args.batch):
             step_start = time.perf_counter()
-            own = batch.tensor_split(args.ranks)[rank]
+            own = batch.tensor_split(args.ranks)[rank].to(args.device)
             x, labels = pictures.batch(own, augmentation)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(args, step, steps_per_epoch)
             optimizer.zero_grad(set_to_none=True)
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.amp):
+            with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.amp):
                 logits = step_model(x)
             loss = F.cross_entropy(logits.float(), labels, label_smoothing=args.label_smoothing)
             loss.backward()
             optimizer.step()
             average.update(step)
             step += 1
+            if start is None and args.device == "cuda":
+                torch.cuda.synchronize()
             seconds.append(time.perf_counter() - step_start)
             start = start or time.perf_counter()
         evaluation_start = time.perf_counter()
@@ -183,6 +191,7 @@ def train(rank, args, port):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: with one rank")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
@@ -205,6 +214,8 @@ def main():
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--amp", action="store_true", help="autocast to bfloat16")
     args = parser.parse_args()
+    if args.device == "cuda" and args.ranks != 1:
+        parser.error("one rank on a GPU")
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]

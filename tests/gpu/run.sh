@@ -1,0 +1,320 @@
+#!/usr/bin/env bash
+# Tries Muster on a machine with an NVIDIA GPU, which may have nothing else of the build's.
+#
+#   tests/gpu/run.sh [--quick | --part NAME]… [--out DIRECTORY] [BUNDLE…]
+#
+# BUNDLE: muster.tar.xz and muster-gpu-tests.tar.xz, or folders that they were unpacked to; without any, those of
+# bazel-bin, which `bazel build //deploy:bundle //tests/gpu:bundle` makes. Bash and a driver are enough. PyTorch, where
+# $PYTHON (python3) has it, is measured beside Muster; where it has NVIDIA's libraries as packages, those are used.
+#
+# Parts, in this order; each can be run alone, all together end inside ten minutes:
+#   quick       the GPU is found, kernels of one kind agree with the reference, small_cnn trains (one minute)
+#   kernels     every kernel agrees with the reference
+#   sanitizer   the same under compute-sanitizer, where CUDA brings it
+#   training    losses of small_cnn and resnet18, through a coordinator and a worker, against the processor's
+#   bandwidth   the kernels that memory bounds, against a copy
+#   throughput  images/s of four models, against PyTorch's best form (MODELS and FORMS choose)
+#   accuracy    Fashion-MNIST to 93 %, where $FASHION_MNIST is its folder
+# --quick is the part quick alone. DIRECTORY (default: gpu-results) gets a log and a JSON file for each part and
+# results.json. Nothing of the GPU's settings is changed.
+#
+# Exit status: 0 where no part failed, 1 where one did, 64 for wrong arguments, 66 without bundles, 69 without a GPU.
+set -uo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+readonly HERE ROOT
+readonly ALL_PARTS=(kernels sanitizer training bandwidth throughput accuracy)
+readonly PYTHON=${PYTHON:-python3}
+parts=()
+out="gpu-results"
+bundles=()
+
+usage() {
+  sed -n '/^# Tries/,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+}
+
+while (($#)); do
+  case $1 in
+    --quick) parts+=(quick) ;;
+    --part) shift; parts+=("${1:-}") ;;
+    --out) shift; out=${1:-} ;;
+    -h | --help) usage; exit 0 ;;
+    -*) echo "run.sh: unknown option $1" >&2; exit 64 ;;
+    *) bundles+=("$1") ;;
+  esac
+  shift || break
+done
+for part in "${parts[@]}"; do
+  [[ " quick ${ALL_PARTS[*]} " == *" $part "* ]] || { echo "run.sh: no part '$part'" >&2; exit 64; }
+done
+[[ ${#parts[@]} -gt 0 ]] || parts=(quick "${ALL_PARTS[@]}")
+[[ ${#bundles[@]} -gt 0 ]] || bundles=("$ROOT/bazel-bin/deploy/muster.tar.xz" "$ROOT/bazel-bin/tests/gpu/muster-gpu-tests.tar.xz")
+
+mkdir -p "$out" || exit 73
+out=$(cd "$out" && pwd)
+work=$(mktemp -d -t muster-gpu.XXXXXX) || exit 73
+trap 'rm -rf "$work"' EXIT
+# Everything that runs puts its files there, sockets included.
+export TMPDIR=$work
+
+# All parts together end within ten minutes. What stops early says so.
+readonly LIMIT=600
+remaining() { echo $((LIMIT > SECONDS ? LIMIT - SECONDS : 1)); }
+within() { # within SECONDS COMMAND…
+  local seconds=$1 left
+  shift
+  left=$(remaining)
+  timeout -k 5 $((seconds < left ? seconds : left)) "$@"
+}
+
+# ---- what there is
+
+unpack() {
+  for bundle in "${bundles[@]}"; do
+    if [[ -d $bundle ]]; then
+      path=$(cd "$bundle" && pwd)/bin:$path
+    elif [[ -f $bundle ]]; then
+      tar xf "$bundle" -C "$work" || exit 66
+      path=$work/$(basename "$bundle" .tar.xz)/bin:$path
+    else
+      echo "run.sh: no $bundle; bazel build //deploy:bundle //tests/gpu:bundle makes both" >&2
+      exit 66
+    fi
+  done
+  PATH=$path:$PATH
+  local program
+  for program in muster muster-rank memory_bench make_cifar10; do
+    command -v "$program" >/dev/null || { echo "run.sh: no $program in ${bundles[*]}" >&2; exit 66; }
+  done
+}
+
+# The folders of NVIDIA's Python packages, where there are any.
+python_libraries() {
+  "$PYTHON" - 2>/dev/null <<'PYTHON'
+import glob, os, sysconfig
+folders = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+try:
+    import torch
+    folders.add(os.path.dirname(os.path.dirname(torch.__file__)))
+except ImportError:
+    pass
+print(":".join(sorted(lib for folder in folders for lib in glob.glob(folder + "/nvidia/*/lib"))))
+PYTHON
+}
+
+has_torch() {
+  "$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null
+}
+
+# The value of a number or text in a JSON file in which its key occurs once.
+json_value() {
+  sed -n "s/.*\"$2\": *\"\{0,1\}\([^\",}]*\)\"\{0,1\}[,}]*.*/\1/p" "$1" | head -n 1
+}
+
+json_text() {
+  local text=${1//\\/\\\\}
+  printf '"%s"' "${text//\"/\\\"}"
+}
+
+# ---- parts: each writes $out/PART.json, prints what it found, and returns 0, 1 or, with a reason in $skipped, 77
+
+contract_tests() {
+  local filter=$1 program failed=0 lines=()
+  shift
+  for program in "$@"; do
+    local log=$work/$program.log
+    if within 60 "${under[@]}" "$program" --gtest_filter="$filter" --gtest_brief=1 >"$log" 2>&1; then
+      grep -E 'PASSED|SKIPPED|ERROR SUMMARY' "$log" | sed "s/^/$program: /"
+      lines+=("$(json_text "$program"): true")
+    else
+      cat "$log"
+      lines+=("$(json_text "$program"): false")
+      failed=1
+    fi
+  done
+  (IFS=,; printf '{%s}\n' "${lines[*]}") >"$json"
+  return $failed
+}
+
+every_contract_test() {
+  local folder
+  for folder in ${path//:/ }; do
+    (cd "$folder" 2>/dev/null && compgen -G '*_contract_test')
+  done
+}
+
+data() {
+  [[ -d $work/cifar10 ]] || make_cifar10 "$work/cifar10" 5000 512 || return
+}
+
+# train NAME DEVICE [--set FIELD=VALUE]… → $work/NAME.json, the finished job
+train() {
+  local name=$1 device=$2
+  shift 2
+  data || return
+  within 90 muster local "$HERE/training.yaml" --name "$name" --set "train.dataset.path=$work/cifar10" \
+    --set "resources.device=$device" --losses -o json "$@" >"$work/$name.json" || {
+    echo "$name failed"
+    return 1
+  }
+}
+
+# losses NAME TOLERANCE [--set FIELD=VALUE]…: float32 on the processor against the same job on the GPU
+losses() {
+  local name=$1 tolerance=$2
+  shift 2
+  train "$name-cpu" cpu "$@" && train "$name-gpu" gpu "$@" || return
+  compare_losses "$work/$name-cpu.json" "$work/$name-gpu.json" "$tolerance" | tee "$work/$name-losses.json"
+}
+
+part_quick() {
+  contract_tests '*/cuda' activation_contract_test optimizer_contract_test || return
+  losses small-cnn 0.02 --set train.max_steps=20 || return
+  cp "$work/small-cnn-losses.json" "$json"
+}
+
+part_kernels() {
+  # shellcheck disable=SC2046
+  contract_tests '*/cuda' $(every_contract_test)
+}
+
+part_sanitizer() {
+  local sanitizer
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) || {
+    skipped="no compute-sanitizer in PATH or /usr/local/cuda/bin"
+    return 77
+  }
+  local under=("$sanitizer" --error-exitcode 1 --leak-check full)
+  # shellcheck disable=SC2046
+  contract_tests '*/cuda' $(every_contract_test)
+}
+
+part_training() {
+  losses small-cnn 0.02 && losses resnet18 0.05 --set 'train.model={name: resnet18}' --set train.global_batch=32 || return
+  local precision
+  for precision in bfloat16 float16; do
+    train "resnet18-$precision" gpu --set 'train.model={name: resnet18}' --set train.global_batch=32 \
+      --set train.precision=O2 --set "train.mixed_precision={dtype: $precision}" || return
+    # Rounded to sixteen bits a training goes its own way: it is to arrive.
+    compare_losses "$work/resnet18-cpu.json" "$work/resnet18-$precision.json" 0.5 |
+      tee "$work/resnet18-$precision-losses.json" || return
+  done
+  {
+    printf '{"small_cnn": '; cat "$work/small-cnn-losses.json"
+    printf ', "resnet18": '; cat "$work/resnet18-losses.json"
+    printf ', "resnet18_bfloat16": '; cat "$work/resnet18-bfloat16-losses.json"
+    printf ', "resnet18_float16": '; cat "$work/resnet18-float16-losses.json"
+    printf '}\n'
+  } >"$json"
+}
+
+part_bandwidth() {
+  within 60 memory_bench --device=cuda --json >"$json"
+  local status=$?
+  paste <(sed -n 's/.*"name": "\(.*\)".*/\1/p' "$json") <(sed -n 's/.*"share_of_copy": \([0-9.]*\).*/\1/p' "$json") \
+    <(sed -n 's/.*"target": \([0-9.]*\).*/\1/p' "$json") | awk -F '\t' '
+      { printf "%-52s %.2f of copy%s\n", $1, $2, $3 > 0 ? sprintf(", target %.2f%s", $3, $2 < $3 ? ": missed" : "") : "" }'
+  return $status
+}
+
+# model image batch target, the target being the ratio to PyTorch's best
+THROUGHPUT="resnet50 224 256 1.3
+resnet101 224 128 1.3
+mobilenet_v2 112 256 2
+resnet18 32 128 1.3"
+
+part_throughput() {
+  local model image batch target failed=0 rows=() ours best form log
+  read -ra models <<<"${MODELS:-resnet50 resnet101 mobilenet_v2 resnet18}"
+  read -ra forms <<<"${FORMS:-eager default reduce-overhead}"
+  printf '%-14s %6s %6s %12s  %s\n' model image batch images/s PyTorch
+  while read -r model image batch target; do
+    [[ " ${models[*]} " == *" $model "* ]] || continue
+    train "throughput-$model" gpu --set "train.model={name: $model}" --set "train.image_size=$image" \
+      --set "train.global_batch=$batch" --set train.precision=O2 --set train.max_steps=60 || return
+    ours=$(json_value "$work/throughput-$model.json" images_per_second)
+    best=0
+    local peers=()
+    if has_torch; then
+      for form in "${forms[@]}"; do
+        log=$out/torch-$model-$form.log
+        within 100 "$PYTHON" "$ROOT/tests/bench/peers/torch_gpu.py" --model "$model" --image "$image" --batch "$batch" \
+          --mode "$form" >"$log" 2>&1 || { echo "PyTorch $model $form failed: $log"; continue; }
+        local line
+        line=$(tail -n 1 "$log")
+        peers+=("$(json_text "$form"): $line")
+        best=$(awk -v a="$best" -v b="$(json_value "$log" images_per_second)" 'BEGIN { print b > a ? b : a }')
+      done
+    fi
+    local ratio
+    ratio=$(awk -v a="$ours" -v b="$best" 'BEGIN { if (b > 0) printf "%.3f", a / b; else print "null" }')
+    printf '%-14s %6d %6d %12.0f  %s\n' "$model" "$image" "$batch" "$ours" \
+      "$([[ $ratio == null ]] && echo "none" || echo "best $best, ratio $ratio, target $target")"
+    awk -v r="$ratio" -v t="$target" 'BEGIN { exit !(r == "null" || r >= t) }' || failed=1
+    rows+=("$(json_text "$model"): {\"images_per_second\": $ours, \"ratio\": $ratio, \"target\": $target, \"torch\": {$(IFS=,; echo "${peers[*]}")}}")
+  done <<<"$THROUGHPUT"
+  (IFS=,; printf '{%s}\n' "${rows[*]}") >"$json"
+  return $failed
+}
+
+part_accuracy() {
+  local folder=${FASHION_MNIST:-/usr/share/datasets/fashion-mnist}
+  [[ -d $folder ]] || { skipped="no $folder; FASHION_MNIST names its folder"; return 77; }
+  within 120 muster local "$ROOT/deploy/examples/fashion_mnist_fast.yaml" --set "train.dataset.path=$folder" \
+    --ranks-per-node 1 --set resources.device=gpu --set train.precision=O2 -o json >"$work/accuracy.json" || return
+  local accuracy peer=null
+  accuracy=$(json_value "$work/accuracy.json" test_accuracy)
+  if has_torch; then
+    # The same recipe.
+    within 120 "$PYTHON" "$ROOT/tests/bench/peers/torch_accuracy.py" --device cuda --ranks 1 --amp --data "$folder" \
+      --learning-rate 0.2 --nesterov --crop-padding 1 --flip --dropout 0.1 --ema-decay 0.99 >"$out/torch-accuracy.log" 2>&1 &&
+      peer=$(tail -n 1 "$out/torch-accuracy.log")
+  fi
+  printf '{"muster": {"test_accuracy": %s, "training_seconds": %s}, "torch": %s}\n' "$accuracy" \
+    "$(json_value "$work/accuracy.json" training_seconds)" "$peer" | tee "$json"
+  awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.93) }'
+}
+
+# ---- run
+
+under=()
+path=
+skipped=
+unpack
+export MUSTER_CUDA_LIBRARY_PATH=${MUSTER_CUDA_LIBRARY_PATH:-$(python_libraries)}
+
+gpu=$(memory_bench --device=cuda --megabytes=1 --json 2>&1) || [[ $? -eq 1 ]] || {
+  echo "run.sh: ${gpu#memory_bench: }" >&2
+  exit 69
+}
+device=$(json_value <(echo "$gpu") device)
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+echo "$device${driver:+, driver $driver}, Muster $(muster version | head -n 1)"
+
+results=()
+failures=0
+for part in "${parts[@]}"; do
+  json=$out/$part.json
+  rm -f "$json"
+  start=$SECONDS
+  echo "== $part"
+  "part_$part" > >(tee "$out/$part.log") 2>&1
+  status=$?
+  wait $! # for tee
+  case $status in
+    0) state=passed ;;
+    77) state="skipped: $skipped" ;;
+    *) state=failed; failures=$((failures + 1)) ;;
+  esac
+  results+=("$(json_text "$part"): {\"state\": $(json_text "$state"), \"seconds\": $((SECONDS - start)), \"found\": $([[ -s $json ]] && cat "$json" || echo null)}")
+  summary+=$(printf '\n%-12s %4d s  %s' "$part" $((SECONDS - start)) "$state")
+done
+(
+  IFS=,
+  printf '{"device": %s, "driver": %s, "date": "%s", "parts": {%s}}\n' "$(json_text "$device")" \
+    "$(json_text "$driver")" "$(date -u +%F)" "${results[*]}"
+) >"$out/results.json"
+echo "$summary"
+echo "$out/results.json"
+((failures == 0))
