@@ -40,6 +40,7 @@ inline constexpr uint32_t kJobsPerList = 10000;       // in one answer
 inline constexpr size_t kReportedTextBytes = 8 << 10;  // a message in a rank's report
 inline constexpr size_t kGenerationsPerNode = 16384;  // that a worker still holds, ended ones included
 inline constexpr size_t kRecordedLosses = 100000;
+inline constexpr size_t kRecordedEvaluations = 10000;
 inline constexpr size_t kFingerprintEntries = 32;     // of a rank's JoinInfo
 
 }  // namespace muster::limits

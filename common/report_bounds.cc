@@ -73,6 +73,8 @@ absl::Status CheckBounds(const v1::TrainSummary& summary) {
   RETURN_IF_ERROR(
       CheckLength("summary.precision", summary.precision().size(), limits::kLabelBytes));
   RETURN_IF_ERROR(CheckTime("summary.first_step_time", summary.first_step_time()));
+  RETURN_IF_ERROR(CheckCount("the evaluations of a summary", summary.evaluations_size(),
+                             limits::kRecordedEvaluations));
   return CheckCount("the losses of a summary", summary.losses_size(), limits::kRecordedLosses);
 }
 

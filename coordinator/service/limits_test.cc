@@ -368,6 +368,12 @@ TEST_F(MessageLimitsTest, Ranks) {
                 }
               }),
               HasSubstr("the losses of a summary are 100001; the bound is 100000"));
+  EXPECT_THAT(RefusalOfRank([](auto& rank) {
+                for (size_t i = 0; i <= limits::kRecordedEvaluations; ++i) {
+                  rank.mutable_summary()->add_evaluations()->set_step(i);
+                }
+              }),
+              HasSubstr("the evaluations of a summary are 10001; the bound is 10000"));
 }
 
 TEST_F(MessageLimitsTest, Times) {

@@ -175,6 +175,7 @@ absl::Status Trainer::BroadcastLossScale(uint32_t root) {
 
 absl::Status Trainer::TrainAll() {
   SetPhase("training");
+  training_start_ = Now().steady;
   const auto loader =
       data::Loader::ForTraining(preparation_->training.get(), preparation_->steps,
                                 LoaderOptionsFor(*preparation_, *communicator_, step_));
@@ -271,12 +272,15 @@ absl::StatusOr<Evaluation> Trainer::Evaluated() {
 
 absl::Status Trainer::EvaluateModel() {
   SetPhase("evaluating");
+  RETURN_IF_ERROR(plan_.device().Synchronize());
+  const SteadyTime begin = Now().steady;
   RETURN_IF_ERROR(state_.WithAverage([this]() -> absl::Status {
     RETURN_IF_ERROR(state_.BroadcastBuffers(*communicator_, 0));
     ASSIGN_OR_RETURN(evaluation_, Evaluated());
     return absl::OkStatus();
   }));
   CountCollectives(2, 0);
+  RecordEvaluation(begin);
   progress_.progress().set_test_accuracy(evaluation_.accuracy);
   progress_.progress().set_test_loss(evaluation_.loss);
   if (!is_first()) return absl::OkStatus();
@@ -286,6 +290,17 @@ absl::Status Trainer::EvaluateModel() {
   RETURN_IF_ERROR(tensorboard_->AddScalars(
       step_, {{"test/accuracy", evaluation_.accuracy}, {"test/loss", evaluation_.loss}}));
   return tensorboard_->Flush();
+}
+
+void Trainer::RecordEvaluation(SteadyTime begin) {
+  if (evaluations_.size() < limits::kRecordedEvaluations) {
+    v1::Evaluation& record = evaluations_.emplace_back();
+    record.set_step(step_);
+    record.set_test_accuracy(evaluation_.accuracy);
+    record.set_test_loss(evaluation_.loss);
+    record.set_training_seconds(absl::ToDoubleSeconds(begin - training_start_ - evaluating_));
+  }
+  evaluating_ += Now().steady - begin;
 }
 
 absl::Status Trainer::SaveCheckpoint() {
@@ -351,6 +366,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_peak_memory_bytes(static_cast<uint64_t>(peak_memory_bytes));
   summary.mutable_losses()->Add(losses_.begin(), losses_.end());
   summary.set_first_loss_step(first_step_ + 1);
+  summary.mutable_evaluations()->Add(evaluations_.begin(), evaluations_.end());
   summary.set_weights_digest(state_.WeightsDigest());
   summary.set_parameters(state_.parameter_count());
   summary.set_resumed_from_step(options_.resume.has_value() ? first_step_ : 0);

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/collectives/communicator.h"
 #include "worker/data/loader.h"
@@ -81,6 +82,7 @@ class Trainer {
   absl::Status ReportStep(const StepOutcome& outcome);
   absl::StatusOr<Evaluation> Evaluated();
   absl::Status EvaluateModel();
+  void RecordEvaluation(SteadyTime begin);
   absl::Status SaveCheckpoint();
   absl::StatusOr<v1::TrainSummary> Summarize();
   double Epochs() const;  // done in the training's whole life
@@ -108,6 +110,10 @@ class Trainer {
   double loss_ = 0;
   Evaluation evaluation_;
   std::vector<float> losses_;
+  // Of this generation.
+  SteadyTime training_start_;  // of the first step
+  absl::Duration evaluating_;
+  std::vector<v1::Evaluation> evaluations_;
 };
 
 }  // namespace muster::train

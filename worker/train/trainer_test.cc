@@ -268,6 +268,11 @@ TEST_F(TrainerTest, LearnsAndTellsAboutIt) {
   EXPECT_EQ(last.phase(), "finished");
   EXPECT_EQ(last.total_steps(), 40);
   EXPECT_EQ(last.test_accuracy(), summary.test_accuracy());
+  ASSERT_EQ(summary.evaluations_size(), 1);
+  EXPECT_EQ(summary.evaluations(0).step(), 40);
+  EXPECT_EQ(summary.evaluations(0).test_accuracy(), summary.test_accuracy());
+  EXPECT_EQ(summary.evaluations(0).test_loss(), summary.test_loss());
+  EXPECT_GT(summary.evaluations(0).training_seconds(), 0);
   EXPECT_GT(last.collective_sequence(), 40 * 2);
   // The first step is told as soon as it is done.
   const auto first = std::find_if(results[0].progress.begin(), results[0].progress.end(),
@@ -529,6 +534,13 @@ TEST_F(TrainerTest, EvaluatesAfterEpochsWhenAsked) {
     evaluations += progress.phase() == "evaluating";
   }
   EXPECT_EQ(evaluations, 3);
+  ASSERT_EQ(results[1].summary.evaluations_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    const v1::Evaluation& evaluation = results[1].summary.evaluations(i);
+    EXPECT_EQ(evaluation.step(), 5 * (i + 1));
+    const double before = i > 0 ? results[1].summary.evaluations(i - 1).training_seconds() : 0;
+    EXPECT_GT(evaluation.training_seconds(), before);
+  }
 }
 
 TEST_F(TrainerTest, StartsFromAFile) {
