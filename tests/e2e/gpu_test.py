@@ -225,6 +225,15 @@ class HealthTest(unittest.TestCase):
             self.assertEqual(done["exit_code"], 9)
             self.assertIn("GPU 0 (GPU-0): lost: it has fallen off the bus", done["message"])
 
+    def test_what_the_driver_wants(self):
+        with GpuCluster(1) as gpu:
+            gpu.gpus.gpus[0]["recovery"] = 1
+            gpu.gpus.save()
+            gpu.wait_unavailable(0, "its driver wants it reset")
+            gpu.gpus.gpus[0]["recovery"] = 0
+            gpu.gpus.save()
+            gpu.wait_unavailable(0, "")
+
     def test_uncorrected_ecc_errors(self):
         with GpuCluster(1) as gpu:
             gpu.gpus.gpus[0]["ecc"] = 2

@@ -107,9 +107,9 @@ has_torch() {
   "$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null
 }
 
-# The value of a number or text in a JSON file in which its key occurs once.
+# The first value of a key, a number or text, in a JSON file.
 json_value() {
-  sed -n "s/.*\"$2\": *\"\{0,1\}\([^\",}]*\)\"\{0,1\}[,}]*.*/\1/p" "$1" | head -n 1
+  grep -o "\"$2\": *[^,}]*" "$1" | head -n 1 | sed 's/^[^:]*: *//; s/^"//; s/" *$//'
 }
 
 json_text() {
@@ -218,41 +218,65 @@ part_bandwidth() {
   return $status
 }
 
-# model image batch target, the target being the ratio to PyTorch's best
-THROUGHPUT="resnet50 224 256 1.3
-resnet101 224 128 1.3
-mobilenet_v2 112 256 2
-resnet18 32 128 1.3"
+# model, image, batch, then what images/s are to be at least of PyTorch's: of its best form, of its eager one
+THROUGHPUT="resnet50 224 256 1.3 1.3
+resnet101 224 128 1.3 1.3
+mobilenet_v2 112 256 2 2
+resnet18 32 128 1.3 3"
+
+# ratio A B → A / B, null without B
+ratio() {
+  awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.3f", a / b; else print "null" }'
+}
+
+# reaches RATIO TARGET; null does
+reaches() {
+  awk -v r="$1" -v t="$2" 'BEGIN { exit !(r == "null" || r >= t) }'
+}
+
+# peer MODEL IMAGE BATCH FORM → its line of JSON; nothing where it failed
+peer() {
+  local log=$out/torch-$1-$4.log
+  within 100 "$PYTHON" "$ROOT/tests/bench/peers/torch_gpu.py" --model "$1" --image "$2" --batch "$3" --mode "$4" \
+    >"$log" 2>&1 || {
+    echo "PyTorch $1 $4 failed: $log" >&2
+    return
+  }
+  tail -n 1 "$log"
+}
 
 part_throughput() {
-  local model image batch target failed=0 rows=() ours best form log
+  local model image batch target eager_target failed=0 rows=() job=$work/throughput.json
   read -ra models <<<"${MODELS:-resnet50 resnet101 mobilenet_v2 resnet18}"
   read -ra forms <<<"${FORMS:-eager default reduce-overhead}"
-  printf '%-14s %6s %6s %12s  %s\n' model image batch images/s PyTorch
-  while read -r model image batch target; do
+  has_torch || forms=()
+  printf '%-14s %5s %5s %10s %10s %8s %8s\n' model image batch images/s "wait" best eager
+  while read -r model image batch target eager_target; do
     [[ " ${models[*]} " == *" $model "* ]] || continue
-    train "throughput-$model" gpu --set "train.model={name: $model}" --set "train.image_size=$image" \
+    train throughput gpu --set "train.model={name: $model}" --set "train.image_size=$image" \
       --set "train.global_batch=$batch" --set train.precision=O2 --set train.max_steps=60 || return
-    ours=$(json_value "$work/throughput-$model.json" images_per_second)
-    best=0
-    local peers=()
-    if has_torch; then
-      for form in "${forms[@]}"; do
-        log=$out/torch-$model-$form.log
-        within 100 "$PYTHON" "$ROOT/tests/bench/peers/torch_gpu.py" --model "$model" --image "$image" --batch "$batch" \
-          --mode "$form" >"$log" 2>&1 || { echo "PyTorch $model $form failed: $log"; continue; }
-        local line
-        line=$(tail -n 1 "$log")
-        peers+=("$(json_text "$form"): $line")
-        best=$(awk -v a="$best" -v b="$(json_value "$log" images_per_second)" 'BEGIN { print b > a ? b : a }')
-      done
+    local ours best=0 eager=0 peers=() form line
+    ours=$(json_value "$job" images_per_second)
+    for form in "${forms[@]}"; do
+      line=$(peer "$model" "$image" "$batch" "$form")
+      [[ -n $line ]] || continue
+      peers+=("$(json_text "$form"): $line")
+      local theirs
+      theirs=$(json_value <(echo "$line") images_per_second)
+      [[ $form == eager ]] && eager=$theirs
+      best=$(awk -v a="$best" -v b="$theirs" 'BEGIN { print b > a ? b : a }')
+    done
+    local to_best to_eager wait_share
+    to_best=$(ratio "$ours" "$best")
+    to_eager=$(ratio "$ours" "$eager")
+    wait_share=$(ratio "$(json_value "$job" data_wait_seconds)" "$(json_value "$job" median_step_seconds)")
+    printf '%-14s %5d %5d %10.0f %9.1f%% %8s %8s\n' "$model" "$image" "$batch" "$ours" \
+      "$(awk -v w="$wait_share" 'BEGIN { print 100 * w }')" "$to_best" "$to_eager"
+    if ! reaches "$to_best" "$target" || ! reaches "$to_eager" "$eager_target"; then
+      echo "$model: the targets are $target and $eager_target"
+      failed=1
     fi
-    local ratio
-    ratio=$(awk -v a="$ours" -v b="$best" 'BEGIN { if (b > 0) printf "%.3f", a / b; else print "null" }')
-    printf '%-14s %6d %6d %12.0f  %s\n' "$model" "$image" "$batch" "$ours" \
-      "$([[ $ratio == null ]] && echo "none" || echo "best $best, ratio $ratio, target $target")"
-    awk -v r="$ratio" -v t="$target" 'BEGIN { exit !(r == "null" || r >= t) }' || failed=1
-    rows+=("$(json_text "$model"): {\"images_per_second\": $ours, \"ratio\": $ratio, \"target\": $target, \"torch\": {$(IFS=,; echo "${peers[*]}")}}")
+    rows+=("$(json_text "$model"): {\"images_per_second\": $ours, \"data_wait_share\": $wait_share, \"to_best\": $to_best, \"to_eager\": $to_eager, \"targets\": [$target, $eager_target], \"torch\": {$(IFS=,; echo "${peers[*]}")}}")
   done <<<"$THROUGHPUT"
   (IFS=,; printf '{%s}\n' "${rows[*]}") >"$json"
   return $failed

@@ -30,6 +30,20 @@ std::string Size(uint64_t bytes) {
   return absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / (1u << 30));
 }
 
+// Empty: nothing is to be done.
+std::string RecoveryText(uint32_t action) {
+  switch (action) {
+    case kNvmlRecoveryNone:
+      return "";
+    case kNvmlRecoveryNodeReboot:
+      return "its driver wants the machine restarted";
+    case kNvmlRecoveryDrainPeers:
+      return "its driver wants all programs that reach it from other GPUs ended";
+    default:
+      return "its driver wants it reset";
+  }
+}
+
 }  // namespace
 
 Reading Read(const Nvml& nvml, NvmlDevice device) {
@@ -48,6 +62,7 @@ Reading Read(const Nvml& nvml, NvmlDevice device) {
   reading.power_watts = Optional(nvml.PowerWatts(device));
   reading.ecc_errors = Optional(nvml.EccErrors(device));
   reading.clock_reasons = Optional(nvml.ClockReasons(device));
+  reading.recovery_action = Optional(nvml.RecoveryAction(device));
   return reading;
 }
 
@@ -65,6 +80,7 @@ void Health::OnReading(const Reading& reading, SteadyTime now) {
                       : std::string(reading.status.message());
     return;
   }
+  recovery_ = RecoveryText(reading.recovery_action.value_or(kNvmlRecoveryNone));
   if (reading.ecc_errors.has_value()) {
     // A count that went down was reset together with the device.
     if (!ecc_at_start_.has_value() || *reading.ecc_errors < *ecc_at_start_) {
@@ -91,6 +107,7 @@ void Health::OnReading(const Reading& reading, SteadyTime now) {
 std::string Health::Problem() const {
   if (!fatal_.empty()) return absl::StrCat(fatal_, "; out of use until its worker is restarted");
   if (!unreadable_.empty()) return unreadable_;
+  if (!recovery_.empty()) return recovery_;
   if (new_ecc_errors_ > 0) {
     return absl::StrCat(new_ecc_errors_, " uncorrected ECC error", new_ecc_errors_ == 1 ? "" : "s",
                         "; out of use until it is reset");

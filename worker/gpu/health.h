@@ -24,8 +24,9 @@ struct Reading {
   std::optional<double> utilization_ratio;
   std::optional<double> temperature_celsius;
   std::optional<double> power_watts;
-  std::optional<uint64_t> ecc_errors;     // uncorrected ones since the driver was loaded
-  std::optional<uint64_t> clock_reasons;  // NVML_CLOCKS_…
+  std::optional<uint64_t> ecc_errors;       // uncorrected ones since the driver was loaded
+  std::optional<uint64_t> clock_reasons;    // NVML_CLOCKS_…
+  std::optional<uint32_t> recovery_action;  // kNvmlRecovery…
 };
 
 // May block for as long as the driver likes.
@@ -34,6 +35,7 @@ Reading Read(const Nvml& nvml, NvmlDevice device);
 // How ill a device is: the first of these that holds.
 //   a fatal Xid          until the worker is started again
 //   lost, needs a reset  until it can be read again
+//   the driver wants a reset or a restart  until it does not any more
 //   uncorrected ECC errors since the worker started  until the driver forgets them (a reset)
 //   slowed down by the hardware, too hot or short of power, for kSlowAfter  until it has not been
 //                        for as long
@@ -54,6 +56,7 @@ class Health {
   std::map<uint64_t, uint64_t> xids_;
   std::string fatal_;       // Xid
   std::string unreadable_;  // lost, to be reset
+  std::string recovery_;    // what the driver wants
   std::optional<uint64_t> ecc_at_start_;
   uint64_t new_ecc_errors_ = 0;
   std::optional<SteadyTime> slow_since_;

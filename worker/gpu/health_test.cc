@@ -71,6 +71,23 @@ TEST(HealthTest, WhatIsLostMayComeBack) {
   EXPECT_EQ(health.Problem(), "");
 }
 
+TEST(HealthTest, TheDriverKnowsBest) {
+  Health health;
+  Reading reading = Good();
+  reading.recovery_action = kNvmlRecoveryNone;
+  health.OnReading(reading, At(0));
+  EXPECT_EQ(health.Problem(), "");
+  reading.recovery_action = kNvmlRecoveryGpuReset;
+  health.OnReading(reading, At(1));
+  EXPECT_EQ(health.Problem(), "its driver wants it reset");
+  reading.recovery_action = kNvmlRecoveryNodeReboot;
+  health.OnReading(reading, At(2));
+  EXPECT_EQ(health.Problem(), "its driver wants the machine restarted");
+  reading.recovery_action = kNvmlRecoveryNone;
+  health.OnReading(reading, At(3));
+  EXPECT_EQ(health.Problem(), "");
+}
+
 TEST(HealthTest, EccErrorsOfOldAreForgiven) {
   Health health;
   Reading reading = Good();

@@ -200,6 +200,14 @@ absl::StatusOr<uint64_t> Nvml::ClockReasons(NvmlDevice device) const {
   return reasons;
 }
 
+absl::StatusOr<uint32_t> Nvml::RecoveryAction(NvmlDevice device) const {
+  NvmlFieldValue value = {};
+  value.field = kNvmlFieldRecoveryAction;
+  RETURN_IF_ERROR(CALL(field_values, device, 1, &value));
+  RETURN_IF_ERROR(functions_->StatusOf(value.code, "recovery action"));
+  return value.value.number;
+}
+
 absl::StatusOr<std::vector<GpuProcess>> Nvml::Processes(NvmlDevice device) const {
   std::vector<NvmlProcess> found(64);
   unsigned int count = 0;

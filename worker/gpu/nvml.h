@@ -64,6 +64,8 @@ class Nvml {
   absl::StatusOr<uint64_t> EccErrors(NvmlDevice device) const;
   // NVML_CLOCKS_…
   absl::StatusOr<uint64_t> ClockReasons(NvmlDevice device) const;
+  // kNvmlRecovery…
+  absl::StatusOr<uint32_t> RecoveryAction(NvmlDevice device) const;
   absl::StatusOr<std::vector<GpuProcess>> Processes(NvmlDevice device) const;
 
   // Begins to listen for Xid events of the devices; those that have none are left out.

@@ -42,6 +42,16 @@ enum {
   kNvmlTopologySystem = 50
 };
 
+enum { kNvmlFieldRecoveryAction = 230 }; /* drivers since the 570 series */
+/* What the driver wants done before the GPU is used again. */
+enum {
+  kNvmlRecoveryNone = 0,
+  kNvmlRecoveryGpuReset = 1,
+  kNvmlRecoveryNodeReboot = 2,
+  kNvmlRecoveryDrainPeers = 3,
+  kNvmlRecoveryDrainAndReset = 4
+};
+
 #define NVML_EVENT_XID 0x8ULL
 #define NVML_CLOCKS_SW_POWER_CAP 0x4ULL
 #define NVML_CLOCKS_HW_SLOWDOWN 0x8ULL
@@ -68,6 +78,18 @@ typedef struct {
   unsigned long long used_memory;
   unsigned int gpu_instance, compute_instance;
 } NvmlProcess;
+
+typedef struct {
+  unsigned int field, scope;
+  long long timestamp, latency; /* microseconds */
+  int value_type;
+  NvmlReturn code; /* of this field */
+  union {
+    double real;
+    unsigned int number;
+    unsigned long long large_number;
+  } value;
+} NvmlFieldValue;
 
 typedef struct {
   NvmlDevice device;
@@ -100,6 +122,7 @@ typedef struct {
   X(clock_reasons, nvmlDeviceGetCurrentClocksEventReasons, (NvmlDevice, unsigned long long*))      \
   X(old_clock_reasons, nvmlDeviceGetCurrentClocksThrottleReasons,                                  \
     (NvmlDevice, unsigned long long*))                                                             \
+  X(field_values, nvmlDeviceGetFieldValues, (NvmlDevice, int, NvmlFieldValue*))                    \
   X(processes, nvmlDeviceGetComputeRunningProcesses_v3, (NvmlDevice, unsigned int*, NvmlProcess*)) \
   X(create_events, nvmlEventSetCreate, (NvmlEventSet*))                                            \
   X(register_events, nvmlDeviceRegisterEvents, (NvmlDevice, unsigned long long, NvmlEventSet))     \
@@ -110,6 +133,7 @@ typedef struct {
 }
 static_assert(sizeof(NvmlMemory) == 24 && sizeof(NvmlUtilization) == 8);
 static_assert(sizeof(NvmlPciInfo) == 68 && sizeof(NvmlProcess) == 24 && sizeof(NvmlEvent) == 32);
+static_assert(sizeof(NvmlFieldValue) == 40);
 #endif
 
 #endif /* MUSTER_WORKER_GPU_NVML_ABI_H_ */

@@ -3,13 +3,11 @@
  * changes the machine by replacing the file (with a rename, that nobody reads half of it):
  *
  *   gpu uuid=GPU-a bus=1b memory=80 used=1 util=50 celsius=40 watts=300 ecc=0 clocks=0x40
- *       one per GPU, in NVML's order; memory and used in GiB, `lost` in place of what is left out
- *   process 0 4411       pid 4411 holds memory of GPU 0
- *   nvlink 0 1           a link of GPU 0 leads to GPU 1; to a switch with `-` for the 1
- *   topology 0 1 10      the nearest common ancestor, as NVML numbers them
- *   xid 0 79             GPU 0 reports Xid 79: each line once, so new ones go to the end
- *   driver 580.65.06     its version
- *   init 9               nvmlInit fails with this code
+ * recovery=0 one per GPU, in NVML's order; memory and used in GiB, `lost` in place of what is left
+ * out process 0 4411       pid 4411 holds memory of GPU 0 nvlink 0 1           a link of GPU 0
+ * leads to GPU 1; to a switch with `-` for the 1 topology 0 1 10      the nearest common ancestor,
+ * as NVML numbers them xid 0 79             GPU 0 reports Xid 79: each line once, so new ones go to
+ * the end driver 580.65.06     its version init 9               nvmlInit fails with this code
  *
  * Built with OLD_DRIVER it lacks what drivers before the 450 series lack. */
 #include <pthread.h>
@@ -24,7 +22,7 @@ enum { kMaxGpus = 16, kMaxRows = 64 };
 
 struct Gpu {
   char uuid[kNvmlTextSize];
-  unsigned bus, utilization, celsius, watts;
+  unsigned bus, utilization, celsius, watts, recovery;
   double memory_gib, used_gib;
   unsigned long long ecc, clocks;
   int lost;
@@ -62,6 +60,7 @@ static void ReadGpu(char* line) {
     if (strcmp(word, "celsius") == 0) gpu->celsius = (unsigned)atoi(value);
     if (strcmp(word, "watts") == 0) gpu->watts = (unsigned)atoi(value);
     if (strcmp(word, "ecc") == 0) gpu->ecc = strtoull(value, NULL, 0);
+    if (strcmp(word, "recovery") == 0) gpu->recovery = (unsigned)atoi(value);
     if (strcmp(word, "clocks") == 0) gpu->clocks = strtoull(value, NULL, 0);
   }
 }
@@ -216,6 +215,16 @@ NvmlReturn nvmlDeviceGetPowerUsage(NvmlDevice device, unsigned int* milliwatts) 
 
 NvmlReturn nvmlDeviceGetCurrentClocksEventReasons(NvmlDevice device, unsigned long long* reasons) {
   return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);
+}
+
+NvmlReturn nvmlDeviceGetFieldValues(NvmlDevice device, int count, NvmlFieldValue* values) {
+  ABOUT_DEVICE(
+      device, for (int k = 0; k < count; ++k) {
+        values[k].code = kNvmlNotSupported;
+        if (values[k].field != kNvmlFieldRecoveryAction) continue;
+        values[k].code = kNvmlSuccess;
+        values[k].value.number = gpu->recovery;
+      })
 }
 
 /* The rows of a GPU are its links 0, 1, …; beyond them there is none. */
