@@ -11,8 +11,7 @@ def _cuda_configure_impl(ctx):
         ctx.symlink(home, "toolkit")
         ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
 cc_library(name = "headers", hdrs = glob(["toolkit/include/**/*.h", "toolkit/include/**/*.hpp"]), includes = ["toolkit/include"])
-cc_library(name = "runtime", linkopts = ["-L{home}/lib64", "-lcudart", "-Wl,-rpath,{home}/lib64"], deps = [":headers"])
-""".format(home = home))
+""")
     else:
         # buildifier: disable=print
         print("CUDA: no nvcc under {}; building without the CUDA library".format(home))

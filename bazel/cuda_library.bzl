@@ -39,6 +39,6 @@ def cuda_shared_library(name, srcs, hdrs = [], visibility = None):
         name = name + "_link",
         srcs = objects,
         outs = [name + ".so"],
-        cmd = "{} -shared -cudart=shared $(SRCS) -o $@".format(NVCC),
+        cmd = "{} -shared -cudart=static $(SRCS) -o $@".format(NVCC),
     )
     native.filegroup(name = name, srcs = [name + ".so"], visibility = visibility)

@@ -1,3 +1,6 @@
+#include <dlfcn.h>
+
+#include <cstdio>
 #include <new>
 
 #include "kernels/cuda/context.h"
@@ -16,11 +19,29 @@ const char* TextOf(cudaError_t status) {
   return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
 }
 
+// What stands in the way of the runtime's first call, which says "insufficient" also where there
+// is no driver.
+const char* WhyNoDevice(cudaError_t status) {
+  static thread_local char text[256];
+  if (status == cudaSuccess) return "no CUDA device";
+  if (status != cudaErrorInsufficientDriver) return cudaGetErrorString(status);
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
+    std::snprintf(text, sizeof(text), "no driver: %s", dlerror());
+    return text;
+  }
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  std::snprintf(text, sizeof(text), "the driver supports CUDA %d.%d at most, this needs %d.%d",
+                driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  return text;
+}
+
 int DeviceCount(const char** error) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return count;
-  *error = status == cudaSuccess ? "no CUDA device" : cudaGetErrorString(status);
+  *error = WhyNoDevice(status);
   return 0;
 }
 
