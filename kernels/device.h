@@ -15,11 +15,25 @@
 namespace muster::kernels {
 
 class DeviceMemory;
+class HostMemory;
+
+// A place in a device's order of calls. It does not outlive its device.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  // Here is the place: behind all calls so far. For the device's thread.
+  virtual void Record() = 0;
+  // Whether all before the place recorded last has happened; true before the first Record. Like
+  // Wait for any thread, other than at the same time as Record.
+  virtual bool Done() = 0;
+  // Until it is done; also where the device has failed, which Synchronize tells.
+  virtual void Wait() = 0;
+};
 
 // Calls, of kernels too, happen in the order in which they are made, but not necessarily before
-// they return. Only CopyToHost and Synchronize wait. Kernels take addresses in the device's memory,
-// and so does what is called `to` and `from` here unless it says host; whoever hands the device
-// other memory must know that they are the same. For one thread.
+// they return. Only CopyToHost and Synchronize wait, and events. Kernels take addresses in the
+// device's memory, and so does what is called `to` and `from` here unless it says host; whoever
+// hands the device other memory must know that they are the same. For one thread.
 class Device {
  public:
   virtual ~Device() = default;
@@ -35,6 +49,13 @@ class Device {
   // Zeroed, and no page of it is missing; aligned as kernels want it. RESOURCE_EXHAUSTED. The
   // device outlives its memory.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
+  // Of the process, but such that CopyToDevice from there need not read it before it returns: it
+  // stays as it is until an event recorded after the copy is done. Content unspecified.
+  // RESOURCE_EXHAUSTED. The device outlives it.
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
+  // About what can still be allocated; 0 where that is not known.
+  virtual size_t free_bytes() { return 0; }
+  virtual std::unique_ptr<DeviceEvent> MakeEvent();
 
   virtual void CopyToDevice(void* to, const void* host, size_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* from, size_t bytes) = 0;
@@ -47,6 +68,9 @@ class Device {
   friend class DeviceMemory;
   virtual absl::StatusOr<void*> AllocateBytes(size_t bytes) = 0;
   virtual void Free(void* data, size_t bytes) = 0;
+  friend class HostMemory;
+  virtual absl::StatusOr<void*> AllocateHostBytes(size_t bytes);
+  virtual void FreeHost(void* data);
 };
 
 // An array in a device's memory, given back with the object.
@@ -81,10 +105,47 @@ class DeviceMemory {
   size_t bytes_ = 0;
 };
 
+// An array that AllocateHost gave, given back with the object.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
+  HostMemory& operator=(HostMemory&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~HostMemory() {
+    if (device_ != nullptr) device_->FreeHost(data_);
+  }
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend class Device;
+  HostMemory(Device* device, void* data, size_t bytes)
+      : device_(device), data_(data), bytes_(bytes) {}
+
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 inline absl::StatusOr<DeviceMemory> Device::Allocate(size_t bytes) {
   absl::StatusOr<void*> data = AllocateBytes(bytes);
   if (!data.ok()) return data.status();
   return DeviceMemory(this, *data, bytes);
+}
+
+inline absl::StatusOr<HostMemory> Device::AllocateHost(size_t bytes) {
+  absl::StatusOr<void*> data = AllocateHostBytes(bytes);
+  if (!data.ok()) return data.status();
+  return HostMemory(this, *data, bytes);
 }
 
 // The processor, with its best kernels; its memory is the process's. Any thread.

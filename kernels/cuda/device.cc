@@ -8,10 +8,36 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/program_folder.h"
 #include "kernels/cpu/depthwise_convolution.h"
 
 namespace muster::kernels {
 namespace {
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent(const MusterCudaApi& api, MusterCudaContext* context, MusterCudaEvent* event)
+      : api_(api), context_(context), event_(event) {}
+  ~CudaEvent() override {
+    if (event_ == nullptr) return;
+    api_.enter(context_);
+    api_.release_event(context_, event_);
+  }
+  void Record() override {
+    if (event_ == nullptr) return;
+    api_.enter(context_);
+    api_.record_event(context_, event_);
+  }
+  bool Done() override { return event_ == nullptr || api_.event_done(event_) != 0; }
+  void Wait() override {
+    if (event_ != nullptr) api_.wait_for_event(event_);
+  }
+
+ private:
+  const MusterCudaApi& api_;
+  MusterCudaContext* const context_;
+  MusterCudaEvent* const event_;  // null where the device had failed
+};
 
 class CudaDevice final : public Device {
  public:
@@ -48,6 +74,14 @@ class CudaDevice final : public Device {
     Entered()->copy(context_, to, from, bytes);
   }
   void Zero(void* to, size_t bytes) override { Entered()->zero(context_, to, bytes); }
+  size_t free_bytes() override {
+    size_t bytes = 0;
+    const char* const error = Entered()->free_memory(context_, &bytes);
+    return error == nullptr ? bytes : 0;
+  }
+  std::unique_ptr<DeviceEvent> MakeEvent() override {
+    return std::make_unique<CudaEvent>(api_, context_, Entered()->make_event(context_));
+  }
   absl::Status Synchronize() override {
     const char* const error = Entered()->synchronize(context_);
     if (error == nullptr) return absl::OkStatus();
@@ -67,6 +101,14 @@ class CudaDevice final : public Device {
         absl::StrCat(name(), ": no memory for ", bytes, " bytes: ", error));
   }
   void Free(void* data, size_t) override { Entered()->release(context_, data); }
+  absl::StatusOr<void*> AllocateHostBytes(size_t bytes) override {
+    void* data = nullptr;
+    const char* const error = Entered()->allocate_host(context_, bytes, &data);
+    if (error == nullptr) return data;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name(), ": no locked memory for ", bytes, " bytes: ", error));
+  }
+  void FreeHost(void* data) override { Entered()->release_host(context_, data); }
 
   const MusterCudaApi& api_;
   const int ordinal_;
@@ -75,18 +117,18 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::vector<std::string> CudaLibraryPlaces(const std::string& executable) {
+std::vector<std::string> CudaLibraryPlaces(const std::string& folder) {
   constexpr char kLibrary[] = "libmuster-cuda.so";
-  const std::filesystem::path folder = std::filesystem::path(executable).parent_path();
-  return {folder / kLibrary, folder.parent_path() / "lib" / kLibrary};
+  const std::filesystem::path path = folder;
+  return {path / kLibrary, path.parent_path() / "lib" / kLibrary};
 }
 
 absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library) {
   std::vector<std::string> places = {library};
   if (library.empty()) {
-    std::error_code error;
-    places = CudaLibraryPlaces(std::filesystem::read_symlink("/proc/self/exe", error));
-    if (error) return absl::NotFoundError("CUDA: no /proc to find this executable by");
+    const std::string folder = ProgramFolder();
+    if (folder.empty()) return absl::NotFoundError("CUDA: no /proc to find this program by");
+    places = CudaLibraryPlaces(folder);
   }
   void* opened = nullptr;
   std::string path;

@@ -13,11 +13,11 @@
 
 namespace muster::kernels {
 
-// Where the library of a binary may lie: beside it, or in ../lib.
-std::vector<std::string> CudaLibraryPlaces(const std::string& executable);
+// Where the library of the programs in `folder` may lie: beside them, or in ../lib.
+std::vector<std::string> CudaLibraryPlaces(const std::string& folder);
 
 // The table of `library`, a path, or, when that is empty, of the first that exists among
-// CudaLibraryPlaces of this executable. It stays open. NOT_FOUND where there is none or what it
+// CudaLibraryPlaces of ProgramFolder(). It stays open. NOT_FOUND where there is none or what it
 // needs of CUDA is missing, naming the file; FAILED_PRECONDITION where it is of another version.
 absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library = "");
 

@@ -1,9 +1,13 @@
-// Opens CUDA libraries as a binary would: what is missing or does not fit is said in words. Where
-// there is a GPU, what the device moves and computes.
+// Opens CUDA libraries as a program would: what is missing or does not fit is said in words. What
+// the device moves and computes, by the library whose GPU is the processor and, where there is one,
+// on a GPU.
 #include "kernels/cuda/device.h"
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -27,9 +31,9 @@ TEST(OpenCudaDeviceTest, NamesTheFileThatItLookedFor) {
 
 TEST(OpenCudaDeviceTest, LooksBesideTheExecutableAndInLib) {
   EXPECT_THAT(
-      CudaLibraryPlaces("/opt/muster/bin/muster-rank"),
+      CudaLibraryPlaces("/opt/muster/bin"),
       ElementsAre("/opt/muster/bin/libmuster-cuda.so", "/opt/muster/lib/libmuster-cuda.so"));
-  // Of this executable: it is built beside the library, where that is built.
+  // Of this program: it is built beside the library, where that is built.
   EXPECT_EQ(OpenCudaLibrary().ok(), std::filesystem::exists(kLibrary));
 }
 
@@ -53,63 +57,78 @@ TEST(OpenCudaDeviceTest, RefusesAnotherLibrary) {
   EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/libanother.so is not Muster's"));
 }
 
-class CudaDeviceTest : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto library = OpenCudaLibrary(kLibrary);
-    if (library.status().code() == absl::StatusCode::kNotFound) {
-      GTEST_SKIP() << library.status().message();
-    }
-    ASSERT_TRUE(library.ok()) << library.status();
-    const char* error = nullptr;
-    devices_ = (*library)->device_count(&error);
-    if (devices_ == 0) error_ = error;
-  }
-
-  int devices_ = 0;
-  std::string error_;
-};
-
-TEST_F(CudaDeviceTest, SaysWhyThereIsNone) {
-  const absl::Status status = OpenCudaDevice(devices_, kLibrary).status();
+TEST(OpenCudaDeviceTest, SaysWhyThereIsNone) {
+  const auto library = OpenCudaLibrary(kLibrary);
+  if (absl::IsNotFound(library.status())) GTEST_SKIP() << library.status().message();
+  ASSERT_TRUE(library.ok()) << library.status();
+  const char* error = "";
+  const int devices = (*library)->device_count(&error);
+  const absl::Status status = OpenCudaDevice(devices, kLibrary).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(MessageOf(status),
-              HasSubstr(devices_ == 0 ? "CUDA: no GPU: " + error_
-                                      : "CUDA: no GPU " + std::to_string(devices_)));
-  if (devices_ == 0) EXPECT_NE(error_, "");
+              HasSubstr(devices == 0 ? std::string("CUDA: no GPU: ") + error
+                                     : "CUDA: no GPU " + std::to_string(devices)));
+  if (devices == 0) EXPECT_STRNE(error, "");
 }
 
-TEST_F(CudaDeviceTest, MovesAndComputesInOrder) {
-  if (devices_ == 0) GTEST_SKIP() << "no GPU: " << error_;
-  auto opened = OpenCudaDevice(0, kLibrary);
-  ASSERT_TRUE(opened.ok()) << opened.status();
-  Device& device = **opened;
+class CudaDeviceTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    auto device = OpenCudaDevice(0, GetParam());
+    if (absl::IsNotFound(device.status()) || absl::IsUnavailable(device.status())) {
+      GTEST_SKIP() << device.status().message();
+    }
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+  Device& device() { return *device_; }
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+TEST_P(CudaDeviceTest, MovesAndComputesInOrder) {
   constexpr size_t kCount = 100003;
-  auto memory = device.Allocate(kCount * sizeof(float)), copy = device.Allocate(memory->bytes());
-  ASSERT_TRUE(memory.ok() && copy.ok());
+  auto memory = device().Allocate(kCount * sizeof(float));
+  auto copy = device().Allocate(memory->bytes());
+  auto host = device().AllocateHost(memory->bytes());
+  ASSERT_TRUE(memory.ok() && copy.ok() && host.ok());
   std::vector<float> values(kCount);
-  device.CopyToHost(values.data(), copy->data(), copy->bytes());
+  device().CopyToHost(values.data(), copy->data(), copy->bytes());
   for (const float value : values) ASSERT_EQ(value, 0);
-  for (size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i);
-  device.CopyToDevice(memory->data(), values.data(), memory->bytes());
-  device.kernels().scaled_copy(DataType::kFloat32, kCount, 2, memory->data(), memory->data());
-  device.Copy(copy->data(), memory->data(), memory->bytes());
-  device.Zero(memory->data(), memory->bytes());
-  device.CopyToHost(values.data(), copy->data(), copy->bytes());
+  const auto event = device().MakeEvent();
+  EXPECT_TRUE(event->Done());
+  for (size_t i = 0; i < kCount; ++i) host->as<float>()[i] = static_cast<float>(i);
+  device().CopyToDevice(memory->data(), host->as<float>(), memory->bytes());
+  event->Record();
+  std::thread([&event, &host] {
+    event->Wait();
+    host->as<float>()[0] = -1;
+  }).join();
+  EXPECT_TRUE(event->Done());
+  device().kernels().scaled_copy(DataType::kFloat32, kCount, 2, memory->data(), memory->data());
+  device().Copy(copy->data(), memory->data(), memory->bytes());
+  device().Zero(memory->data(), memory->bytes());
+  device().CopyToHost(values.data(), copy->data(), copy->bytes());
   for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(values[i], 2 * static_cast<float>(i));
-  device.CopyToHost(values.data(), memory->data(), memory->bytes());
+  device().CopyToHost(values.data(), memory->data(), memory->bytes());
   for (const float value : values) ASSERT_EQ(value, 0);
-  EXPECT_TRUE(device.Synchronize().ok()) << device.Synchronize();
+  EXPECT_TRUE(device().Synchronize().ok()) << device().Synchronize();
 }
 
-TEST_F(CudaDeviceTest, RefusesMoreMemoryThanThereIs) {
-  if (devices_ == 0) GTEST_SKIP() << "no GPU: " << error_;
-  auto device = OpenCudaDevice(0, kLibrary);
-  ASSERT_TRUE(device.ok()) << device.status();
-  EXPECT_EQ((*device)->Allocate(size_t{1} << 50).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE((*device)->Synchronize().ok());
+TEST_P(CudaDeviceTest, RefusesMoreMemoryThanThereIs) {
+  EXPECT_GT(device().free_bytes(), 0);
+  for (const absl::Status& status : {device().Allocate(size_t{1} << 50).status(),
+                                     device().AllocateHost(size_t{1} << 50).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(MessageOf(status), HasSubstr(device().name()));
+  }
+  EXPECT_TRUE(device().Synchronize().ok());
 }
+
+INSTANTIATE_TEST_SUITE_P(Libraries, CudaDeviceTest,
+                         testing::Values(kLibrary, "kernels/cuda/libmuster-cuda-on-host.so"),
+                         [](const auto& info) { return info.index == 0 ? "Gpu" : "OnHost"; });
 
 }  // namespace
 }  // namespace muster::kernels

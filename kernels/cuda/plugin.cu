@@ -102,6 +102,35 @@ void CopyToHost(MusterCudaContext* context, void* host, const void* from, size_t
   context->context.Check(cudaStreamSynchronize(context->context.stream()));
 }
 
+const char* FreeMemory(MusterCudaContext*, size_t* bytes) {
+  size_t total = 0;
+  return Forgotten(cudaMemGetInfo(bytes, &total));
+}
+
+MusterCudaEvent* MakeEvent(MusterCudaContext* context) {
+  cudaEvent_t event = nullptr;
+  // Those that wait leave the processor to others.
+  context->context.Check(
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
+  return reinterpret_cast<MusterCudaEvent*>(event);
+}
+
+cudaEvent_t EventOf(MusterCudaEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }
+
+void ReleaseEvent(MusterCudaContext* context, MusterCudaEvent* event) {
+  context->context.Check(cudaEventDestroy(EventOf(event)));
+}
+
+void RecordEvent(MusterCudaContext* context, MusterCudaEvent* event) {
+  context->context.Check(cudaEventRecord(EventOf(event), context->context.stream()));
+}
+
+int EventDone(MusterCudaEvent* event) {
+  return cudaEventQuery(EventOf(event)) == cudaErrorNotReady ? 0 : 1;
+}
+
+void WaitForEvent(MusterCudaEvent* event) { cudaEventSynchronize(EventOf(event)); }
+
 const char* Synchronize(MusterCudaContext* context) {
   context->context.Check(cudaStreamSynchronize(context->context.stream()));
   return TextOf(context->context.first_error());
@@ -125,6 +154,12 @@ const MusterCudaApi kApi = {
     .copy = QueueCopy,
     .zero = Zero,
     .synchronize = Synchronize,
+    .free_memory = FreeMemory,
+    .make_event = MakeEvent,
+    .release_event = ReleaseEvent,
+    .record_event = RecordEvent,
+    .event_done = EventDone,
+    .wait_for_event = WaitForEvent,
 };
 
 }  // namespace

@@ -8,10 +8,13 @@
 #include <stdint.h>
 
 /* Another one with every change of this file or of kernels/kernel_table.h and what it names. */
-#define MUSTER_CUDA_ABI 1
+#define MUSTER_CUDA_ABI 2
 
 /* A GPU with a stream of its own. For one thread at a time, which has entered it. */
 typedef struct MusterCudaContext MusterCudaContext;
+
+/* A place in a context's stream. */
+typedef struct MusterCudaEvent MusterCudaEvent;
 
 typedef struct MusterCudaApi {
   uint32_t abi;                /* MUSTER_CUDA_ABI; first in every version */
@@ -47,6 +50,17 @@ typedef struct MusterCudaApi {
 
   /* Waits for the stream -> the first error since open, of kernels too. */
   const char* (*synchronize)(MusterCudaContext* context);
+
+  /* Bytes that may still be allocated. */
+  const char* (*free_memory)(MusterCudaContext* context, size_t* bytes);
+
+  /* What kernels/device.h says of DeviceEvent. make_event gives null after an error, which is
+   * synchronize's. event_done and wait_for_event are for any thread, which need not have entered. */
+  MusterCudaEvent* (*make_event)(MusterCudaContext* context);
+  void (*release_event)(MusterCudaContext* context, MusterCudaEvent* event);
+  void (*record_event)(MusterCudaContext* context, MusterCudaEvent* event);
+  int (*event_done)(MusterCudaEvent* event);
+  void (*wait_for_event)(MusterCudaEvent* event);
 } MusterCudaApi;
 
 #define MUSTER_CUDA_API_SYMBOL "MusterCudaGetApi"

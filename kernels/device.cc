@@ -1,0 +1,33 @@
+#include "kernels/device.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::kernels {
+namespace {
+
+// Of a device whose calls have happened when they return.
+class PastEvent final : public DeviceEvent {
+ public:
+  void Record() override {}
+  bool Done() override { return true; }
+  void Wait() override {}
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceEvent> Device::MakeEvent() { return std::make_unique<PastEvent>(); }
+
+absl::StatusOr<void*> Device::AllocateHostBytes(size_t bytes) {
+  constexpr size_t kAlignment = 64;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* const data = std::aligned_alloc(kAlignment, rounded);
+  if (data != nullptr) return data;
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+}
+
+void Device::FreeHost(void* data) { std::free(data); }
+
+}  // namespace muster::kernels
