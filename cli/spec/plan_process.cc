@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -41,15 +42,18 @@ absl::StatusOr<int> FileWith(const std::string& bytes) {
 absl::StatusOr<pid_t> Spawn(const std::string& program, const PlanQuestion& question, int in,
                             int out) {
   const std::string ranks = absl::StrCat("--ranks=", question.ranks);
-  const char* const argv[] = {program.c_str(), "--explain-plan", ranks.c_str(),
-                              question.time ? "--time" : nullptr, nullptr};
+  const std::string device = absl::StrCat("--device=", question.device);
+  std::vector<const char*> argv = {program.c_str(), "--explain-plan", ranks.c_str()};
+  if (question.time) argv.push_back("--time");
+  if (!question.device.empty()) argv.push_back(device.c_str());
+  argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   pid_t pid = 0;
   const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr,
-                                const_cast<char* const*>(argv), environ);
+                                const_cast<char* const*>(argv.data()), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return ErrnoStatus(error, absl::StrCat("start ", program));
   return pid;

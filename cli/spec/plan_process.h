@@ -16,6 +16,7 @@ struct PlanQuestion {
   v1::JobSpec spec;  // complete and valid
   uint32_t ranks = 1;
   bool time = false;
+  std::string device;  // cpu, cuda, or empty: as muster-rank chooses
 };
 
 // Runs `program`, muster-rank, until it has answered; its stderr is this process's. Errors have

@@ -50,6 +50,7 @@ TEST(AskForPlanTest, GivesTheSpecAndTakesTheReport) {
   question.spec.set_name(std::string(200'000, 'x'));  // more than a pipe holds
   question.ranks = 3;
   question.time = true;
+  question.device = "cuda";
   const auto report = AskForPlan(script.path(), question);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->parameters(), 421834u);
@@ -59,7 +60,7 @@ TEST(AskForPlanTest, GivesTheSpecAndTakesTheReport) {
   EXPECT_EQ(read.name().size(), 200'000u);
   std::ifstream flags(script.file("flags"));
   const std::string line{std::istreambuf_iterator<char>(flags), {}};
-  EXPECT_EQ(line, "--explain-plan --ranks=3 --time\n");
+  EXPECT_EQ(line, "--explain-plan --ranks=3 --time --device=cuda\n");
 }
 
 TEST(AskForPlanTest, ErrorsKeepWordsAndExitStatus) {

@@ -342,6 +342,9 @@ std::string SummaryText(const v1::TrainSummary& summary) {
   if (!summary.precision().empty() && !absl::StartsWith(summary.precision(), "O0")) {
     absl::StrAppend(&text, ", ", Printable(summary.precision()));
   }
+  if (!summary.device().empty() && summary.device() != "cpu") {
+    absl::StrAppend(&text, ", on ", Printable(summary.device()));
+  }
   if (summary.loss_scale() > 0) {
     absl::StrAppend(&text, ", ", LossScaleText(summary.loss_scale(), summary.skipped_steps()));
   }

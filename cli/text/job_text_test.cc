@@ -172,6 +172,11 @@ TEST(SummaryTextTest, WhereAStepsTimeGoesAndItsPrecision) {
   EXPECT_THAT(SummaryText(summary),
               EndsWith(", a step of 200.0 ms: 90 % in kernels, 5 % waiting for other ranks"));
   summary.set_precision("O2 float16, gradients float16");
+  summary.set_device("cpu");
+  EXPECT_THAT(SummaryText(summary), EndsWith(", O2 float16, gradients float16"));
+  summary.set_device("cuda:0 NVIDIA H200");
+  EXPECT_THAT(SummaryText(summary), EndsWith(" float16, on cuda:0 NVIDIA H200"));
+  summary.set_device("cpu");
   summary.set_loss_scale(16777216);
   EXPECT_THAT(SummaryText(summary),
               EndsWith(" ranks, O2 float16, gradients float16, loss scale 16777216"));

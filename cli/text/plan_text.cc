@@ -120,6 +120,9 @@ std::string PlanTotals(const v1::PlanReport& report) {
   if (report.accumulation_steps() > 1) {
     absl::StrAppend(&out, ", ", report.accumulation_steps(), " times in a step");
   }
+  if (!report.device().empty() && report.device() != "cpu") {
+    absl::StrAppend(&out, ", on ", report.device());
+  }
   absl::StrAppend(&out, "; activations take ", Bytes(report.arena_bytes()),
                   ", parameters, gradients and optimizer ", Bytes(report.parameter_bytes()), "\n");
   if (report.activation_bytes_size() > 0) {

@@ -104,6 +104,10 @@ TEST(PlanTotalsTest, Words) {
   report.set_ranks(1);
   report.set_accumulation_steps(4);
   EXPECT_THAT(PlanTotals(report), HasSubstr("64 rows, 2 of each image, 4 times in a step; "));
+  report.set_device("cpu");
+  EXPECT_THAT(PlanTotals(report), HasSubstr("4 times in a step; "));
+  report.set_device("cuda:0 NVIDIA H200");
+  EXPECT_THAT(PlanTotals(report), HasSubstr("4 times in a step, on cuda:0 NVIDIA H200; "));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct ExplainPlanFlags {
   std::vector<std::string> overrides;
   uint32_t ranks = 0;  // 0: as many as the spec has
   bool time = false;
+  std::string device;
   std::string rank_binary;
 };
 
@@ -57,6 +58,7 @@ int ExplainPlan(Context& context, const ExplainPlanFlags& flags) {
   PlanQuestion question;
   question.ranks = flags.ranks > 0 ? flags.ranks : spec::MaxWorldSize(*spec);
   question.time = flags.time;
+  question.device = flags.device;
   question.spec = *std::move(spec);
   const absl::StatusOr<v1::PlanReport> report = AskForPlan(*program, question);
   if (!report.ok()) return context.Fail(report.status(), PlanExitCode(report.status()));
@@ -74,7 +76,8 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
        .paragraphs =
            {"One line for each operation of a step, in the order of forward: the layers that it "
             "computes together, what goes in and comes out of one row, the kernel that this "
-            "machine's processor has for it, its parameters, the bytes of its output and their "
+            "machine's processor or GPU has for it, its parameters, the bytes of its output and "
+            "their "
             "place in the rank's one block of memory, and its floating-point operations in one "
             "step forward. BYTES and FLOPS are of the rank with the largest share of the batch.",
             "With --time, steps are run on random data: forward and backward of each operation in "
@@ -82,6 +85,7 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
             "pipeline nor communication is in there.",
             "Needs neither a coordinator nor data, but for the classes of an image_folder."},
        .exits = {{"0", "The plan is on stdout"},
+                 {"1", "--device cuda, and no GPU of this machine can be used"},
                  {"66", "FILE, the image folder or muster-rank cannot be read"},
                  {"78", "The spec is wrong, or its layers do not fit together"}},
        .examples = {{"muster spec explain-plan job.yaml", "kernels, memory and operations"},
@@ -95,6 +99,11 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
   verb.add_option("--ranks", flags->ranks, "Divide the batch among so many, not the spec's own")
       ->type_name("N")
       ->check(AboveZero);
+  verb.add_option("--device", flags->device,
+                  "cpu or cuda; without it the GPU where the spec has device gpu and this machine "
+                  "one, else cpu")
+      ->type_name("DEVICE")
+      ->check(OneOf({"cpu", "cuda"}));
   verb.add_option("--rank-binary", flags->rank_binary, "Instead of muster-rank beside this program")
       ->type_name("FILE");
   verb.callback([&context, flags] {

@@ -96,12 +96,7 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
     problems.Add("resources", absl::StrCat(MaxWorldSize(spec), " ranks; a job has at most ",
                                            limits::kRanksPerJob));
   }
-  if (spec.has_train()) {
-    problems.RequireWord("resources.device", resources.device(), Words{"auto", "cpu"},
-                         Words{"gpu"});
-  } else {
-    RequireWord("resources.device", resources, "device", problems);
-  }
+  RequireWord("resources.device", resources, "device", problems);
   uint32_t devices;
   const bool number = absl::SimpleAtoi(resources.devices_per_rank(), &devices);
   problems.Require(resources.devices_per_rank() == "all" ||
@@ -109,6 +104,10 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
                    "resources.devices_per_rank",
                    absl::StrCat("'all' or from 1 to ", limits::kSlotsPerNode, ", not ",
                                 Quoted(resources.devices_per_rank())));
+  if (spec.has_train() && resources.device() == "gpu") {
+    problems.Require(number && devices == 1, "resources.devices_per_rank",
+                     "a rank of a train job computes on one GPU");
+  }
   if (resources.devices_per_rank() == "all" && resources.ranks_per_node() > 1) {
     problems.Add("resources.devices_per_rank",
                  "'all' leaves no device for a second rank: ranks_per_node must be 1");

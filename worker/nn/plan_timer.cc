@@ -11,10 +11,10 @@ PlanTimer::PlanTimer(CompiledPlan* plan) : plan_(plan) {
   current_ = NoTimes();
   plan->Observe([this](const Operation& operation, const char* pass, bool done) {
     if (!done) {
-      pass_start_ = Now().steady;
+      pass_start_ = AllDone();
       return;
     }
-    const absl::Duration time = Now().steady - pass_start_;
+    const absl::Duration time = AllDone() - pass_start_;
     const bool forward = absl::string_view(pass) == "forward";
     (forward ? current_.forward : current_.backward)[index_.at(&operation)] += time;
   });
@@ -31,11 +31,11 @@ PlanTimer::Times PlanTimer::NoTimes() const {
 
 void PlanTimer::BeginStep() {
   current_ = NoTimes();
-  step_start_ = Now().steady;
+  step_start_ = AllDone();
 }
 
 void PlanTimer::EndStep() {
-  current_.step = Now().steady - step_start_;
+  current_.step = AllDone() - step_start_;
   steps_.push_back(current_);
 }
 

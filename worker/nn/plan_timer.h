@@ -14,7 +14,7 @@ namespace muster::nn {
 
 // Watches the plan's operations from its making on; the plan outlives it. Between the calls of
 // BeginStep and EndStep anything may be run, also the plan several times: times add up within a
-// step. For the plan's thread.
+// step. It waits for the plan's device between the parts. For the plan's thread.
 class PlanTimer {
  public:
   explicit PlanTimer(CompiledPlan* plan);
@@ -49,9 +49,14 @@ class PlanTimer {
  private:
   template <typename Part>
   void Measure(const Part& part, absl::Duration& total) {
-    const SteadyTime start = Now().steady;
+    const SteadyTime start = AllDone();
     part();
-    total += Now().steady - start;
+    total += AllDone() - start;
+  }
+  // Waits for the device; its errors are told to whoever synchronises next.
+  SteadyTime AllDone() const {
+    plan_->device().Synchronize().IgnoreError();
+    return Now().steady;
   }
   Times NoTimes() const;
 

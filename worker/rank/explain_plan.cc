@@ -17,7 +17,8 @@
 #include "worker/nn/model.h"
 #include "worker/nn/plan_report.h"
 #include "worker/nn/plan_timer.h"
-#include "worker/train/aligned_floats.h"
+#include "worker/rank/rank_device.h"
+#include "worker/train/device_floats.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/objective.h"
 #include "worker/train/optimizer.h"
@@ -63,11 +64,12 @@ struct Step {
   std::unique_ptr<train::Optimizer> optimizer;
 };
 
-absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks) {
+absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::Device& device) {
   const v1::TrainSpec& spec = job.train();
   Step step;
   ASSIGN_OR_RETURN(const train::TrainingPrecision precision, train::PrecisionOf(spec));
-  ASSIGN_OR_RETURN(const nn::CompileOptions options, train::CompileOptionsOf(job, ranks));
+  ASSIGN_OR_RETURN(nn::CompileOptions options, train::CompileOptionsOf(job, ranks));
+  options.device = &device;
   step.use.views = train::ViewsOf(spec.objective());
   step.use.accumulation_steps = spec.accumulation_steps();
   step.use.rows = options.max_batch;
@@ -79,10 +81,10 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks) {
   const auto output_width = static_cast<int64_t>(step.plan->logits(1).size());
   ASSIGN_OR_RETURN(step.objective,
                    train::Objective::Create(spec.objective(), {step.alone.get(), step.alone.get()},
-                                            step.use.rows, output_width));
+                                            step.use.rows, output_width, device));
   ASSIGN_OR_RETURN(step.optimizer,
                    train::Optimizer::Create(spec.optimizer(), step.plan->parameters(),
-                                            {.round_to = precision.weights}));
+                                            {.round_to = precision.weights, .device = &device}));
   return step;
 }
 
@@ -91,24 +93,28 @@ void FillBatch(const Step& step, uint64_t seed) {
   const nn::ImageShape& shape = step.plan->operations().front()->input()->shape;
   const int64_t elements = step.use.rows * shape.height * shape.width * shape.channels;
   const kernels::PhiloxKey key = kernels::MakePhiloxKey(seed);
-  float* const input = step.plan->input();
+  std::vector<float> input(elements);
   for (int64_t i = 0; i < elements; ++i) {
     const auto counter = static_cast<uint32_t>(i / 4);
     const uint32_t word = kernels::Philox4x32({counter, 0, 0, 0}, key)[i % 4];
     input[i] = 4 * kernels::Uniform01(word) - 2;
   }
   const auto classes = static_cast<int32_t>(step.plan->logits(1).size());
+  std::vector<int32_t> labels(step.use.rows);
   for (uint32_t row = 0; row < step.use.rows; ++row) {
-    step.plan->labels()[row] = static_cast<int32_t>(row) % classes;
+    labels[row] = static_cast<int32_t>(row) % classes;
   }
+  kernels::Device& device = step.plan->device();
+  device.CopyToDevice(step.plan->input(), input.data(), input.size() * sizeof(float));
+  device.CopyToDevice(step.plan->labels(), labels.data(), labels.size() * sizeof(int32_t));
 }
 
 absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Duration budget,
                        v1::PlanReport& report) {
   nn::CompiledPlan& plan = *step.plan;
-  const train::AlignedFloats parameters = train::MakeAlignedFloats(plan.parameter_elements());
-  const train::AlignedFloats gradients = train::MakeAlignedFloats(plan.parameter_elements());
-  const train::AlignedFloats buffers = train::MakeAlignedFloats(plan.buffer_elements());
+  const train::DeviceFloats parameters(plan.device(), plan.parameter_elements());
+  const train::DeviceFloats gradients(plan.device(), plan.parameter_elements());
+  const train::DeviceFloats buffers(plan.device(), plan.buffer_elements());
   plan.Bind(parameters.get(), gradients.get(), buffers.get());
   plan.Initialize(spec.seed());
   FillBatch(step, spec.seed());
@@ -148,9 +154,10 @@ absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Durati
 
 absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
                                                const ExplainPlanOptions& options) {
-  ASSIGN_OR_RETURN(const Step step, MakeStep(spec, options.ranks));
+  ASSIGN_OR_RETURN(const Step step, MakeStep(spec, options.ranks, *options.device));
   v1::PlanReport report = nn::DescribePlan(*step.plan, step.use);
   report.set_ranks(options.ranks);
+  report.set_device(options.device->name());
   const size_t arrays = 2 + step.optimizer->states().size();  // parameters, gradients
   report.set_parameter_bytes(
       (arrays * step.plan->parameter_elements() + step.plan->buffer_elements()) * sizeof(float));
@@ -160,22 +167,40 @@ absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
   return report;
 }
 
-absl::StatusOr<ExplainPlanOptions> ParseFlags(const std::vector<std::string>& flags) {
+struct Flags {
   ExplainPlanOptions options;
+  std::string device;
+};
+
+absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& flags) {
+  Flags parsed;
+  ExplainPlanOptions& options = parsed.options;
   for (const std::string& flag : flags) {
     absl::string_view value = flag;
     if (flag == "--time") {
       options.time = true;
+    } else if (flag == "--device=cpu" || flag == "--device=cuda") {
+      parsed.device = flag.substr(flag.find('=') + 1);
     } else if (!absl::ConsumePrefix(&value, "--ranks=") ||
                !absl::SimpleAtoi(value, &options.ranks) || options.ranks == 0) {
       return absl::InvalidArgumentError(absl::StrCat("muster-rank: unknown flag ", flag));
     }
   }
-  return options;
+  return parsed;
+}
+
+// The GPU that the plan is to be of; null for the processor.
+absl::StatusOr<std::unique_ptr<kernels::Device>> ChooseGpu(const std::string& device,
+                                                           const v1::Resources& resources) {
+  const bool wanted = device.empty() ? resources.device() == "gpu" : device == "cuda";
+  if (!wanted) return nullptr;
+  absl::StatusOr<std::unique_ptr<kernels::Device>> gpu = OpenGpu();
+  if (!gpu.ok() && device.empty()) return nullptr;
+  return gpu;
 }
 
 absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std::istream& in) {
-  ASSIGN_OR_RETURN(const ExplainPlanOptions options, ParseFlags(flags));
+  ASSIGN_OR_RETURN(Flags parsed, ParseFlags(flags));
   v1::JobSpec spec;
   if (!spec.ParseFromIstream(&in)) {
     return absl::DataLossError("muster-rank: standard input is not a serialised JobSpec");
@@ -183,7 +208,9 @@ absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std
   if (!spec.has_train()) {
     return absl::DataLossError("muster-rank: the spec is not of a train job");
   }
-  return ExplainPlan(spec, options);
+  ASSIGN_OR_RETURN(const auto gpu, ChooseGpu(parsed.device, spec.resources()));
+  if (gpu != nullptr) parsed.options.device = gpu.get();
+  return ExplainPlan(spec, parsed.options);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/plan.pb.h"
 
@@ -20,6 +21,7 @@ struct ExplainPlanOptions {
   bool time = false;   // run steps on random data
   // Steps are timed until this is over, a few at least and some tens at most.
   absl::Duration time_budget = absl::Seconds(3);
+  kernels::Device* device = &kernels::CpuDevice();
 };
 
 // Compiles the plan of the largest share. `spec` is a train job's, complete and valid. Of the data
@@ -28,8 +30,9 @@ struct ExplainPlanOptions {
 absl::StatusOr<v1::PlanReport> ExplainPlan(const v1::JobSpec& spec,
                                            const ExplainPlanOptions& options);
 
-// `muster-rank --explain-plan [--time] [--ranks=N]`: a serialised JobSpec in, a serialised
-// PlanAnswer out. `flags` are those behind the first. Returns the exit status.
+// `muster-rank --explain-plan [--time] [--ranks=N] [--device=cpu|cuda]`: a serialised JobSpec in, a
+// serialised PlanAnswer out. `flags` are those behind the first. Without --device it is the GPU
+// where the spec has device gpu and there is one, else the processor. Returns the exit status.
 int RunExplainPlan(const std::vector<std::string>& flags, std::istream& in, std::ostream& out);
 
 }  // namespace muster::rank

@@ -7,6 +7,7 @@
 #include "common/spec/spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/guarded_device.h"
 #include "worker/data/testing.h"
 #include "worker/train/exit_code.h"
 
@@ -57,11 +58,13 @@ TEST(ExplainPlanTest, AccumulationAndViews) {
 }
 
 TEST(ExplainPlanTest, Times) {
-  for (const char* objective : {"cross_entropy", "nt_xent"}) {
+  for (const auto& [objective, device] : {std::pair("cross_entropy", &kernels::CpuDevice()),
+                                          {"nt_xent", &kernels::GuardedDevice()}}) {
     const auto report = ExplainPlan(
         Spec({absl::StrCat("train.objective.name=", objective), "train.optimizer.clip_norm=1"}),
-        {.ranks = 4, .time = true, .time_budget = absl::ZeroDuration()});
+        {.ranks = 4, .time = true, .time_budget = absl::ZeroDuration(), .device = device});
     ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->device(), device->name());
     EXPECT_EQ(report->times().steps(), 3u);
     EXPECT_GT(report->times().images_per_second(), 0);
     EXPECT_GT(report->times().objective_us(), 0);
@@ -109,6 +112,13 @@ TEST(RunExplainPlanTest, AnswersInEveryCase) {
   };
   const std::string spec = Spec().SerializeAsString();
   EXPECT_EQ(run({"--ranks=2"}, spec, 0).report().rows(), 19u);
+  EXPECT_EQ(run({"--device=cpu"}, spec, 0).report().device(), "cpu");
+  // There is no library beside this program; only who asks for a GPU must have one.
+  EXPECT_THAT(run({"--device=cuda"}, spec, train::kExitNoDevice).error(),
+              HasSubstr("/worker/rank/libmuster-cuda.so"));
+  const v1::JobSpec on_gpu = Spec({"resources.device=gpu"});
+  EXPECT_EQ(run({}, on_gpu.SerializeAsString(), 0).report().device(), "cpu");
+  EXPECT_THAT(run({"--device=tpu"}, spec, 1).error(), HasSubstr("unknown flag --device=tpu"));
   EXPECT_THAT(run({"--ranks=0"}, spec, 1).error(), HasSubstr("unknown flag --ranks=0"));
   EXPECT_THAT(run({"--ranks=x"}, spec, 1).error(), HasSubstr("unknown flag"));
   EXPECT_THAT(run({}, "\xff\xff", 1).error(), HasSubstr("not a serialised JobSpec"));

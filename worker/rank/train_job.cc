@@ -7,6 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -14,6 +15,7 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "worker/rank/rank_device.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/objective.h"
 #include "worker/train/trainer.h"
@@ -76,9 +78,11 @@ int TrainJob::Run() {
 }
 
 absl::Status TrainJob::RunToEnd() {
+  RETURN_IF_ERROR(OpenDevice());
   SetPhase("loading-data");
   ASSIGN_OR_RETURN(preparation_,
-                   train::Prepare(launch_.spec(), launch_.world_size(), environment_.cache_dir));
+                   train::Prepare(launch_.spec(), launch_.world_size(), environment_.cache_dir,
+                                  gpu_ != nullptr ? *gpu_ : kernels::CpuDevice()));
   v1::JoinInfo info;
   info.set_layout_digest(preparation_->plan->layout_digest());
   info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
@@ -103,6 +107,20 @@ absl::Status TrainJob::RunToEnd() {
   RETURN_IF_ERROR(Train(communicators, joined.world()));
   // Nobody leaves while a peer may still need it.
   return control_->Barrier("finish", kFinishTimeout);
+}
+
+absl::Status TrainJob::OpenDevice() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!UsesGpu(launch_.spec().resources(), visible != nullptr ? visible : "")) {
+    return absl::OkStatus();
+  }
+  SetPhase("opening-device");
+  ASSIGN_OR_RETURN(gpu_, OpenGpu());
+  LOG(INFO) << "computes on " << gpu_->name();
+  if (visible != nullptr && absl::StrContains(visible, ',')) {
+    LOG(WARNING) << "of the GPUs " << visible << " the first alone is used";
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/device.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/collectives/communicator.h"
 #include "worker/rank/abort_switch.h"
@@ -44,6 +45,8 @@ class TrainJob {
 
  private:
   absl::Status RunToEnd();
+  // The GPU, where the rank has one.
+  absl::Status OpenDevice();
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
   absl::Status Train(const RankCommunicators& communicators, const v1::World& world);
   // A directory of the spec's, on this node.
@@ -57,6 +60,7 @@ class TrainJob {
   ControlPlane* const control_;
   AbortSwitch* const abort_;
   const CommunicatorFactory factory_;
+  std::unique_ptr<kernels::Device> gpu_;  // null: the rank computes on the processor
   std::unique_ptr<train::Preparation> preparation_;
   std::optional<train::CheckpointDirectory> checkpoints_;
   std::string phase_;

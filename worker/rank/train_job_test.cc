@@ -187,7 +187,7 @@ TEST_F(TrainJobTest, TrainsAndTells) {
     EXPECT_TRUE(outcome.control->connected);
     EXPECT_FALSE(outcome.control->join_info.has_checkpoint());
     EXPECT_FALSE(outcome.control->join_info.layout_digest().empty());
-    ASSERT_EQ(outcome.control->join_info.fingerprint_size(), 3);
+    ASSERT_EQ(outcome.control->join_info.fingerprint_size(), 4);
     EXPECT_EQ(outcome.control->join_info.fingerprint(1).name(), "dataset");
     EXPECT_EQ(outcome.control->join_info.fingerprint(2).value(), "O0 float32");
     EXPECT_EQ(outcome.control->phases.front(), "loading-data");
@@ -196,6 +196,7 @@ TEST_F(TrainJobTest, TrainsAndTells) {
   }
   ASSERT_EQ(outcomes[0].control->summaries.size(), 1);
   EXPECT_EQ(outcomes[0].control->summaries[0].steps(), 10);
+  EXPECT_EQ(outcomes[0].control->summaries[0].device(), "cpu");
   EXPECT_TRUE(outcomes[1].control->summaries.empty());
   EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-0/checkpoints/step-00000010"));
 }
@@ -225,6 +226,20 @@ TEST_F(TrainJobTest, MissingDataIsToldBeforeJoining) {
   EXPECT_EQ(failure.phase(), "loading-data");
   EXPECT_THAT(failure.message(), HasSubstr("node node-0: "));
   EXPECT_THAT(failure.message(), HasSubstr("/does/not/exist"));
+}
+
+// The library lies neither beside this program nor in ../lib.
+TEST_F(TrainJobTest, AGpuThatCannotBeUsedEndsTheRank) {
+  launch_.mutable_spec()->mutable_resources()->set_device("gpu");
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitNoDevice);
+  EXPECT_FALSE(outcome.control->joined);
+  ASSERT_EQ(outcome.control->failures.size(), 1);
+  const v1::FailureReport& failure = outcome.control->failures[0];
+  EXPECT_FALSE(failure.not_retryable());
+  EXPECT_EQ(failure.phase(), "opening-device");
+  EXPECT_THAT(failure.message(), HasSubstr("node node-0: CUDA: no "));
+  EXPECT_THAT(failure.message(), HasSubstr("/worker/rank/libmuster-cuda.so"));
 }
 
 TEST_F(TrainJobTest, ACheckpointDirectoryThatCannotBeMadeIsPermanent) {

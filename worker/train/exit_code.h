@@ -10,6 +10,7 @@ namespace muster::train {
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitDiverged = 65;      // the loss is no finite number any more
 inline constexpr int kExitNoInput = 66;       // a data file is missing or damaged
+inline constexpr int kExitNoDevice = 71;      // the GPU that the rank was given cannot be used
 inline constexpr int kExitCannotCreate = 73;  // a checkpoint cannot be written
 inline constexpr int kExitBadSpec = 78;       // the spec asks for what cannot be
 
@@ -20,7 +21,7 @@ absl::Status WithExitCode(const absl::Status& status, int exit_code);
 int ExitCodeOf(const absl::Status& status);
 
 // Whether a new generation would fail the same way: true for the codes above other than
-// kExitFailure.
+// kExitFailure and kExitNoDevice.
 bool IsPermanent(int exit_code);
 
 }  // namespace muster::train

@@ -17,6 +17,7 @@ TEST(ExitCodeTest, TravelsWithTheStatus) {
 
 TEST(ExitCodeTest, OnlySpecificCodesArePermanent) {
   EXPECT_FALSE(IsPermanent(kExitFailure));
+  EXPECT_FALSE(IsPermanent(kExitNoDevice));
   EXPECT_TRUE(IsPermanent(kExitNoInput));
   EXPECT_TRUE(IsPermanent(kExitCannotCreate));
   EXPECT_TRUE(IsPermanent(kExitBadSpec));

@@ -58,13 +58,14 @@ std::string TrainingDigest(const v1::TrainSpec& spec) {
 
 std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training,
                                               const data::ImageDataset& test,
-                                              const TrainingPrecision& precision) {
+                                              const TrainingPrecision& precision,
+                                              const kernels::Device& device) {
   // Enough digits to tell two data sets apart, few enough to be read.
   constexpr size_t kShownDigits = 16;
   const auto split = [](const data::ImageDataset& images) {
     return absl::StrCat(images.size(), " images ", images.Digest().substr(0, kShownDigits));
   };
-  std::vector<v1::FingerprintEntry> entries(3);
+  std::vector<v1::FingerprintEntry> entries(4);
   entries[0].set_name("version");
   entries[0].set_value(absl::StrCat("muster-rank ", kSoftwareVersion));
   entries[1].set_name("dataset");
@@ -72,6 +73,8 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
                                     split(test), " to test"));
   entries[2].set_name("precision");
   entries[2].set_value(PrecisionText(precision));
+  entries[3].set_name("device");
+  entries[3].set_value(device.host_memory() ? "cpu" : "gpu");
   return entries;
 }
 
@@ -104,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
   ASSIGN_OR_RETURN(auto optimizer,
                    Optimizer::Create(spec.optimizer(), plan->parameters(),
                                      {.round_to = precision.weights, .device = &device}));
-  std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(*training, *test, precision);
+  std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(*training, *test, precision, device);
   return std::unique_ptr<Preparation>(
       new Preparation{spec, world_size, std::move(training), std::move(test), steps, total_steps,
                       schedule, precision, compiling.max_batch, std::move(plan),

@@ -7,6 +7,7 @@
 #include "common/spec/spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/guarded_device.h"
 #include "worker/data/testing.h"
 #include "worker/train/exit_code.h"
 
@@ -105,7 +106,7 @@ TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
   const auto precision = [&spec, this] {
     const auto preparation = Prepare(spec, 4, data_.path());
     EXPECT_TRUE(preparation.ok()) << preparation.status();
-    return (*preparation)->fingerprint.back();
+    return (*preparation)->fingerprint[2];
   };
   EXPECT_EQ(precision().name(), "precision");
   EXPECT_EQ(precision().value(), "O0 float32");
@@ -114,6 +115,17 @@ TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
   EXPECT_EQ(precision().value(), "O2 bfloat16, gradients bfloat16");
   spec.mutable_train()->mutable_mixed_precision()->set_gradient_dtype("float32");
   EXPECT_EQ(precision().value(), "O2 bfloat16, gradients float32");
+}
+
+TEST_F(PreparationTest, TheFingerprintTellsDevicesApart) {
+  const auto device = [this](kernels::Device& device) {
+    const auto preparation = Prepare(Spec(), 4, data_.path(), device);
+    EXPECT_TRUE(preparation.ok()) << preparation.status();
+    const v1::FingerprintEntry& entry = (*preparation)->fingerprint.back();
+    return entry.name() + " " + entry.value();
+  };
+  EXPECT_EQ(device(kernels::CpuDevice()), "device cpu");
+  EXPECT_EQ(device(kernels::GuardedDevice()), "device gpu");
 }
 
 }  // namespace

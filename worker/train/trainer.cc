@@ -355,6 +355,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_exposed_communication_seconds(absl::ToDoubleSeconds(median.exposed_communication));
   summary.set_kernel_seconds(absl::ToDoubleSeconds(median.kernels));
   summary.set_precision(PrecisionText(precision_));
+  summary.set_device(plan_.device().name());
   if (const LossScale* const loss_scale = training_step_->loss_scale(); loss_scale != nullptr) {
     summary.set_loss_scale(loss_scale->scale());
     summary.set_skipped_steps(loss_scale->skipped_steps());

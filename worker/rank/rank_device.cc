@@ -1,0 +1,18 @@
+#include "worker/rank/rank_device.h"
+
+#include "kernels/cuda/device.h"
+#include "worker/train/exit_code.h"
+
+namespace muster::rank {
+
+bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices) {
+  return resources.device() == "gpu" || (resources.device() == "auto" && !visible_devices.empty());
+}
+
+absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const std::string& library) {
+  absl::StatusOr<std::unique_ptr<kernels::Device>> device = kernels::OpenCudaDevice(0, library);
+  if (device.ok()) return device;
+  return train::WithExitCode(device.status(), train::kExitNoDevice);
+}
+
+}  // namespace muster::rank

@@ -1,0 +1,25 @@
+// What a rank computes on.
+#ifndef MUSTER_WORKER_RANK_RANK_DEVICE_H_
+#define MUSTER_WORKER_RANK_RANK_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/device.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::rank {
+
+// Whether a rank computes on a GPU: device gpu, or auto where the worker gave it one, which
+// `visible_devices`, its CUDA_VISIBLE_DEVICES, then names.
+bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices);
+
+// The first GPU that this process sees, by kernels::OpenCudaDevice's `library`. Its errors, with
+// kExitNoDevice: a rank that was given a GPU and cannot use it does not train without.
+absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const std::string& library = "");
+
+}  // namespace muster::rank
+
+#endif  // MUSTER_WORKER_RANK_RANK_DEVICE_H_
