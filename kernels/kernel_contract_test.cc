@@ -73,21 +73,6 @@ TEST_P(KernelContractTest, SoftmaxCrossEntropy) {
   }
 }
 
-TEST_P(KernelContractTest, Normalize) {
-  for (const int64_t channels : {1, 3}) {
-    for (const int64_t pixels : {0, 1, 784, 101}) {
-      Bytes x(pixels * channels);
-      for (uint8_t& byte : x) byte = static_cast<uint8_t>(random_());
-      TestBuffer scale(channels, random_), shift(channels, random_);
-      TestBuffer y(x.size()), expected(x.size());
-      kernels().normalize(pixels, channels, x.data(), scale.data(), shift.data(), y.data());
-      reference().normalize(pixels, channels, x.data(), scale.data(), shift.data(),
-                            expected.data());
-      ExpectClose(y, expected, "y", 1e-6);
-    }
-  }
-}
-
 TEST_P(KernelContractTest, DirectConvolution) {
   if (kernels().direct_convolution_forward == nullptr) GTEST_SKIP() << "there is none";
   const DirectConvolutionShape sizes[] = {{3, 28, 28, 1, 32}, {2, 5, 7, 1, 16}, {2, 9, 3, 2, 48},

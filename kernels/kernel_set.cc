@@ -55,10 +55,10 @@ const KernelTable& WaitingKernels() {
                 &T::average_pool_forward, &T::average_pool_backward, &T::activation_forward,
                 &T::activation_backward, &T::add_forward, &T::accumulate, &T::scaled_copy, &T::cast,
                 &T::all_finite, &T::dropout, &T::softmax_cross_entropy, &T::l2_normalize_forward,
-                &T::l2_normalize_backward, &T::nt_xent_forward, &T::nt_xent_backward, &T::normalize,
-                &T::depthwise_convolution_forward, &T::depthwise_convolution_backward_data,
-                &T::depthwise_convolution_backward_weights, &T::sgd_step, &T::adamw_step,
-                &T::sum_of_squares, &T::lerp>(*made);
+                &T::l2_normalize_backward, &T::nt_xent_forward, &T::nt_xent_backward, &T::resize,
+                &T::load_images, &T::depthwise_convolution_forward,
+                &T::depthwise_convolution_backward_data, &T::depthwise_convolution_backward_weights,
+                &T::sgd_step, &T::adamw_step, &T::sum_of_squares, &T::lerp>(*made);
     return made;
   }();
   return table;

@@ -13,7 +13,7 @@
 #include "kernels/depthwise_convolution.h"
 #include "kernels/direct_convolution.h"
 #include "kernels/dropout.h"
-#include "kernels/normalize.h"
+#include "kernels/image_rows.h"
 #include "kernels/nt_xent.h"
 #include "kernels/optimizer.h"
 #include "kernels/pooling.h"
@@ -58,10 +58,10 @@ struct KernelTable {
   L2NormalizeBackward* l2_normalize_backward;
   NtXentForward* nt_xent_forward;
   NtXentBackward* nt_xent_backward;
-  // normalize.h
-  Normalize* normalize;
   // resize.h
   Resize* resize;
+  // image_rows.h
+  LoadImages* load_images;
   // direct_convolution.h
   DirectConvolutionForward* direct_convolution_forward;
   DirectConvolutionBackwardWeights* direct_convolution_backward_weights;

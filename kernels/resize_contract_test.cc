@@ -1,26 +1,23 @@
-// Holds every instruction set's resize to the reference. tests/images/resize_test.py holds it to
+// Holds every kernel set's resize to the reference. tests/images/resize_test.py holds it to
 // Pillow.
 #include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/kernel_table.h"
+#include "kernels/kernel_contract.h"
 #include "kernels/resize.h"
 
 namespace muster::kernels {
 namespace {
 
-class ResizeContractTest : public testing::TestWithParam<InstructionSet> {
+class ResizeContractTest : public KernelSetTest {
  protected:
-  void SetUp() override {
-    if (GetParam() > DetectInstructionSet()) GTEST_SKIP() << "this processor lacks it";
-  }
+  ResizeContractTest() { random_.seed(5); }
 
   // Of an image in an array of exactly its size, so that reading past its end shows under a
   // sanitizer.
-  std::vector<uint8_t> Resized(const KernelTable& kernels, const ResizeShape& shape,
-                               const std::vector<uint8_t>& x) {
-    std::vector<uint8_t> y(shape.height * shape.width * shape.channels + kGuard, kUnwritten);
+  Bytes Resized(const KernelTable& kernels, const ResizeShape& shape, const Bytes& x) {
+    Bytes y(shape.height * shape.width * shape.channels + kGuard, kUnwritten);
     std::vector<float> scratch((ResizeScratchBytes(shape) + 3) / 4 + kGuard, kUnwritten);
     kernels.resize(shape, x.data(), y.data(), scratch.data());
     for (int i = 0; i < kGuard; ++i) {
@@ -30,10 +27,9 @@ class ResizeContractTest : public testing::TestWithParam<InstructionSet> {
     return y;
   }
 
-  std::vector<uint8_t> Pixels(const ResizeShape& shape) {
+  Bytes Pixels(const ResizeShape& shape) {
     // The last line ends with its last pixel.
-    std::vector<uint8_t> x((shape.in_height - 1) * shape.row_bytes +
-                           shape.in_width * shape.channels);
+    Bytes x((shape.in_height - 1) * shape.row_bytes + shape.in_width * shape.channels);
     for (uint8_t& value : x) value = static_cast<uint8_t>(random_());
     return x;
   }
@@ -44,9 +40,9 @@ class ResizeContractTest : public testing::TestWithParam<InstructionSet> {
         std::vector<double>{double(shape.in_height), double(shape.in_width), double(shape.channels),
                             shape.top, shape.left, shape.box_height, shape.box_width,
                             double(shape.height), double(shape.width), double(shape.flip)}));
-    const std::vector<uint8_t> x = Pixels(shape);
-    const std::vector<uint8_t> actual = Resized(CpuKernels(GetParam()), shape, x);
-    const std::vector<uint8_t> expected = Resized(ReferenceKernels(), shape, x);
+    const Bytes x = Pixels(shape);
+    const Bytes actual = Resized(kernels(), shape, x);
+    const Bytes expected = Resized(reference(), shape, x);
     int differing = 0;
     for (size_t i = 0; i < actual.size(); ++i) {
       ASSERT_NEAR(actual[i], expected[i], 1) << "at " << i;
@@ -57,7 +53,6 @@ class ResizeContractTest : public testing::TestWithParam<InstructionSet> {
 
   static constexpr int kGuard = 8;
   static constexpr uint8_t kUnwritten = 0xa5;
-  std::mt19937 random_{5};
 };
 
 ResizeShape WholeImage(int64_t in_height, int64_t in_width, int64_t channels, int64_t height,
@@ -107,8 +102,8 @@ TEST_P(ResizeContractTest, BoxesOfLongerLines) {
 
 TEST_P(ResizeContractTest, TheSameSizeIsTheSameImage) {
   const ResizeShape shape = WholeImage(12, 31, 3, 12, 31);
-  const std::vector<uint8_t> x = Pixels(shape);
-  std::vector<uint8_t> y = Resized(CpuKernels(GetParam()), shape, x);
+  const Bytes x = Pixels(shape);
+  Bytes y = Resized(kernels(), shape, x);
   y.resize(x.size());
   EXPECT_EQ(y, x);
 }
@@ -117,17 +112,14 @@ TEST_P(ResizeContractTest, TheSameSizeIsTheSameImage) {
 TEST_P(ResizeContractTest, WhiteStaysWhite) {
   for (int64_t size = 1; size < 80; ++size) {
     const ResizeShape shape = WholeImage(37, 41, 3, size, 81 - size);
-    const std::vector<uint8_t> x(shape.in_height * shape.row_bytes, 255);
-    std::vector<uint8_t> y = Resized(CpuKernels(GetParam()), shape, x);
+    const Bytes x(shape.in_height * shape.row_bytes, 255);
+    Bytes y = Resized(kernels(), shape, x);
     y.resize(shape.height * shape.width * shape.channels);
-    EXPECT_EQ(y, std::vector<uint8_t>(y.size(), 255));
+    EXPECT_EQ(y, Bytes(y.size(), 255));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, ResizeContractTest,
-                         testing::Values(InstructionSet::kPlain, InstructionSet::kAvx2,
-                                         InstructionSet::kAvx512, InstructionSet::kAvx512Bf16),
-                         [](const auto& info) { return CpuKernels(info.param).name; });
+INSTANTIATE_TEST_SUITE_P(KernelSets, ResizeContractTest, EveryKernelSet(), KernelSetName);
 
 }  // namespace
 }  // namespace muster::kernels

@@ -1,4 +1,4 @@
-// Normalisation of bytes; see kernels/normalize.h. Compiled once per instruction set.
+// Normalisation of bytes, as cpu::Normalize. Compiled once per instruction set.
 #ifndef MUSTER_KERNELS_CPU_NORMALIZE_BODY_H_
 #define MUSTER_KERNELS_CPU_NORMALIZE_BODY_H_
 
@@ -7,7 +7,6 @@
 
 #include "kernels/cpu/vector.h"
 #include "kernels/functors.h"
-#include "kernels/normalize.h"
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 

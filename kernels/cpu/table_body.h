@@ -12,6 +12,7 @@
 #include "kernels/cpu/nt_xent_body.h"
 #include "kernels/cpu/optimizer_body.h"
 #include "kernels/cpu/pooling_body.h"
+#include "kernels/cpu/render_image.h"
 #include "kernels/cpu/resize_body.h"
 #include "kernels/cpu/scalar_kernels.h"
 #include "kernels/cpu/softmax_cross_entropy_body.h"
@@ -25,6 +26,11 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 extern const KernelTable kKernels;
+
+inline void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* rows,
+                       const float* scale, const float* shift, float* y) {
+  cpu::LoadImages(shape, x, rows, scale, shift, Resize, Normalize, y);
+}
 
 const KernelTable kKernels = {
     .name = MUSTER_STRINGIFY_(MUSTER_INSTRUCTION_SET),
@@ -57,8 +63,8 @@ const KernelTable kKernels = {
     .l2_normalize_backward = L2NormalizeBackward,
     .nt_xent_forward = NtXentForward,
     .nt_xent_backward = NtXentBackward,
-    .normalize = Normalize,
     .resize = Resize,
+    .load_images = LoadImages,
     .direct_convolution_forward = DirectConvolutionForward,
     .direct_convolution_backward_weights = DirectConvolutionBackwardWeights,
     .tile_convolution = TileConvolution,

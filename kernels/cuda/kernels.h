@@ -35,8 +35,11 @@ kernels::AllFinite AllFinite;
 
 // samples.cu
 kernels::Dropout Dropout;
-kernels::Normalize Normalize;
 kernels::SoftmaxCrossEntropy SoftmaxCrossEntropy;
+
+// images.cu
+kernels::Resize Resize;
+kernels::LoadImages LoadImages;
 
 // nt_xent.cu
 kernels::L2NormalizeForward L2NormalizeForward;
@@ -55,7 +58,7 @@ kernels::AdamWStep AdamWStep;
 kernels::SumOfSquares SumOfSquares;
 kernels::Lerp Lerp;
 
-// Of direct and tile convolution and resize there are none: null.
+// Of direct and tile convolution there are none: null.
 extern const KernelTable kKernels;
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -5,6 +5,7 @@
 #include "kernels/cuda/batch_norm.cu"
 #include "kernels/cuda/cast.cu"
 #include "kernels/cuda/depthwise_convolution.cu"
+#include "kernels/cuda/images.cu"
 #include "kernels/cuda/kernel_table.cu"
 #include "kernels/cuda/nt_xent.cu"
 #include "kernels/cuda/optimizer.cu"

@@ -1,22 +1,10 @@
-// What reads or judges a batch's samples: bytes to floats, dropout, and the loss of their classes.
+// What judges a batch's samples and what it leaves out of them: the loss of their classes, dropout.
 #include "kernels/cuda/fold.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/launch.h"
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
-
-struct NormalizeBody {
-  int64_t channels;
-  const uint8_t* x;
-  const float* scale;
-  const float* shift;
-  float* y;
-  MUSTER_HOST_DEVICE void operator()(int64_t i) const {
-    const int64_t c = i % channels;
-    y[i] = AffineFunctor<float>{scale[c], shift[c]}(static_cast<float>(x[i]));
-  }
-};
 
 // An item is the four elements of a row that one Philox counter decides, fewer at its end.
 template <typename Storage>
@@ -140,11 +128,6 @@ struct CrossEntropyBody {
 };
 
 }  // namespace
-
-void Normalize(int64_t pixels, int64_t channels, const uint8_t* x, const float* scale,
-               const float* shift, float* y) {
-  ForEachItem(pixels * channels, NormalizeBody{channels, x, scale, shift, y});
-}
 
 void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t columns, const void* x,
              void* y) {

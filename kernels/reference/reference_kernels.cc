@@ -44,14 +44,6 @@ void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits
   }
 }
 
-void Normalize(int64_t pixels, int64_t channels, const uint8_t* x, const float* scale,
-               const float* shift, float* y) {
-  for (int64_t i = 0; i < pixels * channels; ++i) {
-    const int64_t c = i % channels;
-    y[i] = static_cast<float>(double{scale[c]} * x[i] + double{shift[c]});
-  }
-}
-
 constexpr KernelTable kKernels = {
     .name = "reference",
     .lanes = 1,
@@ -79,8 +71,8 @@ constexpr KernelTable kKernels = {
     .l2_normalize_backward = L2NormalizeBackward,
     .nt_xent_forward = NtXentForward,
     .nt_xent_backward = NtXentBackward,
-    .normalize = Normalize,
     .resize = Resize,
+    .load_images = LoadImages,
     .direct_convolution_forward = DirectConvolutionForward,
     .direct_convolution_backward_weights = DirectConvolutionBackwardWeights,
     .tile_convolution = nullptr,

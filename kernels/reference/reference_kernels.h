@@ -33,6 +33,7 @@ kernels::AllFinite AllFinite;
 
 // resize.cc
 kernels::Resize Resize;
+kernels::LoadImages LoadImages;
 
 // nt_xent.cc
 kernels::L2NormalizeForward L2NormalizeForward;

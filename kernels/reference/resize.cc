@@ -1,6 +1,8 @@
-// Resize as kernels/resize.h defines it, one output value at a time.
+// Resize as kernels/resize.h defines it, and rows of images as kernels/image_rows.h does, one
+// output value at a time.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "kernels/reference/reference_kernels.h"
 
@@ -37,6 +39,30 @@ void Resize(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void*) {
       }
     }
     y[i] = static_cast<uint8_t>(std::floor(sum / weights + 0.5));
+  }
+}
+
+void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* rows,
+                const float* scale, const float* shift, float* y) {
+  const int64_t row_elements = shape.height * shape.width * shape.channels;
+  std::vector<uint8_t> resized(row_elements);
+  for (int64_t i = 0; i < shape.rows * row_elements; ++i) {
+    const ImageRow& row = rows[i / row_elements];
+    if (i % row_elements == 0) {
+      Resize(ResizeOf(shape, row), x + row.image, resized.data(), nullptr);
+    }
+    const int64_t c = i % shape.channels;
+    const int64_t column = i / shape.channels % shape.width;
+    const int64_t line = i / shape.channels / shape.width % shape.height;
+    const int64_t from_line = line + row.dy;
+    const int64_t from_column = (row.flip ? shape.width - 1 - column : column) + row.dx;
+    const bool inside =
+        from_line >= 0 && from_line < shape.height && from_column >= 0 && from_column < shape.width;
+    const int64_t from = (from_line * shape.width + from_column) * shape.channels + c;
+    const double byte = inside ? resized[from] : 0;
+    const bool erased = line >= row.erased_top && line < row.erased_top + row.erased_height &&
+                        column >= row.erased_left && column < row.erased_left + row.erased_width;
+    y[i] = erased ? 0 : static_cast<float>(byte * double{scale[c]} + double{shift[c]});
   }
 }
 

@@ -13,8 +13,8 @@
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"
+#include "worker/data/input_writer.h"
 #include "worker/data/loader.h"
-#include "worker/data/normalizer.h"
 
 namespace muster::data {
 namespace {
@@ -57,18 +57,20 @@ absl::Status Load(Flags flags) {
       flags.train
           ? Loader::ForTraining(dataset.get(), steps, flags.loader)
           : Loader::ForEvaluation(dataset.get(), static_cast<uint32_t>(flags.batch), flags.loader);
-  Normalizer normalizer(dataset->info());
+  InputWriter writer(dataset->info());
   const auto reader = dataset->NewReader();
   const std::vector<uint32_t> order =
       EpochOrder(flags.loader.seed, 0, static_cast<uint32_t>(dataset->size()));
   std::ofstream out(flags.output, std::ios::binary);
   std::vector<float> floats;
+  std::vector<int32_t> labels;
   uint64_t position = 0;
   while (true) {
     ASSIGN_OR_RETURN(const Batch* batch, loader->Next());
     if (batch == nullptr) break;
     floats.resize(batch->pixels.size());
-    normalizer.Apply(*batch, floats.data());
+    labels.resize(batch->rows);
+    writer.Write(*batch, floats.data(), labels.data());
     out.write(reinterpret_cast<const char*>(floats.data()),
               static_cast<std::streamsize>(floats.size() * sizeof(float)));
     for (size_t row = 0; row < batch->rows; row += batch->views, ++position) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/philox.h"
 #include "worker/data/purpose.h"
@@ -60,22 +59,6 @@ Rectangle CentralCrop(const RandomResizedCropOptions& options, ImageSize stored)
           static_cast<int32_t>(width)};
 }
 
-// `pixels` of `channels` bytes each, from left to right or the other way.
-void CopyRow(const uint8_t* in, int64_t pixels, int64_t channels, bool flip, uint8_t* out) {
-  if (!flip) {
-    std::memcpy(out, in, static_cast<size_t>(pixels * channels));
-    return;
-  }
-  if (channels == 1) {
-    std::reverse_copy(in, in + pixels, out);
-    return;
-  }
-  for (int64_t x = 0; x < pixels; ++x) {
-    std::memcpy(out + x * channels, in + (pixels - 1 - x) * channels,
-                static_cast<size_t>(channels));
-  }
-}
-
 }  // namespace
 
 Placement DrawPlacement(const AugmentOptions& options, const SampleView& of) {
@@ -121,31 +104,6 @@ Rectangle DrawErasure(const RandomErasingOptions& options, uint64_t seed, ImageS
     }
   }
   return {};
-}
-
-void PlaceImage(const ImageView& image, const Placement& placement, uint8_t* out) {
-  const int64_t height = image.height, width = image.width, channels = image.channels;
-  const int64_t row_bytes = width * channels;
-  if (placement.dy == 0 && placement.dx == 0 && !placement.flip && image.row_bytes == row_bytes) {
-    std::memcpy(out, image.pixels, static_cast<size_t>(height * row_bytes));
-    return;
-  }
-  // Columns [begin, end) of the unmirrored result lie within the image.
-  const int64_t begin = std::clamp<int64_t>(-placement.dx, 0, width);
-  const int64_t end = std::clamp<int64_t>(width - placement.dx, begin, width);
-  const int64_t out_begin = placement.flip ? width - end : begin;
-  for (int64_t y = 0; y < height; ++y, out += row_bytes) {
-    const int64_t from = y + placement.dy;
-    if (from < 0 || from >= height || begin == end) {
-      std::memset(out, 0, static_cast<size_t>(row_bytes));
-      continue;
-    }
-    const int64_t out_end = out_begin + (end - begin);
-    std::memset(out, 0, static_cast<size_t>(out_begin * channels));
-    CopyRow(image.pixels + from * image.row_bytes + (begin + placement.dx) * channels, end - begin,
-            channels, placement.flip, out + out_begin * channels);
-    std::memset(out + out_end * channels, 0, static_cast<size_t>((width - out_end) * channels));
-  }
 }
 
 }  // namespace muster::data

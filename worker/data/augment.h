@@ -75,9 +75,6 @@ Rectangle DrawCrop(const RandomResizedCropOptions& options, uint64_t seed, Image
 Rectangle DrawErasure(const RandomErasingOptions& options, uint64_t seed, ImageSize size,
                       const SampleView& of);
 
-// `image` of the result's own size to height * width * channels bytes, HWC.
-void PlaceImage(const ImageView& image, const Placement& placement, uint8_t* out);
-
 }  // namespace muster::data
 
 #endif  // MUSTER_WORKER_DATA_AUGMENT_H_

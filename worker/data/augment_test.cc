@@ -12,50 +12,6 @@
 namespace muster::data {
 namespace {
 
-ImageView ViewOf(const std::vector<uint8_t>& pixels, int64_t height, int64_t width,
-                 int64_t channels, int64_t row_bytes) {
-  return {height, width, channels, row_bytes, pixels.data()};
-}
-
-// Pixel by pixel, as Placement's comment says.
-std::vector<uint8_t> PlaceSlowly(const ImageView& image, const Placement& placement) {
-  std::vector<uint8_t> out;
-  for (int64_t y = 0; y < image.height; ++y) {
-    for (int64_t column = 0; column < image.width; ++column) {
-      const int64_t x = placement.flip ? image.width - 1 - column : column;
-      const int64_t from_y = y + placement.dy, from_x = x + placement.dx;
-      const bool inside =
-          from_y >= 0 && from_y < image.height && from_x >= 0 && from_x < image.width;
-      for (int64_t c = 0; c < image.channels; ++c) {
-        out.push_back(inside ? image.pixels[from_y * image.row_bytes + from_x * image.channels + c]
-                             : 0);
-      }
-    }
-  }
-  return out;
-}
-
-TEST(PlaceImageTest, AgreesWithTheDefinition) {
-  for (const int64_t channels : {1, 3}) {
-    for (const int64_t gap : {0, 5}) {
-      const int64_t row_bytes = 7 * channels + gap;
-      std::vector<uint8_t> pixels(5 * row_bytes);
-      for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i + 1);
-      const ImageView image = ViewOf(pixels, 5, 7, channels, row_bytes);
-      for (int dy = -6; dy <= 6; ++dy) {
-        for (int dx = -8; dx <= 8; ++dx) {
-          for (const bool flip : {false, true}) {
-            const Placement placement{dy, dx, flip};
-            std::vector<uint8_t> out(5 * 7 * channels, 0xff);
-            PlaceImage(image, placement, out.data());
-            ASSERT_EQ(out, PlaceSlowly(image, placement)) << dy << ' ' << dx << ' ' << flip;
-          }
-        }
-      }
-    }
-  }
-}
-
 std::tuple<int, int, bool> Placed(const AugmentOptions& options, const SampleView& of) {
   const Placement placement = DrawPlacement(options, of);
   return {placement.dy, placement.dx, placement.flip};

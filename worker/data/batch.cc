@@ -10,10 +10,11 @@ Batch Batch::Part(uint32_t part, uint32_t parts) const {
   Batch result = *this;
   result.first_row += samples.begin;
   result.rows = samples.size() * views;
-  const size_t image_bytes = rows == 0 ? 0 : pixels.size() / rows;
-  result.pixels = pixels.subspan(begin * image_bytes, result.rows * image_bytes);
+  const size_t sample_bytes = rows == 0 ? 0 : pixels.size() / (rows / views);
+  result.pixels = pixels.subspan(samples.begin * sample_bytes, samples.size() * sample_bytes);
+  result.first_pixel += samples.begin * sample_bytes;
+  result.images = images.subspan(begin, result.rows);
   result.labels = labels.subspan(begin, result.rows);
-  if (!erasures.empty()) result.erasures = erasures.subspan(begin, result.rows);
   return result;
 }
 

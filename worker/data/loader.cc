@@ -1,6 +1,8 @@
 #include "worker/data/loader.h"
 
 #include <algorithm>
+#include <cstring>
+#include <new>
 
 #include "absl/memory/memory.h"
 #include "common/status.h"
@@ -18,6 +20,16 @@ LoaderOptions Complete(const ImageDataset& dataset, LoaderOptions options) {
   options.threads = std::max(1u, options.threads);
   options.prefetch = std::max(1u, options.prefetch);
   return options;
+}
+
+kernels::HostMemory AllocateHost(kernels::Device& device, size_t bytes) {
+  absl::StatusOr<kernels::HostMemory> memory = device.AllocateHost(bytes);
+  if (!memory.ok()) throw std::bad_alloc();
+  return *std::move(memory);
+}
+
+size_t Bytes(ImageSize size, const ImageDataset& dataset) {
+  return static_cast<size_t>(size.height * size.width * dataset.info().channels);
 }
 
 }  // namespace
@@ -47,18 +59,23 @@ Loader::Loader(const ImageDataset* dataset, const RankBatches& batches, bool shu
       batches_(batches),
       shuffle_(shuffle),
       options_(options),
-      image_bytes_(static_cast<size_t>(options.transform.size.height *
-                                       options.transform.size.width * dataset->info().channels)),
-      portion_samples_(std::max<size_t>(1, kPortionBytes / (options.views * image_bytes_))),
+      form_(FormFor(*dataset, options)),
+      sample_bytes_(form_ == Form::kFinished
+                        ? options.views * Bytes(options.transform.size, *dataset)
+                        : Bytes({dataset->info().height, dataset->info().width}, *dataset)),
+      portion_samples_(std::max<size_t>(1, kPortionBytes / sample_bytes_)),
       claimed_step_(options.first_step),
       next_to_use_(options.first_step),
       // One more than is ready ahead: the one in use.
       slots_(options.prefetch + size_t{1}) {
-  const size_t rows = batches_.max_rows() * options_.views;
+  const size_t samples = batches_.max_rows();
+  const size_t rows = samples * options_.views;
+  kernels::Device& device = *options_.device;
   for (Slot& slot : slots_) {
-    slot.pixels.resize(rows * image_bytes_);
-    slot.labels.resize(rows);
-    if (options_.transform.augment.random_erasing.has_value()) slot.erasures.resize(rows);
+    if (form_ != Form::kResident) slot.pixels = AllocateHost(device, samples * sample_bytes_);
+    slot.labels = AllocateHost(device, rows * sizeof(int32_t));
+    slot.images = AllocateHost(device, rows * sizeof(kernels::ImageRow));
+    slot.copied = device.MakeEvent();
   }
   for (uint32_t i = 0; i < options_.threads; ++i) {
     threads_.emplace_back([this] { Run(); });
@@ -72,6 +89,14 @@ Loader::~Loader() {
   }
   slot_free_.SignalAll();
   for (std::thread& thread : threads_) thread.join();
+  for (const Slot& slot : slots_) slot.copied->Wait();
+}
+
+Loader::Form Loader::FormFor(const ImageDataset& dataset, const LoaderOptions& options) {
+  if (options.device->host_memory()) return Form::kFinished;
+  if (options.resident != nullptr) return Form::kResident;
+  const bool decoded = dataset.size() > 0 && dataset.image(0) != nullptr;
+  return decoded ? Form::kStored : Form::kFinished;
 }
 
 absl::StatusOr<const Batch*> Loader::Next() {
@@ -136,23 +161,49 @@ void Loader::BeginBatch(uint64_t step, Slot& slot) const {
   batch.rows = rows;
   batch.views = options_.views;
   batch.size = options_.transform.size;
-  batch.pixels = absl::MakeConstSpan(slot.pixels).first(rows * image_bytes_);
-  batch.labels = absl::MakeConstSpan(slot.labels).first(rows);
-  batch.erasures = absl::MakeConstSpan(slot.erasures).first(slot.erasures.empty() ? 0 : rows);
+  batch.images = {slot.images.as<kernels::ImageRow>(), rows};
+  batch.labels = {slot.labels.as<int32_t>(), rows};
+  batch.pixels = {};
+  if (form_ != Form::kResident) {
+    batch.pixels = {slot.pixels.as<uint8_t>(), slot.source.positions.size() * sample_bytes_};
+  }
+  batch.resident = options_.resident;
+  batch.copied = slot.copied.get();
 }
 
 absl::Status Loader::Prepare(const Portion& portion, ImageTransform& transform) const {
-  Slot& slot = *portion.slot;
-  const uint64_t epoch = slot.source.epoch;
-  const Order order = shuffle_ ? OrderOf(epoch) : nullptr;
+  // The device may still be reading the batch that was here before.
+  portion.slot->copied->Wait();
+  const Order order = shuffle_ ? OrderOf(portion.slot->source.epoch) : nullptr;
   for (uint64_t i = portion.positions.begin; i < portion.positions.end; ++i) {
     const auto sample = shuffle_ ? (*order)[i] : static_cast<uint32_t>(i);
-    const size_t row = (i - slot.source.positions.begin) * options_.views;
-    RETURN_IF_ERROR(transform.Apply(epoch, sample, options_.views,
-                                    slot.pixels.data() + row * image_bytes_,
-                                    slot.erasures.empty() ? nullptr : &slot.erasures[row]));
-    std::fill_n(&slot.labels[row], options_.views, dataset_->label(sample));
+    RETURN_IF_ERROR(PrepareSample(*portion.slot, i, sample, transform));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Loader::PrepareSample(const Slot& slot, uint64_t position, uint32_t sample,
+                                   ImageTransform& transform) const {
+  const uint64_t epoch = slot.source.epoch;
+  const uint32_t views = options_.views;
+  const size_t place = position - slot.source.positions.begin;
+  kernels::ImageRow* const images = slot.images.as<kernels::ImageRow>() + place * views;
+  size_t first_byte = place * sample_bytes_;
+  if (form_ == Form::kFinished) {
+    RETURN_IF_ERROR(
+        transform.Apply(epoch, sample, views, slot.pixels.as<uint8_t>() + first_byte, images));
+  } else {
+    RETURN_IF_ERROR(transform.Describe(epoch, sample, views, images));
+    if (form_ == Form::kStored) {
+      std::memcpy(slot.pixels.as<uint8_t>() + first_byte, dataset_->image(sample), sample_bytes_);
+    } else {
+      first_byte = sample * sample_bytes_;
+    }
+  }
+  for (uint32_t view = 0; view < views; ++view) {
+    images[view].image += static_cast<int64_t>(first_byte);
+  }
+  std::fill_n(slot.labels.as<int32_t>() + place * views, views, dataset_->label(sample));
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "kernels/device.h"
 #include "worker/data/batch.h"
 #include "worker/data/image_dataset.h"
 #include "worker/data/sampler.h"
@@ -27,6 +28,11 @@ struct LoaderOptions {
   uint32_t threads = 1;
   uint32_t prefetch = 4;  // batches ready ahead
   TransformOptions transform;
+  // Whose thread calls the loader, but for its own, and which outlives it: batches have the form
+  // and the memory that suit it.
+  kernels::Device* device = &kernels::CpuDevice();
+  // Where the data set's images lie in the device's memory (MakeResident); null: nowhere.
+  const uint8_t* resident = nullptr;
   // Of training alone:
   uint64_t seed = 0;  // of the order of samples
   uint64_t first_step = 0;
@@ -38,6 +44,7 @@ struct LoaderOptions {
 // on the oldest batch that is not done, some samples each. Next is for one thread.
 class Loader {
  public:
+  // Throw std::bad_alloc.
   // Each sample once per epoch in that epoch's order, augmented. `dataset` outlives the loader.
   static std::unique_ptr<Loader> ForTraining(const ImageDataset* dataset, const StepMap& steps,
                                              const LoaderOptions& options);
@@ -50,16 +57,18 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Waits for the next batch, which is valid until the next call; null after the last. An image
+  // Waits for the next batch, which is valid until the next call, and what it says of its event
+  // holds; null after the last. An image
   // that cannot be read ends the stream: its batch and all later calls are the error, which names
   // the file.
   absl::StatusOr<const Batch*> Next() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Slot {
-    std::vector<uint8_t> pixels;
-    std::vector<int32_t> labels;
-    std::vector<Rectangle> erasures;
+    kernels::HostMemory pixels;  // uint8
+    kernels::HostMemory labels;  // int32
+    kernels::HostMemory images;  // ImageRow
+    std::unique_ptr<kernels::DeviceEvent> copied;
     RankBatch source;
     Batch batch;
     uint64_t done = 0;    // samples
@@ -74,6 +83,10 @@ class Loader {
   };
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
 
+  // What batches hold of images: finished ones; as the data set has them, each once; or nothing.
+  enum class Form { kFinished, kStored, kResident };
+  static Form FormFor(const ImageDataset& dataset, const LoaderOptions& options);
+
   Loader(const ImageDataset* dataset, const RankBatches& batches, bool shuffle,
          const LoaderOptions& options);
 
@@ -82,6 +95,8 @@ class Loader {
   std::optional<Portion> Claim() ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginBatch(uint64_t step, Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Prepare(const Portion& portion, ImageTransform& transform) const;
+  absl::Status PrepareSample(const Slot& slot, uint64_t position, uint32_t sample,
+                             ImageTransform& transform) const;
   void Finish(const Portion& portion, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   Order OrderOf(uint64_t epoch) const ABSL_LOCKS_EXCLUDED(orders_mutex_);
   Slot& SlotOf(uint64_t step) { return slots_[(step - options_.first_step) % slots_.size()]; }
@@ -90,7 +105,8 @@ class Loader {
   const RankBatches batches_;
   const bool shuffle_;
   const LoaderOptions options_;
-  const size_t image_bytes_;
+  const Form form_;
+  const size_t sample_bytes_;  // of the data set's image, or of all views of a finished one
   const uint64_t portion_samples_;
 
   absl::Mutex mutex_;

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
+#include "kernels/host_memory_device.h"
 #include "worker/data/fake_dataset.h"
 
 namespace muster::data {
@@ -28,8 +31,8 @@ struct Copy {
         global_rows(batch.global_rows),
         pixels(batch.pixels.begin(), batch.pixels.end()),
         labels(batch.labels.begin(), batch.labels.end()) {
-    for (const Rectangle& r : batch.erasures) {
-      erasures.push_back({r.top, r.left, r.height, r.width});
+    for (const kernels::ImageRow& r : batch.images) {
+      erasures.push_back({r.erased_top, r.erased_left, r.erased_height, r.erased_width});
     }
   }
 
@@ -210,7 +213,7 @@ TEST(LoaderTest, EvaluationLeavesChanceOut) {
   const auto expected = All(*Loader::ForEvaluation(&dataset, 10, plain));
   EXPECT_EQ(All(*Loader::ForEvaluation(&dataset, 10, Options())), expected);
   EXPECT_EQ(expected.size(), 6);
-  EXPECT_TRUE(expected[0].erasures.empty());
+  for (const Corners& erased : expected[0].erasures) EXPECT_EQ(erased, Corners());
 }
 
 TEST(LoaderTest, AnyStepIsAStart) {
@@ -289,6 +292,88 @@ TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
       EXPECT_EQ(loader->Next().status(), absl::DataLossError("picture 23 is damaged"));
     }
   }
+}
+
+// A GPU that has got no further than the test says.
+class SlowDevice final : public kernels::HostMemoryDevice {
+ public:
+  class Event final : public kernels::DeviceEvent {
+   public:
+    explicit Event(SlowDevice* device) : device_(device) {}
+    void Record() override {
+      absl::MutexLock lock(&device_->mutex_);
+      place_ = ++device_->recorded_;
+    }
+    bool Done() override {
+      absl::MutexLock lock(&device_->mutex_);
+      return place_ <= device_->done_;
+    }
+    void Wait() override {
+      absl::MutexLock lock(&device_->mutex_);
+      if (place_ > device_->done_) device_->waits_ = true;
+      while (place_ > device_->done_) device_->changed_.Wait(&device_->mutex_);
+    }
+
+   private:
+    SlowDevice* const device_;
+    int place_ = 0;
+  };
+
+  std::string name() const override { return "slow"; }
+  bool host_memory() const override { return false; }
+  const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
+  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
+      const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
+    return absl::UnimplementedError("none here");
+  }
+  std::unique_ptr<kernels::DeviceEvent> MakeEvent() override {
+    return std::make_unique<Event>(this);
+  }
+
+  // Until somebody waits for an event that is not done.
+  void AwaitWaiting() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&waits_));
+  }
+  void Finish(int events) {
+    absl::MutexLock lock(&mutex_);
+    done_ = events;
+    changed_.SignalAll();
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  int recorded_ = 0;
+  int done_ = 0;
+  bool waits_ = false;
+};
+
+TEST(LoaderTest, ABatchStaysAsItIsUntilItIsCopied) {
+  const FakeDataset dataset = Pictures();
+  SlowDevice device;
+  LoaderOptions options = Options();
+  options.end_step = 4;
+  options.prefetch = 1;
+  const std::vector<Copy> expected = Train(dataset, options);
+  options.device = &device;
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  const Batch first = **loader->Next();
+  EXPECT_EQ(Copy(first), expected[0]);
+  first.copied->Record();
+  // Its place is free but for the copy, and batch 2 is to go there.
+  const Batch second = **loader->Next();
+  device.AwaitWaiting();
+  EXPECT_EQ(Copy(second), expected[1]);
+  EXPECT_EQ(first.pixels, absl::MakeConstSpan(expected[0].pixels));
+  EXPECT_EQ(first.labels, absl::MakeConstSpan(expected[0].labels));
+  second.copied->Record();
+  device.Finish(1);
+  EXPECT_EQ(Copy(**loader->Next()), expected[2]);
+  EXPECT_EQ(second.pixels, absl::MakeConstSpan(expected[1].pixels));
+  device.Finish(2);
+  EXPECT_EQ(Copy(**loader->Next()), expected[3]);
 }
 
 TEST(LoaderTest, EndsWithBatchesUnused) {

@@ -75,30 +75,36 @@ void CropTo(Region& part, ImageView& view) {
   part.left -= static_cast<double>(left);
 }
 
-bool IsWhole(double value) { return value == std::floor(value); }
-
 }  // namespace
 
 ImageTransform::ImageTransform(const ImageDataset* dataset, const TransformOptions& options)
-    : options_(options), channels_(dataset->info().channels), reader_(dataset->NewReader()) {
-  if (options_.augment.crop_padding > 0) {
-    resized_.resize(static_cast<size_t>(options_.size.height * options_.size.width * channels_));
-  }
-}
+    : options_(options),
+      shape_{1, options.size.height, options.size.width, dataset->info().channels},
+      reader_(dataset->NewReader()) {}
 
 absl::Status ImageTransform::Apply(uint64_t epoch, uint32_t sample, uint32_t views, uint8_t* out,
-                                   Rectangle* erasures) {
+                                   kernels::ImageRow* rows) {
   ASSIGN_OR_RETURN(const ImageSize stored, reader_->Open(sample));
   ASSIGN_OR_RETURN(const DecodedRegion decoded, Decode(stored, epoch, sample, views));
-  const int64_t image_bytes = options_.size.height * options_.size.width * channels_;
-  for (uint32_t view = 0; view < views; ++view, out += image_bytes) {
-    const SampleView of{epoch, sample, view};
-    ImageView source = decoded.view;
-    Region part = InView(parts_[view], wanted_, decoded.region);
-    if (options_.augment.random_resized_crop.has_value()) CropTo(part, source);
-    Render(source, part, DrawPlacement(options_.augment, of), out);
-    if (erasures != nullptr) erasures[view] = Erasure(of);
+  const int64_t image_bytes = shape_.height * shape_.width * shape_.channels;
+  for (uint32_t view = 0; view < views; ++view) {
+    const kernels::ImageRow row = RowOf(decoded, {epoch, sample, view});
+    kernels::cpu::RenderImage(shape_, decoded.view.pixels, row, kernels::CpuKernels().resize,
+                              scratch_, out + view * image_bytes);
+    rows[view] = kernels::WholeImage(shape_, view * image_bytes);
+    rows[view].erased_top = row.erased_top;
+    rows[view].erased_left = row.erased_left;
+    rows[view].erased_height = row.erased_height;
+    rows[view].erased_width = row.erased_width;
   }
+  return absl::OkStatus();
+}
+
+absl::Status ImageTransform::Describe(uint64_t epoch, uint32_t sample, uint32_t views,
+                                      kernels::ImageRow* rows) {
+  ASSIGN_OR_RETURN(const ImageSize stored, reader_->Open(sample));
+  ASSIGN_OR_RETURN(const DecodedRegion decoded, Decode(stored, epoch, sample, views));
+  for (uint32_t view = 0; view < views; ++view) rows[view] = RowOf(decoded, {epoch, sample, view});
   return absl::OkStatus();
 }
 
@@ -140,41 +146,29 @@ Rectangle ImageTransform::Erasure(const SampleView& of) const {
   return DrawErasure(*augment.random_erasing, augment.seed, options_.size, of);
 }
 
-void ImageTransform::Render(const ImageView& source, const Region& part, const Placement& placement,
-                            uint8_t* out) {
-  const ImageSize size = options_.size;
-  ImageView image{size.height, size.width, channels_, size.width * channels_, nullptr};
-  if (part.height == static_cast<double>(size.height) &&
-      part.width == static_cast<double>(size.width) && IsWhole(part.top) && IsWhole(part.left)) {
-    image.row_bytes = source.row_bytes;
-    image.pixels = source.pixels + static_cast<int64_t>(part.top) * source.row_bytes +
-                   static_cast<int64_t>(part.left) * channels_;
-  } else if (options_.augment.crop_padding == 0) {
-    Resize(source, part, placement.flip, out);
-    return;
-  } else {
-    Resize(source, part, /*flip=*/false, resized_.data());
-    image.pixels = resized_.data();
-  }
-  PlaceImage(image, placement, out);
-}
-
-void ImageTransform::Resize(const ImageView& source, const Region& part, bool flip, uint8_t* out) {
-  kernels::ResizeShape shape;
-  shape.in_height = source.height;
-  shape.in_width = source.width;
-  shape.channels = channels_;
-  shape.row_bytes = source.row_bytes;
-  shape.top = part.top;
-  shape.left = part.left;
-  shape.box_height = part.height;
-  shape.box_width = part.width;
-  shape.height = options_.size.height;
-  shape.width = options_.size.width;
-  shape.flip = flip;
-  const size_t scratch = (kernels::ResizeScratchBytes(shape) + sizeof(float) - 1) / sizeof(float);
-  if (scratch_.size() < scratch) scratch_.resize(scratch);
-  kernels::CpuKernels().resize(shape, source.pixels, out, scratch_.data());
+kernels::ImageRow ImageTransform::RowOf(const DecodedRegion& decoded, const SampleView& of) const {
+  ImageView source = decoded.view;
+  Region part = InView(parts_[of.view], wanted_, decoded.region);
+  if (options_.augment.random_resized_crop.has_value()) CropTo(part, source);
+  const Placement placement = DrawPlacement(options_.augment, of);
+  const Rectangle erasure = Erasure(of);
+  kernels::ImageRow row;
+  row.image = source.pixels - decoded.view.pixels;
+  row.line_bytes = source.row_bytes;
+  row.in_height = static_cast<int32_t>(source.height);
+  row.in_width = static_cast<int32_t>(source.width);
+  row.top = part.top;
+  row.left = part.left;
+  row.box_height = part.height;
+  row.box_width = part.width;
+  row.dy = placement.dy;
+  row.dx = placement.dx;
+  row.flip = placement.flip;
+  row.erased_top = erasure.top;
+  row.erased_left = erasure.left;
+  row.erased_height = erasure.height;
+  row.erased_width = erasure.width;
+  return row;
 }
 
 }  // namespace muster::data

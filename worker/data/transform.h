@@ -1,4 +1,4 @@
-// From an image as it is stored to a row of a batch: decoded, cropped, resized, mirrored.
+// From an image as it is stored to rows of a batch: decoded, cropped, resized, mirrored.
 #ifndef MUSTER_WORKER_DATA_TRANSFORM_H_
 #define MUSTER_WORKER_DATA_TRANSFORM_H_
 
@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/cpu/render_image.h"
+#include "kernels/image_rows.h"
 #include "worker/data/augment.h"
 #include "worker/data/image_dataset.h"
 
@@ -37,10 +39,14 @@ class ImageTransform {
   ImageTransform(const ImageDataset* dataset, const TransformOptions& options);
 
   // Views 0 to `views` - 1 of a sample one after another: each height * width * channels bytes,
-  // HWC, and what is to be erased of it once it is normalised; `erasures` may be null. The reader's
-  // errors, which name the file.
+  // HWC, finished but for being normalised and erased, as `rows` then say, one for each view, whose
+  // images are counted from `out`. The reader's errors, which name the file.
   absl::Status Apply(uint64_t epoch, uint32_t sample, uint32_t views, uint8_t* out,
-                     Rectangle* erasures);
+                     kernels::ImageRow* rows);
+
+  // The same views as rows that leave everything to be done, of an image that is stored decoded;
+  // they count from its first byte.
+  absl::Status Describe(uint64_t epoch, uint32_t sample, uint32_t views, kernels::ImageRow* rows);
 
  private:
   // Decodes what the views need of the opened image; sets parts_ and wanted_.
@@ -48,18 +54,16 @@ class ImageTransform {
                                        uint32_t views);
   Region PartOf(ImageSize stored, const SampleView& of) const;
   Rectangle Erasure(const SampleView& of) const;
-  void Render(const ImageView& source, const Region& part, const Placement& placement,
-              uint8_t* out);
-  void Resize(const ImageView& source, const Region& part, bool flip, uint8_t* out);
+  // View `of` of the decoded image, from whose first byte it counts.
+  kernels::ImageRow RowOf(const DecodedRegion& decoded, const SampleView& of) const;
 
   const TransformOptions options_;
-  const int64_t channels_;
+  const kernels::ImageRowsShape shape_;  // of one row
   const std::unique_ptr<ImageReader> reader_;
   // In the stored image's pixels:
-  std::vector<Region> parts_;     // that become the views
-  Region wanted_;                 // that holds them all
-  std::vector<float> scratch_;    // the kernel's
-  std::vector<uint8_t> resized_;  // before padding
+  std::vector<Region> parts_;  // that become the views
+  Region wanted_;              // that holds them all
+  kernels::cpu::RenderScratch scratch_;
 };
 
 }  // namespace muster::data

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/kernel_table.h"
 #include "worker/data/fake_dataset.h"
 #include "worker/testing/allocations.h"
 
@@ -13,7 +14,7 @@ struct Picture {
   ImageSize size;
   int64_t channels;
   std::vector<uint8_t> pixels;
-  std::vector<Rectangle> erasures;
+  std::vector<kernels::ImageRow> rows;
 
   double At(uint32_t view, int64_t y, int64_t x, int64_t c) const {
     return pixels[((view * size.height + y) * size.width + x) * channels + c];
@@ -23,10 +24,10 @@ struct Picture {
 Picture Transformed(const FakeDataset& dataset, const TransformOptions& options, uint32_t sample,
                     uint32_t views = 1, uint64_t epoch = 0) {
   ImageTransform transform(&dataset, options);
-  Picture picture{options.size, dataset.info().channels, {}, std::vector<Rectangle>(views)};
+  Picture picture{options.size, dataset.info().channels, {}, std::vector<kernels::ImageRow>(views)};
   picture.pixels.resize(views * options.size.height * options.size.width * picture.channels);
   const absl::Status status =
-      transform.Apply(epoch, sample, views, picture.pixels.data(), picture.erasures.data());
+      transform.Apply(epoch, sample, views, picture.pixels.data(), picture.rows.data());
   EXPECT_TRUE(status.ok()) << status;
   return picture;
 }
@@ -141,8 +142,15 @@ TEST(ImageTransformTest, PaddingFollowsTheResize) {
     const Picture resized = Transformed(dataset, plain, sample);
     const Picture picture = Transformed(dataset, padded, sample);
     std::vector<uint8_t> expected(resized.pixels.size());
-    PlaceImage({20, 20, 1, 20, resized.pixels.data()},
-               DrawPlacement(padded.augment, {0, sample, 0}), expected.data());
+    const kernels::ImageRowsShape shape{1, 20, 20, 1};
+    kernels::ImageRow row = kernels::WholeImage(shape, 0);
+    const Placement placement = DrawPlacement(padded.augment, {0, sample, 0});
+    row.dy = placement.dy;
+    row.dx = placement.dx;
+    row.flip = placement.flip;
+    kernels::cpu::RenderScratch scratch;
+    kernels::cpu::RenderImage(shape, resized.pixels.data(), row, kernels::CpuKernels().resize,
+                              scratch, expected.data());
     EXPECT_EQ(picture.pixels, expected);
   }
 }
@@ -150,7 +158,7 @@ TEST(ImageTransformTest, PaddingFollowsTheResize) {
 TEST(ImageTransformTest, ErasuresAreDrawnForTheResult) {
   const FakeDataset dataset(20, {{30, 40}}, 3);
   TransformOptions options = Square(10);
-  EXPECT_EQ(Transformed(dataset, options, 0).erasures[0].height, 0);
+  EXPECT_EQ(Transformed(dataset, options, 0).rows[0].erased_height, 0);
   options.augment.random_erasing.emplace();
   int erased = 0;
   for (uint32_t sample = 0; sample < 20; ++sample) {
@@ -158,10 +166,10 @@ TEST(ImageTransformTest, ErasuresAreDrawnForTheResult) {
     for (uint32_t view = 0; view < 2; ++view) {
       const Rectangle expected =
           DrawErasure(*options.augment.random_erasing, 0, {10, 10}, {0, sample, view});
-      EXPECT_EQ(picture.erasures[view].top, expected.top);
-      EXPECT_EQ(picture.erasures[view].left, expected.left);
-      EXPECT_EQ(picture.erasures[view].height, expected.height);
-      EXPECT_EQ(picture.erasures[view].width, expected.width);
+      EXPECT_EQ(picture.rows[view].erased_top, expected.top);
+      EXPECT_EQ(picture.rows[view].erased_left, expected.left);
+      EXPECT_EQ(picture.rows[view].erased_height, expected.height);
+      EXPECT_EQ(picture.rows[view].erased_width, expected.width);
       erased += expected.height > 0;
     }
   }
@@ -173,10 +181,11 @@ TEST(ImageTransformTest, DamageIsTheReadersError) {
   dataset.set_damaged(1);
   ImageTransform transform(&dataset, Square(8));
   std::vector<uint8_t> out(64);
-  EXPECT_TRUE(transform.Apply(0, 0, 1, out.data(), nullptr).ok());
-  EXPECT_EQ(transform.Apply(0, 1, 1, out.data(), nullptr),
+  kernels::ImageRow row;
+  EXPECT_TRUE(transform.Apply(0, 0, 1, out.data(), &row).ok());
+  EXPECT_EQ(transform.Apply(0, 1, 1, out.data(), &row),
             absl::DataLossError("picture 1 is damaged"));
-  EXPECT_TRUE(transform.Apply(0, 2, 1, out.data(), nullptr).ok());
+  EXPECT_TRUE(transform.Apply(0, 2, 1, out.data(), &row).ok());
 }
 
 TEST(ImageTransformTest, AllocatesNothingOnceItHasSeenTheLargestImage) {
@@ -188,10 +197,10 @@ TEST(ImageTransformTest, AllocatesNothingOnceItHasSeenTheLargestImage) {
   options.augment.random_erasing.emplace();
   ImageTransform transform(&dataset, options);
   std::vector<uint8_t> out(2 * 16 * 16 * 3);
-  Rectangle erasures[2];
+  kernels::ImageRow rows[2];
   const auto all_samples = [&] {
     for (uint32_t sample = 0; sample < 30; ++sample) {
-      ASSERT_TRUE(transform.Apply(1, sample, 2, out.data(), erasures).ok());
+      ASSERT_TRUE(transform.Apply(1, sample, 2, out.data(), rows).ok());
     }
   };
   all_samples();

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "common/status.h"
+#include "worker/data/input_writer.h"
 #include "worker/data/loader.h"
-#include "worker/data/normalizer.h"
 #include "worker/data/sampler.h"
 
 namespace muster::train {
@@ -48,16 +48,15 @@ absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan&
   loading.prefetch = options.prefetch;
   loading.transform = options.transform;
   loading.transform.detail = kDetail;
+  loading.device = &plan.device();
   const auto loader = data::Loader::ForEvaluation(&dataset, options.max_rows, loading);
-  data::Normalizer normalizer(dataset.info(), plan.device());
+  data::InputWriter input(dataset.info(), plan.device());
   Totals totals;
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
     const auto rows = static_cast<uint32_t>(batch->rows);
-    normalizer.Apply(*batch, plan.input());
-    plan.device().CopyToDevice(plan.labels(), batch->labels.data(),
-                               batch->labels.size() * sizeof(int32_t));
+    input.Write(*batch, plan.input(), plan.labels());
     plan.Forward(rows, /*training=*/false, nn::StepContext{});
     const nn::LossResult loss = plan.Loss(rows, /*label_smoothing=*/0, /*scale=*/0);
     totals.Add(loss);
@@ -81,8 +80,9 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
   loading.seed = options.seed;
   loading.end_step = steps.steps_per_epoch();
   loading.views = objective.views();
+  loading.device = &plan.device();
   const auto loader = data::Loader::ForTraining(&dataset, steps, loading);
-  data::Normalizer normalizer(dataset.info(), plan.device());
+  data::InputWriter input(dataset.info(), plan.device());
   Totals totals;
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
@@ -90,7 +90,7 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
     for (uint32_t i = 0; i < options.parts; ++i) {
       const data::Batch part = batch->Part(i, options.parts);
       const auto rows = static_cast<uint32_t>(part.rows);
-      normalizer.Apply(part, plan.input());
+      input.Write(part, plan.input(), plan.labels());
       plan.Forward(rows, /*training=*/false, nn::StepContext{});
       ASSIGN_OR_RETURN(const nn::LossResult loss,
                        objective.Compute(plan, rows, batch->global_rows * batch->views,

@@ -14,6 +14,7 @@
 #include "common/time.h"
 #include "glog/logging.h"
 #include "worker/data/loader.h"
+#include "worker/data/resident_images.h"
 #include "worker/train/data_options.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/loss_scale.h"
@@ -31,7 +32,7 @@ uint32_t LoaderThreads(const v1::TrainSpec& spec) { return std::max(1u, spec.loa
 
 data::LoaderOptions LoaderOptionsFor(const Preparation& preparation,
                                      const collectives::Communicator& communicator,
-                                     uint64_t first_step) {
+                                     uint64_t first_step, const kernels::DeviceMemory& resident) {
   const v1::TrainSpec& spec = preparation.spec;
   data::LoaderOptions options;
   options.rank = communicator.rank();
@@ -43,6 +44,8 @@ data::LoaderOptions LoaderOptionsFor(const Preparation& preparation,
   options.threads = LoaderThreads(spec);
   if (spec.loader().prefetch() > 0) options.prefetch = spec.loader().prefetch();
   options.transform = TrainingTransformOf(spec, preparation.training->info());
+  options.device = &preparation.plan->device();
+  options.resident = resident.as<uint8_t>();
   return options;
 }
 
@@ -175,10 +178,12 @@ absl::Status Trainer::BroadcastLossScale(uint32_t root) {
 
 absl::Status Trainer::TrainAll() {
   SetPhase("training");
+  const kernels::DeviceMemory resident =
+      data::MakeResident(*preparation_->training, plan_.device());
   training_start_ = Now().steady;
   const auto loader =
       data::Loader::ForTraining(preparation_->training.get(), preparation_->steps,
-                                LoaderOptionsFor(*preparation_, *communicator_, step_));
+                                LoaderOptionsFor(*preparation_, *communicator_, step_, resident));
   const uint64_t evaluate_every =
       spec_.evaluate_every_epochs() * preparation_->steps.steps_per_epoch();
   const uint64_t save_every = spec_.checkpoint().every_steps();

@@ -48,7 +48,7 @@ absl::Status Diverged(const std::string& what) {
 TrainingStep::TrainingStep(const StepParts& parts, const data::DatasetInfo& dataset)
     : parts_(parts),
       micro_batches_(std::max(1u, parts.spec->accumulation_steps())),
-      normalizer_(dataset, parts.plan->device()),
+      input_(dataset, parts.plan->device()),
       reducer_(parts.communicators.world) {
   const v1::LossScaleSpec& scale = parts.spec->mixed_precision().loss_scale();
   if (scale.initial() == 0) return;
@@ -112,10 +112,8 @@ absl::Status TrainingStep::Compute(const data::Batch& part, uint64_t step, uint6
   const auto rows = static_cast<uint32_t>(part.rows);
   {
     const Stopwatch stopwatch(own_kernel_time_);
-    normalizer_.Apply(part, plan.input());
+    input_.Write(part, plan.input(), plan.labels());
   }
-  plan.device().CopyToDevice(plan.labels(), part.labels.data(),
-                             part.labels.size() * sizeof(int32_t));
   plan.Forward(rows, /*training=*/true,
                {parts_.spec->seed(), step, part.first_row * uint64_t{part.views}});
   ASSIGN_OR_RETURN(const nn::LossResult loss,

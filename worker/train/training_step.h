@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/data/batch.h"
-#include "worker/data/normalizer.h"
+#include "worker/data/input_writer.h"
 #include "worker/nn/plan.h"
 #include "worker/train/gradient_exchange.h"
 #include "worker/train/loss_scale.h"
@@ -100,7 +100,7 @@ class TrainingStep {
 
   const StepParts parts_;
   const uint32_t micro_batches_;
-  data::Normalizer normalizer_;
+  data::InputWriter input_;
   CommunicatorReducer reducer_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<GradientExchange> exchange_;

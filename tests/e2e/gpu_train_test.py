@@ -1,0 +1,115 @@
+"""Train jobs on GPUs, by real daemons on a machine whose GPUs are made up (tests/support/fake_gpus.py).
+
+What ranks compute with is the library whose GPU is the host, kernels/cuda/testing/host_plugin.cc: CUDA's kernels, one
+thread after the other. The model needs no convolution of cuDNN's.
+"""
+
+import shutil
+import subprocess
+import unittest
+
+from tests.support.cluster import ROOT, Cluster, binary, training_spec
+from tests.support.fake_gpus import FakeGpus
+
+CLASSES = 3
+
+
+def copied(directory, *files):
+    """A new folder with copies of built files, (name, path) each."""
+    directory.mkdir()
+    for name, path in files:
+        shutil.copy(path, directory / name)
+    return directory
+
+
+def make_pictures(folder):
+    """Their tint tells the class."""
+    subprocess.run(["/usr/bin/python3", str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=48", "--val=24",
+                    f"--classes={CLASSES}", "--size=40x30"], check=True, capture_output=True)
+
+
+def spec(name, folder, device, **train):
+    layers = [{"conv2d": {"out_channels": CLASSES, "kernel": 3, "padding": 1, "groups": CLASSES}}, {"batch_norm2d": {}},
+              {"relu": {}}, {"adaptive_avg_pool2d": {}}, {"flatten": {}}]
+    return training_spec(name, model={"layers": layers}, dataset={"name": "image_folder", "path": str(folder)},
+                         image_size=24, global_batch=12, max_steps=30,
+                         optimizer={"name": "sgd", "learning_rate": 0.2, "momentum": 0.9},
+                         augment={"random_resized_crop": {}, "flip": True, "random_erasing": {}},
+                         resources={"nodes": 1, "ranks_per_node": 1, "device": device}, restart={"max": 0}, **train)
+
+
+class GpuTrainTest(unittest.TestCase):
+    def start(self, cluster, rank_binary):
+        gpus = FakeGpus(cluster.directory, 2)
+        flags = [*gpus.flags(), f"--rank-binary={rank_binary}"]
+        cluster.start_worker("node-1", 2, flags, env=gpus.environment(cluster.environment()))
+        cluster.wait_for_nodes(1)
+
+    def test_a_rank_that_is_given_a_gpu_computes_on_it(self):
+        with Cluster() as cluster:
+            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")),
+                              ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
+            self.start(cluster, programs / "muster-rank")
+            folder = cluster.directory / "pictures"
+            make_pictures(folder)
+            summaries = {}
+            for device in ("cpu", "gpu", "auto"):
+                job = cluster.run(spec(f"on-{device}", folder, device), "--losses")
+                self.assertEqual(job["state"], "SUCCEEDED")
+                summaries[device] = job["summary"]
+                on_gpu = device != "cpu"
+                self.assertEqual(job["summary"]["device"], "cuda:0 host" if on_gpu else "cpu")
+                log = cluster.muster("logs", job["job_id"]).stdout
+                self.assertEqual("computes on cuda:0 host" in log, on_gpu, log)
+            cpu = summaries["cpu"]["losses"]
+            self.assertEqual(len(cpu), 30)
+            self.assertLess(cpu[-1], 0.8 * cpu[0])
+            # The same samples, drawn, cropped and resized alike; bytes may round to their neighbours.
+            for step, (one, other) in enumerate(zip(cpu, summaries["gpu"]["losses"])):
+                self.assertAlmostEqual(one, other, delta=1e-3 * one, msg=f"step {step}")
+            self.assertEqual(summaries["auto"]["losses"], summaries["gpu"]["losses"])
+
+            # Two ranks, a GPU each, and the same steps.
+            both = spec("two-ranks", folder, "gpu")
+            both["resources"]["ranks_per_node"] = 2
+            job = cluster.run(both, "--losses")
+            self.assertLess(job["summary"]["losses"][-1], 0.8 * cpu[0])
+
+    def test_a_gpu_that_cannot_be_used_ends_the_job_in_words(self):
+        with Cluster() as cluster:
+            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")))
+            self.start(cluster, programs / "muster-rank")
+            folder = cluster.directory / "pictures"
+            make_pictures(folder)
+            for device in ("gpu", "auto"):
+                job = cluster.run(spec(f"without-{device}", folder, device), check=False)
+                self.assertEqual((job["state"], int(job["exit_code"])), ("FAILED", 71))
+                self.assertIn(f"node node-1: CUDA: no {programs}/libmuster-cuda.so, no ", job["first_failure"]["message"])
+            job = cluster.run(spec("on-cpu", folder, "cpu"))
+            self.assertEqual(job["summary"]["device"], "cpu")
+
+    def test_explain_plan(self):
+        with Cluster() as cluster:
+            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")))
+            folder = cluster.directory / "pictures"
+            make_pictures(folder)
+            def explain(device, *flags):
+                path = cluster.write_spec(spec("plan", folder, device))
+                return subprocess.run([binary("cli/muster"), "spec", "explain-plan", path, f"--rank-binary={programs}/"
+                                       "muster-rank", *flags], capture_output=True, text=True, check=False)
+            refused = explain("auto", "--device", "cuda")
+            self.assertEqual((refused.returncode, refused.stdout), (1, ""))
+            self.assertEqual(refused.stderr.count("\n"), 1, refused.stderr)
+            self.assertIn(f"CUDA: no {programs}/libmuster-cuda.so", refused.stderr)
+            self.assertNotIn("cuda:0", explain("gpu").stdout)
+            shutil.copy(binary("kernels/cuda/libmuster-cuda-on-host.so"), programs / "libmuster-cuda.so")
+            for device, flags in (("auto", ("--device", "cuda", "--time")), ("gpu", ())):
+                answer = explain(device, *flags)
+                self.assertEqual(answer.returncode, 0, answer.stderr)
+                self.assertIn(", on cuda:0 host; activations take ", answer.stdout)
+            self.assertNotIn("cuda:0", explain("gpu", "--device", "cpu").stdout)
+            self.assertNotIn("cuda:0", explain("auto").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
