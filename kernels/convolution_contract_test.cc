@@ -1,5 +1,5 @@
-// Holds cpu::MakeConvolution to reference::MakeConvolution, and the reference to its definition and
-// to finite differences.
+// Holds the convolutions of processors and GPUs to reference::MakeConvolution, and the reference to
+// its definition and to finite differences.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,11 +7,13 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/convolution.h"
+#include "kernels/convolution_set.h"
 #include "kernels/cpu/onednn_convolution.h"
 #include "kernels/half.h"
 #include "kernels/kernel_contract.h"
@@ -135,22 +137,22 @@ TestBuffer Loaded(DataType type, const TestBuffer& stored, size_t count) {
   return values;
 }
 
-using Maker = absl::StatusOr<std::unique_ptr<Convolution>>(const ConvolutionShape&,
-                                                           const ConvolutionOptions&);
+constexpr ConvolutionSetUse kCpuUse = {cpu::MakeConvolution, false};
 
 // A layer by the implementation under test and by the reference, with the same weights.
 class Pair {
  public:
   Pair(const ConvolutionShape& shape, const ConvolutionOptions& options, std::mt19937& random,
-       const Ends& ends = {}, Maker* make = cpu::MakeConvolution)
+       const Ends& ends = {}, const ConvolutionSetUse& use = kCpuUse)
       : shape_(shape),
         options_(options),
         ends_(ends),
+        rounds_outputs_(use.rounds_outputs && options.compute_type != DataType::kFloat32),
         random_(random),
         reference_(reference::MakeConvolution(shape, options)),
         canonical_(shape.weights(), random),
         bias_(shape.out_channels, random) {
-    auto made = make(shape, options);
+    auto made = use.make(shape, options);
     EXPECT_TRUE(made.ok()) << made.status();
     if (made.ok()) convolution_ = *std::move(made);
   }
@@ -173,6 +175,11 @@ class Pair {
   }
 
  private:
+  double ToleranceOf(DataType stored) const {
+    if (!rounds_outputs_) return Tolerance(stored);
+    return std::max(Tolerance(stored), Tolerance(options_.compute_type));
+  }
+
   TestBuffer Random(DataType type, int64_t count) {
     return Stored(type, TestBuffer(count, random_));
   }
@@ -189,7 +196,7 @@ class Pair {
     convolution_->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace);
     reference_->Forward(rows, x.data(), canonical_.data(), epilogue, expected.data(), nullptr);
     ExpectClose(Loaded(options_.y_type, y, count), Loaded(options_.y_type, expected, count), "y",
-                Tolerance(options_.y_type));
+                ToleranceOf(options_.y_type));
   }
 
   void ExpectTheSameDataGradient(int64_t rows, const TestBuffer& dy, const TestBuffer& weights,
@@ -199,7 +206,7 @@ class Pair {
     convolution_->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace);
     reference_->BackwardData(rows, dy.data(), canonical_.data(), expected.data(), nullptr);
     ExpectClose(Loaded(options_.x_type, dx, count), Loaded(options_.x_type, expected, count), "dx",
-                Tolerance(options_.x_type));
+                ToleranceOf(options_.x_type));
   }
 
   void ExpectTheSameParameterGradients(int64_t rows, const TestBuffer& x, const TestBuffer& dy,
@@ -215,13 +222,14 @@ class Pair {
     convolution_->ExportWeights(dweights.data(), canonical.data());
     reference_->BackwardWeights(rows, x.data(), dy.data(), expected.data(), if_bias(expected_dbias),
                                 nullptr);
-    ExpectClose(canonical, expected, "dweights");
+    ExpectClose(canonical, expected, "dweights", ToleranceOf(DataType::kFloat32));
     if (options_.bias) ExpectClose(dbias, expected_dbias, "dbias");
   }
 
   const ConvolutionShape shape_;
   const ConvolutionOptions options_;
   const Ends ends_;
+  const bool rounds_outputs_;
   std::mt19937& random_;
   std::unique_ptr<Convolution> reference_;
   std::unique_ptr<Convolution> convolution_;
@@ -229,31 +237,46 @@ class Pair {
   TestBuffer bias_;
 };
 
-class ConvolutionContractTest : public testing::TestWithParam<Case> {
+class ConvolutionContractTest : public testing::TestWithParam<std::tuple<ConvolutionSet, Case>> {
  protected:
   static constexpr int64_t kMaxRows = 5;
-  const ConvolutionShape& shape() const { return GetParam().shape; }
+  void SetUp() override {
+    const absl::StatusOr<ConvolutionSetUse> use = UseConvolutionSet(std::get<0>(GetParam()));
+    if (!use.ok()) GTEST_SKIP() << use.status().message();
+    use_ = *use;
+  }
+  const ConvolutionShape& shape() const { return std::get<1>(GetParam()).shape; }
   std::unique_ptr<Convolution> Make(bool bias = true) const {
-    auto made = cpu::MakeConvolution(shape(), Options(bias));
+    auto made = use_.make(shape(), Options(bias));
     EXPECT_TRUE(made.ok()) << made.status();
     return made.ok() ? *std::move(made) : nullptr;
   }
   ConvolutionOptions Options(bool bias = true) const {
-    return {.max_rows = kMaxRows, .bias = bias, .data_gradient = GetParam().data_gradient};
+    return {
+        .max_rows = kMaxRows, .bias = bias, .data_gradient = std::get<1>(GetParam()).data_gradient};
+  }
+  Pair MakePair(const ConvolutionOptions& options, const Ends& ends = {}) {
+    return Pair(shape(), options, random_, ends, use_);
   }
   std::mt19937 random_{7};
+
+ private:
+  ConvolutionSetUse use_ = kCpuUse;
 };
+
+// Of the processor and of the reference alone.
+class ConvolutionReferenceTest : public ConvolutionContractTest {};
 
 TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
   // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
   // another.
-  Pair(shape(), Options(), random_).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
+  MakePair(Options()).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
   for (const Ends& ends : {Ends{.activation = Activation::kRelu},
                            Ends{.scale = true, .activation = Activation::kRelu6},
                            Ends{.scale = true, .addend = true, .activation = Activation::kRelu}}) {
-    Pair(shape(), Options(), random_, ends).ExpectTheSame({2}, /*backward=*/false);
+    MakePair(Options(), ends).ExpectTheSame({2}, /*backward=*/false);
   }
-  Pair(shape(), Options(/*bias=*/false), random_).ExpectTheSame({2});
+  MakePair(Options(/*bias=*/false)).ExpectTheSame({2});
 }
 
 TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
@@ -285,24 +308,26 @@ TEST_P(ConvolutionContractTest, AgreesWithTheReferenceInEveryPrecision) {
     options.x_type = precision.x;
     options.y_type = precision.y;
     options.compute_type = precision.compute;
-    Pair(shape(), options, random_).ExpectTheSame({2});
+    MakePair(options).ExpectTheSame({2});
     for (const Ends& ends :
          {Ends{.activation = Activation::kRelu},
           Ends{.scale = true, .activation = Activation::kRelu6},
           Ends{.scale = true, .addend = true, .activation = Activation::kRelu}}) {
-      Pair(shape(), options, random_, ends).ExpectTheSame({1}, /*backward=*/false);
+      MakePair(options, ends).ExpectTheSame({1}, /*backward=*/false);
     }
     options.bias = false;
-    Pair(shape(), options, random_, {.addend = true}).ExpectTheSame({1});
+    MakePair(options, {.addend = true}).ExpectTheSame({1});
   }
 }
 
 // Whatever cpu::MakeConvolution takes on this processor: with AMX it is oneDNN.
-TEST_P(ConvolutionContractTest, OneDnnAgreesWithTheReferenceInBfloat16) {
+TEST_P(ConvolutionReferenceTest, OneDnnAgreesWithTheReferenceInBfloat16) {
   if (shape().groups > 1) GTEST_SKIP() << "not for groups";
-  constexpr Maker* kMake = [](const ConvolutionShape& shape, const ConvolutionOptions& options) {
+  constexpr ConvolutionMaker* kMake = [](const ConvolutionShape& shape,
+                                         const ConvolutionOptions& options) {
     return cpu::MakeOneDnnConvolution(shape, options, CpuKernels());
   };
+  const ConvolutionSetUse one_dnn = {kMake, false};
   for (const Precision& precision : kLowPrecisions) {
     if (precision.compute != kBf16) continue;
     ConvolutionOptions options = Options();
@@ -311,11 +336,12 @@ TEST_P(ConvolutionContractTest, OneDnnAgreesWithTheReferenceInBfloat16) {
     options.compute_type = precision.compute;
     if (!kMake(shape(), options).ok()) GTEST_SKIP() << "this processor lacks it";
     SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.y));
-    Pair(shape(), options, random_, {.activation = Activation::kRelu}, kMake).ExpectTheSame({2, 1});
+    Pair(shape(), options, random_, {.activation = Activation::kRelu}, one_dnn)
+        .ExpectTheSame({2, 1});
     const Ends ends = {.scale = true, .addend = true, .activation = Activation::kRelu6};
-    Pair(shape(), options, random_, ends, kMake).ExpectTheSame({2}, /*backward=*/false);
+    Pair(shape(), options, random_, ends, one_dnn).ExpectTheSame({2}, /*backward=*/false);
     options.bias = false;
-    Pair(shape(), options, random_, {}, kMake).ExpectTheSame({1});
+    Pair(shape(), options, random_, {}, one_dnn).ExpectTheSame({1});
   }
 }
 
@@ -391,7 +417,7 @@ Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles&
   return y;
 }
 
-TEST_P(ConvolutionContractTest, ReferenceGradientsAreFiniteDifferences) {
+TEST_P(ConvolutionReferenceTest, ReferenceGradientsAreFiniteDifferences) {
   const auto reference = reference::MakeConvolution(shape(), Options());
   constexpr int64_t kRows = 2;
   TestBuffer x(kRows * shape().input_elements(), random_), weights(shape().weights(), random_);
@@ -438,18 +464,36 @@ TEST_P(ConvolutionContractTest, TheSameCallGivesTheSameBits) {
   for (size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], second[i]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionContractTest, testing::ValuesIn(Cases()),
-                         [](const auto& info) { return info.param.name; });
+const auto kEverySet =
+    testing::Values(ConvolutionSet::kCpu, ConvolutionSet::kCudaOnHost, ConvolutionSet::kCuda);
+constexpr auto kCaseName = [](const auto& info) {
+  return NameOf(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+};
+INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionContractTest,
+                         testing::Combine(kEverySet, testing::ValuesIn(Cases())), kCaseName);
+INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionReferenceTest,
+                         testing::Combine(testing::Values(ConvolutionSet::kCpu),
+                                          testing::ValuesIn(Cases())),
+                         kCaseName);
 
-TEST(ConvolutionTest, AnImpossibleShapeIsAnError) {
+class ConvolutionTest : public testing::TestWithParam<ConvolutionSet> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<ConvolutionSetUse> use = UseConvolutionSet(GetParam());
+    if (!use.ok()) GTEST_SKIP() << use.status().message();
+    use_ = *use;
+  }
+  ConvolutionSetUse use_ = kCpuUse;
+};
+
+TEST_P(ConvolutionTest, AnImpossibleShapeIsAnError) {
   const ConvolutionShape shape{2, 2, 8, 8, 5, 1, 0};
-  EXPECT_EQ(cpu::MakeConvolution(shape, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(use_.make(shape, {}).status().code(), absl::StatusCode::kInvalidArgument);
   const ConvolutionShape uneven_groups{.in_channels = 6, .out_channels = 8, .groups = 4};
-  EXPECT_EQ(cpu::MakeConvolution(uneven_groups, {}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(use_.make(uneven_groups, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(ConvolutionTest, RandomShapesAgreeWithTheReference) {
+TEST_P(ConvolutionTest, RandomShapesAgreeWithTheReference) {
   std::mt19937 random(17);
   const auto draw = [&](int64_t first, int64_t last) {
     return std::uniform_int_distribution<int64_t>(first, last)(random);
@@ -486,10 +530,13 @@ TEST(ConvolutionTest, RandomShapesAgreeWithTheReference) {
     const Ends ends{.scale = draw(0, 1) == 1,
                     .addend = draw(0, 1) == 1,
                     .activation = static_cast<Activation>(draw(0, 2))};
-    Pair pair(shape, options, random, ends);
+    Pair pair(shape, options, random, ends, use_);
     pair.ExpectTheSame({options.max_rows, 1});
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Sets, ConvolutionTest, kEverySet,
+                         [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
 }  // namespace muster::kernels

@@ -3,13 +3,15 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/program_folder.h"
-#include "kernels/cpu/depthwise_convolution.h"
+#include "kernels/cuda/layers.h"
 
 namespace muster::kernels {
 namespace {
@@ -42,8 +44,15 @@ class CudaEvent final : public DeviceEvent {
 class CudaDevice final : public Device {
  public:
   CudaDevice(const MusterCudaApi& api, int ordinal, MusterCudaContext* context)
-      : api_(api), ordinal_(ordinal), context_(context) {}
-  ~CudaDevice() override { api_.close(context_); }
+      : api_(api),
+        ordinal_(ordinal),
+        context_(context),
+        layers_(std::make_unique<cuda::LayerMaker>(LayerSetup(), Runtime())) {}
+  ~CudaDevice() override {
+    Entered();
+    layers_.reset();
+    api_.close(context_);
+  }
 
   std::string name() const override {
     return absl::StrCat("cuda:", ordinal_, " ", api_.device_name(context_));
@@ -54,14 +63,7 @@ class CudaDevice final : public Device {
   }
   absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) override {
-    if (!shape.valid()) return absl::InvalidArgumentError("no such convolution");
-    if (!shape.depthwise()) {
-      return absl::UnimplementedError("convolutions need cuDNN, which comes next");
-    }
-    // The GPU's threads are its own.
-    ConvolutionOptions alone = options;
-    alone.threads = 1;
-    return cpu::MakeDepthwiseConvolution(shape, alone, kernels());
+    return layers_->Make(shape, options);
   }
 
   void CopyToDevice(void* to, const void* host, size_t bytes) override {
@@ -84,8 +86,8 @@ class CudaDevice final : public Device {
   }
   absl::Status Synchronize() override {
     const char* const error = Entered()->synchronize(context_);
-    if (error == nullptr) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat(name(), ": ", error));
+    if (error != nullptr) return absl::InternalError(absl::StrCat(name(), ": ", error));
+    return layer_error_;
   }
 
  private:
@@ -110,9 +112,36 @@ class CudaDevice final : public Device {
   }
   void FreeHost(void* data) override { Entered()->release_host(context_, data); }
 
+  cuda::LayerMaker::Setup LayerSetup() const {
+    return {.places = cuda::CudaLibraryFolders(),
+            .plan_folder = cuda::DefaultPlanFolder(),
+            .machine = absl::StrCat(api_.device_name(context_), " CUDA ", api_.driver_version()),
+            .stream = Entered()->stream(context_)};
+  }
+  cuda::LayerRuntime Runtime() {
+    return {.device = this,
+            .kernels = static_cast<const ConvolutionKernels*>(api_.convolution_kernels),
+            .time = [this](absl::FunctionRef<void()> work) { return Time(work); },
+            .report =
+                [this](const absl::Status& error) {
+                  layer_error_.Update(
+                      absl::Status(error.code(), absl::StrCat(name(), ": ", error.message())));
+                }};
+  }
+  absl::StatusOr<float> Time(absl::FunctionRef<void()> work) const {
+    float milliseconds = 0;
+    const char* const error = Entered()->time(
+        context_, [](void* argument) { (*static_cast<absl::FunctionRef<void()>*>(argument))(); },
+        &work, &milliseconds);
+    if (error == nullptr) return milliseconds;
+    return absl::InternalError(absl::StrCat(name(), ": ", error));
+  }
+
   const MusterCudaApi& api_;
   const int ordinal_;
   MusterCudaContext* const context_;
+  absl::Status layer_error_;  // the first
+  std::unique_ptr<cuda::LayerMaker> layers_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #ifndef MUSTER_KERNELS_CUDA_KERNELS_H_
 #define MUSTER_KERNELS_CUDA_KERNELS_H_
 
+#include "kernels/cuda/convolution_kernels.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/kernel_table.h"
 
@@ -60,6 +61,9 @@ kernels::Lerp Lerp;
 
 // Of direct and tile convolution there are none: null.
 extern const KernelTable kKernels;
+
+// convolution_kernels.cu
+extern const ConvolutionKernels kConvolutionKernels;
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
 

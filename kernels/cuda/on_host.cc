@@ -4,6 +4,7 @@
 #include "kernels/cuda/activation.cu"
 #include "kernels/cuda/batch_norm.cu"
 #include "kernels/cuda/cast.cu"
+#include "kernels/cuda/convolution_kernels.cu"
 #include "kernels/cuda/depthwise_convolution.cu"
 #include "kernels/cuda/images.cu"
 #include "kernels/cuda/kernel_table.cu"
@@ -15,5 +16,9 @@
 namespace muster::kernels {
 
 const KernelTable& CudaKernelsOnHost() { return cuda_on_host::kKernels; }
+
+const ConvolutionKernels& CudaConvolutionKernelsOnHost() {
+  return cuda_on_host::kConvolutionKernels;
+}
 
 }  // namespace muster::kernels

@@ -2,6 +2,7 @@
 #ifndef MUSTER_KERNELS_CUDA_ON_HOST_H_
 #define MUSTER_KERNELS_CUDA_ON_HOST_H_
 
+#include "kernels/cuda/convolution_kernels.h"
 #include "kernels/kernel_table.h"
 
 namespace muster::kernels {
@@ -9,6 +10,7 @@ namespace muster::kernels {
 // The CUDA kernels' own code, run by the processor one thread after the other: slow, but what it
 // computes is what a GPU would but for rounding.
 const KernelTable& CudaKernelsOnHost();
+const ConvolutionKernels& CudaConvolutionKernelsOnHost();
 
 }  // namespace muster::kernels
 

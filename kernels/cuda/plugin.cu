@@ -136,6 +136,32 @@ const char* Synchronize(MusterCudaContext* context) {
   return TextOf(context->context.first_error());
 }
 
+void* Stream(MusterCudaContext* context) { return context->context.stream(); }
+
+const char* Time(MusterCudaContext* context, void (*work)(void*), void* argument,
+                 float* milliseconds) {
+  const cudaStream_t stream = context->context.stream();
+  cudaEvent_t begin = nullptr, end = nullptr;
+  cudaError_t status = cudaEventCreate(&begin);
+  if (status == cudaSuccess) status = cudaEventCreate(&end);
+  if (status == cudaSuccess) status = cudaEventRecord(begin, stream);
+  if (status == cudaSuccess) {
+    work(argument);
+    status = cudaEventRecord(end, stream);
+  }
+  if (status == cudaSuccess) status = cudaEventSynchronize(end);
+  if (status == cudaSuccess) status = cudaEventElapsedTime(milliseconds, begin, end);
+  if (begin != nullptr) cudaEventDestroy(begin);
+  if (end != nullptr) cudaEventDestroy(end);
+  context->context.Check(status);
+  return TextOf(status);
+}
+
+int DriverVersion() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
 const MusterCudaApi kApi = {
     .abi = MUSTER_CUDA_ABI,
     .kernel_table_bytes = sizeof(KernelTable),
@@ -160,6 +186,10 @@ const MusterCudaApi kApi = {
     .record_event = RecordEvent,
     .event_done = EventDone,
     .wait_for_event = WaitForEvent,
+    .convolution_kernels = &kConvolutionKernels,
+    .stream = Stream,
+    .time = Time,
+    .driver_version = DriverVersion,
 };
 
 }  // namespace

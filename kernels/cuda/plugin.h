@@ -61,6 +61,16 @@ typedef struct MusterCudaApi {
   void (*record_event)(MusterCudaContext* context, MusterCudaEvent* event);
   int (*event_done)(MusterCudaEvent* event);
   void (*wait_for_event)(MusterCudaEvent* event);
+
+  /* A muster::kernels::ConvolutionKernels, as `kernels`. */
+  const void* convolution_kernels;
+  /* The stream itself, a cudaStream_t. */
+  void* (*stream)(MusterCudaContext* context);
+  /* What work(argument) queues in the stream takes there; waits for it. */
+  const char* (*time)(MusterCudaContext* context, void (*work)(void*), void* argument,
+                      float* milliseconds);
+  /* The latest CUDA that the driver supports, 13000 being 13.0; 0 where there is no driver. */
+  int (*driver_version)(void);
 } MusterCudaApi;
 
 #define MUSTER_CUDA_API_SYMBOL "MusterCudaGetApi"

@@ -1,0 +1,41 @@
+#include "kernels/cuda/cudnn.h"
+
+#include <dlfcn.h>
+
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::kernels::cuda {
+
+absl::Status Cudnn::StatusOf(CudnnStatus code, absl::string_view what) const {
+  if (code == kCudnnSuccess) return absl::OkStatus();
+  char words[512] = "";
+  last_error(words, sizeof(words));
+  const std::string message = absl::StrCat("cuDNN: ", what, ": error ", code, ": ", words);
+  const bool unsupported = code / 1000 * 1000 == kCudnnNotSupported;
+  return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
+}
+
+absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places, const std::string& name) {
+  const absl::StatusOr<void*> library = OpenLibrary({name}, places);
+  if (!library.ok()) return library.status();
+  Cudnn cudnn;
+  std::string missing;
+  const auto find = [&](const char* symbol, auto& function) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(*library, symbol));
+    if (function == nullptr) missing = symbol;
+  };
+#define MUSTER_FIND(name, symbol, parameters) find(#symbol, cudnn.name);
+  CUDNN_FUNCTIONS(MUSTER_FIND)
+#undef MUSTER_FIND
+  find("cudnnGetVersion", cudnn.version);
+  find("cudnnGetLastErrorString", cudnn.last_error);
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("CUDA: ", name, " lacks ", missing, ": it is no cuDNN 9"));
+  }
+  return cudnn;
+}
+
+}  // namespace muster::kernels::cuda

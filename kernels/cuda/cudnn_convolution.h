@@ -1,0 +1,40 @@
+// Convolutions by cuDNN.
+//
+// Weights are OHWI in float32, cast to the compute type with each call. Sums are in float32, from
+// products that are of no lower precision than the compute type: no TF32. Where cuDNN has no engine
+// that writes an output in its own type, it writes one of the compute type, from which it is cast:
+// dweights of a low compute type are rounded to that.
+//
+// An engine is chosen per direction, number of rows and kind of epilogue, from those that give the
+// same bits every time: the fastest of what cuDNN proposes first, measured once and kept in a
+// PlanCache. Kernels that cuDNN would have to compile first, about a second each in every process,
+// are used where nothing else serves. That is why of epilogues only
+//   activation(sum + addend + shift)
+// with a shift and at most a ReLU is fused, of which the library has compiled kernels; the shift is
+// rounded to the compute type then. Others are a kernel of ours behind the convolution.
+#ifndef MUSTER_KERNELS_CUDA_CUDNN_CONVOLUTION_H_
+#define MUSTER_KERNELS_CUDA_CUDNN_CONVOLUTION_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/convolution.h"
+#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/layer_runtime.h"
+#include "kernels/cuda/plan_cache.h"
+
+namespace muster::kernels::cuda {
+
+// Plans for max_rows are made here, in memory of the device that is given back; those for another
+// number of rows or for an epilogue with the first call, which waits for the device and must not be
+// captured. INVALID_ARGUMENT for an impossible shape, UNIMPLEMENTED where cuDNN has no engine,
+// INTERNAL with its word. `plans` outlives the convolution.
+absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(const ConvolutionShape& shape,
+                                                                  const ConvolutionOptions& options,
+                                                                  const LayerRuntime& runtime,
+                                                                  const CudnnTarget& target,
+                                                                  PlanCache& plans);
+
+}  // namespace muster::kernels::cuda
+
+#endif  // MUSTER_KERNELS_CUDA_CUDNN_CONVOLUTION_H_

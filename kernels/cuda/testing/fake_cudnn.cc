@@ -1,0 +1,498 @@
+// Stands in for libcudnn.so.9: descriptors keep their attributes, heuristics offer the engines of
+// fake_cudnn.h for those graphs of which cuDNN has compiled kernels (see cudnn_h200_test.cc), and
+// plans are run by the processor.
+#include "kernels/cuda/testing/fake_cudnn.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cudnn_abi.h"
+#include "kernels/half.h"
+
+using muster::kernels::DataType;
+
+namespace {
+
+constexpr int kTileKnob = 2;
+constexpr int64_t kTile = 3;  // the only value that the ordinary engine takes
+
+FakeCudnn control = {.workspace_bytes = 192};
+thread_local std::string error;
+
+CudnnStatus Fail(CudnnStatus status, const char* why) {
+  error = why;
+  return status;
+}
+
+struct Node;
+using NodePtr = std::shared_ptr<Node>;
+
+struct Value {
+  CudnnAttributeType type;
+  int64_t count = 0;
+  std::vector<char> bytes;
+  std::vector<NodePtr> nodes;
+};
+
+struct Node {
+  CudnnDescriptorType type;
+  bool finalized = false;
+  std::map<CudnnAttribute, Value> values;
+
+  bool Has(CudnnAttribute attribute) const { return values.count(attribute) > 0; }
+  template <typename T>
+  std::vector<T> All(CudnnAttribute attribute) const {
+    const Value& value = values.at(attribute);
+    std::vector<T> result(value.count);
+    std::memcpy(result.data(), value.bytes.data(), value.bytes.size());
+    return result;
+  }
+  template <typename T>
+  T One(CudnnAttribute attribute) const {
+    return All<T>(attribute).at(0);
+  }
+  const NodePtr& Child(CudnnAttribute attribute) const { return values.at(attribute).nodes.at(0); }
+  template <typename T>
+  void Put(CudnnAttribute attribute, CudnnAttributeType type, const std::vector<T>& all) {
+    Value value{type, static_cast<int64_t>(all.size()), {}, {}};
+    value.bytes.assign(reinterpret_cast<const char*>(all.data()),
+                       reinterpret_cast<const char*>(all.data() + all.size()));
+    values[attribute] = value;
+  }
+  void PutNodes(CudnnAttribute attribute, std::vector<NodePtr> nodes) {
+    values[attribute] =
+        Value{kCudnnTypeDescriptor, static_cast<int64_t>(nodes.size()), {}, std::move(nodes)};
+  }
+};
+
+// What a CudnnBackendDescriptor points to.
+struct Holder {
+  NodePtr node;
+};
+NodePtr NodeOf(CudnnBackendDescriptor descriptor) { return static_cast<Holder*>(descriptor)->node; }
+
+size_t BytesOf(CudnnAttributeType type) {
+  switch (type) {
+    case kCudnnTypeBoolean:
+    case kCudnnTypeChar:
+      return 1;
+    case kCudnnTypeInt64:
+    case kCudnnTypeHandle:
+    case kCudnnTypeVoidPointer:
+    case kCudnnTypeDescriptor:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+// ---- Graphs ----
+
+struct Tensor {
+  int64_t id;
+  DataType type;
+  bool is_virtual;
+  std::vector<int64_t> dimensions;
+  std::vector<int64_t> strides;
+
+  explicit Tensor(const Node& node)
+      : id(node.One<int64_t>(kCudnnTensorId)),
+        is_virtual(node.Has(kCudnnTensorVirtual)),
+        dimensions(node.All<int64_t>(kCudnnTensorDimensions)),
+        strides(node.All<int64_t>(kCudnnTensorStrides)) {
+    const auto stored = node.One<CudnnDataType>(kCudnnTensorDataType);
+    type = stored == kCudnnHalf       ? DataType::kFloat16
+           : stored == kCudnnBfloat16 ? DataType::kBfloat16
+                                      : DataType::kFloat32;
+  }
+  int64_t count() const { return dimensions[0] * dimensions[1] * dimensions[2] * dimensions[3]; }
+  int64_t At(int64_t n, int64_t c, int64_t h, int64_t w) const {
+    return n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3];
+  }
+};
+
+Tensor TensorIn(const Node& operation, CudnnAttribute attribute) {
+  return Tensor(*operation.Child(attribute));
+}
+
+struct Convolution {
+  CudnnDescriptorType direction;
+  Tensor x, w, y;
+  int64_t padding, stride;
+
+  const Tensor& output() const {
+    return direction == kCudnnConvolutionForward        ? y
+           : direction == kCudnnConvolutionBackwardData ? x
+                                                        : w;
+  }
+  const Tensor& operand() const { return direction == kCudnnConvolutionForward ? x : y; }
+};
+
+Convolution ConvolutionOf(const Node& operation) {
+  const auto read = [&](CudnnAttribute convolution, CudnnAttribute x, CudnnAttribute w,
+                        CudnnAttribute y) {
+    const Node& how = *operation.Child(convolution);
+    return Convolution{operation.type,
+                       TensorIn(operation, x),
+                       TensorIn(operation, w),
+                       TensorIn(operation, y),
+                       how.One<int64_t>(kCudnnConvolutionPrePaddings),
+                       how.One<int64_t>(kCudnnConvolutionStrides)};
+  };
+  if (operation.type == kCudnnConvolutionForward) {
+    return read(kCudnnForwardConvolution, kCudnnForwardX, kCudnnForwardW, kCudnnForwardY);
+  }
+  if (operation.type == kCudnnConvolutionBackwardData) {
+    return read(kCudnnBackwardDataConvolution, kCudnnBackwardDataDx, kCudnnBackwardDataW,
+                kCudnnBackwardDataDy);
+  }
+  return read(kCudnnBackwardFilterConvolution, kCudnnBackwardFilterX, kCudnnBackwardFilterDw,
+              kCudnnBackwardFilterDy);
+}
+
+enum class Pattern { kNone, kConvolution, kIdentity, kFused };
+
+CudnnPointwiseMode ModeOf(const Node& operation) {
+  return operation.Child(kCudnnPointwiseDescriptor)->One<CudnnPointwiseMode>(kCudnnPointwiseMode);
+}
+
+Pattern PatternOf(const Node& graph) {
+  const std::vector<NodePtr>& operations = graph.values.at(kCudnnGraphOperations).nodes;
+  const Convolution convolution = ConvolutionOf(*operations.front());
+  const DataType operands = convolution.operand().type;
+  if (operations.size() == 1) {
+    const bool mixed = convolution.output().type != operands;
+    return !mixed || control.mixed_outputs ? Pattern::kConvolution : Pattern::kNone;
+  }
+  if (!convolution.output().is_virtual) return Pattern::kNone;
+  if (ModeOf(*operations[1]) == kCudnnPointwiseIdentity) {
+    return control.identity && operations.size() == 2 ? Pattern::kIdentity : Pattern::kNone;
+  }
+  // [addition of what is like y,] addition of a shift per channel[, ReLU]
+  if (convolution.direction != kCudnnConvolutionForward || control.no_fusion) return Pattern::kNone;
+  size_t at = 1;
+  const auto adds = [&](bool per_channel) {
+    if (at == operations.size() || ModeOf(*operations[at]) != kCudnnPointwiseAdd) return false;
+    const Tensor b = TensorIn(*operations[at], kCudnnPointwiseB);
+    const bool one_per_channel = b.dimensions[0] * b.dimensions[2] * b.dimensions[3] == 1;
+    return b.type == operands && one_per_channel == per_channel;
+  };
+  const int64_t pixels = convolution.y.count() / convolution.y.dimensions[1];
+  if (pixels > 1 && adds(false)) ++at;
+  if (pixels == 1 && operations.size() > 2 && ModeOf(*operations[2]) == kCudnnPointwiseAdd) ++at;
+  if (!adds(true)) return Pattern::kNone;
+  ++at;
+  if (at < operations.size() && ModeOf(*operations[at]) == kCudnnPointwiseRelu) ++at;
+  const bool whole = at == operations.size();
+  const bool same = TensorIn(*operations.back(), kCudnnPointwiseY).type == operands;
+  return whole && same ? Pattern::kFused : Pattern::kNone;
+}
+
+std::vector<int64_t> EnginesOf(const Node& graph, CudnnHeuristicsMode mode) {
+  const Pattern pattern = PatternOf(graph);
+  if (pattern == Pattern::kNone) return {};
+  if (pattern == Pattern::kIdentity || control.only_compiled) return {kFakeCompiled};
+  if (mode == kCudnnHeuristicsFallback) return {kFakePlain};
+  return {kFakeNondeterministic, kFakeCompiled, kFakeTensorCores, kFakeOrdinary};
+}
+
+std::vector<CudnnNumericalNote> NotesOf(int64_t engine) {
+  if (engine == kFakeNondeterministic) return {kCudnnNoteTensorCore, kCudnnNoteNondeterministic};
+  if (engine == kFakeTensorCores) return {kCudnnNoteTensorCore};
+  if (engine == kFakePlain) return {kCudnnNoteStrictNan};
+  return {};
+}
+
+// ---- Execution ----
+
+using Doubles = std::vector<double>;
+
+class Run {
+ public:
+  Run(const Node& pack, int64_t engine) : engine_(engine) {
+    const auto ids = pack.All<int64_t>(kCudnnPackIds);
+    const auto pointers = pack.All<void*>(kCudnnPackPointers);
+    for (size_t i = 0; i < ids.size(); ++i) pointers_[ids[i]] = pointers[i];
+  }
+
+  bool Misses(const Tensor& tensor) const {
+    if (tensor.is_virtual) return false;
+    const auto at = pointers_.find(tensor.id);
+    return at == pointers_.end() || at->second == nullptr ||
+           reinterpret_cast<uintptr_t>(at->second) % 16 != 0;
+  }
+
+  CudnnStatus Convolve(const Convolution& convolution) {
+    const Tensor &x = convolution.x, &w = convolution.w, &y = convolution.y;
+    const Tensor& output = convolution.output();
+    if (Misses(x) || Misses(w) || Misses(y)) return Fail(2003, "a tensor is nowhere");
+    Doubles sums(output.count());
+    Doubles all[3] = {&output == &x ? sums : Load(x, true), &output == &w ? sums : Load(w, true),
+                      &output == &y ? sums : Load(y, true)};
+    const int64_t groups = x.dimensions[1] / w.dimensions[1];
+    const int64_t outs = w.dimensions[0] / groups;
+    for (int64_t n = 0; n < y.dimensions[0]; ++n) {
+      for (int64_t h = 0; h < y.dimensions[2]; ++h) {
+        for (int64_t v = 0; v < y.dimensions[3]; ++v) {
+          for (int64_t r = 0; r < w.dimensions[2]; ++r) {
+            for (int64_t s = 0; s < w.dimensions[3]; ++s) {
+              const int64_t in_h = h * convolution.stride + r - convolution.padding;
+              const int64_t in_w = v * convolution.stride + s - convolution.padding;
+              if (in_h < 0 || in_h >= x.dimensions[2]) continue;
+              if (in_w < 0 || in_w >= x.dimensions[3]) continue;
+              for (int64_t o = 0; o < w.dimensions[0]; ++o) {
+                double& out = all[2][y.At(n, o, h, v)];
+                for (int64_t i = 0; i < w.dimensions[1]; ++i) {
+                  double& in = all[0][x.At(n, o / outs * w.dimensions[1] + i, in_h, in_w)];
+                  double& weight = all[1][w.At(o, i, r, s)];
+                  if (&output == &y) out += in * weight;
+                  if (&output == &x) in += out * weight;
+                  if (&output == &w) weight += out * in;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+    Doubles& result = all[&output == &x ? 0 : &output == &w ? 1 : 2];
+    if (engine_ == kFakeNondeterministic) {
+      for (double& value : result) value += 1000;
+    }
+    Store(output, result);
+    return kCudnnSuccess;
+  }
+
+  CudnnStatus Pointwise(const Node& operation) {
+    const CudnnPointwiseMode mode = ModeOf(operation);
+    const Tensor x = TensorIn(operation, kCudnnPointwiseX);
+    const Tensor y = TensorIn(operation, kCudnnPointwiseY);
+    if (Misses(x) || Misses(y)) return Fail(2003, "a tensor is nowhere");
+    Doubles values = Load(x, false);
+    if (mode == kCudnnPointwiseRelu) {
+      for (double& value : values) value = value < 0 ? 0 : value;
+    }
+    if (mode == kCudnnPointwiseAdd) {
+      const Tensor b = TensorIn(operation, kCudnnPointwiseB);
+      if (Misses(b)) return Fail(2003, "a tensor is nowhere");
+      const Doubles added = Load(b, false);
+      // Channels are innermost.
+      for (size_t i = 0; i < values.size(); ++i) values[i] += added[i % added.size()];
+    }
+    Store(y, values);
+    return kCudnnSuccess;
+  }
+
+ private:
+  Doubles Load(const Tensor& tensor, bool operand) {
+    if (tensor.is_virtual) return virtual_.at(tensor.id);
+    Doubles values(tensor.count());
+    for (int64_t i = 0; i < tensor.count(); ++i) {
+      values[i] = muster::kernels::LoadElement(tensor.type, pointers_.at(tensor.id), i);
+      if (operand && engine_ == kFakeTensorCores && tensor.type == DataType::kFloat32) {
+        values[i] = muster::kernels::RoundTo(DataType::kBfloat16, values[i]);
+      }
+    }
+    return values;
+  }
+  void Store(const Tensor& tensor, const Doubles& values) {
+    if (tensor.is_virtual) {
+      virtual_[tensor.id] = values;
+      return;
+    }
+    for (int64_t i = 0; i < tensor.count(); ++i) {
+      muster::kernels::StoreElement(tensor.type, values[i], pointers_.at(tensor.id), i);
+    }
+  }
+
+  const int64_t engine_;
+  std::map<int64_t, void*> pointers_;
+  std::map<int64_t, Doubles> virtual_;
+};
+
+int64_t WorkspaceBytes(int64_t engine) {
+  return engine == kFakePlain ? 0 : control.workspace_bytes;
+}
+
+CudnnStatus FinalizePlan(Node& plan) {
+  const Node& config = *plan.Child(kCudnnPlanConfig);
+  const Node& engine = *config.Child(kCudnnConfigEngine);
+  const int64_t index = engine.One<int64_t>(kCudnnEngineIndex);
+  const Node& graph = *engine.Child(kCudnnEngineGraph);
+  if (!plan.Has(kCudnnPlanHandle)) return Fail(kCudnnBadParameter, "no handle");
+  if (index == control.retired_engine) return Fail(kCudnnNotSupported, "the engine is retired");
+  bool offered = false;
+  for (const CudnnHeuristicsMode mode : {kCudnnHeuristicsA, kCudnnHeuristicsFallback}) {
+    const std::vector<int64_t> engines = EnginesOf(graph, mode);
+    offered |= std::find(engines.begin(), engines.end(), index) != engines.end();
+  }
+  if (!offered) return Fail(kCudnnNotSupported, "the engine does not take the graph");
+  bool set = false;
+  if (config.Has(kCudnnConfigKnobChoices)) {
+    for (const NodePtr& knob : config.values.at(kCudnnConfigKnobChoices).nodes) {
+      set |= knob->One<int32_t>(kCudnnKnobType) == kTileKnob &&
+             knob->One<int64_t>(kCudnnKnobValue) == kTile;
+    }
+  }
+  if (index == kFakeOrdinary && !set) return Fail(kCudnnNotSupported, "the knob is not set");
+  plan.Put(kCudnnPlanWorkspaceBytes, kCudnnTypeInt64, std::vector<int64_t>{WorkspaceBytes(index)});
+  ++control.plans;
+  return kCudnnSuccess;
+}
+
+void FinalizeHeuristics(Node& heuristics) {
+  ++control.heuristics;
+  const NodePtr graph = heuristics.Child(kCudnnHeuristicsGraph);
+  std::vector<NodePtr> configs;
+  for (const int64_t index :
+       EnginesOf(*graph, heuristics.One<CudnnHeuristicsMode>(kCudnnHeuristicsMode))) {
+    const auto engine = std::make_shared<Node>(Node{kCudnnEngine, true, {}});
+    engine->PutNodes(kCudnnEngineGraph, {graph});
+    engine->Put(kCudnnEngineIndex, kCudnnTypeInt64, std::vector<int64_t>{index});
+    engine->Put(kCudnnEngineNumericalNotes, kCudnnTypeNumericalNote, NotesOf(index));
+    std::vector<CudnnBehaviorNote> behavior;
+    if (index == kFakeCompiled) behavior.push_back(kCudnnNoteRuntimeCompilation);
+    engine->Put(kCudnnEngineBehaviorNotes, kCudnnTypeBehaviorNote, behavior);
+    const auto config = std::make_shared<Node>(Node{kCudnnEngineConfig, true, {}});
+    config->PutNodes(kCudnnConfigEngine, {engine});
+    std::vector<NodePtr> knobs;
+    if (index == kFakeOrdinary) {
+      const auto knob = std::make_shared<Node>(Node{kCudnnKnobChoice, true, {}});
+      knob->Put(kCudnnKnobType, kCudnnTypeKnob, std::vector<int32_t>{kTileKnob});
+      knob->Put(kCudnnKnobValue, kCudnnTypeInt64, std::vector<int64_t>{kTile});
+      knobs.push_back(knob);
+    }
+    config->PutNodes(kCudnnConfigKnobChoices, knobs);
+    configs.push_back(config);
+  }
+  heuristics.PutNodes(kCudnnHeuristicsResults, configs);
+}
+
+struct Handle {
+  void* stream = nullptr;
+};
+
+}  // namespace
+
+extern "C" {
+
+FakeCudnn* MusterFakeCudnn(void) { return &control; }
+
+size_t cudnnGetVersion(void) { return 90000; }
+
+void cudnnGetLastErrorString(char* text, size_t size) {
+  std::strncpy(text, error.c_str(), size - 1);
+  text[size - 1] = '\0';
+}
+
+CudnnStatus cudnnCreate(CudnnHandle* handle) {
+  if (control.failing_create) return Fail(1001, "no such GPU");
+  *handle = new Handle;
+  return kCudnnSuccess;
+}
+
+CudnnStatus cudnnDestroy(CudnnHandle handle) {
+  delete static_cast<Handle*>(handle);
+  return kCudnnSuccess;
+}
+
+CudnnStatus cudnnSetStream(CudnnHandle handle, void* stream) {
+  static_cast<Handle*>(handle)->stream = stream;
+  return kCudnnSuccess;
+}
+
+CudnnStatus cudnnBackendCreateDescriptor(CudnnDescriptorType type,
+                                         CudnnBackendDescriptor* descriptor) {
+  *descriptor = new Holder{std::make_shared<Node>(Node{type, false, {}})};
+  return kCudnnSuccess;
+}
+
+CudnnStatus cudnnBackendDestroyDescriptor(CudnnBackendDescriptor descriptor) {
+  delete static_cast<Holder*>(descriptor);
+  return kCudnnSuccess;
+}
+
+CudnnStatus cudnnBackendSetAttribute(CudnnBackendDescriptor descriptor, CudnnAttribute attribute,
+                                     CudnnAttributeType type, int64_t count, const void* elements) {
+  Node& node = *NodeOf(descriptor);
+  if (node.finalized) return Fail(kCudnnBadParameter, "the descriptor is finalized");
+  Value value{type, count, {}, {}};
+  if (type == kCudnnTypeDescriptor) {
+    for (int64_t i = 0; i < count; ++i) {
+      const NodePtr child = NodeOf(static_cast<const CudnnBackendDescriptor*>(elements)[i]);
+      if (!child->finalized) return Fail(2004, "an attribute is not finalized");
+      value.nodes.push_back(child);
+    }
+  } else {
+    const auto* bytes = static_cast<const char*>(elements);
+    value.bytes.assign(bytes, bytes + count * BytesOf(type));
+  }
+  node.values[attribute] = value;
+  return kCudnnSuccess;
+}
+
+CudnnStatus cudnnBackendGetAttribute(CudnnBackendDescriptor descriptor, CudnnAttribute attribute,
+                                     CudnnAttributeType type, int64_t most, int64_t* count,
+                                     void* elements) {
+  const NodePtr node = NodeOf(descriptor);
+  if (!node->finalized || !node->Has(attribute)) return Fail(2004, "there is no such attribute");
+  const Value& value = node->values.at(attribute);
+  if (value.type != type) return Fail(2010, "the attribute is of another type");
+  *count = value.count;
+  const int64_t given = std::min(most, value.count);
+  if (type == kCudnnTypeDescriptor) {
+    for (int64_t i = 0; i < given; ++i) {
+      const auto into = static_cast<Holder*>(static_cast<CudnnBackendDescriptor*>(elements)[i]);
+      if (into->node->type != value.nodes[i]->type) return Fail(2012, "of another type");
+      into->node = value.nodes[i];
+    }
+  } else if (given > 0) {
+    std::memcpy(elements, value.bytes.data(), given * BytesOf(type));
+  }
+  return kCudnnSuccess;
+}
+
+CudnnStatus cudnnBackendFinalize(CudnnBackendDescriptor descriptor) {
+  Node& node = *NodeOf(descriptor);
+  CudnnStatus status = kCudnnSuccess;
+  if (node.type == kCudnnExecutionPlan) status = FinalizePlan(node);
+  if (node.type == kCudnnEngineHeuristics) FinalizeHeuristics(node);
+  if (node.type == kCudnnOperationGraph && !node.Has(kCudnnGraphHandle)) {
+    status = Fail(kCudnnBadParameter, "no handle");
+  }
+  node.finalized = status == kCudnnSuccess;
+  return status;
+}
+
+CudnnStatus cudnnBackendExecute(CudnnHandle handle, CudnnBackendDescriptor plan_descriptor,
+                                CudnnBackendDescriptor pack_descriptor) {
+  if (static_cast<Handle*>(handle)->stream == nullptr) return Fail(2007, "no stream");
+  const Node& plan = *NodeOf(plan_descriptor);
+  const Node& pack = *NodeOf(pack_descriptor);
+  const Node& engine = *plan.Child(kCudnnPlanConfig)->Child(kCudnnConfigEngine);
+  const int64_t index = engine.One<int64_t>(kCudnnEngineIndex);
+  ++control.runs;
+  control.last_engine = static_cast<int>(index);
+  if (index == control.failing_engine) return Fail(5000, "the engine fails");
+  const int64_t bytes = WorkspaceBytes(index);
+  auto* const workspace = static_cast<char*>(pack.One<void*>(kCudnnPackWorkspace));
+  if (bytes > 0) std::memset(workspace, 0xff, bytes);
+  const Node& graph = *engine.Child(kCudnnEngineGraph);
+  if (PatternOf(graph) == Pattern::kFused) ++control.fused_runs;
+  Run run(pack, index);
+  const std::vector<NodePtr>& operations = graph.values.at(kCudnnGraphOperations).nodes;
+  for (const NodePtr& operation : operations) {
+    const CudnnStatus status = operation->type == kCudnnPointwiseOperation
+                                   ? run.Pointwise(*operation)
+                                   : run.Convolve(ConvolutionOf(*operation));
+    if (status != kCudnnSuccess) return status;
+  }
+  return kCudnnSuccess;
+}
+
+}  // extern "C"
