@@ -1,8 +1,7 @@
 #include "worker/collectives/queued_communicator.h"
 
 #include <cstdlib>
-#include <limits>
-#include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -27,98 +26,13 @@ class HeapAllocation final : public Allocation {
   const size_t size_bytes_;
 };
 
-class FinishedWork final : public Work {
- public:
-  explicit FinishedWork(absl::Status status) : status_(std::move(status)) {}
-  absl::Status Wait() override { return status_; }
-  bool Done() const override { return true; }
-
- private:
-  const absl::Status status_;
-};
-
-Operation MakeOperation(Operation::Kind kind, const void* send, void* recv, size_t count,
-                        DataType type, ReduceOp op = ReduceOp::kSum, uint32_t root = 0) {
-  Operation operation;
-  operation.kind = kind;
-  operation.send = send;
-  operation.recv = recv;
-  operation.count = count;
-  operation.type = type;
-  operation.op = op;
-  operation.root = root;
-  return operation;
-}
-
 }  // namespace
-
-std::shared_ptr<Work> DoneWork(absl::Status status) {
-  return std::make_shared<FinishedWork>(std::move(status));
-}
 
 QueuedCommunicator::QueuedCommunicator(std::string name, uint32_t rank,
                                        std::vector<uint32_t> members)
-    : name_(std::move(name)), rank_(rank), members_(std::move(members)) {}
+    : OperationCommunicator(std::move(name), rank, std::move(members)) {}
 
 QueuedCommunicator::~QueuedCommunicator() = default;
-
-std::shared_ptr<Work> QueuedCommunicator::AllReduce(const void* send, void* recv, size_t count,
-                                                    DataType type, ReduceOp op) {
-  return Issue(MakeOperation(Operation::Kind::kAllReduce, send, recv, count, type, op));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::ReduceScatter(const void* send, void* recv,
-                                                        size_t recv_count, DataType type,
-                                                        ReduceOp op) {
-  return Issue(MakeOperation(Operation::Kind::kReduceScatter, send, recv, recv_count, type, op));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::AllGather(const void* send, void* recv, size_t send_count,
-                                                    DataType type) {
-  return Issue(MakeOperation(Operation::Kind::kAllGather, send, recv, send_count, type));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::Broadcast(void* data, size_t count, DataType type,
-                                                    uint32_t root) {
-  return Issue(
-      MakeOperation(Operation::Kind::kBroadcast, data, data, count, type, ReduceOp::kSum, root));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::Reduce(const void* send, void* recv, size_t count,
-                                                 DataType type, ReduceOp op, uint32_t root) {
-  return Issue(MakeOperation(Operation::Kind::kReduce, send, recv, count, type, op, root));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::Gather(const void* send, void* recv, size_t send_count,
-                                                 DataType type, uint32_t root) {
-  return Issue(
-      MakeOperation(Operation::Kind::kGather, send, recv, send_count, type, ReduceOp::kSum, root));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::Scatter(const void* send, void* recv, size_t recv_count,
-                                                  DataType type, uint32_t root) {
-  return Issue(
-      MakeOperation(Operation::Kind::kScatter, send, recv, recv_count, type, ReduceOp::kSum, root));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::AllToAll(const void* send, void* recv, size_t count,
-                                                   DataType type) {
-  return Issue(MakeOperation(Operation::Kind::kAllToAll, send, recv, count, type));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::Send(const void* data, size_t count, DataType type,
-                                               uint32_t peer) {
-  return Issue(
-      MakeOperation(Operation::Kind::kSend, data, nullptr, count, type, ReduceOp::kSum, peer));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::Recv(void* data, size_t count, DataType type,
-                                               uint32_t peer) {
-  return Issue(
-      MakeOperation(Operation::Kind::kReceive, nullptr, data, count, type, ReduceOp::kSum, peer));
-}
-
-std::shared_ptr<Work> QueuedCommunicator::Barrier() { return Issue(Operation()); }
 
 absl::StatusOr<std::unique_ptr<Allocation>> QueuedCommunicator::Allocate(size_t size_bytes) {
   if (size_bytes >= kAddressableBytes) {
@@ -170,20 +84,6 @@ void QueuedCommunicator::Close() {
   for (const auto& lane : lanes) lane.second->Stop();
 }
 
-absl::Status QueuedCommunicator::Check(const Operation& operation) const {
-  if (operation.root >= size()) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no rank ", operation.root,
-                                                   " in a group of ", size(), " (", name_, ")"));
-  }
-  if (operation.point_to_point() && operation.root == rank_) {
-    return absl::InvalidArgumentError("a rank cannot send to itself");
-  }
-  if (operation.count > std::numeric_limits<size_t>::max() / 16 / size()) {
-    return absl::InvalidArgumentError(absl::StrCat(operation.count, " elements are too many"));
-  }
-  return absl::OkStatus();
-}
-
 std::shared_ptr<Work> QueuedCommunicator::Issue(const Operation& operation) {
   if (absl::Status status = Check(operation); !status.ok()) {
     // The peers wait for this call, and it will never come.
@@ -201,7 +101,7 @@ std::shared_ptr<Work> QueuedCommunicator::Issue(const Operation& operation) {
       operation.point_to_point() ? std::make_pair(operation.kind, operation.root)
                                  : std::make_pair(Operation::Kind::kBarrier, 0u);
   std::shared_ptr<Lane>& lane = lanes_[key];
-  if (lane == nullptr) lane = Lane::Start(name_);
+  if (lane == nullptr) lane = Lane::Start(name());
   return lane->Issue(std::move(run));
 }
 

@@ -1,5 +1,4 @@
-// What all backends share: calls become Operations that run one by one, errors are sticky,
-// arguments are checked.
+// What the backends of the CPU share: Operations run one by one, errors are sticky.
 #ifndef MUSTER_WORKER_COLLECTIVES_QUEUED_COMMUNICATOR_H_
 #define MUSTER_WORKER_COLLECTIVES_QUEUED_COMMUNICATOR_H_
 
@@ -18,34 +17,14 @@
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/lane.h"
 #include "worker/collectives/operation.h"
+#include "worker/collectives/operation_communicator.h"
 
 namespace muster::collectives {
 
 // Collectives run in one lane; Sends to a peer and Recvs from a peer each have a lane of their own,
 // begun on first use, so that two ranks may send to each other and then receive.
-class QueuedCommunicator : public Communicator {
+class QueuedCommunicator : public OperationCommunicator {
  public:
-  uint32_t rank() const final { return rank_; }
-  uint32_t size() const final { return static_cast<uint32_t>(members_.size()); }
-
-  std::shared_ptr<Work> AllReduce(const void* send, void* recv, size_t count, DataType type,
-                                  ReduceOp op) final;
-  std::shared_ptr<Work> ReduceScatter(const void* send, void* recv, size_t recv_count,
-                                      DataType type, ReduceOp op) final;
-  std::shared_ptr<Work> AllGather(const void* send, void* recv, size_t send_count,
-                                  DataType type) final;
-  std::shared_ptr<Work> Broadcast(void* data, size_t count, DataType type, uint32_t root) final;
-  std::shared_ptr<Work> Reduce(const void* send, void* recv, size_t count, DataType type,
-                               ReduceOp op, uint32_t root) final;
-  std::shared_ptr<Work> Gather(const void* send, void* recv, size_t send_count, DataType type,
-                               uint32_t root) final;
-  std::shared_ptr<Work> Scatter(const void* send, void* recv, size_t recv_count, DataType type,
-                                uint32_t root) final;
-  std::shared_ptr<Work> AllToAll(const void* send, void* recv, size_t count, DataType type) final;
-  std::shared_ptr<Work> Send(const void* data, size_t count, DataType type, uint32_t peer) final;
-  std::shared_ptr<Work> Recv(void* data, size_t count, DataType type, uint32_t peer) final;
-  std::shared_ptr<Work> Barrier() final;
-
   // Heap memory, aligned to cache lines; a backend with better overrides it.
   absl::StatusOr<std::unique_ptr<Allocation>> Allocate(size_t size_bytes) override;
 
@@ -73,16 +52,9 @@ class QueuedCommunicator : public Communicator {
   // after it. Operations still under way end with ABORTED.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  const std::string& name() const { return name_; }
-  uint32_t job_rank(uint32_t group_rank) const { return members_[group_rank]; }
-
  private:
-  std::shared_ptr<Work> Issue(const Operation& operation) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Check(const Operation& operation) const;
+  std::shared_ptr<Work> Issue(const Operation& operation) final ABSL_LOCKS_EXCLUDED(mutex_);
 
-  const std::string name_;
-  const uint32_t rank_;
-  const std::vector<uint32_t> members_;
   std::atomic<bool> failed_{false};
 
   mutable absl::Mutex mutex_;
@@ -92,9 +64,6 @@ class QueuedCommunicator : public Communicator {
   std::map<std::pair<Operation::Kind, uint32_t>, std::shared_ptr<Lane>> lanes_
       ABSL_GUARDED_BY(mutex_);
 };
-
-// A Work that is done.
-std::shared_ptr<Work> DoneWork(absl::Status status);
 
 }  // namespace muster::collectives
 
