@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -107,6 +108,7 @@ class KeyStore {
 };
 
 class TokenBucket;
+struct NcclParts;
 
 // One group of one generation. `id` is the group's unique id, made by its lowest rank and carried by the
 // coordinator: no two groups ever share one, so nothing of an older generation can be mistaken for this one's.
@@ -123,6 +125,11 @@ struct GroupOptions {
   // What a rank sends through gloo waits for it, as on a slower network: for measurements. Outlives
   // the communicator; null: no limit.
   TokenBucket* send_limit = nullptr;
+  // What the nccl backend stands on, which outlives the call that makes the communicator; null where ranks compute on
+  // CPUs.
+  const NcclParts* nccl = nullptr;
+  // Asked now and then, by another thread, while nccl connects: anything but OK ends that. The generation is over, say.
+  std::function<absl::Status()> cancelled;
 };
 
 }  // namespace muster::collectives

@@ -16,6 +16,7 @@
 #include "kernels/half.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/factory.h"
+#include "worker/collectives/nccl/testing/fake_nccl_parts.h"
 #include "worker/collectives/testing.h"
 
 namespace muster::collectives {
@@ -123,6 +124,10 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
     options.store = &store_;
     options.interface_address = "127.0.0.1";
     options.timeout = timeout_;
+    if (options.backend == "nccl") {
+      nccl_ = FakeNcclParts();
+      options.nccl = &nccl_;
+    }
     return options;
   }
 
@@ -148,6 +153,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
   }
 
   FileKeyStore store_;
+  NcclParts nccl_;  // of a rank, in its process
   absl::Duration timeout_ = absl::Seconds(20);
 };
 
@@ -503,6 +509,7 @@ std::vector<Backend> AllBackends() {
     backends.push_back(MakeBackend("loopback", {size}));
     backends.push_back(MakeBackend("shm", {size}));
     backends.push_back(MakeBackend("gloo", {size}));
+    backends.push_back(MakeBackend("nccl", {size}));
   }
   // More than are connected to all others at once.
   backends.push_back(MakeBackend("gloo", {9}));

@@ -12,6 +12,7 @@
 #include "worker/collectives/gloo.h"
 #include "worker/collectives/hierarchical.h"
 #include "worker/collectives/loopback.h"
+#include "worker/collectives/nccl/nccl.h"
 #include "worker/collectives/peer_status.h"
 #include "worker/collectives/shm.h"
 #include "worker/collectives/single_rank.h"
@@ -110,6 +111,8 @@ absl::StatusOr<GroupOptions> World::Group(absl::string_view name, uint32_t index
   group.interface_address = options_.interface_address;
   group.connect_timeout = options_.connect_timeout;
   group.timeout = options_.timeout;
+  group.nccl = options_.nccl;
+  group.cancelled = options_.cancelled;
   if (group.size == 1) return group;
   if (options_.store == nullptr) return absl::InvalidArgumentError("no key store");
   const std::string key = absl::StrCat("unique-id/", name, "/", index);
@@ -165,6 +168,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateHierarchicalWorld(const Worl
 absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_view backend,
                                                                  const GroupOptions& options) {
   RETURN_IF_ERROR(CheckGroup(options));
+  if (backend == "nccl") return CreateNccl(options);  // memory is the device's, of one rank too
   if (backend != "shm" && backend != "gloo" && backend != "loopback") {
     return absl::InvalidArgumentError(absl::StrCat("no backend of one group is called ", backend));
   }
@@ -177,6 +181,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_vi
 absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const WorldOptions& options) {
   ASSIGN_OR_RETURN(const World world, World::Make(options));
   std::string backend = options.backend;
+  // NCCL makes a hierarchy of its own of nodes and what connects them.
+  if (backend == "auto" && options.nccl != nullptr) backend = "nccl";
   const bool hierarchy = backend == "auto" || backend == "hierarchical";
   if (hierarchy && !world.one_node() && !world.one_rank_each()) {
     return CreateHierarchicalWorld(world);
@@ -195,7 +201,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const World
   ASSIGN_OR_RETURN(const World world, World::Make(options));
   ASSIGN_OR_RETURN(const GroupOptions group, world.NodeGroup());
   const bool named = options.backend != "auto" && options.backend != "hierarchical";
-  return CreateCommunicator(named ? options.backend : "shm", group);
+  if (named) return CreateCommunicator(options.backend, group);
+  return CreateCommunicator(options.nccl != nullptr ? "nccl" : "shm", group);
 }
 
 }  // namespace muster::collectives

@@ -3,6 +3,7 @@
 #define MUSTER_WORKER_COLLECTIVES_FACTORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,15 +15,15 @@
 
 namespace muster::collectives {
 
-// One group by one backend: shm, gloo or loopback. A group of one rank needs none, whatever the
-// name. Blocks until all ranks of the group have called. INVALID_ARGUMENT; what the backends
-// return.
+// One group by one backend: shm, gloo, nccl or loopback. A group of one rank needs none of them but
+// nccl, whatever the name. Blocks until all ranks of the group have called. INVALID_ARGUMENT; what
+// the backends return.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_view backend,
                                                                  const GroupOptions& options);
 
 // Where a job's ranks are, and which of them this one is.
 struct WorldOptions {
-  std::string backend = "auto";  // auto, shm, gloo, hierarchical, loopback
+  std::string backend = "auto";  // auto, shm, gloo, nccl, hierarchical, loopback
   uint32_t rank = 0;
   uint32_t world_size = 1;
   // Ranks are numbered node by node. One entry when all nodes have equally many.
@@ -31,19 +32,23 @@ struct WorldOptions {
   std::string interface_address;
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration timeout = absl::Seconds(30);
+  // As in GroupOptions.
+  const NcclParts* nccl = nullptr;
+  std::function<absl::Status()> cancelled;
 };
 
-// The WORLD communicator of a generation. auto: shm on one node, gloo between nodes of one rank
-// each, hierarchical else. The lowest rank of each group that this takes draws its id and publishes
-// it under unique-id/GROUP/INDEX (WORLD/0, LOCAL/node, CROSS/local rank). Blocks until all ranks
-// have called. INVALID_ARGUMENT: an unknown backend, or one that cannot span the nodes;
-// DEADLINE_EXCEEDED and UNAVAILABLE name ranks; what options.store returns.
+// The WORLD communicator of a generation. auto: nccl where ranks compute on GPUs; else shm on one
+// node, gloo between nodes of one rank each, hierarchical between others. The lowest rank of each
+// group that this takes draws its id and publishes it under unique-id/GROUP/INDEX (WORLD/0,
+// LOCAL/node, CROSS/local rank). Blocks until all ranks have called. INVALID_ARGUMENT: an unknown
+// backend, or one that cannot span the nodes; DEADLINE_EXCEEDED and UNAVAILABLE name ranks; what
+// options.store returns.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const WorldOptions& options);
 
 // The ranks of this rank's node, as a group of its own beside the world's, in the order of the
-// world: shm, or the one backend that is named. Its id is under unique-id/NODE/node; the LOCAL
-// groups are the hierarchical backend's own. Blocks until all ranks of the node have called. Errors
-// as of CreateWorldCommunicator.
+// world: shm, nccl between GPUs, or the one backend that is named. Its id is under
+// unique-id/NODE/node; the LOCAL groups are the hierarchical backend's own. Blocks until all ranks
+// of the node have called. Errors as of CreateWorldCommunicator.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const WorldOptions& options);
 
 }  // namespace muster::collectives

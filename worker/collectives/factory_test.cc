@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/collectives/nccl/testing/fake_nccl_parts.h"
 #include "worker/collectives/testing.h"
 
 namespace muster::collectives {
@@ -24,14 +25,21 @@ WorldOptions Options(const std::string& backend, uint32_t rank, uint32_t world_s
   return options;
 }
 
+enum class Device { kCpu, kGpu };
+
 // The backend that every rank of a world ends up with.
 std::string BackendOf(const std::string& backend, uint32_t world_size,
-                      const std::vector<uint32_t>& ranks_on_node) {
+                      const std::vector<uint32_t>& ranks_on_node, Device device = Device::kCpu) {
   FileKeyStore store;
   std::string found;
   const auto results = RunRankProcesses(world_size, [&](uint32_t rank) -> absl::Status {
-    ASSIGN_OR_RETURN(auto communicator, CreateWorldCommunicator(Options(backend, rank, world_size,
-                                                                        ranks_on_node, &store)));
+    WorldOptions options = Options(backend, rank, world_size, ranks_on_node, &store);
+    NcclParts nccl;
+    if (device == Device::kGpu) {
+      nccl = FakeNcclParts();
+      options.nccl = &nccl;
+    }
+    ASSIGN_OR_RETURN(auto communicator, CreateWorldCommunicator(options));
     RETURN_IF_ERROR(communicator->Barrier()->Wait());
     // A status is all that comes out of a rank's process.
     return absl::UnknownError(absl::StrCat(communicator->backend(), " ", communicator->rank(), "/",
@@ -67,6 +75,19 @@ TEST(FactoryTest, NamedBackends) {
   EXPECT_EQ(BackendOf("gloo", 2, {2}), "gloo");
   EXPECT_EQ(BackendOf("hierarchical", 2, {2}), "shm");
   EXPECT_EQ(BackendOf("hierarchical", 2, {1, 1}), "gloo");
+}
+
+TEST(FactoryTest, GpusAreConnectedByNccl) {
+  EXPECT_EQ(BackendOf("auto", 1, {1}, Device::kGpu), "nccl");
+  EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kGpu), "nccl");
+  EXPECT_EQ(BackendOf("nccl", 3, {2, 1}, Device::kGpu), "nccl");
+}
+
+TEST(FactoryTest, NcclNeedsGpus) {
+  FileKeyStore store;
+  const auto communicator = CreateWorldCommunicator(Options("nccl", 0, 1, {1}, &store));
+  EXPECT_EQ(communicator.status().message(),
+            "WORLD: backend nccl connects GPUs, and this rank computes on none");
 }
 
 TEST(FactoryTest, RefusesWhatCannotBe) {
@@ -113,16 +134,21 @@ absl::StatusOr<float> SumOverRanks(Communicator& communicator, float value) {
 // Both groups of one generation at work, whatever the world's backend makes of nodes itself.
 TEST(FactoryTest, TheNodesGroupIsBesideTheWorlds) {
   const std::vector<uint32_t> node_of = {0, 0, 0, 1, 1};
-  for (const std::string backend : {"auto", "gloo"}) {
+  for (const std::string backend : {"auto", "gloo", "nccl"}) {
     FileKeyStore store;
     const auto results = RunRankProcesses(5, [&](uint32_t rank) -> absl::Status {
-      const WorldOptions options = Options(backend, rank, 5, {3, 2}, &store);
+      WorldOptions options = Options(backend, rank, 5, {3, 2}, &store);
+      NcclParts nccl;
+      if (backend == "nccl") {
+        nccl = FakeNcclParts();
+        options.nccl = &nccl;
+      }
       ASSIGN_OR_RETURN(auto world, CreateWorldCommunicator(options));
       ASSIGN_OR_RETURN(auto node, CreateNodeCommunicator(options));
       const uint32_t first = node_of[rank] == 0 ? 0 : 3;
       const std::string place = absl::StrCat(node->backend(), " ", node->rank(), "/", node->size());
-      const std::string expected = absl::StrCat(backend == "auto" ? "shm " : "gloo ", rank - first,
-                                                "/", node_of[rank] == 0 ? 3 : 2);
+      const std::string expected = absl::StrCat(backend == "auto" ? "shm" : backend, " ",
+                                                rank - first, "/", node_of[rank] == 0 ? 3 : 2);
       if (place != expected) return absl::InternalError(place);
       for (int round = 0; round < 3; ++round) {
         ASSIGN_OR_RETURN(const float all, SumOverRanks(*world, static_cast<float>(rank)));

@@ -17,6 +17,7 @@
 #include "common/status.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/factory.h"
+#include "worker/collectives/nccl/testing/fake_nccl_parts.h"
 #include "worker/collectives/peer_status.h"
 #include "worker/collectives/testing.h"
 
@@ -53,6 +54,10 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
     options.interface_address = "127.0.0.1";
     options.connect_timeout = connect_timeout_;
     options.timeout = timeout_;
+    if (options.backend == "nccl") {
+      nccl_ = FakeNcclParts();
+      options.nccl = &nccl_;
+    }
     return options;
   }
 
@@ -94,6 +99,7 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
   }
 
   FileKeyStore store_;
+  NcclParts nccl_;  // of a rank, in its process
   absl::Duration connect_timeout_ = absl::Seconds(20);
   absl::Duration timeout_ = absl::Seconds(20);
 };
@@ -188,7 +194,8 @@ std::string NameOf(const ::testing::TestParamInfo<Backend>& info) {
 INSTANTIATE_TEST_SUITE_P(Backends, FaultTest,
                          ::testing::Values(MakeBackend("shm", {2}), MakeBackend("shm", {4}),
                                            MakeBackend("gloo", {2}), MakeBackend("gloo", {4}),
-                                           MakeBackend("gloo", {9}),
+                                           MakeBackend("gloo", {9}), MakeBackend("nccl", {2}),
+                                           MakeBackend("nccl", {4}),
                                            MakeBackend("hierarchical", {2, 2}),
                                            MakeBackend("hierarchical", {1, 2})),
                          NameOf);

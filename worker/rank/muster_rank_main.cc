@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "glog/logging.h"
+#include "worker/collectives/nccl/nccl_library.h"
 #include "worker/rank/abort_switch.h"
 #include "worker/rank/control_plane.h"
 #include "worker/rank/explain_plan.h"
@@ -24,6 +25,7 @@ void Flush() {
 }
 
 int RunRank() {
+  collectives::SetNcclEnvironment();
   const auto environment = ReadRankEnvironment();
   const auto launch = ReadLaunch();
   for (const absl::Status& status : {environment.status(), launch.status()}) {

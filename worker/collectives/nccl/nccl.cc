@@ -1,0 +1,77 @@
+#include "worker/collectives/nccl/nccl.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/collectives/nccl/nccl_owner.h"
+#include "worker/collectives/operation_communicator.h"
+
+namespace muster::collectives {
+namespace {
+
+class DeviceAllocation final : public Allocation {
+ public:
+  DeviceAllocation(std::shared_ptr<DeviceStream> stream, void* data, size_t size_bytes)
+      : stream_(std::move(stream)), data_(data), size_bytes_(size_bytes) {}
+  ~DeviceAllocation() override { stream_->Free(data_); }
+  DeviceAllocation(const DeviceAllocation&) = delete;
+  DeviceAllocation& operator=(const DeviceAllocation&) = delete;
+
+  void* data() override { return data_; }
+  size_t size_bytes() const override { return size_bytes_; }
+
+ private:
+  const std::shared_ptr<DeviceStream> stream_;
+  void* const data_;
+  const size_t size_bytes_;
+};
+
+class NcclCommunicator final : public OperationCommunicator {
+ public:
+  NcclCommunicator(const GroupOptions& options, std::shared_ptr<DeviceStream> stream)
+      : OperationCommunicator(options.name, options.rank, options.members),
+        stream_(stream),
+        owner_(NcclOwner::Start(options, options.nccl->library, std::move(stream))) {}
+  ~NcclCommunicator() override { owner_->Close(); }
+
+  absl::string_view backend() const override { return "nccl"; }
+  absl::Status AwaitConnected() { return owner_->AwaitConnected(); }
+
+  absl::StatusOr<std::unique_ptr<Allocation>> Allocate(size_t size_bytes) override {
+    ASSIGN_OR_RETURN(void* const data, stream_->Allocate(size_bytes));
+    return {std::make_unique<DeviceAllocation>(stream_, data, size_bytes)};
+  }
+
+  void Abort(const absl::Status& reason) override {
+    owner_->Fail(reason.ok() ? absl::AbortedError("aborted") : reason).IgnoreError();
+  }
+
+ protected:
+  std::shared_ptr<Work> Issue(const Operation& operation) override {
+    // The peers wait for a call that cannot be made, and it will never come.
+    if (absl::Status status = Check(operation); !status.ok()) {
+      return DoneWork(owner_->Fail(status));
+    }
+    return owner_->Issue(operation);
+  }
+
+ private:
+  const std::shared_ptr<DeviceStream> stream_;
+  const std::shared_ptr<NcclOwner> owner_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateNccl(const GroupOptions& options) {
+  if (options.nccl == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.name, ": backend nccl connects GPUs, and this rank computes on none"));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, options.nccl->make_stream());
+  auto communicator = std::make_unique<NcclCommunicator>(options, std::move(stream));
+  RETURN_IF_ERROR(communicator->AwaitConnected());
+  return {std::move(communicator)};
+}
+
+}  // namespace muster::collectives

@@ -1,0 +1,472 @@
+#include "worker/collectives/nccl/nccl_owner.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/collectives/nccl/unique_ids.h"
+#include "worker/collectives/nccl/witnesses.h"
+#include "worker/collectives/operation_communicator.h"
+#include "worker/collectives/peer_status.h"
+
+namespace muster::collectives {
+namespace {
+
+// From a failure until nobody waits for NCCL any longer. Of the two seconds in which an abort has
+// to end everything.
+constexpr absl::Duration kLeaveTime = absl::Milliseconds(1500);
+// What peers that have nothing more to say to this rank may need to hear that.
+constexpr absl::Duration kFinalizeTime = absl::Milliseconds(500);
+constexpr absl::Duration kShortestPause = absl::Microseconds(20);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
+// While nothing is under way only NCCL's asynchronous errors can come.
+constexpr absl::Duration kIdlePause = absl::Milliseconds(100);
+
+NcclDataType TypeOf(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return kNcclFloat32;
+    case DataType::kFloat64:
+      return kNcclFloat64;
+    case DataType::kBfloat16:
+      return kNcclBfloat16;
+    case DataType::kFloat16:
+      return kNcclFloat16;
+    case DataType::kInt32:
+      return kNcclInt32;
+    case DataType::kInt64:
+      return kNcclInt64;
+    case DataType::kUint8:
+      return kNcclUint8;
+  }
+  return kNcclUint8;
+}
+
+NcclRedOp OpOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return kNcclSum;
+    case ReduceOp::kMin:
+      return kNcclMin;
+    case ReduceOp::kMax:
+      return kNcclMax;
+  }
+  return kNcclSum;
+}
+
+// NCCL has no function of its own for these, or not in all versions.
+bool IsGroup(Operation::Kind kind) {
+  return kind == Operation::Kind::kGather || kind == Operation::Kind::kScatter ||
+         kind == Operation::Kind::kAllToAll || kind == Operation::Kind::kSend ||
+         kind == Operation::Kind::kReceive;
+}
+
+}  // namespace
+
+// What one call of the communicator asks for.
+struct NcclOwner::Task {
+  Operation operation;
+  DeviceStream::Mark after = 0;  // of the computation
+  // Guarded by the owner's mutex.
+  bool begun = false;
+  bool done = false;
+  absl::Status status;
+};
+
+class NcclOwner::Handle final : public Work {
+ public:
+  Handle(std::shared_ptr<NcclOwner> owner, std::shared_ptr<Task> task)
+      : owner_(std::move(owner)), task_(std::move(task)) {}
+  ~Handle() override { owner_->Begin(*task_); }
+
+  absl::Status Wait() override { return owner_->Await(task_); }
+  bool Done() const override { return owner_->Begin(*task_); }
+
+ private:
+  const std::shared_ptr<NcclOwner> owner_;
+  const std::shared_ptr<Task> task_;
+};
+
+NcclOwner::NcclOwner(const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
+                     std::shared_ptr<DeviceStream> stream)
+    : options_(options), library_(std::move(library)), stream_(std::move(stream)) {}
+
+NcclOwner::~NcclOwner() {
+  for (void* const data : scratch_) stream_->Free(data);
+  if (barrier_word_ != nullptr) stream_->Free(barrier_word_);
+}
+
+std::shared_ptr<NcclOwner> NcclOwner::Start(const GroupOptions& options,
+                                            std::shared_ptr<const NcclLibrary> library,
+                                            std::shared_ptr<DeviceStream> stream) {
+  std::shared_ptr<NcclOwner> owner(new NcclOwner(options, std::move(library), std::move(stream)));
+  // The thread may outlive whoever closes it.
+  owner->thread_ = std::thread([owner] { owner->Run(); });
+  pthread_setname_np(owner->thread_.native_handle(), "nccl");
+  return owner;
+}
+
+absl::Status NcclOwner::AwaitConnected() {
+  absl::MutexLock lock(&mutex_);
+  const auto over = [this] {
+    mutex_.AssertReaderHeld();
+    return connected_ || left_;
+  };
+  mutex_.Await(absl::Condition(&over));
+  return failure_;
+}
+
+std::shared_ptr<Work> NcclOwner::Issue(const Operation& operation) {
+  auto task = std::make_shared<Task>();
+  task->operation = operation;
+  const absl::StatusOr<DeviceStream::Mark> after = stream_->MarkCompute();
+  if (!after.ok()) return DoneWork(Fail(after.status()));
+  task->after = *after;
+  absl::MutexLock lock(&mutex_);
+  if (!failure_.ok()) return DoneWork(failure_);
+  unfinished_.insert(task);
+  if (operation.point_to_point()) {
+    gathered_.push_back(task);
+  } else {
+    task->begun = true;
+    queue_.push_back({task});
+  }
+  return std::make_shared<Handle>(shared_from_this(), std::move(task));
+}
+
+absl::Status NcclOwner::Fail(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (failure_.ok()) failure_ = status;
+  return failure_;
+}
+
+void NcclOwner::Close() {
+  bool left = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    if (!unfinished_.empty() && failure_.ok()) {
+      failure_ = absl::AbortedError("the communicator is closed");
+    }
+    left = mutex_.AwaitWithTimeout(absl::Condition(&left_), kLeaveTime);
+    if (!left && failure_.ok()) failure_ = absl::AbortedError("the communicator is closed");
+  }
+  if (left) {
+    thread_.join();
+  } else {
+    LOG(ERROR) << options_.name << ": NCCL does not return; its thread is left behind";
+    thread_.detach();
+  }
+}
+
+absl::Status NcclOwner::Await(const std::shared_ptr<Task>& task) {
+  absl::MutexLock lock(&mutex_);
+  if (!task->begun) BeginGathered();
+  const auto over = [this, &task] {
+    mutex_.AssertReaderHeld();
+    return task->done || !failure_.ok();
+  };
+  mutex_.Await(absl::Condition(&over));
+  // Only when NCCL is out does nobody touch the caller's memory any more.
+  if (!task->done) mutex_.AwaitWithTimeout(absl::Condition(&task->done), kLeaveTime);
+  return task->done ? task->status : failure_;
+}
+
+bool NcclOwner::Begin(const Task& task) {
+  absl::MutexLock lock(&mutex_);
+  if (!task.begun) BeginGathered();
+  return task.done;
+}
+
+void NcclOwner::BeginGathered() {
+  for (const std::shared_ptr<Task>& task : gathered_) task->begun = true;
+  if (!gathered_.empty()) queue_.push_back(std::move(gathered_));
+  gathered_.clear();
+}
+
+absl::Status NcclOwner::Interrupted() const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok() || connected_) return failure_;
+  }
+  return options_.cancelled == nullptr ? absl::OkStatus() : options_.cancelled();
+}
+
+void NcclOwner::Run() {
+  absl::Status status = Connect();
+  if (status.ok()) {
+    absl::MutexLock lock(&mutex_);
+    connected_ = true;
+  }
+  if (status.ok()) status = Serve();
+  // If it cannot, it is aborted: nobody waits for anything any more.
+  if (status.ok()) Retire().IgnoreError();
+  Leave(std::move(status));
+}
+
+absl::Status NcclOwner::Connect() {
+  progress_ = absl::Now();
+  patience_ = options_.connect_timeout;
+  RETURN_IF_ERROR(stream_->Enter());
+  ASSIGN_OR_RETURN(barrier_word_, stream_->Allocate(sizeof(int32_t)));
+  ASSIGN_OR_RETURN(std::vector<NcclUniqueId> ids,
+                   ExchangeNcclUniqueIds(options_, *library_, progress_ + patience_,
+                                         [this] { return Interrupted(); }));
+  NcclConfig config = {};
+  config.size = sizeof(config);
+  config.magic = NCCL_CONFIG_MAGIC;
+  config.version = kNcclOldestVersion;
+  config.blocking = 0;
+  config.cga_cluster_size = kNcclUndefined;
+  config.min_ctas = kNcclUndefined;
+  config.max_ctas = kNcclUndefined;
+  config.split_share = kNcclUndefined;
+  const int size = static_cast<int>(options_.size);
+  const int rank = static_cast<int>(options_.rank);
+  const NcclResult begun =
+      ids.size() == 1 ? library_->init_rank(&comm_, size, ids.front(), rank, &config)
+                      : library_->init_rank_scalable(
+                            &comm_, size, rank, static_cast<int>(ids.size()), ids.data(), &config);
+  RETURN_IF_ERROR(Settle(begun, "ncclCommInitRank"));
+  // The first collective sets up what NCCL leaves for later.
+  auto barrier = std::make_shared<Task>();
+  RETURN_IF_ERROR(Launch({barrier}));
+  while (!under_way_.empty()) {
+    Pause(Until::kInterrupted);
+    RETURN_IF_ERROR(Interrupted());
+    RETURN_IF_ERROR(CheckAsyncError());
+    RETURN_IF_ERROR(Harvest());
+  }
+  patience_ = options_.timeout;
+  return absl::OkStatus();
+}
+
+absl::Status NcclOwner::Serve() {
+  for (;;) {
+    Batch batch;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!failure_.ok()) return failure_;
+      if (closing_) return absl::OkStatus();  // nothing is unfinished, or there were a failure
+      if (!queue_.empty()) {
+        batch = std::move(queue_.front());
+        queue_.pop_front();
+      }
+    }
+    if (!batch.empty()) RETURN_IF_ERROR(Launch(std::move(batch)));
+    RETURN_IF_ERROR(CheckAsyncError());
+    RETURN_IF_ERROR(Harvest());
+    Pause(Until::kWork);
+  }
+}
+
+// Peers may still wait for what this rank has sent them.
+absl::Status NcclOwner::Retire() {
+  progress_ = absl::Now();
+  patience_ = kFinalizeTime;
+  RETURN_IF_ERROR(Settle(library_->finalize(comm_), "ncclCommFinalize"));
+  library_->destroy(comm_);
+  comm_ = nullptr;
+  return absl::OkStatus();
+}
+
+void NcclOwner::Leave(absl::Status status) {
+  if (comm_ != nullptr) {
+    library_->abort(comm_);  // whatever it says, there is nothing more that can be done
+    comm_ = nullptr;
+  }
+  const absl::Status interrupted = Interrupted();
+  if (!status.ok() && interrupted.ok() && !PeerRankOf(status).has_value()) {
+    status = AskWitnesses(options_, Annotate(status, options_.name));
+  }
+  absl::MutexLock lock(&mutex_);
+  if (failure_.ok()) failure_ = status;
+  for (const std::shared_ptr<Task>& task : unfinished_) {
+    task->status = failure_;
+    task->begun = true;
+    task->done = true;
+  }
+  unfinished_.clear();
+  gathered_.clear();
+  queue_.clear();
+  left_ = true;
+}
+
+absl::Status NcclOwner::Launch(Batch batch) {
+  if (under_way_.empty()) progress_ = absl::Now();
+  for (const std::shared_ptr<Task>& task : batch) {
+    RETURN_IF_ERROR(stream_->AwaitCompute(task->after));
+    Operation& o = task->operation;
+    if (o.kind == Operation::Kind::kAllToAll && o.send == o.recv && o.count > 0) {
+      // Received parts overwrite parts that are still to be sent.
+      const size_t bytes = o.bytes() * options_.size;
+      ASSIGN_OR_RETURN(void* const copy, Scratch(bytes));
+      RETURN_IF_ERROR(stream_->Copy(copy, o.send, bytes));
+      o.send = copy;
+    }
+  }
+  RETURN_IF_ERROR(Settle(Call(batch), "a collective"));
+  // Not before: only what a settled call began is in the stream.
+  ASSIGN_OR_RETURN(const DeviceStream::Mark end, stream_->Record());
+  under_way_.push_back({end, std::move(batch)});
+  return absl::OkStatus();
+}
+
+NcclResult NcclOwner::Call(const Batch& batch) {
+  const Operation& first = batch.front()->operation;
+  if (!IsGroup(first.kind)) return CallCollective(first);
+  NcclResult result = library_->group_start();
+  if (result != kNcclSuccess) return result;
+  for (const std::shared_ptr<Task>& task : batch) {
+    result = AddToGroup(task->operation);
+    if (result != kNcclSuccess && result != kNcclInProgress) break;
+  }
+  const NcclResult ended = library_->group_end();
+  return result == kNcclSuccess || result == kNcclInProgress ? ended : result;
+}
+
+NcclResult NcclOwner::CallCollective(const Operation& operation) {
+  const Operation& o = operation;
+  const NcclDataType type = TypeOf(o.type);
+  const NcclRedOp op = OpOf(o.op);
+  const int root = static_cast<int>(o.root);
+  NcclStream const stream = stream_->native();
+  if (o.kind == Operation::Kind::kBarrier) {
+    return library_->all_reduce(barrier_word_, barrier_word_, 1, kNcclInt32, kNcclMax, comm_,
+                                stream);
+  }
+  if (o.count == 0) return kNcclSuccess;
+  switch (o.kind) {
+    case Operation::Kind::kAllReduce:
+      return library_->all_reduce(o.send, o.recv, o.count, type, op, comm_, stream);
+    case Operation::Kind::kReduceScatter:
+      return library_->reduce_scatter(o.send, o.recv, o.count, type, op, comm_, stream);
+    case Operation::Kind::kAllGather:
+      return library_->all_gather(o.send, o.recv, o.count, type, comm_, stream);
+    case Operation::Kind::kBroadcast:
+      return library_->broadcast(o.send, o.recv, o.count, type, root, comm_, stream);
+    case Operation::Kind::kReduce:
+      return library_->reduce(o.send, o.recv, o.count, type, op, root, comm_, stream);
+    default:
+      return kNcclInvalidArgument;
+  }
+}
+
+NcclResult NcclOwner::AddToGroup(const Operation& operation) {
+  const Operation& o = operation;
+  if (o.count == 0) return kNcclSuccess;
+  const NcclDataType type = TypeOf(o.type);
+  NcclResult first_error = kNcclSuccess;
+  const auto keep = [&first_error](NcclResult result) {
+    if (first_error == kNcclSuccess && result != kNcclInProgress) first_error = result;
+  };
+  const auto part = [&o](const void* data, uint32_t rank) {
+    return static_cast<const std::byte*>(data) + rank * o.bytes();
+  };
+  const auto send = [&](const void* data, uint32_t peer) {
+    keep(library_->send(data, o.count, type, static_cast<int>(peer), comm_, stream_->native()));
+  };
+  const auto recv = [&](const void* data, uint32_t peer) {
+    keep(library_->recv(const_cast<void*>(data), o.count, type, static_cast<int>(peer), comm_,
+                        stream_->native()));
+  };
+  const bool is_root = o.root == options_.rank;
+  switch (o.kind) {
+    case Operation::Kind::kSend:
+      send(o.send, o.root);
+      break;
+    case Operation::Kind::kReceive:
+      recv(o.recv, o.root);
+      break;
+    case Operation::Kind::kGather:
+      send(o.send, o.root);
+      for (uint32_t i = 0; is_root && i < options_.size; ++i) recv(part(o.recv, i), i);
+      break;
+    case Operation::Kind::kScatter:
+      recv(o.recv, o.root);
+      for (uint32_t i = 0; is_root && i < options_.size; ++i) send(part(o.send, i), i);
+      break;
+    case Operation::Kind::kAllToAll:
+      for (uint32_t i = 0; i < options_.size; ++i) {
+        send(part(o.send, i), i);
+        recv(part(o.recv, i), i);
+      }
+      break;
+    default:
+      return kNcclInvalidArgument;
+  }
+  return first_error;
+}
+
+absl::Status NcclOwner::Settle(NcclResult code, const char* what) {
+  while (code == kNcclInProgress) {
+    RETURN_IF_ERROR(Interrupted());
+    RETURN_IF_ERROR(Harvest());
+    if (absl::Now() - progress_ > patience_) return TimeOut(what);
+    Pause(Until::kInterrupted);
+    const NcclResult asked = library_->async_error(comm_, &code);
+    if (asked != kNcclSuccess) code = asked;
+  }
+  return library_->StatusOf(code, what, comm_);
+}
+
+absl::Status NcclOwner::CheckAsyncError() {
+  NcclResult code = kNcclSuccess;
+  const NcclResult asked = library_->async_error(comm_, &code);
+  return library_->StatusOf(asked != kNcclSuccess ? asked : code, "an asynchronous error", comm_);
+}
+
+absl::Status NcclOwner::Harvest() {
+  while (!under_way_.empty()) {
+    ASSIGN_OR_RETURN(const bool reached, stream_->Reached(under_way_.front().end));
+    if (!reached) {
+      if (absl::Now() - progress_ <= patience_) return absl::OkStatus();
+      const Operation& operation = under_way_.front().batch.front()->operation;
+      return TimeOut(Describe(SignatureOf(operation)));
+    }
+    progress_ = absl::Now();
+    absl::MutexLock lock(&mutex_);
+    for (const std::shared_ptr<Task>& task : under_way_.front().batch) {
+      task->done = true;
+      unfinished_.erase(task);
+    }
+    under_way_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+void NcclOwner::Pause(Until until) {
+  absl::MutexLock lock(&mutex_);
+  const bool settling = until == Until::kInterrupted;
+  const bool idle = !settling && under_way_.empty();
+  const auto roused = [this, settling] {
+    mutex_.AssertReaderHeld();
+    return !failure_.ok() || (!settling && (closing_ || !queue_.empty()));
+  };
+  mutex_.AwaitWithTimeout(
+      absl::Condition(&roused),
+      idle ? kIdlePause
+           : std::clamp((absl::Now() - progress_) / 16, kShortestPause, kLongestPause));
+}
+
+absl::Status NcclOwner::TimeOut(absl::string_view what) const {
+  return absl::DeadlineExceededError(
+      absl::StrCat("NCCL: no progress of ", what, " within ", absl::FormatDuration(patience_)));
+}
+
+// Grows only: what was in use may still be read, and to free it would wait for the device.
+absl::StatusOr<void*> NcclOwner::Scratch(size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    ASSIGN_OR_RETURN(void* const grown, stream_->Allocate(bytes));
+    scratch_.push_back(grown);
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.back();
+}
+
+}  // namespace muster::collectives

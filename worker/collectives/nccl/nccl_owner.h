@@ -1,0 +1,123 @@
+// The one thread that calls NCCL for a communicator.
+#ifndef MUSTER_WORKER_COLLECTIVES_NCCL_NCCL_OWNER_H_
+#define MUSTER_WORKER_COLLECTIVES_NCCL_NCCL_OWNER_H_
+
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "worker/collectives/communicator.h"
+#include "worker/collectives/nccl/device_stream.h"
+#include "worker/collectives/nccl/nccl_library.h"
+#include "worker/collectives/operation.h"
+
+namespace muster::collectives {
+
+// Its thread makes every call on the communicator, the abort too, so that nobody is inside NCCL
+// when it aborts. The communicator is non-blocking: a call returns at once, and what it began is
+// polled.
+//
+//   Start -> connecting -> serving -> closing: finalize, destroy
+//               |             |          |
+//               +-------------+----------+--> the first failure, of NCCL's or from outside: abort
+//
+// It polls the calls, the ends of operations and NCCL's asynchronous errors: NCCL wakes nobody, so
+// it sleeps in between, for a sixteenth of what it has waited already and at most a millisecond.
+//
+// Thread-safe.
+class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
+ public:
+  // Begins to connect.
+  static std::shared_ptr<NcclOwner> Start(const GroupOptions& options,
+                                          std::shared_ptr<const NcclLibrary> library,
+                                          std::shared_ptr<DeviceStream> stream);
+  ~NcclOwner();
+
+  // Waits until every rank of the group has connected and met in a first collective.
+  absl::Status AwaitConnected() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Collectives begin in the order of issue. Sends and Recvs are gathered, and begin as one group
+  // when somebody waits for one of them, asks whether it is done, or drops its Work.
+  std::shared_ptr<Work> Issue(const Operation& operation) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The first failure is the communicator's; returns it. Never blocks. Everything unfinished ends
+  // with it as soon as the thread has left NCCL; if NCCL does not let it go within kLeaveTime,
+  // nobody waits for that any longer.
+  absl::Status Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Ends the thread; what is unfinished ends with ABORTED. Call once. A thread that NCCL does not
+  // let go is left behind.
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Task;
+  class Handle;
+  using Batch = std::vector<std::shared_ptr<Task>>;
+  struct UnderWay {
+    DeviceStream::Mark end;
+    Batch batch;
+  };
+
+  NcclOwner(const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
+            std::shared_ptr<DeviceStream> stream);
+
+  // For any thread.
+  absl::Status Await(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // -> done
+  void BeginGathered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Interrupted() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // For the owner's thread.
+  void Run();
+  absl::Status Connect();
+  absl::Status Serve();
+  absl::Status Retire();
+  void Leave(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Launch(Batch batch);
+  NcclResult Call(const Batch& batch);
+  NcclResult CallCollective(const Operation& operation);
+  NcclResult AddToGroup(const Operation& operation);
+  // Waits until NCCL has done what a call, which gave back `code`, began.
+  absl::Status Settle(NcclResult code, const char* what);
+  // Ends what the stream has reached; looks for time-outs.
+  absl::Status Harvest();
+  absl::Status CheckAsyncError();
+  enum class Until { kWork, kInterrupted };
+  void Pause(Until until) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status TimeOut(absl::string_view what) const;
+  absl::StatusOr<void*> Scratch(size_t bytes);
+
+  const GroupOptions options_;
+  const std::shared_ptr<const NcclLibrary> library_;
+  const std::shared_ptr<DeviceStream> stream_;
+
+  // The owner's thread alone uses these.
+  NcclComm comm_ = nullptr;
+  std::deque<UnderWay> under_way_;
+  absl::Time progress_;      // when something last began from rest, or ended
+  absl::Duration patience_;  // for the next progress
+  void* barrier_word_ = nullptr;
+  std::vector<void*> scratch_;  // the last one is in use; earlier ones may still be read
+  size_t scratch_bytes_ = 0;
+
+  mutable absl::Mutex mutex_;
+  bool connected_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no call any more
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  Batch gathered_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Batch> queue_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::shared_ptr<Task>> unfinished_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread thread_;
+};
+
+}  // namespace muster::collectives
+
+#endif  // MUSTER_WORKER_COLLECTIVES_NCCL_NCCL_OWNER_H_

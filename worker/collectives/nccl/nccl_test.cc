@@ -1,0 +1,253 @@
+// The nccl backend beyond the contract that all backends keep, on the fake library.
+#include "worker/collectives/nccl/nccl.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "worker/collectives/communicator.h"
+#include "worker/collectives/nccl/testing/fake_nccl_parts.h"
+#include "worker/collectives/peer_status.h"
+#include "worker/collectives/testing.h"
+
+namespace muster::collectives {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+absl::Status Expect(bool condition, const std::string& what) {
+  return condition ? absl::OkStatus() : absl::InternalError(absl::StrCat("expected: ", what));
+}
+
+absl::Status Reduce(Communicator& communicator, std::vector<float>* data) {
+  return communicator
+      .AllReduce(data->data(), data->data(), data->size(), DataType::kFloat32, ReduceOp::kSum)
+      ->Wait();
+}
+
+class NcclTest : public ::testing::Test {
+ protected:
+  GroupOptions Options(uint32_t rank, uint32_t size) {
+    GroupOptions options;
+    options.name = "WORLD";
+    options.id = "id-of-the-group";
+    options.rank = rank;
+    options.size = size;
+    for (uint32_t i = 0; i < size; ++i) options.members.push_back(10 + i);
+    options.store = &store_;
+    options.nccl = &parts_;
+    options.timeout = timeout_;
+    return options;
+  }
+
+  std::vector<std::string> Run(uint32_t size,
+                               const std::function<absl::Status(Communicator&)>& body) {
+    return RunRankThreads(size, [&](uint32_t rank) -> absl::Status {
+      ASSIGN_OR_RETURN(auto communicator, CreateNccl(Options(rank, size)));
+      return body(*communicator);
+    });
+  }
+
+  FakeNcclRules rules_;
+  FileKeyStore store_;
+  NcclParts parts_ = FakeNcclParts();
+  absl::Duration timeout_ = absl::Seconds(20);
+};
+
+TEST_F(NcclTest, SumsOverRanks) {
+  EXPECT_THAT(Run(3,
+                  [](Communicator& c) {
+                    std::vector<float> data = {1.0f + c.rank(), 10};
+                    RETURN_IF_ERROR(Reduce(c, &data));
+                    return Expect(data[0] == 6 && data[1] == 30, "sums");
+                  }),
+              Each(""));
+  EXPECT_TRUE(store_.Get("nccl/id-of-the-group/unique-id/0", absl::ZeroDuration()).ok());
+  EXPECT_FALSE(store_.Get("nccl/id-of-the-group/unique-id/1", absl::ZeroDuration()).ok());
+}
+
+TEST_F(NcclTest, ManyRanksHaveSeveralIds) {
+  EXPECT_THAT(Run(300,
+                  [](Communicator& c) {
+                    std::vector<float> data = {1};
+                    RETURN_IF_ERROR(Reduce(c, &data));
+                    return Expect(data[0] == 300, "a sum of 300");
+                  }),
+              Each(""));
+  const auto first = store_.Get("nccl/id-of-the-group/unique-id/0", absl::ZeroDuration());
+  const auto second = store_.Get("nccl/id-of-the-group/unique-id/1", absl::ZeroDuration());
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_NE(*first, *second);
+}
+
+TEST_F(NcclTest, AnOlderLibraryServesToo) {
+  parts_ = FakeNcclParts(nullptr, "libfake_nccl_old.so");
+  EXPECT_THAT(Run(2, [](Communicator& c) { return c.Barrier()->Wait(); }), Each(""));
+}
+
+TEST_F(NcclTest, AnIdThatIsNoneIsRefused) {
+  ASSERT_TRUE(store_.Put("nccl/id-of-the-group/unique-id/0", "beef").ok());
+  EXPECT_TRUE(absl::IsDataLoss(CreateNccl(Options(1, 2)).status()));
+}
+
+TEST_F(NcclTest, TheRootThatDoesNotComeIsNamed) {
+  GroupOptions options = Options(1, 2);
+  options.connect_timeout = absl::Milliseconds(100);
+  const absl::Status status = CreateNccl(options).status();
+  EXPECT_EQ(status.ToString().substr(0, 56),
+            "DEADLINE_EXCEEDED: WORLD: no sign of rank 10 within 100m");
+  EXPECT_EQ(PeerRankOf(status), 10u);
+}
+
+TEST_F(NcclTest, TwoRanksOnOneGpuAreRefusedInNcclsWords) {
+  rules_.Become({"bus_id 1b000"});
+  EXPECT_THAT(Run(2, [](Communicator&) { return absl::OkStatus(); }),
+              Each(AllOf(HasSubstr("FAILED_PRECONDITION: WORLD: NCCL: ncclCommInitRank"),
+                         HasSubstr("Duplicate GPU detected : rank "))));
+}
+
+TEST_F(NcclTest, OneGpuIsTwoForProcessesThatAreTwoHosts) {
+  rules_.Become({"bus_id 1b000"});
+  EXPECT_THAT(RunRankProcesses(2,
+                               [&](uint32_t rank) -> absl::Status {
+                                 setenv("NCCL_HOSTID", absl::StrCat("rank-", rank).c_str(), 1);
+                                 ASSIGN_OR_RETURN(auto c, CreateNccl(Options(rank, 2)));
+                                 return c->Barrier()->Wait();
+                               }),
+              Each(""));
+}
+
+TEST_F(NcclTest, ACallThatFailsIsTheCommunicatorsFailure) {
+  rules_.Become({"fail ncclReduceScatter 5 1"});
+  const auto results = Run(2, [](Communicator& c) -> absl::Status {
+    std::vector<float> data(4);
+    absl::Status status = c.ReduceScatter(data.data(), data.data() + 2 * c.rank(), 2,
+                                          DataType::kFloat32, ReduceOp::kSum)
+                              ->Wait();
+    RETURN_IF_ERROR(Expect(c.Barrier()->Wait() == status, "the same status ever after"));
+    return status;
+  });
+  EXPECT_EQ(results[1], "FAILED_PRECONDITION: WORLD: NCCL: a collective: invalid usage");
+  // Rank 1 said that it failed, so nobody takes it for lost.
+  EXPECT_THAT(results[0], AllOf(HasSubstr("UNAVAILABLE"), ::testing::Not(HasSubstr("no word"))));
+}
+
+TEST_F(NcclTest, AsynchronousErrorsEndWhatIsUnderWay) {
+  EXPECT_THAT(Run(2,
+                  [&](Communicator& c) -> absl::Status {
+                    RETURN_IF_ERROR(c.Barrier()->Wait());
+                    std::vector<float> data(1);
+                    rules_.Become({"hang ncclAllReduce", "async 1"});
+                    return Reduce(c, &data);
+                  }),
+              Each("INTERNAL: WORLD: NCCL: an asynchronous error: unhandled cuda error"));
+}
+
+// Nothing is under way: the next operation finds the communicator finished.
+TEST_F(NcclTest, AsynchronousErrorsAreSeenByAnIdleCommunicator) {
+  const auto results = Run(1, [&](Communicator& c) -> absl::Status {
+    rules_.Become({"async 3", "fail ncclBroadcast 1"});
+    // Nobody puts this key: time enough for the owner to look.
+    store_.Get("never", absl::Milliseconds(400)).status().IgnoreError();
+    float value = 0;
+    return c.Broadcast(&value, 1, DataType::kFloat32, 0)->Wait();
+  });
+  EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: an asynchronous error: internal error");
+}
+
+TEST_F(NcclTest, ATimeOutNamesWhatHangsAndWhoIsSilent) {
+  timeout_ = absl::Milliseconds(200);
+  const auto results = Run(3, [&](Communicator& c) -> absl::Status {
+    std::vector<float> data(7);
+    if (c.rank() != 1) return Reduce(c, &data);
+    // Nobody puts this key: longer than the others wait.
+    store_.Get("never", absl::Seconds(2)).status().IgnoreError();
+    return absl::OkStatus();
+  });
+  for (const uint32_t rank : {0, 2}) {
+    EXPECT_THAT(results[rank],
+                AllOf(HasSubstr("no word from rank 11"), HasSubstr(kPeerRankPayload)));
+  }
+  EXPECT_THAT(results[0] + results[2],
+              HasSubstr("DEADLINE_EXCEEDED: WORLD: NCCL: no progress of AllReduce of 7 float32 "
+                        "(sum) within 200ms"));
+}
+
+TEST_F(NcclTest, BeginsWhenTheDeviceHasComputedWhatCameBefore) {
+  HostCompute compute;
+  parts_ = FakeNcclParts(&compute);
+  const auto results = Run(1, [&](Communicator& c) -> absl::Status {
+    std::vector<float> data = {0};
+    float result = 0;
+    ++compute.given;
+    const auto work = c.AllReduce(data.data(), &result, 1, DataType::kFloat32, ReduceOp::kSum);
+    // Nobody puts this key: time enough to begin too early.
+    store_.Get("never", absl::Milliseconds(50)).status().IgnoreError();
+    RETURN_IF_ERROR(Expect(!work->Done(), "waiting for the computation"));
+    data[0] = 5;
+    ++compute.done;
+    RETURN_IF_ERROR(work->Wait());
+    return Expect(result == 5, "what was computed");
+  });
+  EXPECT_EQ(results[0], "");
+}
+
+// One that is not waited for goes as well, and a collective does not wait for it.
+TEST_F(NcclTest, SendsBeginWhenTheirWorkIsDropped) {
+  EXPECT_THAT(Run(2,
+                  [](Communicator& c) -> absl::Status {
+                    int32_t value = 41 + static_cast<int32_t>(c.rank());
+                    if (c.rank() == 1) {
+                      RETURN_IF_ERROR(c.Barrier()->Wait());
+                      RETURN_IF_ERROR(c.Recv(&value, 1, DataType::kInt32, 0)->Wait());
+                      return Expect(value == 41, "what was sent");
+                    }
+                    auto send = c.Send(&value, 1, DataType::kInt32, 1);
+                    RETURN_IF_ERROR(c.Barrier()->Wait());
+                    send.reset();
+                    return c.Barrier()->Wait();
+                  }),
+              ::testing::ElementsAre("", ""));
+}
+
+// The fake library is a judge only if it notices.
+TEST(FakeNcclDeathTest, MisuseIsLoud) {
+  const NcclParts parts = FakeNcclParts();
+  NcclUniqueId id = {};
+  NcclConfig config = {};
+  config.size = sizeof(config);
+  config.magic = NCCL_CONFIG_MAGIC;
+  config.version = kNcclOldestVersion;
+  ASSERT_EQ(parts.library->make_unique_id(&id), kNcclSuccess);
+  NcclComm comm = nullptr;
+  ASSERT_EQ(parts.library->init_rank(&comm, 1, id, 0, &config), kNcclInProgress);
+  NcclResult state = kNcclSuccess;
+  EXPECT_DEATH(parts.library->finalize(comm), "before ncclCommInitRankConfig has settled");
+  do {
+    ASSERT_EQ(parts.library->async_error(comm, &state), kNcclSuccess);
+  } while (state == kNcclInProgress);
+  ASSERT_EQ(state, kNcclSuccess);
+  EXPECT_DEATH(
+      {
+        NcclComm again = nullptr;
+        parts.library->init_rank(&again, 1, id, 0, &config);
+        for (int i = 0; i < 10; ++i) parts.library->async_error(again, &state);
+      },
+      "was used before");
+  ASSERT_EQ(parts.library->abort(comm), kNcclSuccess);
+  EXPECT_DEATH(parts.library->async_error(comm, &state), "of a communicator that is gone");
+  config.blocking = 1;
+  EXPECT_DEATH(parts.library->init_rank(&comm, 1, id, 0, &config), "a blocking communicator");
+}
+
+}  // namespace
+}  // namespace muster::collectives

@@ -1,0 +1,125 @@
+#include "worker/collectives/nccl/testing/fake_nccl_parts.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "worker/collectives/nccl/testing/host_stream_abi.h"
+
+namespace muster::collectives {
+namespace {
+
+constexpr size_t kAddressableBytes = size_t{1} << 47;  // by a process
+constexpr size_t kAlignment = 64;
+
+class HostStream final : public DeviceStream {
+ public:
+  explicit HostStream(const HostCompute* compute) : compute_(compute) {
+    queue_.abi.enqueue = [](HostStreamAbi* stream, HostStreamTask task) {
+      reinterpret_cast<Queue*>(stream)->Push([task] { return task.step(task.data) != 0; });
+    };
+  }
+
+  absl::Status Enter() override { return absl::OkStatus(); }
+  void* native() override { return &queue_.abi; }
+
+  absl::StatusOr<Mark> MarkCompute() override {
+    return compute_ == nullptr ? Mark{0} : compute_->given.load();
+  }
+  absl::Status AwaitCompute(Mark mark) override {
+    if (compute_ != nullptr) {
+      queue_.Push([this, mark] { return compute_->done.load() >= mark; });
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Mark> Record() override { return queue_.given; }
+  absl::StatusOr<bool> Reached(Mark mark) override {
+    while (!queue_.tasks.empty() && queue_.tasks.front()()) {
+      queue_.tasks.pop_front();
+      ++queue_.done;
+    }
+    return queue_.done >= mark;
+  }
+
+  absl::Status Copy(void* to, const void* from, size_t bytes) override {
+    queue_.Push([=] {
+      std::memcpy(to, from, bytes);
+      return true;
+    });
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    void* const data = bytes < kAddressableBytes
+                           ? std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment)
+                           : nullptr;
+    if (data != nullptr) return data;
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+  }
+  void Free(void* data) override { std::free(data); }
+
+ private:
+  struct Queue {
+    void Push(std::function<bool()> task) {
+      tasks.push_back(std::move(task));
+      ++given;
+    }
+
+    HostStreamAbi abi;  // first: its address is the queue's
+    std::deque<std::function<bool()>> tasks;
+    Mark given = 0;
+    Mark done = 0;
+  };
+
+  const HostCompute* const compute_;
+  Queue queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceStream> MakeHostStream(const HostCompute* compute) {
+  return std::make_unique<HostStream>(compute);
+}
+
+std::string FakeNcclPath(const std::string& library) {
+  return absl::StrCat("worker/collectives/nccl/testing/", library);
+}
+
+NcclParts FakeNcclParts(const HostCompute* compute, const std::string& library) {
+  NcclParts parts;
+  auto opened = OpenNcclLibrary(FakeNcclPath(library));
+  if (!opened.ok()) {
+    std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());
+    std::abort();
+  }
+  parts.library = *std::move(opened);
+  parts.make_stream = [compute] { return MakeHostStream(compute); };
+  return parts;
+}
+
+FakeNcclRules::FakeNcclRules()
+    : path_(absl::StrCat(std::getenv("TEST_TMPDIR"), "/fake-nccl-rules-", getpid())) {
+  Become({});
+  setenv("FAKE_NCCL", path_.c_str(), 1);
+}
+
+FakeNcclRules::~FakeNcclRules() {
+  unsetenv("FAKE_NCCL");
+  unlink(path_.c_str());
+}
+
+void FakeNcclRules::Become(const std::vector<std::string>& lines) {
+  const std::string next = path_ + ".next";
+  std::ofstream(next) << absl::StrJoin(lines, "\n") << "\n";
+  if (rename(next.c_str(), path_.c_str()) != 0) std::abort();
+}
+
+}  // namespace muster::collectives

@@ -1,0 +1,52 @@
+// For tests: the nccl backend without a GPU, on libfake_nccl.so and streams of the host.
+#ifndef MUSTER_WORKER_COLLECTIVES_NCCL_TESTING_FAKE_NCCL_PARTS_H_
+#define MUSTER_WORKER_COLLECTIVES_NCCL_TESTING_FAKE_NCCL_PARTS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/collectives/nccl/device_stream.h"
+#include "worker/collectives/nccl/nccl.h"
+
+namespace muster::collectives {
+
+// What a device has been given to compute and what it has done of it, as counts.
+struct HostCompute {
+  std::atomic<uint64_t> given{0};
+  std::atomic<uint64_t> done{0};
+};
+
+// A queue of tasks without a thread: they run when somebody asks how far it is. `compute` outlives
+// it; null: the device computes nothing.
+std::unique_ptr<DeviceStream> MakeHostStream(const HostCompute* compute = nullptr);
+
+// Opened in this process, as a rank does; checked by the test. `library` is a file of
+// worker/collectives/nccl/testing.
+NcclParts FakeNcclParts(const HostCompute* compute = nullptr,
+                        const std::string& library = "libfake_nccl.so");
+
+// The path of a library of worker/collectives/nccl/testing.
+std::string FakeNcclPath(const std::string& library = "libfake_nccl.so");
+
+// What the fake libraries of this process and of those that it forks from now on do; see
+// fake_nccl.cc. One at a time.
+class FakeNcclRules {
+ public:
+  FakeNcclRules();
+  ~FakeNcclRules();
+  FakeNcclRules(const FakeNcclRules&) = delete;
+  FakeNcclRules& operator=(const FakeNcclRules&) = delete;
+
+  // From now on these and no others.
+  void Become(const std::vector<std::string>& lines);
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace muster::collectives
+
+#endif  // MUSTER_WORKER_COLLECTIVES_NCCL_TESTING_FAKE_NCCL_PARTS_H_
