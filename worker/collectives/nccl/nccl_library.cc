@@ -53,7 +53,7 @@ std::string NcclLibrary::VersionText() const {
   return absl::StrCat(major, ".", minor, ".", version_code % 100);
 }
 
-absl::Status NcclLibrary::StatusOf(NcclResult code, const char* what, NcclComm comm) const {
+absl::Status NcclLibrary::StatusOf(NcclResult code, absl::string_view what, NcclComm comm) const {
   if (code == kNcclSuccess || code == kNcclInProgress) return absl::OkStatus();
   const char* const words = error_string(code);
   const char* const last = last_error(comm);

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/collectives/nccl/nccl_abi.h"
 
 namespace muster::collectives {
@@ -33,7 +34,7 @@ struct NcclLibrary {
   // OK for kNcclSuccess and kNcclInProgress. UNAVAILABLE where a peer or the way to it is gone
   // (remote and system errors), FAILED_PRECONDITION where NCCL refuses what it was asked for,
   // INTERNAL else; with NCCL's own words. `comm` may be null.
-  absl::Status StatusOf(NcclResult code, const char* what, NcclComm comm) const;
+  absl::Status StatusOf(NcclResult code, absl::string_view what, NcclComm comm) const;
 };
 
 // Has NCCL write its warnings where the process writes, unless the environment says otherwise

@@ -3,6 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -77,6 +80,10 @@ struct NcclOwner::Task {
   bool done = false;
   absl::Status status;
 };
+
+std::string NcclOwner::NameOf(const Batch& batch) {
+  return Describe(SignatureOf(batch.front()->operation));
+}
 
 class NcclOwner::Handle final : public Work {
  public:
@@ -310,7 +317,8 @@ absl::Status NcclOwner::Launch(Batch batch) {
       o.send = copy;
     }
   }
-  RETURN_IF_ERROR(Settle(Call(batch), "a collective"));
+  const NcclResult begun = Call(batch);
+  RETURN_IF_ERROR(Settle(begun, NameOf(batch)));
   // Not before: only what a settled call began is in the stream.
   ASSIGN_OR_RETURN(const DeviceStream::Mark end, stream_->Record());
   under_way_.push_back({end, std::move(batch)});
@@ -403,7 +411,7 @@ NcclResult NcclOwner::AddToGroup(const Operation& operation) {
   return first_error;
 }
 
-absl::Status NcclOwner::Settle(NcclResult code, const char* what) {
+absl::Status NcclOwner::Settle(NcclResult code, absl::string_view what) {
   while (code == kNcclInProgress) {
     RETURN_IF_ERROR(Interrupted());
     RETURN_IF_ERROR(Harvest());
@@ -426,8 +434,7 @@ absl::Status NcclOwner::Harvest() {
     ASSIGN_OR_RETURN(const bool reached, stream_->Reached(under_way_.front().end));
     if (!reached) {
       if (absl::Now() - progress_ <= patience_) return absl::OkStatus();
-      const Operation& operation = under_way_.front().batch.front()->operation;
-      return TimeOut(Describe(SignatureOf(operation)));
+      return TimeOut(NameOf(under_way_.front().batch));
     }
     progress_ = absl::Now();
     absl::MutexLock lock(&mutex_);

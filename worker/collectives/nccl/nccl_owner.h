@@ -4,12 +4,15 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/collectives/communicator.h"
@@ -84,13 +87,14 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   NcclResult CallCollective(const Operation& operation);
   NcclResult AddToGroup(const Operation& operation);
   // Waits until NCCL has done what a call, which gave back `code`, began.
-  absl::Status Settle(NcclResult code, const char* what);
+  absl::Status Settle(NcclResult code, absl::string_view what);
   // Ends what the stream has reached; looks for time-outs.
   absl::Status Harvest();
   absl::Status CheckAsyncError();
   enum class Until { kWork, kInterrupted };
   void Pause(Until until) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TimeOut(absl::string_view what) const;
+  static std::string NameOf(const Batch& batch);  // by its first operation
   absl::StatusOr<void*> Scratch(size_t bytes);
 
   const GroupOptions options_;

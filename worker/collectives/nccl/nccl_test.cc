@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -136,20 +137,23 @@ TEST_F(NcclTest, ACallThatFailsIsTheCommunicatorsFailure) {
     RETURN_IF_ERROR(Expect(c.Barrier()->Wait() == status, "the same status ever after"));
     return status;
   });
-  EXPECT_EQ(results[1], "FAILED_PRECONDITION: WORLD: NCCL: a collective: invalid usage");
+  EXPECT_EQ(results[1],
+            "FAILED_PRECONDITION: WORLD: NCCL: ReduceScatter of 2 float32 (sum): invalid usage");
   // Rank 1 said that it failed, so nobody takes it for lost.
   EXPECT_THAT(results[0], AllOf(HasSubstr("UNAVAILABLE"), ::testing::Not(HasSubstr("no word"))));
 }
 
 TEST_F(NcclTest, AsynchronousErrorsEndWhatIsUnderWay) {
-  EXPECT_THAT(Run(2,
-                  [&](Communicator& c) -> absl::Status {
-                    RETURN_IF_ERROR(c.Barrier()->Wait());
-                    std::vector<float> data(1);
-                    rules_.Become({"hang ncclAllReduce", "async 1"});
-                    return Reduce(c, &data);
-                  }),
-              Each("INTERNAL: WORLD: NCCL: an asynchronous error: unhandled cuda error"));
+  const auto results = Run(1, [&](Communicator& c) -> absl::Status {
+    rules_.Become({"hang ncclAllReduce"});
+    std::vector<float> data(1);
+    const auto work = c.AllReduce(data.data(), data.data(), 1, DataType::kFloat32, ReduceOp::kSum);
+    // Nobody puts this key: time enough for the call to settle.
+    store_.Get("never", absl::Milliseconds(100)).status().IgnoreError();
+    rules_.Become({"hang ncclAllReduce", "async 1"});
+    return work->Wait();
+  });
+  EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: an asynchronous error: unhandled cuda error");
 }
 
 // Nothing is under way: the next operation finds the communicator finished.
@@ -209,6 +213,7 @@ TEST_F(NcclTest, SendsBeginWhenTheirWorkIsDropped) {
                     if (c.rank() == 1) {
                       RETURN_IF_ERROR(c.Barrier()->Wait());
                       RETURN_IF_ERROR(c.Recv(&value, 1, DataType::kInt32, 0)->Wait());
+                      RETURN_IF_ERROR(c.Barrier()->Wait());
                       return Expect(value == 41, "what was sent");
                     }
                     auto send = c.Send(&value, 1, DataType::kInt32, 1);
@@ -217,6 +222,18 @@ TEST_F(NcclTest, SendsBeginWhenTheirWorkIsDropped) {
                     return c.Barrier()->Wait();
                   }),
               ::testing::ElementsAre("", ""));
+}
+
+// NVIDIA's own library, as far as it goes without a GPU.
+TEST_F(NcclTest, TheInstalledLibrarySaysThatThereIsNoGpu) {
+  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "there may be a GPU";
+  auto library = OpenNcclLibrary();
+  if (absl::IsNotFound(library.status())) GTEST_SKIP() << library.status().message();
+  ASSERT_TRUE(library.ok()) << library.status();
+  parts_.library = *std::move(library);
+  const absl::Status status = CreateNccl(Options(0, 1)).status();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cuda"));
 }
 
 // The fake library is a judge only if it notices.

@@ -481,8 +481,14 @@ NcclResult AddMessage(NcclComm comm, const char* symbol, Message message, NcclSt
   return kNcclSuccess;
 }
 
+std::string Folder() {
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  return std::string(folder == nullptr ? "/tmp" : folder) + "/";
+}
+
+// An id is the name of a file: a path would not always fit.
 std::string PathOf(const NcclUniqueId& id) {
-  return std::string(id.internal, strnlen(id.internal, sizeof(id.internal)));
+  return Folder() + std::string(id.internal, strnlen(id.internal, sizeof(id.internal)));
 }
 
 // Opens the files of all ids, and takes this rank's place in the first.
@@ -595,13 +601,12 @@ NcclResult ncclGetUniqueId(NcclUniqueId* id) {
   if (const auto code = FindRule("fail", "ncclGetUniqueId", -1, /*has_word=*/true)) {
     return std::atoi(code->c_str());
   }
-  const char* const folder = std::getenv("TEST_TMPDIR");
-  std::memset(id->internal, 0, sizeof(id->internal));
-  std::snprintf(id->internal, sizeof(id->internal), "%s/fake-nccl-XXXXXX",
-                folder == nullptr ? "/tmp" : folder);
-  const int file = mkstemp(id->internal);
-  if (file < 0) Misuse(std::string("cannot make ") + id->internal);
+  std::string path = Folder() + "fake-nccl-XXXXXX";
+  const int file = mkstemp(path.data());
+  if (file < 0) Misuse("cannot make " + path);
   close(file);
+  std::memset(id->internal, 0, sizeof(id->internal));
+  path.copy(id->internal, sizeof(id->internal), Folder().size());
   return kNcclSuccess;
 }
 
