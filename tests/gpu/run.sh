@@ -11,7 +11,8 @@
 #   quick       the GPU is found, kernels of one kind agree with the reference, small_cnn trains (one minute)
 #   kernels     every kernel agrees with the reference
 #   sanitizer   the same under compute-sanitizer, where CUDA brings it
-#   training    losses of small_cnn and resnet18, through a coordinator and a worker, against the processor's
+#   training    losses of small_cnn and resnet18, through a coordinator and a worker, against the processor's ($SETS
+#               are fields of the spec to try it with, as in SETS="train.max_steps=10")
 #   bandwidth   the kernels that memory bounds, against a copy
 #   throughput  images/s of four models, against PyTorch's best form (MODELS and FORMS choose)
 #   accuracy    Fashion-MNIST to 93 %, where $FASHION_MNIST is its folder
@@ -150,8 +151,9 @@ data() {
 
 # train NAME DEVICE [--set FIELD=VALUE]… → $work/NAME.json, the finished job
 train() {
-  local name=$1 device=$2
+  local name=$1 device=$2 field
   shift 2
+  for field in ${SETS:-}; do set -- "$@" --set "$field"; done
   data || return
   within 90 muster local "$HERE/training.yaml" --name "$name" --set "train.dataset.path=$work/cifar10" \
     --set "resources.device=$device" --losses -o json "$@" >"$work/$name.json" || {
