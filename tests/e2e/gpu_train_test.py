@@ -4,6 +4,7 @@ What ranks compute with is the library whose GPU is the host, kernels/cuda/testi
 thread after the other. The model needs no convolution of cuDNN's.
 """
 
+import re
 import shutil
 import subprocess
 import unittest
@@ -23,9 +24,12 @@ def copied(directory, *files):
 
 
 def make_pictures(folder):
-    """Their tint tells the class."""
+    """Those of class i are brightest in channel i: red, green, blue."""
     subprocess.run(["/usr/bin/python3", str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=48", "--val=24",
                     f"--classes={CLASSES}", "--size=40x30"], check=True, capture_output=True)
+    for split in ("train", "val"):
+        for tint, name in ((1, "a-red"), (2, "b-green"), (0, "c-blue")):
+            (folder / split / f"class-{tint:03d}").rename(folder / split / name)
 
 
 def spec(name, folder, device, **train):
@@ -109,6 +113,26 @@ class GpuTrainTest(unittest.TestCase):
                 self.assertIn(", on cuda:0 host; activations take ", answer.stdout)
             self.assertNotIn("cuda:0", explain("gpu", "--device", "cpu").stdout)
             self.assertNotIn("cuda:0", explain("auto").stdout)
+
+    def test_the_library_of_a_bundle(self):
+        """PREFIX/lib, whether this system's loader starts PREFIX/libexec/muster-rank or one that is carried along."""
+        with Cluster() as cluster:
+            prefix = cluster.directory / "prefix"
+            prefix.mkdir()
+            copied(prefix / "lib", ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
+            rank = copied(prefix / "libexec", ("muster-rank", binary("worker/muster-rank"))) / "muster-rank"
+            folder = cluster.directory / "pictures"
+            make_pictures(folder)
+            path = cluster.write_spec(spec("plan", folder, "auto"))
+            interpreter = re.search(r"(/lib\S*/ld-linux\S*)", subprocess.check_output(["ldd", rank], text=True)).group(1)
+            for command in (str(rank), f"{interpreter} {rank}"):
+                launcher = cluster.directory / "launcher"
+                launcher.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+                launcher.chmod(0o755)
+                answer = subprocess.run([binary("cli/muster"), "spec", "explain-plan", path, "--device", "cuda",
+                                         f"--rank-binary={launcher}"], capture_output=True, text=True, check=False)
+                self.assertEqual(answer.returncode, 0, answer.stderr)
+                self.assertIn(", on cuda:0 host; ", answer.stdout)
 
 
 if __name__ == "__main__":
