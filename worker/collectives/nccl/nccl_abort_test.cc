@@ -103,6 +103,22 @@ TEST_F(NcclAbortTest, ACallThatDoesNotSettle) {
   }
 }
 
+// The collective waits in the stream for what will never be computed.
+TEST_F(NcclAbortTest, AComputationThatHangs) {
+  HostCompute compute;
+  parts_ = FakeNcclParts(&compute);
+  for (int round = 0; round < kRounds; ++round) {
+    auto communicator = CreateNccl(Options(round, 0, 1));
+    ASSERT_TRUE(communicator.ok()) << communicator.status();
+    ++compute.given;
+    const auto work =
+        (*communicator)->AllReduce(data_, data_, 4, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_EQ(ExpectOutSoon(**communicator, {work}), absl::OkStatus());
+    communicator->reset();
+    ++compute.done;
+  }
+}
+
 // The verdict comes before there is a communicator to abort.
 TEST_F(NcclAbortTest, AnInitWhosePeerNeverComes) {
   for (int round = 0; round < kRounds; ++round) {

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "worker/collectives/nccl/nccl_calls.h"
 #include "worker/collectives/nccl/unique_ids.h"
 #include "worker/collectives/nccl/witnesses.h"
 #include "worker/collectives/operation_communicator.h"
@@ -23,51 +23,14 @@ namespace {
 // From a failure until nobody waits for NCCL any longer. Of the two seconds in which an abort has
 // to end everything.
 constexpr absl::Duration kLeaveTime = absl::Milliseconds(1500);
+// What an aborted communicator's kernels may need to leave the device.
+constexpr absl::Duration kDrainTime = absl::Milliseconds(300);
 // What peers that have nothing more to say to this rank may need to hear that.
 constexpr absl::Duration kFinalizeTime = absl::Milliseconds(500);
 constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 // While nothing is under way only NCCL's asynchronous errors can come.
 constexpr absl::Duration kIdlePause = absl::Milliseconds(100);
-
-NcclDataType TypeOf(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return kNcclFloat32;
-    case DataType::kFloat64:
-      return kNcclFloat64;
-    case DataType::kBfloat16:
-      return kNcclBfloat16;
-    case DataType::kFloat16:
-      return kNcclFloat16;
-    case DataType::kInt32:
-      return kNcclInt32;
-    case DataType::kInt64:
-      return kNcclInt64;
-    case DataType::kUint8:
-      return kNcclUint8;
-  }
-  return kNcclUint8;
-}
-
-NcclRedOp OpOf(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return kNcclSum;
-    case ReduceOp::kMin:
-      return kNcclMin;
-    case ReduceOp::kMax:
-      return kNcclMax;
-  }
-  return kNcclSum;
-}
-
-// NCCL has no function of its own for these, or not in all versions.
-bool IsGroup(Operation::Kind kind) {
-  return kind == Operation::Kind::kGather || kind == Operation::Kind::kScatter ||
-         kind == Operation::Kind::kAllToAll || kind == Operation::Kind::kSend ||
-         kind == Operation::Kind::kReceive;
-}
 
 }  // namespace
 
@@ -286,6 +249,7 @@ void NcclOwner::Leave(absl::Status status) {
   if (comm_ != nullptr) {
     library_->abort(comm_);  // whatever it says, there is nothing more that can be done
     comm_ = nullptr;
+    Drain();
   }
   const absl::Status interrupted = Interrupted();
   if (!status.ok() && interrupted.ok() && !PeerRankOf(status).has_value()) {
@@ -304,6 +268,17 @@ void NcclOwner::Leave(absl::Status status) {
   left_ = true;
 }
 
+// The abort makes kernels end; until they have, they may touch the caller's memory.
+void NcclOwner::Drain() {
+  const absl::Time deadline = absl::Now() + kDrainTime;
+  const absl::StatusOr<DeviceStream::Mark> end = stream_->Record();
+  while (end.ok() && absl::Now() < deadline) {
+    const absl::StatusOr<bool> reached = stream_->Reached(*end);
+    if (!reached.ok() || *reached) return;
+    absl::SleepFor(kLongestPause);
+  }
+}
+
 absl::Status NcclOwner::Launch(Batch batch) {
   if (under_way_.empty()) progress_ = absl::Now();
   for (const std::shared_ptr<Task>& task : batch) {
@@ -317,98 +292,14 @@ absl::Status NcclOwner::Launch(Batch batch) {
       o.send = copy;
     }
   }
-  const NcclResult begun = Call(batch);
-  RETURN_IF_ERROR(Settle(begun, NameOf(batch)));
+  std::vector<Operation> operations;
+  for (const std::shared_ptr<Task>& task : batch) operations.push_back(task->operation);
+  const NcclGroup group = {comm_, stream_->native(), options_.rank, options_.size, barrier_word_};
+  RETURN_IF_ERROR(Settle(CallNccl(*library_, group, operations), NameOf(batch)));
   // Not before: only what a settled call began is in the stream.
   ASSIGN_OR_RETURN(const DeviceStream::Mark end, stream_->Record());
   under_way_.push_back({end, std::move(batch)});
   return absl::OkStatus();
-}
-
-NcclResult NcclOwner::Call(const Batch& batch) {
-  const Operation& first = batch.front()->operation;
-  if (!IsGroup(first.kind)) return CallCollective(first);
-  NcclResult result = library_->group_start();
-  if (result != kNcclSuccess) return result;
-  for (const std::shared_ptr<Task>& task : batch) {
-    result = AddToGroup(task->operation);
-    if (result != kNcclSuccess && result != kNcclInProgress) break;
-  }
-  const NcclResult ended = library_->group_end();
-  return result == kNcclSuccess || result == kNcclInProgress ? ended : result;
-}
-
-NcclResult NcclOwner::CallCollective(const Operation& operation) {
-  const Operation& o = operation;
-  const NcclDataType type = TypeOf(o.type);
-  const NcclRedOp op = OpOf(o.op);
-  const int root = static_cast<int>(o.root);
-  NcclStream const stream = stream_->native();
-  if (o.kind == Operation::Kind::kBarrier) {
-    return library_->all_reduce(barrier_word_, barrier_word_, 1, kNcclInt32, kNcclMax, comm_,
-                                stream);
-  }
-  if (o.count == 0) return kNcclSuccess;
-  switch (o.kind) {
-    case Operation::Kind::kAllReduce:
-      return library_->all_reduce(o.send, o.recv, o.count, type, op, comm_, stream);
-    case Operation::Kind::kReduceScatter:
-      return library_->reduce_scatter(o.send, o.recv, o.count, type, op, comm_, stream);
-    case Operation::Kind::kAllGather:
-      return library_->all_gather(o.send, o.recv, o.count, type, comm_, stream);
-    case Operation::Kind::kBroadcast:
-      return library_->broadcast(o.send, o.recv, o.count, type, root, comm_, stream);
-    case Operation::Kind::kReduce:
-      return library_->reduce(o.send, o.recv, o.count, type, op, root, comm_, stream);
-    default:
-      return kNcclInvalidArgument;
-  }
-}
-
-NcclResult NcclOwner::AddToGroup(const Operation& operation) {
-  const Operation& o = operation;
-  if (o.count == 0) return kNcclSuccess;
-  const NcclDataType type = TypeOf(o.type);
-  NcclResult first_error = kNcclSuccess;
-  const auto keep = [&first_error](NcclResult result) {
-    if (first_error == kNcclSuccess && result != kNcclInProgress) first_error = result;
-  };
-  const auto part = [&o](const void* data, uint32_t rank) {
-    return static_cast<const std::byte*>(data) + rank * o.bytes();
-  };
-  const auto send = [&](const void* data, uint32_t peer) {
-    keep(library_->send(data, o.count, type, static_cast<int>(peer), comm_, stream_->native()));
-  };
-  const auto recv = [&](const void* data, uint32_t peer) {
-    keep(library_->recv(const_cast<void*>(data), o.count, type, static_cast<int>(peer), comm_,
-                        stream_->native()));
-  };
-  const bool is_root = o.root == options_.rank;
-  switch (o.kind) {
-    case Operation::Kind::kSend:
-      send(o.send, o.root);
-      break;
-    case Operation::Kind::kReceive:
-      recv(o.recv, o.root);
-      break;
-    case Operation::Kind::kGather:
-      send(o.send, o.root);
-      for (uint32_t i = 0; is_root && i < options_.size; ++i) recv(part(o.recv, i), i);
-      break;
-    case Operation::Kind::kScatter:
-      recv(o.recv, o.root);
-      for (uint32_t i = 0; is_root && i < options_.size; ++i) send(part(o.send, i), i);
-      break;
-    case Operation::Kind::kAllToAll:
-      for (uint32_t i = 0; i < options_.size; ++i) {
-        send(part(o.send, i), i);
-        recv(part(o.recv, i), i);
-      }
-      break;
-    default:
-      return kNcclInvalidArgument;
-  }
-  return first_error;
 }
 
 absl::Status NcclOwner::Settle(NcclResult code, absl::string_view what) {

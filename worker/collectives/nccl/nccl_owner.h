@@ -82,10 +82,8 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   absl::Status Serve();
   absl::Status Retire();
   void Leave(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Drain();
   absl::Status Launch(Batch batch);
-  NcclResult Call(const Batch& batch);
-  NcclResult CallCollective(const Operation& operation);
-  NcclResult AddToGroup(const Operation& operation);
   // Waits until NCCL has done what a call, which gave back `code`, began.
   absl::Status Settle(NcclResult code, absl::string_view what);
   // Ends what the stream has reached; looks for time-outs.

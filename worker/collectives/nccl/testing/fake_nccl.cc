@@ -23,174 +23,34 @@
 //                           by NCCL_HOSTID
 //
 // Built with OLD_NCCL it lacks what versions before 2.23 lack.
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "worker/collectives/communicator.h"
 #include "worker/collectives/nccl/nccl_abi.h"
+#include "worker/collectives/nccl/testing/fake_comm.h"
+#include "worker/collectives/nccl/testing/fake_transfers.h"
 #include "worker/collectives/nccl/testing/host_stream_abi.h"
-#include "worker/collectives/reduce.h"
 
+namespace fake_nccl {
 namespace {
-
-using muster::collectives::DataType;
-using muster::collectives::ReduceOp;
-using muster::collectives::SizeOf;
 
 #ifdef OLD_NCCL
 constexpr int kVersion = 21805;
 #else
 constexpr int kVersion = 22809;
 #endif
-constexpr int kCallPolls = 2;       // until a call settles
-constexpr int kLivenessPolls = 64;  // between looks for peers that are gone
-constexpr int kPairRanks = 16;      // the most ranks of a group that sends and receives
-
-[[noreturn]] void Misuse(const std::string& what) {
-  std::fprintf(stderr, "fake_nccl: %s\n", what.c_str());
-  std::abort();
-}
-
-// The words of the rules' lines that begin with `kind`.
-std::vector<std::vector<std::string>> RulesOf(const std::string& kind) {
-  std::vector<std::vector<std::string>> rules;
-  const char* const path = std::getenv("FAKE_NCCL");
-  if (path == nullptr) return rules;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream text(line);
-    std::vector<std::string> words;
-    for (std::string word; text >> word;) words.push_back(word);
-    if (!words.empty() && words[0] == kind) rules.push_back(words);
-  }
-  return rules;
-}
-
-// The word behind `kind` and `symbol` of the rule that is for this rank, or null. A rule without
-// a word has an empty one.
-std::unique_ptr<std::string> FindRule(const char* kind, const char* symbol, int rank,
-                                      bool has_word) {
-  for (const auto& words : RulesOf(kind)) {
-    size_t next = 1;
-    if (symbol != nullptr && (words.size() <= next || words[next++] != symbol)) continue;
-    std::string word;
-    if (has_word && words.size() > next) word = words[next++];
-    if (words.size() > next && words[next] != std::to_string(rank)) continue;
-    return std::make_unique<std::string>(word);
-  }
-  return nullptr;
-}
-
-struct Signature {
-  int kind, type, op, root;
-  size_t count;
-};
-
-// In the file: one of them, then ranks, then their slots, then the pairs of ranks.
-struct alignas(64) Meeting {
-  std::atomic<uint32_t> size;
-  std::atomic<uint32_t> joined;
-};
-
-struct alignas(64) RankState {
-  std::atomic<uint32_t> joined;
-  char gpu[124];
-  Signature signature;
-  std::atomic<uint64_t> arrived;   // chunks put into the slot
-  std::atomic<uint64_t> consumed;  // chunks read from all slots
-};
-
-struct alignas(64) Pair {
-  std::atomic<uint64_t> sent;
-  std::atomic<uint64_t> received;
-  size_t total_bytes;
-  size_t length;
-};
-
-struct Layout {
-  explicit Layout(int size)
-      : slot_bytes(size <= kPairRanks ? 1 << 18 : 1 << 12),
-        pair_bytes(1 << 16),
-        ranks(sizeof(Meeting)),
-        slots(ranks + size * sizeof(RankState)),
-        pairs(slots + size * slot_bytes),
-        end(pairs + (size <= kPairRanks ? size * size * (sizeof(Pair) + pair_bytes) : 0)) {}
-
-  size_t slot_bytes, pair_bytes, ranks, slots, pairs, end;
-};
-
-}  // namespace
-
-struct NcclCommOpaque {
-  NcclCommOpaque(int size, int rank) : size(size), rank(rank), layout(size) {}
-
-  RankState& state_of(int peer) {
-    return reinterpret_cast<RankState*>(memory + layout.ranks)[peer];
-  }
-  char* slot(int peer) { return memory + layout.slots + peer * layout.slot_bytes; }
-  Pair& pair(int from, int to) {
-    return *reinterpret_cast<Pair*>(memory + layout.pairs +
-                                    (from * size + to) * (sizeof(Pair) + layout.pair_bytes));
-  }
-  Meeting& meeting() { return *reinterpret_cast<Meeting*>(memory); }
-
-  // While it waits for them.
-  void LookFor(const std::vector<int>& peers) {
-    if (++waits % kLivenessPolls != 0) return;
-    for (const int peer : peers) {
-      struct flock lock = {};
-      lock.l_type = F_WRLCK;
-      lock.l_whence = SEEK_SET;
-      lock.l_start = peer;
-      lock.l_len = 1;
-      // A rank holds the lock of its byte until it is out.
-      if (peer == rank || fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) continue;
-      state = kNcclRemoteError;
-      last_error = "remote process exited or there was a network error";
-    }
-  }
-
-  const int size;
-  const int rank;
-  const Layout layout;
-  std::vector<std::string> paths;  // of its ids
-  int file = -1;
-  char* memory = nullptr;
-
-  std::atomic<bool> in_call{false};
-  std::atomic<bool> aborting{false};
-  std::atomic<bool> dead{false};
-  NcclResult state = kNcclSuccess;
-  std::string last_error;
-  // While in progress: what is being done, and by which call.
-  std::function<bool()> pending;
-  const char* pending_symbol = "";
-  int polls = 0;
-
-  uint64_t chunks = 0;  // of all collectives until now
-  uint64_t waits = 0;
-};
-
-namespace {
+constexpr int kCallPolls = 2;  // until a call settles
 
 // A call of a communicator, checked.
 class Call {
@@ -251,215 +111,13 @@ void Leave(NcclComm comm) {
   if (comm->file >= 0) close(comm->file);
 }
 
-DataType TypeOf(NcclDataType type) {
-  switch (type) {
-    case kNcclUint8:
-      return DataType::kUint8;
-    case kNcclInt32:
-      return DataType::kInt32;
-    case kNcclInt64:
-      return DataType::kInt64;
-    case kNcclFloat16:
-      return DataType::kFloat16;
-    case kNcclFloat32:
-      return DataType::kFloat32;
-    case kNcclFloat64:
-      return DataType::kFloat64;
-    case kNcclBfloat16:
-      return DataType::kBfloat16;
-    default:
-      Misuse("data type " + std::to_string(type));
-  }
-}
-
-ReduceOp OpOf(NcclRedOp op) {
-  switch (op) {
-    case kNcclSum:
-      return ReduceOp::kSum;
-    case kNcclMax:
-      return ReduceOp::kMax;
-    case kNcclMin:
-      return ReduceOp::kMin;
-    default:
-      Misuse("reduction " + std::to_string(op));
-  }
-}
-
-enum Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce };
-
-// Each rank puts a chunk into its slot; when all have, each takes what it needs of all slots.
-class Collective {
- public:
-  Collective(NcclComm comm, Kind kind, const void* send, void* recv, size_t count,
-             NcclDataType type, NcclRedOp op, int root)
-      : comm_(comm),
-        signature_{kind, type, op, root, count},
-        send_(static_cast<const char*>(send)),
-        recv_(static_cast<char*>(recv)),
-        element_(SizeOf(TypeOf(type))),
-        parts_(kind == kReduceScatter ? comm->size : 1),
-        chunk_(comm->layout.slot_bytes / element_ / parts_) {}
-
-  bool Step() {
-    while (done_ < signature_.count) {
-      if (!put_ && !Put()) return false;
-      if (!Take()) return false;
-    }
-    return true;
-  }
-
- private:
-  size_t length() const { return std::min(chunk_, signature_.count - done_); }
-
-  // -> whether all ranks have got that far.
-  bool Await(std::atomic<uint64_t> RankState::*counter, uint64_t least) {
-    std::vector<int> missing;
-    for (int peer = 0; peer < comm_->size; ++peer) {
-      if ((comm_->state_of(peer).*counter).load() < least) missing.push_back(peer);
-    }
-    if (missing.empty()) return true;
-    comm_->LookFor(missing);
-    return false;
-  }
-
-  bool Put() {
-    if (!Await(&RankState::consumed, comm_->chunks)) return false;
-    RankState& own = comm_->state_of(comm_->rank);
-    if (done_ == 0) own.signature = signature_;
-    if (signature_.kind != kBroadcast || signature_.root == comm_->rank) {
-      for (size_t part = 0; part < parts_; ++part) {
-        std::memcpy(comm_->slot(comm_->rank) + part * length() * element_,
-                    send_ + (part * signature_.count + done_) * element_, length() * element_);
-      }
-    }
-    own.arrived.store(comm_->chunks + 1);
-    put_ = true;
-    return true;
-  }
-
-  bool Take() {
-    if (!Await(&RankState::arrived, comm_->chunks + 1)) return false;
-    for (int peer = 0; done_ == 0 && peer < comm_->size; ++peer) {
-      const Signature& other = comm_->state_of(peer).signature;
-      if (std::memcmp(&other, &signature_, sizeof(other)) != 0) {
-        Misuse("rank " + std::to_string(comm_->rank) + " calls with count " +
-               std::to_string(signature_.count) + ", rank " + std::to_string(peer) + " with " +
-               std::to_string(other.count) + ", or they call something else");
-      }
-    }
-    const size_t bytes = length() * element_;
-    switch (signature_.kind) {
-      case kAllGather:
-        for (int peer = 0; peer < comm_->size; ++peer) {
-          std::memcpy(recv_ + (peer * signature_.count + done_) * element_, comm_->slot(peer),
-                      bytes);
-        }
-        break;
-      case kBroadcast:
-        std::memcpy(recv_ + done_ * element_, comm_->slot(signature_.root), bytes);
-        break;
-      default:
-        if (signature_.kind == kReduce && signature_.root != comm_->rank) break;
-        Reduce(signature_.kind == kReduceScatter ? comm_->rank * bytes : 0);
-    }
-    comm_->state_of(comm_->rank).consumed.store(++comm_->chunks);
-    done_ += length();
-    put_ = false;
-    return true;
-  }
-
-  void Reduce(size_t offset) {
-    std::vector<const void*> inputs;
-    for (int peer = 0; peer < comm_->size; ++peer) inputs.push_back(comm_->slot(peer) + offset);
-    void* output = recv_ + done_ * element_;
-    muster::collectives::ReduceArrays(inputs, {&output, 1}, length(), TypeOf(signature_.type),
-                                      OpOf(signature_.op));
-  }
-
-  const NcclComm comm_;
-  const Signature signature_;
-  const char* const send_;
-  char* const recv_;
-  const size_t element_;
-  const size_t parts_;
-  const size_t chunk_;  // elements of each part
-  size_t done_ = 0;
-  bool put_ = false;
-};
-
 NcclResult BeginCollective(NcclComm comm, const char* symbol, Kind kind, const void* send,
                            void* recv, size_t count, NcclDataType type, NcclRedOp op, int root,
                            NcclStream stream) {
   Call call(comm, symbol);
-  auto collective = std::make_shared<Collective>(comm, kind, send, recv, count, type, op, root);
-  return BeginInStream(comm, symbol, stream, [collective] { return collective->Step(); });
+  return BeginInStream(comm, symbol, stream,
+                       MakeCollective(comm, kind, send, recv, count, type, op, root));
 }
-
-struct Message {
-  bool send;
-  char* data;
-  size_t bytes;
-  int peer;
-  size_t done = 0;
-  bool finished = false;
-};
-
-// Sends and receives that go on at once; those of one peer and direction in their order.
-class Messages {
- public:
-  Messages(NcclComm comm, std::vector<Message> messages)
-      : comm_(comm), messages_(std::move(messages)) {
-    if (comm->size > kPairRanks) Misuse("sends in a group that large");
-  }
-
-  bool Step() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      std::set<std::pair<bool, int>> busy;
-      for (Message& message : messages_) {
-        if (message.finished || !busy.insert({message.send, message.peer}).second) continue;
-        moved = (message.send ? Send(message) : Receive(message)) || moved;
-      }
-      if (busy.empty()) return true;
-      if (!moved) {
-        std::vector<int> peers;
-        for (const auto& entry : busy) peers.push_back(entry.second);
-        comm_->LookFor(peers);
-      }
-    }
-    return false;
-  }
-
- private:
-  bool Send(Message& message) {
-    Pair& pair = comm_->pair(comm_->rank, message.peer);
-    if (pair.sent.load() != pair.received.load()) return false;
-    if (message.done == message.bytes) return message.finished = true;
-    pair.total_bytes = message.bytes;
-    pair.length = std::min(message.bytes - message.done, comm_->layout.pair_bytes);
-    std::memcpy(reinterpret_cast<char*>(&pair + 1), message.data + message.done, pair.length);
-    message.done += pair.length;
-    pair.sent.fetch_add(1);
-    return true;
-  }
-
-  bool Receive(Message& message) {
-    Pair& pair = comm_->pair(message.peer, comm_->rank);
-    if (pair.sent.load() == pair.received.load()) return false;
-    if (pair.total_bytes != message.bytes) {
-      Misuse("a send of " + std::to_string(pair.total_bytes) + " bytes meets a receive of " +
-             std::to_string(message.bytes));
-    }
-    std::memcpy(message.data + message.done, reinterpret_cast<char*>(&pair + 1), pair.length);
-    message.done += pair.length;
-    message.finished = message.done == message.bytes;
-    pair.received.fetch_add(1);
-    return true;
-  }
-
-  const NcclComm comm_;
-  std::vector<Message> messages_;
-};
 
 // What the calling thread has between ncclGroupStart and ncclGroupEnd.
 struct Group {
@@ -491,62 +149,6 @@ std::string PathOf(const NcclUniqueId& id) {
   return Folder() + std::string(id.internal, strnlen(id.internal, sizeof(id.internal)));
 }
 
-// Opens the files of all ids, and takes this rank's place in the first.
-void Enter(NcclComm comm) {
-  for (const std::string& path : comm->paths) {
-    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (file < 0) Misuse("a unique id that nobody made, or that was used before: " + path);
-    if (comm->file < 0) {
-      comm->file = file;
-    } else {
-      close(file);
-    }
-  }
-  const auto bytes = static_cast<off_t>(comm->layout.end);
-  if (ftruncate(comm->file, bytes) != 0) Misuse("ftruncate");
-  void* const memory =
-      mmap(nullptr, comm->layout.end, PROT_READ | PROT_WRITE, MAP_SHARED, comm->file, 0);
-  if (memory == MAP_FAILED) Misuse("mmap");
-  comm->memory = static_cast<char*>(memory);
-  uint32_t size = 0;
-  if (!comm->meeting().size.compare_exchange_strong(size, comm->size) &&
-      size != static_cast<uint32_t>(comm->size)) {
-    Misuse("ranks of groups of different sizes with one unique id");
-  }
-  struct flock lock = {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = comm->rank;
-  lock.l_len = 1;
-  if (comm->state_of(comm->rank).joined.exchange(1) != 0 ||
-      fcntl(comm->file, F_OFD_SETLK, &lock) != 0) {
-    Misuse("a unique id used twice by rank " + std::to_string(comm->rank));
-  }
-  const char* const host = std::getenv("NCCL_HOSTID");
-  const auto bus_id = FindRule("bus_id", nullptr, comm->rank, /*has_word=*/true);
-  std::snprintf(comm->state_of(comm->rank).gpu, sizeof(RankState::gpu), "%s/%s",
-                host == nullptr ? "here" : host,
-                bus_id == nullptr ? std::to_string(comm->rank).c_str() : bus_id->c_str());
-  comm->meeting().joined.fetch_add(1);
-}
-
-// -> whether all ranks are there.
-bool Meet(NcclComm comm) {
-  if (comm->meeting().joined.load() < static_cast<uint32_t>(comm->size)) return false;
-  for (int peer = 0; peer < comm->size; ++peer) {
-    const bool same = std::strcmp(comm->state_of(peer).gpu, comm->state_of(comm->rank).gpu) == 0;
-    if (peer == comm->rank || !same) continue;
-    comm->last_error = "Duplicate GPU detected : rank " + std::to_string(comm->rank) +
-                       " and rank " + std::to_string(peer) + " both on CUDA device " +
-                       comm->state_of(peer).gpu;
-    comm->state = kNcclInvalidUsage;
-  }
-  if (comm->rank == 0) {
-    for (const std::string& path : comm->paths) unlink(path.c_str());
-  }
-  return true;
-}
-
 NcclResult Init(NcclComm* out, const char* symbol, int size, int rank,
                 std::vector<NcclUniqueId> ids, const NcclConfig* config) {
   if (config->size < sizeof(NcclConfig) || config->magic != NCCL_CONFIG_MAGIC ||
@@ -559,8 +161,8 @@ NcclResult Init(NcclComm* out, const char* symbol, int size, int rank,
   *out = comm;
   for (const NcclUniqueId& id : ids) comm->paths.push_back(PathOf(id));
   return Begin(comm, symbol, [comm] {
-    if (comm->memory == nullptr) Enter(comm);
-    return Meet(comm);
+    if (comm->memory == nullptr) comm->Enter();
+    return comm->Meet();
   });
 }
 
@@ -690,16 +292,15 @@ NcclResult ncclReduce(const void* send, void* recv, size_t count, NcclDataType t
 
 NcclResult ncclSend(const void* data, size_t count, NcclDataType type, int peer, NcclComm comm,
                     NcclStream stream) {
-  return AddMessage(
-      comm, "ncclSend",
-      {true, static_cast<char*>(const_cast<void*>(data)), count * SizeOf(TypeOf(type)), peer},
-      stream);
+  return AddMessage(comm, "ncclSend",
+                    {true, static_cast<char*>(const_cast<void*>(data)), BytesOf(count, type), peer},
+                    stream);
 }
 
 NcclResult ncclRecv(void* data, size_t count, NcclDataType type, int peer, NcclComm comm,
                     NcclStream stream) {
-  return AddMessage(comm, "ncclRecv",
-                    {false, static_cast<char*>(data), count * SizeOf(TypeOf(type)), peer}, stream);
+  return AddMessage(comm, "ncclRecv", {false, static_cast<char*>(data), BytesOf(count, type), peer},
+                    stream);
 }
 
 NcclResult ncclGroupStart(void) {
@@ -713,9 +314,10 @@ NcclResult ncclGroupEnd(void) {
   std::swap(ended, group);
   if (ended.messages.empty()) return kNcclSuccess;
   Call call(ended.comm, "ncclGroupEnd");
-  auto messages = std::make_shared<Messages>(ended.comm, std::move(ended.messages));
   return BeginInStream(ended.comm, "ncclGroupEnd", ended.stream,
-                       [messages] { return messages->Step(); });
+                       MakeMessages(ended.comm, std::move(ended.messages)));
 }
 
 }  // extern "C"
+
+}  // namespace fake_nccl
