@@ -481,6 +481,11 @@ TEST_P(ContractTest, AbortEndsEverything) {
     // Nobody puts this key: time enough for the operations to fall asleep.
     rank.store->Get("never", absl::Milliseconds(100)).status().IgnoreError();
     RETURN_IF_ERROR(Expect(!collective->Done() && !message->Done(), "waiting for rank 0"));
+    // Whoever loses a peer that aborts before it waits no more.
+    RETURN_IF_ERROR(rank.store->Put(absl::StrCat("waiting/", c.rank()), ""));
+    for (uint32_t i = 1; i < c.size(); ++i) {
+      RETURN_IF_ERROR(rank.store->Get(absl::StrCat("waiting/", i), absl::Seconds(20)).status());
+    }
     const absl::Time start = absl::Now();
     c.Abort(absl::AbortedError("the generation is over"));
     for (const auto& work : {collective, message, queued}) {

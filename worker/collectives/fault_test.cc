@@ -137,6 +137,12 @@ TEST_P(FaultTest, AbortEndsTheWaitForAStoppedPeer) {
     // Nobody puts this key: time enough for the operation to fall asleep.
     store_.Get("never", absl::Milliseconds(200)).status().IgnoreError();
     RETURN_IF_ERROR(Expect(!work->Done(), "waiting for the stopped rank"));
+    // Whoever loses a peer that aborts before it waits no more.
+    RETURN_IF_ERROR(store_.Put(absl::StrCat("waiting/", communicator.rank()), ""));
+    for (uint32_t i = 0; i < size(); ++i) {
+      if (i == victim()) continue;
+      RETURN_IF_ERROR(store_.Get(absl::StrCat("waiting/", i), absl::Seconds(10)).status());
+    }
     const absl::Time start = absl::Now();
     communicator.Abort(absl::AbortedError("the generation is over"));
     RETURN_IF_ERROR(Expect(!work->Wait().ok(), "an error"));
