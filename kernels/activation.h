@@ -24,16 +24,17 @@ using ActivationForward = void(DataType type, Activation activation, size_t coun
 using ActivationBackward = void(DataType type, Activation activation, size_t count, const void* y,
                                 const void* dy, void* dx);
 
-// The end of a residual block: a, b [count] -> y [count] = activation(a * scale_a + b). A null a is
-// a branch that was dropped: y = activation(b). y may be a or b.
-using AddForward = void(DataType type, size_t count, const void* a, float scale_a, const void* b,
-                        Activation activation, void* y);
+// The end of a residual block: a, b [count] -> y [count] = activation(a * *scale_a + b), a null
+// scale being 1. A null a, or a scale of 0, is a branch that was dropped: y = activation(b),
+// whatever a holds. y may be a or b.
+using AddForward = void(DataType type, size_t count, const void* a, const float* scale_a,
+                        const void* b, Activation activation, void* y);
 
 // x [count] is added to y [count].
 using Accumulate = void(DataType type, size_t count, const void* x, void* y);
 
-// x [count] -> y [count] = scale * x. y may be x.
-using ScaledCopy = void(DataType type, size_t count, float scale, const void* x, void* y);
+// x [count] -> y [count] = *scale * x; zeros where the scale is 0, whatever x holds. y may be x.
+using ScaledCopy = void(DataType type, size_t count, const float* scale, const void* x, void* y);
 
 }  // namespace muster::kernels
 

@@ -79,7 +79,7 @@ TEST_P(ActivationContractTest, NotANumberAndInfinity) {
       for (const int i : {3, 19}) EXPECT_EQ(dx[i], 1);
       for (const int i : {4, 18}) EXPECT_EQ(dx[i], 0);
       for (const Activation activation : kActivations) {
-        table->add_forward(type, 20, x.data(), 1, ones.data(), activation, y.data());
+        table->add_forward(type, 20, x.data(), nullptr, ones.data(), activation, y.data());
         for (const int i : {3, 19}) EXPECT_TRUE(std::isnan(y[i]));
       }
     }
@@ -90,26 +90,32 @@ TEST_P(ActivationContractTest, Add) {
   for (const DataType type : kDataTypes) {
     for (const size_t count : kCounts) {
       for (const Activation activation : kActivations) {
-        for (const bool dropped : {false, true}) {
+        for (const float scale : {1.25f, 1.0f, 0.0f}) {
+          const bool dropped = scale == 0;
+          const auto held = Stored(scale);
           const TypedBuffer a(type, count, random_), b = AroundTheBounds(type, count, random_);
           const TypedBuffer y(type, count), expected(type, count), over_b = b;
-          const void* const branch = dropped ? nullptr : a.data();
-          kernels().add_forward(type, count, branch, 1.25f, b.data(), activation, y.data());
-          reference().add_forward(type, count, branch, 1.25f, b.data(), activation,
+          // A dropped branch may hold anything.
+          if (dropped && count > 2) a.Set(2, std::nan(""));
+          const float* const scale_a = scale == 1 ? nullptr : held.data();
+          kernels().add_forward(type, count, a.data(), scale_a, b.data(), activation, y.data());
+          reference().add_forward(type, count, a.data(), scale_a, b.data(), activation,
                                   expected.data());
           ExpectRounded(y, expected, "y", 1e-6);
           for (size_t i = 0; i < count; ++i) {
-            const double sum = double{b[i]} + (dropped ? 0.0 : 1.25 * double{a[i]});
+            const double sum = double{b[i]} + (dropped ? 0.0 : double{scale} * double{a[i]});
             ASSERT_NEAR(expected[i], InDouble(activation, sum),
                         1e-5 + Spacing(type, std::abs(sum)));
           }
           // In the place of either.
-          kernels().add_forward(type, count, branch, 1.25f, over_b.data(), activation,
+          kernels().add_forward(type, count, a.data(), scale_a, over_b.data(), activation,
                                 over_b.data());
           ExpectSame(over_b, y, "y in the place of b");
-          if (dropped) continue;
-          kernels().add_forward(type, count, branch, 1.25f, b.data(), activation, a.data());
+          kernels().add_forward(type, count, a.data(), scale_a, b.data(), activation, a.data());
           ExpectSame(a, y, "y in the place of a");
+          if (!dropped) continue;
+          kernels().add_forward(type, count, nullptr, scale_a, b.data(), activation, a.data());
+          ExpectSame(a, y, "without a");
         }
       }
     }
@@ -127,11 +133,19 @@ TEST_P(ActivationContractTest, AccumulateAndScaledCopy) {
       kernels().accumulate(type, count, x.data(), y.data());
       ExpectSame(y, expected, "sum");
       const TypedBuffer scaled(type, count);
-      kernels().scaled_copy(type, count, -0.7f, x.data(), scaled.data());
-      reference().scaled_copy(type, count, -0.7f, x.data(), expected.data());
+      auto scale = Stored(-0.7f);
+      kernels().scaled_copy(type, count, scale.data(), x.data(), scaled.data());
+      reference().scaled_copy(type, count, scale.data(), x.data(), expected.data());
       ExpectSame(scaled, expected, "scaled");
-      kernels().scaled_copy(type, count, -0.7f, x.data(), x.data());
+      kernels().scaled_copy(type, count, scale.data(), x.data(), x.data());
       ExpectSame(x, expected, "scaled in place");
+      // Of what is dropped nothing is left, whatever it was.
+      scale[0] = 0;
+      if (count > 0) x.Set(0, std::nan(""));
+      for (const KernelTable* table : {&kernels(), &reference()}) {
+        table->scaled_copy(type, count, scale.data(), x.data(), scaled.data());
+        for (size_t i = 0; i < count; ++i) ASSERT_EQ(scaled[i], 0);
+      }
     }
   }
 }

@@ -39,14 +39,14 @@ using BatchNormStatistics = void(const BatchNormShape& shape, const void* x, flo
 struct BatchNormScaling {
   int64_t channels = 1;
   double epsilon = 1e-5;
-  float factor = 1;  // of all normalised values
 };
 
 //   inverse_deviation = 1 / sqrt(variance + epsilon); it may be the same array as variance
-//   scale = factor * gamma * inverse_deviation
-//   shift = factor * beta + (bias - mean) * scale
-// bias, which x does not contain yet, may be null: 0.
-using BatchNormScale = void(const BatchNormScaling& scaling, const float* mean,
+//   scale = *factor * gamma * inverse_deviation
+//   shift = *factor * beta + (bias - mean) * scale
+// factor, of all normalised values, may be null: 1. bias, which x does not contain yet, may be
+// null: 0.
+using BatchNormScale = void(const BatchNormScaling& scaling, const float* factor, const float* mean,
                             const float* variance, const float* gamma, const float* beta,
                             const float* bias, float* inverse_deviation, float* scale,
                             float* shift);
@@ -58,9 +58,11 @@ struct BatchNormMomentum {
 };
 
 // The running statistics take in a batch's, as in PyTorch: running += momentum * (batch - running),
-// of the variance the unbiased one. All arrays [channels].
-using BatchNormRunning = void(const BatchNormMomentum& momentum, const float* mean,
-                              const float* variance, float* running_mean, float* running_variance);
+// of the variance the unbiased one. All arrays [channels]. Nothing happens where *active is 0;
+// null: it is not.
+using BatchNormRunning = void(const BatchNormMomentum& momentum, const float* active,
+                              const float* mean, const float* variance, float* running_mean,
+                              float* running_variance);
 
 // x -> y [out_pixels, channels] = pool(activation(x * scale + shift + addend)), with scale, shift
 // [channels]. addend like x, or null; never with pool. Without pool y may be x or addend. choice

@@ -326,25 +326,34 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatistics) {
       const TestBuffer bias(channels, random_);
       TestBuffer variance(channels, random_);
       for (int64_t c = 0; c < channels; ++c) variance[c] = variance[c] * variance[c];
-      const BatchNormScaling scaling{.channels = channels, .epsilon = kEpsilon, .factor = 1.25f};
+      const BatchNormScaling scaling{.channels = channels, .epsilon = kEpsilon};
+      const auto factor = Stored(1.25f), active = Stored(0.0f);
       const BatchNormMomentum momentum{.channels = channels, .pixels = pixels, .momentum = 0.3};
       // What each table makes of the same.
-      const auto run = [&](const KernelTable& table, bool biased) {
+      const auto run = [&](const KernelTable& table, bool biased, bool whole) {
         std::vector<TestBuffer> out;
         for (int i = 0; i < 5; ++i) out.emplace_back(channels);
         for (int64_t c = 0; c < channels; ++c) out[3][c] = 2, out[4][c] = 3;
-        table.batch_norm_scale(scaling, mean.data(), variance.data(), gamma.data(), beta.data(),
+        table.batch_norm_scale(scaling, whole ? nullptr : factor.data(), mean.data(),
+                               variance.data(), gamma.data(), beta.data(),
                                biased ? bias.data() : nullptr, out[0].data(), out[1].data(),
                                out[2].data());
-        table.batch_norm_running(momentum, mean.data(), variance.data(), out[3].data(),
+        table.batch_norm_running(momentum, nullptr, mean.data(), variance.data(), out[3].data(),
                                  out[4].data());
         return out;
       };
-      for (const bool biased : {false, true}) {
-        const auto actual = run(kernels(), biased), expected = run(reference(), biased);
+      for (const auto& [biased, whole] : {std::pair(false, true), {true, false}}) {
+        const auto actual = run(kernels(), biased, whole);
+        const auto expected = run(reference(), biased, whole);
         const char* const names[] = {"inverse deviation", "scale", "shift", "running mean",
                                      "running variance"};
         for (int i = 0; i < 5; ++i) ExpectClose(actual[i], expected[i], names[i], 1e-6);
+        // Of a branch that is left out nothing is taken in.
+        for (const KernelTable* table : {&kernels(), &reference()}) {
+          table->batch_norm_running(momentum, active.data(), mean.data(), variance.data(),
+                                    actual[3].data(), actual[4].data());
+          for (int i = 3; i < 5; ++i) ExpectClose(actual[i], expected[i], names[i], 1e-6);
+        }
       }
     }
   }
@@ -356,13 +365,13 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsByHand) {
   TestBuffer running_mean(1), running_variance(1);
   mean[0] = 3, variance[0] = 3.75f, gamma[0] = 8, beta[0] = 1, bias[0] = 5;
   running_mean[0] = 1, running_variance[0] = 1;
-  kernels().batch_norm_scale({.channels = 1, .epsilon = 0.25, .factor = 0.5f}, mean.data(),
+  kernels().batch_norm_scale({.channels = 1, .epsilon = 0.25}, Stored(0.5f).data(), mean.data(),
                              variance.data(), gamma.data(), beta.data(), bias.data(),
                              inverse.data(), scale.data(), shift.data());
   EXPECT_EQ(inverse[0], 0.5f);
   EXPECT_EQ(scale[0], 2);
   EXPECT_EQ(shift[0], 0.5f + (5 - 3) * 2);
-  kernels().batch_norm_running({.channels = 1, .pixels = 4, .momentum = 0.5}, mean.data(),
+  kernels().batch_norm_running({.channels = 1, .pixels = 4, .momentum = 0.5}, nullptr, mean.data(),
                                variance.data(), running_mean.data(), running_variance.data());
   EXPECT_EQ(running_mean[0], 2);
   EXPECT_EQ(running_variance[0], 3);

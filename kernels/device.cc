@@ -13,7 +13,7 @@ class PastEvent final : public DeviceEvent {
  public:
   void Record() override {}
   bool Done() override { return true; }
-  void Wait() override {}
+  absl::Status Wait() override { return absl::OkStatus(); }
 };
 
 }  // namespace
@@ -29,5 +29,11 @@ absl::StatusOr<void*> Device::AllocateHostBytes(size_t bytes) {
 }
 
 void Device::FreeHost(void* data) { std::free(data); }
+
+absl::Status Device::StartCapture() {
+  return absl::UnimplementedError(absl::StrCat(name(), " records no calls"));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceGraph>> Device::FinishCapture() { return StartCapture(); }
 
 }  // namespace muster::kernels

@@ -26,8 +26,17 @@ class DeviceEvent {
   // Whether all before the place recorded last has happened; true before the first Record. Like
   // Wait for any thread, other than at the same time as Record.
   virtual bool Done() = 0;
-  // Until it is done; also where the device has failed, which Synchronize tells.
-  virtual void Wait() = 0;
+  // Until it is done. INTERNAL where the device failed before.
+  virtual absl::Status Wait() = 0;
+};
+
+// Calls that were recorded: made again in their order, with the arguments that they had, on what
+// the memory holds by then. The device outlives it.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  // In order, like any call.
+  virtual void Launch() = 0;
 };
 
 // Calls, of kernels too, happen in the order in which they are made, but not necessarily before
@@ -49,9 +58,9 @@ class Device {
   // Zeroed, and no page of it is missing; aligned as kernels want it. RESOURCE_EXHAUSTED. The
   // device outlives its memory.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
-  // Of the process, but such that CopyToDevice from there need not read it before it returns: it
-  // stays as it is until an event recorded after the copy is done. Content unspecified.
-  // RESOURCE_EXHAUSTED. The device outlives it.
+  // Of the process, at the same addresses for the device, in whose calls it may stand wherever the
+  // device's own may: what it holds stays as it is until an event recorded after the call is done,
+  // CopyToDevice included. Content unspecified. RESOURCE_EXHAUSTED. The device outlives it.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
   // About what can still be allocated; 0 where that is not known.
   virtual size_t free_bytes() { return 0; }
@@ -63,6 +72,15 @@ class Device {
   virtual void Zero(void* to, size_t bytes) = 0;
   // The first error of anything since the device was made; kernels report theirs here alone.
   virtual absl::Status Synchronize() = 0;
+
+  // Whether calls can be recorded; where they cannot, neither of the two below may be called.
+  virtual bool captures() const { return false; }
+  // From here to FinishCapture kernels, convolutions, Copy and Zero only record what they would do.
+  // Kernels that allocate at a first call must have had it. What takes memory, moves something from
+  // or to the host's own or waits does nothing, and FinishCapture says so: FAILED_PRECONDITION;
+  // INTERNAL with the device's words otherwise.
+  virtual absl::Status StartCapture();
+  virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture();
 
  private:
   friend class DeviceMemory;
@@ -120,6 +138,7 @@ class HostMemory {
     if (device_ != nullptr) device_->FreeHost(data_);
   }
 
+  void* data() const { return data_; }
   template <typename T>
   T* as() const {
     return static_cast<T*>(data_);

@@ -158,7 +158,7 @@ class Bench {
     Report("relu", 2 * array,
            [&] { kernels_.activation_forward(type_, Activation::kRelu, count_, X(), Z()); });
     Report("add + relu", 3 * array,
-           [&] { kernels_.add_forward(type_, count_, X(), 1, Y(), Activation::kRelu, Z()); });
+           [&] { kernels_.add_forward(type_, count_, X(), nullptr, Y(), Activation::kRelu, Z()); });
     Report("accumulate", 3 * array, [&] { kernels_.accumulate(type_, count_, X(), Z()); });
     bool finite = false;
     Report("all finite", array, [&] { kernels_.all_finite(type_, X(), count_, &finite); });
@@ -173,9 +173,9 @@ class Bench {
     const CrossEntropyOptions options{.rows = static_cast<int64_t>(count_) / kClasses,
                                       .classes = kClasses};
     const std::vector<int32_t> labels(options.rows, 7);
-    CrossEntropyResult result;
+    LossResult result;
     Report("softmax cross-entropy, 1000 classes", 2 * array, [&] {
-      kernels_.softmax_cross_entropy(options, static_cast<float*>(X()), labels.data(),
+      kernels_.softmax_cross_entropy(options, static_cast<float*>(X()), labels.data(), nullptr,
                                      static_cast<float*>(Z()), &result);
     });
   }

@@ -73,6 +73,7 @@ KernelTable MakeTable() {
   MUSTER_GUARD(cast);
   MUSTER_GUARD(all_finite);
   MUSTER_GUARD(dropout);
+  MUSTER_GUARD(draw_blocks);
   MUSTER_GUARD(softmax_cross_entropy);
   MUSTER_GUARD(l2_normalize_forward);
   MUSTER_GUARD(l2_normalize_backward);
@@ -83,6 +84,9 @@ KernelTable MakeTable() {
   MUSTER_GUARD(adamw_step);
   MUSTER_GUARD(sum_of_squares);
   MUSTER_GUARD(lerp);
+  MUSTER_GUARD(begin_update);
+  MUSTER_GUARD(lars_rates);
+  MUSTER_GUARD(restore_skipped);
 #undef MUSTER_GUARD
   return table;
 }

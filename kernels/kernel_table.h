@@ -21,6 +21,7 @@
 #include "kernels/softmax_cross_entropy.h"
 #include "kernels/tile_convolution.h"
 #include "kernels/tile_convolution_weights.h"
+#include "kernels/update.h"
 
 namespace muster::kernels {
 
@@ -51,6 +52,7 @@ struct KernelTable {
   AllFinite* all_finite;
   // dropout.h
   Dropout* dropout;
+  DrawBlocks* draw_blocks;
   // softmax_cross_entropy.h
   SoftmaxCrossEntropy* softmax_cross_entropy;
   // nt_xent.h
@@ -80,6 +82,10 @@ struct KernelTable {
   AdamWStep* adamw_step;
   SumOfSquares* sum_of_squares;
   Lerp* lerp;
+  // update.h
+  BeginUpdate* begin_update;
+  LarsRates* lars_rates;
+  RestoreSkipped* restore_skipped;
 };
 
 // Slow, plain, accumulated in double.

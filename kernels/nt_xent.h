@@ -20,6 +20,8 @@
 
 #include <cstdint>
 
+#include "kernels/loss_result.h"
+
 namespace muster::kernels {
 
 // A vector whose length is below this has no direction: it becomes zero, and so does its gradient.
@@ -47,22 +49,20 @@ struct NtXentShape {
   int64_t workspace_elements() const { return width * line(); }
 };
 
-struct NtXentResult {
-  double loss_sum = 0;   // over the anchors
-  uint64_t correct = 0;  // anchors that are more similar to their positive than to any negative
-};
-
 // units float32 [samples, width], each row of length one or zero -> logits [anchors, line()], that
 // of an anchor with itself minus infinity, what is behind `samples` unspecified; log_sums
-// [anchors]; result, where the arrays are. workspace: workspace_elements(). A group of two samples
+// [anchors]; result, of the anchors, right being those that are more similar to their positive than
+// to any negative, where the arrays are. workspace: workspace_elements(). A group of two samples
 // has no negatives: its losses are zero.
 using NtXentForward = void(const NtXentShape& shape, const float* units, float* logits,
-                           float* log_sums, float* workspace, NtXentResult* result);
+                           float* log_sums, float* workspace, LossResult* result);
 
 // After forward. log_sums [line()], of all samples. Overwrites the logits; dunits [anchors, width]:
-// scale times the gradient of the whole group's summed losses by this process's units.
-using NtXentBackward = void(const NtXentShape& shape, float scale, const float* units,
-                            const float* log_sums, float* logits, float* dunits);
+// scale, and unless that is null *loss_scale, times the gradient of the whole group's summed losses
+// by this process's units.
+using NtXentBackward = void(const NtXentShape& shape, double scale, const double* loss_scale,
+                            const float* units, const float* log_sums, float* logits,
+                            float* dunits);
 
 }  // namespace muster::kernels
 

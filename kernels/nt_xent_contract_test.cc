@@ -55,7 +55,7 @@ struct GroupLoss {
     NtXentShape whole = shape;
     whole.first = 0;
     whole.anchors = shape.samples;
-    TestVector<NtXentResult> shared_result(1);
+    TestVector<LossResult> shared_result(1);
     TestBuffer all_logits(whole.logits_elements()), workspace(shape.workspace_elements());
     table.nt_xent_forward(whole, units.data(), all_logits.data(), log_sums.data(), workspace.data(),
                           shared_result.data());
@@ -67,8 +67,9 @@ struct GroupLoss {
       EXPECT_EQ(std::memcmp(&own_log_sums[i], &log_sums[shape.first + i], sizeof(float)), 0) << i;
     }
     forward_logits.assign(logits.data(), logits.data() + logits.size());
-    table.nt_xent_backward(shape, scale, units.data(), log_sums.data(), logits.data(),
-                           dunits.data());
+    const auto loss_scale = Stored(0.5);
+    table.nt_xent_backward(shape, 2 * scale, loss_scale.data(), units.data(), log_sums.data(),
+                           logits.data(), dunits.data());
     table.l2_normalize_backward(shape.anchors, shape.width,
                                 units.data() + shape.first * shape.width,
                                 inverse_norms.data() + shape.first, dunits.data(), dz.data());
@@ -76,7 +77,7 @@ struct GroupLoss {
 
   TestBuffer units, inverse_norms, logits, log_sums, dunits, dz;
   std::vector<float> forward_logits;
-  NtXentResult result;
+  LossResult result;
 };
 
 std::vector<NtXentShape> Shapes() {

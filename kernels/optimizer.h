@@ -3,42 +3,38 @@
 // Arrays are float32 [count], of any alignment, none overlapping another. Any thread. A step on two
 // disjoint ranges, at once or one after the other, gives what one step over both would. Where an
 // option says round_to, what the step leaves of parameters and states is rounded to that type, each
-// value once, and what it takes is as it stands.
+// value once, and what it takes is as it stands. Where scalars->skip says so nothing is done at
+// all.
 #ifndef MUSTER_KERNELS_OPTIMIZER_H_
 #define MUSTER_KERNELS_OPTIMIZER_H_
 
 #include <cstddef>
 
 #include "kernels/data_type.h"
+#include "kernels/update.h"
 
 namespace muster::kernels {
 
 struct SgdOptions {
-  float learning_rate = 0;
   float momentum = 0;
-  float weight_decay = 0;  // added to the gradient, as L2 regularisation is
+  double weight_decay = 0;  // added to the gradient, as L2 regularisation is
   bool nesterov = false;
-  float gradient_scale = 1;  // what each gradient is multiplied by before all else
   DataType round_to = DataType::kFloat32;
 };
 
 // Stochastic gradient descent with momentum, as torch.optim.SGD without dampening:
-//   g = gradient_scale * gradient + weight_decay * parameter
+//   g = gradient_scale * gradient + decay_scale * weight_decay * parameter
 //   velocity = momentum * velocity + g
 //   parameter -= learning_rate * (nesterov ? g + momentum * velocity : velocity)
 // velocities are zero before the first step, and may be null when options.momentum is 0.
-using SgdStep = void(const SgdOptions& options, float* parameters, float* velocities,
-                     const float* gradients, size_t count);
+using SgdStep = void(const SgdOptions& options, const UpdateScalars* scalars, float* parameters,
+                     float* velocities, const float* gradients, size_t count);
 
 struct AdamWOptions {
-  double learning_rate = 0;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  double bias_correction1 = 1;  // 1 - beta1^t in the t-th step, counted from 1
-  double bias_correction2 = 1;  // 1 - beta2^t
-  double gradient_scale = 1;
   DataType round_to = DataType::kFloat32;
 };
 
@@ -47,18 +43,17 @@ struct AdamWOptions {
 //   parameter *= 1 - learning_rate * weight_decay
 //   exp_avg = beta1 * exp_avg + (1 - beta1) * g
 //   exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * g^2
-//   parameter -= learning_rate / bias_correction1 * exp_avg /
-//                (sqrt(exp_avg_sq) / sqrt(bias_correction2) + epsilon)
+//   parameter -= step_size * exp_avg / (sqrt(exp_avg_sq) * root_scale + epsilon)
 // Both averages are zero before the first step.
-using AdamWStep = void(const AdamWOptions& options, float* parameters, float* exp_avg,
-                       float* exp_avg_sq, const float* gradients, size_t count);
+using AdamWStep = void(const AdamWOptions& options, const UpdateScalars* scalars, float* parameters,
+                       float* exp_avg, float* exp_avg_sq, const float* gradients, size_t count);
 
 // -> sum, one value where the array is: added up in double, in an order that count alone decides,
 // bit-equal on every processor; a GPU has an order of its own.
 using SumOfSquares = void(const float* x, size_t count, double* sum);
 
-// y += weight * (x - y).
-using Lerp = void(float weight, const float* x, float* y, size_t count);
+// y += average_weight * (x - y); x itself where the weight is 1.
+using Lerp = void(const UpdateScalars* scalars, const float* x, float* y, size_t count);
 
 }  // namespace muster::kernels
 

@@ -44,6 +44,7 @@ class Array {
 
 void Measure(size_t count, int runs) {
   const KernelTable& kernels = CpuKernels();
+  const UpdateScalars scalars{.learning_rate = 1e-6, .step_size = 1e-6, .average_weight = 0.1f};
   const Array parameters(count), first(count), second(count), gradients(count);
   std::vector<Pass> passes;
   passes.push_back(
@@ -52,22 +53,22 @@ void Measure(size_t count, int runs) {
     const std::string suffix =
         round_to == DataType::kFloat32 ? "" : std::string(", rounds to ") + NameOf(round_to);
     // At rates that leave the values where they are, run after run.
-    const SgdOptions sgd{.learning_rate = 1e-6f, .momentum = 0.5f, .round_to = round_to};
-    const AdamWOptions adamw{.learning_rate = 1e-6, .round_to = round_to};
+    const SgdOptions sgd{.momentum = 0.5f, .round_to = round_to};
+    const AdamWOptions adamw{.round_to = round_to};
     passes.push_back({"sgd with momentum" + suffix, 20, [&, sgd] {
-                        kernels.sgd_step(sgd, parameters.get(), first.get(), gradients.get(),
-                                         count);
+                        kernels.sgd_step(sgd, &scalars, parameters.get(), first.get(),
+                                         gradients.get(), count);
                       }});
     passes.push_back({"adamw" + suffix, 28, [&, adamw] {
-                        kernels.adamw_step(adamw, parameters.get(), first.get(), second.get(),
-                                           gradients.get(), count);
+                        kernels.adamw_step(adamw, &scalars, parameters.get(), first.get(),
+                                           second.get(), gradients.get(), count);
                       }});
   }
   double sum = 0;
   passes.push_back(
       {"sum of squares", 4, [&] { kernels.sum_of_squares(gradients.get(), count, &sum); }});
   passes.push_back(
-      {"lerp", 12, [&] { kernels.lerp(0.1f, gradients.get(), parameters.get(), count); }});
+      {"lerp", 12, [&] { kernels.lerp(&scalars, gradients.get(), parameters.get(), count); }});
   for (const DataType type : {DataType::kBfloat16, DataType::kFloat16}) {
     passes.push_back({std::string("cast to ") + NameOf(type), 6, [&, type] {
                         kernels.cast(DataType::kFloat32, gradients.get(), 1, type, first.get(),

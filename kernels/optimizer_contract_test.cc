@@ -42,17 +42,16 @@ class OptimizerContractTest : public KernelSetTest {};
 
 TEST_P(OptimizerContractTest, Sgd) {
   for (const bool nesterov : {false, true}) {
-    const SgdOptions options{.learning_rate = 0.1f,
-                             .momentum = 0.9f,
-                             .weight_decay = 0.01f,
-                             .nesterov = nesterov,
-                             .gradient_scale = 0.3f};
+    const SgdOptions options{.momentum = 0.9f, .weight_decay = 0.01, .nesterov = nesterov};
+    const auto scalars =
+        Stored(UpdateScalars{.learning_rate = 0.1, .gradient_scale = 0.3, .decay_scale = 0.5});
     for (const size_t count : kCounts) {
       TestBuffer parameters(count, random_), velocities(count, random_), gradients(count, random_);
       TestBuffer expected_parameters = Copy(parameters), expected_velocities = Copy(velocities);
-      kernels().sgd_step(options, parameters.data(), velocities.data(), gradients.data(), count);
-      reference().sgd_step(options, expected_parameters.data(), expected_velocities.data(),
-                           gradients.data(), count);
+      kernels().sgd_step(options, scalars.data(), parameters.data(), velocities.data(),
+                         gradients.data(), count);
+      reference().sgd_step(options, scalars.data(), expected_parameters.data(),
+                           expected_velocities.data(), gradients.data(), count);
       ExpectClose(parameters, expected_parameters, "parameters", 1e-6);
       ExpectClose(velocities, expected_velocities, "velocities", 1e-6);
     }
@@ -64,12 +63,10 @@ TEST_P(OptimizerContractTest, SgdByHand) {
   for (const auto& [nesterov, expected] : {std::pair(false, 0.25f), {true, 2 - 0.25f * 6.5f}}) {
     TestBuffer parameters(17), velocities(17), gradients(17);
     for (int i = 0; i < 17; ++i) parameters[i] = 2, velocities[i] = 8, gradients[i] = 4;
-    kernels().sgd_step({.learning_rate = 0.25f,
-                        .momentum = 0.5f,
-                        .weight_decay = 0.5f,
-                        .nesterov = nesterov,
-                        .gradient_scale = 0.5f},
-                       parameters.data(), velocities.data(), gradients.data(), 17);
+    const auto scalars =
+        Stored(UpdateScalars{.learning_rate = 0.25, .gradient_scale = 0.5, .decay_scale = 2});
+    kernels().sgd_step({.momentum = 0.5f, .weight_decay = 0.25, .nesterov = nesterov},
+                       scalars.data(), parameters.data(), velocities.data(), gradients.data(), 17);
     for (int i = 0; i < 17; ++i) {
       EXPECT_EQ(velocities[i], 7);
       EXPECT_EQ(parameters[i], expected);
@@ -80,29 +77,27 @@ TEST_P(OptimizerContractTest, SgdByHand) {
 TEST_P(OptimizerContractTest, SgdWithoutMomentumNeedsNoArray) {
   TestBuffer parameters(20), gradients(20);
   for (int i = 0; i < 20; ++i) parameters[i] = 1, gradients[i] = 2;
-  kernels().sgd_step({.learning_rate = 0.25f}, parameters.data(), nullptr, gradients.data(), 20);
+  const auto scalars = Stored(UpdateScalars{.learning_rate = 0.25});
+  kernels().sgd_step({}, scalars.data(), parameters.data(), nullptr, gradients.data(), 20);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(parameters[i], 0.5f);
 }
 
 TEST_P(OptimizerContractTest, AdamW) {
   for (const int t : {1, 2, 1000}) {
-    const AdamWOptions options{.learning_rate = 0.01,
-                               .beta1 = 0.85,
-                               .beta2 = 0.995,
-                               .epsilon = 1e-6,
-                               .weight_decay = 0.2,
-                               .bias_correction1 = 1 - std::pow(0.85, t),
-                               .bias_correction2 = 1 - std::pow(0.995, t),
-                               .gradient_scale = 0.7};
+    const AdamWOptions options{.beta1 = 0.85, .beta2 = 0.995, .epsilon = 1e-6, .weight_decay = 0.2};
+    const auto scalars = Stored(UpdateScalars{.learning_rate = 0.01,
+                                              .gradient_scale = 0.7,
+                                              .step_size = 0.01 / (1 - std::pow(0.85, t)),
+                                              .root_scale = 1 / std::sqrt(1 - std::pow(0.995, t))});
     for (const size_t count : kCounts) {
       TestBuffer parameters(count, random_), exp_avg(count, random_), gradients(count, random_);
       TestBuffer exp_avg_sq = Absolute(TestBuffer(count, random_));
       TestBuffer expected_parameters = Copy(parameters), expected_avg = Copy(exp_avg);
       TestBuffer expected_avg_sq = Copy(exp_avg_sq);
-      kernels().adamw_step(options, parameters.data(), exp_avg.data(), exp_avg_sq.data(),
-                           gradients.data(), count);
-      reference().adamw_step(options, expected_parameters.data(), expected_avg.data(),
-                             expected_avg_sq.data(), gradients.data(), count);
+      kernels().adamw_step(options, scalars.data(), parameters.data(), exp_avg.data(),
+                           exp_avg_sq.data(), gradients.data(), count);
+      reference().adamw_step(options, scalars.data(), expected_parameters.data(),
+                             expected_avg.data(), expected_avg_sq.data(), gradients.data(), count);
       ExpectClose(parameters, expected_parameters, "parameters", 1e-6);
       ExpectClose(exp_avg, expected_avg, "exp_avg", 1e-6);
       ExpectClose(exp_avg_sq, expected_avg_sq, "exp_avg_sq", 1e-6);
@@ -116,6 +111,7 @@ TEST_P(OptimizerContractTest, RoundsWhatItLeaves) {
   constexpr size_t kCount = 20011;
   const TestBuffer gradients(kCount, random_), parameters(kCount, random_);
   const TestBuffer first(kCount, random_), second = Absolute(TestBuffer(kCount, random_));
+  const auto scalars = Stored(UpdateScalars{.learning_rate = 0.5, .step_size = 0.1});
   std::uniform_int_distribution<int> exponent(-30, 20);
   for (size_t i = 0; i < kCount; ++i) {
     const float size = std::ldexp(1.0f, exponent(random_));
@@ -141,11 +137,11 @@ TEST_P(OptimizerContractTest, RoundsWhatItLeaves) {
     const auto step = [&](bool adamw, DataType round_to, TestBuffer& p, TestBuffer& m,
                           TestBuffer& v) {
       if (adamw) {
-        kernels().adamw_step({.learning_rate = 0.1, .weight_decay = 0.1, .round_to = round_to},
-                             p.data(), m.data(), v.data(), gradients.data(), kCount);
+        kernels().adamw_step({.weight_decay = 0.1, .round_to = round_to}, scalars.data(), p.data(),
+                             m.data(), v.data(), gradients.data(), kCount);
       } else {
-        kernels().sgd_step({.learning_rate = 0.5f, .momentum = 0.5f, .round_to = round_to},
-                           p.data(), m.data(), gradients.data(), kCount);
+        kernels().sgd_step({.momentum = 0.5f, .round_to = round_to}, scalars.data(), p.data(),
+                           m.data(), gradients.data(), kCount);
       }
     };
     for (const bool adamw : {false, true}) {
@@ -162,11 +158,12 @@ TEST_P(OptimizerContractTest, RoundsWhatItLeaves) {
 
 TEST_P(OptimizerContractTest, TheReferenceRoundsToo) {
   TestBuffer parameters(2), velocities(2), gradients(2);
-  const SgdOptions options{.learning_rate = 1, .momentum = 0.5f, .round_to = DataType::kBfloat16};
+  const SgdOptions options{.momentum = 0.5f, .round_to = DataType::kBfloat16};
+  const auto scalars = Stored(UpdateScalars{.learning_rate = 1});
   for (SgdStep* step : {kernels().sgd_step, reference().sgd_step}) {
     parameters[0] = parameters[1] = 1, velocities[0] = velocities[1] = 2;
     gradients[0] = 0x1p-8f, gradients[1] = 0x3p-8f;
-    step(options, parameters.data(), velocities.data(), gradients.data(), 2);
+    step(options, scalars.data(), parameters.data(), velocities.data(), gradients.data(), 2);
     EXPECT_EQ(velocities[0], 1);  // a tie, to even
     EXPECT_EQ(velocities[1], 1 + 0x1p-6f);
     EXPECT_EQ(parameters[0], -0x1p-8f);  // of the velocity before it was rounded
@@ -178,28 +175,32 @@ TEST_P(OptimizerContractTest, TheReferenceRoundsToo) {
 TEST_P(OptimizerContractTest, ZerosStayZeros) {
   TestBuffer zeros(40), parameters(40), first(40), second(40);
   for (int i = 0; i < 40; ++i) zeros[i] = parameters[i] = first[i] = second[i] = 0;
-  kernels().adamw_step({.learning_rate = 0.1, .weight_decay = 0.1}, parameters.data(), first.data(),
+  const auto scalars =
+      Stored(UpdateScalars{.learning_rate = 0.1, .step_size = 0.1, .average_weight = 0.1f});
+  kernels().adamw_step({.weight_decay = 0.1}, scalars.data(), parameters.data(), first.data(),
                        second.data(), zeros.data(), 40);
-  kernels().sgd_step({.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f},
-                     parameters.data(), first.data(), zeros.data(), 40);
-  kernels().lerp(0.1f, zeros.data(), parameters.data(), 40);
+  kernels().sgd_step({.momentum = 0.9f, .weight_decay = 0.1}, scalars.data(), parameters.data(),
+                     first.data(), zeros.data(), 40);
+  kernels().lerp(scalars.data(), zeros.data(), parameters.data(), 40);
   for (int i = 0; i < 40; ++i) ASSERT_EQ(parameters[i], 0);
 }
 
 // Ranges may be cut anywhere: ranks need not cut alike.
 TEST_P(OptimizerContractTest, PartsGiveWhatTheWholeGives) {
   constexpr size_t kCount = 101;
-  const SgdOptions sgd{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f};
-  const AdamWOptions adamw{.learning_rate = 0.1, .weight_decay = 0.1, .bias_correction2 = 0.1};
+  const SgdOptions sgd{.momentum = 0.9f, .weight_decay = 0.1};
+  const AdamWOptions adamw{.weight_decay = 0.1};
+  const auto scalars = Stored(UpdateScalars{
+      .learning_rate = 0.1, .step_size = 0.1, .root_scale = 3, .average_weight = 0.3f});
   TestBuffer whole(kCount, random_), first(kCount, random_), gradients(kCount, random_);
   TestBuffer second = Absolute(TestBuffer(kCount, random_));
   TestBuffer parts = Copy(whole), first_parts = Copy(first), second_parts = Copy(second);
   const auto step = [&](TestBuffer& p, TestBuffer& m, TestBuffer& v, size_t begin, size_t end) {
-    kernels().sgd_step(sgd, p.data() + begin, m.data() + begin, gradients.data() + begin,
-                       end - begin);
-    kernels().adamw_step(adamw, p.data() + begin, m.data() + begin, v.data() + begin,
-                         gradients.data() + begin, end - begin);
-    kernels().lerp(0.3f, gradients.data() + begin, p.data() + begin, end - begin);
+    kernels().sgd_step(sgd, scalars.data(), p.data() + begin, m.data() + begin,
+                       gradients.data() + begin, end - begin);
+    kernels().adamw_step(adamw, scalars.data(), p.data() + begin, m.data() + begin,
+                         v.data() + begin, gradients.data() + begin, end - begin);
+    kernels().lerp(scalars.data(), gradients.data() + begin, p.data() + begin, end - begin);
   };
   step(whole, first, second, 0, kCount);
   step(parts, first_parts, second_parts, 0, 37);
@@ -233,9 +234,37 @@ TEST_P(OptimizerContractTest, Lerp) {
   for (const size_t count : kCounts) {
     const TestBuffer x(count, random_);
     TestBuffer y(count, random_), expected = Copy(y);
-    kernels().lerp(0.01f, x.data(), y.data(), count);
-    reference().lerp(0.01f, x.data(), expected.data(), count);
+    auto scalars = Stored(UpdateScalars{.average_weight = 0.01f});
+    kernels().lerp(scalars.data(), x.data(), y.data(), count);
+    reference().lerp(scalars.data(), x.data(), expected.data(), count);
     ExpectClose(y, expected, "y", 1e-6);
+    scalars[0].average_weight = 1;
+    kernels().lerp(scalars.data(), x.data(), y.data(), count);
+    EXPECT_TRUE(BitEqual(y, x));
+  }
+}
+
+TEST_P(OptimizerContractTest, ASkippedStepChangesNothing) {
+  constexpr size_t kCount = 37;
+  const TestBuffer before(kCount, random_), gradients(kCount);  // of no numbers
+  auto scalars = Stored(UpdateScalars{.learning_rate = 0.1, .step_size = 0.1, .skip = 1});
+  const KernelTable* const tables[] = {&kernels(), &reference()};
+  for (const KernelTable* table : tables) {
+    TestBuffer p = Copy(before), m = Copy(before), v = Copy(before);
+    table->sgd_step({.momentum = 0.5f}, scalars.data(), p.data(), m.data(), gradients.data(),
+                    kCount);
+    table->adamw_step({}, scalars.data(), p.data(), m.data(), v.data(), gradients.data(), kCount);
+    table->lerp(scalars.data(), gradients.data(), p.data(), kCount);
+    for (const TestBuffer* buffer : {&p, &m, &v}) EXPECT_TRUE(BitEqual(*buffer, before));
+  }
+  // But for what the step had changed before.
+  for (const uint32_t skip : {0, 1}) {
+    scalars[0].skip = skip;
+    for (const KernelTable* table : tables) {
+      TestBuffer values = Copy(gradients);
+      table->restore_skipped(scalars.data(), before.data(), values.data(), kCount);
+      EXPECT_TRUE(BitEqual(values, skip != 0 ? before : gradients));
+    }
   }
 }
 

@@ -4,24 +4,23 @@
 
 #include <cstdint>
 
+#include "kernels/loss_result.h"
+
 namespace muster::kernels {
 
 struct CrossEntropyOptions {
   int64_t rows = 0;
   int64_t classes = 1;
   double label_smoothing = 0;  // the target is (1 - s) at the label plus s / classes everywhere
-  float scale = 1;             // of the gradient
-};
-
-struct CrossEntropyResult {
-  double loss_sum = 0;   // over the rows
-  uint64_t correct = 0;  // rows whose first largest logit is at the label
+  double scale = 1;            // of the gradient
 };
 
 // logits float32 [rows, classes]; labels int32 [rows], each in [0, classes) -> dlogits like logits,
-// may be null; result, where the arrays are.
+// times *loss_scale too unless that is null; may be null itself; result, right being rows whose
+// first largest logit is at the label. All where the arrays are.
 using SoftmaxCrossEntropy = void(const CrossEntropyOptions& options, const float* logits,
-                                 const int32_t* labels, float* dlogits, CrossEntropyResult* result);
+                                 const int32_t* labels, const double* loss_scale, float* dlogits,
+                                 LossResult* result);
 
 }  // namespace muster::kernels
 

@@ -40,6 +40,12 @@ struct TestAllocator {
 template <typename T>
 using TestVector = std::vector<T, TestAllocator<T>>;
 
+// One value, where the kernels under test read it.
+template <typename T>
+TestVector<T> Stored(const T& value) {
+  return TestVector<T>(1, value);
+}
+
 // 64-byte aligned floats, NaN at first: what a kernel should have written and did not shows.
 class TestBuffer {
  public:

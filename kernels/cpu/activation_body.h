@@ -97,13 +97,14 @@ struct AddBody {
   }
 };
 
-inline void AddForward(DataType type, size_t count, const void* a, float scale_a, const void* b,
-                       Activation activation, void* y) {
-  if (a == nullptr) return ActivationForward(type, activation, count, b, y);
+inline void AddForward(DataType type, size_t count, const void* a, const float* scale_a,
+                       const void* b, Activation activation, void* y) {
+  const float scale = scale_a != nullptr ? *scale_a : 1.0f;
+  if (a == nullptr || scale == 0) return ActivationForward(type, activation, count, b, y);
   DispatchType(type, [&](auto element) {
     using Storage = decltype(element);
     DispatchActivation(activation, [&]<Activation kActivation>() {
-      ForEachElement(count, AddBody<kActivation, Storage>{static_cast<const Storage*>(a), scale_a,
+      ForEachElement(count, AddBody<kActivation, Storage>{static_cast<const Storage*>(a), scale,
                                                           static_cast<const Storage*>(b),
                                                           static_cast<Storage*>(y)});
     });

@@ -32,8 +32,9 @@ inline void Cast(DataType from, const void* x, float scale, DataType to, void* y
   });
 }
 
-inline void ScaledCopy(DataType type, size_t count, float scale, const void* x, void* y) {
-  Cast(type, x, scale, type, y, count);
+inline void ScaledCopy(DataType type, size_t count, const float* scale, const void* x, void* y) {
+  if (*scale != 0) return Cast(type, x, *scale, type, y, count);
+  DispatchType(type, [&](auto element) { __builtin_memset(y, 0, count * sizeof(element)); });
 }
 
 // Both infinity and NaN less themselves are NaN, which no sum loses.

@@ -27,7 +27,7 @@ class EpiloguePass {
           y, epilogue.scale != nullptr ? epilogue.scale : ones_.data(),
           epilogue.shift != nullptr ? epilogue.shift : zeros_.data(), epilogue.addend, y, nullptr);
     } else if (epilogue.addend != nullptr) {
-      kernels_.add_forward(type_, count, y, 1, epilogue.addend, epilogue.activation, y);
+      kernels_.add_forward(type_, count, y, nullptr, epilogue.addend, epilogue.activation, y);
     } else if (epilogue.activation != Activation::kNone) {
       kernels_.activation_forward(type_, epilogue.activation, count, y, y);
     }

@@ -126,7 +126,7 @@ inline double SumOfExponentials(const float* values, int64_t line, float largest
 inline int64_t LineOf(const NtXentShape& shape) { return (shape.samples + 15) / 16 * 16; }
 
 inline void NtXentForward(const NtXentShape& shape, const float* units, float* logits,
-                          float* log_sums, float* workspace, NtXentResult* result) {
+                          float* log_sums, float* workspace, LossResult* result) {
   const int64_t line = LineOf(shape);
   const float inverse_temperature = 1.0f / shape.temperature;
   for (int64_t i = 0; i < shape.width; ++i) {
@@ -140,7 +140,7 @@ inline void NtXentForward(const NtXentShape& shape, const float* units, float* l
                       MatrixProduct{shape.anchors, shape.width, units + shape.first * shape.width,
                                     shape.width, workspace, line, logits, line});
 
-  *result = NtXentResult{};
+  *result = LossResult{};
   constexpr float kInfinity = __builtin_inff();
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
     float* logit = logits + anchor * line;
@@ -160,10 +160,12 @@ inline void NtXentForward(const NtXentShape& shape, const float* units, float* l
   }
 }
 
-inline void NtXentBackward(const NtXentShape& shape, float scale, const float* units,
-                           const float* log_sums, float* logits, float* dunits) {
+inline void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
+                           const float* units, const float* log_sums, float* logits,
+                           float* dunits) {
   const int64_t line = LineOf(shape);
-  const float factor = scale / shape.temperature;
+  const float factor =
+      static_cast<float>(scale * (loss_scale != nullptr ? *loss_scale : 1.0)) / shape.temperature;
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
     float* coefficient = logits + anchor * line;
     const int64_t self = shape.first + anchor;

@@ -24,28 +24,32 @@ inline T Rounded(T value) {
 
 template <typename Storage>
 struct SgdBody {
-  const SgdOptions& options;
+  const SgdFunctor<float>& step;
   float* parameters;
   float* velocities;
   const float* gradients;
   template <typename T>
   void Run(size_t i) const {
-    const SgdFunctor<T> step{Element<T>::Splat(options.learning_rate),
-                             Element<T>::Splat(options.momentum),
-                             Element<T>::Splat(options.weight_decay),
-                             Element<T>::Splat(options.gradient_scale), options.nesterov};
+    const SgdFunctor<T> splatted{Element<T>::Splat(step.learning_rate),
+                                 Element<T>::Splat(step.momentum),
+                                 Element<T>::Splat(step.weight_decay),
+                                 Element<T>::Splat(step.gradient_scale), step.nesterov};
     T parameter = Element<T>::Load(parameters + i);
     T velocity = velocities == nullptr ? T{} : Element<T>::Load(velocities + i);
-    step(parameter, velocity, Element<T>::Load(gradients + i));
+    splatted(parameter, velocity, Element<T>::Load(gradients + i));
     Element<T>::Store(parameters + i, Rounded<Storage>(parameter));
     if (velocities != nullptr) Element<T>::Store(velocities + i, Rounded<Storage>(velocity));
   }
 };
 
-inline void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
-                    const float* gradients, size_t count) {
+inline void SgdStep(const SgdOptions& options, const UpdateScalars* scalars, float* parameters,
+                    float* velocities, const float* gradients, size_t count) {
+  if (scalars->skip != 0) return;
+  const SgdFunctor<float> step{static_cast<float>(scalars->learning_rate), options.momentum,
+                               static_cast<float>(scalars->decay_scale * options.weight_decay),
+                               static_cast<float>(scalars->gradient_scale), options.nesterov};
   DispatchType(options.round_to, [&](auto element) {
-    ForEachElement(count, SgdBody<decltype(element)>{options, parameters, velocities, gradients});
+    ForEachElement(count, SgdBody<decltype(element)>{step, parameters, velocities, gradients});
   });
 }
 
@@ -89,19 +93,20 @@ struct AdamWBody {
   }
 };
 
-inline void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg,
-                      float* exp_avg_sq, const float* gradients, size_t count) {
+inline void AdamWStep(const AdamWOptions& options, const UpdateScalars* scalars, float* parameters,
+                      float* exp_avg, float* exp_avg_sq, const float* gradients, size_t count) {
+  if (scalars->skip != 0) return;
   // Rounded once, from double: 1 - 0.999f is off by 1e-5 of itself.
   const AdamWFunctor<float> step{
-      .gradient_scale = static_cast<float>(options.gradient_scale),
-      .decay = static_cast<float>(1 - options.learning_rate * options.weight_decay),
+      .gradient_scale = static_cast<float>(scalars->gradient_scale),
+      .decay = static_cast<float>(1 - scalars->learning_rate * options.weight_decay),
       .beta1 = static_cast<float>(options.beta1),
       .one_less_beta1 = static_cast<float>(1 - options.beta1),
       .beta2 = static_cast<float>(options.beta2),
       .one_less_beta2 = static_cast<float>(1 - options.beta2),
-      .root_scale = static_cast<float>(1 / __builtin_sqrt(options.bias_correction2)),
+      .root_scale = static_cast<float>(scalars->root_scale),
       .epsilon = static_cast<float>(options.epsilon),
-      .step_size = static_cast<float>(options.learning_rate / options.bias_correction1),
+      .step_size = static_cast<float>(scalars->step_size),
   };
   DispatchType(options.round_to, [&](auto element) {
     ForEachElement(count,
@@ -146,8 +151,13 @@ struct LerpBody {
   }
 };
 
-inline void Lerp(float weight, const float* x, float* y, size_t count) {
-  ForEachElement(count, LerpBody{weight, x, y});
+inline void Lerp(const UpdateScalars* scalars, const float* x, float* y, size_t count) {
+  if (scalars->skip != 0) return;
+  if (scalars->average_weight == 1) {
+    __builtin_memcpy(y, x, count * sizeof(float));
+  } else {
+    ForEachElement(count, LerpBody{scalars->average_weight, x, y});
+  }
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -4,23 +4,26 @@
 #include <cmath>
 
 #include "kernels/half.h"
+#include "kernels/update_rules.h"
 
 namespace muster::kernels::cpu {
 
-void BatchNormScale(const BatchNormScaling& scaling, const float* mean, const float* variance,
-                    const float* gamma, const float* beta, const float* bias,
+void BatchNormScale(const BatchNormScaling& scaling, const float* factor_of_all, const float* mean,
+                    const float* variance, const float* gamma, const float* beta, const float* bias,
                     float* inverse_deviation, float* scale, float* shift) {
+  const float factor = factor_of_all != nullptr ? *factor_of_all : 1.0f;
   for (int64_t c = 0; c < scaling.channels; ++c) {
     inverse_deviation[c] =
         static_cast<float>(1.0 / std::sqrt(static_cast<double>(variance[c]) + scaling.epsilon));
-    scale[c] = scaling.factor * gamma[c] * inverse_deviation[c];
-    shift[c] = scaling.factor * beta[c] - mean[c] * scale[c];
+    scale[c] = factor * gamma[c] * inverse_deviation[c];
+    shift[c] = factor * beta[c] - mean[c] * scale[c];
     if (bias != nullptr) shift[c] += bias[c] * scale[c];
   }
 }
 
-void BatchNormRunning(const BatchNormMomentum& momentum, const float* mean, const float* variance,
-                      float* running_mean, float* running_variance) {
+void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, const float* mean,
+                      const float* variance, float* running_mean, float* running_variance) {
+  if (active != nullptr && *active == 0) return;
   const auto share = static_cast<float>(momentum.momentum);
   const double pixels = momentum.pixels;
   const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
@@ -30,14 +33,14 @@ void BatchNormRunning(const BatchNormMomentum& momentum, const float* mean, cons
   }
 }
 
-void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t columns, const void* x,
-             void* y) {
+void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
+             int64_t columns, const void* x, void* y) {
   const float keep_scale = 1.0f / (1.0f - mask.probability);
   for (int64_t row = 0; row < rows; ++row) {
-    const uint64_t global_row = mask.first_row + static_cast<uint64_t>(row);
+    const uint64_t global_row = draw->first_row + static_cast<uint64_t>(row);
     for (int64_t begin = 0; begin < columns; begin += 4) {
-      const PhiloxCounter words =
-          Philox4x32(DropoutCounter(mask, global_row, static_cast<uint32_t>(begin / 4)), mask.key);
+      const PhiloxCounter words = Philox4x32(
+          DropoutCounter(mask.layer, global_row, static_cast<uint32_t>(begin / 4)), draw->key);
       const int64_t count = std::min<int64_t>(4, columns - begin);
       for (int64_t i = 0; i < count; ++i) {
         const bool drop = Uniform01(words[i]) < mask.probability;
@@ -46,6 +49,25 @@ void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t colum
       }
     }
   }
+}
+
+void DrawBlocks(const RandomDraw* draw, int64_t count, const BlockDraw* blocks,
+                BlockState* states) {
+  for (int64_t i = 0; i < count; ++i) states[i] = DrawnState(blocks, i, draw->key);
+}
+
+void BeginUpdate(const UpdateRules& rules, const UpdateInputs& inputs, UpdateState* state,
+                 UpdateScalars* scalars, StepRecord* records) {
+  DecideUpdate(rules, inputs, *state, *scalars, records);
+}
+
+void LarsRates(const LarsOptions& options, const UpdateScalars* scalars, const double* squares,
+               UpdateScalars* rates) {
+  for (int64_t i = 0; i <= options.tensors; ++i) rates[i] = LarsRate(options, *scalars, squares, i);
+}
+
+void RestoreSkipped(const UpdateScalars* scalars, const float* kept, float* values, size_t count) {
+  if (scalars->skip != 0) std::copy_n(kept, count, values);
 }
 
 }  // namespace muster::kernels::cpu

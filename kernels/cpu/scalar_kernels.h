@@ -5,12 +5,17 @@
 
 #include "kernels/batch_norm.h"
 #include "kernels/dropout.h"
+#include "kernels/update.h"
 
 namespace muster::kernels::cpu {
 
 kernels::BatchNormScale BatchNormScale;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::Dropout Dropout;
+kernels::DrawBlocks DrawBlocks;
+kernels::BeginUpdate BeginUpdate;
+kernels::LarsRates LarsRates;
+kernels::RestoreSkipped RestoreSkipped;
 
 }  // namespace muster::kernels::cpu
 

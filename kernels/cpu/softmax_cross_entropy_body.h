@@ -95,8 +95,11 @@ inline bool IsFirstLargest(const float* logit, int64_t label, float largest) {
 }
 
 inline void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits,
-                                const int32_t* labels, float* dlogits, CrossEntropyResult* result) {
-  *result = CrossEntropyResult{};
+                                const int32_t* labels, const double* loss_scale, float* dlogits,
+                                LossResult* result) {
+  *result = LossResult{};
+  const float scale =
+      static_cast<float>(options.scale * (loss_scale != nullptr ? *loss_scale : 1.0));
   const int64_t classes = options.classes;
   const double smoothing = options.label_smoothing;
   const float off_target = static_cast<float>(smoothing / static_cast<double>(classes));
@@ -115,8 +118,8 @@ inline void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float*
     const float inverse_sum = static_cast<float>(1.0 / sums.exponentials);
     const float probability = gradient[label] * inverse_sum;
     ForEachElement(static_cast<size_t>(classes),
-                   LogitGradientBody{options.scale, inverse_sum, off_target, gradient});
-    gradient[label] = options.scale * (probability - on_target);
+                   LogitGradientBody{scale, inverse_sum, off_target, gradient});
+    gradient[label] = scale * (probability - on_target);
   }
 }
 

@@ -58,6 +58,7 @@ const KernelTable kKernels = {
     .cast = Cast,
     .all_finite = AllFinite,
     .dropout = cpu::Dropout,
+    .draw_blocks = cpu::DrawBlocks,
     .softmax_cross_entropy = SoftmaxCrossEntropy,
     .l2_normalize_forward = L2NormalizeForward,
     .l2_normalize_backward = L2NormalizeBackward,
@@ -78,6 +79,9 @@ const KernelTable kKernels = {
     .adamw_step = AdamWStep,
     .sum_of_squares = SumOfSquares,
     .lerp = Lerp,
+    .begin_update = cpu::BeginUpdate,
+    .lars_rates = cpu::LarsRates,
+    .restore_skipped = cpu::RestoreSkipped,
 };
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

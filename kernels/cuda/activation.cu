@@ -44,12 +44,14 @@ struct BackwardOperation {
   MUSTER_HOST_DEVICE float operator()(float y, float dy) const { return Passed(activation, y, dy); }
 };
 
-// With a null, zeros: a scale that is no number must not make them one.
 struct AddOperation {
-  float scale_a;
+  bool has_a;
+  const float* scale_a;  // or null: 1
   Activation activation;
   MUSTER_HOST_DEVICE float operator()(float a, float b) const {
-    return Activated(activation, a * scale_a + b);
+    const float scale = scale_a != nullptr ? *scale_a : 1.0f;
+    // What is dropped must not make the sum no number.
+    return Activated(activation, has_a && scale != 0 ? a * scale + b : b);
   }
 };
 
@@ -58,8 +60,10 @@ struct SumOperation {
 };
 
 struct ScaleOperation {
-  float scale;
-  MUSTER_HOST_DEVICE float operator()(float x, float) const { return scale * x; }
+  const float* scale;
+  MUSTER_HOST_DEVICE float operator()(float x, float) const {
+    return *scale == 0 ? 0.0f : *scale * x;
+  }
 };
 
 }  // namespace
@@ -73,16 +77,16 @@ void ActivationBackward(DataType type, Activation activation, size_t count, cons
   Elementwise(type, count, BackwardOperation{activation}, y, dy, dx);
 }
 
-void AddForward(DataType type, size_t count, const void* a, float scale_a, const void* b,
+void AddForward(DataType type, size_t count, const void* a, const float* scale_a, const void* b,
                 Activation activation, void* y) {
-  Elementwise(type, count, AddOperation{a != nullptr ? scale_a : 0.0f, activation}, a, b, y);
+  Elementwise(type, count, AddOperation{a != nullptr, scale_a, activation}, a, b, y);
 }
 
 void Accumulate(DataType type, size_t count, const void* x, void* y) {
   Elementwise(type, count, SumOperation{}, x, y, y);
 }
 
-void ScaledCopy(DataType type, size_t count, float scale, const void* x, void* y) {
+void ScaledCopy(DataType type, size_t count, const float* scale, const void* x, void* y) {
   Elementwise(type, count, ScaleOperation{scale}, x, nullptr, y);
 }
 

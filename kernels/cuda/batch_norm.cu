@@ -67,6 +67,7 @@ struct StatisticsFinish {
 
 struct ScaleBody {
   BatchNormScaling scaling;
+  const float* factor_of_all;  // or null: 1
   const float* mean;
   const float* variance;
   const float* gamma;
@@ -78,15 +79,17 @@ struct ScaleBody {
   MUSTER_HOST_DEVICE void operator()(int64_t c) const {
     const float inverse =
         static_cast<float>(1 / sqrt(static_cast<double>(variance[c]) + scaling.epsilon));
-    const float product = scaling.factor * gamma[c] * inverse;
+    const float factor = factor_of_all != nullptr ? *factor_of_all : 1.0f;
+    const float product = factor * gamma[c] * inverse;
     const float added = bias != nullptr ? bias[c] : 0.0f;
     inverse_deviation[c] = inverse;
     scale[c] = product;
-    shift[c] = scaling.factor * beta[c] + (added - mean[c]) * product;
+    shift[c] = factor * beta[c] + (added - mean[c]) * product;
   }
 };
 
 struct RunningBody {
+  const float* active;  // or null
   float share;
   float unbiased;
   const float* mean;
@@ -94,6 +97,7 @@ struct RunningBody {
   float* running_mean;
   float* running_variance;
   MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    if (active != nullptr && *active == 0) return;
     running_mean[c] += share * (mean[c] - running_mean[c]);
     running_variance[c] += share * (variance[c] * unbiased - running_variance[c]);
   }
@@ -430,18 +434,18 @@ void BatchNormStatistics(const BatchNormShape& shape, const void* x, float* mean
   });
 }
 
-void BatchNormScale(const BatchNormScaling& scaling, const float* mean, const float* variance,
-                    const float* gamma, const float* beta, const float* bias,
+void BatchNormScale(const BatchNormScaling& scaling, const float* factor, const float* mean,
+                    const float* variance, const float* gamma, const float* beta, const float* bias,
                     float* inverse_deviation, float* scale, float* shift) {
-  ForEachItem(scaling.channels, ScaleBody{scaling, mean, variance, gamma, beta, bias,
+  ForEachItem(scaling.channels, ScaleBody{scaling, factor, mean, variance, gamma, beta, bias,
                                           inverse_deviation, scale, shift});
 }
 
-void BatchNormRunning(const BatchNormMomentum& momentum, const float* mean, const float* variance,
-                      float* running_mean, float* running_variance) {
+void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, const float* mean,
+                      const float* variance, float* running_mean, float* running_variance) {
   const double pixels = momentum.pixels;
   ForEachItem(momentum.channels,
-              RunningBody{static_cast<float>(momentum.momentum),
+              RunningBody{active, static_cast<float>(momentum.momentum),
                           pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f, mean,
                           variance, running_mean, running_variance});
 }

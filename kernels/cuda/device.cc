@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/program_folder.h"
+#include "common/status.h"
+#include "kernels/capture.h"
 #include "kernels/cuda/layers.h"
 
 namespace muster::kernels {
@@ -31,14 +33,35 @@ class CudaEvent final : public DeviceEvent {
     api_.record_event(context_, event_);
   }
   bool Done() override { return event_ == nullptr || api_.event_done(event_) != 0; }
-  void Wait() override {
-    if (event_ != nullptr) api_.wait_for_event(event_);
+  absl::Status Wait() override {
+    if (event_ == nullptr) return absl::InternalError("CUDA: the event could not be made");
+    const char* const error = api_.wait_for_event(event_);
+    return error == nullptr ? absl::OkStatus() : absl::InternalError(absl::StrCat("CUDA: ", error));
   }
 
  private:
   const MusterCudaApi& api_;
   MusterCudaContext* const context_;
   MusterCudaEvent* const event_;  // null where the device had failed
+};
+
+class CudaGraph final : public DeviceGraph {
+ public:
+  CudaGraph(const MusterCudaApi& api, MusterCudaContext* context, MusterCudaGraph* graph)
+      : api_(api), context_(context), graph_(graph) {}
+  ~CudaGraph() override {
+    api_.enter(context_);
+    api_.destroy_graph(context_, graph_);
+  }
+  void Launch() override {
+    api_.enter(context_);
+    api_.launch_graph(context_, graph_);
+  }
+
+ private:
+  const MusterCudaApi& api_;
+  MusterCudaContext* const context_;
+  MusterCudaGraph* const graph_;
 };
 
 class CudaDevice final : public Device {
@@ -67,9 +90,11 @@ class CudaDevice final : public Device {
   }
 
   void CopyToDevice(void* to, const void* host, size_t bytes) override {
+    if (capture_.Refuses("a copy from the host")) return;
     Entered()->copy_to_device(context_, to, host, bytes);
   }
   void CopyToHost(void* host, const void* from, size_t bytes) override {
+    if (capture_.Refuses("a copy to the host")) return;
     Entered()->copy_to_host(context_, host, from, bytes);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
@@ -85,9 +110,25 @@ class CudaDevice final : public Device {
     return std::make_unique<CudaEvent>(api_, context_, Entered()->make_event(context_));
   }
   absl::Status Synchronize() override {
-    const char* const error = Entered()->synchronize(context_);
-    if (error != nullptr) return absl::InternalError(absl::StrCat(name(), ": ", error));
+    if (capture_.Refuses("waiting")) return absl::FailedPreconditionError("calls are recorded");
+    RETURN_IF_ERROR(StatusOf(Entered()->synchronize(context_)));
     return layer_error_;
+  }
+
+  bool captures() const override { return api_.start_capture != nullptr; }
+  absl::Status StartCapture() override {
+    absl::Status started = StatusOf(Entered()->start_capture(context_));
+    if (started.ok()) capture_.Start();
+    return started;
+  }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture() override {
+    const absl::Status refused = capture_.Finish();
+    MusterCudaGraph* graph = nullptr;
+    const absl::Status finished = StatusOf(Entered()->finish_capture(context_, &graph));
+    if (!finished.ok()) return refused.ok() ? finished : refused;
+    auto made = std::make_unique<CudaGraph>(api_, context_, graph);
+    if (!refused.ok()) return refused;
+    return made;
   }
 
  private:
@@ -95,20 +136,29 @@ class CudaDevice final : public Device {
     api_.enter(context_);
     return &api_;
   }
-  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
-    void* data = nullptr;
-    const char* const error = Entered()->allocate(context_, bytes, &data);
-    if (error == nullptr) return data;
+  absl::Status StatusOf(const char* error) const {
+    if (error == nullptr) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(name(), ": ", error));
+  }
+  absl::Status NoMemory(size_t bytes, const char* error) const {
     return absl::ResourceExhaustedError(
         absl::StrCat(name(), ": no memory for ", bytes, " bytes: ", error));
+  }
+  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
+    if (capture_.Refuses("an allocation")) {
+      return absl::FailedPreconditionError("calls are recorded");
+    }
+    void* data = nullptr;
+    const char* const error = Entered()->allocate(context_, bytes, &data);
+    if (error != nullptr) return NoMemory(bytes, error);
+    return data;
   }
   void Free(void* data, size_t) override { Entered()->release(context_, data); }
   absl::StatusOr<void*> AllocateHostBytes(size_t bytes) override {
     void* data = nullptr;
     const char* const error = Entered()->allocate_host(context_, bytes, &data);
-    if (error == nullptr) return data;
-    return absl::ResourceExhaustedError(
-        absl::StrCat(name(), ": no locked memory for ", bytes, " bytes: ", error));
+    if (error != nullptr) return NoMemory(bytes, error);
+    return data;
   }
   void FreeHost(void* data) override { Entered()->release_host(context_, data); }
 
@@ -142,6 +192,7 @@ class CudaDevice final : public Device {
   MusterCudaContext* const context_;
   absl::Status layer_error_;  // the first
   std::unique_ptr<cuda::LayerMaker> layers_;
+  Capture capture_;
 };
 
 }  // namespace

@@ -102,11 +102,11 @@ TEST_P(CudaDeviceTest, MovesAndComputesInOrder) {
   device().CopyToDevice(memory->data(), host->as<float>(), memory->bytes());
   event->Record();
   std::thread([&event, &host] {
-    event->Wait();
+    EXPECT_TRUE(event->Wait().ok());
     host->as<float>()[0] = -1;
   }).join();
   EXPECT_TRUE(event->Done());
-  device().kernels().scaled_copy(DataType::kFloat32, kCount, 2, memory->data(), memory->data());
+  device().kernels().accumulate(DataType::kFloat32, kCount, memory->data(), memory->data());
   device().Copy(copy->data(), memory->data(), memory->bytes());
   device().Zero(memory->data(), memory->bytes());
   device().CopyToHost(values.data(), copy->data(), copy->bytes());
@@ -114,6 +114,52 @@ TEST_P(CudaDeviceTest, MovesAndComputesInOrder) {
   device().CopyToHost(values.data(), memory->data(), memory->bytes());
   for (const float value : values) ASSERT_EQ(value, 0);
   EXPECT_TRUE(device().Synchronize().ok()) << device().Synchronize();
+}
+
+TEST_P(CudaDeviceTest, RecordsAndLaunches) {
+  Device& device = this->device();
+  if (!device.captures()) GTEST_SKIP() << device.name() << " records no calls";
+  constexpr size_t kCount = 1000;
+  auto sum = device.Allocate(kCount * sizeof(float)), one = device.Allocate(kCount * sizeof(float));
+  auto scale = device.Allocate(sizeof(float));
+  auto host = device.AllocateHost(kCount * sizeof(float));
+  auto event = device.MakeEvent();
+  ASSERT_TRUE(sum.ok() && one.ok() && scale.ok() && host.ok());
+  const std::vector<float> ones(kCount, 1);
+  device.CopyToDevice(one->data(), ones.data(), one->bytes());
+  const auto step = [&] {
+    device.kernels().accumulate(DataType::kFloat32, kCount, one->data(), sum->data());
+    device.kernels().scaled_copy(DataType::kFloat32, kCount, scale->as<float>(), sum->data(),
+                                 sum->data());
+    device.Copy(host->data(), sum->data(), sum->bytes());
+  };
+  float expected = 0;
+  std::unique_ptr<DeviceGraph> graph;
+  for (const float factor : {2.0f, 3.0f, 5.0f}) {
+    // From the stack, which is another's when the kernel runs.
+    device.CopyToDevice(scale->data(), &factor, sizeof(factor));
+    if (graph != nullptr) {
+      graph->Launch();
+    } else {
+      ASSERT_TRUE(device.StartCapture().ok());
+      step();
+      auto captured = device.FinishCapture();
+      ASSERT_TRUE(captured.ok()) << captured.status();
+      graph = *std::move(captured);
+      graph->Launch();
+    }
+    event->Record();
+    ASSERT_TRUE(event->Wait().ok());
+    EXPECT_TRUE(event->Done());
+    expected = factor * (expected + 1);
+    for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(host->as<float>()[i], expected);
+  }
+  // What cannot be a part of a graph is refused, and leaves no error behind.
+  ASSERT_TRUE(device.StartCapture().ok());
+  device.CopyToHost(&expected, sum->data(), sizeof(expected));
+  EXPECT_EQ(device.FinishCapture().status().code(), absl::StatusCode::kFailedPrecondition);
+  graph.reset();
+  EXPECT_TRUE(device.Synchronize().ok()) << device.Synchronize();
 }
 
 TEST_P(CudaDeviceTest, RefusesMoreMemoryThanThereIs) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/loss_result.h"
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
@@ -75,9 +76,8 @@ struct LossSum {
   }
 };
 
-template <typename Result>
 struct LossSink {
-  Result* result;
+  LossResult* result;
   MUSTER_HOST_DEVICE void operator()(int64_t, const LossSum& all) const {
     result->loss_sum = all.loss;
     result->correct = all.correct;

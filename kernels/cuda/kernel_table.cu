@@ -28,6 +28,7 @@ const KernelTable kKernels = {
     .cast = Cast,
     .all_finite = AllFinite,
     .dropout = Dropout,
+    .draw_blocks = DrawBlocks,
     .softmax_cross_entropy = SoftmaxCrossEntropy,
     .l2_normalize_forward = L2NormalizeForward,
     .l2_normalize_backward = L2NormalizeBackward,
@@ -48,6 +49,9 @@ const KernelTable kKernels = {
     .adamw_step = AdamWStep,
     .sum_of_squares = SumOfSquares,
     .lerp = Lerp,
+    .begin_update = BeginUpdate,
+    .lars_rates = LarsRates,
+    .restore_skipped = RestoreSkipped,
 };
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

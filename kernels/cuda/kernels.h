@@ -59,6 +59,12 @@ kernels::AdamWStep AdamWStep;
 kernels::SumOfSquares SumOfSquares;
 kernels::Lerp Lerp;
 
+// update.cu
+kernels::DrawBlocks DrawBlocks;
+kernels::BeginUpdate BeginUpdate;
+kernels::LarsRates LarsRates;
+kernels::RestoreSkipped RestoreSkipped;
+
 // Of direct and tile convolution there are none: null.
 extern const KernelTable kKernels;
 

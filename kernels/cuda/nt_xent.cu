@@ -188,13 +188,17 @@ struct CoefficientBody {
   int64_t samples;
   int64_t first;
   int64_t line;
-  float factor;
+  double scale;
+  const double* loss_scale;  // or null: 1
+  float temperature;
   const float* log_sums;
   float* logits;
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
     const int64_t j = item % samples;
     const int64_t anchor = item / samples;
     const int64_t self = first + anchor;
+    const float factor =
+        static_cast<float>(scale * (loss_scale != nullptr ? *loss_scale : 1.0)) / temperature;
     float& logit = logits[anchor * line + j];
     const float both = expf(logit - log_sums[self]) + expf(logit - log_sums[j]);
     logit = (j == (self ^ 1) ? both - 2 : both) * factor;
@@ -214,7 +218,7 @@ void L2NormalizeBackward(int64_t rows, int64_t width, const float* y, const floa
 }
 
 void NtXentForward(const NtXentShape& shape, const float* units, float* logits, float* log_sums,
-                   float* workspace, NtXentResult* result) {
+                   float* workspace, LossResult* result) {
   LossSum* const losses = Scratch<LossSum>(Larger(shape.anchors, 1));
   if (losses == nullptr) return;
   const int64_t line = shape.line();
@@ -224,16 +228,15 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
            workspace, line, logits, line});
   ForEachBlock(shape.anchors, AnchorBody{shape.samples, shape.first, line, 1.0f / shape.temperature,
                                          logits, log_sums, losses});
-  FoldInOneBlock<LossSum>(shape.anchors, ArraySource<LossSum>{losses},
-                          LossSink<NtXentResult>{result});
+  FoldInOneBlock<LossSum>(shape.anchors, ArraySource<LossSum>{losses}, LossSink{result});
 }
 
-void NtXentBackward(const NtXentShape& shape, float scale, const float* units,
-                    const float* log_sums, float* logits, float* dunits) {
+void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
+                    const float* units, const float* log_sums, float* logits, float* dunits) {
   const int64_t line = shape.line();
   ForEachItem(shape.anchors * shape.samples,
-              CoefficientBody{shape.samples, shape.first, line, scale / shape.temperature, log_sums,
-                              logits});
+              CoefficientBody{shape.samples, shape.first, line, scale, loss_scale,
+                              shape.temperature, log_sums, logits});
   Product({shape.anchors, shape.width, shape.samples, logits, line, units, shape.width, dunits,
            shape.width});
 }

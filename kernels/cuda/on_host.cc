@@ -12,6 +12,7 @@
 #include "kernels/cuda/optimizer.cu"
 #include "kernels/cuda/pooling.cu"
 #include "kernels/cuda/samples.cu"
+#include "kernels/cuda/update.cu"
 
 namespace muster::kernels {
 

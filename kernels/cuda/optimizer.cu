@@ -8,21 +8,25 @@ namespace {
 constexpr int kWidth = 4;
 
 struct SgdBody {
-  SgdFunctor<float> step;
-  DataType round_to;
+  SgdOptions options;
+  const UpdateScalars* scalars;
   float* parameters;
   float* velocities;  // or null
   const float* gradients;
   template <int kCount>
   MUSTER_HOST_DEVICE void Run(int64_t at) const {
+    if (scalars->skip != 0) return;
+    const SgdFunctor<float> step{static_cast<float>(scalars->learning_rate), options.momentum,
+                                 static_cast<float>(scalars->decay_scale * options.weight_decay),
+                                 static_cast<float>(scalars->gradient_scale), options.nesterov};
     Floats<kCount> parameter = Load<kCount>(parameters + at);
     Floats<kCount> velocity = {};
     if (velocities != nullptr) velocity = Load<kCount>(velocities + at);
     const Floats<kCount> gradient = Load<kCount>(gradients + at);
     for (int i = 0; i < kCount; ++i) {
       step(parameter[i], velocity[i], gradient[i]);
-      parameter[i] = Rounded(round_to, parameter[i]);
-      velocity[i] = Rounded(round_to, velocity[i]);
+      parameter[i] = Rounded(options.round_to, parameter[i]);
+      velocity[i] = Rounded(options.round_to, velocity[i]);
     }
     Store<kCount>(parameters + at, parameter);
     if (velocities != nullptr) Store<kCount>(velocities + at, velocity);
@@ -34,23 +38,36 @@ struct SquareRoot {
 };
 
 struct AdamWBody {
-  AdamWFunctor<float> step;
-  DataType round_to;
+  AdamWOptions options;
+  const UpdateScalars* scalars;
   float* parameters;
   float* exp_avg;
   float* exp_avg_sq;
   const float* gradients;
   template <int kCount>
   MUSTER_HOST_DEVICE void Run(int64_t at) const {
+    if (scalars->skip != 0) return;
+    // Rounded once, from double: 1 - 0.999f is off by 1e-5 of itself.
+    const AdamWFunctor<float> step{
+        .gradient_scale = static_cast<float>(scalars->gradient_scale),
+        .decay = static_cast<float>(1 - scalars->learning_rate * options.weight_decay),
+        .beta1 = static_cast<float>(options.beta1),
+        .one_less_beta1 = static_cast<float>(1 - options.beta1),
+        .beta2 = static_cast<float>(options.beta2),
+        .one_less_beta2 = static_cast<float>(1 - options.beta2),
+        .root_scale = static_cast<float>(scalars->root_scale),
+        .epsilon = static_cast<float>(options.epsilon),
+        .step_size = static_cast<float>(scalars->step_size),
+    };
     Floats<kCount> parameter = Load<kCount>(parameters + at);
     Floats<kCount> average = Load<kCount>(exp_avg + at);
     Floats<kCount> average_square = Load<kCount>(exp_avg_sq + at);
     const Floats<kCount> gradient = Load<kCount>(gradients + at);
     for (int i = 0; i < kCount; ++i) {
       step(parameter[i], average[i], average_square[i], gradient[i], SquareRoot());
-      parameter[i] = Rounded(round_to, parameter[i]);
-      average[i] = Rounded(round_to, average[i]);
-      average_square[i] = Rounded(round_to, average_square[i]);
+      parameter[i] = Rounded(options.round_to, parameter[i]);
+      average[i] = Rounded(options.round_to, average[i]);
+      average_square[i] = Rounded(options.round_to, average_square[i]);
     }
     Store<kCount>(parameters + at, parameter);
     Store<kCount>(exp_avg + at, average);
@@ -59,14 +76,18 @@ struct AdamWBody {
 };
 
 struct LerpBody {
-  float weight;
+  const UpdateScalars* scalars;
   const float* x;
   float* y;
   template <int kCount>
   MUSTER_HOST_DEVICE void Run(int64_t at) const {
+    if (scalars->skip != 0) return;
+    const float weight = scalars->average_weight;
     const Floats<kCount> target = Load<kCount>(x + at);
     Floats<kCount> values = Load<kCount>(y + at);
-    for (int i = 0; i < kCount; ++i) values[i] = values[i] + weight * (target[i] - values[i]);
+    for (int i = 0; i < kCount; ++i) {
+      values[i] = weight == 1 ? target[i] : values[i] + weight * (target[i] - values[i]);
+    }
     Store<kCount>(y + at, values);
   }
 };
@@ -86,39 +107,25 @@ struct SumSink {
 
 }  // namespace
 
-void SgdStep(const SgdOptions& options, float* parameters, float* velocities,
-             const float* gradients, size_t count) {
-  const SgdFunctor<float> step{options.learning_rate, options.momentum, options.weight_decay,
-                               options.gradient_scale, options.nesterov};
+void SgdStep(const SgdOptions& options, const UpdateScalars* scalars, float* parameters,
+             float* velocities, const float* gradients, size_t count) {
   ForEachElement<kWidth>(static_cast<int64_t>(count), Aligned({parameters, velocities, gradients}),
-                         SgdBody{step, options.round_to, parameters, velocities, gradients});
+                         SgdBody{options, scalars, parameters, velocities, gradients});
 }
 
-void AdamWStep(const AdamWOptions& options, float* parameters, float* exp_avg, float* exp_avg_sq,
-               const float* gradients, size_t count) {
-  // Rounded once, from double: 1 - 0.999f is off by 1e-5 of itself.
-  const AdamWFunctor<float> step{
-      .gradient_scale = static_cast<float>(options.gradient_scale),
-      .decay = static_cast<float>(1 - options.learning_rate * options.weight_decay),
-      .beta1 = static_cast<float>(options.beta1),
-      .one_less_beta1 = static_cast<float>(1 - options.beta1),
-      .beta2 = static_cast<float>(options.beta2),
-      .one_less_beta2 = static_cast<float>(1 - options.beta2),
-      .root_scale = static_cast<float>(1 / std::sqrt(options.bias_correction2)),
-      .epsilon = static_cast<float>(options.epsilon),
-      .step_size = static_cast<float>(options.learning_rate / options.bias_correction1),
-  };
-  ForEachElement<kWidth>(
-      static_cast<int64_t>(count), Aligned({parameters, exp_avg, exp_avg_sq, gradients}),
-      AdamWBody{step, options.round_to, parameters, exp_avg, exp_avg_sq, gradients});
+void AdamWStep(const AdamWOptions& options, const UpdateScalars* scalars, float* parameters,
+               float* exp_avg, float* exp_avg_sq, const float* gradients, size_t count) {
+  ForEachElement<kWidth>(static_cast<int64_t>(count),
+                         Aligned({parameters, exp_avg, exp_avg_sq, gradients}),
+                         AdamWBody{options, scalars, parameters, exp_avg, exp_avg_sq, gradients});
 }
 
 void SumOfSquares(const float* x, size_t count, double* sum) {
   FoldAll<Sum>(static_cast<int64_t>(count), SquareSource{x}, SumSink{sum});
 }
 
-void Lerp(float weight, const float* x, float* y, size_t count) {
-  ForEachElement<kWidth>(static_cast<int64_t>(count), Aligned({x, y}), LerpBody{weight, x, y});
+void Lerp(const UpdateScalars* scalars, const float* x, float* y, size_t count) {
+  ForEachElement<kWidth>(static_cast<int64_t>(count), Aligned({x, y}), LerpBody{scalars, x, y});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 
 #include <cstdio>
+#include <cstring>
 #include <new>
 
 #include "kernels/cuda/context.h"
@@ -97,6 +98,25 @@ void QueueCopy(MusterCudaContext* context, void* to, const void* from, size_t by
       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, context->context.stream()));
 }
 
+struct InlineBytes {
+  uint8_t bytes[MUSTER_CUDA_INLINE_BYTES];
+};
+
+__global__ void StoreKernel(const __grid_constant__ InlineBytes value, int count, uint8_t* to) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    to[i] = value.bytes[i];
+  }
+}
+
+void CopyToDevice(MusterCudaContext* context, void* to, const void* host, size_t bytes) {
+  if (bytes == 0 || bytes > MUSTER_CUDA_INLINE_BYTES) return QueueCopy(context, to, host, bytes);
+  InlineBytes value;
+  std::memcpy(value.bytes, host, bytes);
+  StoreKernel<<<1, MUSTER_CUDA_INLINE_BYTES, 0, context->context.stream()>>>(
+      value, static_cast<int>(bytes), static_cast<uint8_t*>(to));
+  context->context.Check(cudaGetLastError());
+}
+
 void CopyToHost(MusterCudaContext* context, void* host, const void* from, size_t bytes) {
   QueueCopy(context, host, from, bytes);
   context->context.Check(cudaStreamSynchronize(context->context.stream()));
@@ -129,7 +149,9 @@ int EventDone(MusterCudaEvent* event) {
   return cudaEventQuery(EventOf(event)) == cudaErrorNotReady ? 0 : 1;
 }
 
-void WaitForEvent(MusterCudaEvent* event) { cudaEventSynchronize(EventOf(event)); }
+const char* WaitForEvent(MusterCudaEvent* event) {
+  return TextOf(cudaEventSynchronize(EventOf(event)));
+}
 
 const char* Synchronize(MusterCudaContext* context) {
   context->context.Check(cudaStreamSynchronize(context->context.stream()));
@@ -162,6 +184,36 @@ int DriverVersion() {
   return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
 }
 
+const char* StartCapture(MusterCudaContext* context) {
+  // Other threads may do what they like meanwhile.
+  return Forgotten(
+      cudaStreamBeginCapture(context->context.stream(), cudaStreamCaptureModeThreadLocal));
+}
+
+cudaGraphExec_t GraphOf(MusterCudaGraph* graph) { return reinterpret_cast<cudaGraphExec_t>(graph); }
+
+const char* FinishCapture(MusterCudaContext* context, MusterCudaGraph** graph) {
+  cudaGraph_t captured = nullptr;
+  cudaError_t status = cudaStreamEndCapture(context->context.stream(), &captured);
+  if (status != cudaSuccess) return Forgotten(status);
+  cudaGraphExec_t made = nullptr;
+  status = cudaGraphInstantiate(&made, captured, 0);
+  cudaGraphDestroy(captured);
+  // Otherwise the first launch would do it.
+  if (status == cudaSuccess) status = cudaGraphUpload(made, context->context.stream());
+  if (status != cudaSuccess && made != nullptr) cudaGraphExecDestroy(made);
+  *graph = reinterpret_cast<MusterCudaGraph*>(made);
+  return Forgotten(status);
+}
+
+void LaunchGraph(MusterCudaContext* context, MusterCudaGraph* graph) {
+  context->context.Check(cudaGraphLaunch(GraphOf(graph), context->context.stream()));
+}
+
+void DestroyGraph(MusterCudaContext* context, MusterCudaGraph* graph) {
+  context->context.Check(cudaGraphExecDestroy(GraphOf(graph)));
+}
+
 const MusterCudaApi kApi = {
     .abi = MUSTER_CUDA_ABI,
     .kernel_table_bytes = sizeof(KernelTable),
@@ -175,7 +227,7 @@ const MusterCudaApi kApi = {
     .release = Release,
     .allocate_host = AllocateHost,
     .release_host = ReleaseHost,
-    .copy_to_device = QueueCopy,
+    .copy_to_device = CopyToDevice,
     .copy_to_host = CopyToHost,
     .copy = QueueCopy,
     .zero = Zero,
@@ -190,6 +242,10 @@ const MusterCudaApi kApi = {
     .stream = Stream,
     .time = Time,
     .driver_version = DriverVersion,
+    .start_capture = StartCapture,
+    .finish_capture = FinishCapture,
+    .launch_graph = LaunchGraph,
+    .destroy_graph = DestroyGraph,
 };
 
 }  // namespace

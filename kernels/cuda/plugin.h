@@ -12,9 +12,11 @@
 
 /* A GPU with a stream of its own. For one thread at a time, which has entered it. */
 typedef struct MusterCudaContext MusterCudaContext;
-
-/* A place in a context's stream. */
+/* A place in a context's stream, and what was captured there. */
 typedef struct MusterCudaEvent MusterCudaEvent;
+typedef struct MusterCudaGraph MusterCudaGraph;
+
+#define MUSTER_CUDA_INLINE_BYTES 256
 
 typedef struct MusterCudaApi {
   uint32_t abi;                /* MUSTER_CUDA_ABI; first in every version */
@@ -42,7 +44,9 @@ typedef struct MusterCudaApi {
   void (*release_host)(MusterCudaContext* context, void* data);
 
   /* In the stream; their errors are synchronize's. copy_to_host waits. `host` in copy_to_device may
-   * be written to once it returned, unless it came from allocate_host. */
+   * be written to once it returned, unless it came from allocate_host. A few bytes, up to
+   * MUSTER_CUDA_INLINE_BYTES, travel with the call: nobody waits for anything, and `host` may be
+   * written to in any case. */
   void (*copy_to_device)(MusterCudaContext* context, void* to, const void* host, size_t bytes);
   void (*copy_to_host)(MusterCudaContext* context, void* host, const void* from, size_t bytes);
   void (*copy)(MusterCudaContext* context, void* to, const void* from, size_t bytes);
@@ -55,12 +59,13 @@ typedef struct MusterCudaApi {
   const char* (*free_memory)(MusterCudaContext* context, size_t* bytes);
 
   /* What kernels/device.h says of DeviceEvent. make_event gives null after an error, which is
-   * synchronize's. event_done and wait_for_event are for any thread, which need not have entered. */
+   * synchronize's. event_done and wait_for_event are for any thread, which need not have entered;
+   * wait_for_event gives the error of what it waited for. */
   MusterCudaEvent* (*make_event)(MusterCudaContext* context);
   void (*release_event)(MusterCudaContext* context, MusterCudaEvent* event);
   void (*record_event)(MusterCudaContext* context, MusterCudaEvent* event);
   int (*event_done)(MusterCudaEvent* event);
-  void (*wait_for_event)(MusterCudaEvent* event);
+  const char* (*wait_for_event)(MusterCudaEvent* event);
 
   /* A muster::kernels::ConvolutionKernels, as `kernels`. */
   const void* convolution_kernels;
@@ -71,6 +76,13 @@ typedef struct MusterCudaApi {
                       float* milliseconds);
   /* The latest CUDA that the driver supports, 13000 being 13.0; 0 where there is no driver. */
   int (*driver_version)(void);
+
+  /* In between, what is queued by this thread is recorded and does not happen. start_capture is null
+   * where nothing can be recorded. */
+  const char* (*start_capture)(MusterCudaContext* context);
+  const char* (*finish_capture)(MusterCudaContext* context, MusterCudaGraph** graph);
+  void (*launch_graph)(MusterCudaContext* context, MusterCudaGraph* graph);
+  void (*destroy_graph)(MusterCudaContext* context, MusterCudaGraph* graph);
 } MusterCudaApi;
 
 #define MUSTER_CUDA_API_SYMBOL "MusterCudaGetApi"

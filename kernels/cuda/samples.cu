@@ -10,6 +10,7 @@ namespace {
 template <typename Storage>
 struct DropoutBody {
   DropoutMask mask;
+  const RandomDraw* draw;
   float keep_scale;
   int64_t columns;
   int64_t groups;  // of a row
@@ -30,9 +31,9 @@ struct DropoutBody {
     const int64_t row = item / groups;
     const int64_t group = item % groups;
     const PhiloxCounter words =
-        Philox4x32(DropoutCounter(mask, mask.first_row + static_cast<uint64_t>(row),
+        Philox4x32(DropoutCounter(mask.layer, draw->first_row + static_cast<uint64_t>(row),
                                   static_cast<uint32_t>(group)),
-                   mask.key);
+                   draw->key);
     const int64_t at = row * columns + 4 * group;
     if (whole) return Keep<4>(at, words, 0);
     for (int i = 0; i < 4; ++i) {
@@ -74,7 +75,8 @@ struct CrossEntropyBody {
   CrossEntropyOptions options;
   const float* logits;
   const int32_t* labels;
-  float* dlogits;  // or null
+  const double* loss_scale;  // or null: 1
+  float* dlogits;            // or null
   LossSum* losses;
 
   MUSTER_HOST_DEVICE void Run(int phase, int64_t row, int thread, Shared& shared) const {
@@ -120,34 +122,38 @@ struct CrossEntropyBody {
     const float off_target = static_cast<float>(smoothing / classes);
     const float on_target = static_cast<float>(1 - smoothing) + off_target;
     const float inverse = static_cast<float>(1 / sums.exponentials);
+    const float scale =
+        static_cast<float>(options.scale * (loss_scale != nullptr ? *loss_scale : 1.0));
     for (int64_t c = thread; c < options.classes; c += kThreads) {
       const float target = c == label ? on_target : off_target;
-      gradient[c] = options.scale * (gradient[c] * inverse - target);
+      gradient[c] = scale * (gradient[c] * inverse - target);
     }
   }
 };
 
 }  // namespace
 
-void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t columns, const void* x,
-             void* y) {
+void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
+             int64_t columns, const void* x, void* y) {
   const int64_t groups = Quotient(columns, 4);
   const bool whole = columns % 4 == 0 && Aligned({x, y});
   DispatchType(type, [&](auto element) {
     using Storage = decltype(element);
-    ForEachItem(rows * groups,
-                DropoutBody<Storage>{mask, 1.0f / (1.0f - mask.probability), columns, groups, whole,
-                                     static_cast<const Storage*>(x), static_cast<Storage*>(y)});
+    ForEachItem(
+        rows * groups,
+        DropoutBody<Storage>{mask, draw, 1.0f / (1.0f - mask.probability), columns, groups, whole,
+                             static_cast<const Storage*>(x), static_cast<Storage*>(y)});
   });
 }
 
 void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits,
-                         const int32_t* labels, float* dlogits, CrossEntropyResult* result) {
+                         const int32_t* labels, const double* loss_scale, float* dlogits,
+                         LossResult* result) {
   LossSum* const losses = Scratch<LossSum>(Larger(options.rows, 1));
   if (losses == nullptr) return;
-  ForEachBlock(options.rows, CrossEntropyBody{options, logits, labels, dlogits, losses});
-  FoldInOneBlock<LossSum>(options.rows, ArraySource<LossSum>{losses},
-                          LossSink<CrossEntropyResult>{result});
+  ForEachBlock(options.rows,
+               CrossEntropyBody{options, logits, labels, loss_scale, dlogits, losses});
+  FoldInOneBlock<LossSum>(options.rows, ArraySource<LossSum>{losses}, LossSink{result});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

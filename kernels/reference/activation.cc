@@ -30,10 +30,12 @@ void ActivationBackward(DataType type, Activation activation, size_t count, cons
   }
 }
 
-void AddForward(DataType type, size_t count, const void* a, float scale_a, const void* b,
+void AddForward(DataType type, size_t count, const void* a, const float* scale_a, const void* b,
                 Activation activation, void* y) {
+  const double scale = scale_a != nullptr ? double{*scale_a} : 1;
   for (size_t i = 0; i < count; ++i) {
-    const double branch = a == nullptr ? 0.0 : double{LoadElement(type, a, i)} * double{scale_a};
+    const double branch =
+        a == nullptr || scale == 0 ? 0.0 : double{LoadElement(type, a, i)} * scale;
     StoreElement(type, Activated(activation, branch + double{LoadElement(type, b, i)}), y, i);
   }
 }
@@ -44,9 +46,9 @@ void Accumulate(DataType type, size_t count, const void* x, void* y) {
   }
 }
 
-void ScaledCopy(DataType type, size_t count, float scale, const void* x, void* y) {
+void ScaledCopy(DataType type, size_t count, const float* scale, const void* x, void* y) {
   for (size_t i = 0; i < count; ++i) {
-    StoreElement(type, double{scale} * double{LoadElement(type, x, i)}, y, i);
+    StoreElement(type, *scale == 0 ? 0.0 : double{*scale} * double{LoadElement(type, x, i)}, y, i);
   }
 }
 

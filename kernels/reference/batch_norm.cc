@@ -67,22 +67,23 @@ void BatchNormStatistics(const BatchNormShape& shape, const void* x, float* mean
   }
 }
 
-void BatchNormScale(const BatchNormScaling& scaling, const float* mean, const float* variance,
-                    const float* gamma, const float* beta, const float* bias,
+void BatchNormScale(const BatchNormScaling& scaling, const float* factor_of_all, const float* mean,
+                    const float* variance, const float* gamma, const float* beta, const float* bias,
                     float* inverse_deviation, float* scale, float* shift) {
+  const double factor = factor_of_all != nullptr ? double{*factor_of_all} : 1;
   for (int64_t c = 0; c < scaling.channels; ++c) {
     const double inverse = 1 / std::sqrt(double{variance[c]} + scaling.epsilon);
-    const double product = double{scaling.factor} * double{gamma[c]} * inverse;
+    const double product = factor * double{gamma[c]} * inverse;
     const double added = bias != nullptr ? double{bias[c]} : 0;
     inverse_deviation[c] = static_cast<float>(inverse);
     scale[c] = static_cast<float>(product);
-    shift[c] = static_cast<float>(double{scaling.factor} * double{beta[c]} +
-                                  (added - double{mean[c]}) * product);
+    shift[c] = static_cast<float>(factor * double{beta[c]} + (added - double{mean[c]}) * product);
   }
 }
 
-void BatchNormRunning(const BatchNormMomentum& momentum, const float* mean, const float* variance,
-                      float* running_mean, float* running_variance) {
+void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, const float* mean,
+                      const float* variance, float* running_mean, float* running_variance) {
+  if (active != nullptr && *active == 0) return;
   const double unbiased = momentum.pixels > 1 ? momentum.pixels / (momentum.pixels - 1) : 1;
   const auto take_in = [&](double value, float& running) {
     running = static_cast<float>(running + momentum.momentum * (value - double{running}));

@@ -46,7 +46,7 @@ void L2NormalizeBackward(int64_t rows, int64_t width, const float* y, const floa
 }
 
 void NtXentForward(const NtXentShape& shape, const float* units, float* logits, float* log_sums,
-                   float* /*workspace*/, NtXentResult* result) {
+                   float* /*workspace*/, LossResult* result) {
   *result = {};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
@@ -69,8 +69,10 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
   }
 }
 
-void NtXentBackward(const NtXentShape& shape, float scale, const float* units,
-                    const float* log_sums, float* /*logits*/, float* dunits) {
+void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
+                    const float* units, const float* log_sums, float* /*logits*/, float* dunits) {
+  const double factor =
+      scale * (loss_scale != nullptr ? *loss_scale : 1) / double{shape.temperature};
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
     const int64_t self = shape.first + anchor;
     std::vector<double> sums(shape.width);
@@ -82,8 +84,7 @@ void NtXentBackward(const NtXentShape& shape, float scale, const float* units,
       for (int64_t i = 0; i < shape.width; ++i) sums[i] += coefficient * units[j * shape.width + i];
     }
     for (int64_t i = 0; i < shape.width; ++i) {
-      dunits[anchor * shape.width + i] =
-          static_cast<float>(double{scale} / double{shape.temperature} * sums[i]);
+      dunits[anchor * shape.width + i] = static_cast<float>(factor * sums[i]);
     }
   }
 }

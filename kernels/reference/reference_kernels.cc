@@ -10,20 +10,22 @@ namespace muster::kernels {
 namespace reference {
 namespace {
 
-void Dropout(DataType type, const DropoutMask& mask, int64_t rows, int64_t columns, const void* x,
-             void* y) {
+void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
+             int64_t columns, const void* x, void* y) {
   for (int64_t i = 0; i < rows * columns; ++i) {
-    const uint64_t row = mask.first_row + static_cast<uint64_t>(i / columns);
+    const uint64_t row = draw->first_row + static_cast<uint64_t>(i / columns);
     const uint32_t column = static_cast<uint32_t>(i % columns);
     const float uniform =
-        Uniform01(Philox4x32(DropoutCounter(mask, row, column / 4), mask.key)[column % 4]);
+        Uniform01(Philox4x32(DropoutCounter(mask.layer, row, column / 4), draw->key)[column % 4]);
     const double kept = LoadElement(type, x, i) / (1.0 - double{mask.probability});
     StoreElement(type, uniform < mask.probability ? 0.0 : kept, y, i);
   }
 }
 
 void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits,
-                         const int32_t* labels, float* dlogits, CrossEntropyResult* result) {
+                         const int32_t* labels, const double* loss_scale, float* dlogits,
+                         LossResult* result) {
+  const double scale = options.scale * (loss_scale != nullptr ? *loss_scale : 1);
   *result = {};
   for (int64_t row = 0; row < options.rows; ++row) {
     const float* logit = logits + row * options.classes;
@@ -37,7 +39,7 @@ void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits
       result->loss_sum -= target * log_probability;
       if (dlogits != nullptr) {
         dlogits[row * options.classes + c] =
-            static_cast<float>(double{options.scale} * (std::exp(log_probability) - target));
+            static_cast<float>(scale * (std::exp(log_probability) - target));
       }
     }
     result->correct += best == labels[row] ? 1 : 0;
@@ -66,6 +68,7 @@ constexpr KernelTable kKernels = {
     .cast = Cast,
     .all_finite = AllFinite,
     .dropout = Dropout,
+    .draw_blocks = DrawBlocks,
     .softmax_cross_entropy = SoftmaxCrossEntropy,
     .l2_normalize_forward = L2NormalizeForward,
     .l2_normalize_backward = L2NormalizeBackward,
@@ -86,6 +89,9 @@ constexpr KernelTable kKernels = {
     .adamw_step = AdamWStep,
     .sum_of_squares = SumOfSquares,
     .lerp = Lerp,
+    .begin_update = BeginUpdate,
+    .lars_rates = LarsRates,
+    .restore_skipped = RestoreSkipped,
 };
 
 }  // namespace

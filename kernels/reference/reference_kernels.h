@@ -56,6 +56,12 @@ kernels::AdamWStep AdamWStep;
 kernels::SumOfSquares SumOfSquares;
 kernels::Lerp Lerp;
 
+// update.cc
+kernels::DrawBlocks DrawBlocks;
+kernels::BeginUpdate BeginUpdate;
+kernels::LarsRates LarsRates;
+kernels::RestoreSkipped RestoreSkipped;
+
 }  // namespace muster::kernels::reference
 
 #endif  // MUSTER_KERNELS_REFERENCE_REFERENCE_KERNELS_H_

@@ -232,7 +232,7 @@ absl::Status Rank::Step(Configuration& configuration, bool communicate, Times& t
     times.backward_without.push_back(end - backward_start);
     return absl::OkStatus();
   }
-  exchange.Begin(loss);
+  exchange.Begin(loss, /*accumulated=*/false);
   plan_->Backward(rows_, [&](size_t offset) { exchange.Ready(offset); });
   const double backward_end = Now();
   RETURN_IF_ERROR(exchange.Finish());
@@ -248,7 +248,7 @@ absl::Status Rank::AllReduce(Configuration& configuration, Times& times) {
   RETURN_IF_ERROR(control_->Barrier()->Wait());
   const double start = Now();
   const double processor_start = ProcessorTime();
-  configuration.exchange->Begin({});
+  configuration.exchange->Begin({}, /*accumulated=*/false);
   RETURN_IF_ERROR(configuration.exchange->Finish());
   times.all_reduce.push_back(Now() - start);
   times.all_reduce_processor.push_back(ProcessorTime() - processor_start);

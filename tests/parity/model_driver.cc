@@ -135,6 +135,7 @@ absl::Status Train(const Flags& flags, const Data& data, nn::Plan& plan, train::
                    train::Optimizer& optimizer) {
   const train::AlignedFloats gradients = train::MakeAlignedFloats(plan.parameter_elements());
   state.BindGradients(gradients.get());
+  const kernels::UpdateScalars scalars{.learning_rate = flags.learning_rate};  // of SGD
   std::vector<double> losses;
   for (uint32_t step = 0; step < flags.steps; ++step) {
     data.Fill(uint64_t{step} * flags.batch % data.rows(), flags.batch, plan);
@@ -147,7 +148,7 @@ absl::Status Train(const Flags& flags, const Data& data, nn::Plan& plan, train::
       ASSIGN_OR_RETURN(const std::vector<train::Tensor> tensors, Gradients(plan, gradients.get()));
       RETURN_IF_ERROR(WriteTensors(flags.gradients, tensors));
     }
-    optimizer.Step(flags.learning_rate, step, state.parameters(), gradients.get());
+    optimizer.Step(&scalars, state.parameters(), gradients.get());
   }
   if (flags.losses.empty()) return absl::OkStatus();
   return WriteFile(flags.losses, losses);

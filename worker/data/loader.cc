@@ -89,7 +89,8 @@ Loader::~Loader() {
   }
   slot_free_.SignalAll();
   for (std::thread& thread : threads_) thread.join();
-  for (const Slot& slot : slots_) slot.copied->Wait();
+  // What failed is told by the device itself.
+  for (const Slot& slot : slots_) slot.copied->Wait().IgnoreError();
 }
 
 Loader::Form Loader::FormFor(const ImageDataset& dataset, const LoaderOptions& options) {
@@ -173,7 +174,7 @@ void Loader::BeginBatch(uint64_t step, Slot& slot) const {
 
 absl::Status Loader::Prepare(const Portion& portion, ImageTransform& transform) const {
   // The device may still be reading the batch that was here before.
-  portion.slot->copied->Wait();
+  RETURN_IF_ERROR(portion.slot->copied->Wait());
   const Order order = shuffle_ ? OrderOf(portion.slot->source.epoch) : nullptr;
   for (uint64_t i = portion.positions.begin; i < portion.positions.end; ++i) {
     const auto sample = shuffle_ ? (*order)[i] : static_cast<uint32_t>(i);

@@ -308,10 +308,11 @@ class SlowDevice final : public kernels::HostMemoryDevice {
       absl::MutexLock lock(&device_->mutex_);
       return place_ <= device_->done_;
     }
-    void Wait() override {
+    absl::Status Wait() override {
       absl::MutexLock lock(&device_->mutex_);
       if (place_ > device_->done_) device_->waits_ = true;
       while (place_ > device_->done_) device_->changed_.Wait(&device_->mutex_);
+      return absl::OkStatus();
     }
 
    private:

@@ -51,8 +51,11 @@ class CompiledPlan final : public Plan {
   float* input() override { return static_cast<float*>(program_.tensors.front()->data); }
   int32_t* labels() override { return memory_.labels; }
 
-  void Forward(uint32_t rows, bool training, const StepContext& context) override;
-  LossResult Loss(uint32_t rows, double label_smoothing, float scale) override;
+  using Plan::Forward;
+  void SetStep(const StepContext& context) override;
+  void Forward(uint32_t rows, bool training) override;
+  void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) override;
+  LossResult Loss(uint32_t rows, double label_smoothing, double scale) override;
   float* output_gradient() override { return static_cast<float*>(program_.logits->gradient); }
   void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
   absl::Span<const float> logits(uint32_t rows) const override;
@@ -70,7 +73,7 @@ class CompiledPlan final : public Plan {
   CompiledPlan(Program program, const CompileOptions& options);
 
   void PlanReadiness();
-  void DrawBlocks();
+  void ChooseBlocks(const kernels::PhiloxKey& key);
   void RecomputeBefore(size_t index);
   void BackwardOperation(size_t index, const std::function<void(size_t offset)>& ready);
   void ContributeGradients(size_t index);

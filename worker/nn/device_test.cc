@@ -1,11 +1,14 @@
 // A plan on a device whose memory the process cannot reach: it computes what it computes on the
-// processor, to the last bit, and touches nothing of the device's by itself.
+// processor, to the last bit, and touches nothing of the device's by itself. The same where its
+// calls are recorded once and replayed.
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kernels/guarded_device.h"
+#include "kernels/recording_device.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/testing/graphs.h"
 #include "worker/nn/testing/trainer.h"
@@ -32,6 +35,16 @@ std::vector<float> Values(const TestTrainer& trainer, const float* flat) {
   return all;
 }
 
+// Weights, gradients and running statistics.
+void AddState(TestTrainer& trainer, std::vector<double>& results) {
+  for (const float* flat : {trainer.parameters(), trainer.gradients()}) {
+    for (const float value : Values(trainer, flat)) results.push_back(value);
+  }
+  for (const ParameterInfo& info : trainer.plan().buffers()) {
+    for (const float value : trainer.Buffer(info)) results.push_back(value);
+  }
+}
+
 // Losses, weights and running statistics of a short training with an evaluation after each step.
 std::vector<double> Trained(const Graph& graph, CompileOptions options) {
   TestTrainer trainer(graph, options);
@@ -46,11 +59,41 @@ std::vector<double> Trained(const Graph& graph, CompileOptions options) {
     trainer.plan().Forward(rows, /*training=*/false, {});
     results.push_back(trainer.plan().Loss(rows, 0, 0).loss_sum);
   }
-  for (const float* flat : {trainer.parameters(), trainer.gradients()}) {
-    for (const float value : Values(trainer, flat)) results.push_back(value);
-  }
-  for (const ParameterInfo& info : trainer.plan().buffers()) {
-    for (const float value : trainer.Buffer(info)) results.push_back(value);
+  AddState(trainer, results);
+  return results;
+}
+
+// After each step of a short training, whose passes are recorded in the second step where the
+// device can.
+std::vector<double> TrainedByOnePass(const Graph& graph, const CompileOptions& options) {
+  TestTrainer trainer(graph, options);
+  Plan& plan = trainer.plan();
+  kernels::Device& device = plan.device();
+  const auto loss = device.Allocate(sizeof(LossResult));
+  EXPECT_TRUE(loss.ok());
+  const auto pass = [&] {
+    plan.Forward(kRows, /*training=*/true);
+    plan.QueueLoss(kRows, {.label_smoothing = 0.1, .scale = 1.0 / kRows}, loss->as<LossResult>());
+    plan.Backward(kRows, nullptr);
+  };
+  std::vector<double> results;
+  std::unique_ptr<kernels::DeviceGraph> recorded;
+  for (uint64_t step = 0; step < 6; ++step) {
+    trainer.Fill(step, 0, kRows);
+    plan.SetStep({.seed = 9, .step = step, .first_row = 3});
+    if (step == 1 && device.captures()) {
+      EXPECT_TRUE(device.StartCapture().ok());
+      pass();
+      auto graph = device.FinishCapture();
+      EXPECT_TRUE(graph.ok()) << graph.status();
+      if (graph.ok()) recorded = *std::move(graph);
+    }
+    recorded != nullptr ? recorded->Launch() : pass();
+    LossResult result;
+    device.CopyToHost(&result, loss->data(), sizeof(result));
+    results.push_back(result.loss_sum);
+    AddState(trainer, results);
+    trainer.Update();
   }
   return results;
 }
@@ -67,6 +110,15 @@ TEST_P(DeviceTest, ComputesTheSameWhereTheProcessHasNoMemory) {
       options.device = &kernels::GuardedDevice();
       EXPECT_EQ(Trained(GetParam().graph, options), expected);
     }
+  }
+}
+
+TEST_P(DeviceTest, ComputesTheSameInARecordedPass) {
+  for (const bool recompute : {false, true}) {
+    CompileOptions options{.max_batch = kRows, .recompute_activations = recompute};
+    const std::vector<double> expected = TrainedByOnePass(GetParam().graph, options);
+    options.device = &kernels::RecordingDevice();
+    EXPECT_EQ(TrainedByOnePass(GetParam().graph, options), expected);
   }
 }
 

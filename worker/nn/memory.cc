@@ -224,9 +224,17 @@ class MemoryPlanner {
     AddPlace(workspace_bytes, {0, schedule_.end()}, [this](char* at) { placed_.workspace = at; });
     AddPlace(max_rows_ * sizeof(int32_t), {0, schedule_.end()},
              [this](char* at) { placed_.labels = reinterpret_cast<int32_t*>(at); });
-    AddPlace(sizeof(kernels::CrossEntropyResult), {0, schedule_.end()}, [this](char* at) {
-      placed_.loss = reinterpret_cast<kernels::CrossEntropyResult*>(at);
-    });
+    AddArray(1, placed_.loss);
+    AddArray(1, placed_.draw);
+    AddArray(program_.blocks.size(), placed_.blocks);
+    AddArray(program_.blocks.size(), placed_.block_states);
+  }
+
+  // That is alive all the time.
+  template <typename T>
+  void AddArray(size_t count, T*& array) {
+    AddPlace(count * sizeof(T), {0, schedule_.end()},
+             [&array](char* at) { array = reinterpret_cast<T*>(at); });
   }
 
   // Of an output that is computed again before the operation's backward. Comes after the first
@@ -259,6 +267,9 @@ class MemoryPlanner {
     placed_.arena = *std::move(arena);
     for (const auto& [buffer, assign] : places_) {
       assign(placed_.arena.as<char>() + arena_.offset(buffer));
+    }
+    for (size_t i = 0; i < program_.blocks.size(); ++i) {
+      program_.blocks[i]->state = placed_.block_states + i;
     }
     placed_.contributions = std::move(flow_.contributions);
     return std::move(placed_);

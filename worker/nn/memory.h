@@ -9,7 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
-#include "kernels/softmax_cross_entropy.h"
+#include "kernels/dropout.h"
+#include "kernels/loss_result.h"
 #include "worker/nn/gradient_flow.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/program.h"
@@ -28,14 +29,19 @@ struct PlacedMemory {
   kernels::DeviceMemory arena;
   void* workspace = nullptr;
   int32_t* labels = nullptr;  // max_rows
-  kernels::CrossEntropyResult* loss = nullptr;
+  kernels::LossResult* loss = nullptr;
+  kernels::RandomDraw* draw = nullptr;
+  // Of the program's blocks, in their order.
+  kernels::BlockDraw* blocks = nullptr;
+  kernels::BlockState* block_states = nullptr;
   // By operation; empty without training.
   std::vector<std::vector<Contribution>> contributions;
   // By the operation before whose backward they happen; empty without recompute_activations.
   std::vector<std::vector<Recomputation>> recomputations;
 };
 
-// Sets the data and gradient of every tensor and the saved bytes of every operation.
+// Sets the data and gradient of every tensor, the saved bytes of every operation and the state of
+// every block.
 // RESOURCE_EXHAUSTED.
 absl::StatusOr<PlacedMemory> PlaceMemory(const Program& program, const CompileOptions& options);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/data_type.h"
+#include "kernels/dropout.h"
 #include "worker/nn/graph.h"
 #include "worker/nn/plan.h"
 
@@ -33,18 +34,22 @@ struct Tensor {
 // A residual branch under stochastic depth. Whether it is dropped is a function of (seed, step,
 // node) alone, and so the same on all ranks.
 struct StochasticBlock {
-  uint32_t node = 0;
-  double probability = 0;
-  bool dropped = false;  // in the last Forward
+  kernels::BlockDraw draw;
+  // In the device's memory, of the last pass in training.
+  const kernels::BlockState* state = nullptr;
+  // It is dropped in this step and nothing of it need be computed; false on devices whose steps are
+  // recorded, which compute it and multiply it by 0.
+  bool dropped = false;
 
-  double scale(bool training) const { return training ? 1.0 / (1.0 - probability) : 1.0; }
+  // Of what the branch adds, in the device's memory; null: 1.
+  const float* factor(bool training) const { return training ? &state->factor : nullptr; }
 };
 
 // What every call of an operation gets. Only Backward reads `gradients`.
 struct Call {
   uint32_t rows = 0;
   bool training = false;
-  StepContext step;
+  const kernels::RandomDraw* draw = nullptr;  // in the device's memory
   const float* parameters = nullptr;
   float* gradients = nullptr;
   float* buffers = nullptr;
@@ -120,9 +125,13 @@ class Operation {
   void set_evaluated_by(const Operation* operation) { evaluated_by_ = operation; }
   const Operation* evaluated_by() const { return evaluated_by_; }
 
-  // A branch that it is a part of; several where branches hold branches.
+  // A branch that it is a part of; several where branches hold branches, the innermost first.
   void AddBlock(const StochasticBlock* block) { blocks_.push_back(block); }
   const std::vector<const StochasticBlock*>& blocks() const { return blocks_; }
+  // Not 0, in the device's memory, where none of its branches is dropped; null: it is in none.
+  const float* active() const {
+    return blocks_.empty() ? nullptr : &blocks_.front()->state->active;
+  }
   // Left out of this step, forward and backward.
   bool skipped() const {
     return std::any_of(blocks_.begin(), blocks_.end(),

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "common/time.h"
-#include "kernels/philox.h"
+#include "kernels/dropout.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/lowering.h"
 
@@ -28,6 +28,11 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
   ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));
   plan->call_.workspace = plan->memory_.workspace;
+  plan->call_.draw = plan->memory_.draw;
+  std::vector<kernels::BlockDraw> blocks;
+  for (const auto& block : plan->program_.blocks) blocks.push_back(block->draw);
+  plan->device().CopyToDevice(plan->memory_.blocks, blocks.data(),
+                              blocks.size() * sizeof(kernels::BlockDraw));
   plan->PlanReadiness();
   return plan;
 }
@@ -150,40 +155,50 @@ void CompiledPlan::Run(Operation& operation, const char* pass_name, const Pass& 
   if (observer_) observer_(operation, pass_name, true);
 }
 
-void CompiledPlan::DrawBlocks() {
-  const kernels::PhiloxKey key = kernels::DerivePhiloxKey(call_.step.seed, call_.step.step);
-  for (const auto& block : program_.blocks) {
-    // A counter that no dropout uses: those have the numbers of other nodes.
-    const uint32_t word = kernels::Philox4x32({0, 0, 0, block->node}, key)[0];
-    block->dropped =
-        call_.training && static_cast<double>(kernels::Uniform01(word)) < block->probability;
-  }
+void CompiledPlan::SetStep(const StepContext& context) {
+  const kernels::RandomDraw draw{.key = kernels::DerivePhiloxKey(context.seed, context.step),
+                                 .first_row = context.first_row};
+  device().CopyToDevice(memory_.draw, &draw, sizeof(draw));
+  ChooseBlocks(draw.key);
 }
 
-void CompiledPlan::Forward(uint32_t rows, bool training, const StepContext& context) {
+// Where every step calls alike, what is dropped is computed and counts for nothing.
+void CompiledPlan::ChooseBlocks(const kernels::PhiloxKey& key) {
+  if (device().captures()) return;
+  for (const auto& block : program_.blocks) block->dropped = kernels::IsDropped(block->draw, key);
+}
+
+void CompiledPlan::Forward(uint32_t rows, bool training) {
   call_.rows = rows;
   call_.training = training;
-  call_.step = context;
-  DrawBlocks();
+  if (training && !program_.blocks.empty()) {
+    Kernels().draw_blocks(memory_.draw, static_cast<int64_t>(program_.blocks.size()),
+                          memory_.blocks, memory_.block_states);
+  }
   for (const auto& operation : program_.operations) {
-    if (operation->skipped() || (!training && operation->evaluated_by() != nullptr)) continue;
+    if (training ? operation->skipped() : operation->evaluated_by() != nullptr) continue;
     Run(*operation, "forward", [&] { operation->Forward(call_); });
   }
 }
 
-LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, float scale) {
+void CompiledPlan::QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) {
   const Tensor& logits = *program_.logits;
-  kernels::CrossEntropyResult result;
   Measure([&] {
     Kernels().softmax_cross_entropy({.rows = rows,
                                      .classes = logits.elements(),
-                                     .label_smoothing = label_smoothing,
-                                     .scale = scale},
+                                     .label_smoothing = options.label_smoothing,
+                                     .scale = options.scale},
                                     static_cast<const float*>(logits.data), memory_.labels,
-                                    static_cast<float*>(logits.gradient), memory_.loss);
-    device().CopyToHost(&result, memory_.loss, sizeof(result));
+                                    options.loss_scale, static_cast<float*>(logits.gradient),
+                                    result);
   });
-  return {.loss_sum = result.loss_sum, .correct = result.correct};
+}
+
+LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, double scale) {
+  QueueLoss(rows, {.label_smoothing = label_smoothing, .scale = scale}, memory_.loss);
+  LossResult result;
+  Measure([&] { device().CopyToHost(&result, memory_.loss, sizeof(result)); });
+  return result;
 }
 
 void CompiledPlan::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {

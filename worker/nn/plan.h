@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
+#include "kernels/loss_result.h"
 #include "worker/nn/graph.h"
 #include "worker/nn/precision.h"
 
@@ -67,9 +68,12 @@ struct StepContext {
   uint64_t first_row = 0;
 };
 
-struct LossResult {
-  double loss_sum = 0;   // over the rows of this call
-  uint64_t correct = 0;  // rows whose largest logit is their label
+using kernels::LossResult;
+
+struct LossOptions {
+  double label_smoothing = 0;
+  double scale = 1;                    // of the gradient: 1 / global batch
+  const double* loss_scale = nullptr;  // another one, in the device's memory; null: 1
 };
 
 // One operation of a plan, for people: one or several layers that are computed together.
@@ -140,12 +144,23 @@ class Plan {
   virtual float* input() = 0;
   virtual int32_t* labels() = 0;
 
+  // What the passes in training from here on draw their random numbers from. On a device that
+  // records calls the passes themselves are the same in every step: this alone is not, and is to be
+  // called between them.
+  virtual void SetStep(const StepContext& context) = 0;
   // rows <= max_batch; zero rows are legal everywhere and give zero gradients. A number of rows
   // that first appears costs the building of its kernels once; from then on nothing is allocated.
   // Training keeps running statistics of batch norm, of the rows present.
-  virtual void Forward(uint32_t rows, bool training, const StepContext& context) = 0;
-  // Cross-entropy, after Forward. scale multiplies the gradient (1 / global batch).
-  virtual LossResult Loss(uint32_t rows, double label_smoothing, float scale) = 0;
+  virtual void Forward(uint32_t rows, bool training) = 0;
+  void Forward(uint32_t rows, bool training, const StepContext& context) {
+    if (training) SetStep(context);
+    Forward(rows, training);
+  }
+  // Cross-entropy, after Forward, to *result in the device's memory: of the rows of this call,
+  // right being those whose largest logit is their label.
+  virtual void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) = 0;
+  // The same to the process's memory, for which it waits.
+  virtual LossResult Loss(uint32_t rows, double label_smoothing, double scale) = 0;
   // What Backward starts from, rows * classes: the gradient of the logits. Loss writes it; another
   // objective writes it itself, between Forward and Backward. Null without training.
   virtual float* output_gradient() = 0;

@@ -125,9 +125,9 @@ int Main(int argc, char** argv) {
     record("loss", Microseconds(Clock::now() - loss_start));
     plan.Backward(rows, nullptr);
     const Clock::time_point update_start = Clock::now();
-    kernels::CpuKernels().sgd_step(
-        {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f}, parameters.get(),
-        momentum.get(), gradients.get(), count);
+    const kernels::UpdateScalars scalars{.learning_rate = 0.01};
+    kernels::CpuKernels().sgd_step({.momentum = 0.9f, .weight_decay = 5e-4}, &scalars,
+                                   parameters.get(), momentum.get(), gradients.get(), count);
     const Clock::time_point end = Clock::now();
     record("update", Microseconds(end - update_start));
     step_times.push_back(Microseconds(end - start));

@@ -1,5 +1,6 @@
 #include "worker/nn/program_builder.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <variant>
 
@@ -34,8 +35,8 @@ void ProgramBuilder::MakeBlocks(const std::vector<std::vector<NodeId>>& consumer
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const auto* const layer = std::get_if<StochasticDepth>(&graph_.nodes[i].layer);
     if (layer == nullptr || layer->probability == 0) continue;
-    program_.blocks.push_back(std::make_unique<StochasticBlock>(
-        StochasticBlock{.node = static_cast<uint32_t>(i), .probability = layer->probability}));
+    program_.blocks.push_back(std::make_unique<StochasticBlock>(StochasticBlock{
+        .draw = {.node = static_cast<uint32_t>(i), .probability = layer->probability}}));
     const StochasticBlock* const block = program_.blocks.back().get();
     block_of_[static_cast<NodeId>(i)] = block;
     std::vector<bool> inside(graph_.nodes.size(), false);
@@ -46,6 +47,15 @@ void ProgramBuilder::MakeBlocks(const std::vector<std::vector<NodeId>>& consumer
       inside[node] = only;
       if (only) blocks_of_[node].push_back(block);
     }
+  }
+  // The next one around each, which lies behind it.
+  for (const auto& block : program_.blocks) {
+    const auto& around = blocks_of_[block->draw.node];
+    if (around.empty()) continue;
+    const auto is_next = [&](const auto& other) { return other.get() == around.front(); };
+    block->draw.around =
+        static_cast<int32_t>(std::find_if(program_.blocks.begin(), program_.blocks.end(), is_next) -
+                             program_.blocks.begin());
   }
 }
 

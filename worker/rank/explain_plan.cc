@@ -24,6 +24,7 @@
 #include "worker/train/optimizer.h"
 #include "worker/train/spec_plan.h"
 #include "worker/train/training_precision.h"
+#include "worker/train/update_control.h"
 
 namespace muster::rank {
 namespace {
@@ -62,6 +63,7 @@ struct Step {
   std::unique_ptr<collectives::Communicator> alone;
   std::unique_ptr<train::Objective> objective;
   std::unique_ptr<train::Optimizer> optimizer;
+  std::unique_ptr<train::UpdateControl> control;
 };
 
 absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::Device& device) {
@@ -85,6 +87,9 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   ASSIGN_OR_RETURN(step.optimizer,
                    train::Optimizer::Create(spec.optimizer(), step.plan->parameters(),
                                             {.round_to = precision.weights, .device = &device}));
+  ASSIGN_OR_RETURN(step.control,
+                   train::UpdateControl::Create(train::UpdateRulesOf(spec.optimizer()), device,
+                                                /*counted=*/1, /*parts=*/1));
   return step;
 }
 
@@ -128,7 +133,11 @@ absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Durati
           step.objective->Compute(plan, step.use.rows, step_rows, /*training=*/true).status());
     };
     const auto optimizer = [&] {
-      step.optimizer->Step(/*learning_rate=*/0, number, parameters.get(), gradients.get());
+      status.Update(step.control->Begin(number, /*learning_rate=*/0));
+      step.control->Decide(gradients.get(), plan.parameter_elements(), /*finite=*/nullptr);
+      step.optimizer->Step(step.control->scalars(), parameters.get(), gradients.get());
+      step.control->Finish();
+      status.Update(step.control->Read(/*wait=*/true).status());
     };
     for (uint32_t part = 0; part < step.use.accumulation_steps; ++part) {
       plan.Forward(step.use.rows, /*training=*/true, {.seed = spec.seed(), .step = number});

@@ -2,10 +2,16 @@
 
 namespace muster::train {
 
-absl::StatusOr<nn::LossResult> CrossEntropyObjective::Compute(nn::Plan& plan, uint32_t rows,
-                                                              uint64_t global_rows, bool training) {
-  if (!training) return plan.Loss(rows, /*label_smoothing=*/0, /*scale=*/0);
-  return plan.Loss(rows, label_smoothing_, GradientScale(global_rows));
+absl::Status CrossEntropyObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+                                          bool training, nn::LossResult* result) {
+  nn::LossOptions options{.scale = 0};
+  if (training) {
+    options = {.label_smoothing = label_smoothing_,
+               .scale = GradientScale(global_rows),
+               .loss_scale = loss_scale()};
+  }
+  plan.QueueLoss(rows, options, result);
+  return absl::OkStatus();
 }
 
 }  // namespace muster::train

@@ -16,9 +16,10 @@ class CrossEntropyObjective final : public Objective {
   explicit CrossEntropyObjective(double label_smoothing) : label_smoothing_(label_smoothing) {}
 
   uint32_t views() const override { return 1; }
+  bool records() const override { return true; }
   // Labels are smoothed in training only.
-  absl::StatusOr<nn::LossResult> Compute(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
-                                         bool training) override;
+  absl::Status Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows, bool training,
+                     nn::LossResult* result) override;
 
  private:
   const double label_smoothing_;

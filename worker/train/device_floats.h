@@ -1,4 +1,4 @@
-// An array of floats in a device's memory, zeroed.
+// Arrays in a device's memory, zeroed.
 #ifndef MUSTER_WORKER_TRAIN_DEVICE_FLOATS_H_
 #define MUSTER_WORKER_TRAIN_DEVICE_FLOATS_H_
 
@@ -11,15 +11,19 @@
 
 namespace muster::train {
 
+// Of `count` values. Throws std::bad_alloc.
+template <typename T>
+kernels::DeviceMemory AllocateOn(kernels::Device& device, size_t count = 1) {
+  absl::StatusOr<kernels::DeviceMemory> memory = device.Allocate(count * sizeof(T));
+  if (!memory.ok()) throw std::bad_alloc();
+  return *std::move(memory);
+}
+
 class DeviceFloats {
  public:
   DeviceFloats() = default;
   // Throws std::bad_alloc.
-  DeviceFloats(kernels::Device& device, size_t count) {
-    absl::StatusOr<kernels::DeviceMemory> memory = device.Allocate(count * sizeof(float));
-    if (!memory.ok()) throw std::bad_alloc();
-    memory_ = *std::move(memory);
-  }
+  DeviceFloats(kernels::Device& device, size_t count) : memory_(AllocateOn<float>(device, count)) {}
   float* get() const { return memory_.as<float>(); }
 
  private:

@@ -10,27 +10,26 @@
 
 namespace muster::train {
 
-// After each step average = d * average + (1 - d) * value. d is `decay`, but at most (1 + step) /
-// (10 + step): otherwise the average would for thousands of steps be mostly what the weights were
-// at first. After the first step it is the values themselves. Flat float32 arrays in the plan's
-// layout, all that an average is. For one training thread.
+// After each update average = d * average + (1 - d) * value. d is the spec's decay, but at most (1
+// + update) / (10 + update): otherwise the average would for thousands of steps be mostly what the
+// weights were at first. After the first update it is the values themselves. Flat float32 arrays in
+// the plan's layout, all that an average is. For one training thread.
 class ExponentialMovingAverage {
  public:
-  // decay: from 0 to below 1. Arrays of zeros.
-  ExponentialMovingAverage(double decay, size_t parameter_elements, size_t buffer_elements,
+  // Arrays of zeros.
+  ExponentialMovingAverage(size_t parameter_elements, size_t buffer_elements,
                            kernels::Device& device = kernels::CpuDevice());
 
   // Takes the values for the average so far.
   void Start(const float* parameters, const float* buffers);
-  // After step number `step`, counted from 0 in the training's whole life.
-  void Update(uint64_t step, const float* parameters, const float* buffers);
+  // After an update that was not skipped, by its average_weight.
+  void Update(const kernels::UpdateScalars* scalars, const float* parameters, const float* buffers);
 
   float* parameters() { return parameters_.get(); }
   float* buffers() { return buffers_.get(); }
 
  private:
   kernels::Device& device_;
-  const double decay_;
   const size_t parameter_elements_;
   const size_t buffer_elements_;
   DeviceFloats parameters_;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/update_rules.h"
 
 namespace muster::train {
 namespace {
@@ -20,11 +21,17 @@ void ExpectAll(ExponentialMovingAverage& average, float value) {
   for (size_t i = 0; i < kBuffers; ++i) EXPECT_FLOAT_EQ(average.buffers()[i], -value);
 }
 
+// After update number `update` of a training with this decay.
+void Update(ExponentialMovingAverage& average, double decay, uint64_t update,
+            const Values& values) {
+  const kernels::UpdateScalars scalars{.average_weight = kernels::AverageWeight(decay, update)};
+  average.Update(&scalars, values.parameters.data(), values.buffers.data());
+}
+
 TEST(EmaTest, AveragesFromTheFirstStepOn) {
-  ExponentialMovingAverage average(0.75, kParameters, kBuffers);
+  ExponentialMovingAverage average(kParameters, kBuffers);
   const auto update = [&](uint64_t step, float value) {
-    const Values values(value);
-    average.Update(step, values.parameters.data(), values.buffers.data());
+    Update(average, 0.75, step, Values(value));
   };
   update(0, 8);
   ExpectAll(average, 8);
@@ -35,10 +42,9 @@ TEST(EmaTest, AveragesFromTheFirstStepOn) {
 }
 
 TEST(EmaTest, ForgetsTheFirstWeightsSoon) {
-  ExponentialMovingAverage average(0.999, kParameters, kBuffers);
+  ExponentialMovingAverage average(kParameters, kBuffers);
   const auto update = [&](uint64_t step, float value) {
-    const Values values(value);
-    average.Update(step, values.parameters.data(), values.buffers.data());
+    Update(average, 0.999, step, Values(value));
   };
   update(0, 11);
   update(1, 0);  // d = 2/11
@@ -48,19 +54,18 @@ TEST(EmaTest, ForgetsTheFirstWeightsSoon) {
 }
 
 TEST(EmaTest, GoesOnFromAStart) {
-  ExponentialMovingAverage average(0.5, kParameters, kBuffers);
+  ExponentialMovingAverage average(kParameters, kBuffers);
   const Values start(2), next(6);
   average.Start(start.parameters.data(), start.buffers.data());
   ExpectAll(average, 2);
-  average.Update(100, next.parameters.data(), next.buffers.data());
+  Update(average, 0.5, 100, next);
   ExpectAll(average, 4);
 }
 
 TEST(EmaTest, WithoutDecayItIsTheValues) {
-  ExponentialMovingAverage average(0, kParameters, kBuffers);
+  ExponentialMovingAverage average(kParameters, kBuffers);
   for (uint64_t step = 0; step < 3; ++step) {
-    const Values values(static_cast<float>(step) + 0.1f);
-    average.Update(step, values.parameters.data(), values.buffers.data());
+    Update(average, 0, step, Values(static_cast<float>(step) + 0.1f));
     ExpectAll(average, static_cast<float>(step) + 0.1f);
   }
 }

@@ -86,6 +86,12 @@ void GradientExchange::LayOut(const ExchangeOptions& options) {
 
 absl::Status GradientExchange::Allocate(const ExchangeOptions& options) {
   const size_t floats = plan_->parameter_elements();
+  if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
+  if (options.alone) {
+    own_gradients_ = DeviceFloats(device_, floats);
+    gradients_ = own_gradients_.get();
+    return absl::OkStatus();
+  }
   // A float32 tail follows at once and is reduced with the gradients; another one is aligned.
   const size_t width = kernels::SizeOf(type_);
   const size_t tail_at = (elements_ * width + sizeof(float) - 1) / sizeof(float) * sizeof(float);
@@ -98,7 +104,6 @@ absl::Status GradientExchange::Allocate(const ExchangeOptions& options) {
   const bool apart = canonical_ || !device_.host_memory();
   if (apart) own_gradients_ = DeviceFloats(device_, floats);
   gradients_ = apart ? own_gradients_.get() : exchanged_;
-  if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
   return absl::OkStatus();
 }
 
@@ -111,25 +116,27 @@ size_t GradientExchange::bytes() const {
   return elements_ * kernels::SizeOf(type_) + kTailElements * sizeof(float);
 }
 
-void GradientExchange::Accumulate(const nn::LossResult& loss) {
+void GradientExchange::Accumulate(bool first) {
   const Stopwatch stopwatch(kernel_time_);
   const size_t count = plan_->parameter_elements();
-  if (has_accumulated_) {
-    device_.kernels().accumulate(DataType::kFloat32, count, gradients_, accumulated_.get());
-  } else {
+  if (first) {
     device_.Copy(accumulated_.get(), gradients_, count * sizeof(float));
+  } else {
+    device_.kernels().accumulate(DataType::kFloat32, count, gradients_, accumulated_.get());
   }
-  has_accumulated_ = true;
-  accumulated_loss_.loss_sum += loss.loss_sum;
-  accumulated_loss_.correct += loss.correct;
 }
 
-void GradientExchange::Begin(const nn::LossResult& loss) {
+void GradientExchange::AddAccumulated() {
+  device_.kernels().accumulate(DataType::kFloat32, plan_->parameter_elements(), accumulated_.get(),
+                               gradients_);
+}
+
+void GradientExchange::Begin(const nn::LossResult& loss, bool accumulated) {
   work_.clear();
   ready_ = 0;
-  tail_[0] = static_cast<float>(accumulated_loss_.loss_sum + loss.loss_sum);
-  tail_[1] = static_cast<float>(accumulated_loss_.correct + loss.correct);
-  accumulated_loss_ = {};
+  has_accumulated_ = accumulated;
+  tail_[0] = static_cast<float>(loss.loss_sum);
+  tail_[1] = static_cast<float>(loss.correct);
   if (sums_ && !TailRides()) ExchangeTail();
 }
 
@@ -204,7 +211,6 @@ absl::Status GradientExchange::Finish() {
     // While those behind it are still under way.
     if (status.ok()) Unpack(buckets_[i]);
   }
-  has_accumulated_ = false;
   RETURN_IF_ERROR(status);
   if (canonical_) RETURN_IF_ERROR(ImportCanonical());
   totals_.loss_sum = tail_[0];

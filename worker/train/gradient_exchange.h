@@ -44,6 +44,9 @@ struct ExchangeOptions {
   bool canonical = false;
   // Accumulate will be called.
   bool accumulates = false;
+  // Of a world of one: nothing travels, nor is copied. Only of float32; in place of Begin, Ready
+  // and Finish there is AddAccumulated.
+  bool alone = false;
   // False: each rank's gradients stay its own, for whoever reads them in the communicator's memory.
   // Only of float32 that is not canonical, of a device whose memory is the process's.
   bool sums = true;
@@ -53,15 +56,9 @@ struct ExchangeOptions {
   kernels::DataType type = kernels::DataType::kFloat32;
 };
 
-// What the ranks' losses add up to.
-struct StepTotals {
-  double loss_sum = 0;
-  uint64_t correct = 0;
-};
-
 // For one training thread and one generation. Each step: for its last or only micro-batch Begin,
-// then Ready as the plan calls it, then Finish; for each micro-batch before, Accumulate after the
-// plan's backward. A step allocates nothing but what the communicator does.
+// then Ready as the plan calls it, or not at all, then Finish; for each micro-batch before,
+// Accumulate after the plan's backward. A step allocates nothing but what the communicator does.
 class GradientExchange {
  public:
   // Collective. `communicator` and `plan` outlive the exchange; the plan's gradients are to be
@@ -75,18 +72,23 @@ class GradientExchange {
   // null.
   const float* PeerGradients(uint32_t rank);
 
-  // Keeps a micro-batch's gradients, which backward left in gradients(), and its loss.
-  void Accumulate(const nn::LossResult& loss);
-  // This rank's loss of the last micro-batch, before its backward.
-  void Begin(const nn::LossResult& loss);
+  // Keeps the gradients of a micro-batch before the last, which backward left in gradients(): of
+  // the `first` of a step, or besides those of the ones before. This and the next only call the
+  // device.
+  void Accumulate(bool first);
+  // Adds what was kept to the last micro-batch's gradients. Where they are exchanged, that does it.
+  void AddAccumulated();
+  // This rank's loss of all micro-batches, before the backward of the last one or after it;
+  // `accumulated`: there were others.
+  void Begin(const nn::LossResult& loss, bool accumulated);
   // As nn::Plan::Backward's `ready`.
   void Ready(size_t offset);
   // Waits for every bucket. OK: gradients() holds the sums over all ranks, of which any may be an
   // infinity or NaN; or, where they are not summed, all ranks have got as far. Otherwise they are
   // worth nothing and the update must not run; the error is the communicator's.
   absl::Status Finish();
-  // After Finish.
-  const StepTotals& totals() const { return totals_; }
+  // After Finish: what the ranks' losses add up to.
+  const nn::LossResult& totals() const { return totals_; }
 
   size_t buckets() const { return buckets_.size(); }
   // Of one step.
@@ -134,8 +136,7 @@ class GradientExchange {
   float* gradients_ = nullptr;  // in the plan's layout: exchanged_, or own_gradients_
   AlignedFloats own_exchanged_;
   DeviceFloats own_gradients_;
-  DeviceFloats accumulated_;  // like gradients_, of the micro-batches before; null: never any
-  nn::LossResult accumulated_loss_;
+  DeviceFloats accumulated_;      // like gradients_, of the micro-batches before; null: never any
   bool has_accumulated_ = false;  // in this step
   std::vector<size_t> offsets_;   // of each parameter in exchanged_
   std::vector<Range> buckets_;
@@ -143,7 +144,7 @@ class GradientExchange {
   size_t ready_ = 0;                                      // buckets of this step, from the first on
   std::vector<std::shared_ptr<collectives::Work>> work_;  // of the buckets issued in this step
   absl::Duration kernel_time_;
-  StepTotals totals_;
+  nn::LossResult totals_;
 };
 
 }  // namespace muster::train

@@ -124,7 +124,7 @@ TEST_P(GradientExchangeTest, SumsOverTheRanks) {
     EXPECT_GE(exchange.buckets(), 3);
     for (int step = 0; step < 3; ++step) {
       // More correct rows than a 16-bit type could count.
-      exchange.Begin({0.5 * (rank + 1), 1001 + rank});
+      exchange.Begin({0.5 * (rank + 1), 1001 + rank}, /*accumulated=*/false);
       WriteGradients(plan, exchange, rank, step, /*ready=*/true);
       ASSERT_TRUE(exchange.Finish().ok());
       EXPECT_EQ(exchange.totals().loss_sum, 0.5 + 1.0 + 1.5);
@@ -143,9 +143,9 @@ TEST_P(GradientExchangeTest, MicroBatchesAreAddedUp) {
     for (int step = 0; step < 3; ++step) {
       for (uint32_t part = 0; part < rank; ++part) {
         WriteGradients(plan, exchange, rank, step, /*ready=*/false);
-        exchange.Accumulate({1.5, 2});
+        exchange.Accumulate(/*first=*/part == 0);
       }
-      exchange.Begin({0.25, 1});
+      exchange.Begin({0.25 + 1.5 * rank, 1 + 2 * rank}, /*accumulated=*/rank > 0);
       WriteGradients(plan, exchange, rank, step, /*ready=*/true);
       ASSERT_TRUE(exchange.Finish().ok());
       EXPECT_EQ(exchange.totals().loss_sum, 3 * 0.25 + 3 * 1.5);
@@ -170,6 +170,7 @@ TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
     for (float& pixel : pixels) pixel = std::normal_distribution<float>()(random);
     const auto step = [&](const std::vector<uint32_t>& parts) {
       uint32_t row = 0;
+      nn::LossResult total;
       for (size_t part = 0; part < parts.size(); ++part) {
         const uint32_t rows = parts[part];
         std::copy_n(pixels.begin() + row * 25, rows * 25, plan.input());
@@ -177,11 +178,13 @@ TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
         plan.Forward(rows, /*training=*/true, {1, 1, row});
         const nn::LossResult loss = plan.Loss(rows, 0, 1.0f / 18);
         const bool last = part + 1 == parts.size();
-        if (last) exchange.Begin(loss);
+        total.loss_sum += loss.loss_sum;
+        total.correct += loss.correct;
+        if (last) exchange.Begin(total, /*accumulated=*/part > 0);
         plan.Backward(rows, [&](size_t offset) {
           if (last) exchange.Ready(offset);
         });
-        if (!last) exchange.Accumulate(loss);
+        if (!last) exchange.Accumulate(/*first=*/part == 0);
         row += rows;
       }
       EXPECT_EQ(row, 6);
@@ -191,7 +194,7 @@ TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
     };
     plan.Initialize(3);
     const std::vector<float> whole = step({6});
-    const StepTotals totals = exchange.totals();
+    const nn::LossResult totals = exchange.totals();
     for (const std::vector<uint32_t>& parts :
          std::vector<std::vector<uint32_t>>{{3, 3}, {1, 2, 3}, {6, 0}}) {
       const std::vector<float> sum = step(parts);
@@ -210,7 +213,7 @@ TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
 
 TEST_P(GradientExchangeTest, APeerThatAbortsEndsTheStep) {
   OnEachRank([this](uint32_t rank, nn::Plan&, GradientExchange& exchange) {
-    exchange.Begin({});
+    exchange.Begin({}, /*accumulated=*/false);
     if (rank == 1) {
       group_.communicator(rank).Abort(absl::AbortedError("gone"));
     }
@@ -232,13 +235,36 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GradientExchangeTest, ::testing::ValuesIn(Layo
                                   (info.param.canonical ? "Canonical" : "");
                          });
 
+TEST(GradientsOfAWorldOfOneTest, NeedNotTravel) {
+  const auto group = MakeLoopbackGroup(1);
+  const auto plan = CompileMlp();
+  ModelState state(plan.get(), nullptr);
+  ExchangeOptions options;
+  options.accumulates = true;
+  options.alone = true;
+  const auto exchange = GradientExchange::Create(group[0].get(), plan.get(), options);
+  ASSERT_TRUE(exchange.ok()) << exchange.status();
+  state.BindGradients((*exchange)->gradients());
+  for (int step = 0; step < 2; ++step) {
+    for (const bool first : {true, false}) {
+      WriteGradients(*plan, **exchange, 0, step, /*ready=*/false);
+      (*exchange)->Accumulate(first);
+    }
+    WriteGradients(*plan, **exchange, 1, step, /*ready=*/false);
+    (*exchange)->AddAccumulated();
+    ExpectGradients(*plan, **exchange, [step](size_t i) {
+      return 2 * Contribution(0, step, i) + Contribution(1, step, i);
+    });
+  }
+}
+
 TEST(GradientsThatAreNotSummedTest, StayEachRanksOwn) {
   constexpr uint32_t kRanks = 3;
   const Layout layout{/*canonical=*/false, DataType::kFloat32, /*sums=*/false};
   Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
     WriteGradients(plan, exchange, rank, 1, /*ready=*/false);
-    exchange.Accumulate({0.5, 1});
-    exchange.Begin({1.0 + rank, 1});
+    exchange.Accumulate(/*first=*/true);
+    exchange.Begin({1.5 + rank, 2}, /*accumulated=*/true);
     WriteGradients(plan, exchange, rank, 0, /*ready=*/true);
     ASSERT_TRUE(exchange.Finish().ok());
     ExpectGradients(plan, exchange, [rank](size_t i) {
@@ -254,7 +280,7 @@ TEST(GradientsThatAreNotSummedTest, StayEachRanksOwn) {
 float SumOf(const std::vector<float>& values, DataType type) {
   std::vector<float> sums(values.size());
   const auto sum_up = [&](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
-    exchange.Begin({});
+    exchange.Begin({}, /*accumulated=*/false);
     std::fill_n(exchange.gradients(), plan.parameter_elements(), values[rank]);
     exchange.Ready(0);
     ASSERT_TRUE(exchange.Finish().ok());

@@ -1,6 +1,7 @@
 #include "worker/train/loss_scale.h"
 
 #include "gtest/gtest.h"
+#include "kernels/update_rules.h"
 
 namespace muster::train {
 namespace {
@@ -13,6 +14,28 @@ v1::LossScaleSpec Spec(double initial) {
   spec.set_backoff_factor(0.5);
   return spec;
 }
+
+// A training's, step by step.
+class LossScale {
+ public:
+  static constexpr double kSmallest = kernels::kSmallestLossScale;
+  static constexpr double kLargest = kernels::kLargestLossScale;
+  static constexpr int kPatience = kernels::kLossScalePatience;
+
+  explicit LossScale(const v1::LossScaleSpec& spec) : spec_(spec), state_(InitialLossScale(spec)) {}
+  void StepDone(bool overflowed) {
+    kernels::AdvanceLossScale(LossScaleRulesOf(spec_), overflowed, state_);
+  }
+  void Restore(const LossScaleState& state) { state_ = RestoredLossScale(spec_, state); }
+  double scale() const { return state_.scale; }
+  uint64_t skipped_steps() const { return state_.skipped_steps; }
+  bool diverged() const { return state_.overflows_in_row >= kPatience; }
+  const LossScaleState& state() const { return state_; }
+
+ private:
+  const v1::LossScaleSpec spec_;
+  LossScaleState state_;
+};
 
 void Steps(LossScale& scale, int count, bool overflowed) {
   for (int i = 0; i < count; ++i) scale.StepDone(overflowed);

@@ -71,15 +71,14 @@ std::string Names(absl::Span<const std::string> names) {
 
 }  // namespace
 
-ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, std::optional<double> ema_decay)
+ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages)
     : plan_(plan),
       optimizer_(optimizer),
       own_parameters_(plan->device(), plan->parameter_elements()),
       parameters_(own_parameters_.get()),
       buffers_(plan->device(), plan->buffer_elements()) {
-  if (ema_decay.has_value()) {
-    average_.emplace(*ema_decay, plan->parameter_elements(), plan->buffer_elements(),
-                     plan->device());
+  if (averages) {
+    average_.emplace(plan->parameter_elements(), plan->buffer_elements(), plan->device());
   }
   BindGradients(nullptr);
 }
@@ -110,8 +109,8 @@ void ModelState::RoundParameters(kernels::DataType type) {
   kernels.cast(type, rounded.get(), 1, kernels::DataType::kFloat32, parameters_, count);
 }
 
-void ModelState::UpdateAverage(uint64_t step) {
-  if (average_.has_value()) average_->Update(step, parameters_, buffers_.get());
+void ModelState::UpdateAverage(const kernels::UpdateScalars* scalars) {
+  if (average_.has_value()) average_->Update(scalars, parameters_, buffers_.get());
 }
 
 void ModelState::StartAverage() {

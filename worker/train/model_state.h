@@ -29,9 +29,8 @@ namespace muster::train {
 class ModelState {
  public:
   // Binds the plan, without gradients, and leaves zeros. `plan` outlives the state, and so does
-  // `optimizer`, which is null where nothing is trained. With an average of decay `ema_decay` where
-  // that is given.
-  ModelState(nn::Plan* plan, Optimizer* optimizer, std::optional<double> ema_decay = std::nullopt);
+  // `optimizer`, which is null where nothing is trained. With a moving average where asked for.
+  ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages = false);
 
   // Binds the plan anew.
   void BindGradients(float* gradients);
@@ -44,8 +43,8 @@ class ModelState {
   // To the nearest values of `type`; the array stays one of float32.
   void RoundParameters(kernels::DataType type);
 
-  // After the optimizer's step number `step`, counted from 0; nothing where there is no average.
-  void UpdateAverage(uint64_t step);
+  // After an update; nothing where there is no average.
+  void UpdateAverage(const kernels::UpdateScalars* scalars);
   // Runs `work` with the plan bound to the average, or to the model itself where there is none.
   absl::Status WithAverage(const std::function<absl::Status()>& work);
 

@@ -46,7 +46,7 @@ struct Model {
   explicit Model(uint64_t seed, const std::string& optimizer_name = "sgd")
       : plan(CompileSmallCnn()),
         optimizer(*Optimizer::Create(SpecOf(optimizer_name), plan->parameters())),
-        state(plan.get(), optimizer.get(), /*ema_decay=*/0.5) {
+        state(plan.get(), optimizer.get(), /*averages=*/true) {
     Fill(seed + 100);
     state.StartAverage();
     Fill(seed);
@@ -161,11 +161,13 @@ TEST_F(ModelStateTest, TheAverageIsBoundForAWhile) {
   });
   EXPECT_EQ(status.message(), "passed on");
   EXPECT_EQ(Values(model.state.ExportModel(0)), model_values);
-  // A decay of one half, from what the average was.
-  model.state.UpdateAverage(100);
+  // From what the average was.
+  kernels::UpdateScalars scalars{.average_weight = 0.5f};
+  model.state.UpdateAverage(&scalars);
   const auto updated = Values(model.state.ExportAverage(0));
   EXPECT_FLOAT_EQ(updated[0][0], (average[0][0] + model_values[0][0]) / 2);
-  model.state.UpdateAverage(0);
+  scalars.average_weight = 1;
+  model.state.UpdateAverage(&scalars);
   EXPECT_EQ(Values(model.state.ExportAverage(0)), model_values);
 }
 

@@ -80,7 +80,7 @@ absl::Status NtXentObjective::Allocate() {
     return absl::ResourceExhaustedError(
         absl::StrCat("nt_xent: no memory for ", capacity_, " rows against ", largest.samples));
   }
-  ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(kernels::NtXentResult)));
+  ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(nn::LossResult)));
   if (group_ != nullptr) {
     ASSIGN_OR_RETURN(shared_memory_, group_->Allocate(elements * sizeof(float)));
   }
@@ -92,19 +92,22 @@ absl::Status NtXentObjective::Allocate() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<nn::LossResult> NtXentObjective::Compute(nn::Plan& plan, uint32_t rows,
-                                                        uint64_t global_rows, bool training) {
+absl::Status NtXentObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+                                    bool training, nn::LossResult* result) {
   const absl::Span<const float> embeddings = plan.logits(rows);
   if (embeddings.size() != rows * width_) {
     return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", embeddings.size(), " elements in ",
                                                    rows, " rows, not ", width_, " in each"));
   }
-  return Compute(embeddings.data(), rows, GradientScale(global_rows),
-                 training ? plan.output_gradient() : nullptr);
+  ASSIGN_OR_RETURN(const nn::LossResult loss,
+                   Compute(embeddings.data(), rows, GradientScale(global_rows),
+                           training ? plan.output_gradient() : nullptr));
+  device_.CopyToDevice(result, &loss, sizeof(loss));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings, uint32_t rows,
-                                                        float scale, float* gradients) {
+                                                        double scale, float* gradients) {
   if (rows % 2 != 0 || rows > capacity_) {
     return absl::InvalidArgumentError(
         absl::StrCat("nt_xent: ", rows, " rows are no pairs of views, or more than ", capacity_));
@@ -118,10 +121,10 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings,
   block_[capacity_ * width_] = static_cast<float>(rows);
   RETURN_IF_ERROR(AllGather(block_, blocks_, block_elements()));
   RETURN_IF_ERROR(Compact());
-  kernels::NtXentResult result;
+  nn::LossResult result;
   {
     const Stopwatch stopwatch(kernel_time_);
-    auto* const there = result_.as<kernels::NtXentResult>();
+    auto* const there = result_.as<nn::LossResult>();
     kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), own_log_sums_.get(),
                              workspace_.get(), there);
     device_.CopyToHost(log_sums_, own_log_sums_.get(), rows * sizeof(float));
@@ -130,12 +133,12 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings,
   if (gradients != nullptr) {
     RETURN_IF_ERROR(GatherLogSums());
     const Stopwatch stopwatch(kernel_time_);
-    kernels_.nt_xent_backward(shape_, scale, units_.get(), group_log_sums_.get(), logits_.get(),
-                              gradients);
+    kernels_.nt_xent_backward(shape_, scale, loss_scale(), units_.get(), group_log_sums_.get(),
+                              logits_.get(), gradients);
     kernels_.l2_normalize_backward(rows, shape_.width, units_.get() + shape_.first * shape_.width,
                                    inverse_norms_.get(), gradients, gradients);
   }
-  return nn::LossResult{.loss_sum = result.loss_sum, .correct = result.correct};
+  return result;
 }
 
 absl::Status NtXentObjective::AllGather(const float* send, float* receive, size_t count) {

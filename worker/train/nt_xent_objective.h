@@ -41,15 +41,15 @@ class NtXentObjective final : public Objective {
   static absl::StatusOr<std::unique_ptr<NtXentObjective>> Create(const NtXentOptions& options);
 
   uint32_t views() const override { return 2; }
-  absl::StatusOr<nn::LossResult> Compute(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
-                                         bool training) override;
+  absl::Status Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows, bool training,
+                     nn::LossResult* result) override;
 
   // embeddings float32 [rows, width], the two views of a sample next to each other, to their loss
-  // and, unless gradients is null, `scale` times the gradient of the group's summed losses
-  // [rows, width]; all ranks of the group agree on whether they want it. Collective, rows may be 0.
-  // INVALID_ARGUMENT for an odd number of rows or too many: such a call fails before it exchanges
-  // anything, so the group is to be aborted.
-  absl::StatusOr<nn::LossResult> Compute(const float* embeddings, uint32_t rows, float scale,
+  // and, unless gradients is null, `scale`, and the loss's, times the gradient of the group's
+  // summed losses [rows, width]; all ranks of the group agree on whether they want it. Collective,
+  // rows may be 0. INVALID_ARGUMENT for an odd number of rows or too many: such a call fails before
+  // it exchanges anything, so the group is to be aborted.
+  absl::StatusOr<nn::LossResult> Compute(const float* embeddings, uint32_t rows, double scale,
                                          float* gradients);
 
  private:
@@ -91,7 +91,7 @@ class NtXentObjective final : public Objective {
   DeviceFloats logits_;           // [anchors, line of samples]
   DeviceFloats group_log_sums_;   // [line of samples]
   DeviceFloats workspace_;        // of forward
-  kernels::DeviceMemory result_;  // an NtXentResult
+  kernels::DeviceMemory result_;  // an nn::LossResult
 };
 
 }  // namespace muster::train

@@ -61,9 +61,9 @@ Outcome Direct(const Floats& embeddings, float scale) {
   Outcome outcome;
   outcome.gradients.resize(embeddings.size());
   table.l2_normalize_forward(rows, kWidth, embeddings.data(), units.data(), inverse_norms.data());
-  kernels::NtXentResult result;
+  nn::LossResult result;
   table.nt_xent_forward(shape, units.data(), logits.data(), log_sums.data(), nullptr, &result);
-  table.nt_xent_backward(shape, scale, units.data(), log_sums.data(), logits.data(),
+  table.nt_xent_backward(shape, scale, nullptr, units.data(), log_sums.data(), logits.data(),
                          outcome.gradients.data());
   table.l2_normalize_backward(rows, kWidth, units.data(), inverse_norms.data(),
                               outcome.gradients.data(), outcome.gradients.data());

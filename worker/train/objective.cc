@@ -52,4 +52,15 @@ absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::Objective
   return NtXentObjective::Create(options);
 }
 
+absl::StatusOr<nn::LossResult> Objective::Compute(nn::Plan& plan, uint32_t rows,
+                                                  uint64_t global_rows, bool training) {
+  nn::LossResult loss;
+  if (result_.bytes() == 0) {
+    ASSIGN_OR_RETURN(result_, plan.device().Allocate(sizeof(loss)));
+  }
+  RETURN_IF_ERROR(Queue(plan, rows, global_rows, training, result_.as<nn::LossResult>()));
+  plan.device().CopyToHost(&loss, result_.data(), sizeof(loss));
+  return loss;
+}
+
 }  // namespace muster::train

@@ -40,33 +40,41 @@ class Objective {
   // Rows that each sample needs: its augmented views, one after the other.
   virtual uint32_t views() const = 0;
 
-  // What Compute multiplies the gradient by, 1 at first; the loss stays as it is.
-  void set_loss_scale(double scale) { loss_scale_ = scale; }
+  // What the gradient is multiplied by, in the memory of the plan's device; null, as at first: 1.
+  // The loss stays as it is.
+  void set_loss_scale(const double* scale) { loss_scale_ = scale; }
+
+  // Whether Queue only calls the device, alike in every step with as many rows.
+  virtual bool records() const { return false; }
 
   // Spent in computing since Create; what the plan computes of it is in the plan's own count.
   absl::Duration kernel_time() const { return kernel_time_; }
 
-  // After plan.Forward of the same rows. The loss is summed over this rank's rows; whoever wants
-  // the mean divides the ranks' sum by global_rows (views times the samples of the global batch).
-  // When training, writes plan.output_gradient(): that of the mean, as far as it is this rank's
-  // rows', times the loss scale.
+  // After plan.Forward of the same rows. The loss, to *result in the memory of the plan's device,
+  // is summed over this rank's rows; whoever wants the mean divides the ranks' sum by global_rows
+  // (views times the samples of the global batch). When training, writes plan.output_gradient():
+  // that of the mean, as far as it is this rank's rows', times the loss scale.
   //
   // An objective that compares ranks' samples is collective: every rank calls it equally often,
   // also with zero rows. Errors: the communicators'.
-  virtual absl::StatusOr<nn::LossResult> Compute(nn::Plan& plan, uint32_t rows,
-                                                 uint64_t global_rows, bool training) = 0;
+  virtual absl::Status Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows, bool training,
+                             nn::LossResult* result) = 0;
+  // The same, for which it waits.
+  absl::StatusOr<nn::LossResult> Compute(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+                                         bool training);
 
  protected:
-  // From the gradient of a sum to what Compute writes.
-  float GradientScale(uint64_t global_rows) const {
-    return static_cast<float>(loss_scale_ /
-                              static_cast<double>(std::max<uint64_t>(1, global_rows)));
+  // From the gradient of a sum to that of the mean.
+  static double GradientScale(uint64_t global_rows) {
+    return 1 / static_cast<double>(std::max<uint64_t>(1, global_rows));
   }
+  const double* loss_scale() const { return loss_scale_; }
 
   absl::Duration kernel_time_;
 
  private:
-  double loss_scale_ = 1;
+  const double* loss_scale_ = nullptr;
+  kernels::DeviceMemory result_;  // of Compute
 };
 
 }  // namespace muster::train

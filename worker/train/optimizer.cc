@@ -30,15 +30,13 @@ class Sgd final : public Optimizer {
   void Update(const Part& part) override {
     ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
       const kernels::SgdOptions step_options{
-          .learning_rate = static_cast<float>(part.learning_rate),
           .momentum = static_cast<float>(spec().momentum()),
-          .weight_decay = static_cast<float>(weight_decay),
+          .weight_decay = weight_decay,
           .nesterov = spec().nesterov(),
-          .gradient_scale = static_cast<float>(part.gradient_scale),
           .round_to = options().round_to,
       };
-      kernels().sgd_step(step_options, part.parameters + (begin - part.begin), At(state(0), begin),
-                         part.gradients + (begin - part.begin), count);
+      kernels().sgd_step(step_options, part.scalars, part.parameters + (begin - part.begin),
+                         At(state(0), begin), part.gradients + (begin - part.begin), count);
     });
   }
 
@@ -54,40 +52,40 @@ class AdamW final : public Optimizer {
 
  private:
   void Update(const Part& part) override {
-    const auto t = static_cast<double>(part.step + 1);
     ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
       const kernels::AdamWOptions step_options{
-          .learning_rate = part.learning_rate,
           .beta1 = spec().beta1(),
           .beta2 = spec().beta2(),
           .epsilon = spec().epsilon(),
           .weight_decay = weight_decay,
-          .bias_correction1 = 1 - std::pow(spec().beta1(), t),
-          .bias_correction2 = 1 - std::pow(spec().beta2(), t),
-          .gradient_scale = part.gradient_scale,
           .round_to = options().round_to,
       };
-      kernels().adamw_step(step_options, part.parameters + (begin - part.begin), state(0) + begin,
-                           state(1) + begin, part.gradients + (begin - part.begin), count);
+      kernels().adamw_step(step_options, part.scalars, part.parameters + (begin - part.begin),
+                           state(0) + begin, state(1) + begin,
+                           part.gradients + (begin - part.begin), count);
     });
   }
 
   const std::vector<Range> ranges_;
 };
 
-// Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1): each tensor learns
-// at a rate in proportion to its own norm over that of its gradient. The velocity holds the rate of
-// its time:
-//   ratio = trust_coefficient * |w| / (|g| + weight_decay * |w|)
-//   velocity = momentum * velocity + learning_rate * ratio * (g + weight_decay * w);  w -= velocity
+// Each tensor learns at a rate in proportion to its own norm over that of its gradient: see
+// kernels::LarsRates. The velocity holds the rate of its time.
 class Lars final : public Optimizer {
  public:
   Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
        const OptimizerOptions& options)
       : Optimizer(spec, parameters, options, MomentumState(spec), /*elementwise=*/false) {
     for (const nn::ParameterInfo& parameter : parameters) {
-      tensors_.push_back({parameter.offset, parameter.count, !IsExcluded(parameter)});
+      const bool adapted = !IsExcluded(parameter);
+      tensors_.push_back({parameter.offset, parameter.count, adapted, adapted_});
+      if (adapted) ++adapted_;
     }
+    for (Tensor& tensor : tensors_) {
+      if (!tensor.adapted) tensor.rate = adapted_;
+    }
+    squares_ = AllocateOn<double>(*options.device, 2 * adapted_);
+    rates_ = AllocateOn<kernels::UpdateScalars>(*options.device, adapted_ + 1);
   }
 
  private:
@@ -95,38 +93,38 @@ class Lars final : public Optimizer {
     size_t offset;
     size_t count;
     bool adapted;
+    size_t rate;  // which one is its own; the last is for all that are not adapted
   };
 
   // Of all elements: norms are of whole tensors.
   void Update(const Part& part) override {
+    auto* const squares = squares_.as<double>();
     for (const Tensor& tensor : tensors_) {
-      float* const values = part.parameters + tensor.offset;
-      const float* const gradient = part.gradients + tensor.offset;
-      const double ratio =
-          tensor.adapted ? TrustRatio(values, gradient, tensor.count, part.gradient_scale) : 1;
-      const double rate = part.learning_rate * ratio;
-      // A step of SGD whose gradients carry the rate already.
+      if (!tensor.adapted) continue;
+      double* const own = squares + 2 * tensor.rate;
+      kernels().sum_of_squares(part.parameters + tensor.offset, tensor.count, own);
+      kernels().sum_of_squares(part.gradients + tensor.offset, tensor.count, own + 1);
+    }
+    auto* const rates = rates_.as<kernels::UpdateScalars>();
+    kernels().lars_rates({.tensors = static_cast<int64_t>(adapted_),
+                          .trust_coefficient = spec().trust_coefficient(),
+                          .weight_decay = spec().weight_decay()},
+                         part.scalars, squares, rates);
+    for (const Tensor& tensor : tensors_) {
       const kernels::SgdOptions step_options{
-          .learning_rate = 1,
           .momentum = static_cast<float>(spec().momentum()),
-          .weight_decay = static_cast<float>(tensor.adapted ? rate * spec().weight_decay() : 0),
-          .gradient_scale = static_cast<float>(rate * part.gradient_scale),
+          .weight_decay = tensor.adapted ? spec().weight_decay() : 0,
           .round_to = options().round_to,
       };
-      kernels().sgd_step(step_options, values, At(state(0), tensor.offset), gradient, tensor.count);
+      kernels().sgd_step(step_options, rates + tensor.rate, part.parameters + tensor.offset,
+                         At(state(0), tensor.offset), part.gradients + tensor.offset, tensor.count);
     }
   }
 
-  double TrustRatio(const float* values, const float* gradient, size_t count,
-                    double gradient_scale) const {
-    const double norm = std::sqrt(SumOfSquares(values, count));
-    const double gradient_norm = gradient_scale * std::sqrt(SumOfSquares(gradient, count));
-    // A tensor of zeros would never learn at a rate in proportion to its norm.
-    if (norm == 0 || gradient_norm == 0) return 1;
-    return spec().trust_coefficient() * norm / (gradient_norm + spec().weight_decay() * norm);
-  }
-
   std::vector<Tensor> tensors_;
+  size_t adapted_ = 0;
+  kernels::DeviceMemory squares_;  // by adapted tensor: of its values, of its gradient
+  kernels::DeviceMemory rates_;
 };
 
 absl::Status Require(bool condition, absl::string_view field, absl::string_view range) {
@@ -154,6 +152,10 @@ absl::Status Check(const v1::OptimizerSpec& spec) {
 
 }  // namespace
 
+kernels::UpdateRules UpdateRulesOf(const v1::OptimizerSpec& spec) {
+  return {.clip_norm = spec.clip_norm(), .beta1 = spec.beta1(), .beta2 = spec.beta2()};
+}
+
 absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
     const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
     const OptimizerOptions& options) {
@@ -169,7 +171,6 @@ absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
     return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
                                                    "'; known are sgd, adamw, lars"));
   }
-  ASSIGN_OR_RETURN(optimizer->sum_, options.device->Allocate(sizeof(double)));
   return optimizer;
 }
 
@@ -183,13 +184,6 @@ Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::Paramet
   for (std::string& name : state_names) {
     states_.push_back({std::move(name), DeviceFloats(*options_.device, elements_)});
   }
-}
-
-double Optimizer::SumOfSquares(const float* x, size_t count) const {
-  double sum = 0;
-  kernels().sum_of_squares(x, count, sum_.as<double>());
-  options_.device->CopyToHost(&sum, sum_.data(), sizeof(sum));
-  return sum;
 }
 
 bool Optimizer::IsExcluded(const nn::ParameterInfo& parameter) const {
@@ -211,25 +205,14 @@ std::vector<Optimizer::Range> Optimizer::DecayRanges(
   return ranges;
 }
 
-std::optional<double> Optimizer::Step(double learning_rate, uint64_t step, float* parameters,
-                                      const float* gradients, double gradient_scale) {
-  Part all{learning_rate, step, gradient_scale, 0, elements_, parameters, gradients};
-  if (spec_.clip_norm() == 0) {
-    Update(all);
-    return std::nullopt;
-  }
-  const double norm = gradient_scale * std::sqrt(SumOfSquares(gradients, elements_));
-  // As torch.nn.utils.clip_grad_norm_. A norm that is not a number stays one, so that a run that
-  // diverged shows.
-  const double limit = spec_.clip_norm() / (norm + 1e-6);
-  if (!(limit > 1)) all.gradient_scale *= limit;
-  Update(all);
-  return norm;
+void Optimizer::Step(const kernels::UpdateScalars* scalars, float* parameters,
+                     const float* gradients) {
+  Update({scalars, 0, elements_, parameters, gradients});
 }
 
-void Optimizer::StepPart(double learning_rate, uint64_t step, size_t begin, size_t count,
+void Optimizer::StepPart(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
                          float* parameters, const float* gradients) {
-  Update({learning_rate, step, /*gradient_scale=*/1, begin, begin + count, parameters, gradients});
+  Update({scalars, begin, begin + count, parameters, gradients});
 }
 
 }  // namespace muster::train

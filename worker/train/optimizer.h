@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "absl/types/span.h"
 #include "kernels/data_type.h"
 #include "kernels/device.h"
+#include "kernels/update.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/nn/plan.h"
 #include "worker/train/device_floats.h"
@@ -34,6 +34,9 @@ struct OptimizerOptions {
   kernels::Device* device = &kernels::CpuDevice();
 };
 
+// What of the spec decides each update; that of the loss's scale and of averages apart.
+kernels::UpdateRules UpdateRulesOf(const v1::OptimizerSpec& spec);
+
 // A step is a function of its arguments and of states(): equal arrays in the same layout give equal
 // bits on all ranks of one instruction set. For one training thread.
 class Optimizer {
@@ -49,12 +52,9 @@ class Optimizer {
 
   absl::Span<const OptimizerState> states() const { return states_; }
 
-  // Step number `step`, counted from 0. parameters, gradients: flat float32 arrays in the plan's
-  // layout, their padding zero. What the step follows is gradient_scale * gradients, to undo the
-  // scaling of a loss; the array is not changed: that and clipping are a factor within the step.
-  // Returns the norm of all scaled gradients together, before clipping, where the spec clips.
-  std::optional<double> Step(double learning_rate, uint64_t step, float* parameters,
-                             const float* gradients, double gradient_scale = 1);
+  // parameters, gradients: flat float32 arrays in the plan's layout, their padding zero. Only calls
+  // the device, alike in every step: what differs is in *scalars, in the device's memory.
+  void Step(const kernels::UpdateScalars* scalars, float* parameters, const float* gradients);
 
   // Whether a step is one of each element by itself, so that it may be done in parts: not where the
   // spec clips, or a rate depends on a tensor's norm.
@@ -62,8 +62,8 @@ class Optimizer {
 
   // The part [begin, begin + count) of Step; elementwise() only. parameters and gradients point at
   // element `begin`.
-  void StepPart(double learning_rate, uint64_t step, size_t begin, size_t count, float* parameters,
-                const float* gradients);
+  void StepPart(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
+                float* parameters, const float* gradients);
 
  protected:
   // Neighbouring parameters that are treated alike, so that a step is few kernel calls.
@@ -75,9 +75,7 @@ class Optimizer {
 
   // What Step was called with, for a part of the arrays.
   struct Part {
-    double learning_rate;
-    uint64_t step;
-    double gradient_scale;
+    const kernels::UpdateScalars* scalars;
     size_t begin, end;
     float* parameters;       // from element `begin` on
     const float* gradients;  // from element `begin` on
@@ -106,7 +104,6 @@ class Optimizer {
     return index < states_.size() ? states_[index].values.get() : nullptr;
   }
   const kernels::KernelTable& kernels() const { return options_.device->kernels(); }
-  double SumOfSquares(const float* x, size_t count) const;
   const v1::OptimizerSpec& spec() const { return spec_; }
   const OptimizerOptions& options() const { return options_; }
 
@@ -118,7 +115,6 @@ class Optimizer {
   const bool elementwise_;
   size_t elements_ = 0;  // of the flat arrays
   std::vector<OptimizerState> states_;
-  kernels::DeviceMemory sum_;  // a double
 };
 
 }  // namespace muster::train

@@ -19,6 +19,7 @@
 #include "proto/muster/v1/job.pb.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/schedule.h"
+#include "worker/train/testing.h"
 
 namespace muster::train {
 namespace {
@@ -75,12 +76,15 @@ class Driver {
     const auto schedule = Schedule::Create(schedule_spec, optimizer_spec.learning_rate(),
                                            total_steps, steps_per_epoch);
     if (!schedule.ok()) Fail(schedule.status().ToString());
+    TestUpdates updates(UpdateRulesOf(optimizer_spec));
     Read(values_);
     for (uint64_t step = 0; step < total_steps; ++step) {
       Read(gradients_);
       const double rate = schedule->LearningRate(step);
-      const auto norm = (*optimizer)->Step(rate, step, values_.data(), gradients_.data());
-      const double figures[] = {rate, norm.value_or(0)};
+      (*optimizer)
+          ->Step(updates.Decide(rate, step, gradients_.data(), gradients_.size()), values_.data(),
+                 gradients_.data());
+      const double figures[] = {rate, updates.gradient_norm().value_or(0)};
       Write(figures, 2);
       for (const nn::ParameterInfo& parameter : parameters_) {
         Write(values_.data() + parameter.offset, CountOf(parameter));

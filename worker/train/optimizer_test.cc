@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/half.h"
+#include "worker/train/testing.h"
 
 namespace muster::train {
 namespace {
@@ -44,10 +47,33 @@ v1::OptimizerSpec Spec(const std::string& name) {
   return spec;
 }
 
-std::unique_ptr<Optimizer> Make(const v1::OptimizerSpec& spec) {
-  auto optimizer = Optimizer::Create(spec, Parameters());
-  EXPECT_TRUE(optimizer.ok()) << optimizer.status();
-  return *std::move(optimizer);
+// An optimizer with what decides its updates.
+class TestOptimizer {
+ public:
+  explicit TestOptimizer(const v1::OptimizerSpec& spec, const OptimizerOptions& options = {})
+      : updates_(UpdateRulesOf(spec)) {
+    auto optimizer = Optimizer::Create(spec, Parameters(), options);
+    EXPECT_TRUE(optimizer.ok()) << optimizer.status();
+    optimizer_ = *std::move(optimizer);
+  }
+
+  // Step number `step`, counted from 0 -> the gradients' norm, where the spec clips.
+  std::optional<double> Step(double learning_rate, uint64_t step, float* parameters,
+                             const float* gradients, double loss_scale = 1) {
+    optimizer_->Step(updates_.Decide(learning_rate, step, gradients, kElements, loss_scale),
+                     parameters, gradients);
+    return updates_.gradient_norm();
+  }
+  absl::Span<const OptimizerState> states() const { return optimizer_->states(); }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
+  TestUpdates updates_;
+};
+
+std::unique_ptr<TestOptimizer> Make(const v1::OptimizerSpec& spec,
+                                    const OptimizerOptions& options = {}) {
+  return std::make_unique<TestOptimizer>(spec, options);
 }
 
 size_t CountOf(const nn::ParameterInfo& parameter) {
@@ -179,7 +205,7 @@ TEST(OptimizerTest, ScalesGradientsBackBeforeClipping) {
       Floats parameters = Random(1), scaled = parameters;
       const auto norm = Make(spec)->Step(0.1, 0, parameters.data(), gradients.data());
       const auto scaled_norm =
-          Make(spec)->Step(0.1, 0, scaled.data(), Scaled(gradients, 1024).data(), 1.0 / 1024);
+          Make(spec)->Step(0.1, 0, scaled.data(), Scaled(gradients, 1024).data(), 1024);
       EXPECT_EQ(scaled_norm, norm) << name;
       EXPECT_EQ(scaled, parameters) << name << " " << clip_norm;
     }
@@ -191,8 +217,7 @@ TEST(OptimizerTest, RoundsParametersAndStates) {
     return kernels::RoundTo(kernels::DataType::kBfloat16, double{value}) == value;
   };
   for (const char* name : {"sgd", "adamw", "lars"}) {
-    const auto optimizer =
-        *Optimizer::Create(Spec(name), Parameters(), {.round_to = kernels::DataType::kBfloat16});
+    const auto optimizer = Make(Spec(name), {.round_to = kernels::DataType::kBfloat16});
     Floats parameters = Random(1);
     optimizer->Step(0.1, 0, parameters.data(), Random(2).data());
     EXPECT_THAT(parameters, Each(Truly(is_bfloat16))) << name;

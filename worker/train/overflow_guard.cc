@@ -1,7 +1,5 @@
 #include "worker/train/overflow_guard.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "common/status.h"
@@ -15,31 +13,34 @@ OverflowGuard::OverflowGuard(collectives::Communicator* communicator, kernels::D
       buffers_(buffers),
       buffer_elements_(buffer_elements),
       kept_(device, buffer_elements),
-      finite_(device, 1) {}
+      finite_(AllocateOn<bool>(device)) {}
 
 void OverflowGuard::Begin() {
   device_.Copy(kept_.get(), buffers_, buffer_elements_ * sizeof(float));
 }
 
-bool OverflowGuard::Overflowed(double loss, const float* gradients, size_t count) {
-  if (!std::isfinite(loss)) return true;
-  bool* const result = reinterpret_cast<bool*>(finite_.get());
-  bool finite = false;
-  device_.kernels().all_finite(kernels::DataType::kFloat32, gradients, count, result);
-  device_.CopyToHost(&finite, result, sizeof(finite));
-  return !finite;
+void OverflowGuard::Check(const float* gradients, size_t count) {
+  device_.kernels().all_finite(kernels::DataType::kFloat32, gradients, count, finite_.as<bool>());
 }
 
-absl::StatusOr<bool> OverflowGuard::Agree(bool overflowed) {
+absl::Status OverflowGuard::Agree() {
   // The sums are the same on all ranks. But ranks of which some skip a step drift apart, and nobody
   // would notice: that is worth a message of four bytes.
-  int32_t any = overflowed ? 1 : 0;
+  if (communicator_->size() == 1) return absl::OkStatus();
+  bool finite = false;
+  device_.CopyToHost(&finite, finite_.data(), sizeof(finite));
+  int32_t all = finite ? 1 : 0;
   RETURN_IF_ERROR(
       communicator_
-          ->AllReduce(&any, &any, 1, collectives::DataType::kInt32, collectives::ReduceOp::kMax)
+          ->AllReduce(&all, &all, 1, collectives::DataType::kInt32, collectives::ReduceOp::kMin)
           ->Wait());
-  if (any != 0) device_.Copy(buffers_, kept_.get(), buffer_elements_ * sizeof(float));
-  return any != 0;
+  finite = all != 0;
+  device_.CopyToDevice(finite_.data(), &finite, sizeof(finite));
+  return absl::OkStatus();
+}
+
+void OverflowGuard::Restore(const kernels::UpdateScalars* scalars) {
+  device_.kernels().restore_skipped(scalars, kept_.get(), buffers_, buffer_elements_);
 }
 
 }  // namespace muster::train

@@ -5,13 +5,15 @@
 
 #include <cstddef>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
+#include "kernels/device.h"
 #include "worker/collectives/communicator.h"
 #include "worker/train/device_floats.h"
 
 namespace muster::train {
 
-// For the training thread of one generation. `communicator` outlives the guard.
+// For the training thread of one generation. `communicator` outlives the guard. All but Agree only
+// calls the device, alike in every step.
 class OverflowGuard {
  public:
   // buffers: the flat array of running statistics that forward changes; outlives the guard.
@@ -21,12 +23,15 @@ class OverflowGuard {
 
   // Before a step's forward: keeps the running statistics.
   void Begin();
-  // Once the gradients are summed: whether the loss or one of `count` gradients is no finite
-  // number.
-  bool Overflowed(double loss, const float* gradients, size_t count);
-  // Collective: whether any rank says so. If so, the running statistics are again as they were at
-  // Begin: forward may have put infinities into them. The communicator's errors.
-  absl::StatusOr<bool> Agree(bool overflowed);
+  // Once the gradients are summed: whether each of `count` is a finite number, to *finite().
+  void Check(const float* gradients, size_t count);
+  // Collective. *finite() becomes whether all ranks say so. The communicator's errors.
+  absl::Status Agree();
+  // In the device's memory.
+  const bool* finite() const { return finite_.as<bool>(); }
+  // Where the update is skipped, the running statistics are again as they were at Begin: forward
+  // may have put infinities into them.
+  void Restore(const kernels::UpdateScalars* scalars);
 
  private:
   collectives::Communicator* const communicator_;
@@ -34,7 +39,7 @@ class OverflowGuard {
   float* const buffers_;
   const size_t buffer_elements_;
   DeviceFloats kept_;
-  const DeviceFloats finite_;  // a bool
+  kernels::DeviceMemory finite_;  // a bool
 };
 
 }  // namespace muster::train

@@ -17,20 +17,20 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-TEST(OverflowGuardTest, SeesAnyElementAndTheLoss) {
+TEST(OverflowGuardTest, SeesAnyElement) {
   const auto communicators = MakeLoopbackGroup(1);
   OverflowGuard guard(communicators[0].get(), kernels::CpuDevice(), nullptr, 0);
   std::vector<float> gradients(67, 1e38f);
-  EXPECT_FALSE(guard.Overflowed(0.5, gradients.data(), gradients.size()));
+  guard.Check(gradients.data(), gradients.size());
+  EXPECT_TRUE(*guard.finite());
   for (const size_t place : {0u, 33u, 66u}) {
     for (const float value : {kInfinity, -kInfinity, kNan}) {
       std::vector<float> bad = gradients;
       bad[place] = value;
-      EXPECT_TRUE(guard.Overflowed(0.5, bad.data(), bad.size())) << place;
+      guard.Check(bad.data(), bad.size());
+      EXPECT_FALSE(*guard.finite()) << place;
     }
   }
-  EXPECT_TRUE(guard.Overflowed(kInfinity, gradients.data(), gradients.size()));
-  EXPECT_TRUE(guard.Overflowed(kNan, gradients.data(), 0));
 }
 
 // The ranks' answers to what each of them saw, by rank; and what is left of their statistics.
@@ -48,9 +48,13 @@ Agreement Agree(const std::vector<bool>& overflowed) {
                         buffers[rank].size());
     guard.Begin();
     buffers[rank] = {4, overflowed[rank] ? kNan : 5, 6};  // as forward leaves them
-    const absl::StatusOr<bool> any = guard.Agree(overflowed[rank]);
-    if (any.ok()) skip[rank] = *any ? 1 : 0;
-    return any.status();
+    const float gradient = overflowed[rank] ? kNan : 1;
+    guard.Check(&gradient, 1);
+    const absl::Status agreed = guard.Agree();
+    skip[rank] = *guard.finite() ? 0 : 1;
+    const kernels::UpdateScalars scalars{.skip = static_cast<uint32_t>(skip[rank])};
+    guard.Restore(&scalars);
+    return agreed;
   });
   for (const std::string& result : results) EXPECT_EQ(result, "");
   return {std::vector<bool>(skip.begin(), skip.end()), std::move(buffers)};

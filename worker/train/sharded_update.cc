@@ -48,19 +48,19 @@ ShardedUpdate::Share ShardedUpdate::ShareOf(uint32_t rank) const {
   return {at(rank), at(rank + 1)};
 }
 
-absl::Status ShardedUpdate::Run(double learning_rate, uint64_t step) {
+absl::Status ShardedUpdate::Run(const kernels::UpdateScalars* scalars) {
   {
     const Stopwatch stopwatch(kernel_time_);
     const Share share = ShareOf(communicator_->rank());
     for (size_t begin = share.begin; begin < share.end; begin += kBlockElements) {
-      UpdateBlock(learning_rate, step, begin, std::min(kBlockElements, share.end - begin));
+      UpdateBlock(scalars, begin, std::min(kBlockElements, share.end - begin));
     }
   }
   // Nobody reads what others still write, nor writes what they still read.
   return communicator_->Barrier()->Wait();
 }
 
-void ShardedUpdate::UpdateBlock(double learning_rate, uint64_t step, size_t begin, size_t count) {
+void ShardedUpdate::UpdateBlock(const kernels::UpdateScalars* scalars, size_t begin, size_t count) {
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
     addends_[rank] = peers_[rank].gradients + begin;
   }
@@ -68,7 +68,7 @@ void ShardedUpdate::UpdateBlock(double learning_rate, uint64_t step, size_t begi
   collectives::ReduceArrays(addends_, absl::MakeConstSpan(&sum, 1), count,
                             collectives::DataType::kFloat32, collectives::ReduceOp::kSum);
   float* const updated = parameters() + begin;
-  optimizer_->StepPart(learning_rate, step, begin, count, updated, sum_.get());
+  optimizer_->StepPart(scalars, begin, count, updated, sum_.get());
   for (const Peer& peer : peers_) {
     float* const theirs = peer.parameters + begin;
     if (theirs != updated) std::copy_n(updated, count, theirs);

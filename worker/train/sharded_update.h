@@ -37,10 +37,10 @@ class ShardedUpdate {
   // This rank's, zeros at first, 64-byte aligned. Between steps they are its own to write.
   float* parameters() { return peers_[communicator_->rank()].parameters; }
 
-  // Collective, after the exchange's Finish: step number `step`, counted from 0. OK: every rank's
-  // parameters are as one update with the sum of all gradients leaves them, added up in the order
-  // of ranks. After an error, the communicator's, they are worth nothing.
-  absl::Status Run(double learning_rate, uint64_t step);
+  // Collective, after the exchange's Finish. OK: every rank's parameters are as one update with the
+  // sum of all gradients leaves them, added up in the order of ranks. After an error, the
+  // communicator's, they are worth nothing.
+  absl::Status Run(const kernels::UpdateScalars* scalars);
 
   // Collective. Each rank keeps the optimizer's states for its own share alone; from here to the
   // next step all ranks have all of them. The communicator's errors.
@@ -61,7 +61,7 @@ class ShardedUpdate {
   ShardedUpdate(collectives::Communicator* communicator, Optimizer* optimizer, size_t elements);
   // In whole cache lines.
   Share ShareOf(uint32_t rank) const;
-  void UpdateBlock(double learning_rate, uint64_t step, size_t begin, size_t count);
+  void UpdateBlock(const kernels::UpdateScalars* scalars, size_t begin, size_t count);
 
   collectives::Communicator* const communicator_;
   Optimizer* const optimizer_;

@@ -16,6 +16,7 @@
 #include "worker/collectives/testing.h"
 #include "worker/nn/model.h"
 #include "worker/train/aligned_floats.h"
+#include "worker/train/testing.h"
 
 namespace muster::train {
 namespace {
@@ -37,6 +38,7 @@ absl::StatusOr<std::unique_ptr<nn::Plan>> CompileMlp() {
 struct Trained {
   std::unique_ptr<GradientExchange> exchange;
   std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<TestUpdates> updates;
   std::unique_ptr<ShardedUpdate> sharded;  // null: sums, then a whole update
   AlignedFloats own_parameters;
   float* parameters = nullptr;
@@ -51,6 +53,7 @@ absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Pl
   options.sums = !sharded;
   ASSIGN_OR_RETURN(trained.exchange, GradientExchange::Create(world, plan, options));
   ASSIGN_OR_RETURN(trained.optimizer, Optimizer::Create(spec, plan->parameters()));
+  trained.updates = std::make_unique<TestUpdates>(UpdateRulesOf(spec));
   const size_t elements = plan->parameter_elements();
   if (sharded) {
     ASSIGN_OR_RETURN(trained.sharded, ShardedUpdate::Create(world, trained.exchange.get(),
@@ -70,13 +73,16 @@ absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Pl
 
 absl::Status Step(Trained& trained, const std::vector<float>& gradients, uint32_t rank,
                   uint64_t step) {
-  trained.exchange->Begin({1.5 * (rank + 1), rank});
+  trained.exchange->Begin({1.5 * (rank + 1), rank}, /*accumulated=*/false);
   std::copy(gradients.begin(), gradients.end(), trained.exchange->gradients());
   trained.exchange->Ready(gradients.size() / 2);
   RETURN_IF_ERROR(trained.exchange->Finish());
   const double learning_rate = 0.1 / static_cast<double>(step + 1);
-  if (trained.sharded != nullptr) return trained.sharded->Run(learning_rate, step);
-  trained.optimizer->Step(learning_rate, step, trained.parameters, trained.exchange->gradients());
+  const float* const sums = trained.exchange->gradients();
+  const kernels::UpdateScalars* const scalars =
+      trained.updates->Decide(learning_rate, step, sums, gradients.size());
+  if (trained.sharded != nullptr) return trained.sharded->Run(scalars);
+  trained.optimizer->Step(scalars, trained.parameters, sums);
   return absl::OkStatus();
 }
 
@@ -179,13 +185,14 @@ TEST(ShardedUpdateTest, APeerThatIsGoneEndsTheStep) {
     ASSIGN_OR_RETURN(Trained trained, Make(/*sharded=*/true, Sgd(), plan.get(), world));
     const std::vector<float> gradients(plan->parameter_elements(), 1);
     RETURN_IF_ERROR(Step(trained, gradients, world->rank(), 0));
-    trained.exchange->Begin({});
+    trained.exchange->Begin({}, /*accumulated=*/false);
     RETURN_IF_ERROR(trained.exchange->Finish());
     if (world->rank() == 1) {
       world->Abort(absl::AbortedError("gone"));
       return absl::OkStatus();
     }
-    return trained.sharded->Run(0.1, 1).ok() ? absl::InternalError("went on") : absl::OkStatus();
+    const kernels::UpdateScalars scalars{.learning_rate = 0.1};
+    return trained.sharded->Run(&scalars).ok() ? absl::InternalError("went on") : absl::OkStatus();
   });
 }
 

@@ -33,4 +33,37 @@ std::vector<std::unique_ptr<collectives::Communicator>> MakeLoopbackGroup(uint32
   return communicators;
 }
 
+namespace {
+
+std::unique_ptr<UpdateControl> MakeControl(kernels::UpdateRules rules) {
+  rules.scales_loss = true;
+  auto control = UpdateControl::Create(rules, kernels::CpuDevice(), /*counted=*/1, /*parts=*/1);
+  EXPECT_TRUE(control.ok()) << control.status();
+  return *std::move(control);
+}
+
+}  // namespace
+
+TestUpdates::TestUpdates(const kernels::UpdateRules& rules)
+    : clips_(rules.clip_norm > 0), control_(MakeControl(rules)) {}
+
+const kernels::UpdateScalars* TestUpdates::Decide(double learning_rate, uint64_t step,
+                                                  const float* gradients, size_t count,
+                                                  double loss_scale) {
+  // Whatever they are.
+  const bool finite = true;
+  control_->SetLossScale({.scale = loss_scale});
+  EXPECT_TRUE(control_->Begin(step, learning_rate).ok());
+  control_->Decide(gradients, count, &finite);
+  control_->Finish();
+  const auto record = control_->Read(/*wait=*/true);
+  EXPECT_TRUE(record.ok() && record->has_value());
+  gradient_norm_ = (*record)->gradient_norm;
+  return control_->scalars();
+}
+
+std::optional<double> TestUpdates::gradient_norm() const {
+  return clips_ ? std::optional(gradient_norm_) : std::nullopt;
+}
+
 }  // namespace muster::train

@@ -49,11 +49,6 @@ data::LoaderOptions LoaderOptionsFor(const Preparation& preparation,
   return options;
 }
 
-std::optional<double> EmaDecay(const v1::TrainSpec& spec) {
-  if (!spec.has_ema()) return std::nullopt;
-  return spec.ema().decay();
-}
-
 bool SharesMemory(const collectives::Communicator& world) {
   return world.size() == 1 || world.backend() == "shm";
 }
@@ -75,7 +70,7 @@ Trainer::Trainer(std::unique_ptr<Preparation> preparation, const Communicators& 
       communicator_(communicators.world),
       options_(std::move(options)),
       precision_(ChooseGradients(preparation_->precision, SharesMemory(*communicator_))),
-      state_(&plan_, preparation_->optimizer.get(), EmaDecay(spec_)),
+      state_(&plan_, preparation_->optimizer.get(), spec_.has_ema()),
       progress_(options_.progress),
       recent_(0),
       steady_(kWarmupSteps),
@@ -151,27 +146,27 @@ absl::Status Trainer::ReadCheckpoint() {
   } else {
     state_.StartAverage();
   }
-  LossScale* const loss_scale = training_step_->loss_scale();
-  if (loss_scale != nullptr && state.loss_scale.has_value()) loss_scale->Restore(*state.loss_scale);
+  if (training_step_->loss_scale() != nullptr && state.loss_scale.has_value()) {
+    training_step_->RestoreLossScale(*state.loss_scale);
+  }
   LOG(INFO) << "resumed from " << options_.checkpoints->ModelPath(step_);
   return absl::OkStatus();
 }
 
 absl::Status Trainer::BroadcastLossScale(uint32_t root) {
-  LossScale* const loss_scale = training_step_->loss_scale();
-  if (loss_scale == nullptr) return absl::OkStatus();
-  LossScaleState state = loss_scale->state();
+  const LossScaleState* const state = training_step_->loss_scale();
+  if (state == nullptr) return absl::OkStatus();
   // Counts of steps, which a double holds exactly.
-  double values[] = {state.scale, static_cast<double>(state.clean_steps),
-                     static_cast<double>(state.skipped_steps),
-                     static_cast<double>(state.overflows_in_row)};
+  double values[] = {state->scale, static_cast<double>(state->clean_steps),
+                     static_cast<double>(state->skipped_steps),
+                     static_cast<double>(state->overflows_in_row)};
   RETURN_IF_ERROR(
       communicator_->Broadcast(values, std::size(values), collectives::DataType::kFloat64, root)
           ->Wait());
-  loss_scale->Restore({.scale = values[0],
-                       .clean_steps = static_cast<uint64_t>(values[1]),
-                       .skipped_steps = static_cast<uint64_t>(values[2]),
-                       .overflows_in_row = static_cast<uint64_t>(values[3])});
+  training_step_->RestoreLossScale({.scale = values[0],
+                                    .clean_steps = static_cast<uint64_t>(values[1]),
+                                    .skipped_steps = static_cast<uint64_t>(values[2]),
+                                    .overflows_in_row = static_cast<uint64_t>(values[3])});
   CountCollectives(1, sizeof(values));
   return absl::OkStatus();
 }
@@ -193,11 +188,13 @@ absl::Status Trainer::TrainAll() {
     if (step_ == preparation_->total_steps) break;
     const bool save = save_every > 0 && step_ % save_every == 0;
     const bool evaluate = evaluate_every > 0 && step_ % evaluate_every == 0;
+    // Nothing is kept of a step that nobody has looked at.
+    if (save || evaluate) RETURN_IF_ERROR(Settle());
     if (save) RETURN_IF_ERROR(SaveCheckpoint());
     if (evaluate) RETURN_IF_ERROR(EvaluateModel());
     if (save || evaluate) SetPhase("training");
   }
-  return absl::OkStatus();
+  return Settle();
 }
 
 absl::Status Trainer::TrainStep(data::Loader& loader) {
@@ -206,54 +203,74 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   const absl::StatusOr<const data::Batch*> batch = loader.Next();
   if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
   times.data_wait = Now().steady - start;
-  ASSIGN_OR_RETURN(const StepOutcome outcome, training_step_->Run(**batch, step_, times));
+  RETURN_IF_ERROR(training_step_->Run(**batch, step_, times));
   CountCollectives(training_step_->collectives(), training_step_->collective_bytes());
   ++step_;
   times.step = Now().steady - start;
   recent_.Add(times);
   steady_.Add(times);
   stall_ += times.data_wait;
-  // That of a step which overflowed says nothing.
-  if (std::isfinite(outcome.loss)) loss_ = outcome.loss;
-  if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
-    losses_.push_back(static_cast<float>(outcome.loss));
-  }
-  return ReportStep(outcome);
-}
-
-absl::Status Trainer::ReportStep(const StepOutcome& outcome) {
+  RETURN_IF_ERROR(TakeOutcomes(/*all=*/false));
   v1::Progress& progress = progress_.progress();
   progress.set_step(step_);
   progress.set_epoch(Epochs());
   progress.set_samples(preparation_->steps.SamplesBefore(step_));
-  progress.set_loss(loss_);
-  progress.set_train_accuracy(outcome.accuracy);
-  progress.set_learning_rate(outcome.learning_rate);
   progress.set_stall_seconds(absl::ToDoubleSeconds(stall_));
-  const LossScale* const loss_scale = training_step_->loss_scale();
-  if (loss_scale != nullptr) {
-    progress.set_loss_scale(loss_scale->scale());
-    progress.set_skipped_steps(loss_scale->skipped_steps());
-  }
   progress_.StepDone(recent_, Now());
+  return WriteScalars();
+}
+
+absl::Status Trainer::Settle() {
+  RETURN_IF_ERROR(TakeOutcomes(/*all=*/true));
+  return WriteScalars();
+}
+
+absl::Status Trainer::TakeOutcomes(bool all) {
+  v1::Progress& progress = progress_.progress();
+  outcomes_.clear();
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<StepOutcome> outcome, training_step_->TakeOutcome(all));
+    if (!outcome.has_value()) return absl::OkStatus();
+    // That of a step which overflowed says nothing.
+    if (std::isfinite(outcome->loss)) loss_ = outcome->loss;
+    if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
+      losses_.push_back(static_cast<float>(outcome->loss));
+    }
+    progress.set_loss(loss_);
+    progress.set_train_accuracy(outcome->accuracy);
+    progress.set_learning_rate(outcome->learning_rate);
+    if (const LossScaleState* const scale = training_step_->loss_scale(); scale != nullptr) {
+      progress.set_loss_scale(scale->scale);
+      progress.set_skipped_steps(scale->skipped_steps);
+    }
+    outcomes_.push_back(*outcome);
+    outcomes_.back().loss = loss_;
+  }
+}
+
+absl::Status Trainer::WriteScalars() {
+  if (tensorboard_ == nullptr) return absl::OkStatus();
+  const v1::Progress& progress = progress_.progress();
   const uint64_t every = std::max<uint64_t>(1, spec_.tensorboard().every_steps());
-  if (tensorboard_ == nullptr || (step_ % every != 0 && step_ != preparation_->total_steps)) {
-    return absl::OkStatus();
+  for (const StepOutcome& outcome : outcomes_) {
+    const uint64_t steps = outcome.step + 1;
+    if (steps % every != 0 && steps != preparation_->total_steps) continue;
+    std::vector<TensorBoardWriter::Scalar> scalars = {
+        {"train/loss", outcome.loss},
+        {"train/accuracy", outcome.accuracy},
+        {"train/learning_rate", outcome.learning_rate},
+        {"train/images_per_second", progress.images_per_second()},
+        {"train/stall_seconds", progress.data_wait_seconds()}};
+    if (outcome.gradient_norm.has_value()) {
+      scalars.emplace_back("train/gradient_norm", *outcome.gradient_norm);
+    }
+    if (progress.loss_scale() > 0) {
+      scalars.emplace_back("train/loss_scale", progress.loss_scale());
+      scalars.emplace_back("train/skipped_steps", progress.skipped_steps());
+    }
+    RETURN_IF_ERROR(tensorboard_->AddScalars(steps, scalars));
   }
-  std::vector<TensorBoardWriter::Scalar> scalars = {
-      {"train/loss", loss_},
-      {"train/accuracy", outcome.accuracy},
-      {"train/learning_rate", outcome.learning_rate},
-      {"train/images_per_second", progress.images_per_second()},
-      {"train/stall_seconds", progress.data_wait_seconds()}};
-  if (outcome.gradient_norm.has_value()) {
-    scalars.emplace_back("train/gradient_norm", *outcome.gradient_norm);
-  }
-  if (loss_scale != nullptr) {
-    scalars.emplace_back("train/loss_scale", loss_scale->scale());
-    scalars.emplace_back("train/skipped_steps", loss_scale->skipped_steps());
-  }
-  return tensorboard_->AddScalars(step_, scalars);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluated() {
@@ -326,7 +343,7 @@ absl::Status Trainer::SaveCheckpoint() {
   checkpoint.state.generation = options_.generation;
   checkpoint.state.training_digest = preparation_->training_digest;
   if (training_step_->loss_scale() != nullptr) {
-    checkpoint.state.loss_scale = training_step_->loss_scale()->state();
+    checkpoint.state.loss_scale = *training_step_->loss_scale();
   }
   // Batch norm saw every part of a batch by itself, as PyTorch counts.
   const uint64_t batches =
@@ -361,9 +378,9 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_kernel_seconds(absl::ToDoubleSeconds(median.kernels));
   summary.set_precision(PrecisionText(precision_));
   summary.set_device(plan_.device().name());
-  if (const LossScale* const loss_scale = training_step_->loss_scale(); loss_scale != nullptr) {
-    summary.set_loss_scale(loss_scale->scale());
-    summary.set_skipped_steps(loss_scale->skipped_steps());
+  if (const LossScaleState* const scale = training_step_->loss_scale(); scale != nullptr) {
+    summary.set_loss_scale(scale->scale);
+    summary.set_skipped_steps(scale->skipped_steps);
   }
   summary.set_final_loss(loss_);
   summary.set_test_accuracy(evaluation_.accuracy);

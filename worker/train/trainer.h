@@ -79,7 +79,12 @@ class Trainer {
   absl::Status TrainAll();
   // The next batch, its step and what is told of it.
   absl::Status TrainStep(data::Loader& loader);
-  absl::Status ReportStep(const StepOutcome& outcome);
+  // Of steps whose outcome is known, or of `all`; kExitDiverged.
+  absl::Status TakeOutcomes(bool all);
+  // Of those taken last, for TensorBoard.
+  absl::Status WriteScalars();
+  // Until the outcome of every step so far is told.
+  absl::Status Settle();
   absl::StatusOr<Evaluation> Evaluated();
   absl::Status EvaluateModel();
   void RecordEvaluation(SteadyTime begin);
@@ -108,6 +113,7 @@ class Trainer {
   uint64_t saved_step_;      // the newest checkpoint; none is kNever
   absl::Duration stall_;     // waited for the loader in this generation
   double loss_ = 0;
+  std::vector<StepOutcome> outcomes_;  // taken last
   Evaluation evaluation_;
   std::vector<float> losses_;
   // Of this generation.

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/guarded_device.h"
+#include "kernels/recording_device.h"
 #include "worker/data/testing.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/testing.h"
@@ -249,6 +250,66 @@ TEST_F(TrainerTest, TrainsWhereTheProcessHasNoMemory) {
     EXPECT_EQ(actual.skipped_steps(), expected.skipped_steps());
   }
   ExpectResumingLeavesNoTrace(RichSpec(13), 1);
+}
+
+// Steps that are recorded once and replayed leave to the last bit what steps do that are computed
+// call by call, also across a checkpoint and with batches of two sizes. The loss is a sum that no
+// longer passes through a float.
+TEST_F(TrainerTest, RecordedStepsAreSteps) {
+  const v1::JobSpec full_and_short_batches = Spec(15);
+  v1::JobSpec lars = FullSpec(5);
+  lars.mutable_train()->mutable_optimizer()->set_name("lars");
+  v1::JobSpec rich = RichSpec(5);
+  rich.mutable_train()->set_sync_batch_norm(false);
+  v1::JobSpec contrastive = RichSpec(4);  // is not recorded
+  contrastive.mutable_train()->mutable_objective()->set_name("nt_xent");
+  contrastive.mutable_train()->mutable_objective()->set_temperature(0.5);
+  for (const v1::JobSpec& spec :
+       {full_and_short_batches, lars, rich, contrastive, Mixed(rich, "O3", "bfloat16")}) {
+    SCOPED_TRACE(spec.ShortDebugString());
+    device_ = &kernels::CpuDevice();
+    const v1::TrainSummary expected = TrainOk(spec, 1);
+    device_ = &kernels::RecordingDevice();
+    const v1::TrainSummary actual = TrainOk(spec, 1);
+    EXPECT_EQ(actual.weights_digest(), expected.weights_digest());
+    ASSERT_EQ(actual.losses_size(), expected.losses_size());
+    for (int i = 0; i < actual.losses_size(); ++i) {
+      EXPECT_NEAR(actual.losses(i), expected.losses(i), 1e-6 * expected.losses(i)) << i;
+    }
+    EXPECT_EQ(actual.test_loss(), expected.test_loss());
+  }
+  // Overflows at first.
+  rich.mutable_train()->set_max_steps(13);
+  const v1::JobSpec scaled = Overflowing(rich, "O2");
+  ExpectResumingLeavesNoTrace(scaled, 1);
+  const v1::TrainSummary recorded = TrainOk(scaled, 1);
+  device_ = &kernels::CpuDevice();
+  const v1::TrainSummary called = TrainOk(scaled, 1);
+  EXPECT_GT(recorded.skipped_steps(), 1);
+  EXPECT_EQ(recorded.skipped_steps(), called.skipped_steps());
+  EXPECT_EQ(recorded.loss_scale(), called.loss_scale());
+  EXPECT_EQ(recorded.weights_digest(), called.weights_digest());
+}
+
+// The process is told late, and nothing is kept of what came after.
+TEST_F(TrainerTest, WhereStepsAreQueuedADivergedTrainingSaysSoLater) {
+  device_ = &kernels::RecordingDevice();
+  v1::JobSpec spec = Spec(100);
+  spec.mutable_train()->mutable_optimizer()->set_learning_rate(1e20);
+  spec.mutable_train()->mutable_checkpoint()->set_every_steps(3);
+  const Result result = Train(spec, 1, WithCheckpoints(1))[0];
+  EXPECT_EQ(ExitCodeOf(result.status), kExitDiverged) << result.status;
+  EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr("the loss of step"));
+  EXPECT_FALSE(fs::exists(ModelPath(3)));
+}
+
+TEST_F(TrainerTest, AnAbortEndsEveryRankThatIsAlone) {
+  device_ = &kernels::RecordingDevice();
+  const Result result =
+      Train(Spec(1'000'000), 1, {}, [this](uint32_t, const v1::Progress& progress) {
+        if (progress.step() > 0) communicators_[0]->Abort(absl::AbortedError("enough"));
+      })[0];
+  EXPECT_TRUE(absl::IsAborted(result.status)) << result.status;
 }
 
 TEST_F(TrainerTest, LearnsAndTellsAboutIt) {

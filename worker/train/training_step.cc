@@ -1,13 +1,13 @@
 #include "worker/train/training_step.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/time.h"
+#include "kernels/update_rules.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/stopwatch.h"
 
@@ -23,6 +23,21 @@ bool Shards(const StepParts& parts) {
          parts.spec->mixed_precision().loss_scale().initial() == 0;
 }
 
+// What the host would only carry to itself and back.
+bool IsAlone(const StepParts& parts) {
+  return parts.communicators.world->size() == 1 && parts.plan->device().captures() &&
+         parts.precision.gradients == kernels::DataType::kFloat32;
+}
+
+kernels::UpdateRules RulesOf(const v1::TrainSpec& spec) {
+  kernels::UpdateRules rules = UpdateRulesOf(spec.optimizer());
+  const v1::LossScaleSpec& scale = spec.mixed_precision().loss_scale();
+  rules.scales_loss = scale.initial() != 0;
+  rules.loss_scale = LossScaleRulesOf(scale);
+  rules.average_decay = spec.ema().decay();
+  return rules;
+}
+
 ExchangeOptions ExchangeOptionsOf(const StepParts& parts) {
   ExchangeOptions options;
   const v1::StrategySpec& strategy = parts.spec->strategy();
@@ -32,6 +47,7 @@ ExchangeOptions ExchangeOptionsOf(const StepParts& parts) {
   options.accumulates = parts.spec->accumulation_steps() > 1;
   options.type = parts.precision.gradients;
   options.sums = !Shards(parts);
+  options.alone = IsAlone(parts);
   return options;
 }
 
@@ -47,13 +63,16 @@ absl::Status Diverged(const std::string& what) {
 
 TrainingStep::TrainingStep(const StepParts& parts, const data::DatasetInfo& dataset)
     : parts_(parts),
+      device_(parts.plan->device()),
       micro_batches_(std::max(1u, parts.spec->accumulation_steps())),
-      input_(dataset, parts.plan->device()),
-      reducer_(parts.communicators.world) {
+      alone_(IsAlone(parts)),
+      input_(dataset, device_),
+      reducer_(parts.communicators.world),
+      graphs_(device_, device_.captures()) {
   const v1::LossScaleSpec& scale = parts.spec->mixed_precision().loss_scale();
   if (scale.initial() == 0) return;
-  loss_scale_.emplace(scale);
-  guard_.emplace(parts.communicators.world, parts.plan->device(), parts.state->buffers(),
+  loss_scale_ = InitialLossScale(scale);
+  guard_.emplace(parts.communicators.world, device_, parts.state->buffers(),
                  parts.plan->buffer_elements());
 }
 
@@ -77,120 +96,176 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     parts.state->BindParameters(step->sharded_->parameters());
   }
   if (parts.spec->sync_batch_norm()) parts.plan->set_statistics_reducer(&step->reducer_);
+  // Where ranks sum up, one loss is the sum of all parts'.
+  ASSIGN_OR_RETURN(step->control_, UpdateControl::Create(RulesOf(*parts.spec), parts.plan->device(),
+                                                         step->alone_ ? step->micro_batches_ : 1,
+                                                         step->micro_batches_));
+  step->objective_->set_loss_scale(step->control_->loss_scale());
+  if (step->loss_scale_.has_value()) step->control_->SetLossScale(*step->loss_scale_);
+  step->records_ = parts.plan->device().captures() && step->objective_->records() &&
+                   !parts.spec->sync_batch_norm();
   return step;
 }
 
-absl::StatusOr<StepOutcome> TrainingStep::Run(const data::Batch& batch, uint64_t step,
-                                              StepTimes& times) {
+absl::Status TrainingStep::Run(const data::Batch& batch, uint64_t step, StepTimes& times) {
   const absl::Duration kernels_before = KernelTime();
-  if (loss_scale_.has_value()) {
-    objective_->set_loss_scale(loss_scale_->scale());
-    guard_->Begin();
-  }
+  const double learning_rate = parts_.schedule->LearningRate(step);
+  RETURN_IF_ERROR(control_->Begin(step, learning_rate));
   const uint64_t global_rows = batch.global_rows * batch.views;
   for (uint32_t part = 0; part < micro_batches_; ++part) {
-    RETURN_IF_ERROR(Compute(batch.Part(part, micro_batches_), step, global_rows,
-                            /*last=*/part + 1 == micro_batches_));
+    RETURN_IF_ERROR(Compute(batch.Part(part, micro_batches_), part, step, global_rows));
   }
-  RETURN_IF_ERROR(FinishExchange(times));
-
-  StepOutcome outcome;
-  outcome.loss = exchange_->totals().loss_sum / static_cast<double>(global_rows);
-  outcome.accuracy =
-      static_cast<double>(exchange_->totals().correct) / static_cast<double>(global_rows);
-  outcome.learning_rate = parts_.schedule->LearningRate(step);
-  ASSIGN_OR_RETURN(outcome.skipped, ShouldSkip(step, outcome.loss, times));
-  if (!outcome.skipped) RETURN_IF_ERROR(Update(step, outcome, times));
-  RETURN_IF_ERROR(AdjustScale(step, outcome));
+  RETURN_IF_ERROR(Exchange(times));
+  RETURN_IF_ERROR(Update(times));
+  control_->Finish();
+  if (control_->pending() == 1) next_outcome_ = step;
+  queued_[step % queued_.size()] = {step, global_rows, learning_rate};
   times.kernels += KernelTime() - kernels_before;
-  return outcome;
+  return absl::OkStatus();
 }
 
-absl::Status TrainingStep::Compute(const data::Batch& part, uint64_t step, uint64_t global_rows,
-                                   bool last) {
+absl::Status TrainingStep::Compute(const data::Batch& part, uint32_t index, uint64_t step,
+                                   uint64_t global_rows) {
   nn::Plan& plan = *parts_.plan;
   const auto rows = static_cast<uint32_t>(part.rows);
   {
     const Stopwatch stopwatch(own_kernel_time_);
     input_.Write(part, plan.input(), plan.labels());
   }
-  plan.Forward(rows, /*training=*/true,
-               {parts_.spec->seed(), step, part.first_row * uint64_t{part.views}});
-  ASSIGN_OR_RETURN(const nn::LossResult loss,
-                   objective_->Compute(plan, rows, global_rows, /*training=*/true));
-  if (!last) {
-    plan.Backward(rows, nullptr);
-    exchange_->Accumulate(loss);
+  plan.SetStep({parts_.spec->seed(), step, part.first_row * uint64_t{part.views}});
+  if (!records_) return Pass(index, rows, global_rows);
+  return graphs_.Run({index, rows, global_rows}, [&] { return Pass(index, rows, global_rows); });
+}
+
+absl::Status TrainingStep::Pass(uint32_t index, uint32_t rows, uint64_t global_rows) {
+  nn::Plan& plan = *parts_.plan;
+  const bool last = index + 1 == micro_batches_;
+  if (index == 0 && guard_.has_value()) guard_->Begin();
+  plan.Forward(rows, /*training=*/true);
+  RETURN_IF_ERROR(
+      objective_->Queue(plan, rows, global_rows, /*training=*/true, control_->loss(index)));
+  if (last && !alone_ && !records_) {
+    exchange_->Begin(OwnLoss(), /*accumulated=*/index > 0);
+    plan.Backward(rows, [this](size_t offset) { exchange_->Ready(offset); });
     return absl::OkStatus();
   }
-  exchange_->Begin(loss);
-  plan.Backward(rows, [this](size_t offset) { exchange_->Ready(offset); });
+  plan.Backward(rows, nullptr);
+  if (!last) {
+    exchange_->Accumulate(/*first=*/index == 0);
+  } else if (alone_ && index > 0) {
+    exchange_->AddAccumulated();
+  }
   return absl::OkStatus();
 }
 
-absl::Status TrainingStep::FinishExchange(StepTimes& times) {
+nn::LossResult TrainingStep::OwnLoss() const {
+  nn::LossResult sum;
+  for (uint32_t part = 0; part < micro_batches_; ++part) {
+    nn::LossResult loss;
+    device_.CopyToHost(&loss, control_->loss(part), sizeof(loss));
+    sum.loss_sum += loss.loss_sum;
+    sum.correct += loss.correct;
+  }
+  return sum;
+}
+
+absl::Status TrainingStep::Exchange(StepTimes& times) {
+  if (alone_) {
+    const Stopwatch stopwatch(times.exposed_communication);
+    RETURN_IF_ERROR(reducer_.status());
+    // Nothing to wait for, but a group that was aborted says so here.
+    return parts_.communicators.world->Barrier()->Wait();
+  }
+  if (records_) exchange_->Begin(OwnLoss(), /*accumulated=*/micro_batches_ > 1);
   const SteadyTime backward_end = Now().steady;
   const absl::Duration computed = exchange_->kernel_time();
   RETURN_IF_ERROR(exchange_->Finish());
   RETURN_IF_ERROR(reducer_.status());
+  const nn::LossResult& totals = exchange_->totals();
+  device_.CopyToDevice(control_->loss(0), &totals, sizeof(totals));
   times.exposed_communication +=
       Now().steady - backward_end - (exchange_->kernel_time() - computed);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> TrainingStep::ShouldSkip(uint64_t step, double loss, StepTimes& times) {
-  if (!loss_scale_.has_value()) {
-    if (std::isfinite(loss)) return false;
-    return Diverged(absl::StrCat("the loss of step ", step + 1, " is ", loss));
-  }
-  bool overflowed = false;
+  if (!guard_.has_value()) return absl::OkStatus();
   {
     const Stopwatch stopwatch(own_kernel_time_);
-    overflowed =
-        guard_->Overflowed(loss, exchange_->gradients(), parts_.plan->parameter_elements());
+    guard_->Check(exchange_->gradients(), parts_.plan->parameter_elements());
   }
-  {
-    const Stopwatch stopwatch(times.exposed_communication);
-    ASSIGN_OR_RETURN(overflowed, guard_->Agree(overflowed));
-  }
-  return overflowed;
+  const Stopwatch stopwatch(times.exposed_communication);
+  return guard_->Agree();
 }
 
-absl::Status TrainingStep::Update(uint64_t step, StepOutcome& outcome, StepTimes& times) {
-  const uint64_t update = Updates(step);
-  if (sharded_ != nullptr) {
-    const absl::Duration computed = sharded_->kernel_time();
-    const SteadyTime start = Now().steady;
-    RETURN_IF_ERROR(sharded_->Run(outcome.learning_rate, update));
-    times.exposed_communication += Now().steady - start - (sharded_->kernel_time() - computed);
+absl::Status TrainingStep::Update(StepTimes& times) {
+  constexpr StepGraphs::Key kUpdate = {~uint64_t{0}};
+  const size_t elements = parts_.plan->parameter_elements();
+  {
+    const Stopwatch stopwatch(own_kernel_time_);
+    RETURN_IF_ERROR(graphs_.Run(kUpdate, [&] {
+      const float* const gradients = exchange_->gradients();
+      if (alone_ && guard_.has_value()) guard_->Check(gradients, elements);
+      control_->Decide(gradients, elements, guard_.has_value() ? guard_->finite() : nullptr);
+      if (guard_.has_value()) guard_->Restore(control_->scalars());
+      if (sharded_ != nullptr) return absl::OkStatus();
+      parts_.optimizer->Step(control_->scalars(), parts_.state->parameters(), gradients);
+      parts_.state->UpdateAverage(control_->scalars());
+      return absl::OkStatus();
+    }));
   }
+  if (sharded_ == nullptr) return absl::OkStatus();
+  const absl::Duration computed = sharded_->kernel_time();
+  const SteadyTime start = Now().steady;
+  RETURN_IF_ERROR(sharded_->Run(control_->scalars()));
+  times.exposed_communication += Now().steady - start - (sharded_->kernel_time() - computed);
   const Stopwatch stopwatch(own_kernel_time_);
-  if (sharded_ == nullptr) {
-    const double gradient_scale = loss_scale_.has_value() ? 1 / loss_scale_->scale() : 1;
-    outcome.gradient_norm =
-        parts_.optimizer->Step(outcome.learning_rate, update, parts_.state->parameters(),
-                               exchange_->gradients(), gradient_scale);
-  }
-  parts_.state->UpdateAverage(update);
+  parts_.state->UpdateAverage(control_->scalars());
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<StepOutcome>> TrainingStep::TakeOutcome(bool wait) {
+  const bool full = control_->pending() == UpdateControl::kStepsAhead;
+  ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, control_->Read(wait || full));
+  if (!record.has_value()) return std::nullopt;
+  const Queued& queued = queued_[next_outcome_++ % queued_.size()];
+  const auto rows = static_cast<double>(queued.global_rows);
+  StepOutcome outcome;
+  outcome.step = queued.step;
+  outcome.loss = record->loss.loss_sum / rows;
+  outcome.accuracy = static_cast<double>(record->loss.correct) / rows;
+  outcome.learning_rate = queued.learning_rate;
+  outcome.skipped = record->skipped != 0;
+  if (parts_.spec->optimizer().clip_norm() > 0 && !outcome.skipped) {
+    outcome.gradient_norm = record->gradient_norm;
+  }
+  if (loss_scale_.has_value()) loss_scale_ = record->loss_scale;
+  if (record->diverged != 0) return DivergedAt(outcome);
+  return outcome;
 }
 
 absl::Status TrainingStep::GatherOptimizerStates() {
   return sharded_ != nullptr ? sharded_->GatherStates() : absl::OkStatus();
 }
 
-absl::Status TrainingStep::AdjustScale(uint64_t step, const StepOutcome& outcome) {
-  if (!loss_scale_.has_value()) return absl::OkStatus();
-  loss_scale_->StepDone(outcome.skipped);
-  if (!loss_scale_->diverged()) return absl::OkStatus();
-  return Diverged(absl::StrCat("the loss of step ", step + 1, ", which is ", outcome.loss,
-                               ", or its gradients overflowed, as in the ",
-                               LossScale::kPatience - 1, " steps before, with a loss scale of ",
-                               loss_scale_->scale(), " that cannot fall"));
+absl::Status TrainingStep::DivergedAt(const StepOutcome& outcome) const {
+  if (!loss_scale_.has_value()) {
+    return Diverged(absl::StrCat("the loss of step ", outcome.step + 1, " is ", outcome.loss));
+  }
+  return Diverged(absl::StrCat(
+      "the loss of step ", outcome.step + 1, ", which is ", outcome.loss,
+      ", or its gradients overflowed, as in the ", kernels::kLossScalePatience - 1,
+      " steps before, with a loss scale of ", loss_scale_->scale, " that cannot fall"));
+}
+
+void TrainingStep::RestoreLossScale(const LossScaleState& state) {
+  loss_scale_ = RestoredLossScale(parts_.spec->mixed_precision().loss_scale(), state);
+  control_->SetLossScale(*loss_scale_);
 }
 
 uint64_t TrainingStep::Updates(uint64_t steps) const {
-  return loss_scale_.has_value() ? steps - std::min(steps, loss_scale_->skipped_steps()) : steps;
+  return loss_scale_.has_value() ? steps - std::min(steps, loss_scale_->skipped_steps) : steps;
+}
+
+uint64_t TrainingStep::collectives() const {
+  const bool agrees = guard_.has_value() && parts_.communicators.world->size() > 1;
+  return (alone_ ? 1 : exchange_->operations()) + (agrees ? 1 : 0) + (sharded_ != nullptr ? 1 : 0);
 }
 
 absl::Duration TrainingStep::KernelTime() const {

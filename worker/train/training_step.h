@@ -1,9 +1,14 @@
 // One step of one rank: its rows of the global batch forward and backward, the gradients summed
 // over the ranks while backward still runs, the update; or, where ranks share memory and the update
 // allows it, sum and update in one pass after backward.
+//
+// A device may be behind: a step is queued on it, and what became of it is asked for later. Where
+// the device records calls, forward, loss and backward are recorded once for each number of rows,
+// and the update once; a world of one has nothing in between.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,8 +28,10 @@
 #include "worker/train/schedule.h"
 #include "worker/train/sharded_update.h"
 #include "worker/train/statistics_reducer.h"
+#include "worker/train/step_graphs.h"
 #include "worker/train/step_statistics.h"
 #include "worker/train/training_precision.h"
+#include "worker/train/update_control.h"
 
 namespace muster::train {
 
@@ -43,6 +50,7 @@ struct StepParts {
 
 // What all ranks agree on about a step. Means are over the global batch, before the update.
 struct StepOutcome {
+  uint64_t step = 0;  // counted from 0
   double loss = 0;
   double accuracy = 0;
   double learning_rate = 0;
@@ -60,17 +68,28 @@ class TrainingStep {
   static absl::StatusOr<std::unique_ptr<TrainingStep>> Create(const StepParts& parts,
                                                               const data::DatasetInfo& dataset);
 
-  // Collective; step number `step`, counted from 0. Adds to times.exposed_communication and
-  // times.kernels. The update runs on all ranks or, after an error, on none that could tell it to
-  // others: the communicators' errors, and kExitDiverged where the loss is no finite number, or
-  // with a loss scale where no scale helps.
-  absl::StatusOr<StepOutcome> Run(const data::Batch& batch, uint64_t step, StepTimes& times);
+  // Collective; step number `step`, counted from 0, one after the other. Adds to
+  // times.exposed_communication and times.kernels. The update runs on all ranks or, after an error,
+  // on none that could tell it to others: the communicators' errors, the device's.
+  // FAILED_PRECONDITION where too many outcomes were not taken.
+  absl::Status Run(const data::Batch& batch, uint64_t step, StepTimes& times);
+
+  // The outcome of the next step that was run, in order; absent where there is none, or it is not
+  // known yet and neither `wait` nor the number of such steps asks for waiting. On a device whose
+  // calls have happened when they return, it is known at once. kExitDiverged where the loss is no
+  // finite number, or with a loss scale where no scale helps: no later step changed anything. The
+  // device's errors.
+  absl::StatusOr<std::optional<StepOutcome>> TakeOutcome(bool wait);
 
   Objective& objective() { return *objective_; }
 
-  // Null where the loss is not scaled.
-  LossScale* loss_scale() { return loss_scale_.has_value() ? &*loss_scale_ : nullptr; }
-  // Of `steps`, those that changed the model.
+  // After the last outcome that was taken; null where the loss is not scaled.
+  const LossScaleState* loss_scale() const {
+    return loss_scale_.has_value() ? &*loss_scale_ : nullptr;
+  }
+  // As a checkpoint has it; only where the loss is scaled.
+  void RestoreLossScale(const LossScaleState& state);
+  // Of `steps`, whose outcomes were taken, those that changed the model.
   uint64_t Updates(uint64_t steps) const;
 
   // Collective. Gives every rank all that the optimizer remembers, until the next step; the
@@ -78,36 +97,50 @@ class TrainingStep {
   absl::Status GatherOptimizerStates();
 
   // Of one step.
-  uint64_t collectives() const {
-    return exchange_->operations() + (guard_.has_value() ? 1 : 0) + (sharded_ != nullptr ? 1 : 0);
-  }
-  uint64_t collective_bytes() const { return exchange_->bytes(); }
+  uint64_t collectives() const;
+  uint64_t collective_bytes() const { return alone_ ? 0 : exchange_->bytes(); }
 
  private:
   TrainingStep(const StepParts& parts, const data::DatasetInfo& dataset);
 
-  // Forward and backward of one micro-batch.
-  absl::Status Compute(const data::Batch& part, uint64_t step, uint64_t global_rows, bool last);
-  // Collective. Waits for the sums.
-  absl::Status FinishExchange(StepTimes& times);
-  // Collective where the loss is scaled. kExitDiverged where it is not and is no finite number.
-  absl::StatusOr<bool> ShouldSkip(uint64_t step, double loss, StepTimes& times);
+  // Micro-batch `index`: its data, forward, backward.
+  absl::Status Compute(const data::Batch& part, uint32_t index, uint64_t step,
+                       uint64_t global_rows);
+  // The part of it that is the same in every step.
+  absl::Status Pass(uint32_t index, uint32_t rows, uint64_t global_rows);
+  // Of all micro-batches of this rank; waits.
+  nn::LossResult OwnLoss() const;
+  // Collective. Waits for the sums; agrees on whether they overflowed.
+  absl::Status Exchange(StepTimes& times);
   // Collective where it is sharded.
-  absl::Status Update(uint64_t step, StepOutcome& outcome, StepTimes& times);
-  // kExitDiverged.
-  absl::Status AdjustScale(uint64_t step, const StepOutcome& outcome);
+  absl::Status Update(StepTimes& times);
+  absl::Status DivergedAt(const StepOutcome& outcome) const;
   absl::Duration KernelTime() const;
 
   const StepParts parts_;
+  kernels::Device& device_;
   const uint32_t micro_batches_;
+  // A world of one on a device with memory of its own: gradients stay where they are.
+  const bool alone_;
   data::InputWriter input_;
   CommunicatorReducer reducer_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<ShardedUpdate> sharded_;  // null where each rank updates everything
+  std::unique_ptr<UpdateControl> control_;
+  StepGraphs graphs_;
+  bool records_ = false;  // passes are recorded: they cannot exchange meanwhile
   // Both or none.
-  std::optional<LossScale> loss_scale_;
+  std::optional<LossScaleState> loss_scale_;
   std::optional<OverflowGuard> guard_;
+  // Of steps whose outcomes were not taken, by step modulo their largest number.
+  struct Queued {
+    uint64_t step = 0;
+    uint64_t global_rows = 0;
+    double learning_rate = 0;
+  };
+  std::array<Queued, UpdateControl::kStepsAhead> queued_;
+  uint64_t next_outcome_ = 0;  // the step whose it is
   // Since Create, in kernels that nobody else counts.
   absl::Duration own_kernel_time_;
 };

@@ -1,4 +1,5 @@
-// What a whole step allocates. What it computes is trainer_test's to see, through the trainer.
+// What a whole step allocates, and what of it is called again. What it computes is trainer_test's
+// to see, through the trainer.
 #include "worker/train/training_step.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "common/spec/spec.h"
 #include "gtest/gtest.h"
+#include "kernels/recording_device.h"
 #include "worker/collectives/communicator.h"
 #include "worker/data/loader.h"
 #include "worker/data/testing.h"
@@ -33,6 +35,7 @@ class TrainingStepTest : public ::testing::Test {
   struct Counts {
     int64_t steps = 0;
     int64_t collectives = 0;
+    absl::Duration plan;  // spent by the plan in calls of kernels
   };
   Counts Count(const std::function<void(v1::TrainSpec&)>& change) {
     v1::JobSpec job;
@@ -51,12 +54,12 @@ class TrainingStepTest : public ::testing::Test {
     change(spec);
     spec::ApplyDefaults(job);
 
-    auto prepared = Prepare(job, 1, "");
+    auto prepared = Prepare(job, 1, "", *device_);
     EXPECT_TRUE(prepared.ok()) << prepared.status();
     Preparation& preparation = **prepared;
     const auto group = MakeLoopbackGroup(1);
     collectives::Communicator& communicator = *group[0];
-    ModelState state(preparation.plan.get(), preparation.optimizer.get(), spec.ema().decay());
+    ModelState state(preparation.plan.get(), preparation.optimizer.get(), /*averages=*/true);
     StepParts parts;
     parts.spec = &preparation.spec;
     parts.plan = preparation.plan.get();
@@ -86,12 +89,18 @@ class TrainingStepTest : public ::testing::Test {
 
     Counts counts;
     for (uint64_t i = 0; i < kWarmup + kSteps; ++i) {
-      if (i == kWarmup) counts.steps = -Allocations();
+      if (i == kWarmup) {
+        counts.plan = -preparation.plan->kernel_time();
+        counts.steps = -Allocations();
+      }
       StepTimes times;
-      const auto outcome = (*step)->Run(*batches[i % 2], i, times);
-      EXPECT_TRUE(outcome.ok()) << outcome.status();
+      const absl::Status run = (*step)->Run(*batches[i % 2], i, times);
+      EXPECT_TRUE(run.ok()) << run;
+      const auto outcome = (*step)->TakeOutcome(/*wait=*/true);
+      EXPECT_TRUE(outcome.ok() && outcome->has_value()) << outcome.status();
     }
     counts.steps += Allocations();
+    counts.plan += preparation.plan->kernel_time();
 
     const uint64_t collectives = kSteps * (*step)->collectives();
     std::vector<double> values(1);
@@ -111,6 +120,7 @@ class TrainingStepTest : public ::testing::Test {
   // The queue of a communicator takes memory for many operations at a time.
   static constexpr int64_t kQueueBlocks = 8;
 
+  kernels::Device* device_ = &kernels::CpuDevice();
   data::TemporaryDirectory data_;
 };
 
@@ -145,6 +155,17 @@ TEST_F(TrainingStepTest, NorInAResNetWithStochasticDepth) {
     spec.mutable_model()->set_stochastic_depth(0.5);
   });
   EXPECT_LE(counts.steps, counts.collectives + kQueueBlocks);
+}
+
+// Once for each of the two sizes of batches, and the update.
+TEST_F(TrainingStepTest, WhereCallsAreRecordedNoneIsMadeAgain) {
+  const auto in_parts = [](v1::TrainSpec& spec) {
+    spec.set_accumulation_steps(2);
+    spec.mutable_optimizer()->set_clip_norm(1);
+  };
+  EXPECT_GT(Count(in_parts).plan, absl::ZeroDuration());
+  device_ = &kernels::RecordingDevice();
+  EXPECT_EQ(Count(in_parts).plan, absl::ZeroDuration());
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ MusterCudaEvent* MakeEvent(MusterCudaContext*) { return new MusterCudaEvent; }
 void ReleaseEvent(MusterCudaContext*, MusterCudaEvent* event) { delete event; }
 void RecordEvent(MusterCudaContext*, MusterCudaEvent*) {}
 int EventDone(MusterCudaEvent*) { return 1; }
-void WaitForEvent(MusterCudaEvent*) {}
+const char* WaitForEvent(MusterCudaEvent*) { return nullptr; }
 
 // Nothing stands behind it: whatever is queued has happened.
 void* Stream(MusterCudaContext*) { return nullptr; }

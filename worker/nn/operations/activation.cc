@@ -62,12 +62,8 @@ class DropoutOperation : public Operation {
 
  private:
   void Apply(const Call& call, const void* x, void* y) const {
-    const kernels::DropoutMask mask = {
-        .key = kernels::DerivePhiloxKey(call.step.seed, call.step.step),
-        .layer = index_,
-        .first_row = call.step.first_row,
-        .probability = probability_};
-    device_.kernels().dropout(output()->type, mask, call.rows, output()->elements(), x, y);
+    device_.kernels().dropout(output()->type, {.layer = index_, .probability = probability_},
+                              call.draw, call.rows, output()->elements(), x, y);
   }
 
   const float probability_;

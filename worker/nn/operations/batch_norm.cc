@@ -30,7 +30,16 @@ class NormalizingOperation : public Operation {
         kernels_(device.kernels()) {}
 
  protected:
-  enum { kMean, kInverseDeviation, kScale, kShift, kChannelArrays };
+  // The last two, the parameters' gradients before the branch's factor, with a block only.
+  enum {
+    kMean,
+    kInverseDeviation,
+    kScale,
+    kShift,
+    kChannelArrays,
+    kDgamma = kChannelArrays,
+    kDbeta
+  };
 
   std::string NormKind() const {
     return absl::StrCat("batch_norm2d", parts_.block != nullptr ? " + stochastic_depth" : "",
@@ -40,7 +49,10 @@ class NormalizingOperation : public Operation {
 
   size_t Channels() const { return static_cast<size_t>(output()->shape.channels); }
   size_t AlignedChannels() const { return (Channels() + 15) / 16 * 16; }
-  size_t ChannelBytes() const { return kChannelArrays * AlignedChannels() * sizeof(float); }
+  size_t ChannelBytes() const {
+    const size_t arrays = kChannelArrays + (parts_.block != nullptr ? 2 : 0);
+    return arrays * AlignedChannels() * sizeof(float);
+  }
   float* ChannelArray(int which) const {
     return static_cast<float*>(saved()) + which * AlignedChannels();
   }
@@ -53,11 +65,11 @@ class NormalizingOperation : public Operation {
     device_.Copy(Variance(), call.buffers + parts_.running_variance_offset, bytes);
   }
 
-  // From mean and variance; all normalised values times `factor`. `bias` is of the convolution
-  // before, where that has not added it; null: none.
-  void ComputeScaleAndShift(const Call& call, float factor, const float* bias) const {
+  // From mean and variance; all normalised values times *factor; null: 1. `bias` is of the
+  // convolution before, where that has not added it; null: none.
+  void ComputeScaleAndShift(const Call& call, const float* factor, const float* bias) const {
     kernels_.batch_norm_scale(
-        {.channels = output()->shape.channels, .epsilon = parts_.layer.epsilon, .factor = factor},
+        {.channels = output()->shape.channels, .epsilon = parts_.layer.epsilon}, factor,
         ChannelArray(kMean), Variance(), call.parameters + parts_.weight_offset,
         call.parameters + parts_.bias_offset, bias, ChannelArray(kInverseDeviation),
         ChannelArray(kScale), ChannelArray(kShift));
@@ -66,7 +78,7 @@ class NormalizingOperation : public Operation {
   void ForwardFolded(const Call& call) const {
     const ConvolutionParts& convolution = *folded_.parts;
     TakeRunningStatistics(call);
-    ComputeScaleAndShift(call, 1, convolution.bias(call));
+    ComputeScaleAndShift(call, /*factor=*/nullptr, convolution.bias(call));
     const kernels::Epilogue epilogue = {
         .scale = ChannelArray(kScale),
         .shift = ChannelArray(kShift),
@@ -129,8 +141,8 @@ class BatchNormOperation : public NormalizingOperation {
 
   void Forward(const Call& call) override {
     if (!call.training && folded_.parts != nullptr) return ForwardFolded(call);
-    if (Dropped()) {
-      kernels_.add_forward(output()->type, OutputCount(call), nullptr, 1, parts_.addend->data,
+    if (Dropped(call)) {
+      kernels_.add_forward(output()->type, OutputCount(call), nullptr, nullptr, parts_.addend->data,
                            parts_.activation, output()->data);
       return;
     }
@@ -150,46 +162,53 @@ class BatchNormOperation : public NormalizingOperation {
   // The addend's gradient, which is the sum's: with the parameters' in one pass, unless those have
   // none.
   void BackwardActivation(const Call& call) override {
-    if (Dropped()) ActivationBackward(kernels_, parts_.activation, call.rows, *output());
+    if (Dropped(call)) ActivationBackward(kernels_, parts_.activation, call.rows, *output());
   }
 
   void BackwardParameters(const Call& call) override {
     float* const dgamma = call.gradients + parts_.weight_offset;
     float* const dbeta = call.gradients + parts_.bias_offset;
-    if (Dropped()) {
+    if (Dropped(call)) {
       device_.Zero(dgamma, Channels() * sizeof(float));
       device_.Zero(dbeta, Channels() * sizeof(float));
       return;
     }
     kernels::BatchNormGradient gradient = Gradient();
     if (MasksByOutput()) gradient.y = output()->data;
-    kernels_.batch_norm_backward_parameters(Shape(call), gradient, dgamma, dbeta,
+    const float* const factor = Factor(call);
+    // BackwardData wants them without the factor, which is in the scale already.
+    float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
+    float* const plain_dbeta = factor == nullptr ? dbeta : ChannelArray(kDbeta);
+    kernels_.batch_norm_backward_parameters(Shape(call), gradient, plain_dgamma, plain_dbeta,
                                             MasksByOutput() ? output()->gradient : nullptr);
-    if (const float factor = Factor(call); factor != 1) {
-      Multiply(dgamma, factor, dgamma);
-      Multiply(dbeta, factor, dbeta);
-    }
+    if (factor == nullptr) return;
+    const auto multiply = [&](const float* from, float* to) {
+      kernels_.scaled_copy(kernels::DataType::kFloat32, Channels(), factor, from, to);
+    };
+    multiply(plain_dgamma, dgamma);
+    multiply(plain_dbeta, dbeta);
   }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
-    if (Dropped()) {
+    if (Dropped(call)) {
       device_.Zero(dx, input()->bytes(call.rows));
       return;
     }
-    const size_t channels = Channels();
-    float* const dgamma = static_cast<float*>(call.workspace);
-    float* const dbeta = dgamma + channels;
-    // The factor is in the scale already.
-    const float without_factor = 1 / Factor(call);
-    Multiply(call.gradients + parts_.weight_offset, without_factor, dgamma);
-    Multiply(call.gradients + parts_.bias_offset, without_factor, dbeta);
+    const bool plain = Factor(call) == nullptr;
+    const float* dgamma = plain ? call.gradients + parts_.weight_offset : ChannelArray(kDgamma);
+    const float* dbeta = plain ? call.gradients + parts_.bias_offset : ChannelArray(kDbeta);
     if (call.reducer != nullptr) {
+      const size_t channels = Channels();
+      float* const sums = static_cast<float*>(call.workspace);
       values_.resize(2 * channels);
-      device_.CopyToHost(values_.data(), dgamma, 2 * channels * sizeof(float));
+      device_.CopyToHost(values_.data(), dgamma, channels * sizeof(float));
+      device_.CopyToHost(values_.data() + channels, dbeta, channels * sizeof(float));
       sums_.assign(values_.begin(), values_.end());
       call.reducer->Sum(sums_.data(), sums_.size());
       std::copy(sums_.begin(), sums_.end(), values_.begin());
-      device_.CopyToDevice(dgamma, values_.data(), 2 * channels * sizeof(float));
+      device_.CopyToDevice(sums, values_.data(), 2 * channels * sizeof(float));
+      dgamma = sums;
+      dbeta = sums + channels;
     }
     if (call.rows == 0) return;
     kernels::BatchNormShape shape = Shape(call);
@@ -210,13 +229,16 @@ class BatchNormOperation : public NormalizingOperation {
   bool MasksByOutput() const {
     return parts_.addend != nullptr && parts_.activation != Activation::kNone;
   }
-  bool Dropped() const { return parts_.block != nullptr && parts_.block->dropped; }
-  // Of stochastic depth.
-  float Factor(const Call& call) const {
-    return parts_.block == nullptr ? 1.0f : static_cast<float>(parts_.block->scale(call.training));
+  bool Dropped(const Call& call) const {
+    return call.training && parts_.block != nullptr && parts_.block->dropped;
   }
-  void Multiply(const float* from, float factor, float* to) const {
-    kernels_.scaled_copy(kernels::DataType::kFloat32, Channels(), factor, from, to);
+  // Of stochastic depth, where the kernels read it; null: 1.
+  const float* Factor(const Call& call) const {
+    return parts_.block == nullptr ? nullptr : parts_.block->factor(call.training);
+  }
+  // Where they read whether this batch counts; null: it does.
+  const float* Active() const {
+    return parts_.block == nullptr ? active() : &parts_.block->state->active;
   }
   uint8_t* choice() const {
     return parts_.pool ? reinterpret_cast<uint8_t*>(ChannelArray(kChannelArrays)) : nullptr;
@@ -291,7 +313,7 @@ class BatchNormOperation : public NormalizingOperation {
     kernels_.batch_norm_running({.channels = output()->shape.channels,
                                  .pixels = pixels_,
                                  .momentum = parts_.layer.momentum},
-                                ChannelArray(kMean), Variance(),
+                                Active(), ChannelArray(kMean), Variance(),
                                 call.buffers + parts_.running_mean_offset,
                                 call.buffers + parts_.running_variance_offset);
   }

@@ -33,24 +33,24 @@ class AddOperation : public Operation {
   }
 
   void Forward(const Call& call) override {
-    const bool dropped = block_ != nullptr && block_->dropped;
+    const bool dropped = call.training && block_ != nullptr && block_->dropped;
     kernels_.add_forward(output()->type, OutputCount(call), dropped ? nullptr : branch().data,
-                         Scale(call), shortcut().data, activation_, output()->data);
+                         Factor(call), shortcut().data, activation_, output()->data);
   }
   void BackwardActivation(const Call& call) override {
     ActivationBackward(kernels_, activation_, call.rows, *output());
   }
   // Only the branch's, where it is scaled; of a dropped branch nobody asks.
   void BackwardData(const Call& call, size_t, void* dx) override {
-    kernels_.scaled_copy(output()->type, OutputCount(call), Scale(call), output()->gradient, dx);
+    kernels_.scaled_copy(output()->type, OutputCount(call), Factor(call), output()->gradient, dx);
   }
   bool PassesGradient(size_t input) const override { return input == 1 || block_ == nullptr; }
 
  private:
   const Tensor& branch() const { return *inputs()[0]; }
   const Tensor& shortcut() const { return *inputs()[1]; }
-  float Scale(const Call& call) const {
-    return block_ == nullptr ? 1.0f : static_cast<float>(block_->scale(call.training));
+  const float* Factor(const Call& call) const {
+    return block_ == nullptr ? nullptr : block_->factor(call.training);
   }
 
   const Activation activation_;

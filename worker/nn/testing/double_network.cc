@@ -152,14 +152,13 @@ struct Evaluation {
 
   void operator()(const Dropout& layer) const {
     const float probability = static_cast<float>(layer.probability);
-    const kernels::DropoutMask mask = {.key = kernels::DerivePhiloxKey(step.seed, step.step),
-                                       .layer = id};
+    const kernels::PhiloxKey key = kernels::DerivePhiloxKey(step.seed, step.step);
     const size_t columns = x.values.size() / x.rows;
     for (size_t i = 0; i < x.values.size(); ++i) {
       const uint64_t row = step.first_row + i / columns;
       const uint32_t column = static_cast<uint32_t>(i % columns);
       const kernels::PhiloxCounter words =
-          kernels::Philox4x32(kernels::DropoutCounter(mask, row, column / 4), mask.key);
+          kernels::Philox4x32(kernels::DropoutCounter(id, row, column / 4), key);
       const bool dropped = kernels::Uniform01(words[column % 4]) < probability;
       y.values[i] = dropped ? 0 : x.values[i] / (1 - double{probability});
     }

@@ -36,6 +36,7 @@ TestTrainer::TestTrainer(const Graph& graph, const CompileOptions& options)
   gradients_ = Allocate(plan_->device(), plan_->parameter_elements());
   momentum_ = Allocate(plan_->device(), plan_->parameter_elements());
   buffers_ = Allocate(plan_->device(), plan_->buffer_elements());
+  scalars_ = Allocate(plan_->device(), sizeof(kernels::UpdateScalars) / sizeof(float));
   plan_->Bind(parameters(), gradients(), buffers_.as<float>());
   plan_->Initialize(5);
 }
@@ -66,9 +67,11 @@ LossResult TestTrainer::Gradients(uint64_t step, uint64_t first_row, uint32_t ro
 }
 
 void TestTrainer::Update() {
-  plan_->device().kernels().sgd_step(
-      {.learning_rate = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f}, parameters(),
-      momentum_.as<float>(), gradients(), elements());
+  const kernels::UpdateScalars scalars{.learning_rate = 0.05};
+  plan_->device().CopyToDevice(scalars_.data(), &scalars, sizeof(scalars));
+  plan_->device().kernels().sgd_step({.momentum = 0.9f, .weight_decay = 1e-3},
+                                     scalars_.as<kernels::UpdateScalars>(), parameters(),
+                                     momentum_.as<float>(), gradients(), elements());
 }
 
 std::vector<float> TestTrainer::Exported(const float* flat, const ParameterInfo& info) const {

@@ -53,6 +53,7 @@ class TestTrainer {
   kernels::DeviceMemory gradients_;
   kernels::DeviceMemory momentum_;
   kernels::DeviceMemory buffers_;
+  kernels::DeviceMemory scalars_;
 };
 
 // Each value within tolerance * (the largest one expected, at least `scale`).
