@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/device.h"
 #include "kernels/guarded_device.h"
+#include "worker/data/fake_dataset.h"
 #include "worker/data/loader.h"
 #include "worker/data/resident_images.h"
 
@@ -123,6 +124,17 @@ class Noise final : public ArrayDataset {
   const std::vector<uint8_t> labels_;
 };
 
+// 50 images that are not stored decoded.
+class Pictures final : public FakeDataset {
+ public:
+  Pictures()
+      : FakeDataset(50, {{13, 11}, {30, 40}}, 3), info_(Info({.4f, .4f, .4f}, {.3f, .3f, .3f})) {}
+  const DatasetInfo& info() const override { return info_; }
+
+ private:
+  const DatasetInfo info_;
+};
+
 struct Input {
   std::vector<float> values;
   std::vector<int32_t> labels;
@@ -132,7 +144,8 @@ struct Input {
 std::vector<Input> Written(const ImageDataset& dataset, LoaderOptions options,
                            kernels::Device& device, double share) {
   const kernels::DeviceMemory resident = MakeResident(dataset, device, share);
-  EXPECT_EQ(resident.bytes() > 0, share > 0 && !device.host_memory());
+  const bool decoded = dataset.image(0) != nullptr;
+  EXPECT_EQ(resident.bytes() > 0, share > 0 && decoded && !device.host_memory());
   options.device = &device;
   options.resident = resident.as<uint8_t>();
   const StepMap steps = *StepMap::Create(dataset.size(), 12, /*drop_last=*/false);
@@ -180,6 +193,19 @@ std::vector<LoaderOptions> AllOptions() {
   all[3].transform.size = {20, 17};
   all[3].transform.augment.crop_padding = 2;
   return all;
+}
+
+TEST(InputWriterTest, PicturesComeFinished) {
+  const Pictures dataset;
+  for (const LoaderOptions& options : AllOptions()) {
+    const std::vector<Input> expected = Written(dataset, options, kernels::CpuDevice(), 0);
+    const std::vector<Input> actual = Written(dataset, options, kernels::GuardedDevice(), 0.25);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(actual[i].labels, expected[i].labels);
+      EXPECT_EQ(actual[i].values, expected[i].values);
+    }
+  }
 }
 
 // Wherever images lie and whoever transforms them, the network sees the same.
