@@ -86,8 +86,10 @@ Variables InheritedVariables(const char* const* environment) {
   for (; *environment != nullptr; ++environment) {
     const absl::string_view entry = *environment;
     const size_t equals = entry.find('=');
-    if (equals == absl::string_view::npos || absl::StartsWith(entry, "MUSTER_")) continue;
-    variables.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+    if (equals == absl::string_view::npos) continue;
+    const absl::string_view name = entry.substr(0, equals);
+    if (absl::StartsWith(name, "MUSTER_") && name != "MUSTER_CUDA_LIBRARY_PATH") continue;
+    variables.emplace(name, entry.substr(equals + 1));
   }
   return variables;
 }

@@ -41,7 +41,8 @@ struct RankEnvironment {
   std::string checkpoint_dir;  // outlives the job's generations
 };
 
-// The worker's environment without the settings of the worker itself (MUSTER_*).
+// The worker's environment without the settings of the worker itself (MUSTER_*), but with
+// MUSTER_CUDA_LIBRARY_PATH, by which ranks find NVIDIA's libraries on its machine.
 Variables InheritedVariables(const char* const* environment);
 
 // Later ones win: inherited, defaults, the job's `env`, and last the place of the rank in its

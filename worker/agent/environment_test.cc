@@ -50,8 +50,10 @@ class EnvironmentTest : public ::testing::Test {
 };
 
 TEST_F(EnvironmentTest, InheritsAllButTheWorkersOwnSettings) {
-  const char* const worker[] = {"PATH=/bin", "MUSTER_COORDINATOR=c:1", "A=b=c", "EMPTY=", nullptr};
-  const muster::agent::Variables expected = {{"PATH", "/bin"}, {"A", "b=c"}, {"EMPTY", ""}};
+  const char* const worker[] = {"PATH=/bin", "MUSTER_COORDINATOR=c:1",         "A=b=c",
+                                "EMPTY=",    "MUSTER_CUDA_LIBRARY_PATH=/a:/b", nullptr};
+  const muster::agent::Variables expected = {
+      {"PATH", "/bin"}, {"A", "b=c"}, {"EMPTY", ""}, {"MUSTER_CUDA_LIBRARY_PATH", "/a:/b"}};
   EXPECT_EQ(InheritedVariables(worker), expected);
 }
 
