@@ -467,7 +467,7 @@ TEST_P(ConvolutionContractTest, TheSameCallGivesTheSameBits) {
 const auto kEverySet =
     testing::Values(ConvolutionSet::kCpu, ConvolutionSet::kCudaOnHost, ConvolutionSet::kCuda);
 constexpr auto kCaseName = [](const auto& info) {
-  return NameOf(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+  return std::get<1>(info.param).name + ("_on_" + NameOf(std::get<0>(info.param)));
 };
 INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionContractTest,
                          testing::Combine(kEverySet, testing::ValuesIn(Cases())), kCaseName);

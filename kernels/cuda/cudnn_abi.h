@@ -30,7 +30,6 @@ typedef enum CudnnHeuristicsMode {
 
 typedef enum CudnnPointwiseMode {
   kCudnnPointwiseAdd = 0,
-  kCudnnPointwiseIdentity = 21,
   kCudnnPointwiseRelu = 100,
 } CudnnPointwiseMode;
 

@@ -72,7 +72,7 @@ class CudnnConvolution final : public Convolution {
     for (const ConvolutionDirection direction : directions) {
       const CudnnOperation operation = {.direction = direction, .rows = options_.max_rows};
       absl::StatusOr<CudnnChoice> choice =
-          planner_.Choose(operation, kMostPlanBytes,
+          planner_.Choose(operation, nullptr, kMostPlanBytes,
                           [&](const CudnnChoice& candidate) { return Try(candidate, trial); });
       if (!choice.ok()) return choice.status();
       plan_bytes_ = std::max(plan_bytes_, choice->plan.workspace_bytes());
@@ -229,6 +229,15 @@ class CudnnConvolution final : public Convolution {
                    trial.workspace.data());
   }
 
+  // What does the same with another number of rows, or null.
+  const CudnnChoice* Like(CudnnOperation operation) const {
+    for (const auto& [other, choice] : choices_) {
+      operation.rows = other.rows;
+      if (choice.ok() && other == operation) return &*choice;
+    }
+    return nullptr;
+  }
+
   // Runs the operation, by a plan that is chosen on the way where it is the first such. Where its
   // output must be cast it lies in the region instead.
   absl::StatusOr<CudnnOutput> Run(const CudnnOperation& operation, Pointers pointers,
@@ -244,7 +253,7 @@ class CudnnConvolution final : public Convolution {
     auto at = choices_.find(operation);
     if (at == choices_.end()) {
       at = choices_
-               .emplace(operation, planner_.Choose(operation, plan_bytes_,
+               .emplace(operation, planner_.Choose(operation, Like(operation), plan_bytes_,
                                                    [&](const CudnnChoice& candidate) {
                                                      return Measure(candidate, placed(candidate),
                                                                     plan_workspace);

@@ -1,14 +1,15 @@
 // Convolutions by cuDNN.
 //
 // Weights are OHWI in float32, cast to the compute type with each call. Sums are in float32, from
-// products that are of no lower precision than the compute type: no TF32. Where cuDNN has no engine
-// that writes an output in its own type, it writes one of the compute type, from which it is cast:
-// dweights of a low compute type are rounded to that.
+// products that are of no lower precision than the compute type: no TF32. cuDNN has compiled
+// kernels for outputs of its operands' type alone: those of another type, as dweights of a low
+// compute type, are rounded to the compute type and then cast.
 //
-// An engine is chosen per direction, number of rows and kind of epilogue, from those that give the
+// An engine is chosen per direction and kind of epilogue for max_rows, from those that give the
 // same bits every time: the fastest of what cuDNN proposes first, measured once and kept in a
-// PlanCache. Kernels that cuDNN would have to compile first, about a second each in every process,
-// are used where nothing else serves. That is why of epilogues only
+// PlanCache. Other numbers of rows take the same where it serves. Kernels that cuDNN would have to
+// compile first, about a second each in every process, are used where nothing else serves. That is
+// why of epilogues only
 //   activation(sum + addend + shift)
 // with a shift and at most a ReLU is fused, of which the library has compiled kernels; the shift is
 // rounded to the compute type then. Others are a kernel of ours behind the convolution.

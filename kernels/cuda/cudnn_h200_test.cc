@@ -78,7 +78,7 @@ class CudnnH200Test : public testing::TestWithParam<DataType> {
                                         .compute_type = GetParam()};
     const CudnnTarget target = {.cudnn = &cudnn_, .device_properties = properties_->get()};
     return CudnnPlanner(shape, options, target, plans)
-        .Choose(operation, int64_t{256} << 20, [](const CudnnChoice&) { return 1.0f; });
+        .Choose(operation, nullptr, int64_t{256} << 20, [](const CudnnChoice&) { return 1.0f; });
   }
   absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape,
                                      const CudnnOperation& operation) {

@@ -39,8 +39,6 @@ const char* NameOf(CudnnOutput output) {
   switch (output) {
     case CudnnOutput::kDirect:
       return "direct";
-    case CudnnOutput::kIdentity:
-      return "identity";
     case CudnnOutput::kCast:
       return "cast";
   }
@@ -69,18 +67,14 @@ DataType CudnnPlanner::OutputType(ConvolutionDirection direction) const {
   return DataType::kFloat32;
 }
 
-// Best first. Activations keep what the type of their own has; gradients of weights, which every
-// layer has, are not worth a compilation each.
+// Best first.
 std::vector<CudnnPlanner::Formulation> CudnnPlanner::FormulationsOf(
     const CudnnOperation& operation) const {
   if (operation.shift) return {{CudnnOutput::kDirect, false}};
   if (OutputType(operation.direction) == options_.compute_type) {
     return {{CudnnOutput::kDirect, true}};
   }
-  if (operation.direction == ConvolutionDirection::kBackwardWeights) {
-    return {{CudnnOutput::kDirect, false}, {CudnnOutput::kCast, true}};
-  }
-  return {{CudnnOutput::kDirect, true}, {CudnnOutput::kIdentity, true}, {CudnnOutput::kCast, true}};
+  return {{CudnnOutput::kDirect, false}, {CudnnOutput::kCast, true}};
 }
 
 CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
@@ -105,30 +99,25 @@ CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
   const int64_t w = add(w_shape, ConvolutionDirection::kBackwardWeights);
   const int64_t y = add(y_shape, ConvolutionDirection::kForward);
   problem.ids = {x, w, y};
-  const auto add_sums = [&](const CudnnGraph::TensorShape& shape) {
-    return graph.AddTensor(DataType::kFloat32, shape, /*is_virtual=*/true);
+  const auto add_sums = [&] {
+    return graph.AddTensor(DataType::kFloat32, y_shape, /*is_virtual=*/true);
   };
 
   if (operation.shift) {
-    int64_t sums = add_sums(y_shape);
+    int64_t sums = add_sums();
     graph.AddConvolution(direction, shape_, x, w, sums);
     const int64_t shift = graph.AddTensor(compute, {1, shape_.out_channels, 1, 1});
     problem.ids.push_back(shift);
     if (operation.addend) {
       const int64_t addend = graph.AddTensor(compute, y_shape);
       problem.ids.push_back(addend);
-      const int64_t added = add_sums(y_shape);
+      const int64_t added = add_sums();
       graph.AddPointwise(kCudnnPointwiseAdd, sums, addend, added);
       sums = added;
     }
-    const int64_t shifted = operation.relu ? add_sums(y_shape) : y;
+    const int64_t shifted = operation.relu ? add_sums() : y;
     graph.AddPointwise(kCudnnPointwiseAdd, sums, shift, shifted);
     if (operation.relu) graph.AddPointwise(kCudnnPointwiseRelu, shifted, 0, y);
-  } else if (output == CudnnOutput::kIdentity) {
-    const bool data = direction == ConvolutionDirection::kBackwardData;
-    const int64_t sums = add_sums(data ? x_shape : y_shape);
-    graph.AddConvolution(direction, shape_, data ? sums : x, w, data ? y : sums);
-    graph.AddPointwise(kCudnnPointwiseIdentity, sums, 0, data ? x : y);
   } else {
     graph.AddConvolution(direction, shape_, x, w, y);
   }
@@ -181,12 +170,18 @@ std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
 }
 
 absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation,
+                                                 const CudnnChoice* like,
                                                  int64_t most_workspace_bytes,
                                                  Measure measure) const {
   const std::vector<Formulation> formulations = FormulationsOf(operation);
   std::vector<Problem> problems;
   for (const Formulation& formulation : formulations) {
     problems.push_back(MakeProblem(operation, formulation.output));
+  }
+  for (const Problem& problem : problems) {
+    if (!problem.status.ok() || like == nullptr || like->output != problem.output) continue;
+    absl::StatusOr<CudnnChoice> choice = Build(problem, like->engine, most_workspace_bytes);
+    if (choice.ok()) return choice;
   }
   for (const Problem& problem : problems) {
     CudnnEngineChoice kept;

@@ -30,9 +30,8 @@ struct CudnnOperation {
 
 // How an output comes about that is of another type than the operands.
 enum class CudnnOutput {
-  kDirect,    // the convolution writes it
-  kIdentity,  // a second operation of the graph converts its sums
-  kCast,      // it is written in the operands' type, and the caller's to cast
+  kDirect,  // the convolution writes it
+  kCast,    // it is written in the operands' type, and the caller's to cast
 };
 
 struct CudnnChoice {
@@ -53,11 +52,11 @@ class CudnnPlanner {
   // Runs a choice, which writes its output and nothing else -> milliseconds.
   using Measure = absl::FunctionRef<absl::StatusOr<float>(const CudnnChoice&)>;
 
-  // The plan in the cache, or else the fastest of the first that cuDNN proposes, all with at most
-  // as many bytes of workspace. UNIMPLEMENTED where there is none; the error of `measure` where
-  // none of them runs.
-  absl::StatusOr<CudnnChoice> Choose(const CudnnOperation& operation, int64_t most_workspace_bytes,
-                                     Measure measure) const;
+  // The engine of `like`, which may be null, where that serves; the plan in the cache; or else the
+  // fastest of the first that cuDNN proposes. All with at most as many bytes of workspace.
+  // UNIMPLEMENTED where there is none; the error of `measure` where none of them runs.
+  absl::StatusOr<CudnnChoice> Choose(const CudnnOperation& operation, const CudnnChoice* like,
+                                     int64_t most_workspace_bytes, Measure measure) const;
 
  private:
   struct Formulation {

@@ -3,6 +3,8 @@
 // on a GPU.
 #include "kernels/cuda/device.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -12,12 +14,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/staged_convolution.h"
+#include "kernels/test_buffer.h"
 
 namespace muster::kernels {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 constexpr char kLibrary[] = "kernels/cuda/libmuster-cuda.so";
 
@@ -74,7 +79,11 @@ TEST(OpenCudaDeviceTest, SaysWhyThereIsNone) {
 class CudaDeviceTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
+    const bool on_host = std::string(GetParam()) != kLibrary;
+    if (on_host) setenv("MUSTER_CUDA_LIBRARY_PATH", "kernels/cuda/testing/fakes", 1);
+    setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);
     auto device = OpenCudaDevice(0, GetParam());
+    unsetenv("MUSTER_CUDA_LIBRARY_PATH");
     if (absl::IsNotFound(device.status()) || absl::IsUnavailable(device.status())) {
       GTEST_SKIP() << device.status().message();
     }
@@ -170,6 +179,30 @@ TEST_P(CudaDeviceTest, RefusesMoreMemoryThanThereIs) {
     EXPECT_THAT(MessageOf(status), HasSubstr(device().name()));
   }
   EXPECT_TRUE(device().Synchronize().ok());
+}
+
+// By our kernels and NVIDIA's, or those that stand for them.
+TEST_P(CudaDeviceTest, HasConvolutionsOfEveryKind) {
+  const ConvolutionOptions options = {.max_rows = 2};
+  const std::pair<ConvolutionShape, const char*> layers[] = {
+      {{4, 4, 8, 16, 3, 1, 1}, "cudnn (forward engine "},
+      {{1, 1, 8, 16}, "cublaslt (float32)"},
+      {{4, 4, 16, 16, 3, 1, 1, 16}, "depthwise:cuda"},
+  };
+  for (const auto& [shape, description] : layers) {
+    const auto layer = MakeStagedConvolution(device(), shape, options);
+    ASSERT_TRUE(layer.ok()) << layer.status();
+    EXPECT_THAT((*layer)->description(), StartsWith(description));
+    TestBuffer x(2 * shape.input_elements()), y(2 * shape.output_elements());
+    TestBuffer weights((*layer)->weights_elements()), shift(shape.out_channels);
+    std::fill_n(x.data(), x.size(), 1.0f);
+    std::fill_n(weights.data(), weights.size(), 1.0f);
+    std::fill_n(shift.data(), shift.size(), -1.0f);
+    (*layer)->Forward(2, x.data(), weights.data(), {.shift = shift.data()}, y.data(), nullptr);
+    // At the corner four of nine positions lie in the image.
+    const int64_t taps = shape.kernel == 3 ? 4 : 1;
+    EXPECT_EQ(y[0], static_cast<float>(taps * shape.in_channels / shape.groups - 1));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, CudaDeviceTest,

@@ -155,7 +155,7 @@ Convolution ConvolutionOf(const Node& operation) {
               kCudnnBackwardFilterDy);
 }
 
-enum class Pattern { kNone, kConvolution, kIdentity, kFused };
+enum class Pattern { kNone, kConvolution, kFused };
 
 CudnnPointwiseMode ModeOf(const Node& operation) {
   return operation.Child(kCudnnPointwiseDescriptor)->One<CudnnPointwiseMode>(kCudnnPointwiseMode);
@@ -170,9 +170,6 @@ Pattern PatternOf(const Node& graph) {
     return !mixed || control.mixed_outputs ? Pattern::kConvolution : Pattern::kNone;
   }
   if (!convolution.output().is_virtual) return Pattern::kNone;
-  if (ModeOf(*operations[1]) == kCudnnPointwiseIdentity) {
-    return control.identity && operations.size() == 2 ? Pattern::kIdentity : Pattern::kNone;
-  }
   // [addition of what is like y,] addition of a shift per channel[, ReLU]
   if (convolution.direction != kCudnnConvolutionForward || control.no_fusion) return Pattern::kNone;
   size_t at = 1;
@@ -196,7 +193,7 @@ Pattern PatternOf(const Node& graph) {
 std::vector<int64_t> EnginesOf(const Node& graph, CudnnHeuristicsMode mode) {
   const Pattern pattern = PatternOf(graph);
   if (pattern == Pattern::kNone) return {};
-  if (pattern == Pattern::kIdentity || control.only_compiled) return {kFakeCompiled};
+  if (control.only_compiled) return {kFakeCompiled};
   if (mode == kCudnnHeuristicsFallback) return {kFakePlain};
   return {kFakeNondeterministic, kFakeCompiled, kFakeTensorCores, kFakeOrdinary};
 }
@@ -234,31 +231,18 @@ class Run {
     Doubles sums(output.count());
     Doubles all[3] = {&output == &x ? sums : Load(x, true), &output == &w ? sums : Load(w, true),
                       &output == &y ? sums : Load(y, true)};
-    const int64_t groups = x.dimensions[1] / w.dimensions[1];
-    const int64_t outs = w.dimensions[0] / groups;
-    for (int64_t n = 0; n < y.dimensions[0]; ++n) {
-      for (int64_t h = 0; h < y.dimensions[2]; ++h) {
-        for (int64_t v = 0; v < y.dimensions[3]; ++v) {
-          for (int64_t r = 0; r < w.dimensions[2]; ++r) {
-            for (int64_t s = 0; s < w.dimensions[3]; ++s) {
-              const int64_t in_h = h * convolution.stride + r - convolution.padding;
-              const int64_t in_w = v * convolution.stride + s - convolution.padding;
-              if (in_h < 0 || in_h >= x.dimensions[2]) continue;
-              if (in_w < 0 || in_w >= x.dimensions[3]) continue;
-              for (int64_t o = 0; o < w.dimensions[0]; ++o) {
-                double& out = all[2][y.At(n, o, h, v)];
-                for (int64_t i = 0; i < w.dimensions[1]; ++i) {
-                  double& in = all[0][x.At(n, o / outs * w.dimensions[1] + i, in_h, in_w)];
-                  double& weight = all[1][w.At(o, i, r, s)];
-                  if (&output == &y) out += in * weight;
-                  if (&output == &x) in += out * weight;
-                  if (&output == &w) weight += out * in;
-                }
-              }
-            }
-          }
-        }
-      }
+    if (&output == &y) {
+      ForEachProduct(convolution, [&](int64_t in, int64_t weight, int64_t out) {
+        all[2][out] += all[0][in] * all[1][weight];
+      });
+    } else if (&output == &x) {
+      ForEachProduct(convolution, [&](int64_t in, int64_t weight, int64_t out) {
+        all[0][in] += all[2][out] * all[1][weight];
+      });
+    } else {
+      ForEachProduct(convolution, [&](int64_t in, int64_t weight, int64_t out) {
+        all[1][weight] += all[2][out] * all[0][in];
+      });
     }
     Doubles& result = all[&output == &x ? 0 : &output == &w ? 1 : 2];
     if (engine_ == kFakeNondeterministic) {
@@ -289,6 +273,33 @@ class Run {
   }
 
  private:
+  // Calls visit(element of x, of w, of y).
+  template <typename Visit>
+  static void ForEachProduct(const Convolution& convolution, const Visit& visit) {
+    const Tensor &x = convolution.x, &w = convolution.w, &y = convolution.y;
+    const int64_t ins = w.dimensions[1];
+    const int64_t outs = w.dimensions[0] / (x.dimensions[1] / ins);
+    for (int64_t row = 0; row < y.dimensions[0]; ++row) {
+      for (int64_t pixel = 0; pixel < y.dimensions[2] * y.dimensions[3]; ++pixel) {
+        const int64_t h = pixel / y.dimensions[3], v = pixel % y.dimensions[3];
+        for (int64_t tap = 0; tap < w.dimensions[2] * w.dimensions[3]; ++tap) {
+          const int64_t r = tap / w.dimensions[3], s = tap % w.dimensions[3];
+          const int64_t in_h = h * convolution.stride + r - convolution.padding;
+          const int64_t in_w = v * convolution.stride + s - convolution.padding;
+          if (in_h < 0 || in_h >= x.dimensions[2]) continue;
+          if (in_w < 0 || in_w >= x.dimensions[3]) continue;
+          for (int64_t o = 0; o < w.dimensions[0]; ++o) {
+            // Channels are innermost.
+            const int64_t in = x.At(row, o / outs * ins, in_h, in_w);
+            const int64_t weight = w.At(o, 0, r, s);
+            const int64_t out = y.At(row, o, h, v);
+            for (int64_t i = 0; i < ins; ++i) visit(in + i, weight + i, out);
+          }
+        }
+      }
+    }
+  }
+
   Doubles Load(const Tensor& tensor, bool operand) {
     if (tensor.is_virtual) return virtual_.at(tensor.id);
     Doubles values(tensor.count());

@@ -16,7 +16,6 @@ enum FakeCudnnEngine {
 typedef struct FakeCudnn {
   /* Steered by the test. */
   int mixed_outputs;  /* takes convolutions whose output is of another type than its operands */
-  int identity;       /* or is converted by a second operation, by the compiled engine alone */
   int no_fusion;      /* takes no other epilogue */
   int only_compiled;  /* offers no engine but that */
   int failing_create; /* cudnnCreate fails */
