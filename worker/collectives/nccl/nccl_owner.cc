@@ -111,8 +111,14 @@ std::shared_ptr<Work> NcclOwner::Issue(const Operation& operation) {
 
 absl::Status NcclOwner::Fail(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
-  if (failure_.ok()) failure_ = status;
+  KeepFailure(status);
   return failure_;
+}
+
+void NcclOwner::KeepFailure(const absl::Status& status) {
+  if (!failure_.ok() || status.ok()) return;
+  failure_ = status;
+  leave_by_ = absl::Now() + kLeaveTime;
 }
 
 void NcclOwner::Close() {
@@ -120,11 +126,11 @@ void NcclOwner::Close() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
-    if (!unfinished_.empty() && failure_.ok()) {
-      failure_ = absl::AbortedError("the communicator is closed");
-    }
-    left = mutex_.AwaitWithTimeout(absl::Condition(&left_), kLeaveTime);
-    if (!left && failure_.ok()) failure_ = absl::AbortedError("the communicator is closed");
+    const absl::Status closed = absl::AbortedError("the communicator is closed");
+    if (!unfinished_.empty()) KeepFailure(closed);
+    left = mutex_.AwaitWithDeadline(absl::Condition(&left_),
+                                    failure_.ok() ? absl::Now() + kLeaveTime : leave_by_);
+    if (!left) KeepFailure(closed);
   }
   if (left) {
     thread_.join();
@@ -143,7 +149,7 @@ absl::Status NcclOwner::Await(const std::shared_ptr<Task>& task) {
   };
   mutex_.Await(absl::Condition(&over));
   // Only when NCCL is out does nobody touch the caller's memory any more.
-  if (!task->done) mutex_.AwaitWithTimeout(absl::Condition(&task->done), kLeaveTime);
+  if (!task->done) mutex_.AwaitWithDeadline(absl::Condition(&task->done), leave_by_);
   return task->done ? task->status : failure_;
 }
 
@@ -256,7 +262,7 @@ void NcclOwner::Leave(absl::Status status) {
     status = AskWitnesses(options_, Annotate(status, options_.name));
   }
   absl::MutexLock lock(&mutex_);
-  if (failure_.ok()) failure_ = status;
+  KeepFailure(status);
   for (const std::shared_ptr<Task>& task : unfinished_) {
     task->status = failure_;
     task->begun = true;

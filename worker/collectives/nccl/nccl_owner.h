@@ -74,6 +74,7 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   absl::Status Await(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // -> done
   void BeginGathered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Interrupted() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // For the owner's thread.
@@ -113,6 +114,7 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no call any more
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Time leave_by_ ABSL_GUARDED_BY(mutex_);  // once failed
   Batch gathered_ ABSL_GUARDED_BY(mutex_);
   std::deque<Batch> queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Task>> unfinished_ ABSL_GUARDED_BY(mutex_);
