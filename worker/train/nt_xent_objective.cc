@@ -63,14 +63,14 @@ absl::StatusOr<std::unique_ptr<NtXentObjective>> NtXentObjective::Create(
 }
 
 absl::Status NtXentObjective::Allocate() {
-  const size_t elements = (1 + ranks()) * (block_elements() + capacity_);
   kernels::NtXentShape largest = shape_;
   largest.anchors = static_cast<int64_t>(capacity_);
   largest.samples = static_cast<int64_t>(capacity_ * ranks());
   try {
-    if (group_ == nullptr) own_memory_ = MakeAlignedFloats(elements);
-    own_units_ = DeviceFloats(device_, capacity_ * width_);
-    own_log_sums_ = DeviceFloats(device_, capacity_);
+    if (ranks() > 1) {
+      own_units_ = DeviceFloats(device_, capacity_ * width_);
+      own_log_sums_ = DeviceFloats(device_, capacity_);
+    }
     inverse_norms_ = DeviceFloats(device_, capacity_);
     units_ = DeviceFloats(device_, capacity_ * ranks() * width_);
     logits_ = DeviceFloats(device_, largest.logits_elements());
@@ -81,10 +81,10 @@ absl::Status NtXentObjective::Allocate() {
         absl::StrCat("nt_xent: no memory for ", capacity_, " rows against ", largest.samples));
   }
   ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(nn::LossResult)));
-  if (group_ != nullptr) {
-    ASSIGN_OR_RETURN(shared_memory_, group_->Allocate(elements * sizeof(float)));
-  }
-  block_ = group_ == nullptr ? own_memory_.get() : static_cast<float*>(shared_memory_->data());
+  if (ranks() == 1) return absl::OkStatus();
+  const size_t elements = (1 + ranks()) * (block_elements() + capacity_);
+  ASSIGN_OR_RETURN(shared_memory_, group_->Allocate(elements * sizeof(float)));
+  block_ = static_cast<float*>(shared_memory_->data());
   blocks_ = block_ + block_elements();
   log_sums_ = blocks_ + ranks() * block_elements();
   all_log_sums_ = log_sums_ + capacity_;
@@ -99,53 +99,60 @@ absl::Status NtXentObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_t glob
     return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", embeddings.size(), " elements in ",
                                                    rows, " rows, not ", width_, " in each"));
   }
-  ASSIGN_OR_RETURN(const nn::LossResult loss,
-                   Compute(embeddings.data(), rows, GradientScale(global_rows),
-                           training ? plan.output_gradient() : nullptr));
-  device_.CopyToDevice(result, &loss, sizeof(loss));
-  return absl::OkStatus();
+  return Run(embeddings.data(), rows, GradientScale(global_rows),
+             training ? plan.output_gradient() : nullptr, result);
 }
 
 absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings, uint32_t rows,
                                                         double scale, float* gradients) {
+  nn::LossResult loss;
+  RETURN_IF_ERROR(Run(embeddings, rows, scale, gradients, result_.as<nn::LossResult>()));
+  device_.CopyToHost(&loss, result_.data(), sizeof(loss));
+  return loss;
+}
+
+absl::Status NtXentObjective::Run(const float* embeddings, uint32_t rows, double scale,
+                                  float* gradients, nn::LossResult* result) {
   if (rows % 2 != 0 || rows > capacity_) {
     return absl::InvalidArgumentError(
         absl::StrCat("nt_xent: ", rows, " rows are no pairs of views, or more than ", capacity_));
   }
+  const bool alone = ranks() == 1;
+  float* const own_units = alone ? units_.get() : own_units_.get();
+  float* const own_log_sums = alone ? group_log_sums_.get() : own_log_sums_.get();
   {
     const Stopwatch stopwatch(kernel_time_);
-    kernels_.l2_normalize_forward(rows, shape_.width, embeddings, own_units_.get(),
-                                  inverse_norms_.get());
-    device_.CopyToHost(block_, own_units_.get(), rows * width_ * sizeof(float));
+    kernels_.l2_normalize_forward(rows, shape_.width, embeddings, own_units, inverse_norms_.get());
   }
+  if (alone) {
+    shape_.first = 0;
+    shape_.anchors = shape_.samples = rows;
+  } else {
+    RETURN_IF_ERROR(GatherUnits(rows));
+  }
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), own_log_sums, workspace_.get(),
+                             result);
+  }
+  if (gradients == nullptr) return absl::OkStatus();
+  if (!alone) RETURN_IF_ERROR(GatherLogSums(rows));
+  const Stopwatch stopwatch(kernel_time_);
+  kernels_.nt_xent_backward(shape_, scale, loss_scale(), units_.get(), group_log_sums_.get(),
+                            logits_.get(), gradients);
+  kernels_.l2_normalize_backward(rows, shape_.width, units_.get() + shape_.first * shape_.width,
+                                 inverse_norms_.get(), gradients, gradients);
+  return absl::OkStatus();
+}
+
+absl::Status NtXentObjective::GatherUnits(uint32_t rows) {
+  device_.CopyToHost(block_, own_units_.get(), rows * width_ * sizeof(float));
   block_[capacity_ * width_] = static_cast<float>(rows);
   RETURN_IF_ERROR(AllGather(block_, blocks_, block_elements()));
-  RETURN_IF_ERROR(Compact());
-  nn::LossResult result;
-  {
-    const Stopwatch stopwatch(kernel_time_);
-    auto* const there = result_.as<nn::LossResult>();
-    kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), own_log_sums_.get(),
-                             workspace_.get(), there);
-    device_.CopyToHost(log_sums_, own_log_sums_.get(), rows * sizeof(float));
-    device_.CopyToHost(&result, there, sizeof(result));
-  }
-  if (gradients != nullptr) {
-    RETURN_IF_ERROR(GatherLogSums());
-    const Stopwatch stopwatch(kernel_time_);
-    kernels_.nt_xent_backward(shape_, scale, loss_scale(), units_.get(), group_log_sums_.get(),
-                              logits_.get(), gradients);
-    kernels_.l2_normalize_backward(rows, shape_.width, units_.get() + shape_.first * shape_.width,
-                                   inverse_norms_.get(), gradients, gradients);
-  }
-  return result;
+  return Compact();
 }
 
 absl::Status NtXentObjective::AllGather(const float* send, float* receive, size_t count) {
-  if (group_ == nullptr) {
-    std::copy_n(send, count, receive);
-    return absl::OkStatus();
-  }
   return group_->AllGather(send, receive, count, collectives::DataType::kFloat32)->Wait();
 }
 
@@ -168,7 +175,8 @@ absl::Status NtXentObjective::Compact() {
   return absl::OkStatus();
 }
 
-absl::Status NtXentObjective::GatherLogSums() {
+absl::Status NtXentObjective::GatherLogSums(uint32_t rows) {
+  device_.CopyToHost(log_sums_, own_log_sums_.get(), rows * sizeof(float));
   RETURN_IF_ERROR(AllGather(log_sums_, all_log_sums_, capacity_));
   float* to = group_log_sums_.get();
   for (uint32_t from = 0; from < ranks(); ++from) {

@@ -18,7 +18,6 @@
 #include "kernels/device.h"
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
-#include "worker/train/aligned_floats.h"
 #include "worker/train/device_floats.h"
 #include "worker/train/objective.h"
 
@@ -41,6 +40,8 @@ class NtXentObjective final : public Objective {
   static absl::StatusOr<std::unique_ptr<NtXentObjective>> Create(const NtXentOptions& options);
 
   uint32_t views() const override { return 2; }
+  // With no other rank's samples nothing travels.
+  bool records() const override { return ranks() == 1; }
   absl::Status Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows, bool training,
                      nn::LossResult* result) override;
 
@@ -56,11 +57,16 @@ class NtXentObjective final : public Objective {
   explicit NtXentObjective(const NtXentOptions& options);
 
   absl::Status Allocate();
+  // As Compute, with the result in the device's memory.
+  absl::Status Run(const float* embeddings, uint32_t rows, double scale, float* gradients,
+                   nn::LossResult* result);
+  // Of all ranks, from own_units_ to units_, and shape_.
+  absl::Status GatherUnits(uint32_t rows);
   absl::Status AllGather(const float* send, float* receive, size_t count);
   // From the blocks of all ranks to units_ without gaps, rows_of_ and shape_.
   absl::Status Compact();
-  // Of all samples, to group_log_sums_.
-  absl::Status GatherLogSums();
+  // Of all samples, from own_log_sums_ to group_log_sums_.
+  absl::Status GatherLogSums(uint32_t rows);
 
   uint32_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
   uint32_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
@@ -74,9 +80,9 @@ class NtXentObjective final : public Objective {
   size_t capacity_ = 0;         // rows of a rank, at most; the same on all ranks of the group
   kernels::NtXentShape shape_;  // of the newest call
 
-  // What travels lies in the process's memory, where the communicator likes it best.
+  // What travels lies in the process's memory, where the communicator likes it best; nothing does
+  // where there is one rank.
   std::unique_ptr<collectives::Allocation> shared_memory_;
-  AlignedFloats own_memory_;       // in its place without a group
   float* block_ = nullptr;         // block_elements()
   float* blocks_ = nullptr;        // those of all ranks
   float* log_sums_ = nullptr;      // capacity_
@@ -84,8 +90,8 @@ class NtXentObjective final : public Objective {
 
   std::vector<size_t> rows_of_;  // by rank, in the newest call
   // In the device's memory.
-  DeviceFloats own_units_;        // [capacity_, width]
-  DeviceFloats own_log_sums_;     // capacity_
+  DeviceFloats own_units_;        // [capacity_, width]; of one rank in units_
+  DeviceFloats own_log_sums_;     // capacity_; of one rank in group_log_sums_
   DeviceFloats inverse_norms_;    // capacity_
   DeviceFloats units_;            // [samples, width]
   DeviceFloats logits_;           // [anchors, line of samples]

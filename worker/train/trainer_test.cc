@@ -261,11 +261,12 @@ TEST_F(TrainerTest, RecordedStepsAreSteps) {
   lars.mutable_train()->mutable_optimizer()->set_name("lars");
   v1::JobSpec rich = RichSpec(5);
   rich.mutable_train()->set_sync_batch_norm(false);
-  v1::JobSpec contrastive = RichSpec(4);  // is not recorded
+  const v1::JobSpec synchronized = RichSpec(4);  // is not recorded
+  v1::JobSpec contrastive = rich;
   contrastive.mutable_train()->mutable_objective()->set_name("nt_xent");
   contrastive.mutable_train()->mutable_objective()->set_temperature(0.5);
-  for (const v1::JobSpec& spec :
-       {full_and_short_batches, lars, rich, contrastive, Mixed(rich, "O3", "bfloat16")}) {
+  for (const v1::JobSpec& spec : {full_and_short_batches, lars, rich, synchronized, contrastive,
+                                  Mixed(rich, "O3", "bfloat16")}) {
     SCOPED_TRACE(spec.ShortDebugString());
     device_ = &kernels::CpuDevice();
     const v1::TrainSummary expected = TrainOk(spec, 1);

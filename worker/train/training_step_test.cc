@@ -160,6 +160,8 @@ TEST_F(TrainingStepTest, NorInAResNetWithStochasticDepth) {
 // Once for each of the two sizes of batches, and the update.
 TEST_F(TrainingStepTest, WhereCallsAreRecordedNoneIsMadeAgain) {
   const auto in_parts = [](v1::TrainSpec& spec) {
+    spec.mutable_model()->Clear();
+    spec.mutable_model()->set_name("mlp");
     spec.set_accumulation_steps(2);
     spec.mutable_optimizer()->set_clip_norm(1);
   };
