@@ -96,8 +96,8 @@ struct LarsOptions {
 // tensors], of each tensor the sum of its parameters' squares, then of its gradients' -> rates
 // [tensors + 1] for SgdStep, of which the velocity takes a tensor's own rate with the gradient:
 //   ratio = trust_coefficient * |w| / (|g| + weight_decay * |w|)
-//   gradient_scale = learning_rate * ratio * the gradients' own, decay_scale = learning_rate *
-//   ratio
+//   decay_scale = learning_rate * ratio
+//   gradient_scale = decay_scale * the gradients' own
 // and learning_rate = 1. A tensor of zeros, which would never learn, has a ratio of 1, and so has
 // the last one, which is for all that is not adapted.
 using LarsRates = void(const LarsOptions& options, const UpdateScalars* scalars,
