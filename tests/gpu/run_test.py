@@ -42,14 +42,6 @@ class RunTest(unittest.TestCase):
             folders.append(folder)
         return folders
 
-    def cuda_libraries(self):
-        """A folder with libraries that stand in for NVIDIA's, under their names."""
-        folder = self.folder / "cuda"
-        folder.mkdir()
-        shutil.copy(binary("kernels/cuda/libfake_cudnn.so"), folder / "libcudnn.so.9")
-        shutil.copy(binary("kernels/cuda/libfake_cublaslt.so"), folder / "libcublasLt.so.13")
-        return folder
-
     def test_what_it_does_not_know(self):
         self.assertEqual(self.run_script("--part", "speed").returncode, 64)
         self.assertEqual(self.run_script("--fast").returncode, 64)
@@ -70,7 +62,7 @@ class RunTest(unittest.TestCase):
             "--quick", "--part", "kernels", "--part", "sanitizer", bundles=self.unpacked(),
             SETS="train.max_steps=6 train.global_batch=16", FAKE_NVML=str(gpus.path),
             MUSTER_NVML_LIBRARY=str(binary("worker/gpu/testing/libfake_nvml.so")),
-            MUSTER_CUDA_LIBRARY_PATH=str(self.cuda_libraries()))
+            MUSTER_CUDA_LIBRARY_PATH=str(binary("kernels/cuda/testing/fakes")))
         results = json.loads((self.out / "results.json").read_text())
         self.assertEqual(result.returncode, 0)
         parts = results["parts"]
