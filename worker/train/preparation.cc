@@ -103,7 +103,11 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(spec));
   ASSIGN_OR_RETURN(nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
   compiling.device = &device;
-  ASSIGN_OR_RETURN(auto plan, nn::Compile(graph, compiling));
+  auto compiled = nn::Compile(graph, compiling);
+  if (absl::IsNotFound(compiled.status()) || absl::IsUnavailable(compiled.status())) {
+    return WithExitCode(compiled.status(), kExitNoDevice);
+  }
+  ASSIGN_OR_RETURN(auto plan, std::move(compiled));
   ASSIGN_OR_RETURN(auto optimizer,
                    Optimizer::Create(spec.optimizer(), plan->parameters(),
                                      {.round_to = precision.weights, .device = &device}));

@@ -38,7 +38,8 @@ struct Preparation {
   std::vector<v1::FingerprintEntry> fingerprint;
 };
 
-// Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for.
+// Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for,
+// kExitNoDevice where the device lacks a library for it.
 // `device`, which outlives what is prepared, is where the rank computes.
 absl::StatusOr<std::unique_ptr<Preparation>> Prepare(
     const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,

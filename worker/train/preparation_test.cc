@@ -1,6 +1,7 @@
 #include "worker/train/preparation.h"
 
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/guarded_device.h"
+#include "kernels/host_memory_device.h"
 #include "worker/data/testing.h"
 #include "worker/train/exit_code.h"
 
@@ -75,6 +77,24 @@ TEST_F(PreparationTest, MissingDataIsNoInput) {
       Change([](v1::TrainSpec& s) { s.mutable_dataset()->set_path("/does/not/exist"); });
   EXPECT_EQ(ExitCodeOf(status), kExitNoInput);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("/does/not/exist/train-images"));
+}
+
+// A GPU of a machine without cuDNN.
+class Lacking final : public kernels::HostMemoryDevice {
+ public:
+  std::string name() const override { return "lacking"; }
+  const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
+  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
+      const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
+    return absl::NotFoundError("CUDA: no libcudnn.so.9");
+  }
+};
+
+TEST_F(PreparationTest, AMissingLibraryIsTheMachinesFault) {
+  Lacking device;
+  const absl::Status status = Prepare(Spec(), 4, data_.path(), device).status();
+  EXPECT_EQ(ExitCodeOf(status), kExitNoDevice);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("CUDA: no libcudnn.so.9"));
 }
 
 TEST_F(PreparationTest, TheDigestTellsTrainingsApart) {
