@@ -66,7 +66,7 @@ int EventDone(MusterCudaEvent*) { return 1; }
 const char* WaitForEvent(MusterCudaEvent*) { return nullptr; }
 
 // Nothing stands behind it: whatever is queued has happened.
-void* Stream(MusterCudaContext*) { return nullptr; }
+void* Stream(MusterCudaContext* context) { return context; }
 
 // No two candidates differ.
 const char* Time(MusterCudaContext*, void (*work)(void*), void* argument, float* milliseconds) {
