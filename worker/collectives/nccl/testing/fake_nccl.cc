@@ -32,6 +32,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -93,19 +94,22 @@ NcclResult BeginInStream(NcclComm comm, const char* symbol, NcclStream stream,
       return comm->state != kNcclRemoteError && step();
     });
     auto* const queue = static_cast<HostStreamAbi*>(stream);
-    queue->enqueue(queue, {[](void* data) {
-                             auto* const run = static_cast<std::function<bool()>*>(data);
-                             if (!(*run)()) return 0;
-                             delete run;
-                             return 1;
-                           },
-                           task});
+    queue->enqueue(
+        queue, {[](void* data) { return (*static_cast<std::function<bool()>*>(data))() ? 1 : 0; },
+                [](void* data) { delete static_cast<std::function<bool()>*>(data); }, task});
     return true;
   });
 }
 
+// Its memory stays, for those who use it after all.
 void Leave(NcclComm comm) {
-  comm->dead = true;  // and its memory stays, for those who use it after all
+  static std::mutex mutex;
+  static auto* const gone = new std::vector<NcclComm>;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    gone->push_back(comm);
+  }
+  comm->dead = true;
   comm->pending = nullptr;
   if (comm->memory != nullptr) munmap(comm->memory, comm->layout.end);
   if (comm->file >= 0) close(comm->file);

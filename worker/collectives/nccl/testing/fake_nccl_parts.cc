@@ -23,7 +23,9 @@ class HostStream final : public DeviceStream {
  public:
   explicit HostStream(const HostCompute* compute) : compute_(compute) {
     queue_.abi.enqueue = [](HostStreamAbi* stream, HostStreamTask task) {
-      reinterpret_cast<Queue*>(stream)->Push([task] { return task.step(task.data) != 0; });
+      const std::shared_ptr<void> data(task.data, task.release);
+      reinterpret_cast<Queue*>(stream)->Push(
+          [step = task.step, data] { return step(data.get()) != 0; });
     };
   }
 

@@ -5,7 +5,8 @@
 typedef struct HostStreamTask {
   /* Goes on without blocking -> whether it has come to its end. */
   int (*step)(void* data);
-  void* data; /* step frees it at the end */
+  void (*release)(void* data); /* when the stream is done with it */
+  void* data;
 } HostStreamTask;
 
 typedef struct HostStreamAbi {
