@@ -82,13 +82,16 @@ class Device {
   virtual absl::Status StartCapture();
   virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture();
 
+ protected:
+  // Plain memory of the process, for devices that have no better.
+  virtual absl::StatusOr<void*> AllocateHostBytes(size_t bytes);
+  virtual void FreeHost(void* data);
+
  private:
   friend class DeviceMemory;
   virtual absl::StatusOr<void*> AllocateBytes(size_t bytes) = 0;
   virtual void Free(void* data, size_t bytes) = 0;
   friend class HostMemory;
-  virtual absl::StatusOr<void*> AllocateHostBytes(size_t bytes);
-  virtual void FreeHost(void* data);
 };
 
 // An array in a device's memory, given back with the object.

@@ -137,10 +137,14 @@ class Bench {
     float* const parameters = Floats(count);
     float* const velocities = Floats(count);
     const float* const gradients = Floats(count);
-    // At a rate that leaves the values where they are, run after run.
-    const SgdOptions options{.learning_rate = 1e-6f, .momentum = 0.5f, .weight_decay = 1e-4f};
+    auto* const scalars = static_cast<UpdateScalars*>(Memory(sizeof(UpdateScalars)));
+    if (scalars == nullptr) return;
+    // A rate that leaves the values where they are, run after run.
+    const UpdateScalars values{.learning_rate = 1e-6};
+    device_.CopyToDevice(scalars, &values, sizeof(values));
+    const SgdOptions options{.momentum = 0.5f, .weight_decay = 1e-4};
     Add("sgd with momentum", 20.0 * count, 0.85, [=, this] {
-      device_.kernels().sgd_step(options, parameters, velocities, gradients, count);
+      device_.kernels().sgd_step(options, scalars, parameters, velocities, gradients, count);
     });
   }
 
@@ -169,8 +173,9 @@ class Bench {
     Add("batch norm + relu + add forward" + suffix, 4 * pass, 0.85, [=, this] {
       const KernelTable& kernels = device_.kernels();
       kernels.batch_norm_statistics(shape, x, channels(0), channels(1));
-      kernels.batch_norm_scale({.channels = kChannels}, channels(0), channels(1), channels(2),
-                               channels(3), nullptr, channels(4), channels(5), channels(6));
+      kernels.batch_norm_scale({.channels = kChannels}, nullptr, channels(0), channels(1),
+                               channels(2), channels(3), nullptr, channels(4), channels(5),
+                               channels(6));
       kernels.batch_norm_apply(shape, x, channels(5), channels(6), addend, y, nullptr);
     });
     // Both sums are of all rows, so x is read twice; the addend's gradient is written once and
@@ -197,19 +202,19 @@ class Bench {
 
   void AddCrossEntropy() {
     const CrossEntropyOptions options{
-        .rows = 32768, .classes = 1000, .label_smoothing = 0.1, .scale = 1.0f / 32768};
+        .rows = 32768, .classes = 1000, .label_smoothing = 0.1, .scale = 1.0 / 32768};
     const size_t count = options.rows * options.classes;
     const float* const logits = Floats(count);
     float* const gradient = Floats(count);
     auto* const labels = static_cast<int32_t*>(Memory(options.rows * sizeof(int32_t)));
-    auto* const result = static_cast<CrossEntropyResult*>(Memory(sizeof(CrossEntropyResult)));
+    auto* const result = static_cast<LossResult*>(Memory(sizeof(LossResult)));
     if (labels != nullptr) {
       std::vector<int32_t> drawn(options.rows);
       for (int32_t& label : drawn) label = static_cast<int32_t>(random_() % options.classes);
       device_.CopyToDevice(labels, drawn.data(), drawn.size() * sizeof(int32_t));
     }
     Add("cross-entropy 32768 x 1000", 8.0 * count, 0.85, [=, this] {
-      device_.kernels().softmax_cross_entropy(options, logits, labels, gradient, result);
+      device_.kernels().softmax_cross_entropy(options, logits, labels, nullptr, gradient, result);
     });
   }
 

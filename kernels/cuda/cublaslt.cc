@@ -2,11 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace muster::kernels::cuda {
 namespace {
@@ -32,9 +32,9 @@ absl::Status CublasLt::StatusOf(CublasStatus code, absl::string_view what) const
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
-absl::StatusOr<CublasLt> OpenCublasLt(const LibraryPlaces& places,
-                                      const std::vector<std::string>& names) {
-  const absl::StatusOr<void*> library = OpenLibrary(names, places);
+absl::StatusOr<CublasLt> OpenCublasLt(const LibraryPlaces& places) {
+  const absl::StatusOr<void*> library =
+      OpenLibrary({"libcublasLt.so.13", "libcublasLt.so.12"}, places);
   if (!library.ok()) return library.status();
   CublasLt cublaslt;
   std::string missing;
@@ -47,8 +47,7 @@ absl::StatusOr<CublasLt> OpenCublasLt(const LibraryPlaces& places,
 #undef MUSTER_FIND
   find("cublasLtGetStatusString", cublaslt.status_text);
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("CUDA: ", absl::StrJoin(names, " or "), " lacks ", missing));
+    return absl::FailedPreconditionError(absl::StrCat("CUDA: libcublasLt.so lacks ", missing));
   }
   return cublaslt;
 }

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,10 +25,9 @@ struct CublasLt {
   absl::Status StatusOf(CublasStatus code, absl::string_view what) const;
 };
 
-// NOT_FOUND where there is no such library; FAILED_PRECONDITION where it lacks a function.
-absl::StatusOr<CublasLt> OpenCublasLt(const LibraryPlaces& places,
-                                      const std::vector<std::string>& names = {
-                                          "libcublasLt.so.13", "libcublasLt.so.12"});
+// libcublasLt.so of CUDA 13 or else of 12. NOT_FOUND where there is none; FAILED_PRECONDITION where
+// it lacks a function.
+absl::StatusOr<CublasLt> OpenCublasLt(const LibraryPlaces& places);
 
 //   d = epilogue(op(a) * op(b) + c), of column-major matrices: d [m, n], op(a) [m, k], op(b) [k,
 //   n].

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <string>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +18,9 @@ absl::Status Cudnn::StatusOf(CudnnStatus code, absl::string_view what) const {
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
-absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places, const std::string& name) {
-  const absl::StatusOr<void*> library = OpenLibrary({name}, places);
+absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places) {
+  constexpr char kLibrary[] = "libcudnn.so.9";
+  const absl::StatusOr<void*> library = OpenLibrary({kLibrary}, places);
   if (!library.ok()) return library.status();
   Cudnn cudnn;
   std::string missing;
@@ -32,8 +34,7 @@ absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places, const std::string& 
   find("cudnnGetVersion", cudnn.version);
   find("cudnnGetLastErrorString", cudnn.last_error);
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("CUDA: ", name, " lacks ", missing, ": it is no cuDNN 9"));
+    return absl::FailedPreconditionError(absl::StrCat("CUDA: ", kLibrary, " lacks ", missing));
   }
   return cudnn;
 }

@@ -3,7 +3,6 @@
 #define MUSTER_KERNELS_CUDA_CUDNN_H_
 
 #include <cstddef>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,9 +24,8 @@ struct Cudnn {
   absl::Status StatusOf(CudnnStatus code, absl::string_view what) const;
 };
 
-// NOT_FOUND where there is no such library; FAILED_PRECONDITION where it lacks a function.
-absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places,
-                                const std::string& name = "libcudnn.so.9");
+// libcudnn.so.9. NOT_FOUND where there is none; FAILED_PRECONDITION where it lacks a function.
+absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places);
 
 constexpr CudnnDataType CudnnTypeOf(DataType type) {
   switch (type) {

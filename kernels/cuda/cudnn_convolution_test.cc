@@ -263,31 +263,17 @@ TEST_F(CudnnConvolutionTest, OutputsAreWrittenInTheirOwnTypeWherePossible) {
   EXPECT_EQ(CudnnFake().last_engine, kFakeTensorCores);
 }
 
-TEST_F(CudnnConvolutionTest, LibrariesThatAreMissingOrDoNotStartAreErrors) {
-  const auto host = MakeCudaOnHostDevice();
-  const auto make = [&](const ConvolutionShape& shape, const std::string& folder) {
-    cuda::LayerMaker layers({.places = {.first = {folder}, .last = {}},
-                             .cudnn = "libfake_cudnn.so",
-                             .cublaslt = {"libfake_cublaslt.so"}},
-                            {.device = host.get()});
-    return layers.Make(shape, {}).status();
+TEST_F(CudnnConvolutionTest, ALibraryThatDoesNotStartIsAnErrorOfWhatNeedsIt) {
+  const auto make = [&](const ConvolutionShape& shape) {
+    return MakeCudaOnHostDevice()->MakeConvolution(shape, {}).status();
   };
-  constexpr ConvolutionShape kLinear{.in_channels = 8, .out_channels = 4};
-  constexpr ConvolutionShape kDepthwise{4, 4, 8, 8, 3, 1, 1, 8};
-  EXPECT_EQ(
-      make(kShape, "/nowhere"),
-      absl::NotFoundError("CUDA: no libfake_cudnn.so in /nowhere, the dynamic linker's path"));
-  EXPECT_EQ(
-      make(kLinear, "/nowhere"),
-      absl::NotFoundError("CUDA: no libfake_cublaslt.so in /nowhere, the dynamic linker's path"));
-  EXPECT_TRUE(make(kDepthwise, "/nowhere").ok());
   CudnnFake().failing_create = 1;
-  EXPECT_EQ(make(kShape, "kernels/cuda"),
-            absl::UnavailableError("cuDNN: start: error 1001: no such GPU"));
+  EXPECT_EQ(make(kShape), absl::UnavailableError("cuDNN: start: error 1001: no such GPU"));
   CublasLtFake().failing_create = 1;
-  EXPECT_EQ(make(kLinear, "kernels/cuda"),
+  EXPECT_EQ(make({.in_channels = 8, .out_channels = 4}),
             absl::UnavailableError("cuBLASLt: start: the fake's error"));
   CublasLtFake() = {};
+  EXPECT_TRUE(make({4, 4, 8, 8, 3, 1, 1, 8}).ok());  // depthwise needs neither
 }
 
 }  // namespace

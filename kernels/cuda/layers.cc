@@ -14,7 +14,7 @@ LayerMaker::~LayerMaker() {
 
 absl::Status LayerMaker::StartCudnn() {
   if (cudnn_handle_ != nullptr) return absl::OkStatus();
-  absl::StatusOr<Cudnn> opened = OpenCudnn(setup_.places, setup_.cudnn);
+  absl::StatusOr<Cudnn> opened = OpenCudnn(setup_.places);
   if (!opened.ok()) return opened.status();
   CudnnHandle handle = nullptr;
   absl::Status status = opened->StatusOf(opened->create(&handle), "start");
@@ -27,7 +27,7 @@ absl::Status LayerMaker::StartCudnn() {
 
 absl::Status LayerMaker::StartCublasLt() {
   if (cublaslt_handle_ != nullptr) return absl::OkStatus();
-  absl::StatusOr<CublasLt> opened = OpenCublasLt(setup_.places, setup_.cublaslt);
+  absl::StatusOr<CublasLt> opened = OpenCublasLt(setup_.places);
   if (!opened.ok()) return opened.status();
   CublasLtHandle handle = nullptr;
   const absl::Status status = opened->StatusOf(opened->create(&handle), "start");

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,8 +25,6 @@ class LayerMaker {
  public:
   struct Setup {
     LibraryPlaces places;
-    std::string cudnn = "libcudnn.so.9";
-    std::vector<std::string> cublaslt = {"libcublasLt.so.13", "libcublasLt.so.12"};
     std::string plan_folder;  // see PlanCache
     std::string machine;      // the GPU and its driver
     void* stream = nullptr;   // that layers queue in

@@ -11,9 +11,9 @@
 namespace muster::kernels {
 namespace {
 
-constexpr char kFolder[] = "kernels/cuda";
-constexpr char kCudnn[] = "libfake_cudnn.so";
-constexpr char kCublasLt[] = "libfake_cublaslt.so";
+constexpr char kFolder[] = "kernels/cuda/testing/fakes";
+constexpr char kCudnn[] = "libcudnn.so.9";
+constexpr char kCublasLt[] = "libcublasLt.so.13";
 
 // As OpenLibrary opens it, so that both mean the same variables.
 template <typename Function>
@@ -26,8 +26,6 @@ class CudaOnHostDevice final : public HostMemoryDevice {
  public:
   explicit CudaOnHostDevice(const CudaOnHostOptions& options)
       : layers_({.places = {.first = {kFolder}, .last = {}},
-                 .cudnn = kCudnn,
-                 .cublaslt = {kCublasLt},
                  .plan_folder = options.plan_folder,
                  .machine = "host",
                  .stream = this},
