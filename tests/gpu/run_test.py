@@ -12,7 +12,7 @@ import unittest
 from tests.support.daemon import binary
 from tests.support.fake_gpus import FakeGpus
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path().absolute()
 BUNDLES = [ROOT / "deploy/muster.tar.xz", ROOT / "tests/gpu/muster-gpu-tests.tar.xz"]
 
 
@@ -62,7 +62,7 @@ class RunTest(unittest.TestCase):
             "--quick", "--part", "kernels", "--part", "sanitizer", bundles=self.unpacked(),
             SETS="train.max_steps=6 train.global_batch=16", FAKE_NVML=str(gpus.path),
             MUSTER_NVML_LIBRARY=str(binary("worker/gpu/testing/libfake_nvml.so")),
-            MUSTER_CUDA_LIBRARY_PATH=str(binary("kernels/cuda/testing/fakes")))
+            MUSTER_CUDA_LIBRARY_PATH=os.path.dirname(binary("kernels/cuda/testing/fakes/libcudnn.so.9")))
         results = json.loads((self.out / "results.json").read_text())
         self.assertEqual(result.returncode, 0)
         parts = results["parts"]
