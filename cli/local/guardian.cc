@@ -33,11 +33,14 @@ namespace {
 constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr char kCoordinator[] = "coordinator";
 
-// What the daemons see of the environment: nothing that is meant for another cluster's.
+// What the daemons see of the environment: of Muster's own variables those that tell of this
+// machine, none that is meant for another cluster.
 std::vector<std::string> CleanEnvironment(const std::string& directory) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!absl::StartsWith(*entry, "MUSTER_")) environment.emplace_back(*entry);
+    const bool of_the_machine = absl::StartsWith(*entry, "MUSTER_NVML_LIBRARY=") ||
+                                absl::StartsWith(*entry, "MUSTER_CUDA_LIBRARY_PATH=");
+    if (of_the_machine || !absl::StartsWith(*entry, "MUSTER_")) environment.emplace_back(*entry);
   }
   environment.push_back(absl::StrCat("MUSTER_TOKEN_DIR=", directory, "/tokens"));
   return environment;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -47,7 +48,10 @@ int main(int argc, char** argv) {
       if (!(difference <= tolerance)) agree = false;
       if (!(difference <= largest)) largest = difference, step = i;
     }
-    const bool learnt = actual.back() < actual.front();
+    // A single batch says little.
+    const auto part = static_cast<std::ptrdiff_t>(std::max<size_t>(1, actual.size() / 4));
+    const bool learnt = std::accumulate(actual.end() - part, actual.end(), 0.0) <
+                        std::accumulate(actual.begin(), actual.begin() + part, 0.0);
     std::cout << nlohmann::json{{"steps", actual.size()},
                                 {"first_loss", actual.front()},
                                 {"last_loss", actual.back()},

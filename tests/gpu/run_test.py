@@ -60,7 +60,7 @@ class RunTest(unittest.TestCase):
         gpus = FakeGpus(self.folder, 1)
         result = self.run_script(
             "--quick", "--part", "kernels", "--part", "sanitizer", bundles=self.unpacked(),
-            SETS="train.max_steps=6 train.global_batch=16", FAKE_NVML=str(gpus.path),
+            SETS="train.max_steps=24 train.global_batch=16", FAKE_NVML=str(gpus.path),
             MUSTER_NVML_LIBRARY=str(binary("worker/gpu/testing/libfake_nvml.so")),
             MUSTER_CUDA_LIBRARY_PATH=os.path.dirname(binary("kernels/cuda/testing/fakes/libcudnn.so.9")))
         results = json.loads((self.out / "results.json").read_text())
