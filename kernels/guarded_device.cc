@@ -84,8 +84,9 @@ KernelTable MakeTable() {
   MUSTER_GUARD(adamw_step);
   MUSTER_GUARD(sum_of_squares);
   MUSTER_GUARD(lerp);
-  MUSTER_GUARD(begin_update);
   MUSTER_GUARD(lars_rates);
+  MUSTER_GUARD(lars_step);
+  MUSTER_GUARD(begin_update);
   MUSTER_GUARD(restore_skipped);
 #undef MUSTER_GUARD
   return table;

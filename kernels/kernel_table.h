@@ -14,6 +14,7 @@
 #include "kernels/direct_convolution.h"
 #include "kernels/dropout.h"
 #include "kernels/image_rows.h"
+#include "kernels/lars.h"
 #include "kernels/nt_xent.h"
 #include "kernels/optimizer.h"
 #include "kernels/pooling.h"
@@ -82,9 +83,11 @@ struct KernelTable {
   AdamWStep* adamw_step;
   SumOfSquares* sum_of_squares;
   Lerp* lerp;
+  // lars.h
+  LarsRates* lars_rates;
+  LarsStep* lars_step;
   // update.h
   BeginUpdate* begin_update;
-  LarsRates* lars_rates;
   RestoreSkipped* restore_skipped;
 };
 

@@ -134,8 +134,9 @@ KernelTable MakeTable() {
   MUSTER_RECORD(adamw_step);
   MUSTER_RECORD(sum_of_squares);
   MUSTER_RECORD(lerp);
-  MUSTER_RECORD(begin_update);
   MUSTER_RECORD(lars_rates);
+  MUSTER_RECORD(lars_step);
+  MUSTER_RECORD(begin_update);
   MUSTER_RECORD(restore_skipped);
 #undef MUSTER_RECORD
   return table;

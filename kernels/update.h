@@ -86,23 +86,6 @@ struct UpdateInputs {
 using BeginUpdate = void(const UpdateRules& rules, const UpdateInputs& inputs, UpdateState* state,
                          UpdateScalars* scalars, StepRecord* records);
 
-struct LarsOptions {
-  int64_t tensors = 0;
-  double trust_coefficient = 0;
-  double weight_decay = 0;
-};
-
-// Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1): squares [2 *
-// tensors], of each tensor the sum of its parameters' squares, then of its gradients' -> rates
-// [tensors + 1] for SgdStep, of which the velocity takes a tensor's own rate with the gradient:
-//   ratio = trust_coefficient * |w| / (|g| + weight_decay * |w|)
-//   decay_scale = learning_rate * ratio
-//   gradient_scale = decay_scale * the gradients' own
-// and learning_rate = 1. A tensor of zeros, which would never learn, has a ratio of 1, and so has
-// the last one, which is for all that is not adapted.
-using LarsRates = void(const LarsOptions& options, const UpdateScalars* scalars,
-                       const double* squares, UpdateScalars* rates);
-
 // values [count], float32, become what `kept` has where scalars->skip says so.
 using RestoreSkipped = void(const UpdateScalars* scalars, const float* kept, float* values,
                             size_t count);

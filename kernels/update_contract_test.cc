@@ -156,26 +156,6 @@ TEST_P(UpdateContractTest, GivesUpWhereNoScaleHelps) {
   EXPECT_EQ(after.loss_scale.skipped_steps, kLossScalePatience);
 }
 
-// By hand: norms of 3 and 4, then one of zeros, then one without a gradient.
-TEST_P(UpdateContractTest, LarsRates) {
-  const TestVector<double> squares = {9, 16, 0, 1, 4, 0};
-  auto scalars =
-      Stored(UpdateScalars{.learning_rate = 2, .gradient_scale = 0.5, .average_weight = 0.25f});
-  TestVector<UpdateScalars> rates(4);
-  kernels().lars_rates({.tensors = 3, .trust_coefficient = 0.5, .weight_decay = 1}, scalars.data(),
-                       squares.data(), rates.data());
-  const double expected[] = {2 * 0.5 * 3 / (2 + 3.0), 2, 2, 2};
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(rates[i].learning_rate, 1);
-    EXPECT_NEAR(rates[i].decay_scale, expected[i], 1e-15) << i;
-    EXPECT_NEAR(rates[i].gradient_scale, expected[i] / 2, 1e-15) << i;
-    EXPECT_EQ(rates[i].skip, 0u);
-  }
-  scalars[0].skip = 1;
-  kernels().lars_rates({.tensors = 3}, scalars.data(), squares.data(), rates.data());
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(rates[i].skip, 1u);
-}
-
 INSTANTIATE_TEST_SUITE_P(KernelSets, UpdateContractTest,
                          testing::Values(KernelSet::kPlain, KernelSet::kCudaOnHost,
                                          KernelSet::kCuda),

@@ -1,5 +1,5 @@
-// The arithmetic of kernels/update.h, for every implementation of it. Not for what is compiled once
-// per instruction set.
+// The arithmetic of kernels/update.h and kernels/lars.h, for every implementation of it. Not for
+// what is compiled once per instruction set.
 #ifndef MUSTER_KERNELS_UPDATE_RULES_H_
 #define MUSTER_KERNELS_UPDATE_RULES_H_
 
@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/host_device.h"
+#include "kernels/lars.h"
 #include "kernels/update.h"
 
 namespace muster::kernels {
@@ -100,14 +101,15 @@ MUSTER_HOST_DEVICE inline void DecideUpdate(const UpdateRules& rules, const Upda
   record.loss_scale = state.loss_scale;
 }
 
-// Element `tensor` of LarsRates' result.
-MUSTER_HOST_DEVICE inline UpdateScalars LarsRate(const LarsOptions& options,
+// One tensor's of LarsRates. Squares are the sums of its parameters' and its gradients'.
+MUSTER_HOST_DEVICE inline UpdateScalars LarsRate(const LarsOptions& options, bool adapted,
                                                  const UpdateScalars& scalars,
-                                                 const double* squares, int64_t tensor) {
+                                                 double parameter_squares,
+                                                 double gradient_squares) {
   double ratio = 1;
-  if (tensor < options.tensors) {
-    const double norm = sqrt(squares[2 * tensor]);
-    const double gradient_norm = scalars.gradient_scale * sqrt(squares[2 * tensor + 1]);
+  if (adapted) {
+    const double norm = sqrt(parameter_squares);
+    const double gradient_norm = scalars.gradient_scale * sqrt(gradient_squares);
     if (norm != 0 && gradient_norm != 0) {
       ratio = options.trust_coefficient * norm / (gradient_norm + options.weight_decay * norm);
     }

@@ -48,9 +48,14 @@ std::string LossScaleText(double scale, uint64_t skipped_steps) {
                       skipped_steps == 1 ? " step skipped)" : " steps skipped)");
 }
 
-// ", a step of 8.2 ms: 93 % in kernels, 2 % waiting for other ranks".
+// ", a step of 8.2 ms: 93 % in kernels, 2 % waiting for other ranks"; on a GPU ", a step of 8.2 ms,
+// queued in 0.09 ms".
 std::string StepSharesText(const v1::TrainSummary& summary) {
   const double step = summary.median_step_seconds();
+  if (step > 0 && summary.queue_seconds() > 0) {
+    return absl::StrFormat(", a step of %.1f ms, queued in %.2f ms", 1000 * step,
+                           1000 * summary.queue_seconds());
+  }
   if (!(step > 0) || summary.kernel_seconds() <= 0) return "";
   return absl::StrFormat(", a step of %.1f ms: %.0f %% in kernels, %.0f %% waiting for other ranks",
                          1000 * step, 100 * summary.kernel_seconds() / step,

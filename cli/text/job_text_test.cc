@@ -184,6 +184,13 @@ TEST(SummaryTextTest, WhereAStepsTimeGoesAndItsPrecision) {
   EXPECT_THAT(SummaryText(summary), EndsWith(", loss scale 16777216 (3 steps skipped)"));
 }
 
+TEST(SummaryTextTest, AGpusStepsAreQueued) {
+  v1::TrainSummary summary;
+  summary.set_median_step_seconds(0.0825);
+  summary.set_queue_seconds(0.00009);
+  EXPECT_THAT(SummaryText(summary), EndsWith(", a step of 82.5 ms, queued in 0.09 ms"));
+}
+
 TEST(NodeTableTest, FreeSlots) {
   v1::Node node;
   node.set_name("node-1");

@@ -113,6 +113,7 @@ void ApplyDataDefaults(v1::TrainSpec& train) {
   if (train.dataset().center_crop() == 0) {
     train.mutable_dataset()->set_center_crop(folder ? kFolderCenterCrop : 1);
   }
+  if (train.dataset().resident().empty()) train.mutable_dataset()->set_resident("auto");
   v1::AugmentSpec& augment = *train.mutable_augment();
   if (augment.has_random_resized_crop()) {
     v1::RandomResizedCropSpec& crop = *augment.mutable_random_resized_crop();

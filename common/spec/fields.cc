@@ -212,6 +212,10 @@ Table MakeTable() {
        {.text = "Evaluation takes the central square with this share of the shorter side; at most "
                 "1.",
         .computed_default = "1; 0.875 for folders"}},
+      {"DatasetSpec.resident",
+       {.text = "Whether a GPU keeps the training images in its own memory: where they take at most "
+                "a quarter of what is free there, or never.",
+        .words = {"auto", "never"}}},
       {"OptimizerSpec.name", {.text = "Which optimizer.", .words = {"sgd", "adamw", "lars"}}},
       {"OptimizerSpec.learning_rate", {.text = "The learning rate, after the warm-up."}},
       {"OptimizerSpec.momentum", {.text = "From 0 to below 1. Of sgd and lars."}},

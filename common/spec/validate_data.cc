@@ -41,6 +41,7 @@ void CheckDataset(const v1::DatasetSpec& dataset, Problems& problems) {
   }
   problems.Require(dataset.center_crop() > 0 && dataset.center_crop() <= 1,
                    "train.dataset.center_crop", "above 0 and at most 1");
+  RequireWord("train.dataset.resident", dataset, "resident", problems);
 }
 
 // Of a random part of an image: shares of its area, and the relation of its sides.

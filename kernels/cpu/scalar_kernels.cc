@@ -61,9 +61,9 @@ void BeginUpdate(const UpdateRules& rules, const UpdateInputs& inputs, UpdateSta
   DecideUpdate(rules, inputs, *state, *scalars, records);
 }
 
-void LarsRates(const LarsOptions& options, const UpdateScalars* scalars, const double* squares,
-               UpdateScalars* rates) {
-  for (int64_t i = 0; i <= options.tensors; ++i) rates[i] = LarsRate(options, *scalars, squares, i);
+UpdateScalars LarsRate(const LarsOptions& options, bool adapted, const UpdateScalars& scalars,
+                       double parameter_squares, double gradient_squares) {
+  return kernels::LarsRate(options, adapted, scalars, parameter_squares, gradient_squares);
 }
 
 void RestoreSkipped(const UpdateScalars* scalars, const float* kept, float* values, size_t count) {

@@ -5,6 +5,7 @@
 
 #include "kernels/batch_norm.h"
 #include "kernels/dropout.h"
+#include "kernels/lars.h"
 #include "kernels/update.h"
 
 namespace muster::kernels::cpu {
@@ -14,8 +15,11 @@ kernels::BatchNormRunning BatchNormRunning;
 kernels::Dropout Dropout;
 kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;
-kernels::LarsRates LarsRates;
 kernels::RestoreSkipped RestoreSkipped;
+
+// kernels/update_rules.h's.
+UpdateScalars LarsRate(const LarsOptions& options, bool adapted, const UpdateScalars& scalars,
+                       double parameter_squares, double gradient_squares);
 
 }  // namespace muster::kernels::cpu
 

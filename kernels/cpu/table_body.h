@@ -8,6 +8,7 @@
 #include "kernels/cpu/cast_body.h"
 #include "kernels/cpu/depthwise_convolution_body.h"
 #include "kernels/cpu/direct_convolution_body.h"
+#include "kernels/cpu/lars_body.h"
 #include "kernels/cpu/normalize_body.h"
 #include "kernels/cpu/nt_xent_body.h"
 #include "kernels/cpu/optimizer_body.h"
@@ -79,8 +80,9 @@ const KernelTable kKernels = {
     .adamw_step = AdamWStep,
     .sum_of_squares = SumOfSquares,
     .lerp = Lerp,
+    .lars_rates = LarsRates,
+    .lars_step = LarsStep,
     .begin_update = cpu::BeginUpdate,
-    .lars_rates = cpu::LarsRates,
     .restore_skipped = cpu::RestoreSkipped,
 };
 

@@ -49,8 +49,9 @@ const KernelTable kKernels = {
     .adamw_step = AdamWStep,
     .sum_of_squares = SumOfSquares,
     .lerp = Lerp,
-    .begin_update = BeginUpdate,
     .lars_rates = LarsRates,
+    .lars_step = LarsStep,
+    .begin_update = BeginUpdate,
     .restore_skipped = RestoreSkipped,
 };
 

@@ -59,10 +59,13 @@ kernels::AdamWStep AdamWStep;
 kernels::SumOfSquares SumOfSquares;
 kernels::Lerp Lerp;
 
+// lars.cu
+kernels::LarsRates LarsRates;
+kernels::LarsStep LarsStep;
+
 // update.cu
 kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;
-kernels::LarsRates LarsRates;
 kernels::RestoreSkipped RestoreSkipped;
 
 // Of direct and tile convolution there are none: null.

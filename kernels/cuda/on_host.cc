@@ -8,6 +8,7 @@
 #include "kernels/cuda/depthwise_convolution.cu"
 #include "kernels/cuda/images.cu"
 #include "kernels/cuda/kernel_table.cu"
+#include "kernels/cuda/lars.cu"
 #include "kernels/cuda/nt_xent.cu"
 #include "kernels/cuda/optimizer.cu"
 #include "kernels/cuda/pooling.cu"

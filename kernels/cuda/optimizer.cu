@@ -1,37 +1,10 @@
 #include "kernels/cuda/fold.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/sgd.h"
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
-
-constexpr int kWidth = 4;
-
-struct SgdBody {
-  SgdOptions options;
-  const UpdateScalars* scalars;
-  float* parameters;
-  float* velocities;  // or null
-  const float* gradients;
-  template <int kCount>
-  MUSTER_HOST_DEVICE void Run(int64_t at) const {
-    if (scalars->skip != 0) return;
-    const SgdFunctor<float> step{static_cast<float>(scalars->learning_rate), options.momentum,
-                                 static_cast<float>(scalars->decay_scale * options.weight_decay),
-                                 static_cast<float>(scalars->gradient_scale), options.nesterov};
-    Floats<kCount> parameter = Load<kCount>(parameters + at);
-    Floats<kCount> velocity = {};
-    if (velocities != nullptr) velocity = Load<kCount>(velocities + at);
-    const Floats<kCount> gradient = Load<kCount>(gradients + at);
-    for (int i = 0; i < kCount; ++i) {
-      step(parameter[i], velocity[i], gradient[i]);
-      parameter[i] = Rounded(options.round_to, parameter[i]);
-      velocity[i] = Rounded(options.round_to, velocity[i]);
-    }
-    Store<kCount>(parameters + at, parameter);
-    if (velocities != nullptr) Store<kCount>(velocities + at, velocity);
-  }
-};
 
 struct SquareRoot {
   MUSTER_HOST_DEVICE float operator()(float x) const { return sqrtf(x); }
@@ -109,15 +82,16 @@ struct SumSink {
 
 void SgdStep(const SgdOptions& options, const UpdateScalars* scalars, float* parameters,
              float* velocities, const float* gradients, size_t count) {
-  ForEachElement<kWidth>(static_cast<int64_t>(count), Aligned({parameters, velocities, gradients}),
-                         SgdBody{options, scalars, parameters, velocities, gradients});
+  ForEachElement<kStepWidth>(static_cast<int64_t>(count),
+                             Aligned({parameters, velocities, gradients}),
+                             SgdBody{options, scalars, parameters, velocities, gradients});
 }
 
 void AdamWStep(const AdamWOptions& options, const UpdateScalars* scalars, float* parameters,
                float* exp_avg, float* exp_avg_sq, const float* gradients, size_t count) {
-  ForEachElement<kWidth>(static_cast<int64_t>(count),
-                         Aligned({parameters, exp_avg, exp_avg_sq, gradients}),
-                         AdamWBody{options, scalars, parameters, exp_avg, exp_avg_sq, gradients});
+  ForEachElement<kStepWidth>(
+      static_cast<int64_t>(count), Aligned({parameters, exp_avg, exp_avg_sq, gradients}),
+      AdamWBody{options, scalars, parameters, exp_avg, exp_avg_sq, gradients});
 }
 
 void SumOfSquares(const float* x, size_t count, double* sum) {
@@ -125,7 +99,7 @@ void SumOfSquares(const float* x, size_t count, double* sum) {
 }
 
 void Lerp(const UpdateScalars* scalars, const float* x, float* y, size_t count) {
-  ForEachElement<kWidth>(static_cast<int64_t>(count), Aligned({x, y}), LerpBody{scalars, x, y});
+  ForEachElement<kStepWidth>(static_cast<int64_t>(count), Aligned({x, y}), LerpBody{scalars, x, y});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -25,16 +25,6 @@ struct DecideBody {
   }
 };
 
-struct LarsBody {
-  LarsOptions options;
-  const UpdateScalars* scalars;
-  const double* squares;
-  UpdateScalars* rates;
-  MUSTER_HOST_DEVICE void operator()(int64_t i) const {
-    rates[i] = LarsRate(options, *scalars, squares, i);
-  }
-};
-
 struct RestoreBody {
   const UpdateScalars* scalars;
   const float* kept;
@@ -54,11 +44,6 @@ void DrawBlocks(const RandomDraw* draw, int64_t count, const BlockDraw* blocks,
 void BeginUpdate(const UpdateRules& rules, const UpdateInputs& inputs, UpdateState* state,
                  UpdateScalars* scalars, StepRecord* records) {
   ForEachItem(1, DecideBody{rules, inputs, state, scalars, records});
-}
-
-void LarsRates(const LarsOptions& options, const UpdateScalars* scalars, const double* squares,
-               UpdateScalars* rates) {
-  ForEachItem(options.tensors + 1, LarsBody{options, scalars, squares, rates});
 }
 
 void RestoreSkipped(const UpdateScalars* scalars, const float* kept, float* values, size_t count) {

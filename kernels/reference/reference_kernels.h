@@ -56,10 +56,12 @@ kernels::AdamWStep AdamWStep;
 kernels::SumOfSquares SumOfSquares;
 kernels::Lerp Lerp;
 
+kernels::LarsRates LarsRates;
+kernels::LarsStep LarsStep;
+
 // update.cc
 kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;
-kernels::LarsRates LarsRates;
 kernels::RestoreSkipped RestoreSkipped;
 
 }  // namespace muster::kernels::reference

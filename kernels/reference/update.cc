@@ -13,11 +13,6 @@ void BeginUpdate(const UpdateRules& rules, const UpdateInputs& inputs, UpdateSta
   DecideUpdate(rules, inputs, *state, *scalars, records);
 }
 
-void LarsRates(const LarsOptions& options, const UpdateScalars* scalars, const double* squares,
-               UpdateScalars* rates) {
-  for (int64_t i = 0; i <= options.tensors; ++i) rates[i] = LarsRate(options, *scalars, squares, i);
-}
-
 void RestoreSkipped(const UpdateScalars* scalars, const float* kept, float* values, size_t count) {
   for (size_t i = 0; i < count; ++i) values[i] = scalars->skip != 0 ? kept[i] : values[i];
 }

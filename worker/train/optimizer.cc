@@ -76,55 +76,37 @@ class Lars final : public Optimizer {
   Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
        const OptimizerOptions& options)
       : Optimizer(spec, parameters, options, MomentumState(spec), /*elementwise=*/false) {
+    std::vector<kernels::LarsTensor> tensors;
     for (const nn::ParameterInfo& parameter : parameters) {
-      const bool adapted = !IsExcluded(parameter);
-      tensors_.push_back({parameter.offset, parameter.count, adapted, adapted_});
-      if (adapted) ++adapted_;
+      tensors.push_back({.offset = static_cast<int64_t>(parameter.offset),
+                         .count = static_cast<int64_t>(parameter.count),
+                         .first_piece = step_.pieces,
+                         .adapted = !IsExcluded(parameter)});
+      step_.pieces += kernels::LarsPieces(tensors.back().count);
     }
-    for (Tensor& tensor : tensors_) {
-      if (!tensor.adapted) tensor.rate = adapted_;
-    }
-    squares_ = AllocateOn<double>(*options.device, 2 * adapted_);
-    rates_ = AllocateOn<kernels::UpdateScalars>(*options.device, adapted_ + 1);
+    step_.tensors = static_cast<int64_t>(tensors.size());
+    step_.trust_coefficient = spec.trust_coefficient();
+    step_.weight_decay = spec.weight_decay();
+    step_.momentum = static_cast<float>(spec.momentum());
+    step_.round_to = options.round_to;
+    tensors_ = AllocateOn<kernels::LarsTensor>(*options.device, tensors.size());
+    options.device->CopyToDevice(tensors_.data(), tensors.data(),
+                                 tensors.size() * sizeof(kernels::LarsTensor));
+    rates_ = AllocateOn<kernels::UpdateScalars>(*options.device, tensors.size());
   }
 
  private:
-  struct Tensor {
-    size_t offset;
-    size_t count;
-    bool adapted;
-    size_t rate;  // which one is its own; the last is for all that are not adapted
-  };
-
   // Of all elements: norms are of whole tensors.
   void Update(const Part& part) override {
-    auto* const squares = squares_.as<double>();
-    for (const Tensor& tensor : tensors_) {
-      if (!tensor.adapted) continue;
-      double* const own = squares + 2 * tensor.rate;
-      kernels().sum_of_squares(part.parameters + tensor.offset, tensor.count, own);
-      kernels().sum_of_squares(part.gradients + tensor.offset, tensor.count, own + 1);
-    }
+    const auto* const tensors = tensors_.as<kernels::LarsTensor>();
     auto* const rates = rates_.as<kernels::UpdateScalars>();
-    kernels().lars_rates({.tensors = static_cast<int64_t>(adapted_),
-                          .trust_coefficient = spec().trust_coefficient(),
-                          .weight_decay = spec().weight_decay()},
-                         part.scalars, squares, rates);
-    for (const Tensor& tensor : tensors_) {
-      const kernels::SgdOptions step_options{
-          .momentum = static_cast<float>(spec().momentum()),
-          .weight_decay = tensor.adapted ? spec().weight_decay() : 0,
-          .round_to = options().round_to,
-      };
-      kernels().sgd_step(step_options, rates + tensor.rate, part.parameters + tensor.offset,
-                         At(state(0), tensor.offset), part.gradients + tensor.offset, tensor.count);
-    }
+    kernels().lars_rates(step_, tensors, part.scalars, part.parameters, part.gradients, rates);
+    kernels().lars_step(step_, tensors, rates, part.parameters, state(0), part.gradients);
   }
 
-  std::vector<Tensor> tensors_;
-  size_t adapted_ = 0;
-  kernels::DeviceMemory squares_;  // by adapted tensor: of its values, of its gradient
-  kernels::DeviceMemory rates_;
+  kernels::LarsOptions step_;
+  kernels::DeviceMemory tensors_;
+  kernels::DeviceMemory rates_;  // by tensor
 };
 
 absl::Status Require(bool condition, absl::string_view field, absl::string_view range) {

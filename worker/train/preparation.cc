@@ -39,6 +39,7 @@ std::string TrainingDigest(const v1::TrainSpec& spec) {
   *essential.mutable_dataset() = spec.dataset();
   essential.mutable_dataset()->clear_path();
   essential.mutable_dataset()->clear_center_crop();
+  essential.mutable_dataset()->clear_resident();
   essential.set_global_batch(spec.global_batch());
   essential.set_image_size(spec.image_size());
   essential.mutable_optimizer()->set_name(spec.optimizer().name());

@@ -174,7 +174,9 @@ absl::Status Trainer::BroadcastLossScale(uint32_t root) {
 absl::Status Trainer::TrainAll() {
   SetPhase("training");
   const kernels::DeviceMemory resident =
-      data::MakeResident(*preparation_->training, plan_.device());
+      spec_.dataset().resident() == "never"
+          ? kernels::DeviceMemory()
+          : data::MakeResident(*preparation_->training, plan_.device());
   training_start_ = Now().steady;
   const auto loader =
       data::Loader::ForTraining(preparation_->training.get(), preparation_->steps,
@@ -375,7 +377,11 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_median_step_seconds(absl::ToDoubleSeconds(median.step));
   summary.set_data_wait_seconds(absl::ToDoubleSeconds(median.data_wait));
   summary.set_exposed_communication_seconds(absl::ToDoubleSeconds(median.exposed_communication));
-  summary.set_kernel_seconds(absl::ToDoubleSeconds(median.kernels));
+  if (plan_.device().host_memory()) {
+    summary.set_kernel_seconds(absl::ToDoubleSeconds(median.kernels));
+  } else {
+    summary.set_queue_seconds(absl::ToDoubleSeconds(median.kernels));
+  }
   summary.set_precision(PrecisionText(precision_));
   summary.set_device(plan_.device().name());
   if (const LossScaleState* const scale = training_step_->loss_scale(); scale != nullptr) {
