@@ -20,6 +20,10 @@ class PastEvent final : public DeviceEvent {
 
 std::unique_ptr<DeviceEvent> Device::MakeEvent() { return std::make_unique<PastEvent>(); }
 
+absl::StatusOr<std::unique_ptr<DeviceStream>> Device::MakeStream() {
+  return absl::UnimplementedError(absl::StrCat(name(), " has no streams"));
+}
+
 absl::StatusOr<void*> Device::AllocateHostBytes(size_t bytes) {
   constexpr size_t kAlignment = 64;
   const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/convolution.h"
+#include "kernels/device_stream.h"
 #include "kernels/kernel_table.h"
 
 namespace muster::kernels {
@@ -65,6 +66,8 @@ class Device {
   // About what can still be allocated; 0 where that is not known.
   virtual size_t free_bytes() { return 0; }
   virtual std::unique_ptr<DeviceEvent> MakeEvent();
+  // UNIMPLEMENTED where the device has no such thing, INTERNAL with its own words.
+  virtual absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream();
 
   virtual void CopyToDevice(void* to, const void* host, size_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* from, size_t bytes) = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,27 +17,20 @@ namespace {
 constexpr size_t kPageBytes = 4096;
 
 // All memory of the device, by address, and how many bytes there.
-std::map<void*, size_t>& Pieces() {
-  static auto& pieces = *new std::map<void*, size_t>;
-  return pieces;
-}
-
-// As long as it lives, and those around it, the memory can be reached.
-class Opened {
- public:
-  Opened() {
-    if (depth_++ == 0) Protect(PROT_READ | PROT_WRITE);
-  }
-  ~Opened() {
-    if (--depth_ == 0) Protect(PROT_NONE);
+struct Memory {
+  void Protect(int protection) const {
+    for (const auto& [data, bytes] : pieces) mprotect(data, bytes, protection);
   }
 
- private:
-  static void Protect(int protection) {
-    for (const auto& [data, bytes] : Pieces()) mprotect(data, bytes, protection);
-  }
-  static inline int depth_ = 0;
+  std::mutex mutex;
+  std::map<void*, size_t> pieces;
+  int accesses = 0;
 };
+
+Memory& TheMemory() {
+  static Memory& memory = *new Memory;
+  return memory;
+}
 
 // The kernel of CpuKernels() at `member`, with the memory open.
 template <typename Function>
@@ -46,7 +40,7 @@ template <typename... Arguments>
 struct Guarded<void(Arguments...)> {
   template <auto kMember>
   static void Call(Arguments... arguments) {
-    const Opened opened;
+    const GuardedAccess access;
     (CpuKernels().*kMember)(std::forward<Arguments>(arguments)...);
   }
 };
@@ -111,17 +105,17 @@ class GuardedConvolution final : public Convolution {
 
   void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
                void* workspace) override {
-    const Opened opened;
+    const GuardedAccess access;
     convolution_->Forward(rows, x, weights, epilogue, y, workspace);
   }
   void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    const Opened opened;
+    const GuardedAccess access;
     convolution_->BackwardData(rows, dy, weights, dx, workspace);
   }
   void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
                        void* workspace) override {
-    const Opened opened;
+    const GuardedAccess access;
     convolution_->BackwardWeights(rows, x, dy, dweights, dbias, workspace);
   }
 
@@ -144,11 +138,11 @@ class GuardedProcessor final : public Device {
   void CopyToDevice(void* to, const void* host, size_t bytes) override { Copy(to, host, bytes); }
   void CopyToHost(void* host, const void* from, size_t bytes) override { Copy(host, from, bytes); }
   void Copy(void* to, const void* from, size_t bytes) override {
-    const Opened opened;
+    const GuardedAccess access;
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void Zero(void* to, size_t bytes) override {
-    const Opened opened;
+    const GuardedAccess access;
     if (bytes > 0) std::memset(to, 0, bytes);
   }
   size_t free_bytes() override { return size_t{1} << 30; }
@@ -162,18 +156,35 @@ class GuardedProcessor final : public Device {
     if (data == MAP_FAILED) {
       return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
     }
-    Pieces()[data] = pages;
+    Memory& memory = TheMemory();
+    const std::lock_guard<std::mutex> lock(memory.mutex);
+    memory.pieces[data] = pages;
+    if (memory.accesses > 0) memory.Protect(PROT_READ | PROT_WRITE);
     return data;
   }
   void Free(void* data, size_t) override {
-    munmap(data, Pieces().at(data));
-    Pieces().erase(data);
+    Memory& memory = TheMemory();
+    const std::lock_guard<std::mutex> lock(memory.mutex);
+    munmap(data, memory.pieces.at(data));
+    memory.pieces.erase(data);
   }
 
   const KernelTable kernels_ = MakeTable();
 };
 
 }  // namespace
+
+GuardedAccess::GuardedAccess() {
+  Memory& memory = TheMemory();
+  const std::lock_guard<std::mutex> lock(memory.mutex);
+  if (memory.accesses++ == 0) memory.Protect(PROT_READ | PROT_WRITE);
+}
+
+GuardedAccess::~GuardedAccess() {
+  Memory& memory = TheMemory();
+  const std::lock_guard<std::mutex> lock(memory.mutex);
+  if (--memory.accesses == 0) memory.Protect(PROT_NONE);
+}
 
 Device& GuardedDevice() {
   static Device& device = *new GuardedProcessor;

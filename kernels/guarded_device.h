@@ -11,6 +11,16 @@ namespace muster::kernels {
 // Any thread, one at a time.
 Device& GuardedDevice();
 
+// As long as it lives the memory can be reached: of work that the device does beside its calls. Any
+// thread.
+class GuardedAccess {
+ public:
+  GuardedAccess();
+  ~GuardedAccess();
+  GuardedAccess(const GuardedAccess&) = delete;
+  GuardedAccess& operator=(const GuardedAccess&) = delete;
+};
+
 }  // namespace muster::kernels
 
 #endif  // MUSTER_KERNELS_GUARDED_DEVICE_H_

@@ -2,13 +2,12 @@
 #ifndef MUSTER_KERNELS_LOSS_RESULT_H_
 #define MUSTER_KERNELS_LOSS_RESULT_H_
 
-#include <cstdint>
-
 namespace muster::kernels {
 
+// Two float64, so that ranks add theirs up as an array of such.
 struct LossResult {
-  double loss_sum = 0;   // over the rows
-  uint64_t correct = 0;  // rows that were told right
+  double loss_sum = 0;  // over the rows
+  double correct = 0;   // rows that were told right
 };
 
 }  // namespace muster::kernels

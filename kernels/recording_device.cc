@@ -1,10 +1,13 @@
 #include "kernels/recording_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -12,6 +15,7 @@
 
 #include "kernels/capture.h"
 #include "kernels/guarded_device.h"
+#include "kernels/host_queue.h"
 
 namespace muster::kernels {
 namespace {
@@ -61,7 +65,7 @@ class Recorder {
   }
   bool Reaches(const UpdateInputs& inputs) const {
     return Reaches(inputs.step) && Reaches(inputs.losses) && Reaches(inputs.finite) &&
-           Reaches(inputs.sum_of_squares);
+           Reaches(inputs.sum_of_squares) && Reaches(inputs.failed);
   }
   // A value.
   template <typename T>
@@ -179,16 +183,18 @@ class RecordedConvolution final : public Convolution {
   const std::unique_ptr<Convolution> convolution_;
 };
 
-// Done when as many others were recorded after it.
+// Done when as many others were recorded after it, or somebody asked so often.
 constexpr uint64_t kLate = 3;
+constexpr int kAsked = 5;
 
 class LateEvent final : public DeviceEvent {
  public:
   void Record() override {
     recorded_ = ++records_;
     waited_ = false;
+    asked_ = 0;
   }
-  bool Done() override { return waited_ || records_ >= recorded_ + kLate; }
+  bool Done() override { return waited_ || records_ >= recorded_ + kLate || ++asked_ >= kAsked; }
   absl::Status Wait() override {
     waited_ = true;
     return absl::OkStatus();
@@ -197,7 +203,73 @@ class LateEvent final : public DeviceEvent {
  private:
   static inline uint64_t records_ = 0;  // of all events
   uint64_t recorded_ = 0;
+  int asked_ = 0;
   bool waited_ = true;
+};
+
+// Tasks go on when somebody asks, or the device waits for them. While calls are recorded each task
+// becomes one: to queue it.
+class RecordingStream final : public DeviceStream {
+ public:
+  explicit RecordingStream(HostMemory flag)
+      : flag_memory_(std::move(flag)), flag_(new (flag_memory_.data()) std::atomic<uint32_t>(0)) {
+    Take(/*recording=*/false);
+  }
+
+  absl::Status Enter() override { return absl::OkStatus(); }
+  void* native() override { return queue_.native(); }
+
+  // What was called has happened.
+  absl::StatusOr<Mark> MarkCompute() override {
+    Take(Recording());
+    return 0;
+  }
+  absl::Status AwaitCompute(Mark) override { return absl::OkStatus(); }
+
+  absl::StatusOr<Mark> Record() override { return queue_.given(); }
+  absl::StatusOr<bool> Reached(Mark mark) override { return queue_.Reached(mark); }
+  absl::Status ComputeAwaits(Mark mark) override {
+    const bool recording = Recording();
+    TheRecorder().Do([=, this] { queue_.Await(recording ? queue_.given() : mark); });
+    return absl::OkStatus();
+  }
+  bool Recording() override { return TheRecorder().capture().active(); }
+
+  absl::Status Copy(void* to, const void* from, size_t bytes) override {
+    queue_.Enqueue([=] {
+      std::memcpy(to, from, bytes);
+      return true;
+    });
+    return absl::OkStatus();
+  }
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    absl::StatusOr<DeviceMemory> allocated = RecordingDevice().Allocate(bytes);
+    if (!allocated.ok()) return allocated.status();
+    void* const data = allocated->data();
+    memory_[data] = *std::move(allocated);
+    return data;
+  }
+  void Free(void* data) override { memory_.erase(data); }
+
+  std::atomic<uint32_t>& flag() override { return *flag_; }
+
+ private:
+  // Tasks that come from now on.
+  void Take(bool recording) {
+    queue_.Divert([this, recording](HostQueue::Task task) {
+      const auto opened = [task = std::move(task)] {
+        const GuardedAccess access;
+        return task();
+      };
+      if (!recording) return queue_.Push(opened);
+      TheRecorder().Do([this, opened] { queue_.Push(opened); });
+    });
+  }
+
+  const HostMemory flag_memory_;
+  std::atomic<uint32_t>* const flag_;
+  HostQueue queue_;
+  std::map<void*, DeviceMemory> memory_;
 };
 
 class RecordingProcessor final : public Device {
@@ -233,6 +305,11 @@ class RecordingProcessor final : public Device {
 
   size_t free_bytes() override { return GuardedDevice().free_bytes(); }
   std::unique_ptr<DeviceEvent> MakeEvent() override { return std::make_unique<LateEvent>(); }
+  absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
+    absl::StatusOr<HostMemory> flag = AllocateHost(sizeof(std::atomic<uint32_t>));
+    if (!flag.ok()) return flag.status();
+    return {std::make_unique<RecordingStream>(*std::move(flag))};
+  }
 
   bool captures() const override { return true; }
   absl::Status StartCapture() override {

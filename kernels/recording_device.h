@@ -8,7 +8,8 @@
 namespace muster::kernels {
 
 // Arguments that point elsewhere than to its memory cannot be recorded: by the next launch nobody
-// knows what is there. Its events are told late, some Records after their own, or when waited for.
+// knows what is there. Its events are told late, some Records after their own, when waited for, or
+// when asked again and again.
 // Any thread, one at a time.
 Device& RecordingDevice();
 

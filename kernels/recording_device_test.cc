@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/host_stream_abi.h"
 
 namespace muster::kernels {
 namespace {
@@ -149,6 +150,52 @@ TEST_F(RecordingDeviceTest, EventsAreToldLate) {
   EXPECT_FALSE(other->Done());
   EXPECT_TRUE(other->Wait().ok());
   EXPECT_TRUE(other->Done());
+}
+
+// What a stream beside is given doubles the numbers at `data`, when the stream is asked twice.
+struct Doubling {
+  float* data;
+  size_t count;
+  int asked = 0;
+};
+void GiveDoubling(DeviceStream& stream, float* data, size_t count) {
+  auto* const queue = static_cast<HostStreamAbi*>(stream.native());
+  const auto step = [](void* task) {
+    auto& doubling = *static_cast<Doubling*>(task);
+    if (++doubling.asked % 2 != 0) return 0;
+    for (size_t i = 0; i < doubling.count; ++i) doubling.data[i] *= 2;
+    return 1;
+  };
+  queue->enqueue(queue, {step, [](void* task) { delete static_cast<Doubling*>(task); },
+                         new Doubling{data, count}});
+}
+
+TEST_F(RecordingDeviceTest, AStreamBesideIsInOrderWithTheCalls) {
+  auto stream = device_.MakeStream();
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  ASSERT_TRUE((*stream)->Enter().ok());
+  const DeviceMemory x = Make({1, 2}), y = Make({10, 20});
+  const auto call = [&] {
+    kernels_.accumulate(DataType::kFloat32, 2, x.data(), y.data());
+    const auto computed = (*stream)->MarkCompute();
+    EXPECT_TRUE((*stream)->AwaitCompute(*computed).ok());
+    GiveDoubling(**stream, y.as<float>(), 2);
+    const auto end = (*stream)->Record();
+    if (!(*stream)->Recording()) {
+      EXPECT_FALSE(*(*stream)->Reached(*end));
+    }
+    EXPECT_TRUE((*stream)->ComputeAwaits(*end).ok());
+    kernels_.accumulate(DataType::kFloat32, 2, x.data(), y.data());
+  };
+  call();
+  EXPECT_THAT(Get(y), ElementsAre(2 * 11 + 1, 2 * 22 + 2));
+  const auto graph = Record(call);
+  EXPECT_THAT(Get(y), ElementsAre(23, 46)) << "not yet";
+  graph->Launch();
+  EXPECT_THAT(Get(y), ElementsAre(2 * 24 + 1, 2 * 48 + 2));
+  graph->Launch();
+  EXPECT_THAT(Get(y), ElementsAre(2 * 50 + 1, 2 * 100 + 2));
+  EXPECT_EQ((*stream)->flag(), 0u);
 }
 
 }  // namespace

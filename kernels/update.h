@@ -69,6 +69,7 @@ struct StepRecord {
   double gradient_norm = 0;  // before clipping, where that is asked for
   uint32_t skipped = 0;
   uint32_t diverged = 0;
+  uint32_t failed = 0;        // nothing else here means anything
   LossScaleState loss_scale;  // after the step
 };
 
@@ -78,11 +79,14 @@ struct UpdateInputs {
   int64_t parts = 1;
   const bool* finite = nullptr;  // whether all gradients are; only where the loss is scaled
   const double* sum_of_squares = nullptr;  // of the gradients; only for clipping
+  // Not 0: the gradients are worth nothing, and no later step's will be; null: that never happens.
+  const uint32_t* failed = nullptr;
 };
 
 // Before a step's update. A step is skipped where the loss is scaled and it or a gradient is no
 // finite number; where the loss is not scaled and is none, training has diverged. The t-th update
-// is that of the t-th step that was not skipped. records[step % rules.records] is written.
+// is that of the t-th step that was not skipped. Where *inputs.failed says so there is no update,
+// and the state stays as it is. records[step % rules.records] is written.
 using BeginUpdate = void(const UpdateRules& rules, const UpdateInputs& inputs, UpdateState* state,
                          UpdateScalars* scalars, StepRecord* records);
 

@@ -38,12 +38,14 @@ class UpdateContractTest : public KernelSetTest {
                             .losses = memory.losses,
                             .parts = 2,
                             .finite = &memory.finite,
-                            .sum_of_squares = &memory.squares},
+                            .sum_of_squares = &memory.squares,
+                            .failed = &memory.failed},
                            &memory.state, &memory.scalars, memory.records);
     return memory.records[step % kRecords];
   }
   UpdateState& state() { return memory_[0].state; }
   const UpdateScalars& scalars() { return memory_[0].scalars; }
+  uint32_t* failed() { return &memory_[0].failed; }
 
   UpdateRules rules_;
 
@@ -53,6 +55,7 @@ class UpdateContractTest : public KernelSetTest {
     LossResult losses[2];
     bool finite;
     double squares;
+    uint32_t failed;
     UpdateState state;
     UpdateScalars scalars;
     StepRecord records[kRecords];
@@ -141,6 +144,23 @@ TEST_P(UpdateContractTest, OverflowSkipsTheStepAndLowersTheScale) {
   EXPECT_EQ(scalars().gradient_scale, 0.25);
   EXPECT_NEAR(scalars().step_size, 0.1 / (1 - 0.25), 1e-15) << "the second update";
   EXPECT_EQ(Begin(4).loss_scale.scale, 8);
+}
+
+TEST_P(UpdateContractTest, GradientsThatNeverCameChangeNothing) {
+  rules_.scales_loss = true;
+  state().loss_scale.scale = 64;
+  Begin(0);
+  EXPECT_EQ(scalars().skip, 0u);
+  *failed() = 1;
+  const LossScaleState before = state().loss_scale;
+  for (const bool finite : {true, false}) {
+    const StepRecord record = Begin(1, 1, finite);
+    EXPECT_EQ(record.failed, 1u);
+    EXPECT_EQ(scalars().skip, 1u);
+  }
+  EXPECT_EQ(state().loss_scale.clean_steps, before.clean_steps);
+  EXPECT_EQ(state().loss_scale.skipped_steps, 0u);
+  EXPECT_EQ(state().diverged, 0u);
 }
 
 TEST_P(UpdateContractTest, GivesUpWhereNoScaleHelps) {

@@ -84,6 +84,12 @@ MUSTER_HOST_DEVICE inline void DecideUpdate(const UpdateRules& rules, const Upda
     record.loss.loss_sum += inputs.losses[part].loss_sum;
     record.loss.correct += inputs.losses[part].correct;
   }
+  // Written by another processor.
+  if (inputs.failed != nullptr && *static_cast<const volatile uint32_t*>(inputs.failed) != 0) {
+    scalars.skip = 1;
+    record.failed = 1;
+    return;
+  }
   const bool finite = IsFinite(record.loss.loss_sum) && (!rules.scales_loss || *inputs.finite);
   const uint64_t skipped = state.loss_scale.skipped_steps;
   const double loss_scale = rules.scales_loss ? state.loss_scale.scale : 1;

@@ -29,10 +29,11 @@ Table MakeTable() {
         .computed_default = "a directory of the rank's own"}},
       {"JobSpec.resources", {.text = "How many ranks, and what each of them gets."}},
       {"JobSpec.backend",
-       {.text = "What carries the ranks' collectives. auto takes shm inside a node, gloo between "
-                "nodes of one rank, and hierarchical otherwise.",
-        .words = {"auto", "shm", "gloo", "hierarchical", "loopback"},
-        .words_elsewhere = {"nccl", "mpi"}}},
+       {.text = "What carries the ranks' collectives. auto takes nccl between GPUs; between "
+                "processors shm inside a node, gloo between nodes of one rank, and hierarchical "
+                "otherwise.",
+        .words = {"auto", "shm", "gloo", "hierarchical", "nccl", "loopback"},
+        .words_elsewhere = {"mpi"}}},
       {"JobSpec.failure_timeout",
        {.text = "A rank or node that is silent for this long is lost. The inner time-outs derive "
                 "from it."}},
@@ -213,8 +214,9 @@ Table MakeTable() {
                 "1.",
         .computed_default = "1; 0.875 for folders"}},
       {"DatasetSpec.resident",
-       {.text = "Whether a GPU keeps the training images in its own memory: where they take at most "
-                "a quarter of what is free there, or never.",
+       {.text =
+            "Whether a GPU keeps the training images in its own memory: where they take at most "
+            "a quarter of what is free there, or never.",
         .words = {"auto", "never"}}},
       {"OptimizerSpec.name", {.text = "Which optimizer.", .words = {"sgd", "adamw", "lars"}}},
       {"OptimizerSpec.learning_rate", {.text = "The learning rate, after the warm-up."}},

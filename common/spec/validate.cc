@@ -122,6 +122,9 @@ void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
     problems.Add("backend",
                  "shm connects the ranks of one node; between nodes: gloo, hierarchical");
   }
+  if (spec.backend() == "nccl" && spec.resources().device() == "cpu") {
+    problems.Add("backend", "nccl connects GPUs; between processors: shm, gloo, hierarchical");
+  }
   if (spec.backend() == "loopback" && MaxWorldSize(spec) > 1) {
     problems.Add("backend", "loopback serves a single rank");
   }

@@ -115,7 +115,7 @@ TEST(ValidateTest, EachProblemByItsPath) {
       {"resources={ranks_per_node: 2, devices_per_rank: all}", "'all' leaves no device"},
       {"resources.threads_per_rank=9999", "resources.threads_per_rank: must be from 1"},
       {"backend=glo", "backend: unknown 'glo'; did you mean 'gloo'? Built in: auto, shm"},
-      {"backend=nccl", "backend: nccl is not built in; built in: auto, shm, gloo"},
+      {"backend=mpi", "backend: mpi is not built in; built in: auto, shm, gloo"},
       {"failure_timeout=1ms", "failure_timeout: must be from 1s"},
       {"time_limit=0s", "time_limit: must be from 1s"},
       {"on_lost_coordinator={stop_after: 0s}", "on_lost_coordinator.stop_after: must be"},
@@ -190,6 +190,9 @@ TEST(ValidateTest, BackendAgainstShape) {
   EXPECT_THAT(
       std::string(Validate(Defaulted(kTrain, {"backend=loopback", "resources.nodes=2"})).message()),
       HasSubstr("loopback serves a single rank"));
+  EXPECT_THAT(
+      std::string(Validate(Defaulted(kTrain, {"backend=nccl", "resources.device=cpu"})).message()),
+      HasSubstr("nccl connects GPUs"));
 }
 
 TEST(ValidateTest, AllProblemsAtOnce) {

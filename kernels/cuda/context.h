@@ -20,6 +20,7 @@ class Context {
   // Makes it CurrentContext() of the calling thread.
   void Enter();
 
+  int ordinal() const { return ordinal_; }
   cudaStream_t stream() const { return stream_; }
   // As many blocks of 256 threads as run at once.
   int64_t filling_blocks() const { return filling_blocks_; }

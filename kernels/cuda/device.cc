@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "kernels/capture.h"
 #include "kernels/cuda/layers.h"
+#include "kernels/cuda/stream.h"
 
 namespace muster::kernels {
 namespace {
@@ -108,6 +109,10 @@ class CudaDevice final : public Device {
   }
   std::unique_ptr<DeviceEvent> MakeEvent() override {
     return std::make_unique<CudaEvent>(api_, context_, Entered()->make_event(context_));
+  }
+  absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
+    ASSIGN_OR_RETURN(HostMemory flag, AllocateHost(sizeof(std::atomic<uint32_t>)));
+    return cuda::MakeStream(*Entered(), context_, &capture_, std::move(flag));
   }
   absl::Status Synchronize() override {
     if (capture_.Refuses("waiting")) return absl::FailedPreconditionError("calls are recorded");

@@ -68,7 +68,7 @@ struct Sum {
 // Of samples whose loss asks which of several is right.
 struct LossSum {
   double loss;
-  uint64_t correct;
+  double correct;
   MUSTER_HOST_DEVICE static LossSum Nothing() { return {0, 0}; }
   MUSTER_HOST_DEVICE void Add(const LossSum& other) {
     loss += other.loss;

@@ -178,7 +178,7 @@ struct AnchorBody {
       const double log_sum = log(shared.exponentials.Whole().value);
       log_sums[anchor] = static_cast<float>(largest + log_sum);
       losses[anchor] = {log_sum - (static_cast<double>(positive) - largest),
-                        positive > negative ? uint64_t{1} : uint64_t{0}};
+                        positive > negative ? 1.0 : 0.0};
     }
   }
 };

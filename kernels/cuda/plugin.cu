@@ -214,6 +214,61 @@ void DestroyGraph(MusterCudaContext* context, MusterCudaGraph* graph) {
   context->context.Check(cudaGraphExecDestroy(GraphOf(graph)));
 }
 
+const char* UseDevice(const MusterCudaContext* context) {
+  return Forgotten(cudaSetDevice(context->context.ordinal()));
+}
+
+cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+const char* MakeStream(void** stream) {
+  int lowest = 0, highest = 0;
+  cudaError_t status = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+  cudaStream_t made = nullptr;
+  if (status == cudaSuccess) {
+    status = cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, highest);
+  }
+  *stream = made;
+  return Forgotten(status);
+}
+
+const char* ReleaseStream(void* stream) { return Forgotten(cudaStreamDestroy(StreamOf(stream))); }
+
+const char* MakeMark(MusterCudaEvent** event) {
+  cudaEvent_t made = nullptr;
+  const cudaError_t status = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+  *event = reinterpret_cast<MusterCudaEvent*>(made);
+  return Forgotten(status);
+}
+
+void ReleaseMark(MusterCudaEvent* event) { Forgotten(cudaEventDestroy(EventOf(event))); }
+
+const char* RecordIn(void* stream, MusterCudaEvent* event) {
+  return Forgotten(cudaEventRecord(EventOf(event), StreamOf(stream)));
+}
+
+const char* AwaitIn(void* stream, MusterCudaEvent* event) {
+  return Forgotten(cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0));
+}
+
+const char* QueryMark(MusterCudaEvent* event, int* reached) {
+  const cudaError_t status = cudaEventQuery(EventOf(event));
+  *reached = status == cudaSuccess;
+  if (status != cudaErrorNotReady) return Forgotten(status);
+  cudaGetLastError();
+  return nullptr;
+}
+
+const char* CopyIn(void* stream, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return nullptr;
+  return Forgotten(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(stream)));
+}
+
+const char* AllocateBeside(size_t bytes, void** data) {
+  return Forgotten(cudaMalloc(data, bytes > 0 ? bytes : 1));
+}
+
+void ReleaseBeside(void* data) { Forgotten(cudaFree(data)); }
+
 const MusterCudaApi kApi = {
     .abi = MUSTER_CUDA_ABI,
     .kernel_table_bytes = sizeof(KernelTable),
@@ -246,6 +301,17 @@ const MusterCudaApi kApi = {
     .finish_capture = FinishCapture,
     .launch_graph = LaunchGraph,
     .destroy_graph = DestroyGraph,
+    .use_device = UseDevice,
+    .make_stream = MakeStream,
+    .release_stream = ReleaseStream,
+    .make_mark = MakeMark,
+    .release_mark = ReleaseMark,
+    .record_in = RecordIn,
+    .await_in = AwaitIn,
+    .query_mark = QueryMark,
+    .copy_in = CopyIn,
+    .allocate_beside = AllocateBeside,
+    .release_beside = ReleaseBeside,
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Another one with every change of this file or of kernels/kernel_table.h and what it names. */
-#define MUSTER_CUDA_ABI 2
+#define MUSTER_CUDA_ABI 3
 
 /* A GPU with a stream of its own. For one thread at a time, which has entered it. */
 typedef struct MusterCudaContext MusterCudaContext;
@@ -77,12 +77,28 @@ typedef struct MusterCudaApi {
   /* The latest CUDA that the driver supports, 13000 being 13.0; 0 where there is no driver. */
   int (*driver_version)(void);
 
-  /* In between, what is queued by this thread is recorded and does not happen. start_capture is null
-   * where nothing can be recorded. */
+  /* In between, what is queued by this thread is recorded and does not happen. start_capture is
+   * null where nothing can be recorded. */
   const char* (*start_capture)(MusterCudaContext* context);
   const char* (*finish_capture)(MusterCudaContext* context, MusterCudaGraph** graph);
   void (*launch_graph)(MusterCudaContext* context, MusterCudaGraph* graph);
   void (*destroy_graph)(MusterCudaContext* context, MusterCudaGraph* graph);
+
+  /* Streams beside the context's, whose kernels go first, and what orders them. For any thread that
+   * has called use_device, or entered; no error here is synchronize's. Where the context's stream
+   * is being captured, so is what waits for it here. */
+  const char* (*use_device)(const MusterCudaContext* context);
+  const char* (*make_stream)(void** stream);
+  const char* (*release_stream)(void* stream);
+  const char* (*make_mark)(MusterCudaEvent** event);
+  void (*release_mark)(MusterCudaEvent* event);
+  const char* (*record_in)(void* stream, MusterCudaEvent* event);
+  const char* (*await_in)(void* stream, MusterCudaEvent* event);
+  const char* (*query_mark)(MusterCudaEvent* event, int* reached);
+  const char* (*copy_in)(void* stream, void* to, const void* from, size_t bytes);
+  /* Not zeroed. */
+  const char* (*allocate_beside)(size_t bytes, void** data);
+  void (*release_beside)(void* data);
 } MusterCudaApi;
 
 #define MUSTER_CUDA_API_SYMBOL "MusterCudaGetApi"

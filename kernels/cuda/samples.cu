@@ -116,7 +116,7 @@ struct CrossEntropyBody {
       const double distance = logit[label] - largest.value;
       losses[row] = {log(sums.exponentials) - (1 - smoothing) * distance -
                          smoothing / classes * sums.distances,
-                     largest.at == label ? uint64_t{1} : uint64_t{0}};
+                     largest.at == label ? 1.0 : 0.0};
     }
     if (gradient == nullptr) return;
     const float off_target = static_cast<float>(smoothing / classes);

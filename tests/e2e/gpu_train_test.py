@@ -1,46 +1,13 @@
-"""Train jobs on GPUs, by real daemons on a machine whose GPUs are made up (tests/support/fake_gpus.py).
-
-What ranks compute with is the library whose GPU is the host, kernels/cuda/testing/host_plugin.cc: CUDA's kernels, one
-thread after the other. The model needs no convolution of cuDNN's.
-"""
+"""Train jobs on GPUs, by real daemons on a machine whose GPUs are made up (tests/support/fake_gpus.py, gpu_training.py)."""
 
 import re
 import shutil
 import subprocess
 import unittest
 
-from tests.support.cluster import ROOT, Cluster, binary, training_spec
+from tests.support.cluster import Cluster, binary
 from tests.support.fake_gpus import FakeGpus
-
-CLASSES = 3
-
-
-def copied(directory, *files):
-    """A new folder with copies of built files, (name, path) each."""
-    directory.mkdir()
-    for name, path in files:
-        shutil.copy(path, directory / name)
-    return directory
-
-
-def make_pictures(folder):
-    """Those of class i are brightest in channel i: red, green, blue."""
-    subprocess.run(["/usr/bin/python3", str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=48", "--val=24",
-                    f"--classes={CLASSES}", "--size=40x30"], check=True, capture_output=True)
-    for split in ("train", "val"):
-        for tint, name in ((1, "a-red"), (2, "b-green"), (0, "c-blue")):
-            (folder / split / f"class-{tint:03d}").rename(folder / split / name)
-
-
-def spec(name, folder, device, **train):
-    layers = [{"conv2d": {"out_channels": CLASSES, "kernel": 3, "padding": 1, "groups": CLASSES}}, {"batch_norm2d": {}},
-              {"relu": {}}, {"adaptive_avg_pool2d": {}}, {"flatten": {}}]
-    return training_spec(name, model={"layers": layers}, dataset={"name": "image_folder", "path": str(folder)},
-                         image_size=24, global_batch=12, max_steps=30,
-                         optimizer={"name": "sgd", "learning_rate": 0.2, "momentum": 0.9},
-                         augment={"random_resized_crop": {}, "flip": True, "random_erasing": {}},
-                         resources={"nodes": 1, "ranks_per_node": 1, "device": device}, restart={"max": 0}, **train)
-
+from tests.support.gpu_training import copied, make_pictures, rank_on_host_gpu, spec
 
 class GpuTrainTest(unittest.TestCase):
     def start(self, cluster, rank_binary):
@@ -51,9 +18,7 @@ class GpuTrainTest(unittest.TestCase):
 
     def test_a_rank_that_is_given_a_gpu_computes_on_it(self):
         with Cluster() as cluster:
-            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")),
-                              ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
-            self.start(cluster, programs / "muster-rank")
+            self.start(cluster, rank_on_host_gpu(cluster.directory / "programs"))
             folder = cluster.directory / "pictures"
             make_pictures(folder)
             summaries = {}
@@ -73,8 +38,8 @@ class GpuTrainTest(unittest.TestCase):
                 self.assertAlmostEqual(one, other, delta=1e-3 * one, msg=f"step {step}")
             self.assertEqual(summaries["auto"]["losses"], summaries["gpu"]["losses"])
 
-            # Two ranks, a GPU each, and the same steps.
-            both = spec("two-ranks", folder, "gpu")
+            # Two ranks, a GPU each, whose processes exchange gradients.
+            both = dict(spec("two-ranks", folder, "gpu"), backend="shm")
             both["resources"]["ranks_per_node"] = 2
             job = cluster.run(both, "--losses")
             self.assertLess(job["summary"]["losses"][-1], 0.8 * cpu[0])

@@ -38,6 +38,10 @@ class Work {
   // the group's time-out; names the ranks that have not arrived where the backend can tell).
   virtual absl::Status Wait() = 0;
   virtual bool Done() const = 0;
+  // What the operation's device is given to compute from now on begins after it; of ranks on processors the same as
+  // Wait. The status of what could not begin: how it ends only Communicator::status() tells then. By the thread that
+  // computes.
+  virtual absl::Status Join() { return Wait(); }
 };
 
 // Memory that a backend likes best (a shared segment, registered memory, plain heap). Freed with the object, and no
@@ -96,6 +100,14 @@ class Communicator {
 
   // Ends everything under way on this rank within two seconds, whatever the peers do. Never blocks.
   virtual void Abort(const absl::Status& reason) = 0;
+  // OK, or what every Work ends with from now on.
+  virtual absl::Status status() const = 0;
+
+  // Where a device's kernels see that the communicator has failed: not 0 before anything under way is cut short. As
+  // long as the communicator lives; null where ranks are on processors.
+  virtual const uint32_t* failed_flag() const { return nullptr; }
+  // How long operations may make no progress.
+  virtual absl::Duration timeout() const { return absl::InfiniteDuration(); }
 };
 
 // What a group needs in order to find its peers: a store of keys written once. Thread-safe.

@@ -45,7 +45,8 @@ class World {
   static absl::StatusOr<World> Make(const WorldOptions& options);
 
   // Groups come with their id, drawn or received.
-  absl::StatusOr<GroupOptions> WorldGroup() const;
+  absl::StatusOr<GroupOptions> WorldGroup() const { return AllMembers("WORLD"); }
+  absl::StatusOr<GroupOptions> DeviceGroup() const { return AllMembers("DEVICES"); }
   absl::StatusOr<GroupOptions> LocalGroup() const { return NodeMembers("LOCAL"); }
   absl::StatusOr<GroupOptions> NodeGroup() const { return NodeMembers("NODE"); }
   absl::StatusOr<GroupOptions> CrossGroup() const;
@@ -58,6 +59,7 @@ class World {
 
  private:
   explicit World(const WorldOptions& options) : options_(options) {}
+  absl::StatusOr<GroupOptions> AllMembers(absl::string_view name) const;
   absl::StatusOr<GroupOptions> NodeMembers(absl::string_view name) const;
   absl::StatusOr<GroupOptions> Group(absl::string_view name, uint32_t index,
                                      std::vector<uint32_t> members) const;
@@ -130,10 +132,10 @@ absl::StatusOr<GroupOptions> World::Group(absl::string_view name, uint32_t index
   return group;
 }
 
-absl::StatusOr<GroupOptions> World::WorldGroup() const {
+absl::StatusOr<GroupOptions> World::AllMembers(absl::string_view name) const {
   std::vector<uint32_t> members(options_.world_size);
   std::iota(members.begin(), members.end(), 0u);
-  return Group("WORLD", 0, std::move(members));
+  return Group(name, 0, std::move(members));
 }
 
 absl::StatusOr<GroupOptions> World::NodeMembers(absl::string_view name) const {
@@ -195,6 +197,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const Worl
   }
   ASSIGN_OR_RETURN(const GroupOptions group, world.WorldGroup());
   return CreateCommunicator(backend, group);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateDeviceCommunicator(
+    const WorldOptions& options) {
+  ASSIGN_OR_RETURN(const World world, World::Make(options));
+  ASSIGN_OR_RETURN(const GroupOptions group, world.DeviceGroup());
+  return CreateCommunicator("nccl", group);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const WorldOptions& options) {

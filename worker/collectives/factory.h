@@ -45,6 +45,11 @@ struct WorldOptions {
 // options.store returns.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const WorldOptions& options);
 
+// All ranks once more, between their GPUs' memories, by options.nccl, whatever options.backend
+// says. Its id is under unique-id/DEVICES/0. Blocks until all ranks have called. Errors as of
+// CreateNccl.
+absl::StatusOr<std::unique_ptr<Communicator>> CreateDeviceCommunicator(const WorldOptions& options);
+
 // The ranks of this rank's node, as a group of its own beside the world's, in the order of the
 // world: shm, nccl between GPUs, or the one backend that is named. Its id is under
 // unique-id/NODE/node; the LOCAL groups are the hierarchical backend's own. Blocks until all ranks

@@ -29,6 +29,7 @@ class QueuedCommunicator : public OperationCommunicator {
   absl::StatusOr<std::unique_ptr<Allocation>> Allocate(size_t size_bytes) override;
 
   void Abort(const absl::Status& reason) final;
+  absl::Status status() const final { return failed() ? failure() : absl::OkStatus(); }
 
  protected:
   // `members` as in GroupOptions.

@@ -1,5 +1,8 @@
 #include "worker/rank/rank_device.h"
 
+#include <utility>
+
+#include "common/status.h"
 #include "kernels/cuda/device.h"
 #include "worker/train/exit_code.h"
 
@@ -13,6 +16,12 @@ absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const std::string& libr
   absl::StatusOr<std::unique_ptr<kernels::Device>> device = kernels::OpenCudaDevice(0, library);
   if (device.ok()) return device;
   return train::WithExitCode(device.status(), train::kExitNoDevice);
+}
+
+absl::StatusOr<collectives::NcclParts> OpenNccl(kernels::Device& device) {
+  auto library = collectives::OpenNcclLibrary();
+  RETURN_IF_ERROR(train::WithExitCode(library.status(), train::kExitNoDevice));
+  return collectives::NcclParts{*std::move(library), [&device] { return device.MakeStream(); }};
 }
 
 }  // namespace muster::rank

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
+#include "worker/collectives/nccl/nccl.h"
 
 namespace muster::rank {
 
@@ -19,6 +20,10 @@ bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices);
 // The first GPU that this process sees, by kernels::OpenCudaDevice's `library`. Its errors, with
 // kExitNoDevice: a rank that was given a GPU and cannot use it does not train without.
 absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const std::string& library = "");
+
+// What connects `device`, a GPU that outlives it, with those of other ranks. OpenNcclLibrary's
+// errors, with kExitNoDevice.
+absl::StatusOr<collectives::NcclParts> OpenNccl(kernels::Device& device);
 
 }  // namespace muster::rank
 

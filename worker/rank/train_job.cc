@@ -15,7 +15,6 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
-#include "worker/rank/rank_device.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/objective.h"
 #include "worker/train/trainer.h"
@@ -96,12 +95,17 @@ absl::Status TrainJob::RunToEnd() {
     return absl::InternalError(absl::StrCat("launched into a world of ", preparation_->world_size,
                                             " ranks, joined one of ", joined.world().world_size()));
   }
-  const bool with_node = train::NeedsNodeCommunicator(launch_.spec().train().objective());
-  ASSIGN_OR_RETURN(const RankCommunicators communicators,
-                   factory_(joined.world(), environment_.identity.rank(), launch_.spec().backend(),
-                            with_node, control_));
-  abort_->Attach(communicators.world.get());
-  if (communicators.node != nullptr) abort_->Attach(communicators.node.get());
+  ConnectOptions options;
+  options.rank = environment_.identity.rank();
+  options.backend = launch_.spec().backend();
+  options.with_node = train::NeedsNodeCommunicator(launch_.spec().train().objective());
+  options.store = control_;
+  if (nccl_.has_value()) options.nccl = &*nccl_;
+  options.cancelled = [this] { return abort_->reason(); };
+  ASSIGN_OR_RETURN(const RankCommunicators communicators, factory_(joined.world(), options));
+  for (auto* const group : {&communicators.world, &communicators.node, &communicators.devices}) {
+    if (*group != nullptr) abort_->Attach(group->get());
+  }
   absl::Cleanup detach = [this] { abort_->Detach(); };
   RETURN_IF_ERROR(control_->ReportConnected());
   RETURN_IF_ERROR(Train(communicators, joined.world()));
@@ -111,14 +115,24 @@ absl::Status TrainJob::RunToEnd() {
 
 absl::Status TrainJob::OpenDevice() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string& backend = launch_.spec().backend();
   if (!UsesGpu(launch_.spec().resources(), visible != nullptr ? visible : "")) {
-    return absl::OkStatus();
+    if (backend != "nccl") return absl::OkStatus();
+    return train::WithExitCode(
+        absl::InvalidArgumentError("backend nccl connects GPUs, and this rank was given none"),
+        train::kExitNoDevice);
   }
   SetPhase("opening-device");
   ASSIGN_OR_RETURN(gpu_, OpenGpu());
   LOG(INFO) << "computes on " << gpu_->name();
   if (visible != nullptr && absl::StrContains(visible, ',')) {
     LOG(WARNING) << "of the GPUs " << visible << " the first alone is used";
+  }
+  // Any other backend was asked for by name: gradients go by the processes then.
+  if (launch_.world_size() > 1 && (backend.empty() || backend == "auto" || backend == "nccl")) {
+    ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpu_));
+    LOG(INFO) << "gradients go by NCCL " << nccl_->library->VersionText() << ", "
+              << nccl_->library->path;
   }
   return absl::OkStatus();
 }
@@ -173,7 +187,9 @@ absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::W
     control_->ReportProgress(progress);
   };
   train::Trainer trainer(std::move(preparation_),
-                         {.world = communicators.world.get(), .node = communicators.node.get()},
+                         {.world = communicators.world.get(),
+                          .node = communicators.node.get(),
+                          .devices = communicators.devices.get()},
                          std::move(options));
   absl::StatusOr<v1::TrainSummary> summary = trainer.Run();
   step_ = trainer.step();

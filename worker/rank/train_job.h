@@ -15,6 +15,7 @@
 #include "worker/collectives/communicator.h"
 #include "worker/rank/abort_switch.h"
 #include "worker/rank/control_plane.h"
+#include "worker/rank/rank_device.h"
 #include "worker/rank/world_communicator.h"
 #include "worker/train/checkpoint.h"
 #include "worker/train/preparation.h"
@@ -28,8 +29,7 @@ absl::StatusOr<v1::Launch> ReadLaunch();
 
 // Makes the communicators of a rank; ConnectRanks, but for tests.
 using CommunicatorFactory = std::function<absl::StatusOr<RankCommunicators>(
-    const v1::World& world, uint32_t rank, absl::string_view backend, bool with_node,
-    collectives::KeyStore* store)>;
+    const v1::World& world, const ConnectOptions& options)>;
 
 // For the process's main thread.
 class TrainJob {
@@ -45,7 +45,7 @@ class TrainJob {
 
  private:
   absl::Status RunToEnd();
-  // The GPU, where the rank has one.
+  // The GPU, where the rank has one, and what connects it with others'.
   absl::Status OpenDevice();
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
   absl::Status Train(const RankCommunicators& communicators, const v1::World& world);
@@ -61,6 +61,7 @@ class TrainJob {
   AbortSwitch* const abort_;
   const CommunicatorFactory factory_;
   std::unique_ptr<kernels::Device> gpu_;  // null: the rank computes on the processor
+  std::optional<collectives::NcclParts> nccl_;
   std::unique_ptr<train::Preparation> preparation_;
   std::optional<train::CheckpointDirectory> checkpoints_;
   std::string phase_;

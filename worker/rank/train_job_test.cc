@@ -164,10 +164,9 @@ class TrainJobTest : public ::testing::Test {
     outcome.control = std::make_unique<InMemoryControlPlane>(&generation, rank);
     outcome.control->at_progress = at_progress_;
     TrainJob job(environment, launch_, outcome.control.get(), &abort_,
-                 [&](const v1::World&, uint32_t, absl::string_view, bool,
-                     collectives::KeyStore*) -> absl::StatusOr<RankCommunicators> {
+                 [&](const v1::World&, const ConnectOptions&) -> absl::StatusOr<RankCommunicators> {
                    if (!connect_error_.ok()) return connect_error_;
-                   return RankCommunicators{generation.TakeCommunicator(rank), nullptr};
+                   return RankCommunicators{generation.TakeCommunicator(rank), nullptr, nullptr};
                  });
     outcome.exit_code = job.Run();
     return outcome;

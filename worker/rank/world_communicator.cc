@@ -1,6 +1,5 @@
 #include "worker/rank/world_communicator.h"
 
-#include <string>
 #include <utility>
 
 #include "common/proto_time.h"
@@ -10,15 +9,17 @@
 namespace muster::rank {
 namespace {
 
-collectives::WorldOptions OptionsFor(const v1::World& world, uint32_t rank,
-                                     absl::string_view backend, collectives::KeyStore* store) {
+// Of the ranks' processes.
+collectives::WorldOptions OptionsFor(const v1::World& world, const ConnectOptions& connect) {
   collectives::WorldOptions options;
-  if (!backend.empty()) options.backend = std::string(backend);
-  options.rank = rank;
+  // nccl connects GPUs; the processes have to agree on things of their own.
+  if (!connect.backend.empty() && connect.backend != "nccl") options.backend = connect.backend;
+  options.rank = connect.rank;
   options.world_size = world.world_size();
   options.ranks_on_node.assign(world.ranks_on_node().begin(), world.ranks_on_node().end());
-  options.store = store;
+  options.store = connect.store;
   options.interface_address = world.node_address();
+  options.cancelled = connect.cancelled;
   if (world.has_failure_timeout()) {
     options.connect_timeout = FromProto(world.failure_timeout());
     options.timeout = FromProto(world.failure_timeout());
@@ -28,14 +29,17 @@ collectives::WorldOptions OptionsFor(const v1::World& world, uint32_t rank,
 
 }  // namespace
 
-absl::StatusOr<RankCommunicators> ConnectRanks(const v1::World& world, uint32_t rank,
-                                               absl::string_view backend, bool with_node,
-                                               collectives::KeyStore* store) {
-  const collectives::WorldOptions options = OptionsFor(world, rank, backend, store);
+absl::StatusOr<RankCommunicators> ConnectRanks(const v1::World& world,
+                                               const ConnectOptions& connect) {
+  collectives::WorldOptions options = OptionsFor(world, connect);
   RankCommunicators communicators;
   ASSIGN_OR_RETURN(communicators.world, collectives::CreateWorldCommunicator(options));
-  if (with_node) {
+  if (connect.with_node) {
     ASSIGN_OR_RETURN(communicators.node, collectives::CreateNodeCommunicator(options));
+  }
+  if (connect.nccl != nullptr && world.world_size() > 1) {
+    options.nccl = connect.nccl;
+    ASSIGN_OR_RETURN(communicators.devices, collectives::CreateDeviceCommunicator(options));
   }
   return communicators;
 }

@@ -2,28 +2,41 @@
 #ifndef MUSTER_WORKER_RANK_WORLD_COMMUNICATOR_H_
 #define MUSTER_WORKER_RANK_WORLD_COMMUNICATOR_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/collectives/communicator.h"
 
 namespace muster::rank {
 
+struct ConnectOptions {
+  uint32_t rank = 0;
+  std::string backend;                     // of the spec; empty: auto
+  bool with_node = false;                  // the ranks of this rank's node are a group besides
+  collectives::KeyStore* store = nullptr;  // of the world's generation; outlives the communicators
+  // Where the rank computes on a GPU and the ranks' gradients go from GPU to GPU; else null.
+  const collectives::NcclParts* nccl = nullptr;
+  // As in collectives::GroupOptions.
+  std::function<absl::Status()> cancelled;
+};
+
 struct RankCommunicators {
-  // All ranks.
+  // All ranks, by their processes.
   std::unique_ptr<collectives::Communicator> world;
   // Those of this rank's node; null unless asked for.
   std::unique_ptr<collectives::Communicator> node;
+  // All ranks, by their GPUs; null without ConnectOptions::nccl, and in a world of one.
+  std::unique_ptr<collectives::Communicator> devices;
 };
 
-// Blocks until all ranks of the world have called, all with the same `backend` and `with_node`.
-// `store` is of the world's generation and outlives the communicators. Errors: those of
-// collectives::CreateWorldCommunicator.
-absl::StatusOr<RankCommunicators> ConnectRanks(const v1::World& world, uint32_t rank,
-                                               absl::string_view backend, bool with_node,
-                                               collectives::KeyStore* store);
+// Blocks until all ranks of the world have called, all with the same options. Errors: those of
+// collectives::CreateWorldCommunicator and collectives::CreateNccl.
+absl::StatusOr<RankCommunicators> ConnectRanks(const v1::World& world,
+                                               const ConnectOptions& options);
 
 }  // namespace muster::rank
 

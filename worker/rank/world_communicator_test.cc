@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/collectives/nccl/testing/fake_nccl_parts.h"
 #include "worker/collectives/testing.h"
 
 namespace muster::rank {
@@ -23,6 +24,16 @@ v1::World TwoNodes() {
   return world;
 }
 
+ConnectOptions OptionsOf(uint32_t rank, const std::string& backend, bool with_node,
+                         collectives::KeyStore* store) {
+  ConnectOptions options;
+  options.rank = rank;
+  options.backend = backend;
+  options.with_node = with_node;
+  options.store = store;
+  return options;
+}
+
 std::string PlaceIn(const std::unique_ptr<collectives::Communicator>& communicator) {
   if (communicator == nullptr) return "none";
   return absl::StrCat(communicator->rank(), "/", communicator->size());
@@ -33,7 +44,7 @@ std::vector<std::string> Connect(bool with_node) {
   collectives::FileKeyStore store;
   return collectives::RunRankProcesses(3, [&](uint32_t rank) -> absl::Status {
     ASSIGN_OR_RETURN(const RankCommunicators communicators,
-                     ConnectRanks(TwoNodes(), rank, "", with_node, &store));
+                     ConnectRanks(TwoNodes(), OptionsOf(rank, "", with_node, &store)));
     RETURN_IF_ERROR(communicators.world->Barrier()->Wait());
     // A status is all that comes out of a rank's process.
     return absl::UnknownError(
@@ -50,8 +61,27 @@ TEST(WorldCommunicatorTest, TheNodesCommunicatorOnlyWhenAskedFor) {
 
 TEST(WorldCommunicatorTest, ABackendThatDoesNotExist) {
   collectives::FileKeyStore store;
-  const auto communicators = ConnectRanks(TwoNodes(), 0, "pigeon", /*with_node=*/true, &store);
+  const auto communicators =
+      ConnectRanks(TwoNodes(), OptionsOf(0, "pigeon", /*with_node=*/true, &store));
   EXPECT_TRUE(absl::IsInvalidArgument(communicators.status())) << communicators.status();
+}
+
+TEST(WorldCommunicatorTest, GpusAreAGroupOfTheirOwn) {
+  const collectives::FakeNcclRules rules;
+  collectives::FileKeyStore store;
+  const auto results = collectives::RunRankProcesses(3, [&](uint32_t rank) -> absl::Status {
+    const collectives::NcclParts parts = collectives::FakeNcclParts();
+    ConnectOptions options = OptionsOf(rank, "nccl", /*with_node=*/false, &store);
+    options.nccl = &parts;
+    ASSIGN_OR_RETURN(const RankCommunicators communicators, ConnectRanks(TwoNodes(), options));
+    RETURN_IF_ERROR(communicators.devices->Barrier()->Wait());
+    return absl::UnknownError(absl::StrCat(communicators.world->backend(), " ",
+                                           communicators.devices->backend(), " ",
+                                           PlaceIn(communicators.devices)));
+  });
+  EXPECT_THAT(results, testing::ElementsAre("UNKNOWN: hierarchical nccl 0/3",
+                                            "UNKNOWN: hierarchical nccl 1/3",
+                                            "UNKNOWN: hierarchical nccl 2/3"));
 }
 
 }  // namespace

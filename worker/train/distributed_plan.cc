@@ -52,12 +52,12 @@ class Rank {
     plan_->Backward(rows, [](size_t) {});
     RETURN_IF_ERROR(reducer_.status());
     DistributedStep result;
-    double totals[] = {loss.loss_sum, static_cast<double>(loss.correct)};
+    double totals[] = {loss.loss_sum, loss.correct};
     RETURN_IF_ERROR(Sum(totals, 2, collectives::DataType::kFloat64));
     RETURN_IF_ERROR(
         Sum(gradients_.get(), plan_->parameter_elements(), collectives::DataType::kFloat32));
     result.loss_sum = totals[0];
-    result.correct = static_cast<uint64_t>(totals[1]);
+    result.correct = totals[1];
     ASSIGN_OR_RETURN(result.gradients, Canonical());
     for (size_t i = 0; i < plan_->parameter_elements(); ++i) {
       parameters_[i] -= kLearningRate * gradients_[i];

@@ -23,7 +23,7 @@ struct DistributedOptions {
 
 struct DistributedStep {
   double loss_sum = 0;  // over all ranks
-  uint64_t correct = 0;
+  double correct = 0;
   std::vector<float> gradients;  // summed over the ranks, parameter by parameter as files have them
   std::vector<float> buffers;    // of the first rank, after the step
 };

@@ -20,7 +20,7 @@ struct Totals {
 
   void Add(const nn::LossResult& result) {
     loss_sum += result.loss_sum;
-    correct += static_cast<double>(result.correct);
+    correct += result.correct;
   }
 };
 

@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "kernels/kernel_table.h"
+#include "worker/train/collective_type.h"
 #include "worker/train/stopwatch.h"
 
 namespace muster::train {
@@ -16,18 +17,6 @@ using kernels::DataType;
 // Behind the gradients: the sum of losses and the count of correct rows. A float holds counts up to
 // 2^24 exactly.
 constexpr size_t kTailElements = 2;
-
-collectives::DataType CollectiveType(DataType type) {
-  switch (type) {
-    case DataType::kBfloat16:
-      return collectives::DataType::kBfloat16;
-    case DataType::kFloat16:
-      return collectives::DataType::kFloat16;
-    case DataType::kFloat32:
-      break;
-  }
-  return collectives::DataType::kFloat32;
-}
 
 size_t CanonicalCount(const nn::ParameterInfo& parameter) {
   size_t count = 1;
@@ -45,8 +34,8 @@ GradientExchange::GradientExchange(collectives::Communicator* communicator, nn::
       canonical_(options.canonical),
       sums_(options.sums),
       type_(options.type),
-      shrink_(type_ == DataType::kFloat16 ? 1.0f / static_cast<float>(communicator->size()) : 1),
-      stretch_(type_ == DataType::kFloat16 ? static_cast<float>(communicator->size()) : 1) {}
+      stretch_(RankScale(type_, communicator->size())),
+      shrink_(1 / stretch_) {}
 
 absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options) {
@@ -87,11 +76,6 @@ void GradientExchange::LayOut(const ExchangeOptions& options) {
 absl::Status GradientExchange::Allocate(const ExchangeOptions& options) {
   const size_t floats = plan_->parameter_elements();
   if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
-  if (options.alone) {
-    own_gradients_ = DeviceFloats(device_, floats);
-    gradients_ = own_gradients_.get();
-    return absl::OkStatus();
-  }
   // A float32 tail follows at once and is reduced with the gradients; another one is aligned.
   const size_t width = kernels::SizeOf(type_);
   const size_t tail_at = (elements_ * width + sizeof(float) - 1) / sizeof(float) * sizeof(float);
@@ -124,11 +108,6 @@ void GradientExchange::Accumulate(bool first) {
   } else {
     device_.kernels().accumulate(DataType::kFloat32, count, gradients_, accumulated_.get());
   }
-}
-
-void GradientExchange::AddAccumulated() {
-  device_.kernels().accumulate(DataType::kFloat32, plan_->parameter_elements(), accumulated_.get(),
-                               gradients_);
 }
 
 void GradientExchange::Begin(const nn::LossResult& loss, bool accumulated) {
@@ -214,7 +193,7 @@ absl::Status GradientExchange::Finish() {
   RETURN_IF_ERROR(status);
   if (canonical_) RETURN_IF_ERROR(ImportCanonical());
   totals_.loss_sum = tail_[0];
-  totals_.correct = static_cast<uint64_t>(tail_[1]);
+  totals_.correct = double{tail_[1]};
   return absl::OkStatus();
 }
 

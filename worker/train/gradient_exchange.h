@@ -44,9 +44,6 @@ struct ExchangeOptions {
   bool canonical = false;
   // Accumulate will be called.
   bool accumulates = false;
-  // Of a world of one: nothing travels, nor is copied. Only of float32; in place of Begin, Ready
-  // and Finish there is AddAccumulated.
-  bool alone = false;
   // False: each rank's gradients stay its own, for whoever reads them in the communicator's memory.
   // Only of float32 that is not canonical, of a device whose memory is the process's.
   bool sums = true;
@@ -73,11 +70,8 @@ class GradientExchange {
   const float* PeerGradients(uint32_t rank);
 
   // Keeps the gradients of a micro-batch before the last, which backward left in gradients(): of
-  // the `first` of a step, or besides those of the ones before. This and the next only call the
-  // device.
+  // the `first` of a step, or besides those of the ones before. Only calls the device.
   void Accumulate(bool first);
-  // Adds what was kept to the last micro-batch's gradients. Where they are exchanged, that does it.
-  void AddAccumulated();
   // This rank's loss of all micro-batches, before the backward of the last one or after it;
   // `accumulated`: there were others.
   void Begin(const nn::LossResult& loss, bool accumulated);
@@ -126,7 +120,7 @@ class GradientExchange {
   const bool sums_;
   const kernels::DataType type_;
   // Of float16's sums.
-  const float shrink_, stretch_;
+  const float stretch_, shrink_;
   std::unique_ptr<collectives::Allocation> memory_;
   void* reduced_ = nullptr;  // in memory_: elements_ of type_
   float* tail_ = nullptr;    // in memory_, behind them

@@ -67,7 +67,7 @@ int Run(const Arguments& arguments) {
       return 1;
     }
     totals[0] += losses[rank].loss_sum / rows;
-    totals[1] += static_cast<double>(losses[rank].correct);
+    totals[1] += losses[rank].correct;
   }
   std::fwrite(totals, sizeof(totals[0]), 2, stdout);
   std::fwrite(gradients.data(), sizeof(float), gradients.size(), stdout);

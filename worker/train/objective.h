@@ -20,6 +20,8 @@ struct Communicators {
   collectives::Communicator* world = nullptr;
   // The ranks of this rank's node. Only for objectives that say so; see NeedsNodeCommunicator.
   collectives::Communicator* node = nullptr;
+  // All ranks again, between their devices' memories; null where only the processes can talk.
+  collectives::Communicator* devices = nullptr;
 };
 
 // Whether the objective wants Communicators::node.

@@ -73,7 +73,7 @@ absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Pl
 
 absl::Status Step(Trained& trained, const std::vector<float>& gradients, uint32_t rank,
                   uint64_t step) {
-  trained.exchange->Begin({1.5 * (rank + 1), rank}, /*accumulated=*/false);
+  trained.exchange->Begin({1.5 * (rank + 1), 1.0 * rank}, /*accumulated=*/false);
   std::copy(gradients.begin(), gradients.end(), trained.exchange->gradients());
   trained.exchange->Ready(gradients.size() / 2);
   RETURN_IF_ERROR(trained.exchange->Finish());

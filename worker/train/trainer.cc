@@ -49,8 +49,9 @@ data::LoaderOptions LoaderOptionsFor(const Preparation& preparation,
   return options;
 }
 
-bool SharesMemory(const collectives::Communicator& world) {
-  return world.size() == 1 || world.backend() == "shm";
+bool SharesMemory(const Communicators& communicators) {
+  const collectives::Communicator& world = *communicators.world;
+  return world.size() == 1 || (world.backend() == "shm" && communicators.devices == nullptr);
 }
 
 uint64_t PeakMemoryBytes() {
@@ -69,7 +70,7 @@ Trainer::Trainer(std::unique_ptr<Preparation> preparation, const Communicators& 
       communicators_(communicators),
       communicator_(communicators.world),
       options_(std::move(options)),
-      precision_(ChooseGradients(preparation_->precision, SharesMemory(*communicator_))),
+      precision_(ChooseGradients(preparation_->precision, SharesMemory(communicators))),
       state_(&plan_, preparation_->optimizer.get(), spec_.has_ema()),
       progress_(options_.progress),
       recent_(0),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "kernels/update_rules.h"
@@ -13,6 +14,10 @@
 
 namespace muster::train {
 namespace {
+
+// Between two looks at whether a device has come to the end of a step.
+constexpr absl::Duration kShortestPause = absl::Microseconds(20);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 
 // Whether the ranks share the update among them; the same on all. A step whose gradients are to be
 // looked at before the update needs their sums first.
@@ -23,10 +28,10 @@ bool Shards(const StepParts& parts) {
          parts.spec->mixed_precision().loss_scale().initial() == 0;
 }
 
-// What the host would only carry to itself and back.
-bool IsAlone(const StepParts& parts) {
-  return parts.communicators.world->size() == 1 && parts.plan->device().captures() &&
-         parts.precision.gradients == kernels::DataType::kFloat32;
+// Whether gradients stay in the devices' memory; the same on all ranks.
+bool OnDevices(const StepParts& parts) {
+  return !parts.plan->device().host_memory() && !parts.canonical_layout &&
+         (parts.communicators.world->size() == 1 || parts.communicators.devices != nullptr);
 }
 
 kernels::UpdateRules RulesOf(const v1::TrainSpec& spec) {
@@ -38,16 +43,14 @@ kernels::UpdateRules RulesOf(const v1::TrainSpec& spec) {
   return rules;
 }
 
-ExchangeOptions ExchangeOptionsOf(const StepParts& parts) {
-  ExchangeOptions options;
+template <typename Options>
+Options ExchangeOptionsOf(const StepParts& parts) {
+  Options options;
   const v1::StrategySpec& strategy = parts.spec->strategy();
   if (strategy.first_bucket_bytes() > 0) options.first_bucket_bytes = strategy.first_bucket_bytes();
   if (strategy.bucket_bytes() > 0) options.bucket_bytes = strategy.bucket_bytes();
-  options.canonical = parts.canonical_layout;
   options.accumulates = parts.spec->accumulation_steps() > 1;
   options.type = parts.precision.gradients;
-  options.sums = !Shards(parts);
-  options.alone = IsAlone(parts);
   return options;
 }
 
@@ -65,7 +68,6 @@ TrainingStep::TrainingStep(const StepParts& parts, const data::DatasetInfo& data
     : parts_(parts),
       device_(parts.plan->device()),
       micro_batches_(std::max(1u, parts.spec->accumulation_steps())),
-      alone_(IsAlone(parts)),
       input_(dataset, device_),
       reducer_(parts.communicators.world),
       graphs_(device_, device_.captures()) {
@@ -83,9 +85,8 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
   ASSIGN_OR_RETURN(step->objective_,
                    Objective::Create(parts.spec->objective(), parts.communicators, parts.max_rows,
                                      output_width, parts.plan->device()));
-  ASSIGN_OR_RETURN(step->exchange_, GradientExchange::Create(parts.communicators.world, parts.plan,
-                                                             ExchangeOptionsOf(parts)));
-  parts.state->BindGradients(step->exchange_->gradients());
+  RETURN_IF_ERROR(step->CreateExchange());
+  parts.state->BindGradients(step->gradients());
   if (Shards(parts)) {
     ASSIGN_OR_RETURN(step->sharded_,
                      ShardedUpdate::Create(parts.communicators.world, step->exchange_.get(),
@@ -96,15 +97,32 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     parts.state->BindParameters(step->sharded_->parameters());
   }
   if (parts.spec->sync_batch_norm()) parts.plan->set_statistics_reducer(&step->reducer_);
-  // Where ranks sum up, one loss is the sum of all parts'.
+  // Where processes sum up, one loss is the sum of all parts'.
+  const uint32_t losses = step->on_devices_ != nullptr ? step->micro_batches_ : 1;
   ASSIGN_OR_RETURN(step->control_, UpdateControl::Create(RulesOf(*parts.spec), parts.plan->device(),
-                                                         step->alone_ ? step->micro_batches_ : 1,
-                                                         step->micro_batches_));
+                                                         losses, step->micro_batches_));
   step->objective_->set_loss_scale(step->control_->loss_scale());
   if (step->loss_scale_.has_value()) step->control_->SetLossScale(*step->loss_scale_);
   step->records_ = parts.plan->device().captures() && step->objective_->records() &&
                    !parts.spec->sync_batch_norm();
   return step;
+}
+
+absl::Status TrainingStep::CreateExchange() {
+  if (OnDevices(parts_)) {
+    collectives::Communicator* const devices =
+        parts_.communicators.world->size() == 1 ? nullptr : parts_.communicators.devices;
+    ASSIGN_OR_RETURN(on_devices_,
+                     DeviceExchange::Create(devices, parts_.plan,
+                                            ExchangeOptionsOf<DeviceExchangeOptions>(parts_)));
+    return absl::OkStatus();
+  }
+  auto options = ExchangeOptionsOf<ExchangeOptions>(parts_);
+  options.canonical = parts_.canonical_layout;
+  options.sums = !Shards(parts_);
+  ASSIGN_OR_RETURN(exchange_,
+                   GradientExchange::Create(parts_.communicators.world, parts_.plan, options));
+  return absl::OkStatus();
 }
 
 absl::Status TrainingStep::Run(const data::Batch& batch, uint64_t step, StepTimes& times) {
@@ -144,17 +162,25 @@ absl::Status TrainingStep::Pass(uint32_t index, uint32_t rows, uint64_t global_r
   plan.Forward(rows, /*training=*/true);
   RETURN_IF_ERROR(
       objective_->Queue(plan, rows, global_rows, /*training=*/true, control_->loss(index)));
-  if (last && !alone_ && !records_) {
-    exchange_->Begin(OwnLoss(), /*accumulated=*/index > 0);
-    plan.Backward(rows, [this](size_t offset) { exchange_->Ready(offset); });
+  if (!last) {
+    plan.Backward(rows, nullptr);
+    const bool first = index == 0;
+    on_devices_ != nullptr ? on_devices_->Accumulate(first) : exchange_->Accumulate(first);
     return absl::OkStatus();
   }
-  plan.Backward(rows, nullptr);
-  if (!last) {
-    exchange_->Accumulate(/*first=*/index == 0);
-  } else if (alone_ && index > 0) {
-    exchange_->AddAccumulated();
+  if (on_devices_ != nullptr) {
+    on_devices_->ReduceLosses(control_->loss(0), micro_batches_);
+    plan.Backward(rows, [this, index](size_t offset) {
+      on_devices_->Ready(offset, /*accumulated=*/index > 0);
+    });
+    return on_devices_->Finish();
   }
+  if (records_) {
+    plan.Backward(rows, nullptr);
+    return absl::OkStatus();
+  }
+  exchange_->Begin(OwnLoss(), /*accumulated=*/index > 0);
+  plan.Backward(rows, [this](size_t offset) { exchange_->Ready(offset); });
   return absl::OkStatus();
 }
 
@@ -170,11 +196,9 @@ nn::LossResult TrainingStep::OwnLoss() const {
 }
 
 absl::Status TrainingStep::Exchange(StepTimes& times) {
-  if (alone_) {
-    const Stopwatch stopwatch(times.exposed_communication);
+  if (on_devices_ != nullptr) {
     RETURN_IF_ERROR(reducer_.status());
-    // Nothing to wait for, but a group that was aborted says so here.
-    return parts_.communicators.world->Barrier()->Wait();
+    return GroupStatus();
   }
   if (records_) exchange_->Begin(OwnLoss(), /*accumulated=*/micro_batches_ > 1);
   const SteadyTime backward_end = Now().steady;
@@ -200,9 +224,12 @@ absl::Status TrainingStep::Update(StepTimes& times) {
   {
     const Stopwatch stopwatch(own_kernel_time_);
     RETURN_IF_ERROR(graphs_.Run(kUpdate, [&] {
-      const float* const gradients = exchange_->gradients();
-      if (alone_ && guard_.has_value()) guard_->Check(gradients, elements);
-      control_->Decide(gradients, elements, guard_.has_value() ? guard_->finite() : nullptr);
+      const float* const gradients = this->gradients();
+      // Devices have the same sums, to the bit, and so the same answer.
+      if (on_devices_ != nullptr && guard_.has_value()) guard_->Check(gradients, elements);
+      const collectives::Communicator* const devices = parts_.communicators.devices;
+      control_->Decide(gradients, elements, guard_.has_value() ? guard_->finite() : nullptr,
+                       devices != nullptr ? devices->failed_flag() : nullptr);
       if (guard_.has_value()) guard_->Restore(control_->scalars());
       if (sharded_ != nullptr) return absl::OkStatus();
       parts_.optimizer->Step(control_->scalars(), parts_.state->parameters(), gradients);
@@ -221,15 +248,20 @@ absl::Status TrainingStep::Update(StepTimes& times) {
 }
 
 absl::StatusOr<std::optional<StepOutcome>> TrainingStep::TakeOutcome(bool wait) {
-  const bool full = control_->pending() == UpdateControl::kStepsAhead;
-  ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, control_->Read(wait || full));
+  wait |= control_->pending() == UpdateControl::kStepsAhead;
+  if (wait) RETURN_IF_ERROR(AwaitOutcome());
+  ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, control_->Read(wait));
   if (!record.has_value()) return std::nullopt;
+  if (record->failed != 0) {
+    RETURN_IF_ERROR(GroupStatus());
+    return absl::InternalError("a step whose gradients were not exchanged");
+  }
   const Queued& queued = queued_[next_outcome_++ % queued_.size()];
   const auto rows = static_cast<double>(queued.global_rows);
   StepOutcome outcome;
   outcome.step = queued.step;
   outcome.loss = record->loss.loss_sum / rows;
-  outcome.accuracy = static_cast<double>(record->loss.correct) / rows;
+  outcome.accuracy = record->loss.correct / rows;
   outcome.learning_rate = queued.learning_rate;
   outcome.skipped = record->skipped != 0;
   if (parts_.spec->optimizer().clip_norm() > 0 && !outcome.skipped) {
@@ -238,6 +270,33 @@ absl::StatusOr<std::optional<StepOutcome>> TrainingStep::TakeOutcome(bool wait) 
   if (loss_scale_.has_value()) loss_scale_ = record->loss_scale;
   if (record->diverged != 0) return DivergedAt(outcome);
   return outcome;
+}
+
+absl::Status TrainingStep::GroupStatus() const {
+  RETURN_IF_ERROR(parts_.communicators.world->status());
+  if (parts_.communicators.devices == nullptr) return absl::OkStatus();
+  return parts_.communicators.devices->status();
+}
+
+absl::Status TrainingStep::AwaitOutcome() {
+  collectives::Communicator* const devices = parts_.communicators.devices;
+  if (on_devices_ == nullptr || devices == nullptr || control_->pending() == 0) {
+    return absl::OkStatus();
+  }
+  // Nobody but the device knows how far what was recorded has come.
+  const SteadyTime begin = Now().steady;
+  while (!control_->Known()) {
+    RETURN_IF_ERROR(GroupStatus());
+    const absl::Duration waited = Now().steady - begin;
+    if (waited > devices->timeout()) {
+      devices->Abort(absl::DeadlineExceededError(
+          absl::StrCat("no end of step ", queued_[next_outcome_ % queued_.size()].step + 1,
+                       " within ", absl::FormatDuration(devices->timeout()))));
+      continue;
+    }
+    absl::SleepFor(std::clamp(waited / 16, kShortestPause, kLongestPause));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainingStep::GatherOptimizerStates() {
@@ -264,12 +323,14 @@ uint64_t TrainingStep::Updates(uint64_t steps) const {
 }
 
 uint64_t TrainingStep::collectives() const {
+  if (on_devices_ != nullptr) return on_devices_->operations();
   const bool agrees = guard_.has_value() && parts_.communicators.world->size() > 1;
-  return (alone_ ? 1 : exchange_->operations()) + (agrees ? 1 : 0) + (sharded_ != nullptr ? 1 : 0);
+  return exchange_->operations() + (agrees ? 1 : 0) + (sharded_ != nullptr ? 1 : 0);
 }
 
 absl::Duration TrainingStep::KernelTime() const {
-  return parts_.plan->kernel_time() + objective_->kernel_time() + exchange_->kernel_time() +
+  return parts_.plan->kernel_time() + objective_->kernel_time() +
+         (exchange_ != nullptr ? exchange_->kernel_time() : absl::ZeroDuration()) +
          (sharded_ != nullptr ? sharded_->kernel_time() : absl::ZeroDuration()) + own_kernel_time_;
 }
 

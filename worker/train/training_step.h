@@ -4,7 +4,8 @@
 //
 // A device may be behind: a step is queued on it, and what became of it is asked for later. Where
 // the device records calls, forward, loss and backward are recorded once for each number of rows,
-// and the update once; a world of one has nothing in between.
+// and the update once. Where devices reach each other the sums over the ranks are recorded too, and
+// the process waits for nothing but outcomes; a world of one has none.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 
@@ -19,6 +20,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/input_writer.h"
 #include "worker/nn/plan.h"
+#include "worker/train/device_exchange.h"
 #include "worker/train/gradient_exchange.h"
 #include "worker/train/loss_scale.h"
 #include "worker/train/model_state.h"
@@ -98,7 +100,9 @@ class TrainingStep {
 
   // Of one step.
   uint64_t collectives() const;
-  uint64_t collective_bytes() const { return alone_ ? 0 : exchange_->bytes(); }
+  uint64_t collective_bytes() const {
+    return on_devices_ != nullptr ? on_devices_->bytes() : exchange_->bytes();
+  }
 
  private:
   TrainingStep(const StepParts& parts, const data::DatasetInfo& dataset);
@@ -108,6 +112,14 @@ class TrainingStep {
                        uint64_t global_rows);
   // The part of it that is the same in every step.
   absl::Status Pass(uint32_t index, uint32_t rows, uint64_t global_rows);
+  absl::Status CreateExchange();
+  float* gradients() const {
+    return on_devices_ != nullptr ? on_devices_->gradients() : exchange_->gradients();
+  }
+  // The groups' own, without asking a peer.
+  absl::Status GroupStatus() const;
+  // Until the next outcome is known, as long as the devices' group lives.
+  absl::Status AwaitOutcome();
   // Of all micro-batches of this rank; waits.
   nn::LossResult OwnLoss() const;
   // Collective. Waits for the sums; agrees on whether they overflowed.
@@ -120,16 +132,16 @@ class TrainingStep {
   const StepParts parts_;
   kernels::Device& device_;
   const uint32_t micro_batches_;
-  // A world of one on a device with memory of its own: gradients stay where they are.
-  const bool alone_;
   data::InputWriter input_;
   CommunicatorReducer reducer_;
   std::unique_ptr<Objective> objective_;
+  // One of them: by the process, or by the devices.
   std::unique_ptr<GradientExchange> exchange_;
+  std::unique_ptr<DeviceExchange> on_devices_;
   std::unique_ptr<ShardedUpdate> sharded_;  // null where each rank updates everything
   std::unique_ptr<UpdateControl> control_;
   StepGraphs graphs_;
-  bool records_ = false;  // passes are recorded: they cannot exchange meanwhile
+  bool records_ = false;  // passes are recorded: the process cannot exchange meanwhile
   // Both or none.
   std::optional<LossScaleState> loss_scale_;
   std::optional<OverflowGuard> guard_;

@@ -44,7 +44,8 @@ absl::Status UpdateControl::Begin(uint64_t step, double learning_rate) {
   return absl::OkStatus();
 }
 
-void UpdateControl::Decide(const float* gradients, size_t count, const bool* finite) {
+void UpdateControl::Decide(const float* gradients, size_t count, const bool* finite,
+                           const uint32_t* failed) {
   const kernels::KernelTable& kernels = device_.kernels();
   double* const sum_of_squares = &variables()->sum_of_squares;
   if (rules_.clip_norm > 0) kernels.sum_of_squares(gradients, count, sum_of_squares);
@@ -53,7 +54,8 @@ void UpdateControl::Decide(const float* gradients, size_t count, const bool* fin
                         .losses = losses_.as<kernels::LossResult>(),
                         .parts = counted_,
                         .finite = finite,
-                        .sum_of_squares = sum_of_squares},
+                        .sum_of_squares = sum_of_squares,
+                        .failed = failed},
                        &variables()->state, &variables()->scalars,
                        records_.as<kernels::StepRecord>());
 }

@@ -45,11 +45,15 @@ class UpdateControl {
   // FAILED_PRECONDITION where kStepsAhead steps were not read.
   absl::Status Begin(uint64_t step, double learning_rate);
   // Of the sum of the gradients [count], of which `finite` says whether all are finite numbers;
-  // null where the loss is not scaled. Only calls the device, alike in every step.
-  void Decide(const float* gradients, size_t count, const bool* finite);
+  // null where the loss is not scaled. `failed` as UpdateInputs::failed. Only calls the device,
+  // alike in every step.
+  void Decide(const float* gradients, size_t count, const bool* finite,
+              const uint32_t* failed = nullptr);
   // After the update. What was told before it of this step is then on its way.
   void Finish();
 
+  // Whether the next step's record is there.
+  bool Known() const { return pending() > 0 && events_[next_ % kStepsAhead]->Done(); }
   // Of steps that were not read yet.
   uint64_t pending() const { return end_ - next_; }
   // The next step's record, in order; absent where there is none, or it is not known yet and nobody

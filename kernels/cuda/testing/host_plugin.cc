@@ -3,12 +3,19 @@
 // returns. What Muster does with a GPU is tested with it where there is none.
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 
 #include "kernels/cuda/on_host.h"
 #include "kernels/cuda/plugin.h"
+#include "kernels/host_queue.h"
 
 struct MusterCudaContext {};
-struct MusterCudaEvent {};
+struct MusterCudaEvent {
+  muster::kernels::HostQueue* queue = nullptr;  // null: what the context was given, which is done
+  uint64_t tasks = 0;
+};
 
 namespace muster::kernels {
 namespace {
@@ -77,6 +84,87 @@ const char* Time(MusterCudaContext*, void (*work)(void*), void* argument, float*
 
 int DriverVersion() { return 13000; }
 
+const char* UseDevice(const MusterCudaContext*) { return nullptr; }
+
+// Streams beside the context's, by their addresses. What is queued there goes on when somebody
+// asks.
+class Streams {
+ public:
+  void* Make() {
+    auto queue = std::make_unique<HostQueue>();
+    void* const stream = queue->native();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    queues_[stream] = std::move(queue);
+    return stream;
+  }
+  void Release(void* stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    queues_.erase(stream);
+  }
+  // Null: the context's.
+  HostQueue* Find(void* stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = queues_.find(stream);
+    return found == queues_.end() ? nullptr : found->second.get();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<void*, std::unique_ptr<HostQueue>> queues_;
+};
+
+Streams& TheStreams() {
+  static Streams& streams = *new Streams;
+  return streams;
+}
+
+const char* MakeStream(void** stream) {
+  *stream = TheStreams().Make();
+  return nullptr;
+}
+
+const char* ReleaseStream(void* stream) {
+  TheStreams().Release(stream);
+  return nullptr;
+}
+
+const char* MakeMark(MusterCudaEvent** event) {
+  *event = new MusterCudaEvent;
+  return nullptr;
+}
+
+void ReleaseMark(MusterCudaEvent* event) { delete event; }
+
+const char* RecordIn(void* stream, MusterCudaEvent* event) {
+  event->queue = TheStreams().Find(stream);
+  event->tasks = event->queue == nullptr ? 0 : event->queue->given();
+  return nullptr;
+}
+
+const char* AwaitIn(void* stream, MusterCudaEvent* event) {
+  if (TheStreams().Find(stream) == nullptr && event->queue != nullptr) {
+    event->queue->Await(event->tasks);
+  }
+  return nullptr;
+}
+
+const char* QueryMark(MusterCudaEvent* event, int* reached) {
+  *reached = event->queue == nullptr || event->queue->Reached(event->tasks) ? 1 : 0;
+  return nullptr;
+}
+
+const char* CopyIn(void* stream, void* to, const void* from, size_t bytes) {
+  TheStreams().Find(stream)->Push([=] {
+    Copy(nullptr, to, from, bytes);
+    return true;
+  });
+  return nullptr;
+}
+
+const char* AllocateBeside(size_t bytes, void** data) { return AllocateHost(nullptr, bytes, data); }
+
+void ReleaseBeside(void* data) { std::free(data); }
+
 }  // namespace
 }  // namespace muster::kernels
 
@@ -110,6 +198,17 @@ extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
       .stream = Stream,
       .time = Time,
       .driver_version = DriverVersion,
+      .use_device = UseDevice,
+      .make_stream = MakeStream,
+      .release_stream = ReleaseStream,
+      .make_mark = MakeMark,
+      .release_mark = ReleaseMark,
+      .record_in = RecordIn,
+      .await_in = AwaitIn,
+      .query_mark = QueryMark,
+      .copy_in = CopyIn,
+      .allocate_beside = AllocateBeside,
+      .release_beside = ReleaseBeside,
   };
   return &api;
 }

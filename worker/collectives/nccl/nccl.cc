@@ -12,7 +12,7 @@ namespace {
 
 class DeviceAllocation final : public Allocation {
  public:
-  DeviceAllocation(std::shared_ptr<DeviceStream> stream, void* data, size_t size_bytes)
+  DeviceAllocation(std::shared_ptr<kernels::DeviceStream> stream, void* data, size_t size_bytes)
       : stream_(std::move(stream)), data_(data), size_bytes_(size_bytes) {}
   ~DeviceAllocation() override { stream_->Free(data_); }
   DeviceAllocation(const DeviceAllocation&) = delete;
@@ -22,15 +22,16 @@ class DeviceAllocation final : public Allocation {
   size_t size_bytes() const override { return size_bytes_; }
 
  private:
-  const std::shared_ptr<DeviceStream> stream_;
+  const std::shared_ptr<kernels::DeviceStream> stream_;
   void* const data_;
   const size_t size_bytes_;
 };
 
 class NcclCommunicator final : public OperationCommunicator {
  public:
-  NcclCommunicator(const GroupOptions& options, std::shared_ptr<DeviceStream> stream)
+  NcclCommunicator(const GroupOptions& options, std::shared_ptr<kernels::DeviceStream> stream)
       : OperationCommunicator(options.name, options.rank, options.members),
+        timeout_(options.timeout),
         stream_(stream),
         owner_(NcclOwner::Start(options, options.nccl->library, std::move(stream))) {}
   ~NcclCommunicator() override { owner_->Close(); }
@@ -46,6 +47,12 @@ class NcclCommunicator final : public OperationCommunicator {
   void Abort(const absl::Status& reason) override {
     owner_->Fail(reason.ok() ? absl::AbortedError("aborted") : reason).IgnoreError();
   }
+  absl::Status status() const override { return owner_->status(); }
+  const uint32_t* failed_flag() const override {
+    static_assert(sizeof(stream_->flag()) == sizeof(uint32_t));
+    return reinterpret_cast<const uint32_t*>(&stream_->flag());
+  }
+  absl::Duration timeout() const override { return timeout_; }
 
  protected:
   std::shared_ptr<Work> Issue(const Operation& operation) override {
@@ -57,7 +64,8 @@ class NcclCommunicator final : public OperationCommunicator {
   }
 
  private:
-  const std::shared_ptr<DeviceStream> stream_;
+  const absl::Duration timeout_;
+  const std::shared_ptr<kernels::DeviceStream> stream_;
   const std::shared_ptr<NcclOwner> owner_;
 };
 
@@ -68,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNccl(const GroupOptions& opt
     return absl::InvalidArgumentError(
         absl::StrCat(options.name, ": backend nccl connects GPUs, and this rank computes on none"));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, options.nccl->make_stream());
+  ASSIGN_OR_RETURN(std::unique_ptr<kernels::DeviceStream> stream, options.nccl->make_stream());
   auto communicator = std::make_unique<NcclCommunicator>(options, std::move(stream));
   RETURN_IF_ERROR(communicator->AwaitConnected());
   return {std::move(communicator)};

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "kernels/device_stream.h"
 #include "worker/collectives/communicator.h"
-#include "worker/collectives/nccl/device_stream.h"
 #include "worker/collectives/nccl/nccl_library.h"
 
 namespace muster::collectives {
@@ -15,7 +15,7 @@ namespace muster::collectives {
 struct NcclParts {
   std::shared_ptr<const NcclLibrary> library;
   // A stream on this rank's GPU, for one communicator.
-  std::function<absl::StatusOr<std::unique_ptr<DeviceStream>>()> make_stream;
+  std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceStream>>()> make_stream;
 };
 
 // Takes options.nccl. Blocks until all ranks of the group have called; a group may be of one rank.

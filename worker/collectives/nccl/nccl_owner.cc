@@ -37,9 +37,12 @@ constexpr absl::Duration kIdlePause = absl::Milliseconds(100);
 // What one call of the communicator asks for.
 struct NcclOwner::Task {
   Operation operation;
-  DeviceStream::Mark after = 0;  // of the computation
+  kernels::DeviceStream::Mark after = 0;  // of the computation
+  bool recorded = false;                  // with the device's calls
   // Guarded by the owner's mutex.
   bool begun = false;
+  bool queued = false;                  // in the stream
+  kernels::DeviceStream::Mark end = 0;  // there
   bool done = false;
   absl::Status status;
 };
@@ -55,6 +58,7 @@ class NcclOwner::Handle final : public Work {
   ~Handle() override { owner_->Begin(*task_); }
 
   absl::Status Wait() override { return owner_->Await(task_); }
+  absl::Status Join() override { return owner_->Join(task_); }
   bool Done() const override { return owner_->Begin(*task_); }
 
  private:
@@ -63,7 +67,7 @@ class NcclOwner::Handle final : public Work {
 };
 
 NcclOwner::NcclOwner(const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
-                     std::shared_ptr<DeviceStream> stream)
+                     std::shared_ptr<kernels::DeviceStream> stream)
     : options_(options), library_(std::move(library)), stream_(std::move(stream)) {}
 
 NcclOwner::~NcclOwner() {
@@ -73,7 +77,7 @@ NcclOwner::~NcclOwner() {
 
 std::shared_ptr<NcclOwner> NcclOwner::Start(const GroupOptions& options,
                                             std::shared_ptr<const NcclLibrary> library,
-                                            std::shared_ptr<DeviceStream> stream) {
+                                            std::shared_ptr<kernels::DeviceStream> stream) {
   std::shared_ptr<NcclOwner> owner(new NcclOwner(options, std::move(library), std::move(stream)));
   // The thread may outlive whoever closes it.
   owner->thread_ = std::thread([owner] { owner->Run(); });
@@ -94,19 +98,49 @@ absl::Status NcclOwner::AwaitConnected() {
 std::shared_ptr<Work> NcclOwner::Issue(const Operation& operation) {
   auto task = std::make_shared<Task>();
   task->operation = operation;
-  const absl::StatusOr<DeviceStream::Mark> after = stream_->MarkCompute();
+  const absl::StatusOr<kernels::DeviceStream::Mark> after = stream_->MarkCompute();
   if (!after.ok()) return DoneWork(Fail(after.status()));
   task->after = *after;
-  absl::MutexLock lock(&mutex_);
-  if (!failure_.ok()) return DoneWork(failure_);
-  unfinished_.insert(task);
-  if (operation.point_to_point()) {
-    gathered_.push_back(task);
-  } else {
-    task->begun = true;
-    queue_.push_back({task});
+  task->recorded = stream_->Recording();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok()) return DoneWork(failure_);
+    unfinished_.insert(task);
+    if (operation.point_to_point()) {
+      gathered_.push_back(task);
+    } else {
+      task->begun = true;
+      queue_.push_back({task});
+    }
+  }
+  // Two threads cannot record at once.
+  if (task->recorded && !operation.point_to_point()) {
+    if (const absl::Status status = AwaitQueued(task); !status.ok()) return DoneWork(status);
   }
   return std::make_shared<Handle>(shared_from_this(), std::move(task));
+}
+
+absl::Status NcclOwner::AwaitQueued(const std::shared_ptr<Task>& task) {
+  absl::MutexLock lock(&mutex_);
+  if (!task->begun) BeginGathered();
+  const auto over = [this, &task] {
+    mutex_.AssertReaderHeld();
+    return task->queued || !failure_.ok();
+  };
+  mutex_.Await(absl::Condition(&over));
+  // Not before the thread is out: it may be recording.
+  if (!task->queued) mutex_.AwaitWithDeadline(absl::Condition(&left_), leave_by_);
+  return task->queued ? absl::OkStatus() : failure_;
+}
+
+absl::Status NcclOwner::Join(const std::shared_ptr<Task>& task) {
+  RETURN_IF_ERROR(AwaitQueued(task));
+  return stream_->ComputeAwaits(task->end);
+}
+
+absl::Status NcclOwner::status() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_;
 }
 
 absl::Status NcclOwner::Fail(const absl::Status& status) {
@@ -117,6 +151,8 @@ absl::Status NcclOwner::Fail(const absl::Status& status) {
 
 void NcclOwner::KeepFailure(const absl::Status& status) {
   if (!failure_.ok() || status.ok()) return;
+  // Before anything is cut short: whatever the device does with it afterwards, it knows.
+  stream_->flag() = 1;
   failure_ = status;
   leave_by_ = absl::Now() + kLeaveTime;
 }
@@ -277,7 +313,7 @@ void NcclOwner::Leave(absl::Status status) {
 // The abort makes kernels end; until they have, they may touch the caller's memory.
 void NcclOwner::Drain() {
   const absl::Time deadline = absl::Now() + kDrainTime;
-  const absl::StatusOr<DeviceStream::Mark> end = stream_->Record();
+  const absl::StatusOr<kernels::DeviceStream::Mark> end = stream_->Record();
   while (end.ok() && absl::Now() < deadline) {
     const absl::StatusOr<bool> reached = stream_->Reached(*end);
     if (!reached.ok() || *reached) return;
@@ -303,8 +339,19 @@ absl::Status NcclOwner::Launch(Batch batch) {
   const NcclGroup group = {comm_, stream_->native(), options_.rank, options_.size, barrier_word_};
   RETURN_IF_ERROR(Settle(CallNccl(*library_, group, operations), NameOf(batch)));
   // Not before: only what a settled call began is in the stream.
-  ASSIGN_OR_RETURN(const DeviceStream::Mark end, stream_->Record());
-  under_way_.push_back({end, std::move(batch)});
+  ASSIGN_OR_RETURN(const kernels::DeviceStream::Mark end, stream_->Record());
+  // All of one batch are.
+  const bool recorded = batch.front()->recorded;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const std::shared_ptr<Task>& task : batch) {
+      task->end = end;
+      task->queued = true;
+      task->done = recorded;
+      if (recorded) unfinished_.erase(task);
+    }
+  }
+  if (!recorded) under_way_.push_back({end, std::move(batch)});
   return absl::OkStatus();
 }
 

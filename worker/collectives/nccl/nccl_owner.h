@@ -15,8 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "kernels/device_stream.h"
 #include "worker/collectives/communicator.h"
-#include "worker/collectives/nccl/device_stream.h"
 #include "worker/collectives/nccl/nccl_library.h"
 #include "worker/collectives/operation.h"
 
@@ -39,20 +39,23 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   // Begins to connect.
   static std::shared_ptr<NcclOwner> Start(const GroupOptions& options,
                                           std::shared_ptr<const NcclLibrary> library,
-                                          std::shared_ptr<DeviceStream> stream);
+                                          std::shared_ptr<kernels::DeviceStream> stream);
   ~NcclOwner();
 
   // Waits until every rank of the group has connected and met in a first collective.
   absl::Status AwaitConnected() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Collectives begin in the order of issue. Sends and Recvs are gathered, and begin as one group
-  // when somebody waits for one of them, asks whether it is done, or drops its Work.
+  // when somebody waits for one of them, asks whether it is done, or drops its Work. Where the
+  // device records, an operation is recorded when this or, of Sends and Recvs, its Join returns,
+  // and is done then: of what becomes of it at a launch only status() tells.
   std::shared_ptr<Work> Issue(const Operation& operation) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The first failure is the communicator's; returns it. Never blocks. Everything unfinished ends
   // with it as soon as the thread has left NCCL; if NCCL does not let it go within kLeaveTime,
   // nobody waits for that any longer.
   absl::Status Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the thread; what is unfinished ends with ABORTED. Call once. A thread that NCCL does not
   // let go is left behind.
@@ -63,15 +66,18 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   class Handle;
   using Batch = std::vector<std::shared_ptr<Task>>;
   struct UnderWay {
-    DeviceStream::Mark end;
+    kernels::DeviceStream::Mark end;
     Batch batch;
   };
 
   NcclOwner(const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
-            std::shared_ptr<DeviceStream> stream);
+            std::shared_ptr<kernels::DeviceStream> stream);
 
   // For any thread.
   absl::Status Await(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Join(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Until the operation is in the stream, or will never be.
+  absl::Status AwaitQueued(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // -> done
   void BeginGathered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -98,7 +104,7 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
 
   const GroupOptions options_;
   const std::shared_ptr<const NcclLibrary> library_;
-  const std::shared_ptr<DeviceStream> stream_;
+  const std::shared_ptr<kernels::DeviceStream> stream_;
 
   // The owner's thread alone uses these.
   NcclComm comm_ = nullptr;

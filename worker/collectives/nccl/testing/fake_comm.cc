@@ -117,7 +117,8 @@ void NcclCommOpaque::LookFor(const std::vector<int>& peers) {
     lock.l_len = 1;
     // A rank holds the lock of its byte until it is out.
     if (peer == rank || fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) continue;
-    state = kNcclRemoteError;
+    if (state == kNcclRemoteError) return;
     last_error = "remote process exited or there was a network error";
+    state = kNcclRemoteError;
   }
 }

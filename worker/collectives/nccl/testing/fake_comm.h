@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -64,8 +65,8 @@ struct Layout {
 
 }  // namespace fake_nccl
 
-// Its members are for one thread at a time but for the atomic ones; `memory` is shared by the
-// ranks.
+// Its members are for the thread that makes calls, but for the atomic ones and those that steps use
+// alone; `memory` is shared by the ranks.
 struct NcclCommOpaque {
   NcclCommOpaque(int size, int rank) : size(size), rank(rank), layout(size) {}
 
@@ -96,8 +97,10 @@ struct NcclCommOpaque {
   std::atomic<bool> in_call{false};
   std::atomic<bool> aborting{false};
   std::atomic<bool> dead{false};
-  NcclResult state = kNcclSuccess;
-  std::string last_error;
+  std::atomic<NcclResult> state{kNcclSuccess};
+  // Whoever steps the stream has it, and whoever ends what steps use.
+  std::mutex stepping;
+  std::string last_error;  // written before `state` says so
   // While in progress: what is being done, and by which call.
   std::function<bool()> pending;
   const char* pending_symbol = "";

@@ -1,8 +1,8 @@
 // Stands in for NVIDIA's libnccl.so.2 in tests: the same symbols, over memory of the host. Ranks
 // are processes or threads of one machine; they meet in a file that the unique id names, and data
-// move through it. A `cudaStream_t` is a host stream (host_stream_abi.h). Nothing here has a
-// thread: a call only begins, and goes on when ncclCommGetAsyncError is called or the stream is
-// asked.
+// move through it. A `cudaStream_t` is a host stream (kernels/host_stream_abi.h). Nothing here has
+// a thread: a call only begins, and goes on when ncclCommGetAsyncError is called or the stream is
+// asked. What came to its end there may be queued once more, as by the launch of a graph.
 //
 // It is strict where NCCL is undefined, and ends the process with a line on stderr: two threads in
 // a communicator at once, a call while it aborts, afterwards, or before the last one has settled, a
@@ -38,10 +38,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/host_stream_abi.h"
 #include "worker/collectives/nccl/nccl_abi.h"
 #include "worker/collectives/nccl/testing/fake_comm.h"
 #include "worker/collectives/nccl/testing/fake_transfers.h"
-#include "worker/collectives/nccl/testing/host_stream_abi.h"
 
 namespace fake_nccl {
 namespace {
@@ -89,6 +89,7 @@ NcclResult BeginInStream(NcclComm comm, const char* symbol, NcclStream stream,
                          std::function<bool()> step) {
   return Begin(comm, symbol, [comm, symbol, stream, step = std::move(step)] {
     auto* const task = new std::function<bool()>([comm, symbol, step] {
+      const std::lock_guard<std::mutex> lock(comm->stepping);
       if (comm->dead) return true;
       if (FindRule("hang", symbol, comm->rank, /*has_word=*/false) != nullptr) return false;
       return comm->state != kNcclRemoteError && step();
@@ -106,9 +107,10 @@ void Leave(NcclComm comm) {
   static std::mutex mutex;
   static auto* const gone = new std::vector<NcclComm>;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(mutex);
     gone->push_back(comm);
   }
+  const std::lock_guard<std::mutex> lock(comm->stepping);
   comm->dead = true;
   comm->pending = nullptr;
   if (comm->memory != nullptr) munmap(comm->memory, comm->layout.end);

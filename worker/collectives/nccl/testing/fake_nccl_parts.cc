@@ -5,13 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <fstream>
-#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "worker/collectives/nccl/testing/host_stream_abi.h"
+#include "kernels/host_queue.h"
 
 namespace muster::collectives {
 namespace {
@@ -19,18 +17,12 @@ namespace {
 constexpr size_t kAddressableBytes = size_t{1} << 47;  // by a process
 constexpr size_t kAlignment = 64;
 
-class HostStream final : public DeviceStream {
+class HostStream final : public kernels::DeviceStream {
  public:
-  explicit HostStream(const HostCompute* compute) : compute_(compute) {
-    queue_.abi.enqueue = [](HostStreamAbi* stream, HostStreamTask task) {
-      const std::shared_ptr<void> data(task.data, task.release);
-      reinterpret_cast<Queue*>(stream)->Push(
-          [step = task.step, data] { return step(data.get()) != 0; });
-    };
-  }
+  explicit HostStream(const HostCompute* compute) : compute_(compute) {}
 
   absl::Status Enter() override { return absl::OkStatus(); }
-  void* native() override { return &queue_.abi; }
+  void* native() override { return queue_.native(); }
 
   absl::StatusOr<Mark> MarkCompute() override {
     return compute_ == nullptr ? Mark{0} : compute_->given.load();
@@ -42,14 +34,13 @@ class HostStream final : public DeviceStream {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Mark> Record() override { return queue_.given; }
-  absl::StatusOr<bool> Reached(Mark mark) override {
-    while (!queue_.tasks.empty() && queue_.tasks.front()()) {
-      queue_.tasks.pop_front();
-      ++queue_.done;
-    }
-    return queue_.done >= mark;
+  absl::StatusOr<Mark> Record() override { return queue_.given(); }
+  absl::StatusOr<bool> Reached(Mark mark) override { return queue_.Reached(mark); }
+  absl::Status ComputeAwaits(Mark mark) override {
+    queue_.Await(mark);
+    return absl::OkStatus();
   }
+  bool Recording() override { return false; }
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override {
     queue_.Push([=] {
@@ -68,26 +59,17 @@ class HostStream final : public DeviceStream {
   }
   void Free(void* data) override { std::free(data); }
 
+  std::atomic<uint32_t>& flag() override { return flag_; }
+
  private:
-  struct Queue {
-    void Push(std::function<bool()> task) {
-      tasks.push_back(std::move(task));
-      ++given;
-    }
-
-    HostStreamAbi abi;  // first: its address is the queue's
-    std::deque<std::function<bool()>> tasks;
-    Mark given = 0;
-    Mark done = 0;
-  };
-
   const HostCompute* const compute_;
-  Queue queue_;
+  kernels::HostQueue queue_;
+  std::atomic<uint32_t> flag_{0};
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceStream> MakeHostStream(const HostCompute* compute) {
+std::unique_ptr<kernels::DeviceStream> MakeHostStream(const HostCompute* compute) {
   return std::make_unique<HostStream>(compute);
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/collectives/nccl/device_stream.h"
+#include "kernels/device_stream.h"
 #include "worker/collectives/nccl/nccl.h"
 
 namespace muster::collectives {
@@ -19,9 +19,8 @@ struct HostCompute {
   std::atomic<uint64_t> done{0};
 };
 
-// A queue of tasks without a thread: they run when somebody asks how far it is. `compute` outlives
-// it; null: the device computes nothing.
-std::unique_ptr<DeviceStream> MakeHostStream(const HostCompute* compute = nullptr);
+// On a kernels::HostQueue. `compute` outlives it; null: the device computes nothing.
+std::unique_ptr<kernels::DeviceStream> MakeHostStream(const HostCompute* compute = nullptr);
 
 // Opened in this process, as a rank does; checked by the test. `library` is a file of
 // worker/collectives/nccl/testing.

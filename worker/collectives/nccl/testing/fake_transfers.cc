@@ -69,6 +69,7 @@ class Collective {
       if (!put_ && !Put()) return false;
       if (!Take()) return false;
     }
+    done_ = 0;
     return true;
   }
 
@@ -167,7 +168,10 @@ class Messages {
         if (message.finished || !busy.insert({message.send, message.peer}).second) continue;
         moved = (message.send ? Send(message) : Receive(message)) || moved;
       }
-      if (busy.empty()) return true;
+      if (busy.empty()) {
+        for (Message& message : messages_) message.done = 0, message.finished = false;
+        return true;
+      }
       if (!moved) {
         std::vector<int> peers;
         for (const auto& entry : busy) peers.push_back(entry.second);

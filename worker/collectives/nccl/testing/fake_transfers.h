@@ -15,8 +15,8 @@ size_t BytesOf(size_t count, NcclDataType type);
 
 enum Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce };
 
-// Goes on with a collective -> whether it has come to its end. Ranks that call something else than
-// this one are misuse.
+// Goes on with a collective -> whether it has come to its end, after which it begins anew. Ranks
+// that call something else than this one are misuse.
 std::function<bool()> MakeCollective(NcclComm comm, Kind kind, const void* send, void* recv,
                                      size_t count, NcclDataType type, NcclRedOp op, int root);
 

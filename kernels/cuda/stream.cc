@@ -1,0 +1,137 @@
+#include "kernels/cuda/stream.h"
+
+#include <map>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status.h"
+
+namespace muster::kernels::cuda {
+namespace {
+
+absl::Status StatusOf(const char* error) {
+  if (error == nullptr) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("CUDA: ", error));
+}
+
+class CudaStream final : public DeviceStream {
+ public:
+  CudaStream(const MusterCudaApi& api, MusterCudaContext* context, const Capture* capture,
+             HostMemory flag, void* stream)
+      : api_(api),
+        context_(context),
+        capture_(*capture),
+        flag_memory_(std::move(flag)),
+        flag_(new (flag_memory_.data()) std::atomic<uint32_t>(0)),
+        compute_(api.stream(context)),
+        stream_(stream) {}
+  ~CudaStream() override {
+    (void)api_.use_device(context_);
+    for (MusterCudaEvent* const event : spare_) api_.release_mark(event);
+    for (const auto& [mark, event] : marks_) api_.release_mark(event);
+    (void)api_.release_stream(stream_);
+  }
+
+  absl::Status Enter() override { return StatusOf(api_.use_device(context_)); }
+  void* native() override { return stream_; }
+
+  absl::StatusOr<Mark> MarkCompute() override {
+    api_.enter(context_);
+    return RecordIn(compute_);
+  }
+  absl::Status AwaitCompute(Mark mark) override {
+    absl::MutexLock lock(&mutex_);
+    const auto found = marks_.find(mark);
+    if (found == marks_.end()) return absl::OkStatus();
+    // The wait is for what the event stands for now, whatever becomes of it later.
+    spare_.push_back(found->second);
+    marks_.erase(found);
+    return StatusOf(api_.await_in(stream_, spare_.back()));
+  }
+
+  absl::StatusOr<Mark> Record() override { return RecordIn(stream_); }
+  absl::StatusOr<bool> Reached(Mark mark) override {
+    absl::MutexLock lock(&mutex_);
+    const auto found = marks_.find(mark);
+    if (found == marks_.end()) return true;
+    int reached = 0;
+    RETURN_IF_ERROR(StatusOf(api_.query_mark(found->second, &reached)));
+    if (reached == 0) return false;
+    spare_.push_back(found->second);
+    marks_.erase(found);
+    return true;
+  }
+  absl::Status ComputeAwaits(Mark mark) override {
+    api_.enter(context_);
+    absl::MutexLock lock(&mutex_);
+    const auto found = marks_.find(mark);
+    if (found == marks_.end()) return absl::OkStatus();  // it was reached
+    return StatusOf(api_.await_in(compute_, found->second));
+  }
+
+  bool Recording() override { return capture_.active(); }
+
+  absl::Status Copy(void* to, const void* from, size_t bytes) override {
+    return StatusOf(api_.copy_in(stream_, to, from, bytes));
+  }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    RETURN_IF_ERROR(Enter());
+    void* data = nullptr;
+    const char* const error = api_.allocate_beside(bytes, &data);
+    if (error == nullptr) return data;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("CUDA: no memory for ", bytes, " bytes: ", error));
+  }
+  void Free(void* data) override {
+    (void)api_.use_device(context_);
+    api_.release_beside(data);
+  }
+
+  std::atomic<uint32_t>& flag() override { return *flag_; }
+
+ private:
+  absl::StatusOr<Mark> RecordIn(void* stream) {
+    absl::MutexLock lock(&mutex_);
+    if (spare_.empty()) {
+      MusterCudaEvent* made = nullptr;
+      RETURN_IF_ERROR(StatusOf(api_.make_mark(&made)));
+      spare_.push_back(made);
+    }
+    RETURN_IF_ERROR(StatusOf(api_.record_in(stream, spare_.back())));
+    marks_[++last_] = spare_.back();
+    spare_.pop_back();
+    return last_;
+  }
+
+  const MusterCudaApi& api_;
+  MusterCudaContext* const context_;
+  const Capture& capture_;
+  const HostMemory flag_memory_;
+  std::atomic<uint32_t>* const flag_;
+  void* const compute_;
+  void* const stream_;
+
+  absl::Mutex mutex_;
+  Mark last_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Those that somebody may still ask for. What was recorded nobody asks for by Reached, and its
+  // events stay.
+  std::map<Mark, MusterCudaEvent*> marks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<MusterCudaEvent*> spare_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream(const MusterCudaApi& api,
+                                                         MusterCudaContext* context,
+                                                         const Capture* capture, HostMemory flag) {
+  void* stream = nullptr;
+  RETURN_IF_ERROR(StatusOf(api.make_stream(&stream)));
+  return {std::make_unique<CudaStream>(api, context, capture, std::move(flag), stream)};
+}
+
+}  // namespace muster::kernels::cuda

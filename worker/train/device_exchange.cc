@@ -1,0 +1,107 @@
+#include "worker/train/device_exchange.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "worker/train/buckets.h"
+#include "worker/train/collective_type.h"
+
+namespace muster::train {
+
+using kernels::DataType;
+
+DeviceExchange::DeviceExchange(collectives::Communicator* communicator, nn::Plan* plan,
+                               const DeviceExchangeOptions& options)
+    : communicator_(communicator),
+      device_(plan->device()),
+      type_(options.type),
+      elements_(plan->parameter_elements()),
+      stretch_(RankScale(type_, communicator == nullptr ? 1 : communicator->size())),
+      shrink_(1 / stretch_) {
+  std::vector<size_t> counts;
+  for (const nn::ParameterInfo& parameter : plan->parameters()) counts.push_back(parameter.count);
+  size_t end = elements_;
+  for (const Bucket& bucket :
+       MakeBuckets(counts, options.first_bucket_bytes, options.bucket_bytes)) {
+    // The bucket of the first parameters takes everything down to the start.
+    const size_t begin = bucket.first == 0 ? 0 : plan->parameters()[bucket.first].offset;
+    buckets_.push_back({begin, end});
+    end = begin;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<DeviceExchange>> DeviceExchange::Create(
+    collectives::Communicator* communicator, nn::Plan* plan, const DeviceExchangeOptions& options) {
+  std::unique_ptr<DeviceExchange> exchange(new DeviceExchange(communicator, plan, options));
+  RETURN_IF_ERROR(exchange->Allocate(options));
+  return exchange;
+}
+
+absl::Status DeviceExchange::Allocate(const DeviceExchangeOptions& options) {
+  const size_t bytes = elements_ * kernels::SizeOf(type_);
+  if (communicator_ != nullptr) {
+    ASSIGN_OR_RETURN(registered_, communicator_->Allocate(bytes));
+    reduced_ = registered_->data();
+    // What lies between two parameters stays zero.
+    device_.Zero(reduced_, bytes);
+  } else {
+    own_reduced_ = DeviceFloats(device_, elements_);
+    reduced_ = own_reduced_.get();
+  }
+  if (type_ == DataType::kFloat32) {
+    gradients_ = static_cast<float*>(reduced_);
+  } else {
+    own_gradients_ = DeviceFloats(device_, elements_);
+    gradients_ = own_gradients_.get();
+  }
+  if (options.accumulates) accumulated_ = DeviceFloats(device_, elements_);
+  return absl::OkStatus();
+}
+
+void DeviceExchange::Accumulate(bool first) {
+  if (first) {
+    device_.Copy(accumulated_.get(), gradients_, elements_ * sizeof(float));
+  } else {
+    device_.kernels().accumulate(DataType::kFloat32, elements_, gradients_, accumulated_.get());
+  }
+}
+
+void DeviceExchange::ReduceLosses(nn::LossResult* losses, size_t count) {
+  static_assert(sizeof(nn::LossResult) == 2 * sizeof(double));
+  ready_ = 0;
+  work_.clear();
+  if (communicator_ == nullptr) return;
+  work_.push_back(communicator_->AllReduce(
+      losses, losses, 2 * count, collectives::DataType::kFloat64, collectives::ReduceOp::kSum));
+}
+
+void DeviceExchange::Ready(size_t offset, bool accumulated) {
+  for (; ready_ < buckets_.size() && offset <= buckets_[ready_].begin; ++ready_) {
+    const auto [begin, end] = buckets_[ready_];
+    if (accumulated) {
+      device_.kernels().accumulate(DataType::kFloat32, end - begin, accumulated_.get() + begin,
+                                   gradients_ + begin);
+    }
+    if (type_ != DataType::kFloat32) {
+      device_.kernels().cast(DataType::kFloat32, gradients_ + begin, shrink_, type_, Reduced(begin),
+                             end - begin);
+    }
+    if (communicator_ == nullptr) continue;
+    work_.push_back(communicator_->AllReduce(Reduced(begin), Reduced(begin), end - begin,
+                                             CollectiveType(type_), collectives::ReduceOp::kSum));
+  }
+}
+
+void* DeviceExchange::Reduced(size_t element) const {
+  return static_cast<std::byte*>(reduced_) + element * kernels::SizeOf(type_);
+}
+
+absl::Status DeviceExchange::Finish() {
+  for (const std::shared_ptr<collectives::Work>& work : work_) RETURN_IF_ERROR(work->Join());
+  if (type_ != DataType::kFloat32) {
+    device_.kernels().cast(type_, reduced_, stretch_, DataType::kFloat32, gradients_, elements_);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train
