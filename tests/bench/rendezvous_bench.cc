@@ -13,9 +13,11 @@
 //   unique id   rank 0's node has put 128 bytes under a key, and they are at every node
 //   running     every rank is connected, and a watcher of the job sees RUNNING
 //
-// then runs barriers, then leaves everybody idle for a moment. With --silent=K, K more jobs follow,
-// each with one rank that never joins (or never arrives at a barrier): how long until GetJob, and
-// the notices at every node, name that rank and nobody else.
+// then runs barriers, then has all nodes ask at once for the unique ids of NCCL communicators of
+// all ranks (128 bytes for each 256 ranks, put by the ranks that make them), then leaves everybody
+// idle for a moment. With --silent=K, K more jobs follow, each with one rank that never joins (or
+// never arrives at a barrier): how long until GetJob, and the notices at every node, name that rank
+// and nobody else.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -51,6 +53,7 @@ struct Flags {
   bool unfolded = false;
   uint32_t rounds = 5;
   uint32_t barriers = 200;
+  uint32_t id_exchanges = 20;
   absl::Duration idle = absl::Seconds(5);
   uint32_t silent = 0;
   uint64_t seed = 1;
@@ -67,6 +70,8 @@ struct Round {
   double running_ms = 0;
   double total_ms = 0;  // from nothing to the unique id at every node
   std::vector<double> barrier_ms;
+  std::vector<double> lone_barrier_ms;
+  std::vector<double> nccl_ids_ms;
   double start_cpu_ms = 0;      // of the coordinator, from nothing to RUNNING
   double barrier_cpu_ms = 0;    // of the coordinator, each
   double idle_cpu_percent = 0;  // of one core
@@ -160,6 +165,14 @@ absl::StatusOr<Round> RunRound(const Flags& flags) {
   for (double& value : round.barrier_ms) value *= 1e3;
   const absl::Duration cpu_barriers = coordinator.CpuTime() - cpu_started;
   round.barrier_cpu_ms = absl::ToDoubleMilliseconds(cpu_barriers) / flags.barriers;
+
+  for (uint32_t i = 0; i < flags.id_exchanges; ++i) {
+    const SteadyTime all_arrive = Now().steady;
+    RETURN_IF_ERROR(nodes.RunBarriers(1, kPatience).status());
+    round.lone_barrier_ms.push_back(Milliseconds(all_arrive, Now().steady));
+  }
+  ASSIGN_OR_RETURN(round.nccl_ids_ms, nodes.ExchangeNcclIds(flags.id_exchanges, kPatience));
+  for (double& value : round.nccl_ids_ms) value *= 1e3;
 
   const absl::Duration cpu_idle = coordinator.CpuTime();
   const SteadyTime idle = Now().steady;
@@ -264,6 +277,9 @@ std::vector<Figure> Figures(const Flags& flags, const std::vector<Round>& rounds
       {"barrier_p50_ms", "ms", {}, "a barrier, from a node's arrival to its release"},
       {"barrier_p99_ms", "ms", {}, ""},
       {"barrier_max_ms", "ms", {}, ""},
+      {"lone_barrier_p50_ms", "ms", {}, "a barrier alone, from all arriving to all released"},
+      {"nccl_ids_p50_ms", "ms", {}, "NCCL's unique ids, from all asking to all ids at every node"},
+      {"nccl_ids_max_ms", "ms", {}, ""},
       {"start_cpu_us_per_node", "us", {}, "coordinator's processor time to RUNNING, per node"},
       {"barrier_cpu_us_per_node", "us", {}, "coordinator's processor time of a barrier, per node"},
       {"idle_cpu_percent", "%", {}, "of a core: coordinator with heartbeats only, all nodes"},
@@ -280,6 +296,9 @@ std::vector<Figure> Figures(const Flags& flags, const std::vector<Round>& rounds
                              Percentile(round.barrier_ms, 0.5),
                              Percentile(round.barrier_ms, 0.99),
                              Percentile(round.barrier_ms, 1),
+                             Percentile(round.lone_barrier_ms, 0.5),
+                             Percentile(round.nccl_ids_ms, 0.5),
+                             Percentile(round.nccl_ids_ms, 1),
                              round.start_cpu_ms * 1e3 / flags.nodes,
                              round.barrier_cpu_ms * 1e3 / flags.nodes,
                              round.idle_cpu_percent,
@@ -383,6 +402,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--barriers", flags.barriers, "in each round")
       ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option("--id-exchanges", flags.id_exchanges,
+                 "of NCCL's unique ids, and barriers alone, in each round")
+      ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   app.add_option_function<double>(
          "--idle-seconds", [&](double seconds) { flags.idle = absl::Seconds(seconds); },

@@ -18,7 +18,7 @@ class RendezvousBenchTest(unittest.TestCase):
 
     def test_phases_add_up(self):
         result = run_bench("--rounds=2", "--barriers=20", "--idle-seconds=0.5")
-        for phase in ("register_ms", "launch_ms", "rendezvous_ms", "unique_id_ms", "running_ms", "barrier_p50_ms",
+        for phase in ("register_ms", "launch_ms", "rendezvous_ms", "unique_id_ms", "running_ms", "barrier_p50_ms", "nccl_ids_p50_ms",
                       "start_cpu_us_per_node", "idle_cpu_percent"):
             self.assertEqual(len(result["rounds"][phase]), 2)
             self.assertTrue(all(value > 0 for value in result["rounds"][phase]), (phase, result["rounds"][phase]))

@@ -13,9 +13,15 @@
 #include "common/security/client_security.h"
 #include "common/version.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
+#include "worker/collectives/nccl/unique_ids.h"
 
 namespace muster::bench {
 namespace {
+
+using collectives::kRanksPerNcclRoot;
+using collectives::NcclIdsKey;
+using collectives::NcclRootIdKey;
+using collectives::NcclRootRank;
 
 constexpr char kUniqueIdKey[] = "unique-id/WORLD/0";
 constexpr size_t kUniqueIdBytes = 128;
@@ -142,6 +148,27 @@ class SimulatedNodes::Node {
     if (!arrive.ranks().empty()) Send(std::move(message));
   }
 
+  // Puts what its ranks make of the ids of `group`, and asks for all of them.
+  void AskNcclIds(const std::string& group) {
+    nccl_group_ = group;
+    nccl_ids_.clear();
+    has_nccl_ids_ = false;
+    Get(NcclIdsKey(group));
+    for (uint32_t root = 0; root < owner_.NcclRoots(); ++root) {
+      if (!HasRank(NcclRootRank(root, owner_.NcclRoots(), owner_.ranks()))) continue;
+      if (root == 0) {
+        gathers_nccl_ids_ = true;
+        nccl_ids_.resize(owner_.NcclRoots());
+        for (uint32_t other = 1; other < owner_.NcclRoots(); ++other) {
+          Get(NcclRootIdKey(group, other));
+        }
+        GatherNcclId(0, std::string(kUniqueIdBytes, 'i'));
+      } else {
+        Put(NcclRootIdKey(group, root), std::string(kUniqueIdBytes, 'i'));
+      }
+    }
+  }
+
  private:
   void Send(v1::WorkerMessage message) {
     outgoing_.push_back(std::move(message));
@@ -193,6 +220,7 @@ class SimulatedNodes::Node {
         owner_.Reached(Milestone::kWorld);
         return ExchangeUniqueId();
       case v1::CoordinatorMessage::kKeyValue:
+        if (incoming_.key_value().key() != kUniqueIdKey) return OnNcclKey(incoming_.key_value());
         // Rank 0's node is answered twice: for what it put and for what it asked.
         if (std::exchange(has_unique_id_, true)) return;
         owner_.Reached(Milestone::kUniqueId);
@@ -211,19 +239,51 @@ class SimulatedNodes::Node {
   }
 
   void ExchangeUniqueId() {
-    v1::WorkerMessage get;
-    get.mutable_get_key()->set_job_id(launch_.job_id());
-    get.mutable_get_key()->set_generation(launch_.generation());
-    get.mutable_get_key()->set_key(kUniqueIdKey);
-    if (launch_.node_rank() == 0) {
-      v1::WorkerMessage put;
-      put.mutable_put_key()->set_job_id(launch_.job_id());
-      put.mutable_put_key()->set_generation(launch_.generation());
-      put.mutable_put_key()->set_key(kUniqueIdKey);
-      put.mutable_put_key()->set_value(std::string(kUniqueIdBytes, 'u'));
-      Send(std::move(put));
+    if (launch_.node_rank() == 0) return Put(kUniqueIdKey, std::string(kUniqueIdBytes, 'u'));
+    Get(kUniqueIdKey);
+  }
+
+  // And asks for it, as a worker does to see whether its value stands.
+  void Put(const std::string& key, std::string value) {
+    v1::WorkerMessage message;
+    v1::PutKey& put = *message.mutable_put_key();
+    put.set_job_id(launch_.job_id());
+    put.set_generation(launch_.generation());
+    put.set_key(key);
+    put.set_value(std::move(value));
+    Send(std::move(message));
+    Get(key);
+  }
+
+  void Get(const std::string& key) {
+    v1::WorkerMessage message;
+    v1::GetKey& get = *message.mutable_get_key();
+    get.set_job_id(launch_.job_id());
+    get.set_generation(launch_.generation());
+    get.set_key(key);
+    Send(std::move(message));
+  }
+
+  // Of a root, by the node of rank 0, which puts all of them when it has them.
+  void GatherNcclId(uint32_t root, const std::string& id) {
+    if (!nccl_ids_[root].empty()) return;
+    nccl_ids_[root] = id;
+    const auto none = [](const std::string& value) { return value.empty(); };
+    if (std::any_of(nccl_ids_.begin(), nccl_ids_.end(), none)) return;
+    Put(NcclIdsKey(nccl_group_), absl::StrJoin(nccl_ids_, ""));
+  }
+
+  void OnNcclKey(const v1::KeyValue& answer) {
+    owner_.mutex_.AssertHeld();
+    if (answer.code() != 0) return owner_.Failed(absl::InternalError(answer.message()));
+    if (answer.key() == NcclIdsKey(nccl_group_)) {
+      if (!std::exchange(has_nccl_ids_, true)) owner_.GotNcclIds();
+      return;
     }
-    Send(std::move(get));
+    // Those that put one are answered, too.
+    for (uint32_t root = 1; gathers_nccl_ids_ && root < owner_.NcclRoots(); ++root) {
+      if (answer.key() == NcclRootIdKey(nccl_group_, root)) GatherNcclId(root, answer.value());
+    }
   }
 
   void OnRelease(const v1::ReleaseBarrier& release) {
@@ -281,6 +341,10 @@ class SimulatedNodes::Node {
   bool has_unique_id_ = false;
   uint64_t barrier_ = 0;  // that it last arrived at
   SteadyTime arrived_;
+  std::string nccl_group_;
+  bool gathers_nccl_ids_ = false;      // rank 0 is here
+  std::vector<std::string> nccl_ids_;  // that it has gathered, by root
+  bool has_nccl_ids_ = false;
 };
 
 SimulatedNodes::SimulatedNodes(SimulatedNodesOptions options) : options_(std::move(options)) {
@@ -361,6 +425,22 @@ absl::StatusOr<std::vector<double>> SimulatedNodes::RunBarriers(uint32_t count,
   return std::exchange(barrier_seconds_, {});
 }
 
+absl::StatusOr<std::vector<double>> SimulatedNodes::ExchangeNcclIds(uint32_t count,
+                                                                    absl::Duration timeout) {
+  std::vector<double> seconds;
+  absl::MutexLock lock(&mutex_);
+  for (uint32_t i = 0; i < count; ++i) {
+    have_nccl_ids_ = 0;
+    const std::string group = absl::StrCat("group-", nccl_groups_++);
+    const SteadyTime start = Now().steady;
+    for (const auto& node : nodes_) node->AskNcclIds(group);
+    const absl::Status status = AwaitCount(have_nccl_ids_, "got NCCL's unique ids", timeout);
+    if (!status.ok()) return status;
+    seconds.push_back(absl::ToDoubleSeconds(last_nccl_ids_ - start));
+  }
+  return seconds;
+}
+
 void SimulatedNodes::ArriveWithout(uint32_t silent_rank) {
   Node* late = nullptr;
   {
@@ -383,6 +463,10 @@ void SimulatedNodes::ArriveWithout(uint32_t silent_rank) {
 std::vector<SimulatedNodes::Notice> SimulatedNodes::TakeNotices() {
   absl::MutexLock lock(&mutex_);
   return std::exchange(notices_, {});
+}
+
+uint32_t SimulatedNodes::NcclRoots() const {
+  return (ranks() + kRanksPerNcclRoot - 1) / kRanksPerNcclRoot;
 }
 
 void SimulatedNodes::Run() {
@@ -421,6 +505,10 @@ void SimulatedNodes::Reached(Milestone milestone) {
 
 void SimulatedNodes::PassedBarrier(SteadyTime arrived) {
   barrier_seconds_.push_back(absl::ToDoubleSeconds(Now().steady - arrived));
+}
+
+void SimulatedNodes::GotNcclIds() {
+  if (++have_nccl_ids_ == options_.nodes) last_nccl_ids_ = Now().steady;
 }
 
 void SimulatedNodes::Failed(absl::Status status) {

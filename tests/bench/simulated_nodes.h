@@ -72,6 +72,10 @@ class SimulatedNodes {
   // Every node goes through so many barriers, one right after the other. Seconds from a node's
   // arrival to its release, of all nodes and barriers. Errors as Await's.
   absl::StatusOr<std::vector<double>> RunBarriers(uint32_t count, absl::Duration timeout);
+  // The unique ids of so many NCCL communicators of all ranks, one after the other: the ranks that
+  // make them put them into the key store as the nccl backend does, and every node asks at once.
+  // Seconds from the asking until they are at the last node, of each. Errors as Await's.
+  absl::StatusOr<std::vector<double>> ExchangeNcclIds(uint32_t count, absl::Duration timeout);
   // All ranks but one arrive at the next barrier; what the silent one's node has is sent after the
   // delay with which workers fold. Returns when the last message has been handed to gRPC.
   void ArriveWithout(uint32_t silent_rank);
@@ -82,6 +86,10 @@ class SimulatedNodes {
  private:
   class Node;
 
+  uint32_t ranks() const { return options_.nodes * options_.ranks_per_node; }
+  // As a library has it that takes several ids.
+  uint32_t NcclRoots() const;
+
   void Run();
   void BeatHearts(SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AwaitCount(const uint32_t& count, absl::string_view what, absl::Duration timeout)
@@ -90,6 +98,7 @@ class SimulatedNodes {
   // Of the nodes.
   void Reached(Milestone milestone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PassedBarrier(SteadyTime arrived) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GotNcclIds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Failed(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SimulatedNodesOptions options_;
@@ -103,6 +112,9 @@ class SimulatedNodes {
   uint64_t last_barrier_ ABSL_GUARDED_BY(mutex_) = 0;  // that nodes go on to by themselves
   uint32_t done_with_barriers_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<double> barrier_seconds_ ABSL_GUARDED_BY(mutex_);
+  uint32_t nccl_groups_ ABSL_GUARDED_BY(mutex_) = 0;    // whose ids were exchanged or are now
+  uint32_t have_nccl_ids_ ABSL_GUARDED_BY(mutex_) = 0;  // nodes
+  SteadyTime last_nccl_ids_ ABSL_GUARDED_BY(mutex_);
   std::vector<Notice> notices_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;

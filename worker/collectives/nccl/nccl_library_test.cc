@@ -6,10 +6,16 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
 #include "worker/collectives/nccl/testing/fake_nccl_parts.h"
 #include "worker/collectives/nccl/unique_ids.h"
+#include "worker/collectives/testing.h"
 
 namespace muster::collectives {
 namespace {
@@ -106,6 +112,40 @@ TEST(UniqueIdsTest, ARootIsTheFirstOfItsRun) {
   EXPECT_EQ(NcclRootRank(1, 2, 300), 150u);
   EXPECT_EQ(NcclRootRank(1, 3, 11), 4u);  // 4, 4 and 3
   EXPECT_EQ(NcclRootRank(2, 3, 11), 8u);
+}
+
+// Of a group of 5,000 ranks those that make ids, and one that does not.
+TEST(UniqueIdsTest, EveryRankGetsTheIdsOfAllRootsInOneOrder) {
+  const auto library = OpenNcclLibrary(FakeNcclPath());
+  ASSERT_TRUE(library.ok()) << library.status();
+  constexpr uint32_t kSize = 5000;
+  const uint32_t roots = NcclRootCount(kSize, **library);
+  ASSERT_EQ(roots, 20u);
+  FileKeyStore store;
+  std::vector<std::vector<NcclUniqueId>> ids(roots + 1);
+  const auto results = RunRankThreads(roots + 1, [&](uint32_t i) -> absl::Status {
+    GroupOptions options;
+    options.id = "id";
+    options.size = kSize;
+    options.rank = i < roots ? NcclRootRank(i, roots, kSize) : 1;
+    options.members.resize(kSize);
+    options.store = &store;
+    ASSIGN_OR_RETURN(ids[i],
+                     ExchangeNcclUniqueIds(options, **library, absl::Now() + absl::Seconds(20),
+                                           [] { return absl::OkStatus(); }));
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(results, ::testing::Each(""));
+  const auto text = [](const NcclUniqueId& id) { return std::string(id.internal, sizeof(id)); };
+  std::set<std::string> different;
+  for (uint32_t root = 0; root < roots; ++root) {
+    different.insert(text(ids[0][root]));
+    for (const auto& others : ids) EXPECT_EQ(text(others[root]), text(ids[0][root]));
+    if (root == 0) continue;
+    EXPECT_EQ(store.Get(NcclRootIdKey("id", root), absl::ZeroDuration()).value_or(""),
+              text(ids[0][root]));
+  }
+  EXPECT_EQ(different.size(), roots);
 }
 
 }  // namespace

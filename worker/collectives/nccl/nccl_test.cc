@@ -72,7 +72,7 @@ TEST_F(NcclTest, SumsOverRanks) {
                     return Expect(data[0] == 6 && data[1] == 30, "sums");
                   }),
               Each(""));
-  EXPECT_TRUE(store_.Get("nccl/id-of-the-group/unique-id/0", absl::ZeroDuration()).ok());
+  EXPECT_TRUE(store_.Get("nccl/id-of-the-group/unique-ids", absl::ZeroDuration()).ok());
   EXPECT_FALSE(store_.Get("nccl/id-of-the-group/unique-id/1", absl::ZeroDuration()).ok());
 }
 
@@ -84,10 +84,12 @@ TEST_F(NcclTest, ManyRanksHaveSeveralIds) {
                     return Expect(data[0] == 300, "a sum of 300");
                   }),
               Each(""));
-  const auto first = store_.Get("nccl/id-of-the-group/unique-id/0", absl::ZeroDuration());
+  const auto all = store_.Get("nccl/id-of-the-group/unique-ids", absl::ZeroDuration());
   const auto second = store_.Get("nccl/id-of-the-group/unique-id/1", absl::ZeroDuration());
-  ASSERT_TRUE(first.ok() && second.ok());
-  EXPECT_NE(*first, *second);
+  ASSERT_TRUE(all.ok() && second.ok());
+  ASSERT_EQ(all->size(), 2 * sizeof(NcclUniqueId));
+  EXPECT_EQ(all->substr(sizeof(NcclUniqueId)), *second);
+  EXPECT_NE(all->substr(0, sizeof(NcclUniqueId)), *second);
 }
 
 TEST_F(NcclTest, AnOlderLibraryServesToo) {
@@ -96,7 +98,7 @@ TEST_F(NcclTest, AnOlderLibraryServesToo) {
 }
 
 TEST_F(NcclTest, AnIdThatIsNoneIsRefused) {
-  ASSERT_TRUE(store_.Put("nccl/id-of-the-group/unique-id/0", "beef").ok());
+  ASSERT_TRUE(store_.Put("nccl/id-of-the-group/unique-ids", "beef").ok());
   EXPECT_TRUE(absl::IsDataLoss(CreateNccl(Options(1, 2)).status()));
 }
 
@@ -107,6 +109,19 @@ TEST_F(NcclTest, TheRootThatDoesNotComeIsNamed) {
   EXPECT_EQ(status.ToString().substr(0, 56),
             "DEADLINE_EXCEEDED: WORLD: no sign of rank 10 within 100m");
   EXPECT_EQ(PeerRankOf(status), 10u);
+}
+
+// Root 0 is there, and waits for another root as all do: that one is named, by everybody.
+TEST_F(NcclTest, TheSecondRootThatDoesNotComeIsNamed) {
+  for (const uint32_t rank : {0u, 7u}) {
+    GroupOptions options = Options(rank, 300);
+    options.connect_timeout = absl::Milliseconds(100);
+    EXPECT_EQ(PeerRankOf(CreateNccl(options).status()), 160u) << "rank " << rank;
+  }
+  ASSERT_TRUE(store_.Put("nccl/id-of-the-group/unique-id/1", std::string(128, 'i')).ok());
+  GroupOptions options = Options(7, 300);
+  options.connect_timeout = absl::Milliseconds(100);
+  EXPECT_EQ(PeerRankOf(CreateNccl(options).status()), 10u);
 }
 
 TEST_F(NcclTest, TwoRanksOnOneGpuAreRefusedInNcclsWords) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/nccl/nccl_library.h"
@@ -24,10 +26,15 @@ uint32_t NcclRootCount(uint32_t size, const NcclLibrary& library);
 // The rank that makes id `root`: the first of those whom NCCL has meet there.
 uint32_t NcclRootRank(uint32_t root, uint32_t roots, uint32_t size);
 
-// Makes and publishes this rank's id if it is a root, under nccl/GROUP_ID/unique-id/ROOT, and
-// receives the others'. A group of one rank needs no store. `interrupted` is asked now and then:
-// what it returns ends the wait. DEADLINE_EXCEEDED names the root that did not come; what NCCL and
-// the store return; DATA_LOSS.
+// Where all ids of a group lie, one behind the other: each rank asks for one key, however many ids
+// there are.
+std::string NcclIdsKey(absl::string_view group_id);
+// Where root `root`, from 1, puts its id for root 0, who puts all of them under NcclIdsKey.
+std::string NcclRootIdKey(absl::string_view group_id, uint32_t root);
+
+// Makes this rank's id if it is a root, and gives back those of all roots. A group of one rank
+// needs no store. `interrupted` is asked now and then: what it returns ends the wait.
+// DEADLINE_EXCEEDED names the root that did not come; what NCCL and the store return; DATA_LOSS.
 absl::StatusOr<std::vector<NcclUniqueId>> ExchangeNcclUniqueIds(
     const GroupOptions& options, const NcclLibrary& library, absl::Time deadline,
     const std::function<absl::Status()>& interrupted);
