@@ -187,6 +187,7 @@ void ApplyTrainDefaults(v1::TrainSpec& train) {
   if (strategy.name().empty()) strategy.set_name("ddp");
   if (strategy.bucket_bytes() == 0) strategy.set_bucket_bytes(kBucketBytes);
   if (strategy.first_bucket_bytes() == 0) strategy.set_first_bucket_bytes(kFirstBucketBytes);
+  if (strategy.hierarchical().empty()) strategy.set_hierarchical("auto");
   if (train.seed() == 0) train.set_seed(1);
   if (train.has_checkpoint() && train.checkpoint().keep() == 0) {
     train.mutable_checkpoint()->set_keep(kCheckpointsKept);

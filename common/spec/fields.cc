@@ -261,6 +261,10 @@ Table MakeTable() {
                 "still being computed."}},
       {"StrategySpec.first_bucket_bytes",
        {.text = "The size of the first piece, which is to be ready early."}},
+      {"StrategySpec.hierarchical",
+       {.text = "Whether gradients are summed inside each node first and then between nodes. auto: "
+                "CPUs do so where nodes have several ranks, and NCCL chooses by itself.",
+        .words = {"auto", "on", "off"}}},
       {"ObjectiveSpec.name",
        {.text = "Which loss. nt_xent learns without labels: two views of an image against all "
                 "others.",

@@ -24,7 +24,7 @@ train:
   optimizer: {name: sgd, learning_rate: 0.1, momentum: 0.9, weight_decay: 5e-4}
   schedule: {name: cosine, warmup_epochs: 0.5}
   precision: O0
-  strategy: {name: ddp, bucket_bytes: 25MiB}
+  strategy: {name: ddp, bucket_bytes: 25MiB, hierarchical: off}
   objective: {name: cross_entropy, label_smoothing: 0.1}
   augment: {crop_padding: 2, flip: true}
   seed: 7
@@ -57,6 +57,7 @@ TEST(ParseTest, EveryForm) {
   EXPECT_DOUBLE_EQ(train.epochs(), 3.5);
   EXPECT_DOUBLE_EQ(train.optimizer().weight_decay(), 5e-4);
   EXPECT_EQ(train.strategy().bucket_bytes(), 25u << 20);
+  EXPECT_EQ(train.strategy().hierarchical(), "off");
   EXPECT_TRUE(train.augment().flip());
   EXPECT_EQ(spec->env().at("A"), "1");
   EXPECT_EQ(spec->env().at("B"), "true");

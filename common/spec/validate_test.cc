@@ -55,6 +55,7 @@ TEST(DefaultsTest, Train) {
   EXPECT_EQ(train.precision(), "O0");
   EXPECT_EQ(train.strategy().bucket_bytes(), 25u << 20);
   EXPECT_EQ(train.strategy().first_bucket_bytes(), 1u << 20);
+  EXPECT_EQ(train.strategy().hierarchical(), "auto");
   EXPECT_EQ(train.objective().name(), "cross_entropy");
   EXPECT_EQ(train.seed(), 1u);
   EXPECT_EQ(train.loader().threads(), 1u);
@@ -193,6 +194,17 @@ TEST(ValidateTest, BackendAgainstShape) {
   EXPECT_THAT(
       std::string(Validate(Defaulted(kTrain, {"backend=nccl", "resources.device=cpu"})).message()),
       HasSubstr("nccl connects GPUs"));
+  EXPECT_THAT(std::string(Validate(Defaulted(kTrain, {"backend=hierarchical",
+                                                      "train.strategy.hierarchical=off"}))
+                              .message()),
+              HasSubstr("hierarchical: is off, and backend is hierarchical"));
+  EXPECT_THAT(
+      std::string(Validate(Defaulted(kTrain, {"backend=gloo", "train.strategy.hierarchical=on"}))
+                      .message()),
+      HasSubstr("hierarchical: is on, and backend gloo has no levels"));
+  for (const char* word : {"train.strategy.hierarchical=on", "train.strategy.hierarchical=off"}) {
+    EXPECT_TRUE(Validate(Defaulted(kTrain, {word, "resources.nodes=2"})).ok()) << word;
+  }
 }
 
 TEST(ValidateTest, AllProblemsAtOnce) {

@@ -58,8 +58,24 @@ void CheckBatch(const v1::JobSpec& spec, Problems& problems) {
   }
 }
 
-void CheckStrategy(const v1::StrategySpec& strategy, Problems& problems) {
+void CheckHierarchical(const v1::JobSpec& spec, Problems& problems) {
+  const v1::StrategySpec& strategy = spec.train().strategy();
+  RequireWord("train.strategy.hierarchical", strategy, "hierarchical", problems);
+  const std::string& backend = spec.backend();
+  if (strategy.hierarchical() == "off" && backend == "hierarchical") {
+    problems.Add("train.strategy.hierarchical", "is off, and backend is hierarchical");
+  }
+  const bool one_level = backend == "shm" || backend == "gloo" || backend == "loopback";
+  if (strategy.hierarchical() == "on" && one_level) {
+    problems.Add("train.strategy.hierarchical",
+                 absl::StrCat("is on, and backend ", backend, " has no levels; auto has"));
+  }
+}
+
+void CheckStrategy(const v1::JobSpec& spec, Problems& problems) {
+  const v1::StrategySpec& strategy = spec.train().strategy();
   RequireWord("train.strategy.name", strategy, "name", problems);
+  CheckHierarchical(spec, problems);
   problems.Require(strategy.bucket_bytes() >= 1 && strategy.bucket_bytes() <= kMaxBucketBytes,
                    "train.strategy.bucket_bytes", "from 1 to 4GiB");
   problems.Require(
@@ -159,7 +175,7 @@ void CheckTrain(const v1::JobSpec& spec, Problems& problems) {
   CheckLength(train, problems);
   CheckBatch(spec, problems);
   CheckPrecision(train, problems);
-  CheckStrategy(train.strategy(), problems);
+  CheckStrategy(spec, problems);
   CheckInitialState(train, problems);
   CheckOutput(train, problems);
 }

@@ -210,6 +210,7 @@ TEST(ValidateTrainTest, EachProblemByItsPath) {
       {"train.mixed_precision={dtype: float16, loss_scale: {initial: 8}}",
        "train.mixed_precision: is given, but train.precision is O0"},
       {"train.strategy.name=hybrid", "train.strategy.name: hybrid is not built in"},
+      {"train.strategy.hierarchical=yes", "train.strategy.hierarchical: unknown 'yes'"},
   };
   for (const auto& [override_text, expected] : cases) {
     const std::string problems = ProblemsOf({override_text});

@@ -140,6 +140,8 @@ struct GroupOptions {
   // What the nccl backend stands on, which outlives the call that makes the communicator; null where ranks compute on
   // CPUs.
   const NcclParts* nccl = nullptr;
+  // The group's ranks are numbered node by node, so many on each: nccl's AllReduce goes by two levels. 0: by one.
+  uint32_t levels_of = 0;
   // Asked now and then, by another thread, while nccl connects: anything but OK ends that. The generation is over, say.
   std::function<absl::Status()> cancelled;
 };

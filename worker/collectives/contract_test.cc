@@ -124,6 +124,10 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
     options.store = &store_;
     options.interface_address = "127.0.0.1";
     options.timeout = timeout_;
+    if (options.backend == "nccl_levels") {
+      options.backend = "nccl";
+      options.hierarchical = "on";
+    }
     if (options.backend == "nccl") {
       nccl_ = FakeNcclParts();
       options.nccl = &nccl_;
@@ -516,6 +520,9 @@ std::vector<Backend> AllBackends() {
     backends.push_back(MakeBackend("gloo", {size}));
     backends.push_back(MakeBackend("nccl", {size}));
   }
+  backends.push_back(MakeBackend("nccl_levels", {2}));
+  backends.push_back(MakeBackend("nccl_levels", {2, 2}));
+  backends.push_back(MakeBackend("nccl_levels", {3, 3}));
   // More than are connected to all others at once.
   backends.push_back(MakeBackend("gloo", {9}));
   backends.push_back(MakeBackend("hierarchical", {2, 2}));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "worker/collectives/gloo.h"
@@ -50,12 +51,17 @@ class World {
   absl::StatusOr<GroupOptions> LocalGroup() const { return NodeMembers("LOCAL"); }
   absl::StatusOr<GroupOptions> NodeGroup() const { return NodeMembers("NODE"); }
   absl::StatusOr<GroupOptions> CrossGroup() const;
+  absl::StatusOr<GroupOptions> NamedGroup(absl::string_view name, uint32_t index,
+                                          std::vector<uint32_t> members) const;
 
   const std::vector<uint32_t>& ranks_on_node() const { return ranks_on_node_; }
   bool one_node() const { return ranks_on_node_.size() == 1; }
   bool one_rank_each() const { return ranks_on_node_.size() == options_.world_size; }
+  bool has_levels() const { return !one_node() && !one_rank_each(); }
   // Equal nodes: every rank is in a CROSS group. Else the first of each node.
   bool crosses() const { return equal_ || local_rank_ == 0; }
+  bool equal() const { return equal_; }
+  bool on_one_node(const std::vector<uint32_t>& ranks) const;
 
  private:
   explicit World(const WorldOptions& options) : options_(options) {}
@@ -150,6 +156,32 @@ absl::StatusOr<GroupOptions> World::CrossGroup() const {
   return Group("CROSS", local_rank_, std::move(members));
 }
 
+absl::StatusOr<GroupOptions> World::NamedGroup(absl::string_view name, uint32_t index,
+                                               std::vector<uint32_t> members) const {
+  std::vector<uint32_t> sorted = members;
+  std::sort(sorted.begin(), sorted.end());
+  const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  const bool member = std::binary_search(sorted.begin(), sorted.end(), options_.rank);
+  if (!distinct || !member || sorted.back() >= options_.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": rank ", options_.rank, " of ",
+                                                   options_.world_size, " is not among the ranks ",
+                                                   absl::StrJoin(members, ", ")));
+  }
+  for (const absl::string_view taken : {"WORLD", "DEVICES", "NODE", "LOCAL", "CROSS"}) {
+    if (name == taken) {
+      return absl::InvalidArgumentError(absl::StrCat("a group of one's own is not called ", name));
+    }
+  }
+  return Group(name, index, std::move(members));
+}
+
+bool World::on_one_node(const std::vector<uint32_t>& ranks) const {
+  const uint32_t first = first_rank_[node_];
+  return std::all_of(ranks.begin(), ranks.end(), [this, first](uint32_t rank) {
+    return rank >= first && rank - first < ranks_on_node_[node_];
+  });
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> CreateHierarchicalWorld(const World& world) {
   HierarchicalParts parts;
   parts.ranks_on_node = world.ranks_on_node();
@@ -163,6 +195,27 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateHierarchicalWorld(const Worl
   // Costs nothing until it is used.
   ASSIGN_OR_RETURN(parts.world, CreateGloo(all, GlooConnect::kOnUse));
   return CreateHierarchical(all, std::move(parts));
+}
+
+absl::Status CheckHierarchical(const WorldOptions& options) {
+  for (const absl::string_view word : {"auto", "on", "off"}) {
+    if (options.hierarchical == word) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("hierarchical is auto, on or off, not ", options.hierarchical));
+}
+
+// NCCL makes a hierarchy of its own of nodes and what connects them, unless it is to be ours.
+absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclWorld(const World& world,
+                                                              const WorldOptions& options,
+                                                              GroupOptions group) {
+  const bool on = options.hierarchical == "on";
+  if (on && !world.equal()) {
+    return absl::InvalidArgumentError(
+        "hierarchical: on wants equally many ranks on each node, and the job's have not");
+  }
+  if (on && world.has_levels()) group.levels_of = world.ranks_on_node().front();
+  return CreateCommunicator("nccl", group);
 }
 
 }  // namespace
@@ -185,11 +238,16 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const Worl
   std::string backend = options.backend;
   // NCCL makes a hierarchy of its own of nodes and what connects them.
   if (backend == "auto" && options.nccl != nullptr) backend = "nccl";
+  RETURN_IF_ERROR(CheckHierarchical(options));
+  if (backend == "nccl") {
+    ASSIGN_OR_RETURN(GroupOptions group, world.WorldGroup());
+    return CreateNcclWorld(world, options, std::move(group));
+  }
   const bool hierarchy = backend == "auto" || backend == "hierarchical";
-  if (hierarchy && !world.one_node() && !world.one_rank_each()) {
+  if (hierarchy && options.hierarchical != "off" && world.has_levels()) {
     return CreateHierarchicalWorld(world);
   }
-  // A hierarchy of one level.
+  // One level.
   if (hierarchy) backend = world.one_node() ? "shm" : "gloo";
   if (backend == "shm" && !world.one_node()) {
     return absl::InvalidArgumentError(absl::StrCat("backend shm cannot connect the job's ",
@@ -202,8 +260,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const Worl
 absl::StatusOr<std::unique_ptr<Communicator>> CreateDeviceCommunicator(
     const WorldOptions& options) {
   ASSIGN_OR_RETURN(const World world, World::Make(options));
-  ASSIGN_OR_RETURN(const GroupOptions group, world.DeviceGroup());
-  return CreateCommunicator("nccl", group);
+  RETURN_IF_ERROR(CheckHierarchical(options));
+  ASSIGN_OR_RETURN(GroupOptions group, world.DeviceGroup());
+  return CreateNcclWorld(world, options, std::move(group));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const WorldOptions& options) {
@@ -212,6 +271,22 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const World
   const bool named = options.backend != "auto" && options.backend != "hierarchical";
   if (named) return CreateCommunicator(options.backend, group);
   return CreateCommunicator(options.nccl != nullptr ? "nccl" : "shm", group);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> CreateGroupCommunicator(
+    const WorldOptions& options, absl::string_view name, uint32_t index,
+    std::vector<uint32_t> members) {
+  ASSIGN_OR_RETURN(const World world, World::Make(options));
+  const bool one_node = world.on_one_node(members);
+  if (options.backend == "shm" && !one_node) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backend shm cannot connect group ", name, ", whose ranks are on nodes"));
+  }
+  ASSIGN_OR_RETURN(const GroupOptions group, world.NamedGroup(name, index, std::move(members)));
+  const bool named = options.backend != "auto" && options.backend != "hierarchical";
+  if (named) return CreateCommunicator(options.backend, group);
+  if (options.nccl != nullptr) return CreateCommunicator("nccl", group);
+  return CreateCommunicator(one_node ? "shm" : "gloo", group);
 }
 
 }  // namespace muster::collectives

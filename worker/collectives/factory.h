@@ -32,6 +32,9 @@ struct WorldOptions {
   std::string interface_address;
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration timeout = absl::Seconds(30);
+  // auto, on, off: whether an AllReduce sums inside each node first and then between nodes. auto
+  // leaves it to NCCL, and takes it between CPUs where nodes have several ranks.
+  std::string hierarchical = "auto";
   // As in GroupOptions.
   const NcclParts* nccl = nullptr;
   std::function<absl::Status()> cancelled;
@@ -42,7 +45,8 @@ struct WorldOptions {
 // group that this takes draws its id and publishes it under unique-id/GROUP/INDEX (WORLD/0,
 // LOCAL/node, CROSS/local rank). Blocks until all ranks have called. INVALID_ARGUMENT: an unknown
 // backend, or one that cannot span the nodes; DEADLINE_EXCEEDED and UNAVAILABLE name ranks; what
-// options.store returns.
+// options.store returns. With nccl, hierarchical "on" wants nodes of equally many ranks, else it is
+// an INVALID_ARGUMENT.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const WorldOptions& options);
 
 // All ranks once more, between their GPUs' memories, by options.nccl, whatever options.backend
@@ -55,6 +59,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateDeviceCommunicator(const Wor
 // unique-id/NODE/node; the LOCAL groups are the hierarchical backend's own. Blocks until all ranks
 // of the node have called. Errors as of CreateWorldCommunicator.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const WorldOptions& options);
+
+// Any of the world's ranks as a group of their own: group `index` of those that are called `name`
+// (PIPE, STAGE, but none of the names above), whose ranks are `members` in this order. The backend
+// is the one that is named, else nccl between GPUs, shm on one node, gloo. Its id is under
+// unique-id/NAME/INDEX. Blocks until all members have called, each with the same group. Errors as
+// of CreateWorldCommunicator; INVALID_ARGUMENT also where this rank is no member.
+absl::StatusOr<std::unique_ptr<Communicator>> CreateGroupCommunicator(
+    const WorldOptions& options, absl::string_view name, uint32_t index,
+    std::vector<uint32_t> members);
 
 }  // namespace muster::collectives
 

@@ -29,11 +29,13 @@ enum class Device { kCpu, kGpu };
 
 // The backend that every rank of a world ends up with.
 std::string BackendOf(const std::string& backend, uint32_t world_size,
-                      const std::vector<uint32_t>& ranks_on_node, Device device = Device::kCpu) {
+                      const std::vector<uint32_t>& ranks_on_node, Device device = Device::kCpu,
+                      const std::string& hierarchical = "auto") {
   FileKeyStore store;
   std::string found;
   const auto results = RunRankProcesses(world_size, [&](uint32_t rank) -> absl::Status {
     WorldOptions options = Options(backend, rank, world_size, ranks_on_node, &store);
+    options.hierarchical = hierarchical;
     NcclParts nccl;
     if (device == Device::kGpu) {
       nccl = FakeNcclParts();
@@ -81,6 +83,20 @@ TEST(FactoryTest, GpusAreConnectedByNccl) {
   EXPECT_EQ(BackendOf("auto", 1, {1}, Device::kGpu), "nccl");
   EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kGpu), "nccl");
   EXPECT_EQ(BackendOf("nccl", 3, {2, 1}, Device::kGpu), "nccl");
+}
+
+TEST(FactoryTest, TheHierarchyIsTheUsersToChoose) {
+  EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kCpu, "on"), "hierarchical");
+  EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kCpu, "off"), "gloo");
+  EXPECT_EQ(BackendOf("auto", 2, {2}, Device::kCpu, "off"), "shm");
+  EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kGpu, "on"), "nccl");
+  EXPECT_EQ(BackendOf("auto", 2, {2}, Device::kGpu, "on"), "nccl");
+  const std::string refused = BackendOf("nccl", 3, {2, 1}, Device::kGpu, "on");
+  EXPECT_EQ(refused,
+            "INVALID_ARGUMENT: hierarchical: on wants equally many ranks on each node, and the "
+            "job's have not");
+  EXPECT_EQ(BackendOf("auto", 1, {1}, Device::kCpu, "perhaps"),
+            "INVALID_ARGUMENT: hierarchical is auto, on or off, not perhaps");
 }
 
 TEST(FactoryTest, NcclNeedsGpus) {
@@ -161,6 +177,59 @@ TEST(FactoryTest, TheNodesGroupIsBesideTheWorlds) {
     });
     for (const std::string& result : results) EXPECT_EQ(result, "") << backend;
   }
+}
+
+// Two pipelines of three stages on nodes of three ranks: PIPE and STAGE at once, each by what
+// fits its ranks. A group's order is the caller's.
+TEST(FactoryTest, GroupsOfAnyRanks) {
+  for (const std::string backend : {"auto", "gloo", "nccl"}) {
+    FileKeyStore store;
+    const auto results = RunRankProcesses(6, [&](uint32_t rank) -> absl::Status {
+      WorldOptions options = Options(backend, rank, 6, {3, 3}, &store);
+      NcclParts nccl;
+      if (backend == "nccl") {
+        nccl = FakeNcclParts();
+        options.nccl = &nccl;
+      }
+      const uint32_t pipe = rank / 3;
+      const uint32_t stage = rank % 3;
+      ASSIGN_OR_RETURN(
+          auto pipe_group,
+          CreateGroupCommunicator(options, "PIPE", pipe, {3 * pipe + 2, 3 * pipe, 3 * pipe + 1}));
+      ASSIGN_OR_RETURN(auto stage_group,
+                       CreateGroupCommunicator(options, "STAGE", stage, {stage, 3 + stage}));
+      const std::string place = absl::StrCat(pipe_group->backend(), " ", pipe_group->rank(), ", ",
+                                             stage_group->backend(), " ", stage_group->rank());
+      const std::string expected =
+          absl::StrCat(backend == "auto" ? "shm" : backend, " ", (stage + 1) % 3, ", ",
+                       backend == "auto" ? "gloo" : backend, " ", pipe);
+      if (place != expected) return absl::InternalError(place);
+      ASSIGN_OR_RETURN(const float in_pipe, SumOverRanks(*pipe_group, static_cast<float>(rank)));
+      ASSIGN_OR_RETURN(const float of_stage, SumOverRanks(*stage_group, static_cast<float>(rank)));
+      if (in_pipe != 9.0f * pipe + 3 || of_stage != 2.0f * stage + 3) {
+        return absl::InternalError(absl::StrCat("sums ", in_pipe, " and ", of_stage));
+      }
+      return absl::OkStatus();
+    });
+    for (const std::string& result : results) EXPECT_EQ(result, "") << backend;
+  }
+}
+
+TEST(FactoryTest, RefusesGroupsThatCannotBe) {
+  FileKeyStore store;
+  const auto status = [&store](const std::string& backend, const std::string& name,
+                               std::vector<uint32_t> members) {
+    return CreateGroupCommunicator(Options(backend, 1, 4, {2, 2}, &store), name, 0,
+                                   std::move(members))
+        .status();
+  };
+  EXPECT_EQ(status("auto", "PIPE", {0, 2}).message(),
+            "PIPE: rank 1 of 4 is not among the ranks 0, 2");
+  EXPECT_TRUE(absl::IsInvalidArgument(status("auto", "PIPE", {})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status("auto", "PIPE", {1, 4})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status("auto", "PIPE", {1, 1})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status("auto", "LOCAL", {0, 1})));
+  EXPECT_TRUE(absl::IsInvalidArgument(status("shm", "PIPE", {1, 2})));
 }
 
 TEST(FactoryTest, ANodeOfOneRankIsAGroupToo) {

@@ -54,6 +54,10 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
     options.interface_address = "127.0.0.1";
     options.connect_timeout = connect_timeout_;
     options.timeout = timeout_;
+    if (options.backend == "nccl_levels") {
+      options.backend = "nccl";
+      options.hierarchical = "on";
+    }
     if (options.backend == "nccl") {
       nccl_ = FakeNcclParts();
       options.nccl = &nccl_;
@@ -197,14 +201,13 @@ std::string NameOf(const ::testing::TestParamInfo<Backend>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, FaultTest,
-                         ::testing::Values(MakeBackend("shm", {2}), MakeBackend("shm", {4}),
-                                           MakeBackend("gloo", {2}), MakeBackend("gloo", {4}),
-                                           MakeBackend("gloo", {9}), MakeBackend("nccl", {2}),
-                                           MakeBackend("nccl", {4}),
-                                           MakeBackend("hierarchical", {2, 2}),
-                                           MakeBackend("hierarchical", {1, 2})),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Backends, FaultTest,
+    ::testing::Values(MakeBackend("shm", {2}), MakeBackend("shm", {4}), MakeBackend("gloo", {2}),
+                      MakeBackend("gloo", {4}), MakeBackend("gloo", {9}), MakeBackend("nccl", {2}),
+                      MakeBackend("nccl", {4}), MakeBackend("nccl_levels", {2, 2}),
+                      MakeBackend("hierarchical", {2, 2}), MakeBackend("hierarchical", {1, 2})),
+    NameOf);
 
 // Ranks that call different operations would else reduce garbage.
 class ShmDisagreementTest : public ::testing::Test {};

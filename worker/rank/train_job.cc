@@ -98,6 +98,7 @@ absl::Status TrainJob::RunToEnd() {
   ConnectOptions options;
   options.rank = environment_.identity.rank();
   options.backend = launch_.spec().backend();
+  options.hierarchical = launch_.spec().train().strategy().hierarchical();
   options.with_node = train::NeedsNodeCommunicator(launch_.spec().train().objective());
   options.store = control_;
   if (nccl_.has_value()) options.nccl = &*nccl_;

@@ -14,6 +14,7 @@ collectives::WorldOptions OptionsFor(const v1::World& world, const ConnectOption
   collectives::WorldOptions options;
   // nccl connects GPUs; the processes have to agree on things of their own.
   if (!connect.backend.empty() && connect.backend != "nccl") options.backend = connect.backend;
+  if (!connect.hierarchical.empty()) options.hierarchical = connect.hierarchical;
   options.rank = connect.rank;
   options.world_size = world.world_size();
   options.ranks_on_node.assign(world.ranks_on_node().begin(), world.ranks_on_node().end());

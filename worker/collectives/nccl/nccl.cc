@@ -76,6 +76,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNccl(const GroupOptions& opt
     return absl::InvalidArgumentError(
         absl::StrCat(options.name, ": backend nccl connects GPUs, and this rank computes on none"));
   }
+  if (options.levels_of > 0 && options.size % options.levels_of != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.name, ": ", options.size, " ranks are not on nodes of ", options.levels_of));
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<kernels::DeviceStream> stream, options.nccl->make_stream());
   auto communicator = std::make_unique<NcclCommunicator>(options, std::move(stream));
   RETURN_IF_ERROR(communicator->AwaitConnected());

@@ -35,10 +35,14 @@ struct NcclParts {
 // again. Not so where the switches between GPUs add (NVLS): on some drivers that sum differs from
 // call to call, equally on all ranks; NCCL_NVLS_ENABLE=0 does without.
 //
-// Errors: INVALID_ARGUMENT without options.nccl; DEADLINE_EXCEEDED, and UNAVAILABLE where NCCL lost
-// a peer, name the rank where the others can tell; FAILED_PRECONDITION for what NCCL refuses (two
-// ranks on one GPU), INTERNAL for its other failures, with its own words; what options.cancelled
-// and the key store return.
+// With options.levels_of an AllReduce is a reduce-scatter on the node, an all-reduce between nodes
+// and an all-gather on the node, one after the other in the stream, by communicators that are
+// split off this one and end with it.
+//
+// Errors: INVALID_ARGUMENT without options.nccl, or where levels_of does not divide the ranks;
+// DEADLINE_EXCEEDED, and UNAVAILABLE where NCCL lost a peer, name the rank where the others can
+// tell; FAILED_PRECONDITION for what NCCL refuses (two ranks on one GPU), INTERNAL for its other
+// failures, with its own words; what options.cancelled and the key store return.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNccl(const GroupOptions& options);
 
 }  // namespace muster::collectives

@@ -48,6 +48,7 @@ typedef struct {
 } NcclUniqueId;
 
 enum { kNcclUndefined = INT_MIN };
+enum { kNcclSplitNoColor = -1 };
 
 /* As 2.18 has it. Later ones take it by its size and leave what they know besides undefined. */
 typedef struct {
@@ -71,6 +72,7 @@ enum { kNcclOldestVersion = 21800 }; /* major * 10000 + minor * 100 + patch */
   X(version, ncclGetVersion, (int*))                                                             \
   X(make_unique_id, ncclGetUniqueId, (NcclUniqueId*))                                            \
   X(init_rank, ncclCommInitRankConfig, (NcclComm*, int, NcclUniqueId, int, NcclConfig*))         \
+  X(split, ncclCommSplit, (NcclComm, int, int, NcclComm*, NcclConfig*))                          \
   X(finalize, ncclCommFinalize, (NcclComm))                                                      \
   X(destroy, ncclCommDestroy, (NcclComm))                                                        \
   X(abort, ncclCommAbort, (NcclComm))                                                            \

@@ -30,6 +30,7 @@ static_assert(sizeof(ncclResult_t) == sizeof(NcclResult) &&
               sizeof(ncclDataType_t) == sizeof(NcclDataType) &&
               sizeof(ncclRedOp_t) == sizeof(NcclRedOp));
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+static_assert(kNcclSplitNoColor == NCCL_SPLIT_NOCOLOR);
 static_assert(kNcclUndefined == NCCL_CONFIG_UNDEF_INT && kNcclOldestVersion <= NCCL_VERSION_CODE);
 // Ours is the beginning of theirs.
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t) &&

@@ -40,9 +40,17 @@ class NcclAbortTest : public ::testing::Test {
 
   // A group of two whose rank 0 does `body`, while rank 1 stays until that is over.
   void RunTwo(int round, const std::function<absl::Status(Communicator&)>& body) {
+    RunRanks(round, 2, /*levels_of=*/0, body);
+  }
+
+  // The same of `size` ranks, so many on each node of a hierarchy.
+  void RunRanks(int round, uint32_t size, uint32_t levels_of,
+                const std::function<absl::Status(Communicator&)>& body) {
     std::atomic<bool> out{false};
-    const std::vector<std::string> results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
-      auto communicator = CreateNccl(Options(round, rank, 2));
+    const auto results = RunRankThreads(size, [&](uint32_t rank) -> absl::Status {
+      GroupOptions options = Options(round, rank, size);
+      options.levels_of = levels_of;
+      auto communicator = CreateNccl(options);
       RETURN_IF_ERROR(communicator.status());
       if (rank == 0) {
         absl::Status status = body(**communicator);
@@ -100,6 +108,52 @@ TEST_F(NcclAbortTest, ACallThatDoesNotSettle) {
       EXPECT_FALSE(works[0]->Done());
       return ExpectOutSoon(c, works);
     });
+  }
+}
+
+// All parts of the communicator are aborted, before the whole, whichever of them it hangs in.
+TEST_F(NcclAbortTest, AHierarchyWhosePeersNeverCome) {
+  std::vector<float> data(64);
+  const auto out_soon = [&data](Communicator& c) {
+    const std::vector<std::shared_ptr<Work>> works = {
+        c.AllReduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum),
+        c.Barrier()};
+    EXPECT_FALSE(works[0]->Done() || works[1]->Done());
+    return ExpectOutSoon(c, works);
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    rules_.Become({});
+    RunRanks(round, 4, /*levels_of=*/2, out_soon);
+  }
+  int round = kRounds;
+  for (const char* rule : {"slow ncclReduceScatter 0", "slow ncclAllReduce 0",
+                           "slow ncclAllGather 0", "hang ncclReduceScatter 0"}) {
+    rules_.Become({});
+    RunRanks(round++, 4, /*levels_of=*/2, [&](Communicator& c) {
+      rules_.Become({rule});
+      return out_soon(c);
+    });
+  }
+}
+
+TEST_F(NcclAbortTest, ASplitWhosePeersNeverCome) {
+  for (int round = 0; round < kRounds; ++round) {
+    rules_.Become({"slow ncclCommSplit 1"});
+    const auto results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
+      std::atomic<int> asked{0};
+      absl::Time start;
+      GroupOptions options = Options(round, rank, 2);
+      options.levels_of = 1;
+      options.cancelled = [&]() -> absl::Status {
+        if (++asked < 40) return absl::OkStatus();
+        if (asked == 40) start = absl::Now();
+        return kVerdict;
+      };
+      const absl::Status status = CreateNccl(options).status();
+      if (status != kVerdict) return status;
+      return absl::Now() - start < kOutWithin ? absl::OkStatus() : absl::InternalError("late");
+    });
+    for (const std::string& result : results) EXPECT_EQ(result, "") << "round " << round;
   }
 }
 

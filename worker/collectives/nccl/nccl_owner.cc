@@ -11,7 +11,6 @@
 #include "absl/time/clock.h"
 #include "common/status.h"
 #include "glog/logging.h"
-#include "worker/collectives/nccl/nccl_calls.h"
 #include "worker/collectives/nccl/unique_ids.h"
 #include "worker/collectives/nccl/witnesses.h"
 #include "worker/collectives/operation_communicator.h"
@@ -31,6 +30,9 @@ constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 // While nothing is under way only NCCL's asynchronous errors can come.
 constexpr absl::Duration kIdlePause = absl::Milliseconds(100);
+
+// A communicator's parts end before it does.
+constexpr NcclLevel kPartsFirst[] = {NcclLevel::kLocal, NcclLevel::kCross, NcclLevel::kWorld};
 
 }  // namespace
 
@@ -226,6 +228,13 @@ absl::Status NcclOwner::Connect() {
   patience_ = options_.connect_timeout;
   RETURN_IF_ERROR(stream_->Enter());
   ASSIGN_OR_RETURN(barrier_word_, stream_->Allocate(sizeof(int32_t)));
+  for (NcclGroup& group : groups_) {
+    group.stream = stream_->native();
+    group.barrier_word = barrier_word_;
+  }
+  NcclGroup& world = group(NcclLevel::kWorld);
+  world.rank = options_.rank;
+  world.size = options_.size;
   ASSIGN_OR_RETURN(std::vector<NcclUniqueId> ids,
                    ExchangeNcclUniqueIds(options_, *library_, progress_ + patience_,
                                          [this] { return Interrupted(); }));
@@ -241,10 +250,12 @@ absl::Status NcclOwner::Connect() {
   const int size = static_cast<int>(options_.size);
   const int rank = static_cast<int>(options_.rank);
   const NcclResult begun =
-      ids.size() == 1 ? library_->init_rank(&comm_, size, ids.front(), rank, &config)
-                      : library_->init_rank_scalable(
-                            &comm_, size, rank, static_cast<int>(ids.size()), ids.data(), &config);
+      ids.size() == 1
+          ? library_->init_rank(&world.comm, size, ids.front(), rank, &config)
+          : library_->init_rank_scalable(&world.comm, size, rank, static_cast<int>(ids.size()),
+                                         ids.data(), &config);
   RETURN_IF_ERROR(Settle(begun, "ncclCommInitRank"));
+  if (options_.levels_of > 0) RETURN_IF_ERROR(Split(config));
   // The first collective sets up what NCCL leaves for later.
   auto barrier = std::make_shared<Task>();
   RETURN_IF_ERROR(Launch({barrier}));
@@ -281,18 +292,26 @@ absl::Status NcclOwner::Serve() {
 absl::Status NcclOwner::Retire() {
   progress_ = absl::Now();
   patience_ = kFinalizeTime;
-  RETURN_IF_ERROR(Settle(library_->finalize(comm_), "ncclCommFinalize"));
-  library_->destroy(comm_);
-  comm_ = nullptr;
+  for (const NcclLevel level : kPartsFirst) {
+    NcclComm& comm = group(level).comm;
+    if (comm == nullptr) continue;
+    RETURN_IF_ERROR(Settle(library_->finalize(comm), "ncclCommFinalize", level));
+    library_->destroy(comm);
+    comm = nullptr;
+  }
   return absl::OkStatus();
 }
 
 void NcclOwner::Leave(absl::Status status) {
-  if (comm_ != nullptr) {
-    library_->abort(comm_);  // whatever it says, there is nothing more that can be done
-    comm_ = nullptr;
-    Drain();
+  bool aborted = false;
+  for (const NcclLevel level : kPartsFirst) {
+    NcclComm& comm = group(level).comm;
+    if (comm == nullptr) continue;
+    library_->abort(comm);  // whatever it says, there is nothing more that can be done
+    comm = nullptr;
+    aborted = true;
   }
+  if (aborted) Drain();
   const absl::Status interrupted = Interrupted();
   if (!status.ok() && interrupted.ok() && !PeerRankOf(status).has_value()) {
     status = AskWitnesses(options_, Annotate(status, options_.name));
@@ -336,8 +355,15 @@ absl::Status NcclOwner::Launch(Batch batch) {
   }
   std::vector<Operation> operations;
   for (const std::shared_ptr<Task>& task : batch) operations.push_back(task->operation);
-  const NcclGroup group = {comm_, stream_->native(), options_.rank, options_.size, barrier_word_};
-  RETURN_IF_ERROR(Settle(CallNccl(*library_, group, operations), NameOf(batch)));
+  const Operation& first = operations.front();
+  if (first.kind == Operation::Kind::kAllReduce && options_.levels_of > 0) {
+    const NcclGroup& local = group(NcclLevel::kLocal);
+    for (const NcclStage& stage : HierarchicalStages(first, {local.rank, local.size})) {
+      RETURN_IF_ERROR(CallOn(stage.level, {stage.operation}, NameOf(batch)));
+    }
+  } else {
+    RETURN_IF_ERROR(CallOn(NcclLevel::kWorld, operations, NameOf(batch)));
+  }
   // Not before: only what a settled call began is in the stream.
   ASSIGN_OR_RETURN(const kernels::DeviceStream::Mark end, stream_->Record());
   // All of one batch are.
@@ -355,22 +381,57 @@ absl::Status NcclOwner::Launch(Batch batch) {
   return absl::OkStatus();
 }
 
-absl::Status NcclOwner::Settle(NcclResult code, absl::string_view what) {
+absl::Status NcclOwner::Split(NcclConfig config) {
+  const uint32_t on_node = options_.levels_of;
+  NcclGroup& local = group(NcclLevel::kLocal);
+  NcclGroup& cross = group(NcclLevel::kCross);
+  local.rank = options_.rank % on_node;
+  local.size = on_node;
+  cross.rank = options_.rank / on_node;
+  cross.size = options_.size / on_node;
+  // The ranks of one color become a communicator, in the order of their keys.
+  const auto split = [this, &config](NcclLevel level, uint32_t color) -> absl::Status {
+    NcclGroup& part = group(level);
+    const NcclResult begun = library_->split(group(NcclLevel::kWorld).comm, static_cast<int>(color),
+                                             static_cast<int>(part.rank), &part.comm, &config);
+    // NCCL fills the part in when the whole has settled, and the part has a state of its own.
+    RETURN_IF_ERROR(Settle(begun, "ncclCommSplit"));
+    return Settle(kNcclInProgress, "ncclCommSplit", level);
+  };
+  RETURN_IF_ERROR(split(NcclLevel::kLocal, cross.rank));
+  RETURN_IF_ERROR(split(NcclLevel::kCross, local.rank));
+  // As the whole does, and before it, in the same stream.
+  RETURN_IF_ERROR(CallOn(NcclLevel::kLocal, {Operation()}, "the first meeting of a node"));
+  return CallOn(NcclLevel::kCross, {Operation()}, "the first meeting between nodes");
+}
+
+absl::Status NcclOwner::CallOn(NcclLevel level, absl::Span<const Operation> operations,
+                               absl::string_view what) {
+  return Settle(CallNccl(*library_, group(level), operations), what, level);
+}
+
+absl::Status NcclOwner::Settle(NcclResult code, absl::string_view what, NcclLevel level) {
+  NcclComm const comm = group(level).comm;
   while (code == kNcclInProgress) {
     RETURN_IF_ERROR(Interrupted());
     RETURN_IF_ERROR(Harvest());
     if (absl::Now() - progress_ > patience_) return TimeOut(what);
     Pause(Until::kInterrupted);
-    const NcclResult asked = library_->async_error(comm_, &code);
+    const NcclResult asked = library_->async_error(comm, &code);
     if (asked != kNcclSuccess) code = asked;
   }
-  return library_->StatusOf(code, what, comm_);
+  return library_->StatusOf(code, what, comm);
 }
 
 absl::Status NcclOwner::CheckAsyncError() {
-  NcclResult code = kNcclSuccess;
-  const NcclResult asked = library_->async_error(comm_, &code);
-  return library_->StatusOf(asked != kNcclSuccess ? asked : code, "an asynchronous error", comm_);
+  for (const NcclGroup& group : groups_) {
+    if (group.comm == nullptr) continue;
+    NcclResult code = kNcclSuccess;
+    const NcclResult asked = library_->async_error(group.comm, &code);
+    RETURN_IF_ERROR(library_->StatusOf(asked != kNcclSuccess ? asked : code,
+                                       "an asynchronous error", group.comm));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NcclOwner::Harvest() {

@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_COLLECTIVES_NCCL_NCCL_OWNER_H_
 #define MUSTER_WORKER_COLLECTIVES_NCCL_NCCL_OWNER_H_
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <string>
@@ -15,8 +16,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "kernels/device_stream.h"
 #include "worker/collectives/communicator.h"
+#include "worker/collectives/nccl/hierarchy.h"
+#include "worker/collectives/nccl/nccl_calls.h"
 #include "worker/collectives/nccl/nccl_library.h"
 #include "worker/collectives/operation.h"
 
@@ -91,8 +95,13 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   void Leave(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Drain();
   absl::Status Launch(Batch batch);
-  // Waits until NCCL has done what a call, which gave back `code`, began.
-  absl::Status Settle(NcclResult code, absl::string_view what);
+  // Splits the communicator into nodes and across them, and has each part meet.
+  absl::Status Split(NcclConfig config);
+  absl::Status CallOn(NcclLevel level, absl::Span<const Operation> operations,
+                      absl::string_view what);
+  // Waits until NCCL has done what a call on that communicator, which gave back `code`, began.
+  absl::Status Settle(NcclResult code, absl::string_view what, NcclLevel level = NcclLevel::kWorld);
+  NcclGroup& group(NcclLevel level) { return groups_[static_cast<size_t>(level)]; }
   // Ends what the stream has reached; looks for time-outs.
   absl::Status Harvest();
   absl::Status CheckAsyncError();
@@ -107,7 +116,7 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   const std::shared_ptr<kernels::DeviceStream> stream_;
 
   // The owner's thread alone uses these.
-  NcclComm comm_ = nullptr;
+  std::array<NcclGroup, kNcclLevels> groups_;  // by level; a communicator is null until it is made
   std::deque<UnderWay> under_way_;
   absl::Time progress_;      // when something last began from rest, or ended
   absl::Duration patience_;  // for the next progress

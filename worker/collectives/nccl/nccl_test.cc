@@ -158,6 +158,29 @@ TEST_F(NcclTest, ACallThatFailsIsTheCommunicatorsFailure) {
   EXPECT_THAT(results[0], AllOf(HasSubstr("UNAVAILABLE"), ::testing::Not(HasSubstr("no word"))));
 }
 
+// With levels the sum goes by nodes, and fewer elements than those have parts go as they are.
+TEST_F(NcclTest, LevelsReduceOnTheNodeFirst) {
+  rules_.Become({"fail ncclReduceScatter 3"});
+  const auto results = RunRankThreads(4, [&](uint32_t rank) -> absl::Status {
+    GroupOptions options = Options(rank, 4);
+    options.levels_of = 2;
+    ASSIGN_OR_RETURN(auto c, CreateNccl(options));
+    std::vector<float> few = {1, 2, 3};
+    RETURN_IF_ERROR(Reduce(*c, &few));
+    RETURN_IF_ERROR(Expect(few == std::vector<float>({4, 8, 12}), "sums"));
+    RETURN_IF_ERROR(c->Barrier()->Wait());
+    std::vector<float> many(64, 1);
+    return Reduce(*c, &many);
+  });
+  EXPECT_THAT(results, Each(HasSubstr("NCCL: AllReduce of 64 float32 (sum): internal error")));
+}
+
+TEST_F(NcclTest, LevelsThatDoNotDivideTheRanksAreRefused) {
+  GroupOptions options = Options(0, 3);
+  options.levels_of = 2;
+  EXPECT_TRUE(absl::IsInvalidArgument(CreateNccl(options).status()));
+}
+
 TEST_F(NcclTest, AsynchronousErrorsEndWhatIsUnderWay) {
   const auto results = Run(1, [&](Communicator& c) -> absl::Status {
     rules_.Become({"hang ncclAllReduce"});

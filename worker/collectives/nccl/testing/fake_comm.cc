@@ -58,7 +58,7 @@ using fake_nccl::RankState;
 
 void NcclCommOpaque::Enter() {
   for (const std::string& path : paths) {
-    const int opened = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    const int opened = open(path.c_str(), O_RDWR | O_CLOEXEC | (is_part ? O_CREAT : 0), 0600);
     if (opened < 0) Misuse("a unique id that nobody made, or that was used before: " + path);
     if (file < 0) {
       file = opened;

@@ -40,6 +40,9 @@ struct alignas(64) RankState {
   std::atomic<uint32_t> joined;
   char gpu[124];
   Signature signature;
+  std::atomic<uint32_t> splits;       // that it has said its color and key for
+  std::atomic<uint32_t> splits_read;  // that it has read all ranks' of
+  int color, key;
   std::atomic<uint64_t> arrived;   // chunks put into the slot
   std::atomic<uint64_t> consumed;  // chunks read from all slots
 };
@@ -80,7 +83,8 @@ struct NcclCommOpaque {
   }
   fake_nccl::Meeting& meeting() { return *reinterpret_cast<fake_nccl::Meeting*>(memory); }
 
-  // Opens the files of all ids, and takes this rank's place in the first.
+  // Opens the files of all ids, and takes this rank's place in the first. A part of a communicator
+  // makes its file.
   void Enter();
   // -> whether all ranks are there.
   bool Meet();
@@ -91,6 +95,7 @@ struct NcclCommOpaque {
   const int rank;
   const fake_nccl::Layout layout;
   std::vector<std::string> paths;  // of its ids
+  bool is_part = false;
   int file = -1;
   char* memory = nullptr;
 

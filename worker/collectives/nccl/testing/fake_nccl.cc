@@ -41,6 +41,7 @@
 #include "kernels/host_stream_abi.h"
 #include "worker/collectives/nccl/nccl_abi.h"
 #include "worker/collectives/nccl/testing/fake_comm.h"
+#include "worker/collectives/nccl/testing/fake_split.h"
 #include "worker/collectives/nccl/testing/fake_transfers.h"
 
 namespace fake_nccl {
@@ -155,13 +156,17 @@ std::string PathOf(const NcclUniqueId& id) {
   return Folder() + std::string(id.internal, strnlen(id.internal, sizeof(id.internal)));
 }
 
-NcclResult Init(NcclComm* out, const char* symbol, int size, int rank,
-                std::vector<NcclUniqueId> ids, const NcclConfig* config) {
+void CheckConfig(const NcclConfig* config) {
   if (config->size < sizeof(NcclConfig) || config->magic != NCCL_CONFIG_MAGIC ||
       config->version < kNcclOldestVersion) {
     Misuse("a configuration that was not initialised");
   }
   if (config->blocking != 0) Misuse("a blocking communicator");
+}
+
+NcclResult Init(NcclComm* out, const char* symbol, int size, int rank,
+                std::vector<NcclUniqueId> ids, const NcclConfig* config) {
+  CheckConfig(config);
   if (rank < 0 || rank >= size) return kNcclInvalidArgument;
   auto* const comm = new NcclCommOpaque(size, rank);
   *out = comm;
@@ -230,6 +235,15 @@ NcclResult ncclCommInitRankScalable(NcclComm* comm, int size, int rank, int ids,
   return Init(comm, "ncclCommInitRankScalable", size, rank, {unique_ids, unique_ids + ids}, config);
 }
 #endif
+
+// Without a configuration the part is as the whole is.
+NcclResult ncclCommSplit(NcclComm comm, int color, int key, NcclComm* part, NcclConfig* config) {
+  Call call(comm, "ncclCommSplit");
+  if (config != nullptr) CheckConfig(config);
+  if (color < 0 && color != kNcclSplitNoColor) return kNcclInvalidArgument;
+  *part = nullptr;
+  return Begin(comm, "ncclCommSplit", MakeSplit(comm, color, key, part));
+}
 
 NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult* error) {
   Call call(comm, "ncclCommGetAsyncError", /*may_interrupt=*/true);
