@@ -67,7 +67,8 @@ class DeviceTrainingTest : public ::testing::Test {
                                                     const AtProgress& at_progress) {
     kernels::Device& device = on_devices ? kernels::RecordingDevice() : kernels::CpuDevice();
     ASSIGN_OR_RETURN(auto preparation, Prepare(spec, kRanks, "", device));
-    collectives::NcclParts parts = collectives::FakeNcclParts();
+    // Which makes no memory of its own: the device knows all that it computes in.
+    collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
     parts.make_stream = [&device] { return device.MakeStream(); };
     collectives::WorldOptions options;
     options.rank = rank;

@@ -4,27 +4,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/collectives/nccl/nccl_memory.h"
 #include "worker/collectives/nccl/nccl_owner.h"
 #include "worker/collectives/operation_communicator.h"
 
 namespace muster::collectives {
 namespace {
 
-class DeviceAllocation final : public Allocation {
+class NcclAllocation final : public Allocation {
  public:
-  DeviceAllocation(std::shared_ptr<kernels::DeviceStream> stream, void* data, size_t size_bytes)
-      : stream_(std::move(stream)), data_(data), size_bytes_(size_bytes) {}
-  ~DeviceAllocation() override { stream_->Free(data_); }
-  DeviceAllocation(const DeviceAllocation&) = delete;
-  DeviceAllocation& operator=(const DeviceAllocation&) = delete;
+  NcclAllocation(std::shared_ptr<NcclOwner> owner, std::shared_ptr<NcclBlock> block)
+      : owner_(std::move(owner)), block_(std::move(block)) {}
+  ~NcclAllocation() override { owner_->Release(std::move(block_)); }
+  NcclAllocation(const NcclAllocation&) = delete;
+  NcclAllocation& operator=(const NcclAllocation&) = delete;
 
-  void* data() override { return data_; }
-  size_t size_bytes() const override { return size_bytes_; }
+  void* data() override { return block_->data(); }
+  size_t size_bytes() const override { return block_->size_bytes(); }
 
  private:
-  const std::shared_ptr<kernels::DeviceStream> stream_;
-  void* const data_;
-  const size_t size_bytes_;
+  const std::shared_ptr<NcclOwner> owner_;
+  std::shared_ptr<NcclBlock> block_;
 };
 
 class NcclCommunicator final : public OperationCommunicator {
@@ -40,8 +40,8 @@ class NcclCommunicator final : public OperationCommunicator {
   absl::Status AwaitConnected() { return owner_->AwaitConnected(); }
 
   absl::StatusOr<std::unique_ptr<Allocation>> Allocate(size_t size_bytes) override {
-    ASSIGN_OR_RETURN(void* const data, stream_->Allocate(size_bytes));
-    return {std::make_unique<DeviceAllocation>(stream_, data, size_bytes)};
+    ASSIGN_OR_RETURN(std::shared_ptr<NcclBlock> block, owner_->Allocate(size_bytes));
+    return {std::make_unique<NcclAllocation>(owner_, std::move(block))};
   }
 
   void Abort(const absl::Status& reason) override {

@@ -19,7 +19,10 @@ struct NcclParts {
 };
 
 // Takes options.nccl. Blocks until all ranks of the group have called; a group may be of one rank.
-// Addresses in operations are the device's, and so are allocations.
+// Addresses in operations are the device's, and so are allocations: memory that NCCL moves without
+// a copy, in a window that all ranks know or registered, where its version can. An allocation waits
+// for what was issued before, and as the ranks meet in it, one that has no memory keeps the others
+// waiting.
 //
 // An operation begins when the device has computed what it was given before the call. Wait waits on
 // the host. A Send or Recv begins when somebody waits for one of those issued, asks whether it is

@@ -15,6 +15,7 @@ extern "C" {
 
 typedef struct NcclCommOpaque* NcclComm;
 typedef void* NcclStream; /* a cudaStream_t */
+typedef void* NcclWindow; /* an ncclWindow_t */
 typedef int NcclResult;
 typedef int NcclDataType;
 typedef int NcclRedOp;
@@ -49,6 +50,7 @@ typedef struct {
 
 enum { kNcclUndefined = INT_MIN };
 enum { kNcclSplitNoColor = -1 };
+enum { kNcclWindowSymmetric = 1 };
 
 /* As 2.18 has it. Later ones take it by its size and leave what they know besides undefined. */
 typedef struct {
@@ -91,9 +93,16 @@ enum { kNcclOldestVersion = 21800 }; /* major * 10000 + minor * 100 + patch */
   X(group_start, ncclGroupStart, (void))                                                         \
   X(group_end, ncclGroupEnd, (void))
 
-#define NCCL_OPTIONAL_FUNCTIONS(X)                           \
-  X(init_rank_scalable, ncclCommInitRankScalable, /* 2.23 */ \
-    (NcclComm*, int, int, int, NcclUniqueId*, NcclConfig*))
+#define NCCL_OPTIONAL_FUNCTIONS(X)                                                 \
+  X(init_rank_scalable, ncclCommInitRankScalable, /* 2.23 */                       \
+    (NcclComm*, int, int, int, NcclUniqueId*, NcclConfig*))                        \
+  X(mem_alloc, ncclMemAlloc, (void**, size_t))                          /* 2.19 */ \
+  X(mem_free, ncclMemFree, (void*))                                     /* 2.19 */ \
+  X(comm_register, ncclCommRegister, (NcclComm, void*, size_t, void**)) /* 2.19 */ \
+  X(comm_deregister, ncclCommDeregister, (NcclComm, void*))             /* 2.19 */ \
+  X(window_register, ncclCommWindowRegister,                            /* 2.27 */ \
+    (NcclComm, void*, size_t, NcclWindow*, int))                                   \
+  X(window_deregister, ncclCommWindowDeregister, (NcclComm, NcclWindow)) /* 2.27 */
 
 /* Of all that return a text. */
 #define NCCL_TEXT_FUNCTIONS(X)                      \

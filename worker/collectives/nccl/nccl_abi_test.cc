@@ -54,7 +54,8 @@ requires(sizeof...(As) == sizeof...(Bs)) struct SameShape<A(As...), B(Bs...)>
 #define CHECK_SHAPE(name, symbol, parameters) \
   static_assert(SameShape<NcclResult parameters, decltype(symbol)>::value, #symbol);
 NCCL_REQUIRED_FUNCTIONS(CHECK_SHAPE)
-#if NCCL_VERSION_CODE >= 22300
+#if NCCL_VERSION_CODE >= 22700
+static_assert(kNcclWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
 NCCL_OPTIONAL_FUNCTIONS(CHECK_SHAPE)
 #endif
 

@@ -68,7 +68,7 @@ TEST(NcclLibraryTest, AnOldVersionIsRefused) {
 }
 
 TEST(NcclLibraryTest, OlderVersionsLackAFunction) {
-  const auto library = OpenNcclLibrary(FakeNcclPath("libfake_nccl_old.so"));
+  const auto library = OpenNcclLibrary(FakeNcclPath("libfake_nccl_2.18.so"));
   ASSERT_TRUE(library.ok()) << library.status();
   EXPECT_EQ((*library)->init_rank_scalable, nullptr);
   EXPECT_EQ(NcclRootCount(1000, **library), 1u);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "worker/collectives/nccl/nccl_config.h"
 #include "worker/collectives/nccl/unique_ids.h"
 #include "worker/collectives/nccl/witnesses.h"
 #include "worker/collectives/operation_communicator.h"
@@ -39,6 +41,7 @@ constexpr NcclLevel kPartsFirst[] = {NcclLevel::kLocal, NcclLevel::kCross, NcclL
 // What one call of the communicator asks for.
 struct NcclOwner::Task {
   Operation operation;
+  std::function<absl::Status()> call;     // by the owner's thread, in place of an operation
   kernels::DeviceStream::Mark after = 0;  // of the computation
   bool recorded = false;                  // with the device's calls
   // Guarded by the owner's mutex.
@@ -70,7 +73,12 @@ class NcclOwner::Handle final : public Work {
 
 NcclOwner::NcclOwner(const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
                      std::shared_ptr<kernels::DeviceStream> stream)
-    : options_(options), library_(std::move(library)), stream_(std::move(stream)) {}
+    : options_(options),
+      library_(std::move(library)),
+      stream_(std::move(stream)),
+      registrations_(library_, [this](NcclResult code, absl::string_view what, NcclComm comm) {
+        return SettleOn(code, what, comm);
+      }) {}
 
 NcclOwner::~NcclOwner() {
   for (void* const data : scratch_) stream_->Free(data);
@@ -143,6 +151,27 @@ absl::Status NcclOwner::Join(const std::shared_ptr<Task>& task) {
 absl::Status NcclOwner::status() const {
   absl::MutexLock lock(&mutex_);
   return failure_;
+}
+
+absl::StatusOr<std::shared_ptr<NcclBlock>> NcclOwner::Allocate(size_t size_bytes) {
+  // The thread may come to it when nobody waits any more.
+  auto block = std::make_shared<absl::StatusOr<std::shared_ptr<NcclBlock>>>(nullptr);
+  auto task = std::make_shared<Task>();
+  task->call = [this, size_bytes, block] { return MakeBlock(size_bytes, *block); };
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok()) return failure_;
+    unfinished_.insert(task);
+    task->begun = true;
+    queue_.push_back({task});
+  }
+  RETURN_IF_ERROR(Await(task));
+  return *block;
+}
+
+void NcclOwner::Release(std::shared_ptr<NcclBlock> block) {
+  absl::MutexLock lock(&mutex_);
+  if (!left_) released_.push_back(std::move(block));
 }
 
 absl::Status NcclOwner::Fail(const absl::Status& status) {
@@ -238,15 +267,7 @@ absl::Status NcclOwner::Connect() {
   ASSIGN_OR_RETURN(std::vector<NcclUniqueId> ids,
                    ExchangeNcclUniqueIds(options_, *library_, progress_ + patience_,
                                          [this] { return Interrupted(); }));
-  NcclConfig config = {};
-  config.size = sizeof(config);
-  config.magic = NCCL_CONFIG_MAGIC;
-  config.version = kNcclOldestVersion;
-  config.blocking = 0;
-  config.cga_cluster_size = kNcclUndefined;
-  config.min_ctas = kNcclUndefined;
-  config.max_ctas = kNcclUndefined;
-  config.split_share = kNcclUndefined;
+  NcclConfig config = MakeNcclConfig();
   const int size = static_cast<int>(options_.size);
   const int rank = static_cast<int>(options_.rank);
   const NcclResult begun =
@@ -284,6 +305,7 @@ absl::Status NcclOwner::Serve() {
     if (!batch.empty()) RETURN_IF_ERROR(Launch(std::move(batch)));
     RETURN_IF_ERROR(CheckAsyncError());
     RETURN_IF_ERROR(Harvest());
+    if (under_way_.empty()) RETURN_IF_ERROR(DeregisterReleased());
     Pause(Until::kWork);
   }
 }
@@ -292,6 +314,7 @@ absl::Status NcclOwner::Serve() {
 absl::Status NcclOwner::Retire() {
   progress_ = absl::Now();
   patience_ = kFinalizeTime;
+  RETURN_IF_ERROR(registrations_.DeregisterAll());
   for (const NcclLevel level : kPartsFirst) {
     NcclComm& comm = group(level).comm;
     if (comm == nullptr) continue;
@@ -312,6 +335,7 @@ void NcclOwner::Leave(absl::Status status) {
     aborted = true;
   }
   if (aborted) Drain();
+  registrations_.Forget();
   const absl::Status interrupted = Interrupted();
   if (!status.ok() && interrupted.ok() && !PeerRankOf(status).has_value()) {
     status = AskWitnesses(options_, Annotate(status, options_.name));
@@ -326,6 +350,7 @@ void NcclOwner::Leave(absl::Status status) {
   unfinished_.clear();
   gathered_.clear();
   queue_.clear();
+  released_.clear();
   left_ = true;
 }
 
@@ -342,6 +367,7 @@ void NcclOwner::Drain() {
 
 absl::Status NcclOwner::Launch(Batch batch) {
   if (under_way_.empty()) progress_ = absl::Now();
+  if (batch.front()->call != nullptr) return Call(batch.front());
   for (const std::shared_ptr<Task>& task : batch) {
     RETURN_IF_ERROR(stream_->AwaitCompute(task->after));
     Operation& o = task->operation;
@@ -381,6 +407,43 @@ absl::Status NcclOwner::Launch(Batch batch) {
   return absl::OkStatus();
 }
 
+absl::Status NcclOwner::Call(const std::shared_ptr<Task>& task) {
+  RETURN_IF_ERROR(task->call());
+  absl::MutexLock lock(&mutex_);
+  task->done = true;
+  unfinished_.erase(task);
+  return absl::OkStatus();
+}
+
+absl::Status NcclOwner::MakeBlock(size_t size_bytes,
+                                  absl::StatusOr<std::shared_ptr<NcclBlock>>& block) {
+  block = NcclBlock::Make(library_, stream_, size_bytes);
+  if (!block.ok()) return absl::OkStatus();  // the caller's to deal with
+  std::vector<NcclComm> comms;
+  for (const NcclGroup& group : groups_) {
+    if (group.comm != nullptr) comms.push_back(group.comm);
+  }
+  RETURN_IF_ERROR(registrations_.Register(*block, comms));
+  if (std::exchange(told_of_memory_, true)) return absl::OkStatus();
+  const NcclMemoryKind kind = NcclMemoryKindOf(*library_);
+  const bool known = kind == NcclMemoryKind::kPlain || registrations_.Knows(**block);
+  LOG(INFO) << options_.name << ": NCCL " << library_->VersionText() << ", " << Describe(kind)
+            << (known ? "" : ", of which NCCL makes no use between these GPUs");
+  return absl::OkStatus();
+}
+
+absl::Status NcclOwner::DeregisterReleased() {
+  std::vector<std::shared_ptr<NcclBlock>> released;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!queue_.empty()) return absl::OkStatus();
+    released.swap(released_);
+  }
+  if (!released.empty()) progress_ = absl::Now();
+  for (const auto& block : released) RETURN_IF_ERROR(registrations_.Deregister(*block));
+  return absl::OkStatus();
+}
+
 absl::Status NcclOwner::Split(NcclConfig config) {
   const uint32_t on_node = options_.levels_of;
   NcclGroup& local = group(NcclLevel::kLocal);
@@ -411,7 +474,10 @@ absl::Status NcclOwner::CallOn(NcclLevel level, absl::Span<const Operation> oper
 }
 
 absl::Status NcclOwner::Settle(NcclResult code, absl::string_view what, NcclLevel level) {
-  NcclComm const comm = group(level).comm;
+  return SettleOn(code, what, group(level).comm);
+}
+
+absl::Status NcclOwner::SettleOn(NcclResult code, absl::string_view what, NcclComm comm) {
   while (code == kNcclInProgress) {
     RETURN_IF_ERROR(Interrupted());
     RETURN_IF_ERROR(Harvest());
@@ -456,9 +522,10 @@ void NcclOwner::Pause(Until until) {
   absl::MutexLock lock(&mutex_);
   const bool settling = until == Until::kInterrupted;
   const bool idle = !settling && under_way_.empty();
-  const auto roused = [this, settling] {
+  const auto roused = [this, settling, idle] {
     mutex_.AssertReaderHeld();
-    return !failure_.ok() || (!settling && (closing_ || !queue_.empty()));
+    return !failure_.ok() || (!settling && (closing_ || !queue_.empty())) ||
+           (idle && !released_.empty());
   };
   mutex_.AwaitWithTimeout(
       absl::Condition(&roused),

@@ -22,6 +22,7 @@
 #include "worker/collectives/nccl/hierarchy.h"
 #include "worker/collectives/nccl/nccl_calls.h"
 #include "worker/collectives/nccl/nccl_library.h"
+#include "worker/collectives/nccl/nccl_memory.h"
 #include "worker/collectives/operation.h"
 
 namespace muster::collectives {
@@ -54,6 +55,13 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   // device records, an operation is recorded when this or, of Sends and Recvs, its Join returns,
   // and is done then: of what becomes of it at a launch only status() tells.
   std::shared_ptr<Work> Issue(const Operation& operation) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Memory of the device that NCCL knows where it can. Collective, and behind what was issued
+  // before. RESOURCE_EXHAUSTED, and the communicator's failure.
+  absl::StatusOr<std::shared_ptr<NcclBlock>> Allocate(size_t size_bytes)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nobody uses the block any more. Never blocks.
+  void Release(std::shared_ptr<NcclBlock> block) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The first failure is the communicator's; returns it. Never blocks. Everything unfinished ends
   // with it as soon as the thread has left NCCL; if NCCL does not let it go within kLeaveTime,
@@ -95,12 +103,18 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   void Leave(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Drain();
   absl::Status Launch(Batch batch);
+  // Does what a task of the thread's own asks for.
+  absl::Status Call(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status MakeBlock(size_t size_bytes, absl::StatusOr<std::shared_ptr<NcclBlock>>& block);
+  // While nothing is under way that might still use them.
+  absl::Status DeregisterReleased() ABSL_LOCKS_EXCLUDED(mutex_);
   // Splits the communicator into nodes and across them, and has each part meet.
   absl::Status Split(NcclConfig config);
   absl::Status CallOn(NcclLevel level, absl::Span<const Operation> operations,
                       absl::string_view what);
   // Waits until NCCL has done what a call on that communicator, which gave back `code`, began.
   absl::Status Settle(NcclResult code, absl::string_view what, NcclLevel level = NcclLevel::kWorld);
+  absl::Status SettleOn(NcclResult code, absl::string_view what, NcclComm comm);
   NcclGroup& group(NcclLevel level) { return groups_[static_cast<size_t>(level)]; }
   // Ends what the stream has reached; looks for time-outs.
   absl::Status Harvest();
@@ -121,7 +135,9 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   absl::Time progress_;      // when something last began from rest, or ended
   absl::Duration patience_;  // for the next progress
   void* barrier_word_ = nullptr;
-  std::vector<void*> scratch_;  // the last one is in use; earlier ones may still be read
+  NcclRegistrations registrations_;
+  bool told_of_memory_ = false;  // in the log
+  std::vector<void*> scratch_;   // the last one is in use; earlier ones may still be read
   size_t scratch_bytes_ = 0;
 
   mutable absl::Mutex mutex_;
@@ -132,6 +148,7 @@ class NcclOwner : public std::enable_shared_from_this<NcclOwner> {
   absl::Time leave_by_ ABSL_GUARDED_BY(mutex_);  // once failed
   Batch gathered_ ABSL_GUARDED_BY(mutex_);
   std::deque<Batch> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<NcclBlock>> released_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Task>> unfinished_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;

@@ -93,7 +93,7 @@ TEST_F(NcclTest, ManyRanksHaveSeveralIds) {
 }
 
 TEST_F(NcclTest, AnOlderLibraryServesToo) {
-  parts_ = FakeNcclParts(nullptr, "libfake_nccl_old.so");
+  parts_ = FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
   EXPECT_THAT(Run(2, [](Communicator& c) { return c.Barrier()->Wait(); }), Each(""));
 }
 

@@ -30,6 +30,12 @@ struct Signature {
   size_t count;
 };
 
+// What a rank tells the others in a call.
+struct Said {
+  int color, key;
+  size_t window_bytes;
+};
+
 // In the file: one of them, then ranks, then their slots, then the pairs of ranks.
 struct alignas(64) Meeting {
   std::atomic<uint32_t> size;
@@ -40,9 +46,9 @@ struct alignas(64) RankState {
   std::atomic<uint32_t> joined;
   char gpu[124];
   Signature signature;
-  std::atomic<uint32_t> splits;       // that it has said its color and key for
-  std::atomic<uint32_t> splits_read;  // that it has read all ranks' of
-  int color, key;
+  std::atomic<uint32_t> exchanges;       // that it has said its part of
+  std::atomic<uint32_t> exchanges_read;  // that it has read all parts of
+  Said said;
   std::atomic<uint64_t> arrived;   // chunks put into the slot
   std::atomic<uint64_t> consumed;  // chunks read from all slots
 };

@@ -19,15 +19,18 @@
 //   hang SYMBOL RANK        what the call began never ends
 //   async CODE RANK         the communicator has met this error
 //   abort_ms 50             how long ncclCommAbort takes
+//   no_memory               ncclMemAlloc has none
+//   no_windows              memory in windows gets no handle, as where GPUs cannot share it
 //   bus_id 1b000            of every rank's GPU; else each has one of its own. Hosts are told apart
 //                           by NCCL_HOSTID
 //
-// Built with OLD_NCCL it lacks what versions before 2.23 lack.
+// FAKE_VERSION is its version, and it lacks what came later.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -41,17 +44,15 @@
 #include "kernels/host_stream_abi.h"
 #include "worker/collectives/nccl/nccl_abi.h"
 #include "worker/collectives/nccl/testing/fake_comm.h"
+#include "worker/collectives/nccl/testing/fake_exchange.h"
+#include "worker/collectives/nccl/testing/fake_memory.h"
 #include "worker/collectives/nccl/testing/fake_split.h"
 #include "worker/collectives/nccl/testing/fake_transfers.h"
 
 namespace fake_nccl {
 namespace {
 
-#ifdef OLD_NCCL
-constexpr int kVersion = 21805;
-#else
-constexpr int kVersion = 22809;
-#endif
+constexpr int kVersion = FAKE_VERSION;
 constexpr int kCallPolls = 2;  // until a call settles
 
 // A call of a communicator, checked.
@@ -113,6 +114,7 @@ void Leave(NcclComm comm) {
   }
   const std::lock_guard<std::mutex> lock(comm->stepping);
   comm->dead = true;
+  ForgetMemory(comm);
   comm->pending = nullptr;
   if (comm->memory != nullptr) munmap(comm->memory, comm->layout.end);
   if (comm->file >= 0) close(comm->file);
@@ -228,7 +230,7 @@ NcclResult ncclCommInitRankConfig(NcclComm* comm, int size, NcclUniqueId id, int
   return Init(comm, "ncclCommInitRankConfig", size, rank, {id}, config);
 }
 
-#ifndef OLD_NCCL
+#if FAKE_VERSION >= 22300
 NcclResult ncclCommInitRankScalable(NcclComm* comm, int size, int rank, int ids,
                                     NcclUniqueId* unique_ids, NcclConfig* config) {
   if (ids < 1 || ids > size) return kNcclInvalidArgument;
@@ -244,6 +246,59 @@ NcclResult ncclCommSplit(NcclComm comm, int color, int key, NcclComm* part, Nccl
   *part = nullptr;
   return Begin(comm, "ncclCommSplit", MakeSplit(comm, color, key, part));
 }
+
+#if FAKE_VERSION >= 21900
+NcclResult ncclMemAlloc(void** data, size_t bytes) {
+  const bool none = FindRule("no_memory", nullptr, -1, /*has_word=*/false) != nullptr;
+  *data = none ? nullptr : AllocateMemory(bytes);
+  return *data == nullptr ? kNcclUnhandledCudaError : kNcclSuccess;
+}
+
+NcclResult ncclMemFree(void* data) {
+  FreeMemory(data);
+  return kNcclSuccess;
+}
+
+NcclResult ncclCommRegister(NcclComm comm, void* data, size_t bytes, void** handle) {
+  Call call(comm, "ncclCommRegister");
+  *handle = RegisterMemory(comm, data, bytes);
+  return kNcclSuccess;
+}
+
+NcclResult ncclCommDeregister(NcclComm comm, void* handle) {
+  Call call(comm, "ncclCommDeregister");
+  DeregisterMemory(comm, handle);
+  return kNcclSuccess;
+}
+#endif
+
+#if FAKE_VERSION >= 22700
+NcclResult ncclCommWindowRegister(NcclComm comm, void* data, size_t bytes, NcclWindow* window,
+                                  int flags) {
+  Call call(comm, "ncclCommWindowRegister");
+  constexpr size_t kWindowAlignment = 4096;
+  if (flags != kNcclWindowSymmetric) Misuse("a window that is not symmetric");
+  if (reinterpret_cast<uintptr_t>(data) % kWindowAlignment != 0 || bytes % kWindowAlignment != 0) {
+    Misuse("a window that is not aligned");
+  }
+  *window = nullptr;
+  return Begin(comm, "ncclCommWindowRegister", MakeExchange(comm, {0, 0, bytes}, [=] {
+                 for (int peer = 0; peer < comm->size; ++peer) {
+                   if (comm->state_of(peer).said.window_bytes != bytes) {
+                     Misuse("windows of different sizes");
+                   }
+                 }
+                 if (FindRule("no_windows", nullptr, -1, /*has_word=*/false) != nullptr) return;
+                 *window = RegisterMemory(comm, data, bytes);
+               }));
+}
+
+NcclResult ncclCommWindowDeregister(NcclComm comm, NcclWindow window) {
+  Call call(comm, "ncclCommWindowDeregister");
+  DeregisterMemory(comm, window);
+  return kNcclSuccess;
+}
+#endif
 
 NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult* error) {
   Call call(comm, "ncclCommGetAsyncError", /*may_interrupt=*/true);
@@ -267,6 +322,7 @@ NcclResult ncclCommFinalize(NcclComm comm) {
 
 NcclResult ncclCommDestroy(NcclComm comm) {
   Call call(comm, "ncclCommDestroy");
+  if (KnowsMemory(comm)) Misuse("ncclCommDestroy with memory registered");
   Leave(comm);
   return kNcclSuccess;
 }

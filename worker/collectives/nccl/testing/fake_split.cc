@@ -5,24 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "worker/collectives/nccl/testing/fake_exchange.h"
+
 namespace fake_nccl {
 namespace {
-
-// -> whether all ranks have got that far.
-bool Await(NcclComm comm, std::atomic<uint32_t> RankState::*counter, uint32_t least) {
-  std::vector<int> missing;
-  for (int peer = 0; peer < comm->size; ++peer) {
-    if ((comm->state_of(peer).*counter).load() < least) missing.push_back(peer);
-  }
-  if (!missing.empty()) comm->LookFor(missing);
-  return missing.empty();
-}
 
 NcclComm MakePart(NcclComm comm, uint32_t split, int color) {
   std::vector<std::pair<int, int>> members;  // key and rank
   for (int peer = 0; peer < comm->size; ++peer) {
-    const RankState& state = comm->state_of(peer);
-    if (state.color == color) members.emplace_back(state.key, peer);
+    const Said& said = comm->state_of(peer).said;
+    if (said.color == color) members.emplace_back(said.key, peer);
   }
   std::sort(members.begin(), members.end());
   const auto own = std::find_if(
@@ -44,21 +36,10 @@ NcclComm MakePart(NcclComm comm, uint32_t split, int color) {
 }  // namespace
 
 std::function<bool()> MakeSplit(NcclComm comm, int color, int key, NcclComm* part) {
-  const uint32_t split = comm->state_of(comm->rank).splits.load() + 1;
-  return [=] {
-    RankState& own = comm->state_of(comm->rank);
-    if (own.splits.load() < split) {
-      // What was said for the one before may still be read.
-      if (!Await(comm, &RankState::splits_read, split - 1)) return false;
-      own.color = color;
-      own.key = key;
-      own.splits.store(split);
-    }
-    if (!Await(comm, &RankState::splits, split)) return false;
-    if (color != kNcclSplitNoColor) *part = MakePart(comm, split, color);
-    own.splits_read.store(split);
-    return true;
-  };
+  return MakeExchange(comm, {color, key, 0}, [=] {
+    const uint32_t exchange = comm->state_of(comm->rank).exchanges.load();
+    if (color != kNcclSplitNoColor) *part = MakePart(comm, exchange, color);
+  });
 }
 
 }  // namespace fake_nccl
