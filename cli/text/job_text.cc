@@ -21,6 +21,8 @@ namespace {
 
 // Of those that a job waits for so many are named.
 constexpr int kNamedWaits = 3;
+// Further lines of a field are below its first one.
+constexpr char kNextLine[] = "\n               ";
 
 std::string NodesText(const v1::NodeCount& nodes) {
   return nodes.min() == nodes.max() ? absl::StrCat(nodes.min())
@@ -75,7 +77,7 @@ std::string TimeText(const google::protobuf::Timestamp& time, absl::Time now) {
 void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
   if (value.empty()) return;
   absl::StrAppend(&out, name, ":", std::string(14 - std::min<size_t>(13, name.size()), ' '),
-                  Printable(value), "\n");
+                  absl::StrReplaceAll(Printable(value), {{"\n", kNextLine}}), "\n");
 }
 
 // What a rank's end means beside the job's first failure.

@@ -146,6 +146,14 @@ TEST(DescriptionTest, TellsTheOutcome) {
   EXPECT_THAT(text, HasSubstr("First failure: generation 1, RankFailed: rank 0 on node-2 exited"));
 }
 
+TEST(DescriptionTest, LinesOfAMessageAreBelowEachOther) {
+  v1::Job job = RunningJob();
+  job.set_message("node a: NCCL 2.28.9\nnode b: NCCL 2.27.3");
+  EXPECT_THAT(
+      Description(job, kNow),
+      HasSubstr("Message:       node a: NCCL 2.28.9\n               node b: NCCL 2.27.3\n"));
+}
+
 TEST(SummaryTextTest, OneLine) {
   v1::TrainSummary summary;
   summary.set_steps(1175);

@@ -348,7 +348,10 @@ void Core::Impl::Restart(Job& job) {
   job.record.set_failed_at_step(job.record.highest_step());
   if (!verdict.allowed) {
     const v1::FirstFailure& failure = job.job().first_failure();
-    Finish(job, v1::FAILED, verdict.reason, absl::StrCat(failure.message(), "; ", verdict.why_not),
+    // Two lines to be held against each other: nothing is put behind the second.
+    const bool differ = failure.reason() == reasons::kFingerprintMismatch;
+    Finish(job, v1::FAILED, verdict.reason,
+           differ ? failure.message() : absl::StrCat(failure.message(), "; ", verdict.why_not),
            ExitCodeOf(failure));
     return;
   }

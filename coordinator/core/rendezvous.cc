@@ -1,8 +1,10 @@
 #include "coordinator/core/rendezvous.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace muster::core {
 namespace {
@@ -13,31 +15,44 @@ void SetPlacement(const v1::RankRecord& record, v1::RankPlacement& placement) {
   *placement.mutable_slots() = record.slots();
 }
 
-std::string ValueOf(const v1::JoinInfo& join, int index, const std::string& name) {
-  if (index >= join.fingerprint_size() || join.fingerprint(index).name() != name) return "nothing";
-  return join.fingerprint(index).value();
+std::string TextOf(const v1::FingerprintEntry& entry) {
+  return absl::StrCat(entry.name(), " ", entry.value());
+}
+
+// Null where the rank says nothing of it.
+const v1::FingerprintEntry* FindEntry(const v1::JoinInfo& join, const std::string& name) {
+  const auto& entries = join.fingerprint();
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&name](const auto& entry) { return entry.name() == name; });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+// Entries of `one` that `other` does not have in the same words.
+std::vector<std::string> Differing(const v1::JoinInfo& one, const v1::JoinInfo& other) {
+  std::vector<std::string> texts;
+  for (const v1::FingerprintEntry& entry : one.fingerprint()) {
+    const v1::FingerprintEntry* const same = FindEntry(other, entry.name());
+    if (same == nullptr || same->value() != entry.value()) texts.push_back(TextOf(entry));
+  }
+  for (const v1::FingerprintEntry& entry : other.fingerprint()) {
+    if (FindEntry(one, entry.name()) == nullptr) {
+      texts.push_back(absl::StrCat("no ", entry.name()));
+    }
+  }
+  return texts;
 }
 
 }  // namespace
 
 std::optional<Mismatch> FindMismatch(const GenerationState& generation) {
-  const auto where = [&generation](const RankState& rank) {
-    return absl::StrCat("rank ", rank.rank, " (node ", generation.placement(rank.node_rank).node(),
-                        ")");
-  };
   const RankState& first = generation.ranks.front();
+  const auto line = [&generation](const RankState& rank, const RankState& other) {
+    return absl::StrCat("node ", generation.placement(rank.node_rank).node(), " (rank ", rank.rank,
+                        "): ", absl::StrJoin(Differing(*rank.join, *other.join), "; "));
+  };
   for (const RankState& rank : generation.ranks) {
-    const int entries = std::max(first.join->fingerprint_size(), rank.join->fingerprint_size());
-    for (int i = 0; i < entries; ++i) {
-      const v1::JoinInfo& named = i < first.join->fingerprint_size() ? *first.join : *rank.join;
-      const std::string& name = named.fingerprint(i).name();
-      const std::string expected = ValueOf(*first.join, i, name);
-      const std::string found = ValueOf(*rank.join, i, name);
-      if (found == expected) continue;
-      return Mismatch{rank.rank,
-                      absl::StrCat("the ranks' ", name, " differs: ", where(first), " has ",
-                                   expected, "; ", where(rank), " has ", found)};
-    }
+    if (Differing(*rank.join, *first.join).empty()) continue;
+    return Mismatch{rank.rank, absl::StrCat(line(first, rank), "\n", line(rank, first))};
   }
   return std::nullopt;
 }

@@ -20,7 +20,7 @@ std::string Describe(const Agreement& agreement);
 // has joined.
 struct Mismatch {
   uint32_t rank = 0;    // the lowest that differs from rank 0
-  std::string message;  // what differs, and both values
+  std::string message;  // two lines: all that differs, as rank 0 has it and as this one does
 };
 std::optional<Mismatch> FindMismatch(const GenerationState& generation);
 

@@ -44,6 +44,32 @@ class GpuTrainTest(unittest.TestCase):
             job = cluster.run(both, "--losses")
             self.assertLess(job["summary"]["losses"][-1], 0.8 * cpu[0])
 
+    def test_nodes_whose_drivers_differ_are_refused_in_two_lines(self):
+        with Cluster() as cluster:
+            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")),
+                              ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
+            for name, driver, variables in (("a", "580.65.06", {"NCCL_ALGO": "Ring"}), ("b", "570.86.10", {})):
+                machine = cluster.directory / f"machine-{name}"
+                machine.mkdir()
+                gpus = FakeGpus(machine, 1)
+                gpus.gpus[0]["uuid"] = f"GPU-{name}"
+                gpus.more = [f"driver {driver}"]
+                gpus.save()
+                cluster.start_worker(name, 1, [*gpus.flags(), f"--rank-binary={programs}/muster-rank"],
+                                     env=dict(gpus.environment(cluster.environment()), **variables))
+            cluster.wait_for_nodes(2)
+            folder = cluster.directory / "pictures"
+            make_pictures(folder)
+            two = spec("two-drivers", folder, "gpu")
+            two["resources"]["nodes"] = 2
+            job = cluster.run(two, check=False)
+            self.assertEqual((job["state"], job["reason"]), ("FAILED", "FingerprintMismatch"))
+            lines = ["node a (rank 0): driver 580.65.06; NCCL variables NCCL_ALGO=Ring",
+                     "node b (rank 1): driver 570.86.10; no NCCL variables"]
+            self.assertEqual(job["message"].splitlines(), lines)
+            self.assertIn("FingerprintMismatch: " + "\n".join(lines) + "\n",
+                          cluster.muster("why", job["job_id"]).stdout)
+
     def test_a_gpu_that_cannot_be_used_ends_the_job_in_words(self):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")))

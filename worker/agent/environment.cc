@@ -38,6 +38,15 @@ std::string VisibleDevices(const NodeEnvironment& node, const v1::RankPlacement&
   return absl::StrJoin(uuids, ",");
 }
 
+std::string DriverVersion(const NodeEnvironment& node, const v1::RankPlacement& placement) {
+  for (const uint32_t index : placement.slots()) {
+    if (index >= node.slots.size()) continue;
+    const std::string& version = node.slots[index].device().driver_version();
+    if (!version.empty()) return version;
+  }
+  return "";
+}
+
 void AddPlace(const NodeEnvironment& node, const v1::Launch& launch,
               const v1::RankPlacement& placement, Variables& variables) {
   variables["RANK"] = absl::StrCat(placement.rank());
@@ -104,6 +113,8 @@ std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::La
   AddMuster(node, launch, rank.token, variables);
   if (launch.spec().has_train()) {
     variables["MUSTER_LAUNCH_FILE"] = rank.launch_file;
+    const std::string driver = DriverVersion(node, placement);
+    if (!driver.empty()) variables["MUSTER_DRIVER_VERSION"] = driver;
   } else {
     AddTorch(launch, placement, rank, variables);
   }

@@ -137,5 +137,15 @@ TEST_F(EnvironmentTest, TrainerGetsItsThreadsAndItsLaunch) {
               AllOf(Contains("OMP_NUM_THREADS=5"), Contains("MUSTER_LAUNCH_FILE=/launch.pb")));
 }
 
+TEST_F(EnvironmentTest, TrainerOnAGpuGetsItsDriversVersion) {
+  launch_.mutable_spec()->mutable_train();
+  node_.slots.resize(2);
+  node_.slots[1].mutable_device()->set_driver_version("580.65.06");
+  launch_.mutable_ranks(1)->add_slots(0);
+  EXPECT_THAT(Variables(), Each(Not(StartsWith("MUSTER_DRIVER_VERSION="))));
+  launch_.mutable_ranks(1)->set_slots(0, 1);
+  EXPECT_THAT(Variables(), Contains("MUSTER_DRIVER_VERSION=580.65.06"));
+}
+
 }  // namespace
 }  // namespace muster::agent

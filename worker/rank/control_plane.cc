@@ -303,6 +303,9 @@ absl::StatusOr<RankEnvironment> ReadRankEnvironment() {
   environment.identity.set_token(std::move(token));
   environment.identity.set_generation(generation);
   environment.identity.set_rank(rank);
+  if (const char* driver = std::getenv("MUSTER_DRIVER_VERSION"); driver != nullptr) {
+    environment.driver_version = driver;
+  }
   return environment;
 }
 

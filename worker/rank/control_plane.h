@@ -16,12 +16,14 @@
 namespace muster::rank {
 
 // What the worker put in the environment of the rank's process (MUSTER_WORKER_SOCKET,
-// MUSTER_JOB_ID, MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR).
+// MUSTER_JOB_ID, MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR,
+// and, of a rank with a GPU, MUSTER_DRIVER_VERSION).
 struct RankEnvironment {
   std::string worker_socket;  // a gRPC target, e.g. unix:/path
   v1::RankIdentity identity;
   std::string node_name;
-  std::string cache_dir;  // shared by the node's ranks, kept between jobs
+  std::string cache_dir;       // shared by the node's ranks, kept between jobs
+  std::string driver_version;  // of the rank's GPUs; empty: none, or not known
 };
 
 // INVALID_ARGUMENT names the missing or malformed variable.

@@ -1,5 +1,7 @@
 #include "worker/rank/train_job.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +17,7 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "worker/rank/gpu_fingerprint.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/objective.h"
 #include "worker/train/trainer.h"
@@ -86,6 +89,11 @@ absl::Status TrainJob::RunToEnd() {
   info.set_layout_digest(preparation_->plan->layout_digest());
   info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
                                      preparation_->fingerprint.end());
+  if (gpu_ != nullptr && launch_.world_size() > 1) {
+    for (v1::FingerprintEntry& entry : GpuFingerprint(environment_.driver_version, environ)) {
+      *info.add_fingerprint() = std::move(entry);
+    }
+  }
   RETURN_IF_ERROR(OpenCheckpoints(info));
 
   SetPhase("connecting");

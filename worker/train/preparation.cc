@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/build_id.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/version.h"
@@ -61,14 +62,15 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
                                               const data::ImageDataset& test,
                                               const TrainingPrecision& precision,
                                               const kernels::Device& device) {
-  // Enough digits to tell two data sets apart, few enough to be read.
+  // Enough digits to tell two data sets or builds apart, few enough to be read.
   constexpr size_t kShownDigits = 16;
   const auto split = [](const data::ImageDataset& images) {
     return absl::StrCat(images.size(), " images ", images.Digest().substr(0, kShownDigits));
   };
   std::vector<v1::FingerprintEntry> entries(4);
-  entries[0].set_name("version");
-  entries[0].set_value(absl::StrCat("muster-rank ", kSoftwareVersion));
+  const std::string build = BuildId().substr(0, kShownDigits);
+  entries[0].set_name("muster-rank");
+  entries[0].set_value(absl::StrCat(kSoftwareVersion, build.empty() ? "" : ", build ", build));
   entries[1].set_name("dataset");
   entries[1].set_value(absl::StrCat(training.info().name, ", ", split(training), " to train, ",
                                     split(test), " to test"));

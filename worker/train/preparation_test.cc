@@ -5,7 +5,9 @@
 #include <set>
 #include <string>
 
+#include "common/build_id.h"
 #include "common/spec/spec.h"
+#include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/guarded_device.h"
@@ -119,6 +121,15 @@ TEST_F(PreparationTest, TheDigestTellsTrainingsApart) {
   const std::set<std::string> trainings = {base, mixed("O1", "bfloat16"), mixed("O2", "bfloat16"),
                                            mixed("O2", "float16"), mixed("O3", "float16")};
   EXPECT_EQ(trainings.size(), 5u);
+}
+
+TEST_F(PreparationTest, TheFingerprintTellsBuildsApart) {
+  const auto preparation = Prepare(Spec(), 4, data_.path());
+  ASSERT_TRUE(preparation.ok()) << preparation.status();
+  const v1::FingerprintEntry& entry = (*preparation)->fingerprint.front();
+  EXPECT_EQ(entry.name(), "muster-rank");
+  EXPECT_THAT(entry.value(), ::testing::StartsWith(kSoftwareVersion));
+  EXPECT_THAT(entry.value(), ::testing::EndsWith(BuildId().substr(0, 16)));
 }
 
 TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
