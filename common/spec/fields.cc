@@ -54,6 +54,8 @@ Table MakeTable() {
       {"Resources.devices_per_rank", {.text = "Slots that a rank occupies: a number, or all."}},
       {"Resources.threads_per_rank",
        {.text = "CPU threads that a rank computes with; a command finds it in OMP_NUM_THREADS."}},
+      {"Resources.share_device",
+       {.text = "Lets ranks of the job share one GPU, where nodes offer the same one: for tests."}},
       {"LostCoordinatorPolicy.stop_after",
        {.text = "Stop when the coordinator has been away for this long.",
         .computed_default = "never"}},

@@ -281,6 +281,7 @@ TEST(ToYamlTest, RoundTrip) {
       {"env={A: 'true', B: '~', C: '', D: \"a: b # c\\n\\x01\", E: '- x', F: \"é\", 'G H': '{'}"},
       {"train.strategy.bucket_bytes=12345", "failure_timeout=1500ms", "priority=-5"},
       {"train.epochs=", "train.max_steps=18446744073709551615"},
+      {"resources.share_device=true"},
   };
   for (const auto& overrides : variants) {
     const v1::JobSpec spec = Defaulted(kTrain, overrides);
@@ -301,8 +302,10 @@ TEST(ToYamlTest, Command) {
               HasSubstr("command: [/bin/sh, \"-c\", \"echo $RANK; exit 7\", \"null\", \"~\"]\n"));
   EXPECT_THAT(ToYaml(spec), HasSubstr("failure_timeout: 30s\n"));
   EXPECT_THAT(ToYaml(spec), HasSubstr("on_lost_coordinator: continue\n"));
-  EXPECT_THAT(ToYaml(spec), HasSubstr("resources: {nodes: 1, ranks_per_node: 1, device: auto, "
-                                      "devices_per_rank: 1, threads_per_rank: 1}\n"));
+  EXPECT_THAT(ToYaml(spec), HasSubstr("restart: {max: 3}\n"));
+  EXPECT_THAT(ToYaml(spec),
+              HasSubstr("resources:\n  nodes: 1\n  ranks_per_node: 1\n  device: auto\n  "
+                        "devices_per_rank: 1\n  threads_per_rank: 1\n  share_device: false\n"));
 }
 
 }  // namespace

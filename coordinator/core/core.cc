@@ -257,6 +257,10 @@ void Core::Impl::Handle(const Tick& event) {
                                                                     absl::Milliseconds(100)))));
       continue;
     }
+    if (key.kind == TimerKey::Kind::kPlacement) {
+      capacity_changed_ = true;
+      continue;
+    }
     Job* job = FindJob(JobId(key.name));
     if (job == nullptr || !IsActive(job->state())) continue;
     switch (key.kind) {
@@ -273,6 +277,7 @@ void Core::Impl::Handle(const Tick& event) {
         OnWaitTimer(*job);
         break;
       case TimerKey::Kind::kLease:
+      case TimerKey::Kind::kPlacement:
       case TimerKey::Kind::kRetention:  // done with the step's beginning
         break;
     }

@@ -107,12 +107,26 @@ class Core::Impl {
   void ArmRetention();
   absl::Status NoJob(absl::string_view name) const;
 
-  // ---- lifecycle.cc: a job's way through its states
-  void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
+  // ---- placement.cc
   void RunQueue();
+  // False where the job has to wait.
   bool TryPlace(Job& job);
+  enum class Offers { kNow, kIdle };  // of nodes: what is free, or all that they have
+  std::vector<v1::NodePlacement> Place(const v1::Resources& resources, Offers offers,
+                                       bool share_device) const;
+  // Which two ranks of a job would be on one GPU, where that is all that keeps it from being placed
+  // on these offers or may be; empty otherwise.
+  std::string SharingText(const v1::Resources& resources, Offers offers) const;
+  // Whether any GPU is offered twice, by workers of one machine.
+  bool OffersShareDevices() const;
+  // Ends a job that no node that is known could ever make room for, since ranks of it would be on
+  // one GPU. False where waiting may help.
+  bool RefuseSharing(Job& job);
   // A job that wants to restart and cannot now.
   void Requeue(Job& job);
+
+  // ---- lifecycle.cc: a job's way through its states
+  void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   // Ends the generation, if it is not ending yet, and queues the job again; no restart is used up.
   void StopAndRequeue(Job& job, absl::string_view reason, std::string message);
   // Does whatever the ranks' phases, failures and exits call for by now. Safe to repeat.

@@ -5,7 +5,7 @@ namespace muster::core {
 bool IsAllowed(v1::JobState from, v1::JobState to) {
   switch (from) {
     case v1::QUEUED:
-      return to == v1::HELD || to == v1::STARTING || to == v1::CANCELLED;
+      return to == v1::HELD || to == v1::STARTING || to == v1::CANCELLED || to == v1::FAILED;
     case v1::HELD:
       return to == v1::QUEUED || to == v1::CANCELLED;
     case v1::STARTING:

@@ -39,6 +39,7 @@ namespace muster::core {
 //  QUEUED, HELD       each other hold, release
 //  QUEUED, HELD       CANCELLED  cancel
 //  QUEUED             STARTING   placed: generation + 1, on record with its rank map
+//  QUEUED             FAILED     the nodes that there are could never take it: see RefuseSharing
 //  STARTING           RUNNING    every rank is connected (command job: started)
 //  STARTING, RUNNING  STOPPING   cancel, time limit, first failure, lost node, requeue, drain
 //  RUNNING            STOPPING   the last rank exited with code 0

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/proto_time.h"
 #include "common/wait_text.h"
 #include "coordinator/core/core_impl.h"
@@ -44,100 +43,6 @@ void Core::Impl::Transition(Job& job, v1::JobState to, absl::string_view reason,
   proto.set_message(std::move(message));
   job.state_since = now_.steady;
   MarkJob(job);
-}
-
-// -------------------------------------------------------------------------------------------------------
-// placement
-
-void Core::Impl::RunQueue() {
-  if (!std::exchange(capacity_changed_, false)) return;
-  while (!queue_.empty() && TryPlace(jobs_.at(queue_.head()))) {
-  }
-  for (const JobId& id : queue_.InOrder()) {
-    Job& job = jobs_.at(id);
-    if (job.restarting) Requeue(job);
-  }
-}
-
-bool Core::Impl::TryPlace(Job& job) {
-  const v1::JobSpec& spec = job.job().spec();
-  const Shape shape = ShapeOf(spec.resources());
-  std::vector<v1::NodePlacement> placements;
-  for (const std::string& kind : SlotKinds(spec.resources())) {
-    std::vector<FreeNode> offers;
-    for (const auto& [name, node] : nodes_) {
-      if (std::optional<FreeNode> offer = node.Offer(kind)) offers.push_back(std::move(*offer));
-    }
-    placements = MapRanks(shape, std::move(offers));
-    if (!placements.empty()) break;
-  }
-  if (placements.empty()) return false;
-
-  v1::Job& proto = *job.record.mutable_job();
-  const uint64_t generation = proto.generation() + 1;
-  v1::GenerationRecord record;
-  record.set_job_id(proto.job_id());
-  record.set_generation(generation);
-  std::vector<std::string> names;
-  uint32_t world_size = 0;
-  for (v1::NodePlacement& placement : placements) {
-    names.push_back(placement.node());
-    world_size += placement.ranks_size();
-    Node& node = nodes_.at(NodeName(placement.node()));
-    for (const v1::RankRecord& rank : placement.ranks()) {
-      node.Occupy({job.id(), Generation(generation), rank.rank()},
-                  {rank.slots().begin(), rank.slots().end()});
-    }
-    *record.add_nodes() = std::move(placement);
-  }
-  record.set_world_size(world_size);
-
-  stats_.OnQueueWait(now_.steady - job.state_since);
-  queue_.Remove(job.id());
-  job.restarting = false;
-  proto.set_generation(generation);
-  if (!proto.has_start_time()) *proto.mutable_start_time() = ToProto(now_.wall);
-  proto.clear_summary();
-  proto.clear_progress();
-  *job.record.mutable_generation_start_time() = ToProto(now_.wall);
-  job.record.clear_outcome();
-  job.record.clear_outcome_reason();
-  job.record.clear_outcome_message();
-  job.record.clear_restart_after_stop();
-  job.record.clear_suspected_failure();
-  job.record.clear_stop_grace_period();
-  job.record.clear_abort_on_stop();
-  job.generation.emplace(std::move(record), now_.steady);
-  active_.insert(job.id());
-  MarkGeneration(job);
-  const std::string where =
-      absl::StrCat("generation ", generation, ": ", world_size,
-                   world_size == 1 ? " rank" : " ranks", " on ", absl::StrJoin(names, ", "));
-  AddEvent(job, events::kPlaced, where);
-  Transition(job, v1::STARTING, reasons::kRendezvous, where);
-  ArmRendezvous(job, v1::STARTED);
-  ArmTimeLimit(job);
-  for (int node_rank = 0; node_rank < job.generation->record.nodes_size(); ++node_rank) {
-    MarkPlacement(job, node_rank);
-    SyncNode(job, node_rank, /*launch=*/true);
-  }
-  return true;
-}
-
-void Core::Impl::Requeue(Job& job) {
-  job.restarting = false;
-  const v1::FirstFailure& failure = job.job().first_failure();
-  std::vector<std::string> blockers;
-  for (const v1::WaitedFor& blocker : Blockers(job)) {
-    blockers.push_back(blocker.node().empty()
-                           ? blocker.reason()
-                           : absl::StrCat(blocker.node(), ": ", blocker.reason()));
-    if (blockers.size() == 4) break;
-  }
-  std::string message =
-      absl::StrCat(failure.message(), "; to restart it ", absl::StrJoin(blockers, "; "));
-  AddEvent(job, events::kRequeued, message);
-  Transition(job, v1::QUEUED, failure.reason(), std::move(message));
 }
 
 void Core::Impl::StopAndRequeue(Job& job, absl::string_view reason, std::string message) {

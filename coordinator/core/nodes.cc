@@ -102,6 +102,13 @@ std::string Node::KindOf(uint32_t slot) const {
   return "";
 }
 
+std::string Node::UuidOf(uint32_t slot) const {
+  for (const v1::Slot& offered : hello.slots()) {
+    if (offered.index() == slot) return offered.uuid();
+  }
+  return "";
+}
+
 std::set<std::string> Node::Kinds() const {
   std::set<std::string> kinds;
   for (const v1::Slot& slot : hello.slots()) kinds.emplace(NameOfKind(slot));
@@ -114,14 +121,31 @@ uint32_t Node::SlotCount(absl::string_view kind) const {
                     [kind](const v1::Slot& slot) { return NameOfKind(slot) == kind; }));
 }
 
+FreeNode Node::Describe() const {
+  FreeNode described;
+  described.name = record.name();
+  const auto rack = hello.labels().find("rack");
+  if (rack != hello.labels().end()) described.rack = rack->second;
+  described.address = address;
+  described.incarnation = record.incarnation();
+  described.slots = &hello.slots();
+  return described;
+}
+
+std::optional<FreeNode> Node::IdleOffer(absl::string_view kind) const {
+  if (state == v1::LOST || leaving) return std::nullopt;
+  FreeNode idle = Describe();
+  for (const v1::Slot& slot : hello.slots()) {
+    if (NameOfKind(slot) == kind) idle.free_slots.push_back(slot.index());
+  }
+  std::sort(idle.free_slots.begin(), idle.free_slots.end());
+  idle.slot_count = static_cast<uint32_t>(idle.free_slots.size());
+  return idle;
+}
+
 std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
   if (state != v1::READY || record.cordoned() || leaving) return std::nullopt;
-  FreeNode free;
-  free.name = record.name();
-  const auto rack = hello.labels().find("rack");
-  if (rack != hello.labels().end()) free.rack = rack->second;
-  free.address = address;
-  free.incarnation = record.incarnation();
+  FreeNode free = Describe();
   for (const v1::Slot& slot : hello.slots()) {
     if (NameOfKind(slot) != kind) continue;
     // What is ill is as if it were not there: `all` are all others.

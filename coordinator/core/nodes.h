@@ -73,12 +73,19 @@ struct Node {
 
   // Of its slots; "" for one that it does not have.
   std::string KindOf(uint32_t slot) const;
+  std::string UuidOf(uint32_t slot) const;
   std::set<std::string> Kinds() const;
   uint32_t SlotCount(absl::string_view kind) const;
 
   // What placement may use of it: slots of `kind`; none when it takes no ranks now.
   std::optional<FreeNode> Offer(absl::string_view kind) const;
+  // What it could if it were idle and all were well with it; none when it is lost or leaving.
+  std::optional<FreeNode> IdleOffer(absl::string_view kind) const;
   v1::Node View(const Time& now) const;
+
+ private:
+  // Without slots.
+  FreeNode Describe() const;
 };
 
 // Everything that a Hello can get wrong by itself. FAILED_PRECONDITION (protocol),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "common/limits.h"
@@ -31,6 +33,64 @@ bool IsNumber(absl::string_view run) {
   return absl::ascii_isdigit(static_cast<unsigned char>(run.front()));
 }
 
+// GPUs by UUID: workers of one machine may offer the same.
+class PhysicalDevices {
+ public:
+  explicit PhysicalDevices(const std::vector<FreeNode>& nodes) {
+    for (const FreeNode& node : nodes) {
+      for (const uint32_t slot : node.free_slots) {
+        const absl::string_view uuid = UuidOf(node, slot);
+        if (!uuid.empty()) ++offers_[uuid];
+      }
+    }
+  }
+
+  // Free slots of the node on whose GPUs nobody has been put.
+  std::vector<uint32_t> Left(const FreeNode& node) const {
+    absl::flat_hash_set<absl::string_view> own;
+    std::vector<uint32_t> left;
+    for (const uint32_t slot : node.free_slots) {
+      const absl::string_view uuid = UuidOf(node, slot);
+      if (!uuid.empty() && (taken_.count(uuid) != 0 || !own.insert(uuid).second)) continue;
+      left.push_back(slot);
+    }
+    return left;
+  }
+  // Of these, those that no other node offers, if that is enough of them; else all.
+  std::vector<uint32_t> Preferred(const FreeNode& node, const std::vector<uint32_t>& left,
+                                  size_t count) const {
+    std::vector<uint32_t> alone;
+    for (const uint32_t slot : left) {
+      const absl::string_view uuid = UuidOf(node, slot);
+      if (uuid.empty() || offers_.at(uuid) == 1) alone.push_back(slot);
+    }
+    return alone.size() < count ? left : alone;
+  }
+  void Take(const FreeNode& node, const std::vector<uint32_t>& slots) {
+    for (const uint32_t slot : slots) {
+      const absl::string_view uuid = UuidOf(node, slot);
+      if (!uuid.empty()) taken_.insert(uuid);
+    }
+  }
+
+ private:
+  // Slots are numbered from 0 as a rule, but need not be.
+  static absl::string_view UuidOf(const FreeNode& node, uint32_t slot) {
+    if (node.slots == nullptr) return "";
+    if (slot < static_cast<uint32_t>(node.slots->size())) {
+      const v1::Slot& guess = (*node.slots)[static_cast<int>(slot)];
+      if (guess.index() == slot) return guess.uuid();
+    }
+    for (const v1::Slot& offered : *node.slots) {
+      if (offered.index() == slot) return offered.uuid();
+    }
+    return "";
+  }
+
+  absl::flat_hash_map<absl::string_view, uint32_t> offers_;
+  absl::flat_hash_set<absl::string_view> taken_;
+};
+
 }  // namespace
 
 Shape ShapeOf(const v1::Resources& resources) {
@@ -44,6 +104,7 @@ Shape ShapeOf(const v1::Resources& resources) {
   } else if (absl::SimpleAtoi(resources.devices_per_rank(), &devices)) {
     shape.devices_per_rank = std::max(1u, devices);
   }
+  shape.share_device = resources.share_device();
   return shape;
 }
 
@@ -88,23 +149,29 @@ std::optional<uint32_t> SlotsPerRank(const Shape& shape, uint32_t slot_count, si
 
 std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes) {
   std::sort(nodes.begin(), nodes.end(), IsPlacedBefore);
+  PhysicalDevices devices(nodes);
   std::vector<v1::NodePlacement> placements;
   uint32_t rank = 0;
   for (const FreeNode& node : nodes) {
     if (placements.size() == shape.max_nodes) break;
     if (uint64_t{rank} + shape.ranks_per_node > limits::kRanksPerJob) break;
-    const std::optional<uint32_t> slots_per_rank = SlotsPerRank(shape, node.slot_count, node.free_slots.size());
-    if (!slots_per_rank.has_value()) continue;
+    std::vector<uint32_t> slots = shape.share_device ? node.free_slots : devices.Left(node);
+    const std::optional<uint32_t> per_rank = SlotsPerRank(shape, node.slot_count, slots.size());
+    if (!per_rank.has_value()) continue;
+    const size_t count = size_t{*per_rank} * shape.ranks_per_node;
+    if (!shape.share_device) slots = devices.Preferred(node, slots, count);
+    slots.resize(count);
+    devices.Take(node, slots);
     v1::NodePlacement& placement = placements.emplace_back();
     placement.set_node(node.name);
     placement.set_incarnation(node.incarnation);
     placement.set_address(node.address);
-    auto slot = node.free_slots.begin();
+    auto slot = slots.begin();
     for (uint32_t local_rank = 0; local_rank < shape.ranks_per_node; ++local_rank) {
       v1::RankRecord& record = *placement.add_ranks();
       record.set_rank(rank++);
       record.set_local_rank(local_rank);
-      for (uint32_t i = 0; i < *slots_per_rank; ++i) record.add_slots(*slot++);
+      for (uint32_t i = 0; i < *per_rank; ++i) record.add_slots(*slot++);
     }
   }
   if (placements.size() < shape.min_nodes) placements.clear();

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "google/protobuf/repeated_field.h"
 #include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/store.pb.h"
 
 namespace muster::core {
@@ -22,6 +24,8 @@ struct Shape {
   uint32_t ranks_per_node = 1;
   // None: the ranks of a node share all of its slots evenly, and nobody else has any.
   std::optional<uint32_t> devices_per_rank = 1;
+  // Ranks may be on the same GPU, which several workers of one machine offer.
+  bool share_device = false;
 };
 
 Shape ShapeOf(const v1::Resources& resources);
@@ -37,6 +41,8 @@ struct FreeNode {
   uint64_t incarnation = 0;
   uint32_t slot_count = 0;           // of the kind asked for
   std::vector<uint32_t> free_slots;  // of these, ascending
+  // As the node offers them; whoever has them outlives this. Null: all are alike.
+  const google::protobuf::RepeatedPtrField<v1::Slot>* slots = nullptr;
 };
 
 // Numbers within names count as numbers: node-2 comes before node-10.
@@ -50,7 +56,8 @@ bool IsPlacedBefore(const FreeNode& a, const FreeNode& b);
 std::optional<uint32_t> SlotsPerRank(const Shape& shape, uint32_t slot_count, size_t free);
 
 // Ranks numbered node by node, over the largest number of nodes that fits, in the order of rack and
-// name. All or nothing: empty when fewer than min_nodes fit.
+// name. All or nothing: empty when fewer than min_nodes fit. Unless they share, no two ranks are on
+// the same GPU by its UUID, and GPUs that several nodes offer are left to those that have no other.
 std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes);
 
 }  // namespace muster::core

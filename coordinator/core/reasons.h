@@ -16,7 +16,8 @@ inline constexpr char kCancelledByUser[] = "CancelledByUser";
 inline constexpr char kTimeLimit[] = "TimeLimit";
 inline constexpr char kRepeatedFailure[] = "RepeatedFailure";
 inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
-inline constexpr char kNodeDrained[] = "NodeDrained";  // by an operator, or its worker is ending
+inline constexpr char kNodeDrained[] = "NodeDrained";    // by an operator, or its worker is ending
+inline constexpr char kDeviceShared[] = "DeviceShared";  // ranks would be on one GPU
 
 // Of failures, and of the states that they lead to.
 inline constexpr char kRankFailed[] = "RankFailed";

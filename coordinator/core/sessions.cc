@@ -128,6 +128,7 @@ void Core::Impl::LoseNode(Node& node, const std::string& why) {
     node.session.reset();
   }
   node.state = v1::LOST;
+  capacity_changed_ = true;  // what waited for it alone need not wait any more
   const std::vector<std::pair<JobId, Generation>> placed = node.PlacedGenerations();
   for (const auto& [id, number] : placed) {
     Job& job = jobs_.at(id);

@@ -153,5 +153,121 @@ TEST_F(Slots, ARestartWaitsForTheMemory) {
   EXPECT_EQ(cluster_.Get(job).restarts(), 1u);
 }
 
+// Two workers of one machine, each of which offers some of its GPUs.
+class SharedDevices : public Slots {
+ protected:
+  // GPUs of these numbers.
+  void Open(const std::string& node, const std::vector<uint32_t>& gpus) {
+    v1::Hello hello = HelloOf(node, static_cast<uint32_t>(gpus.size()));
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      v1::Slot& slot = *hello.mutable_slots(static_cast<int>(i));
+      slot.set_uuid("GPU-" + std::to_string(gpus[i]));
+      slot.mutable_device()->set_index(gpus[i]);
+    }
+    cluster_.Open(hello);
+  }
+  static v1::JobSpec TwoNodes(bool share_device = false) {
+    v1::JobSpec spec = MakeCommandSpec(2);
+    spec.mutable_resources()->set_device("gpu");
+    spec.mutable_resources()->set_share_device(share_device);
+    return spec;
+  }
+};
+
+TEST_F(SharedDevices, AJobThatCouldOnlyShareIsRefused) {
+  Open("a", {0});
+  Open("b", {0});
+  const v1::Job job = cluster_.Get(cluster_.Submit(TwoNodes()));
+  EXPECT_EQ(job.state(), v1::FAILED);
+  EXPECT_EQ(job.reason(), reasons::kDeviceShared);
+  EXPECT_EQ(job.message(),
+            "rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b, and "
+            "there are not enough others; resources.share_device: true lets them");
+  EXPECT_EQ(job.exit_code(), 1);
+  EXPECT_EQ(job.generation(), 0u);
+  // Nothing of it is in the way of others.
+  EXPECT_EQ(cluster_.State(cluster_.Submit(Spec("gpu"))), v1::STARTING);
+}
+
+TEST_F(SharedDevices, UnlessItIsSaidThatItMay) {
+  Open("a", {0});
+  Open("b", {0});
+  const std::string job = cluster_.Submit(TwoNodes(/*share_device=*/true));
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+  EXPECT_EQ(cluster_.Get(job).ranks_size(), 2);
+}
+
+TEST_F(SharedDevices, OthersAreTakenWhereThereAreAny) {
+  Open("a", {0, 1});
+  Open("b", {0});
+  const std::string first = cluster_.Submit(TwoNodes());
+  EXPECT_THAT(SlotsOf(first, 0), ElementsAre(1));
+  EXPECT_THAT(SlotsOf(first, 1), ElementsAre(0));
+}
+
+TEST_F(SharedDevices, EachOfTwoThatOfferTheSameGetsAnother) {
+  Open("a", {0, 1});
+  Open("b", {1, 0});
+  const std::string job = cluster_.Submit(TwoNodes());
+  EXPECT_THAT(SlotsOf(job, 0), ElementsAre(0));
+  EXPECT_THAT(SlotsOf(job, 1), ElementsAre(0));  // GPU 1
+}
+
+TEST_F(SharedDevices, OtherKindsOfSlotWillDoForWhoTakesAny) {
+  for (const char* node : {"a", "b"}) cluster_.Open(HelloOf(node, 1, /*cpus=*/1));
+  v1::JobSpec spec = TwoNodes();
+  spec.mutable_resources()->set_device("auto");
+  const std::string job = cluster_.Submit(spec);
+  EXPECT_THAT(SlotsOf(job, 0), ElementsAre(1));
+  EXPECT_THAT(SlotsOf(job, 1), ElementsAre(1));
+}
+
+TEST_F(SharedDevices, AJobWaitsForOthersThatAreTaken) {
+  Open("a", {0, 1});
+  Open("b", {0});
+  const std::string other = cluster_.Submit(Spec("gpu"));
+  EXPECT_THAT(SlotsOf(other), ElementsAre(1));
+  const std::string job = cluster_.Submit(TwoNodes());
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  EXPECT_EQ(Blocker(job, 0), "needs 2 nodes with 1 free gpu slot; 2 have that");
+  EXPECT_EQ(Blocker(job, 1),
+            "rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b");
+  cluster_.BringUp(other);
+  cluster_.ExitAll(other, ExitWith(0));
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+}
+
+TEST_F(SharedDevices, ACoordinatorThatWasRestartedHearsOfAllNodesFirst) {
+  Open("a", {0});
+  Open("b", {0});
+  Open("c", {1});
+  SayConditions("c", {{0, "lost"}});
+  const std::string job = cluster_.Submit(TwoNodes());
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.Restart();
+  Open("a", {0});
+  Open("b", {0});
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.Run(Harness::DefaultOptions().lease / 2, {"a", "b"});
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.Run(Harness::DefaultOptions().lease, {"a", "b"});
+  EXPECT_EQ(cluster_.State(job), v1::FAILED);
+}
+
+TEST_F(SharedDevices, ARestartIsRefusedToo) {
+  Open("a", {0});
+  Open("b", {1});
+  v1::JobSpec spec = TwoNodes();
+  spec.mutable_restart()->set_max(3);
+  const std::string job = cluster_.Submit(spec);
+  cluster_.BringUp(job);
+  // The other GPU is moved out of the machine.
+  cluster_.CloseStream("b");
+  Open("b", {0});
+  cluster_.ExitAll(job, ExitWith(1));
+  EXPECT_EQ(cluster_.State(job), v1::FAILED);
+  EXPECT_EQ(cluster_.Get(job).reason(), reasons::kDeviceShared);
+}
+
 }  // namespace
 }  // namespace muster::core

@@ -24,6 +24,7 @@ struct TimerKey {
     kRendezvous,  // a phase of a job's rendezvous
     kTimeLimit,   // of a job
     kRetention,   // a finished job is to be forgotten
+    kPlacement,   // whoever waits in the queue is to be looked at again
     kWait,        // somebody waits for a job's ranks, and is to be told for whom
   };
   Kind kind;

@@ -332,6 +332,10 @@ std::vector<v1::WaitedFor> Core::Impl::Blockers(const Job& job) const {
     blocker.set_reason(std::move(reason));
   }
   blockers.emplace_back().set_reason(NeedText(shape, kinds, fitting, large_enough));
+  if (position == 1 && fitting >= shape.min_nodes) {
+    const std::string sharing = SharingText(resources, Offers::kNow);
+    if (!sharing.empty()) blockers.emplace_back().set_reason(sharing);
+  }
   std::sort(nodes.begin(), nodes.end(), [](const v1::WaitedFor& a, const v1::WaitedFor& b) {
     return NaturalLess(a.node(), b.node());
   });

@@ -165,6 +165,27 @@ class GpuTest(unittest.TestCase):
                 self.assertEqual((check.returncode, check.stdout + check.stderr), (0, ""))
 
 
+class SharedGpuTest(unittest.TestCase):
+    def test_ranks_of_a_job_share_a_gpu_only_where_they_may(self):
+        with Cluster() as cluster:
+            gpus = FakeGpus(cluster.directory, 1)
+            for name in ("a", "b"):
+                gpus.start_worker(cluster, name)
+            cluster.wait_for_nodes(2)
+            spec = gpu_spec("two", 'echo "host=$NCCL_HOSTID devices=$CUDA_VISIBLE_DEVICES."', nodes=2)
+            job = cluster.run(spec, check=False)
+            self.assertEqual((job["state"], job["reason"]), ("FAILED", "DeviceShared"))
+            refusal = ("rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b, and there "
+                       "are not enough others; resources.share_device: true lets them")
+            self.assertEqual(job["message"], refusal)
+            self.assertIn(f"DeviceShared: {refusal}\n", cluster.muster("why", job["job_id"]).stdout)
+            spec["resources"]["share_device"] = True
+            job = cluster.run(spec)["job_id"]
+            logs = cluster.muster("logs", job).stdout
+            for rank in range(2):
+                self.assertIn(f"{rank}| host=muster-{job}-1-{rank} devices=GPU-0.", logs)
+
+
 class HealthTest(unittest.TestCase):
     def test_a_fatal_xid_ends_the_use_of_a_gpu_until_the_worker_is_restarted(self):
         with GpuCluster(2) as gpu:

@@ -13,8 +13,14 @@
 namespace muster::agent {
 namespace {
 
-void AddDefaults(const NodeEnvironment& node, const v1::Launch& launch, Variables& variables) {
+void AddDefaults(const NodeEnvironment& node, const v1::Launch& launch,
+                 const v1::RankPlacement& placement, Variables& variables) {
   variables.emplace("PYTHONUNBUFFERED", "1");
+  // NCCL refuses two ranks on one GPU of what it takes for one host.
+  if (launch.spec().resources().share_device()) {
+    variables.emplace("NCCL_HOSTID", absl::StrCat("muster-", launch.job_id(), "-",
+                                                  launch.generation(), "-", placement.rank()));
+  }
   const uint32_t threads = std::max(1u, launch.spec().resources().threads_per_rank());
   if (launch.spec().has_train()) {
     variables["OMP_NUM_THREADS"] = absl::StrCat(threads);
@@ -107,7 +113,7 @@ std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::La
                                        const v1::RankPlacement& placement,
                                        const RankEnvironment& rank) {
   Variables variables = node.inherited;
-  AddDefaults(node, launch, variables);
+  AddDefaults(node, launch, placement, variables);
   for (const auto& entry : launch.spec().env()) variables[entry.first] = entry.second;
   AddPlace(node, launch, placement, variables);
   AddMuster(node, launch, rank.token, variables);

@@ -137,6 +137,15 @@ TEST_F(EnvironmentTest, TrainerGetsItsThreadsAndItsLaunch) {
               AllOf(Contains("OMP_NUM_THREADS=5"), Contains("MUSTER_LAUNCH_FILE=/launch.pb")));
 }
 
+TEST_F(EnvironmentTest, RanksThatMayShareAGpuAreHostsOfTheirOwnToNccl) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(), Each(Not(StartsWith("NCCL_HOSTID="))));
+  launch_.mutable_spec()->mutable_resources()->set_share_device(true);
+  EXPECT_THAT(Variables(), Contains("NCCL_HOSTID=muster-job-1-2-3"));
+  (*launch_.mutable_spec()->mutable_env())["NCCL_HOSTID"] = "mine";
+  EXPECT_THAT(Variables(), Contains("NCCL_HOSTID=mine"));
+}
+
 TEST_F(EnvironmentTest, TrainerOnAGpuGetsItsDriversVersion) {
   launch_.mutable_spec()->mutable_train();
   node_.slots.resize(2);
