@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "common/limits.h"
+#include "coordinator/core/device_choice.h"
 
 namespace muster::core {
 namespace {
@@ -150,6 +151,7 @@ std::optional<uint32_t> SlotsPerRank(const Shape& shape, uint32_t slot_count, si
 std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes) {
   std::sort(nodes.begin(), nodes.end(), IsPlacedBefore);
   PhysicalDevices devices(nodes);
+  DeviceChooser chooser;
   std::vector<v1::NodePlacement> placements;
   uint32_t rank = 0;
   for (const FreeNode& node : nodes) {
@@ -160,7 +162,7 @@ std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode
     if (!per_rank.has_value()) continue;
     const size_t count = size_t{*per_rank} * shape.ranks_per_node;
     if (!shape.share_device) slots = devices.Preferred(node, slots, count);
-    slots.resize(count);
+    slots = chooser.Choose(node.slots, slots, count);
     devices.Take(node, slots);
     v1::NodePlacement& placement = placements.emplace_back();
     placement.set_node(node.name);

@@ -58,6 +58,7 @@ std::optional<uint32_t> SlotsPerRank(const Shape& shape, uint32_t slot_count, si
 // Ranks numbered node by node, over the largest number of nodes that fits, in the order of rack and
 // name. All or nothing: empty when fewer than min_nodes fit. Unless they share, no two ranks are on
 // the same GPU by its UUID, and GPUs that several nodes offer are left to those that have no other.
+// Of what is left a node's ranks get GPUs that are close to each other: see DeviceChooser.
 std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes);
 
 }  // namespace muster::core

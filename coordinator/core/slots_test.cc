@@ -269,5 +269,21 @@ TEST_F(SharedDevices, ARestartIsRefusedToo) {
   EXPECT_EQ(cluster_.Get(job).reason(), reasons::kDeviceShared);
 }
 
+// As the worker finds it: 0 and 1, 2 and 3 have a bridge.
+TEST_F(Slots, AJobGetsGpusThatAreCloseToEachOther) {
+  v1::Hello hello = HelloOf("a", 4);
+  for (uint32_t i = 0; i < 4; ++i) {
+    v1::DeviceLink& bridge =
+        *hello.mutable_slots(static_cast<int>(i))->mutable_device()->add_links();
+    bridge.set_index(i ^ 1);
+    bridge.set_nvlinks(4);
+  }
+  cluster_.Open(hello);
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("gpu"))), ElementsAre(0));
+  const std::string pair = cluster_.Submit(Spec("gpu", 2));
+  EXPECT_THAT(SlotsOf(pair, 0), ElementsAre(2));
+  EXPECT_THAT(SlotsOf(pair, 1), ElementsAre(3));
+}
+
 }  // namespace
 }  // namespace muster::core
