@@ -9,8 +9,6 @@
 #include "absl/strings/string_view.h"
 #include "common/limits.h"
 #include "common/sha256.h"
-#include "glog/logging.h"
-#include "worker/collectives/nccl/nccl_library.h"
 
 namespace muster::rank {
 namespace {
@@ -42,9 +40,9 @@ std::string VariablesText(const char* const* environment) {
 
 }  // namespace
 
-std::vector<v1::FingerprintEntry> GpuFingerprint(const std::string& driver_version,
-                                                 const char* const* environment,
-                                                 const std::string& nccl_library) {
+std::vector<v1::FingerprintEntry> GpuFingerprint(const std::string& nccl_version,
+                                                 const std::string& driver_version,
+                                                 const char* const* environment) {
   std::vector<v1::FingerprintEntry> entries;
   const auto add = [&entries](const char* name, const std::string& value) {
     if (value.empty()) return;
@@ -52,9 +50,7 @@ std::vector<v1::FingerprintEntry> GpuFingerprint(const std::string& driver_versi
     entry.set_name(name);
     entry.set_value(value);
   };
-  const auto nccl = collectives::OpenNcclLibrary(nccl_library);
-  if (!nccl.ok()) LOG(INFO) << nccl.status().message();
-  add("NCCL", nccl.ok() ? (*nccl)->VersionText() : "");
+  add("NCCL", nccl_version);
   add("driver", driver_version);
   add("NCCL variables", VariablesText(environment));
   return entries;

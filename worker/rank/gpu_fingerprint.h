@@ -9,14 +9,13 @@
 
 namespace muster::rank {
 
-// Entries of JoinInfo.fingerprint: "NCCL", the version of the library that OpenNcclLibrary opens by
-// `nccl_library`; "driver", where `driver_version` is known; "NCCL variables", those NCCL_* of
-// `environment` (NAME=value, up to a null) that decide how ranks talk to each other. Which
+// Entries of JoinInfo.fingerprint: "NCCL" and "driver", by version; "NCCL variables", those NCCL_*
+// of `environment` (NAME=value, up to a null) that decide how ranks talk to each other. Which
 // interface a node has, what it calls itself and what NCCL logs are its own affair:
-// NCCL_SOCKET_IFNAME, NCCL_HOSTID and NCCL_DEBUG* are left out. What is not there has no entry.
-std::vector<v1::FingerprintEntry> GpuFingerprint(const std::string& driver_version,
-                                                 const char* const* environment,
-                                                 const std::string& nccl_library = "");
+// NCCL_SOCKET_IFNAME, NCCL_HOSTID and NCCL_DEBUG* are left out. What is empty has no entry.
+std::vector<v1::FingerprintEntry> GpuFingerprint(const std::string& nccl_version,
+                                                 const std::string& driver_version,
+                                                 const char* const* environment);
 
 }  // namespace muster::rank
 

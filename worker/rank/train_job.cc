@@ -89,8 +89,9 @@ absl::Status TrainJob::RunToEnd() {
   info.set_layout_digest(preparation_->plan->layout_digest());
   info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
                                      preparation_->fingerprint.end());
-  if (gpu_ != nullptr && launch_.world_size() > 1) {
-    for (v1::FingerprintEntry& entry : GpuFingerprint(environment_.driver_version, environ)) {
+  if (nccl_.has_value()) {
+    for (v1::FingerprintEntry& entry :
+         GpuFingerprint(nccl_->library->VersionText(), environment_.driver_version, environ)) {
       *info.add_fingerprint() = std::move(entry);
     }
   }
