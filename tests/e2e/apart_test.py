@@ -82,6 +82,7 @@ class ApartTest(unittest.TestCase):
             self.assertEqual(addresses, {m.name: m.address for m in machines[1:]})
             job = cluster.run(training_spec("native", max_steps=60, resources={"nodes": 2, "ranks_per_node": 2}))
             self.assertEqual((job["state"], int(job["summary"]["steps"])), ("SUCCEEDED", 60))
+            self.assertIn("reached 1 of 2 nodes in ", cluster.muster("logs", job["job_id"]).stdout)
             seen = "echo $(hostname) $(ls /tmp/data | wc -l) $(ls /proc | grep -c '^[0-9]')"
             job = cluster.run(shell_spec("look", seen, nodes=2))
             logs = cluster.muster("logs", job["job_id"]).stdout
@@ -89,6 +90,18 @@ class ApartTest(unittest.TestCase):
             self.assertIn("1| node-2", logs)
             for machine in machines[1:]:
                 self.assertEqual(list(machine.path("/dev/shm").iterdir()), [])
+
+    def test_nodes_that_reach_the_coordinator_and_not_each_other(self):
+        with ApartCluster(nodes=2, slots=2) as cluster:
+            for name in ("node-1", "node-2"):
+                cluster.machine(name).isolate()
+            job = cluster.run(training_spec("walled", resources={"nodes": 2, "ranks_per_node": 2}, restart={"max": 0},
+                                            failure_timeout="12s"), check=False)
+            self.assertEqual((job["state"], job["reason"]), ("FAILED", "RankFailed"), job)
+            address = cluster.machine("node-1").address.replace(".", r"\.")
+            self.assertRegex(job["message"], rf"node node-2 cannot reach node node-1 at {address}:\d+ \(interface eth0\): "
+                                             r"(No route to host|the connection timed out \(.*\))")
+            self.assertEqual(job["first_failure"]["node"], "node-2")
 
     def test_cut_shorter_than_the_lease(self):
         """Both kinds of job stand still, then go on in the same generation with nothing lost."""

@@ -115,6 +115,10 @@ class Machine(Holder):
     def heal(self):
         self._lab.run("ip", "link", "set", self._port, "master", "bridge0")
 
+    def isolate(self):
+        """From now on packets between it and others that are isolated are lost; it reaches all others."""
+        self._lab.run("ip", "link", "set", self._port, "type", "bridge_slave", "isolated", "on")
+
     def path(self, path):
         """A path on the machine as this process sees it."""
         return pathlib.Path(f"/proc/{self.pid}/root{path}")

@@ -18,6 +18,7 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "worker/rank/gpu_fingerprint.h"
+#include "worker/rank/preflight.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/objective.h"
 #include "worker/train/trainer.h"
@@ -104,6 +105,8 @@ absl::Status TrainJob::RunToEnd() {
     return absl::InternalError(absl::StrCat("launched into a world of ", preparation_->world_size,
                                             " ranks, joined one of ", joined.world().world_size()));
   }
+  RETURN_IF_ERROR(Preflight(
+      joined.world(), environment_, [this] { return !abort_->reason().ok(); }, control_));
   ConnectOptions options;
   options.rank = environment_.identity.rank();
   options.backend = launch_.spec().backend();
@@ -209,7 +212,10 @@ absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::W
 }
 
 void TrainJob::ReportFailure(const absl::Status& status) {
-  const std::string message = absl::StrCat("node ", environment_.node_name, ": ", status.message());
+  const std::string node = absl::StrCat("node ", environment_.node_name);
+  const bool named = absl::StartsWith(status.message(), node + " ");
+  const std::string message =
+      named ? std::string(status.message()) : absl::StrCat(node, ": ", status.message());
   LOG(ERROR) << phase_ << ": " << message;
   // Who ended this rank knows already.
   if (!abort_->reason().ok()) return;
