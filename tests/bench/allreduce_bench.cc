@@ -1,17 +1,12 @@
-// All-reduce between processes of one machine: ours over shared memory, ours over Gloo's transport,
-// and Gloo's own, in the same run.
+// All-reduce between processes of one machine, in the same run: on CPUs ours over shared memory,
+// ours over Gloo's transport, and Gloo's own; on GPUs NCCL, with a hierarchy of nodes and without.
 //
 //   bazel run //tests/bench:allreduce_bench -- --ranks=2 --rounds=5
+//   bazel run //tests/bench:allreduce_bench -- --backend=nccl --ranks=8 --nodes=2 --max-bytes=1GiB
 //
 // Per size: the median time over the rounds of the slowest rank's mean; algbw = bytes / time, busbw
 // = algbw * 2 (n - 1) / n, as nccl-tests count. The rounds of the contestants alternate, so that
-// what else runs on the machine hits them alike. "ours/Gloo" is how many times faster than Gloo's
-// own.
-#include <gloo/allreduce.h>
-#include <gloo/math.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/file_store.h>
-#include <gloo/transport/tcp/device.h>
+// what else runs on the machine hits them alike. "FASTER" is how many times faster than the first.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,175 +14,191 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/spec/units.h"
 #include "common/status.h"
+#include "tests/bench/allreduce_contestants.h"
+#include "tests/bench/percentile.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/factory.h"
 #include "worker/collectives/testing.h"
 
-namespace muster::collectives {
+namespace muster::bench {
 namespace {
 
-constexpr size_t kLargest = 32 << 20;
+using collectives::Communicator;
+using collectives::DataType;
+using collectives::KeyStore;
+using collectives::ReduceOp;
 
 struct Flags {
-  uint32_t ranks = 2;
+  ContestOptions contest;
+  size_t min_bytes = 0;
   int rounds = 5;
+  bool json = false;
 };
 
-// One way to all-reduce `count` floats of a buffer that it owns, in place.
-struct Contestant {
-  std::string name;
-  float* data = nullptr;
-  std::function<absl::Status(size_t count)> run;
+struct Figure {
+  size_t bytes = 0;
+  std::string who;
+  double time_us = 0;
+  double algbw = 0;  // GB/s
+  double busbw = 0;
+  double faster = 0;
 };
 
-// A rank's communicators, alive while their contestants run.
-struct Setup {
-  std::unique_ptr<Communicator> shm;
-  std::unique_ptr<Communicator> ring;
-  std::unique_ptr<Allocation> in_segment;
-  std::vector<float> heap = std::vector<float>(kLargest / sizeof(float));
-  std::shared_ptr<::gloo::rendezvous::Context> gloo;
-  std::vector<Contestant> contestants;
-};
-
-absl::StatusOr<std::unique_ptr<Communicator>> Create(const std::string& backend, uint32_t rank,
-                                                     uint32_t size, KeyStore* store) {
-  GroupOptions options;
-  options.name = backend;
-  options.id = absl::StrCat("bench-", getppid(), "-", backend);
+// What the ranks measure by, whatever is measured.
+absl::StatusOr<std::unique_ptr<Communicator>> Control(uint32_t rank, uint32_t size,
+                                                      KeyStore* store) {
+  collectives::GroupOptions options;
+  options.name = "control";
+  options.id = absl::StrCat("bench-", getppid());
   options.rank = rank;
   options.size = size;
   for (uint32_t i = 0; i < size; ++i) options.members.push_back(i);
   options.store = store;
-  options.interface_address = "127.0.0.1";
-  return CreateCommunicator(backend, options);
+  return collectives::CreateCommunicator("shm", options);
 }
 
-std::shared_ptr<::gloo::rendezvous::Context> CreateGloo(uint32_t rank, uint32_t size,
-                                                        const std::string& directory) {
-  auto context =
-      std::make_shared<::gloo::rendezvous::Context>(static_cast<int>(rank), static_cast<int>(size));
-  ::gloo::rendezvous::FileStore store(directory);
-  auto device = ::gloo::transport::tcp::CreateDevice(::gloo::transport::tcp::attr("127.0.0.1"));
-  context->connectFullMesh(store, device);
-  return context;
-}
-
-std::function<absl::Status(size_t)> OurAllReduce(Communicator* communicator, float* data) {
-  return [=](size_t count) {
-    return communicator->AllReduce(data, data, count, DataType::kFloat32, ReduceOp::kSum)->Wait();
-  };
-}
-
-absl::Status MakeContestants(uint32_t rank, uint32_t size, KeyStore* store,
-                             const std::string& gloo_directory, Setup* setup) {
-  ASSIGN_OR_RETURN(setup->shm, Create("shm", rank, size, store));
-  ASSIGN_OR_RETURN(setup->ring, Create("gloo", rank, size, store));
-  ASSIGN_OR_RETURN(setup->in_segment, setup->shm->Allocate(kLargest));
-  setup->gloo = CreateGloo(rank, size, gloo_directory);
-  auto* const segment = static_cast<float*>(setup->in_segment->data());
-  float* const heap = setup->heap.data();
-  setup->contestants.push_back(
-      {"gloo's own", heap, [=](size_t count) {
-         ::gloo::AllreduceOptions options(setup->gloo);
-         options.setAlgorithm(::gloo::AllreduceOptions::Algorithm::RING);
-         options.setOutput(heap, count);
-         options.setReduceFunction(
-             static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<float>));
-         ::gloo::allreduce(options);
-         return absl::OkStatus();
-       }});
-  setup->contestants.push_back({"our gloo", heap, OurAllReduce(setup->ring.get(), heap)});
-  setup->contestants.push_back({"shm, heap", heap, OurAllReduce(setup->shm.get(), heap)});
-  setup->contestants.push_back({"shm", segment, OurAllReduce(setup->shm.get(), segment)});
-  return absl::OkStatus();
-}
-
-// Microseconds of one all-reduce in this rank.
-absl::StatusOr<double> Measure(const Contestant& contestant, size_t bytes, Setup* setup) {
+// Microseconds of one all-reduce in the slowest rank.
+absl::StatusOr<double> Measure(const Contestant& contestant, size_t bytes, Communicator& control) {
   const size_t count = bytes / sizeof(float);
   const int repeats = static_cast<int>(std::clamp<size_t>((64 << 20) / bytes, 4, 400));
-  std::fill(contestant.data, contestant.data + count, 0.0f);
-  RETURN_IF_ERROR(contestant.run(count));
-  RETURN_IF_ERROR(setup->shm->Barrier()->Wait());
+  RETURN_IF_ERROR(contestant.run(count, 1));
+  RETURN_IF_ERROR(control.Barrier()->Wait());
   const absl::Time start = absl::Now();
-  for (int i = 0; i < repeats; ++i) RETURN_IF_ERROR(contestant.run(count));
+  RETURN_IF_ERROR(contestant.run(count, repeats));
   double time = absl::ToDoubleMicroseconds(absl::Now() - start) / repeats;
-  RETURN_IF_ERROR(
-      setup->shm->AllReduce(&time, &time, 1, DataType::kFloat64, ReduceOp::kMax)->Wait());
+  RETURN_IF_ERROR(control.AllReduce(&time, &time, 1, DataType::kFloat64, ReduceOp::kMax)->Wait());
   return time;
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
+void PrintRow(const Figure& figure) {
+  std::printf("%10zu  %-12s %12.1f %12.3f %12.3f %10.1f\n", figure.bytes, figure.who.c_str(),
+              figure.time_us, figure.algbw, figure.busbw, figure.faster);
+  std::fflush(stdout);
 }
 
-absl::Status RunRank(const Flags& flags, uint32_t rank, KeyStore* store,
-                     const std::string& gloo_directory) {
-  Setup setup;
-  RETURN_IF_ERROR(MakeContestants(rank, flags.ranks, store, gloo_directory, &setup));
-  if (rank == 0) {
-    std::printf("%10s  %-10s %12s %12s %12s %10s\n", "BYTES", "WHO", "TIME us", "ALGBW GB/s",
-                "BUSBW GB/s", "ours/Gloo");
+void PrintJson(const Flags& flags, const std::vector<Figure>& figures) {
+  nlohmann::ordered_json json = {{"backend", flags.contest.backend},
+                                 {"ranks", flags.contest.ranks},
+                                 {"nodes", flags.contest.nodes},
+                                 {"rounds", flags.rounds}};
+  for (const Figure& figure : figures) {
+    json["figures"].push_back({{"bytes", figure.bytes},
+                               {"who", figure.who},
+                               {"time_us", figure.time_us},
+                               {"algbw_gb_per_s", figure.algbw},
+                               {"busbw_gb_per_s", figure.busbw},
+                               {"faster", figure.faster}});
   }
-  for (size_t bytes = 4 << 10; bytes <= kLargest; bytes *= 2) {
-    std::vector<std::vector<double>> times(setup.contestants.size());
+  std::printf("%s\n", json.dump(2).c_str());
+  std::fflush(stdout);
+}
+
+absl::Status RunRank(const Flags& flags, uint32_t rank, KeyStore* store) {
+  const uint32_t ranks = flags.contest.ranks;
+  ASSIGN_OR_RETURN(const auto control, Control(rank, ranks, store));
+  ASSIGN_OR_RETURN(const auto contestants, MakeContestants(flags.contest, rank, store));
+  const std::vector<Contestant>& list = contestants->list();
+  const bool prints = rank == 0 && !flags.json;
+  if (prints) {
+    std::printf("%10s  %-12s %12s %12s %12s %10s\n", "BYTES", "WHO", "TIME us", "ALGBW GB/s",
+                "BUSBW GB/s", "FASTER");
+  }
+  std::vector<Figure> figures;
+  for (size_t bytes = flags.min_bytes; bytes <= flags.contest.max_bytes; bytes *= 2) {
+    std::vector<std::vector<double>> times(list.size());
     for (int round = 0; round < flags.rounds; ++round) {
       for (size_t i = 0; i < times.size(); ++i) {
-        ASSIGN_OR_RETURN(const double time, Measure(setup.contestants[i], bytes, &setup));
+        ASSIGN_OR_RETURN(const double time, Measure(list[i], bytes, *control));
         times[i].push_back(time);
       }
     }
-    if (rank != 0) continue;
-    const double gloo = Median(times[0]);
+    const double first = Percentile(times[0], 0.5);
     for (size_t i = 0; i < times.size(); ++i) {
-      const double time = Median(times[i]);
-      const double algbw = static_cast<double>(bytes) / time / 1e3;
-      std::printf("%10zu  %-10s %12.1f %12.2f %12.2f %10.1f\n", bytes,
-                  setup.contestants[i].name.c_str(), time, algbw,
-                  algbw * 2 * (flags.ranks - 1) / flags.ranks, gloo / time);
+      Figure figure;
+      figure.bytes = bytes;
+      figure.who = list[i].name;
+      figure.time_us = Percentile(times[i], 0.5);
+      figure.algbw = static_cast<double>(bytes) / figure.time_us / 1e3;
+      figure.busbw = figure.algbw * 2 * (ranks - 1) / ranks;
+      figure.faster = first / figure.time_us;
+      if (prints) PrintRow(figure);
+      figures.push_back(figure);
     }
-    std::fflush(stdout);
   }
-  return setup.shm->Barrier()->Wait();
+  if (rank == 0 && flags.json) PrintJson(flags, figures);
+  return control->Barrier()->Wait();
+}
+
+absl::Status Check(const Flags& flags) {
+  const ContestOptions& contest = flags.contest;
+  if (contest.ranks % contest.nodes != 0) {
+    return absl::InvalidArgumentError("--ranks is not a multiple of --nodes");
+  }
+  if (flags.min_bytes < sizeof(float) || flags.min_bytes > contest.max_bytes) {
+    return absl::InvalidArgumentError("--min-bytes is from 4 to --max-bytes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(Flags flags, const std::string& min_bytes, const std::string& max_bytes) {
+  ASSIGN_OR_RETURN(flags.min_bytes, spec::ParseSize(min_bytes));
+  ASSIGN_OR_RETURN(flags.contest.max_bytes, spec::ParseSize(max_bytes));
+  RETURN_IF_ERROR(Check(flags));
+  collectives::FileKeyStore store;
+  char directory[] = "/tmp/muster-allreduce-bench-XXXXXX";
+  if (mkdtemp(directory) == nullptr) return absl::ErrnoToStatus(errno, "mkdtemp");
+  flags.contest.gloo_directory = directory;
+  const std::vector<std::string> results = collectives::RunRankProcesses(
+      flags.contest.ranks, [&](uint32_t rank) { return RunRank(flags, rank, &store); },
+      absl::Minutes(10));
+  std::filesystem::remove_all(directory);
+  for (const std::string& result : results) {
+    if (!result.empty()) return absl::InternalError(result);
+  }
+  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("All-reduce: ours against Gloo's own");
-  app.add_option("--ranks", flags.ranks, "processes")->check(CLI::Range(2, 64));
+  std::string min_bytes = "4KiB";
+  std::string max_bytes = "32MiB";
+  CLI::App app("All-reduce: ours against Gloo's own, or NCCL with a hierarchy and without");
+  app.add_option("--backend", flags.contest.backend, "what carries it")
+      ->check(CLI::IsMember({"cpu", "nccl"}))
+      ->capture_default_str();
+  app.add_option("--ranks", flags.contest.ranks, "processes; with nccl each has a GPU of its own")
+      ->check(CLI::Range(2, 64))
+      ->capture_default_str();
+  app.add_option("--nodes", flags.contest.nodes, "that the ranks stand for")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--min-bytes", min_bytes, "the first size; each is twice the one before")
+      ->capture_default_str();
+  app.add_option("--max-bytes", max_bytes)->capture_default_str();
   app.add_option("--rounds", flags.rounds, "of which the median counts")
-      ->check(CLI::Range(1, 1000));
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option(
+      "--nccl-stand-in", flags.contest.nccl_stand_in,
+      "a library in place of NCCL, over queues of the host: to try the benchmark itself");
+  app.add_flag("--json", flags.json);
   CLI11_PARSE(app, argc, argv);
-  FileKeyStore store;
-  char directory[] = "/tmp/muster-allreduce-bench-XXXXXX";
-  if (mkdtemp(directory) == nullptr) {
-    std::perror("mkdtemp");
-    return 1;
-  }
-  const std::vector<std::string> results = RunRankProcesses(
-      flags.ranks, [&](uint32_t rank) { return RunRank(flags, rank, &store, directory); },
-      absl::Minutes(10));
-  std::filesystem::remove_all(directory);
-  int status = 0;
-  for (const std::string& result : results) {
-    if (result.empty()) continue;
-    std::fprintf(stderr, "%s\n", result.c_str());
-    status = 1;
-  }
-  return status;
+  const absl::Status status = Run(flags, min_bytes, max_bytes);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "allreduce_bench: %s\n", std::string(status.message()).c_str());
+  return 1;
 }
 
 }  // namespace
-}  // namespace muster::collectives
+}  // namespace muster::bench
 
-int main(int argc, char** argv) { return muster::collectives::Main(argc, argv); }
+int main(int argc, char** argv) { return muster::bench::Main(argc, argv); }

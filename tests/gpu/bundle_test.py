@@ -17,6 +17,7 @@ class GpuBundleTest(unittest.TestCase):
             self.assertNotEqual(commands, [])
             tools = next(pathlib.Path(directory).glob("*/bin"))
             commands += [[tools / "memory_bench", "--megabytes=1"], [tools / "make_cifar10", f"{directory}/data", "20", "4"]]
+            commands += [[tools / "allreduce_bench", "--max-bytes=4KiB", "--rounds=1"]]
             for command in commands:
                 result = subprocess.run(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         check=False)
