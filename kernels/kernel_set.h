@@ -26,6 +26,9 @@ struct KernelSetUse {
   TestMemory memory;  // what these kernels reach
 };
 
+// For kernels::OpenCudaDevice: the library that a test finds, empty where it lies beside it.
+std::string CudaLibraryOfTests();
+
 // Functions of the table have done their work when they return; an error of a GPU ends the process.
 // The status says why the set does not run on this machine.
 absl::StatusOr<KernelSetUse> UseKernelSet(KernelSet set);

@@ -358,6 +358,11 @@ std::string SummaryText(const v1::TrainSummary& summary) {
   if (summary.peak_memory_bytes() > 0) {
     absl::StrAppend(&text, ", peak memory ", Bytes(summary.peak_memory_bytes()));
   }
+  if (summary.differing_replicas() > 0) {
+    absl::StrAppend(&text, ", BUT ", summary.differing_replicas(),
+                    summary.differing_replicas() == 1 ? " rank" : " ranks",
+                    " ended with other weights than rank 0");
+  }
   return text;
 }
 

@@ -197,6 +197,9 @@ TEST(SummaryTextTest, AGpusStepsAreQueued) {
   summary.set_median_step_seconds(0.0825);
   summary.set_queue_seconds(0.00009);
   EXPECT_THAT(SummaryText(summary), EndsWith(", a step of 82.5 ms, queued in 0.09 ms"));
+  summary.set_differing_replicas(2);
+  EXPECT_THAT(SummaryText(summary),
+              EndsWith(" ms, BUT 2 ranks ended with other weights than rank 0"));
 }
 
 TEST(NodeTableTest, FreeSlots) {

@@ -190,6 +190,8 @@ int Main(int argc, char** argv) {
   app.add_option(
       "--nccl-stand-in", flags.contest.nccl_stand_in,
       "a library in place of NCCL, over queues of the host: to try the benchmark itself");
+  app.add_flag("--share-gpu", flags.contest.share_gpu,
+               "all ranks on the first GPU, as if on hosts of their own: slow, and for tests");
   app.add_flag("--json", flags.json);
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Run(flags, min_bytes, max_bytes);

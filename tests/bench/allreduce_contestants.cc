@@ -6,6 +6,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,17 +52,18 @@ struct Gpu {
   NcclParts parts;
 };
 
-absl::StatusOr<std::unique_ptr<Gpu>> OpenGpu(const std::string& stand_in, uint32_t ordinal) {
+absl::StatusOr<std::unique_ptr<Gpu>> OpenGpu(const ContestOptions& options, uint32_t rank) {
+  // Before the library reads it.
+  if (options.share_gpu) setenv("NCCL_HOSTID", absl::StrCat("rank-", rank).c_str(), 1);
   auto gpu = std::make_unique<Gpu>();
-  ASSIGN_OR_RETURN(gpu->parts.library, collectives::OpenNcclLibrary(stand_in));
-  if (!stand_in.empty()) {
+  ASSIGN_OR_RETURN(gpu->parts.library, collectives::OpenNcclLibrary(options.nccl_stand_in));
+  if (!options.nccl_stand_in.empty()) {
     gpu->parts.make_stream = [] { return collectives::MakeHostStream(); };
     return gpu;
   }
-  ASSIGN_OR_RETURN(gpu->device, kernels::OpenCudaDevice(static_cast<int>(ordinal)));
-  gpu->parts.make_stream = []() -> absl::StatusOr<std::unique_ptr<collectives::DeviceStream>> {
-    return absl::UnimplementedError("a GPU's device has no second stream");
-  };
+  ASSIGN_OR_RETURN(gpu->device,
+                   kernels::OpenCudaDevice(options.share_gpu ? 0 : static_cast<int>(rank)));
+  gpu->parts.make_stream = [device = gpu->device.get()] { return device->MakeStream(); };
   return gpu;
 }
 
@@ -169,7 +171,7 @@ absl::Status List::MakeCpu() {
 }
 
 absl::Status List::MakeNccl() {
-  ASSIGN_OR_RETURN(gpu_, OpenGpu(options_.nccl_stand_in, rank_));
+  ASSIGN_OR_RETURN(gpu_, OpenGpu(options_, rank_));
   ASSIGN_OR_RETURN(Communicator* const plain, World("plain", "nccl", "off"));
   RETURN_IF_ERROR(AddOwnMemory("nccl", plain));
   if (options_.nodes == 1) return absl::OkStatus();

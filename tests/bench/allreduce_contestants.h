@@ -20,6 +20,8 @@ struct ContestOptions {
   uint32_t ranks = 2;
   uint32_t nodes = 1;  // that the ranks stand for, equally many on each
   size_t max_bytes = 0;
+  // All ranks on the first GPU, which NCCL takes for as many hosts'.
+  bool share_gpu = false;
   // A library in place of NCCL, with streams of the host in place of a GPU's; empty: neither.
   std::string nccl_stand_in;
   std::string gloo_directory;  // where the ranks of Gloo's own meet
@@ -41,8 +43,8 @@ class Contestants {
 
 // cpu: Gloo's own ring; ours over Gloo's transport; on one node shared memory, from the heap and
 // from the communicator's own memory; on several, the hierarchy of both. nccl, with GPU `rank` of
-// the machine: on several nodes with hierarchical off and on, else off alone. Blocks until all
-// ranks have called. `store` outlives it.
+// the machine, or the first one: on several nodes with hierarchical off and on, else off alone.
+// Blocks until all ranks have called. `store` outlives it.
 absl::StatusOr<std::unique_ptr<Contestants>> MakeContestants(const ContestOptions& options,
                                                              uint32_t rank,
                                                              collectives::KeyStore* store);

@@ -16,6 +16,8 @@
 #   bandwidth   the kernels that memory bounds, against a copy
 #   throughput  images/s of four models, against PyTorch's best form (MODELS and FORMS choose)
 #   accuracy    Fashion-MNIST to 93 %, where $FASHION_MNIST is its folder
+#   nccl        two ranks on the one GPU as if on two hosts, by NCCL: the communicator's contract, a cluster whose training
+#               agrees with one rank's, a rank that is killed, the bandwidth of all-reduces
 # --quick is the part quick alone. DIRECTORY (default: gpu-results) gets a log and a JSON file for each part and
 # results.json. Nothing of the GPU's settings is changed.
 #
@@ -25,7 +27,7 @@ set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 readonly HERE ROOT
-readonly ALL_PARTS=(kernels sanitizer training bandwidth throughput accuracy)
+readonly ALL_PARTS=(kernels sanitizer training bandwidth nccl throughput accuracy)
 readonly PYTHON=${PYTHON:-python3}
 parts=()
 out="gpu-results"
@@ -55,7 +57,8 @@ done
 mkdir -p "$out" || exit 73
 out=$(cd "$out" && pwd)
 work=$(mktemp -d -t muster-gpu.XXXXXX) || exit 73
-trap 'rm -rf "$work"' EXIT
+trap 'cluster_down; rm -rf "$work"' EXIT
+daemons=()
 # Everything that runs puts its files there, sockets included.
 export TMPDIR=$work
 
@@ -319,6 +322,9 @@ part_accuracy() {
     "${seconds:-null}" "$peer" | tee "$json"
   [[ -n $seconds ]]
 }
+
+# shellcheck source=tests/gpu/cluster.sh
+source "$HERE/cluster.sh"
 
 # ---- run
 

@@ -58,19 +58,27 @@ class RunTest(unittest.TestCase):
 
     def test_parts(self):
         gpus = FakeGpus(self.folder, 1)
+        nccl = self.folder / "nccl"
+        nccl.mkdir()
+        shutil.copy(binary("worker/collectives/nccl/testing/libfake_nccl.so"), nccl / "libnccl.so.2")
         result = self.run_script(
-            "--quick", "--part", "kernels", "--part", "sanitizer", bundles=self.unpacked(),
+            "--quick", "--part", "kernels", "--part", "sanitizer", "--part", "nccl", bundles=self.unpacked(),
             SETS="train.max_steps=24 train.global_batch=16", FAKE_NVML=str(gpus.path),
             MUSTER_NVML_LIBRARY=str(binary("worker/gpu/testing/libfake_nvml.so")),
-            MUSTER_CUDA_LIBRARY_PATH=os.path.dirname(binary("kernels/cuda/testing/fakes/libcudnn.so.9")))
+            MUSTER_CUDA_LIBRARY_PATH=f"{os.path.dirname(binary('kernels/cuda/testing/fakes/libcudnn.so.9'))}:{nccl}")
         results = json.loads((self.out / "results.json").read_text())
         self.assertEqual(result.returncode, 0)
         parts = results["parts"]
         self.assertEqual({name: part["state"].split(":")[0] for name, part in parts.items()},
-                         {"quick": "passed", "kernels": "passed", "sanitizer": "skipped"})
+                         {"quick": "passed", "kernels": "passed", "sanitizer": "skipped", "nccl": "passed"})
         self.assertTrue(parts["quick"]["found"]["agree"])
         self.assertTrue(parts["quick"]["found"]["learnt"])
         self.assertEqual(set(parts["kernels"]["found"].values()), {True})
+        nccl = parts["nccl"]["found"]
+        self.assertEqual(set(nccl["contract"].values()), {True})
+        self.assertTrue(nccl["losses"]["agree"])
+        self.assertLessEqual(nccl["survivor_seconds"], 2)
+        self.assertGreater(nccl["allreduce"]["figures"][0]["busbw_gb_per_s"], 0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -13,9 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "kernels/cuda/device.h"
 #include "kernels/half.h"
+#include "kernels/kernel_set.h"
+#include "kernels/test_buffer.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/factory.h"
+#include "worker/collectives/nccl/nccl_library.h"
 #include "worker/collectives/nccl/testing/fake_nccl_parts.h"
 #include "worker/collectives/testing.h"
 
@@ -38,7 +43,10 @@ constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat64, DataType:
 constexpr size_t kCounts[] = {0, 1, 3, 1001, 65537, 700001};
 
 using Values = std::vector<double>;
-using Bytes = std::vector<std::byte>;
+// Where the backend under test reaches it.
+template <typename T>
+using Buffer = kernels::TestVector<T>;
+using Bytes = Buffer<std::byte>;
 
 void EncodeOne(DataType type, double value, std::byte* to) {
   auto store = [to](auto stored) { std::memcpy(to, &stored, sizeof(stored)); };
@@ -113,7 +121,32 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
   };
   using Body = std::function<absl::Status(Rank)>;
 
+  void SetUp() override {
+    if (!on_gpu()) return;
+    // In a process of its own: CUDA survives no fork.
+    const std::string opened =
+        RunRankProcesses(1, [](uint32_t) { return RankGpu::Open(0).status(); }).front();
+    if (!opened.empty()) GTEST_SKIP() << opened;
+  }
+
   bool threads() const { return GetParam().name == "loopback"; }
+  bool on_gpu() const { return GetParam().name == "nccl_on_gpu"; }
+
+  // The first GPU of this machine for each rank, which NCCL takes for as many hosts'.
+  struct RankGpu {
+    static absl::StatusOr<std::unique_ptr<RankGpu>> Open(uint32_t rank) {
+      setenv("NCCL_HOSTID", absl::StrCat("rank-", rank).c_str(), 1);
+      ASSIGN_OR_RETURN(const auto use, kernels::UseKernelSet(kernels::KernelSet::kCuda));
+      kernels::test_memory = use.memory;
+      auto gpu = std::make_unique<RankGpu>();
+      ASSIGN_OR_RETURN(gpu->device, kernels::OpenCudaDevice(0, kernels::CudaLibraryOfTests()));
+      ASSIGN_OR_RETURN(gpu->parts.library, OpenNcclLibrary());
+      gpu->parts.make_stream = [device = gpu->device.get()] { return device->MakeStream(); };
+      return gpu;
+    }
+    std::unique_ptr<kernels::Device> device;
+    NcclParts parts;
+  };
 
   WorldOptions Options(uint32_t rank) {
     WorldOptions options;
@@ -143,7 +176,14 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
   // Gives each rank its communicator.
   std::vector<std::string> Results(const Body& body) {
     return RunEach([&](uint32_t rank) -> absl::Status {
-      ASSIGN_OR_RETURN(auto communicator, CreateWorldCommunicator(Options(rank)));
+      std::unique_ptr<RankGpu> gpu;
+      WorldOptions options = Options(rank);
+      if (on_gpu()) {
+        ASSIGN_OR_RETURN(gpu, RankGpu::Open(rank));
+        options.backend = "nccl";
+        options.nccl = &gpu->parts;
+      }
+      ASSIGN_OR_RETURN(auto communicator, CreateWorldCommunicator(options));
       RETURN_IF_ERROR(body({rank, GetParam().size(), &store_, communicator.get()}));
       return absl::OkStatus();
     });
@@ -197,6 +237,7 @@ TEST_P(ContractTest, AllReduceOfEveryTypeAndOperator) {
 }
 
 TEST_P(ContractTest, AllReduceOfAllocatedMemory) {
+  if (on_gpu()) GTEST_SKIP() << "the memory is the GPU's own; trainings use it";
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     const size_t count = 300007;
@@ -367,7 +408,7 @@ TEST_P(ContractTest, MessagesStayInOrder) {
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     if (c.rank() > 1) return absl::OkStatus();
-    std::vector<int32_t> data(200);
+    Buffer<int32_t> data(200);
     std::vector<std::shared_ptr<Work>> works;
     for (int32_t i = 0; i < 200; ++i) {
       data[i] = c.rank() == 0 ? i : -1;
@@ -430,19 +471,19 @@ TEST_P(ContractTest, SumsAreBitEqualOnAllRanksAndEachTime) {
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     for (const size_t count : {size_t{1003}, size_t{200003}}) {
-      std::vector<float> send(count);
+      Buffer<float> send(count);
       for (size_t i = 0; i < count; ++i) {
         send[i] = std::sin(static_cast<float>(i * (c.rank() + 1))) / static_cast<float>(i % 7 + 1);
       }
-      std::vector<float> first(count);
-      std::vector<float> second(count);
+      Buffer<float> first(count);
+      Buffer<float> second(count);
       RETURN_IF_ERROR(
           c.AllReduce(send.data(), first.data(), count, DataType::kFloat32, ReduceOp::kSum)
               ->Wait());
       RETURN_IF_ERROR(
           c.AllReduce(send.data(), second.data(), count, DataType::kFloat32, ReduceOp::kSum)
               ->Wait());
-      std::vector<float> all(count * c.size());
+      Buffer<float> all(count * c.size());
       RETURN_IF_ERROR(c.AllGather(first.data(), all.data(), count, DataType::kFloat32)->Wait());
       const size_t bytes = count * sizeof(float);
       RETURN_IF_ERROR(
@@ -471,7 +512,7 @@ TEST_P(ContractTest, AbortEndsEverything) {
   if (GetParam().size() < 2) GTEST_SKIP() << "nobody to wait for";
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
-    std::vector<float> data(300007);
+    Buffer<float> data(300007);
     if (c.rank() == 0) {  // never takes part, until the others are out
       for (uint32_t i = 1; i < c.size(); ++i) {
         RETURN_IF_ERROR(rank.store->Get(absl::StrCat("out/", i), absl::Seconds(20)).status());
@@ -520,6 +561,8 @@ std::vector<Backend> AllBackends() {
     backends.push_back(MakeBackend("gloo", {size}));
     backends.push_back(MakeBackend("nccl", {size}));
   }
+  backends.push_back(MakeBackend("nccl_on_gpu", {1}));
+  backends.push_back(MakeBackend("nccl_on_gpu", {2}));
   backends.push_back(MakeBackend("nccl_levels", {2}));
   backends.push_back(MakeBackend("nccl_levels", {2, 2}));
   backends.push_back(MakeBackend("nccl_levels", {3, 3}));

@@ -16,6 +16,7 @@ namespace muster::rank {
 struct ConnectOptions {
   uint32_t rank = 0;
   std::string backend;                     // of the spec; empty: auto
+  std::string hierarchical;                // of the spec's strategy; empty: auto
   bool with_node = false;                  // the ranks of this rank's node are a group besides
   collectives::KeyStore* store = nullptr;  // of the world's generation; outlives the communicators
   // Where the rank computes on a GPU and the ranks' gradients go from GPU to GPU; else null.

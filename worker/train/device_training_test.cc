@@ -169,6 +169,21 @@ TEST_F(DeviceTrainingTest, ARankThatDiesEndsTheOthersStep) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(30));
 }
 
+TEST_F(DeviceTrainingTest, RanksThatEndWithOtherWeightsAreTold) {
+  for (const float other_rate : {0.02f, 0.03f}) {
+    collectives::FileKeyStore store;
+    const auto results = collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+      v1::JobSpec spec = Spec(4);
+      spec::ApplyDefaults(spec);
+      if (rank == 1) spec.mutable_train()->mutable_optimizer()->set_learning_rate(other_rate);
+      ASSIGN_OR_RETURN(const v1::TrainSummary summary,
+                       TrainRank(spec, rank, /*on_devices=*/true, store, nullptr));
+      return absl::UnknownError(absl::StrCat(summary.differing_replicas()));
+    });
+    EXPECT_THAT(results, Each(other_rate == 0.02f ? "UNKNOWN: 0" : "UNKNOWN: 1"));
+  }
+}
+
 TEST_F(DeviceTrainingTest, GradientsOfAWorldOfOneNeedNotTravel) {
   v1::JobSpec spec = Spec(1);
   spec::ApplyDefaults(spec);

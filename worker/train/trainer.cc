@@ -360,6 +360,22 @@ absl::Status Trainer::SaveCheckpoint() {
   return WithExitCode(written, kExitCannotCreate);
 }
 
+absl::StatusOr<uint32_t> Trainer::DifferingReplicas(const std::string& digest) {
+  std::string digests(communicator_->size() * digest.size(), '\0');
+  RETURN_IF_ERROR(
+      communicator_
+          ->AllGather(digest.data(), digests.data(), digest.size(), collectives::DataType::kUint8)
+          ->Wait());
+  uint32_t differing = 0;
+  for (uint32_t rank = 0; rank < communicator_->size(); ++rank) {
+    differing +=
+        digests.compare(rank * digest.size(), digest.size(), digests, 0, digest.size()) != 0;
+  }
+  LOG_IF(ERROR, differing > 0 && is_first()) << differing << " of " << communicator_->size()
+                                             << " ranks ended with other weights than rank 0";
+  return differing;
+}
+
 absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   auto peak_memory_bytes = static_cast<double>(PeakMemoryBytes());
   RETURN_IF_ERROR(communicator_
@@ -398,6 +414,8 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_first_loss_step(first_step_ + 1);
   summary.mutable_evaluations()->Add(evaluations_.begin(), evaluations_.end());
   summary.set_weights_digest(state_.WeightsDigest());
+  ASSIGN_OR_RETURN(const uint32_t differing, DifferingReplicas(summary.weights_digest()));
+  summary.set_differing_replicas(differing);
   summary.set_parameters(state_.parameter_count());
   summary.set_resumed_from_step(options_.resume.has_value() ? first_step_ : 0);
   if (progress_.progress().has_first_step_time()) {

@@ -89,6 +89,8 @@ class Trainer {
   absl::Status EvaluateModel();
   void RecordEvaluation(SteadyTime begin);
   absl::Status SaveCheckpoint();
+  // Collective. How many ranks have other weights than rank 0, by their digests.
+  absl::StatusOr<uint32_t> DifferingReplicas(const std::string& digest);
   absl::StatusOr<v1::TrainSummary> Summarize();
   double Epochs() const;  // done in the training's whole life
   void SetPhase(const std::string& phase);

@@ -1,0 +1,140 @@
+# Part of run.sh: what ranks of several workers do on one GPU, by NCCL, which takes them for as many hosts.
+
+# cluster_up: a coordinator and two workers, node-1 and node-2, that offer the first GPU each. Their pids are in $daemons.
+cluster_up() {
+  cluster=$work/cluster
+  mkdir -p "$cluster"
+  daemons=()
+  export MUSTER_TOKEN_DIR=$cluster/tokens NCCL_SOCKET_IFNAME=lo
+  start_daemon coordinator muster-coordinator --listen=127.0.0.1:0 || return
+  MUSTER_COORDINATOR=$(sed -n 's/^listening .*grpc=\([^ ]*\).*/\1/p' "$cluster/coordinator.out")
+  export MUSTER_COORDINATOR
+  local node
+  for node in node-1 node-2; do
+    start_daemon "$node" muster-worker --coordinator="$MUSTER_COORDINATOR" --name="$node" --slots=1 --devices=0 || return
+  done
+}
+
+# start_daemon NAME PROGRAM FLAG…: until it listens
+start_daemon() {
+  local name=$1 program=$2
+  shift 2
+  "$program" "$@" --http=127.0.0.1:0 --data-dir="$cluster/$name" >"$cluster/$name.out" 2>"$cluster/$name.log" &
+  local pid=$!
+  daemons+=("$pid")
+  until grep -q '^listening ' "$cluster/$name.out"; do
+    kill -0 "$pid" 2>/dev/null || { cat "$cluster/$name.log"; return 1; }
+    read -rt 0.05 <> <(:)
+  done
+  return 0
+}
+
+cluster_down() {
+  local pid
+  for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null; done
+  for pid in "${daemons[@]}"; do wait "$pid" 2>/dev/null; done
+  daemons=()
+}
+
+# on_cluster NAME [FLAG…]: small_cnn by two ranks, one on each worker → $work/NAME.json, the finished job
+on_cluster() {
+  local name=$1 field
+  shift
+  for field in ${SETS:-}; do set -- "$@" --set "$field"; done
+  within 120 muster run "$HERE/training.yaml" --name "$name" --set "train.dataset.path=$work/cifar10" \
+    --set resources.device=gpu --set resources.nodes=2 --set resources.share_device=true --losses -o json "$@" \
+    >"$work/$name.json" || {
+    echo "$name failed"
+    muster describe "$name" 2>/dev/null
+    return 1
+  }
+}
+
+# rank_pid NODE → the process of its rank
+rank_pid() {
+  local process
+  for process in /proc/[0-9]*; do
+    [[ $(readlink "$process/exe") == */muster-rank || $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null) == *muster-rank* ]] &&
+      tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -q "$cluster/$1" && echo "${process#/proc/}" && return
+  done 2>/dev/null
+  return 1
+}
+
+# agrees NAME ALONE TOLERANCE: with what one rank did, and the two ranks with each other to the last bit
+agrees() {
+  compare_losses "$work/$2.json" "$work/$1.json" "$3" | tee "$work/$1-losses.json" || return
+  local differing
+  differing=$(json_value "$work/$1.json" differing_replicas)
+  [[ ${differing:-0} == 0 ]] || { echo "$1: the ranks' weights differ"; return 1; }
+}
+
+# await_job JOB PATTERN: until `muster get` says so, for a minute
+await_job() {
+  local deadline=$((SECONDS + 60))
+  until muster get "$1" -o json 2>/dev/null | grep -qE "$2"; do
+    ((SECONDS < deadline)) || { echo "$1: not within a minute: $2"; return 1; }
+    read -rt 0.1 <> <(:)
+  done
+  return 0
+}
+
+# killed: kill -9 of one rank in mid-training. The other one is out of NCCL within two seconds, and the job recovers.
+killed() {
+  local job survivor victim begin out
+  job=$(muster submit "$HERE/training.yaml" --name killed --set "train.dataset.path=$work/cifar10" \
+    --set resources.device=gpu --set resources.nodes=2 --set resources.share_device=true --set train.max_steps=100000 \
+    --set train.global_batch=16 --set restart.max=1 2>/dev/null) || return
+  await_job "$job" '"step": *"?[1-9][0-9]' || return
+  survivor=$(rank_pid node-1) && victim=$(rank_pid node-2) || { echo "no ranks"; return 1; }
+  kill -9 "$victim"
+  begin=${EPOCHREALTIME/./}
+  while [[ -d /proc/$survivor ]]; do
+    out=$((${EPOCHREALTIME/./} - begin))
+    ((out < 10000000)) || break
+    read -rt 0.01 <> <(:)
+  done
+  out=$(awk -v us="$((${EPOCHREALTIME/./} - begin))" 'BEGIN { printf "%.2f", us / 1e6 }')
+  echo "kill -9 of a rank: the other one ended after $out s"
+  await_job "$job" '"generation": *"?2' && await_job "$job" '"state": *"RUNNING"' || return
+  echo "the job goes on in generation 2"
+  muster cancel "$job" >/dev/null
+  printf '%s' "$out" >"$work/killed-seconds"
+  awk -v out="$out" 'BEGIN { exit !(out <= 2) }'
+}
+
+# All-reduces between two ranks on the one GPU: what they cost where processes take turns, not what links carry.
+allreduce() {
+  within 120 allreduce_bench --backend=nccl --ranks=2 --share-gpu --rounds=3 --min-bytes=4KiB --max-bytes=64MiB --json \
+    >"$work/allreduce.json" || return
+  awk '/"bytes"|"time_us"|"algbw|"busbw/ { gsub(/[",]/, ""); printf "%s %s  ", $1, $2 } /"faster"/ { print "" }' \
+    "$work/allreduce.json"
+}
+
+part_nccl() {
+  contract_tests '*nccl_on_gpu*' contract_test || return
+  if grep -q 'NCCL: no ' "$work/contract_test.log"; then
+    skipped=$(grep -o 'NCCL: no .*' "$work/contract_test.log" | head -n 1)
+    return 77
+  fi
+  cp "$json" "$work/nccl-contract.json"
+  data || return
+  local status=0 spread tolerance
+  local plain=(--set train.model.batch_norm=false) synced=(--set train.model.batch_norm=true --set train.sync_batch_norm=true)
+  # One rank against itself with other kernels and another order of sums: two halves of each batch, one after the other.
+  train alone gpu "${plain[@]}" && train alone-in-halves gpu "${plain[@]}" --set train.accumulation_steps=2 &&
+    train alone-normed gpu "${synced[@]}" || return
+  spread=$(json_value <(compare_losses "$work/alone.json" "$work/alone-in-halves.json" 1) largest_difference)
+  tolerance=$(awk -v s="$spread" 'BEGIN { t = 3 * s; if (t < 1e-6) t = 1e-6; print t }')
+  echo "one rank against itself differs by $spread, two ranks may by $tolerance"
+  cluster_up && on_cluster by-two "${plain[@]}" && agrees by-two alone "$tolerance" &&
+    on_cluster by-two-normed "${synced[@]}" && agrees by-two-normed alone-normed "$tolerance" && killed || status=1
+  cluster_down
+  allreduce || status=1
+  printf '{"contract": %s, "spread": %s, "losses": %s, "losses_synced_batch_norm": %s, "survivor_seconds": %s, "allreduce": %s}\n' \
+    "$(cat "$work/nccl-contract.json")" "$spread" \
+    "$(cat "$work/by-two-losses.json" 2>/dev/null || echo null)" \
+    "$(cat "$work/by-two-normed-losses.json" 2>/dev/null || echo null)" \
+    "$(cat "$work/killed-seconds" 2>/dev/null || echo null)" \
+    "$(cat "$work/allreduce.json" 2>/dev/null || echo null)" >"$json"
+  return $status
+}
