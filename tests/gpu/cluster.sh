@@ -104,7 +104,7 @@ killed() {
 
 # All-reduces between two ranks on the one GPU: what they cost where processes take turns, not what links carry.
 allreduce() {
-  within 120 allreduce_bench --backend=nccl --ranks=2 --share-gpu --rounds=3 --min-bytes=4KiB --max-bytes=64MiB --json \
+  within 120 allreduce_bench --backend=nccl --ranks=2 --share-gpu --rounds=3 --min-bytes=4KiB --max-bytes="${ALLREDUCE_MAX:-64MiB}" --json \
     >"$work/allreduce.json" || return
   awk '/"bytes"|"time_us"|"algbw|"busbw/ { gsub(/[",]/, ""); printf "%s %s  ", $1, $2 } /"faster"/ { print "" }' \
     "$work/allreduce.json"
