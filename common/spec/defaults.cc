@@ -17,6 +17,7 @@ constexpr double kFolderCenterCrop = 0.875;
 constexpr double kMobileNetDropout = 0.2;
 constexpr uint32_t kHiddenWidths[] = {256, 128};
 constexpr uint64_t kBucketBytes = 25 << 20;
+constexpr uint32_t kMicroBatchesPerStage = 4;
 constexpr uint64_t kFirstBucketBytes = 1 << 20;
 constexpr uint32_t kCheckpointsKept = 3;
 constexpr uint32_t kLoaderThreads = 1;
@@ -176,6 +177,16 @@ void ApplyPrecisionDefaults(v1::TrainSpec& train) {
   if (scale.backoff_factor() == 0) scale.set_backoff_factor(0.5);
 }
 
+void ApplyPipelineDefaults(v1::JobSpec& spec) {
+  v1::PipelineSpec& pipeline = *spec.mutable_train()->mutable_strategy()->mutable_pipeline();
+  if (pipeline.stages() == 0) pipeline.set_stages(MaxWorldSize(spec));
+  if (pipeline.schedule().empty()) pipeline.set_schedule("1f1b");
+  if (pipeline.micro_batches() == 0) {
+    const bool sequential = pipeline.schedule() == "sequential";
+    pipeline.set_micro_batches(sequential ? 1 : kMicroBatchesPerStage * pipeline.stages());
+  }
+}
+
 void ApplyTrainDefaults(v1::TrainSpec& train) {
   ApplyModelDefaults(*train.mutable_model());
   ApplyDataDefaults(train);
@@ -183,6 +194,7 @@ void ApplyTrainDefaults(v1::TrainSpec& train) {
   if (train.global_batch() == 0) train.set_global_batch(kGlobalBatch);
   if (train.accumulation_steps() == 0) train.set_accumulation_steps(1);
   ApplyPrecisionDefaults(train);
+  if (train.cuda_graphs().empty()) train.set_cuda_graphs("auto");
   v1::StrategySpec& strategy = *train.mutable_strategy();
   if (strategy.name().empty()) strategy.set_name("ddp");
   if (strategy.bucket_bytes() == 0) strategy.set_bucket_bytes(kBucketBytes);
@@ -207,7 +219,9 @@ void ApplyDefaults(v1::JobSpec& spec) {
   if (!spec.has_grace_period()) *spec.mutable_grace_period() = ToProto(kGracePeriod);
   spec.mutable_on_lost_coordinator();
   if (!spec.has_restart()) spec.mutable_restart()->set_max(kRestarts);
-  if (spec.has_train()) ApplyTrainDefaults(*spec.mutable_train());
+  if (!spec.has_train()) return;
+  ApplyTrainDefaults(*spec.mutable_train());
+  if (spec.train().strategy().name() == "pipeline") ApplyPipelineDefaults(spec);
 }
 
 uint32_t MaxWorldSize(const v1::JobSpec& spec) {

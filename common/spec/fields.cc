@@ -107,6 +107,10 @@ Table MakeTable() {
             "Parameters whose names begin with one of these are not taken from init_from, as in "
             "[fc.]."}},
       {"TrainSpec.mixed_precision", {.text = "How O1, O2 and O3 compute in low precision."}},
+      {"TrainSpec.cuda_graphs",
+       {.text = "Whether a GPU's step is recorded once and launched as a graph: where all of it "
+                "can be, or never.",
+        .words = {"auto", "never"}}},
       {"MixedPrecisionSpec.dtype",
        {.text = "The low precision.", .words = {"bfloat16", "float16"}}},
       {"MixedPrecisionSpec.gradient_dtype",
@@ -267,6 +271,24 @@ Table MakeTable() {
        {.text = "Whether gradients are summed inside each node first and then between nodes. auto: "
                 "CPUs do so where nodes have several ranks, and NCCL chooses by itself.",
         .words = {"auto", "on", "off"}}},
+      {"StrategySpec.shard_optimizer",
+       {.text = "Each rank keeps the optimizer's state of its share of the parameters alone and "
+                "updates that share: less memory, the same training. Of ddp."}},
+      {"StrategySpec.pipeline", {.text = "How the model is cut. Of pipeline."}},
+      {"PipelineSpec.stages",
+       {.text = "So many ranks hold a part of the model each; ranks beyond that are replicas.",
+        .computed_default = "as many as ranks"}},
+      {"PipelineSpec.schedule",
+       {.text = "sequential: one stage computes at a time. gpipe: forward of all micro-batches, "
+                "then backward. 1f1b: a forward and a backward in turn, with less memory.",
+        .words = {"1f1b", "gpipe", "sequential"}}},
+      {"PipelineSpec.micro_batches",
+       {.text = "Each replica's share of a batch goes through the stages in so many parts.",
+        .computed_default = "4 for each stage; 1 with sequential"}},
+      {"PipelineSpec.cuts",
+       {.text = "Layers that the second and every later stage begins with, as explain-plan names "
+                "them.",
+        .computed_default = "where the costs balance, measured at the start"}},
       {"ObjectiveSpec.name",
        {.text = "Which loss. nt_xent learns without labels: two views of an image against all "
                 "others.",

@@ -57,6 +57,8 @@ constexpr absl::string_view kZeroMeansUnset[] = {
     "muster.v1.RandomErasingSpec.max_ratio",
     "muster.v1.StrategySpec.bucket_bytes",
     "muster.v1.StrategySpec.first_bucket_bytes",
+    "muster.v1.PipelineSpec.stages",
+    "muster.v1.PipelineSpec.micro_batches",
     "muster.v1.CheckpointSpec.keep",
     "muster.v1.LoaderSpec.threads",
     "muster.v1.LoaderSpec.prefetch",

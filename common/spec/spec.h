@@ -35,6 +35,9 @@ std::string ToYaml(const v1::JobSpec& spec);
 // Ranks in the largest world that the spec allows.
 uint32_t MaxWorldSize(const v1::JobSpec& spec);
 
+// Whether a rank drives all of its devices; otherwise it computes on the first.
+bool DrivesSeveralDevices(const v1::StrategySpec& strategy);
+
 }  // namespace muster::spec
 
 #endif  // MUSTER_COMMON_SPEC_SPEC_H_

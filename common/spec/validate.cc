@@ -104,9 +104,11 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
                    "resources.devices_per_rank",
                    absl::StrCat("'all' or from 1 to ", limits::kSlotsPerNode, ", not ",
                                 Quoted(resources.devices_per_rank())));
-  if (spec.has_train() && resources.device() == "gpu") {
+  const bool drives_several = DrivesSeveralDevices(spec.train().strategy());
+  if (spec.has_train() && resources.device() == "gpu" && !drives_several) {
     problems.Require(number && devices == 1, "resources.devices_per_rank",
-                     "a rank of a train job computes on one GPU");
+                     "a rank of a train job computes on one GPU; with strategy dp or hybrid on "
+                     "several");
   }
   if (resources.devices_per_rank() == "all" && resources.ranks_per_node() > 1) {
     problems.Add("resources.devices_per_rank",

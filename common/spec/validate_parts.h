@@ -24,6 +24,8 @@ void CheckModel(const v1::ModelSpec& model, Problems& problems);
 void CheckData(const v1::TrainSpec& train, Problems& problems);
 // train.optimizer, schedule, objective and ema.
 void CheckLearning(const v1::TrainSpec& train, Problems& problems);
+// train.strategy, with what it has to fit in the rest of the spec.
+void CheckStrategy(const v1::JobSpec& spec, Problems& problems);
 
 inline constexpr double kMaxEpochs = 1e6;
 inline constexpr uint32_t kMaxWidth = 65536;  // of a layer

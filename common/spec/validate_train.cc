@@ -11,7 +11,6 @@ namespace muster::spec {
 namespace {
 
 constexpr uint32_t kMaxGlobalBatch = 1 << 24;
-constexpr uint64_t kMaxBucketBytes = uint64_t{1} << 32;
 constexpr uint32_t kMaxCheckpointsKept = 1000;
 constexpr int kMaxInitExclude = 1000;
 // As far as the scale grows while it is trained.
@@ -56,31 +55,6 @@ void CheckBatch(const v1::JobSpec& spec, Problems& problems) {
     problems.Add("train.accumulation_steps",
                  "must be 1 with nt_xent: an image would be compared with those of its part alone");
   }
-}
-
-void CheckHierarchical(const v1::JobSpec& spec, Problems& problems) {
-  const v1::StrategySpec& strategy = spec.train().strategy();
-  RequireWord("train.strategy.hierarchical", strategy, "hierarchical", problems);
-  const std::string& backend = spec.backend();
-  if (strategy.hierarchical() == "off" && backend == "hierarchical") {
-    problems.Add("train.strategy.hierarchical", "is off, and backend is hierarchical");
-  }
-  const bool one_level = backend == "shm" || backend == "gloo" || backend == "loopback";
-  if (strategy.hierarchical() == "on" && one_level) {
-    problems.Add("train.strategy.hierarchical",
-                 absl::StrCat("is on, and backend ", backend, " has no levels; auto has"));
-  }
-}
-
-void CheckStrategy(const v1::JobSpec& spec, Problems& problems) {
-  const v1::StrategySpec& strategy = spec.train().strategy();
-  RequireWord("train.strategy.name", strategy, "name", problems);
-  CheckHierarchical(spec, problems);
-  problems.Require(strategy.bucket_bytes() >= 1 && strategy.bucket_bytes() <= kMaxBucketBytes,
-                   "train.strategy.bucket_bytes", "from 1 to 4GiB");
-  problems.Require(
-      strategy.first_bucket_bytes() >= 1 && strategy.first_bucket_bytes() <= kMaxBucketBytes,
-      "train.strategy.first_bucket_bytes", "from 1 to 4GiB");
 }
 
 void CheckLossScale(const v1::MixedPrecisionSpec& mixed, Problems& problems) {
@@ -175,6 +149,7 @@ void CheckTrain(const v1::JobSpec& spec, Problems& problems) {
   CheckLength(train, problems);
   CheckBatch(spec, problems);
   CheckPrecision(train, problems);
+  RequireWord("train.cuda_graphs", train, "cuda_graphs", problems);
   CheckStrategy(spec, problems);
   CheckInitialState(train, problems);
   CheckOutput(train, problems);

@@ -211,6 +211,7 @@ TEST(ValidateTrainTest, EachProblemByItsPath) {
        "train.mixed_precision: is given, but train.precision is O0"},
       {"train.strategy.name=hybrid", "train.strategy.name: hybrid is not built in"},
       {"train.strategy.hierarchical=yes", "train.strategy.hierarchical: unknown 'yes'"},
+      {"train.cuda_graphs=off", "train.cuda_graphs: unknown 'off'"},
   };
   for (const auto& [override_text, expected] : cases) {
     const std::string problems = ProblemsOf({override_text});
