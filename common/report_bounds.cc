@@ -73,6 +73,26 @@ absl::Status CheckBounds(const v1::TrainSummary& summary) {
   RETURN_IF_ERROR(
       CheckLength("summary.precision", summary.precision().size(), limits::kLabelBytes));
   RETURN_IF_ERROR(CheckTime("summary.first_step_time", summary.first_step_time()));
+  RETURN_IF_ERROR(CheckLength("summary.strategy", summary.strategy().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(
+      CheckCount("the devices of a summary", summary.devices_size(), limits::kRecordedDevices));
+  for (const v1::DeviceUse& use : summary.devices()) {
+    RETURN_IF_ERROR(CheckLength("summary.devices.node", use.node().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(
+        CheckLength("summary.devices.device", use.device().size(), limits::kLabelBytes));
+  }
+  RETURN_IF_ERROR(CheckCount("the parts of a step", summary.parts_size(), limits::kStepParts));
+  for (const v1::StepPart& part : summary.parts()) {
+    RETURN_IF_ERROR(CheckLength("summary.parts.name", part.name().size(), limits::kLabelBytes));
+  }
+  RETURN_IF_ERROR(
+      CheckCount("the stages of a summary", summary.stages_size(), limits::kRecordedDevices));
+  for (const v1::StageUse& stage : summary.stages()) {
+    RETURN_IF_ERROR(
+        CheckLength("summary.stages.first_layer", stage.first_layer().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(
+        CheckLength("summary.stages.last_layer", stage.last_layer().size(), limits::kLabelBytes));
+  }
   RETURN_IF_ERROR(CheckCount("the evaluations of a summary", summary.evaluations_size(),
                              limits::kRecordedEvaluations));
   return CheckCount("the losses of a summary", summary.losses_size(), limits::kRecordedLosses);

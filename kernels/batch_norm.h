@@ -51,10 +51,22 @@ using BatchNormScale = void(const BatchNormScaling& scaling, const float* factor
                             const float* bias, float* inverse_deviation, float* scale,
                             float* shift);
 
+// Statistics that several devices share: each makes sums, float64 [2 * channels + 1], of its
+// values, of their squares and of its pixels, which are then added up over the devices; in double
+// nothing is lost where a mean is far from zero. mean, variance [channels] of `pixels`; not read
+// where that is 0.
+using BatchNormToSums = void(int64_t channels, double pixels, const float* mean,
+                             const float* variance, double* sums);
+// And back, to the statistics of all their pixels; of none nothing is written.
+using BatchNormFromSums = void(int64_t channels, const double* sums, float* mean, float* variance);
+
 struct BatchNormMomentum {
   int64_t channels = 1;
   double pixels = 1;  // that the statistics are of
   double momentum = 0.1;
+  // Where devices share statistics, and only the device knows of how many pixels: in its memory, in
+  // the place of `pixels`. Nothing happens where there is none.
+  const double* shared_pixels = nullptr;
 };
 
 // The running statistics take in a batch's, as in PyTorch: running += momentum * (batch - running),
@@ -84,7 +96,9 @@ struct BatchNormGradient {
   const float* shift;
   const float* mean;
   const float* inverse_deviation;
-  double pixels;  // that mean and deviation are of: more than x's where ranks share statistics
+  double pixels;  // that mean and deviation are of
+  // As BatchNormMomentum's: more than x's.
+  const double* shared_pixels = nullptr;
 };
 
 // -> dgamma, dbeta [channels], over x's own pixels; zero without any. dz like dy, or null; may be

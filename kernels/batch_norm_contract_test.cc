@@ -359,6 +359,94 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatistics) {
   }
 }
 
+// What two devices add up is what one with the pixels of both would have; of none nothing comes.
+TEST_P(BatchNormContractTest, StatisticsThatDevicesShare) {
+  constexpr double kPixels[] = {0, 1, 300};
+  for (const int64_t channels : {1, 5, 16, 67}) {
+    TestBuffer mean(channels, random_), variance(channels, random_);
+    for (int64_t c = 0; c < channels; ++c) variance[c] = variance[c] * variance[c];
+    // Of the other device, far away.
+    const auto other_mean = [&](int64_t c) { return 100.0 + double{mean[c]}; };
+    for (const double own : kPixels) {
+      for (const double other : kPixels) {
+        TestVector<double> sums(2 * channels + 1, -1), expected(2 * channels + 1, -1);
+        // Without pixels there is nothing to read.
+        const float* const means = own > 0 ? mean.data() : nullptr;
+        const float* const variances = own > 0 ? variance.data() : nullptr;
+        kernels().batch_norm_to_sums(channels, own, means, variances, sums.data());
+        reference().batch_norm_to_sums(channels, own, means, variances, expected.data());
+        for (size_t i = 0; i < sums.size(); ++i) {
+          EXPECT_NEAR(sums[i], expected[i], 1e-12 * (1 + std::abs(expected[i])));
+        }
+        for (int64_t c = 0; c < channels; ++c) {
+          sums[c] += other * other_mean(c);
+          sums[channels + c] += other * (1 + other_mean(c) * other_mean(c));
+        }
+        sums[2 * channels] += other;
+        TestBuffer all_mean(channels), all_variance(channels);
+        for (int64_t c = 0; c < channels; ++c) all_mean[c] = all_variance[c] = -7;
+        kernels().batch_norm_from_sums(channels, sums.data(), all_mean.data(), all_variance.data());
+        const double all = own + other;
+        for (int64_t c = 0; c < channels; ++c) {
+          if (all == 0) {
+            EXPECT_EQ(all_mean[c], -7);
+            EXPECT_EQ(all_variance[c], -7);
+            continue;
+          }
+          const double middle = (own * double{mean[c]} + other * other_mean(c)) / all;
+          const double own_spread = double{variance[c]} + std::pow(double{mean[c]} - middle, 2);
+          const double other_spread = 1 + std::pow(other_mean(c) - middle, 2);
+          const double spread = (own * own_spread + other * other_spread) / all;
+          EXPECT_NEAR(all_mean[c], middle, 1e-6 * (1 + std::abs(middle)));
+          EXPECT_NEAR(all_variance[c], spread, 1e-6 * (1 + spread));
+        }
+      }
+    }
+  }
+}
+
+// Where only the device knows how many pixels there are.
+TEST_P(BatchNormContractTest, PixelsInTheDevicesMemory) {
+  const BatchNormShape shape = {.rows = 2, .height = 3, .width = 3, .channels = 19};
+  const int64_t elements = shape.pixels() * shape.channels;
+  const auto pixels = Stored(50.0), none = Stored(0.0);
+  const TestBuffer x(elements, random_), dy(elements, random_);
+  std::vector<TestBuffer> arrays;
+  for (int i = 0; i < 6; ++i) arrays.emplace_back(shape.channels, random_);
+  const auto run = [&](double own, const double* shared) {
+    std::vector<TestBuffer> out;
+    out.emplace_back(elements);
+    for (int i = 0; i < 2; ++i) {
+      out.emplace_back(shape.channels);
+      for (int64_t c = 0; c < shape.channels; ++c) out.back()[c] = 2;
+    }
+    kernels().batch_norm_backward_data(shape,
+                                       {.x = x.data(),
+                                        .dy = dy.data(),
+                                        .choice = nullptr,
+                                        .scale = arrays[0].data(),
+                                        .shift = arrays[1].data(),
+                                        .mean = arrays[2].data(),
+                                        .inverse_deviation = arrays[3].data(),
+                                        .pixels = own,
+                                        .shared_pixels = shared},
+                                       arrays[4].data(), arrays[5].data(), out[0].data());
+    kernels().batch_norm_running(
+        {.channels = shape.channels, .pixels = own, .momentum = 0.3, .shared_pixels = shared},
+        nullptr, arrays[2].data(), arrays[3].data(), out[1].data(), out[2].data());
+    return out;
+  };
+  const auto told = run(50, nullptr), found = run(18, pixels.data());
+  for (size_t i = 0; i < told.size(); ++i) ExpectClose(found[i], told[i], "shared pixels", 0);
+  TestBuffer running_mean(1), running_variance(1);
+  running_mean[0] = running_variance[0] = 2;
+  kernels().batch_norm_running({.channels = 1, .shared_pixels = none.data()}, nullptr,
+                               arrays[2].data(), arrays[3].data(), running_mean.data(),
+                               running_variance.data());
+  EXPECT_EQ(running_mean[0], 2);
+  EXPECT_EQ(running_variance[0], 2);
+}
+
 // By hand: a deviation of 2, four pixels whose unbiased variance is 4 / 3 of the other.
 TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsByHand) {
   TestBuffer mean(1), variance(1), gamma(1), beta(1), bias(1), inverse(1), scale(1), shift(1);

@@ -51,6 +51,8 @@ KernelTable MakeTable() {
   table.member = &Guarded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
   MUSTER_GUARD(batch_norm_statistics);
   MUSTER_GUARD(batch_norm_scale);
+  MUSTER_GUARD(batch_norm_to_sums);
+  MUSTER_GUARD(batch_norm_from_sums);
   MUSTER_GUARD(batch_norm_running);
   MUSTER_GUARD(batch_norm_apply);
   MUSTER_GUARD(batch_norm_backward_parameters);

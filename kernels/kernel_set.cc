@@ -50,17 +50,17 @@ const KernelTable& WaitingKernels() {
     auto* made = new KernelTable(*gpu.kernels);
     using T = KernelTable;
     MakeWaiting<&T::batch_norm_statistics, &T::batch_norm_scale, &T::batch_norm_running,
-                &T::batch_norm_apply, &T::batch_norm_backward_parameters,
-                &T::batch_norm_backward_data, &T::max_pool_forward, &T::max_pool_backward,
-                &T::average_pool_forward, &T::average_pool_backward, &T::activation_forward,
-                &T::activation_backward, &T::add_forward, &T::accumulate, &T::scaled_copy, &T::cast,
-                &T::all_finite, &T::dropout, &T::draw_blocks, &T::softmax_cross_entropy,
-                &T::l2_normalize_forward, &T::l2_normalize_backward, &T::nt_xent_forward,
-                &T::nt_xent_backward, &T::resize, &T::load_images,
-                &T::depthwise_convolution_forward, &T::depthwise_convolution_backward_data,
-                &T::depthwise_convolution_backward_weights, &T::sgd_step, &T::adamw_step,
-                &T::sum_of_squares, &T::lerp, &T::begin_update, &T::lars_rates, &T::lars_step,
-                &T::restore_skipped>(*made);
+                &T::batch_norm_to_sums, &T::batch_norm_from_sums, &T::batch_norm_apply,
+                &T::batch_norm_backward_parameters, &T::batch_norm_backward_data,
+                &T::max_pool_forward, &T::max_pool_backward, &T::average_pool_forward,
+                &T::average_pool_backward, &T::activation_forward, &T::activation_backward,
+                &T::add_forward, &T::accumulate, &T::scaled_copy, &T::cast, &T::all_finite,
+                &T::dropout, &T::draw_blocks, &T::softmax_cross_entropy, &T::l2_normalize_forward,
+                &T::l2_normalize_backward, &T::nt_xent_forward, &T::nt_xent_backward, &T::resize,
+                &T::load_images, &T::depthwise_convolution_forward,
+                &T::depthwise_convolution_backward_data, &T::depthwise_convolution_backward_weights,
+                &T::sgd_step, &T::adamw_step, &T::sum_of_squares, &T::lerp, &T::begin_update,
+                &T::lars_rates, &T::lars_step, &T::restore_skipped>(*made);
     return made;
   }();
   return table;

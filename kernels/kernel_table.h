@@ -33,6 +33,8 @@ struct KernelTable {
   // batch_norm.h
   BatchNormStatistics* batch_norm_statistics;
   BatchNormScale* batch_norm_scale;
+  BatchNormToSums* batch_norm_to_sums;
+  BatchNormFromSums* batch_norm_from_sums;
   BatchNormRunning* batch_norm_running;
   BatchNormApply* batch_norm_apply;
   BatchNormBackwardParameters* batch_norm_backward_parameters;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <tuple>
 #include <type_traits>
@@ -47,8 +48,15 @@ class Recorder {
   Capture& capture() { return capture_; }
   Calls TakeCalls() { return std::exchange(calls_, {}); }
 
-  void AddMemory(const void* data, size_t bytes) { pieces_[data] = std::max<size_t>(bytes, 1); }
-  void RemoveMemory(const void* data) { pieces_.erase(data); }
+  // These by any thread: streams' owners take memory too.
+  void AddMemory(const void* data, size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pieces_[data] = std::max<size_t>(bytes, 1);
+  }
+  void RemoveMemory(const void* data) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pieces_.erase(data);
+  }
 
  private:
   template <typename T>
@@ -61,8 +69,10 @@ class Recorder {
   bool Reaches(const BatchNormGradient& gradient) const {
     return Reaches(gradient.x) && Reaches(gradient.dy) && Reaches(gradient.y) &&
            Reaches(gradient.choice) && Reaches(gradient.scale) && Reaches(gradient.shift) &&
-           Reaches(gradient.mean) && Reaches(gradient.inverse_deviation);
+           Reaches(gradient.mean) && Reaches(gradient.inverse_deviation) &&
+           Reaches(gradient.shared_pixels);
   }
+  bool Reaches(const BatchNormMomentum& momentum) const { return Reaches(momentum.shared_pixels); }
   bool Reaches(const UpdateInputs& inputs) const {
     return Reaches(inputs.step) && Reaches(inputs.losses) && Reaches(inputs.finite) &&
            Reaches(inputs.sum_of_squares) && Reaches(inputs.failed);
@@ -73,6 +83,7 @@ class Recorder {
     return true;
   }
   bool Holds(const void* address) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
     const auto after = pieces_.upper_bound(address);
     if (after == pieces_.begin()) return false;
     const auto& [begin, bytes] = *std::prev(after);
@@ -81,6 +92,7 @@ class Recorder {
 
   Capture capture_;
   Calls calls_;
+  mutable std::mutex mutex_;  // of pieces_
   std::map<const void*, size_t> pieces_;
 };
 
@@ -111,6 +123,8 @@ KernelTable MakeTable() {
       &Recorded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
   MUSTER_RECORD(batch_norm_statistics);
   MUSTER_RECORD(batch_norm_scale);
+  MUSTER_RECORD(batch_norm_to_sums);
+  MUSTER_RECORD(batch_norm_from_sums);
   MUSTER_RECORD(batch_norm_running);
   MUSTER_RECORD(batch_norm_apply);
   MUSTER_RECORD(batch_norm_backward_parameters);
@@ -333,11 +347,13 @@ class RecordingProcessor final : public Device {
     if (!allocated.ok()) return allocated.status();
     void* const data = allocated->data();
     TheRecorder().AddMemory(data, bytes);
+    const std::lock_guard<std::mutex> lock(mutex_);
     memory_[data] = *std::move(allocated);
     return data;
   }
   void Free(void* data, size_t) override {
     TheRecorder().RemoveMemory(data);
+    const std::lock_guard<std::mutex> lock(mutex_);
     memory_.erase(data);
   }
   absl::StatusOr<void*> AllocateHostBytes(size_t bytes) override {
@@ -351,7 +367,8 @@ class RecordingProcessor final : public Device {
   }
 
   const KernelTable kernels_ = MakeTable();
-  std::map<void*, DeviceMemory> memory_;
+  std::mutex mutex_;
+  std::map<void*, DeviceMemory> memory_;  // guarded by mutex_
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace muster::kernels {
 // Arguments that point elsewhere than to its memory cannot be recorded: by the next launch nobody
 // knows what is there. Its events are told late, some Records after their own, when waited for, or
 // when asked again and again.
-// Any thread, one at a time.
+// Any thread, one at a time; its memory is taken and given back by any at any time.
 Device& RecordingDevice();
 
 }  // namespace muster::kernels

@@ -50,6 +50,20 @@ std::string LossScaleText(double scale, uint64_t skipped_steps) {
                       skipped_steps == 1 ? " step skipped)" : " steps skipped)");
 }
 
+// Which of a step's parts took how much of them all, of dp and hybrid.
+std::string StepPartsText(const v1::TrainSummary& summary) {
+  double sum = 0;
+  for (const v1::StepPart& part : summary.parts()) sum += part.seconds();
+  if (!(sum > 0)) return "";
+  std::vector<std::string> shares;
+  for (const v1::StepPart& part : summary.parts()) {
+    const double percent = 100 * part.seconds() / sum;
+    if (percent < 0.5) continue;
+    shares.push_back(absl::StrFormat("%s %.0f %%", Printable(part.name()), percent));
+  }
+  return absl::StrCat(", ", Printable(summary.strategy()), ": ", absl::StrJoin(shares, ", "));
+}
+
 // ", a step of 8.2 ms: 93 % in kernels, 2 % waiting for other ranks"; on a GPU ", a step of 8.2 ms,
 // queued in 0.09 ms".
 std::string StepSharesText(const v1::TrainSummary& summary) {
@@ -344,7 +358,7 @@ std::string SummaryText(const v1::TrainSummary& summary) {
     absl::StrAppend(&text, ", waited ", Elapsed(absl::Seconds(summary.stall_seconds())),
                     " for data");
   }
-  absl::StrAppend(&text, StepSharesText(summary));
+  absl::StrAppend(&text, StepSharesText(summary), StepPartsText(summary));
   // What nobody asked for otherwise needs no words.
   if (!summary.precision().empty() && !absl::StartsWith(summary.precision(), "O0")) {
     absl::StrAppend(&text, ", ", Printable(summary.precision()));

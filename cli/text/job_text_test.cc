@@ -202,6 +202,18 @@ TEST(SummaryTextTest, AGpusStepsAreQueued) {
               EndsWith(" ms, BUT 2 ranks ended with other weights than rank 0"));
 }
 
+TEST(SummaryTextTest, WhatAStepOfDpConsistsOf) {
+  v1::TrainSummary summary;
+  summary.set_strategy("dp");
+  for (const auto& [name, seconds] :
+       {std::pair("forward", 0.03), {"gather", 0.0001}, {"backward", 0.07}}) {
+    v1::StepPart& part = *summary.add_parts();
+    part.set_name(name);
+    part.set_seconds(seconds);
+  }
+  EXPECT_THAT(SummaryText(summary), EndsWith(", dp: forward 30 %, backward 70 %"));
+}
+
 TEST(NodeTableTest, FreeSlots) {
   v1::Node node;
   node.set_name("node-1");

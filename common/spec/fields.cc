@@ -53,7 +53,9 @@ Table MakeTable() {
         .words = {"auto", "cpu", "gpu"}}},
       {"Resources.devices_per_rank", {.text = "Slots that a rank occupies: a number, or all."}},
       {"Resources.threads_per_rank",
-       {.text = "CPU threads that a rank computes with; a command finds it in OMP_NUM_THREADS."}},
+       {.text =
+            "CPU threads that a rank computes with, with dp and hybrid on each of its devices; a "
+            "command finds it in OMP_NUM_THREADS."}},
       {"Resources.share_device",
        {.text = "Lets ranks of the job share one GPU, where nodes offer the same one: for tests."}},
       {"LostCoordinatorPolicy.stop_after",
@@ -259,9 +261,12 @@ Table MakeTable() {
                 "step."}},
       {"ScheduleSpec.factor", {.text = "What the rate is multiplied by. Of step."}},
       {"StrategySpec.name",
-       {.text = "How the work is divided. ddp gives each rank its share of every batch.",
-        .words = {"ddp"},
-        .words_elsewhere = {"dp", "hybrid", "pipeline"}}},
+       {.text =
+            "How the work is divided. ddp gives each rank its share of every batch. dp: one rank "
+            "drives all devices of its node, with a thread for each. hybrid: so on every node, "
+            "and gradients are summed over the nodes.",
+        .words = {"ddp", "dp", "hybrid"},
+        .words_elsewhere = {"pipeline"}}},
       {"StrategySpec.bucket_bytes",
        {.text = "Gradients are summed over the ranks in pieces of this size, while the rest is "
                 "still being computed."}},

@@ -49,9 +49,6 @@ void CheckDevicesOfOneProcess(const v1::JobSpec& spec, Problems& problems) {
   if (name == "dp" && resources.nodes().max() > 1) {
     problems.Add("resources.nodes", "dp is of one node; between nodes: hybrid, ddp");
   }
-  if (spec.train().accumulation_steps() > 1) {
-    problems.Add("train.accumulation_steps", absl::StrCat("must be 1 with ", name));
-  }
 }
 
 void CheckShardedOptimizer(const v1::TrainSpec& train, Problems& problems) {

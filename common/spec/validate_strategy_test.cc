@@ -66,8 +66,6 @@ TEST(ValidateStrategyTest, OneProcessForANodesDevices) {
     const std::string chosen = "train.strategy.name=" + name;
     EXPECT_THAT(Problems({chosen, "resources.ranks_per_node=2"}),
                 HasSubstr("must be 1 with " + name));
-    EXPECT_THAT(Problems({chosen, "train.accumulation_steps=2"}),
-                HasSubstr("must be 1 with " + name));
     EXPECT_THAT(Problems({chosen, "resources.device=gpu", "resources.devices_per_rank=all"}),
                 Not(HasSubstr("devices_per_rank")));
   }

@@ -17,11 +17,15 @@ inline int64_t PixelsOf(const BatchNormShape& shape) {
   return shape.rows * shape.height * shape.width;
 }
 
+inline double PixelsOf(const BatchNormGradient& gradient) {
+  return gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
+}
+
 // Of BatchNormBackwardFunctor, for channel c.
 inline double SlopeOf(const BatchNormGradient& gradient, const float* dgamma, int64_t c) {
   return -static_cast<double>(gradient.scale[c]) *
          static_cast<double>(gradient.inverse_deviation[c]) * static_cast<double>(dgamma[c]) /
-         gradient.pixels;
+         PixelsOf(gradient);
 }
 inline float DataSlope(const BatchNormGradient& gradient, const float* dgamma, int64_t c) {
   return static_cast<float>(SlopeOf(gradient, dgamma, c));
@@ -29,7 +33,7 @@ inline float DataSlope(const BatchNormGradient& gradient, const float* dgamma, i
 inline float DataOffset(const BatchNormGradient& gradient, const float* dgamma, const float* dbeta,
                         int64_t c) {
   const double scale = static_cast<double>(gradient.scale[c]);
-  return static_cast<float>(-scale * static_cast<double>(dbeta[c]) / gradient.pixels -
+  return static_cast<float>(-scale * static_cast<double>(dbeta[c]) / PixelsOf(gradient) -
                             SlopeOf(gradient, dgamma, c) * static_cast<double>(gradient.mean[c]));
 }
 

@@ -21,11 +21,34 @@ void BatchNormScale(const BatchNormScaling& scaling, const float* factor_of_all,
   }
 }
 
+void BatchNormToSums(int64_t channels, double pixels, const float* mean, const float* variance,
+                     double* sums) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const double m = pixels > 0 ? double{mean[c]} : 0;
+    const double v = pixels > 0 ? double{variance[c]} : 0;
+    sums[c] = pixels * m;
+    sums[channels + c] = pixels * (v + m * m);
+  }
+  sums[2 * channels] = pixels;
+}
+
+void BatchNormFromSums(int64_t channels, const double* sums, float* mean, float* variance) {
+  const double pixels = sums[2 * channels];
+  if (pixels == 0) return;
+  for (int64_t c = 0; c < channels; ++c) {
+    const double m = sums[c] / pixels;
+    mean[c] = static_cast<float>(m);
+    variance[c] = static_cast<float>(std::max(0.0, sums[channels + c] / pixels - m * m));
+  }
+}
+
 void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, const float* mean,
                       const float* variance, float* running_mean, float* running_variance) {
   if (active != nullptr && *active == 0) return;
   const auto share = static_cast<float>(momentum.momentum);
-  const double pixels = momentum.pixels;
+  const double pixels =
+      momentum.shared_pixels != nullptr ? *momentum.shared_pixels : momentum.pixels;
+  if (pixels == 0) return;
   const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
   for (int64_t c = 0; c < momentum.channels; ++c) {
     running_mean[c] += share * (mean[c] - running_mean[c]);

@@ -11,6 +11,8 @@
 namespace muster::kernels::cpu {
 
 kernels::BatchNormScale BatchNormScale;
+kernels::BatchNormToSums BatchNormToSums;
+kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::Dropout Dropout;
 kernels::DrawBlocks DrawBlocks;

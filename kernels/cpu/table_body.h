@@ -43,6 +43,8 @@ const KernelTable kKernels = {
 #endif
     .batch_norm_statistics = BatchNormStatistics,
     .batch_norm_scale = cpu::BatchNormScale,
+    .batch_norm_to_sums = cpu::BatchNormToSums,
+    .batch_norm_from_sums = cpu::BatchNormFromSums,
     .batch_norm_running = cpu::BatchNormRunning,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BatchNormBackwardParameters,

@@ -88,16 +88,50 @@ struct ScaleBody {
   }
 };
 
+struct ToSumsBody {
+  int64_t channels;
+  double pixels;
+  const float* mean;
+  const float* variance;
+  double* sums;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    const double m = pixels > 0 ? double{mean[c]} : 0;
+    const double v = pixels > 0 ? double{variance[c]} : 0;
+    sums[c] = pixels * m;
+    sums[channels + c] = pixels * (v + m * m);
+    if (c == 0) sums[2 * channels] = pixels;
+  }
+};
+
+struct FromSumsBody {
+  int64_t channels;
+  const double* sums;
+  float* mean;
+  float* variance;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    const double pixels = sums[2 * channels];
+    if (pixels == 0) return;
+    const double m = sums[c] / pixels;
+    const double v = sums[channels + c] / pixels - m * m;
+    mean[c] = static_cast<float>(m);
+    variance[c] = v > 0 ? static_cast<float>(v) : 0.0f;
+  }
+};
+
 struct RunningBody {
   const float* active;  // or null
   float share;
-  float unbiased;
+  double own_pixels;
+  const double* shared_pixels;  // or null
   const float* mean;
   const float* variance;
   float* running_mean;
   float* running_variance;
   MUSTER_HOST_DEVICE void operator()(int64_t c) const {
     if (active != nullptr && *active == 0) return;
+    const double pixels = shared_pixels != nullptr ? *shared_pixels : own_pixels;
+    if (pixels == 0) return;
+    const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
     running_mean[c] += share * (mean[c] - running_mean[c]);
     running_variance[c] += share * (variance[c] * unbiased - running_variance[c]);
   }
@@ -343,7 +377,9 @@ struct DataCoefficients {
 
   MUSTER_HOST_DEVICE DataCoefficients(const BatchNormGradient& gradient, const float* dgamma,
                                       const float* dbeta, int64_t channel) {
-    const double share = 1 / gradient.pixels;
+    const double pixels =
+        gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
+    const double share = 1 / pixels;
     for (int i = 0; i < kWidth; ++i) {
       const int64_t c = channel + i;
       const double scale = gradient.scale[c];
@@ -441,13 +477,20 @@ void BatchNormScale(const BatchNormScaling& scaling, const float* factor, const 
                                           inverse_deviation, scale, shift});
 }
 
+void BatchNormToSums(int64_t channels, double pixels, const float* mean, const float* variance,
+                     double* sums) {
+  ForEachItem(channels, ToSumsBody{channels, pixels, mean, variance, sums});
+}
+
+void BatchNormFromSums(int64_t channels, const double* sums, float* mean, float* variance) {
+  ForEachItem(channels, FromSumsBody{channels, sums, mean, variance});
+}
+
 void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, const float* mean,
                       const float* variance, float* running_mean, float* running_variance) {
-  const double pixels = momentum.pixels;
   ForEachItem(momentum.channels,
-              RunningBody{active, static_cast<float>(momentum.momentum),
-                          pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f, mean,
-                          variance, running_mean, running_variance});
+              RunningBody{active, static_cast<float>(momentum.momentum), momentum.pixels,
+                          momentum.shared_pixels, mean, variance, running_mean, running_variance});
 }
 
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,

@@ -12,6 +12,8 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 // batch_norm.cu
 kernels::BatchNormStatistics BatchNormStatistics;
 kernels::BatchNormScale BatchNormScale;
+kernels::BatchNormToSums BatchNormToSums;
+kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormApply BatchNormApply;
 kernels::BatchNormBackwardParameters BatchNormBackwardParameters;

@@ -18,6 +18,10 @@ int64_t UnderSquare(const BatchNormShape& shape, int64_t out, int corner) {
   return ((row * shape.height + h) * shape.width + w) * shape.channels + c;
 }
 
+double PixelsOf(const BatchNormGradient& gradient) {
+  return gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
+}
+
 // The gradient of the normalised values, before activation and pooling: like x.
 std::vector<double> UnpooledGradient(const BatchNormShape& shape,
                                      const BatchNormGradient& gradient) {
@@ -81,10 +85,36 @@ void BatchNormScale(const BatchNormScaling& scaling, const float* factor_of_all,
   }
 }
 
+void BatchNormToSums(int64_t channels, double pixels, const float* mean, const float* variance,
+                     double* sums) {
+  sums[2 * channels] = pixels;
+  for (int64_t c = 0; c < channels; ++c) {
+    sums[c] = sums[channels + c] = 0;
+    if (pixels == 0) continue;
+    sums[c] = double{mean[c]} * pixels;
+    // Of squares: the variance is their mean less the mean's square.
+    sums[channels + c] = (double{variance[c]} + double{mean[c]} * double{mean[c]}) * pixels;
+  }
+}
+
+void BatchNormFromSums(int64_t channels, const double* sums, float* mean, float* variance) {
+  const double pixels = sums[2 * channels];
+  if (pixels == 0) return;
+  for (int64_t c = 0; c < channels; ++c) {
+    const double average = sums[c] / pixels;
+    mean[c] = static_cast<float>(average);
+    variance[c] =
+        static_cast<float>(std::max(0.0, sums[channels + c] / pixels - average * average));
+  }
+}
+
 void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, const float* mean,
                       const float* variance, float* running_mean, float* running_variance) {
   if (active != nullptr && *active == 0) return;
-  const double unbiased = momentum.pixels > 1 ? momentum.pixels / (momentum.pixels - 1) : 1;
+  const double pixels =
+      momentum.shared_pixels != nullptr ? *momentum.shared_pixels : momentum.pixels;
+  if (pixels == 0) return;
+  const double unbiased = pixels > 1 ? pixels / (pixels - 1) : 1;
   const auto take_in = [&](double value, float& running) {
     running = static_cast<float>(running + momentum.momentum * (value - double{running}));
   };
@@ -143,8 +173,8 @@ void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient&
   for (int64_t i = 0; i < static_cast<int64_t>(dy.size()); ++i) {
     const int64_t c = i % shape.channels;
     const double centred =
-        dy[i] -
-        (double{dbeta[c]} + Normalised(shape, gradient, i) * double{dgamma[c]}) / gradient.pixels;
+        dy[i] - (double{dbeta[c]} + Normalised(shape, gradient, i) * double{dgamma[c]}) /
+                    PixelsOf(gradient);
     StoreElement(shape.type, double{gradient.scale[c]} * centred, dx, i);
   }
 }

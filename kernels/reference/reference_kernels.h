@@ -9,6 +9,8 @@ namespace muster::kernels::reference {
 // batch_norm.cc
 kernels::BatchNormStatistics BatchNormStatistics;
 kernels::BatchNormScale BatchNormScale;
+kernels::BatchNormToSums BatchNormToSums;
+kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormApply BatchNormApply;
 kernels::BatchNormBackwardParameters BatchNormBackwardParameters;

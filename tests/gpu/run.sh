@@ -14,6 +14,7 @@
 #   training    losses of small_cnn and resnet18, through a coordinator and a worker, against the processor's ($SETS
 #               are fields of the spec to try it with, as in SETS="train.max_steps=10")
 #   bandwidth   the kernels that memory bounds, against a copy
+#   graphs      ResNet-18 at 32 images, recorded steps against ones that are not
 #   throughput  images/s of four models, against PyTorch's best form (MODELS and FORMS choose)
 #   accuracy    Fashion-MNIST to 93 %, where $FASHION_MNIST is its folder
 #   nccl        two ranks on the one GPU as if on two hosts, by NCCL: the communicator's contract, a cluster whose training
@@ -27,7 +28,7 @@ set -uo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 readonly HERE ROOT
-readonly ALL_PARTS=(kernels sanitizer training bandwidth nccl throughput accuracy)
+readonly ALL_PARTS=(kernels sanitizer training bandwidth graphs nccl throughput accuracy)
 readonly PYTHON=${PYTHON:-python3}
 parts=()
 out="gpu-results"
@@ -222,6 +223,31 @@ part_bandwidth() {
     <(sed -n 's/.*"target": \([0-9.]*\).*/\1/p' "$json") | awk -F '\t' '
       { printf "%-52s %.2f of copy%s\n", $1, $2, $3 > 0 ? sprintf(", target %.2f%s", $3, $2 < $3 ? ": missed" : "") : "" }'
   return $status
+}
+
+# A step so small that telling the GPU what to do is most of it; several of each in turn, since one run says little.
+part_graphs() {
+  local turn graphs
+  local -A rates=([auto]= [never]=)
+  for turn in 1 2 3; do
+    for graphs in auto never; do
+      train graphs gpu --set 'train.model={name: resnet18}' --set train.global_batch=32 --set train.precision=O2 \
+        --set train.max_steps=200 --set "train.cuda_graphs=$graphs" || return
+      rates[$graphs]+="$(json_value "$work/graphs.json" images_per_second) "
+    done
+  done
+  local recorded unrecorded gain
+  recorded=$(median ${rates[auto]})
+  unrecorded=$(median ${rates[never]})
+  gain=$(ratio "$recorded" "$unrecorded")
+  printf '{"images": 32, "recorded_images_per_second": %s, "unrecorded_images_per_second": %s, "gain": %s}\n' \
+    "$recorded" "$unrecorded" "$gain" | tee "$json"
+  reaches "$gain" 1
+}
+
+# median NUMBER…
+median() {
+  printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"
 }
 
 # model, image, batch, whether the data set may lie on the GPU, then what images/s are to be at least of PyTorch's: of

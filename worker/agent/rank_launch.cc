@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
+#include "common/spec/spec.h"
 #include "worker/shim/cgroup.h"
 
 namespace muster::agent {
@@ -21,7 +22,11 @@ std::vector<int> CpusOf(const GenerationContext& context, const v1::Launch& laun
     cpus.insert(cpus.end(), more.begin(), more.end());
   }
   // Fewer than it computes with would slow it down.
-  if (cpus.size() < launch.spec().resources().threads_per_rank()) return {};
+  size_t threads = launch.spec().resources().threads_per_rank();
+  if (spec::DrivesSeveralDevices(launch.spec().train().strategy())) {
+    threads *= static_cast<size_t>(placement.slots_size());
+  }
+  if (cpus.size() < threads) return {};
   return cpus;
 }
 

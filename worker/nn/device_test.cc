@@ -21,9 +21,20 @@ constexpr uint32_t kRows = 6;
 // As if there were a second rank with the same rows.
 class Doubling final : public StatisticsReducer {
  public:
-  void Sum(double* values, size_t count) override {
-    for (double& value : absl::MakeSpan(values, count)) value *= 2;
+  explicit Doubling(kernels::Device& device) : device_(device) {}
+  void Sum(double* values, size_t count) override { Double(values, count); }
+  void Sum(float* values, size_t count) override { Double(values, count); }
+
+ private:
+  template <typename T>
+  void Double(T* values, size_t count) {
+    std::vector<T> own(count);
+    device_.CopyToHost(own.data(), values, count * sizeof(T));
+    for (T& value : own) value *= 2;
+    device_.CopyToDevice(values, own.data(), count * sizeof(T));
   }
+
+  kernels::Device& device_;
 };
 
 std::vector<float> Values(const TestTrainer& trainer, const float* flat) {
@@ -48,7 +59,7 @@ void AddState(TestTrainer& trainer, std::vector<double>& results) {
 // Losses, weights and running statistics of a short training with an evaluation after each step.
 std::vector<double> Trained(const Graph& graph, CompileOptions options) {
   TestTrainer trainer(graph, options);
-  Doubling reducer;
+  Doubling reducer(trainer.plan().device());
   trainer.plan().set_statistics_reducer(&reducer);
   std::vector<double> results;
   for (uint64_t step = 0; step < 4; ++step) {

@@ -280,6 +280,16 @@ void CompiledPlan::ContributeGradients(size_t index) {
   });
 }
 
+std::vector<DeviceUse> CompiledPlan::devices() const {
+  DeviceUse use;
+  use.device = device().name();
+  use.parameter_bytes = parameter_elements() * sizeof(float);
+  use.gradient_bytes = options_.training ? use.parameter_bytes : 0;
+  use.activation_bytes = arena_bytes();
+  use.busy = kernel_time_;
+  return {use};
+}
+
 absl::Span<const float> CompiledPlan::logits(uint32_t rows) const {
   const Tensor& logits = *program_.logits;
   return absl::MakeConstSpan(static_cast<const float*>(logits.data),

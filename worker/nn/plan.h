@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "kernels/device.h"
 #include "kernels/loss_result.h"
+#include "kernels/thread_pool.h"
 #include "worker/nn/graph.h"
 #include "worker/nn/precision.h"
 
@@ -50,13 +51,15 @@ struct ParameterInfo {
   size_t count = 0;            // elements taken there, padding included
 };
 
-// Sums over all ranks for synchronised batch norm. Every rank calls alike and in the same order,
-// also without any row. The implementation keeps errors: after one the values are worth nothing,
-// and the plan's caller asks the implementation before it uses the step.
+// Sums over all ranks for synchronised batch norm, of arrays in the plan's device's memory. Every
+// rank calls alike and in the same order, also without any row; what the device is given to compute
+// from then on finds the sums. The implementation keeps errors: after one the values are worth
+// nothing, and the plan's caller asks the implementation before it uses the step.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;
   virtual void Sum(double* values, size_t count) = 0;
+  virtual void Sum(float* values, size_t count) = 0;
 };
 
 // Seeds whatever is random in a step; equal on all ranks and in all worlds for the same sample.
@@ -100,6 +103,22 @@ struct OperationDescription {
   size_t arena_offset = 0;      // where the output lies
 };
 
+// Something that a plan over several devices does in every step.
+struct PlanPart {
+  const char* name;
+  absl::Duration spent;  // since Compile
+};
+
+// What one of a plan's devices holds, and how long it computed.
+struct DeviceUse {
+  std::string device;
+  size_t parameter_bytes = 0;
+  size_t gradient_bytes = 0;
+  size_t activation_bytes = 0;  // and workspaces
+  size_t gathered_bytes = 0;    // of the other devices' rows
+  absl::Duration busy;          // since Compile
+};
+
 // Not thread-safe; a plan belongs to one training thread.
 class Plan {
  public:
@@ -138,6 +157,11 @@ class Plan {
                                   absl::Span<float> values) const = 0;
 
   virtual kernels::Device& device() const = 0;
+  // Whether passes can be recorded.
+  virtual bool records() const { return device().captures(); }
+  // Threads that are the plan's own and idle between its calls: for what is done besides, on a
+  // device whose memory is the process's. Null where there are none.
+  virtual kernels::ThreadPool* threads() { return nullptr; }
 
   // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels,
   // each from 0 to classes - 1.
@@ -173,6 +197,10 @@ class Plan {
 
   // Spent in the passes of operations and in the loss since Compile; a reducer's calls are a part.
   virtual absl::Duration kernel_time() const = 0;
+  // In their order; of a plan for one device there are none.
+  virtual absl::Span<const PlanPart> parts() const { return {}; }
+  // The first one is device().
+  virtual std::vector<DeviceUse> devices() const = 0;
 };
 
 // Errors: INVALID_ARGUMENT for shapes that do not fit, naming the layer; RESOURCE_EXHAUSTED.

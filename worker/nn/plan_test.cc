@@ -148,6 +148,7 @@ TEST_P(PlanTest, AStepAllocatesNothing) {
   class OneRank : public StatisticsReducer {
    public:
     void Sum(double*, size_t) override {}
+    void Sum(float*, size_t) override {}
   } one_rank;
   TestTrainer trainer(
       graph(),

@@ -22,7 +22,8 @@ class SharedSum {
  public:
   explicit SharedSum(int ranks) : ranks_(ranks), parts_(ranks) {}
 
-  void Sum(int rank, double* values, size_t count) {
+  template <typename T>
+  void Sum(int rank, T* values, size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     parts_[rank].assign(values, values + count);
     const int turn = turn_;
@@ -55,6 +56,7 @@ class RankReducer : public StatisticsReducer {
  public:
   RankReducer(SharedSum* shared, int rank) : shared_(*shared), rank_(rank) {}
   void Sum(double* values, size_t count) override { shared_.Sum(rank_, values, count); }
+  void Sum(float* values, size_t count) override { shared_.Sum(rank_, values, count); }
 
  private:
   SharedSum& shared_;
@@ -150,6 +152,7 @@ TEST(SynchronizedBatchNormTest, IsAnOption) {
   class Refusing : public StatisticsReducer {
    public:
     void Sum(double*, size_t) override { ADD_FAILURE() << "called"; }
+    void Sum(float*, size_t) override { ADD_FAILURE() << "called"; }
   } refusing;
   TestTrainer trainer(SmallResNet(), {.max_batch = 4});
   trainer.plan().set_statistics_reducer(&refusing);

@@ -12,8 +12,8 @@ bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices) 
   return resources.device() == "gpu" || (resources.device() == "auto" && !visible_devices.empty());
 }
 
-absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const std::string& library) {
-  absl::StatusOr<std::unique_ptr<kernels::Device>> device = kernels::OpenCudaDevice(0, library);
+absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(int index, const std::string& library) {
+  absl::StatusOr<std::unique_ptr<kernels::Device>> device = kernels::OpenCudaDevice(index, library);
   if (device.ok()) return device;
   return train::WithExitCode(device.status(), train::kExitNoDevice);
 }

@@ -17,9 +17,10 @@ namespace muster::rank {
 // `visible_devices`, its CUDA_VISIBLE_DEVICES, then names.
 bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices);
 
-// The first GPU that this process sees, by kernels::OpenCudaDevice's `library`. Its errors, with
-// kExitNoDevice: a rank that was given a GPU and cannot use it does not train without.
-absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const std::string& library = "");
+// A GPU that this process sees, numbered from 0, by kernels::OpenCudaDevice's `library`. Its
+// errors, with kExitNoDevice: a rank that was given a GPU and cannot use it does not train without.
+absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(int index = 0,
+                                                         const std::string& library = "");
 
 // What connects `device`, a GPU that outlives it, with those of other ranks. OpenNcclLibrary's
 // errors, with kExitNoDevice.

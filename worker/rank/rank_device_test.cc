@@ -20,14 +20,14 @@ TEST(RankDeviceTest, AutoIsWhatTheWorkerGave) {
 }
 
 TEST(RankDeviceTest, OpensTheFirst) {
-  const auto device = OpenGpu("kernels/cuda/libmuster-cuda-on-host.so");
+  const auto device = OpenGpu(0, "kernels/cuda/libmuster-cuda-on-host.so");
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ((*device)->name(), "cuda:0 host");
   EXPECT_FALSE((*device)->host_memory());
 }
 
 TEST(RankDeviceTest, AMissingLibraryIsNamedAndNoFaultOfTheSpec) {
-  const absl::Status status = OpenGpu("/no/such/library.so").status();
+  const absl::Status status = OpenGpu(0, "/no/such/library.so").status();
   EXPECT_EQ(status.message(), "CUDA: no /no/such/library.so");
   EXPECT_EQ(train::ExitCodeOf(status), train::kExitNoDevice);
   EXPECT_FALSE(train::IsPermanent(train::kExitNoDevice));

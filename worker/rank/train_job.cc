@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/optional.h"
 #include "common/proto_time.h"
+#include "common/spec/spec.h"
 #include "common/status.h"
 #include "glog/logging.h"
 #include "worker/rank/gpu_fingerprint.h"
@@ -83,9 +85,8 @@ int TrainJob::Run() {
 absl::Status TrainJob::RunToEnd() {
   RETURN_IF_ERROR(OpenDevice());
   SetPhase("loading-data");
-  ASSIGN_OR_RETURN(preparation_,
-                   train::Prepare(launch_.spec(), launch_.world_size(), environment_.cache_dir,
-                                  gpu_ != nullptr ? *gpu_ : kernels::CpuDevice()));
+  ASSIGN_OR_RETURN(preparation_, train::Prepare(launch_.spec(), launch_.world_size(),
+                                                environment_.cache_dir, Devices()));
   v1::JoinInfo info;
   info.set_layout_digest(preparation_->plan->layout_digest());
   info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
@@ -136,18 +137,39 @@ absl::Status TrainJob::OpenDevice() {
         train::kExitNoDevice);
   }
   SetPhase("opening-device");
-  ASSIGN_OR_RETURN(gpu_, OpenGpu());
-  LOG(INFO) << "computes on " << gpu_->name();
-  if (visible != nullptr && absl::StrContains(visible, ',')) {
+  const size_t count = spec::DrivesSeveralDevices(launch_.spec().train().strategy())
+                           ? static_cast<size_t>(std::max(1, Placement().slots_size()))
+                           : 1;
+  while (gpus_.size() < count) {
+    ASSIGN_OR_RETURN(gpus_.emplace_back(), OpenGpu(static_cast<int>(gpus_.size())));
+    LOG(INFO) << "computes on " << gpus_.back()->name();
+  }
+  if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {
     LOG(WARNING) << "of the GPUs " << visible << " the first alone is used";
   }
   // Any other backend was asked for by name: gradients go by the processes then.
   if (launch_.world_size() > 1 && (backend.empty() || backend == "auto" || backend == "nccl")) {
-    ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpu_));
+    ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpus_.front()));
     LOG(INFO) << "gradients go by NCCL " << nccl_->library->VersionText() << ", "
               << nccl_->library->path;
   }
   return absl::OkStatus();
+}
+
+v1::RankPlacement TrainJob::Placement() const {
+  for (const v1::RankPlacement& placement : launch_.ranks()) {
+    if (placement.rank() == environment_.identity.rank()) return placement;
+  }
+  return {};
+}
+
+std::vector<kernels::Device*> TrainJob::Devices() const {
+  std::vector<kernels::Device*> devices;
+  for (const auto& gpu : gpus_) devices.push_back(gpu.get());
+  if (!devices.empty()) return devices;
+  // One processor's slot is one device to a strategy that drives several.
+  devices.assign(static_cast<size_t>(std::max(1, Placement().slots_size())), &kernels::CpuDevice());
+  return devices;
 }
 
 absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
@@ -194,6 +216,7 @@ absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::W
     options.resume = train::ResumePoint{world.resume_rank(), world.resume_step()};
   }
   options.checkpoints = checkpoints_;
+  options.node_name = environment_.node_name;
   options.tensorboard_directory = OnThisNode(launch_.spec().train().tensorboard().dir());
   options.progress = [this](const v1::Progress& progress) {
     phase_ = progress.phase();

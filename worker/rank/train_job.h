@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -47,6 +48,9 @@ class TrainJob {
   absl::Status RunToEnd();
   // The GPU, where the rank has one, and what connects it with others'.
   absl::Status OpenDevice();
+  v1::RankPlacement Placement() const;  // this rank's
+  // On which it computes; more than one only where the strategy drives several.
+  std::vector<kernels::Device*> Devices() const;
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
   absl::Status Train(const RankCommunicators& communicators, const v1::World& world);
   // A directory of the spec's, on this node.
@@ -60,7 +64,7 @@ class TrainJob {
   ControlPlane* const control_;
   AbortSwitch* const abort_;
   const CommunicatorFactory factory_;
-  std::unique_ptr<kernels::Device> gpu_;  // null: the rank computes on the processor
+  std::vector<std::unique_ptr<kernels::Device>> gpus_;  // none: the rank computes on the processor
   std::optional<collectives::NcclParts> nccl_;
   std::unique_ptr<train::Preparation> preparation_;
   std::optional<train::CheckpointDirectory> checkpoints_;

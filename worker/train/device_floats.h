@@ -25,6 +25,7 @@ class DeviceFloats {
   // Throws std::bad_alloc.
   DeviceFloats(kernels::Device& device, size_t count) : memory_(AllocateOn<float>(device, count)) {}
   float* get() const { return memory_.as<float>(); }
+  size_t bytes() const { return memory_.bytes(); }
 
  private:
   kernels::DeviceMemory memory_;

@@ -66,7 +66,7 @@ class DeviceTrainingTest : public ::testing::Test {
                                                     bool on_devices, collectives::KeyStore& store,
                                                     const AtProgress& at_progress) {
     kernels::Device& device = on_devices ? kernels::RecordingDevice() : kernels::CpuDevice();
-    ASSIGN_OR_RETURN(auto preparation, Prepare(spec, kRanks, "", device));
+    ASSIGN_OR_RETURN(auto preparation, Prepare(spec, kRanks, "", {&device}));
     // Which makes no memory of its own: the device knows all that it computes in.
     collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
     parts.make_stream = [&device] { return device.MakeStream(); };
@@ -158,6 +158,15 @@ TEST_F(DeviceTrainingTest, SynchronisedBatchNorm) {
   ExpectTheSame(spec);
 }
 
+// Steps are not recorded: each call is made in each step.
+TEST_F(DeviceTrainingTest, WithoutGraphs) {
+  v1::JobSpec spec = Spec(12);
+  spec.mutable_train()->set_sync_batch_norm(true);
+  const std::vector<std::string> recorded = Train(spec, /*on_devices=*/true);
+  spec.mutable_train()->set_cuda_graphs("never");
+  EXPECT_EQ(Train(spec, /*on_devices=*/true), recorded);
+}
+
 TEST_F(DeviceTrainingTest, ARankThatDiesEndsTheOthersStep) {
   const absl::Time start = absl::Now();
   const auto results =
@@ -187,7 +196,7 @@ TEST_F(DeviceTrainingTest, RanksThatEndWithOtherWeightsAreTold) {
 TEST_F(DeviceTrainingTest, GradientsOfAWorldOfOneNeedNotTravel) {
   v1::JobSpec spec = Spec(1);
   spec::ApplyDefaults(spec);
-  const auto preparation = Prepare(spec, 1, "", kernels::CpuDevice());
+  const auto preparation = Prepare(spec, 1, "");
   ASSERT_TRUE(preparation.ok()) << preparation.status();
   nn::Plan& plan = *(*preparation)->plan;
   DeviceExchangeOptions options;

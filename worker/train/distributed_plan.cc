@@ -72,7 +72,10 @@ class Rank {
 
  private:
   Rank(const nn::Graph& graph, const DistributedOptions& options, collectives::Communicator* world)
-      : graph_(graph), options_(options), world_(world), reducer_(world) {}
+      : graph_(graph),
+        options_(options),
+        world_(world),
+        reducer_(CommunicatorReducer::ByProcesses(world, &kernels::CpuDevice())) {}
 
   static size_t Elements(const nn::ParameterInfo& info) {
     size_t elements = 1;

@@ -6,10 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/build_id.h"
 #include "common/sha256.h"
+#include "common/spec/spec.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "worker/nn/graph.h"
 #include "worker/nn/plan.h"
+#include "worker/nn/replicated_plan.h"
 #include "worker/train/data_options.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/spec_plan.h"
@@ -26,7 +28,7 @@ absl::Status CheckSupported(const v1::TrainSpec& spec) {
   const auto differs = [](const std::string& word, const char* known) {
     return !word.empty() && word != known;
   };
-  if (differs(spec.strategy().name(), "ddp")) {
+  if (differs(spec.strategy().name(), "ddp") && !spec::DrivesSeveralDevices(spec.strategy())) {
     return unsupported("strategy.name", spec.strategy().name());
   }
   return absl::OkStatus();
@@ -81,10 +83,27 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
   return entries;
 }
 
-absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& job,
-                                                             uint32_t world_size,
-                                                             const std::string& cache_dir,
-                                                             kernels::Device& device) {
+absl::StatusOr<std::unique_ptr<nn::Plan>> CompileFor(const v1::TrainSpec& spec,
+                                                     const nn::Graph& graph,
+                                                     nn::CompileOptions compiling,
+                                                     const std::vector<kernels::Device*>& devices) {
+  absl::StatusOr<std::unique_ptr<nn::Plan>> plan;
+  if (spec::DrivesSeveralDevices(spec.strategy())) {
+    plan = nn::ReplicatedPlan::Make(
+        graph, compiling, {.devices = devices, .rows_per_sample = ViewsOf(spec.objective())});
+  } else {
+    compiling.device = devices.front();
+    plan = nn::Compile(graph, compiling);
+  }
+  if (absl::IsNotFound(plan.status()) || absl::IsUnavailable(plan.status())) {
+    return WithExitCode(plan.status(), kExitNoDevice);
+  }
+  return plan;
+}
+
+absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(
+    const v1::JobSpec& job, uint32_t world_size, const std::string& cache_dir,
+    const std::vector<kernels::Device*>& devices) {
   const v1::TrainSpec& spec = job.train();
   RETURN_IF_ERROR(CheckSupported(spec));
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
@@ -104,13 +123,9 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
                                     steps.steps_per_epoch()));
   ASSIGN_OR_RETURN(const nn::Graph graph, GraphOf(spec, training->info()));
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(spec));
-  ASSIGN_OR_RETURN(nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
-  compiling.device = &device;
-  auto compiled = nn::Compile(graph, compiling);
-  if (absl::IsNotFound(compiled.status()) || absl::IsUnavailable(compiled.status())) {
-    return WithExitCode(compiled.status(), kExitNoDevice);
-  }
-  ASSIGN_OR_RETURN(auto plan, std::move(compiled));
+  ASSIGN_OR_RETURN(const nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
+  ASSIGN_OR_RETURN(auto plan, CompileFor(spec, graph, compiling, devices));
+  kernels::Device& device = plan->device();
   ASSIGN_OR_RETURN(auto optimizer,
                    Optimizer::Create(spec.optimizer(), plan->parameters(),
                                      {.round_to = precision.weights, .device = &device}));
@@ -125,8 +140,8 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(const v1::JobSpec& 
 
 absl::StatusOr<std::unique_ptr<Preparation>> Prepare(const v1::JobSpec& spec, uint32_t world_size,
                                                      const std::string& cache_dir,
-                                                     kernels::Device& device) {
-  auto preparation = PrepareUnmarked(spec, world_size, cache_dir, device);
+                                                     const std::vector<kernels::Device*>& devices) {
+  auto preparation = PrepareUnmarked(spec, world_size, cache_dir, devices);
   if (absl::IsInvalidArgument(preparation.status())) {
     return WithExitCode(preparation.status(), kExitBadSpec);
   }

@@ -40,10 +40,11 @@ struct Preparation {
 
 // Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for,
 // kExitNoDevice where the device lacks a library for it.
-// `device`, which outlives what is prepared, is where the rank computes.
+// `devices`, which outlive what is prepared, are where the rank computes: on the first, but for
+// strategies that drive several.
 absl::StatusOr<std::unique_ptr<Preparation>> Prepare(
     const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
-    kernels::Device& device = kernels::CpuDevice());
+    const std::vector<kernels::Device*>& devices = {&kernels::CpuDevice()});
 
 }  // namespace muster::train
 

@@ -94,7 +94,7 @@ class Lacking final : public kernels::HostMemoryDevice {
 
 TEST_F(PreparationTest, AMissingLibraryIsTheMachinesFault) {
   Lacking device;
-  const absl::Status status = Prepare(Spec(), 4, data_.path(), device).status();
+  const absl::Status status = Prepare(Spec(), 4, data_.path(), {&device}).status();
   EXPECT_EQ(ExitCodeOf(status), kExitNoDevice);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("CUDA: no libcudnn.so.9"));
 }
@@ -150,7 +150,7 @@ TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
 
 TEST_F(PreparationTest, TheFingerprintTellsDevicesApart) {
   const auto device = [this](kernels::Device& device) {
-    const auto preparation = Prepare(Spec(), 4, data_.path(), device);
+    const auto preparation = Prepare(Spec(), 4, data_.path(), {&device});
     EXPECT_TRUE(preparation.ok()) << preparation.status();
     const v1::FingerprintEntry& entry = (*preparation)->fingerprint.back();
     return entry.name() + " " + entry.value();

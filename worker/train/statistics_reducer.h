@@ -3,29 +3,52 @@
 #define MUSTER_WORKER_TRAIN_STATISTICS_REDUCER_H_
 
 #include <cstddef>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/device.h"
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
 
 namespace muster::train {
 
-// For the training thread of one generation. A failed sum leaves worthless values to the plan, so
-// that whoever runs the plan asks for the status before it uses what came of it.
+// By the ranks' processes, or by their devices. For the training thread of one generation. A failed
+// sum leaves worthless values to the plan, so that whoever runs the plan asks for the status before
+// it uses what came of it.
 class CommunicatorReducer final : public nn::StatisticsReducer {
  public:
-  // `communicator` outlives the reducer; it may have other operations under way.
-  explicit CommunicatorReducer(collectives::Communicator* communicator)
-      : communicator_(communicator) {}
+  // The processes sum: values go through their memory where the device has its own, and the device
+  // is waited for.
+  static CommunicatorReducer ByProcesses(collectives::Communicator* communicator,
+                                         kernels::Device* device) {
+    return CommunicatorReducer(communicator, device->host_memory() ? nullptr : device);
+  }
+  // The devices sum, as what else they are given to compute; it may be recorded. null: a world of
+  // one, where there is nothing to add.
+  static CommunicatorReducer ByDevices(collectives::Communicator* devices) {
+    return CommunicatorReducer(devices, nullptr);
+  }
 
-  // Does nothing after an error.
-  void Sum(double* values, size_t count) override;
+  // Do nothing after an error.
+  void Sum(double* values, size_t count) override {
+    Sum(values, count, sizeof(double), collectives::DataType::kFloat64);
+  }
+  void Sum(float* values, size_t count) override {
+    Sum(values, count, sizeof(float), collectives::DataType::kFloat32);
+  }
 
-  // OK, or the communicator's first error.
+  // OK, or the communicator's first error; of devices, of what they could not begin.
   const absl::Status& status() const { return status_; }
 
  private:
-  collectives::Communicator* const communicator_;
+  CommunicatorReducer(collectives::Communicator* communicator, kernels::Device* staged)
+      : communicator_(communicator), staged_(staged) {}
+  void Sum(void* values, size_t count, size_t element_bytes, collectives::DataType type);
+
+  // Outlive the reducer; the communicator may have other operations under way.
+  collectives::Communicator* communicator_;
+  kernels::Device* staged_;  // whose memory the communicator does not reach; else null
+  std::vector<std::byte> stage_;
   absl::Status status_;
 };
 

@@ -23,6 +23,8 @@ class StepGraphs {
   // Without `records` every call is made each time. The device outlives the graphs.
   StepGraphs(kernels::Device& device, bool records) : device_(device), records_(records) {}
 
+  bool records() const { return records_; }
+
   // The first time with a key `calls` just runs: kernels choose their plans and take memory then.
   // The second time what it calls is recorded and launched, and later it is only launched: `calls`
   // must do nothing else that counts. Its errors; the device's.

@@ -20,17 +20,27 @@ void StepStatistics::Add(const StepTimes& times) {
 StepTimes StepStatistics::Median(size_t window) const {
   const size_t count = std::min(window, ring_.size());
   if (count == 0) return {};
-  const auto median = [&](absl::Duration StepTimes::*field) {
+  const auto median_of = [&](const auto& field) {
     std::vector<absl::Duration> values;
     for (size_t age = 1; age <= count; ++age) {
-      values.push_back(ring_[(next_ + ring_.size() - age) % ring_.size()].*field);
+      values.push_back(field(ring_[(next_ + ring_.size() - age) % ring_.size()]));
     }
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(count / 2);
     std::nth_element(values.begin(), middle, values.end());
     return *middle;
   };
-  return {median(&StepTimes::step), median(&StepTimes::data_wait),
-          median(&StepTimes::exposed_communication), median(&StepTimes::kernels)};
+  const auto median = [&](absl::Duration StepTimes::*field) {
+    return median_of([&](const StepTimes& times) { return times.*field; });
+  };
+  StepTimes medians;
+  medians.step = median(&StepTimes::step);
+  medians.data_wait = median(&StepTimes::data_wait);
+  medians.exposed_communication = median(&StepTimes::exposed_communication);
+  medians.kernels = median(&StepTimes::kernels);
+  for (size_t part = 0; part < medians.parts.size(); ++part) {
+    medians.parts[part] = median_of([&](const StepTimes& times) { return times.parts[part]; });
+  }
+  return medians;
 }
 
 }  // namespace muster::train

@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_TRAIN_STEP_STATISTICS_H_
 #define MUSTER_WORKER_TRAIN_STEP_STATISTICS_H_
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -9,11 +10,21 @@
 
 namespace muster::train {
 
+// Of a plan over several devices, and what is done between its calls; in this order.
+inline constexpr std::array<const char*, 10> kStepPartNames = {
+    "scatter",          "replicate", "forward", "gather",   "loss",
+    "scatter_gradient", "backward",  "reduce",  "exchange", "update"};
+inline constexpr size_t kLossPart = 4;
+inline constexpr size_t kExchangePart = 8;
+inline constexpr size_t kUpdatePart = 9;
+
 struct StepTimes {
   absl::Duration step;                   // from the wait for its data to the end of its update
   absl::Duration data_wait;              // for the loader
   absl::Duration exposed_communication;  // for all-reduce, after backward had ended
   absl::Duration kernels;                // in computing, from the batch's bytes to the update
+  // By kStepPartNames; zero without such a plan.
+  std::array<absl::Duration, kStepPartNames.size()> parts = {};
 };
 
 // Medians over the newest steps. Not thread-safe.

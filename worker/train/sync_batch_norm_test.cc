@@ -95,11 +95,15 @@ INSTANTIATE_TEST_SUITE_P(Objectives, SyncBatchNormTest, testing::Values(CrossEnt
 TEST(CommunicatorReducerTest, SumsOverTheRanks) {
   const auto world = MakeLoopbackGroup(3);
   const auto results = collectives::RunRankThreads(3, [&](uint32_t rank) -> absl::Status {
-    CommunicatorReducer reducer(world[rank].get());
+    auto reducer = CommunicatorReducer::ByProcesses(world[rank].get(), &kernels::CpuDevice());
     double values[] = {1e-9 + rank, 10.0 * rank};
     reducer.Sum(values, 2);
     EXPECT_DOUBLE_EQ(values[0], 3 + 3e-9);
     EXPECT_EQ(values[1], 30);
+    float floats[] = {1, static_cast<float>(rank)};
+    reducer.Sum(floats, 2);
+    EXPECT_EQ(floats[0], 3);
+    EXPECT_EQ(floats[1], 3);
     return reducer.status();
   });
   for (const std::string& result : results) EXPECT_EQ(result, "");
@@ -120,7 +124,7 @@ TEST(CommunicatorReducerTest, AbortEndsTheStep) {
     const AlignedFloats buffers = MakeAlignedFloats((*plan)->buffer_elements());
     (*plan)->Bind(parameters.get(), gradients.get(), buffers.get());
     (*plan)->Initialize(1);
-    CommunicatorReducer reducer(world[rank].get());
+    auto reducer = CommunicatorReducer::ByProcesses(world[rank].get(), &kernels::CpuDevice());
     (*plan)->set_statistics_reducer(&reducer);
     (*plan)->Forward(kRows, /*training=*/true, {});
     if (!reducer.status().ok()) return reducer.status();

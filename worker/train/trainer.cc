@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -54,6 +55,14 @@ bool SharesMemory(const Communicators& communicators) {
   return world.size() == 1 || (world.backend() == "shm" && communicators.devices == nullptr);
 }
 
+// Of each device of a plan over several; nothing of any other.
+std::vector<absl::Duration> BusyTimes(const nn::Plan& plan) {
+  std::vector<absl::Duration> times;
+  if (plan.parts().empty()) return times;
+  for (const nn::DeviceUse& use : plan.devices()) times.push_back(use.busy);
+  return times;
+}
+
 uint64_t PeakMemoryBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -75,6 +84,7 @@ Trainer::Trainer(std::unique_ptr<Preparation> preparation, const Communicators& 
       progress_(options_.progress),
       recent_(0),
       steady_(kWarmupSteps),
+      device_steady_(BusyTimes(plan_).size(), StepStatistics(kWarmupSteps)),
       saved_step_(kNever) {}
 
 Trainer::~Trainer() = default;
@@ -206,12 +216,19 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   const absl::StatusOr<const data::Batch*> batch = loader.Next();
   if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
   times.data_wait = Now().steady - start;
+  const std::vector<absl::Duration> busy_before = BusyTimes(plan_);
   RETURN_IF_ERROR(training_step_->Run(**batch, step_, times));
   CountCollectives(training_step_->collectives(), training_step_->collective_bytes());
   ++step_;
   times.step = Now().steady - start;
   recent_.Add(times);
   steady_.Add(times);
+  const std::vector<absl::Duration> busy = BusyTimes(plan_);
+  for (size_t i = 0; i < busy.size(); ++i) {
+    StepTimes of_device;
+    of_device.kernels = busy[i] - busy_before[i];
+    device_steady_[i].Add(of_device);
+  }
   stall_ += times.data_wait;
   RETURN_IF_ERROR(TakeOutcomes(/*all=*/false));
   v1::Progress& progress = progress_.progress();
@@ -325,7 +342,8 @@ void Trainer::RecordEvaluation(SteadyTime begin) {
     record.set_test_loss(evaluation_.loss);
     record.set_training_seconds(absl::ToDoubleSeconds(begin - training_start_ - evaluating_));
   }
-  evaluating_ += Now().steady - begin;
+  last_evaluation_ = Now().steady - begin;
+  evaluating_ += last_evaluation_;
 }
 
 absl::Status Trainer::SaveCheckpoint() {
@@ -376,6 +394,60 @@ absl::StatusOr<uint32_t> Trainer::DifferingReplicas(const std::string& digest) {
   return differing;
 }
 
+v1::TrainSummary Trainer::OwnDevices() const {
+  v1::TrainSummary own;
+  const std::vector<nn::DeviceUse> devices = plan_.devices();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    v1::DeviceUse& use = *own.add_devices();
+    use.set_rank(communicator_->rank());
+    use.set_node(options_.node_name);
+    use.set_device(devices[i].device);
+    use.set_parameter_bytes(devices[i].parameter_bytes);
+    use.set_gradient_bytes(devices[i].gradient_bytes);
+    use.set_activation_bytes(devices[i].activation_bytes);
+    use.set_gathered_bytes(devices[i].gathered_bytes);
+    const StepStatistics& busy = device_steady_.empty() ? steady_ : device_steady_[i];
+    use.set_busy_seconds(absl::ToDoubleSeconds(busy.Median(kNever).kernels));
+    if (i > 0) continue;
+    for (const OptimizerState& state : preparation_->optimizer->states()) {
+      use.set_optimizer_bytes(use.optimizer_bytes() + state.values.bytes());
+    }
+  }
+  return own;
+}
+
+absl::Status Trainer::GatherDevices(v1::TrainSummary& summary) {
+  // All ranks send as many bytes: the longest text, its length before it.
+  std::string own = OwnDevices().SerializeAsString();
+  int64_t longest = static_cast<int64_t>(own.size());
+  RETURN_IF_ERROR(communicator_
+                      ->AllReduce(&longest, &longest, 1, collectives::DataType::kInt64,
+                                  collectives::ReduceOp::kMax)
+                      ->Wait());
+  const auto length = static_cast<int64_t>(own.size());
+  const size_t bytes = sizeof(length) + static_cast<size_t>(longest);
+  own.insert(0, reinterpret_cast<const char*>(&length), sizeof(length));
+  own.resize(bytes);
+  std::string all(is_first() ? bytes * communicator_->size() : 0, '\0');
+  RETURN_IF_ERROR(
+      communicator_->Gather(own.data(), all.data(), bytes, collectives::DataType::kUint8, 0)
+          ->Wait());
+  for (size_t at = 0; at < all.size(); at += bytes) {
+    int64_t size = 0;
+    std::memcpy(&size, all.data() + at, sizeof(size));
+    v1::TrainSummary of_rank;
+    if (size < 0 || size > longest ||
+        !of_rank.ParseFromArray(all.data() + at + sizeof(size), static_cast<int>(size))) {
+      return absl::DataLossError("a rank's devices cannot be read");
+    }
+    for (v1::DeviceUse& use : *of_rank.mutable_devices()) {
+      if (summary.devices_size() == limits::kRecordedDevices) return absl::OkStatus();
+      summary.add_devices()->Swap(&use);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   auto peak_memory_bytes = static_cast<double>(PeakMemoryBytes());
   RETURN_IF_ERROR(communicator_
@@ -399,6 +471,13 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   } else {
     summary.set_queue_seconds(absl::ToDoubleSeconds(median.kernels));
   }
+  for (size_t part = 0; part < median.parts.size() && !plan_.parts().empty(); ++part) {
+    v1::StepPart& shown = *summary.add_parts();
+    shown.set_name(kStepPartNames[part]);
+    shown.set_seconds(absl::ToDoubleSeconds(median.parts[part]));
+  }
+  summary.set_evaluation_seconds(absl::ToDoubleSeconds(last_evaluation_));
+  summary.set_strategy(spec_.strategy().name().empty() ? "ddp" : spec_.strategy().name());
   summary.set_precision(PrecisionText(precision_));
   summary.set_device(plan_.device().name());
   if (const LossScaleState* const scale = training_step_->loss_scale(); scale != nullptr) {
@@ -417,6 +496,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   ASSIGN_OR_RETURN(const uint32_t differing, DifferingReplicas(summary.weights_digest()));
   summary.set_differing_replicas(differing);
   summary.set_parameters(state_.parameter_count());
+  RETURN_IF_ERROR(GatherDevices(summary));
   summary.set_resumed_from_step(options_.resume.has_value() ? first_step_ : 0);
   if (progress_.progress().has_first_step_time()) {
     *summary.mutable_first_step_time() = progress_.progress().first_step_time();

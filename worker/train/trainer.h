@@ -47,6 +47,7 @@ struct TrainerOptions {
   std::optional<CheckpointDirectory> checkpoints;
   // Where rank 0 writes TensorBoard's event files; empty: nowhere.
   std::string tensorboard_directory;
+  std::string node_name;  // for the summary
   ProgressSink progress;
 };
 
@@ -92,6 +93,10 @@ class Trainer {
   // Collective. How many ranks have other weights than rank 0, by their digests.
   absl::StatusOr<uint32_t> DifferingReplicas(const std::string& digest);
   absl::StatusOr<v1::TrainSummary> Summarize();
+  // What this rank's devices hold and did, for the summary.
+  v1::TrainSummary OwnDevices() const;
+  // Collective. Those of all ranks, on the first.
+  absl::Status GatherDevices(v1::TrainSummary& summary);
   double Epochs() const;  // done in the training's whole life
   void SetPhase(const std::string& phase);
   void CountCollectives(uint64_t operations, uint64_t bytes);
@@ -109,6 +114,8 @@ class Trainer {
   ProgressReporter progress_;
   StepStatistics recent_;  // for progress
   StepStatistics steady_;  // for the summary
+  // Of a plan over several devices, by device: kernels is what each computed in a step.
+  std::vector<StepStatistics> device_steady_;
 
   uint64_t step_ = 0;        // done in the training's whole life
   uint64_t first_step_ = 0;  // where this generation began
@@ -121,6 +128,7 @@ class Trainer {
   // Of this generation.
   SteadyTime training_start_;  // of the first step
   absl::Duration evaluating_;
+  absl::Duration last_evaluation_;
   std::vector<v1::Evaluation> evaluations_;
 };
 

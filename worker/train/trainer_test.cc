@@ -147,7 +147,7 @@ class TrainerTest : public ::testing::Test {
     for (uint32_t rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Result& result = results[rank];
-        auto preparation = Prepare(spec, world, "", *device_);
+        auto preparation = Prepare(spec, world, "", {device_});
         result.status = preparation.status();
         if (!result.status.ok()) return;
         TrainerOptions own = options;

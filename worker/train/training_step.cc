@@ -5,19 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "kernels/update_rules.h"
 #include "worker/train/exit_code.h"
+#include "worker/train/outcome_wait.h"
 #include "worker/train/stopwatch.h"
 
 namespace muster::train {
 namespace {
-
-// Between two looks at whether a device has come to the end of a step.
-constexpr absl::Duration kShortestPause = absl::Microseconds(20);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 
 // Whether the ranks share the update among them; the same on all. A step whose gradients are to be
 // looked at before the update needs their sums first.
@@ -32,6 +28,11 @@ bool Shards(const StepParts& parts) {
 bool OnDevices(const StepParts& parts) {
   return !parts.plan->device().host_memory() && !parts.canonical_layout &&
          (parts.communicators.world->size() == 1 || parts.communicators.devices != nullptr);
+}
+
+// Those that sum, where gradients stay in their memory; null: a world of one.
+collectives::Communicator* DevicesOf(const StepParts& parts) {
+  return parts.communicators.world->size() == 1 ? nullptr : parts.communicators.devices;
 }
 
 kernels::UpdateRules RulesOf(const v1::TrainSpec& spec) {
@@ -69,8 +70,10 @@ TrainingStep::TrainingStep(const StepParts& parts, const data::DatasetInfo& data
       device_(parts.plan->device()),
       micro_batches_(std::max(1u, parts.spec->accumulation_steps())),
       input_(dataset, device_),
-      reducer_(parts.communicators.world),
-      graphs_(device_, device_.captures()) {
+      reducer_(OnDevices(parts) ? CommunicatorReducer::ByDevices(DevicesOf(parts))
+                                : CommunicatorReducer::ByProcesses(parts.communicators.world,
+                                                                   &parts.plan->device())),
+      graphs_(device_, parts.plan->records() && parts.spec->cuda_graphs() != "never") {
   const v1::LossScaleSpec& scale = parts.spec->mixed_precision().loss_scale();
   if (scale.initial() == 0) return;
   loss_scale_ = InitialLossScale(scale);
@@ -103,17 +106,16 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
                                                          losses, step->micro_batches_));
   step->objective_->set_loss_scale(step->control_->loss_scale());
   if (step->loss_scale_.has_value()) step->control_->SetLossScale(*step->loss_scale_);
-  step->records_ = parts.plan->device().captures() && step->objective_->records() &&
-                   !parts.spec->sync_batch_norm();
+  // Processes cannot sum in the middle of what is recorded.
+  const bool sums_in_passes = parts.spec->sync_batch_norm() && step->on_devices_ == nullptr;
+  step->records_ = step->graphs_.records() && step->objective_->records() && !sums_in_passes;
   return step;
 }
 
 absl::Status TrainingStep::CreateExchange() {
   if (OnDevices(parts_)) {
-    collectives::Communicator* const devices =
-        parts_.communicators.world->size() == 1 ? nullptr : parts_.communicators.devices;
     ASSIGN_OR_RETURN(on_devices_,
-                     DeviceExchange::Create(devices, parts_.plan,
+                     DeviceExchange::Create(DevicesOf(parts_), parts_.plan,
                                             ExchangeOptionsOf<DeviceExchangeOptions>(parts_)));
     return absl::OkStatus();
   }
@@ -127,14 +129,25 @@ absl::Status TrainingStep::CreateExchange() {
 
 absl::Status TrainingStep::Run(const data::Batch& batch, uint64_t step, StepTimes& times) {
   const absl::Duration kernels_before = KernelTime();
+  const StepPartTimes parts_before = SpentInParts();
   const double learning_rate = parts_.schedule->LearningRate(step);
   RETURN_IF_ERROR(control_->Begin(step, learning_rate));
   const uint64_t global_rows = batch.global_rows * batch.views;
   for (uint32_t part = 0; part < micro_batches_; ++part) {
     RETURN_IF_ERROR(Compute(batch.Part(part, micro_batches_), part, step, global_rows));
   }
-  RETURN_IF_ERROR(Exchange(times));
-  RETURN_IF_ERROR(Update(times));
+  {
+    const Stopwatch stopwatch(times.parts[kExchangePart]);
+    RETURN_IF_ERROR(Exchange(times));
+  }
+  {
+    const Stopwatch stopwatch(times.parts[kUpdatePart]);
+    RETURN_IF_ERROR(Update(times));
+  }
+  const StepPartTimes spent = SpentInParts();
+  for (size_t part = 0; part < kExchangePart; ++part) {
+    times.parts[part] += spent[part] - parts_before[part];
+  }
   control_->Finish();
   if (control_->pending() == 1) next_outcome_ = step;
   queued_[step % queued_.size()] = {step, global_rows, learning_rate};
@@ -160,8 +173,11 @@ absl::Status TrainingStep::Pass(uint32_t index, uint32_t rows, uint64_t global_r
   const bool last = index + 1 == micro_batches_;
   if (index == 0 && guard_.has_value()) guard_->Begin();
   plan.Forward(rows, /*training=*/true);
-  RETURN_IF_ERROR(
-      objective_->Queue(plan, rows, global_rows, /*training=*/true, control_->loss(index)));
+  {
+    const Stopwatch stopwatch(loss_time_);
+    RETURN_IF_ERROR(
+        objective_->Queue(plan, rows, global_rows, /*training=*/true, control_->loss(index)));
+  }
   if (!last) {
     plan.Backward(rows, nullptr);
     const bool first = index == 0;
@@ -232,7 +248,7 @@ absl::Status TrainingStep::Update(StepTimes& times) {
                        devices != nullptr ? devices->failed_flag() : nullptr);
       if (guard_.has_value()) guard_->Restore(control_->scalars());
       if (sharded_ != nullptr) return absl::OkStatus();
-      parts_.optimizer->Step(control_->scalars(), parts_.state->parameters(), gradients);
+      Optimize();
       parts_.state->UpdateAverage(control_->scalars());
       return absl::OkStatus();
     }));
@@ -247,9 +263,41 @@ absl::Status TrainingStep::Update(StepTimes& times) {
   return absl::OkStatus();
 }
 
+// By the plan's threads together, where it has some and their work can be divided.
+void TrainingStep::Optimize() {
+  constexpr size_t kLine = 16;  // elements, so that no two threads write to the same
+  float* const parameters = parts_.state->parameters();
+  const float* const gradients = this->gradients();
+  kernels::ThreadPool* const threads = parts_.plan->threads();
+  if (threads == nullptr || !device_.host_memory() || !parts_.optimizer->elementwise()) {
+    parts_.optimizer->Step(control_->scalars(), parameters, gradients);
+    return;
+  }
+  const size_t elements = parts_.plan->parameter_elements();
+  const auto count = static_cast<size_t>(threads->threads());
+  const size_t lines = (elements + kLine - 1) / kLine;
+  threads->Run([&](int part) {
+    const auto at = [&](size_t share) { return std::min(lines * share / count * kLine, elements); };
+    const size_t begin = at(static_cast<size_t>(part)), end = at(static_cast<size_t>(part) + 1);
+    parts_.optimizer->StepPart(control_->scalars(), begin, end - begin, parameters + begin,
+                               gradients + begin);
+  });
+}
+
+TrainingStep::StepPartTimes TrainingStep::SpentInParts() const {
+  StepPartTimes spent;
+  const absl::Span<const nn::PlanPart> parts = parts_.plan->parts();
+  if (parts.empty()) return spent;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    spent[part < kLossPart ? part : part + 1] = parts[part].spent;
+  }
+  spent[kLossPart] = loss_time_;
+  return spent;
+}
+
 absl::StatusOr<std::optional<StepOutcome>> TrainingStep::TakeOutcome(bool wait) {
   wait |= control_->pending() == UpdateControl::kStepsAhead;
-  if (wait) RETURN_IF_ERROR(AwaitOutcome());
+  if (wait) RETURN_IF_ERROR(AwaitNextOutcome());
   ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, control_->Read(wait));
   if (!record.has_value()) return std::nullopt;
   if (record->failed != 0) {
@@ -278,25 +326,14 @@ absl::Status TrainingStep::GroupStatus() const {
   return parts_.communicators.devices->status();
 }
 
-absl::Status TrainingStep::AwaitOutcome() {
+absl::Status TrainingStep::AwaitNextOutcome() {
   collectives::Communicator* const devices = parts_.communicators.devices;
   if (on_devices_ == nullptr || devices == nullptr || control_->pending() == 0) {
     return absl::OkStatus();
   }
-  // Nobody but the device knows how far what was recorded has come.
-  const SteadyTime begin = Now().steady;
-  while (!control_->Known()) {
-    RETURN_IF_ERROR(GroupStatus());
-    const absl::Duration waited = Now().steady - begin;
-    if (waited > devices->timeout()) {
-      devices->Abort(absl::DeadlineExceededError(
-          absl::StrCat("no end of step ", queued_[next_outcome_ % queued_.size()].step + 1,
-                       " within ", absl::FormatDuration(devices->timeout()))));
-      continue;
-    }
-    absl::SleepFor(std::clamp(waited / 16, kShortestPause, kLongestPause));
-  }
-  return absl::OkStatus();
+  return AwaitOutcome([this] { return control_->Known(); }, [this] { return GroupStatus(); },
+                      *devices, devices->timeout(),
+                      queued_[next_outcome_ % queued_.size()].step + 1);
 }
 
 absl::Status TrainingStep::GatherOptimizerStates() {

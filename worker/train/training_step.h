@@ -118,8 +118,7 @@ class TrainingStep {
   }
   // The groups' own, without asking a peer.
   absl::Status GroupStatus() const;
-  // Until the next outcome is known, as long as the devices' group lives.
-  absl::Status AwaitOutcome();
+  absl::Status AwaitNextOutcome();
   // Of all micro-batches of this rank; waits.
   nn::LossResult OwnLoss() const;
   // Collective. Waits for the sums; agrees on whether they overflowed.
@@ -127,6 +126,10 @@ class TrainingStep {
   // Collective where it is sharded.
   absl::Status Update(StepTimes& times);
   absl::Status DivergedAt(const StepOutcome& outcome) const;
+  void Optimize();
+  // By kStepPartNames, since Create; exchange and update apart.
+  using StepPartTimes = std::array<absl::Duration, kStepPartNames.size()>;
+  StepPartTimes SpentInParts() const;
   absl::Duration KernelTime() const;
 
   const StepParts parts_;
@@ -155,6 +158,7 @@ class TrainingStep {
   uint64_t next_outcome_ = 0;  // the step whose it is
   // Since Create, in kernels that nobody else counts.
   absl::Duration own_kernel_time_;
+  absl::Duration loss_time_;  // likewise, for the objective
 };
 
 }  // namespace muster::train

@@ -54,7 +54,7 @@ class TrainingStepTest : public ::testing::Test {
     change(spec);
     spec::ApplyDefaults(job);
 
-    auto prepared = Prepare(job, 1, "", *device_);
+    auto prepared = Prepare(job, 1, "", {device_});
     EXPECT_TRUE(prepared.ok()) << prepared.status();
     Preparation& preparation = **prepared;
     const auto group = MakeLoopbackGroup(1);

@@ -1,6 +1,7 @@
 // The nccl backend beyond the contract that all backends keep, on the fake library.
 #include "worker/collectives/nccl/nccl.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,13 +78,14 @@ TEST_F(NcclTest, SumsOverRanks) {
 }
 
 TEST_F(NcclTest, ManyRanksHaveSeveralIds) {
-  EXPECT_THAT(Run(300,
-                  [](Communicator& c) {
-                    std::vector<float> data = {1};
-                    RETURN_IF_ERROR(Reduce(c, &data));
-                    return Expect(data[0] == 300, "a sum of 300");
-                  }),
-              Each(""));
+  std::vector<std::string> results = Run(300, [](Communicator& c) {
+    std::vector<float> data = {1};
+    RETURN_IF_ERROR(Reduce(c, &data));
+    return Expect(data[0] == 300, "a sum of 300");
+  });
+  // Of so many a failure would print the good ones alone.
+  results.erase(std::remove(results.begin(), results.end(), ""), results.end());
+  EXPECT_THAT(results, testing::IsEmpty());
   const auto all = store_.Get("nccl/id-of-the-group/unique-ids", absl::ZeroDuration());
   const auto second = store_.Get("nccl/id-of-the-group/unique-id/1", absl::ZeroDuration());
   ASSERT_TRUE(all.ok() && second.ok());

@@ -1,6 +1,6 @@
 #include "worker/nn/operations/batch_norm.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -131,8 +131,8 @@ class BatchNormOperation : public NormalizingOperation {
   }
   Memory memory(uint32_t max_rows) const override {
     const size_t choice = parts_.pool ? max_rows * output()->elements() : 0;
-    return {.saved_bytes = ChannelBytes() + choice,
-            .workspace_bytes = 2 * Channels() * sizeof(float),  // sums over ranks
+    return {.saved_bytes = ChannelBytes() + SumsBytes() + choice,
+            .workspace_bytes = 2 * Channels() * sizeof(float),  // the gradients' sums over ranks
             .input_in_backward = true,
             .output_in_backward = MasksByOutput(),
             .gradient_over_input = true,
@@ -198,17 +198,12 @@ class BatchNormOperation : public NormalizingOperation {
     const float* dgamma = plain ? call.gradients + parts_.weight_offset : ChannelArray(kDgamma);
     const float* dbeta = plain ? call.gradients + parts_.bias_offset : ChannelArray(kDbeta);
     if (call.reducer != nullptr) {
-      const size_t channels = Channels();
       float* const sums = static_cast<float*>(call.workspace);
-      values_.resize(2 * channels);
-      device_.CopyToHost(values_.data(), dgamma, channels * sizeof(float));
-      device_.CopyToHost(values_.data() + channels, dbeta, channels * sizeof(float));
-      sums_.assign(values_.begin(), values_.end());
-      call.reducer->Sum(sums_.data(), sums_.size());
-      std::copy(sums_.begin(), sums_.end(), values_.begin());
-      device_.CopyToDevice(sums, values_.data(), 2 * channels * sizeof(float));
+      device_.Copy(sums, dgamma, Channels() * sizeof(float));
+      device_.Copy(sums + Channels(), dbeta, Channels() * sizeof(float));
+      call.reducer->Sum(sums, 2 * Channels());
       dgamma = sums;
-      dbeta = sums + channels;
+      dbeta = sums + Channels();
     }
     if (call.rows == 0) return;
     kernels::BatchNormShape shape = Shape(call);
@@ -241,7 +236,7 @@ class BatchNormOperation : public NormalizingOperation {
     return parts_.block == nullptr ? active() : &parts_.block->state->active;
   }
   uint8_t* choice() const {
-    return parts_.pool ? reinterpret_cast<uint8_t*>(ChannelArray(kChannelArrays)) : nullptr;
+    return parts_.pool ? static_cast<uint8_t*>(saved()) + ChannelBytes() + SumsBytes() : nullptr;
   }
 
   kernels::BatchNormShape Shape(const Call& call) const {
@@ -262,66 +257,49 @@ class BatchNormOperation : public NormalizingOperation {
             .shift = ChannelArray(kShift),
             .mean = ChannelArray(kMean),
             .inverse_deviation = ChannelArray(kInverseDeviation),
-            .pixels = pixels_};
+            .pixels = pixels_,
+            .shared_pixels = SharedPixels()};
   }
 
   // Mean and variance of the batch, which the running statistics take in. False without any row.
   bool ComputeStatistics(const Call& call) {
     const kernels::BatchNormShape shape = Shape(call);
     pixels_ = static_cast<double>(shape.pixels());
+    shared_ = call.reducer != nullptr;
     if (shape.rows > 0) {
       kernels_.batch_norm_statistics(shape, input()->data, ChannelArray(kMean), Variance());
     }
-    if (call.reducer != nullptr) ReduceStatistics(call);
-    if (pixels_ == 0) return false;
+    if (shared_) {
+      kernels_.batch_norm_to_sums(shape.channels, pixels_, ChannelArray(kMean), Variance(), Sums());
+      call.reducer->Sum(Sums(), 2 * Channels() + 1);
+      kernels_.batch_norm_from_sums(shape.channels, Sums(), ChannelArray(kMean), Variance());
+    } else if (pixels_ == 0) {
+      return false;
+    }
     UpdateRunning(call);
     return true;
   }
 
-  // From this rank's statistics to those of all ranks, by the sums of values and of squares; in
-  // double nothing is lost when the mean is far from zero.
-  void ReduceStatistics(const Call& call) {
-    const size_t channels = Channels();
-    const size_t bytes = channels * sizeof(float);
-    values_.resize(2 * channels);
-    float* const mean = values_.data();
-    float* const variance = mean + channels;
-    device_.CopyToHost(mean, ChannelArray(kMean), bytes);
-    device_.CopyToHost(variance, Variance(), bytes);
-    sums_.resize(2 * channels + 1);
-    double* const squares = sums_.data() + channels;
-    sums_.back() = pixels_;
-    for (size_t c = 0; c < channels; ++c) {
-      const double m = pixels_ > 0 ? double{mean[c]} : 0;
-      const double v = pixels_ > 0 ? double{variance[c]} : 0;
-      sums_[c] = pixels_ * m;
-      squares[c] = pixels_ * (v + m * m);
-    }
-    call.reducer->Sum(sums_.data(), sums_.size());
-    pixels_ = sums_.back();
-    if (pixels_ == 0) return;
-    for (size_t c = 0; c < channels; ++c) {
-      const double m = sums_[c] / pixels_;
-      mean[c] = static_cast<float>(m);
-      variance[c] = static_cast<float>(std::max(0.0, squares[c] / pixels_ - m * m));
-    }
-    device_.CopyToDevice(ChannelArray(kMean), mean, bytes);
-    device_.CopyToDevice(Variance(), variance, bytes);
+  // What all ranks' statistics add up to, in double; of the last training pass.
+  double* Sums() const {
+    return reinterpret_cast<double*>(static_cast<std::byte*>(saved()) + ChannelBytes());
   }
+  size_t SumsBytes() const { return (2 * Channels() + 1 + 7) / 8 * 8 * sizeof(double); }
+  // Of how many pixels they are, where the kernels read it; null: of this rank's.
+  const double* SharedPixels() const { return shared_ ? Sums() + 2 * Channels() : nullptr; }
 
   void UpdateRunning(const Call& call) const {
     kernels_.batch_norm_running({.channels = output()->shape.channels,
                                  .pixels = pixels_,
-                                 .momentum = parts_.layer.momentum},
+                                 .momentum = parts_.layer.momentum,
+                                 .shared_pixels = SharedPixels()},
                                 Active(), ChannelArray(kMean), Variance(),
                                 call.buffers + parts_.running_mean_offset,
                                 call.buffers + parts_.running_variance_offset);
   }
 
-  double pixels_ = 0;  // that the statistics of the last Forward are of
-  // In the process's memory, of sums over ranks.
-  std::vector<float> values_;
-  std::vector<double> sums_;
+  double pixels_ = 0;    // of this rank, in the last Forward
+  bool shared_ = false;  // the statistics of the last Forward are of all ranks
 };
 
 }  // namespace

@@ -24,13 +24,20 @@ kernels::DeviceMemory Allocate(kernels::Device& device, size_t elements) {
   return *std::move(memory);
 }
 
+std::unique_ptr<Plan> Compiled(const Graph& graph, const CompileOptions& options) {
+  auto plan = Compile(graph, options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
 }  // namespace
 
 TestTrainer::TestTrainer(const Graph& graph, const CompileOptions& options)
-    : image_elements_(graph.input.height * graph.input.width * graph.input.channels) {
-  auto made = Compile(graph, options);
-  EXPECT_TRUE(made.ok()) << made.status();
-  plan_ = *std::move(made);
+    : TestTrainer(graph, Compiled(graph, options)) {}
+
+TestTrainer::TestTrainer(const Graph& graph, std::unique_ptr<Plan> plan)
+    : image_elements_(graph.input.height * graph.input.width * graph.input.channels),
+      plan_(std::move(plan)) {
   classes_ = static_cast<int64_t>(plan_->logits(1).size());
   parameters_ = Allocate(plan_->device(), plan_->parameter_elements());
   gradients_ = Allocate(plan_->device(), plan_->parameter_elements());

@@ -19,6 +19,8 @@ class TestTrainer {
  public:
   // Training with seed 9; parameters are initialised with seed 5.
   TestTrainer(const Graph& graph, const CompileOptions& options);
+  // `plan` is of the graph.
+  TestTrainer(const Graph& graph, std::unique_ptr<Plan> plan);
 
   Plan& plan() { return *plan_; }
   const Plan& plan() const { return *plan_; }
