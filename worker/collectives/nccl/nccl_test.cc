@@ -1,10 +1,10 @@
 // The nccl backend beyond the contract that all backends keep, on the fake library.
 #include "worker/collectives/nccl/nccl.h"
 
-#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
