@@ -11,6 +11,7 @@ packages=(
   prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
   libdnnl-dev libgloo-dev libgtest-dev libgmock-dev libbenchmark-dev patchelf
   dataset-fashion-mnist python3
+  libopenmpi-dev openmpi-bin  # a machine without these builds everything but the mpi backend
 )
 if [[ ${1:-} == --with-tests ]]; then
   packages+=(prometheus iproute2 curl openssl python3-torch python3-torchvision python3-pil python3-venv python3-yaml)
