@@ -31,7 +31,7 @@ Table MakeTable() {
       {"JobSpec.backend",
        {.text = "What carries the ranks' collectives. auto takes nccl between GPUs; between "
                 "processors shm inside a node, gloo between nodes of one rank, and hierarchical "
-                "otherwise.",
+                "otherwise. mpi is for programs that mpirun starts, not for jobs.",
         .words = {"auto", "shm", "gloo", "hierarchical", "nccl", "loopback"},
         .words_elsewhere = {"mpi"}}},
       {"JobSpec.failure_timeout",

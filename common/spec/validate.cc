@@ -119,6 +119,13 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
 }
 
 void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
+  if (spec.backend() == "mpi") {
+    // It is for programs that mpirun starts (docs/mpi.md).
+    problems.Add("backend",
+                 "mpi is not built in for jobs: the ranks that Muster starts are no MPI job; "
+                 "between processors: shm, gloo, hierarchical");
+    return;
+  }
   RequireWord("backend", spec, "backend", problems);
   if (spec.backend() == "shm" && spec.resources().nodes().max() > 1) {
     problems.Add("backend",

@@ -1,8 +1,10 @@
 // What every backend promises, on groups of several sizes. Values are whole numbers small enough
 // for every type, so that sums are exact and nothing needs a tolerance. Ranks are processes, but
-// for loopback, whose ranks are threads.
+// for loopback, whose ranks are threads. A process that mpirun has started is one rank of the mpi
+// backend, and runs its part of every case (mpi/mpi_test.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +37,21 @@ struct Backend {
 };
 
 void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
+
+// What mpirun tells the processes that it starts; 0 for others.
+uint32_t OfMpirun(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? 0 : static_cast<uint32_t>(std::atoi(value));
+}
+
+// Of mpirun's processes the keys of a test are in a folder of that name.
+std::unique_ptr<FileKeyStore> MakeKeyStore() {
+  const char* const folder = std::getenv("MUSTER_TEST_KEYS");
+  if (folder == nullptr) return std::make_unique<FileKeyStore>();
+  std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::replace(name.begin(), name.end(), '/', '-');
+  return std::make_unique<FileKeyStore>(absl::StrCat(folder, "/", name));
+}
 
 constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat64, DataType::kBfloat16,
                                DataType::kFloat16, DataType::kInt32,   DataType::kInt64,
@@ -129,6 +146,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
     if (!opened.empty()) GTEST_SKIP() << opened;
   }
 
+  bool under_mpirun() const { return GetParam().name == "mpi"; }
   bool threads() const { return GetParam().name == "loopback"; }
   bool on_gpu() const { return GetParam().name == "nccl_on_gpu"; }
 
@@ -154,7 +172,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
     options.rank = rank;
     options.world_size = GetParam().size();
     options.ranks_on_node = GetParam().ranks_on_node;
-    options.store = &store_;
+    options.store = store_.get();
     options.interface_address = "127.0.0.1";
     options.timeout = timeout_;
     if (options.backend == "nccl_levels") {
@@ -168,7 +186,19 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
     return options;
   }
 
+  // mpirun ends all when one has exited after a failure: they do so when all have said how it went.
+  std::string RunUnderMpirun(const std::function<absl::Status(uint32_t)>& body) {
+    const uint32_t rank = OfMpirun("OMPI_COMM_WORLD_RANK");
+    absl::Status status = body(rank);
+    status.Update(store_->Put(absl::StrCat("ended/", rank), status.ToString()));
+    for (uint32_t i = 0; i < GetParam().size(); ++i) {
+      status.Update(store_->Get(absl::StrCat("ended/", i), absl::Seconds(20)).status());
+    }
+    return status.ok() ? "" : status.ToString();
+  }
+
   std::vector<std::string> RunEach(const std::function<absl::Status(uint32_t)>& body) {
+    if (under_mpirun()) return {RunUnderMpirun(body)};
     return threads() ? RunRankThreads(GetParam().size(), body)
                      : RunRankProcesses(GetParam().size(), body);
   }
@@ -184,7 +214,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
         options.nccl = &gpu->parts;
       }
       ASSIGN_OR_RETURN(auto communicator, CreateWorldCommunicator(options));
-      RETURN_IF_ERROR(body({rank, GetParam().size(), &store_, communicator.get()}));
+      RETURN_IF_ERROR(body({rank, GetParam().size(), store_.get(), communicator.get()}));
       return absl::OkStatus();
     });
   }
@@ -196,7 +226,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
     }
   }
 
-  FileKeyStore store_;
+  const std::unique_ptr<FileKeyStore> store_ = MakeKeyStore();
   NcclParts nccl_;  // of a rank, in its process
   absl::Duration timeout_ = absl::Seconds(20);
 };
@@ -554,6 +584,9 @@ Backend MakeBackend(const std::string& name, std::vector<uint32_t> ranks_on_node
 }
 
 std::vector<Backend> AllBackends() {
+  if (const uint32_t size = OfMpirun("OMPI_COMM_WORLD_SIZE"); size > 0) {
+    return {MakeBackend("mpi", {size})};
+  }
   std::vector<Backend> backends;
   for (uint32_t size = 1; size <= 4; ++size) {
     backends.push_back(MakeBackend("loopback", {size}));

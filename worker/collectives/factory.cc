@@ -13,6 +13,7 @@
 #include "worker/collectives/gloo.h"
 #include "worker/collectives/hierarchical.h"
 #include "worker/collectives/loopback.h"
+#include "worker/collectives/mpi/mpi.h"
 #include "worker/collectives/nccl/nccl.h"
 #include "worker/collectives/peer_status.h"
 #include "worker/collectives/shm.h"
@@ -224,12 +225,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_vi
                                                                  const GroupOptions& options) {
   RETURN_IF_ERROR(CheckGroup(options));
   if (backend == "nccl") return CreateNccl(options);  // memory is the device's, of one rank too
-  if (backend != "shm" && backend != "gloo" && backend != "loopback") {
+  if (backend != "shm" && backend != "gloo" && backend != "mpi" && backend != "loopback") {
     return absl::InvalidArgumentError(absl::StrCat("no backend of one group is called ", backend));
   }
   if (options.size == 1) return {CreateSingleRank(options)};
   if (backend == "shm") return CreateShm(options);
   if (backend == "gloo") return CreateGloo(options, GlooConnect::kAtOnce);
+  if (backend == "mpi") return CreateMpi(options);
   return CreateLoopback(options);
 }
 

@@ -15,15 +15,15 @@
 
 namespace muster::collectives {
 
-// One group by one backend: shm, gloo, nccl or loopback. A group of one rank needs none of them but
-// nccl, whatever the name. Blocks until all ranks of the group have called. INVALID_ARGUMENT; what
-// the backends return.
+// One group by one backend: shm, gloo, mpi, nccl or loopback. A group of one rank needs none of
+// them but nccl, whatever the name. Blocks until all ranks of the group have called.
+// INVALID_ARGUMENT; what the backends return.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_view backend,
                                                                  const GroupOptions& options);
 
 // Where a job's ranks are, and which of them this one is.
 struct WorldOptions {
-  std::string backend = "auto";  // auto, shm, gloo, nccl, hierarchical, loopback
+  std::string backend = "auto";  // auto, shm, gloo, mpi, nccl, hierarchical, loopback
   uint32_t rank = 0;
   uint32_t world_size = 1;
   // Ranks are numbered node by node. One entry when all nodes have equally many.

@@ -30,6 +30,11 @@ FileKeyStore::FileKeyStore() : owner_(getpid()) {
   if (mkdtemp(path.data()) != nullptr) directory_ = path;
 }
 
+FileKeyStore::FileKeyStore(const std::string& directory) : owner_(-1), directory_(directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+}
+
 FileKeyStore::~FileKeyStore() {
   std::error_code error;
   if (getpid() == owner_ && !directory_.empty()) std::filesystem::remove_all(directory_, error);

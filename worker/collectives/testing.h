@@ -16,10 +16,12 @@
 namespace muster::collectives {
 
 // A directory with a file per key, removed by the object that made it. Thread-safe; processes share
-// it by forking.
+// it by forking, or by its path.
 class FileKeyStore final : public KeyStore {
  public:
   FileKeyStore();
+  // `directory` is there or is made, and stays.
+  explicit FileKeyStore(const std::string& directory);
   ~FileKeyStore() override;
   FileKeyStore(const FileKeyStore&) = delete;
   FileKeyStore& operator=(const FileKeyStore&) = delete;
