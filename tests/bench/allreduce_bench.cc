@@ -1,8 +1,10 @@
 // All-reduce between processes of one machine, in the same run: on CPUs ours over shared memory,
-// ours over Gloo's transport, and Gloo's own; on GPUs NCCL, with a hierarchy of nodes and without.
+// ours over Gloo's transport, and Gloo's own, or over MPI in processes that mpirun has started; on
+// GPUs NCCL, with a hierarchy of nodes and without.
 //
 //   bazel run //tests/bench:allreduce_bench -- --ranks=2 --rounds=5
 //   bazel run //tests/bench:allreduce_bench -- --backend=nccl --ranks=8 --nodes=2 --max-bytes=1GiB
+//   mpirun -n 4 bazel-bin/tests/bench/allreduce_bench --backend=mpi
 //
 // Per size: the median time over the rounds of the slowest rank's mean; algbw = bytes / time, busbw
 // = algbw * 2 (n - 1) / n, as nccl-tests count. The rounds of the contestants alternate, so that
@@ -19,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/spec/units.h"
@@ -149,9 +152,27 @@ absl::Status Check(const Flags& flags) {
   return absl::OkStatus();
 }
 
+// As one of mpirun's processes, whose parent they share on one machine.
+absl::Status RunUnderMpirun(Flags flags) {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  uint32_t own = 0;
+  if (rank == nullptr || size == nullptr || !absl::SimpleAtoi(rank, &own) ||
+      !absl::SimpleAtoi(size, &flags.contest.ranks) || flags.contest.ranks < 2) {
+    return absl::InvalidArgumentError("--backend=mpi is for two or more processes of mpirun's");
+  }
+  RETURN_IF_ERROR(Check(flags));
+  const std::string directory = absl::StrCat("/tmp/muster-allreduce-bench-", getppid());
+  collectives::FileKeyStore store(directory);
+  const absl::Status status = RunRank(flags, own, &store);
+  if (own == 0) std::filesystem::remove_all(directory);
+  return status;
+}
+
 absl::Status Run(Flags flags, const std::string& min_bytes, const std::string& max_bytes) {
   ASSIGN_OR_RETURN(flags.min_bytes, spec::ParseSize(min_bytes));
   ASSIGN_OR_RETURN(flags.contest.max_bytes, spec::ParseSize(max_bytes));
+  if (flags.contest.backend == "mpi") return RunUnderMpirun(flags);
   RETURN_IF_ERROR(Check(flags));
   collectives::FileKeyStore store;
   char directory[] = "/tmp/muster-allreduce-bench-XXXXXX";
@@ -173,9 +194,10 @@ int Main(int argc, char** argv) {
   std::string max_bytes = "32MiB";
   CLI::App app("All-reduce: ours against Gloo's own, or NCCL with a hierarchy and without");
   app.add_option("--backend", flags.contest.backend, "what carries it")
-      ->check(CLI::IsMember({"cpu", "nccl"}))
+      ->check(CLI::IsMember({"cpu", "mpi", "nccl"}))
       ->capture_default_str();
-  app.add_option("--ranks", flags.contest.ranks, "processes; with nccl each has a GPU of its own")
+  app.add_option("--ranks", flags.contest.ranks,
+                 "processes; with nccl each has a GPU of its own, with mpi mpirun says how many")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
   app.add_option("--nodes", flags.contest.nodes, "that the ranks stand for")

@@ -16,7 +16,7 @@
 namespace muster::bench {
 
 struct ContestOptions {
-  std::string backend = "cpu";  // cpu, nccl
+  std::string backend = "cpu";  // cpu, mpi, nccl
   uint32_t ranks = 2;
   uint32_t nodes = 1;  // that the ranks stand for, equally many on each
   size_t max_bytes = 0;
@@ -42,7 +42,8 @@ class Contestants {
 };
 
 // cpu: Gloo's own ring; ours over Gloo's transport; on one node shared memory, from the heap and
-// from the communicator's own memory; on several, the hierarchy of both. nccl, with GPU `rank` of
+// from the communicator's own memory; on several, the hierarchy of both. mpi:
+// ours over Gloo's transport, shared memory and MPI, from the heap. nccl, with GPU `rank` of
 // the machine, or the first one: on several nodes with hierarchical off and on, else off alone.
 // Blocks until all ranks have called. `store` outlives it.
 absl::StatusOr<std::unique_ptr<Contestants>> MakeContestants(const ContestOptions& options,
