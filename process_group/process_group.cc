@@ -1,0 +1,198 @@
+#include "process_group/process_group.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "process_group/environment.h"
+#include "process_group/rendezvous.h"
+#include "worker/agent/network.h"
+#include "worker/collectives/factory.h"
+
+namespace muster {
+namespace {
+
+using collectives::Communicator;
+using collectives::WorldOptions;
+
+// Ends what waits when a rank is lost. Thread-safe.
+class Watch {
+ public:
+  void Lose(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    if (status_.ok()) status_ = status;
+    for (Communicator* const communicator : communicators_) communicator->Abort(status_);
+  }
+  void Add(Communicator* communicator) {
+    absl::MutexLock lock(&mutex_);
+    communicators_.insert(communicator);
+    if (!status_.ok()) communicator->Abort(status_);
+  }
+  void Remove(Communicator* communicator) {
+    absl::MutexLock lock(&mutex_);
+    communicators_.erase(communicator);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::set<Communicator*> communicators_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Watched {
+ public:
+  Watched(std::shared_ptr<Watch> watch, std::unique_ptr<Communicator> communicator)
+      : watch_(std::move(watch)), communicator_(std::move(communicator)) {
+    watch_->Add(communicator_.get());
+  }
+  ~Watched() { watch_->Remove(communicator_.get()); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  Communicator& get() const { return *communicator_; }
+
+ private:
+  const std::shared_ptr<Watch> watch_;
+  const std::unique_ptr<Communicator> communicator_;
+};
+
+class SomeRanks final : public Group {
+ public:
+  SomeRanks(std::shared_ptr<Watch> watch, std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(watch), std::move(communicator)) {}
+  Communicator& communicator() const override { return communicator_.get(); }
+
+ private:
+  const Watched communicator_;
+};
+
+class AllRanks final : public ProcessGroup {
+ public:
+  AllRanks(const ProcessGroupOptions& options, Address address)
+      : options_(options), address_(std::move(address)) {}
+
+  absl::Status Connect();
+
+  Communicator& communicator() const override { return communicator_->get(); }
+  uint32_t local_rank() const override { return local_rank_; }
+  uint32_t local_size() const override { return local_size_; }
+  absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::string& name,
+                                                  std::vector<uint32_t> ranks) override;
+
+ private:
+  absl::Status Meet();
+  // From the node of each rank.
+  absl::Status Place(const std::vector<uint32_t>& node_of_rank);
+
+  const ProcessGroupOptions options_;
+  const Address address_;
+  const std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
+  WorldOptions world_;
+  uint32_t local_rank_ = 0;
+  uint32_t local_size_ = 1;
+  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<Watched> communicator_;  // goes before the keys
+};
+
+absl::Status AllRanks::Connect() {
+  world_.backend = options_.backend;
+  world_.rank = options_.rank;
+  world_.world_size = options_.world_size;
+  world_.connect_timeout = options_.connect_timeout;
+  world_.timeout = options_.timeout;
+  world_.ranks_on_node = {1};
+  if (options_.world_size > 1) RETURN_IF_ERROR(Meet());
+  ASSIGN_OR_RETURN(auto communicator, collectives::CreateWorldCommunicator(world_));
+  communicator_ = std::make_unique<Watched>(watch_, std::move(communicator));
+  return absl::OkStatus();
+}
+
+absl::Status AllRanks::Meet() {
+  MeetingMember member;
+  member.rank = options_.rank;
+  member.world_size = options_.world_size;
+  member.run = options_.run;
+  member.host = options_.host.empty() ? agent::NetworkIdentity() : options_.host;
+  if (options_.rank == 0) {
+    ASSIGN_OR_RETURN(rendezvous_, HostRendezvous(address_, member));
+  } else {
+    rendezvous_ = ReachRendezvous(address_, member);
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<uint32_t> node_of_rank,
+      rendezvous_->Join(options_.connect_timeout,
+                        [watch = watch_](const absl::Status& status) { watch->Lose(status); }));
+  world_.store = rendezvous_.get();
+  return Place(node_of_rank);
+}
+
+absl::Status AllRanks::Place(const std::vector<uint32_t>& node_of_rank) {
+  const uint32_t node = node_of_rank[options_.rank];
+  local_size_ = static_cast<uint32_t>(std::count(node_of_rank.begin(), node_of_rank.end(), node));
+  local_rank_ = static_cast<uint32_t>(
+      std::count(node_of_rank.begin(), node_of_rank.begin() + options_.rank, node));
+  // Nodes are numbered by their first rank: in order, each is one run of ranks.
+  if (std::is_sorted(node_of_rank.begin(), node_of_rank.end())) {
+    world_.ranks_on_node.assign(node_of_rank.back() + 1, 0);
+    for (const uint32_t each : node_of_rank) ++world_.ranks_on_node[each];
+  }
+  world_.interface_address = options_.interface_address;
+  if (!world_.interface_address.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(world_.interface_address, OwnAddressTowards(address_));
+  // Those whose hosts somebody has named know what they do.
+  if (local_size_ < options_.world_size && options_.host.empty() &&
+      IsLoopback(world_.interface_address)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", options_.rank, " reaches rank 0 (", options_.address, ") by ",
+        world_.interface_address,
+        ", where ranks on other machines cannot reach it: give rank 0's address in their network"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Group>> AllRanks::NewGroup(const std::string& name,
+                                                          std::vector<uint32_t> ranks) {
+  ASSIGN_OR_RETURN(auto communicator,
+                   collectives::CreateGroupCommunicator(world_, absl::StrCat("group-", name), 0,
+                                                        std::move(ranks)));
+  return {std::make_unique<SomeRanks>(watch_, std::move(communicator))};
+}
+
+}  // namespace
+
+std::shared_ptr<Work> Group::WrongSize(absl::string_view what, size_t send, size_t recv) {
+  communicator().Abort(absl::InvalidArgumentError(absl::StrCat(
+      what, " among ", size(), " ranks: sends ", send, " elements and receives ", recv)));
+  // A finished communicator gives its status to whatever is asked of it.
+  return communicator().Barrier();
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Init(
+    const ProcessGroupOptions& options) {
+  if (options.world_size == 0 || options.world_size > limits::kRanksPerJob ||
+      options.rank >= options.world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", options.rank, " of ", options.world_size,
+                     " is no rank; there are 1 to ", limits::kRanksPerJob));
+  }
+  Address address;
+  if (options.world_size > 1) {
+    ASSIGN_OR_RETURN(address, ParseTcpAddress(options.address));
+  }
+  auto group = std::make_unique<AllRanks>(options, std::move(address));
+  RETURN_IF_ERROR(group->Connect());
+  return {std::move(group)};
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::InitFromEnvironment(
+    const ProcessGroupOptions& options) {
+  ASSIGN_OR_RETURN(const ProcessGroupOptions found, FromEnvironment(options));
+  return Init(found);
+}
+
+}  // namespace muster

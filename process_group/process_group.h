@@ -1,0 +1,261 @@
+// Collectives for a program of one's own: the ranks of a Muster command job, of torchrun, or of any
+// processes that know rank 0's address, with the backends that Muster's own trainer uses.
+//
+//   ASSIGN_OR_RETURN(const auto group, muster::ProcessGroup::InitFromEnvironment());
+//   std::vector<float> gradients = …;
+//   RETURN_IF_ERROR(group->AllReduce(absl::MakeSpan(gradients)));
+//
+// All ranks of a group call the same operations in the same order with the same counts. Each has
+// two forms: the plain one blocks; the one that takes kAsync first returns a Work at once, whose
+// Wait gives the status, and the data stays until then. After an error a group is finished: every
+// call gives that status.
+//
+// Errors of operations: UNAVAILABLE, a rank went away and the message says which;
+// DEADLINE_EXCEEDED, no progress within `timeout`; ABORTED, Abort was called; INVALID_ARGUMENT,
+// spans of the wrong size.
+#ifndef MUSTER_PROCESS_GROUP_PROCESS_GROUP_H_
+#define MUSTER_PROCESS_GROUP_PROCESS_GROUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "worker/collectives/communicator.h"
+
+namespace muster {
+
+using collectives::ReduceOp;
+using collectives::Work;
+
+struct Async {};
+inline constexpr Async kAsync;
+
+// Their bits; they are reduced in float32 and rounded once.
+struct Bfloat16 {
+  uint16_t bits;
+};
+struct Float16 {
+  uint16_t bits;
+};
+
+struct ProcessGroupOptions {
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  std::string address;  // tcp://HOST:PORT, where rank 0 listens and the others find it
+  // auto: shared memory on one host, gloo between hosts of one rank each, both in two levels
+  // between others (ranks that are not numbered host by host: gloo). Or shm, gloo, hierarchical,
+  // mpi.
+  std::string backend = "auto";
+  absl::Duration connect_timeout = absl::Seconds(60);  // for all ranks to come
+  absl::Duration timeout = absl::Seconds(60);          // without any progress
+  // Equal for all ranks of one start of the program, so that no rank of an earlier one is taken for
+  // one of this.
+  std::string run;
+  // Ranks of equal hosts share memory; empty: found out.
+  std::string host;
+  // The numeric address by which others reach this rank; empty: the one that reaches `address`.
+  std::string interface_address;
+};
+
+// Some ranks, and typed collectives among them. T: float, double, int32_t, int64_t, uint8_t,
+// Bfloat16, Float16. `root` and `peer` are ranks in the group. Thread-safe: calls are ordered by
+// arrival.
+class Group {
+ public:
+  virtual ~Group() = default;
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  uint32_t rank() const { return communicator().rank(); }
+  uint32_t size() const { return communicator().size(); }
+  absl::string_view backend() const { return communicator().backend(); }
+
+  // data[i] = op over ranks of data[i]; bit-equal on all ranks.
+  template <typename T>
+  std::shared_ptr<Work> AllReduce(Async, absl::Span<T> data, ReduceOp op = ReduceOp::kSum) {
+    return communicator().AllReduce(data.data(), data.data(), data.size(), TypeOf<T>(), op);
+  }
+  template <typename T>
+  absl::Status AllReduce(absl::Span<T> data, ReduceOp op = ReduceOp::kSum) {
+    return AllReduce(kAsync, data, op)->Wait();
+  }
+
+  // `send` is size() times as long as `recv`; rank r receives the reduction of its r-th part.
+  template <typename T>
+  std::shared_ptr<Work> ReduceScatter(Async, absl::Span<const T> send, absl::Span<T> recv,
+                                      ReduceOp op = ReduceOp::kSum) {
+    if (send.size() != recv.size() * size())
+      return WrongSize("ReduceScatter", send.size(), recv.size());
+    return communicator().ReduceScatter(send.data(), recv.data(), recv.size(), TypeOf<T>(), op);
+  }
+  template <typename T>
+  absl::Status ReduceScatter(absl::Span<const T> send, absl::Span<T> recv,
+                             ReduceOp op = ReduceOp::kSum) {
+    return ReduceScatter(kAsync, send, recv, op)->Wait();
+  }
+
+  // `recv` is size() times as long as `send`, in the order of ranks.
+  template <typename T>
+  std::shared_ptr<Work> AllGather(Async, absl::Span<const T> send, absl::Span<T> recv) {
+    if (recv.size() != send.size() * size())
+      return WrongSize("AllGather", send.size(), recv.size());
+    return communicator().AllGather(send.data(), recv.data(), send.size(), TypeOf<T>());
+  }
+  template <typename T>
+  absl::Status AllGather(absl::Span<const T> send, absl::Span<T> recv) {
+    return AllGather(kAsync, send, recv)->Wait();
+  }
+
+  template <typename T>
+  std::shared_ptr<Work> Broadcast(Async, absl::Span<T> data, uint32_t root) {
+    return communicator().Broadcast(data.data(), data.size(), TypeOf<T>(), root);
+  }
+  template <typename T>
+  absl::Status Broadcast(absl::Span<T> data, uint32_t root) {
+    return Broadcast(kAsync, data, root)->Wait();
+  }
+
+  // `recv` is as long as `send` on the root, and not used elsewhere.
+  template <typename T>
+  std::shared_ptr<Work> Reduce(Async, absl::Span<const T> send, absl::Span<T> recv, uint32_t root,
+                               ReduceOp op = ReduceOp::kSum) {
+    if (rank() == root && recv.size() != send.size()) {
+      return WrongSize("Reduce", send.size(), recv.size());
+    }
+    return communicator().Reduce(send.data(), recv.data(), send.size(), TypeOf<T>(), op, root);
+  }
+  template <typename T>
+  absl::Status Reduce(absl::Span<const T> send, absl::Span<T> recv, uint32_t root,
+                      ReduceOp op = ReduceOp::kSum) {
+    return Reduce(kAsync, send, recv, root, op)->Wait();
+  }
+
+  // `recv` is size() times as long as `send` on the root, and not used elsewhere.
+  template <typename T>
+  std::shared_ptr<Work> Gather(Async, absl::Span<const T> send, absl::Span<T> recv, uint32_t root) {
+    if (rank() == root && recv.size() != send.size() * size()) {
+      return WrongSize("Gather", send.size(), recv.size());
+    }
+    return communicator().Gather(send.data(), recv.data(), send.size(), TypeOf<T>(), root);
+  }
+  template <typename T>
+  absl::Status Gather(absl::Span<const T> send, absl::Span<T> recv, uint32_t root) {
+    return Gather(kAsync, send, recv, root)->Wait();
+  }
+
+  // `send` is size() times as long as `recv` on the root, and not used elsewhere.
+  template <typename T>
+  std::shared_ptr<Work> Scatter(Async, absl::Span<const T> send, absl::Span<T> recv,
+                                uint32_t root) {
+    if (rank() == root && send.size() != recv.size() * size()) {
+      return WrongSize("Scatter", send.size(), recv.size());
+    }
+    return communicator().Scatter(send.data(), recv.data(), recv.size(), TypeOf<T>(), root);
+  }
+  template <typename T>
+  absl::Status Scatter(absl::Span<const T> send, absl::Span<T> recv, uint32_t root) {
+    return Scatter(kAsync, send, recv, root)->Wait();
+  }
+
+  // Both are equally long, a multiple of size(); the i-th part of `send` goes to rank i.
+  template <typename T>
+  std::shared_ptr<Work> AllToAll(Async, absl::Span<const T> send, absl::Span<T> recv) {
+    if (send.size() != recv.size() || send.size() % size() != 0) {
+      return WrongSize("AllToAll", send.size(), recv.size());
+    }
+    return communicator().AllToAll(send.data(), recv.data(), send.size() / size(), TypeOf<T>());
+  }
+  template <typename T>
+  absl::Status AllToAll(absl::Span<const T> send, absl::Span<T> recv) {
+    return AllToAll(kAsync, send, recv)->Wait();
+  }
+
+  template <typename T>
+  std::shared_ptr<Work> Send(Async, absl::Span<const T> data, uint32_t peer) {
+    return communicator().Send(data.data(), data.size(), TypeOf<T>(), peer);
+  }
+  template <typename T>
+  absl::Status Send(absl::Span<const T> data, uint32_t peer) {
+    return Send(kAsync, data, peer)->Wait();
+  }
+  template <typename T>
+  std::shared_ptr<Work> Recv(Async, absl::Span<T> data, uint32_t peer) {
+    return communicator().Recv(data.data(), data.size(), TypeOf<T>(), peer);
+  }
+  template <typename T>
+  absl::Status Recv(absl::Span<T> data, uint32_t peer) {
+    return Recv(kAsync, data, peer)->Wait();
+  }
+
+  std::shared_ptr<Work> Barrier(Async) { return communicator().Barrier(); }
+  absl::Status Barrier() { return Barrier(kAsync)->Wait(); }
+
+  // Ends everything under way on this rank within two seconds. Never blocks; from any thread.
+  void Abort(const absl::Status& reason) { communicator().Abort(reason); }
+  // OK, or what every call gives from now on.
+  absl::Status status() const { return communicator().status(); }
+
+  // What the above stands on.
+  virtual collectives::Communicator& communicator() const = 0;
+
+ protected:
+  Group() = default;
+
+ private:
+  template <typename T>
+  static constexpr collectives::DataType TypeOf() {
+    using collectives::DataType;
+    if constexpr (std::is_same_v<T, float>) return DataType::kFloat32;
+    if constexpr (std::is_same_v<T, double>) return DataType::kFloat64;
+    if constexpr (std::is_same_v<T, Bfloat16>) return DataType::kBfloat16;
+    if constexpr (std::is_same_v<T, Float16>) return DataType::kFloat16;
+    if constexpr (std::is_same_v<T, int32_t>) return DataType::kInt32;
+    if constexpr (std::is_same_v<T, int64_t>) return DataType::kInt64;
+    if constexpr (std::is_same_v<T, uint8_t>) return DataType::kUint8;
+    static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                      std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16> ||
+                      std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t> ||
+                      std::is_same_v<T, uint8_t>,
+                  "no type that ranks exchange");
+  }
+  // Ends the group, as the others wait for a call that never comes.
+  std::shared_ptr<Work> WrongSize(absl::string_view what, size_t send, size_t recv);
+};
+
+// All ranks. Rank 0's process serves what the ranks find one another by; it leaves last, or no new
+// groups are made any more. The death of any rank's process ends the operations of all, at once
+// where its machine still lives.
+class ProcessGroup : public Group {
+ public:
+  // Blocks until all ranks have come. INVALID_ARGUMENT; DEADLINE_EXCEEDED names the ranks that have
+  // not come; UNAVAILABLE one that came and went; ALREADY_EXISTS: rank 0's port is in use, or two
+  // processes have one rank; FAILED_PRECONDITION: ranks of different runs, or an address that other
+  // hosts cannot reach.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> Init(const ProcessGroupOptions& options);
+  // With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as a command job of Muster's or torchrun
+  // sets them; the rest is as in `options`.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> InitFromEnvironment(
+      const ProcessGroupOptions& options = {});
+
+  // This rank's place among those of its host.
+  virtual uint32_t local_rank() const = 0;
+  virtual uint32_t local_size() const = 0;
+
+  // Some of the ranks as a group of their own, numbered in this order; it goes before this object.
+  // Blocks until all of them have called, with the same ranks and `name`, which is used once.
+  // Errors as of Init; INVALID_ARGUMENT also where this rank is not among them.
+  virtual absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::string& name,
+                                                          std::vector<uint32_t> ranks) = 0;
+};
+
+}  // namespace muster
+
+#endif  // MUSTER_PROCESS_GROUP_PROCESS_GROUP_H_
