@@ -1,0 +1,73 @@
+// A program on the process-group library: all-reduces, checks the sums and says how fast it was. As
+// a job of two nodes
+//
+//   muster run deploy/examples/allreduce.yaml -- $PWD/bazel-bin/examples/allreduce
+//
+// or by hand, two processes of one machine:
+//
+//   export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+//   RANK=0 bazel-bin/examples/allreduce & RANK=1 bazel-bin/examples/allreduce
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
+#include "common/status.h"
+#include "process_group/process_group.h"
+
+namespace {
+
+struct Flags {
+  muster::ProcessGroupOptions group;
+  uint32_t elements = 1 << 20;
+  uint32_t rounds = 20;
+};
+
+absl::Status Run(const Flags& flags) {
+  // An address is there when the environment is not to be asked.
+  ASSIGN_OR_RETURN(const auto group, flags.group.address.empty()
+                                         ? muster::ProcessGroup::InitFromEnvironment(flags.group)
+                                         : muster::ProcessGroup::Init(flags.group));
+  // Each rank's values are its number, counted from 1.
+  const float own = static_cast<float>(group->rank() + 1);
+  const float sum = static_cast<float>(group->size() * (group->size() + 1) / 2);
+  std::vector<float> data(flags.elements);
+  absl::Duration time;
+  for (uint32_t round = 0; round < flags.rounds; ++round) {
+    data.assign(data.size(), own);
+    RETURN_IF_ERROR(group->Barrier());
+    const absl::Time start = absl::Now();
+    RETURN_IF_ERROR(group->AllReduce(absl::MakeSpan(data)));
+    time += absl::Now() - start;
+    for (const float value : data) {
+      if (value != sum) return absl::InternalError("a sum is wrong");
+    }
+  }
+  const double bytes = static_cast<double>(data.size()) * sizeof(float) * flags.rounds;
+  std::printf("rank %u of %u (%u of %u on its host), %s: %u sums of %u elements, %.3f GB/s\n",
+              group->rank(), group->size(), group->local_rank(), group->local_size(),
+              std::string(group->backend()).c_str(), flags.rounds, flags.elements,
+              bytes / absl::ToDoubleNanoseconds(time));
+  return group->Barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("All-reduces among the ranks of a process group");
+  app.add_option("--elements", flags.elements, "of type float")->capture_default_str();
+  app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--backend", flags.group.backend)->capture_default_str();
+  app.add_option("--address", flags.group.address,
+                 "tcp://HOST:PORT of rank 0; else RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+  app.add_option("--rank", flags.group.rank, "with --address");
+  app.add_option("--world-size", flags.group.world_size, "with --address");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = Run(flags);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "allreduce: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
