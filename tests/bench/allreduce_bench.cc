@@ -26,6 +26,7 @@
 #include "absl/time/clock.h"
 #include "common/spec/units.h"
 #include "common/status.h"
+#include "glog/logging.h"
 #include "tests/bench/allreduce_contestants.h"
 #include "tests/bench/percentile.h"
 #include "worker/collectives/communicator.h"
@@ -192,6 +193,8 @@ int Main(int argc, char** argv) {
   Flags flags;
   std::string min_bytes = "4KiB";
   std::string max_bytes = "32MiB";
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
   CLI::App app("All-reduce: ours against Gloo's own, or NCCL with a hierarchy and without");
   app.add_option("--backend", flags.contest.backend, "what carries it")
       ->check(CLI::IsMember({"cpu", "mpi", "nccl"}))
