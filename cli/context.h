@@ -49,6 +49,7 @@ struct Context {
 // Each in the file of its name under cli/verbs; docs/cli_verbs.md says how to add one.
 void AddSubmitVerbs(CLI::App& app, Context& context);  // submit, run
 void AddLocalVerb(CLI::App& app, Context& context);
+void AddExperimentVerb(CLI::App& app, Context& context);
 void AddJobVerbs(CLI::App& app, Context& context);  // list, get, describe
 void AddLogsVerb(CLI::App& app, Context& context);
 void AddWhyVerb(CLI::App& app, Context& context);

@@ -68,6 +68,7 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddWhyVerb(program, context);
   AddWaitVerb(program, context);
   AddControlVerbs(program, context);
+  AddExperimentVerb(program, context);
   AddNodeVerbs(program, context);
   AddSpecVerbs(program, context);
   AddCompletionVerb(program, context);

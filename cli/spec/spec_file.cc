@@ -18,7 +18,9 @@ absl::Status NotReadable(const std::string& path, int error_number) {
   return absl::NotFoundError(ErrnoStatus(error_number, absl::StrCat("read ", path)).message());
 }
 
-absl::StatusOr<std::string> ReadBounded(const std::string& path) {
+}  // namespace
+
+absl::StatusOr<std::string> ReadSpecText(const std::string& path) {
   const bool standard_input = path == "-";
   const int fd = standard_input ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NotReadable(path, errno);
@@ -42,11 +44,9 @@ absl::StatusOr<std::string> ReadBounded(const std::string& path) {
   return text;
 }
 
-}  // namespace
-
 absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
                                          const std::vector<std::string>& overrides) {
-  ASSIGN_OR_RETURN(const std::string text, ReadBounded(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadSpecText(path));
   return spec::Parse(text, path == "-" ? "standard input" : path, overrides);
 }
 

@@ -11,6 +11,10 @@
 
 namespace muster::cli {
 
+// A file as it is, `-` for standard input. NOT_FOUND when it cannot be read, RESOURCE_EXHAUSTED
+// when it is longer than a spec may be.
+absl::StatusOr<std::string> ReadSpecText(const std::string& path);
+
 // Parsed, with overrides, without defaults. `-` is standard input. NOT_FOUND for a file that cannot
 // be read, otherwise spec::Parse's errors.
 absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,

@@ -1,15 +1,14 @@
 // `muster local`.
 #include <cstdlib>
 #include <memory>
-#include <thread>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/follow/follow_run.h"
 #include "cli/local/local_cluster.h"
+#include "cli/local/local_job.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
@@ -22,18 +21,6 @@ struct LocalFlags {
   JobOptions job;
   LocalClusterOptions cluster;
 };
-
-// Slots of one node for the job's ranks there.
-uint32_t SlotsFor(const v1::JobSpec& spec) {
-  uint32_t devices = 1;  // of "all" too: a rank then has whatever there is
-  if (!absl::SimpleAtoi(spec.resources().devices_per_rank(), &devices)) devices = 1;
-  return spec.resources().ranks_per_node() * devices;
-}
-
-int ExitCodeOfStart(const absl::Status& status) {
-  if (absl::IsPermissionDenied(status)) return kCannotCreate;
-  return absl::IsNotFound(status) ? kNoInput : kFailure;
-}
 
 // Whoever waits for the job hears of a daemon that ended.
 int RunJob(Context& context, const LocalFlags& flags, const v1::JobSpec& spec,
@@ -66,14 +53,8 @@ int Local(Context& context, LocalFlags flags) {
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   v1::JobSpec defaulted = *spec;
   spec::ApplyDefaults(defaulted);
-  flags.cluster.nodes = defaulted.resources().nodes().max();
-  flags.cluster.slots = SlotsFor(defaulted);
-  const uint64_t slots = uint64_t{flags.cluster.nodes} * flags.cluster.slots;
-  const unsigned cores = std::thread::hardware_concurrency();
-  if (slots > cores) {
-    context.console.Note(absl::StrCat(slots, " slots on ", cores, cores == 1 ? " core" : " cores",
-                                      ": the ranks share them, and are slower for it"));
-  }
+  FitToJob(defaulted, flags.cluster);
+  NoteSharedCores(flags.cluster, context.console);
   absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(flags.cluster);
   if (!cluster.ok()) return context.Fail(cluster.status(), ExitCodeOfStart(cluster.status()));
   // The coordinator's own token, and no other.

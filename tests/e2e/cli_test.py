@@ -128,7 +128,11 @@ class FormatsTest(unittest.TestCase):
             queued = cluster.submit(shell_spec("queued", SLEEP))
             cluster.wait_for_state(runs, "RUNNING")
             held = cluster.submit(shell_spec("held", SLEEP))
+            grid = cluster.directory / "grid.json"
+            grid.write_text(json.dumps({"experiment": {"name": "grid"}, "base": shell_spec("cell", "true"),
+                                        "grid": {"nodes": {"field": "resources.nodes", "values": [1, 2]}}}))
             walks = {
+                ("experiment",): ([grid, "--dry-run"], r"nodes=1\nnodes=2"),
                 ("submit",): ([spec, "--dry-run"], "quick"),
                 ("list",): ([], rf"{held}\n{queued}\n{runs}"),
                 ("get",): ([runs], runs),

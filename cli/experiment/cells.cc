@@ -1,0 +1,182 @@
+#include "cli/experiment/cells.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/sha256.h"
+#include "common/spec/nearest.h"
+#include "common/spec/spec.h"
+#include "common/status.h"
+
+namespace muster::cli {
+namespace {
+
+// Cells that a problem is shown with.
+constexpr size_t kCellsShown = 3;
+
+std::string DigestOf(v1::JobSpec defaulted) {
+  defaulted.clear_name();
+  defaulted.clear_priority();
+  return Sha256Hex(spec::ToYaml(defaulted));
+}
+
+// Each once, in the order in which they came, with the cells that have it.
+class CellProblems {
+ public:
+  void Add(const std::string& cell, const absl::Status& status) {
+    for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+      std::vector<std::string>& cells = cells_[std::string(line)];
+      if (cells.empty()) lines_.emplace_back(line);
+      if (cells.empty() || cells.back() != cell) cells.push_back(cell);
+    }
+  }
+
+  absl::Status status() const {
+    if (lines_.empty()) return absl::OkStatus();
+    std::vector<std::string> texts;
+    for (const std::string& line : lines_) {
+      const std::vector<std::string>& cells = cells_.at(line);
+      const size_t shown = std::min(cells.size(), kCellsShown);
+      std::string text =
+          absl::StrCat(line, " (in ", absl::StrJoin(cells.begin(), cells.begin() + shown, "; "));
+      if (shown < cells.size()) absl::StrAppend(&text, " and ", cells.size() - shown, " more");
+      texts.push_back(text + ")");
+    }
+    return absl::InvalidArgumentError(absl::StrJoin(texts, "\n"));
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  std::map<std::string, std::vector<std::string>> cells_;
+};
+
+absl::Status CheckSelection(const Selection& only, const std::vector<Axis>& axes) {
+  std::vector<std::string> names;
+  for (const Axis& axis : axes) names.push_back(axis.name);
+  for (const auto& [name, labels] : only) {
+    const auto axis = std::find_if(axes.begin(), axes.end(),
+                                   [&name = name](const Axis& a) { return a.name == name; });
+    if (axis == axes.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--only: ", spec::Quoted(name), " is no axis of the grid: ", absl::StrJoin(names, ", ")));
+    }
+    std::vector<std::string> known;
+    for (const AxisValue& value : axis->values) known.push_back(value.label);
+    for (const std::string& label : labels) {
+      if (std::find(known.begin(), known.end(), label) != known.end()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--only: ", spec::Quoted(label),
+                                                     " is none of ", name,
+                                                     "'s: ", absl::StrJoin(known, ", ")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Fills in the cell's job.
+absl::Status MakeSpec(const Experiment& experiment, absl::Span<const size_t> places, size_t number,
+                      Cell& cell) {
+  std::vector<std::string> overrides = experiment.overrides;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::vector<std::string>& more = experiment.axes[i].values[places[i]].overrides;
+    overrides.insert(overrides.end(), more.begin(), more.end());
+  }
+  ASSIGN_OR_RETURN(cell.spec, spec::Parse(experiment.base_text, experiment.base_source, overrides));
+  cell.spec.set_name(absl::StrCat(experiment.name, "-", number));
+  cell.defaulted = cell.spec;
+  spec::ApplyDefaults(cell.defaulted);
+  RETURN_IF_ERROR(spec::Validate(cell.defaulted));
+  cell.digest = DigestOf(cell.defaulted);
+  return absl::OkStatus();
+}
+
+// The next combination, the last axis fastest; false behind the last one.
+bool Advance(const std::vector<Axis>& axes, std::vector<size_t>& places) {
+  for (size_t i = places.size(); i-- > 0;) {
+    if (++places[i] < axes[i].values.size()) return true;
+    places[i] = 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<Selection> ParseSelection(absl::Span<const std::string> texts) {
+  Selection selection;
+  for (const std::string& text : texts) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (parts.first.empty() || parts.second.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--only ", spec::Quoted(text), ": expected AXIS=LABEL,…"));
+    }
+    for (absl::string_view label : absl::StrSplit(parts.second, ',')) {
+      selection[parts.first].emplace_back(label);
+    }
+  }
+  return selection;
+}
+
+bool Selects(const Selection& selection, const std::vector<Axis>& axes, const Cell& cell) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto labels = selection.find(axes[i].name);
+    if (labels == selection.end()) continue;
+    if (std::find(labels->second.begin(), labels->second.end(), cell.labels[i]) ==
+        labels->second.end()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment, const Selection& only) {
+  RETURN_IF_ERROR(CheckSelection(only, experiment.axes));
+  size_t count = 1;
+  for (const Axis& axis : experiment.axes) {
+    count *= axis.values.size();
+    if (count > kMaxCells) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(experiment.base_source, ": the grid has more than ", kMaxCells, " cells"));
+    }
+  }
+  std::vector<Cell> cells;
+  CellProblems problems;
+  std::vector<size_t> places(experiment.axes.size(), 0);
+  size_t number = 0;
+  do {
+    Cell cell;
+    std::vector<std::string> words;
+    for (size_t i = 0; i < places.size(); ++i) {
+      cell.labels.push_back(experiment.axes[i].values[places[i]].label);
+      words.push_back(absl::StrCat(experiment.axes[i].name, "=", cell.labels.back()));
+    }
+    cell.name = words.empty() ? "base" : absl::StrJoin(words, " ");
+    ++number;
+    if (!Selects(only, experiment.axes, cell)) continue;
+    for (const SkipRule& rule : experiment.skips) {
+      if (cell.skip_reason.empty() && Selects(rule.when, experiment.axes, cell)) {
+        cell.skip_reason = rule.reason;
+      }
+    }
+    if (cell.skip_reason.empty()) {
+      const absl::Status status = MakeSpec(experiment, places, number, cell);
+      if (!status.ok()) problems.Add(cell.name, status);
+    }
+    cells.push_back(std::move(cell));
+  } while (Advance(experiment.axes, places));
+  RETURN_IF_ERROR(problems.status());
+  return cells;
+}
+
+uint32_t DevicesOf(const v1::JobSpec& defaulted) {
+  const uint32_t ranks = spec::MaxWorldSize(defaulted);
+  if (!spec::DrivesSeveralDevices(defaulted.train().strategy())) return ranks;
+  uint32_t devices = 0;
+  if (!absl::SimpleAtoi(defaulted.resources().devices_per_rank(), &devices)) return 0;
+  return ranks * devices;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,199 @@
+#include "cli/experiment/experiment.h"
+
+#include "cli/experiment/cells.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kFile[] = R"(experiment: {name: trial, title: A trial, repeat: 2}
+parameters: {steps: 40, folder: /data}
+base:
+  train:
+    model: {name: mlp}
+    dataset: {name: fashion_mnist, path: $folder}
+    max_steps: $steps
+    global_batch: 64
+grid:
+  ranks:
+    - {label: one, set: {resources.ranks_per_node: 1}}
+    - {label: two, set: {resources.ranks_per_node: 2, train.strategy: {bucket_bytes: 1MiB}}}
+  precision: {field: train.precision, values: [O0, O2]}
+skip:
+  - {when: {ranks: two, precision: O2}, reason: too slow}
+baseline: {ranks: one}
+plots:
+  - {metric: images_per_second, x: precision, series: ranks}
+  - {kind: lines, metric: job_seconds, x: ranks, title: Time}
+found: |
+  Others were faster.
+)";
+
+Experiment Parsed(const std::string& text, const std::vector<std::string>& settings = {}) {
+  const absl::StatusOr<Experiment> experiment = ParseExperiment(text, "trial.yaml", settings);
+  EXPECT_TRUE(experiment.ok()) << experiment.status();
+  return experiment.ok() ? *experiment : Experiment();
+}
+
+std::vector<Cell> Cells(const Experiment& experiment, const Selection& only = {}) {
+  const absl::StatusOr<std::vector<Cell>> cells = MakeCells(experiment, only);
+  EXPECT_TRUE(cells.ok()) << cells.status();
+  return cells.ok() ? *cells : std::vector<Cell>();
+}
+
+std::vector<std::string> Names(const std::vector<Cell>& cells) {
+  std::vector<std::string> names;
+  for (const Cell& cell : cells) names.push_back(cell.name);
+  return names;
+}
+
+std::string Problem(const std::string& text) {
+  return std::string(ParseExperiment(text, "trial.yaml", {}).status().message());
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+TEST(Experiment, ReadsItsFile) {
+  const Experiment experiment = Parsed(kFile);
+  EXPECT_EQ(experiment.name, "trial");
+  EXPECT_EQ(experiment.title, "A trial");
+  EXPECT_EQ(experiment.repeat, 2u);
+  ASSERT_EQ(experiment.axes.size(), 2u);
+  EXPECT_EQ(experiment.axes[0].name, "ranks");
+  EXPECT_EQ(experiment.axes[1].values[1].label, "O2");
+  EXPECT_THAT(experiment.axes[1].values[1].overrides, ElementsAre("train.precision=O2"));
+  ASSERT_EQ(experiment.plots.size(), 2u);
+  EXPECT_EQ(experiment.plots[1].kind, PlotRequest::Kind::kLines);
+  EXPECT_EQ(experiment.plots[1].title, "Time");
+  EXPECT_EQ(experiment.found, "Others were faster.\n");
+}
+
+TEST(Experiment, TheGridIsEveryCombination) {
+  const std::vector<Cell> cells = Cells(Parsed(kFile));
+  EXPECT_THAT(Names(cells), ElementsAre("ranks=one precision=O0", "ranks=one precision=O2",
+                                        "ranks=two precision=O0", "ranks=two precision=O2"));
+  EXPECT_EQ(cells[1].spec.train().precision(), "O2");
+  EXPECT_EQ(cells[1].spec.name(), "trial-2");
+  EXPECT_EQ(cells[2].spec.resources().ranks_per_node(), 2u);
+  EXPECT_EQ(cells[2].spec.train().strategy().bucket_bytes(), 1u << 20);
+  EXPECT_EQ(cells[2].spec.train().dataset().path(), "/data");
+  EXPECT_EQ(cells[3].skip_reason, "too slow");
+  EXPECT_EQ(cells[0].skip_reason, "");
+  EXPECT_EQ(DevicesOf(cells[0].defaulted), 1u);
+  EXPECT_EQ(DevicesOf(cells[2].defaulted), 2u);
+}
+
+TEST(Experiment, ACellKeepsItsNumberInASelection) {
+  const absl::StatusOr<Selection> only = ParseSelection({"ranks=two", "precision=O0,O2"});
+  ASSERT_TRUE(only.ok());
+  const std::vector<Cell> cells = Cells(Parsed(kFile), *only);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].spec.name(), "trial-3");
+  const auto problem = [](const std::string& text) {
+    return std::string(MakeCells(Parsed(kFile), *ParseSelection({text})).status().message());
+  };
+  EXPECT_EQ(problem("rank=two"), "--only: 'rank' is no axis of the grid: ranks, precision");
+  EXPECT_EQ(problem("ranks=three"), "--only: 'three' is none of ranks's: one, two");
+  EXPECT_FALSE(ParseSelection({"ranks"}).ok());
+}
+
+TEST(Experiment, SettingsChangeParametersAndTheBase) {
+  const std::vector<Cell> cells =
+      Cells(Parsed(kFile, {"steps=7", "train.seed=5", "train.precision=O1"}));
+  EXPECT_EQ(cells[0].spec.train().max_steps(), 7u);
+  EXPECT_EQ(cells[0].spec.train().seed(), 5u);
+  // The grid has the last word.
+  EXPECT_EQ(cells[0].spec.train().precision(), "O0");
+  EXPECT_FALSE(ParseExperiment(kFile, "f", {"steps="}).ok());
+}
+
+TEST(Experiment, TheDigestTellsJobsApart) {
+  const std::vector<Cell> cells = Cells(Parsed(kFile));
+  EXPECT_NE(cells[0].digest, cells[1].digest);
+  EXPECT_NE(cells[0].digest, Cells(Parsed(kFile, {"steps=41"}))[0].digest);
+  // Neither labels nor names nor what is a default anyway make another job.
+  const std::string renamed =
+      Replaced(Replaced(kFile, "name: trial", "name: other"), "label: one", "label: single");
+  const std::string again = Replaced(renamed, "baseline: {ranks: one}", "");
+  EXPECT_EQ(cells[0].digest, Cells(Parsed(again, {"train.seed=1"}))[0].digest);
+}
+
+TEST(Experiment, WithoutAGridThereIsOneCell) {
+  const std::vector<Cell> cells =
+      Cells(Parsed("experiment: {name: one}\nbase: {command: [/bin/true]}\n"));
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].name, "base");
+}
+
+TEST(Experiment, ParametersLeaveOtherDollarsAlone) {
+  const std::vector<Cell> cells =
+      Cells(Parsed("experiment: {name: shell}\n"
+                   "parameters: {n: 3}\n"
+                   "base: {command: [sh, -c, 'echo $n $nn $HOME $ $']}\n"));
+  EXPECT_EQ(cells[0].spec.command(2), "echo 3 $nn $HOME $ $");
+}
+
+TEST(Experiment, ErrorsNameTheLine) {
+  EXPECT_EQ(Problem(Replaced(kFile, "field: train.precision", "feld: train.precision")),
+            "trial.yaml:13: grid.precision: unknown field 'feld'; did you mean 'field'?\n"
+            "trial.yaml:13: grid.precision.field: is missing");
+  EXPECT_EQ(Problem(Replaced(kFile, "precision: O2}, reason", "precision: O3}, reason")),
+            "trial.yaml:15: skip.when.precision: 'O3' is none of O0, O2");
+  EXPECT_EQ(Problem(Replaced(kFile, "metric: job_seconds", "metric: job_second")),
+            "trial.yaml:19: plots.metric: 'job_second' is none; did you mean 'job_seconds'?");
+  EXPECT_EQ(Problem(Replaced(kFile, "label: two", "label: one")),
+            "trial.yaml:11: grid.ranks: 'one' is given twice\n"
+            "trial.yaml:15: skip.when.ranks: 'two' is none of one, one");
+  EXPECT_EQ(Problem(Replaced(kFile, "steps: 40", "name: 40")),
+            "trial.yaml:2: parameters.name: is a field of the spec, which --set would mean");
+  EXPECT_THAT(Problem(Replaced(kFile, "name: trial", "name: Trial")), HasSubstr("experiment.name"));
+  EXPECT_THAT(Problem("experiment: [\n"), HasSubstr("trial.yaml:2: not YAML"));
+  EXPECT_THAT(Problem("- 1\n"), HasSubstr("expected fields"));
+  EXPECT_THAT(Problem("experiment: {name: a}\n"), HasSubstr("base: a job's spec is expected"));
+  EXPECT_THAT(Problem(""), HasSubstr("expected fields"));
+}
+
+TEST(Experiment, EveryProblemOfEveryCellIsToldOnce) {
+  std::string text = Replaced(kFile, "values: [O0, O2]", "values: [O0, O2, O7]");
+  text = Replaced(text, "name: mlp", "nam: mlp");
+  const absl::Status base = MakeCells(Parsed(text)).status();
+  EXPECT_EQ(base.code(), absl::StatusCode::kInvalidArgument);
+  // Its line in the file, though the base was cut out of it.
+  EXPECT_THAT(std::string(base.message()),
+              HasSubstr("trial.yaml:5: unknown field 'nam' in train.model"));
+  EXPECT_THAT(std::string(base.message()),
+              HasSubstr("(in ranks=one precision=O0; ranks=one precision=O2; ranks=one "
+                        "precision=O7 and 2 more)"));
+  text = Replaced(text, "nam: mlp", "name: mlp");
+  const absl::Status cells = MakeCells(Parsed(text)).status();
+  EXPECT_THAT(std::string(cells.message()), HasSubstr("train.precision"));
+  EXPECT_THAT(std::string(cells.message()),
+              HasSubstr("(in ranks=one precision=O7; ranks=two precision=O7)"));
+}
+
+TEST(Experiment, JsonIsYaml) {
+  const std::vector<Cell> cells = Cells(Parsed(
+      R"({"experiment": {"name": "j"}, "base": {"command": ["/bin/true"]}, "grid": {"n": {"field": "resources.nodes", "values": [1, 2]}}})"));
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[1].spec.resources().nodes().max(), 2u);
+}
+
+TEST(Experiment, TheGridHasABound) {
+  std::string text = "experiment: {name: big}\nbase: {command: [/bin/true]}\ngrid:\n";
+  for (const char* axis : {"a", "b", "c", "d"}) {
+    text += std::string("  ") + axis + ": {field: priority, values: [1, 2, 3, 4, 5, 6]}\n";
+  }
+  EXPECT_THAT(std::string(MakeCells(Parsed(text)).status().message()),
+              HasSubstr("more than 1000 cells"));
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,16 @@
+// Tables of Markdown.
+#ifndef MUSTER_CLI_EXPERIMENT_MARKDOWN_H_
+#define MUSTER_CLI_EXPERIMENT_MARKDOWN_H_
+
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+// Cells may hold anything; each row has as many as there are heads.
+std::string MarkdownTable(const std::vector<std::string>& heads,
+                          const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_EXPERIMENT_MARKDOWN_H_

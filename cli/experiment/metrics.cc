@@ -1,0 +1,155 @@
+#include "cli/experiment/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/output/words.h"
+#include "common/proto_time.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr Metric kMetrics[] = {
+    {"images_per_second", "Images per second", Unit::kPerSecond, true},
+    {"median_step_seconds", "Time of a step", Unit::kSeconds, true},
+    {"seconds_per_20_steps", "Time of 20 steps", Unit::kSeconds, false},
+    {"job_seconds", "Time of the job", Unit::kSeconds, true},
+    {"training_seconds", "Training time", Unit::kSeconds, false},
+    {"seconds_to_first_step", "Time to the first step", Unit::kSeconds, false},
+    {"evaluation_seconds", "Test inference time", Unit::kSeconds, true},
+    {"test_accuracy", "Test accuracy", Unit::kRatio, true},
+    {"test_loss", "Test loss", Unit::kNumber, false},
+    {"final_loss", "Training loss at the end", Unit::kNumber, false},
+    {"peak_memory_bytes", "Memory of the largest rank", Unit::kBytes, true},
+    {"largest_device_bytes", "Memory of the fullest device", Unit::kBytes, false},
+    {"smallest_device_bytes", "Memory of the emptiest device", Unit::kBytes, false},
+    {"exposed_communication_seconds", "Communication not hidden, per step", Unit::kSeconds, false},
+    {"data_wait_seconds", "Wait for data, per step", Unit::kSeconds, false},
+    {"kernel_seconds", "Time in kernels, per step", Unit::kSeconds, false},
+    {"bubble_ratio", "Pipeline bubble", Unit::kRatio, false},
+    {"steps", "Steps", Unit::kNumber, false},
+    {kSpeedup, "Speed-up over the baseline", Unit::kNumber, true},
+    {kScalingEfficiency, "Scaling efficiency", Unit::kRatio, true},
+};
+
+uint64_t BytesOf(const v1::DeviceUse& device) {
+  return device.parameter_bytes() + device.gradient_bytes() + device.optimizer_bytes() +
+         device.activation_bytes() + device.gathered_bytes();
+}
+
+void AddDevices(const v1::TrainSummary& summary, Measurements& values) {
+  if (summary.devices().empty()) return;
+  uint64_t largest = 0, smallest = UINT64_MAX;
+  for (const v1::DeviceUse& device : summary.devices()) {
+    largest = std::max(largest, BytesOf(device));
+    smallest = std::min(smallest, BytesOf(device));
+  }
+  values["largest_device_bytes"] = static_cast<double>(largest);
+  values["smallest_device_bytes"] = static_cast<double>(smallest);
+}
+
+void AddSummary(const v1::TrainSummary& summary, Measurements& values) {
+  // Zero is a measurement of some, and of others the absence of one.
+  const auto add_above_zero = [&values](const char* name, double value) {
+    if (value > 0) values[name] = value;
+  };
+  add_above_zero("images_per_second", summary.images_per_second());
+  add_above_zero("median_step_seconds", summary.median_step_seconds());
+  add_above_zero("seconds_per_20_steps", 20 * summary.median_step_seconds());
+  add_above_zero("seconds_to_first_step", summary.seconds_to_first_step());
+  add_above_zero("evaluation_seconds", summary.evaluation_seconds());
+  add_above_zero("peak_memory_bytes", static_cast<double>(summary.peak_memory_bytes()));
+  add_above_zero("kernel_seconds", summary.kernel_seconds());
+  if (!summary.evaluations().empty()) {
+    add_above_zero("training_seconds", summary.evaluations().rbegin()->training_seconds());
+    values["test_accuracy"] = summary.test_accuracy();
+    values["test_loss"] = summary.test_loss();
+  }
+  values["final_loss"] = summary.final_loss();
+  values["exposed_communication_seconds"] = summary.exposed_communication_seconds();
+  values["data_wait_seconds"] = summary.data_wait_seconds();
+  values["steps"] = static_cast<double>(summary.steps());
+  if (!summary.stages().empty()) values["bubble_ratio"] = summary.bubble_ratio();
+  AddDevices(summary, values);
+}
+
+}  // namespace
+
+absl::Span<const Metric> Metrics() { return kMetrics; }
+
+const Metric* FindMetric(absl::string_view name) {
+  const auto found = std::find_if(std::begin(kMetrics), std::end(kMetrics),
+                                  [name](const Metric& metric) { return name == metric.name; });
+  return found == std::end(kMetrics) ? nullptr : found;
+}
+
+Measurements MeasurementsOf(const v1::Job& job) {
+  Measurements values;
+  if (job.has_start_time() && job.has_finish_time()) {
+    values["job_seconds"] =
+        absl::ToDoubleSeconds(FromProto(job.finish_time()) - FromProto(job.start_time()));
+  }
+  if (job.has_summary()) AddSummary(job.summary(), values);
+  for (auto entry = values.begin(); entry != values.end();) {
+    entry = std::isfinite(entry->second) ? std::next(entry) : values.erase(entry);
+  }
+  return values;
+}
+
+Measurements Medians(const std::vector<Measurements>& runs) {
+  std::map<std::string, std::vector<double>> by_name;
+  for (const Measurements& run : runs) {
+    for (const auto& [name, value] : run) by_name[name].push_back(value);
+  }
+  Measurements medians;
+  for (auto& [name, values] : by_name) {
+    std::sort(values.begin(), values.end());
+    const size_t middle = values.size() / 2;
+    medians[name] =
+        values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  }
+  return medians;
+}
+
+std::string MetricText(Unit unit, double value) {
+  switch (unit) {
+    case Unit::kBytes:
+      return Bytes(static_cast<uint64_t>(value));
+    case Unit::kPerSecond:
+      if (value >= 100) return Grouped(static_cast<uint64_t>(std::llround(value)));
+      return absl::StrFormat("%.4g", value);
+    case Unit::kRatio:
+      return absl::StrFormat("%.4g %%", 100 * value);
+    case Unit::kSeconds:
+      return absl::StrFormat("%.4g s", value);
+    case Unit::kNumber:
+      break;
+  }
+  return absl::StrFormat("%.4g", value);
+}
+
+std::string UnitName(Unit unit) {
+  switch (unit) {
+    case Unit::kSeconds:
+      return "s";
+    case Unit::kBytes:
+      return "MiB";
+    case Unit::kPerSecond:
+      return "images/s";
+    case Unit::kRatio:
+      return "%";
+    case Unit::kNumber:
+      break;
+  }
+  return "";
+}
+
+double PlotValue(Unit unit, double value) {
+  if (unit == Unit::kBytes) return value / (1 << 20);
+  return unit == Unit::kRatio ? 100 * value : value;
+}
+
+}  // namespace muster::cli

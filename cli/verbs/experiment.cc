@@ -1,0 +1,268 @@
+// `muster experiment`.
+#include "cli/experiment/experiment.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "cli/context.h"
+#include "cli/exit_code.h"
+#include "cli/experiment/cells.h"
+#include "cli/experiment/predict.h"
+#include "cli/experiment/results.h"
+#include "cli/experiment/runner.h"
+#include "cli/experiment/tables.h"
+#include "cli/local/local_cluster.h"
+#include "cli/local/local_job.h"
+#include "cli/output/json.h"
+#include "cli/spec/spec_file.h"
+#include "cli/verb.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+namespace {
+
+struct ExperimentFlags {
+  std::string path;
+  std::vector<std::string> settings;
+  std::vector<std::string> only;
+  std::string directory;
+  bool dry_run = false;
+  bool rerun = false;
+  bool local = false;
+  LocalClusterOptions cluster;
+
+  bool simulate = false;
+  ModelCosts costs;
+  uint32_t measured_with = 0;
+  std::vector<uint32_t> stages;
+  std::vector<uint32_t> micro_batches = {1, 2, 4, 8, 16, 32};
+  std::vector<std::string> schedules = {"sequential", "gpipe", "1f1b"};
+  double transfer_seconds = 0;
+};
+
+void PrintNames(Context& context, const std::vector<Cell>& cells) {
+  for (const Cell& cell : cells) context.console.Out(absl::StrCat(cell.name, "\n"));
+}
+
+int PrintCells(Context& context, const Experiment& experiment, const std::vector<Cell>& cells) {
+  const std::vector<CellResult> results = Collect(experiment, cells, nullptr);
+  if (context.structured()) {
+    nlohmann::ordered_json document = ResultDocument(experiment, results);
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (cells[i].skip_reason.empty()) document["cells"][i]["spec"] = ToJson(cells[i].defaulted);
+    }
+    context.Print(document);
+  } else if (context.output == Output::kName) {
+    PrintNames(context, cells);
+  } else {
+    context.console.Out(ResultTable(experiment, results));
+  }
+  return kSuccess;
+}
+
+void PrintResults(Context& context, const Experiment& experiment, const std::vector<Cell>& cells,
+                  const RunStore& store) {
+  const std::vector<CellResult> results = Collect(experiment, cells, &store);
+  if (context.structured()) {
+    context.Print(ResultDocument(experiment, results));
+  } else if (context.output == Output::kName) {
+    PrintNames(context, cells);
+  } else {
+    context.console.Out(ResultTable(experiment, results));
+    if (!experiment.found.empty()) {
+      context.console.Note(absl::StrCat("\nwhat others found:\n", experiment.found));
+    }
+  }
+}
+
+int RunLocally(Context& context, const ExperimentFlags& flags, const Experiment& experiment,
+               const std::vector<Cell>& cells, RunStore& store) {
+  LocalClusterOptions options = flags.cluster;
+  for (const Cell& cell : cells) {
+    if (cell.skip_reason.empty()) FitToJob(cell.defaulted, options);
+  }
+  NoteSharedCores(options, context.console);
+  const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(options);
+  if (!cluster.ok()) return context.Fail(cluster.status(), ExitCodeOfStart(cluster.status()));
+  // The coordinator's own token, and no other.
+  setenv("MUSTER_TOKEN_DIR", absl::StrCat((*cluster)->directory(), "/tokens").c_str(), 1);
+  Stopper stopper;
+  (*cluster)->Watch([&stopper] { stopper.Stop(); });
+  ClusterClient::Options client_options;
+  client_options.address = (*cluster)->address();
+  ClusterClient client(client_options);
+  const int exit_code =
+      RunCells(context, client, experiment, cells, {.rerun = flags.rerun}, store, stopper);
+  const absl::Status daemons = (*cluster)->status();
+  return daemons.ok() ? exit_code : context.Fail(daemons, kFailure);
+}
+
+int RunExperiment(Context& context, const ExperimentFlags& flags) {
+  const absl::StatusOr<std::string> text = ReadSpecText(flags.path);
+  if (!text.ok()) return context.Fail(text.status(), SpecExitCode(text.status()));
+  const absl::StatusOr<Experiment> experiment =
+      ParseExperiment(*text, flags.path == "-" ? "standard input" : flags.path, flags.settings);
+  if (!experiment.ok()) return context.Fail(experiment.status(), kBadSpec);
+  const absl::StatusOr<Selection> only = ParseSelection(flags.only);
+  if (!only.ok()) return context.Fail(only.status(), kUsage);
+  const absl::StatusOr<std::vector<Cell>> cells = MakeCells(*experiment, *only);
+  if (!cells.ok()) return context.Fail(cells.status(), kBadSpec);
+  if (flags.dry_run) return PrintCells(context, *experiment, *cells);
+
+  absl::StatusOr<RunStore> store = RunStore::Open(
+      flags.directory.empty() ? experiment->name : flags.directory, experiment->name);
+  if (!store.ok()) return context.Fail(store.status(), kCannotCreate);
+  int exit_code;
+  if (flags.local) {
+    exit_code = RunLocally(context, flags, *experiment, *cells, *store);
+  } else {
+    Stopper stopper;
+    ClusterClient client(context.client_options());
+    exit_code =
+        RunCells(context, client, *experiment, *cells, {.rerun = flags.rerun}, *store, stopper);
+  }
+  PrintResults(context, *experiment, *cells, *store);
+  return exit_code;
+}
+
+absl::StatusOr<std::vector<Prediction>> Simulated(const ExperimentFlags& flags,
+                                                  const ModelCosts& costs) {
+  PredictionRequest request;
+  request.stages = flags.stages;
+  if (request.stages.empty()) {
+    request.stages = {static_cast<uint32_t>(costs.forward_seconds.size())};
+  }
+  request.micro_batches = flags.micro_batches;
+  request.transfer_seconds = flags.transfer_seconds;
+  for (const std::string& word : flags.schedules) {
+    ASSIGN_OR_RETURN(const pipeline::Schedule schedule, pipeline::ParseSchedule(word));
+    request.schedules.push_back(schedule);
+  }
+  return Predict(costs, request);
+}
+
+int Simulate(Context& context, const ExperimentFlags& flags) {
+  ModelCosts costs = flags.costs;
+  if (!flags.path.empty()) {
+    const absl::StatusOr<std::string> text = ReadSpecText(flags.path);
+    if (!text.ok()) return context.Fail(text.status(), SpecExitCode(text.status()));
+    const absl::StatusOr<ModelCosts> read = ReadModelCosts(*text);
+    if (!read.ok()) return context.Fail(Annotate(read.status(), flags.path), kBadSpec);
+    costs = *read;
+  }
+  if (flags.measured_with > 0) costs.micro_batches = flags.measured_with;
+  const absl::StatusOr<std::vector<Prediction>> predictions = Simulated(flags, costs);
+  if (!predictions.ok()) return context.Fail(predictions.status(), kUsage);
+  if (context.structured()) {
+    context.Print(PredictionsToJson(*predictions, costs));
+  } else {
+    context.console.Out(PredictionTable(*predictions));
+  }
+  return kSuccess;
+}
+
+void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {
+  const auto list = [&verb](const char* name, auto& values, const char* text, const char* type) {
+    return verb.add_option(name, values, text)->type_name(type)->delimiter(',')->take_all();
+  };
+  verb.add_flag("--simulate", flags.simulate,
+                "Predict the step of a pipeline instead, for each of the following");
+  list("--stages", flags.stages, "Numbers of stages; default: as many as were measured", "N,N");
+  list("--micro-batches", flags.micro_batches, "Numbers of micro-batches", "N,N")
+      ->default_str("1,2,4,8,16,32");
+  list("--schedules", flags.schedules, "Of sequential, gpipe, 1f1b; default: all", "NAME,NAME");
+  list("--forward", flags.costs.forward_seconds,
+       "Instead of FILE: seconds of a micro-batch's forward, by stage", "S,S");
+  list("--backward", flags.costs.backward_seconds, "The same of its backward", "S,S");
+  verb.add_option("--transfer", flags.transfer_seconds,
+                  "Seconds that a micro-batch takes from stage to stage; default 0")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--measured-with", flags.measured_with,
+                  "The times are of a batch cut into so many micro-batches: with more of them each "
+                  "one takes less")
+      ->type_name("N");
+}
+
+void RequireInput(const ExperimentFlags& flags) {
+  const bool has_times = flags.simulate && !flags.costs.forward_seconds.empty();
+  if (flags.path.empty() && !has_times) {
+    throw CLI::RequiredError(flags.simulate ? "FILE, or --forward and --backward," : "FILE");
+  }
+  if (!flags.path.empty() && !flags.costs.forward_seconds.empty()) {
+    throw CLI::ValidationError("--forward", "FILE has the times already");
+  }
+}
+
+}  // namespace
+
+void AddExperimentVerb(CLI::App& app, Context& context) {
+  auto flags = std::make_shared<ExperimentFlags>();
+  Verb& verb = AddVerb(
+      app, "experiment", kJobVerbs,
+      {.summary = "Run one job spec over a grid of variants",
+       .usage = "FILE [OPTIONS]",
+       .paragraphs =
+           {"FILE has a spec and a grid: axes with values that set fields of it. Each combination "
+            "is a job; they run one after the other. Results go to a directory: results.json, "
+            "results.md, results.csv, and plots as SVG; the table also to stdout. "
+            "docs/experiments.md tells the file's language, and deploy/experiments/ has some.",
+            "All specs are checked before the first job is queued. A job that fails is noted with "
+            "its reason, and the others run. Called again, it goes on where it ended, and runs "
+            "again what failed and what has changed. Ctrl-C cancels the job that runs.",
+            "With --simulate FILE is a finished pipeline job as `muster run -o json` prints it, or "
+            "a plan of `muster spec explain-plan --time -o json`. From the times in it, it "
+            "predicts the step and the share of waiting of pipelines with other numbers of stages "
+            "and micro-batches; no job is run."},
+       .exits = {{"0", "Every cell succeeded"},
+                 {"1", "Some cell failed"},
+                 {"66, 78", "FILE cannot be read; something in it is wrong"},
+                 {"69", "No coordinator answers; what was measured is kept"},
+                 {"73", "Results cannot be written"},
+                 {"130", "Interrupted; what was measured is kept"}},
+       .examples = {
+           {"muster experiment precision.yaml --dry-run", "the jobs that it would run"},
+           {"muster experiment precision.yaml --local", "on this machine, without a cluster"},
+           {"muster experiment guide-a.yaml --set epochs=1 --only model=resnet50",
+            "smaller, and a part of the grid"},
+           {"muster experiment --simulate job.json --stages 2,4 --micro-batches 4,8",
+            "before buying the devices"}}});
+  verb.add_option("FILE", flags->path, "The experiment, YAML or JSON; - for standard input");
+  verb.add_option("--set", flags->settings,
+                  "Changes a parameter of the file, as in epochs=1, or overrules a field of its "
+                  "base, as in train.seed=2; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->expected(1)
+      ->take_all();
+  verb.add_option("--only", flags->only, "These values of an axis alone; may be repeated")
+      ->type_name("AXIS=LABEL,LABEL")
+      ->expected(1)
+      ->take_all();
+  verb.add_option("--out", flags->directory, "Where results go; default: the experiment's name")
+      ->type_name("DIR");
+  verb.add_flag("--dry-run", flags->dry_run, "Print the cells of the grid, and queue nothing");
+  verb.add_flag("--rerun", flags->rerun, "Run cells again that have succeeded");
+  verb.add_flag("--local", flags->local,
+                "Start a coordinator and workers for it on this machine, as `muster local` does");
+  verb.add_option("--coordinator-binary", flags->cluster.coordinator_binary,
+                  "With --local, instead of muster-coordinator beside this program")
+      ->type_name("FILE");
+  verb.add_option("--worker-binary", flags->cluster.worker_binary,
+                  "With --local, instead of muster-worker beside this program")
+      ->type_name("FILE");
+  AddSimulateOptions(verb, *flags);
+  verb.callback([&context, flags] {
+    RequireInput(*flags);
+    context.action = [&context, flags] {
+      return flags->simulate ? Simulate(context, *flags) : RunExperiment(context, *flags);
+    };
+  });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,216 @@
+"""`muster experiment`, against a real cluster: a grid, going on where it ended, failures, Ctrl-C."""
+
+import csv
+import json
+import signal
+import subprocess
+import unittest
+import xml.etree.ElementTree
+
+from tests.support.cluster import Cluster, binary, training_spec, wait_until
+
+
+def experiment(base, grid, **more):
+    return {"experiment": {"name": "trial", "repeat": more.pop("repeat", 1)}, "base": base, "grid": grid, **more}
+
+
+def shell(script):
+    """A cell of one axis, whose script it is; `$label` there is the label."""
+    return {"command": ["/bin/sh", "-c", script], "failure_timeout": "5s", "grace_period": "1s", "restart": {"max": 0}}
+
+
+def scripts(**by_label):
+    return {"script": [{"label": label, "set": {"command": ["/bin/sh", "-c", text]}} for label, text in by_label.items()]}
+
+
+class Case(unittest.TestCase):
+    def write(self, cluster, value):
+        path = cluster.directory / "trial.json"
+        path.write_text(json.dumps(value))
+        return str(path)
+
+    def out(self, cluster):
+        return cluster.directory / "out"
+
+    def arguments(self, cluster, value, *args):
+        return ["experiment", self.write(cluster, value), "--out", self.out(cluster), *args]
+
+    def run_it(self, cluster, value, *args, status=0):
+        result = cluster.muster(*self.arguments(cluster, value, *args), check=False, timeout=300)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        return result
+
+    def results(self, cluster):
+        return json.loads((self.out(cluster) / "results.json").read_text())
+
+    def states(self, cluster):
+        return [cell["state"] for cell in self.results(cluster)["cells"]]
+
+    def jobs(self, cluster):
+        listed = json.loads(cluster.muster("list", "-a", "-o", "json").stdout)
+        return [job["job_id"] for job in listed]
+
+
+class TrainTest(Case):
+    def test_four_cells(self):
+        base = {key: value for key, value in training_spec("x", max_steps=8).items() if key != "name"}
+        grid = {"ranks": {"field": "resources.ranks_per_node", "values": [1, 2]},
+                "precision": {"field": "train.precision", "values": ["O0", "O2"]}}
+        value = experiment(base, grid, baseline={"ranks": "1"}, found="Nothing yet.",
+                           plots=[{"metric": "images_per_second", "x": "precision", "series": "ranks"},
+                                  {"kind": "lines", "metric": "scaling_efficiency", "x": "ranks", "series": "precision"}])
+        with Cluster(nodes=1, slots=2) as cluster:
+            table = self.run_it(cluster, value).stdout
+            self.assertRegex(table.splitlines()[0], r"^RANKS +PRECISION +STATE +DEVICES +IMAGES_PER_SECOND ")
+            self.assertEqual(len(table.splitlines()), 5)
+            document = self.results(cluster)
+            self.assertEqual([cell["name"] for cell in document["cells"]],
+                             ["ranks=1 precision=O0", "ranks=1 precision=O2", "ranks=2 precision=O0",
+                              "ranks=2 precision=O2"])
+            one, _, two, _ = document["cells"]
+            for cell in document["cells"]:
+                self.assertEqual(cell["state"], "succeeded")
+                for name in ("images_per_second", "median_step_seconds", "job_seconds", "peak_memory_bytes",
+                             "test_accuracy", "speedup", "scaling_efficiency"):
+                    self.assertIn(name, cell["metrics"])
+                self.assertEqual(cell["metrics"]["steps"], 8)
+            self.assertEqual(two["devices"], 2)
+            ratio = two["metrics"]["images_per_second"] / one["metrics"]["images_per_second"]
+            self.assertAlmostEqual(two["metrics"]["speedup"], ratio)
+            self.assertAlmostEqual(two["metrics"]["scaling_efficiency"], ratio / 2)
+            # The spec that was asked for is the one that ran.
+            specs = [cluster.get(run["job"]["job_id"])["spec"] for run in document["runs"]]
+            self.assertEqual([spec["train"]["precision"] for spec in specs], ["O0", "O2"] * 2)
+            self.assertEqual([spec["resources"]["ranks_per_node"] for spec in specs], [1, 1, 2, 2])
+
+            rows = list(csv.DictReader((self.out(cluster) / "results.csv").open()))
+            self.assertEqual(len(rows), 4)
+            self.assertAlmostEqual(float(rows[2]["images_per_second"]), two["metrics"]["images_per_second"], 1)
+            markdown = (self.out(cluster) / "results.md").read_text()
+            plots = sorted(path.name for path in self.out(cluster).glob("*.svg"))
+            self.assertEqual(plots, ["images_per_second-by-precision-ranks.svg",
+                                     "scaling_efficiency-by-ranks-precision-lines.svg"])
+            for name in plots:
+                self.assertIn(f"({name})", markdown)
+                xml.etree.ElementTree.parse(self.out(cluster) / name)
+            self.assertIn("Nothing yet.", markdown)
+
+            # Nothing is left to do; a changed cell is.
+            again = self.run_it(cluster, value)
+            self.assertIn("0 jobs to run; 4 succeeded before", again.stderr)
+            self.assertEqual(len(self.jobs(cluster)), 4)
+            grid["precision"]["values"] = ["O0", "O1"]
+            self.assertIn("2 jobs to run; 2 succeeded before", self.run_it(cluster, value).stderr)
+            self.assertIn("1 job to run", self.run_it(cluster, value, "--only", "ranks=1", "--only", "precision=O1",
+                                                      "--rerun").stderr)
+            self.assertEqual(len(self.jobs(cluster)), 7)
+
+
+class FailureTest(Case):
+    def test_a_failing_cell_is_in_the_table_and_the_others_run(self):
+        value = experiment(shell("true"), scripts(good="true", bad="echo no such luck >&2; exit 7", last="true"),
+                           skip=[{"when": {"script": "last"}, "reason": "not today"}])
+        with Cluster(nodes=1) as cluster:
+            result = self.run_it(cluster, value, status=1)
+            self.assertRegex(result.stdout, r"\ngood +succeeded ")
+            self.assertRegex(result.stdout, r"\nbad +failed ")
+            self.assertRegex(result.stdout, r"\nscript=bad: failed: RankFailed: .*code 7")
+            self.assertIn("script=last: left out: not today", result.stdout)
+            self.assertIn("no such luck", result.stderr)
+            self.assertEqual(self.states(cluster), ["succeeded", "failed", "left out"])
+            # It is tried again, and nothing else.
+            self.run_it(cluster, value, status=1)
+            self.assertEqual(len(self.jobs(cluster)), 3)
+
+    def test_nothing_is_queued_when_a_spec_is_wrong(self):
+        value = experiment(shell("true"), {"nodes": {"field": "resources.nodes", "values": [1, 0]}})
+        with Cluster(nodes=1) as cluster:
+            result = self.run_it(cluster, value, status=78)
+            self.assertIn("(in nodes=0)", result.stderr)
+            self.assertEqual(self.jobs(cluster), [])
+            self.assertFalse(self.out(cluster).exists())
+
+    def test_without_a_coordinator(self):
+        with Cluster() as cluster:
+            cluster.coordinator.stop()
+            self.run_it(cluster, experiment(shell("true"), {}), status=69)
+            self.assertEqual(self.states(cluster), ["pending"])
+
+
+class InterruptionTest(Case):
+    def start(self, cluster, value):
+        """The process, once its second job runs."""
+        process = cluster.popen(*self.arguments(cluster, value))
+        wait_until(lambda: (self.out(cluster) / "second").exists(), 60, "the second cell's job")
+        return process
+
+    def value(self, cluster):
+        out = self.out(cluster)
+        # The second one waits until it is told to end.
+        wait = f"touch {out}/second; until [ -e {out}/go ]; do sleep 0.1; done"
+        return experiment(shell("true"), scripts(first="true", second=wait, third="true"))
+
+    def test_killed_and_called_again(self):
+        with Cluster(nodes=1) as cluster:
+            value = self.value(cluster)
+            process = self.start(cluster, value)
+            process.kill()
+            process.communicate()
+            self.assertEqual(self.states(cluster), ["succeeded", "pending", "pending"])
+            jobs = self.jobs(cluster)
+            self.assertEqual(len(jobs), 2)
+            (self.out(cluster) / "go").touch()
+            result = self.run_it(cluster, value)
+            self.assertIn("2 jobs to run; 1 succeeded before", result.stderr)
+            # The job that was left behind is the second cell's, and no other one was queued for it.
+            self.assertEqual(len(self.jobs(cluster)), 3)
+            self.assertEqual([run["job"]["job_id"] for run in self.results(cluster)["runs"]][:2], sorted(
+                jobs, key=lambda job: int(job.split("-")[1])))
+            self.assertEqual(self.states(cluster), ["succeeded"] * 3)
+
+    def test_ctrl_c_cancels_the_job_and_keeps_the_rest(self):
+        with Cluster(nodes=1) as cluster:
+            value = self.value(cluster)
+            process = self.start(cluster, value)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, err)
+            self.assertIn("interrupted; cancelling", err)
+            self.assertRegex(out, r"\nfirst +succeeded ")
+            self.assertEqual(self.states(cluster), ["succeeded", "pending", "pending"])
+            states = sorted(cluster.get(job)["state"] for job in self.jobs(cluster))
+            self.assertEqual(states, ["CANCELLED", "SUCCEEDED"])
+            (self.out(cluster) / "go").touch()
+            self.run_it(cluster, value)
+            self.assertEqual(self.states(cluster), ["succeeded"] * 3)
+
+
+class LocalTest(unittest.TestCase):
+    def test_local_and_simulate(self):
+        with Cluster() as cluster:  # for its directory alone
+            path = cluster.directory / "trial.json"
+            out = cluster.directory / "out"
+            path.write_text(json.dumps(experiment(shell("true"), {"ranks": {
+                "field": "resources.ranks_per_node", "values": [1, 3]}})))
+            result = cluster.muster("--coordinator=127.0.0.1:1", "experiment", path, "--local", "--out", out, "-o", "json")
+            self.assertEqual([cell["state"] for cell in json.loads(result.stdout)["cells"]], ["succeeded"] * 2)
+            self.assertEqual(cluster.muster("list", "-a", "-o", "name").stdout, "")
+
+    def test_simulate(self):
+        words = [binary("cli/muster"), "experiment", "--simulate", "--forward", "1,1,1,1", "--backward", "2,2,2,2",
+                 "--micro-batches", "4,8", "--stages", "2,4"]
+        predictions = json.loads(subprocess.run([*words, "-o", "json"], capture_output=True, check=True).stdout)
+        self.assertEqual(len(predictions), 3 * 2 * 2)
+        for entry in predictions:
+            p, m = entry["stages"], entry["micro_batches"]
+            bubble = 1 - 1 / p if entry["schedule"] == "sequential" else (p - 1) / (m + p - 1)
+            self.assertAlmostEqual(entry["bubble_ratio"], bubble)
+        table = subprocess.run(words, capture_output=True, check=True, text=True).stdout
+        self.assertEqual(len(table.splitlines()), 13)
+        self.assertEqual(subprocess.run([*words, "--stages", "5"], capture_output=True, check=False).returncode, 2)
+        self.assertEqual(subprocess.run([binary("cli/muster"), "experiment", "--simulate"], capture_output=True,
+                                        check=False).returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
