@@ -108,9 +108,11 @@ class Reader {
           const std::string text = errors_.Text(value, absl::StrCat("experiment.", key));
           if (key == "name") experiment_->name = text;
           if (key == "title") experiment_->title = text;
-          const bool is_count = absl::SimpleAtoi(text, &experiment_->repeat) &&
-                                experiment_->repeat >= 1 && experiment_->repeat <= kMaxRepeat;
-          if (key == "repeat" && !is_count) {
+          if (key != "repeat") return;
+          uint32_t count = 0;
+          if (absl::SimpleAtoi(text, &count) && count >= 1 && count <= kMaxRepeat) {
+            experiment_->repeat = count;
+          } else {
             errors_.Add(value, "experiment.repeat", absl::StrCat("from 1 to ", kMaxRepeat));
           }
         });

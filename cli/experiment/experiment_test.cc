@@ -17,7 +17,7 @@ base:
     model: {name: mlp}
     dataset: {name: fashion_mnist, path: $folder}
     max_steps: $steps
-    global_batch: 64
+    optimizer: {name: sgd, learning_rate: 0.1}
 grid:
   ranks:
     - {label: one, set: {resources.ranks_per_node: 1}}
@@ -127,8 +127,9 @@ TEST(Experiment, TheDigestTellsJobsApart) {
 }
 
 TEST(Experiment, WithoutAGridThereIsOneCell) {
-  const std::vector<Cell> cells =
-      Cells(Parsed("experiment: {name: one}\nbase: {command: [/bin/true]}\n"));
+  const Experiment experiment = Parsed("experiment: {name: one}\nbase: {command: [/bin/true]}\n");
+  EXPECT_EQ(experiment.repeat, 1u);
+  const std::vector<Cell> cells = Cells(experiment);
   ASSERT_EQ(cells.size(), 1u);
   EXPECT_EQ(cells[0].name, "base");
 }
@@ -154,6 +155,8 @@ TEST(Experiment, ErrorsNameTheLine) {
             "trial.yaml:15: skip.when.ranks: 'two' is none of one, one");
   EXPECT_EQ(Problem(Replaced(kFile, "steps: 40", "name: 40")),
             "trial.yaml:2: parameters.name: is a field of the spec, which --set would mean");
+  EXPECT_EQ(Problem(Replaced(kFile, "repeat: 2", "repeat: 0")),
+            "trial.yaml:1: experiment.repeat: from 1 to 100");
   EXPECT_THAT(Problem(Replaced(kFile, "name: trial", "name: Trial")), HasSubstr("experiment.name"));
   EXPECT_THAT(Problem("experiment: [\n"), HasSubstr("trial.yaml:2: not YAML"));
   EXPECT_THAT(Problem("- 1\n"), HasSubstr("expected fields"));

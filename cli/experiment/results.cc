@@ -51,8 +51,8 @@ absl::Status WriteAll(int fd, absl::string_view text) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Run> ReadRun(const ordered_json& value) {
-  Run run;
+absl::StatusOr<JobRun> ReadRun(const ordered_json& value) {
+  JobRun run;
   run.digest = value.at("digest").get<std::string>();
   run.repetition = value.at("repetition").get<uint32_t>();
   run.attempt = value.at("attempt").get<uint32_t>();
@@ -80,7 +80,7 @@ CellResult Measured(const Experiment& experiment, const Cell& cell, const RunSto
   result.devices = DevicesOf(cell.defaulted);
   std::vector<Measurements> runs;
   for (uint32_t i = 0; i < experiment.repeat; ++i) {
-    const Run* run = store == nullptr ? nullptr : store->Find(cell.digest, i);
+    const JobRun* run = store == nullptr ? nullptr : store->Find(cell.digest, i);
     if (run == nullptr) continue;
     const v1::Job& job = run->job;
     if (job.state() == v1::SUCCEEDED) {
@@ -191,7 +191,7 @@ absl::Status RunStore::Load(const std::string& experiment) {
     }
     series_ = document.at("series").get<std::string>();
     for (const ordered_json& value : document.at("runs")) {
-      ASSIGN_OR_RETURN(Run run, ReadRun(value));
+      ASSIGN_OR_RETURN(JobRun run, ReadRun(value));
       runs_.push_back(std::move(run));
     }
   } catch (const std::exception& error) {
@@ -201,15 +201,15 @@ absl::Status RunStore::Load(const std::string& experiment) {
   return absl::OkStatus();
 }
 
-const Run* RunStore::Find(const std::string& digest, uint32_t repetition) const {
-  for (const Run& run : runs_) {
+const JobRun* RunStore::Find(const std::string& digest, uint32_t repetition) const {
+  for (const JobRun& run : runs_) {
     if (run.digest == digest && run.repetition == repetition) return &run;
   }
   return nullptr;
 }
 
-void RunStore::Put(Run run) {
-  for (Run& old : runs_) {
+void RunStore::Put(JobRun run) {
+  for (JobRun& old : runs_) {
     if (old.digest != run.digest || old.repetition != run.repetition) continue;
     old = std::move(run);
     return;
@@ -217,7 +217,7 @@ void RunStore::Put(Run run) {
   runs_.push_back(std::move(run));
 }
 
-std::string RunStore::IdempotencyKey(const Run& run) const {
+std::string RunStore::IdempotencyKey(const JobRun& run) const {
   return absl::StrCat("experiment-", series_, "-", run.digest.substr(0, 32), "-", run.repetition,
                       "-", run.attempt);
 }
@@ -225,7 +225,7 @@ std::string RunStore::IdempotencyKey(const Run& run) const {
 absl::Status RunStore::Save(ordered_json document) const {
   document["series"] = series_;
   ordered_json& runs = document["runs"] = ordered_json::array();
-  for (const Run& run : runs_) {
+  for (const JobRun& run : runs_) {
     runs.push_back({{"cell", run.cell},
                     {"digest", run.digest},
                     {"repetition", run.repetition},

@@ -19,7 +19,7 @@ namespace muster::cli {
 
 // One job for one repetition of a cell. What a job is about is its digest: a cell whose label
 // changed, and another cell with an equal spec, have the same run.
-struct Run {
+struct JobRun {
   std::string digest;
   uint32_t repetition = 0;  // from 0
   uint32_t attempt = 1;     // counts the jobs, the ones that did not succeed included
@@ -40,12 +40,12 @@ class RunStore {
   RunStore& operator=(RunStore&&) = delete;
 
   // Null when it was never begun. Valid until the next Put.
-  const Run* Find(const std::string& digest, uint32_t repetition) const;
+  const JobRun* Find(const std::string& digest, uint32_t repetition) const;
   // In place of the one with the same digest and repetition.
-  void Put(Run run);
+  void Put(JobRun run);
 
   // The key under which a run's job is submitted: a process that was killed finds its job again.
-  std::string IdempotencyKey(const Run& run) const;
+  std::string IdempotencyKey(const JobRun& run) const;
 
   // Puts `document`, with the runs, in place of results.json, whole or not at all.
   absl::Status Save(nlohmann::ordered_json document) const;
@@ -60,7 +60,7 @@ class RunStore {
 
   std::string directory_;
   std::string series_;  // random; drawn when the directory was first used
-  std::vector<Run> runs_;
+  std::vector<JobRun> runs_;
   int lock_fd_ = -1;
 };
 

@@ -27,6 +27,7 @@ base:
     dataset: {name: fashion_mnist, path: /data}
     max_steps: 40
     global_batch: 64
+    optimizer: {name: sgd, learning_rate: 0.1}
 grid:
   ranks: {field: resources.ranks_per_node, values: [1, 2]}
   precision: {field: train.precision, values: [O0, O1, O2]}
@@ -51,8 +52,8 @@ class ResultsTest : public ::testing::Test {
     return *std::move(store);
   }
 
-  Run MakeRun(size_t cell, uint32_t repetition, double images_per_second) const {
-    Run run;
+  JobRun MakeRun(size_t cell, uint32_t repetition, double images_per_second) const {
+    JobRun run;
     run.digest = cells_[cell].digest;
     run.repetition = repetition;
     run.cell = cells_[cell].name;
@@ -76,7 +77,7 @@ TEST_F(ResultsTest, WhatIsSavedIsThereAgain) {
     RunStore store = Open();
     EXPECT_EQ(store.Find(cells_[0].digest, 0), nullptr);
     store.Put(MakeRun(0, 0, 100));
-    Run run = MakeRun(0, 1, 110);
+    JobRun run = MakeRun(0, 1, 110);
     run.attempt = 3;
     run.job.mutable_summary()->set_final_loss(std::numeric_limits<double>::quiet_NaN());
     run.job.mutable_summary()->add_devices()->set_parameter_bytes(uint64_t{1} << 40);
@@ -85,7 +86,7 @@ TEST_F(ResultsTest, WhatIsSavedIsThereAgain) {
     ASSERT_TRUE(store.Save(ResultDocument(experiment_, Collect(experiment_, cells_, &store))).ok());
   }
   RunStore store = Open();
-  const Run* run = store.Find(cells_[0].digest, 1);
+  const JobRun* run = store.Find(cells_[0].digest, 1);
   ASSERT_NE(run, nullptr);
   EXPECT_EQ(run->attempt, 3u);
   EXPECT_EQ(run->cell, "ranks=1 precision=O0");
@@ -95,7 +96,7 @@ TEST_F(ResultsTest, WhatIsSavedIsThereAgain) {
   EXPECT_EQ(run->job.summary().devices(0).parameter_bytes(), uint64_t{1} << 40);
   EXPECT_EQ(store.IdempotencyKey(*run), key);
   EXPECT_LE(key.size(), 128u);
-  Run next = *run;
+  JobRun next = *run;
   next.attempt = 4;
   EXPECT_NE(store.IdempotencyKey(next), key);
 }
@@ -138,7 +139,7 @@ TEST_F(ResultsTest, CollectTakesMediansAndCompares) {
   store.Put(MakeRun(2, 0, 220));  // ranks=1 O2; its second run is missing
   store.Put(MakeRun(3, 0, 190));  // ranks=2 O0
   store.Put(MakeRun(3, 1, 200));
-  Run failed = MakeRun(5, 0, 1);  // ranks=2 O2
+  JobRun failed = MakeRun(5, 0, 1);  // ranks=2 O2
   failed.job.set_state(v1::FAILED);
   failed.job.set_reason("RankFailed");
   failed.job.set_message("rank 1 exited with code 7");
@@ -193,7 +194,7 @@ TEST_F(ResultsTest, Tables) {
 
 TEST_F(ResultsTest, MarkdownTellsWhyCellsDiffer) {
   RunStore store = Open();
-  Run run = MakeRun(0, 0, 100);
+  JobRun run = MakeRun(0, 0, 100);
   v1::TrainSummary& summary = *run.job.mutable_summary();
   for (const char* name : {"scatter", "forward"}) {
     v1::StepPart& part = *summary.add_parts();
@@ -212,7 +213,7 @@ TEST_F(ResultsTest, MarkdownTellsWhyCellsDiffer) {
   EXPECT_THAT(markdown, HasSubstr("| cell | scatter | forward | step |\n|---|---|---|---|\n"
                                   "| ranks=1 precision=O0 | 0.25 s | 0.25 s | 0.64 s |\n"));
   EXPECT_THAT(markdown, HasSubstr("| node\\|1 |"));
-  EXPECT_THAT(markdown, HasSubstr("| 3 MiB |"));
+  EXPECT_THAT(markdown, HasSubstr("| 3.0 MiB |"));
   EXPECT_THAT(markdown, HasSubstr("| conv1 to fc |"));
 }
 

@@ -158,7 +158,7 @@ class Runner {
     for (uint32_t i = 0; i < experiment_.repeat; ++i) {
       for (const Cell& cell : cells_) {
         if (!cell.skip_reason.empty() || !seen.insert({cell.digest, i}).second) continue;
-        const struct Run* before = store_.Find(cell.digest, i);
+        const JobRun* before = store_.Find(cell.digest, i);
         if (!rerun && before != nullptr && before->job.state() == v1::SUCCEEDED) {
           ++done;
         } else {
@@ -208,11 +208,11 @@ class Runner {
   // record before the coordinator hears of it, so that no job runs unknown to the next process.
   // What the coordinator refuses comes back as a failed job.
   absl::StatusOr<v1::Job> Submit(const Task& task) {
-    struct Run run;
+    JobRun run;
     run.digest = task.cell->digest;
     run.repetition = task.repetition;
     run.cell = task.cell->name;
-    const struct Run* before = store_.Find(run.digest, run.repetition);
+    const JobRun* before = store_.Find(run.digest, run.repetition);
     if (before != nullptr) run.attempt = before->attempt + (IsOver(before->job.state()) ? 1 : 0);
     while (true) {
       run.job.Clear();
@@ -244,7 +244,7 @@ class Runner {
   }
 
   int Finish(const Task& task, const std::string& prefix, const v1::Job& job) {
-    struct Run run = *store_.Find(task.cell->digest, task.repetition);
+    JobRun run = *store_.Find(task.cell->digest, task.repetition);
     // An interrupted one stays as it was, and is not counted as a result.
     const bool cancelled = job.state() == v1::CANCELLED && interruption_.interrupted();
     if (!cancelled) run.job = Kept(job);

@@ -56,7 +56,7 @@ std::string At(double value) {
 }
 
 std::string Number(double value) {
-  if (std::abs(value) >= 10000 && std::abs(value) < 1e15) {
+  if (std::abs(value) >= 1000 && std::abs(value) < 1e15) {
     return absl::StrCat(value < 0 ? "-" : "",
                         Grouped(static_cast<uint64_t>(std::llround(std::abs(value)))));
   }
@@ -118,22 +118,25 @@ class Sheet {
              absl::StrCat(" transform=\"rotate(-28 ", At(x), " ", At(y), ")\""));
       }
     }
-    // The height of a text that is turned by 28 degrees.
+    // Height and width of a text that is turned by 28 degrees.
     below_ = aslant ? 24 + 0.47 * widest : 28;
+    if (aslant) beside_ = std::max(0.0, 0.89 * widest + 8 - names[0].first);
     if (title.empty()) return;
     below_ += 18;
     Text(kLeft + kPlotWidth / 2, bottom() + below_ - 4, title, "small", "middle");
   }
 
   std::string Svg(const std::string& title) {
-    Line(kLeft, Y(std::max(0.0, ticks_.front())), kWidth - kRight, Y(std::max(0.0, ticks_.front())),
-         "axis");
+    const double axis = Y(std::clamp(0.0, ticks_.front(), ticks_.back()));
+    Line(kLeft, axis, kWidth - kRight, axis, "axis");
+    const std::string left = At(-beside_);
+    const std::string width = At(kWidth + beside_);
     const std::string height = At(bottom() + below_ + 10);
-    return absl::StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", At(kWidth),
-                        "\" height=\"", height, "\" viewBox=\"0 0 ", At(kWidth), " ", height,
+    return absl::StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"",
+                        height, "\" viewBox=\"", left, " 0 ", width, " ", height,
                         "\" role=\"img\" aria-label=\"", Escaped(title), "\">\n", kStyle,
-                        "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n", body_,
-                        "</svg>\n");
+                        "<rect class=\"page\" x=\"", left, "\" width=\"100%\" height=\"100%\"/>\n",
+                        body_, "</svg>\n");
   }
 
  private:
@@ -156,7 +159,8 @@ class Sheet {
 
   const std::vector<double> ticks_;
   double top_ = 0;
-  double below_ = 28;
+  double below_ = 28;  // the lowest tick
+  double beside_ = 0;  // more room on the left, for the first name
   std::string body_;
 };
 
@@ -231,17 +235,19 @@ std::string BarSvg(const BarPlot& plot) {
 }
 
 std::string LineSvg(const LinePlot& plot) {
-  double low = 0, high = 0, first = 0, last = 0;
+  double low = 0, high = 0, first = 0, last = 0;  // of all points
   bool any = false;
   for (const LineSeries& series : plot.series) {
     for (const auto& [x, y] : series.points) {
       first = any ? std::min(first, x) : x;
       last = any ? std::max(last, x) : x;
-      low = std::min(low, y);
-      high = std::max(high, y);
+      low = any ? std::min(low, y) : y;
+      high = any ? std::max(high, y) : y;
       any = true;
     }
   }
+  // Where all values are close together their differences are what is to be seen.
+  if (low < high / 2) low = std::min(low, 0.0);
   const bool named = !plot.x_names.empty();
   std::vector<double> x_ticks;
   if (named) {

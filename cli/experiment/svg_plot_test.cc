@@ -113,6 +113,23 @@ TEST(SvgPlot, LinesGoThroughTheirPoints) {
   EXPECT_DOUBLE_EQ(centre - left, right - centre);
 }
 
+TEST(SvgPlot, LinesThatAreCloseTogetherFillTheirPlot) {
+  const std::string close = LineSvg({"", "", "", {{"a", {{0, 91}, {1, 95}}}}, {}});
+  EXPECT_THAT(close, HasSubstr(">91</text>"));
+  EXPECT_THAT(close, Not(HasSubstr(">20</text>")));
+  EXPECT_THAT(LineSvg({"", "", "", {{"a", {{0, 5}, {1, 95}}}}, {}}), HasSubstr(">20</text>"));
+}
+
+// A name that begins left of the sheet widens it.
+TEST(SvgPlot, LongNamesHaveRoom) {
+  const std::string name(60, 'm');
+  const std::string svg = BarSvg({"", "", "", {name, name}, {{"", {1, 2}}}});
+  ExpectWellFormed(svg);
+  EXPECT_THAT(svg, HasSubstr("rotate("));
+  EXPECT_THAT(svg, HasSubstr("viewBox=\"-"));
+  EXPECT_THAT(BarSvg({"", "", "", {"a", "b"}, {{"", {1, 2}}}}), HasSubstr("viewBox=\"0 0 720 "));
+}
+
 TEST(SvgPlot, NamesInPlaceOfNumbers) {
   const std::string svg =
       LineSvg({"", "", "", {{"a", {{0, 1}, {1, 2}}}, {"b", {}}}, {"first", "second"}});

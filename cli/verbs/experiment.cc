@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
@@ -21,6 +22,7 @@
 #include "cli/output/json.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
+#include "common/spec/nearest.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -183,7 +185,12 @@ void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {
   verb.add_option("--transfer", flags.transfer_seconds,
                   "Seconds that a micro-batch takes from stage to stage; default 0")
       ->type_name("S")
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string& text) {
+        double seconds;
+        return absl::SimpleAtod(text, &seconds) && seconds >= 0
+                   ? ""
+                   : absl::StrCat(spec::Quoted(text), " is no number of seconds");
+      });
   verb.add_option("--measured-with", flags.measured_with,
                   "The times are of a batch cut into so many micro-batches: with more of them each "
                   "one takes less")
