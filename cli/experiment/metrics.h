@@ -19,7 +19,8 @@ struct Metric {
   const char* name;
   const char* title;  // for people: a plot's heading
   Unit unit;
-  bool in_tables;  // in the table on the terminal and in results.md; results.csv has all
+  // Of its column in the table on the terminal and in results.md; null: results.csv alone has it.
+  const char* head;
 };
 
 // The last two compare a cell with others: Compare in results.h.

@@ -40,6 +40,12 @@ std::vector<std::string> LabelsOf(const Axis& axis) {
   return labels;
 }
 
+// A number alone would say nothing in a legend.
+std::string Told(const Axis& axis, const std::string& label) {
+  double number;
+  return absl::SimpleAtod(label, &number) ? absl::StrCat(axis.name, "=", label) : label;
+}
+
 // One plot: the cells that agree on all axes but x and series.
 class Facet {
  public:
@@ -70,7 +76,12 @@ class Facet {
     }
     if (values.empty()) return std::nullopt;
     std::string title = request_.title.empty() ? metric_.title : request_.title;
-    if (!others.empty()) absl::StrAppend(&title, ": ", absl::StrJoin(others, ", "));
+    std::vector<std::string> told;
+    for (size_t i = 0; i < experiment_.axes.size(); ++i) {
+      if (i == x_ || i == series_) continue;
+      told.push_back(Told(experiment_.axes[i], others[told.size()]));
+    }
+    if (!told.empty()) absl::StrAppend(&title, ": ", absl::StrJoin(told, ", "));
     PlotFile file;
     file.name = absl::StrCat(metric_.name, "-by-", request_.x);
     if (series_ != kNoAxis) absl::StrAppend(&file.name, "-", request_.series);
@@ -87,6 +98,9 @@ class Facet {
   std::string SeriesOf(const Cell& cell) const {
     return series_ == kNoAxis ? "" : cell.labels[series_];
   }
+  std::string SeriesTitle(const std::string& label) const {
+    return series_ == kNoAxis ? "" : Told(experiment_.axes[series_], label);
+  }
   // Those that have a value, in the file's order.
   std::vector<std::string> SeriesIn(const Values& values) const {
     if (series_ == kNoAxis) return {""};
@@ -102,7 +116,7 @@ class Facet {
   std::string Bars(const std::string& title, const Values& values) const {
     BarPlot plot = {title, UnitName(metric_.unit), request_.x, LabelsOf(experiment_.axes[x_]), {}};
     for (const std::string& name : SeriesIn(values)) {
-      BarSeries series = {name, {}};
+      BarSeries series = {SeriesTitle(name), {}};
       for (const std::string& label : plot.groups) {
         const auto value = values.find({name, label});
         series.values.push_back(value == values.end() ? std::nullopt
@@ -122,7 +136,7 @@ class Facet {
         [&number](const std::string& label) { return absl::SimpleAtod(label, &number); });
     if (!numbers) plot.x_names = labels;
     for (const std::string& name : SeriesIn(values)) {
-      LineSeries series = {name, {}};
+      LineSeries series = {SeriesTitle(name), {}};
       for (size_t i = 0; i < labels.size(); ++i) {
         const auto value = values.find({name, labels[i]});
         if (value == values.end()) continue;

@@ -50,8 +50,8 @@ Grid MakeGrid(const Experiment& experiment, const std::vector<CellResult>& resul
     const bool measured = std::any_of(
         results.begin(), results.end(),
         [&metric](const CellResult& result) { return result.medians.count(metric.name) > 0; });
-    if (!metric.in_tables || !measured) continue;
-    add(metric.name, [&metric](const CellResult& result) {
+    if (metric.head == nullptr || !measured) continue;
+    add(metric.head, [&metric](const CellResult& result) {
       const auto value = result.medians.find(metric.name);
       return value == result.medians.end() ? "" : MetricText(metric.unit, value->second);
     });

@@ -15,7 +15,7 @@ def experiment(base, grid, **more):
 
 
 def shell(script):
-    """A cell of one axis, whose script it is; `$label` there is the label."""
+    """A cell of one axis of a grid, which `scripts` makes."""
     return {"command": ["/bin/sh", "-c", script], "failure_timeout": "5s", "grace_period": "1s", "restart": {"max": 0}}
 
 
@@ -61,7 +61,7 @@ class TrainTest(Case):
                                   {"kind": "lines", "metric": "scaling_efficiency", "x": "ranks", "series": "precision"}])
         with Cluster(nodes=1, slots=2) as cluster:
             table = self.run_it(cluster, value).stdout
-            self.assertRegex(table.splitlines()[0], r"^RANKS +PRECISION +STATE +DEVICES +IMAGES_PER_SECOND ")
+            self.assertRegex(table.splitlines()[0], r"^RANKS +PRECISION +STATE +DEVICES +IMAGES/S ")
             self.assertEqual(len(table.splitlines()), 5)
             document = self.results(cluster)
             self.assertEqual([cell["name"] for cell in document["cells"]],
@@ -83,7 +83,7 @@ class TrainTest(Case):
             self.assertEqual([spec["train"]["precision"] for spec in specs], ["O0", "O2"] * 2)
             self.assertEqual([spec["resources"]["ranks_per_node"] for spec in specs], [1, 1, 2, 2])
 
-            rows = list(csv.DictReader((self.out(cluster) / "results.csv").open()))
+            rows = list(csv.DictReader((self.out(cluster) / "results.csv").read_text().splitlines()))
             self.assertEqual(len(rows), 4)
             self.assertAlmostEqual(float(rows[2]["images_per_second"]), two["metrics"]["images_per_second"], 1)
             markdown = (self.out(cluster) / "results.md").read_text()
@@ -108,7 +108,7 @@ class TrainTest(Case):
 
 class FailureTest(Case):
     def test_a_failing_cell_is_in_the_table_and_the_others_run(self):
-        value = experiment(shell("true"), scripts(good="true", bad="echo no such luck >&2; exit 7", last="true"),
+        value = experiment(shell("true"), scripts(good="true", bad="echo no such luck >&2; exit 7", last="exit 0"),
                            skip=[{"when": {"script": "last"}, "reason": "not today"}])
         with Cluster(nodes=1) as cluster:
             result = self.run_it(cluster, value, status=1)
@@ -148,7 +148,7 @@ class InterruptionTest(Case):
         out = self.out(cluster)
         # The second one waits until it is told to end.
         wait = f"touch {out}/second; until [ -e {out}/go ]; do sleep 0.1; done"
-        return experiment(shell("true"), scripts(first="true", second=wait, third="true"))
+        return experiment(shell("true"), scripts(first="true", second=wait, third="exit 0"))
 
     def test_killed_and_called_again(self):
         with Cluster(nodes=1) as cluster:
