@@ -54,7 +54,6 @@ void CheckDevicesOfOneProcess(const v1::JobSpec& spec, Problems& problems) {
 void CheckShardedOptimizer(const v1::TrainSpec& train, Problems& problems) {
   if (!train.strategy().shard_optimizer()) return;
   const char* const path = "train.strategy.shard_optimizer";
-  problems.Add(path, "is not built in");
   problems.Require(train.strategy().name() == "ddp", path, "of ddp only");
   problems.Require(train.optimizer().name() != "lars", path,
                    "not with lars, which needs whole parameters");

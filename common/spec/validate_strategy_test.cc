@@ -80,6 +80,7 @@ TEST(ValidateStrategyTest, ShardedOptimizer) {
   const std::string sharded = "train.strategy.shard_optimizer=true";
   EXPECT_THAT(Problems({sharded, "train.optimizer.name=lars"}), HasSubstr("not with lars"));
   EXPECT_THAT(Problems({sharded, "train.strategy.name=dp"}), HasSubstr("of ddp only"));
+  EXPECT_THAT(Problems({sharded, "train.optimizer.name=adamw"}), Not(HasSubstr("shard_optimizer")));
 }
 
 }  // namespace

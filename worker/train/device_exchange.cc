@@ -14,8 +14,10 @@ DeviceExchange::DeviceExchange(collectives::Communicator* communicator, nn::Plan
                                const DeviceExchangeOptions& options)
     : communicator_(communicator),
       device_(plan->device()),
+      scatters_(options.scatters && communicator != nullptr),
       type_(options.type),
       elements_(plan->parameter_elements()),
+      shares_(elements_, communicator == nullptr ? 1 : communicator->size()),
       stretch_(RankScale(type_, communicator == nullptr ? 1 : communicator->size())),
       shrink_(1 / stretch_) {
   std::vector<size_t> counts;
@@ -38,7 +40,7 @@ absl::StatusOr<std::unique_ptr<DeviceExchange>> DeviceExchange::Create(
 }
 
 absl::Status DeviceExchange::Allocate(const DeviceExchangeOptions& options) {
-  const size_t bytes = elements_ * kernels::SizeOf(type_);
+  const size_t bytes = (scatters_ ? shares_.padded() : elements_) * kernels::SizeOf(type_);
   if (communicator_ != nullptr) {
     ASSIGN_OR_RETURN(registered_, communicator_->Allocate(bytes));
     reduced_ = registered_->data();
@@ -86,7 +88,7 @@ void DeviceExchange::Ready(size_t offset, bool accumulated) {
       device_.kernels().cast(DataType::kFloat32, gradients_ + begin, shrink_, type_, Reduced(begin),
                              end - begin);
     }
-    if (communicator_ == nullptr) continue;
+    if (communicator_ == nullptr || scatters_) continue;
     work_.push_back(communicator_->AllReduce(Reduced(begin), Reduced(begin), end - begin,
                                              CollectiveType(type_), collectives::ReduceOp::kSum));
   }
@@ -97,9 +99,17 @@ void* DeviceExchange::Reduced(size_t element) const {
 }
 
 absl::Status DeviceExchange::Finish() {
+  Shares::Share summed{0, elements_};
+  if (scatters_) {
+    summed = shares_.of(communicator_->rank());
+    work_.push_back(communicator_->ReduceScatter(
+        reduced_, Reduced(communicator_->rank() * shares_.length()), shares_.length(),
+        CollectiveType(type_), collectives::ReduceOp::kSum));
+  }
   for (const std::shared_ptr<collectives::Work>& work : work_) RETURN_IF_ERROR(work->Join());
   if (type_ != DataType::kFloat32) {
-    device_.kernels().cast(type_, reduced_, stretch_, DataType::kFloat32, gradients_, elements_);
+    device_.kernels().cast(type_, Reduced(summed.begin), stretch_, DataType::kFloat32,
+                           gradients_ + summed.begin, summed.count());
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "worker/collectives/communicator.h"
 #include "worker/nn/plan.h"
 #include "worker/train/device_floats.h"
+#include "worker/train/shares.h"
 
 namespace muster::train {
 
@@ -22,6 +23,8 @@ struct DeviceExchangeOptions {
   size_t bucket_bytes = 25 << 20;
   // Accumulate will be called.
   bool accumulates = false;
+  // As ExchangeOptions::scatters.
+  bool scatters = false;
   // As ExchangeOptions::type. A world of one rounds to it too.
   kernels::DataType type = kernels::DataType::kFloat32;
 };
@@ -49,13 +52,16 @@ class DeviceExchange {
   void ReduceLosses(nn::LossResult* losses, size_t count);
   // As nn::Plan::Backward's `ready`. `accumulated`: there were micro-batches before.
   void Ready(size_t offset, bool accumulated);
-  // After Ready(0). What the device does from now on finds the sums. Errors: those of operations
-  // that could not begin; of what happens to the others the communicator's status() and
-  // failed_flag() tell.
+  // After Ready(0). What the device does from now on finds the sums, of this rank's share where
+  // they are scattered. Errors: those of operations that could not begin; of what happens to the
+  // others the communicator's status() and failed_flag() tell.
   absl::Status Finish();
 
   // Of one step.
-  size_t operations() const { return communicator_ == nullptr ? 0 : buckets_.size() + 1; }
+  size_t operations() const {
+    if (communicator_ == nullptr) return 0;
+    return (scatters_ ? 1 : buckets_.size()) + 1;
+  }
   size_t bytes() const { return communicator_ == nullptr ? 0 : elements_ * kernels::SizeOf(type_); }
 
  private:
@@ -69,8 +75,10 @@ class DeviceExchange {
 
   collectives::Communicator* const communicator_;
   kernels::Device& device_;
+  const bool scatters_;
   const kernels::DataType type_;
   const size_t elements_;
+  const Shares shares_;
   // Of float16's sums.
   const float stretch_, shrink_;
   std::vector<Range> buckets_;

@@ -152,6 +152,37 @@ TEST_F(DeviceTrainingTest, StepsThatOverflowAreSkippedByAll) {
   EXPECT_EQ(results, Train(spec, /*on_devices=*/false));
 }
 
+// Each rank with the optimizer's states of its share alone.
+TEST_F(DeviceTrainingTest, ShardedOptimizer) {
+  v1::JobSpec spec = Spec(12);
+  const std::vector<std::string> whole = Train(spec, /*on_devices=*/true);
+  spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+  ExpectTheSame(spec);
+  EXPECT_EQ(Train(spec, /*on_devices=*/true), whole);
+  spec.mutable_train()->mutable_optimizer()->set_name("adamw");
+  spec.mutable_train()->mutable_optimizer()->set_learning_rate(0.001);
+  spec.mutable_train()->mutable_optimizer()->clear_momentum();
+  spec.mutable_train()->set_accumulation_steps(3);
+  spec.mutable_train()->mutable_optimizer()->set_clip_norm(1);
+  spec.mutable_train()->mutable_ema()->set_decay(0.8);
+  ExpectTheSame(spec);
+}
+
+TEST_F(DeviceTrainingTest, ShardedOptimizerInLowPrecision) {
+  v1::JobSpec spec = Spec(20);
+  spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+  spec.mutable_train()->set_precision("O2");
+  v1::MixedPrecisionSpec& mixed = *spec.mutable_train()->mutable_mixed_precision();
+  mixed.set_dtype("float16");
+  mixed.set_gradient_dtype("float16");
+  mixed.mutable_loss_scale()->set_initial(1 << 24);
+  mixed.mutable_loss_scale()->set_growth_interval(4);
+  const auto results = Train(spec, /*on_devices=*/true);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_THAT(results[0], testing::Not(testing::AnyOf(HasSubstr(" 0 skipped"), HasSubstr("nan"))));
+  EXPECT_EQ(results, Train(spec, /*on_devices=*/false));
+}
+
 TEST_F(DeviceTrainingTest, SynchronisedBatchNorm) {
   v1::JobSpec spec = Spec(12);
   spec.mutable_train()->set_sync_batch_norm(true);

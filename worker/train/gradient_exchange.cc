@@ -1,6 +1,7 @@
 #include "worker/train/gradient_exchange.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -33,9 +34,11 @@ GradientExchange::GradientExchange(collectives::Communicator* communicator, nn::
       device_(plan->device()),
       canonical_(options.canonical),
       sums_(options.sums),
+      scatters_(options.scatters),
       type_(options.type),
       stretch_(RankScale(type_, communicator->size())),
-      shrink_(1 / stretch_) {}
+      shrink_(1 / stretch_),
+      shares_(plan->parameter_elements(), communicator->size()) {}
 
 absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options) {
@@ -78,9 +81,11 @@ absl::Status GradientExchange::Allocate(const ExchangeOptions& options) {
   if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
   // A float32 tail follows at once and is reduced with the gradients; another one is aligned.
   const size_t width = kernels::SizeOf(type_);
-  const size_t tail_at = (elements_ * width + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+  const size_t reduced = scatters_ ? shares_.padded() : elements_;
+  const size_t tail_at = (reduced * width + sizeof(float) - 1) / sizeof(float) * sizeof(float);
   ASSIGN_OR_RETURN(memory_, communicator_->Allocate(tail_at + kTailElements * sizeof(float)));
   reduced_ = memory_->data();
+  if (scatters_) std::memset(reduced_, 0, reduced * width);
   tail_ = reinterpret_cast<float*>(static_cast<std::byte*>(reduced_) + tail_at);
   const bool narrow = type_ != DataType::kFloat32;
   if (narrow) own_exchanged_ = MakeAlignedFloats(elements_);
@@ -128,7 +133,7 @@ void GradientExchange::Ready(size_t offset) {
   for (; ready_ < buckets_.size() && offset <= buckets_[ready_].plan_begin; ++ready_) {
     const Range& range = buckets_[ready_];
     Pack(range);
-    if (!sums_) continue;
+    if (!sums_ || scatters_) continue;
     const bool with_tail = ready_ == 0 && TailRides();
     void* const begin = Reduced(range.begin);
     work_.push_back(communicator_->AllReduce(
@@ -164,20 +169,25 @@ void GradientExchange::Pack(const Range& range) {
                              Reduced(range.begin), range.end - range.begin);
 }
 
-void GradientExchange::Unpack(const Range& range) {
+void GradientExchange::Unpack(size_t begin, size_t end) {
   const Stopwatch stopwatch(kernel_time_);
-  const size_t count = range.end - range.begin;
+  const size_t count = end - begin;
   if (type_ != DataType::kFloat32) {
-    kernels::CpuKernels().cast(type_, Reduced(range.begin), stretch_, DataType::kFloat32,
-                               exchanged_ + range.begin, count);
+    kernels::CpuKernels().cast(type_, Reduced(begin), stretch_, DataType::kFloat32,
+                               exchanged_ + begin, count);
   }
   if (gradients_ != exchanged_ && !canonical_) {
-    device_.CopyToDevice(gradients_ + range.begin, exchanged_ + range.begin, count * sizeof(float));
+    device_.CopyToDevice(gradients_ + begin, exchanged_ + begin, count * sizeof(float));
   }
 }
 
 absl::Status GradientExchange::Finish() {
   Ready(0);
+  if (scatters_) {
+    work_.push_back(communicator_->ReduceScatter(
+        reduced_, Reduced(communicator_->rank() * shares_.length()), shares_.length(),
+        CollectiveType(type_), collectives::ReduceOp::kSum));
+  }
   // Its sum is there when all ranks have come here: nobody's gradients change any more.
   if (!sums_) ExchangeTail();
   // The first error is the cause; the others are waited for so that nothing writes to the memory
@@ -188,7 +198,13 @@ absl::Status GradientExchange::Finish() {
     absl::Status done = work_[i]->Wait();
     if (status.ok()) status = std::move(done);
     // While those behind it are still under way.
-    if (status.ok()) Unpack(buckets_[i]);
+    if (!status.ok()) continue;
+    if (scatters_) {
+      const Shares::Share own = shares_.of(communicator_->rank());
+      Unpack(own.begin, own.end);
+    } else {
+      Unpack(buckets_[i].begin, buckets_[i].end);
+    }
   }
   RETURN_IF_ERROR(status);
   if (canonical_) RETURN_IF_ERROR(ImportCanonical());

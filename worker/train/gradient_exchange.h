@@ -16,6 +16,8 @@
 // device's as well; else it is copied there and back.
 //
 // Where the update adds the gradients up itself (sharded_update.h), all that travels is the loss.
+// Where each rank updates a share of the parameters (parameter_shares.h), it gets the sums of that
+// share alone, by one reduce-scatter after backward.
 #ifndef MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 #define MUSTER_WORKER_TRAIN_GRADIENT_EXCHANGE_H_
 
@@ -33,6 +35,7 @@
 #include "worker/train/aligned_floats.h"
 #include "worker/train/buckets.h"
 #include "worker/train/device_floats.h"
+#include "worker/train/shares.h"
 
 namespace muster::train {
 
@@ -47,6 +50,8 @@ struct ExchangeOptions {
   // False: each rank's gradients stay its own, for whoever reads them in the communicator's memory.
   // Only of float32 that is not canonical, of a device whose memory is the process's.
   bool sums = true;
+  // Each rank gets the sums of its Shares of the plan's array alone. Not canonical.
+  bool scatters = false;
   // What is summed over the ranks. In float16 each rank's gradients are divided by the number of
   // ranks before they are added, so that their sum overflows no sooner than they do, and the sums
   // are multiplied by it afterwards.
@@ -78,15 +83,16 @@ class GradientExchange {
   // As nn::Plan::Backward's `ready`.
   void Ready(size_t offset);
   // Waits for every bucket. OK: gradients() holds the sums over all ranks, of which any may be an
-  // infinity or NaN; or, where they are not summed, all ranks have got as far. Otherwise they are
-  // worth nothing and the update must not run; the error is the communicator's.
+  // infinity or NaN; where they are scattered, those of this rank's share, and nothing of worth
+  // besides; or, where they are not summed, all ranks have got as far. Otherwise they are worth
+  // nothing and the update must not run; the error is the communicator's.
   absl::Status Finish();
   // After Finish: what the ranks' losses add up to.
   const nn::LossResult& totals() const { return totals_; }
 
   size_t buckets() const { return buckets_.size(); }
   // Of one step.
-  size_t operations() const { return (sums_ ? buckets_.size() : 0) + (TailRides() ? 0 : 1); }
+  size_t operations() const { return Sums() + (TailRides() ? 0 : 1); }
   size_t bytes() const;
 
   // Spent on adding, copying and rounding since Create: everything but waiting.
@@ -106,11 +112,13 @@ class GradientExchange {
   // From gradients_ to what is reduced.
   void Pack(const Range& range);
   void* Reduced(size_t element) const;
-  // And back.
-  void Unpack(const Range& range);
+  // And back, of elements that were reduced.
+  void Unpack(size_t begin, size_t end);
   absl::Status ImportCanonical();
   // The loss and the first bucket are one array of one type.
-  bool TailRides() const { return sums_ && type_ == kernels::DataType::kFloat32; }
+  bool TailRides() const { return sums_ && !scatters_ && type_ == kernels::DataType::kFloat32; }
+  // Operations that sum gradients.
+  size_t Sums() const { return !sums_ ? 0 : (scatters_ ? 1 : buckets_.size()); }
   void ExchangeTail();
 
   collectives::Communicator* const communicator_;
@@ -118,6 +126,7 @@ class GradientExchange {
   kernels::Device& device_;
   const bool canonical_;
   const bool sums_;
+  const bool scatters_;
   const kernels::DataType type_;
   // Of float16's sums.
   const float stretch_, shrink_;
@@ -127,6 +136,7 @@ class GradientExchange {
   // The same in float32: reduced_ itself, gradients_ or own_exchanged_.
   float* exchanged_ = nullptr;
   size_t elements_ = 0;
+  const Shares shares_;         // of the plan's array
   float* gradients_ = nullptr;  // in the plan's layout: exchanged_, or own_gradients_
   AlignedFloats own_exchanged_;
   DeviceFloats own_gradients_;
@@ -134,9 +144,10 @@ class GradientExchange {
   bool has_accumulated_ = false;  // in this step
   std::vector<size_t> offsets_;   // of each parameter in exchanged_
   std::vector<Range> buckets_;
-  std::shared_ptr<collectives::Work> tail_work_;          // null where the tail rides with a bucket
-  size_t ready_ = 0;                                      // buckets of this step, from the first on
-  std::vector<std::shared_ptr<collectives::Work>> work_;  // of the buckets issued in this step
+  std::shared_ptr<collectives::Work> tail_work_;  // null where the tail rides with a bucket
+  size_t ready_ = 0;                              // buckets of this step, from the first on
+  std::vector<std::shared_ptr<collectives::Work>>
+      work_;  // of the buckets issued in this step, or of the one that scatters
   absl::Duration kernel_time_;
   nn::LossResult totals_;
 };

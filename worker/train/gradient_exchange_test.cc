@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "worker/nn/model.h"
 #include "worker/train/model_state.h"
+#include "worker/train/shares.h"
 #include "worker/train/testing.h"
 
 namespace muster::train {
@@ -37,6 +38,7 @@ struct Layout {
   bool canonical;
   DataType type;
   bool sums = true;
+  bool scatters = false;
 };
 
 // On each of `ranks`, with a thread, a plan and an exchange of its own.
@@ -53,6 +55,7 @@ class Group {
     options.canonical = layout.canonical;
     options.accumulates = true;
     options.sums = layout.sums;
+    options.scatters = layout.scatters;
     options.type = layout.type;
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < communicators_.size(); ++rank) {
@@ -251,6 +254,37 @@ TEST(GradientsThatAreNotSummedTest, StayEachRanksOwn) {
     EXPECT_EQ(exchange.totals().correct, 2 * kRanks);
     EXPECT_EQ(exchange.operations(), 1);
   });
+}
+
+TEST(GradientsThatAreScatteredTest, AreSumsOfEachRanksShare) {
+  constexpr uint32_t kRanks = 3;
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
+    const Layout layout{/*canonical=*/false, type, /*sums=*/true, /*scatters=*/true};
+    Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan, GradientExchange& exchange) {
+      const size_t count = plan.parameter_elements();
+      const Shares::Share own = Shares(count, kRanks).of(rank);
+      ASSERT_GT(own.count(), 0);
+      EXPECT_EQ(exchange.operations(), 2);
+      for (uint32_t step = 1; step < 3; ++step) {
+        const auto write = [&](float times) {
+          for (size_t i = 0; i < count; ++i) {
+            exchange.gradients()[i] = times * static_cast<float>(3 * (rank + 1) * (i % 4) * step);
+          }
+        };
+        write(1);
+        exchange.Accumulate(/*first=*/true);
+        exchange.Begin({1.5, 2.0 + rank}, /*accumulated=*/true);
+        write(2);
+        exchange.Ready(count / 2);
+        ASSERT_TRUE(exchange.Finish().ok());
+        EXPECT_EQ(exchange.totals().loss_sum, 4.5);
+        EXPECT_EQ(exchange.totals().correct, 9);
+        for (size_t i = own.begin; i < own.end; ++i) {
+          ASSERT_EQ(exchange.gradients()[i], static_cast<float>(3 * 3 * 6 * (i % 4) * step)) << i;
+        }
+      }
+    });
+  }
 }
 
 // Of every element, where all those of a rank are alike; the same on all ranks.

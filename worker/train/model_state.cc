@@ -158,9 +158,12 @@ std::vector<Tensor> ModelState::ExportAverage(uint64_t batches) {
 }
 
 std::vector<Tensor> ModelState::ExportOptimizer() const {
+  return optimizer_ == nullptr ? std::vector<Tensor>() : ExportOptimizer(optimizer_->states());
+}
+
+std::vector<Tensor> ModelState::ExportOptimizer(absl::Span<const OptimizerState> states) const {
   std::vector<Tensor> tensors;
-  if (optimizer_ == nullptr) return tensors;
-  for (const OptimizerState& state : optimizer_->states()) {
+  for (const OptimizerState& state : states) {
     const Exporter exporter = [&](const nn::ParameterInfo& parameter, absl::Span<float> values) {
       return plan_->ExportFrom(state.values.get(), parameter, values);
     };

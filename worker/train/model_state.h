@@ -53,7 +53,10 @@ class ModelState {
   std::vector<Tensor> ExportModel(uint64_t batches);
   // The same of the average; empty where there is none.
   std::vector<Tensor> ExportAverage(uint64_t batches);
-  // PARAMETER.STATE, e.g. fc.weight.exp_avg.
+  // PARAMETER.STATE, e.g. fc.weight.exp_avg. Of whole `states`, which are the optimizer's or were
+  // gathered.
+  std::vector<Tensor> ExportOptimizer(absl::Span<const OptimizerState> states) const;
+  // Of the optimizer's, where it keeps all.
   std::vector<Tensor> ExportOptimizer() const;
 
   // Every tensor of the model must be there, of floats and of the right shape; others are named in
@@ -62,8 +65,8 @@ class ModelState {
   // For a start from somebody else's file: tensors whose names begin with one of `excluded` are
   // left as they are. An error says so where that would help.
   absl::Status InitializeFrom(const std::string& path, absl::Span<const std::string> excluded);
-  // A state that the file holds for no parameter at all, as after a training without momentum,
-  // becomes zero. A plain PARAMETER is read as its momentum.
+  // The optimizer keeps all. A state that the file holds for no parameter at all, as after a
+  // training without momentum, becomes zero. A plain PARAMETER is read as its momentum.
   absl::Status ImportOptimizer(const std::string& path);
   // Nothing where there is no average.
   absl::Status ImportAverage(const std::string& path);
@@ -75,8 +78,8 @@ class ModelState {
   std::string WeightsDigest() const;
 
   // Gives all ranks `root`'s parameters and buffers, and, for training that goes on, also its
-  // optimizer's states and its average. In canonical order, so that ranks may lay them out
-  // differently. The communicator's errors.
+  // optimizer's states, of which it keeps all, and its average. In canonical order, so that ranks
+  // may lay them out differently. The communicator's errors.
   absl::Status Broadcast(collectives::Communicator& communicator, uint32_t root, bool resuming);
   // The buffers alone that the plan is bound to: batch norm's running statistics differ between
   // ranks.

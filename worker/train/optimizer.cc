@@ -12,8 +12,6 @@
 namespace muster::train {
 namespace {
 
-float* At(float* array, size_t offset) { return array == nullptr ? nullptr : array + offset; }
-
 std::vector<std::string> MomentumState(const v1::OptimizerSpec& spec) {
   if (spec.momentum() == 0) return {};
   return {"momentum"};
@@ -36,7 +34,7 @@ class Sgd final : public Optimizer {
           .round_to = options().round_to,
       };
       kernels().sgd_step(step_options, part.scalars, part.parameters + (begin - part.begin),
-                         At(state(0), begin), part.gradients + (begin - part.begin), count);
+                         state(0, begin), part.gradients + (begin - part.begin), count);
     });
   }
 
@@ -61,8 +59,8 @@ class AdamW final : public Optimizer {
           .round_to = options().round_to,
       };
       kernels().adamw_step(step_options, part.scalars, part.parameters + (begin - part.begin),
-                           state(0) + begin, state(1) + begin,
-                           part.gradients + (begin - part.begin), count);
+                           state(0, begin), state(1, begin), part.gradients + (begin - part.begin),
+                           count);
     });
   }
 
@@ -101,7 +99,7 @@ class Lars final : public Optimizer {
     const auto* const tensors = tensors_.as<kernels::LarsTensor>();
     auto* const rates = rates_.as<kernels::UpdateScalars>();
     kernels().lars_rates(step_, tensors, part.scalars, part.parameters, part.gradients, rates);
-    kernels().lars_step(step_, tensors, rates, part.parameters, state(0), part.gradients);
+    kernels().lars_step(step_, tensors, rates, part.parameters, state(0, 0), part.gradients);
   }
 
   kernels::LarsOptions step_;
@@ -164,8 +162,27 @@ Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::Paramet
     elements_ = std::max(elements_, parameter.offset + parameter.count);
   }
   for (std::string& name : state_names) {
-    states_.push_back({std::move(name), DeviceFloats(*options_.device, elements_)});
+    states_.push_back({std::move(name), DeviceFloats()});
   }
+  if (!options_.deferred) KeepAll();
+}
+
+void Optimizer::KeepShare(size_t begin, size_t count) {
+  const size_t end = begin + count;
+  if (begin == kept_begin_ && end == kept_end_) return;
+  const size_t common_begin = std::max(begin, kept_begin_);
+  const size_t common_end = std::min(end, kept_end_);
+  for (OptimizerState& state : states_) {
+    DeviceFloats kept(*options_.device, count);
+    if (common_begin < common_end) {
+      options_.device->Copy(kept.get() + (common_begin - begin),
+                            state.values.get() + (common_begin - kept_begin_),
+                            (common_end - common_begin) * sizeof(float));
+    }
+    state.values = std::move(kept);
+  }
+  kept_begin_ = begin;
+  kept_end_ = end;
 }
 
 bool Optimizer::IsExcluded(const nn::ParameterInfo& parameter) const {

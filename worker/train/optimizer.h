@@ -21,7 +21,8 @@
 namespace muster::train {
 
 // What an optimizer remembers from step to step of each parameter: a flat array in the plan's
-// layout, zero before the first step, in the device's memory.
+// layout, or the share of one that the rank keeps, zero before the first step, in the device's
+// memory.
 struct OptimizerState {
   std::string name;  // momentum; exp_avg, exp_avg_sq
   DeviceFloats values;
@@ -32,6 +33,8 @@ struct OptimizerOptions {
   kernels::DataType round_to = kernels::DataType::kFloat32;
   // Where all arrays are; outlives the optimizer.
   kernels::Device* device = &kernels::CpuDevice();
+  // No arrays before KeepShare or KeepAll is called.
+  bool deferred = false;
 };
 
 // What of the spec decides each update; that of the loss's scale and of averages apart.
@@ -52,6 +55,12 @@ class Optimizer {
 
   absl::Span<const OptimizerState> states() const { return states_; }
 
+  // From now on states() are of the elements [begin, begin + count) alone, or of all; what is not
+  // remembered of an element is zero. While one array is remade there are two of it: the peak of
+  // the memory is that of all whole arrays and a share. Not once a step was recorded: arrays move.
+  void KeepShare(size_t begin, size_t count);
+  void KeepAll() { KeepShare(0, elements_); }
+
   // parameters, gradients: flat float32 arrays in the plan's layout, their padding zero. Only calls
   // the device, alike in every step: what differs is in *scalars, in the device's memory.
   void Step(const kernels::UpdateScalars* scalars, float* parameters, const float* gradients);
@@ -60,8 +69,9 @@ class Optimizer {
   // spec clips, or a rate depends on a tensor's norm.
   bool elementwise() const { return elementwise_ && spec_.clip_norm() == 0; }
 
-  // The part [begin, begin + count) of Step; elementwise() only. parameters and gradients point at
-  // element `begin`.
+  // The part [begin, begin + count) of Step, of what states() are of. Where elementwise(), or where
+  // the spec clips and *scalars were decided by the norm of all gradients. parameters and gradients
+  // point at element `begin`.
   void StepPart(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
                 float* parameters, const float* gradients);
 
@@ -99,9 +109,9 @@ class Optimizer {
       if (begin < end) visit(begin, end - begin, range.weight_decay);
     }
   }
-  // Null where the optimizer has no such state.
-  float* state(size_t index) const {
-    return index < states_.size() ? states_[index].values.get() : nullptr;
+  // Of `element`, which is one that is kept. Null where the optimizer has no such state.
+  float* state(size_t index, size_t element) const {
+    return index < states_.size() ? states_[index].values.get() + (element - kept_begin_) : nullptr;
   }
   const kernels::KernelTable& kernels() const { return options_.device->kernels(); }
   const v1::OptimizerSpec& spec() const { return spec_; }
@@ -114,6 +124,8 @@ class Optimizer {
   const OptimizerOptions options_;
   const bool elementwise_;
   size_t elements_ = 0;  // of the flat arrays
+  // What states_ are of.
+  size_t kept_begin_ = 0, kept_end_ = 0;
   std::vector<OptimizerState> states_;
 };
 

@@ -47,6 +47,45 @@ v1::OptimizerSpec Spec(const std::string& name) {
   return spec;
 }
 
+// Updates of shares by optimizers that each keep one are an update of everything, and what they
+// keep is what all would be.
+TEST(OptimizerSharesTest, KeepWhatTheyUpdate) {
+  for (const std::string name : {"sgd", "adamw"}) {
+    SCOPED_TRACE(name);
+    v1::OptimizerSpec spec = Spec(name);
+    spec.set_weight_decay(0.1);
+    spec.set_exclude_norm_and_bias(true);
+    const auto whole = Optimizer::Create(spec, Parameters());
+    const auto shared = Optimizer::Create(spec, Parameters(), {.deferred = true});
+    ASSERT_TRUE(whole.ok() && shared.ok());
+    EXPECT_EQ((*shared)->states()[0].values.bytes(), 0);
+    // In the midst of a parameter, besides.
+    constexpr size_t kBegin = 24, kCount = 44;
+    TestUpdates updates(UpdateRulesOf(spec));
+    Floats expected(kElements, 0.5f), parameters = expected, gradients(kElements);
+    for (size_t i = 0; i < kElements; ++i) gradients[i] = static_cast<float>(i + 1) / 16;
+    (*shared)->KeepShare(kBegin, kCount);
+    EXPECT_EQ((*shared)->states()[0].values.bytes(), kCount * sizeof(float));
+    for (uint64_t step = 0; step < 3; ++step) {
+      const kernels::UpdateScalars* const scalars =
+          updates.Decide(0.1, step, gradients.data(), kElements);
+      (*whole)->Step(scalars, expected.data(), gradients.data());
+      (*shared)->StepPart(scalars, kBegin, kCount, parameters.data() + kBegin,
+                          gradients.data() + kBegin);
+    }
+    (*shared)->KeepAll();
+    for (size_t i = 0; i < kElements; ++i) {
+      const bool own = i >= kBegin && i < kBegin + kCount;
+      EXPECT_EQ(parameters[i], own ? expected[i] : 0.5f) << i;
+      for (size_t state = 0; state < (*whole)->states().size(); ++state) {
+        EXPECT_EQ((*shared)->states()[state].values.get()[i],
+                  own ? (*whole)->states()[state].values.get()[i] : 0)
+            << i;
+      }
+    }
+  }
+}
+
 // An optimizer with what decides its updates.
 class TestOptimizer {
  public:

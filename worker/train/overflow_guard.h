@@ -29,6 +29,8 @@ class OverflowGuard {
   absl::Status Agree();
   // In the device's memory.
   const bool* finite() const { return finite_.as<bool>(); }
+  // After Check, for who agrees on it in place of Agree.
+  bool* own_finite() { return finite_.as<bool>(); }
   // Where the update is skipped, the running statistics are again as they were at Begin: forward
   // may have put infinities into them.
   void Restore(const kernels::UpdateScalars* scalars);

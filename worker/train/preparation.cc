@@ -128,7 +128,9 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(
   kernels::Device& device = plan->device();
   ASSIGN_OR_RETURN(auto optimizer,
                    Optimizer::Create(spec.optimizer(), plan->parameters(),
-                                     {.round_to = precision.weights, .device = &device}));
+                                     {.round_to = precision.weights,
+                                      .device = &device,
+                                      .deferred = spec.strategy().shard_optimizer()}));
   std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(*training, *test, precision, device);
   return std::unique_ptr<Preparation>(
       new Preparation{spec, world_size, std::move(training), std::move(test), steps, total_steps,

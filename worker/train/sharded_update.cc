@@ -13,7 +13,6 @@ namespace {
 // What a block reads and writes fits the second-level cache several times over, so that only its
 // first reads and its last writes reach memory.
 constexpr size_t kBlockElements = 8 << 10;
-constexpr size_t kLineElements = 16;
 
 }  // namespace
 
@@ -21,7 +20,7 @@ ShardedUpdate::ShardedUpdate(collectives::Communicator* communicator, Optimizer*
                              size_t elements)
     : communicator_(communicator),
       optimizer_(optimizer),
-      elements_(elements),
+      shares_(elements, communicator->size()),
       sum_(MakeAlignedFloats(kBlockElements)),
       addends_(communicator->size()) {}
 
@@ -39,19 +38,10 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
   return {std::move(update)};
 }
 
-ShardedUpdate::Share ShardedUpdate::ShareOf(uint32_t rank) const {
-  const size_t lines = (elements_ + kLineElements - 1) / kLineElements;
-  const size_t size = communicator_->size();
-  const auto at = [&](size_t share) {
-    return std::min(lines * share / size * kLineElements, elements_);
-  };
-  return {at(rank), at(rank + 1)};
-}
-
 absl::Status ShardedUpdate::Run(const kernels::UpdateScalars* scalars) {
   {
     const Stopwatch stopwatch(kernel_time_);
-    const Share share = ShareOf(communicator_->rank());
+    const Shares::Share share = shares_.of(communicator_->rank());
     for (size_t begin = share.begin; begin < share.end; begin += kBlockElements) {
       UpdateBlock(scalars, begin, std::min(kBlockElements, share.end - begin));
     }
@@ -78,9 +68,9 @@ void ShardedUpdate::UpdateBlock(const kernels::UpdateScalars* scalars, size_t be
 absl::Status ShardedUpdate::GatherStates() {
   for (const OptimizerState& state : optimizer_->states()) {
     for (uint32_t rank = 0; rank < communicator_->size(); ++rank) {
-      const Share share = ShareOf(rank);
+      const Shares::Share share = shares_.of(rank);
       RETURN_IF_ERROR(communicator_
-                          ->Broadcast(state.values.get() + share.begin, share.end - share.begin,
+                          ->Broadcast(state.values.get() + share.begin, share.count(),
                                       collectives::DataType::kFloat32, rank)
                           ->Wait());
     }

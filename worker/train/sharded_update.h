@@ -21,6 +21,7 @@
 #include "worker/train/aligned_floats.h"
 #include "worker/train/gradient_exchange.h"
 #include "worker/train/optimizer.h"
+#include "worker/train/shares.h"
 
 namespace muster::train {
 
@@ -42,9 +43,12 @@ class ShardedUpdate {
   // communicator's, they are worth nothing.
   absl::Status Run(const kernels::UpdateScalars* scalars);
 
-  // Collective. Each rank keeps the optimizer's states for its own share alone; from here to the
-  // next step all ranks have all of them. The communicator's errors.
+  // Collective; not where the optimizer keeps this rank's share alone. Only those of its own share
+  // are of worth on each rank; from here to the next step all ranks have all of them. The
+  // communicator's errors.
   absl::Status GatherStates();
+
+  const Shares& shares() const { return shares_; }
 
   // Spent in Run on anything but waiting, since Create.
   absl::Duration kernel_time() const { return kernel_time_; }
@@ -54,18 +58,13 @@ class ShardedUpdate {
     const float* gradients;
     float* parameters;
   };
-  struct Share {
-    size_t begin, end;
-  };
 
   ShardedUpdate(collectives::Communicator* communicator, Optimizer* optimizer, size_t elements);
-  // In whole cache lines.
-  Share ShareOf(uint32_t rank) const;
   void UpdateBlock(const kernels::UpdateScalars* scalars, size_t begin, size_t count);
 
   collectives::Communicator* const communicator_;
   Optimizer* const optimizer_;
-  const size_t elements_;
+  const Shares shares_;
   std::unique_ptr<collectives::Allocation> memory_;  // of the parameters
   std::vector<Peer> peers_;                          // by rank
   AlignedFloats sum_;                                // of a block's gradients

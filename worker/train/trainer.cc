@@ -121,6 +121,7 @@ absl::Status Trainer::LoadInitialState() {
   uint32_t root = 0;
   if (options_.resume.has_value()) {
     root = options_.resume->rank;
+    preparation_->optimizer->KeepAll();  // a checkpoint is of everything
     step_ = first_step_ = saved_step_ = options_.resume->step;
     if (communicator_->rank() == root) {
       RETURN_IF_ERROR(ReadCheckpoint());
@@ -138,6 +139,7 @@ absl::Status Trainer::LoadInitialState() {
   CountCollectives(1, 0);
   const bool resuming = options_.resume.has_value();
   RETURN_IF_ERROR(state_.Broadcast(*communicator_, root, resuming));
+  training_step_->KeepOwnOptimizerStates();
   // A file may hold more digits than the weights are kept in.
   state_.RoundParameters(precision_.weights);
   // Until the first update, which is not the first step where that overflows.
@@ -349,7 +351,8 @@ void Trainer::RecordEvaluation(SteadyTime begin) {
 absl::Status Trainer::SaveCheckpoint() {
   if (!options_.checkpoints.has_value() || saved_step_ == step_) return absl::OkStatus();
   SetPhase("checkpointing");
-  RETURN_IF_ERROR(training_step_->GatherOptimizerStates());
+  ASSIGN_OR_RETURN(const TrainingStep::WholeStates optimizer,
+                   training_step_->GatherOptimizerStates());
   saved_step_ = step_;
   // Rank 0's buffers are the ones that count.
   if (!is_first()) return absl::OkStatus();
@@ -370,7 +373,7 @@ absl::Status Trainer::SaveCheckpoint() {
   const uint64_t batches =
       training_step_->Updates(step_) * std::max(1u, spec_.accumulation_steps());
   checkpoint.model = state_.ExportModel(batches);
-  checkpoint.optimizer = state_.ExportOptimizer();
+  checkpoint.optimizer = state_.ExportOptimizer(optimizer.states());
   checkpoint.average = state_.ExportAverage(batches);
   const absl::Status written = options_.checkpoints->Write(checkpoint);
   // A stale writer is no fault of the directory's.

@@ -24,6 +24,14 @@ bool Shards(const StepParts& parts) {
          parts.spec->mixed_precision().loss_scale().initial() == 0;
 }
 
+// Whether each rank keeps the optimizer's states of a share alone.
+bool KeepsShares(const StepParts& parts) {
+  return parts.spec->strategy().shard_optimizer() && parts.communicators.world->size() > 1;
+}
+
+// Whether each rank gets the sums of a share alone.
+bool Scatters(const StepParts& parts) { return KeepsShares(parts) && !Shards(parts); }
+
 // Whether gradients stay in the devices' memory; the same on all ranks.
 bool OnDevices(const StepParts& parts) {
   return !parts.plan->device().host_memory() && !parts.canonical_layout &&
@@ -51,6 +59,7 @@ Options ExchangeOptionsOf(const StepParts& parts) {
   if (strategy.first_bucket_bytes() > 0) options.first_bucket_bytes = strategy.first_bucket_bytes();
   if (strategy.bucket_bytes() > 0) options.bucket_bytes = strategy.bucket_bytes();
   options.accumulates = parts.spec->accumulation_steps() > 1;
+  options.scatters = Scatters(parts);
   options.type = parts.precision.gradients;
   return options;
 }
@@ -83,6 +92,11 @@ TrainingStep::TrainingStep(const StepParts& parts, const data::DatasetInfo& data
 
 absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     const StepParts& parts, const data::DatasetInfo& dataset) {
+  if (KeepsShares(parts) && parts.canonical_layout) {
+    return absl::FailedPreconditionError(
+        "train.strategy.shard_optimizer: the ranks lay parameters out differently, as on "
+        "processors of several kinds, and their shares would differ");
+  }
   std::unique_ptr<TrainingStep> step(new TrainingStep(parts, dataset));
   const auto output_width = static_cast<int64_t>(parts.plan->logits(1).size());
   ASSIGN_OR_RETURN(step->objective_,
@@ -99,6 +113,15 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     }
     parts.state->BindParameters(step->sharded_->parameters());
   }
+  if (Scatters(parts)) {
+    const bool by_devices = OnDevices(parts);
+    ASSIGN_OR_RETURN(step->shares_,
+                     ParameterShares::Create(
+                         by_devices ? parts.communicators.devices : parts.communicators.world,
+                         &parts.plan->device(), by_devices, parts.plan->parameter_elements()));
+    parts.state->BindParameters(step->shares_->parameters());
+  }
+  step->KeepOwnOptimizerStates();
   if (parts.spec->sync_batch_norm()) parts.plan->set_statistics_reducer(&step->reducer_);
   // Where processes sum up, one loss is the sum of all parts'.
   const uint32_t losses = step->on_devices_ != nullptr ? step->micro_batches_ : 1;
@@ -228,30 +251,62 @@ absl::Status TrainingStep::Exchange(StepTimes& times) {
   if (!guard_.has_value()) return absl::OkStatus();
   {
     const Stopwatch stopwatch(own_kernel_time_);
-    guard_->Check(exchange_->gradients(), parts_.plan->parameter_elements());
+    const Shares::Share own = OwnShare();
+    guard_->Check(exchange_->gradients() + own.begin, own.count());
   }
   const Stopwatch stopwatch(times.exposed_communication);
   return guard_->Agree();
 }
 
+Shares::Share TrainingStep::OwnShare() const {
+  if (shares_ != nullptr) return shares_->own();
+  return {0, parts_.plan->parameter_elements()};
+}
+
+absl::Status TrainingStep::SumSquares() {
+  const Shares::Share own = OwnShare();
+  double* const sum = control_->SumOfSquares(gradients() + own.begin, own.count());
+  if (sum == nullptr || shares_ == nullptr) return absl::OkStatus();
+  return shares_->Sum(sum);
+}
+
 absl::Status TrainingStep::Update(StepTimes& times) {
   constexpr StepGraphs::Key kUpdate = {~uint64_t{0}};
-  const size_t elements = parts_.plan->parameter_elements();
+  const Shares::Share own = OwnShare();
+  // What the process has to wait for cannot be recorded.
+  const bool by_process = shares_ != nullptr && on_devices_ == nullptr;
+  if (by_process) {
+    const Stopwatch stopwatch(times.exposed_communication);
+    RETURN_IF_ERROR(SumSquares());
+  }
   {
     const Stopwatch stopwatch(own_kernel_time_);
-    RETURN_IF_ERROR(graphs_.Run(kUpdate, [&] {
-      const float* const gradients = this->gradients();
-      // Devices have the same sums, to the bit, and so the same answer.
-      if (on_devices_ != nullptr && guard_.has_value()) guard_->Check(gradients, elements);
+    RETURN_IF_ERROR(graphs_.Run(kUpdate, [&]() -> absl::Status {
+      if (on_devices_ != nullptr && guard_.has_value()) {
+        guard_->Check(gradients() + own.begin, own.count());
+        // Devices that have the same sums, to the bit, have the same answer.
+        if (shares_ != nullptr) RETURN_IF_ERROR(shares_->AllOf(guard_->own_finite()));
+      }
+      if (!by_process) RETURN_IF_ERROR(SumSquares());
       const collectives::Communicator* const devices = parts_.communicators.devices;
-      control_->Decide(gradients, elements, guard_.has_value() ? guard_->finite() : nullptr,
+      control_->Decide(guard_.has_value() ? guard_->finite() : nullptr,
                        devices != nullptr ? devices->failed_flag() : nullptr);
       if (guard_.has_value()) guard_->Restore(control_->scalars());
       if (sharded_ != nullptr) return absl::OkStatus();
-      Optimize();
+      Optimize(own.begin, own.end);
+      if (by_process) return absl::OkStatus();
+      if (shares_ != nullptr) RETURN_IF_ERROR(shares_->Gather());
       parts_.state->UpdateAverage(control_->scalars());
       return absl::OkStatus();
     }));
+  }
+  if (by_process) {
+    {
+      const Stopwatch stopwatch(times.exposed_communication);
+      RETURN_IF_ERROR(shares_->Gather());
+    }
+    const Stopwatch stopwatch(own_kernel_time_);
+    parts_.state->UpdateAverage(control_->scalars());
   }
   if (sharded_ == nullptr) return absl::OkStatus();
   const absl::Duration computed = sharded_->kernel_time();
@@ -264,23 +319,27 @@ absl::Status TrainingStep::Update(StepTimes& times) {
 }
 
 // By the plan's threads together, where it has some and their work can be divided.
-void TrainingStep::Optimize() {
+void TrainingStep::Optimize(size_t begin, size_t end) {
   constexpr size_t kLine = 16;  // elements, so that no two threads write to the same
   float* const parameters = parts_.state->parameters();
   const float* const gradients = this->gradients();
+  const auto update = [&](size_t from, size_t to) {
+    parts_.optimizer->StepPart(control_->scalars(), from, to - from, parameters + from,
+                               gradients + from);
+  };
   kernels::ThreadPool* const threads = parts_.plan->threads();
   if (threads == nullptr || !device_.host_memory() || !parts_.optimizer->elementwise()) {
-    parts_.optimizer->Step(control_->scalars(), parameters, gradients);
+    // Of everything the same as Step.
+    update(begin, end);
     return;
   }
-  const size_t elements = parts_.plan->parameter_elements();
   const auto count = static_cast<size_t>(threads->threads());
-  const size_t lines = (elements + kLine - 1) / kLine;
+  const size_t lines = (end - begin + kLine - 1) / kLine;
   threads->Run([&](int part) {
-    const auto at = [&](size_t share) { return std::min(lines * share / count * kLine, elements); };
-    const size_t begin = at(static_cast<size_t>(part)), end = at(static_cast<size_t>(part) + 1);
-    parts_.optimizer->StepPart(control_->scalars(), begin, end - begin, parameters + begin,
-                               gradients + begin);
+    const auto at = [&](size_t share) {
+      return std::min(begin + lines * share / count * kLine, end);
+    };
+    update(at(static_cast<size_t>(part)), at(static_cast<size_t>(part) + 1));
   });
 }
 
@@ -300,6 +359,8 @@ absl::StatusOr<std::optional<StepOutcome>> TrainingStep::TakeOutcome(bool wait) 
   if (wait) RETURN_IF_ERROR(AwaitNextOutcome());
   ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, control_->Read(wait));
   if (!record.has_value()) return std::nullopt;
+  // After the record of a step is written, shares are still gathered.
+  if (shares_ != nullptr) RETURN_IF_ERROR(GroupStatus());
   if (record->failed != 0) {
     RETURN_IF_ERROR(GroupStatus());
     return absl::InternalError("a step whose gradients were not exchanged");
@@ -336,8 +397,25 @@ absl::Status TrainingStep::AwaitNextOutcome() {
                       queued_[next_outcome_ % queued_.size()].step + 1);
 }
 
-absl::Status TrainingStep::GatherOptimizerStates() {
-  return sharded_ != nullptr ? sharded_->GatherStates() : absl::OkStatus();
+void TrainingStep::KeepOwnOptimizerStates() {
+  if (!KeepsShares(parts_)) {
+    parts_.optimizer->KeepAll();
+    return;
+  }
+  const Shares& shares = sharded_ != nullptr ? sharded_->shares() : shares_->shares();
+  const Shares::Share own = shares.of(parts_.communicators.world->rank());
+  parts_.optimizer->KeepShare(own.begin, own.count());
+}
+
+absl::StatusOr<TrainingStep::WholeStates> TrainingStep::GatherOptimizerStates() {
+  if (KeepsShares(parts_)) {
+    const Shares& shares = sharded_ != nullptr ? sharded_->shares() : shares_->shares();
+    ASSIGN_OR_RETURN(std::vector<OptimizerState> gathered,
+                     GatherStates(*parts_.communicators.world, device_, *parts_.optimizer, shares));
+    return WholeStates(std::move(gathered));
+  }
+  if (sharded_ != nullptr) RETURN_IF_ERROR(sharded_->GatherStates());
+  return WholeStates(parts_.optimizer->states());
 }
 
 absl::Status TrainingStep::DivergedAt(const StepOutcome& outcome) const {
@@ -360,9 +438,14 @@ uint64_t TrainingStep::Updates(uint64_t steps) const {
 }
 
 uint64_t TrainingStep::collectives() const {
-  if (on_devices_ != nullptr) return on_devices_->operations();
+  const bool clips = parts_.spec->optimizer().clip_norm() > 0;
+  const uint64_t of_shares = shares_ == nullptr ? 0 : (clips ? 2 : 1);
+  if (on_devices_ != nullptr) {
+    const bool agree = shares_ != nullptr && guard_.has_value();
+    return on_devices_->operations() + of_shares + (agree ? 1 : 0);
+  }
   const bool agrees = guard_.has_value() && parts_.communicators.world->size() > 1;
-  return exchange_->operations() + (agrees ? 1 : 0) + (sharded_ != nullptr ? 1 : 0);
+  return exchange_->operations() + (agrees ? 1 : 0) + (sharded_ != nullptr ? 1 : 0) + of_shares;
 }
 
 absl::Duration TrainingStep::KernelTime() const {

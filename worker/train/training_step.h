@@ -1,6 +1,8 @@
 // One step of one rank: its rows of the global batch forward and backward, the gradients summed
 // over the ranks while backward still runs, the update; or, where ranks share memory and the update
-// allows it, sum and update in one pass after backward.
+// allows it, sum and update in one pass after backward; or, where each rank keeps the optimizer's
+// states of its share of the parameters alone, the sums and the update of that share, which
+// everybody then gets.
 //
 // A device may be behind: a step is queued on it, and what became of it is asked for later. Where
 // the device records calls, forward, loss and backward are recorded once for each number of rows,
@@ -13,9 +15,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/data/batch.h"
 #include "worker/data/input_writer.h"
@@ -27,8 +32,10 @@
 #include "worker/train/objective.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/overflow_guard.h"
+#include "worker/train/parameter_shares.h"
 #include "worker/train/schedule.h"
 #include "worker/train/sharded_update.h"
+#include "worker/train/shares.h"
 #include "worker/train/statistics_reducer.h"
 #include "worker/train/step_graphs.h"
 #include "worker/train/step_statistics.h"
@@ -66,7 +73,9 @@ struct StepOutcome {
 // do.
 class TrainingStep {
  public:
-  // Collective. Binds the plan's gradients. The communicators' errors.
+  // Collective. Binds the plan's gradients. Where the spec shards the optimizer, it keeps this
+  // rank's share from now on. The communicators' errors; FAILED_PRECONDITION where the optimizer
+  // cannot be sharded.
   static absl::StatusOr<std::unique_ptr<TrainingStep>> Create(const StepParts& parts,
                                                               const data::DatasetInfo& dataset);
 
@@ -94,9 +103,23 @@ class TrainingStep {
   // Of `steps`, whose outcomes were taken, those that changed the model.
   uint64_t Updates(uint64_t steps) const;
 
-  // Collective. Gives every rank all that the optimizer remembers, until the next step; the
-  // communicators' errors.
-  absl::Status GatherOptimizerStates();
+  // Before the first step, once a checkpoint was read into an optimizer that kept all for it.
+  void KeepOwnOptimizerStates();
+  // Collective. All that the optimizer remembers, for a checkpoint of rank 0: valid until the next
+  // step. Where each rank keeps a share, rank 0 alone gets whole arrays, besides its share: its
+  // memory is at its peak while they live. The communicators' errors.
+  class WholeStates {
+   public:
+    explicit WholeStates(absl::Span<const OptimizerState> states) : states_(states) {}
+    explicit WholeStates(std::vector<OptimizerState> gathered)
+        : gathered_(std::move(gathered)), states_(gathered_) {}
+    absl::Span<const OptimizerState> states() const { return states_; }
+
+   private:
+    std::vector<OptimizerState> gathered_;
+    absl::Span<const OptimizerState> states_;
+  };
+  absl::StatusOr<WholeStates> GatherOptimizerStates();
 
   // Of one step.
   uint64_t collectives() const;
@@ -126,7 +149,12 @@ class TrainingStep {
   // Collective where it is sharded.
   absl::Status Update(StepTimes& times);
   absl::Status DivergedAt(const StepOutcome& outcome) const;
-  void Optimize();
+  // The elements [begin, end).
+  void Optimize(size_t begin, size_t end);
+  // What of the gradients this rank looks at and updates by.
+  Shares::Share OwnShare() const;
+  // Collective. For clipping, where gradients are scattered.
+  absl::Status SumSquares();
   // By kStepPartNames, since Create; exchange and update apart.
   using StepPartTimes = std::array<absl::Duration, kStepPartNames.size()>;
   StepPartTimes SpentInParts() const;
@@ -141,7 +169,9 @@ class TrainingStep {
   // One of them: by the process, or by the devices.
   std::unique_ptr<GradientExchange> exchange_;
   std::unique_ptr<DeviceExchange> on_devices_;
-  std::unique_ptr<ShardedUpdate> sharded_;  // null where each rank updates everything
+  // One of them, or none where each rank updates everything.
+  std::unique_ptr<ShardedUpdate> sharded_;
+  std::unique_ptr<ParameterShares> shares_;
   std::unique_ptr<UpdateControl> control_;
   StepGraphs graphs_;
   bool records_ = false;  // passes are recorded: the process cannot exchange meanwhile

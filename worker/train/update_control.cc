@@ -44,20 +44,23 @@ absl::Status UpdateControl::Begin(uint64_t step, double learning_rate) {
   return absl::OkStatus();
 }
 
-void UpdateControl::Decide(const float* gradients, size_t count, const bool* finite,
-                           const uint32_t* failed) {
-  const kernels::KernelTable& kernels = device_.kernels();
+double* UpdateControl::SumOfSquares(const float* gradients, size_t count) {
+  if (rules_.clip_norm <= 0) return nullptr;
   double* const sum_of_squares = &variables()->sum_of_squares;
-  if (rules_.clip_norm > 0) kernels.sum_of_squares(gradients, count, sum_of_squares);
-  kernels.begin_update(rules_,
-                       {.step = &variables()->step,
-                        .losses = losses_.as<kernels::LossResult>(),
-                        .parts = counted_,
-                        .finite = finite,
-                        .sum_of_squares = sum_of_squares,
-                        .failed = failed},
-                       &variables()->state, &variables()->scalars,
-                       records_.as<kernels::StepRecord>());
+  device_.kernels().sum_of_squares(gradients, count, sum_of_squares);
+  return sum_of_squares;
+}
+
+void UpdateControl::Decide(const bool* finite, const uint32_t* failed) {
+  device_.kernels().begin_update(rules_,
+                                 {.step = &variables()->step,
+                                  .losses = losses_.as<kernels::LossResult>(),
+                                  .parts = counted_,
+                                  .finite = finite,
+                                  .sum_of_squares = &variables()->sum_of_squares,
+                                  .failed = failed},
+                                 &variables()->state, &variables()->scalars,
+                                 records_.as<kernels::StepRecord>());
 }
 
 void UpdateControl::Finish() {

@@ -44,11 +44,19 @@ class UpdateControl {
 
   // FAILED_PRECONDITION where kStepsAhead steps were not read.
   absl::Status Begin(uint64_t step, double learning_rate);
-  // Of the sum of the gradients [count], of which `finite` says whether all are finite numbers;
-  // null where the loss is not scaled. `failed` as UpdateInputs::failed. Only calls the device,
-  // alike in every step.
+  // Before Decide: the squared norm of gradients [count], in the device's memory, for whoever adds
+  // up those of other shares; null where nothing is clipped. Only calls the device.
+  double* SumOfSquares(const float* gradients, size_t count);
+  // Of gradients whose SumOfSquares there is, of which `finite` says whether all are finite
+  // numbers; null where the loss is not scaled. `failed` as UpdateInputs::failed. Only calls the
+  // device, alike in every step.
+  void Decide(const bool* finite, const uint32_t* failed = nullptr);
+  // Both, of all gradients.
   void Decide(const float* gradients, size_t count, const bool* finite,
-              const uint32_t* failed = nullptr);
+              const uint32_t* failed = nullptr) {
+    SumOfSquares(gradients, count);
+    Decide(finite, failed);
+  }
   // After the update. What was told before it of this step is then on its way.
   void Finish();
 
