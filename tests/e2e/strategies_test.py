@@ -50,6 +50,8 @@ class StrategiesTest(unittest.TestCase):
         ways = {
             "ddp, 2 ranks": {**strategy("ddp"), **on(ranks=2)},
             "ddp, 2 nodes of 2 ranks": {**strategy("ddp"), **on(nodes=2, ranks=2)},
+            "ddp, 2 ranks, sharded": {**strategy("ddp", shard_optimizer=True), **on(ranks=2)},
+            "ddp, 2 nodes of 2 ranks, sharded": {**strategy("ddp", shard_optimizer=True), **on(nodes=2, ranks=2)},
             "dp, 2 devices": {**strategy("dp"), **on(devices=2)},
             "dp, 3 devices": {**strategy("dp"), **on(devices=3)},
             "hybrid, 2 nodes of 2 devices": {**strategy("hybrid"), **on(nodes=2, devices=2)},
@@ -72,6 +74,18 @@ class StrategiesTest(unittest.TestCase):
         self.assertEqual(hybrid["losses"], dp["losses"])
         # The ranks of ddp see the same rows as the devices of dp.
         self.assert_same_curve(ddp, dp, 1e-4, "ddp with batch norm of each rank's rows")
+
+    def test_each_rank_holds_its_share_of_the_optimizer(self):
+        ways = {"one node": on(ranks=2), "two nodes": on(nodes=2, ranks=2)}
+        with Cluster(nodes=2, slots=4) as cluster:
+            for what, way in ways.items():
+                whole = self.train(cluster, max_steps=5, **PLAIN, **strategy("ddp"), **way)
+                sharded = self.train(cluster, max_steps=5, **PLAIN, **strategy("ddp", shard_optimizer=True), **way)
+                everything = int(whole["devices"][0]["optimizer_bytes"])
+                held = [int(use["optimizer_bytes"]) for use in sharded["devices"]]
+                self.assertEqual(len(held), len(whole["devices"]))
+                self.assertEqual(sum(held), everything, what)
+                self.assertLess(max(held) - min(held), 4096, what)
 
     def test_negatives(self):
         def contrast(cluster, negatives, way):
