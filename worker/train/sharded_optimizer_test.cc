@@ -14,7 +14,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/guarded_device.h"
-#include "kernels/recording_device.h"
 #include "worker/collectives/factory.h"
 #include "worker/collectives/testing.h"
 #include "worker/data/testing.h"
@@ -131,11 +130,12 @@ class ShardedOptimizerTest : public ::testing::Test {
     return summaries[0];
   }
 
-  static void ExpectNear(const v1::TrainSummary& actual, const v1::TrainSummary& expected) {
+  static void ExpectNear(const v1::TrainSummary& actual, const v1::TrainSummary& expected,
+                         double tolerance) {
     ASSERT_EQ(actual.losses_size(), expected.losses_size());
     EXPECT_GT(actual.losses_size(), 0);
     for (int i = 0; i < actual.losses_size(); ++i) {
-      EXPECT_NEAR(actual.losses(i), expected.losses(i), 1e-6 * expected.losses(i)) << i;
+      EXPECT_NEAR(actual.losses(i), expected.losses(i), tolerance * expected.losses(i)) << i;
     }
     EXPECT_EQ(actual.skipped_steps(), expected.skipped_steps());
   }
@@ -186,7 +186,9 @@ TEST_F(ShardedOptimizerTest, IsTheSameTrainingOnAnyBackend) {
          {Sgd(8), Rich(Sgd(8)), Rich(AdamW(8)), Overflowing(Rich(Sgd(12)))}) {
       SCOPED_TRACE(absl::StrFormat("%s on %d: %s", world.backend, world.size(),
                                    spec.train().ShortDebugString()));
-      ExpectNear(Train(Sharded(spec), world), Train(spec, world));
+      // An order of sums may be another, and 16 bits round what that makes.
+      const double tolerance = spec.train().precision().empty() ? 1e-6 : 1e-5;
+      ExpectNear(Train(Sharded(spec), world), Train(spec, world), tolerance);
     }
   }
 }
@@ -197,17 +199,15 @@ TEST_F(ShardedOptimizerTest, StepsThatOverflowAreSkippedByAll) {
   EXPECT_LT(summary.skipped_steps(), 12);
 }
 
-// Of a device whose memory is not the process's, and one that records steps.
+// Of a device whose memory is not the process's.
 TEST_F(ShardedOptimizerTest, WhereTheProcessHasNoMemory) {
   for (const v1::JobSpec& spec : {Sgd(6), Rich(AdamW(6)), Overflowing(Rich(Sgd(8)))}) {
     device_ = &kernels::CpuDevice();
     const v1::TrainSummary expected = Train(Sharded(spec), {"gloo", {2}});
-    for (kernels::Device* const device : {&kernels::GuardedDevice(), &kernels::RecordingDevice()}) {
-      device_ = device;
-      const v1::TrainSummary actual = Train(Sharded(spec), {"gloo", {2}});
-      EXPECT_EQ(actual.weights_digest(), expected.weights_digest());
-      EXPECT_EQ(actual.skipped_steps(), expected.skipped_steps());
-    }
+    device_ = &kernels::GuardedDevice();
+    const v1::TrainSummary actual = Train(Sharded(spec), {"gloo", {2}});
+    EXPECT_EQ(actual.weights_digest(), expected.weights_digest());
+    EXPECT_EQ(actual.skipped_steps(), expected.skipped_steps());
   }
 }
 
