@@ -4,12 +4,11 @@
 
 #include <filesystem>
 #include <memory>
-#include <system_error>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "common/plugin.h"
 #include "common/program_folder.h"
 #include "common/status.h"
 #include "kernels/capture.h"
@@ -215,30 +214,13 @@ absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library)
     if (folder.empty()) return absl::NotFoundError("CUDA: no /proc to find this program by");
     places = CudaLibraryPlaces(folder);
   }
-  void* opened = nullptr;
-  std::string path;
-  for (const std::string& place : places) {
-    std::error_code error;
-    if (!std::filesystem::exists(place, error)) continue;
-    path = place;
-    opened = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    // Its words name the library that is missing.
-    if (opened == nullptr) return absl::NotFoundError(absl::StrCat("CUDA: ", dlerror()));
-    break;
-  }
-  if (opened == nullptr) {
-    return absl::NotFoundError(absl::StrCat("CUDA: no ", absl::StrJoin(places, ", no ")));
-  }
-  const auto get_api =
-      reinterpret_cast<decltype(&MusterCudaGetApi)>(dlsym(opened, MUSTER_CUDA_API_SYMBOL));
-  if (get_api == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("CUDA: ", path, " is not Muster's: it has no ", MUSTER_CUDA_API_SYMBOL));
-  }
-  const MusterCudaApi* const api = get_api();
+  const absl::StatusOr<Plugin> plugin =
+      OpenPlugin("CUDA", places, MUSTER_CUDA_API_SYMBOL, RTLD_NOW | RTLD_LOCAL);
+  if (!plugin.ok()) return plugin.status();
+  const MusterCudaApi* const api = reinterpret_cast<decltype(&MusterCudaGetApi)>(plugin->entry)();
   if (api->abi != MUSTER_CUDA_ABI || api->kernel_table_bytes != sizeof(KernelTable)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("CUDA: ", path, " is of another version of Muster: it has interface ",
+        absl::StrCat("CUDA: ", plugin->path, " is of another version of Muster: it has interface ",
                      api->abi, " (", api->kernel_table_bytes, " bytes), this binary needs ",
                      MUSTER_CUDA_ABI, " (", sizeof(KernelTable), " bytes)"));
   }
