@@ -33,7 +33,8 @@ class CompiledPlan final : public Plan {
   absl::Span<const ParameterInfo> buffers() const override { return program_.buffers.infos(); }
   size_t parameter_elements() const override { return program_.parameters.elements(); }
   size_t buffer_elements() const override { return program_.buffers.elements(); }
-  size_t arena_bytes() const override { return memory_.arena.bytes(); }
+  size_t arena_bytes() const override { return memory_->arena.bytes(); }
+  size_t slot_bytes() const override { return memory_->slot_bytes; }
   std::string layout_digest() const override;
   std::vector<OperationDescription> Describe() const override;
 
@@ -48,15 +49,22 @@ class CompiledPlan final : public Plan {
                           absl::Span<float> values) const override;
 
   kernels::Device& device() const override { return *options_.device; }
-  float* input() override { return static_cast<float*>(program_.tensors.front()->data); }
-  int32_t* labels() override { return memory_.labels; }
+  absl::Span<const BoundaryTensor> boundary_inputs() const override { return boundary_inputs_; }
+  absl::Span<const BoundaryTensor> boundary_outputs() const override { return boundary_outputs_; }
+  void SelectSlot(uint32_t slot) override;
+  float* input() override {
+    return program_.input == nullptr ? nullptr : static_cast<float*>(program_.input->data);
+  }
+  int32_t* labels() override { return memory_->labels; }
 
   using Plan::Forward;
   void SetStep(const StepContext& context) override;
   void Forward(uint32_t rows, bool training) override;
   void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) override;
   LossResult Loss(uint32_t rows, double label_smoothing, double scale) override;
-  float* output_gradient() override { return static_cast<float*>(program_.logits->gradient); }
+  float* output_gradient() override {
+    return program_.logits == nullptr ? nullptr : static_cast<float*>(program_.logits->gradient);
+  }
   void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
   absl::Span<const float> logits(uint32_t rows) const override;
   absl::Duration kernel_time() const override { return kernel_time_; }
@@ -74,6 +82,8 @@ class CompiledPlan final : public Plan {
   CompiledPlan(Program program, const CompileOptions& options);
 
   void PlanReadiness();
+  // What lies elsewhere in each slot.
+  void TakeSlotPlaces();
   void ChooseBlocks(const kernels::PhiloxKey& key);
   void RecomputeBefore(size_t index);
   void BackwardOperation(size_t index, const std::function<void(size_t offset)>& ready);
@@ -86,9 +96,13 @@ class CompiledPlan final : public Plan {
 
   Program program_;
   const CompileOptions options_;
-  PlacedMemory memory_;
+  std::unique_ptr<PlacedMemory> memory_;
+  std::vector<BoundaryTensor> boundary_inputs_;
+  std::vector<BoundaryTensor> boundary_outputs_;
+  uint32_t slot_ = 0;
+  std::vector<kernels::PhiloxKey> keys_;  // by slot: of its last SetStep
   float* parameters_ = nullptr;
-  Call call_;  // of the last Forward
+  Call call_;  // of the last pass
   // By operation: from where to the end gradients are final after its backward.
   std::vector<size_t> final_from_;
   Observer observer_;

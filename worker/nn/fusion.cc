@@ -55,6 +55,14 @@ NodeId Fusions::BatchNormBefore(NodeId add) const {
   return Is<BatchNorm2d>(end) && AfterBatchNorm(end).add == add ? end : kNone;
 }
 
+NodeId Fusions::LastOf(NodeId node) const {
+  if (Is<Conv2d>(node) || Is<Linear>(node)) return AfterConvolution(node).last;
+  if (Is<BatchNorm2d>(node)) return AfterBatchNorm(node).last;
+  if (Is<Add>(node)) return AfterAdd(node).last;
+  const NodeId pool = Is<Relu>(node) ? PoolAfter(node) : kNone;
+  return pool == kNone ? node : pool;
+}
+
 NodeId Fusions::FoldsInto(NodeId batch_norm) const {
   const NodeId from = graph_.nodes[batch_norm].inputs[0];
   // A pool needs a pass of its own anyway, which normalises along.

@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_NN_FUSION_H_
 #define MUSTER_WORKER_NN_FUSION_H_
 
+#include <limits>
 #include <variant>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace muster::nn {
 // fuse with one, whose kind the function's name says.
 class Fusions {
  public:
-  static constexpr NodeId kNone = -2;
+  static constexpr NodeId kNone = std::numeric_limits<NodeId>::min();
 
   // A valid graph, which outlives this.
   explicit Fusions(const Graph& graph);
@@ -48,6 +49,10 @@ class Fusions {
 
   // The max pooling that takes a ReLU along, or kNone.
   NodeId PoolAfter(NodeId relu) const { return Next<MaxPool2d>(relu); }
+
+  // The last of the nodes that one operation computes from this one on, where nobody before this
+  // one is a part of it. In training; in evaluation a convolution goes on with its batch norm.
+  NodeId LastOf(NodeId node) const;
 
   // As in shapes.h.
   const std::vector<std::vector<NodeId>>& consumers() const { return consumers_; }

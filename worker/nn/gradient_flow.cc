@@ -30,6 +30,10 @@ class GradientPlanner {
       flow_.place.push_back(t);
       members_[t] = {t};
     }
+    alone_.resize(program.tensors.size(), false);
+    for (const auto* boundaries : {&program.inputs, &program.outputs}) {
+      for (const Boundary& boundary : *boundaries) alone_[index_.at(boundary.tensor)] = true;
+    }
     for (const auto& operation : program.operations) {
       producer_[index_.at(operation->output())] = operation.get();
     }
@@ -48,7 +52,8 @@ class GradientPlanner {
 
   void Collect() {
     std::vector<bool> written(program_.tensors.size(), false);
-    written[index_.at(program_.logits)] = true;  // by the loss
+    if (program_.logits != nullptr) written[index_.at(program_.logits)] = true;  // by the loss
+    for (const Boundary& output : program_.outputs) written[index_.at(output.tensor)] = true;
     flow_.contributions.resize(program_.operations.size());
     for (size_t i = program_.operations.size(); i-- > 0;) {
       const Operation& operation = *program_.operations[i];
@@ -58,10 +63,12 @@ class GradientPlanner {
       for (size_t input = 0; input < operation.inputs().size(); ++input) {
         if (!operation.inputs()[input]->needs_gradient) continue;
         const size_t tensor = index_.at(operation.inputs()[input]);
-        flow_.contributions[i].push_back({.input = input,
-                                          .tensor = tensor,
-                                          .producer = producer_.at(tensor),
-                                          .first = !written[tensor]});
+        const auto producer = producer_.find(tensor);
+        flow_.contributions[i].push_back(
+            {.input = input,
+             .tensor = tensor,
+             .producer = producer == producer_.end() ? nullptr : producer->second,
+             .first = !written[tensor]});
         if (written[tensor]) {
           lives_[tensor].changes.push_back(Time(i));
         } else {
@@ -90,6 +97,7 @@ class GradientPlanner {
 
   // Whether the gradient of `tensor`, an input of `operation`, may lie in `place`.
   bool MayJoin(size_t tensor, size_t place, const Operation& operation) const {
+    if (alone_[tensor] || alone_[place]) return false;
     const Life& life = lives_[tensor];
     for (const size_t member : members_[place]) {
       // Its end is the input's beginning.
@@ -109,6 +117,7 @@ class GradientPlanner {
   const Program& program_;
   std::unordered_map<const Tensor*, size_t> index_;
   std::unordered_map<size_t, const Operation*> producer_;
+  std::vector<bool> alone_;                   // by tensor
   std::vector<Life> lives_;                   // by tensor
   std::vector<std::vector<size_t>> members_;  // by place
   GradientFlow flow_;

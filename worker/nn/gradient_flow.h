@@ -15,8 +15,9 @@ namespace muster::nn {
 struct Contribution {
   size_t input = 0;                     // of the operation
   size_t tensor = 0;                    // of the program
-  const Operation* producer = nullptr;  // of the tensor
-  // In backward's order the first contribution is written, the others are added to it.
+  const Operation* producer = nullptr;  // of the tensor; null where it comes from an earlier part
+  // In backward's order the first contribution is written, the others are added to it. What later
+  // parts contribute is there before all of them.
   bool first = false;
   // The gradient already lies where the output's gradient does: nothing needs to be done.
   bool in_place = false;
@@ -32,7 +33,8 @@ struct GradientFlow {
 
 // An operation that passes its output's gradient on shares its place, unless one of the gradients
 // there changes while another one is still to be read. The shortcut's gradient of a residual block
-// lies in the sum's gradient, and so does the branch's.
+// lies in the sum's gradient, and so does the branch's. The gradients of what crosses between parts
+// lie alone: others write and read them, at times of their own.
 GradientFlow PlanGradients(const Program& program);
 
 }  // namespace muster::nn

@@ -3,9 +3,13 @@
 // Nodes stand in an order in which each comes after its inputs; parameters lie in memory in this
 // order too. Names are those of torch.nn.Sequential or torchvision: a node's parameters are called
 // NAME.weight, NAME.bias and so on. Any number of nodes may take a node's output.
+//
+// A graph may also be a part of a model, as worker/nn/cut.h cuts it: then values of earlier parts
+// come in, and values go out that later parts take.
 #ifndef MUSTER_WORKER_NN_GRAPH_H_
 #define MUSTER_WORKER_NN_GRAPH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -18,6 +22,18 @@ struct ImageShape {
   int64_t height = 0;
   int64_t width = 0;
   int64_t channels = 0;
+};
+
+// Of one row of a value.
+struct ValueShape {
+  // Flat values have height = width = 1.
+  ImageShape image;
+  bool flat = false;
+  // What Flatten saw, for the order of a Linear's columns in files; a flat input's own shape
+  // otherwise.
+  ImageShape flattened_from;
+
+  int64_t elements() const { return image.height * image.width * image.channels; }
 };
 
 // How the weights (and the bias) of a convolution or linear layer start out.
@@ -97,9 +113,13 @@ struct StochasticDepth {
 using Layer = std::variant<Conv2d, BatchNorm2d, Relu, Relu6, MaxPool2d, AvgPool2d,
                            AdaptiveAvgPool2d, Flatten, Linear, Dropout, Add, StochasticDepth>;
 
-// An index into Graph::nodes.
+// An index into Graph::nodes, or what a node takes in place of a node's output: the batch, or one
+// of Graph::inputs.
 using NodeId = int32_t;
 inline constexpr NodeId kInput = -1;  // the batch itself
+constexpr NodeId EarlierValueId(size_t index) { return kInput - 1 - static_cast<NodeId>(index); }
+constexpr bool IsEarlierValue(NodeId node) { return node < kInput; }
+constexpr size_t EarlierValueIndex(NodeId node) { return static_cast<size_t>(kInput - 1 - node); }
 
 struct Node {
   std::string name;
@@ -107,9 +127,25 @@ struct Node {
   std::vector<NodeId> inputs;
 };
 
+// What a part of a model takes from earlier ones.
+struct EarlierValue {
+  std::string name;  // of the layer that computes it
+  ValueShape shape;
+  bool needs_gradient = true;  // a parameter before the part that it depends on is trained
+};
+
 struct Graph {
   ImageShape input;
-  std::vector<Node> nodes;  // the last one's output is the logits
+  std::vector<Node> nodes;  // the last one's output is the logits, unless there are `outputs`
+
+  // Of a part of a model; a whole one has none. Both in the order of the model's nodes. A part with
+  // inputs does not take the batch.
+  std::vector<EarlierValue> inputs = {};
+  // Of later parts: outputs of nodes, and inputs that pass through.
+  std::vector<NodeId> outputs = {};
+  // How many nodes of the model come before the part: random numbers are drawn by the number that a
+  // node has in the whole model.
+  NodeId first_node = 0;
 
   NodeId Add(std::string name, Layer layer, std::vector<NodeId> inputs) {
     nodes.push_back({std::move(name), std::move(layer), std::move(inputs)});

@@ -1,5 +1,6 @@
 #include "worker/nn/lowering.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -59,7 +60,7 @@ class Lowering {
       done[*last] = true;
     }
     Program program = std::move(builder_).Finish();
-    if (options_.training && !program.logits->needs_gradient) {
+    if (options_.training && !Trains(program)) {
       return absl::InvalidArgumentError("a graph without parameters cannot be trained");
     }
     return program;
@@ -67,6 +68,12 @@ class Lowering {
 
  private:
   static constexpr NodeId kNone = Fusions::kNone;
+
+  static bool Trains(const Program& program) {
+    if (program.logits != nullptr) return program.logits->needs_gradient;
+    return std::any_of(program.outputs.begin(), program.outputs.end(),
+                       [](const Boundary& output) { return output.tensor->needs_gradient; });
+  }
 
   // Each of these lowers the node, and those after it that fuse with it, and returns the last one
   // lowered.
@@ -113,9 +120,10 @@ class Lowering {
     RETURN_IF_ERROR(
         MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
     const NodeId from = graph_.nodes[node].inputs[0];
+    const ValueShape& shape =
+        IsEarlierValue(from) ? graph_.inputs[EarlierValueIndex(from)].shape : shapes_[from];
     const Operation::Range range = AddParameters(
-        graph_.nodes[node].name, layer,
-        from == kInput ? graph_.input : shapes_[from].flattened_from, parts, builder_.parameters());
+        graph_.nodes[node].name, layer, shape.flattened_from, parts, builder_.parameters());
     AddConvolution(node, fused.last, std::make_shared<const ConvolutionParts>(std::move(parts)),
                    range);
     return fused.last;
@@ -169,9 +177,9 @@ class Lowering {
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Dropout& layer) {
     const Ends ends = SingleTyped(node, node);
     builder_.AddOperation(
-        node,
+        node, node,
         MakeDropoutOperation(builder_.Span(node, node), ends.input, ends.output, layer.probability,
-                             static_cast<uint32_t>(node), *options_.device));
+                             static_cast<uint32_t>(graph_.first_node + node), *options_.device));
     return node;
   }
 
@@ -187,7 +195,7 @@ class Lowering {
     const DataType type = builder_.TypeOf(fused.last);
     if (const NodeId batch_norm = fusions_.BatchNormBefore(node); batch_norm != kNone) {
       BatchNormParts& parts = batch_norms_.at(batch_norm).parts;
-      parts.addend = builder_.As(type, builder_.Input(node, 1));
+      parts.addend = builder_.As(type, builder_.Input(node, 1), node);
       parts.block = block;
       LowerBatchNorm(batch_norm, fusions_.AfterBatchNorm(batch_norm));
       return fused.last;
@@ -195,13 +203,13 @@ class Lowering {
     if (builder_.Input(node, 0) == builder_.Input(node, 1)) {
       return absl::InvalidArgumentError("adds a value to itself");
     }
-    Tensor* const branch = builder_.As(type, builder_.Input(node, 0));
-    Tensor* const shortcut = builder_.As(type, builder_.Input(node, 1));
+    Tensor* const branch = builder_.As(type, builder_.Input(node, 0), node);
+    Tensor* const shortcut = builder_.As(type, builder_.Input(node, 1), node);
     Tensor* const output =
         builder_.AddOutput(fused.last, branch->needs_gradient || shortcut->needs_gradient);
-    builder_.AddOperation(
-        fused.last, MakeAddOperation(builder_.Span(node, fused.last), branch, shortcut, output,
-                                     fused.activation, block, kernels_));
+    builder_.AddOperation(node, fused.last,
+                          MakeAddOperation(builder_.Span(node, fused.last), branch, shortcut,
+                                           output, fused.activation, block, kernels_));
     return fused.last;
   }
 
@@ -224,7 +232,7 @@ class Lowering {
   void AddConvolution(NodeId node, NodeId last, std::shared_ptr<const ConvolutionParts> parts,
                       const Operation::Range& range) {
     Tensor* const output = builder_.AddOutput(last, true);
-    builder_.AddOperation(last,
+    builder_.AddOperation(node, last,
                           MakeConvolutionOperation(builder_.Span(node, last), builder_.Input(node),
                                                    output, std::move(parts), kernels_),
                           {range});
@@ -245,19 +253,19 @@ class Lowering {
     if (convolution != kNone) folded = folded_.at(convolution);
     if (!options_.training && convolution != kNone) {
       builder_.AddOperation(
-          after.last,
+          convolution, after.last,
           MakeFoldedConvolutionOperation(builder_.Span(convolution, after.last),
                                          builder_.AddOutput(after.last, true), norm.parts,
                                          std::move(folded), *options_.device),
           {folded_range_.at(convolution), norm.range});
       return;
     }
-    Tensor* const input = builder_.As(builder_.TypeOf(after.last), builder_.Input(node));
+    Tensor* const input = builder_.As(builder_.TypeOf(after.last), builder_.Input(node), node);
     // The convolution's kernels write one type.
     if (input != builder_.Input(node)) folded = {};
     Operation* const computed = folded.parts != nullptr ? builder_.ProducerOf(input) : nullptr;
     const Operation* const operation = builder_.AddOperation(
-        after.last,
+        node, after.last,
         MakeBatchNormOperation(builder_.Span(node, after.last), input,
                                builder_.AddOutput(after.last, true), norm.parts, std::move(folded),
                                *options_.device),
@@ -267,16 +275,18 @@ class Lowering {
 
   NodeId LowerActivation(NodeId node, Activation activation) {
     const Ends ends = SingleTyped(node, node);
-    builder_.AddOperation(node, MakeActivationOperation(builder_.Span(node, node), ends.input,
-                                                        ends.output, activation, kernels_));
+    builder_.AddOperation(node, node,
+                          MakeActivationOperation(builder_.Span(node, node), ends.input,
+                                                  ends.output, activation, kernels_));
     return node;
   }
 
   // The pool itself, or the ReLU before it.
   NodeId LowerMaxPool(NodeId node, NodeId last, const MaxPool2d& layer) {
     const Ends ends = SingleTyped(node, last);
-    builder_.AddOperation(last, MakeMaxPoolOperation(builder_.Span(node, last), ends.input,
-                                                     ends.output, layer, last != node, kernels_));
+    builder_.AddOperation(node, last,
+                          MakeMaxPoolOperation(builder_.Span(node, last), ends.input, ends.output,
+                                               layer, last != node, kernels_));
     return last;
   }
 
@@ -284,8 +294,9 @@ class Lowering {
                           int64_t stride) {
     const Ends ends = SingleTyped(node, node);
     builder_.AddOperation(
-        node, MakeAveragePoolOperation(builder_.Span(node, node), ends.input, ends.output,
-                                       kernel_height, kernel_width, stride, kernels_));
+        node, node,
+        MakeAveragePoolOperation(builder_.Span(node, node), ends.input, ends.output, kernel_height,
+                                 kernel_width, stride, kernels_));
     return node;
   }
 
@@ -296,7 +307,7 @@ class Lowering {
     Tensor* output;
   };
   Ends SingleTyped(NodeId node, NodeId last) {
-    Tensor* const input = builder_.As(builder_.TypeOf(last), builder_.Input(node));
+    Tensor* const input = builder_.As(builder_.TypeOf(last), builder_.Input(node), node);
     return {.input = input, .output = builder_.AddOutput(last, input->needs_gradient)};
   }
 
@@ -321,11 +332,14 @@ class Lowering {
 
 absl::StatusOr<Program> Lower(const Graph& graph, const CompileOptions& options) {
   ASSIGN_OR_RETURN(std::vector<ValueShape> shapes, InferShapes(graph));
+  const auto check = [&](const std::string& layer, const ValueShape& shape) {
+    if (shape.elements() <= kMaxActivationElements / options.max_batch) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("layer ", layer, ": a batch of ", options.max_batch, " is too large"));
+  };
+  for (const EarlierValue& value : graph.inputs) RETURN_IF_ERROR(check(value.name, value.shape));
   for (size_t i = 0; i < shapes.size(); ++i) {
-    if (shapes[i].elements() > kMaxActivationElements / options.max_batch) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "layer ", graph.nodes[i].name, ": a batch of ", options.max_batch, " is too large"));
-    }
+    RETURN_IF_ERROR(check(graph.nodes[i].name, shapes[i]));
   }
   return Lowering(graph, options, std::move(shapes)).Run();
 }

@@ -105,6 +105,15 @@ class Operation {
     return elements;
   }
 
+  // Of the model's nodes, the first and the last that it computes; others may lie between them. A
+  // cast counts to a node that takes what it gives.
+  void set_nodes(NodeId first, NodeId last) {
+    first_node_ = first;
+    last_node_ = last;
+  }
+  NodeId first_node() const { return first_node_; }
+  NodeId last_node() const { return last_node_; }
+
   // The place of Memory::saved_bytes; 64-byte aligned.
   void set_saved(void* saved) { saved_ = saved; }
 
@@ -171,6 +180,8 @@ class Operation {
   std::vector<Range> parameters_;
   const Operation* evaluated_by_ = nullptr;
   void* saved_ = nullptr;
+  NodeId first_node_ = 0;
+  NodeId last_node_ = 0;
 };
 
 }  // namespace muster::nn

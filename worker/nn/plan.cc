@@ -17,21 +17,29 @@
 namespace muster::nn {
 
 CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
-    : program_(std::move(program)), options_(options) {}
+    : program_(std::move(program)), options_(options), keys_(options.slots) {
+  const auto fill = [](const std::vector<Boundary>& boundaries, std::vector<BoundaryTensor>& to) {
+    for (const Boundary& boundary : boundaries) {
+      to.push_back({.name = boundary.name, .row_bytes = boundary.tensor->bytes(1)});
+    }
+  };
+  fill(program_.inputs, boundary_inputs_);
+  fill(program_.outputs, boundary_outputs_);
+}
 
 absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& graph,
                                                                  const CompileOptions& options) {
-  if (options.max_batch == 0 || options.threads == 0) {
-    return absl::InvalidArgumentError("a plan needs at least one row and one thread");
+  if (options.max_batch == 0 || options.threads == 0 || options.slots == 0) {
+    return absl::InvalidArgumentError("a plan needs at least one row, one thread and one slot");
   }
   ASSIGN_OR_RETURN(Program program, Lower(graph, options));
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
   ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));
-  plan->call_.workspace = plan->memory_.workspace;
-  plan->call_.draw = plan->memory_.draw;
+  plan->call_.workspace = plan->memory_->workspace;
+  plan->TakeSlotPlaces();
   std::vector<kernels::BlockDraw> blocks;
   for (const auto& block : plan->program_.blocks) blocks.push_back(block->draw);
-  plan->device().CopyToDevice(plan->memory_.blocks, blocks.data(),
+  plan->device().CopyToDevice(plan->memory_->blocks, blocks.data(),
                               blocks.size() * sizeof(kernels::BlockDraw));
   plan->PlanReadiness();
   return plan;
@@ -47,6 +55,26 @@ void CompiledPlan::PlanReadiness() {
   }
 }
 
+void CompiledPlan::SelectSlot(uint32_t slot) {
+  if (slot == slot_) return;
+  slot_ = slot;
+  memory_->SelectSlot(slot);
+  TakeSlotPlaces();
+  ChooseBlocks(keys_[slot]);
+}
+
+void CompiledPlan::TakeSlotPlaces() {
+  call_.draw = memory_->draw;
+  const auto take = [](const std::vector<Boundary>& boundaries, std::vector<BoundaryTensor>& to) {
+    for (size_t i = 0; i < boundaries.size(); ++i) {
+      to[i].data = boundaries[i].tensor->data;
+      to[i].gradient = boundaries[i].tensor->gradient;
+    }
+  };
+  take(program_.inputs, boundary_inputs_);
+  take(program_.outputs, boundary_outputs_);
+}
+
 std::string CompiledPlan::layout_digest() const {
   const std::string text = absl::StrCat(Kernels().name, "\n", program_.parameters.Describe(),
                                         program_.buffers.Describe());
@@ -55,7 +83,7 @@ std::string CompiledPlan::layout_digest() const {
 
 std::vector<OperationDescription> CompiledPlan::Describe() const {
   std::set<const Operation*> recomputed;
-  for (const auto& recomputations : memory_.recomputations) {
+  for (const auto& recomputations : memory_->recomputations) {
     for (const Recomputation& recomputation : recomputations) {
       recomputed.insert(recomputation.producer);
     }
@@ -66,6 +94,8 @@ std::vector<OperationDescription> CompiledPlan::Describe() const {
     const Tensor& output = *operation->output();
     OperationDescription description = {
         .name = operation->name(),
+        .first_node = operation->first_node(),
+        .last_node = operation->last_node(),
         .kind = operation->kind(),
         .kernel = operation->description(),
         .output = output.shape,
@@ -76,7 +106,7 @@ std::vector<OperationDescription> CompiledPlan::Describe() const {
         .saved_bytes = memory.saved_bytes,
         .workspace_bytes = memory.workspace_bytes,
         .arena_offset =
-            static_cast<size_t>(static_cast<const char*>(output.data) - memory_.arena.as<char>())};
+            static_cast<size_t>(static_cast<const char*>(output.data) - memory_->arena.as<char>())};
     for (const Tensor* input : operation->inputs()) {
       description.inputs.push_back(input->shape);
       description.input_dtypes.push_back(kernels::NameOf(input->type));
@@ -158,7 +188,8 @@ void CompiledPlan::Run(Operation& operation, const char* pass_name, const Pass& 
 void CompiledPlan::SetStep(const StepContext& context) {
   const kernels::RandomDraw draw{.key = kernels::DerivePhiloxKey(context.seed, context.step),
                                  .first_row = context.first_row};
-  device().CopyToDevice(memory_.draw, &draw, sizeof(draw));
+  device().CopyToDevice(memory_->draw, &draw, sizeof(draw));
+  keys_[slot_] = draw.key;
   ChooseBlocks(draw.key);
 }
 
@@ -172,8 +203,8 @@ void CompiledPlan::Forward(uint32_t rows, bool training) {
   call_.rows = rows;
   call_.training = training;
   if (training && !program_.blocks.empty()) {
-    Kernels().draw_blocks(memory_.draw, static_cast<int64_t>(program_.blocks.size()),
-                          memory_.blocks, memory_.block_states);
+    Kernels().draw_blocks(memory_->draw, static_cast<int64_t>(program_.blocks.size()),
+                          memory_->blocks, memory_->block_states);
   }
   for (const auto& operation : program_.operations) {
     if (training ? operation->skipped() : operation->evaluated_by() != nullptr) continue;
@@ -188,34 +219,37 @@ void CompiledPlan::QueueLoss(uint32_t rows, const LossOptions& options, LossResu
                                      .classes = logits.elements(),
                                      .label_smoothing = options.label_smoothing,
                                      .scale = options.scale},
-                                    static_cast<const float*>(logits.data), memory_.labels,
+                                    static_cast<const float*>(logits.data), memory_->labels,
                                     options.loss_scale, static_cast<float*>(logits.gradient),
                                     result);
   });
 }
 
 LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, double scale) {
-  QueueLoss(rows, {.label_smoothing = label_smoothing, .scale = scale}, memory_.loss);
+  QueueLoss(rows, {.label_smoothing = label_smoothing, .scale = scale}, memory_->loss);
   LossResult result;
-  Measure([&] { device().CopyToHost(&result, memory_.loss, sizeof(result)); });
+  Measure([&] { device().CopyToHost(&result, memory_->loss, sizeof(result)); });
   return result;
 }
 
 void CompiledPlan::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {
   call_.rows = rows;
+  call_.training = true;
   for (size_t i = program_.operations.size(); i-- > 0;) {
     RecomputeBefore(i);
     BackwardOperation(i, ready);
   }
-  for (const auto& recomputations : memory_.recomputations) {
+  for (const auto& recomputations : memory_->recomputations) {
     for (const Recomputation& recomputation : recomputations) {
       recomputation.producer->output()->data = recomputation.kept;
     }
   }
+  // No operation of a part without parameters says so.
+  if (ready && parameter_elements() == 0) ready(0);
 }
 
 void CompiledPlan::RecomputeBefore(size_t index) {
-  for (const Recomputation& recomputation : memory_.recomputations[index]) {
+  for (const Recomputation& recomputation : memory_->recomputations[index]) {
     Operation& producer = *recomputation.producer;
     producer.output()->data = recomputation.again;
     if (producer.skipped()) continue;
@@ -244,14 +278,14 @@ void CompiledPlan::BackwardOperation(size_t index,
         index + 1 < final_from_.size() ? final_from_[index + 1] : parameter_elements();
     if (ready && final_from_[index] < before) ready(final_from_[index]);
   }
-  if (!memory_.contributions[index].empty()) ContributeGradients(index);
+  if (!memory_->contributions[index].empty()) ContributeGradients(index);
 }
 
 void CompiledPlan::ContributeGradients(size_t index) {
   Operation& operation = *program_.operations[index];
   const auto contribute = [&](const Contribution& contribution) {
     // A branch that is left out needs no gradient.
-    if (contribution.producer->skipped()) return;
+    if (contribution.producer != nullptr && contribution.producer->skipped()) return;
     const Tensor& input = *operation.inputs()[contribution.input];
     const size_t bytes = input.bytes(call_.rows);
     const auto accumulate = [&](const void* part) {
@@ -276,7 +310,7 @@ void CompiledPlan::ContributeGradients(size_t index) {
     }
   };
   Run(operation, "backward data", [&] {
-    for (const Contribution& contribution : memory_.contributions[index]) contribute(contribution);
+    for (const Contribution& contribution : memory_->contributions[index]) contribute(contribution);
   });
 }
 
@@ -291,6 +325,7 @@ std::vector<DeviceUse> CompiledPlan::devices() const {
 }
 
 absl::Span<const float> CompiledPlan::logits(uint32_t rows) const {
+  if (program_.logits == nullptr) return {};
   const Tensor& logits = *program_.logits;
   return absl::MakeConstSpan(static_cast<const float*>(logits.data),
                              rows * static_cast<size_t>(logits.elements()));

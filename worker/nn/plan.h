@@ -41,6 +41,8 @@ struct CompileOptions {
   // Less memory for more time: what batch norm gives is not kept from forward to backward, where it
   // can be computed again from what is.
   bool recompute_activations = false;
+  // How many micro-batches' activations are kept at once, each from its forward to its backward.
+  uint32_t slots = 1;
 };
 
 // One named tensor of the flat parameters (or buffers).
@@ -81,7 +83,11 @@ struct LossOptions {
 
 // One operation of a plan, for people: one or several layers that are computed together.
 struct OperationDescription {
-  std::string name;                // of its layers: "layer1.0.conv1", "bn1..relu"
+  std::string name;  // of its layers: "layer1.0.conv1", "bn1..relu"
+  // In the whole model, the first and the last of the nodes that it computes; others may lie
+  // between them. A cast counts to a node that takes what it gives.
+  NodeId first_node = 0;
+  NodeId last_node = 0;
   std::string kind;                // "conv2d", "batch_norm2d + relu"
   std::string kernel;              // the implementation chosen
   std::vector<ImageShape> inputs;  // of one row
@@ -117,6 +123,15 @@ struct DeviceUse {
   size_t activation_bytes = 0;  // and workspaces
   size_t gathered_bytes = 0;    // of the other devices' rows
   absl::Duration busy;          // since Compile
+};
+
+// A value that crosses from one part of a model to the next, and its gradient, which crosses back:
+// NHWC, max_batch rows of row_bytes each, in the device's memory.
+struct BoundaryTensor {
+  std::string name;      // of the layer that computes it
+  size_t row_bytes = 0;  // in the type that the precision keeps activations in
+  void* data = nullptr;
+  void* gradient = nullptr;  // null where none is needed, and without training
 };
 
 // Not thread-safe; a plan belongs to one training thread.
@@ -163,36 +178,57 @@ class Plan {
   // device whose memory is the process's. Null where there are none.
   virtual kernels::ThreadPool* threads() { return nullptr; }
 
+  // A plan of a part of a model (worker/nn/cut.h) takes values of earlier parts and gives values to
+  // later ones; a plan of a whole model has neither. A part's outputs are the next part's inputs,
+  // in the same order and of the same types. Both are those of the slot that is selected.
+  //
+  // The caller writes the inputs' data before Forward and reads the outputs' after it, writes the
+  // outputs' gradients before Backward and reads the inputs' after it. A value that passes through
+  // is an input and an output in one place: its gradient is what comes from behind and what this
+  // part adds to it. Passes of other slots leave all four alone.
+  virtual absl::Span<const BoundaryTensor> boundary_inputs() const { return {}; }
+  virtual absl::Span<const BoundaryTensor> boundary_outputs() const { return {}; }
+
+  // Which activations the next Forward writes and the next Backward reads: one of
+  // CompileOptions::slots, at first slot 0. Input, labels, logits, their gradient, the boundary
+  // tensors and what SetStep sets belong to a slot, and lie elsewhere in each. Allocates nothing.
+  virtual void SelectSlot(uint32_t slot) {}
+  // Of one slot: what is kept from forward to backward, without what lives within one pass.
+  virtual size_t slot_bytes() const { return arena_bytes(); }
+
   // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels,
-  // each from 0 to classes - 1.
+  // each from 0 to classes - 1. A part of a model that begins later has no input: null.
   virtual float* input() = 0;
   virtual int32_t* labels() = 0;
 
-  // What the passes in training from here on draw their random numbers from. On a device that
-  // records calls the passes themselves are the same in every step: this alone is not, and is to be
-  // called between them.
+  // What the slot's passes in training from here on draw their random numbers from. On a device
+  // that records calls the passes themselves are the same in every step: this alone is not, and is
+  // to be called between them.
   virtual void SetStep(const StepContext& context) = 0;
   // rows <= max_batch; zero rows are legal everywhere and give zero gradients. A number of rows
   // that first appears costs the building of its kernels once; from then on nothing is allocated.
   // Training keeps running statistics of batch norm, of the rows present.
+  // Backward of a slot has the rows of its last Forward.
   virtual void Forward(uint32_t rows, bool training) = 0;
   void Forward(uint32_t rows, bool training, const StepContext& context) {
     if (training) SetStep(context);
     Forward(rows, training);
   }
   // Cross-entropy, after Forward, to *result in the device's memory: of the rows of this call,
-  // right being those whose largest logit is their label.
+  // right being those whose largest logit is their label. Not for a part of a model that ends
+  // before its logits, nor is Loss.
   virtual void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) = 0;
   // The same to the process's memory, for which it waits.
   virtual LossResult Loss(uint32_t rows, double label_smoothing, double scale) = 0;
   // What Backward starts from, rows * classes: the gradient of the logits. Loss writes it; another
-  // objective writes it itself, between Forward and Backward. Null without training.
+  // objective writes it itself, between Forward and Backward. Null without training, and where
+  // there are no logits.
   virtual float* output_gradient() = 0;
   // After Loss, or what is in its place. Writes (not adds to) every gradient. ready(offset):
   // gradients from element `offset` to the end of the flat array are final; called with falling
-  // offsets, the last time with 0.
+  // offsets, the last time with 0. Of a slot, it follows one Forward in training.
   virtual void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) = 0;
-  // Logits of the last Forward, rows * classes.
+  // Logits of the slot's last Forward, rows * classes; empty where a part of a model ends earlier.
   virtual absl::Span<const float> logits(uint32_t rows) const = 0;
 
   // Spent in the passes of operations and in the loss since Compile; a reducer's calls are a part.

@@ -18,15 +18,25 @@ ProgramBuilder::ProgramBuilder(const Graph& graph, const std::vector<ValueShape>
       shapes_(shapes),
       activations_(activations),
       kernels_(kernels),
-      logits_node_(static_cast<NodeId>(graph.nodes.size()) - 1),
       tensor_of_(graph.nodes.size(), nullptr) {
-  // Flatten gives what it takes.
-  while (logits_node_ != kInput &&
-         std::holds_alternative<Flatten>(graph.nodes[logits_node_].layer)) {
-    logits_node_ = graph.nodes[logits_node_].inputs[0];
+  if (graph.outputs.empty()) {
+    logits_node_ = static_cast<NodeId>(graph.nodes.size()) - 1;
+    // Flatten gives what it takes.
+    while (logits_node_ > kInput &&
+           std::holds_alternative<Flatten>(graph.nodes[logits_node_].layer)) {
+      logits_node_ = graph.nodes[logits_node_].inputs[0];
+    }
   }
-  AddTensor(graph.input, DataType::kFloat32, false);
+  AddInputs();
   MakeBlocks(consumers);
+}
+
+void ProgramBuilder::AddInputs() {
+  for (const EarlierValue& value : graph_.inputs) {
+    Tensor* const tensor = AddTensor(value.shape.image, activations_, value.needs_gradient);
+    program_.inputs.push_back({.name = value.name, .tensor = tensor});
+  }
+  if (graph_.inputs.empty()) program_.input = AddTensor(graph_.input, DataType::kFloat32, false);
 }
 
 // A branch under stochastic depth is all that leads nowhere but into it.
@@ -35,22 +45,19 @@ void ProgramBuilder::MakeBlocks(const std::vector<std::vector<NodeId>>& consumer
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const auto* const layer = std::get_if<StochasticDepth>(&graph_.nodes[i].layer);
     if (layer == nullptr || layer->probability == 0) continue;
-    program_.blocks.push_back(std::make_unique<StochasticBlock>(StochasticBlock{
-        .draw = {.node = static_cast<uint32_t>(i), .probability = layer->probability}}));
+    program_.blocks.push_back(std::make_unique<StochasticBlock>(
+        StochasticBlock{.draw = {.node = static_cast<uint32_t>(graph_.first_node + i),
+                                 .probability = layer->probability}}));
     const StochasticBlock* const block = program_.blocks.back().get();
     block_of_[static_cast<NodeId>(i)] = block;
-    std::vector<bool> inside(graph_.nodes.size(), false);
-    inside[i] = true;
-    for (size_t node = i; node-- > 0;) {
-      bool only = !consumers[node].empty();
-      for (const NodeId consumer : consumers[node]) only = only && inside[consumer];
-      inside[node] = only;
-      if (only) blocks_of_[node].push_back(block);
+    const std::vector<bool> inside = LeadingOnlyInto(static_cast<NodeId>(i), consumers);
+    for (size_t node = 0; node < i; ++node) {
+      if (inside[node]) blocks_of_[node].push_back(block);
     }
   }
   // The next one around each, which lies behind it.
   for (const auto& block : program_.blocks) {
-    const auto& around = blocks_of_[block->draw.node];
+    const auto& around = blocks_of_[block->draw.node - graph_.first_node];
     if (around.empty()) continue;
     const auto is_next = [&](const auto& other) { return other.get() == around.front(); };
     block->draw.around =
@@ -70,10 +77,11 @@ DataType ProgramBuilder::TypeOf(NodeId last) const {
 
 Tensor* ProgramBuilder::Input(NodeId node, size_t index) const {
   const NodeId from = graph_.nodes[node].inputs[index];
-  return from == kInput ? program_.tensors[0].get() : tensor_of_[from];
+  if (IsEarlierValue(from)) return program_.inputs[EarlierValueIndex(from)].tensor;
+  return from == kInput ? program_.input : tensor_of_[from];
 }
 
-Tensor* ProgramBuilder::As(DataType type, Tensor* tensor) {
+Tensor* ProgramBuilder::As(DataType type, Tensor* tensor, NodeId node) {
   if (tensor->type == type) return tensor;
   Tensor*& cast = casts_[tensor];
   if (cast != nullptr) return cast;
@@ -82,6 +90,7 @@ Tensor* ProgramBuilder::As(DataType type, Tensor* tensor) {
   std::unique_ptr<Operation> operation =
       MakeCastOperation(absl::StrCat(producer == nullptr ? "input" : producer->name(), ".cast"),
                         tensor, cast, kernels_);
+  operation->set_nodes(graph_.first_node + node, graph_.first_node + node);
   // Nobody needs the values of a branch that is left out.
   if (producer != nullptr) {
     for (const StochasticBlock* block : producer->blocks()) operation->AddBlock(block);
@@ -111,8 +120,10 @@ Tensor* ProgramBuilder::AddOutput(NodeId last, bool needs_gradient) {
   return tensor_of_[last];
 }
 
-Operation* ProgramBuilder::AddOperation(NodeId last, std::unique_ptr<Operation> operation,
+Operation* ProgramBuilder::AddOperation(NodeId first, NodeId last,
+                                        std::unique_ptr<Operation> operation,
                                         const std::vector<Operation::Range>& parameters) {
+  operation->set_nodes(graph_.first_node + first, graph_.first_node + last);
   for (const Operation::Range& range : parameters) operation->AddParameters(range);
   for (const StochasticBlock* block : blocks_of_[last]) operation->AddBlock(block);
   program_.operations.push_back(std::move(operation));
@@ -125,7 +136,12 @@ std::string ProgramBuilder::Span(NodeId first, NodeId last) const {
 }
 
 Program ProgramBuilder::Finish() && {
-  program_.logits = tensor_of_.back();
+  for (const NodeId output : graph_.outputs) {
+    program_.outputs.push_back(IsEarlierValue(output)
+                                   ? program_.inputs[EarlierValueIndex(output)]
+                                   : Boundary{graph_.nodes[output].name, tensor_of_[output]});
+  }
+  if (graph_.outputs.empty()) program_.logits = tensor_of_.back();
   return std::move(program_);
 }
 

@@ -34,17 +34,18 @@ class ProgramBuilder {
 
   // What the node takes; lowered already.
   Tensor* Input(NodeId node, size_t index = 0) const;
-  // The tensor's values in this type: the tensor itself, or what an operation casts it to.
-  Tensor* As(kernels::DataType type, Tensor* tensor);
+  // The tensor's values in this type, for the node that takes them: the tensor itself, or what an
+  // operation casts it to.
+  Tensor* As(kernels::DataType type, Tensor* tensor, NodeId node);
   // What an operation gives that ends with this node.
   Tensor* AddOutput(NodeId last, bool needs_gradient);
   // The node gives what it takes.
   void PassOn(NodeId node) { tensor_of_[node] = Input(node); }
 
-  // `last` is the last node that the operation computes.
-  Operation* AddOperation(NodeId last, std::unique_ptr<Operation> operation,
+  // `first` and `last` are of the nodes that the operation computes.
+  Operation* AddOperation(NodeId first, NodeId last, std::unique_ptr<Operation> operation,
                           const std::vector<Operation::Range>& parameters = {});
-  // Null of the batch.
+  // Null of the batch and of earlier parts' values.
   Operation* ProducerOf(const Tensor* tensor) const;
 
   // Of a StochasticDepth; null where it never drops anything, and of other nodes.
@@ -57,6 +58,7 @@ class ProgramBuilder {
   Program Finish() &&;
 
  private:
+  void AddInputs();
   void MakeBlocks(const std::vector<std::vector<NodeId>>& consumers);
   Tensor* AddTensor(const ImageShape& shape, kernels::DataType type, bool needs_gradient);
 
@@ -64,7 +66,7 @@ class ProgramBuilder {
   const std::vector<ValueShape>& shapes_;
   const kernels::DataType activations_;
   const kernels::KernelTable& kernels_;
-  NodeId logits_node_;
+  NodeId logits_node_ = kLaterParts;
   std::vector<Tensor*> tensor_of_;  // by node; of fused ones only the last has one
   std::map<const Tensor*, Tensor*> casts_;
   std::map<NodeId, const StochasticBlock*> block_of_;           // by StochasticDepth node

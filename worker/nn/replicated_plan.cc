@@ -32,6 +32,10 @@ ReplicatedPlan::~ReplicatedPlan() = default;
 absl::StatusOr<std::unique_ptr<ReplicatedPlan>> ReplicatedPlan::Make(
     const Graph& graph, const CompileOptions& compiling, const ReplicaOptions& options) {
   if (options.devices.empty()) return absl::InvalidArgumentError("no device to compute on");
+  if (compiling.slots != 1 || !graph.inputs.empty() || !graph.outputs.empty()) {
+    return absl::InvalidArgumentError(
+        "several devices of one rank compute whole models, one batch at a time");
+  }
   std::unique_ptr<ReplicatedPlan> plan(new ReplicatedPlan(options, compiling.max_batch));
   RETURN_IF_ERROR(plan->Compile(graph, compiling));
   plan->input_elements_ =

@@ -146,11 +146,17 @@ absl::Status CheckSummands(const ValueShape& branch, const ValueShape& shortcut)
   return absl::OkStatus();
 }
 
-absl::Status CheckInputs(const Node& node, NodeId id) {
+absl::Status CheckInputs(const Graph& graph, NodeId id) {
+  const Node& node = graph.nodes[id];
+  const NodeId lowest = graph.inputs.empty() ? kInput : EarlierValueId(graph.inputs.size() - 1);
   const bool sum = std::holds_alternative<Add>(node.layer);
   const size_t expected = sum ? 2 : 1;
   bool valid = node.inputs.size() == expected;
-  for (const NodeId input : node.inputs) valid = valid && input >= kInput && input < id;
+  for (const NodeId input : node.inputs) {
+    // Only the first part of a model has the batch.
+    const bool missing = input == kInput && !graph.inputs.empty();
+    valid = valid && input >= lowest && input < id && !missing;
+  }
   if (!valid) {
     return absl::InvalidArgumentError(sum ? "needs two inputs, from before it"
                                           : "needs one input, from before it");
@@ -162,20 +168,30 @@ absl::Status CheckInputs(const Node& node, NodeId id) {
 absl::Status CheckPlace(const Graph& graph, const std::vector<std::vector<NodeId>>& consumers,
                         NodeId id) {
   const Node& node = graph.nodes[id];
-  const bool last = id + 1 == static_cast<NodeId>(graph.nodes.size());
+  const bool last = graph.outputs.empty() && id + 1 == static_cast<NodeId>(graph.nodes.size());
   if (!last && consumers[id].empty()) {
     return absl::InvalidArgumentError("its output goes nowhere");
   }
   if (!std::holds_alternative<StochasticDepth>(node.layer)) return absl::OkStatus();
-  if (node.inputs[0] == kInput || consumers[node.inputs[0]].size() != 1) {
+  if (node.inputs[0] <= kInput || consumers[node.inputs[0]].size() != 1) {
     return absl::InvalidArgumentError(
         "stochastic depth needs the end of a branch before it, whose "
         "output goes nowhere else");
   }
-  if (last || consumers[id].size() != 1 ||
+  if (last || consumers[id].size() != 1 || consumers[id][0] == kLaterParts ||
       !std::holds_alternative<Add>(graph.nodes[consumers[id][0]].layer) ||
       graph.nodes[consumers[id][0]].inputs[0] != id) {
     return absl::InvalidArgumentError("stochastic depth must be the first input of an Add");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputs(const Graph& graph) {
+  for (const NodeId output : graph.outputs) {
+    const bool exists = IsEarlierValue(output)
+                            ? EarlierValueIndex(output) < graph.inputs.size()
+                            : output != kInput && output < static_cast<NodeId>(graph.nodes.size());
+    if (!exists) return absl::InvalidArgumentError("a part with an output that it does not have");
   }
   return absl::OkStatus();
 }
@@ -186,10 +202,26 @@ std::vector<std::vector<NodeId>> Consumers(const Graph& graph) {
   std::vector<std::vector<NodeId>> consumers(graph.nodes.size());
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const NodeId input : graph.nodes[i].inputs) {
-      if (input != kInput) consumers[input].push_back(static_cast<NodeId>(i));
+      if (input > kInput) consumers[input].push_back(static_cast<NodeId>(i));
     }
   }
+  for (const NodeId output : graph.outputs) {
+    if (output > kInput) consumers[output].push_back(kLaterParts);
+  }
   return consumers;
+}
+
+std::vector<bool> LeadingOnlyInto(NodeId node, const std::vector<std::vector<NodeId>>& consumers) {
+  std::vector<bool> leading(consumers.size(), false);
+  leading[node] = true;
+  for (NodeId before = node; before-- > 0;) {
+    bool only = !consumers[before].empty();
+    for (const NodeId consumer : consumers[before]) {
+      only = only && consumer != kLaterParts && leading[consumer];
+    }
+    leading[before] = only;
+  }
+  return leading;
 }
 
 absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
@@ -208,9 +240,11 @@ absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
     if (!names.insert(node.name).second) {
       return absl::InvalidArgumentError(absl::StrCat(layer, ": another layer has this name"));
     }
-    RETURN_IF_ERROR(Annotate(CheckInputs(node, static_cast<NodeId>(i)), layer));
+    RETURN_IF_ERROR(Annotate(CheckInputs(graph, static_cast<NodeId>(i)), layer));
     const auto in = [&](size_t index) -> const ValueShape& {
-      return node.inputs[index] == kInput ? input : shapes[node.inputs[index]];
+      const NodeId from = node.inputs[index];
+      if (IsEarlierValue(from)) return graph.inputs[EarlierValueIndex(from)].shape;
+      return from == kInput ? input : shapes[from];
     };
     if (std::holds_alternative<Add>(node.layer)) {
       RETURN_IF_ERROR(Annotate(CheckSummands(in(0), in(1)), layer));
@@ -223,12 +257,15 @@ absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
     }
     shapes.push_back(*out);
   }
+  RETURN_IF_ERROR(CheckOutputs(graph));
   const std::vector<std::vector<NodeId>> consumers = Consumers(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     RETURN_IF_ERROR(Annotate(CheckPlace(graph, consumers, static_cast<NodeId>(i)),
                              absl::StrCat("layer ", graph.nodes[i].name)));
   }
-  if (!shapes.back().flat) return absl::InvalidArgumentError("the last layer must be flat: logits");
+  if (graph.outputs.empty() && !shapes.back().flat) {
+    return absl::InvalidArgumentError("the last layer must be flat: logits");
+  }
   return shapes;
 }
 

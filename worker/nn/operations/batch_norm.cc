@@ -173,7 +173,7 @@ class BatchNormOperation : public NormalizingOperation {
       device_.Zero(dbeta, Channels() * sizeof(float));
       return;
     }
-    kernels::BatchNormGradient gradient = Gradient();
+    kernels::BatchNormGradient gradient = Gradient(call);
     if (MasksByOutput()) gradient.y = output()->data;
     const float* const factor = Factor(call);
     // BackwardData wants them without the factor, which is in the scale already.
@@ -208,7 +208,7 @@ class BatchNormOperation : public NormalizingOperation {
     if (call.rows == 0) return;
     kernels::BatchNormShape shape = Shape(call);
     if (MasksByOutput()) shape.activation = Activation::kNone;  // BackwardParameters did it
-    kernels_.batch_norm_backward_data(shape, Gradient(), dgamma, dbeta, dx);
+    kernels_.batch_norm_backward_data(shape, Gradient(call), dgamma, dbeta, dx);
   }
   // The addend's.
   bool PassesGradient(size_t input) const override { return input == 1; }
@@ -249,7 +249,7 @@ class BatchNormOperation : public NormalizingOperation {
             .type = input()->type};
   }
 
-  kernels::BatchNormGradient Gradient() const {
+  kernels::BatchNormGradient Gradient(const Call& call) const {
     return {.x = input()->data,
             .dy = output()->gradient,
             .choice = choice(),
@@ -257,23 +257,22 @@ class BatchNormOperation : public NormalizingOperation {
             .shift = ChannelArray(kShift),
             .mean = ChannelArray(kMean),
             .inverse_deviation = ChannelArray(kInverseDeviation),
-            .pixels = pixels_,
-            .shared_pixels = SharedPixels()};
+            .pixels = static_cast<double>(Shape(call).pixels()),
+            .shared_pixels = SharedPixels(call)};
   }
 
   // Mean and variance of the batch, which the running statistics take in. False without any row.
   bool ComputeStatistics(const Call& call) {
     const kernels::BatchNormShape shape = Shape(call);
-    pixels_ = static_cast<double>(shape.pixels());
-    shared_ = call.reducer != nullptr;
+    const double pixels = static_cast<double>(shape.pixels());
     if (shape.rows > 0) {
       kernels_.batch_norm_statistics(shape, input()->data, ChannelArray(kMean), Variance());
     }
-    if (shared_) {
-      kernels_.batch_norm_to_sums(shape.channels, pixels_, ChannelArray(kMean), Variance(), Sums());
+    if (call.reducer != nullptr) {
+      kernels_.batch_norm_to_sums(shape.channels, pixels, ChannelArray(kMean), Variance(), Sums());
       call.reducer->Sum(Sums(), 2 * Channels() + 1);
       kernels_.batch_norm_from_sums(shape.channels, Sums(), ChannelArray(kMean), Variance());
-    } else if (pixels_ == 0) {
+    } else if (pixels == 0) {
       return false;
     }
     UpdateRunning(call);
@@ -286,20 +285,19 @@ class BatchNormOperation : public NormalizingOperation {
   }
   size_t SumsBytes() const { return (2 * Channels() + 1 + 7) / 8 * 8 * sizeof(double); }
   // Of how many pixels they are, where the kernels read it; null: of this rank's.
-  const double* SharedPixels() const { return shared_ ? Sums() + 2 * Channels() : nullptr; }
+  const double* SharedPixels(const Call& call) const {
+    return call.reducer != nullptr ? Sums() + 2 * Channels() : nullptr;
+  }
 
   void UpdateRunning(const Call& call) const {
     kernels_.batch_norm_running({.channels = output()->shape.channels,
-                                 .pixels = pixels_,
+                                 .pixels = static_cast<double>(Shape(call).pixels()),
                                  .momentum = parts_.layer.momentum,
-                                 .shared_pixels = SharedPixels()},
+                                 .shared_pixels = SharedPixels(call)},
                                 Active(), ChannelArray(kMean), Variance(),
                                 call.buffers + parts_.running_mean_offset,
                                 call.buffers + parts_.running_variance_offset);
   }
-
-  double pixels_ = 0;    // of this rank, in the last Forward
-  bool shared_ = false;  // the statistics of the last Forward are of all ranks
 };
 
 }  // namespace
