@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "process_group/process_group.h"
+#include "process_group/report_failure.h"
 
 namespace {
 
@@ -68,6 +69,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
+  muster::ReportFailure(status);
   std::fprintf(stderr, "allreduce: %s\n", std::string(status.message()).c_str());
   return 1;
 }

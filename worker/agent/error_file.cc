@@ -2,9 +2,11 @@
 
 #include <sys/stat.h>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "common/limits.h"
 #include "nlohmann/json.hpp"
 #include "worker/shim/fields.h"
 
@@ -14,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxFileBytes = 1 << 20;
+constexpr auto kLargestStatusCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
 constexpr absl::string_view kTraceback = "Traceback (most recent call last):";
 
 // As Gloo, NCCL and PyTorch's store put it.
@@ -32,6 +35,15 @@ std::string Text(const json& object, const char* key) {
   if (!object.is_object()) return "";
   const auto it = object.find(key);
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+// A whole number from 0 to `most`.
+std::optional<uint32_t> Number(const json& object, const char* key, uint32_t most) {
+  const auto it = object.find(key);
+  if (it == object.end() || !it->is_number_unsigned()) return std::nullopt;
+  const auto number = it->get<uint64_t>();
+  if (number > most) return std::nullopt;
+  return static_cast<uint32_t>(number);
 }
 
 }  // namespace
@@ -54,6 +66,10 @@ std::optional<ProgramError> ReadErrorFile(const std::string& path) {
     }
   }
   if (error.message.empty()) return std::nullopt;
+  error.peer_rank = Number(file, "peer_rank", limits::kRanksPerJob - 1);
+  if (const auto code = Number(file, "status_code", kLargestStatusCode); code.value_or(0) != 0) {
+    error.status_code = static_cast<int>(*code);
+  }
   return error;
 }
 

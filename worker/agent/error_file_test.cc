@@ -41,6 +41,24 @@ TEST_F(ErrorFileTest, ReadsWhatRecordWrites) {
   EXPECT_EQ(Read(R"({"message": {"message": "m", "extraInfo": 3}})")->traceback, "");
 }
 
+TEST_F(ErrorFileTest, ReadsStatusCodeAndPeer) {
+  const auto error =
+      Read(R"({"message": {"message": "rank 2 went"}, "status_code": 14, "peer_rank": 2})");
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->message, "rank 2 went");
+  EXPECT_EQ(error->status_code, 14);
+  EXPECT_EQ(error->peer_rank, 2u);
+  for (const char* text :
+       {R"({"message": "m"})", R"({"message": "m", "status_code": 17, "peer_rank": 4294967296})",
+        R"({"message": "m", "status_code": 0, "peer_rank": -1})",
+        R"({"message": "m", "status_code": "14", "peer_rank": 1.5})"}) {
+    const auto plain = Read(text);
+    ASSERT_TRUE(plain.has_value()) << text;
+    EXPECT_FALSE(plain->status_code.has_value()) << text;
+    EXPECT_FALSE(plain->peer_rank.has_value()) << text;
+  }
+}
+
 TEST_F(ErrorFileTest, AnythingElseIsNoError) {
   for (const char* text :
        {"", "{", "[]", "3", "{}", R"({"message": 3})", R"({"message": {}})", R"({"message": ""})",

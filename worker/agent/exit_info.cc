@@ -94,9 +94,14 @@ void AddProgramError(const std::string& error_file, v1::ExitInfo& exit) {
   if (message.empty()) return;
   if (message.size() > limits::kReportedTextBytes) message.resize(limits::kReportedTextBytes);
   // ABORTED: somebody else ended first.
-  SetFailure(exit,
-             SaysPeerIsLost(message) ? absl::StatusCode::kAborted : absl::StatusCode::kUnknown,
-             "running", message, false);
+  auto code = SaysPeerIsLost(message) ? absl::StatusCode::kAborted : absl::StatusCode::kUnknown;
+  if (error.has_value() && error->status_code.has_value()) {
+    code = static_cast<absl::StatusCode>(*error->status_code);
+  }
+  SetFailure(exit, code, "running", message, false);
+  if (error.has_value() && error->peer_rank.has_value()) {
+    exit.mutable_failure()->set_peer_rank(*error->peer_rank);
+  }
 }
 
 void AddDeviceEvidence(const std::string& evidence, v1::ExitInfo& exit) {
