@@ -264,9 +264,8 @@ Table MakeTable() {
        {.text =
             "How the work is divided. ddp gives each rank its share of every batch. dp: one rank "
             "drives all devices of its node, with a thread for each. hybrid: so on every node, "
-            "and gradients are summed over the nodes.",
-        .words = {"ddp", "dp", "hybrid"},
-        .words_elsewhere = {"pipeline"}}},
+            "and gradients are summed over the nodes. pipeline: each rank has a part of the model.",
+        .words = {"ddp", "dp", "hybrid", "pipeline"}}},
       {"StrategySpec.bucket_bytes",
        {.text = "Gradients are summed over the ranks in pieces of this size, while the rest is "
                 "still being computed."}},

@@ -144,7 +144,6 @@ TEST(ValidateTest, EachProblemByItsPath) {
       {"train.schedule.warmup_epochs=4", "train.schedule.warmup_epochs: is longer than"},
       {"train.precision=O2", ""},
       {"train.precision=fp16", "train.precision: unknown 'fp16'; did you mean 'O1'? Built in: O0"},
-      {"train.strategy.name=pipeline", "train.strategy.name: pipeline is not built in"},
       {"train.strategy.bucket_bytes=5GiB", "train.strategy.bucket_bytes: must be from 1 to 4GiB"},
       {"train.objective.label_smoothing=1", "train.objective.label_smoothing: must be"},
       {"train.augment.crop_padding=29", "train.augment.crop_padding: must be at most"},

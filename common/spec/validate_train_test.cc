@@ -209,7 +209,6 @@ TEST(ValidateTrainTest, EachProblemByItsPath) {
       {"train.mixed_precision={}", "train.mixed_precision: is given, but train.precision is O0"},
       {"train.mixed_precision={dtype: float16, loss_scale: {initial: 8}}",
        "train.mixed_precision: is given, but train.precision is O0"},
-      {"train.strategy.name=pipeline", "train.strategy.name: pipeline is not built in"},
       {"train.strategy.hierarchical=yes", "train.strategy.hierarchical: unknown 'yes'"},
       {"train.cuda_graphs=off", "train.cuda_graphs: unknown 'off'"},
   };

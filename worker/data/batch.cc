@@ -13,7 +13,7 @@ Batch Batch::Part(uint32_t part, uint32_t parts) const {
   const size_t sample_bytes = rows == 0 ? 0 : pixels.size() / (rows / views);
   result.pixels = pixels.subspan(samples.begin * sample_bytes, samples.size() * sample_bytes);
   result.first_pixel += samples.begin * sample_bytes;
-  result.images = images.subspan(begin, result.rows);
+  if (!images.empty()) result.images = images.subspan(begin, result.rows);
   result.labels = labels.subspan(begin, result.rows);
   return result;
 }

@@ -17,6 +17,8 @@ namespace muster::data {
 // normalised and erased: a quarter of the floats' memory. For others they are finished only where
 // they are not stored decoded, else as they are stored, once for all views, or not here at all.
 //
+// Where the loader was asked for labels only, there is nothing of images.
+//
 // With two views the rows of sample i are 2i and 2i + 1.
 struct Batch {
   uint64_t step = 0;

@@ -55,10 +55,11 @@ const kernels::ImageRow* InputWriter::Images(const Batch& batch) {
 void InputWriter::Write(const Batch& batch, float* input, int32_t* labels) {
   const kernels::ImageRowsShape shape = {static_cast<int64_t>(batch.rows), batch.size.height,
                                          batch.size.width, channels_};
-  const uint8_t* const pixels = Pixels(batch);
-  const kernels::ImageRow* const images = Images(batch);
+  const uint8_t* const pixels = input == nullptr ? nullptr : Pixels(batch);
+  const kernels::ImageRow* const images = input == nullptr ? nullptr : Images(batch);
   device_.CopyToDevice(labels, batch.labels.data(), batch.labels.size() * sizeof(int32_t));
   if (batch.copied != nullptr) batch.copied->Record();
+  if (input == nullptr) return;
   device_.kernels().load_images(shape, pixels, images, scale_.as<float>(), shift_.as<float>(),
                                 input);
 }

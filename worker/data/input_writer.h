@@ -20,8 +20,8 @@ class InputWriter {
   InputWriter(const DatasetInfo& info, kernels::Device& device = kernels::CpuDevice());
 
   // Queues what fills input, float32 [rows, height, width, channels], and labels, int32 [rows],
-  // both in the device's memory. The batch's memory is the loader's again when batch.copied is
-  // done, which is recorded here.
+  // both in the device's memory. input may be null: labels alone. The batch's memory is the
+  // loader's again when batch.copied is done, which is recorded here.
   void Write(const Batch& batch, float* input, int32_t* labels);
 
  private:

@@ -72,9 +72,11 @@ Loader::Loader(const ImageDataset* dataset, const RankBatches& batches, bool shu
   const size_t rows = samples * options_.views;
   kernels::Device& device = *options_.device;
   for (Slot& slot : slots_) {
-    if (form_ != Form::kResident) slot.pixels = AllocateHost(device, samples * sample_bytes_);
+    if (HasPixels()) slot.pixels = AllocateHost(device, samples * sample_bytes_);
     slot.labels = AllocateHost(device, rows * sizeof(int32_t));
-    slot.images = AllocateHost(device, rows * sizeof(kernels::ImageRow));
+    if (form_ != Form::kNone) {
+      slot.images = AllocateHost(device, rows * sizeof(kernels::ImageRow));
+    }
     slot.copied = device.MakeEvent();
   }
   for (uint32_t i = 0; i < options_.threads; ++i) {
@@ -94,6 +96,7 @@ Loader::~Loader() {
 }
 
 Loader::Form Loader::FormFor(const ImageDataset& dataset, const LoaderOptions& options) {
+  if (options.labels_only) return Form::kNone;
   if (options.device->host_memory()) return Form::kFinished;
   if (options.resident != nullptr) return Form::kResident;
   const bool decoded = dataset.size() > 0 && dataset.image(0) != nullptr;
@@ -162,10 +165,11 @@ void Loader::BeginBatch(uint64_t step, Slot& slot) const {
   batch.rows = rows;
   batch.views = options_.views;
   batch.size = options_.transform.size;
-  batch.images = {slot.images.as<kernels::ImageRow>(), rows};
+  batch.images = {};
+  if (form_ != Form::kNone) batch.images = {slot.images.as<kernels::ImageRow>(), rows};
   batch.labels = {slot.labels.as<int32_t>(), rows};
   batch.pixels = {};
-  if (form_ != Form::kResident) {
+  if (HasPixels()) {
     batch.pixels = {slot.pixels.as<uint8_t>(), slot.source.positions.size() * sample_bytes_};
   }
   batch.resident = options_.resident;
@@ -188,6 +192,8 @@ absl::Status Loader::PrepareSample(const Slot& slot, uint64_t position, uint32_t
   const uint64_t epoch = slot.source.epoch;
   const uint32_t views = options_.views;
   const size_t place = position - slot.source.positions.begin;
+  std::fill_n(slot.labels.as<int32_t>() + place * views, views, dataset_->label(sample));
+  if (form_ == Form::kNone) return absl::OkStatus();
   kernels::ImageRow* const images = slot.images.as<kernels::ImageRow>() + place * views;
   size_t first_byte = place * sample_bytes_;
   if (form_ == Form::kFinished) {
@@ -204,7 +210,6 @@ absl::Status Loader::PrepareSample(const Slot& slot, uint64_t position, uint32_t
   for (uint32_t view = 0; view < views; ++view) {
     images[view].image += static_cast<int64_t>(first_byte);
   }
-  std::fill_n(slot.labels.as<int32_t>() + place * views, views, dataset_->label(sample));
   return absl::OkStatus();
 }
 

@@ -33,6 +33,8 @@ struct LoaderOptions {
   kernels::Device* device = &kernels::CpuDevice();
   // Where the data set's images lie in the device's memory (MakeResident); null: nowhere.
   const uint8_t* resident = nullptr;
+  // Batches are of labels alone, and no image is read.
+  bool labels_only = false;
   // Of training alone:
   uint64_t seed = 0;  // of the order of samples
   uint64_t first_step = 0;
@@ -83,9 +85,11 @@ class Loader {
   };
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
 
-  // What batches hold of images: finished ones; as the data set has them, each once; or nothing.
-  enum class Form { kFinished, kStored, kResident };
+  // What batches hold of images: finished ones; as the data set has them, each once; where they lie
+  // and what to do with them; or nothing at all.
+  enum class Form { kFinished, kStored, kResident, kNone };
   static Form FormFor(const ImageDataset& dataset, const LoaderOptions& options);
+  bool HasPixels() const { return form_ == Form::kFinished || form_ == Form::kStored; }
 
   Loader(const ImageDataset* dataset, const RankBatches& batches, bool shuffle,
          const LoaderOptions& options);

@@ -237,6 +237,8 @@ class Plan {
   virtual absl::Span<const PlanPart> parts() const { return {}; }
   // The first one is device().
   virtual std::vector<DeviceUse> devices() const = 0;
+  // Of passes that other processes take part in: after an error what they computed is worth nothing.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 // Errors: INVALID_ARGUMENT for shapes that do not fit, naming the layer; RESOURCE_EXHAUSTED.

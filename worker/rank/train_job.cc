@@ -23,6 +23,7 @@
 #include "worker/rank/preflight.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/objective.h"
+#include "worker/train/spec_plan.h"
 #include "worker/train/trainer.h"
 
 namespace muster::rank {
@@ -88,7 +89,7 @@ absl::Status TrainJob::RunToEnd() {
   ASSIGN_OR_RETURN(preparation_, train::Prepare(launch_.spec(), launch_.world_size(),
                                                 environment_.cache_dir, Devices()));
   v1::JoinInfo info;
-  info.set_layout_digest(preparation_->plan->layout_digest());
+  info.set_layout_digest(preparation_->layout_digest);
   info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
                                      preparation_->fingerprint.end());
   if (nccl_.has_value()) {
@@ -113,15 +114,19 @@ absl::Status TrainJob::RunToEnd() {
   options.backend = launch_.spec().backend();
   options.hierarchical = launch_.spec().train().strategy().hierarchical();
   options.with_node = train::NeedsNodeCommunicator(launch_.spec().train().objective());
+  options.pipeline_stages = train::StagesOf(launch_.spec().train());
   options.store = control_;
   if (nccl_.has_value()) options.nccl = &*nccl_;
   options.cancelled = [this] { return abort_->reason(); };
   ASSIGN_OR_RETURN(const RankCommunicators communicators, factory_(joined.world(), options));
-  for (auto* const group : {&communicators.world, &communicators.node, &communicators.devices}) {
-    if (*group != nullptr) abort_->Attach(group->get());
-  }
+  for (collectives::Communicator* const group : communicators.all()) abort_->Attach(group);
   absl::Cleanup detach = [this] { abort_->Detach(); };
   RETURN_IF_ERROR(control_->ReportConnected());
+  if (communicators.pipeline != nullptr) {
+    SetPhase("choosing-stages");
+    RETURN_IF_ERROR(
+        train::CompileStage(*preparation_, *communicators.pipeline, *communicators.world));
+  }
   RETURN_IF_ERROR(Train(communicators, joined.world()));
   // Nobody leaves while a peer may still need it.
   return control_->Barrier("finish", kFinishTimeout);
@@ -147,8 +152,10 @@ absl::Status TrainJob::OpenDevice() {
   if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {
     LOG(WARNING) << "of the GPUs " << visible << " the first alone is used";
   }
-  // Any other backend was asked for by name: gradients go by the processes then.
-  if (launch_.world_size() > 1 && (backend.empty() || backend == "auto" || backend == "nccl")) {
+  // Any other backend was asked for by name: gradients go by the processes then, and as a
+  // pipeline's do.
+  if (launch_.world_size() > 1 && train::StagesOf(launch_.spec().train()) == 0 &&
+      (backend.empty() || backend == "auto" || backend == "nccl")) {
     ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpus_.front()));
     LOG(INFO) << "gradients go by NCCL " << nccl_->library->VersionText() << ", "
               << nccl_->library->path;
@@ -222,11 +229,14 @@ absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::W
     phase_ = progress.phase();
     control_->ReportProgress(progress);
   };
-  train::Trainer trainer(std::move(preparation_),
-                         {.world = communicators.world.get(),
-                          .node = communicators.node.get(),
-                          .devices = communicators.devices.get()},
-                         std::move(options));
+  train::Communicators groups = {.world = communicators.world.get(),
+                                 .node = communicators.node.get(),
+                                 .devices = communicators.devices.get()};
+  if (communicators.pipeline != nullptr) {
+    groups.replicas = communicators.pipeline->replicas.get();
+    groups.stages = communicators.pipeline->pipe.get();
+  }
+  train::Trainer trainer(std::move(preparation_), groups, std::move(options));
   absl::StatusOr<v1::TrainSummary> summary = trainer.Run();
   step_ = trainer.step();
   RETURN_IF_ERROR(summary.status());

@@ -1,5 +1,6 @@
 #include "worker/rank/world_communicator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/proto_time.h"
@@ -38,11 +39,31 @@ absl::StatusOr<RankCommunicators> ConnectRanks(const v1::World& world,
   if (connect.with_node) {
     ASSIGN_OR_RETURN(communicators.node, collectives::CreateNodeCommunicator(options));
   }
+  if (connect.pipeline_stages > 0) {
+    ASSIGN_OR_RETURN(const pipeline::Place place,
+                     pipeline::PlaceOf(options.rank, options.world_size, connect.pipeline_stages));
+    ASSIGN_OR_RETURN(pipeline::Groups groups, pipeline::Connect(options, place));
+    communicators.pipeline = std::make_unique<pipeline::Groups>(std::move(groups));
+    return communicators;  // stages exchange by the processes
+  }
   if (connect.nccl != nullptr && world.world_size() > 1) {
     options.nccl = connect.nccl;
     ASSIGN_OR_RETURN(communicators.devices, collectives::CreateDeviceCommunicator(options));
   }
   return communicators;
+}
+
+std::vector<collectives::Communicator*> RankCommunicators::all() const {
+  std::vector<collectives::Communicator*> all = {world.get(), node.get(), devices.get()};
+  if (pipeline != nullptr) {
+    for (const auto* const group :
+         {&pipeline->pipe, &pipeline->replicas, &pipeline->activations_in, &pipeline->gradients_out,
+          &pipeline->activations_out, &pipeline->gradients_in}) {
+      all.push_back(group->get());
+    }
+  }
+  all.erase(std::remove(all.begin(), all.end(), nullptr), all.end());
+  return all;
 }
 
 }  // namespace muster::rank

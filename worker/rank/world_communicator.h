@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/collectives/communicator.h"
+#include "worker/pipeline/groups.h"
 
 namespace muster::rank {
 
@@ -18,6 +20,7 @@ struct ConnectOptions {
   std::string backend;                     // of the spec; empty: auto
   std::string hierarchical;                // of the spec's strategy; empty: auto
   bool with_node = false;                  // the ranks of this rank's node are a group besides
+  uint32_t pipeline_stages = 0;            // of a pipeline: the groups of its stages besides
   collectives::KeyStore* store = nullptr;  // of the world's generation; outlives the communicators
   // Where the rank computes on a GPU and the ranks' gradients go from GPU to GPU; else null.
   const collectives::NcclParts* nccl = nullptr;
@@ -32,6 +35,10 @@ struct RankCommunicators {
   std::unique_ptr<collectives::Communicator> node;
   // All ranks, by their GPUs; null without ConnectOptions::nccl, and in a world of one.
   std::unique_ptr<collectives::Communicator> devices;
+  // Of a rank that is a stage; null unless asked for.
+  std::unique_ptr<pipeline::Groups> pipeline;
+
+  std::vector<collectives::Communicator*> all() const;
 };
 
 // Blocks until all ranks of the world have called, all with the same options. Errors: those of

@@ -42,12 +42,13 @@ absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan&
                                     collectives::Communicator& communicator,
                                     const EvaluationOptions& options) {
   data::LoaderOptions loading;
-  loading.rank = communicator.rank();
-  loading.world_size = communicator.size();
+  loading.rank = options.part;
+  loading.world_size = options.parts;
   loading.threads = options.threads;
   loading.prefetch = options.prefetch;
   loading.transform = options.transform;
   loading.transform.detail = kDetail;
+  loading.labels_only = plan.input() == nullptr;
   loading.device = &plan.device();
   const auto loader = data::Loader::ForEvaluation(&dataset, options.max_rows, loading);
   data::InputWriter input(dataset.info(), plan.device());
@@ -59,6 +60,7 @@ absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan&
     input.Write(*batch, plan.input(), plan.labels());
     plan.Forward(rows, /*training=*/false, nn::StepContext{});
     const nn::LossResult loss = plan.Loss(rows, /*label_smoothing=*/0, /*scale=*/0);
+    RETURN_IF_ERROR(plan.status());
     totals.Add(loss);
   }
   return MeanOver(dataset.size(), totals, communicator);

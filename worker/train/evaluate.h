@@ -16,7 +16,11 @@ namespace muster::train {
 struct EvaluationOptions {
   data::TransformOptions transform;  // of which augment and detail are not used
   uint32_t max_rows = 0;             // of the plan, at a time
-  uint32_t threads = 1;              // of the loader
+  // The data set is shared among so many parts, of which this rank computes one; of a pipeline, all
+  // its stages the same.
+  uint32_t part = 0;
+  uint32_t parts = 1;
+  uint32_t threads = 1;  // of the loader
   uint32_t prefetch = 4;
 };
 
@@ -38,7 +42,7 @@ struct Evaluation {
   double accuracy = 0;  // 0 to 1
 };
 
-// Collective. Uses the plan's inputs. The data set's and the communicator's errors.
+// Collective. Uses the plan's inputs. The data set's, the plan's and the communicator's errors.
 absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan& plan,
                                     collectives::Communicator& communicator,
                                     const EvaluationOptions& options);

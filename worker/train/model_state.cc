@@ -177,12 +177,21 @@ std::vector<Tensor> ModelState::ExportOptimizer(absl::Span<const OptimizerState>
 
 absl::Status ModelState::ImportModel(const std::string& path) {
   ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return ImportModel(file);
+}
+
+absl::Status ModelState::ImportModel(const SafetensorsFile& file) {
   return ImportTensors(file, /*excluded=*/{});
 }
 
 absl::Status ModelState::InitializeFrom(const std::string& path,
                                         absl::Span<const std::string> excluded) {
   ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return InitializeFrom(file, excluded);
+}
+
+absl::Status ModelState::InitializeFrom(const SafetensorsFile& file,
+                                        absl::Span<const std::string> excluded) {
   const absl::Status status = ImportTensors(file, excluded);
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(),
@@ -203,8 +212,8 @@ absl::Status ModelState::ImportTensors(const SafetensorsFile& file,
     }
   }
   unknown.erase(std::remove_if(unknown.begin(), unknown.end(),
-                               [excluded](const std::string& name) {
-                                 return BeginsWithOneOf(name, excluded) ||
+                               [this, excluded](const std::string& name) {
+                                 return BeginsWithOneOf(name, excluded) || IsOfLayer(name) ||
                                         absl::EndsWith(name, "num_batches_tracked");
                                }),
                 unknown.end());
@@ -228,9 +237,19 @@ absl::Status ModelState::ImportTensors(const SafetensorsFile& file,
   return absl::OkStatus();
 }
 
+bool ModelState::IsOfLayer(absl::string_view tensor) const {
+  const size_t end = tensor.rfind('.');
+  return end != absl::string_view::npos && layers_.find(tensor.substr(0, end)) != layers_.end();
+}
+
 absl::Status ModelState::ImportOptimizer(const std::string& path) {
   if (optimizer_ == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return ImportOptimizer(file);
+}
+
+absl::Status ModelState::ImportOptimizer(const SafetensorsFile& file) {
+  if (optimizer_ == nullptr) return absl::OkStatus();
   for (const OptimizerState& state : optimizer_->states()) {
     const auto name_of = [&](const nn::ParameterInfo& parameter) {
       const std::string name = absl::StrCat(parameter.name, ".", state.name);
@@ -240,7 +259,7 @@ absl::Status ModelState::ImportOptimizer(const std::string& path) {
     const auto parameters = plan_->parameters();
     if (std::none_of(parameters.begin(), parameters.end(),
                      [&](const auto& info) { return file.Contains(name_of(info)); })) {
-      LOG(WARNING) << path << " has no " << state.name << ": it starts from zero";
+      LOG(WARNING) << file.path() << " has no " << state.name << ": it starts from zero";
       plan_->device().Zero(state.values.get(), plan_->parameter_elements() * sizeof(float));
       continue;
     }
@@ -258,13 +277,26 @@ absl::Status ModelState::ImportAverage(const std::string& path) {
   return WithAverage([&] { return ImportModel(path); });
 }
 
-std::string ModelState::WeightsDigest() const {
+absl::Status ModelState::ImportAverage(const SafetensorsFile& file) {
+  if (!average_.has_value()) return absl::OkStatus();
+  return WithAverage([&] { return ImportModel(file); });
+}
+
+std::vector<Tensor> ModelState::ExportParameters() const {
   const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
     return plan_->ExportFrom(parameters_, parameter, values);
   };
-  Sha256 hasher;
+  std::vector<Tensor> tensors;
   for (const nn::ParameterInfo& parameter : plan_->parameters()) {
-    const std::vector<float> values = ExportValues(parameter, exporter);
+    tensors.push_back({parameter.name, parameter.shape, ExportValues(parameter, exporter)});
+  }
+  return tensors;
+}
+
+std::string ModelState::WeightsDigest(absl::Span<const Tensor> parameters) {
+  Sha256 hasher;
+  for (const Tensor& parameter : parameters) {
+    const auto& values = std::get<std::vector<float>>(parameter.values);
     hasher.Update(absl::StrCat(parameter.name, " ", absl::StrJoin(parameter.shape, "x"), "\n"));
     hasher.Update(values.data(), values.size() * sizeof(float));
   }

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,23 +61,33 @@ class ModelState {
   // Of the optimizer's, where it keeps all.
   std::vector<Tensor> ExportOptimizer() const;
 
+  // Layers of the model that other ranks have, or this one: a file may hold their tensors too.
+  void set_layers(std::set<std::string, std::less<>> names) { layers_ = std::move(names); }
+
   // Every tensor of the model must be there, of floats and of the right shape; others are named in
   // the log. NOT_FOUND, INVALID_ARGUMENT, and SafetensorsFile::Open's errors.
   absl::Status ImportModel(const std::string& path);
+  absl::Status ImportModel(const SafetensorsFile& file);
   // For a start from somebody else's file: tensors whose names begin with one of `excluded` are
   // left as they are. An error says so where that would help.
   absl::Status InitializeFrom(const std::string& path, absl::Span<const std::string> excluded);
+  absl::Status InitializeFrom(const SafetensorsFile& file, absl::Span<const std::string> excluded);
   // The optimizer keeps all. A state that the file holds for no parameter at all, as after a
   // training without momentum, becomes zero. A plain PARAMETER is read as its momentum.
   absl::Status ImportOptimizer(const std::string& path);
+  absl::Status ImportOptimizer(const SafetensorsFile& file);
   // Nothing where there is no average.
   absl::Status ImportAverage(const std::string& path);
+  absl::Status ImportAverage(const SafetensorsFile& file);
   // The average begins as the model is now: for a checkpoint that has none.
   void StartAverage();
 
-  // SHA-256 over names, shapes and values of the parameters: equal for equal weights, however they
-  // lie in memory.
-  std::string WeightsDigest() const;
+  // The parameters alone.
+  std::vector<Tensor> ExportParameters() const;
+  // SHA-256 over names, shapes and values of all parameters in the model's order: equal for equal
+  // weights, however they lie in memory.
+  static std::string WeightsDigest(absl::Span<const Tensor> parameters);
+  std::string WeightsDigest() const { return WeightsDigest(ExportParameters()); }
 
   // Gives all ranks `root`'s parameters and buffers, and, for training that goes on, also its
   // optimizer's states, of which it keeps all, and its average. In canonical order, so that ranks
@@ -98,6 +110,9 @@ class ModelState {
   DeviceFloats buffers_;
   float* gradients_ = nullptr;
   std::optional<ExponentialMovingAverage> average_;
+  bool IsOfLayer(absl::string_view tensor) const;
+
+  std::set<std::string, std::less<>> layers_;
 };
 
 }  // namespace muster::train

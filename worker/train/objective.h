@@ -22,6 +22,13 @@ struct Communicators {
   collectives::Communicator* node = nullptr;
   // All ranks again, between their devices' memories; null where only the processes can talk.
   collectives::Communicator* devices = nullptr;
+  // Of a pipeline: the ranks that have this rank's stage, and the stages of its pipeline; null
+  // where every rank has the whole model.
+  collectives::Communicator* replicas = nullptr;
+  collectives::Communicator* stages = nullptr;
+
+  // The ranks that have the same parameters as this one.
+  collectives::Communicator* equals() const { return replicas != nullptr ? replicas : world; }
 };
 
 // Whether the objective wants Communicators::node.

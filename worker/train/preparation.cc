@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/build_id.h"
+#include "common/pipeline/schedule.h"
 #include "common/sha256.h"
 #include "common/spec/spec.h"
 #include "common/status.h"
@@ -12,27 +13,13 @@
 #include "worker/nn/graph.h"
 #include "worker/nn/plan.h"
 #include "worker/nn/replicated_plan.h"
+#include "worker/pipeline/stage_cuts.h"
 #include "worker/train/data_options.h"
 #include "worker/train/exit_code.h"
 #include "worker/train/spec_plan.h"
 
 namespace muster::train {
 namespace {
-
-// What this trainer does not do yet it refuses, rather than do something else.
-absl::Status CheckSupported(const v1::TrainSpec& spec) {
-  const auto unsupported = [](const char* field, const auto& value) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("train.", field, ": ", value, " is not supported by this rank"));
-  };
-  const auto differs = [](const std::string& word, const char* known) {
-    return !word.empty() && word != known;
-  };
-  if (differs(spec.strategy().name(), "ddp") && !spec::DrivesSeveralDevices(spec.strategy())) {
-    return unsupported("strategy.name", spec.strategy().name());
-  }
-  return absl::OkStatus();
-}
 
 // A longer training, another learning rate or another place for the data is still the same
 // training.
@@ -83,29 +70,46 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
   return entries;
 }
 
-absl::StatusOr<std::unique_ptr<nn::Plan>> CompileFor(const v1::TrainSpec& spec,
-                                                     const nn::Graph& graph,
-                                                     nn::CompileOptions compiling,
-                                                     const std::vector<kernels::Device*>& devices) {
+// A device that lacks a library says so where it is first asked for kernels.
+absl::Status WithDeviceCode(const absl::Status& status) {
+  const bool of_device = absl::IsNotFound(status) || absl::IsUnavailable(status);
+  return of_device ? WithExitCode(status, kExitNoDevice) : status;
+}
+
+absl::Status MakeOptimizer(Preparation& preparation) {
+  ASSIGN_OR_RETURN(preparation.optimizer,
+                   Optimizer::Create(preparation.spec.optimizer(), preparation.plan->parameters(),
+                                     {.round_to = preparation.precision.weights,
+                                      .device = &preparation.plan->device(),
+                                      .deferred = preparation.spec.strategy().shard_optimizer()}));
+  return absl::OkStatus();
+}
+
+absl::Status CompileWhole(Preparation& preparation, const std::vector<kernels::Device*>& devices) {
+  const v1::TrainSpec& spec = preparation.spec;
   absl::StatusOr<std::unique_ptr<nn::Plan>> plan;
   if (spec::DrivesSeveralDevices(spec.strategy())) {
     plan = nn::ReplicatedPlan::Make(
-        graph, compiling, {.devices = devices, .rows_per_sample = ViewsOf(spec.objective())});
+        preparation.graph, preparation.compiling,
+        {.devices = devices, .rows_per_sample = ViewsOf(spec.objective())});
   } else {
-    compiling.device = devices.front();
-    plan = nn::Compile(graph, compiling);
+    plan = nn::Compile(preparation.graph, preparation.compiling);
   }
-  if (absl::IsNotFound(plan.status()) || absl::IsUnavailable(plan.status())) {
-    return WithExitCode(plan.status(), kExitNoDevice);
-  }
-  return plan;
+  RETURN_IF_ERROR(WithDeviceCode(plan.status()));
+  preparation.plan = *std::move(plan);
+  preparation.layout_digest = preparation.plan->layout_digest();
+  return MakeOptimizer(preparation);
+}
+
+std::vector<std::string> CutsOf(const v1::TrainSpec& spec) {
+  const auto& cuts = spec.strategy().pipeline().cuts();
+  return {cuts.begin(), cuts.end()};
 }
 
 absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(
     const v1::JobSpec& job, uint32_t world_size, const std::string& cache_dir,
     const std::vector<kernels::Device*>& devices) {
   const v1::TrainSpec& spec = job.train();
-  RETURN_IF_ERROR(CheckSupported(spec));
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
   const auto open = [&](data::Split split) -> OpenedDataset {
     auto dataset = data::OpenDataset(DatasetOptionsOf(spec.dataset()), split, cache_dir);
@@ -121,21 +125,59 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(
   ASSIGN_OR_RETURN(Schedule schedule,
                    Schedule::Create(spec.schedule(), spec.optimizer().learning_rate(), total_steps,
                                     steps.steps_per_epoch()));
-  ASSIGN_OR_RETURN(const nn::Graph graph, GraphOf(spec, training->info()));
+  ASSIGN_OR_RETURN(nn::Graph graph, GraphOf(spec, training->info()));
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(spec));
-  ASSIGN_OR_RETURN(const nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
-  ASSIGN_OR_RETURN(auto plan, CompileFor(spec, graph, compiling, devices));
-  kernels::Device& device = plan->device();
-  ASSIGN_OR_RETURN(auto optimizer,
-                   Optimizer::Create(spec.optimizer(), plan->parameters(),
-                                     {.round_to = precision.weights,
-                                      .device = &device,
-                                      .deferred = spec.strategy().shard_optimizer()}));
-  std::vector<v1::FingerprintEntry> fingerprint = Fingerprint(*training, *test, precision, device);
-  return std::unique_ptr<Preparation>(
-      new Preparation{spec, world_size, std::move(training), std::move(test), steps, total_steps,
-                      schedule, precision, compiling.max_batch, std::move(plan),
-                      std::move(optimizer), TrainingDigest(spec), std::move(fingerprint)});
+  ASSIGN_OR_RETURN(nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
+  compiling.device = devices.front();
+  std::vector<v1::FingerprintEntry> fingerprint =
+      Fingerprint(*training, *test, precision, *compiling.device);
+  auto preparation = std::make_unique<Preparation>(Preparation{
+      .spec = spec,
+      .world_size = world_size,
+      .training = std::move(training),
+      .test = std::move(test),
+      .steps = steps,
+      .total_steps = total_steps,
+      .schedule = schedule,
+      .precision = precision,
+      .max_rows = compiling.max_batch,
+      .graph = std::move(graph),
+      .compiling = compiling,
+      .training_digest = TrainingDigest(spec),
+      .fingerprint = std::move(fingerprint),
+  });
+  if (StagesOf(spec) == 0) {
+    RETURN_IF_ERROR(CompileWhole(*preparation, devices));
+    return preparation;
+  }
+  // The stages' arrays differ in any case; those of replicas do where kernels do.
+  preparation->layout_digest = compiling.device->kernels().name;
+  RETURN_IF_ERROR(pipeline::CheckCuts(preparation->graph, StagesOf(spec), CutsOf(spec)));
+  return preparation;
+}
+
+absl::Status CompileStageUnmarked(Preparation& preparation, const pipeline::Groups& groups,
+                                  collectives::Communicator& world) {
+  const v1::TrainSpec& spec = preparation.spec;
+  pipeline::PipelineOptions options;
+  ASSIGN_OR_RETURN(options.place, pipeline::PlaceOf(world.rank(), world.size(), StagesOf(spec)));
+  ASSIGN_OR_RETURN(options.schedule,
+                   pipeline::ParseSchedule(spec.strategy().pipeline().schedule()));
+  options.micro_batches = spec.strategy().pipeline().micro_batches();
+  nn::CompileOptions measured = preparation.compiling;
+  measured.max_batch = static_cast<uint32_t>(
+      data::LargestShare(preparation.compiling.max_batch, options.micro_batches));
+  const absl::StatusOr<std::vector<nn::NodeId>> begins =
+      pipeline::StageBegins(preparation.graph, options.place, CutsOf(spec), measured, world);
+  RETURN_IF_ERROR(WithDeviceCode(begins.status()));
+  const uint32_t stage = options.place.stage;
+  absl::StatusOr<std::unique_ptr<pipeline::PipelinePlan>> plan =
+      pipeline::PipelinePlan::Make(preparation.graph, (*begins)[stage], (*begins)[stage + 1],
+                                   preparation.compiling, options, groups);
+  RETURN_IF_ERROR(WithDeviceCode(plan.status()));
+  preparation.stage = plan->get();
+  preparation.plan = *std::move(plan);
+  return MakeOptimizer(preparation);
 }
 
 }  // namespace
@@ -148,6 +190,12 @@ absl::StatusOr<std::unique_ptr<Preparation>> Prepare(const v1::JobSpec& spec, ui
     return WithExitCode(preparation.status(), kExitBadSpec);
   }
   return preparation;
+}
+
+absl::Status CompileStage(Preparation& preparation, const pipeline::Groups& groups,
+                          collectives::Communicator& world) {
+  absl::Status status = CompileStageUnmarked(preparation, groups, world);
+  return absl::IsInvalidArgument(status) ? WithExitCode(status, kExitBadSpec) : status;
 }
 
 }  // namespace muster::train

@@ -7,13 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
+#include "worker/collectives/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
+#include "worker/nn/graph.h"
 #include "worker/nn/plan.h"
+#include "worker/pipeline/groups.h"
+#include "worker/pipeline/pipeline_plan.h"
 #include "worker/train/optimizer.h"
 #include "worker/train/schedule.h"
 #include "worker/train/training_precision.h"
@@ -30,8 +35,14 @@ struct Preparation {
   Schedule schedule;
   TrainingPrecision precision;
   uint32_t max_rows = 0;  // of the plan
+  nn::Graph graph;
+  nn::CompileOptions compiling;
+  // Of a pipeline's rank both are null until CompileStage.
   std::unique_ptr<nn::Plan> plan;
   std::unique_ptr<Optimizer> optimizer;
+  const pipeline::PipelinePlan* stage = nullptr;  // the plan, of a pipeline's rank
+  // Of how the rank lays out parameters: JoinInfo.layout_digest.
+  std::string layout_digest;
   // Of everything that a checkpoint's content depends on; see CheckpointState.
   std::string training_digest;
   // What must be the same on every rank and no spec can promise: see JoinInfo.fingerprint.
@@ -45,6 +56,12 @@ struct Preparation {
 absl::StatusOr<std::unique_ptr<Preparation>> Prepare(
     const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
     const std::vector<kernels::Device*>& devices = {&kernels::CpuDevice()});
+
+// The plan of a pipeline's rank, once the ranks are connected: they measure where to cut, unless
+// the spec says. Collective over `world`; `groups` outlives what is prepared. Errors as of Prepare,
+// and the communicators'.
+absl::Status CompileStage(Preparation& preparation, const pipeline::Groups& groups,
+                          collectives::Communicator& world);
 
 }  // namespace muster::train
 

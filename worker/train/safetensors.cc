@@ -128,17 +128,26 @@ absl::Status WriteSafetensors(absl::Span<const Tensor> tensors, const ByteSink& 
   return absl::OkStatus();
 }
 
-SafetensorsFile::SafetensorsFile(data::MappedFile file) : file_(std::move(file)) {}
+SafetensorsFile::SafetensorsFile(std::string path, data::MappedFile file,
+                                 std::vector<uint8_t> contents)
+    : path_(std::move(path)), file_(std::move(file)), contents_(std::move(contents)) {}
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   ASSIGN_OR_RETURN(data::MappedFile mapped, data::MappedFile::Open(path));
-  SafetensorsFile file(std::move(mapped));
+  SafetensorsFile file(path, std::move(mapped), {});
+  RETURN_IF_ERROR(Annotate(file.ParseHeader(), path));
+  return file;
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(const std::string& path,
+                                                       std::vector<uint8_t> contents) {
+  SafetensorsFile file(path, {}, std::move(contents));
   RETURN_IF_ERROR(Annotate(file.ParseHeader(), path));
   return file;
 }
 
 absl::Status SafetensorsFile::ParseHeader() {
-  const absl::Span<const uint8_t> bytes = file_.bytes();
+  const absl::Span<const uint8_t> bytes = this->bytes();
   if (bytes.size() < 8) return absl::DataLossError("too short for a safetensors file");
   uint64_t length = 0;
   for (int i = 0; i < 8; ++i) length |= uint64_t{bytes[i]} << (8 * i);
@@ -209,7 +218,7 @@ absl::StatusOr<std::vector<float>> SafetensorsFile::ReadFloats(
     absl::string_view name, absl::Span<const int64_t> shape) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
-    return absl::NotFoundError(absl::StrCat(file_.path(), " has no tensor ", name));
+    return absl::NotFoundError(absl::StrCat(path_, " has no tensor ", name));
   }
   const Entry& entry = found->second;
   if (absl::MakeConstSpan(entry.shape) == shape) {
@@ -224,7 +233,7 @@ absl::StatusOr<std::vector<float>> SafetensorsFile::ReadFloats(
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      file_.path(), ": tensor ", name, " is ", entry.dtype, " [", absl::StrJoin(entry.shape, ", "),
+      path_, ": tensor ", name, " is ", entry.dtype, " [", absl::StrJoin(entry.shape, ", "),
       "], not floats [", absl::StrJoin(shape, ", "), "]"));
 }
 

@@ -45,8 +45,14 @@ class SafetensorsFile {
   // NOT_FOUND and other codes as errno says; DATA_LOSS, naming the path, for anything that the
   // format does not allow: no offset is believed that has not been checked.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+  // What such a file holds; `path` is for messages. DATA_LOSS.
+  static absl::StatusOr<SafetensorsFile> Parse(const std::string& path,
+                                               std::vector<uint8_t> contents);
 
-  const std::string& path() const { return file_.path(); }
+  const std::string& path() const { return path_; }
+  absl::Span<const uint8_t> bytes() const {
+    return contents_.empty() ? file_.bytes() : absl::MakeConstSpan(contents_);
+  }
   std::vector<std::string> names() const;
   bool Contains(absl::string_view name) const;
   // Of dtype F32, or F16, BF16 and F64, which are converted. NOT_FOUND for an unknown name,
@@ -60,10 +66,13 @@ class SafetensorsFile {
     std::vector<int64_t> shape;
     absl::Span<const uint8_t> bytes;
   };
-  explicit SafetensorsFile(data::MappedFile file);
+  SafetensorsFile(std::string path, data::MappedFile file, std::vector<uint8_t> contents);
   absl::Status ParseHeader();
 
+  std::string path_;
+  // One of them.
   data::MappedFile file_;
+  std::vector<uint8_t> contents_;
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

@@ -13,8 +13,16 @@ namespace muster::train {
 
 uint32_t ViewsOf(const v1::ObjectiveSpec& spec) { return spec.name() == "nt_xent" ? 2 : 1; }
 
+uint32_t StagesOf(const v1::TrainSpec& spec) {
+  return spec.strategy().name() == "pipeline" ? spec.strategy().pipeline().stages() : 0;
+}
+
+uint32_t ReplicasOf(const v1::TrainSpec& spec, uint32_t world_size) {
+  return world_size / std::max(1u, StagesOf(spec));
+}
+
 uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size) {
-  const uint64_t share = data::LargestShare(spec.global_batch(), world_size);
+  const uint64_t share = data::LargestShare(spec.global_batch(), ReplicasOf(spec, world_size));
   const uint64_t samples = data::LargestShare(share, std::max(1u, spec.accumulation_steps()));
   return static_cast<uint32_t>(samples * ViewsOf(spec.objective()));
 }

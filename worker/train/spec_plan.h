@@ -15,7 +15,14 @@ namespace muster::train {
 // Rows of each sample: its augmented views.
 uint32_t ViewsOf(const v1::ObjectiveSpec& spec);
 
-// Of one rank in one call of its plan: its share of a micro-batch, with all views.
+// Of a pipeline; 0 of other strategies.
+uint32_t StagesOf(const v1::TrainSpec& spec);
+
+// Parts that a global batch is shared in: ranks, or pipelines.
+uint32_t ReplicasOf(const v1::TrainSpec& spec, uint32_t world_size);
+
+// Of one replica in one call of its plan: its share of a micro-batch, with all views; of a
+// pipeline, whose plan knows of micro-batches, its share of the batch.
 uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size);
 
 // The model for images of `dataset` in the spec's size, with the objective's head.

@@ -37,6 +37,10 @@ StepTimes StepStatistics::Median(size_t window) const {
   medians.data_wait = median(&StepTimes::data_wait);
   medians.exposed_communication = median(&StepTimes::exposed_communication);
   medians.kernels = median(&StepTimes::kernels);
+  for (auto field : {&StepTimes::stage_forward, &StepTimes::stage_backward,
+                     &StepTimes::stage_waiting, &StepTimes::stage_span}) {
+    medians.*field = median(field);
+  }
   for (size_t part = 0; part < medians.parts.size(); ++part) {
     medians.parts[part] = median_of([&](const StepTimes& times) { return times.parts[part]; });
   }

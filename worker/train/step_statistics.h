@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -25,6 +26,9 @@ struct StepTimes {
   absl::Duration kernels;                // in computing, from the batch's bytes to the update
   // By kStepPartNames; zero without such a plan.
   std::array<absl::Duration, kStepPartNames.size()> parts = {};
+  // Of a pipeline's stage: of one micro-batch forward and backward; of the whole step waiting for
+  // other stages, and that with what it computes.
+  absl::Duration stage_forward, stage_backward, stage_waiting, stage_span;
 };
 
 // Medians over the newest steps. Not thread-safe.
@@ -34,7 +38,7 @@ class StepStatistics {
   explicit StepStatistics(size_t skip) : skip_(skip) {}
   void Add(const StepTimes& times);
   // Each over the newest `window` steps at most; zero before there is any.
-  StepTimes Median(size_t window) const;
+  StepTimes Median(size_t window = std::numeric_limits<size_t>::max()) const;
 
  private:
   // Enough for a median, and a bound for a training of any length.

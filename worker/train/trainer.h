@@ -3,7 +3,8 @@
 // Rank r of W takes rows floor(rB/W) up to floor((r+1)B/W) of each global batch of B. Each rank's
 // loss gradient is divided by the rows that the global batch really has, gradients are summed over
 // the ranks, and the update runs only when every bucket arrived: a step is done by all ranks or by
-// none.
+// none. In a pipeline the replicas of each stage share a batch like that, and their ranks below
+// stand for whole pipelines.
 #ifndef MUSTER_WORKER_TRAIN_TRAINER_H_
 #define MUSTER_WORKER_TRAIN_TRAINER_H_
 
@@ -25,6 +26,7 @@
 #include "worker/train/model_state.h"
 #include "worker/train/preparation.h"
 #include "worker/train/progress.h"
+#include "worker/train/safetensors.h"
 #include "worker/train/step_statistics.h"
 #include "worker/train/tensorboard.h"
 #include "worker/train/training_precision.h"
@@ -72,9 +74,14 @@ class Trainer {
 
  private:
   bool is_first() const { return communicator_->rank() == 0; }
+  // Whether this rank has a part of the model alone.
+  bool is_stage() const { return communicators_.stages != nullptr; }
   absl::Status LoadInitialState();
-  // Of the rank that resumes from a checkpoint.
-  absl::Status ReadCheckpoint();
+  absl::Status InitializeFromFile();
+  // Collective where each rank has a part of the model; else of the rank that resumes.
+  absl::Status ReadCheckpoint(uint32_t root);
+  // Collective then too: a file of the whole model's.
+  absl::StatusOr<SafetensorsFile> OpenFile(uint32_t root, const std::string& path);
   // Collective: to what `root` read.
   absl::Status BroadcastLossScale(uint32_t root);
   absl::Status TrainAll();
@@ -90,13 +97,17 @@ class Trainer {
   absl::Status EvaluateModel();
   void RecordEvaluation(SteadyTime begin);
   absl::Status SaveCheckpoint();
-  // Collective. How many ranks have other weights than rank 0, by their digests.
-  absl::StatusOr<uint32_t> DifferingReplicas(const std::string& digest);
+  // Collective. Tensors of the whole model, on rank 0; elsewhere nothing of worth.
+  absl::StatusOr<std::vector<Tensor>> WholeModel(std::vector<Tensor> own);
+  StepTimes SteadyMedian() const;
   absl::StatusOr<v1::TrainSummary> Summarize();
-  // What this rank's devices hold and did, for the summary.
-  v1::TrainSummary OwnDevices() const;
+  // What of the model there is at the end, by parameters of the whole.
+  absl::Status SummarizeWeights(v1::TrainSummary& summary);
+  // What this rank's devices hold and did, and its stage, for the summary.
+  v1::TrainSummary OwnSummary() const;
+  void AddStage(v1::TrainSummary& own) const;
   // Collective. Those of all ranks, on the first.
-  absl::Status GatherDevices(v1::TrainSummary& summary);
+  absl::Status GatherOwn(v1::TrainSummary& summary);
   double Epochs() const;  // done in the training's whole life
   void SetPhase(const std::string& phase);
   void CountCollectives(uint64_t operations, uint64_t bytes);
@@ -125,6 +136,7 @@ class Trainer {
   std::vector<StepOutcome> outcomes_;  // taken last
   Evaluation evaluation_;
   std::vector<float> losses_;
+  std::vector<float> step_ends_;  // of the same steps, in seconds
   // Of this generation.
   SteadyTime training_start_;  // of the first step
   absl::Duration evaluating_;

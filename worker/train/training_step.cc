@@ -1,6 +1,7 @@
 #include "worker/train/training_step.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -18,7 +19,7 @@ namespace {
 // Whether the ranks share the update among them; the same on all. A step whose gradients are to be
 // looked at before the update needs their sums first.
 bool Shards(const StepParts& parts) {
-  return parts.communicators.world->backend() == "shm" && parts.plan->device().host_memory() &&
+  return parts.communicators.equals()->backend() == "shm" && parts.plan->device().host_memory() &&
          !parts.canonical_layout && parts.precision.gradients == kernels::DataType::kFloat32 &&
          parts.optimizer->elementwise() &&
          parts.spec->mixed_precision().loss_scale().initial() == 0;
@@ -26,7 +27,7 @@ bool Shards(const StepParts& parts) {
 
 // Whether each rank keeps the optimizer's states of a share alone.
 bool KeepsShares(const StepParts& parts) {
-  return parts.spec->strategy().shard_optimizer() && parts.communicators.world->size() > 1;
+  return parts.spec->strategy().shard_optimizer() && parts.communicators.equals()->size() > 1;
 }
 
 // Whether each rank gets the sums of a share alone.
@@ -35,6 +36,7 @@ bool Scatters(const StepParts& parts) { return KeepsShares(parts) && !Shards(par
 // Whether gradients stay in the devices' memory; the same on all ranks.
 bool OnDevices(const StepParts& parts) {
   return !parts.plan->device().host_memory() && !parts.canonical_layout &&
+         parts.communicators.stages == nullptr &&
          (parts.communicators.world->size() == 1 || parts.communicators.devices != nullptr);
 }
 
@@ -106,7 +108,7 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
   parts.state->BindGradients(step->gradients());
   if (Shards(parts)) {
     ASSIGN_OR_RETURN(step->sharded_,
-                     ShardedUpdate::Create(parts.communicators.world, step->exchange_.get(),
+                     ShardedUpdate::Create(parts.communicators.equals(), step->exchange_.get(),
                                            parts.optimizer, parts.plan->parameter_elements()));
     if (step->sharded_ == nullptr) {
       return absl::InternalError("ranks of one node cannot reach each other's memory");
@@ -117,7 +119,7 @@ absl::StatusOr<std::unique_ptr<TrainingStep>> TrainingStep::Create(
     const bool by_devices = OnDevices(parts);
     ASSIGN_OR_RETURN(step->shares_,
                      ParameterShares::Create(
-                         by_devices ? parts.communicators.devices : parts.communicators.world,
+                         by_devices ? parts.communicators.devices : parts.communicators.equals(),
                          &parts.plan->device(), by_devices, parts.plan->parameter_elements()));
     parts.state->BindParameters(step->shares_->parameters());
   }
@@ -146,7 +148,7 @@ absl::Status TrainingStep::CreateExchange() {
   options.canonical = parts_.canonical_layout;
   options.sums = !Shards(parts_);
   ASSIGN_OR_RETURN(exchange_,
-                   GradientExchange::Create(parts_.communicators.world, parts_.plan, options));
+                   GradientExchange::Create(parts_.communicators.equals(), parts_.plan, options));
   return absl::OkStatus();
 }
 
@@ -218,7 +220,9 @@ absl::Status TrainingStep::Pass(uint32_t index, uint32_t rows, uint64_t global_r
     plan.Backward(rows, nullptr);
     return absl::OkStatus();
   }
-  exchange_->Begin(OwnLoss(), /*accumulated=*/index > 0);
+  // A pipeline has no loss before its backward, and its replicas have it at their ends alone.
+  const bool known = parts_.communicators.stages == nullptr;
+  exchange_->Begin(known ? OwnLoss() : nn::LossResult(), /*accumulated=*/index > 0);
   plan.Backward(rows, [this](size_t offset) { exchange_->Ready(offset); });
   return absl::OkStatus();
 }
@@ -240,11 +244,15 @@ absl::Status TrainingStep::Exchange(StepTimes& times) {
     return GroupStatus();
   }
   if (records_) exchange_->Begin(OwnLoss(), /*accumulated=*/micro_batches_ > 1);
+  RETURN_IF_ERROR(parts_.plan->status());
   const SteadyTime backward_end = Now().steady;
   const absl::Duration computed = exchange_->kernel_time();
   RETURN_IF_ERROR(exchange_->Finish());
   RETURN_IF_ERROR(reducer_.status());
-  const nn::LossResult& totals = exchange_->totals();
+  nn::LossResult totals = exchange_->totals();
+  if (parts_.communicators.stages != nullptr) {
+    ASSIGN_OR_RETURN(totals, SumOverRanks(OwnLoss()));
+  }
   device_.CopyToDevice(control_->loss(0), &totals, sizeof(totals));
   times.exposed_communication +=
       Now().steady - backward_end - (exchange_->kernel_time() - computed);
@@ -258,6 +266,15 @@ absl::Status TrainingStep::Exchange(StepTimes& times) {
   return guard_->Agree();
 }
 
+absl::StatusOr<nn::LossResult> TrainingStep::SumOverRanks(const nn::LossResult& loss) {
+  double sums[] = {loss.loss_sum, loss.correct};
+  RETURN_IF_ERROR(parts_.communicators.world
+                      ->AllReduce(sums, sums, std::size(sums), collectives::DataType::kFloat64,
+                                  collectives::ReduceOp::kSum)
+                      ->Wait());
+  return nn::LossResult{sums[0], sums[1]};
+}
+
 Shares::Share TrainingStep::OwnShare() const {
   if (shares_ != nullptr) return shares_->own();
   return {0, parts_.plan->parameter_elements()};
@@ -266,8 +283,18 @@ Shares::Share TrainingStep::OwnShare() const {
 absl::Status TrainingStep::SumSquares() {
   const Shares::Share own = OwnShare();
   double* const sum = control_->SumOfSquares(gradients() + own.begin, own.count());
-  if (sum == nullptr || shares_ == nullptr) return absl::OkStatus();
-  return shares_->Sum(sum);
+  if (sum == nullptr) return absl::OkStatus();
+  if (shares_ != nullptr) return shares_->Sum(sum);
+  collectives::Communicator* const stages = parts_.communicators.stages;
+  if (stages == nullptr) return absl::OkStatus();
+  double squares = 0;
+  device_.CopyToHost(&squares, sum, sizeof(squares));
+  RETURN_IF_ERROR(stages
+                      ->AllReduce(&squares, &squares, 1, collectives::DataType::kFloat64,
+                                  collectives::ReduceOp::kSum)
+                      ->Wait());
+  device_.CopyToDevice(sum, &squares, sizeof(squares));
+  return absl::OkStatus();
 }
 
 absl::Status TrainingStep::Update(StepTimes& times) {
@@ -403,15 +430,16 @@ void TrainingStep::KeepOwnOptimizerStates() {
     return;
   }
   const Shares& shares = sharded_ != nullptr ? sharded_->shares() : shares_->shares();
-  const Shares::Share own = shares.of(parts_.communicators.world->rank());
+  const Shares::Share own = shares.of(parts_.communicators.equals()->rank());
   parts_.optimizer->KeepShare(own.begin, own.count());
 }
 
 absl::StatusOr<TrainingStep::WholeStates> TrainingStep::GatherOptimizerStates() {
   if (KeepsShares(parts_)) {
     const Shares& shares = sharded_ != nullptr ? sharded_->shares() : shares_->shares();
-    ASSIGN_OR_RETURN(std::vector<OptimizerState> gathered,
-                     GatherStates(*parts_.communicators.world, device_, *parts_.optimizer, shares));
+    ASSIGN_OR_RETURN(
+        std::vector<OptimizerState> gathered,
+        GatherStates(*parts_.communicators.equals(), device_, *parts_.optimizer, shares));
     return WholeStates(std::move(gathered));
   }
   if (sharded_ != nullptr) RETURN_IF_ERROR(sharded_->GatherStates());
@@ -445,7 +473,10 @@ uint64_t TrainingStep::collectives() const {
     return on_devices_->operations() + of_shares + (agree ? 1 : 0);
   }
   const bool agrees = guard_.has_value() && parts_.communicators.world->size() > 1;
-  return exchange_->operations() + (agrees ? 1 : 0) + (sharded_ != nullptr ? 1 : 0) + of_shares;
+  // The loss, and the sum of squares.
+  const uint64_t of_stages = parts_.communicators.stages == nullptr ? 0 : (clips ? 2 : 1);
+  return exchange_->operations() + (agrees ? 1 : 0) + (sharded_ != nullptr ? 1 : 0) + of_shares +
+         of_stages;
 }
 
 absl::Duration TrainingStep::KernelTime() const {

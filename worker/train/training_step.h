@@ -8,6 +8,9 @@
 // the device records calls, forward, loss and backward are recorded once for each number of rows,
 // and the update once. Where devices reach each other the sums over the ranks are recorded too, and
 // the process waits for nothing but outcomes; a world of one has none.
+//
+// In a pipeline the plan is a stage of the model, whose replicas are the ranks that sum gradients;
+// the loss, and the gradients' norm, then come from all stages.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_STEP_H_
 
@@ -144,6 +147,8 @@ class TrainingStep {
   absl::Status AwaitNextOutcome();
   // Of all micro-batches of this rank; waits.
   nn::LossResult OwnLoss() const;
+  // Collective, by the processes.
+  absl::StatusOr<nn::LossResult> SumOverRanks(const nn::LossResult& loss);
   // Collective. Waits for the sums; agrees on whether they overflowed.
   absl::Status Exchange(StepTimes& times);
   // Collective where it is sharded.
@@ -153,7 +158,7 @@ class TrainingStep {
   void Optimize(size_t begin, size_t end);
   // What of the gradients this rank looks at and updates by.
   Shares::Share OwnShare() const;
-  // Collective. For clipping, where gradients are scattered.
+  // Collective. For clipping, where gradients are scattered or each rank has those of a stage.
   absl::Status SumSquares();
   // By kStepPartNames, since Create; exchange and update apart.
   using StepPartTimes = std::array<absl::Duration, kStepPartNames.size()>;
