@@ -75,6 +75,8 @@ class CompiledPlan final : public Plan {
   using Observer = std::function<void(const Operation&, const char* pass, bool done)>;
   void Observe(Observer observer) { observer_ = std::move(observer); }
   uint32_t max_batch() const { return options_.max_batch; }
+  // What no operation gives: the batch, or what comes from earlier parts of the model.
+  std::vector<const Tensor*> inputs() const;
   // As Describe.
   const std::vector<std::unique_ptr<Operation>>& operations() const { return program_.operations; }
 

@@ -17,7 +17,7 @@
 namespace muster::nn {
 
 CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
-    : program_(std::move(program)), options_(options), keys_(options.slots) {
+    : program_(std::move(program)), options_(options) {
   const auto fill = [](const std::vector<Boundary>& boundaries, std::vector<BoundaryTensor>& to) {
     for (const Boundary& boundary : boundaries) {
       to.push_back({.name = boundary.name, .row_bytes = boundary.tensor->bytes(1)});
@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   ASSIGN_OR_RETURN(Program program, Lower(graph, options));
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
   ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));
+  plan->keys_.resize(options.slots);
   plan->call_.workspace = plan->memory_->workspace;
   plan->TakeSlotPlaces();
   std::vector<kernels::BlockDraw> blocks;
@@ -127,6 +128,13 @@ std::vector<OperationDescription> CompiledPlan::Describe() const {
     descriptions.push_back(std::move(description));
   }
   return descriptions;
+}
+
+std::vector<const Tensor*> CompiledPlan::inputs() const {
+  if (program_.input != nullptr) return {program_.input};
+  std::vector<const Tensor*> inputs;
+  for (const Boundary& input : program_.inputs) inputs.push_back(input.tensor);
+  return inputs;
 }
 
 void CompiledPlan::set_statistics_reducer(StatisticsReducer* reducer) {

@@ -37,9 +37,10 @@ v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
   report.set_views(use.views);
   report.set_arena_bytes(plan.arena_bytes());
   const int64_t rows_of_step = int64_t{use.rows} * use.accumulation_steps;
-  const Tensor& input = *plan.operations().front()->input();
-  std::map<std::string, uint64_t> bytes_of_type = {
-      {kernels::NameOf(input.type), input.bytes(plan.max_batch())}};
+  std::map<std::string, uint64_t> bytes_of_type;
+  for (const Tensor* input : plan.inputs()) {
+    bytes_of_type[kernels::NameOf(input->type)] += input->bytes(plan.max_batch());
+  }
   const std::vector<OperationDescription> descriptions = plan.Describe();
   for (size_t i = 0; i < descriptions.size(); ++i) {
     const OperationDescription& description = descriptions[i];

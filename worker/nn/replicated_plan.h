@@ -37,7 +37,8 @@ struct ReplicaOptions {
 // For one thread, as any plan; it brings those of the other devices.
 class ReplicatedPlan final : public Plan {
  public:
-  // compiling.device is ignored, and compiling.max_batch of all devices. Compile's errors.
+  // compiling.device is ignored, and compiling.max_batch of all devices. Compile's errors;
+  // INVALID_ARGUMENT for a part of a model or several slots.
   static absl::StatusOr<std::unique_ptr<ReplicatedPlan>> Make(const Graph& graph,
                                                               const CompileOptions& compiling,
                                                               const ReplicaOptions& options);

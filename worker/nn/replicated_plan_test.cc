@@ -168,5 +168,18 @@ TEST(ReplicatedPlanTest, NeedsADevice) {
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ReplicatedPlanTest, TakesWholeModelsOneBatchAtATime) {
+  const Graph graph = SmallResNet();
+  Graph part = graph;
+  part.nodes.pop_back();
+  part.outputs = {static_cast<NodeId>(part.nodes.size()) - 1};
+  const ReplicaOptions options = {.devices = {&kernels::CpuDevice(), &kernels::CpuDevice()}};
+  EXPECT_TRUE(ReplicatedPlan::Make(graph, {.max_batch = 2}, options).ok());
+  EXPECT_EQ(ReplicatedPlan::Make(part, {.max_batch = 2}, options).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReplicatedPlan::Make(graph, {.max_batch = 2, .slots = 2}, options).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace muster::nn
