@@ -185,8 +185,8 @@ class Plan {
   // The caller writes the inputs' data before Forward and reads the outputs' after it, writes the
   // outputs' gradients before Backward and reads the inputs' after it. A value that passes through
   // is an input and an output in one place: its gradient is what comes from behind and what this
-  // part adds to it. Backward may change the outputs'
-  // gradients. Passes of other slots leave all four alone.
+  // part adds to it. Backward may change the outputs' gradients. Passes of other slots leave all
+  // four alone.
   virtual absl::Span<const BoundaryTensor> boundary_inputs() const { return {}; }
   virtual absl::Span<const BoundaryTensor> boundary_outputs() const { return {}; }
 
