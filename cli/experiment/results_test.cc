@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "cli/experiment/metrics.h"
 #include "cli/experiment/plots.h"
 #include "cli/experiment/tables.h"
 #include "gmock/gmock.h"
@@ -35,6 +36,21 @@ skip: [{when: {ranks: 2, precision: O1}, reason: "no, time"}]
 baseline: {precision: O0}
 found: Nothing | at all.
 )";
+
+TEST(MeasurementsTest, TwentyStepsAsTheyWere) {
+  v1::Job job;
+  v1::TrainSummary& summary = *job.mutable_summary();
+  summary.set_median_step_seconds(0.25);
+  EXPECT_DOUBLE_EQ(MeasurementsOf(job).at("seconds_per_20_steps"), 5);
+  // A slow start, then three times 20 steps of which one has a pause; the rest is no whole 20.
+  double end = 0;
+  for (int step = 0; step < 85; ++step) {
+    end += step < 20 ? 10 : 0.5;
+    if (step == 45) end += 100;
+    summary.add_step_end_seconds(static_cast<float>(end));
+  }
+  EXPECT_DOUBLE_EQ(MeasurementsOf(job).at("seconds_per_20_steps"), 10);
+}
 
 class ResultsTest : public ::testing::Test {
  protected:

@@ -93,7 +93,8 @@ Table MakeTable() {
        {.text = "Measure the accuracy on the test set after every so many epochs. 0: only at the "
                 "end, where it is always done."}},
       {"TrainSpec.record_losses",
-       {.text = "Keep every step's loss in the job's summary, at most 100,000; --losses prints "
+       {.text = "Keep every step's loss, and when it ended, in the job's summary, at most 100,000; "
+                "--losses prints "
                 "them."}},
       {"TrainSpec.sync_batch_norm",
        {.text = "Batch norm's statistics are of all ranks' rows. Otherwise each rank's own."}},
