@@ -189,15 +189,17 @@ class Pipeline {
       to.device().Copy(to.boundary_inputs()[i].data, from[i].data, rows * from[i].row_bytes);
     }
   }
-  // From this stage to the one before.
-  void GiveGradients(size_t stage, size_t micro_batch, uint32_t rows) {
-    if (stage == 0) return;
+  // From this stage to the one before, unless they are there.
+  void GiveGradients(size_t stage, size_t micro_batch) {
+    const auto kept = kept_gradients_.find({stage, micro_batch % uses_[stage].slots});
+    if (kept == kept_gradients_.end() || kept->second != micro_batch) return;
+    kept_gradients_.erase(kept);
     const auto to = Select(stage - 1, micro_batch).boundary_outputs();
     Plan& from = Select(stage, micro_batch);
     for (size_t i = 0; i < to.size(); ++i) {
       if (to[i].gradient == nullptr) continue;
       from.device().Copy(to[i].gradient, from.boundary_inputs()[i].gradient,
-                         rows * to[i].row_bytes);
+                         micro_batches_[micro_batch].rows * to[i].row_bytes);
     }
   }
 
@@ -205,15 +207,21 @@ class Pipeline {
     const StagePass pass = Next(stage);
     const MicroBatch& batch = micro_batches_[pass.micro_batch];
     Trained::OfMicroBatch& results = trained_.micro_batches[pass.micro_batch];
+    const auto place = std::make_pair(stage, pass.micro_batch % uses_[stage].slots);
     if (pass.forward) {
       TakeValues(stage, pass.micro_batch, batch.rows);
+      if (const auto kept = kept_gradients_.find(place); kept != kept_gradients_.end()) {
+        GiveGradients(stage, kept->second);
+      }
       Select(stage, pass.micro_batch);
       parts_[stage]->Forward(batch, /*training=*/true);
       parts_[stage]->Loss(batch, results);
     } else {
+      if (stage + 1 < parts_.size()) GiveGradients(stage + 1, pass.micro_batch);
       Select(stage, pass.micro_batch);
       parts_[stage]->Backward(batch, results);
-      GiveGradients(stage, pass.micro_batch, batch.rows);
+      if (stage > 0) kept_gradients_[place] = pass.micro_batch;
+      if (pass.micro_batch % 2 == 0) GiveGradients(stage, pass.micro_batch);
     }
     ++next_[stage];
   }
@@ -231,6 +239,8 @@ class Pipeline {
   const std::vector<StageUse>& uses_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<size_t> next_;  // by stage, of its order
+  // By stage and slot: the micro-batch whose gradients the stage before has yet to take.
+  std::map<std::pair<size_t, size_t>, size_t> kept_gradients_;
   Trained trained_;
 };
 

@@ -55,9 +55,10 @@ struct StageUse {
   StageOrder order;  // micro-batch m is in slot m % slots
 };
 
-// A stage's pass begins as soon as its data are there; values are taken from the stage before as
-// late as that. Fails the test where the stages wait for each other in a ring, and where a graph or
-// a plan cannot be made.
+// A stage's pass begins as soon as its data are there. Values are taken from the stage before as
+// late as that; so are gradients from the stage behind of every other micro-batch, or when their
+// slot is about to be used again, and of the others as early as there are any. Fails the test where
+// the stages wait for each other in a ring, and where a graph or a plan cannot be made.
 Trained TrainStages(const Graph& graph, const CompileOptions& options,
                     const std::vector<MicroBatch>& micro_batches,
                     const std::vector<StageUse>& uses);
