@@ -1,13 +1,13 @@
 // Several slots of activations: what they cost, where they lie, and what is refused.
-#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "worker/nn/cut.h"
 #include "worker/nn/model.h"
