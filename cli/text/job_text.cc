@@ -64,6 +64,21 @@ std::string StepPartsText(const v1::TrainSummary& summary) {
   return absl::StrCat(", ", Printable(summary.strategy()), ": ", absl::StrJoin(shares, ", "));
 }
 
+// ", 2 stages from conv1, layer3.0.conv1: 12.1, 11.8 ms for a micro-batch, waiting 20 % of the
+// time", of a pipeline.
+std::string StagesText(const v1::TrainSummary& summary) {
+  if (summary.stages().empty()) return "";
+  std::vector<std::string> layers, times;
+  for (const v1::StageUse& stage : summary.stages()) {
+    layers.push_back(Printable(stage.first_layer()));
+    times.push_back(
+        absl::StrFormat("%.1f", 1000 * (stage.forward_seconds() + stage.backward_seconds())));
+  }
+  return absl::StrFormat(
+      ", %d stages from %s: %s ms for a micro-batch, waiting %.0f %% of the time", layers.size(),
+      absl::StrJoin(layers, ", "), absl::StrJoin(times, ", "), 100 * summary.bubble_ratio());
+}
+
 // ", a step of 8.2 ms: 93 % in kernels, 2 % waiting for other ranks"; on a GPU ", a step of 8.2 ms,
 // queued in 0.09 ms".
 std::string StepSharesText(const v1::TrainSummary& summary) {
@@ -358,7 +373,7 @@ std::string SummaryText(const v1::TrainSummary& summary) {
     absl::StrAppend(&text, ", waited ", Elapsed(absl::Seconds(summary.stall_seconds())),
                     " for data");
   }
-  absl::StrAppend(&text, StepSharesText(summary), StepPartsText(summary));
+  absl::StrAppend(&text, StepSharesText(summary), StepPartsText(summary), StagesText(summary));
   // What nobody asked for otherwise needs no words.
   if (!summary.precision().empty() && !absl::StartsWith(summary.precision(), "O0")) {
     absl::StrAppend(&text, ", ", Printable(summary.precision()));

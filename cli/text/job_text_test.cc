@@ -202,6 +202,20 @@ TEST(SummaryTextTest, AGpusStepsAreQueued) {
               EndsWith(" ms, BUT 2 ranks ended with other weights than rank 0"));
 }
 
+TEST(SummaryTextTest, StagesOfAPipeline) {
+  v1::TrainSummary summary;
+  summary.set_bubble_ratio(0.204);
+  for (const auto& [layer, seconds] : {std::pair("conv1", 0.004), {"layer3.0.conv1", 0.0038}}) {
+    v1::StageUse& stage = *summary.add_stages();
+    stage.set_first_layer(layer);
+    stage.set_forward_seconds(seconds);
+    stage.set_backward_seconds(2 * seconds);
+  }
+  EXPECT_THAT(SummaryText(summary),
+              EndsWith(", 2 stages from conv1, layer3.0.conv1: 12.0, 11.4 ms for a micro-batch, "
+                       "waiting 20 % of the time"));
+}
+
 TEST(SummaryTextTest, WhatAStepOfDpConsistsOf) {
   v1::TrainSummary summary;
   summary.set_strategy("dp");

@@ -21,7 +21,7 @@ TEST(ExamplesTest, AreValid) {
     ApplyDefaults(*spec);
     EXPECT_TRUE(Validate(*spec).ok()) << path << ": " << Validate(*spec);
   }
-  EXPECT_GE(examples, 9);
+  EXPECT_GE(examples, 12);
 }
 
 }  // namespace

@@ -44,6 +44,15 @@ class GpuTrainTest(unittest.TestCase):
             job = cluster.run(both, "--losses")
             self.assertLess(job["summary"]["losses"][-1], 0.8 * cpu[0])
 
+            # Two stages, a GPU each, whose activations go through the processes.
+            stages = spec("two-stages", folder, "gpu")
+            stages["resources"]["ranks_per_node"] = 2
+            stages["train"]["strategy"] = {"name": "pipeline", "pipeline": {"stages": 2, "micro_batches": 1}}
+            job = cluster.run(stages, "--losses")
+            self.assertEqual([use["device"] for use in job["summary"]["devices"]], ["cuda:0 host"] * 2)
+            for step, (one, other) in enumerate(zip(cpu, job["summary"]["losses"])):
+                self.assertAlmostEqual(one, other, delta=2e-3 * one, msg=f"step {step}")
+
     def test_nodes_whose_drivers_differ_are_refused_in_two_lines(self):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")),

@@ -119,6 +119,7 @@ part_nccl() {
   cp "$json" "$work/nccl-contract.json"
   data || return
   local status=0 spread tolerance
+  local stages='train.strategy={name: pipeline, pipeline: {stages: 2, micro_batches: 2}}'
   local plain=(--set train.model.batch_norm=false) synced=(--set train.model.batch_norm=true --set train.sync_batch_norm=true)
   # One rank against itself with other kernels and another order of sums: two halves of each batch, one after the other.
   train alone gpu "${plain[@]}" && train alone-in-halves gpu "${plain[@]}" --set train.accumulation_steps=2 &&
@@ -127,13 +128,15 @@ part_nccl() {
   tolerance=$(awk -v s="$spread" 'BEGIN { t = 3 * s; if (t < 1e-6) t = 1e-6; print t }')
   echo "one rank against itself differs by $spread, two ranks may by $tolerance"
   cluster_up && on_cluster by-two "${plain[@]}" && agrees by-two alone "$tolerance" &&
-    on_cluster by-two-normed "${synced[@]}" && agrees by-two-normed alone-normed "$tolerance" && killed || status=1
+    on_cluster by-two-normed "${synced[@]}" && agrees by-two-normed alone-normed "$tolerance" &&
+    on_cluster in-stages "${plain[@]}" --set "$stages" && agrees in-stages alone-in-halves "$tolerance" && killed || status=1
   cluster_down
   allreduce || status=1
-  printf '{"contract": %s, "spread": %s, "losses": %s, "losses_synced_batch_norm": %s, "survivor_seconds": %s, "allreduce": %s}\n' \
+  printf '{"contract": %s, "spread": %s, "losses": %s, "losses_synced_batch_norm": %s, "losses_in_stages": %s, "survivor_seconds": %s, "allreduce": %s}\n' \
     "$(cat "$work/nccl-contract.json")" "$spread" \
     "$(cat "$work/by-two-losses.json" 2>/dev/null || echo null)" \
     "$(cat "$work/by-two-normed-losses.json" 2>/dev/null || echo null)" \
+    "$(cat "$work/in-stages-losses.json" 2>/dev/null || echo null)" \
     "$(cat "$work/killed-seconds" 2>/dev/null || echo null)" \
     "$(cat "$work/allreduce.json" 2>/dev/null || echo null)" >"$json"
   return $status

@@ -18,7 +18,8 @@
 #   throughput  images/s of four models, against PyTorch's best form (MODELS and FORMS choose)
 #   accuracy    Fashion-MNIST to 93 %, where $FASHION_MNIST is its folder
 #   nccl        two ranks on the one GPU as if on two hosts, by NCCL: the communicator's contract, a cluster whose training
-#               agrees with one rank's, a rank that is killed, the bandwidth of all-reduces (up to $ALLREDUCE_MAX, 64MiB)
+#               agrees with one rank's, by NCCL and as two stages of a pipeline, a rank that is killed, the bandwidth of
+#               all-reduces (up to $ALLREDUCE_MAX, 64MiB)
 # --quick is the part quick alone. DIRECTORY (default: gpu-results) gets a log and a JSON file for each part and
 # results.json. Nothing of the GPU's settings is changed.
 #

@@ -13,6 +13,7 @@
 #include "kernels/philox.h"
 #include "worker/collectives/factory.h"
 #include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/model.h"
 #include "worker/nn/plan_report.h"
@@ -74,6 +75,12 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   options.device = &device;
   step.use.views = train::ViewsOf(spec.objective());
   step.use.accumulation_steps = spec.accumulation_steps();
+  if (train::StagesOf(spec) > 0) {
+    // The whole model, for a micro-batch: what the stages are cut from.
+    step.use.accumulation_steps = spec.strategy().pipeline().micro_batches();
+    options.max_batch =
+        static_cast<uint32_t>(data::LargestShare(options.max_batch, step.use.accumulation_steps));
+  }
   step.use.rows = options.max_batch;
   ASSIGN_OR_RETURN(const nn::Graph graph, BuildGraph(spec));
   ASSIGN_OR_RETURN(step.plan, nn::CompiledPlan::Make(graph, options));
@@ -167,9 +174,11 @@ absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
   v1::PlanReport report = nn::DescribePlan(*step.plan, step.use);
   report.set_ranks(options.ranks);
   report.set_device(options.device->name());
-  const size_t arrays = 2 + step.optimizer->states().size();  // parameters, gradients
-  report.set_parameter_bytes(
-      (arrays * step.plan->parameter_elements() + step.plan->buffer_elements()) * sizeof(float));
+  const size_t parameters = step.plan->parameter_elements();
+  const uint32_t sharers = spec.train().strategy().shard_optimizer() ? options.ranks : 1;
+  const size_t states = step.optimizer->states().size() * data::LargestShare(parameters, sharers);
+  report.set_parameter_bytes((2 * parameters + states + step.plan->buffer_elements()) *
+                             sizeof(float));
   if (options.time) {
     RETURN_IF_ERROR(TimeSteps(step, spec.train(), options.time_budget, report));
   }

@@ -57,6 +57,26 @@ TEST(ExplainPlanTest, AccumulationAndViews) {
   EXPECT_EQ(views->operations().rbegin()->output().channels(), 128);
 }
 
+TEST(ExplainPlanTest, AShareOfTheOptimizersState) {
+  const auto whole = ExplainPlan(Spec(), {.ranks = 4});
+  const auto shared = ExplainPlan(Spec({"train.strategy.shard_optimizer=true"}), {.ranks = 4});
+  ASSERT_TRUE(whole.ok() && shared.ok());
+  // Three quarters of the momentum are with other ranks.
+  EXPECT_NEAR(static_cast<double>(whole->parameter_bytes() - shared->parameter_bytes()),
+              0.75 * 4 * 421834, 4096);
+}
+
+TEST(ExplainPlanTest, MicroBatchesOfAPipeline) {
+  const auto report = ExplainPlan(
+      Spec({"resources.ranks_per_node=4",
+            "train.strategy={name: pipeline, pipeline: {stages: 2, micro_batches: 3}}"}),
+      {.ranks = 4});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->rows(), 7u);  // of 19, half a batch
+  EXPECT_EQ(report->accumulation_steps(), 3u);
+  EXPECT_EQ(report->parameters(), 421834u);
+}
+
 TEST(ExplainPlanTest, Times) {
   for (const auto& [objective, device] : {std::pair("cross_entropy", &kernels::CpuDevice()),
                                           {"nt_xent", &kernels::GuardedDevice()}}) {

@@ -94,12 +94,6 @@ void ModelState::BindParameters(float* parameters) {
   BindGradients(gradients_);
 }
 
-uint64_t ModelState::parameter_count() const {
-  uint64_t count = 0;
-  for (const nn::ParameterInfo& parameter : plan_->parameters()) count += CountOf(parameter);
-  return count;
-}
-
 void ModelState::RoundParameters(kernels::DataType type) {
   if (type == kernels::DataType::kFloat32) return;
   const size_t count = plan_->parameter_elements();

@@ -40,7 +40,6 @@ class ModelState {
   void BindParameters(float* parameters);
   float* parameters() { return parameters_; }
   float* buffers() { return buffers_.get(); }
-  uint64_t parameter_count() const;  // without padding
 
   // To the nearest values of `type`; the array stays one of float32.
   void RoundParameters(kernels::DataType type);

@@ -21,6 +21,17 @@
 namespace muster::train {
 namespace {
 
+// A strategy that this trainer does not know it refuses, rather than do something else.
+absl::Status CheckStrategy(const v1::TrainSpec& spec) {
+  const std::string& name = spec.strategy().name();
+  const bool known = name.empty() || name == "ddp" || spec::DrivesSeveralDevices(spec.strategy()) ||
+                     StagesOf(spec) > 0;
+  if (known) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("train.strategy.name: ", name,
+                                                 " is not supported by this rank",
+                                                 name == "pipeline" ? " without stages" : ""));
+}
+
 // A longer training, another learning rate or another place for the data is still the same
 // training.
 std::string TrainingDigest(const v1::TrainSpec& spec) {
@@ -110,6 +121,7 @@ absl::StatusOr<std::unique_ptr<Preparation>> PrepareUnmarked(
     const v1::JobSpec& job, uint32_t world_size, const std::string& cache_dir,
     const std::vector<kernels::Device*>& devices) {
   const v1::TrainSpec& spec = job.train();
+  RETURN_IF_ERROR(CheckStrategy(spec));
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
   const auto open = [&](data::Split split) -> OpenedDataset {
     auto dataset = data::OpenDataset(DatasetOptionsOf(spec.dataset()), split, cache_dir);

@@ -59,7 +59,13 @@ TEST_F(PreparationTest, WhatTheSpecAsksInVainIsABadSpec) {
            [](v1::TrainSpec& s) { s.mutable_dataset()->set_name("cifar"); },
            [](v1::TrainSpec& s) { s.mutable_optimizer()->set_name("adam"); },
            [](v1::TrainSpec& s) { s.mutable_schedule()->set_name("linear"); },
+           [](v1::TrainSpec& s) { s.mutable_strategy()->set_name("ring"); },
            [](v1::TrainSpec& s) { s.mutable_strategy()->set_name("pipeline"); },
+           [](v1::TrainSpec& s) {
+             s.mutable_strategy()->set_name("pipeline");
+             s.mutable_strategy()->mutable_pipeline()->set_stages(2);
+             s.mutable_strategy()->mutable_pipeline()->add_cuts("no-such-layer");
+           },
            [](v1::TrainSpec& s) { s.mutable_model()->set_name("resnet1001"); },
            [](v1::TrainSpec& s) { s.set_precision("O4"); },
            [](v1::TrainSpec& s) {

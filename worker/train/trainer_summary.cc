@@ -83,19 +83,23 @@ absl::Status Trainer::GatherOwn(v1::TrainSummary& summary) {
 }
 
 absl::Status Trainer::SummarizeWeights(v1::TrainSummary& summary) {
-  const std::vector<Tensor> own = state_.ExportParameters();
-  ASSIGN_OR_RETURN(
-      const uint32_t differing,
-      CountDiffering(*communicator_, *communicators_.equals(), ModelState::WeightsDigest(own)));
+  std::vector<Tensor> parameters = state_.ExportParameters();
+  const std::string own = ModelState::WeightsDigest(parameters);
+  ASSIGN_OR_RETURN(const uint32_t differing,
+                   CountDiffering(*communicator_, *communicators_.equals(), own));
   LOG_IF(ERROR, differing > 0 && is_first())
       << differing << " of " << communicator_->size()
       << " ranks ended with other weights than the first that has the same";
   summary.set_differing_replicas(differing);
-  if (communicators_.equals()->rank() > 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<Tensor> all, WholeModel(own));
-  summary.set_weights_digest(ModelState::WeightsDigest(all));
+  summary.set_weights_digest(own);
+  if (is_stage() && communicators_.replicas->rank() == 0) {
+    ASSIGN_OR_RETURN(parameters, WholeModel(std::move(parameters)));
+    summary.set_weights_digest(ModelState::WeightsDigest(parameters));
+  }
   uint64_t count = 0;
-  for (const Tensor& tensor : all) count += std::get<std::vector<float>>(tensor.values).size();
+  for (const Tensor& tensor : parameters) {
+    count += std::get<std::vector<float>>(tensor.values).size();
+  }
   summary.set_parameters(count);
   return absl::OkStatus();
 }
