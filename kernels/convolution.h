@@ -101,7 +101,7 @@ std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape,
 
 namespace cpu {
 // Our own kernels, in the types that the processor multiplies and by casts around float32 in the
-// others; oneDNN for groups that are not depthwise, and for bfloat16 where the processor has AMX.
+// others, by AMX where the processor has it; oneDNN for groups that are not depthwise.
 // INVALID_ARGUMENT for an impossible shape, INTERNAL or RESOURCE_EXHAUSTED with oneDNN's word
 // otherwise.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionShape& shape,

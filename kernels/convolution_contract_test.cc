@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/convolution.h"
 #include "kernels/convolution_set.h"
+#include "kernels/cpu/amx_convolution.h"
 #include "kernels/cpu/onednn_convolution.h"
 #include "kernels/half.h"
 #include "kernels/kernel_contract.h"
@@ -265,7 +266,29 @@ class ConvolutionContractTest : public testing::TestWithParam<std::tuple<Convolu
 };
 
 // Of the processor and of the reference alone.
-class ConvolutionReferenceTest : public ConvolutionContractTest {};
+class ConvolutionReferenceTest : public ConvolutionContractTest {
+ protected:
+  // Of a maker that may say that it cannot.
+  void ExpectBfloat16ToAgree(ConvolutionMaker* make) {
+    if (shape().groups > 1) GTEST_SKIP() << "not for groups";
+    const ConvolutionSetUse use = {make, false};
+    for (const Precision& precision : kLowPrecisions) {
+      if (precision.compute != kBf16) continue;
+      ConvolutionOptions options = Options();
+      options.x_type = precision.x;
+      options.y_type = precision.y;
+      options.compute_type = precision.compute;
+      if (!make(shape(), options).ok()) GTEST_SKIP() << "this processor lacks it";
+      SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.y));
+      Pair(shape(), options, random_, {.activation = Activation::kRelu}, use)
+          .ExpectTheSame({2, 1});
+      const Ends ends = {.scale = true, .addend = true, .activation = Activation::kRelu6};
+      Pair(shape(), options, random_, ends, use).ExpectTheSame({2}, /*backward=*/false);
+      options.bias = false;
+      Pair(shape(), options, random_, {}, use).ExpectTheSame({1});
+    }
+  }
+};
 
 TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
   // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
@@ -320,29 +343,15 @@ TEST_P(ConvolutionContractTest, AgreesWithTheReferenceInEveryPrecision) {
   }
 }
 
-// Whatever cpu::MakeConvolution takes on this processor: with AMX it is oneDNN.
+// Whatever cpu::MakeConvolution takes on this processor.
 TEST_P(ConvolutionReferenceTest, OneDnnAgreesWithTheReferenceInBfloat16) {
-  if (shape().groups > 1) GTEST_SKIP() << "not for groups";
-  constexpr ConvolutionMaker* kMake = [](const ConvolutionShape& shape,
-                                         const ConvolutionOptions& options) {
+  ExpectBfloat16ToAgree([](const ConvolutionShape& shape, const ConvolutionOptions& options) {
     return cpu::MakeOneDnnConvolution(shape, options, CpuKernels());
-  };
-  const ConvolutionSetUse one_dnn = {kMake, false};
-  for (const Precision& precision : kLowPrecisions) {
-    if (precision.compute != kBf16) continue;
-    ConvolutionOptions options = Options();
-    options.x_type = precision.x;
-    options.y_type = precision.y;
-    options.compute_type = precision.compute;
-    if (!kMake(shape(), options).ok()) GTEST_SKIP() << "this processor lacks it";
-    SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.y));
-    Pair(shape(), options, random_, {.activation = Activation::kRelu}, one_dnn)
-        .ExpectTheSame({2, 1});
-    const Ends ends = {.scale = true, .addend = true, .activation = Activation::kRelu6};
-    Pair(shape(), options, random_, ends, one_dnn).ExpectTheSame({2}, /*backward=*/false);
-    options.bias = false;
-    Pair(shape(), options, random_, {}, one_dnn).ExpectTheSame({1});
-  }
+  });
+}
+
+TEST_P(ConvolutionReferenceTest, AmxAgreesWithTheReferenceInBfloat16) {
+  ExpectBfloat16ToAgree(cpu::MakeAmxConvolution);
 }
 
 // Also through the ReLU, and to no other row.

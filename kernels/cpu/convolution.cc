@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "common/status.h"
+#include "kernels/cpu/amx_convolution.h"
+#include "kernels/cpu/amx_support.h"
 #include "kernels/cpu/casting_convolution.h"
 #include "kernels/cpu/depthwise_convolution.h"
 #include "kernels/cpu/direct_convolution.h"
@@ -52,9 +54,7 @@ OrConvolution MakeConvolution(const ConvolutionShape& shape, const ConvolutionOp
     return MakeTileConvolution(shape, options, kernels);
   }
   if (options.compute_type == DataType::kBfloat16) {
-    if (FitsAmx(shape, options) && OneDnnHasAmx()) {
-      return MakeOneDnnConvolution(shape, options, kernels);
-    }
+    if (FitsAmx(shape, options) && HasAmx()) return MakeAmxConvolution(shape, options);
     if (kernels.bfloat16_dot) return MakeTileConvolution(shape, options, kernels);
   }
   return MakeInFloat32(MakeTileConvolution, shape, options, kernels);

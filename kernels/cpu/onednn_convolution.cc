@@ -324,11 +324,4 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeOneDnnConvolution(
   return std::unique_ptr<Convolution>(std::move(convolution));
 }
 
-// oneDNN asks the kernel for the permission, which Linux gives a process on request, when it looks
-// at the processor.
-bool OneDnnHasAmx() {
-  static const bool has = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
-  return has;
-}
-
 }  // namespace muster::kernels::cpu

@@ -18,10 +18,6 @@ namespace muster::kernels::cpu {
 absl::StatusOr<std::unique_ptr<Convolution>> MakeOneDnnConvolution(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels);
 
-// Whether oneDNN multiplies bfloat16 by the matrix instructions of AMX: the processor and the
-// operating system have them, and this process may use them.
-bool OneDnnHasAmx();
-
 }  // namespace muster::kernels::cpu
 
 #endif  // MUSTER_KERNELS_CPU_ONEDNN_CONVOLUTION_H_

@@ -1,0 +1,43 @@
+// A convolution as sums of matrix products, one for each tap, over a grid of positions.
+//
+// Images become grids of equal size with zeros between their lines, enough of them that a tap is
+// the same shift for every position: the pixels that a tap sees are the grid's positions some way
+// further on, and rows of a matrix at equal distances. A position whose target is no pixel is
+// multiplied in vain. With a stride the source is divided into planes (forward), or the target
+// into as many (backward data), in which the taps are shifts again.
+#ifndef MUSTER_KERNELS_CPU_GRID_H_
+#define MUSTER_KERNELS_CPU_GRID_H_
+
+#include <cstdint>
+
+namespace muster::kernels::cpu {
+
+struct GridTap {
+  int64_t tap;    // of the weights: kernel row * kernel + kernel column
+  int64_t plane;  // of the source
+  int64_t shift;  // positions, not negative
+};
+
+// Pixels of the target that see the same taps, but for those that fall on zeros.
+struct GridTarget {
+  const GridTap* taps;
+  int64_t tap_count;      // 0: the sums are zero
+  const int32_t* pixels;  // of each position of an image: its pixel, or -1
+};
+
+// What does not depend on the data.
+struct GridPlan {
+  int64_t positions;  // of an image
+  int64_t largest_shift;
+  int64_t planes;
+  const int32_t* sources;  // [planes][positions]: the pixel of the source, or -1 for zeros
+  const GridTarget* targets;
+  int64_t target_count;
+  int64_t tap_count;  // of all targets
+  int64_t source_pixels;
+  int64_t target_pixels;
+};
+
+}  // namespace muster::kernels::cpu
+
+#endif  // MUSTER_KERNELS_CPU_GRID_H_
