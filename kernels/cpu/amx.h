@@ -60,15 +60,19 @@ MUSTER_AMX_INLINE __mmask32 Mask32(int64_t count) {
   return static_cast<__mmask32>(count >= 32 ? 0xffffffff : count <= 0 ? 0 : (1u << count) - 1);
 }
 
-// Elements [at, at + 32) of an array of float32 or bfloat16, rounded; zeros from `count` on.
-MUSTER_AMX_INLINE __m512i Load32(DataType type, const void* array, int64_t at, int64_t count) {
+// Elements [at, at + 32) of an array of float32 or bfloat16, rounded; zeros where the mask has
+// none.
+MUSTER_AMX_INLINE __m512i LoadMasked(DataType type, const void* array, int64_t at, __mmask32 mask) {
   if (type == DataType::kBfloat16) {
-    return _mm512_maskz_loadu_epi16(Mask32(count), static_cast<const uint16_t*>(array) + at);
+    return _mm512_maskz_loadu_epi16(mask, static_cast<const uint16_t*>(array) + at);
   }
   const float* const from = static_cast<const float*>(array) + at;
   return reinterpret_cast<__m512i>(
-      _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(Mask16(count - 16), from + 16),
-                          _mm512_maskz_loadu_ps(Mask16(count), from)));
+      _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + 16),
+                          _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from)));
+}
+MUSTER_AMX_INLINE __m512i Load32(DataType type, const void* array, int64_t at, int64_t count) {
+  return LoadMasked(type, array, at, Mask32(count));
 }
 
 // Rows of 16 elements of 32 bits become columns.

@@ -1,5 +1,6 @@
 // See kernels/cpu/grid.h for how a convolution becomes products of matrices. A pointwise one needs
-// no grid: its pixels, whatever image they are of, are images of one pixel each.
+// no grid: its pixels, whatever image they are of, are images of one pixel each. A network's first
+// one, whose images have few channels, sums over windows of them.
 #include "kernels/cpu/amx_convolution.h"
 
 #include <algorithm>
@@ -31,6 +32,11 @@ bool Pointwise(const ConvolutionShape& shape) {
   return shape.kernel == 1 && shape.stride == 1 && shape.padding == 0;
 }
 
+bool SumsWindows(const ConvolutionShape& shape, const ConvolutionOptions& options) {
+  return shape.kernel > 1 && shape.kernel * shape.in_channels <= amx::kDepth &&
+         !(options.training && options.data_gradient);
+}
+
 ConvolutionShape OfOnePixel(const ConvolutionShape& shape) {
   ConvolutionShape pixel = shape;
   pixel.height = pixel.width = 1;
@@ -44,9 +50,11 @@ class AmxConvolution : public Convolution {
         options_(options),
         images_of_row_(Pointwise(shape) ? shape.height * shape.width : 1),
         panels_{.lanes = kLanes, .depth = shape.fan_in(), .out_channels = shape.out_channels},
-        forward_(GridPlanner::Forward(shape_)) {
+        windows_(SumsWindows(shape, options)),
+        forward_(Forward(GridWork::kProduct)) {
+    if (options.training) gradient_ = Forward(GridWork::kGradient);
     if (options.training && options.data_gradient) {
-      backward_data_ = GridPlanner::BackwardData(shape_);
+      backward_data_ = GridPlanner::BackwardData(shape_, options.max_rows * images_of_row_);
     }
     if (options.threads > 1) threads_ = ThreadPool::Shared(options.threads);
     PlaceWorkspace();
@@ -66,7 +74,7 @@ class AmxConvolution : public Convolution {
 
   void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
                void* workspace) override {
-    Multiply(X(rows, x),
+    Multiply(X(rows, x, workspace),
              {.plan = &forward_->plan(),
               .weights = weights,
               .target_channels = shape_.out_channels,
@@ -95,15 +103,16 @@ class AmxConvolution : public Convolution {
       std::memset(dweights, 0, static_cast<size_t>(weights_elements()) * sizeof(float));
       return;
     }
+    const amx::StoredImages source = X(rows, x, workspace);
     const int64_t pairs = Pairs(rows);
     for (int64_t first = 0; first < pairs; first += pairs_at_once_) {
-      const amx::GradientSums sums = {.plan = &forward_->plan(),
-                                      .x = X(rows, x),
+      const amx::GradientSums sums = {.plan = &gradient_->plan(),
+                                      .x = source,
                                       .dy = Dy(rows, dy),
                                       .first_pair = first,
                                       .pairs = std::min(pairs_at_once_, pairs - first),
                                       .panels = panels_,
-                                      .scratch = workspace,
+                                      .scratch = Scratch(workspace),
                                       .dweights = dweights,
                                       .add = first > 0};
       InParts([&](int part) { amx::ArrangeGradient(sums, part, options_.threads); });
@@ -112,12 +121,34 @@ class AmxConvolution : public Convolution {
   }
 
  private:
-  amx::StoredImages X(int64_t rows, const void* x) const {
-    return {.type = options_.x_type,
-            .data = x,
-            .images = rows * images_of_row_,
-            .pixels = shape_.height * shape_.width,
-            .channels = shape_.in_channels};
+  std::unique_ptr<const GridPlanner> Forward(GridWork work) const {
+    if (windows_) return GridPlanner::ForwardOfWindows(shape_);
+    return GridPlanner::Forward(shape_, work, options_.max_rows * images_of_row_);
+  }
+
+  // With windows, of those; they are made in the workspace, if there is one.
+  amx::StoredImages X(int64_t rows, const void* x, void* workspace) const {
+    const amx::StoredImages images = {.type = options_.x_type,
+                                      .data = x,
+                                      .images = rows * images_of_row_,
+                                      .pixels = shape_.height * shape_.width,
+                                      .channels = shape_.in_channels};
+    if (!windows_) return images;
+    if (workspace != nullptr) {
+      const amx::WindowShape windows = {.height = shape_.height,
+                                        .width = shape_.width,
+                                        .out_width = shape_.out_width(),
+                                        .kernel = shape_.kernel,
+                                        .stride = shape_.stride,
+                                        .padding = shape_.padding};
+      InParts(
+          [&](int part) { amx::FillWindows(windows, images, workspace, part, options_.threads); });
+    }
+    return {.type = DataType::kBfloat16,
+            .data = workspace,
+            .images = images.images,
+            .pixels = shape_.height * shape_.out_width(),
+            .channels = shape_.kernel * shape_.in_channels};
   }
   amx::StoredImages Dy(int64_t rows, const void* dy) const {
     return {.type = options_.y_type,
@@ -135,7 +166,8 @@ class AmxConvolution : public Convolution {
            source.channels % amx::kDepth == 0;
   }
   static int64_t Length(const GridPlan& plan, int64_t images) {
-    return images * plan.positions + plan.largest_shift + amx::kBlock;
+    const int64_t blocks = (images * plan.positions + amx::kBlock - 1) / amx::kBlock;
+    return blocks * amx::kBlock + plan.largest_shift;
   }
   static size_t GridBytes(const GridPlan& plan, const amx::StoredImages& source) {
     const int64_t channels = (source.channels + amx::kDepth - 1) / amx::kDepth * amx::kDepth;
@@ -144,29 +176,43 @@ class AmxConvolution : public Convolution {
     return positions * channels * SizeOf(DataType::kBfloat16);
   }
 
-  // The grid, then each part's scratch; or the gradient's arrays.
+  // Windows, then the grid and each part's scratch, or the gradient's arrays.
   void PlaceWorkspace() {
-    const auto add = [this](const GridPlan& plan, const amx::StoredImages& source,
-                            int64_t target_channels) {
-      scratch_offset_ = std::max(scratch_offset_, RoundUp(GridBytes(plan, source)));
-      workspace_bytes_ = std::max(
-          workspace_bytes_, amx::GridProductScratchBytes(plan, source.channels, target_channels));
+    const amx::StoredImages x = X(options_.max_rows, nullptr, nullptr);
+    const amx::StoredImages dy = Dy(options_.max_rows, nullptr);
+    if (windows_) {
+      windows_bytes_ = RoundUp(x.images * x.pixels * x.channels * SizeOf(DataType::kBfloat16));
+    }
+    size_t part_bytes = 0;
+    const auto add = [&](const GridPlan& plan, const amx::StoredImages& source,
+                         int64_t target_channels) {
+      grid_bytes_ = std::max(grid_bytes_, RoundUp(GridBytes(plan, source)));
+      part_bytes = std::max(part_bytes,
+                            amx::GridProductScratchBytes(plan, source.channels, target_channels));
     };
-    const amx::StoredImages x = X(options_.max_rows, nullptr), dy = Dy(options_.max_rows, nullptr);
     add(forward_->plan(), x, shape_.out_channels);
     if (backward_data_ != nullptr) add(backward_data_->plan(), dy, shape_.in_channels);
-    workspace_bytes_ = scratch_offset_ + workspace_bytes_ * options_.threads;
+    workspace_bytes_ = windows_bytes_ + grid_bytes_ + part_bytes * options_.threads;
     if (!options_.training) return;
+    const GridPlan& plan = gradient_->plan();
     const auto gradient_bytes = [&](int64_t pairs) {
-      return amx::GradientScratchBytes(forward_->plan(), shape_.in_channels, shape_.out_channels,
-                                       pairs);
+      return amx::GradientScratchBytes(plan, x.channels, dy.channels, pairs);
     };
-    const int64_t positions = forward_->plan().positions;
+    // Of a pair, for one tap.
+    const int64_t positions = std::max<int64_t>(
+        1, plan.positions * plan.first_uses[plan.tap_count] / std::max<int64_t>(1, plan.tap_count));
     const int64_t least = (kGradientPositions + positions - 1) / positions;
     const auto fit = static_cast<int64_t>(kGradientBytes * least / gradient_bytes(least));
-    pairs_at_once_ = std::min(Pairs(options_.max_rows), std::max(least, fit));
-    workspace_bytes_ = std::max(workspace_bytes_, gradient_bytes(pairs_at_once_));
+    pairs_at_once_ = std::max(least, fit);
+    // Parts of a tile are multiplied in vain.
+    if (plan.positions < amx::kTile) {
+      pairs_at_once_ = (pairs_at_once_ + amx::kTile - 1) / amx::kTile * amx::kTile;
+    }
+    pairs_at_once_ = std::min(Pairs(options_.max_rows), pairs_at_once_);
+    workspace_bytes_ = std::max(workspace_bytes_, windows_bytes_ + gradient_bytes(pairs_at_once_));
   }
+
+  char* Scratch(void* workspace) const { return static_cast<char*>(workspace) + windows_bytes_; }
 
   void InParts(absl::FunctionRef<void(int part)> run) const {
     if (threads_ == nullptr) return run(0);
@@ -179,7 +225,8 @@ class AmxConvolution : public Convolution {
     product.length = Length(*product.plan, source.images);
     product.panels = panels_;
     product.source_channels = source.channels;
-    product.scratch = static_cast<char*>(workspace) + scratch_offset_;
+    char* const grid = Scratch(workspace);
+    product.scratch = grid + grid_bytes_;
     if (InPlace(*product.plan, source)) {
       product.grid = source.data;
       const int64_t pixel_bytes = source.channels * SizeOf(DataType::kBfloat16);
@@ -187,13 +234,13 @@ class AmxConvolution : public Convolution {
       if (left > 0) {
         const auto* const from =
             static_cast<const char*>(source.data) + (source.images - left) * pixel_bytes;
-        std::memcpy(workspace, from, left * pixel_bytes);
-        product.last_block = workspace;
+        std::memcpy(grid, from, left * pixel_bytes);
+        product.last_block = grid;
       }
     } else {
-      product.grid = workspace;
+      product.grid = grid;
       InParts([&](int part) {
-        amx::FillGrid(*product.plan, source, product.length, workspace, part, options_.threads);
+        amx::FillGrid(*product.plan, source, product.length, grid, part, options_.threads);
       });
     }
     InParts([&](int part) { amx::MultiplyGrid(product, part, options_.threads); });
@@ -203,11 +250,14 @@ class AmxConvolution : public Convolution {
   const ConvolutionOptions options_;
   const int64_t images_of_row_;
   const TilePanels panels_;
+  const bool windows_;  // are summed in place of pixels
   const std::unique_ptr<const GridPlanner> forward_;
-  std::unique_ptr<const GridPlanner> backward_data_;  // null: will not be called
+  std::unique_ptr<const GridPlanner> gradient_;       // null: will not be called
+  std::unique_ptr<const GridPlanner> backward_data_;  // the same
   std::shared_ptr<ThreadPool> threads_;               // null: the calling thread alone
   int64_t pairs_at_once_ = 0;                         // of the gradient's images
-  size_t scratch_offset_ = 0;
+  size_t windows_bytes_ = 0;
+  size_t grid_bytes_ = 0;
   size_t workspace_bytes_ = 0;
 };
 

@@ -20,17 +20,20 @@ struct Arrangement {
         row_elements((CeilDivide(positions + plan.largest_shift, kTile) | 1) * kTile),
         blocks(CeilDivide(in_channels, kBlock)),
         panels(CeilDivide(out_channels, kBlock)),
-        x_bytes(plan.planes * blocks * kBlock * row_elements * kElementBytes) {}
+        x_bytes(plan.planes * blocks * kBlock * row_elements * kElementBytes),
+        targets(plan.target_count) {}
 
   int64_t x_block_bytes() const { return kBlock * row_elements * kElementBytes; }
   int64_t dy_panel_bytes() const { return positions * kBlock * kElementBytes; }
-  int64_t bytes() const { return x_bytes + panels * dy_panel_bytes(); }
+  int64_t dy_target_bytes() const { return panels * dy_panel_bytes(); }
+  int64_t bytes() const { return x_bytes + targets * dy_target_bytes(); }
 
   int64_t positions;     // of dy: whole tiles; zeros beyond the grids
   int64_t row_elements;  // positions of x
   int64_t blocks;        // of input channels
   int64_t panels;        // of output channels
   int64_t x_bytes;       // [plane][block][channel of the block][row_elements]
+  int64_t targets;       // of dy: [target][panel][position][channel of the panel]
 };
 
 // A pair's elements at a position of the grid.
@@ -109,7 +112,7 @@ void ArrangeX(const GradientSums& sums, const Arrangement& to, int64_t plane, Pi
   }
 }
 
-void ArrangeDy(const GradientSums& sums, const Arrangement& to, Piece tiles) {
+void ArrangeDy(const GradientSums& sums, const Arrangement& to, int64_t target, Piece tiles) {
   alignas(kCacheLine) static constexpr uint16_t kPairs[2][32] = {
       {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},
@@ -117,8 +120,9 @@ void ArrangeDy(const GradientSums& sums, const Arrangement& to, Piece tiles) {
        24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63}};
   const __m512i lower = _mm512_load_si512(kPairs[0]);
   const __m512i upper = _mm512_load_si512(kPairs[1]);
-  PairWalk walk(sums, *sums.plan, sums.dy, sums.plan->targets[0].pixels, tiles.begin * kTile);
-  char* line = static_cast<char*>(sums.scratch) + to.x_bytes + tiles.begin * kTile * 2 * kCacheLine;
+  PairWalk walk(sums, *sums.plan, sums.dy, sums.plan->targets[target].pixels, tiles.begin * kTile);
+  char* line = static_cast<char*>(sums.scratch) + to.x_bytes + target * to.dy_target_bytes() +
+               tiles.begin * kTile * 2 * kCacheLine;
   for (int64_t position = tiles.begin * kTile; position < tiles.end * kTile; ++position) {
     const PairAt pair = walk.Next();
     for (int64_t panel = 0; panel < to.panels; ++panel) {
@@ -136,6 +140,7 @@ class PartOfGradient {
  public:
   PartOfGradient(const GradientSums& sums, int part, int parts)
       : sums_(sums),
+        plan_(*sums.plan),
         arranged_(*sums.plan, sums.x.channels, sums.dy.channels, sums.pairs),
         taps_(sums.panels.depth / sums.x.channels) {
     const int64_t panel_parts = PanelParts(arranged_.panels, parts);
@@ -145,23 +150,28 @@ class PartOfGradient {
 
   void Run() {
     const Tiles tiles;
-    const cpu::GridTarget& target = sums_.plan->targets[0];
-    const auto* const x = static_cast<const char*>(sums_.scratch);
     for (int64_t block = blocks_.begin; block < blocks_.end; ++block) {
       for (int64_t panel = panels_.begin; panel < panels_.end; ++panel) {
-        if (!sums_.add && target.tap_count < taps_) Clear(block, panel);
-        for (int64_t t = 0; t < target.tap_count; ++t) {
-          const cpu::GridTap& tap = target.taps[t];
-          const char* const rows =
-              x + (tap.plane * arranged_.blocks + block) * arranged_.x_block_bytes() +
-              tap.shift * kElementBytes;
-          SumTap(rows, block, panel, tap.tap);
-        }
+        if (!sums_.add && plan_.tap_count < taps_) Clear(block, panel);
+        for (int64_t place = 0; place < plan_.tap_count; ++place) SumTap(place, block, panel);
       }
     }
   }
 
  private:
+  // Bytes of a line of dy's panel, and of the gradient's but for the last one.
+  static constexpr int64_t kLineBytes = 2 * kCacheLine;
+
+  const char* X(const cpu::GridTap& use, int64_t block) const {
+    return static_cast<const char*>(sums_.scratch) +
+           (use.plane * arranged_.blocks + block) * arranged_.x_block_bytes() +
+           use.shift * kElementBytes;
+  }
+  const char* Dy(const cpu::GridTap& use, int64_t panel) const {
+    return static_cast<const char*>(sums_.scratch) + arranged_.x_bytes +
+           use.target * arranged_.dy_target_bytes() + panel * arranged_.dy_panel_bytes();
+  }
+
   int64_t LinesOf(int64_t block) const {
     return Smaller(kBlock, sums_.x.channels - block * kBlock);
   }
@@ -181,21 +191,17 @@ class PartOfGradient {
 
   // The tiles' sums begin with what the gradient holds, or with zeros. Lines beyond the last
   // channel are not the gradient's.
-  void SumTap(const char* rows, int64_t block, int64_t panel, int64_t tap) {
-    float* const to = At(block, panel, tap);
-    const int64_t line_bytes = LineBytes(panel);
-    const int64_t bytes = LinesOf(block) * line_bytes;
-    if (LinesOf(block) == kBlock) return SumInto(rows, panel, to);
+  void SumTap(int64_t place, int64_t block, int64_t panel) {
+    float* const to = At(block, panel, plan_.taps[place]);
+    const int64_t bytes = LinesOf(block) * LineBytes(panel);
+    if (LinesOf(block) == kBlock) return SumInto(place, block, panel, to);
     if (sums_.add) std::memcpy(part_block_, to, bytes);
-    SumInto(rows, panel, part_block_);
+    SumInto(place, block, panel, part_block_);
     std::memcpy(to, part_block_, bytes);
   }
 
-  void SumInto(const char* rows, int64_t panel, float* to) const {
-    const char* const dy = static_cast<const char*>(sums_.scratch) + arranged_.x_bytes +
-                           panel * arranged_.dy_panel_bytes();
-    if (LineBytes(panel) == kCacheLine) return SumNarrow(rows, dy, to);
-    constexpr int64_t kLineBytes = 2 * kCacheLine;
+  void SumInto(int64_t place, int64_t block, int64_t panel, float* to) const {
+    if (LineBytes(panel) == kCacheLine) return SumNarrow(place, block, panel, to);
     float* const lower = to + kTile * kBlock;
     if (sums_.add) {
       _tile_loadd(0, to, kLineBytes);
@@ -209,17 +215,23 @@ class PartOfGradient {
       _tile_zero(3);
     }
     const int64_t row_bytes = arranged_.row_elements * kElementBytes;
-    const char* const lower_rows = rows + kTile * row_bytes;
-    for (int64_t at = 0; at < arranged_.positions * kElementBytes; at += kCacheLine) {
-      const char* const columns = dy + at / kCacheLine * 2 * kTileBytes;
-      _tile_loadd(4, rows + at, row_bytes);
-      _tile_loadd(6, columns, kLineBytes);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, columns + kCacheLine, kLineBytes);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, lower_rows + at, row_bytes);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+    for (int64_t use = plan_.first_uses[place]; use < plan_.first_uses[place + 1]; ++use) {
+      const char* rows = X(plan_.uses[use], block);
+      const char* lower_rows = rows + kTile * row_bytes;
+      const char* dy = Dy(plan_.uses[use], panel);
+      for (int64_t at = 0; at < arranged_.positions; at += kTile) {
+        _tile_loadd(4, rows, row_bytes);
+        _tile_loadd(6, dy, kLineBytes);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, dy + kCacheLine, kLineBytes);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, lower_rows, row_bytes);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+        rows += kCacheLine;
+        lower_rows += kCacheLine;
+        dy += kTile * kLineBytes;
+      }
     }
     _tile_stored(0, to, kLineBytes);
     _tile_stored(1, to + kTile, kLineBytes);
@@ -228,7 +240,7 @@ class PartOfGradient {
   }
 
   // The last panel may have lines of one tile.
-  void SumNarrow(const char* rows, const char* dy, float* to) const {
+  void SumNarrow(int64_t place, int64_t block, int64_t panel, float* to) const {
     float* const lower = to + kTile * kTile;
     if (sums_.add) {
       _tile_loadd(0, to, kCacheLine);
@@ -238,18 +250,25 @@ class PartOfGradient {
       _tile_zero(2);
     }
     const int64_t row_bytes = arranged_.row_elements * kElementBytes;
-    for (int64_t at = 0; at < arranged_.positions * kElementBytes; at += kCacheLine) {
-      _tile_loadd(4, rows + at, row_bytes);
-      _tile_loadd(5, rows + kTile * row_bytes + at, row_bytes);
-      _tile_loadd(6, dy + at / kCacheLine * 2 * kTileBytes, 2 * kCacheLine);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(2, 5, 6);
+    for (int64_t use = plan_.first_uses[place]; use < plan_.first_uses[place + 1]; ++use) {
+      const char* rows = X(plan_.uses[use], block);
+      const char* dy = Dy(plan_.uses[use], panel);
+      for (int64_t at = 0; at < arranged_.positions; at += kTile) {
+        _tile_loadd(4, rows, row_bytes);
+        _tile_loadd(5, rows + kTile * row_bytes, row_bytes);
+        _tile_loadd(6, dy, kLineBytes);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+        rows += kCacheLine;
+        dy += kTile * kLineBytes;
+      }
     }
     _tile_stored(0, to, kCacheLine);
     _tile_stored(2, lower, kCacheLine);
   }
 
   const GradientSums& sums_;
+  const cpu::GridPlan& plan_;
   const Arrangement arranged_;
   const int64_t taps_;     // of the weights
   Piece blocks_, panels_;  // of this part
@@ -263,7 +282,9 @@ void ArrangeGradient(const GradientSums& sums, int part, int parts) {
   for (int64_t plane = 0; plane < sums.plan->planes; ++plane) {
     ArrangeX(sums, to, plane, PieceOf(to.row_elements / kTile, part, parts));
   }
-  ArrangeDy(sums, to, PieceOf(to.positions / kTile, part, parts));
+  for (int64_t target = 0; target < sums.plan->target_count; ++target) {
+    ArrangeDy(sums, to, target, PieceOf(to.positions / kTile, part, parts));
+  }
 }
 
 void SumGradient(const GradientSums& sums, int part, int parts) {

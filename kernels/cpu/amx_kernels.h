@@ -32,8 +32,24 @@ struct StoredImages {
   int64_t channels;
 };
 
+// Where the taps of a kernel's line have few channels, they are summed as one tap that has them
+// all.
+struct WindowShape {
+  int64_t height;  // of x
+  int64_t width;
+  int64_t out_width;
+  int64_t kernel;
+  int64_t stride;
+  int64_t padding;
+};
+
+// x [images, height, width, channels] -> bfloat16 [images, height, out_width, kernel, channels]:
+// the columns that each output sees, zeros beside the image. kernel * channels is at most kDepth.
+void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows, int part,
+                 int parts);
+
 // -> bfloat16 [planes][length][channels rounded up to kDepth], zeros where the grid has no pixel.
-// length is at least images * positions + largest_shift + kBlock.
+// length is at least images * positions in whole blocks, and largest_shift.
 void FillGrid(const cpu::GridPlan& plan, const StoredImages& source, int64_t length, void* grid,
               int part, int parts);
 
@@ -64,7 +80,7 @@ size_t GridProductScratchBytes(const cpu::GridPlan& plan, int64_t source_channel
 // The weights' gradient sums over pairs of images, i and i + ceil(images / 2), whose pixels lie
 // side by side in an element of 32 bits: no tap splits a pair. A call takes some of the pairs.
 struct GradientSums {
-  const cpu::GridPlan* plan;  // forward's
+  const cpu::GridPlan* plan;  // of x to y
   StoredImages x;
   StoredImages dy;
   int64_t first_pair;

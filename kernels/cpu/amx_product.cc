@@ -46,14 +46,12 @@ class PartOfProduct {
       const int64_t end = Smaller(group + group_panels_, panels_.end);
       Pack(group, end);
       for (int64_t block = blocks_.begin; block < blocks_.end; ++block) {
-        const char* weights = packed_;
         for (int64_t t = 0; t < plan_.target_count; ++t) {
           const cpu::GridTarget& target = plan_.targets[t];
           for (int64_t panel = group; panel < end; ++panel) {
-            Sum(target, block, weights + (panel - group) * panel_bytes_);
+            Sum(target, block, packed_ + (panel - group) * panel_bytes_);
             Store(target, block, panel);
           }
-          weights += target.tap_count * steps_ * kStepBytes;
         }
       }
     }
@@ -62,19 +60,16 @@ class PartOfProduct {
  private:
   int64_t positions() const { return product_.images * plan_.positions; }
 
-  // Of each panel [target][tap][step][half of the panel][pair of source channels][target channel].
+  // Of each panel [tap][step][half of the panel][pair of source channels][target channel].
   void Pack(int64_t begin, int64_t end) {
     char* to = packed_;
     for (int64_t panel = begin; panel < end; ++panel) {
-      for (int64_t t = 0; t < plan_.target_count; ++t) {
-        const cpu::GridTarget& target = plan_.targets[t];
-        for (int64_t i = 0; i < target.tap_count; ++i) {
-          for (int64_t step = 0; step < steps_; ++step, to += kStepBytes) {
-            if (product_.transposed) {
-              PackTransposed(target.taps[i].tap, step, panel, to);
-            } else {
-              PackLines(target.taps[i].tap, step, panel, to);
-            }
+      for (int64_t place = 0; place < plan_.tap_count; ++place) {
+        for (int64_t step = 0; step < steps_; ++step, to += kStepBytes) {
+          if (product_.transposed) {
+            PackTransposed(plan_.taps[place], step, panel, to);
+          } else {
+            PackLines(plan_.taps[place], step, panel, to);
           }
         }
       }
@@ -121,7 +116,7 @@ class PartOfProduct {
     }
   }
 
-  void Sum(const cpu::GridTarget& target, int64_t block, const char* weights) {
+  void Sum(const cpu::GridTarget& target, int64_t block, const char* packed) {
     const bool last = product_.last_block != nullptr && (block + 1) * kBlock > positions();
     const char* const source =
         static_cast<const char*>(last ? product_.last_block : product_.grid) +
@@ -134,6 +129,7 @@ class PartOfProduct {
       const cpu::GridTap& tap = target.taps[t];
       const char* upper = source + tap.plane * plane_bytes_ + tap.shift * row_bytes_;
       const char* lower = upper + kTile * row_bytes_;
+      const char* weights = packed + tap.place * steps_ * kStepBytes;
       for (int64_t step = 0; step < steps_; ++step) {
         _tile_loadd(4, upper, row_bytes_);
         _tile_loadd(6, weights, kCacheLine);
@@ -220,6 +216,23 @@ class PartOfProduct {
 };
 
 }  // namespace
+
+void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows, int part,
+                 int parts) {
+  const int64_t window = shape.kernel * x.channels;
+  const int64_t line_elements = shape.width * x.channels;
+  const Piece lines = PieceOf(x.images * shape.height, part, parts);
+  auto* to = static_cast<uint16_t*>(windows) + lines.begin * shape.out_width * window;
+  for (int64_t line = lines.begin; line < lines.end; ++line) {
+    for (int64_t i = 0; i < shape.out_width; ++i, to += window) {
+      const int64_t first = (i * shape.stride - shape.padding) * x.channels;
+      const int64_t begin = first < 0 ? -first : 0;
+      const __mmask32 inside = Mask32(Smaller(window, line_elements - first)) & ~Mask32(begin);
+      _mm512_mask_storeu_epi16(to, Mask32(window),
+                               LoadMasked(x.type, x.data, line * line_elements + first, inside));
+    }
+  }
+}
 
 void FillGrid(const cpu::GridPlan& plan, const StoredImages& source, int64_t length, void* grid,
               int part, int parts) {

@@ -32,9 +32,12 @@ OrConvolution MakeInFloat32(Maker* make, const ConvolutionShape& shape,
   return MakeCastingConvolution(shape, options, kernels, std::move(convolution));
 }
 
-// A matrix register holds 16 rows of 32 bfloat16: with fewer channels most of it is padding.
+// A matrix register holds 16 rows of 32 bfloat16: with fewer channels most of it is padding, but
+// that a network's first layer has the columns of its kernel side by side.
 bool FitsAmx(const ConvolutionShape& shape, const ConvolutionOptions& options) {
-  return shape.in_channels >= 32 && shape.out_channels >= 16 &&
+  const int64_t window = shape.kernel * shape.in_channels;
+  const bool first = !options.data_gradient && window >= 8 && window <= 32;
+  return (shape.in_channels >= 32 || first) && shape.out_channels >= 16 &&
          options.x_type != DataType::kFloat16 && options.y_type != DataType::kFloat16;
 }
 

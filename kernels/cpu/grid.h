@@ -4,7 +4,8 @@
 // the same shift for every position: the pixels that a tap sees are the grid's positions some way
 // further on, and rows of a matrix at equal distances. A position whose target is no pixel is
 // multiplied in vain. With a stride the source is divided into planes (forward), or the target
-// into as many (backward data), in which the taps are shifts again.
+// into as many (backward data), in which the taps are shifts again. And where images are small and
+// many, every line, column or pixel is a plane of its own, and a target: then no zeros are needed.
 #ifndef MUSTER_KERNELS_CPU_GRID_H_
 #define MUSTER_KERNELS_CPU_GRID_H_
 
@@ -12,8 +13,10 @@
 
 namespace muster::kernels::cpu {
 
+// A tap as a target sees it.
 struct GridTap {
-  int64_t tap;    // of the weights: kernel row * kernel + kernel column
+  int64_t place;  // of the tap in the plan's taps
+  int64_t target;
   int64_t plane;  // of the source
   int64_t shift;  // positions, not negative
 };
@@ -33,7 +36,12 @@ struct GridPlan {
   const int32_t* sources;  // [planes][positions]: the pixel of the source, or -1 for zeros
   const GridTarget* targets;
   int64_t target_count;
-  int64_t tap_count;  // of all targets
+  // Of the weights (kernel row * kernel + kernel column), each that a target sees once.
+  const int64_t* taps;
+  int64_t tap_count;
+  // All targets' by place: those of the tap at place i are [first_uses[i], first_uses[i + 1]).
+  const GridTap* uses;
+  const int64_t* first_uses;  // [tap_count + 1]
   int64_t source_pixels;
   int64_t target_pixels;
 };
