@@ -28,6 +28,9 @@ constexpr size_t kGradientBytes = 1 << 20;
 // But each block of sums, once read and written, takes up at least so many.
 constexpr int64_t kGradientPositions = 256;
 
+// Gradients that are written once and leave the caches before they are used: not fetched first.
+constexpr int64_t kStreamedElements = 1 << 18;
+
 bool Pointwise(const ConvolutionShape& shape) {
   return shape.kernel == 1 && shape.stride == 1 && shape.padding == 0;
 }
@@ -106,15 +109,17 @@ class AmxConvolution : public Convolution {
     const amx::StoredImages source = X(rows, x, workspace);
     const int64_t pairs = Pairs(rows);
     for (int64_t first = 0; first < pairs; first += pairs_at_once_) {
-      const amx::GradientSums sums = {.plan = &gradient_->plan(),
-                                      .x = source,
-                                      .dy = Dy(rows, dy),
-                                      .first_pair = first,
-                                      .pairs = std::min(pairs_at_once_, pairs - first),
-                                      .panels = panels_,
-                                      .scratch = Scratch(workspace),
-                                      .dweights = dweights,
-                                      .add = first > 0};
+      const amx::GradientSums sums = {
+          .plan = &gradient_->plan(),
+          .x = source,
+          .dy = Dy(rows, dy),
+          .first_pair = first,
+          .pairs = std::min(pairs_at_once_, pairs - first),
+          .panels = panels_,
+          .scratch = Scratch(workspace),
+          .dweights = dweights,
+          .add = first > 0,
+          .stream = pairs <= pairs_at_once_ && panels_.elements() >= kStreamedElements};
       InParts([&](int part) { amx::ArrangeGradient(sums, part, options_.threads); });
       InParts([&](int part) { amx::SumGradient(sums, part, options_.threads); });
     }

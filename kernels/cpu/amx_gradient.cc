@@ -156,6 +156,8 @@ class PartOfGradient {
         for (int64_t place = 0; place < plan_.tap_count; ++place) SumTap(place, block, panel);
       }
     }
+    // Stores past the caches are seen by other threads after a fence alone.
+    if (sums_.stream) _mm_sfence();
   }
 
  private:
@@ -194,10 +196,16 @@ class PartOfGradient {
   void SumTap(int64_t place, int64_t block, int64_t panel) {
     float* const to = At(block, panel, plan_.taps[place]);
     const int64_t bytes = LinesOf(block) * LineBytes(panel);
-    if (LinesOf(block) == kBlock) return SumInto(place, block, panel, to);
+    if (LinesOf(block) == kBlock && !sums_.stream) return SumInto(place, block, panel, to);
     if (sums_.add) std::memcpy(part_block_, to, bytes);
     SumInto(place, block, panel, part_block_);
-    std::memcpy(to, part_block_, bytes);
+    if (!sums_.stream) {
+      std::memcpy(to, part_block_, bytes);
+      return;
+    }
+    for (int64_t i = 0; i < bytes / kElementBytes; i += kTile) {
+      _mm512_stream_ps(to + i, _mm512_load_ps(part_block_ + i));
+    }
   }
 
   void SumInto(int64_t place, int64_t block, int64_t panel, float* to) const {

@@ -88,7 +88,8 @@ struct GradientSums {
   TilePanels panels;
   void* scratch;  // GradientScratchBytes of as many pairs, 64-byte aligned; for all parts
   float* dweights;
-  bool add;  // to what dweights holds, instead of writing
+  bool add;     // to what dweights holds, instead of writing
+  bool stream;  // dweights are stored past the caches
 };
 // Lays out x and dy in the scratch. All parts are done before SumGradient begins.
 void ArrangeGradient(const GradientSums& sums, int part, int parts);
