@@ -184,10 +184,23 @@ class PartOfGradient {
     return sums_.panels.width(panel) * static_cast<int64_t>(sizeof(float));
   }
 
-  // Taps that see no pixel have no sums.
+  // Taps that no target sees have no sums.
   void Clear(int64_t block, int64_t panel) const {
     for (int64_t tap = 0; tap < taps_; ++tap) {
-      std::memset(At(block, panel, tap), 0, LinesOf(block) * LineBytes(panel));
+      bool seen = false;
+      for (int64_t place = 0; place < plan_.tap_count; ++place) seen |= plan_.taps[place] == tap;
+      if (seen) continue;
+      float* const to = At(block, panel, tap);
+      const int64_t elements = LinesOf(block) * sums_.panels.width(panel);
+      for (int64_t i = 0; i < elements; i += kTile) Write(to + i, _mm512_setzero_ps());
+    }
+  }
+
+  void Write(float* to, __m512 value) const {
+    if (sums_.stream) {
+      _mm512_stream_ps(to, value);
+    } else {
+      _mm512_store_ps(to, value);
     }
   }
 
@@ -199,12 +212,8 @@ class PartOfGradient {
     if (LinesOf(block) == kBlock && !sums_.stream) return SumInto(place, block, panel, to);
     if (sums_.add) std::memcpy(part_block_, to, bytes);
     SumInto(place, block, panel, part_block_);
-    if (!sums_.stream) {
-      std::memcpy(to, part_block_, bytes);
-      return;
-    }
     for (int64_t i = 0; i < bytes / kElementBytes; i += kTile) {
-      _mm512_stream_ps(to + i, _mm512_load_ps(part_block_ + i));
+      Write(to + i, _mm512_load_ps(part_block_ + i));
     }
   }
 
