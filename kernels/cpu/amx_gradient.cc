@@ -190,17 +190,22 @@ class PartOfGradient {
       bool seen = false;
       for (int64_t place = 0; place < plan_.tap_count; ++place) seen |= plan_.taps[place] == tap;
       if (seen) continue;
-      float* const to = At(block, panel, tap);
-      const int64_t elements = LinesOf(block) * sums_.panels.width(panel);
-      for (int64_t i = 0; i < elements; i += kTile) Write(to + i, _mm512_setzero_ps());
+      Write(nullptr, LinesOf(block) * LineBytes(panel), At(block, panel, tap));
     }
   }
 
-  void Write(float* to, __m512 value) const {
-    if (sums_.stream) {
-      _mm512_stream_ps(to, value);
-    } else {
-      _mm512_store_ps(to, value);
+  // Zeros where `from` is null. Two loops: of one, the compiler makes a single kind of store.
+  void Write(const float* from, int64_t bytes, float* to) const {
+    if (!sums_.stream) {
+      if (from == nullptr) {
+        std::memset(to, 0, bytes);
+      } else {
+        std::memcpy(to, from, bytes);
+      }
+      return;
+    }
+    for (int64_t i = 0; i < bytes / kElementBytes; i += kTile) {
+      _mm512_stream_ps(to + i, from == nullptr ? _mm512_setzero_ps() : _mm512_load_ps(from + i));
     }
   }
 
@@ -212,9 +217,7 @@ class PartOfGradient {
     if (LinesOf(block) == kBlock && !sums_.stream) return SumInto(place, block, panel, to);
     if (sums_.add) std::memcpy(part_block_, to, bytes);
     SumInto(place, block, panel, part_block_);
-    for (int64_t i = 0; i < bytes / kElementBytes; i += kTile) {
-      Write(to + i, _mm512_load_ps(part_block_ + i));
-    }
+    Write(part_block_, bytes, to);
   }
 
   void SumInto(int64_t place, int64_t block, int64_t panel, float* to) const {
