@@ -1,8 +1,6 @@
 // Forward and backward data: for each block of positions and panel of channels, the sum over taps
 // and source channels in one go. Panels are converted and laid out for the tiles in groups that
 // stay in the second-level cache.
-#include <cstring>
-
 #include "kernels/cpu/amx.h"
 
 namespace muster::kernels::amx {

@@ -42,8 +42,7 @@ struct GridPlan {
   // All targets' by place: those of the tap at place i are [first_uses[i], first_uses[i + 1]).
   const GridTap* uses;
   const int64_t* first_uses;  // [tap_count + 1]
-  int64_t source_pixels;
-  int64_t target_pixels;
+  int64_t target_pixels;      // of an image
 };
 
 }  // namespace muster::kernels::cpu

@@ -160,7 +160,6 @@ std::vector<int32_t> GridPlanner::PixelsOf(const Axis& vertical, const Axis& hor
 
 GridPlanner::GridPlanner(const Axis& vertical, const Axis& horizontal, int64_t line_taps) {
   plan_.positions = vertical.pitch * horizontal.pitch;
-  plan_.source_pixels = vertical.source_size * horizontal.source_size;
   plan_.target_pixels = vertical.target_size * horizontal.target_size;
   std::vector<int64_t> planes(vertical.source_step * horizontal.source_step, -1);
   const auto plane_of = [&](const Axis::Tap& r, const Axis::Tap& s) {

@@ -43,7 +43,7 @@ class GridPlanner {
   // Tiles' products, for each tile of channels.
   int64_t Cost(GridWork work, int64_t images) const;
   void ListUses();
-  // The pixel at each position of the grid of every `step`th line and column, the first ones given.
+  // The pixel at each position of a plane, or of a target, that begins with the line and column.
   static std::vector<int32_t> PixelsOf(const Axis& vertical, const Axis& horizontal, bool source,
                                        int64_t first_line, int64_t first_column);
 
