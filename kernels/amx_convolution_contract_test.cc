@@ -46,9 +46,9 @@ std::vector<Case> Cases() {
       {{7, 9, 96, 64, 5, 3, 2}, 4},     // of different sizes
       {{1, 1, 512, 512, 3, 1, 1}, 5},   // one tap of nine
       {{2, 1, 128, 32, 3, 1, 1}, 32},   // six of them
-      {{4, 4, 64, 96, 3, 1, 1}, 40},    // pixels apart
+      {{4, 4, 64, 96, 3, 1, 1}, 64},    // pixels apart
       {{2, 30, 40, 64, 3, 1, 1}, 10},   // lines apart
-      {{30, 2, 64, 40, 3, 2, 1}, 33},   // columns apart
+      {{30, 2, 64, 40, 3, 1, 1}, 10},   // columns apart
       {{1, 1, 2048, 1000, 1, 1, 0}, 64},    {{1, 1, 512, 10, 1, 1, 0}, 1},  // fewer than a block
       {{33, 31, 3, 64, 7, 2, 3}, 5, false},                                 // windows
       {{12, 9, 4, 40, 3, 1, 1}, 30, false},
