@@ -16,11 +16,13 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.bench.results_file import markdown_table  # noqa: E402
+from tests.bench.train_bench import short_dataset  # noqa: E402
 from tests.support.cluster import Cluster, training_spec  # noqa: E402
 from tests.support.daemon import binary  # noqa: E402
 
@@ -40,11 +42,11 @@ def layers(blocks):
             "adaptive_avg_pool2d", "flatten", "linear"]
 
 
-def spec(blocks, schedule, micro_batches):
+def spec(blocks, schedule, micro_batches, data):
     return training_spec(
         "bubble", model={"layers": layers(blocks)}, global_batch=ROWS * micro_batches, max_steps=25,
         optimizer={"name": "sgd", "learning_rate": 0.01}, dataset={
-            "name": "fashion_mnist", "path": "/usr/share/datasets/fashion-mnist"},
+            "name": "fashion_mnist", "path": str(data)},
         strategy={"name": "pipeline", "pipeline": {
             "stages": 2, "schedule": schedule, "micro_batches": micro_batches, "cuts": [str(1 + blocks)]}},
         resources={"nodes": 1, "ranks_per_node": 2})
@@ -95,11 +97,12 @@ def main():
     flags = parser.parse_args()
     counts = flags.micro_batches or [2, 4, 8]
     jobs = {}
-    with Cluster(nodes=1, slots=2) as cluster:
+    with tempfile.TemporaryDirectory() as data, Cluster(nodes=1, slots=2) as cluster:
+        short_dataset(data)
         for number in range(flags.rounds):
             for schedule in SCHEDULES:
                 for count in counts:
-                    job = cluster.run(spec(flags.blocks, schedule, count), timeout=600)
+                    job = cluster.run(spec(flags.blocks, schedule, count, data), timeout=600)
                     jobs.setdefault((schedule, count), []).append(job)
                     print(f"round {number + 1}: {schedule}, {count} micro-batches: "
                           f"{job['summary']['bubble_ratio']:.3f}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Every way of dividing the work is the same training, through real coordinators, workers and ranks."""
 
+import json
 import unittest
 
 from tests.support.cluster import Cluster, training_spec
@@ -64,22 +65,25 @@ class StrategiesTest(unittest.TestCase):
                     self.assert_same_curve(self.train(cluster, **model, **way), alone, 1e-4, f"{kind}: {what}")
 
     def test_parameters_without_a_gradient(self):
-        """Half of a network's branches are left out of each step, others in the next."""
-        left_out = {"model": {"name": "resnet18", "small_stem": True, "stochastic_depth": 0.5}, "image_size": 16,
-                    "global_batch": 16, "max_steps": 6, "optimizer": {"name": "sgd", "learning_rate": 0.01}}
+        """Of two branches each is left out of every other step, by chance."""
+        convolution = {"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1}}
+        branch = {"residual": {"layers": [convolution, "relu", convolution], "drop_probability": 0.5}}
+        left_out = {"model": {"layers": [convolution, "relu", {"avg_pool2d": {"kernel": 2}}, branch, "relu", branch, "relu",
+                                         {"avg_pool2d": {"kernel": 2}}, "flatten", "linear"]}, "max_steps": 12}
         ways = {
             "ddp": {**strategy("ddp"), **on(ranks=2)},
             "sharded": {**strategy("ddp", shard_optimizer=True), **on(nodes=2, ranks=1)},
             "dp": {**strategy("dp"), **on(devices=2)},
-            "hybrid": {**strategy("hybrid"), **on(nodes=2, devices=1)},
+            "hybrid": {**strategy("hybrid"), **on(nodes=2, devices=2)},
+            "pipeline": {**strategy("pipeline", pipeline={"stages": 2, "micro_batches": 4}), **on(ranks=2)},
         }
         with Cluster(nodes=2, slots=2) as cluster:
             alone = self.train(cluster, **left_out)
             for what, way in ways.items():
-                self.assert_same_curve(self.train(cluster, sync_batch_norm=True, **left_out, **way), alone, 1e-4, what)
-            # Batch norm sees the whole batch.
-            way = strategy("pipeline", pipeline={"stages": 2, "micro_batches": 1})
-            self.assert_same_curve(self.train(cluster, **left_out, **way, **on(ranks=2)), alone, 1e-4, "pipeline")
+                self.assert_same_curve(self.train(cluster, **left_out, **way), alone, 1e-4, what)
+            always = self.train(cluster, **json.loads(json.dumps(left_out).replace("0.5", "0.0")))
+            with self.assertRaises(AssertionError):
+                self.assert_same_curve(always, alone, 1e-3, "nothing was left out")
 
     def test_hybrid_on_one_node_is_dp(self):
         """To the last bit, batch norm of each device's own rows included."""

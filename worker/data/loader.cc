@@ -63,7 +63,8 @@ Loader::Loader(const ImageDataset* dataset, const RankBatches& batches, bool shu
       sample_bytes_(form_ == Form::kFinished
                         ? options.views * Bytes(options.transform.size, *dataset)
                         : Bytes({dataset->info().height, dataset->info().width}, *dataset)),
-      portion_samples_(std::max<size_t>(1, kPortionBytes / sample_bytes_)),
+      // Of labels alone any number is nothing; pictures of several sizes have none.
+      portion_samples_(std::max<size_t>(1, kPortionBytes / std::max<size_t>(1, sample_bytes_))),
       claimed_step_(options.first_step),
       next_to_use_(options.first_step),
       // One more than is ready ahead: the one in use.

@@ -272,6 +272,28 @@ TEST(LoaderTest, PartsOfABatchAreTheBatch) {
   }
 }
 
+// In the same order, of pictures of several sizes, one of which could not be read.
+TEST(LoaderTest, LabelsAlone) {
+  FakeDataset dataset = Pictures();
+  LoaderOptions options = Options();
+  const std::vector<Copy> expected = Train(dataset, options);
+  dataset.set_damaged(33);
+  options.labels_only = true;
+  const std::vector<Copy> labels = Train(dataset, options);
+  ASSERT_EQ(labels.size(), expected.size());
+  for (size_t i = 0; i < labels.size(); ++i) {
+    EXPECT_EQ(labels[i].labels, expected[i].labels);
+    EXPECT_EQ(labels[i].first_row, expected[i].first_row);
+    EXPECT_TRUE(labels[i].pixels.empty());
+    EXPECT_TRUE(labels[i].erasures.empty());
+  }
+  const auto loader = Loader::ForTraining(
+      &dataset, *StepMap::Create(dataset.size(), kGlobalBatch, false), options);
+  const auto batch = loader->Next();
+  ASSERT_TRUE(batch.ok());
+  EXPECT_EQ((*batch)->Part(1, 3).labels[0], expected[0].labels[3]);
+}
+
 TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
   FakeDataset dataset = Pictures();
   dataset.set_damaged(23);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "common/pipeline/balance.h"
 #include "common/status.h"
+#include "common/time.h"
 #include "glog/logging.h"
 #include "worker/nn/compiled_plan.h"
 #include "worker/nn/cut.h"
@@ -29,10 +31,13 @@ std::vector<NodeId> PartBegins(const Graph& graph) {
   return begins;
 }
 
-// Values of an activation's size, so that nothing is a special case of arithmetic.
-absl::Status FillWithOnes(kernels::Device& device, void* data, size_t bytes) {
-  // One in bfloat16, and a little above it in float32, is this pair of bytes again and again.
-  const std::vector<uint16_t> values(bytes / sizeof(uint16_t), 0x3f80);
+// Values from 1 to 2 of either sign, in bfloat16 and float32 alike: pairs of bytes that are sign,
+// exponent and upper digits. They differ, for batch norm makes equal ones zeros, and then gradients
+// so small that processors take many times as long over them.
+absl::Status Fill(kernels::Device& device, void* data, size_t bytes) {
+  std::vector<uint16_t> values(bytes / sizeof(uint16_t));
+  std::minstd_rand random(kSeed);
+  for (uint16_t& value : values) value = static_cast<uint16_t>(0x3f80 | (random() >> 8 & 0x807f));
   device.CopyToDevice(data, values.data(), values.size() * sizeof(uint16_t));
   return device.Synchronize();
 }
@@ -56,10 +61,9 @@ class MeasuredPart {
     plan.Initialize(kSeed);
     if (plan.input() != nullptr) {
       const nn::ImageShape& image = graph.input;
-      RETURN_IF_ERROR(
-          FillWithOnes(device, plan.input(),
-                       part->rows_ * sizeof(float) *
-                           static_cast<size_t>(image.height * image.width * image.channels)));
+      RETURN_IF_ERROR(Fill(device, plan.input(),
+                           part->rows_ * sizeof(float) *
+                               static_cast<size_t>(image.height * image.width * image.channels)));
     }
     return part;
   }
@@ -69,7 +73,7 @@ class MeasuredPart {
   absl::Status Step(bool ends_model) {
     nn::CompiledPlan& plan = *plan_;
     for (const nn::BoundaryTensor& tensor : plan.boundary_inputs()) {
-      RETURN_IF_ERROR(FillWithOnes(plan.device(), tensor.data, rows_ * tensor.row_bytes));
+      RETURN_IF_ERROR(Fill(plan.device(), tensor.data, rows_ * tensor.row_bytes));
     }
     plan.Forward(rows_, /*training=*/true, {.seed = kSeed});
     if (ends_model) {
@@ -77,10 +81,27 @@ class MeasuredPart {
     }
     for (const nn::BoundaryTensor& tensor : plan.boundary_outputs()) {
       if (tensor.gradient == nullptr) continue;
-      RETURN_IF_ERROR(FillWithOnes(plan.device(), tensor.gradient, rows_ * tensor.row_bytes));
+      RETURN_IF_ERROR(Fill(plan.device(), tensor.gradient, rows_ * tensor.row_bytes));
     }
     plan.Backward(rows_, nullptr);
     return plan.device().Synchronize();
+  }
+
+  // What adding up a micro-batch's gradients costs for each of them.
+  absl::StatusOr<double> SecondsPerGradient() {
+    nn::CompiledPlan& plan = *plan_;
+    const size_t count = plan.parameter_elements();
+    if (count == 0) return 0;
+    std::vector<double> seconds;
+    for (int step = 0; step < kMeasuredSteps; ++step) {
+      const SteadyTime start = Now().steady;
+      plan.device().kernels().accumulate(kernels::DataType::kFloat32, count,
+                                         parameters_.as<float>(), gradients_.as<float>());
+      RETURN_IF_ERROR(plan.device().Synchronize());
+      seconds.push_back(absl::ToDoubleSeconds(Now().steady - start));
+    }
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2] / static_cast<double>(count);
   }
 
  private:
@@ -106,11 +127,13 @@ absl::Status MeasureParts(const Graph& graph, const std::vector<NodeId>& begins,
     timer.EndStep();
   }
   const nn::PlanTimer::Times times = timer.Medians();
+  ASSIGN_OR_RETURN(const double per_gradient, part->SecondsPerGradient());
   const std::vector<nn::OperationDescription> operations = part->plan().Describe();
   for (size_t i = 0; i < operations.size(); ++i) {
     const auto behind = std::upper_bound(begins.begin(), begins.end(), operations[i].first_node);
     const auto of = static_cast<size_t>(behind - begins.begin()) - 1;
-    seconds[of] += absl::ToDoubleSeconds(times.forward[i] + times.backward[i]);
+    seconds[of] += absl::ToDoubleSeconds(times.forward[i] + times.backward[i]) +
+                   per_gradient * static_cast<double>(operations[i].parameters);
   }
   return absl::OkStatus();
 }
