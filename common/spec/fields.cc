@@ -94,8 +94,7 @@ Table MakeTable() {
                 "end, where it is always done."}},
       {"TrainSpec.record_losses",
        {.text = "Keep every step's loss, and when it ended, in the job's summary, at most 100,000; "
-                "--losses prints "
-                "them."}},
+                "--losses prints them."}},
       {"TrainSpec.sync_batch_norm",
        {.text = "Batch norm's statistics are of all ranks' rows. Otherwise each rank's own."}},
       {"TrainSpec.accumulation_steps",

@@ -59,7 +59,6 @@ class PipelinePlan final : public nn::Plan {
   size_t activation_bytes() const { return slots_ * stage_->slot_bytes(); }
   // That one micro-batch sends to the next stage.
   size_t boundary_bytes() const { return links_->activation_bytes(micro_rows_); }
-  nn::Plan& stage() { return *stage_; }
 
   absl::Span<const nn::ParameterInfo> parameters() const override { return stage_->parameters(); }
   absl::Span<const nn::ParameterInfo> buffers() const override { return stage_->buffers(); }
