@@ -187,12 +187,12 @@ TEST(ObjectiveTest, SaysWhatItCannotServe) {
 }
 
 TEST(ObjectiveTest, OnlyNegativesOfTheNodeNeedItsCommunicator) {
-  EXPECT_TRUE(NeedsNodeCommunicator(NtXent("node")));
-  EXPECT_FALSE(NeedsNodeCommunicator(NtXent("global")));
-  EXPECT_FALSE(NeedsNodeCommunicator(NtXent("rank")));
+  EXPECT_TRUE(NeedsLocalGroup(NtXent("node")));
+  EXPECT_FALSE(NeedsLocalGroup(NtXent("global")));
+  EXPECT_FALSE(NeedsLocalGroup(NtXent("rank")));
   v1::ObjectiveSpec spec = CrossEntropy(0);
   spec.set_negatives("node");
-  EXPECT_FALSE(NeedsNodeCommunicator(spec));
+  EXPECT_FALSE(NeedsLocalGroup(spec));
 }
 
 }  // namespace
