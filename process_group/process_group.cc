@@ -9,10 +9,10 @@
 #include "absl/synchronization/mutex.h"
 #include "collectives/factory.h"
 #include "common/limits.h"
+#include "common/network/network.h"
 #include "common/status.h"
 #include "process_group/environment.h"
 #include "process_group/rendezvous.h"
-#include "worker/agent/network/network.h"
 
 namespace muster {
 namespace {
@@ -117,7 +117,7 @@ absl::Status AllRanks::Meet() {
   member.rank = options_.rank;
   member.world_size = options_.world_size;
   member.run = options_.run;
-  member.host = options_.host.empty() ? agent::NetworkIdentity() : options_.host;
+  member.host = options_.host.empty() ? NetworkIdentity() : options_.host;
   if (options_.rank == 0) {
     ASSIGN_OR_RETURN(rendezvous_, HostRendezvous(address_, member));
   } else {

@@ -17,8 +17,8 @@
 #include "absl/time/clock.h"
 #include "collectives/peer_status.h"
 #include "collectives/testing.h"
+#include "common/network/held_port.h"
 #include "common/status.h"
-#include "worker/agent/network/master_endpoint.h"
 
 namespace muster {
 namespace {
@@ -41,7 +41,7 @@ absl::Status ExpectLost(const absl::Status& status, uint32_t rank) {
 
 class ProcessGroupTest : public ::testing::Test {
  protected:
-  ProcessGroupTest() : port_(*agent::HeldPort::Hold(0)) {}
+  ProcessGroupTest() : port_(*HeldPort::Hold(0)) {}
 
   ProcessGroupOptions Options(uint32_t rank, uint32_t world_size) {
     ProcessGroupOptions options;
@@ -64,7 +64,7 @@ class ProcessGroupTest : public ::testing::Test {
     });
   }
 
-  const std::unique_ptr<agent::HeldPort> port_;
+  const std::unique_ptr<HeldPort> port_;
   collectives::FileKeyStore keys_;  // what ranks tell one another past the group
   std::string backend_ = "auto";
   std::vector<std::string> hosts_;
