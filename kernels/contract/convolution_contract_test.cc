@@ -501,6 +501,19 @@ TEST_P(ConvolutionTest, AnImpossibleShapeIsAnError) {
   EXPECT_EQ(use_.make(uneven_groups, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_P(ConvolutionTest, ATypeThatKernelsLackIsAnError) {
+  const ConvolutionShape dense{.in_channels = 8, .out_channels = 8};
+  const ConvolutionShape depthwise{4, 4, 8, 8, 3, 1, 1, 8};
+  const DataType type = DataType::kInt32;
+  for (const ConvolutionOptions& options :
+       {ConvolutionOptions{.x_type = type}, ConvolutionOptions{.y_type = type},
+        ConvolutionOptions{.compute_type = type}}) {
+    for (const ConvolutionShape& shape : {dense, depthwise}) {
+      EXPECT_EQ(use_.make(shape, options).status().code(), absl::StatusCode::kInvalidArgument);
+    }
+  }
+}
+
 TEST_P(ConvolutionTest, RandomShapesAgreeWithTheReference) {
   std::mt19937 random(17);
   const auto draw = [&](int64_t first, int64_t last) {
