@@ -115,10 +115,9 @@ double Tolerance(DataType stored) {
       return 0x1p-7;
     case DataType::kFloat16:
       return 0x1p-10;
-    case DataType::kFloat32:
-      break;
+    default:  // kFloat32
+      return 1e-5;
   }
-  return 1e-5;
 }
 
 // `values` as elements of `type`. Memory that it leaves is NaN.
