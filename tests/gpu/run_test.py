@@ -56,6 +56,29 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 69)
         self.assertIn("run.sh: CUDA: no GPU: no driver: libcuda.so.1", result.stdout)
 
+    def test_losses_are_compared_as_far_as_training_determines_them(self):
+        program = self.unpacked()[1] / "bin/compare_losses"
+
+        def job(name, differences):
+            losses = [2.0 - 0.1 * i + difference for i, difference in enumerate(differences)]
+            path = self.folder / f"{name}.json"
+            path.write_text(json.dumps({"summary": {"losses": losses}}))
+            return path
+
+        def compare(*arguments):
+            result = subprocess.run([program, *arguments], text=True, check=False, stdout=subprocess.PIPE)
+            return result.returncode, json.loads(result.stdout)
+
+        zeros = [0.0] * 8
+        stable, perturbed = job("stable", zeros), job("perturbed", [0, 0, 0, 0, 1e-3, 0, 0, 0])
+        late, early = job("late", zeros[:6] + [5e-3, 0]), job("early", [0, 5e-3] + zeros[:6])
+        self.assertEqual(compare(stable, late, "1e-4", stable, perturbed)[0], 0)
+        status, found = compare(stable, early, "1e-4", stable, perturbed)
+        self.assertEqual((status, found["at_step"]), (1, 2))
+        self.assertEqual(compare(stable, late, "1e-4")[0], 1)
+        self.assertEqual(compare("--end", stable, early, "1e-4")[0], 0)
+        self.assertEqual(compare("--end", stable, late, "1e-4")[0], 1)
+
     def test_parts(self):
         gpus = FakeGpus(self.folder, 1)
         nccl = self.folder / "nccl"
