@@ -86,7 +86,7 @@ class RunTest(unittest.TestCase):
         shutil.copy(binary("collectives/nccl/testing/libfake_nccl.so"), nccl / "libnccl.so.2")
         result = self.run_script(
             "--quick", "--part", "kernels", "--part", "sanitizer", "--part", "nccl", bundles=self.unpacked(),
-            SETS="train.max_steps=24 train.global_batch=16", ALLREDUCE_MAX="1MiB", FAKE_NVML=str(gpus.path),
+            SETS="train.max_steps=24 train.global_batch=16", ALLREDUCE_MAX="1MiB", LIMIT="840", FAKE_NVML=str(gpus.path),
             MUSTER_NVML_LIBRARY=str(binary("worker/gpu/testing/libfake_nvml.so")),
             MUSTER_CUDA_LIBRARY_PATH=f"{os.path.dirname(binary('kernels/cuda/testing/fakes/libcudnn.so.9'))}:{nccl}")
         results = json.loads((self.out / "results.json").read_text())
