@@ -85,7 +85,7 @@ absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t i
   const auto samples = static_cast<uint32_t>(slice.rows);
   {
     const Stopwatch stopwatch(input_time_);
-    input_.Write(slice, execution_.input(), execution_.labels());
+    RETURN_IF_ERROR(input_.Write(slice, execution_.input(), execution_.labels()));
   }
   execution_.SetStep({spec().seed(), step, slice.first_row * uint64_t{slice.views}});
   if (!captures_passes_) return ForwardBackward(index, samples, global_samples);
@@ -119,7 +119,7 @@ absl::StatusOr<nn::LossResult> DataParallelStrategy::EvaluateBatch(const data::B
                                                                    uint64_t global_samples,
                                                                    data::InputWriter& input) {
   const auto samples = static_cast<uint32_t>(batch.rows);
-  input.Write(batch, execution_.input(), execution_.labels());
+  RETURN_IF_ERROR(input.Write(batch, execution_.input(), execution_.labels()));
   execution_.Forward(samples, /*training=*/false);
   return objective_->Compute(execution_, samples, global_samples, /*training=*/false);
 }

@@ -109,7 +109,7 @@ class Pipeline final : public StrategyBase {
     RETURN_IF_ERROR(controller_->BeginStep(step));
     {
       const Stopwatch stopwatch(input_time_);
-      input_.Write(batch, stage_->input(), stage_->labels());
+      RETURN_IF_ERROR(input_.Write(batch, stage_->input(), stage_->labels()));
     }
     controller_->BeginForward();
     // Forward and backward of all micro-batches. The gradients of the last one's backward are
@@ -137,7 +137,7 @@ class Pipeline final : public StrategyBase {
  protected:
   absl::StatusOr<nn::LossResult> EvaluateBatch(const data::Batch& batch, uint64_t global_samples,
                                                data::InputWriter& input) override {
-    input.Write(batch, stage_->input(), stage_->labels());
+    RETURN_IF_ERROR(input.Write(batch, stage_->input(), stage_->labels()));
     return stage_->Evaluate(
         static_cast<uint32_t>(batch.rows),
         [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
