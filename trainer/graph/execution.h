@@ -1,4 +1,5 @@
-// Forward and backward passes of a model over bound arrays: what objectives and training steps call.
+// Forward and backward passes of a model over bound arrays: what objectives and training steps
+// call.
 //
 // All arrays are in the memory of device(); only results of a loss come to the process's.
 #ifndef MUSTER_TRAINER_GRAPH_EXECUTION_H_
@@ -58,8 +59,8 @@ class Execution {
   // gradients may be null when not training. Required before any of the calls below.
   virtual void Bind(float* parameters, float* gradients, float* buffers) = 0;
 
-  // For a model compiled with synchronize_batch_norm; null, as at first: each rank's own statistics.
-  // The reducer outlives the passes.
+  // For a model compiled with synchronize_batch_norm; null, as at first: each rank's own
+  // statistics. The reducer outlives the passes.
   virtual void set_statistics_reducer(StatisticsReducer* reducer) = 0;
 
   // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels,

@@ -131,9 +131,9 @@ class Plan : public Execution {
   virtual absl::Span<const BoundaryTensor> boundary_outputs() const { return {}; }
 
   // Which activations the next Forward writes and the next Backward reads: one of
-  // CompileOptions::in_flight_micro_batches, at first slot 0. Input, labels, logits, their gradient,
-  // the boundary tensors and what SetStep sets belong to a slot, and lie elsewhere in each.
-  // Allocates nothing.
+  // CompileOptions::in_flight_micro_batches, at first slot 0. Input, labels, logits, their
+  // gradient, the boundary tensors and what SetStep sets belong to a slot, and lie elsewhere in
+  // each. Allocates nothing.
   virtual void SelectSlot(uint32_t slot) {}
   // Bytes of one slot that are kept from forward to backward, without what lives within one pass.
   virtual size_t slot_bytes() const { return arena_bytes(); }

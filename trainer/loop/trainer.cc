@@ -92,10 +92,9 @@ absl::Status Trainer::TrainAll() {
           ? kernels::DeviceMemory()
           : data::MakeResident(*setup_->training, strategy_->device());
   training_start_ = Now().steady;
-  const auto loader = data::Loader::ForTraining(setup_->training.get(), setup_->steps,
-                                                LoaderOptionsFor(resident));
-  const uint64_t evaluate_every =
-      spec_.evaluate_every_epochs() * setup_->steps.steps_per_epoch();
+  const auto loader =
+      data::Loader::ForTraining(setup_->training.get(), setup_->steps, LoaderOptionsFor(resident));
+  const uint64_t evaluate_every = spec_.evaluate_every_epochs() * setup_->steps.steps_per_epoch();
   const uint64_t save_every = spec_.checkpoint().every_steps();
   while (step_ < setup_->total_steps) {
     RETURN_IF_ERROR(TrainStep(*loader));

@@ -1,5 +1,6 @@
-// The training loop of one rank: batches, steps, checkpoints, evaluations, progress and the summary.
-// What a step does, and on which ranks the model is, are the strategy's (trainer/strategy).
+// The training loop of one rank: batches, steps, checkpoints, evaluations, progress and the
+// summary. What a step does, and on which ranks the model is, are the strategy's
+// (trainer/strategy).
 //
 // Of n shares of each global batch of B samples, share r takes the samples floor(rB/n) up to
 // floor((r+1)B/n). Each rank's loss gradient is divided by the samples that the global batch really

@@ -19,7 +19,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   auto peak_memory_bytes = static_cast<double>(PeakMemoryBytes());
   RETURN_IF_ERROR(world_
                       .AllReduce(&peak_memory_bytes, &peak_memory_bytes, 1,
-                                  collectives::DataType::kFloat64, collectives::ReduceOp::kMax)
+                                 collectives::DataType::kFloat64, collectives::ReduceOp::kMax)
                       ->Wait());
   v1::TrainSummary summary;
   summary.set_steps(step_);

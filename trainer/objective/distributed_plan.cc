@@ -35,8 +35,8 @@ class Rank {
     compile.synchronize_batch_norm = options.synchronize_batch_norm;
     ASSIGN_OR_RETURN(rank->plan_, nn::Compile(graph, compile));
     rank->width_ = static_cast<int64_t>(rank->plan_->logits(1).size());
-    ASSIGN_OR_RETURN(rank->objective_, Objective::Create(options.objective, groups,
-                                                         compile.max_batch, rank->width_));
+    ASSIGN_OR_RETURN(rank->objective_,
+                     Objective::Create(options.objective, groups, compile.max_batch, rank->width_));
     rank->Bind();
     return rank;
   }
@@ -156,8 +156,7 @@ std::vector<DistributedStep> TrainDistributed(const nn::Graph& graph,
   const auto results =
       collectives::RunRankThreads(options.ranks, [&](uint32_t index) -> absl::Status {
         const collectives::WorldOptions place = PlaceOf(options, index, &keys);
-        ASSIGN_OR_RETURN(const ProcessGroups groups,
-                         ProcessGroups::Create(place, {.local = true}));
+        ASSIGN_OR_RETURN(const ProcessGroups groups, ProcessGroups::Create(place, {.local = true}));
         ASSIGN_OR_RETURN(const auto rank, Rank::Make(graph, options, groups));
         for (uint32_t step = 0; step < options.steps; ++step) {
           ASSIGN_OR_RETURN(DistributedStep done, rank->Step(step));

@@ -50,8 +50,8 @@ class Objective {
   //
   // An objective that compares ranks' samples is collective: every rank calls it equally often,
   // also with zero rows. Errors: the communicators'.
-  virtual absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows, bool training,
-                             nn::LossResult* result) = 0;
+  virtual absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows,
+                             bool training, nn::LossResult* result) = 0;
   // The same, for which it waits.
   absl::StatusOr<nn::LossResult> Compute(nn::Execution& model, uint32_t rows, uint64_t global_rows,
                                          bool training);

@@ -88,9 +88,8 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
                    train::ProcessGroups::Create({.backend = "loopback", .ranks_on_node = {1}},
                                                 {.local = true, .devices = false}));
   const auto output_width = static_cast<int64_t>(step.plan->logits(1).size());
-  ASSIGN_OR_RETURN(step.objective,
-                   train::Objective::Create(spec.objective(), step.groups, step.use.rows,
-                                            output_width, device));
+  ASSIGN_OR_RETURN(step.objective, train::Objective::Create(spec.objective(), step.groups,
+                                                            step.use.rows, output_width, device));
   ASSIGN_OR_RETURN(step.optimizer,
                    train::Optimizer::Create(spec.optimizer(), step.plan->parameters(),
                                             {.round_to = precision.weights, .device = &device}));

@@ -90,8 +90,7 @@ absl::Status TrainJob::RunToEnd() {
                                                 environment_.cache_dir, Devices()));
   v1::JoinInfo info;
   info.set_layout_digest(setup_->strategy->layout_digest());
-  info.mutable_fingerprint()->Assign(setup_->fingerprint.begin(),
-                                     setup_->fingerprint.end());
+  info.mutable_fingerprint()->Assign(setup_->fingerprint.begin(), setup_->fingerprint.end());
   if (nccl_.has_value()) {
     for (v1::FingerprintEntry& entry :
          GpuFingerprint(nccl_->library->VersionText(), environment_.driver_version, environ)) {
@@ -109,8 +108,7 @@ absl::Status TrainJob::RunToEnd() {
   }
   RETURN_IF_ERROR(Preflight(
       joined.world(), environment_, [this] { return !abort_->reason().ok(); }, control_));
-  collectives::WorldOptions options =
-      WorldOptionsOf(joined.world(), environment_.identity.rank());
+  collectives::WorldOptions options = WorldOptionsOf(joined.world(), environment_.identity.rank());
   options.backend = launch_.spec().backend();
   options.hierarchical = launch_.spec().train().strategy().hierarchical();
   options.store = control_;

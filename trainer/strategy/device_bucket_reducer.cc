@@ -86,8 +86,8 @@ void DeviceBucketReducer::Ready(size_t offset, bool accumulated) {
                                    gradients_ + begin);
     }
     if (type_ != DataType::kFloat32) {
-      device_.kernels().cast(DataType::kFloat32, gradients_ + begin, prescale_, type_, Reduced(begin),
-                             end - begin);
+      device_.kernels().cast(DataType::kFloat32, gradients_ + begin, prescale_, type_,
+                             Reduced(begin), end - begin);
     }
     if (communicator_ == nullptr || scatters_) continue;
     work_.push_back(communicator_->AllReduce(Reduced(begin), Reduced(begin), end - begin, type_,

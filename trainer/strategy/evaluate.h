@@ -46,8 +46,8 @@ struct Evaluation {
   double accuracy = 0;  // 0 to 1
 };
 
-// Loss of one batch without training, of global_samples on all ranks; collective where the objective
-// is, or the model is in stages.
+// Loss of one batch without training, of global_samples on all ranks; collective where the
+// objective is, or the model is in stages.
 using BatchLoss = absl::FunctionRef<absl::StatusOr<nn::LossResult>(const data::Batch& batch,
                                                                    uint64_t global_samples)>;
 

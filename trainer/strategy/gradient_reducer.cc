@@ -41,8 +41,7 @@ ReductionPath ChooseReductionPath(const StrategyContext& context,
     return ReductionPath::kFusedSharedMemory;
   }
   const ProcessGroups& groups = *context.groups;
-  const bool on_devices =
-      !host_memory && (groups.world->size() == 1 || groups.devices != nullptr);
+  const bool on_devices = !host_memory && (groups.world->size() == 1 || groups.devices != nullptr);
   return on_devices ? ReductionPath::kDevice : ReductionPath::kHost;
 }
 
@@ -71,8 +70,7 @@ absl::Status HostGradientReducer::Finish(StepTimes& times) {
   RETURN_IF_ERROR(buckets_->Finish());
   ASSIGN_OR_RETURN(const nn::LossResult total, TotalLoss());
   controller_.SetTotalLoss(total);
-  times.exposed_communication +=
-      Now().steady - backward_end - (buckets_->kernel_time() - computed);
+  times.exposed_communication += Now().steady - backward_end - (buckets_->kernel_time() - computed);
   if (!controller_.checks_gradients()) return absl::OkStatus();
   {
     const Stopwatch stopwatch(check_time_);

@@ -5,8 +5,8 @@
 //   CapturedHostGradientReducer  by the processes, after passes that are captured as a CUDA graph
 //   DeviceGradientReducer        between the GPUs' memories, as part of the passes
 //
-// Where ranks share memory and the update sums gradients itself (FusedUpdate), a HostGradientReducer
-// sums the losses alone.
+// Where ranks share memory and the update sums gradients itself (FusedUpdate), a
+// HostGradientReducer sums the losses alone.
 #ifndef MUSTER_TRAINER_STRATEGY_GRADIENT_REDUCER_H_
 #define MUSTER_TRAINER_STRATEGY_GRADIENT_REDUCER_H_
 
@@ -73,8 +73,8 @@ class GradientReducer {
   virtual void GradientsReady(size_t offset) = 0;
   virtual absl::Status EndBackward() = 0;
   // Collective. OK: what the device does from now on finds the sums in gradients(), and the total
-  // loss and whether the sums are finite in the controller. After an error, the communicators', they
-  // are worthless and the update must not run. Adds to times.exposed_communication.
+  // loss and whether the sums are finite in the controller. After an error, the communicators',
+  // they are worthless and the update must not run. Adds to times.exposed_communication.
   virtual absl::Status Finish(StepTimes& times) = 0;
 
   // Collective operations of one step, and the bytes of gradients that they reduce.

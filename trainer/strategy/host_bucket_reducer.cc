@@ -40,7 +40,8 @@ HostBucketReducer::HostBucketReducer(collectives::Communicator* communicator, nn
       shares_(plan->parameter_elements(), communicator->size()) {}
 
 absl::StatusOr<std::unique_ptr<HostBucketReducer>> HostBucketReducer::Create(
-    collectives::Communicator* communicator, nn::Plan* plan, const HostBucketReducerOptions& options) {
+    collectives::Communicator* communicator, nn::Plan* plan,
+    const HostBucketReducerOptions& options) {
   std::unique_ptr<HostBucketReducer> exchange(new HostBucketReducer(communicator, plan, options));
   exchange->LayOut(options);
   RETURN_IF_ERROR(exchange->Allocate(options));

@@ -15,9 +15,9 @@
 // What travels lies in the communicator's memory, which backward writes to where that is the
 // device's as well; else it is copied there and back.
 //
-// Where the update adds the gradients up itself (fused_shared_memory_update.h), all that travels is the loss.
-// Where each rank updates a share of the parameters (zero1/sharded_parameters.h), it gets the sums of that
-// share alone, by one reduce-scatter after backward.
+// Where the update adds the gradients up itself (fused_shared_memory_update.h), all that travels is
+// the loss. Where each rank updates a share of the parameters (zero1/sharded_parameters.h), it gets
+// the sums of that share alone, by one reduce-scatter after backward.
 #ifndef MUSTER_TRAINER_STRATEGY_HOST_BUCKET_REDUCER_H_
 #define MUSTER_TRAINER_STRATEGY_HOST_BUCKET_REDUCER_H_
 
@@ -66,7 +66,8 @@ class HostBucketReducer {
   // Collective. `communicator` and `plan` outlive the exchange; the plan's gradients are to be
   // bound to gradients(). RESOURCE_EXHAUSTED when the communicator has no memory.
   static absl::StatusOr<std::unique_ptr<HostBucketReducer>> Create(
-      collectives::Communicator* communicator, nn::Plan* plan, const HostBucketReducerOptions& options);
+      collectives::Communicator* communicator, nn::Plan* plan,
+      const HostBucketReducerOptions& options);
 
   // In the device's memory.
   float* gradients() { return gradients_; }

@@ -46,12 +46,13 @@ class ParameterUpdate {
   ParameterUpdate(const ParameterUpdate&) = delete;
   ParameterUpdate& operator=(const ParameterUpdate&) = delete;
 
-  // Collective where it communicates, after GradientReducer::Finish. OK: all ranks have the same new
-  // parameters and moving average, or none where the update is skipped. Adds to
+  // Collective where it communicates, after GradientReducer::Finish. OK: all ranks have the same
+  // new parameters and moving average, or none where the update is skipped. Adds to
   // times.exposed_communication.
   virtual absl::Status Run(StepTimes& times) = 0;
 
-  // Once a checkpoint was read into an optimizer that kept all states for it, before the first step.
+  // Once a checkpoint was read into an optimizer that kept all states for it, before the first
+  // step.
   virtual void KeepOwnOptimizerStates() { parts_.optimizer->KeepAll(); }
   // Collective. All states, for a checkpoint of rank 0: valid until the next step.
   virtual absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() {

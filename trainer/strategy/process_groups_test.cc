@@ -87,10 +87,10 @@ TEST(ProcessGroupsTest, EachPipelineAndTheReplicasOfEachStage) {
     ASSIGN_OR_RETURN(const ProcessGroups groups,
                      ProcessGroups::Create(options, {.devices = false, .pipeline_stages = 2}));
     RETURN_IF_ERROR(groups.status());
-    return absl::UnknownError(absl::StrCat(
-        PlaceIn(groups.pipeline_group), " ", PlaceIn(groups.data_parallel_group), " ",
-        PlaceIn(groups.activations_in), " ", PlaceIn(groups.activations_out), " of ",
-        groups.all().size()));
+    return absl::UnknownError(
+        absl::StrCat(PlaceIn(groups.pipeline_group), " ", PlaceIn(groups.data_parallel_group), " ",
+                     PlaceIn(groups.activations_in), " ", PlaceIn(groups.activations_out), " of ",
+                     groups.all().size()));
   });
   EXPECT_THAT(results, testing::ElementsAre(
                            "UNKNOWN: 0/2 0/2 none 0/2 of 5", "UNKNOWN: 1/2 0/2 1/2 none of 5",

@@ -53,10 +53,9 @@ absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(
                                             accumulation_steps));
   const v1::LossScaleSpec& scale = context.spec->mixed_precision().loss_scale();
   if (scale.initial() != 0) {
-    controller->scaled_.emplace(
-        ScaledLoss{InitialLossScale(scale),
-                   NonFiniteGradientGuard(context.groups->world.get(), device, state.buffers(),
-                                          options.buffer_elements)});
+    controller->scaled_.emplace(ScaledLoss{
+        InitialLossScale(scale), NonFiniteGradientGuard(context.groups->world.get(), device,
+                                                        state.buffers(), options.buffer_elements)});
     controller->update_->SetLossScale(controller->scaled_->state);
   }
   return controller;
@@ -165,8 +164,7 @@ absl::Status StepController::BroadcastLossScale(uint32_t root) {
                      static_cast<double>(state.skipped_steps),
                      static_cast<double>(state.overflows_in_row)};
   RETURN_IF_ERROR(
-      groups_.world
-          ->Broadcast(values, std::size(values), collectives::DataType::kFloat64, root)
+      groups_.world->Broadcast(values, std::size(values), collectives::DataType::kFloat64, root)
           ->Wait());
   RestoreLossScale({.scale = values[0],
                     .clean_steps = static_cast<uint64_t>(values[1]),

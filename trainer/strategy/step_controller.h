@@ -65,8 +65,8 @@ class StepController {
   // In the device's memory: what CheckGradients found, to be reduced in place of AgreeOnGradients.
   bool* own_gradients_finite();
 
-  // Before Decide: the squared norm of gradients [count], in the device's memory; null where nothing
-  // is clipped. Only calls the device.
+  // Before Decide: the squared norm of gradients [count], in the device's memory; null where
+  // nothing is clipped. Only calls the device.
   double* SumOfSquares(const float* gradients, size_t count) {
     return update_->SumOfSquares(gradients, count);
   }
@@ -76,7 +76,9 @@ class StepController {
 
   // As Strategy's methods of these names.
   absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait);
-  const LossScaleState* loss_scale() const { return scaled_.has_value() ? &scaled_->state : nullptr; }
+  const LossScaleState* loss_scale() const {
+    return scaled_.has_value() ? &scaled_->state : nullptr;
+  }
   // Only where the loss is scaled: as a checkpoint has it.
   void RestoreLossScale(const LossScaleState& state);
   // Collective, between steps: gives all ranks `root`'s loss scale.

@@ -1,5 +1,5 @@
-// The phases of a step that call a device alike in every step: where the device captures CUDA graphs,
-// they are captured once and launched from then on.
+// The phases of a step that call a device alike in every step: where the device captures CUDA
+// graphs, they are captured once and launched from then on.
 #ifndef MUSTER_TRAINER_STRATEGY_STEP_GRAPHS_H_
 #define MUSTER_TRAINER_STRATEGY_STEP_GRAPHS_H_
 

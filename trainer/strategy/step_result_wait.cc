@@ -16,9 +16,10 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 
 }  // namespace
 
-absl::Status AwaitStepResult(absl::FunctionRef<bool()> known, absl::FunctionRef<absl::Status()> status,
-                          collectives::Communicator& devices, absl::Duration timeout,
-                          uint64_t step) {
+absl::Status AwaitStepResult(absl::FunctionRef<bool()> known,
+                             absl::FunctionRef<absl::Status()> status,
+                             collectives::Communicator& devices, absl::Duration timeout,
+                             uint64_t step) {
   const SteadyTime begin = Now().steady;
   while (!known()) {
     RETURN_IF_ERROR(status());

@@ -15,9 +15,10 @@ namespace muster::train {
 // recorded has come. When `timeout` has passed, `devices` is aborted with a DEADLINE_EXCEEDED that
 // names the step. `status`, of all groups that the step goes by, is what is given back; OK: it is
 // known.
-absl::Status AwaitStepResult(absl::FunctionRef<bool()> known, absl::FunctionRef<absl::Status()> status,
-                          collectives::Communicator& devices, absl::Duration timeout,
-                          uint64_t step);
+absl::Status AwaitStepResult(absl::FunctionRef<bool()> known,
+                             absl::FunctionRef<absl::Status()> status,
+                             collectives::Communicator& devices, absl::Duration timeout,
+                             uint64_t step);
 
 }  // namespace muster::train
 

@@ -98,8 +98,8 @@ class Strategy {
   // elsewhere without meaning.
   virtual absl::StatusOr<ModelTensors> GatherState(uint64_t steps) = 0;
 
-  // Collective: step number `step`, counted from 0, one after the other. A device may be behind: the
-  // step is queued, and its result is polled later. Adds to times.exposed_communication and
+  // Collective: step number `step`, counted from 0, one after the other. A device may be behind:
+  // the step is queued, and its result is polled later. Adds to times.exposed_communication and
   // times.kernels. The update runs on all ranks or, after an error, on none that could report it.
   // FAILED_PRECONDITION where too many results were not polled.
   virtual absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) = 0;

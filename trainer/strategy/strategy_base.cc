@@ -62,8 +62,8 @@ StepParts StrategyBase::PartsOfStep() {
 absl::Status StrategyBase::InitializeState() {
   plan_.Initialize(spec().seed());
   if (!spec().init_from().empty()) {
-    RETURN_IF_ERROR(ReadInitialModel(
-        spec().init_from(), {spec().init_exclude().begin(), spec().init_exclude().end()}));
+    RETURN_IF_ERROR(ReadInitialModel(spec().init_from(),
+                                     {spec().init_exclude().begin(), spec().init_exclude().end()}));
   }
   return FinishState(/*root=*/0, /*resuming=*/false);
 }

@@ -52,8 +52,9 @@ class StrategyBase : public Strategy {
   absl::Status Summarize(v1::TrainSummary& summary) override;
 
  protected:
-  // `replicas`: the ranks that have the same parameters. `plan`: what the arrays belong to; they are
-  // bound to `execution`, which is the plan where it is null. All outlive the strategy's methods.
+  // `replicas`: the ranks that have the same parameters. `plan`: what the arrays belong to; they
+  // are bound to `execution`, which is the plan where it is null. All outlive the strategy's
+  // methods.
   StrategyBase(const StrategyContext& context, collectives::Communicator* replicas, nn::Plan* plan,
                std::unique_ptr<Optimizer> optimizer, nn::Execution* execution = nullptr);
 
@@ -75,11 +76,9 @@ class StrategyBase : public Strategy {
   virtual absl::Status ReadCheckpoint(const CheckpointFiles& files, uint32_t root);
   // Collective. Gives all ranks what `root` read or initialised.
   virtual absl::Status BroadcastState(uint32_t root, bool resuming);
-  // Collective over the ranks that have a part of one replica of the model: all tensors of it on the
-  // first of them, given each one's own.
-  virtual absl::StatusOr<std::vector<Tensor>> GatherTensors(std::vector<Tensor> own) {
-    return own;
-  }
+  // Collective over the ranks that have a part of one replica of the model: all tensors of it on
+  // the first of them, given each one's own.
+  virtual absl::StatusOr<std::vector<Tensor>> GatherTensors(std::vector<Tensor> own) { return own; }
 
   // How long a step computed, for the summary.
   void RecordBusy(absl::Duration busy) { busy_.Add({busy}); }

@@ -67,7 +67,8 @@ void TestTrainer::Fill(uint64_t step, uint64_t first_row, uint32_t rows) {
       pixels.push_back(normal(random) + (i % classes_ == label ? 1.0f : 0.0f));
     }
   }
-  plan_->device().CopyToDevice(execution_->labels(), labels.data(), labels.size() * sizeof(int32_t));
+  plan_->device().CopyToDevice(execution_->labels(), labels.data(),
+                               labels.size() * sizeof(int32_t));
   plan_->device().CopyToDevice(execution_->input(), pixels.data(), pixels.size() * sizeof(float));
 }
 

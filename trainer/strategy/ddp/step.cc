@@ -55,8 +55,7 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
   return absl::OkStatus();
 }
 
-absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
-                                        StepTimes& times) {
+absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step, StepTimes& times) {
   const absl::Duration computed_before = kernel_time();
   const uint64_t global_samples = batch.global_rows * batch.views;
   const uint32_t slices = controller_->accumulation_steps();
@@ -80,8 +79,8 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
   return absl::OkStatus();
 }
 
-absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t index,
-                                            uint64_t step, uint64_t global_samples) {
+absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t index, uint64_t step,
+                                            uint64_t global_samples) {
   const auto samples = static_cast<uint32_t>(slice.rows);
   {
     const Stopwatch stopwatch(input_time_);
@@ -110,8 +109,7 @@ absl::Status DataParallelStrategy::ForwardBackward(uint32_t index, uint32_t samp
   }
   // Buckets of gradients are reduced as soon as backward has written them.
   path_.reducer->BeginBackward();
-  execution_.Backward(samples,
-                      [this](size_t offset) { path_.reducer->GradientsReady(offset); });
+  execution_.Backward(samples, [this](size_t offset) { path_.reducer->GradientsReady(offset); });
   return path_.reducer->EndBackward();
 }
 

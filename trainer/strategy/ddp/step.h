@@ -3,8 +3,8 @@
 // in how reduced gradients become an update.
 //
 // A device may be behind: a step is queued on it, and its result is polled later. Where the device
-// supports CUDA graphs, forward, loss and backward are captured once for each number of samples, and
-// the update once.
+// supports CUDA graphs, forward, loss and backward are captured once for each number of samples,
+// and the update once.
 #ifndef MUSTER_TRAINER_STRATEGY_DDP_STEP_H_
 #define MUSTER_TRAINER_STRATEGY_DDP_STEP_H_
 

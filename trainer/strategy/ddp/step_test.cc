@@ -90,12 +90,10 @@ class StepTest : public ::testing::Test {
     loading.transform = TrainingTransformOf(spec, setup.training->info());
     loading.views = ViewsOf(spec.objective());
     loading.end_step = 1;
-    const auto full =
-        data::Loader::ForTraining(setup.training.get(), setup.steps, loading);
+    const auto full = data::Loader::ForTraining(setup.training.get(), setup.steps, loading);
     loading.first_step = setup.steps.steps_per_epoch() - 1;
     loading.end_step = loading.first_step + 1;
-    const auto last =
-        data::Loader::ForTraining(setup.training.get(), setup.steps, loading);
+    const auto last = data::Loader::ForTraining(setup.training.get(), setup.steps, loading);
     const data::Batch* const batches[] = {*full->Next(), *last->Next()};
     EXPECT_GT(batches[0]->rows, batches[1]->rows);
 
@@ -118,9 +116,10 @@ class StepTest : public ::testing::Test {
     std::vector<double> values(1);
     counts.collectives = -Allocations();
     for (uint64_t i = 0; i < collectives; ++i) {
-      EXPECT_TRUE(groups[0].world
+      EXPECT_TRUE(groups[0]
+                      .world
                       ->AllReduce(values.data(), values.data(), 1, collectives::DataType::kFloat64,
-                                 collectives::ReduceOp::kSum)
+                                  collectives::ReduceOp::kSum)
                       ->Wait()
                       .ok());
     }

@@ -38,9 +38,9 @@ absl::Status DataParallel::Step(const data::Batch& batch, uint64_t step, StepTim
 
 DataParallel::PhaseTimes DataParallel::TimesSoFar() const {
   const ReplicaTimes& times = devices_->times();
-  return {times.scatter,          times.replicate, times.forward, times.gather,        phases().loss,
-          times.scatter_gradient, times.backward,  times.reduce,  phases().reduction,
-          phases().update};
+  return {times.scatter,      times.replicate,        times.forward,  times.gather,
+          phases().loss,      times.scatter_gradient, times.backward, times.reduce,
+          phases().reduction, phases().update};
 }
 
 std::vector<absl::Duration> DataParallel::BusySoFar() const {

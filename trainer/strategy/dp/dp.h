@@ -1,6 +1,7 @@
 // dp: one process drives all devices of a node, each with a replica of the model. (PyTorch's
-// DataParallel.) Each device computes a share of the batch; loss, sums of gradients and update are on
-// the first one. The step is ddp's (ddp/step.cc), over Replicas (replicas.h) in place of one plan.
+// DataParallel.) Each device computes a share of the batch; loss, sums of gradients and update are
+// on the first one. The step is ddp's (ddp/step.cc), over Replicas (replicas.h) in place of one
+// plan.
 //
 // hybrid is dp on each of several nodes: the ranks of the world all-reduce the sums of their
 // devices' gradients, as ddp's do.

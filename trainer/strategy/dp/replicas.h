@@ -1,5 +1,5 @@
-// Replicas of a model on several devices that one process drives, with a thread for each: each device
-// computes its share of the batch. (torch.nn.DataParallel's way.)
+// Replicas of a model on several devices that one process drives, with a thread for each: each
+// device computes its share of the batch. (torch.nn.DataParallel's way.)
 //
 //   first device:  batch ──┬ scatter                  gather ┬── loss ──┬ scatter          ┬ reduce
 //   each device:           └─ rows ─ replicate ─ forward ────┘          └─ gradient ─ backward ┘

@@ -183,7 +183,9 @@ TEST(ReplicasTest, TakesWholeModelsOneBatchAtATime) {
   EXPECT_TRUE(Replicas::Compile(graph, {.max_batch = 2}, options).ok());
   EXPECT_EQ(Replicas::Compile(part, {.max_batch = 2}, options).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Replicas::Compile(graph, {.max_batch = 2, .in_flight_micro_batches = 2}, options).status().code(),
+  EXPECT_EQ(Replicas::Compile(graph, {.max_batch = 2, .in_flight_micro_batches = 2}, options)
+                .status()
+                .code(),
             absl::StatusCode::kInvalidArgument);
 }
 

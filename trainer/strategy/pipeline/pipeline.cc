@@ -138,11 +138,10 @@ class Pipeline final : public StrategyBase {
   absl::StatusOr<nn::LossResult> EvaluateBatch(const data::Batch& batch, uint64_t global_samples,
                                                data::InputWriter& input) override {
     RETURN_IF_ERROR(input.Write(batch, stage_->input(), stage_->labels()));
-    return stage_->Evaluate(
-        static_cast<uint32_t>(batch.rows),
-        [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
-          return objective_->Queue(plan, samples, global_samples, /*training=*/false, result);
-        });
+    return stage_->Evaluate(static_cast<uint32_t>(batch.rows), [&](nn::Plan& plan, uint32_t samples,
+                                                                   nn::LossResult* result) {
+      return objective_->Queue(plan, samples, global_samples, /*training=*/false, result);
+    });
   }
 
   uint32_t batches_per_step() const override {

@@ -1,5 +1,5 @@
-// One stage of a pipeline: executes this rank's part of the model for all micro-batches of a batch, in
-// the schedule's order.
+// One stage of a pipeline: executes this rank's part of the model for all micro-batches of a batch,
+// in the schedule's order.
 //
 //   1f1b, two stages, four micro-batches (F forward, B backward):
 //     stage 0   F0 F1 B0 F2 B1 F3 B2 B3 ·
@@ -63,14 +63,14 @@ class PipelineStage {
   int32_t* labels() { return labels_.as<int32_t>(); }
 
   using Ready = std::function<void(size_t offset)>;
-  // Called on the last stage after each micro-batch's forward pass of `plan`: writes the loss of its
-  // samples to *result in the device's memory, and in training the gradient of its outputs.
+  // Called on the last stage after each micro-batch's forward pass of `plan`: writes the loss of
+  // its samples to *result in the device's memory, and in training the gradient of its outputs.
   using LossFunction =
       absl::FunctionRef<absl::Status(nn::Plan& plan, uint32_t samples, nn::LossResult* result)>;
-  // Collective over the pipeline. All forward and backward passes of a batch of `samples`. Gradients,
-  // summed over the micro-batches, are in `gradients`, which the plan is bound to; `ready` as
-  // nn::Execution::Backward. *result, in the device's memory, becomes the loss: zero but on the last
-  // stage.
+  // Collective over the pipeline. All forward and backward passes of a batch of `samples`.
+  // Gradients, summed over the micro-batches, are in `gradients`, which the plan is bound to;
+  // `ready` as nn::Execution::Backward. *result, in the device's memory, becomes the loss: zero but
+  // on the last stage.
   absl::Status Train(uint32_t samples, const nn::StepContext& context, LossFunction loss,
                      float* gradients, const Ready& ready, nn::LossResult* result);
   // Collective over the pipeline. The loss without training: zero but on the last stage.

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const train::Proc
 }
 
 absl::Status StageLinks::AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
-                                   void* data) {
+                                        void* data) {
   // No gradient is needed where no parameter lies before.
   if (data == nullptr) return absl::OkStatus();
   P2PTransfer& transfer = link.slots[slot].emplace_back();
@@ -66,7 +66,7 @@ void StageLinks::PostRecv(Link& link, uint32_t slot, uint32_t rows) {
   for (P2PTransfer& transfer : link.slots[slot]) {
     transfer.rows = rows;
     transfer.work = link.group->Recv(transfer.host, rows * transfer.row_bytes,
-                                   collectives::DataType::kUint8, link.peer);
+                                     collectives::DataType::kUint8, link.peer);
   }
 }
 
@@ -86,7 +86,8 @@ void StageLinks::Send(Link& link, uint32_t slot, uint32_t rows) {
   for (P2PTransfer& transfer : link.slots[slot]) {
     const size_t bytes = rows * transfer.row_bytes;
     if (transfer.host != transfer.data) device_.CopyToHost(transfer.host, transfer.data, bytes);
-    transfer.work = link.group->Send(transfer.host, bytes, collectives::DataType::kUint8, link.peer);
+    transfer.work =
+        link.group->Send(transfer.host, bytes, collectives::DataType::kUint8, link.peer);
   }
 }
 

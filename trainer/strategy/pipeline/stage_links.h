@@ -2,8 +2,8 @@
 //
 // Every slot of the stage's plan has its own arrays at both ends (nn::Plan::boundary_inputs), so
 // that a micro-batch travels while another one is computed. Receives are posted early by
-// PostRecv…, and waited for by Await… only where the data is needed; what is sent goes by itself, and is
-// waited for before its slot is used again.
+// PostRecv…, and waited for by Await… only where the data is needed; what is sent goes by itself,
+// and is waited for before its slot is used again.
 #ifndef MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_LINKS_H_
 #define MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_LINKS_H_
 
@@ -28,8 +28,9 @@ class StageLinks {
  public:
   // `groups` and `stage`, a plan for max_rows rows in each of `slots` slots, outlive the links.
   // RESOURCE_EXHAUSTED.
-  static absl::StatusOr<std::unique_ptr<StageLinks>> Create(const train::ProcessGroups& groups, nn::Plan* stage,
-                                                            uint32_t slots, uint32_t max_rows);
+  static absl::StatusOr<std::unique_ptr<StageLinks>> Create(const train::ProcessGroups& groups,
+                                                            nn::Plan* stage, uint32_t slots,
+                                                            uint32_t max_rows);
 
   void PostRecvActivations(uint32_t slot, uint32_t rows) { PostRecv(inputs_, slot, rows); }
   absl::Status AwaitActivations(uint32_t slot) { return Await(inputs_, slot); }
@@ -65,7 +66,8 @@ class StageLinks {
     std::vector<std::vector<P2PTransfer>> slots;
   };
   StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_rows);
-  absl::Status AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor, void* data);
+  absl::Status AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
+                              void* data);
   void PostRecv(Link& link, uint32_t slot, uint32_t rows);
   absl::Status Await(Link& link, uint32_t slot);
   void Send(Link& link, uint32_t slot, uint32_t rows);

@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<Tensor>> GatherStageTensors(collectives::Communicator
 // in their memory, all of it: each finds its own in there. SafetensorsFile::Open's errors; ABORTED
 // on the others when the root has one.
 absl::StatusOr<SafetensorsFile> OpenOnAllRanks(collectives::Communicator& world, uint32_t root,
-                                           const std::string& path);
+                                               const std::string& path);
 
 }  // namespace muster::train
 

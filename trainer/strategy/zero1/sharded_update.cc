@@ -14,9 +14,8 @@ void KeepShare(const StepParts& parts, const Shares& shares) {
 }
 
 absl::StatusOr<WholeOptimizerStates> GatherShares(const StepParts& parts, const Shares& shares) {
-  ASSIGN_OR_RETURN(
-      std::vector<OptimizerState> gathered,
-      GatherStates(*parts.replicas, parts.plan->device(), *parts.optimizer, shares));
+  ASSIGN_OR_RETURN(std::vector<OptimizerState> gathered,
+                   GatherStates(*parts.replicas, parts.plan->device(), *parts.optimizer, shares));
   return WholeOptimizerStates(std::move(gathered));
 }
 
@@ -91,17 +90,15 @@ absl::StatusOr<GradientPath> CreateShardedPath(const StepParts& parts) {
   }
   const bool on_devices = parts.path == ReductionPath::kDevice;
   ASSIGN_OR_RETURN(path.reducer, CreateGradientReducer(parts, /*scatters=*/true));
-  ASSIGN_OR_RETURN(
-      auto shards,
-      ShardedParameters::Create(on_devices ? parts.context->groups->devices.get() : parts.replicas,
-                                &parts.plan->device(), on_devices,
-                                parts.plan->parameter_elements()));
+  ASSIGN_OR_RETURN(auto shards,
+                   ShardedParameters::Create(
+                       on_devices ? parts.context->groups->devices.get() : parts.replicas,
+                       &parts.plan->device(), on_devices, parts.plan->parameter_elements()));
   if (on_devices) {
     path.update =
         std::make_unique<DeviceShardedUpdate>(parts, path.reducer.get(), std::move(shards));
   } else {
-    path.update =
-        std::make_unique<HostShardedUpdate>(parts, path.reducer.get(), std::move(shards));
+    path.update = std::make_unique<HostShardedUpdate>(parts, path.reducer.get(), std::move(shards));
   }
   return path;
 }
