@@ -139,7 +139,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_evaluation_seconds(absl::ToDoubleSeconds(last_evaluation_));
   summary.set_strategy(spec_.strategy().name().empty() ? "ddp" : spec_.strategy().name());
   summary.set_precision(PrecisionText(precision_));
-  summary.set_device(plan_.device().name());
+  summary.set_device(kernels::NameFor(plan_.device(), precision_.plan.compute));
   if (const LossScaleState* const scale = training_step_->loss_scale(); scale != nullptr) {
     summary.set_loss_scale(scale->scale);
     summary.set_skipped_steps(scale->skipped_steps);
