@@ -46,7 +46,7 @@ std::unique_ptr<ConvolutionEngine> ChooseEngine(const ConvolutionShape& shape,
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionShape& shape,
                                                              const ConvolutionOptions& options,
                                                              InstructionSet set) {
-  if (!shape.valid() || options.max_rows < 1 || options.threads < 1) {
+  if (!shape.valid() || !options.valid()) {
     return absl::InvalidArgumentError("no such convolution");
   }
   if (shape.groups == 1 || shape.depthwise()) {

@@ -133,7 +133,7 @@ std::unique_ptr<ConvolutionEngine> MakeDepthwiseEngine(const ConvolutionShape& s
 
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDepthwiseConvolution(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels) {
-  if (!shape.valid() || !shape.depthwise() || options.max_rows < 1 || options.threads < 1) {
+  if (!shape.valid() || !shape.depthwise() || !options.valid()) {
     return absl::InvalidArgumentError("no such depthwise convolution");
   }
   return LowerConvolution(shape, options, kernels, MakeDepthwiseEngine(shape, options, kernels));
