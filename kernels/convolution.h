@@ -104,15 +104,6 @@ std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape,
                                              const ConvolutionOptions& options);
 }  // namespace reference
 
-namespace cpu {
-// Our own kernels, in the types that the processor multiplies and by casts around float32 in the
-// others, by AMX where the processor has it; oneDNN for groups that are not depthwise.
-// INVALID_ARGUMENT for an impossible shape, INTERNAL or RESOURCE_EXHAUSTED with oneDNN's word
-// otherwise.
-absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionShape& shape,
-                                                             const ConvolutionOptions& options);
-}  // namespace cpu
-
 }  // namespace muster::kernels
 
 #endif  // MUSTER_KERNELS_CONVOLUTION_H_

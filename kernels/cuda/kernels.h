@@ -72,7 +72,6 @@ kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;
 kernels::RestoreSkipped RestoreSkipped;
 
-// Of direct and tile convolution there are none: null.
 extern const KernelTable kKernels;
 
 // convolution_kernels.cu

@@ -1,7 +1,7 @@
 #include "kernels/cuda/layers.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/depthwise_convolution.h"
+#include "kernels/cpu/convolution/depthwise/engine.h"
 #include "kernels/cuda/cublaslt_linear.h"
 #include "kernels/cuda/cudnn_convolution.h"
 

@@ -39,7 +39,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   summary.set_evaluation_seconds(absl::ToDoubleSeconds(last_evaluation_));
   summary.set_strategy(spec_.strategy().name().empty() ? "ddp" : spec_.strategy().name());
   summary.set_precision(PrecisionText(strategy_->precision()));
-  summary.set_device(strategy_->device().name());
+  summary.set_device(kernels::NameFor(strategy_->device(), strategy_->precision().plan.compute));
   if (const LossScaleState* const scale = strategy_->loss_scale(); scale != nullptr) {
     summary.set_loss_scale(scale->scale);
     summary.set_skipped_steps(scale->skipped_steps);

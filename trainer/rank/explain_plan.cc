@@ -172,7 +172,8 @@ absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
   ASSIGN_OR_RETURN(const Step step, MakeStep(spec, options.ranks, *options.device));
   v1::PlanReport report = nn::DescribePlan(*step.plan, step.use);
   report.set_ranks(options.ranks);
-  report.set_device(options.device->name());
+  ASSIGN_OR_RETURN(const train::TrainingPrecision precision, train::PrecisionOf(spec.train()));
+  report.set_device(kernels::NameFor(*options.device, precision.plan.compute));
   const size_t parameters = step.plan->parameter_elements();
   const uint32_t sharers = spec.train().strategy().shard_optimizer() ? options.ranks : 1;
   const size_t states = step.optimizer->states().size() * data::LargestShare(parameters, sharers);
