@@ -95,7 +95,7 @@ int Init(Context& context) {
   const absl::StatusOr<v1::JobSpec> spec = spec::Parse(kExample, "the example");
   if (!spec.ok()) return context.Fail(spec.status());
   PrintSpec(context, *spec, kExample);
-  return kSuccess;
+  return kExitSuccess;
 }
 
 int Validate(Context& context, const std::string& path, const std::vector<std::string>& overrides) {
@@ -103,9 +103,9 @@ int Validate(Context& context, const std::string& path, const std::vector<std::s
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   spec::ApplyDefaults(*spec);
   const absl::Status valid = spec::Validate(*spec);
-  if (!valid.ok()) return context.Fail(valid, kBadSpec);
+  if (!valid.ok()) return context.Fail(valid, kExitBadSpec);
   PrintSpec(context, *spec, spec::ToYaml(*spec));
-  return kSuccess;
+  return kExitSuccess;
 }
 
 std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
@@ -163,7 +163,7 @@ int Explain(Context& context, const std::string& path) {
   } else {
     context.console.Out(ExplanationText(*field, context.output == Output::kWide));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 int Schema(Context& context) {
@@ -174,7 +174,7 @@ int Schema(Context& context) {
   } else {
     context.console.Out(JsonText(SpecSchema()));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 void AddValidate(CLI::App& group, Context& context) {
