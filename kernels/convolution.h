@@ -58,6 +58,11 @@ struct ConvolutionOptions {
   DataType x_type = DataType::kFloat32;  // of x and dx
   DataType y_type = DataType::kFloat32;  // of y, dy and an epilogue's addend
   DataType compute_type = DataType::kFloat32;
+
+  bool valid() const {
+    return max_rows > 0 && threads > 0 && IsKernelType(x_type) && IsKernelType(y_type) &&
+           IsKernelType(compute_type);
+  }
 };
 
 // Not thread-safe. Every call but the first with a given number of rows allocates nothing of its

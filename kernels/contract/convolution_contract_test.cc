@@ -115,10 +115,9 @@ double Tolerance(DataType stored) {
       return 0x1p-7;
     case DataType::kFloat16:
       return 0x1p-10;
-    case DataType::kFloat32:
-      break;
+    default:  // kFloat32
+      return 1e-5;
   }
-  return 1e-5;
 }
 
 // `values` as elements of `type`. Memory that it leaves is NaN.
@@ -499,6 +498,19 @@ TEST_P(ConvolutionTest, AnImpossibleShapeIsAnError) {
   EXPECT_EQ(use_.make(shape, {}).status().code(), absl::StatusCode::kInvalidArgument);
   const ConvolutionShape uneven_groups{.in_channels = 6, .out_channels = 8, .groups = 4};
   EXPECT_EQ(use_.make(uneven_groups, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(ConvolutionTest, ATypeThatKernelsLackIsAnError) {
+  const ConvolutionShape dense{.in_channels = 8, .out_channels = 8};
+  const ConvolutionShape depthwise{4, 4, 8, 8, 3, 1, 1, 8};
+  const DataType type = DataType::kInt32;
+  for (const ConvolutionOptions& options :
+       {ConvolutionOptions{.x_type = type}, ConvolutionOptions{.y_type = type},
+        ConvolutionOptions{.compute_type = type}}) {
+    for (const ConvolutionShape& shape : {dense, depthwise}) {
+      EXPECT_EQ(use_.make(shape, options).status().code(), absl::StatusCode::kInvalidArgument);
+    }
+  }
 }
 
 TEST_P(ConvolutionTest, RandomShapesAgreeWithTheReference) {

@@ -73,7 +73,7 @@ TEST_P(KernelContractTest, BlocksAreDrawnByStepAndNode) {
 }
 
 TEST_P(KernelContractTest, SoftmaxCrossEntropy) {
-  for (const int64_t classes : {1, 10, 1000}) {
+  for (const int64_t classes : {1, 10, 130, 1000, 1500, 1501}) {
     for (const double smoothing : {0.0, 0.1}) {
       const CrossEntropyOptions options{
           .rows = 9, .classes = classes, .label_smoothing = smoothing, .scale = 0.5};
@@ -82,6 +82,11 @@ TEST_P(KernelContractTest, SoftmaxCrossEntropy) {
       for (size_t i = 0; i < logits.size(); ++i) logits[i] *= 50;
       TestVector<int32_t> labels;
       for (int i = 0; i < 9; ++i) labels.push_back(static_cast<int32_t>(random_() % classes));
+      if (classes > 1) {  // the first of equal logits is the prediction
+        for (const int64_t at : {0, 1}) logits[at] = logits[classes + at] = 500;
+        labels[0] = 0;
+        labels[1] = 1;
+      }
       TestBuffer dlogits(logits.size()), expected(logits.size());
       TestVector<LossResult> results(3);
       auto& [result, expected_result, without_gradient] =

@@ -271,7 +271,7 @@ class AmxConvolution : public Convolution {
 absl::StatusOr<std::unique_ptr<Convolution>> MakeAmxConvolution(const ConvolutionShape& shape,
                                                                 const ConvolutionOptions& options) {
   const auto stores = [](DataType type) { return type != DataType::kFloat16; };
-  if (!shape.valid() || shape.groups != 1 || options.max_rows < 1 || options.threads < 1 ||
+  if (!shape.valid() || shape.groups != 1 || !options.valid() ||
       options.compute_type != DataType::kBfloat16 || !stores(options.x_type) ||
       !stores(options.y_type)) {
     return absl::InvalidArgumentError("no such convolution by AMX");

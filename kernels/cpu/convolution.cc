@@ -44,7 +44,7 @@ bool FitsAmx(const ConvolutionShape& shape, const ConvolutionOptions& options) {
 }  // namespace
 
 OrConvolution MakeConvolution(const ConvolutionShape& shape, const ConvolutionOptions& options) {
-  if (!shape.valid() || options.max_rows < 1 || options.threads < 1) {
+  if (!shape.valid() || !options.valid()) {
     return absl::InvalidArgumentError("no such convolution");
   }
   const KernelTable& kernels = CpuKernels();

@@ -200,7 +200,7 @@ class DepthwiseConvolutionLayer : public Convolution {
 
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDepthwiseConvolution(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels) {
-  if (!shape.valid() || !shape.depthwise() || options.max_rows < 1 || options.threads < 1) {
+  if (!shape.valid() || !shape.depthwise() || !options.valid()) {
     return absl::InvalidArgumentError("no such depthwise convolution");
   }
   return std::make_unique<DepthwiseConvolutionLayer>(shape, options, kernels);

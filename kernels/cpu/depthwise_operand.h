@@ -22,10 +22,9 @@ MUSTER_ALWAYS_INLINE auto RoundToType(DataType type, auto value) -> decltype(val
       return RoundThrough<Bfloat16>(value);
     case DataType::kFloat16:
       return RoundThrough<Float16>(value);
-    case DataType::kFloat32:
-      break;
+    default:  // kFloat32
+      return value;
   }
-  return value;
 }
 
 // Elements of type S that products take as they are.
@@ -59,7 +58,7 @@ inline void VisitOperand(const DepthwiseConvolutionShape& shape, const Visit& vi
       return visit(StoredOperand<Bfloat16>());
     case DataType::kFloat16:
       return visit(StoredOperand<Float16>());
-    case DataType::kFloat32:
+    default:  // kFloat32
       break;
   }
   switch (shape.compute_type) {
@@ -67,7 +66,7 @@ inline void VisitOperand(const DepthwiseConvolutionShape& shape, const Visit& vi
       return visit(RoundedOperand<Bfloat16>());
     case DataType::kFloat16:
       return visit(RoundedOperand<Float16>());
-    case DataType::kFloat32:
+    default:  // kFloat32
       return visit(StoredOperand<float>());
   }
 }

@@ -193,7 +193,7 @@ class TileConvolutionLayer : public Convolution {
 absl::StatusOr<std::unique_ptr<Convolution>> MakeTileConvolution(const ConvolutionShape& shape,
                                                                  const ConvolutionOptions& options,
                                                                  const KernelTable& kernels) {
-  if (!shape.valid() || shape.groups != 1 || options.max_rows < 1 || options.threads < 1) {
+  if (!shape.valid() || shape.groups != 1 || !options.valid()) {
     return absl::InvalidArgumentError("no such dense convolution");
   }
   const bool computes = options.compute_type == DataType::kFloat32 ||

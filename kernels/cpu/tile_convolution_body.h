@@ -189,7 +189,7 @@ __attribute__((noinline)) void ComputeTile(const TileClass& pixel_class, const f
       return StoreTile<Bfloat16>(end, pixels, targets, sums);
     case DataType::kFloat16:
       return StoreTile<Float16>(end, pixels, targets, sums);
-    case DataType::kFloat32:
+    default:  // kFloat32
       return StoreTile<float>(end, pixels, targets, sums);
   }
 }

@@ -168,12 +168,12 @@ inline void PadChannelsOf(const void* x, int64_t pixels, int64_t channels, void*
 inline void TilePadChannels(DataType from, const void* x, int64_t pixels, int64_t channels,
                             void* y) {
   switch (from) {
-    case DataType::kFloat32:
-      return PadChannelsOf<float>(x, pixels, channels, y);
     case DataType::kBfloat16:
       return PadChannelsOf<Bfloat16>(x, pixels, channels, y);
     case DataType::kFloat16:
       return PadChannelsOf<Float16>(x, pixels, channels, y);
+    default:  // kFloat32
+      return PadChannelsOf<float>(x, pixels, channels, y);
   }
 }
 

@@ -254,12 +254,12 @@ struct Element<VectorOf<16>::Float> : VectorElement<16> {};
 template <typename Body>
 inline void DispatchType(DataType type, const Body& body) {
   switch (type) {
-    case DataType::kFloat32:
-      return body(float{});
     case DataType::kBfloat16:
       return body(Bfloat16{});
     case DataType::kFloat16:
       return body(Float16{});
+    default:  // kFloat32
+      return body(float{});
   }
 }
 

@@ -36,8 +36,10 @@ kernels::ScaledCopy ScaledCopy;
 kernels::Cast Cast;
 kernels::AllFinite AllFinite;
 
-// samples.cu
+// dropout.cu
 kernels::Dropout Dropout;
+
+// cross_entropy.cu
 kernels::SoftmaxCrossEntropy SoftmaxCrossEntropy;
 
 // images.cu

@@ -32,6 +32,11 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   if (options.max_batch == 0 || options.threads == 0 || options.slots == 0) {
     return absl::InvalidArgumentError("a plan needs at least one row, one thread and one slot");
   }
+  for (const kernels::DataType type : {options.precision.activations, options.precision.compute}) {
+    if (kernels::IsKernelType(type)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("precision: kernels do not compute in ", kernels::NameOf(type)));
+  }
   ASSIGN_OR_RETURN(Program program, Lower(graph, options));
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
   ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));

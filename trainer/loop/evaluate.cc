@@ -57,7 +57,7 @@ absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset, nn::Plan&
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
     const auto rows = static_cast<uint32_t>(batch->rows);
-    input.Write(*batch, plan.input(), plan.labels());
+    RETURN_IF_ERROR(input.Write(*batch, plan.input(), plan.labels()));
     plan.Forward(rows, /*training=*/false, nn::StepContext{});
     const nn::LossResult loss = plan.Loss(rows, /*label_smoothing=*/0, /*scale=*/0);
     RETURN_IF_ERROR(plan.status());
@@ -92,7 +92,7 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
     for (uint32_t i = 0; i < options.parts; ++i) {
       const data::Batch part = batch->Part(i, options.parts);
       const auto rows = static_cast<uint32_t>(part.rows);
-      input.Write(part, plan.input(), plan.labels());
+      RETURN_IF_ERROR(input.Write(part, plan.input(), plan.labels()));
       plan.Forward(rows, /*training=*/false, nn::StepContext{});
       ASSIGN_OR_RETURN(const nn::LossResult loss,
                        objective.Compute(plan, rows, batch->global_rows * batch->views,

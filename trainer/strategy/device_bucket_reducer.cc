@@ -4,7 +4,6 @@
 
 #include "common/status.h"
 #include "trainer/strategy/buckets.h"
-#include "trainer/strategy/collective_type.h"
 
 namespace muster::train {
 
@@ -91,8 +90,8 @@ void DeviceBucketReducer::Ready(size_t offset, bool accumulated) {
                              end - begin);
     }
     if (communicator_ == nullptr || scatters_) continue;
-    work_.push_back(communicator_->AllReduce(Reduced(begin), Reduced(begin), end - begin,
-                                             CollectiveType(type_), collectives::ReduceOp::kSum));
+    work_.push_back(communicator_->AllReduce(Reduced(begin), Reduced(begin), end - begin, type_,
+                                             collectives::ReduceOp::kSum));
   }
 }
 
@@ -104,9 +103,9 @@ absl::Status DeviceBucketReducer::Finish() {
   Shares::Share summed{0, elements_};
   if (scatters_) {
     summed = shares_.of(communicator_->rank());
-    work_.push_back(communicator_->ReduceScatter(
-        reduced_, Reduced(communicator_->rank() * shares_.length()), shares_.length(),
-        CollectiveType(type_), collectives::ReduceOp::kSum));
+    work_.push_back(
+        communicator_->ReduceScatter(reduced_, Reduced(communicator_->rank() * shares_.length()),
+                                     shares_.length(), type_, collectives::ReduceOp::kSum));
   }
   for (const std::shared_ptr<collectives::Work>& work : work_) RETURN_IF_ERROR(work->Join());
   if (type_ != DataType::kFloat32) {

@@ -7,7 +7,6 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "kernels/kernel_table.h"
-#include "trainer/strategy/collective_type.h"
 #include "trainer/strategy/stopwatch.h"
 
 namespace muster::train {
@@ -137,8 +136,8 @@ void HostBucketReducer::Ready(size_t offset) {
     const bool with_tail = ready_ == 0 && TailRides();
     void* const begin = Reduced(range.begin);
     work_.push_back(communicator_->AllReduce(
-        begin, begin, range.end - range.begin + (with_tail ? kTailElements : 0),
-        CollectiveType(type_), collectives::ReduceOp::kSum));
+        begin, begin, range.end - range.begin + (with_tail ? kTailElements : 0), type_,
+        collectives::ReduceOp::kSum));
   }
 }
 
@@ -184,9 +183,9 @@ void HostBucketReducer::Unpack(size_t begin, size_t end) {
 absl::Status HostBucketReducer::Finish() {
   Ready(0);
   if (scatters_) {
-    work_.push_back(communicator_->ReduceScatter(
-        reduced_, Reduced(communicator_->rank() * shares_.length()), shares_.length(),
-        CollectiveType(type_), collectives::ReduceOp::kSum));
+    work_.push_back(
+        communicator_->ReduceScatter(reduced_, Reduced(communicator_->rank() * shares_.length()),
+                                     shares_.length(), type_, collectives::ReduceOp::kSum));
   }
   // Its sum is there when all ranks have come here: nobody's gradients change any more.
   if (!sums_) ExchangeTail();

@@ -187,7 +187,7 @@ absl::Status TrainingStep::Compute(const data::Batch& part, uint32_t index, uint
   const auto rows = static_cast<uint32_t>(part.rows);
   {
     const Stopwatch stopwatch(own_kernel_time_);
-    input_.Write(part, plan.input(), plan.labels());
+    RETURN_IF_ERROR(input_.Write(part, plan.input(), plan.labels()));
   }
   plan.SetStep({parts_.spec->seed(), step, part.first_row * uint64_t{part.views}});
   if (!records_) return Pass(index, rows, global_rows);

@@ -1,10 +1,10 @@
-#include "worker/agent/network/network.h"
+#include "common/network/network.h"
 
 #include <net/if.h>
 
 #include "gtest/gtest.h"
 
-namespace muster::agent {
+namespace muster {
 namespace {
 
 TEST(NetworkTest, LoopbackAddressesAreOnTheLoopbackInterface) {
@@ -27,4 +27,4 @@ TEST(NetworkTest, IdentityStaysTheSame) {
 }
 
 }  // namespace
-}  // namespace muster::agent
+}  // namespace muster

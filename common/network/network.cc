@@ -1,4 +1,4 @@
-#include "worker/agent/network/network.h"
+#include "common/network/network.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -9,18 +9,17 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/http/address.h"
-#include "worker/shim/fields.h"
 
-namespace muster::agent {
+namespace muster {
 namespace {
 
-// The bytes of an IPv4 or IPv6 address, which tell the two apart by their number. Empty for others.
+// The bytes of an IPv4 or IPv6 address; their number differs. Empty for other families.
 std::string BytesOf(const sockaddr* address) {
   if (address == nullptr) return "";
   if (address->sa_family == AF_INET) {
@@ -67,11 +66,12 @@ std::string InterfaceOf(const std::string& address) {
 }
 
 std::string NetworkIdentity() {
-  const std::string boot = shim::ReadFile("/proc/sys/kernel/random/boot_id").value_or("");
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
   std::error_code error;
   const std::filesystem::path space = std::filesystem::read_symlink("/proc/self/ns/net", error);
   if (boot.empty() || error) return "";
-  return absl::StrCat(absl::StripAsciiWhitespace(boot), "/", space.string());
+  return absl::StrCat(boot, "/", space.string());
 }
 
-}  // namespace muster::agent
+}  // namespace muster
