@@ -17,8 +17,8 @@ DeviceBucketReducer::DeviceBucketReducer(collectives::Communicator* communicator
       type_(options.type),
       elements_(plan->parameter_elements()),
       shares_(elements_, communicator == nullptr ? 1 : communicator->size()),
-      stretch_(RankScale(type_, communicator == nullptr ? 1 : communicator->size())),
-      shrink_(1 / stretch_) {
+      postscale_(RankScale(type_, communicator == nullptr ? 1 : communicator->size())),
+      prescale_(1 / postscale_) {
   std::vector<size_t> counts;
   for (const nn::ParameterInfo& parameter : plan->parameters()) counts.push_back(parameter.count);
   size_t end = elements_;
@@ -86,7 +86,7 @@ void DeviceBucketReducer::Ready(size_t offset, bool accumulated) {
                                    gradients_ + begin);
     }
     if (type_ != DataType::kFloat32) {
-      device_.kernels().cast(DataType::kFloat32, gradients_ + begin, shrink_, type_, Reduced(begin),
+      device_.kernels().cast(DataType::kFloat32, gradients_ + begin, prescale_, type_, Reduced(begin),
                              end - begin);
     }
     if (communicator_ == nullptr || scatters_) continue;
@@ -109,7 +109,7 @@ absl::Status DeviceBucketReducer::Finish() {
   }
   for (const std::shared_ptr<collectives::Work>& work : work_) RETURN_IF_ERROR(work->Join());
   if (type_ != DataType::kFloat32) {
-    device_.kernels().cast(type_, Reduced(summed.begin), stretch_, DataType::kFloat32,
+    device_.kernels().cast(type_, Reduced(summed.begin), postscale_, DataType::kFloat32,
                            gradients_ + summed.begin, summed.count());
   }
   return absl::OkStatus();

@@ -27,7 +27,7 @@ size_t CanonicalCount(const nn::ParameterInfo& parameter) {
 }  // namespace
 
 HostBucketReducer::HostBucketReducer(collectives::Communicator* communicator, nn::Plan* plan,
-                                     const ExchangeOptions& options)
+                                     const HostBucketReducerOptions& options)
     : communicator_(communicator),
       plan_(plan),
       device_(plan->device()),
@@ -35,19 +35,19 @@ HostBucketReducer::HostBucketReducer(collectives::Communicator* communicator, nn
       sums_(options.sums),
       scatters_(options.scatters),
       type_(options.type),
-      stretch_(RankScale(type_, communicator->size())),
-      shrink_(1 / stretch_),
+      postscale_(RankScale(type_, communicator->size())),
+      prescale_(1 / postscale_),
       shares_(plan->parameter_elements(), communicator->size()) {}
 
 absl::StatusOr<std::unique_ptr<HostBucketReducer>> HostBucketReducer::Create(
-    collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options) {
+    collectives::Communicator* communicator, nn::Plan* plan, const HostBucketReducerOptions& options) {
   std::unique_ptr<HostBucketReducer> exchange(new HostBucketReducer(communicator, plan, options));
   exchange->LayOut(options);
   RETURN_IF_ERROR(exchange->Allocate(options));
   return exchange;
 }
 
-void HostBucketReducer::LayOut(const ExchangeOptions& options) {
+void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
   const absl::Span<const nn::ParameterInfo> parameters = plan_->parameters();
   std::vector<size_t> counts;
   size_t canonical_elements = 0;
@@ -75,7 +75,7 @@ void HostBucketReducer::LayOut(const ExchangeOptions& options) {
   }
 }
 
-absl::Status HostBucketReducer::Allocate(const ExchangeOptions& options) {
+absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options) {
   const size_t floats = plan_->parameter_elements();
   if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
   // A float32 tail follows at once and is reduced with the gradients; another one is aligned.
@@ -164,7 +164,7 @@ void HostBucketReducer::Pack(const Range& range) {
                        (range.end - range.begin) * sizeof(float));
   }
   if (type_ == DataType::kFloat32) return;
-  kernels::CpuKernels().cast(DataType::kFloat32, exchanged_ + range.begin, shrink_, type_,
+  kernels::CpuKernels().cast(DataType::kFloat32, exchanged_ + range.begin, prescale_, type_,
                              Reduced(range.begin), range.end - range.begin);
 }
 
@@ -172,7 +172,7 @@ void HostBucketReducer::Unpack(size_t begin, size_t end) {
   const Stopwatch stopwatch(kernel_time_);
   const size_t count = end - begin;
   if (type_ != DataType::kFloat32) {
-    kernels::CpuKernels().cast(type_, Reduced(begin), stretch_, DataType::kFloat32,
+    kernels::CpuKernels().cast(type_, Reduced(begin), postscale_, DataType::kFloat32,
                                exchanged_ + begin, count);
   }
   if (gradients_ != exchanged_ && !canonical_) {
