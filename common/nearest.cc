@@ -1,4 +1,4 @@
-#include "spec/nearest.h"
+#include "common/nearest.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
-namespace muster::spec {
+namespace muster {
 namespace {
 
 // Words beyond this are compared by their beginning: the cost is quadratic and the text may come
@@ -61,4 +61,4 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::Utf8SafeCHexEscape(text.substr(0, end)), "…'");
 }
 
-}  // namespace muster::spec
+}  // namespace muster

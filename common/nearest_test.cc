@@ -1,8 +1,8 @@
-#include "spec/nearest.h"
+#include "common/nearest.h"
 
 #include "gtest/gtest.h"
 
-namespace muster::spec {
+namespace muster {
 namespace {
 
 TEST(NearestTest, Distance) {
@@ -29,4 +29,4 @@ TEST(NearestTest, QuotedFitsALine) {
 }
 
 }  // namespace
-}  // namespace muster::spec
+}  // namespace muster
