@@ -23,9 +23,9 @@
 #include "common/time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/event.h"
-#include "coordinator/core/job.h"
-#include "coordinator/core/nodes.h"
-#include "coordinator/core/queue.h"
+#include "coordinator/core/jobs/job.h"
+#include "coordinator/core/nodes/node.h"
+#include "coordinator/core/scheduler/queue.h"
 #include "coordinator/core/stats.h"
 #include "coordinator/core/timers.h"
 

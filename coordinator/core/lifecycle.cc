@@ -9,7 +9,7 @@
 #include "common/wait_text.h"
 #include "coordinator/core/core_impl.h"
 #include "coordinator/core/reasons.h"
-#include "coordinator/core/rendezvous.h"
+#include "coordinator/core/rendezvous/agreement.h"
 
 namespace muster::core {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "coordinator/core/job.h"
+#include "coordinator/core/jobs/job.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/store.pb.h"
 

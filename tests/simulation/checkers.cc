@@ -10,7 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/proto_time.h"
 #include "common/wait_text.h"
-#include "coordinator/core/job.h"
+#include "coordinator/core/jobs/job.h"
 #include "proto/muster/v1/store.pb.h"
 
 namespace muster::simulation {
