@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "common/ids.h"
 #include "common/time.h"
-#include "coordinator/core/scheduler/rank_map.h"
+#include "coordinator/core/nodes/free_node.h"
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/store.pb.h"
 #include "proto/muster/v1/worker.pb.h"

@@ -1,21 +1,20 @@
-// What goes wrong in a generation, and what is made of it.
-#include <algorithm>
+#include "coordinator/core/recovery/failures.h"
+
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/limits.h"
 #include "common/proto_time.h"
-#include "coordinator/core/core_impl.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
 namespace {
 
-// Of one generation. In a large world everybody fails at once, and for the same reason.
+// RankFailed events of one generation. In a large world every rank fails at once, and for the same
+// reason.
 constexpr size_t kFailureEvents = 16;
 
-// What is known by now of a rank that has failed, ended or not.
+// What is known so far about a rank that has failed, whether it has exited or not.
 v1::FirstFailure MakeRankFailure(const GenerationState& generation, const RankState& rank) {
   const v1::RankRecord& record = generation.RecordOf(rank);
   const std::string& node = generation.placement(rank.node_rank).node();
@@ -34,14 +33,13 @@ v1::FirstFailure MakeRankFailure(const GenerationState& generation, const RankSt
   return failure;
 }
 
-// Says that somebody else ended first.
+// Whether the report says that another rank ended first.
 bool IsConsequence(const v1::FailureReport& report) {
   return report.has_peer_rank() || report.code() == static_cast<int>(absl::StatusCode::kAborted) ||
          report.code() == static_cast<int>(absl::StatusCode::kCancelled);
 }
 
-// Of a job that failed very often the record keeps what its last generations said, and of the
-// others that they failed.
+// Bounds the record of a job that failed often: only its last generations keep their texts.
 void ForgetText(v1::Job& job) {
   constexpr int kWithText = 16;
   if (job.past_failures_size() <= kWithText) return;
@@ -51,22 +49,16 @@ void ForgetText(v1::Job& job) {
   exit.clear_failure();
 }
 
-void Accuse(GenerationState& generation, const v1::FailureReport& report, const RankState& by) {
-  if (!report.has_peer_rank() || report.peer_rank() >= generation.ranks.size()) return;
-  if (report.peer_rank() == by.rank) return;
-  generation.ranks[report.peer_rank()].accused = true;
-  generation.any_accused = true;
-}
-
-// Judged here over ranks that may be in good health: how they end then is no part of it.
+// Whether the failure was concluded here about a rank that may be healthy: how that rank ends
+// afterwards does not change it.
 bool IsVerdict(const v1::FirstFailure& failure) {
   return failure.reason() == reasons::kRendezvousTimedOut ||
          failure.reason() == reasons::kFingerprintMismatch ||
          failure.reason() == reasons::kRankHung;
 }
 
-// Nobody failed by itself, but a rank waited in vain for a peer: the peer is the cause, and the one
-// that waited its witness.
+// No rank failed by itself, but one waited in vain for a peer: the peer is the cause, and the rank
+// that waited is its witness.
 std::optional<v1::FirstFailure> MakeHungFailure(const GenerationState& generation,
                                                 const v1::FirstFailure& witness) {
   const v1::FailureReport& said = witness.exit().failure();
@@ -87,116 +79,162 @@ std::optional<v1::FirstFailure> MakeHungFailure(const GenerationState& generatio
 
 }  // namespace
 
-void Core::Impl::NoteExit(Job& job, RankState& rank, const Node& node) {
-  GenerationState& generation = *job.generation;
+// ------------------------------------------------------------------------------------------------
+// evidence
+
+const Failures::Evidence* Failures::Find(const Job& job) const {
+  const auto entry = evidence_.find(job.id());
+  return entry == evidence_.end() ? nullptr : &entry->second;
+}
+
+const v1::FirstFailure* Failures::Earliest(const Job& job) const {
+  const Evidence* const evidence = Find(job);
+  return evidence == nullptr || evidence->log.empty() ? nullptr : &evidence->log.first();
+}
+
+const std::string* Failures::Displaced(const Job& job) const {
+  const Evidence* const evidence = Find(job);
+  return evidence == nullptr || !evidence->displaced.has_value() ? nullptr : &*evidence->displaced;
+}
+
+bool Failures::SeeksCause(const Job& job) const {
+  return job.state() != v1::STOPPING || Earliest(job) != nullptr;
+}
+
+void Failures::Accuse(const Job& job, const v1::FailureReport& report, uint32_t by_rank) {
+  if (!report.has_peer_rank() || report.peer_rank() >= job.generation->ranks.size()) return;
+  if (report.peer_rank() == by_rank) return;
+  evidence_[job.id()].accused.insert(report.peer_rank());
+}
+
+void Failures::NoteExit(Job& job, const RankState& rank) {
+  const GenerationState& generation = *job.generation;
   const v1::ExitInfo& exit = generation.RecordOf(rank).exit();
-  if (SeeksCause(job)) Accuse(generation, exit.failure(), rank);
+  if (SeeksCause(job)) Accuse(job, exit.failure(), rank.rank);
   const bool unasked_stop = exit.stopped_by_worker() && job.state() != v1::STOPPING;
-  if (unasked_stop && !exit.has_failure() && generation.failures.empty()) {
-    // Its worker is ending, whether or not that has been said yet: the rank did nothing wrong.
-    generation.displaced = Describe(exit, rank.rank, node.record.name(), rank.started);
+  if (unasked_stop && !exit.has_failure() && Earliest(job) == nullptr) {
+    // The worker is ending, whether or not it has said so yet: the rank did nothing wrong.
+    Displace(job, Describe(exit, rank.rank, generation.placement(rank.node_rank).node(),
+                           rank.started));
     return;
   }
   if (!IsFailure(exit) && !unasked_stop) return;
   if (!SeeksCause(job)) return;
   if (exit.has_time() && !exit.stopped_by_worker()) {
-    stats_.OnFailureDetected(now_.wall - FromProto(exit.time()));
+    context_.stats.OnFailureDetected(context_.now.wall - FromProto(exit.time()));
   }
-  v1::Job& proto = *job.record.mutable_job();
+  v1::Job& status = job.status;
   v1::FirstFailure failure = MakeRankFailure(generation, rank);
   if (IsAttributed(job)) {
-    // It is on record as the one that failed first; now it is known how it ended.
-    if (!proto.first_failure().has_rank() || proto.first_failure().rank() != rank.rank) return;
-    if (IsVerdict(proto.first_failure())) return;
-    *failure.mutable_time() = proto.first_failure().time();
-    *proto.mutable_past_failures(proto.past_failures_size() - 1) = failure;
-    *proto.mutable_first_failure() = std::move(failure);
-    MarkJob(job);
+    // The rank is on record as the one that failed first; now it is known how it ended.
+    if (!status.first_failure().has_rank() || status.first_failure().rank() != rank.rank) return;
+    if (IsVerdict(status.first_failure())) return;
+    *failure.mutable_time() = status.first_failure().time();
+    *status.mutable_past_failures(status.past_failures_size() - 1) = failure;
+    *status.mutable_first_failure() = std::move(failure);
+    jobs_.MarkJob(job);
     return;
   }
   if (exit.has_time()) *failure.mutable_time() = exit.time();
-  AddFailure(job, std::move(failure),
-             IsConsequence(exit.failure()) || (exit.stopped_by_worker() && !unasked_stop));
+  Add(job, std::move(failure),
+      IsConsequence(exit.failure()) || (exit.stopped_by_worker() && !unasked_stop));
 }
 
-void Core::Impl::NoteFailureReport(Job& job, RankState& rank) {
-  GenerationState& generation = *job.generation;
-  // That a rank goes which was asked to end says nothing of its node.
+void Failures::NoteReport(Job& job, const RankState& rank) {
+  // That a rank goes which was asked to end says nothing about its node.
   if (!SeeksCause(job)) return;
-  Accuse(generation, *rank.failure, rank);
+  Accuse(job, *rank.failure, rank.rank);
   if (IsAttributed(job)) return;
-  AddFailure(job, MakeRankFailure(generation, rank), IsConsequence(*rank.failure));
+  Add(job, MakeRankFailure(*job.generation, rank), IsConsequence(*rank.failure));
 }
 
-void Core::Impl::NoteNodeLost(Job& job, const Node& node, const std::string& why) {
+void Failures::NoteNodeLost(Job& job, const Node& node, const std::string& why) {
   const std::string message = absl::StrCat("node ", node.record.name(), " was lost: ", why);
-  AddEvent(job, events::kNodeLost, message);
+  jobs_.AddEvent(job, events::kNodeLost, message);
   if (!SeeksCause(job) || IsAttributed(job)) return;
-  stats_.OnFailureDetected(now_.steady - node.last_heard);
+  context_.stats.OnFailureDetected(context_.now.steady - node.last_heard);
   v1::FirstFailure failure;
   failure.set_reason(reasons::kNodeLost);
   failure.set_node(node.record.name());
   failure.set_message(message);
-  AddFailure(job, std::move(failure), /*consequence=*/false);
+  Add(job, std::move(failure), /*consequence=*/false);
 }
 
-void Core::Impl::AddFailure(Job& job, v1::FirstFailure failure, bool consequence) {
+void Failures::Add(Job& job, v1::FirstFailure failure, bool consequence) {
   failure.set_generation(job.generation->record.generation());
-  if (!failure.has_time()) *failure.mutable_time() = ToProto(now_.wall);
-  if (job.generation->failures.size() < kFailureEvents && failure.has_rank()) {
-    AddEvent(job, events::kRankFailed, failure.message());
+  if (!failure.has_time()) *failure.mutable_time() = ToProto(context_.now.wall);
+  FailureLog& log = evidence_[job.id()].log;
+  if (log.size() < kFailureEvents && failure.has_rank()) {
+    jobs_.AddEvent(job, events::kRankFailed, failure.message());
   }
-  job.generation->failures.Add(std::move(failure), consequence);
+  log.Add(std::move(failure), consequence);
 }
 
-void Core::Impl::RecallFailures(Job& job) {
+void Failures::Recall(Job& job) {
   GenerationState& generation = *job.generation;
-  if (job.record.has_suspected_failure()) {
-    const v1::FirstFailure& suspected = job.record.suspected_failure();
+  if (job.suspected_failure.has_value()) {
+    const v1::FirstFailure& suspected = *job.suspected_failure;
     if (suspected.rank() < generation.ranks.size()) {
-      Accuse(generation, suspected.exit().failure(), generation.ranks[suspected.rank()]);
+      Accuse(job, suspected.exit().failure(), suspected.rank());
     }
     // A certain cause would have been recorded as the first failure.
-    generation.failures.Add(suspected, /*consequence=*/true);
+    evidence_[job.id()].log.Add(suspected, /*consequence=*/true);
   }
   for (RankState& rank : generation.ranks) {
     const v1::RankRecord& record = generation.RecordOf(rank);
     if (!record.exited() || !IsFailure(record.exit())) continue;
     rank.started = true;
     if (!SeeksCause(job)) continue;
-    Accuse(generation, record.exit().failure(), rank);
+    Accuse(job, record.exit().failure(), rank.rank);
     v1::FirstFailure failure = MakeRankFailure(generation, rank);
     *failure.mutable_time() = record.exit().time();
-    generation.failures.Add(std::move(failure), IsConsequence(record.exit().failure()) ||
-                                                    record.exit().stopped_by_worker());
+    evidence_[job.id()].log.Add(
+        std::move(failure),
+        IsConsequence(record.exit().failure()) || record.exit().stopped_by_worker());
   }
 }
 
-bool Core::Impl::SeeksCause(const Job& job) const {
-  return job.state() != v1::STOPPING || !job.generation->failures.empty();
+// ------------------------------------------------------------------------------------------------
+// conclusions
+
+std::set<uint32_t> Failures::AccusedRanks(const Job& job) const {
+  std::set<uint32_t> living;
+  const Evidence* const evidence = Find(job);
+  if (evidence == nullptr || !job.generation.has_value()) return living;
+  for (const uint32_t rank : evidence->accused) {
+    if (!job.generation->ranks[rank].gone()) living.insert(rank);
+  }
+  return living;
 }
 
-bool Core::Impl::IsAttributed(const Job& job) const {
-  return job.job().has_first_failure() &&
-         job.job().first_failure().generation() == job.generation->record.generation();
+bool Failures::IsAttributed(const Job& job) const {
+  return job.status.has_first_failure() &&
+         job.status.first_failure().generation() == job.generation->record.generation();
 }
 
-bool Core::Impl::IsAccused(const GenerationState& generation,
-                           const v1::FirstFailure& failure) const {
-  if (failure.has_rank()) return generation.ranks[failure.rank()].accused;
+bool Failures::IsAccused(const Job& job, const v1::FirstFailure& failure) const {
+  const std::set<uint32_t>& accused = evidence_.at(job.id()).accused;
+  if (failure.has_rank()) return accused.count(failure.rank()) != 0;
+  const GenerationState& generation = *job.generation;
   const std::optional<uint32_t> node_rank = generation.NodeRank(NodeName(failure.node()));
   if (!node_rank.has_value()) return false;
-  const auto range = generation.RanksOf(*node_rank);
-  return std::any_of(generation.ranks.begin() + range.first,
-                     generation.ranks.begin() + range.second,
-                     [](const RankState& rank) { return rank.accused; });
+  const auto [first, end] = generation.RanksOf(*node_rank);
+  const auto found = accused.lower_bound(first);
+  return found != accused.end() && *found < end;
 }
 
-void Core::Impl::Attribute(Job& job, bool final) {
+void Failures::ArmCauseTimer(const Job& job) {
+  context_.timers.Set({TimerKey::Kind::kCause, job.status.job_id()},
+                      context_.now.steady + context_.options.cause_window);
+}
+
+void Failures::Attribute(Job& job, bool final) {
   if (!job.generation.has_value() || IsAttributed(job)) return;
+  const Evidence* const evidence = Find(job);
+  if (evidence == nullptr) return;
   const GenerationState& generation = *job.generation;
-  const v1::FirstFailure* cause = generation.failures.FindCause(
-      [&](const v1::FirstFailure& failure) { return IsAccused(generation, failure); }, final);
+  const v1::FirstFailure* cause = evidence->log.FindCause(
+      [&](const v1::FirstFailure& failure) { return IsAccused(job, failure); }, final);
   if (cause == nullptr) return;
   v1::FirstFailure failure = *cause;
   const bool of_a_rank = failure.has_rank() && !IsVerdict(failure);
@@ -205,69 +243,39 @@ void Core::Impl::Attribute(Job& job, bool final) {
     *failure.mutable_time() = cause->time();
   }
   if (auto hung = MakeHungFailure(generation, failure)) failure = *std::move(hung);
-  timers_.Cancel({TimerKey::Kind::kCause, job.job().job_id()});
-  AddEvent(job, events::kFirstFailure, failure.message());
-  v1::Job& proto = *job.record.mutable_job();
-  job.record.clear_suspected_failure();
-  if (job.record.outcome() == v1::FAILED) {
-    job.record.set_outcome_reason(failure.reason());
-    job.record.set_outcome_message(failure.message());
-    proto.set_reason(failure.reason());
-    proto.set_message(failure.message());
+  context_.timers.Cancel({TimerKey::Kind::kCause, job.status.job_id()});
+  jobs_.AddEvent(job, events::kFirstFailure, failure.message());
+  job.suspected_failure.reset();
+  if (job.ending.outcome == v1::FAILED) {
+    job.ending.reason = failure.reason();
+    job.ending.message = failure.message();
+    job.status.set_reason(failure.reason());
+    job.status.set_message(failure.message());
   }
-  *proto.add_past_failures() = failure;
-  ForgetText(proto);
-  *proto.mutable_first_failure() = std::move(failure);
-  MarkJob(job);
+  *job.status.add_past_failures() = failure;
+  ForgetText(job.status);
+  *job.status.mutable_first_failure() = std::move(failure);
+  jobs_.MarkJob(job);
 }
 
-void Core::Impl::LoseAccusedNodes(Job& job) {
-  if (!job.generation.has_value() || !job.generation->any_accused) return;
-  std::map<NodeName, uint32_t> nodes;  // with the rank that was seen to go
-  for (const RankState& rank : job.generation->ranks) {
-    if (!rank.accused || rank.gone()) continue;
-    const NodeName name(job.generation->placement(rank.node_rank).node());
-    const Node& node = nodes_.at(name);
-    // Nodes are also SUSPECT before they have found a coordinator that was restarted; that says
-    // nothing of them.
-    if (node.state == v1::SUSPECT && node.seen) nodes.emplace(name, rank.rank);
-  }
-  for (const auto& [name, rank] : nodes) {
-    LoseNode(nodes_.at(name),
-             absl::StrCat("its stream broke, and a peer lost rank ", rank, ", which ran there"));
-  }
-}
-
-bool Core::Impl::HasAccusedRank(const Node& node) {
-  for (const auto& [id, number] : node.PlacedGenerations()) {
-    const GenerationState* generation = FindGeneration(FindJob(id), number.value(), node.name());
-    if (generation == nullptr) continue;
-    const auto range = generation->RanksOf(*generation->NodeRank(node.name()));
-    for (uint32_t rank = range.first; rank < range.second; ++rank) {
-      if (generation->ranks[rank].accused && !generation->ranks[rank].gone()) return true;
-    }
-  }
-  return false;
-}
-
-Core::Impl::RestartVerdict Core::Impl::MayRestart(const Job& job) const {
-  const v1::Job& proto = job.job();
-  const v1::FirstFailure& failure = proto.first_failure();
+RestartVerdict MayRestart(const Job& job) {
+  const v1::Job& status = job.status;
+  const v1::FirstFailure& failure = status.first_failure();
   if (failure.exit().failure().not_retryable()) {
     return {false, failure.reason(), "it is not tried again, for it would fail in the same way"};
   }
-  const uint32_t budget = proto.spec().restart().max();
-  const int failures = proto.past_failures_size();
-  if (failures >= 2 && budget > proto.restarts()) {
-    const v1::FirstFailure& before = proto.past_failures(failures - 2);
+  const uint32_t budget = status.spec().restart().max();
+  const int failures = status.past_failures_size();
+  if (failures >= 2 && budget > status.restarts()) {
+    const v1::FirstFailure& before = status.past_failures(failures - 2);
     if (before.generation() + 1 == failure.generation() && IsSameFailure(before, failure) &&
-        job.record.highest_step() <= job.record.failed_at_step()) {
+        job.highest_step <= job.failed_at_step) {
       return {false, reasons::kRepeatedFailure,
               absl::StrCat("generations ", before.generation(), " and ", failure.generation(),
                            " ended in the same way without a step between them")};
     }
   }
-  if (proto.restarts() >= budget) {
+  if (status.restarts() >= budget) {
     return {false, failure.reason(),
             budget == 0 ? "the job has no restarts"
                         : absl::StrCat("its ", budget,

@@ -17,6 +17,7 @@
 #include "common/version.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
+#include "coordinator/core/recovery/read_records.h"
 #include "coordinator/core/testing/harness.h"
 #include "coordinator/store/sqlite_store.h"
 #include "gmock/gmock.h"

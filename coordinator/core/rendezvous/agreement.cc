@@ -1,7 +1,6 @@
 #include "coordinator/core/rendezvous/agreement.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,17 +8,11 @@
 namespace muster::core {
 namespace {
 
-void SetPlacement(const v1::RankRecord& record, v1::RankPlacement& placement) {
-  placement.set_rank(record.rank());
-  placement.set_local_rank(record.local_rank());
-  *placement.mutable_slots() = record.slots();
-}
-
 std::string TextOf(const v1::FingerprintEntry& entry) {
   return absl::StrCat(entry.name(), " ", entry.value());
 }
 
-// Null where the rank says nothing of it.
+// Null when the rank does not report it.
 const v1::FingerprintEntry* FindEntry(const v1::JoinInfo& join, const std::string& name) {
   const auto& entries = join.fingerprint();
   const auto found = std::find_if(entries.begin(), entries.end(),
@@ -27,7 +20,7 @@ const v1::FingerprintEntry* FindEntry(const v1::JoinInfo& join, const std::strin
   return found == entries.end() ? nullptr : &*found;
 }
 
-// Entries of `one` that `other` does not have in the same words.
+// Entries in which `one` differs from `other`.
 std::vector<std::string> Differing(const v1::JoinInfo& one, const v1::JoinInfo& other) {
   std::vector<std::string> texts;
   for (const v1::FingerprintEntry& entry : one.fingerprint()) {
@@ -44,31 +37,29 @@ std::vector<std::string> Differing(const v1::JoinInfo& one, const v1::JoinInfo& 
 
 }  // namespace
 
-std::optional<Mismatch> FindMismatch(const GenerationState& generation) {
-  const RankState& first = generation.ranks.front();
-  const auto line = [&generation](const RankState& rank, const RankState& other) {
-    return absl::StrCat("node ", generation.placement(rank.node_rank).node(), " (rank ", rank.rank,
-                        "): ", absl::StrJoin(Differing(*rank.join, *other.join), "; "));
+std::optional<Mismatch> FindMismatch(const Joins& joins, const GenerationState& generation) {
+  const auto line = [&](uint32_t rank, uint32_t other) {
+    return absl::StrCat("node ", generation.placement(generation.ranks[rank].node_rank).node(),
+                        " (rank ", rank,
+                        "): ", absl::StrJoin(Differing(*joins[rank], *joins[other]), "; "));
   };
-  for (const RankState& rank : generation.ranks) {
-    if (Differing(*rank.join, *first.join).empty()) continue;
-    return Mismatch{rank.rank, absl::StrCat(line(first, rank), "\n", line(rank, first))};
+  for (uint32_t rank = 0; rank < joins.size(); ++rank) {
+    if (Differing(*joins[rank], *joins[0]).empty()) continue;
+    return Mismatch{rank, absl::StrCat(line(0, rank), "\n", line(rank, 0))};
   }
   return std::nullopt;
 }
 
-std::optional<Agreement> Agree(const GenerationState& generation) {
+std::optional<Agreement> Agree(const Joins& joins) {
   Agreement agreement;
-  for (const RankState& rank : generation.ranks) {
-    if (!rank.join.has_value()) return std::nullopt;
-    if (rank.join->layout_digest() != generation.ranks.front().join->layout_digest()) {
-      agreement.canonical_layout = true;
-    }
-    if (!rank.join->has_checkpoint()) continue;
-    if (!agreement.resume_rank.has_value() ||
-        rank.join->checkpoint_step() > agreement.resume_step) {
-      agreement.resume_rank = rank.rank;
-      agreement.resume_step = rank.join->checkpoint_step();
+  for (uint32_t rank = 0; rank < joins.size(); ++rank) {
+    const std::optional<v1::JoinInfo>& join = joins[rank];
+    if (!join.has_value()) return std::nullopt;
+    if (join->layout_digest() != joins.front()->layout_digest()) agreement.canonical_layout = true;
+    if (!join->has_checkpoint()) continue;
+    if (!agreement.resume_rank.has_value() || join->checkpoint_step() > agreement.resume_step) {
+      agreement.resume_rank = rank;
+      agreement.resume_step = join->checkpoint_step();
     }
   }
   return agreement;
@@ -81,52 +72,6 @@ std::string Describe(const Agreement& agreement) {
                          : "nobody has a checkpoint";
   if (agreement.canonical_layout) absl::StrAppend(&text, "; layouts differ, the canonical is used");
   return text;
-}
-
-v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank) {
-  const GenerationState& generation = *job.generation;
-  v1::CoordinatorMessage message;
-  v1::Launch& launch = *message.mutable_launch();
-  launch.set_job_id(job.job().job_id());
-  launch.set_generation(generation.record.generation());
-  *launch.mutable_spec() = job.job().spec();
-  for (const v1::RankRecord& rank : generation.placement(node_rank).ranks()) {
-    SetPlacement(rank, *launch.add_ranks());
-  }
-  launch.set_world_size(generation.record.world_size());
-  launch.set_node_rank(node_rank);
-  launch.set_node_count(generation.record.nodes_size());
-  launch.set_restarts(job.job().restarts());
-  return message;
-}
-
-v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank) {
-  const GenerationState& generation = *job.generation;
-  const v1::NodePlacement& node = generation.placement(node_rank);
-  v1::CoordinatorMessage message;
-  v1::World& world = *message.mutable_world();
-  world.set_job_id(job.job().job_id());
-  world.set_generation(generation.record.generation());
-  world.set_world_size(generation.record.world_size());
-  world.set_node_count(generation.record.nodes_size());
-  world.set_node_rank(node_rank);
-  for (const v1::RankRecord& rank : node.ranks()) SetPlacement(rank, *world.add_ranks());
-  world.set_master_address(generation.placement(0).address());
-  world.set_node_address(node.address());
-  const auto& nodes = generation.record.nodes();
-  const bool equal = std::all_of(nodes.begin(), nodes.end(), [&nodes](const auto& other) {
-    return other.ranks_size() == nodes[0].ranks_size();
-  });
-  for (const v1::NodePlacement& other : nodes) {
-    world.add_ranks_on_node(other.ranks_size());
-    if (equal) break;
-  }
-  const Agreement& agreement = *generation.agreement;
-  if (agreement.resume_rank.has_value()) world.set_resume_rank(*agreement.resume_rank);
-  world.set_resume_step(agreement.resume_step);
-  world.set_canonical_layout(agreement.canonical_layout);
-  *world.mutable_failure_timeout() = job.job().spec().failure_timeout();
-  return message;
 }
 
 }  // namespace muster::core

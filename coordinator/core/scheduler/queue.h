@@ -12,17 +12,16 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "proto/muster/v1/store.pb.h"
+#include "coordinator/core/jobs/job.h"
 
 namespace muster::core {
 
 // Not thread-safe.
 class JobQueue {
  public:
-  void Add(const v1::JobRecord& record) {
-    const JobId id(record.job().job_id());
-    const Place place{-record.job().spec().priority(), record.job().generation() == 0,
-                      record.queue_sequence(), id};
+  void Add(const Job& job) {
+    const JobId id = job.id();
+    const Place place{-job.spec().priority(), job.status.generation() == 0, job.queue_sequence, id};
     Remove(id);
     order_.insert(place);
     places_.emplace(id, place);

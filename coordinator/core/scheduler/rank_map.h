@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "google/protobuf/repeated_field.h"
+#include "coordinator/core/nodes/free_node.h"
 #include "proto/muster/v1/job.pb.h"
-#include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/store.pb.h"
 
 namespace muster::core {
@@ -32,18 +31,6 @@ Shape ShapeOf(const v1::Resources& resources);
 
 // The kinds of slot that will do, the best first. A job never mixes them.
 std::vector<std::string> SlotKinds(const v1::Resources& resources);
-
-// A node that takes ranks.
-struct FreeNode {
-  std::string name;
-  std::string rack;  // its topology label
-  std::string address;
-  uint64_t incarnation = 0;
-  uint32_t slot_count = 0;           // of the kind asked for
-  std::vector<uint32_t> free_slots;  // of these, ascending
-  // As the node offers them; whoever has them outlives this. Null: all are alike.
-  const google::protobuf::RepeatedPtrField<v1::Slot>* slots = nullptr;
-};
 
 // Numbers within names count as numbers: node-2 comes before node-10.
 bool NaturalLess(absl::string_view a, absl::string_view b);

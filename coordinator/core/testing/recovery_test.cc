@@ -4,6 +4,7 @@
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/version.h"
+#include "coordinator/core/jobs/generation.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/testing/harness.h"

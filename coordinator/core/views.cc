@@ -1,0 +1,79 @@
+#include "coordinator/core/views.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+#include "coordinator/core/scheduler/explain.h"
+
+namespace muster::core {
+namespace {
+
+// Blockers that the wait for resources lists; the others are counted.
+constexpr size_t kShownBlockers = 256;
+
+v1::Wait ResourceWait(std::vector<v1::WaitedFor> blockers, absl::Duration since) {
+  v1::Wait wait;
+  wait.set_what("resources");
+  *wait.mutable_since() = ToProto(since);
+  const size_t shown = std::min(blockers.size(), kShownBlockers);
+  for (size_t i = 0; i < shown; ++i) *wait.add_missing() = std::move(blockers[i]);
+  if (blockers.size() > shown) {
+    wait.add_missing()->set_reason(absl::StrCat("and ", blockers.size() - shown, " more"));
+  }
+  return wait;
+}
+
+// The ranks of the newest generation; `living` is null when it is over.
+void AddRanks(const v1::GenerationRecord& record, const GenerationState* living, Time now,
+              v1::Job& view) {
+  for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {
+    for (const v1::RankRecord& of_rank : record.nodes(node_rank).ranks()) {
+      v1::RankStatus& status = *view.add_ranks();
+      status.set_rank(of_rank.rank());
+      status.set_local_rank(of_rank.local_rank());
+      status.set_node_rank(node_rank);
+      status.set_node(record.nodes(node_rank).node());
+      *status.mutable_slots() = of_rank.slots();
+      status.set_phase(v1::EXITED);
+      if (of_rank.exited()) *status.mutable_exit() = of_rank.exit();
+      if (living == nullptr) continue;
+      const RankState& state = living->ranks[of_rank.rank()];
+      status.set_phase(state.phase);
+      status.set_pid(state.pid);
+      if (state.progress.has_value()) *status.mutable_progress() = *state.progress;
+      *status.mutable_last_seen() = ToProto(now.steady - state.last_seen);
+    }
+  }
+}
+
+}  // namespace
+
+v1::Job Views::Summary(const Job& job) const {
+  v1::Job view = job.status;
+  if (view.state() != v1::SUCCEEDED) view.clear_summary();
+  view.set_queue_position(scheduler_.queue().PositionOf(job.id()));
+  view.clear_past_failures();
+  return view;
+}
+
+v1::Job Views::Details(const Job& job, Time now) const {
+  v1::Job view = Summary(job);
+  *view.mutable_past_failures() = job.status.past_failures();
+  const GenerationState* const living = job.generation.has_value() ? &*job.generation : nullptr;
+  const v1::GenerationRecord* const record = job.FindRecord(Generation(view.generation()));
+  if (record != nullptr) AddRanks(*record, living, now, view);
+  if (job.state() == v1::QUEUED) {
+    *view.add_waits() = ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all()),
+                                     now.steady - job.state_since);
+  }
+  for (v1::Wait& wait : rendezvous_.Waits(job, now)) *view.add_waits() = std::move(wait);
+  if (const std::optional<absl::Duration> start =
+          TimeToStart(job, jobs_, scheduler_.queue(), nodes_.all(), now)) {
+    *view.mutable_estimated_start_time() = ToProto(now.wall + *start);
+  }
+  return view;
+}
+
+}  // namespace muster::core
