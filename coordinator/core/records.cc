@@ -27,7 +27,7 @@ store::Mutation PutSchema() {
 }
 
 store::Mutation Put(const v1::JobRecord& record) {
-  return {JobKey(record.job().job_id()), record.SerializeAsString()};
+  return {JobKey(record.job_id()), record.SerializeAsString()};
 }
 
 store::Mutation PutGeneration(const v1::GenerationRecord& record) {
@@ -60,7 +60,7 @@ store::Mutation Put(const v1::NodeRecord& record) {
 
 store::Mutation PutForgotten(const JobId& job) {
   v1::JobRecord record;
-  record.mutable_job()->set_job_id(job.value());
+  record.set_job_id(job.value());
   record.set_forgotten(true);
   return Put(record);
 }

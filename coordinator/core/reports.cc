@@ -10,6 +10,7 @@
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/first_failure.h"
+#include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
@@ -132,7 +133,7 @@ void Reports::RecordExit(Job& job, RankState& rank, const v1::RankReport& report
   const size_t used = std::min(generation.exit_text_bytes, limits::kExitTextBytesPerGeneration);
   exit = Bounded(std::move(exit), limits::kExitTextBytesPerGeneration - used);
   generation.exit_text_bytes += ExitTextBytes(exit);
-  *record.mutable_exit() = std::move(exit);
+  *record.mutable_exit() = ToRecord(exit);
   record.set_exited(true);
   generation.Reach(rank, v1::EXITED);
   nodes_.Vacate(NodeName(generation.placement(rank.node_rank).node()),

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
+#include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/scheduler/explain.h"
 
 namespace muster::core {
@@ -37,7 +38,7 @@ void AddRanks(const v1::GenerationRecord& record, const GenerationState* living,
       status.set_node(record.nodes(node_rank).node());
       *status.mutable_slots() = of_rank.slots();
       status.set_phase(v1::EXITED);
-      if (of_rank.exited()) *status.mutable_exit() = of_rank.exit();
+      if (of_rank.exited()) *status.mutable_exit() = FromRecord(of_rank.exit());
       if (living == nullptr) continue;
       const RankState& state = living->ranks[of_rank.rank()];
       status.set_phase(state.phase);

@@ -1,6 +1,7 @@
 #include "coordinator/core/jobs/generation.h"
 
 #include "coordinator/core/jobs/first_failure.h"
+#include "coordinator/core/jobs/job_record.h"
 
 namespace muster::core {
 
@@ -17,7 +18,7 @@ GenerationState::GenerationState(v1::GenerationRecord generation_record, SteadyT
       rank.last_seen = now;
       ++reached[v1::PLACED];
       if (rank_record.exited()) Reach(rank, v1::EXITED);
-      exit_text_bytes += ExitTextBytes(rank_record.exit());
+      exit_text_bytes += ExitTextBytes(FromRecord(rank_record.exit()));
       if (rank_record.lost()) MarkLost(rank);
     }
   }
@@ -55,7 +56,7 @@ bool GenerationState::HasLiveRanks(uint32_t node_rank) const {
 
 void GenerationState::Reach(RankState& rank, v1::RankPhase phase) {
   if (phase <= rank.phase) return;
-  const bool clean = phase == v1::EXITED && !IsFailure(RecordOf(rank).exit());
+  const bool clean = phase == v1::EXITED && !IsFailure(FromRecord(RecordOf(rank).exit()));
   for (int passed = rank.phase + 1; passed < phase; ++passed) {
     if (phase != v1::EXITED || clean) ++reached[passed];
   }

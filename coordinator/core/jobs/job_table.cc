@@ -200,8 +200,7 @@ void JobTable::Finish(Job& job, v1::JobState state, absl::string_view reason, st
 }
 
 void JobTable::AddEvent(Job& job, absl::string_view type, std::string message) {
-  v1::EventRecord record;
-  v1::JobEvent& event = *record.mutable_event();
+  v1::JobEvent event;
   event.set_job_id(job.status.job_id());
   event.set_sequence(job.next_event_sequence++);
   *event.mutable_time() = ToProto(context_.now.wall);
@@ -209,7 +208,7 @@ void JobTable::AddEvent(Job& job, absl::string_view type, std::string message) {
   event.set_type(std::string(type));
   event.set_message(std::move(message));
   MarkJob(job);
-  context_.effects.writes.push_back(Put(record));
+  context_.effects.writes.push_back(Put(ToRecord(event)));
   job.events.push_back(std::move(event));
   while (job.events.size() > limits::kEventsPerJob) {
     context_.effects.writes.push_back(DeleteEvent(job.id(), job.events.front().sequence()));

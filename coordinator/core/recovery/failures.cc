@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
+#include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
@@ -23,7 +24,7 @@ v1::FirstFailure MakeRankFailure(const GenerationState& generation, const RankSt
   failure.set_rank(rank.rank);
   failure.set_node(node);
   *failure.mutable_slots() = record.slots();
-  *failure.mutable_exit() = record.exit();
+  *failure.mutable_exit() = FromRecord(record.exit());
   if (!record.exited() && rank.failure.has_value()) {
     *failure.mutable_exit()->mutable_failure() = *rank.failure;
   }
@@ -109,7 +110,7 @@ void Failures::Accuse(const Job& job, const v1::FailureReport& report, uint32_t 
 
 void Failures::NoteExit(Job& job, const RankState& rank) {
   const GenerationState& generation = *job.generation;
-  const v1::ExitInfo& exit = generation.RecordOf(rank).exit();
+  const v1::ExitInfo exit = FromRecord(generation.RecordOf(rank).exit());
   if (SeeksCause(job)) Accuse(job, exit.failure(), rank.rank);
   const bool unasked_stop = exit.stopped_by_worker() && job.state() != v1::STOPPING;
   if (unasked_stop && !exit.has_failure() && Earliest(job) == nullptr) {
@@ -182,15 +183,15 @@ void Failures::Recall(Job& job) {
   }
   for (RankState& rank : generation.ranks) {
     const v1::RankRecord& record = generation.RecordOf(rank);
-    if (!record.exited() || !IsFailure(record.exit())) continue;
+    if (!record.exited() || rank.exited_cleanly) continue;
+    const v1::ExitInfo exit = FromRecord(record.exit());
     rank.started = true;
     if (!SeeksCause(job)) continue;
-    Accuse(job, record.exit().failure(), rank.rank);
+    Accuse(job, exit.failure(), rank.rank);
     v1::FirstFailure failure = MakeRankFailure(generation, rank);
-    *failure.mutable_time() = record.exit().time();
-    evidence_[job.id()].log.Add(
-        std::move(failure),
-        IsConsequence(record.exit().failure()) || record.exit().stopped_by_worker());
+    *failure.mutable_time() = exit.time();
+    evidence_[job.id()].log.Add(std::move(failure),
+                                IsConsequence(exit.failure()) || exit.stopped_by_worker());
   }
 }
 

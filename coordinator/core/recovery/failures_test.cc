@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/testing/parts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -29,7 +30,7 @@ class FailuresTest : public ::testing::Test {
   void Exit(uint32_t rank, const v1::ExitInfo& exit) {
     GenerationState& generation = *job_->generation;
     v1::RankRecord& record = generation.RecordOf(generation.ranks[rank]);
-    *record.mutable_exit() = exit;
+    *record.mutable_exit() = ToRecord(exit);
     record.set_exited(true);
     generation.Reach(generation.ranks[rank], v1::EXITED);
     failures_.NoteExit(*job_, generation.ranks[rank]);

@@ -36,10 +36,46 @@ absl::StatusOr<std::vector<store::Mutation>> SplitGenerations(
   return writes;
 }
 
-// The step at [v - 1] leads from schema v to v + 1. A step is given all records and says which are
-// to be written or deleted; it is not changed once a release has it.
+// 2 to 3: the record of a job no longer embeds the API's Job; its spec and summary become bytes.
+absl::StatusOr<std::vector<store::Mutation>> SeparateJobs(
+    absl::Span<const store::Record> records) {
+  std::vector<store::Mutation> writes;
+  for (const store::Record& record : records) {
+    if (!absl::StartsWith(record.key, kJobPrefix)) continue;
+    v1::JobRecord job;
+    v1::JobRecordV2 old;
+    RETURN_IF_ERROR(ParseRecord(record, job));
+    RETURN_IF_ERROR(ParseRecord(record, old));
+    job.DiscardUnknownFields();
+    v1::JobRecordV2::Job& status = *old.mutable_job();
+    job.set_job_id(status.job_id());
+    job.set_spec(status.spec());
+    job.set_state(status.state());
+    job.set_reason(status.reason());
+    job.set_message(status.message());
+    job.set_generation(status.generation());
+    if (status.has_submit_time()) *job.mutable_submit_time() = status.submit_time();
+    if (status.has_start_time()) *job.mutable_start_time() = status.start_time();
+    if (status.has_finish_time()) *job.mutable_finish_time() = status.finish_time();
+    job.set_restarts(status.restarts());
+    job.set_exit_code(status.exit_code());
+    job.set_idempotency_key(status.idempotency_key());
+    if (status.has_first_failure()) *job.mutable_first_failure() = status.first_failure();
+    *job.mutable_past_failures() = status.past_failures();
+    if (status.has_summary()) job.set_summary(status.summary());
+    writes.push_back(Put(job));
+    if (writes.back().key != record.key) {
+      return absl::DataLossError(
+          absl::StrCat("record ", record.key, " holds what belongs to ", writes.back().key));
+    }
+  }
+  return writes;
+}
+
+// The step at [v - 1] leads from schema v to v + 1. A step gets all records and returns the
+// writes and deletions; it is not changed once a release has it.
 using Step = absl::StatusOr<std::vector<store::Mutation>> (*)(absl::Span<const store::Record>);
-constexpr Step kSteps[] = {SplitGenerations};
+constexpr Step kSteps[] = {SplitGenerations, SeparateJobs};
 static_assert(std::size(kSteps) + 1 == kSchemaVersion);
 
 absl::StatusOr<uint32_t> ReadSchema(absl::Span<const store::Record> records) {

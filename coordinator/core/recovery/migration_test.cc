@@ -1,5 +1,5 @@
-// A store that a coordinator of schema 1 left behind, opened by this one. testdata/schema_1.sql
-// says what is in it.
+// Stores that coordinators of older schemas left behind, opened by this one. The files in testdata
+// say what is in them.
 #include "coordinator/core/recovery/migration.h"
 
 #include <sqlite3.h>
@@ -36,18 +36,20 @@ using ::testing::IsEmpty;
 using testing::KilledBy;
 using Message = v1::CoordinatorMessage;
 
-constexpr char kOldStore[] = "coordinator/core/recovery/testdata/schema_1.sql";
-
 class OldStore : public ::testing::Test {
  protected:
+  explicit OldStore(uint32_t schema = 1, int64_t wall_seconds = 1'795'260'560)
+      : file_(absl::StrCat("coordinator/core/recovery/testdata/schema_", schema, ".sql")),
+        now_{SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(wall_seconds)} {}
+
   void SetUp() override {
     std::string name = (std::filesystem::temp_directory_path() / "migration_test.XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     directory_ = name;
-    std::ifstream file(kOldStore);
+    std::ifstream file(file_);
     std::stringstream sql;
     sql << file.rdbuf();
-    ASSERT_FALSE(sql.str().empty()) << kOldStore;
+    ASSERT_FALSE(sql.str().empty()) << file_;
     sqlite3* database = nullptr;
     ASSERT_EQ(sqlite3_open(Path().c_str(), &database), SQLITE_OK);
     const int code = sqlite3_exec(database, sql.str().c_str(), nullptr, nullptr, nullptr);
@@ -117,33 +119,40 @@ class OldStore : public ::testing::Test {
     Step(SessionMessage{session, message});
   }
 
+  std::string DescribeJobs() const {
+    v1::ListJobsRequest all;
+    all.set_include_finished(true);
+    std::string jobs;
+    for (const v1::Job& job : core_->ListJobs(all, now_)) {
+      absl::StrAppend(&jobs, job.spec().name(), " ", v1::JobState_Name(job.state()), " ",
+                      job.reason(), " ", job.generation(), " ", job.exit_code(), "\n");
+    }
+    return jobs;
+  }
+
   std::string directory_;
-  // Shortly after the coordinator that wrote the store was killed.
-  Time now_{SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(1'795'260'560)};
+  const std::string file_;
+  Time now_;  // shortly after the coordinator that wrote the store was killed
   std::unique_ptr<Core> core_;
   Effects started_;
 };
 
 TEST_F(OldStore, EveryJobIsThereAsItWas) {
   Start();
-  v1::ListJobsRequest all;
-  all.set_include_finished(true);
-  std::vector<std::string> jobs;
-  for (const v1::Job& job : core_->ListJobs(all, now_)) {
-    jobs.push_back(absl::StrCat(job.spec().name(), " ", v1::JobState_Name(job.state()), " ",
-                                job.reason(), " ", job.generation(), " ", job.exit_code()));
-  }
-  EXPECT_THAT(
-      jobs, ElementsAre("withdrawn CANCELLED CancelledByUser 0 1",  //
-                        "held HELD HeldByUser 0 0", "behind QUEUED WaitingForResources 0 0",
-                        "queued QUEUED WaitingForResources 0 0",
-                        "stopping STOPPING CancelledByUser 1 0",  //
-                        "running RUNNING Running 1 0",            //
-                        "moved SUCCEEDED Completed 2 0", "cancelled CANCELLED CancelledByUser 1 1",
-                        "late TIMED_OUT TimeLimit 1 124",  //
-                        "failed FAILED RankFailed 2 3",    //
-                        "recovered SUCCEEDED Completed 2 0", "succeeded SUCCEEDED Completed 1 0",
-                        "trained SUCCEEDED Completed 1 0"));
+  EXPECT_EQ(DescribeJobs(),
+            "withdrawn CANCELLED CancelledByUser 0 1\n"
+            "held HELD HeldByUser 0 0\n"
+            "behind QUEUED WaitingForResources 0 0\n"
+            "queued QUEUED WaitingForResources 0 0\n"
+            "stopping STOPPING CancelledByUser 1 0\n"
+            "running RUNNING Running 1 0\n"
+            "moved SUCCEEDED Completed 2 0\n"
+            "cancelled CANCELLED CancelledByUser 1 1\n"
+            "late TIMED_OUT TimeLimit 1 124\n"
+            "failed FAILED RankFailed 2 3\n"
+            "recovered SUCCEEDED Completed 2 0\n"
+            "succeeded SUCCEEDED Completed 1 0\n"
+            "trained SUCCEEDED Completed 1 0\n");
 
   EXPECT_EQ(Get("trained").summary().losses_size(), 5);
   EXPECT_EQ(Get("queued").idempotency_key(), "nightly-17");
@@ -258,6 +267,102 @@ TEST_F(OldStore, DamageIsNotCarriedOver) {
   const absl::Status status = Migrate(records).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("generation/"));
+}
+
+// ------------------------------------------------------------------------------------------------
+// schema 2
+
+class StoreOfSchema2 : public OldStore {
+ protected:
+  StoreOfSchema2() : OldStore(2, 1'795'383'600) {}
+};
+
+TEST_F(StoreOfSchema2, EveryJobIsThereAsItWas) {
+  Start();
+  EXPECT_EQ(DescribeJobs(),
+            "withdrawn CANCELLED CancelledByUser 0 1\n"
+            "held HELD HeldByUser 0 0\n"
+            "behind QUEUED WaitingForResources 0 0\n"
+            "queued QUEUED WaitingForResources 0 0\n"
+            "stopping STOPPING CancelledByUser 1 0\n"
+            "running RUNNING Running 1 0\n"
+            "failing STOPPING RankFailed 1 0\n"
+            "cancelled CANCELLED CancelledByUser 1 1\n"
+            "late TIMED_OUT TimeLimit 1 124\n"
+            "recovered SUCCEEDED Completed 2 0\n"
+            "failed FAILED RankFailed 2 5\n"
+            "succeeded SUCCEEDED Completed 1 0\n"
+            "trained SUCCEEDED Completed 1 0\n");
+  EXPECT_EQ(Get("queued").queue_position(), 1u);
+  EXPECT_EQ(Get("behind").queue_position(), 2u);
+  EXPECT_EQ(Get("failed").ranks(1).exit().stderr_tail(), "Traceback: no such thing\n");
+  EXPECT_EQ(Get("failing").ranks(1).exit().exit_code(), 9);
+  EXPECT_EQ(core_->GetNode(NodeName("node-2"), now_)->cordon_reason(), "fan is loud");
+  EXPECT_THAT(EventTypes("late"), ElementsAre(events::kSubmitted, events::kPlaced, events::kRunning,
+                                              events::kStopping, events::kFinished));
+}
+
+// Schema 2 embedded the API's Job of its time, whose fields this build's Job still has.
+TEST_F(StoreOfSchema2, EveryFieldOfAJobIsCarriedOver) {
+  std::map<std::string, v1::Job> before;
+  for (const store::Record& record : Scan()) {
+    v1::JobRecordV2 old;
+    if (record.key.rfind("job/", 0) != 0) continue;
+    ASSERT_TRUE(old.ParseFromString(record.value));
+    ASSERT_TRUE(before[old.job().job_id()].ParseFromString(old.job().SerializeAsString()));
+  }
+  ASSERT_EQ(before.size(), 13u);
+  Start();
+  for (auto& [id, expected] : before) {
+    v1::Job found = *core_->GetJob(JobId(id), /*detailed=*/true, now_);
+    // What a view adds to the job, or hides.
+    found.clear_queue_position();
+    found.clear_ranks();
+    found.clear_waits();
+    found.clear_estimated_start_time();
+    if (expected.state() != v1::SUCCEEDED) expected.clear_summary();
+    EXPECT_EQ(found.SerializeAsString(), expected.SerializeAsString()) << found.DebugString();
+  }
+  EXPECT_EQ(Get("trained").summary().losses_size(), 4);
+  EXPECT_EQ(Get("running").spec().env().at("MODE"), "slow");
+}
+
+TEST_F(StoreOfSchema2, StoppingJobsRememberHowTheyEnd) {
+  Start();
+  const Effects back = Return(
+      SessionId(1), "node-1",
+      {{"running", {Harness::MakeReport(0, v1::STARTED)}},
+       {"failing", {Harness::MakeReport(0, v1::STARTED)}},
+       {"stopping", {Harness::MakeReport(0, v1::STARTED), Harness::MakeReport(1, v1::STARTED)}}});
+  EXPECT_EQ(CountSent(back, SessionId(1), Message::kStop), 2);
+  const Message* const stop = FindSent(back, SessionId(1), Message::kStop);
+  ASSERT_NE(stop, nullptr);
+  EXPECT_EQ(stop->stop().grace_period().seconds(), 600);
+  Exit(SessionId(1), "stopping", 0, KilledBy(9));
+  Exit(SessionId(1), "stopping", 1, KilledBy(9));
+  EXPECT_EQ(Get("stopping").state(), v1::CANCELLED);
+  Exit(SessionId(1), "failing", 0, KilledBy(9));
+  EXPECT_EQ(Get("failing").restarts(), 1u);
+  EXPECT_EQ(Get("failing").first_failure().exit().exit_code(), 9);
+  EXPECT_EQ(Get("running").state(), v1::RUNNING);
+}
+
+TEST_F(StoreOfSchema2, IsMigratedOnce) {
+  const size_t before = Scan().size();
+  Start();
+  EXPECT_THAT(started_.logs,
+              ElementsAre(absl::StrCat("the store is migrated from schema 2 to ", kSchemaVersion,
+                                       ": ", before, " records become ", before)));
+  Start();
+  EXPECT_THAT(started_.logs, IsEmpty());
+}
+
+TEST_F(StoreOfSchema2, ADamagedJobIsNotCarriedOver) {
+  std::vector<store::Record> records = Scan();
+  for (store::Record& record : records) {
+    if (record.key.rfind("job/", 0) == 0) record.value = "\xff\xff";
+  }
+  EXPECT_EQ(Migrate(records).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(Migration, AnEmptyStoreGetsThisSchema) {

@@ -61,12 +61,12 @@ using Placements = std::map<std::tuple<JobId, Generation, uint32_t>, v1::NodePla
 absl::Status ReadJob(const store::Record& record, Records& result) {
   v1::JobRecord stored;
   RETURN_IF_ERROR(ParseRecord(record, stored));
-  RETURN_IF_ERROR(CheckKey(record, JobKey(stored.job().job_id())));
-  const JobId id(stored.job().job_id());
+  RETURN_IF_ERROR(CheckKey(record, JobKey(stored.job_id())));
+  const JobId id(stored.job_id());
   if (stored.forgotten()) {
     result.forgotten[id].push_back(record.key);
   } else {
-    result.jobs[id] = FromRecord(stored);
+    ASSIGN_OR_RETURN(result.jobs[id], FromRecord(stored));
   }
   return absl::OkStatus();
 }
@@ -90,7 +90,7 @@ absl::Status ReadOne(const store::Record& record, Records& result, Placements& p
     RETURN_IF_ERROR(ParseRecord(record, event));
     RETURN_IF_ERROR(CheckKey(record, EventKey(event.event().job_id(), event.event().sequence())));
     const JobId job(event.event().job_id());
-    result.events[job].push_back(std::move(*event.mutable_event()));
+    result.events[job].push_back(FromRecord(event));
   } else if (absl::StartsWith(record.key, kNodePrefix)) {
     v1::NodeRecord node;
     RETURN_IF_ERROR(ParseRecord(record, node));

@@ -405,7 +405,7 @@ TEST_F(BadRecords, OfNoKind) {
 TEST_F(BadRecords, SlotGivenTwice) {
   v1::JobRecord job;
   ASSERT_TRUE(job.ParseFromString(records_["job/job1"]));
-  job.mutable_job()->set_job_id("job2");
+  job.set_job_id("job2");
   records_["job/job2"] = job.SerializeAsString();
   v1::GenerationRecord record = Generation();
   record.set_job_id("job2");

@@ -233,11 +233,9 @@ std::vector<store::Record> FullStore(size_t finished, absl::Time finish_time) {
   std::vector<store::Record> records = {{PutSchema().key, *PutSchema().value}};
   for (size_t i = 0; i < limits::kJobs; ++i) {
     v1::JobRecord record;
-    record.mutable_job()->set_job_id(absl::StrCat("job-", i));
-    record.mutable_job()->set_state(i < limits::kJobs - finished ? v1::HELD : v1::CANCELLED);
-    if (record.job().state() == v1::CANCELLED) {
-      *record.mutable_job()->mutable_finish_time() = ToProto(finish_time);
-    }
+    record.set_job_id(absl::StrCat("job-", i));
+    record.set_state(i < limits::kJobs - finished ? v1::STORED_HELD : v1::STORED_CANCELLED);
+    if (record.state() == v1::STORED_CANCELLED) *record.mutable_finish_time() = ToProto(finish_time);
     record.set_queue_sequence(i);
     records.push_back({Put(record).key, *Put(record).value});
   }
