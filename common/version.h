@@ -10,7 +10,7 @@ inline constexpr char kSoftwareVersion[] = "0.1.0";
 // Of proto/muster/v1 between programs; another number is refused in words.
 inline constexpr uint32_t kProtocolVersion = 1;
 // Of the coordinator's store; an older one is migrated, a newer one refused.
-inline constexpr uint32_t kSchemaVersion = 2;
+inline constexpr uint32_t kSchemaVersion = 3;
 
 }  // namespace muster
 

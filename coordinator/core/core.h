@@ -4,6 +4,10 @@
 // simulation decides what happens when. Starting up is Load() with the store's records and stepping
 // on; recovery is the same path.
 //
+// The core is composed of parts that own their state: nodes, jobs, scheduler, rendezvous and
+// failures (folder recovery), each in a folder of its own, with its unit tests. LifeCycle, Requests,
+// Reports and Sessions change that state, Views read it. core.cc shows how they depend on each other.
+//
 // Not thread-safe: one thread owns it.
 #ifndef MUSTER_COORDINATOR_CORE_CORE_H_
 #define MUSTER_COORDINATOR_CORE_CORE_H_
@@ -20,55 +24,14 @@
 #include "common/ids.h"
 #include "common/time.h"
 #include "coordinator/core/event.h"
+#include "coordinator/core/options.h"
+#include "coordinator/core/stats.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/node.pb.h"
 
 namespace muster::core {
-
-struct Options {
-  Incarnation incarnation;  // of this coordinator process
-  absl::Duration lease = absl::Seconds(10);
-  absl::Duration heartbeat_interval = absl::Seconds(1);
-  // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause
-  // to be reported.
-  absl::Duration cause_window = absl::Seconds(2);
-  // Of finished jobs the newest so many are remembered, and none for longer than this; each at
-  // least for a minute.
-  size_t keep_jobs = 10000;
-  absl::Duration keep_jobs_for = absl::InfiniteDuration();
-};
-
-// Totals since the process started and gauges of now, for the metrics endpoint; copied out between
-// steps.
-struct Stats {
-  struct Finished {
-    v1::JobState state;
-    std::string reason;
-    uint64_t count = 0;
-  };
-  struct Seconds {  // samples since the last call of TakeStats
-    std::string label;
-    std::vector<double> samples;
-  };
-  uint64_t jobs_submitted = 0;
-  std::vector<Finished> jobs_finished;
-  std::vector<std::pair<std::string, uint64_t>> restarts_by_cause;
-  std::vector<double> queue_wait_seconds;
-  std::vector<Seconds> rendezvous_seconds;  // label: phase (launch, join, communicators)
-  std::vector<double> barrier_wait_seconds;
-  std::vector<double> failure_detection_seconds;
-  std::vector<double> recovery_seconds;
-};
-
-// A rendezvous, the set-up of communicators, or a barrier that is under way.
-struct LiveWait {
-  JobId job;
-  std::string what;      // rendezvous, communicators, barrier <group>: few of a job, also over time
-  SteadyTime since;      // of several barriers of a group the oldest
-  uint32_t missing = 0;  // ranks
-};
 
 class Core {
  public:
@@ -107,8 +70,11 @@ class Core {
   Stats TakeStats();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Parts;
+  void OnTick(const Tick& tick);
+  Effects FinishStep();
+
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace muster::core

@@ -1,295 +1,182 @@
-// Nodes: how they come, what their workers say, and how they go.
+#include "coordinator/core/sessions.h"
+
 #include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/limits.h"
-#include "common/proto_time.h"
-#include "common/version.h"
-#include "coordinator/core/core_impl.h"
 #include "coordinator/core/reasons.h"
-#include "coordinator/core/rendezvous.h"
 
 namespace muster::core {
 
-// ------------------------------------------------------------------------------------------------
-// coming and going
-
-void Core::Impl::Handle(const SessionOpened& event) {
-  Node* node = Admit(event);
+void Sessions::Handle(const SessionOpened& event) {
+  const Node* const node =
+      nodes_.Open(event, [this](const NodeName& name) { return jobs_.UsesNode(name); });
   if (node == nullptr) return;
-  const v1::Hello& hello = event.hello;
-  node->session = event.session;
-  node->state = v1::READY;
-  node->seen = true;
-  node->last_heard = now_.steady;
-  node->hello = hello;
-  node->hello.clear_inventory();
-  node->address =
-      hello.advertise_address().empty() ? event.observed_address : hello.advertise_address();
-  node->metrics_address = CompleteAddress(hello.metrics_address(), node->address);
-  sessions_[event.session] = node->name();
-  timers_.Set({TimerKey::Kind::kLease, hello.node_name()}, now_.steady + options_.lease);
-  capacity_changed_ = true;
-
-  v1::CoordinatorMessage message;
-  v1::Welcome& welcome = *message.mutable_welcome();
-  welcome.set_coordinator_incarnation(options_.incarnation.value());
-  welcome.set_software_version(kSoftwareVersion);
-  *welcome.mutable_lease() = ToProto(options_.lease);
-  *welcome.mutable_heartbeat_interval() = ToProto(options_.heartbeat_interval);
-  welcome.set_observed_address(event.observed_address);
-  SendTo(*node, std::move(message));
-  Reconcile(*node, hello);
+  scheduler_.OnCapacityChanged();
+  Reconcile(*node, event.hello);
 }
 
-Node* Core::Impl::Admit(const SessionOpened& event) {
-  const v1::Hello& hello = event.hello;
-  const absl::Status status = CheckHello(hello);
-  if (!status.ok()) {
-    Close(event.session, status);
-    return nullptr;
+void Sessions::Handle(const SessionClosed& event) {
+  const Node* const node = nodes_.OnSessionClosed(event.session);
+  if (node == nullptr) return;
+  for (const auto& [id, number] : node->PlacedGenerations()) {
+    jobs_.AddEvent(
+        jobs_.at(id), events::kNodeSuspect,
+        absl::StrCat("the stream of node ", node->record.name(), " broke; its lease of ",
+                     absl::FormatDuration(context_.options.lease), " runs"));
   }
-  const NodeName name(hello.node_name());
-  const Incarnation incarnation(hello.incarnation());
-  Node* node = FindNode(name);
-  if (node == nullptr) {
-    if (nodes_.size() >= limits::kNodes && !MakeRoomForNode()) {
-      Close(event.session, absl::ResourceExhaustedError(
-                               absl::StrCat("the cluster has at most ", limits::kNodes, " nodes")));
-      return nullptr;
+  if (life_cycle_.HasAccusedRank(*node)) {
+    life_cycle_.LoseNode(node->name(),
+                         "its stream broke after a peer had lost a rank that ran there");
+  }
+}
+
+void Sessions::Handle(const SessionMessage& event) {
+  const Node* const node = nodes_.RenewLease(event.session);
+  if (node == nullptr) return;
+  const v1::WorkerMessage& message = event.message;
+  switch (message.kind_case()) {
+    case v1::WorkerMessage::kHeartbeat: {
+      v1::CoordinatorMessage ack;
+      ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+      nodes_.Send(*node, std::move(ack));
+      for (const v1::GenerationReport& report : message.heartbeat().progress()) {
+        reports_.OnReport(*node, report, /*inventory=*/false);
+      }
+      break;
     }
-    node = &nodes_[name];
-    node->record.set_name(name.value());
-  }
-  if (node->IsFenced(incarnation)) {
-    Close(event.session, absl::AlreadyExistsError(
-                             absl::StrCat("a newer worker has taken over as node ", name.value())));
-    return nullptr;
-  }
-  if (node->incarnation() != incarnation) {
-    if (node->session.has_value()) {
-      Close(event.session,
-            absl::AlreadyExistsError(absl::StrCat("a live worker is node ", name.value(),
-                                                  " already, from ", node->address)));
-      return nullptr;
-    }
-    node->Replace(incarnation);
-    node->leaving = false;
-    MarkNode(*node);
-  }
-  if (node->session.has_value()) {
-    Close(*node->session, absl::AbortedError("a newer session of this worker replaced this one"));
-  }
-  return node;
-}
-
-bool Core::Impl::MakeRoomForNode() {
-  auto oldest = nodes_.end();
-  for (auto entry = nodes_.begin(); entry != nodes_.end(); ++entry) {
-    const Node& node = entry->second;
-    if (node.state != v1::LOST || node.record.cordoned() || !node.busy.empty()) continue;
-    const bool in_use = std::any_of(active_.begin(), active_.end(), [&](const JobId& id) {
-      return jobs_.at(id).generation->NodeRank(node.name()).has_value();
-    });
-    if (in_use) continue;
-    if (oldest == nodes_.end() || node.last_heard < oldest->second.last_heard) oldest = entry;
-  }
-  if (oldest == nodes_.end()) return false;
-  dirty_nodes_.insert(oldest->first);
-  nodes_.erase(oldest);
-  return true;
-}
-
-void Core::Impl::Handle(const SessionClosed& event) {
-  const auto entry = sessions_.find(event.session);
-  if (entry == sessions_.end()) return;
-  Node& node = nodes_.at(entry->second);
-  sessions_.erase(entry);
-  node.session.reset();
-  node.state = v1::SUSPECT;
-  const std::vector<std::pair<JobId, Generation>> placed = node.PlacedGenerations();
-  for (const auto& [id, generation] : placed) {
-    AddEvent(jobs_.at(id), events::kNodeSuspect,
-             absl::StrCat("the stream of node ", node.record.name(), " broke; its lease of ",
-                          absl::FormatDuration(options_.lease), " runs"));
-  }
-  if (HasAccusedRank(node)) {
-    LoseNode(node, "its stream broke after a peer had lost a rank that ran there");
+    case v1::WorkerMessage::kReport:
+      reports_.OnReport(*node, message.report(), /*inventory=*/false);
+      break;
+    case v1::WorkerMessage::kPutKey:
+      rendezvous_.PutKey(*node, message.put_key());
+      break;
+    case v1::WorkerMessage::kGetKey:
+      rendezvous_.GetKey(*node, message.get_key());
+      break;
+    case v1::WorkerMessage::kArriveBarrier:
+      rendezvous_.ArriveAtBarrier(*node, message.arrive_barrier());
+      break;
+    case v1::WorkerMessage::kLeaving:
+      if (nodes_.SetLeaving(node->name())) {
+        life_cycle_.MoveJobsAway(
+            *node, absl::StrCat("the worker of node ", node->record.name(), " is ending"));
+      }
+      break;
+    case v1::WorkerMessage::kSlots:
+      reports_.OnSlots(*node, message.slots());
+      break;
+    case v1::WorkerMessage::kHello:
+      nodes_.Reject(node->name(), absl::InvalidArgumentError("a session has one Hello"));
+      break;
+    case v1::WorkerMessage::kLogUnavailable:  // for the service
+    case v1::WorkerMessage::KIND_NOT_SET:
+      break;
   }
 }
 
-void Core::Impl::LoseNode(Node& node, const std::string& why) {
-  timers_.Cancel({TimerKey::Kind::kLease, node.record.name()});
-  if (node.session.has_value()) {
-    Close(*node.session,
-          absl::UnavailableError(absl::StrCat("node ", node.record.name(), " was lost: ", why)));
-    node.session.reset();
-  }
-  node.state = v1::LOST;
-  capacity_changed_ = true;  // what waited for it alone need not wait any more
-  const std::vector<std::pair<JobId, Generation>> placed = node.PlacedGenerations();
-  for (const auto& [id, number] : placed) {
-    Job& job = jobs_.at(id);
-    GenerationState& generation = *job.generation;
-    const auto range = generation.RanksOf(*generation.NodeRank(node.name()));
-    NoteNodeLost(job, node, why);
-    for (uint32_t rank = range.first; rank < range.second; ++rank) {
-      LoseRank(job, generation.ranks[rank], node);
-    }
-    Advance(job);
-  }
-  for (const JobId& id : active_) {
-    Job& job = jobs_.at(id);
-    if (job.generation->NodeRank(node.name()).has_value()) AbortHopelessBarriers(job);
+void Sessions::Handle(const CordonNode& event) {
+  const Node* const node = nodes_.Find(event.node);
+  if (node == nullptr) return;
+  nodes_.Cordon(event.node, event.reason);
+  if (event.drain) {
+    life_cycle_.MoveJobsAway(
+        *node, WithReason(absl::StrCat("node ", event.node.value(), " is being drained"),
+                          event.reason));
   }
 }
 
-void Core::Impl::LoseRank(Job& job, RankState& rank, Node& node) {
-  if (rank.gone()) return;
-  GenerationState& generation = *job.generation;
-  generation.MarkLost(rank);
-  generation.RecordOf(rank).set_lost(true);
-  node.Vacate({job.id(), Generation(generation.record.generation()), rank.rank});
-  MarkPlacement(job, rank.node_rank);
+void Sessions::Handle(const UncordonNode& event) {
+  if (nodes_.Uncordon(event.node)) scheduler_.OnCapacityChanged();
 }
 
-// -------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // reconciliation
 
-void Core::Impl::Reconcile(Node& node, const v1::Hello& hello) {
-  // Leftovers are what this inventory says, no more.
-  for (const auto& [generation, ranks] : std::exchange(node.leftovers, {})) {
-    for (const uint32_t rank : ranks) node.Vacate({generation.first, generation.second, rank});
-  }
+void Sessions::Reconcile(const Node& node, const v1::Hello& hello) {
+  // The leftovers are those of this inventory, no more.
+  nodes_.ClearLeftovers(node.name());
   const std::vector<std::pair<JobId, Generation>> placed = node.PlacedGenerations();
   std::set<std::pair<JobId, Generation>> reported;
   for (const v1::GenerationReport& report : hello.inventory()) {
-    reported.emplace(JobId(report.job_id()), Generation(report.generation()));
-    Job* job = FindJob(JobId(report.job_id()));
-    if (GenerationState* generation = FindGeneration(job, report.generation(), node.name())) {
-      generation->world_sent.erase(*generation->NodeRank(node.name()));
+    const JobId id(report.job_id());
+    reported.emplace(id, Generation(report.generation()));
+    if (Job* const job = jobs_.FindLiving(id, report.generation(), node.name())) {
+      rendezvous_.OnNewSession(*job, *job->generation->NodeRank(node.name()));
       Adopt(node, *job, report);
     }
-    OnReport(node, report, /*inventory=*/true);
+    reports_.OnReport(node, report, /*inventory=*/true);
   }
-  for (const JobId& id : active_) {
-    Job& job = jobs_.at(id);
-    if (job.generation->NodeRank(node.name()).has_value()) AbortHopelessBarriers(job);
-  }
+  life_cycle_.AbortHopelessBarriers(node.name());
   for (const auto& [id, number] : placed) {
-    Job& job = jobs_.at(id);
-    GenerationState* generation = FindGeneration(&job, number.value(), node.name());
-    if (generation == nullptr) continue;  // ended by what the others had to tell
+    Job* const job = jobs_.FindLiving(id, number.value(), node.name());
+    if (job == nullptr) continue;  // ended by what others reported
+    const uint32_t node_rank = *job->generation->NodeRank(node.name());
     if (reported.count({id, number}) == 0) {
-      generation->world_sent.erase(*generation->NodeRank(node.name()));
-      ReconcileMissing(node, job);
-    } else if (generation->HasLiveRanks(*generation->NodeRank(node.name()))) {
-      SyncNode(job, *generation->NodeRank(node.name()), /*launch=*/false);
+      rendezvous_.OnNewSession(*job, node_rank);
+      ReconcileMissing(node, *job);
+    } else if (job->generation->HasLiveRanks(node_rank)) {
+      life_cycle_.SyncNode(*job, node_rank, /*launch=*/false);
     }
   }
 }
 
-// The worker has the generation: its ranks go on under this incarnation. What it should have and
-// has not is lost.
-void Core::Impl::Adopt(Node& node, Job& job, const v1::GenerationReport& report) {
+void Sessions::Adopt(const Node& node, Job& job, const v1::GenerationReport& report) {
   GenerationState& generation = *job.generation;
   const uint32_t node_rank = *generation.NodeRank(node.name());
   if (!generation.HasLiveRanks(node_rank)) return;
   v1::NodePlacement& placement = *generation.record.mutable_nodes(node_rank);
   if (placement.incarnation() != node.record.incarnation()) {
     placement.set_incarnation(node.record.incarnation());
-    MarkPlacement(job, node_rank);
+    jobs_.MarkPlacement(job, node_rank);
   }
   std::set<uint32_t> present;
   for (const v1::RankReport& rank : report.ranks()) present.insert(rank.rank());
-  const auto range = generation.RanksOf(node_rank);
+  const auto [first, end] = generation.RanksOf(node_rank);
   bool missing = false;
-  for (uint32_t id = range.first; id < range.second; ++id) {
+  for (uint32_t id = first; id < end; ++id) {
     RankState& rank = generation.ranks[id];
     if (rank.gone() || present.count(id) != 0) continue;
     if (!std::exchange(missing, true)) {
-      NoteNodeLost(job, node, absl::StrCat("its worker came back without rank ", id));
+      failures_.NoteNodeLost(job, node, absl::StrCat("its worker came back without rank ", id));
     }
-    LoseRank(job, rank, node);
+    life_cycle_.LoseRank(job, rank);
   }
   if (!missing) {
-    AddEvent(job, events::kNodeAdopted,
-             absl::StrCat("node ", node.record.name(), " is back with its ranks, which go on"));
+    jobs_.AddEvent(job, events::kNodeAdopted,
+                   absl::StrCat("node ", node.record.name(), " is back with its ranks, which go on"));
   }
 }
 
-// The worker knows nothing of a generation that the node has ranks of.
-void Core::Impl::ReconcileMissing(Node& node, Job& job) {
+void Sessions::ReconcileMissing(const Node& node, Job& job) {
   GenerationState& generation = *job.generation;
   const uint32_t node_rank = *generation.NodeRank(node.name());
   const bool same_worker =
       generation.placement(node_rank).incarnation() == node.record.incarnation();
-  const auto range = generation.RanksOf(node_rank);
+  const auto [first, end] = generation.RanksOf(node_rank);
   // A worker keeps what it started until it is told to forget it: the Launch never arrived.
   const bool never_launched =
       job.state() != v1::RUNNING &&
-      std::all_of(generation.ranks.begin() + range.first, generation.ranks.begin() + range.second,
+      std::all_of(generation.ranks.begin() + first, generation.ranks.begin() + end,
                   [](const RankState& rank) { return rank.phase == v1::PLACED; });
   if (never_launched && same_worker && job.state() == v1::STARTING) {
-    SyncNode(job, node_rank, /*launch=*/true);
+    life_cycle_.SyncNode(job, node_rank, /*launch=*/true);
     return;
   }
   if (never_launched && job.state() == v1::STARTING) {
-    // It crossed with the end of the worker before this one: nothing has failed.
-    generation.displaced = absl::StrCat("the worker of node ", node.record.name(),
-                                        " was replaced before it had started any rank");
+    // The Launch crossed with the end of the worker before this one: nothing has failed.
+    failures_.Displace(job, absl::StrCat("the worker of node ", node.record.name(),
+                                         " was replaced before it had started any rank"));
   } else if (!never_launched) {
-    NoteNodeLost(job, node, "its worker came back without the ranks that ran there");
+    failures_.NoteNodeLost(job, node, "its worker came back without the ranks that ran there");
   }
-  for (uint32_t rank = range.first; rank < range.second; ++rank) {
-    LoseRank(job, generation.ranks[rank], node);
+  for (uint32_t rank = first; rank < end; ++rank) {
+    life_cycle_.LoseRank(job, generation.ranks[rank]);
   }
-  Advance(job);
-}
-
-void Core::Impl::SyncNode(Job& job, uint32_t node_rank, bool launch) {
-  GenerationState& generation = *job.generation;
-  const v1::NodePlacement& placement = generation.placement(node_rank);
-  const Node& node = nodes_.at(NodeName(placement.node()));
-  if (!node.session.has_value() || node.record.incarnation() != placement.incarnation()) return;
-  if (!generation.HasLiveRanks(node_rank)) return;
-  if (job.state() == v1::STOPPING) {
-    SendStop(node, job.id(), Generation(generation.record.generation()),
-             FromProto(job.record.stop_grace_period()), job.job().reason(), job.job().message(),
-             job.record.abort_on_stop());
-    return;
-  }
-  if (launch) SendTo(node, MakeLaunch(job, node_rank));
-  if (!generation.agreement.has_value() || generation.world_sent.count(node_rank) != 0) return;
-  const auto range = generation.RanksOf(node_rank);
-  if (std::any_of(generation.ranks.begin() + range.first, generation.ranks.begin() + range.second,
-                  [](const RankState& rank) { return rank.phase == v1::JOINED; })) {
-    generation.world_sent.insert(node_rank);
-    SendTo(node, MakeWorld(job, node_rank));
-  }
-}
-
-void Core::Impl::SendStop(const Node& node, const JobId& job, Generation generation,
-                          absl::Duration grace, const std::string& reason, const std::string& text,
-                          bool abort) {
-  v1::CoordinatorMessage message;
-  v1::StopGeneration& stop = *message.mutable_stop();
-  stop.set_job_id(job.value());
-  stop.set_generation(generation.value());
-  *stop.mutable_grace_period() = ToProto(grace);
-  stop.set_reason(reason);
-  stop.set_message(text);
-  stop.set_abort(abort);
-  SendTo(node, std::move(message));
-}
-
-void Core::Impl::SendForget(const Node& node, const JobId& job, Generation generation) {
-  v1::CoordinatorMessage message;
-  message.mutable_forget()->set_job_id(job.value());
-  message.mutable_forget()->set_generation(generation.value());
-  SendTo(node, std::move(message));
+  life_cycle_.Advance(job);
 }
 
 }  // namespace muster::core

@@ -2,15 +2,48 @@
 #ifndef MUSTER_COORDINATOR_CORE_STATS_H_
 #define MUSTER_COORDINATOR_CORE_STATS_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "coordinator/core/core.h"
+#include "common/ids.h"
+#include "common/time.h"
+#include "proto/muster/v1/job.pb.h"
 
 namespace muster::core {
+
+// Totals since the process started and gauges of now, for the metrics endpoint; copied out between
+// steps.
+struct Stats {
+  struct Finished {
+    v1::JobState state;
+    std::string reason;
+    uint64_t count = 0;
+  };
+  struct Seconds {  // samples since the last call of TakeStats
+    std::string label;
+    std::vector<double> samples;
+  };
+  uint64_t jobs_submitted = 0;
+  std::vector<Finished> jobs_finished;
+  std::vector<std::pair<std::string, uint64_t>> restarts_by_cause;
+  std::vector<double> queue_wait_seconds;
+  std::vector<Seconds> rendezvous_seconds;  // label: phase (launch, join, communicators)
+  std::vector<double> barrier_wait_seconds;
+  std::vector<double> failure_detection_seconds;
+  std::vector<double> recovery_seconds;
+};
+
+// A rendezvous, the set-up of communicators, or a barrier that is under way.
+struct LiveWait {
+  JobId job;
+  std::string what;      // rendezvous, communicators, barrier <group>: few per job, also over time
+  SteadyTime since;      // the oldest, where a group has several barriers
+  uint32_t missing = 0;  // ranks
+};
 
 // Not thread-safe.
 class StatsCollector {

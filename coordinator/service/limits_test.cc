@@ -133,8 +133,8 @@ class FullStoreTest : public LimitsTest {
     std::vector<store::Mutation> writes = {core::PutSchema()};
     for (size_t i = 0; i < jobs; ++i) {
       v1::JobRecord record;
-      record.mutable_job()->set_job_id(absl::StrCat("job-", i));
-      record.mutable_job()->set_state(v1::HELD);
+      record.set_job_id(absl::StrCat("job-", i));
+      record.set_state(v1::STORED_HELD);
       record.set_queue_sequence(i + 1);
       writes.push_back(core::Put(record));
     }

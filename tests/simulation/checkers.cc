@@ -10,7 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/proto_time.h"
 #include "common/wait_text.h"
-#include "coordinator/core/job.h"
+#include "coordinator/core/jobs/job.h"
 #include "proto/muster/v1/store.pb.h"
 
 namespace muster::simulation {
@@ -184,7 +184,7 @@ class LegalTransitions : public Checker {
       if (!absl::StartsWith(write.key, "job/") || !write.value.has_value()) continue;
       v1::JobRecord record;
       record.ParseFromString(*write.value);
-      const v1::JobState to = record.job().state();
+      const auto to = static_cast<v1::JobState>(record.state());
       const auto [entry, first] = states_.emplace(write.key, to);
       if (first || entry->second == to) continue;
       std::set<v1::JobState> seen;

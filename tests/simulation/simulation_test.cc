@@ -23,7 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
-#include "coordinator/core/job.h"
+#include "coordinator/core/jobs/job.h"
 #include "coordinator/core/reasons.h"
 #include "gtest/gtest.h"
 #include "tests/simulation/coordinator.h"

@@ -1,0 +1,34 @@
+// What the parts of the core share: the time of the step, deadlines, counters, and the effects
+// collected so far. It holds no job or node and takes no decision, so that a test of one part needs
+// nothing else.
+//
+// Not thread-safe.
+#ifndef MUSTER_COORDINATOR_CORE_CONTEXT_H_
+#define MUSTER_COORDINATOR_CORE_CONTEXT_H_
+
+#include <string>
+#include <utility>
+
+#include "common/time.h"
+#include "coordinator/core/event.h"
+#include "coordinator/core/options.h"
+#include "coordinator/core/stats.h"
+#include "coordinator/core/timers.h"
+
+namespace muster::core {
+
+struct Context {
+  explicit Context(Options core_options) : options(std::move(core_options)) {}
+
+  void Log(std::string line) { effects.logs.push_back(std::move(line)); }
+
+  const Options options;
+  Time now;
+  Effects effects;
+  Timers timers;
+  StatsCollector stats;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_CONTEXT_H_

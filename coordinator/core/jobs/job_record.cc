@@ -1,0 +1,182 @@
+#include "coordinator/core/jobs/job_record.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+
+namespace muster::core {
+namespace {
+
+// States have the same numbers in the store and in the API.
+static_assert(static_cast<int>(v1::STORED_QUEUED) == v1::QUEUED);
+static_assert(static_cast<int>(v1::STORED_HELD) == v1::HELD);
+static_assert(static_cast<int>(v1::STORED_STARTING) == v1::STARTING);
+static_assert(static_cast<int>(v1::STORED_RUNNING) == v1::RUNNING);
+static_assert(static_cast<int>(v1::STORED_STOPPING) == v1::STOPPING);
+static_assert(static_cast<int>(v1::STORED_SUCCEEDED) == v1::SUCCEEDED);
+static_assert(static_cast<int>(v1::STORED_FAILED) == v1::FAILED);
+static_assert(static_cast<int>(v1::STORED_CANCELLED) == v1::CANCELLED);
+static_assert(static_cast<int>(v1::STORED_TIMED_OUT) == v1::TIMED_OUT);
+static_assert(v1::StoredState_MAX == static_cast<int>(v1::JobState_MAX));
+
+v1::StoredState ToStored(v1::JobState state) { return static_cast<v1::StoredState>(state); }
+v1::JobState FromStored(v1::StoredState state) { return static_cast<v1::JobState>(state); }
+
+template <typename Report, typename Other>
+void CopyReport(const Other& from, Report& to) {
+  to.set_code(from.code());
+  to.set_message(from.message());
+  to.set_phase(from.phase());
+  if (from.has_peer_rank()) to.set_peer_rank(from.peer_rank());
+  to.set_not_retryable(from.not_retryable());
+  to.set_step(from.step());
+}
+
+template <typename Exit, typename Other>
+void CopyExit(const Other& from, Exit& to) {
+  to.set_exit_code(from.exit_code());
+  to.set_signal(from.signal());
+  to.set_out_of_memory(from.out_of_memory());
+  to.set_stderr_tail(from.stderr_tail());
+  if (from.has_failure()) CopyReport(from.failure(), *to.mutable_failure());
+  to.set_stopped_by_worker(from.stopped_by_worker());
+  if (from.has_time()) *to.mutable_time() = from.time();
+}
+
+template <typename Failure, typename Other>
+void CopyFailure(const Other& from, Failure& to) {
+  to.set_generation(from.generation());
+  to.set_reason(from.reason());
+  if (from.has_rank()) to.set_rank(from.rank());
+  to.set_node(from.node());
+  *to.mutable_slots() = from.slots();
+  if (from.has_exit()) CopyExit(from.exit(), *to.mutable_exit());
+  to.set_message(from.message());
+  if (from.has_time()) *to.mutable_time() = from.time();
+}
+
+template <typename Event, typename Other>
+void CopyEvent(const Other& from, Event& to) {
+  to.set_job_id(from.job_id());
+  to.set_sequence(from.sequence());
+  if (from.has_time()) *to.mutable_time() = from.time();
+  to.set_generation(from.generation());
+  to.set_type(from.type());
+  to.set_message(from.message());
+}
+
+// The fields that a job's status and its record have in common.
+template <typename Status, typename Other>
+void CopyStatus(const Other& from, Status& to) {
+  to.set_job_id(from.job_id());
+  to.set_reason(from.reason());
+  to.set_message(from.message());
+  to.set_generation(from.generation());
+  if (from.has_submit_time()) *to.mutable_submit_time() = from.submit_time();
+  if (from.has_start_time()) *to.mutable_start_time() = from.start_time();
+  if (from.has_finish_time()) *to.mutable_finish_time() = from.finish_time();
+  to.set_restarts(from.restarts());
+  to.set_exit_code(from.exit_code());
+  to.set_idempotency_key(from.idempotency_key());
+  if (from.has_first_failure()) CopyFailure(from.first_failure(), *to.mutable_first_failure());
+  for (const auto& failure : from.past_failures()) CopyFailure(failure, *to.add_past_failures());
+}
+
+absl::Status Unreadable(const v1::JobRecord& record, const char* what) {
+  return absl::DataLossError(
+      absl::StrCat("the record of job ", record.job_id(), " has an unreadable ", what));
+}
+
+}  // namespace
+
+v1::JobRecord ToRecord(const Job& job) {
+  v1::JobRecord record;
+  CopyStatus(job.status, record);
+  record.set_state(ToStored(job.state()));
+  record.set_spec(job.spec().SerializeAsString());
+  if (job.status.has_summary()) record.set_summary(job.status.summary().SerializeAsString());
+  record.set_queue_sequence(job.queue_sequence);
+  record.set_next_event_sequence(job.next_event_sequence);
+  if (job.generation_start_time != absl::UnixEpoch()) {
+    *record.mutable_generation_start_time() = ToProto(job.generation_start_time);
+  }
+  if (job.ending.outcome != v1::JOB_STATE_UNSPECIFIED) {
+    record.set_outcome(ToStored(job.ending.outcome));
+    record.set_outcome_reason(job.ending.reason);
+    record.set_outcome_message(job.ending.message);
+    *record.mutable_stop_grace_period() = ToProto(job.ending.grace_period);
+    record.set_abort_on_stop(job.ending.abort);
+  }
+  if (job.suspected_failure.has_value()) {
+    CopyFailure(*job.suspected_failure, *record.mutable_suspected_failure());
+  }
+  record.set_highest_step(job.highest_step);
+  record.set_failed_at_step(job.failed_at_step);
+  record.set_told_skipped_steps(job.reported_skipped_steps);
+  return record;
+}
+
+absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
+  Job job;
+  CopyStatus(record, job.status);
+  if (!v1::StoredState_IsValid(record.state()) || !v1::StoredState_IsValid(record.outcome())) {
+    return Unreadable(record, "state");
+  }
+  job.status.set_state(FromStored(record.state()));
+  if (!job.status.mutable_spec()->ParseFromString(record.spec())) return Unreadable(record, "spec");
+  if (record.has_summary() && !job.status.mutable_summary()->ParseFromString(record.summary())) {
+    return Unreadable(record, "summary");
+  }
+  job.queue_sequence = record.queue_sequence();
+  job.next_event_sequence = record.next_event_sequence();
+  job.generation_start_time = FromProto(record.generation_start_time());
+  job.ending = {FromStored(record.outcome()), record.outcome_reason(), record.outcome_message(),
+                FromProto(record.stop_grace_period()), record.abort_on_stop()};
+  if (record.has_suspected_failure()) {
+    CopyFailure(record.suspected_failure(), job.suspected_failure.emplace());
+  }
+  job.highest_step = record.highest_step();
+  job.failed_at_step = record.failed_at_step();
+  job.reported_skipped_steps = record.told_skipped_steps();
+  return job;
+}
+
+v1::EventRecord ToRecord(const v1::JobEvent& event) {
+  v1::EventRecord record;
+  CopyEvent(event, *record.mutable_event());
+  return record;
+}
+
+v1::JobEvent FromRecord(const v1::EventRecord& record) {
+  v1::JobEvent event;
+  CopyEvent(record.event(), event);
+  return event;
+}
+
+v1::ExitRecord ToRecord(const v1::ExitInfo& exit) {
+  v1::ExitRecord record;
+  CopyExit(exit, record);
+  return record;
+}
+
+v1::ExitInfo FromRecord(const v1::ExitRecord& record) {
+  v1::ExitInfo exit;
+  CopyExit(record, exit);
+  return exit;
+}
+
+v1::FailureRecord ToRecord(const v1::FirstFailure& failure) {
+  v1::FailureRecord record;
+  CopyFailure(failure, record);
+  return record;
+}
+
+v1::FirstFailure FromRecord(const v1::FailureRecord& record) {
+  v1::FirstFailure failure;
+  CopyFailure(record, failure);
+  return failure;
+}
+
+}  // namespace muster::core

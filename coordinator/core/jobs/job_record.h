@@ -1,0 +1,30 @@
+// Conversion between what the core holds and what the store keeps. The store's messages are apart
+// from the public API, so that either can change without the other.
+#ifndef MUSTER_COORDINATOR_CORE_JOBS_JOB_RECORD_H_
+#define MUSTER_COORDINATOR_CORE_JOBS_JOB_RECORD_H_
+
+#include "absl/status/statusor.h"
+#include "coordinator/core/jobs/job.h"
+#include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/store.pb.h"
+
+namespace muster::core {
+
+// The job without its generations and events, which have records of their own, and without
+// progress, which workers report again.
+v1::JobRecord ToRecord(const Job& job);
+// DATA_LOSS when the spec, the summary or a state cannot be read.
+absl::StatusOr<Job> FromRecord(const v1::JobRecord& record);
+
+v1::EventRecord ToRecord(const v1::JobEvent& event);
+v1::JobEvent FromRecord(const v1::EventRecord& record);
+
+v1::ExitRecord ToRecord(const v1::ExitInfo& exit);
+v1::ExitInfo FromRecord(const v1::ExitRecord& record);
+
+v1::FailureRecord ToRecord(const v1::FirstFailure& failure);
+v1::FirstFailure FromRecord(const v1::FailureRecord& record);
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_JOBS_JOB_RECORD_H_

@@ -1,0 +1,152 @@
+#include "coordinator/core/jobs/job_record.h"
+
+#include "common/proto_time.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+v1::FirstFailure MakeFailure() {
+  v1::FirstFailure failure;
+  failure.set_generation(2);
+  failure.set_reason("RankKilled");
+  failure.set_rank(0);  // present, though it is the default
+  failure.set_node("node-1");
+  failure.add_slots(3);
+  failure.set_message("rank 0 on node-1 was killed");
+  *failure.mutable_time() = ToProto(absl::FromUnixSeconds(17));
+  v1::ExitInfo& exit = *failure.mutable_exit();
+  exit.set_exit_code(3);
+  exit.set_signal(9);
+  exit.set_out_of_memory(true);
+  exit.set_stderr_tail("last words");
+  exit.set_stopped_by_worker(true);
+  *exit.mutable_time() = ToProto(absl::FromUnixSeconds(16));
+  exit.mutable_failure()->set_code(4);
+  exit.mutable_failure()->set_message("peer lost");
+  exit.mutable_failure()->set_phase("step");
+  exit.mutable_failure()->set_peer_rank(0);
+  exit.mutable_failure()->set_not_retryable(true);
+  exit.mutable_failure()->set_step(12);
+  return failure;
+}
+
+Job MakeJob() {
+  Job job;
+  v1::Job& status = job.status;
+  status.set_job_id("job-1");
+  status.mutable_spec()->set_name("job");
+  status.mutable_spec()->mutable_train()->set_max_steps(7);
+  status.set_state(v1::STOPPING);
+  status.set_reason("RankKilled");
+  status.set_message("rank 0 was killed");
+  status.set_generation(2);
+  *status.mutable_submit_time() = ToProto(absl::FromUnixSeconds(11));
+  *status.mutable_start_time() = ToProto(absl::FromUnixSeconds(12));
+  *status.mutable_finish_time() = ToProto(absl::FromUnixSeconds(19));
+  status.set_restarts(1);
+  status.set_exit_code(137);
+  status.set_idempotency_key("key");
+  *status.mutable_first_failure() = MakeFailure();
+  *status.add_past_failures() = v1::FirstFailure();
+  *status.add_past_failures() = MakeFailure();
+  status.mutable_summary()->set_steps(7);
+  status.mutable_summary()->add_losses(0.5f);
+  job.queue_sequence = 4;
+  job.next_event_sequence = 9;
+  job.generation_start_time = absl::FromUnixSeconds(13);
+  job.ending = {v1::FAILED, "RankKilled", "it was killed", absl::Milliseconds(1500), true};
+  job.suspected_failure = MakeFailure();
+  job.highest_step = 12;
+  job.failed_at_step = 10;
+  job.reported_skipped_steps = 8;
+  return job;
+}
+
+TEST(JobRecordTest, AJobSurvivesTheStore) {
+  const Job job = MakeJob();
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(ToRecord(job).SerializeAsString()));
+  const absl::StatusOr<Job> found = FromRecord(record);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->status.DebugString(), job.status.DebugString());
+  EXPECT_EQ(found->queue_sequence, job.queue_sequence);
+  EXPECT_EQ(found->next_event_sequence, job.next_event_sequence);
+  EXPECT_EQ(found->generation_start_time, job.generation_start_time);
+  EXPECT_EQ(found->ending.outcome, job.ending.outcome);
+  EXPECT_EQ(found->ending.reason, job.ending.reason);
+  EXPECT_EQ(found->ending.message, job.ending.message);
+  EXPECT_EQ(found->ending.grace_period, job.ending.grace_period);
+  EXPECT_EQ(found->ending.abort, job.ending.abort);
+  EXPECT_EQ(found->suspected_failure->DebugString(), job.suspected_failure->DebugString());
+  EXPECT_EQ(found->highest_step, job.highest_step);
+  EXPECT_EQ(found->failed_at_step, job.failed_at_step);
+  EXPECT_EQ(found->reported_skipped_steps, job.reported_skipped_steps);
+}
+
+TEST(JobRecordTest, ANewJobHasNothingThatItNeverGot) {
+  Job job;
+  job.status.set_job_id("job-1");
+  job.status.set_state(v1::QUEUED);
+  const absl::StatusOr<Job> found = FromRecord(ToRecord(job));
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->status.has_start_time());
+  EXPECT_FALSE(found->status.has_finish_time());
+  EXPECT_FALSE(found->status.has_first_failure());
+  EXPECT_FALSE(found->status.has_summary());
+  EXPECT_FALSE(found->suspected_failure.has_value());
+  EXPECT_EQ(found->ending.outcome, v1::JOB_STATE_UNSPECIFIED);
+}
+
+TEST(JobRecordTest, ProgressIsNotKept) {
+  Job job = MakeJob();
+  job.status.mutable_progress()->set_step(3);
+  EXPECT_FALSE(FromRecord(ToRecord(job))->status.has_progress());
+}
+
+TEST(JobRecordTest, TheSpecIsKeptAsBytes) {
+  const Job job = MakeJob();
+  v1::JobSpec spec;
+  ASSERT_TRUE(spec.ParseFromString(ToRecord(job).spec()));
+  EXPECT_EQ(spec.DebugString(), job.spec().DebugString());
+}
+
+TEST(JobRecordTest, DamageIsDataLoss) {
+  for (const auto& damage : std::vector<void (*)(v1::JobRecord&)>{
+           [](v1::JobRecord& record) { record.set_spec("\xff\xff"); },
+           [](v1::JobRecord& record) { record.set_summary("\xff\xff"); },
+           [](v1::JobRecord& record) { record.set_state(static_cast<v1::StoredState>(99)); }}) {
+    v1::JobRecord record = ToRecord(MakeJob());
+    damage(record);
+    EXPECT_EQ(FromRecord(record).status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+TEST(JobRecordTest, EveryStateSurvives) {
+  for (int state = v1::QUEUED; state <= v1::JobState_MAX; ++state) {
+    Job job;
+    job.status.set_state(static_cast<v1::JobState>(state));
+    const v1::JobRecord record = ToRecord(job);
+    EXPECT_EQ(v1::StoredState_Name(record.state()),
+              "STORED_" + v1::JobState_Name(static_cast<v1::JobState>(state)));
+    EXPECT_EQ(FromRecord(record)->state(), state);
+  }
+}
+
+TEST(JobRecordTest, EventsExitsAndFailuresSurvive) {
+  v1::JobEvent event;
+  event.set_job_id("job-1");
+  event.set_sequence(3);
+  *event.mutable_time() = ToProto(absl::FromUnixSeconds(5));
+  event.set_generation(2);
+  event.set_type("Placed");
+  event.set_message("generation 2");
+  EXPECT_EQ(FromRecord(ToRecord(event)).DebugString(), event.DebugString());
+  const v1::FirstFailure failure = MakeFailure();
+  EXPECT_EQ(FromRecord(ToRecord(failure)).DebugString(), failure.DebugString());
+  EXPECT_EQ(FromRecord(ToRecord(failure.exit())).DebugString(), failure.exit().DebugString());
+  EXPECT_EQ(FromRecord(ToRecord(v1::ExitInfo())).DebugString(), v1::ExitInfo().DebugString());
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,304 @@
+#include "coordinator/core/jobs/job_table.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "coordinator/core/jobs/job_record.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/records.h"
+
+namespace muster::core {
+namespace {
+
+// Deletions in one step, so that a step stays short.
+constexpr size_t kDeletionsPerStep = 256;
+
+// The keys of all records of a job, its own first.
+std::vector<std::string> KeysOf(const Job& job) {
+  const std::string& id = job.status.job_id();
+  std::vector<std::string> keys = {JobKey(id)};
+  for (const auto& [number, record] : job.past) {
+    keys.push_back(GenerationKey(id, number.value()));
+    for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {
+      keys.push_back(PlacementKey(id, number.value(), node_rank));
+    }
+  }
+  for (const v1::JobEvent& event : job.events) keys.push_back(EventKey(id, event.sequence()));
+  return keys;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------
+// reading
+
+Job* JobTable::Find(const JobId& id) {
+  const auto entry = jobs_.find(id);
+  return entry == jobs_.end() ? nullptr : &entry->second;
+}
+
+const Job* JobTable::Find(const JobId& id) const {
+  const auto entry = jobs_.find(id);
+  return entry == jobs_.end() ? nullptr : &entry->second;
+}
+
+Job* JobTable::FindLiving(const JobId& id, uint64_t number, const NodeName& node) {
+  Job* const job = Find(id);
+  if (job == nullptr || !job->generation.has_value()) return nullptr;
+  if (job->generation->record.generation() != number) return nullptr;
+  return job->generation->NodeRank(node).has_value() ? job : nullptr;
+}
+
+bool JobTable::UsesNode(const NodeName& node) const {
+  return std::any_of(active_.begin(), active_.end(), [&](const JobId& id) {
+    return jobs_.at(id).generation->NodeRank(node).has_value();
+  });
+}
+
+absl::StatusOr<JobId> JobTable::Resolve(absl::string_view name) const {
+  const std::string prefix(name);
+  if (prefix.empty()) return absl::NotFoundError("no job is named");
+  const auto first = jobs_.lower_bound(JobId(prefix));
+  if (first == jobs_.end() || !absl::StartsWith(first->first.value(), prefix)) {
+    return absl::NotFoundError(absl::StrCat("no job ", prefix, " (of finished jobs the newest ",
+                                            context_.options.keep_jobs, " are remembered)"));
+  }
+  const auto second = std::next(first);
+  const bool exact = first->first.value() == prefix;
+  if (!exact && second != jobs_.end() && absl::StartsWith(second->first.value(), prefix)) {
+    return absl::InvalidArgumentError(absl::StrCat("job ", prefix,
+                                                   " is ambiguous: ", first->first.value(), " and ",
+                                                   second->first.value(), " begin like that"));
+  }
+  return first->first;
+}
+
+absl::StatusOr<const Job*> JobTable::Get(const JobId& id) const {
+  const Job* const job = Find(id);
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.value()));
+  return job;
+}
+
+std::vector<const Job*> JobTable::List(const v1::ListJobsRequest& request) const {
+  std::vector<const Job*> chosen;
+  for (const auto& [id, job] : jobs_) {
+    if (request.state() != v1::JOB_STATE_UNSPECIFIED) {
+      if (job.state() != request.state()) continue;
+    } else if (IsTerminal(job.state()) && !request.include_finished()) {
+      continue;
+    }
+    chosen.push_back(&job);
+  }
+  std::sort(chosen.begin(), chosen.end(),
+            [](const Job* a, const Job* b) { return a->queue_sequence > b->queue_sequence; });
+  if (request.limit() != 0 && chosen.size() > request.limit()) chosen.resize(request.limit());
+  return chosen;
+}
+
+// ------------------------------------------------------------------------------------------------
+// life cycle
+
+absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
+  if (!event.idempotency_key.empty()) {
+    const auto made = idempotency_keys_.find(event.idempotency_key);
+    if (made != idempotency_keys_.end()) return Submitted{&jobs_.at(made->second), true};
+  }
+  if (event.job_id.value().empty() ||
+      event.idempotency_key.size() > limits::kIdempotencyKeyLength) {
+    return absl::InvalidArgumentError(absl::StrCat("an idempotency key has at most ",
+                                                   limits::kIdempotencyKeyLength,
+                                                   " characters, and a job an id"));
+  }
+  if (jobs_.count(event.job_id) != 0 || retention_.IsForgotten(event.job_id)) {
+    return absl::AlreadyExistsError(absl::StrCat("job id ", event.job_id.value(), " is taken"));
+  }
+  if (jobs_.size() >= limits::kJobs && retention_.HasFinished()) {
+    Forget(JobId(retention_.OldestFinished()));
+  }
+  if (jobs_.size() >= limits::kJobs) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the coordinator has ", limits::kJobs,
+        " jobs that are not over, and takes no more: wait for some, or cancel them"));
+  }
+  Job& job = jobs_[event.job_id];
+  v1::Job& status = job.status;
+  status.set_job_id(event.job_id.value());
+  *status.mutable_spec() = event.spec;
+  status.set_state(v1::QUEUED);
+  status.set_reason(reasons::kWaitingForResources);
+  status.set_message("waits for its turn and for resources");
+  status.set_idempotency_key(event.idempotency_key);
+  *status.mutable_submit_time() = ToProto(context_.now.wall);
+  job.queue_sequence = next_queue_sequence_++;
+  job.state_since = context_.now.steady;
+  if (!event.idempotency_key.empty()) {
+    idempotency_keys_.emplace(event.idempotency_key, event.job_id);
+  }
+  context_.stats.OnSubmitted();
+  AddEvent(job, events::kSubmitted, absl::StrCat("submitted as ", event.spec.name()));
+  return Submitted{&job, false};
+}
+
+void JobTable::Transition(Job& job, v1::JobState to, absl::string_view reason,
+                          std::string message) {
+  CHECK(IsAllowed(job.state(), to))
+      << job.id() << " cannot go from " << v1::JobState_Name(job.state()) << " to "
+      << v1::JobState_Name(to);
+  job.status.set_state(to);
+  job.state_since = context_.now.steady;
+  SetReason(job, reason, std::move(message));
+}
+
+void JobTable::SetReason(Job& job, absl::string_view reason, std::string message) {
+  job.status.set_reason(std::string(reason));
+  job.status.set_message(std::move(message));
+  MarkJob(job);
+}
+
+void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
+  v1::Job& status = job.status;
+  job.restarting = false;
+  status.set_generation(record.generation());
+  if (!status.has_start_time()) *status.mutable_start_time() = ToProto(context_.now.wall);
+  status.clear_summary();
+  status.clear_progress();
+  job.generation_start_time = context_.now.wall;
+  job.ending = Ending();
+  job.suspected_failure.reset();
+  job.generation.emplace(std::move(record), context_.now.steady);
+  active_.insert(job.id());
+  MarkGeneration(job);
+  for (int node_rank = 0; node_rank < job.generation->record.nodes_size(); ++node_rank) {
+    MarkPlacement(job, node_rank);
+  }
+}
+
+const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
+  job.generation->record.set_over(true);
+  MarkGeneration(job);
+  v1::GenerationRecord record = std::move(job.generation->record);
+  job.generation.reset();
+  active_.erase(job.id());
+  return job.past[Generation(record.generation())] = std::move(record);
+}
+
+void JobTable::Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
+                      int exit_code) {
+  job.restarting = false;
+  job.status.set_exit_code(exit_code);
+  *job.status.mutable_finish_time() = ToProto(context_.now.wall);
+  retention_.AddFinished(FromProto(job.status.finish_time()), job.id());
+  AddEvent(job, events::kFinished, absl::StrCat(v1::JobState_Name(state), ": ", message));
+  Transition(job, state, reason, std::move(message));
+  context_.stats.OnFinished(state, std::string(reason));
+}
+
+void JobTable::AddEvent(Job& job, absl::string_view type, std::string message) {
+  v1::JobEvent event;
+  event.set_job_id(job.status.job_id());
+  event.set_sequence(job.next_event_sequence++);
+  *event.mutable_time() = ToProto(context_.now.wall);
+  event.set_generation(job.status.generation());
+  event.set_type(std::string(type));
+  event.set_message(std::move(message));
+  MarkJob(job);
+  context_.effects.writes.push_back(Put(ToRecord(event)));
+  job.events.push_back(std::move(event));
+  while (job.events.size() > limits::kEventsPerJob) {
+    context_.effects.writes.push_back(DeleteEvent(job.id(), job.events.front().sequence()));
+    job.events.pop_front();
+  }
+}
+
+// ------------------------------------------------------------------------------------------------
+// records
+
+void JobTable::MarkJob(const Job& job) {
+  dirty_jobs_.insert(job.id());
+  MarkChanged(job);
+}
+
+void JobTable::MarkGeneration(const Job& job) {
+  dirty_generations_.emplace(job.id(), job.generation->number());
+  MarkChanged(job);
+}
+
+void JobTable::MarkPlacement(const Job& job, uint32_t node_rank) {
+  dirty_placements_.emplace(job.id(), job.generation->number(), node_rank);
+  MarkChanged(job);
+}
+
+Job& JobTable::Restore(Job restored) {
+  const JobId id = restored.id();
+  Job& job = jobs_[id] = std::move(restored);
+  job.state_since = context_.now.steady;
+  next_queue_sequence_ = std::max(next_queue_sequence_, job.queue_sequence + 1);
+  if (!job.status.idempotency_key().empty()) {
+    idempotency_keys_.emplace(job.status.idempotency_key(), id);
+  }
+  if (IsTerminal(job.state())) retention_.AddFinished(FromProto(job.status.finish_time()), id);
+  if (job.generation.has_value()) active_.insert(id);
+  return job;
+}
+
+void JobTable::WriteChanges() {
+  std::vector<store::Mutation>& writes = context_.effects.writes;
+  for (const JobId& id : std::exchange(dirty_jobs_, {})) {
+    writes.push_back(Put(ToRecord(jobs_.at(id))));
+  }
+  for (const auto& [id, number] : std::exchange(dirty_generations_, {})) {
+    writes.push_back(PutGeneration(RecordOf(id, number)));
+  }
+  for (const auto& [id, number, node_rank] : std::exchange(dirty_placements_, {})) {
+    writes.push_back(PutPlacement(RecordOf(id, number), node_rank));
+  }
+  context_.effects.changed_jobs.assign(changed_.begin(), changed_.end());
+  changed_.clear();
+}
+
+// ------------------------------------------------------------------------------------------------
+// retention
+
+void JobTable::ForgetDue() {
+  size_t left = kDeletionsPerStep;
+  while (left > 0) {
+    if (!retention_.HasForgotten()) {
+      if (retention_.NextDue() > context_.now.wall) return;
+      Forget(JobId(retention_.OldestFinished()));
+    }
+    left -= retention_.TakeDeletions(left, context_.effects.writes);
+  }
+}
+
+void JobTable::Forget(const JobId& id) {
+  const auto entry = jobs_.find(id);
+  const Job& job = entry->second;
+  MarkChanged(job);
+  context_.effects.writes.push_back(PutForgotten(id));
+  retention_.AddForgotten(id, KeysOf(job));
+  const auto key = idempotency_keys_.find(job.status.idempotency_key());
+  if (key != idempotency_keys_.end() && key->second == id) idempotency_keys_.erase(key);
+  retention_.RemoveFinished(FromProto(job.status.finish_time()), id);
+  jobs_.erase(entry);
+}
+
+void JobTable::ArmRetention() {
+  const TimerKey key{TimerKey::Kind::kRetention, ""};
+  const absl::Time due = retention_.NextDue();
+  if (retention_.HasForgotten()) {
+    context_.timers.Set(key, context_.now.steady);
+  } else if (due == absl::InfiniteFuture()) {
+    context_.timers.Cancel(key);
+  } else {
+    context_.timers.Set(key, context_.now.steady +
+                                 std::max(due - context_.now.wall, absl::ZeroDuration()));
+  }
+}
+
+}  // namespace muster::core

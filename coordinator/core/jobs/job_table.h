@@ -1,0 +1,113 @@
+// All jobs that the coordinator knows, with their states, histories and records.
+//
+// The table owns every job. The other parts find jobs here and change them; they mark what they
+// changed, so that a step writes each record at most once. A state changes by Transition alone,
+// which ends the process on a transition that job.h does not allow.
+//
+// Not thread-safe.
+#ifndef MUSTER_COORDINATOR_CORE_JOBS_JOB_TABLE_H_
+#define MUSTER_COORDINATOR_CORE_JOBS_JOB_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/ids.h"
+#include "coordinator/core/context.h"
+#include "coordinator/core/event.h"
+#include "coordinator/core/jobs/job.h"
+#include "coordinator/core/jobs/retention.h"
+#include "proto/muster/v1/cluster.pb.h"
+
+namespace muster::core {
+
+class JobTable {
+ public:
+  explicit JobTable(Context& context)
+      : context_(context), retention_(context.options.keep_jobs, context.options.keep_jobs_for) {}
+
+  // ---- Reading
+  Job* Find(const JobId& id);  // null when unknown
+  const Job* Find(const JobId& id) const;
+  Job& at(const JobId& id) { return jobs_.at(id); }
+  const Job& at(const JobId& id) const { return jobs_.at(id); }
+  // Jobs with a living generation.
+  const std::set<JobId>& active() const { return active_; }
+  // The job whose living generation is `number` and has ranks on the node; null otherwise.
+  Job* FindLiving(const JobId& id, uint64_t number, const NodeName& node);
+  // Whether a living generation has, or had, ranks on the node.
+  bool UsesNode(const NodeName& node) const;
+  // `name` is an id or a unique prefix. NOT_FOUND, INVALID_ARGUMENT when ambiguous.
+  absl::StatusOr<JobId> Resolve(absl::string_view name) const;
+  // NOT_FOUND.
+  absl::StatusOr<const Job*> Get(const JobId& id) const;
+  // The jobs that the request asks for, newest first.
+  std::vector<const Job*> List(const v1::ListJobsRequest& request) const;
+
+  // ---- Life cycle
+  struct Submitted {
+    Job* job = nullptr;
+    bool already_existed = false;  // an earlier submission had the same idempotency key
+  };
+  // The new job is QUEUED. Errors: INVALID_ARGUMENT, ALREADY_EXISTS (the id is taken),
+  // RESOURCE_EXHAUSTED.
+  absl::StatusOr<Submitted> Submit(const SubmitJob& event);
+  void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
+  void SetReason(Job& job, absl::string_view reason, std::string message);
+  // The next generation begins; what the one before left is cleared.
+  void BeginGeneration(Job& job, v1::GenerationRecord record);
+  // Nothing of the living generation is left: it becomes a past one, which is returned.
+  const v1::GenerationRecord& EndGeneration(Job& job);
+  void Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
+              int exit_code);
+  // Adds to the job's history; the oldest events go beyond limits::kEventsPerJob.
+  void AddEvent(Job& job, absl::string_view type, std::string message);
+
+  // ---- Records
+  void MarkChanged(const Job& job) { changed_.insert(job.id()); }  // for watchers
+  void MarkJob(const Job& job);
+  void MarkGeneration(const Job& job);  // the living generation, without its nodes
+  void MarkPlacement(const Job& job, uint32_t node_rank);
+  Job& Restore(Job job);
+  void RestoreForgotten(const JobId& id, std::vector<std::string> keys) {
+    retention_.AddForgotten(id, std::move(keys));
+  }
+  // Adds the writes and the changed jobs to the step's effects.
+  void WriteChanges();
+
+  // ---- Retention
+  // Deletes this step's share of what is due.
+  void ForgetDue();
+  // Sets the timer for the next ForgetDue.
+  void ArmRetention();
+
+ private:
+  // Takes a finished job out of memory; its records are deleted over the following steps.
+  void Forget(const JobId& id);
+  const v1::GenerationRecord& RecordOf(const JobId& id, Generation number) const {
+    return *jobs_.at(id).FindRecord(number);
+  }
+
+  Context& context_;
+  std::map<JobId, Job> jobs_;
+  std::set<JobId> active_;
+  std::map<std::string, JobId> idempotency_keys_;
+  Retention retention_;
+  uint64_t next_queue_sequence_ = 1;
+  // Changed in this step.
+  std::set<JobId> changed_;
+  std::set<JobId> dirty_jobs_;
+  std::set<std::pair<JobId, Generation>> dirty_generations_;
+  std::set<std::tuple<JobId, Generation, uint32_t>> dirty_placements_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_JOBS_JOB_TABLE_H_

@@ -1,0 +1,165 @@
+#include "coordinator/core/jobs/job_table.h"
+
+#include "common/limits.h"
+#include "coordinator/core/testing/parts.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::Advance;
+using testing::MakeContext;
+using testing::Start;
+using testing::Submit;
+
+class JobTableTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> KeysWritten() {
+    jobs_.WriteChanges();
+    std::vector<std::string> keys;
+    for (const store::Mutation& write : context_.effects.writes) {
+      keys.push_back(absl::StrCat(write.value.has_value() ? "" : "-", write.key));
+    }
+    context_.effects = Effects();
+    return keys;
+  }
+  Context context_ = MakeContext();
+  JobTable jobs_{context_};
+};
+
+TEST_F(JobTableTest, ASubmittedJobIsQueuedAndRecorded) {
+  const Job& job = Submit(jobs_, "one");
+  EXPECT_EQ(job.state(), v1::QUEUED);
+  jobs_.WriteChanges();
+  EXPECT_THAT(context_.effects.changed_jobs, ElementsAre(JobId("one")));
+  EXPECT_EQ(context_.stats.Take().jobs_submitted, 1u);
+}
+
+TEST_F(JobTableTest, TheSameIdempotencyKeyIsTheSameJob) {
+  const auto first = jobs_.Submit({RequestId(1), JobId("one"), {}, "key"});
+  const auto again = jobs_.Submit({RequestId(2), JobId("two"), {}, "key"});
+  ASSERT_TRUE(again.ok());
+  EXPECT_TRUE(again->already_existed);
+  EXPECT_EQ(again->job, first->job);
+  EXPECT_EQ(jobs_.Find(JobId("two")), nullptr);
+}
+
+TEST_F(JobTableTest, ATakenIdIsRefused) {
+  Submit(jobs_, "one");
+  const auto again = jobs_.Submit({RequestId(2), JobId("one"), {}, ""});
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(JobTableTest, ResolvesUniquePrefixes) {
+  Submit(jobs_, "train-1");
+  Submit(jobs_, "train-12");
+  Submit(jobs_, "test-1");
+  EXPECT_EQ(*jobs_.Resolve("te"), JobId("test-1"));
+  EXPECT_EQ(*jobs_.Resolve("train-1"), JobId("train-1"));
+  EXPECT_EQ(jobs_.Resolve("train").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(jobs_.Resolve("x").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(jobs_.Resolve("").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobTableTest, ListsTheNewestFirst) {
+  Submit(jobs_, "a");
+  Submit(jobs_, "b");
+  jobs_.Finish(Submit(jobs_, "c"), v1::CANCELLED, reasons::kCancelledByUser, "", 1);
+  v1::ListJobsRequest request;
+  const auto ids = [&] {
+    std::vector<std::string> ids;
+    for (const Job* job : jobs_.List(request)) ids.push_back(job->id().value());
+    return ids;
+  };
+  EXPECT_THAT(ids(), ElementsAre("b", "a"));
+  request.set_include_finished(true);
+  EXPECT_THAT(ids(), ElementsAre("c", "b", "a"));
+  request.set_limit(1);
+  EXPECT_THAT(ids(), ElementsAre("c"));
+  request.set_state(v1::QUEUED);
+  EXPECT_THAT(ids(), ElementsAre("b"));
+}
+
+TEST_F(JobTableTest, AStepWritesEachRecordOnce) {
+  Job& job = Submit(jobs_, "one");
+  Start(jobs_, job, {"a", "a", "b"});
+  jobs_.MarkJob(job);
+  jobs_.MarkPlacement(job, 1);
+  EXPECT_THAT(KeysWritten(),
+              ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
+                          "placement/one/0000000001/0000000000",
+                          "placement/one/0000000001/0000000001"));
+  EXPECT_THAT(KeysWritten(), IsEmpty());
+}
+
+TEST_F(JobTableTest, AGenerationThatEndsBecomesAPastOne) {
+  Job& job = Submit(jobs_, "one");
+  Start(jobs_, job, {"a"});
+  EXPECT_TRUE(jobs_.UsesNode(NodeName("a")));
+  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("a")), &job);
+  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 2, NodeName("a")), nullptr);
+  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("b")), nullptr);
+  jobs_.Transition(job, v1::STOPPING, "", "");
+  EXPECT_TRUE(jobs_.EndGeneration(job).over());
+  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("a")), nullptr);
+  EXPECT_THAT(jobs_.active(), IsEmpty());
+  ASSERT_NE(job.FindRecord(Generation(1)), nullptr);
+}
+
+TEST_F(JobTableTest, ANewGenerationClearsWhatTheLastOneLeft) {
+  Job& job = Submit(jobs_, "one");
+  Start(jobs_, job, {"a"});
+  job.ending = {v1::FAILED, "r", "m", absl::Seconds(1), true};
+  job.suspected_failure.emplace();
+  job.status.mutable_progress()->set_step(3);
+  jobs_.Transition(job, v1::STOPPING, "", "");
+  jobs_.EndGeneration(job);
+  Start(jobs_, job, {"a"});
+  EXPECT_EQ(job.status.generation(), 2u);
+  EXPECT_EQ(job.ending.outcome, v1::JOB_STATE_UNSPECIFIED);
+  EXPECT_FALSE(job.suspected_failure.has_value());
+  EXPECT_FALSE(job.status.has_progress());
+}
+
+TEST_F(JobTableTest, HistoriesAreBounded) {
+  Job& job = Submit(jobs_, "one");
+  for (size_t i = 0; i < limits::kEventsPerJob; ++i) jobs_.AddEvent(job, "Test", "");
+  EXPECT_EQ(job.events.size(), limits::kEventsPerJob);
+  EXPECT_EQ(job.events.front().sequence(), 2u);
+  EXPECT_EQ(context_.effects.writes.back().key, "event/one/0000000001");
+  EXPECT_FALSE(context_.effects.writes.back().value.has_value());
+}
+
+TEST(JobTableDeathTest, AForbiddenTransitionEndsTheProcess) {
+  Context context = MakeContext();
+  JobTable jobs(context);
+  Job& job = Submit(jobs, "one");
+  EXPECT_DEATH(jobs.Transition(job, v1::RUNNING, "", ""), "cannot go from QUEUED to RUNNING");
+}
+
+TEST(JobTableRetention, ForgetsTheOldestFinishedJob) {
+  Options options;
+  options.keep_jobs = 1;
+  Context context = MakeContext(options);
+  JobTable jobs(context);
+  for (const char* id : {"one", "two"}) {
+    jobs.Finish(Submit(jobs, id), v1::CANCELLED, reasons::kCancelledByUser, "", 1);
+    Advance(context, absl::Seconds(1));
+  }
+  jobs.ArmRetention();
+  EXPECT_EQ(context.timers.Next(), context.now.steady + absl::Seconds(58));
+  jobs.ForgetDue();
+  EXPECT_NE(jobs.Find(JobId("one")), nullptr);
+  Advance(context, absl::Seconds(58));
+  jobs.ForgetDue();
+  EXPECT_EQ(jobs.Find(JobId("one")), nullptr);
+  EXPECT_NE(jobs.Find(JobId("two")), nullptr);
+  EXPECT_EQ(context.effects.writes.back().key, "job/one");
+  EXPECT_FALSE(context.effects.writes.back().value.has_value());
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,34 @@
+#include "coordinator/core/jobs/retention.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace muster::core {
+namespace {
+
+// Whoever waits for a job learns how it ended, also a client that asks again after a lost
+// connection.
+constexpr absl::Duration kKeptAtLeast = absl::Minutes(1);
+
+}  // namespace
+
+absl::Time Retention::NextDue() const {
+  if (finished_.empty()) return absl::InfiniteFuture();
+  const bool beyond = finished_.size() > keep_jobs_;
+  const absl::Duration kept = beyond ? absl::ZeroDuration() : keep_jobs_for_;
+  return finished_.begin()->first + std::max(kept, kKeptAtLeast);
+}
+
+size_t Retention::TakeDeletions(size_t limit, std::vector<store::Mutation>& writes) {
+  if (forgotten_.empty()) return 0;
+  std::vector<std::string>& keys = forgotten_.begin()->second;
+  size_t taken = 0;
+  for (; taken < limit && !keys.empty(); ++taken) {
+    writes.push_back({std::move(keys.back()), std::nullopt});
+    keys.pop_back();
+  }
+  if (keys.empty()) forgotten_.erase(forgotten_.begin());
+  return taken;
+}
+
+}  // namespace muster::core

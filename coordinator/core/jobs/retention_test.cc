@@ -1,0 +1,46 @@
+#include "coordinator/core/jobs/retention.h"
+
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+const absl::Time kTime = absl::FromUnixSeconds(1'700'000'000);
+
+TEST(RetentionTest, NothingIsDueWithoutFinishedJobs) {
+  EXPECT_EQ(Retention(0, absl::ZeroDuration()).NextDue(), absl::InfiniteFuture());
+}
+
+TEST(RetentionTest, EveryJobIsKeptForAMinute) {
+  Retention retention(/*keep_jobs=*/0, absl::ZeroDuration());
+  retention.AddFinished(kTime, JobId("a"));
+  EXPECT_EQ(retention.NextDue(), kTime + absl::Minutes(1));
+}
+
+TEST(RetentionTest, BeyondTheNumberTheOldestIsDue) {
+  Retention retention(/*keep_jobs=*/1, absl::Hours(1));
+  retention.AddFinished(kTime + absl::Seconds(9), JobId("b"));
+  EXPECT_EQ(retention.NextDue(), kTime + absl::Seconds(9) + absl::Hours(1));
+  retention.AddFinished(kTime, JobId("a"));
+  EXPECT_EQ(retention.OldestFinished(), JobId("a"));
+  EXPECT_EQ(retention.NextDue(), kTime + absl::Minutes(1));
+  retention.RemoveFinished(kTime, JobId("a"));
+  EXPECT_EQ(retention.OldestFinished(), JobId("b"));
+}
+
+TEST(RetentionTest, AJobsOwnKeyIsDeletedLast) {
+  Retention retention(1, absl::Hours(1));
+  retention.AddForgotten(JobId("a"), {"job/a", "event/a/1", "event/a/2"});
+  std::vector<store::Mutation> writes;
+  EXPECT_EQ(retention.TakeDeletions(2, writes), 2u);
+  EXPECT_TRUE(retention.IsForgotten(JobId("a")));
+  EXPECT_EQ(retention.TakeDeletions(2, writes), 1u);
+  EXPECT_FALSE(retention.IsForgotten(JobId("a")));
+  ASSERT_EQ(writes.size(), 3u);
+  EXPECT_EQ(writes[0].key, "event/a/2");
+  EXPECT_EQ(writes[2].key, "job/a");
+  EXPECT_EQ(retention.TakeDeletions(2, writes), 0u);
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,243 @@
+#include "coordinator/core/nodes/node.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "common/version.h"
+
+namespace muster::core {
+namespace {
+
+constexpr int kFencedIncarnations = 16;
+
+bool IsName(absl::string_view name) {
+  return !name.empty() && name.size() <= limits::kNameLength &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
+                  c == '_';
+         });
+}
+
+absl::string_view NameOfKind(const v1::Slot& slot) {
+  return slot.kind().empty() ? absl::string_view("cpu") : absl::string_view(slot.kind());
+}
+
+}  // namespace
+
+bool Node::IsFenced(Incarnation incarnation) const {
+  const auto& fenced = record.fenced_incarnations();
+  return std::find(fenced.begin(), fenced.end(), incarnation.value()) != fenced.end();
+}
+
+void Node::Replace(Incarnation incarnation) {
+  if (record.incarnation() != 0) {
+    auto& fenced = *record.mutable_fenced_incarnations();
+    if (fenced.size() == kFencedIncarnations) fenced.erase(fenced.begin());
+    fenced.Add(record.incarnation());
+  }
+  record.set_incarnation(incarnation.value());
+}
+
+bool Node::HasLeftover(const RankRef& rank) const {
+  const auto entry = leftovers.find({rank.job, rank.generation});
+  return entry != leftovers.end() && entry->second.count(rank.rank) != 0;
+}
+
+void Node::Occupy(const RankRef& rank, const std::vector<uint32_t>& slots) {
+  for (const uint32_t slot : slots) busy.emplace(slot, rank);
+}
+
+void Node::Vacate(const RankRef& rank) {
+  for (auto entry = busy.begin(); entry != busy.end();) {
+    entry = entry->second == rank ? busy.erase(entry) : std::next(entry);
+  }
+}
+
+std::vector<std::pair<JobId, Generation>> Node::PlacedGenerations() const {
+  std::set<std::pair<JobId, Generation>> placed;
+  for (const auto& [slot, rank] : busy) {
+    if (!HasLeftover(rank)) placed.emplace(rank.job, rank.generation);
+  }
+  return {placed.begin(), placed.end()};
+}
+
+std::vector<v1::SlotCondition> Node::SetConditions(const v1::SlotReport& report) {
+  std::map<uint32_t, const v1::SlotCondition*> conditions;
+  for (const v1::SlotCondition& condition : report.conditions()) {
+    conditions[condition.index()] = &condition;
+  }
+  std::vector<v1::SlotCondition> ill;
+  for (v1::Slot& slot : *hello.mutable_slots()) {
+    const auto found = conditions.find(slot.index());
+    const v1::SlotCondition condition =
+        found == conditions.end() ? v1::SlotCondition() : *found->second;
+    const bool is_ill = !condition.unavailable().empty() && !condition.returning();
+    if (is_ill && (slot.returning() || slot.unavailable() != condition.unavailable())) {
+      ill.push_back(condition);
+    }
+    slot.set_unavailable(condition.unavailable());
+    slot.set_returning(condition.returning());
+  }
+  return ill;
+}
+
+std::string Node::NameOfSlot(uint32_t slot) const {
+  for (const v1::Slot& offered : hello.slots()) {
+    if (offered.index() != slot || !offered.has_device()) continue;
+    return absl::StrCat("GPU ", offered.device().index(), " (", offered.uuid(), ") of ",
+                        record.name());
+  }
+  return absl::StrCat("slot ", slot, " of ", record.name());
+}
+
+std::string Node::KindOf(uint32_t slot) const {
+  for (const v1::Slot& offered : hello.slots()) {
+    if (offered.index() == slot) return std::string(NameOfKind(offered));
+  }
+  return "";
+}
+
+std::string Node::UuidOf(uint32_t slot) const {
+  for (const v1::Slot& offered : hello.slots()) {
+    if (offered.index() == slot) return offered.uuid();
+  }
+  return "";
+}
+
+std::set<std::string> Node::Kinds() const {
+  std::set<std::string> kinds;
+  for (const v1::Slot& slot : hello.slots()) kinds.emplace(NameOfKind(slot));
+  return kinds;
+}
+
+uint32_t Node::SlotCount(absl::string_view kind) const {
+  return static_cast<uint32_t>(
+      std::count_if(hello.slots().begin(), hello.slots().end(),
+                    [kind](const v1::Slot& slot) { return NameOfKind(slot) == kind; }));
+}
+
+FreeNode Node::Describe() const {
+  FreeNode described;
+  described.name = record.name();
+  const auto rack = hello.labels().find("rack");
+  if (rack != hello.labels().end()) described.rack = rack->second;
+  described.address = address;
+  described.incarnation = record.incarnation();
+  described.slots = &hello.slots();
+  return described;
+}
+
+std::optional<FreeNode> Node::IdleOffer(absl::string_view kind) const {
+  if (state == v1::LOST || leaving) return std::nullopt;
+  FreeNode idle = Describe();
+  for (const v1::Slot& slot : hello.slots()) {
+    if (NameOfKind(slot) == kind) idle.free_slots.push_back(slot.index());
+  }
+  std::sort(idle.free_slots.begin(), idle.free_slots.end());
+  idle.slot_count = static_cast<uint32_t>(idle.free_slots.size());
+  return idle;
+}
+
+std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
+  if (state != v1::READY || record.cordoned() || leaving) return std::nullopt;
+  FreeNode free = Describe();
+  for (const v1::Slot& slot : hello.slots()) {
+    if (NameOfKind(slot) != kind) continue;
+    // What is ill is as if it were not there: `all` are all others.
+    if (!slot.unavailable().empty() && !slot.returning()) continue;
+    ++free.slot_count;
+    if (busy.count(slot.index()) == 0 && !slot.returning()) free.free_slots.push_back(slot.index());
+  }
+  std::sort(free.free_slots.begin(), free.free_slots.end());
+  // Ranks of generations that are not on record: nobody knows which slots they sit on.
+  for (const auto& [generation, ranks] : leftovers) {
+    for (const uint32_t rank : ranks) {
+      const RankRef ref{generation.first, generation.second, rank};
+      const bool known = std::any_of(busy.begin(), busy.end(),
+                                     [&ref](const auto& entry) { return entry.second == ref; });
+      if (!known) free.free_slots.clear();
+    }
+  }
+  return free;
+}
+
+v1::Node Node::View(const Time& now) const {
+  v1::Node node;
+  node.set_name(record.name());
+  node.set_state(state);
+  node.set_cordoned(record.cordoned());
+  node.set_cordon_reason(record.cordon_reason());
+  node.set_leaving(leaving);
+  node.set_incarnation(record.incarnation());
+  node.set_address(address);
+  node.set_metrics_address(metrics_address);
+  *node.mutable_labels() = hello.labels();
+  node.set_software_version(hello.software_version());
+  node.set_cpu_count(hello.cpu_count());
+  node.set_memory_bytes(hello.memory_bytes());
+  if (seen) *node.mutable_heartbeat_age() = ToProto(now.steady - last_heard);
+  for (const v1::Slot& offered : hello.slots()) {
+    v1::Slot& slot = *node.add_slots();
+    slot.set_index(offered.index());
+    slot.set_kind(offered.kind());
+    slot.set_uuid(offered.uuid());
+    slot.set_unavailable(offered.unavailable());
+    slot.set_returning(offered.returning());
+    if (offered.has_device()) *slot.mutable_device() = offered.device();
+    const auto holder = busy.find(offered.index());
+    if (holder == busy.end()) continue;
+    slot.set_job_id(holder->second.job.value());
+    slot.set_generation(holder->second.generation.value());
+    slot.set_rank(holder->second.rank);
+  }
+  return node;
+}
+
+absl::Status CheckHello(const v1::Hello& hello) {
+  if (hello.protocol_version() != kProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker speaks protocol ", hello.protocol_version(), " (version ", hello.software_version(),
+        "), coordinator ", kProtocolVersion, " (version ", kSoftwareVersion, ")"));
+  }
+  if (!IsName(hello.node_name())) {
+    return absl::InvalidArgumentError(absl::StrCat("a node's name has 1 to ", limits::kNameLength,
+                                                   " letters, digits, '-', '_' and '.': \"",
+                                                   hello.node_name(), "\""));
+  }
+  if (hello.incarnation() == 0) return absl::InvalidArgumentError("incarnation is missing");
+  if (hello.slots_size() > static_cast<int>(limits::kSlotsPerNode)) {
+    return absl::InvalidArgumentError(absl::StrCat("a node has at most ", limits::kSlotsPerNode,
+                                                   " slots, this one ", hello.slots_size()));
+  }
+  std::set<uint32_t> indices;
+  for (const v1::Slot& slot : hello.slots()) {
+    if (!indices.insert(slot.index()).second) {
+      return absl::InvalidArgumentError(absl::StrCat("slot ", slot.index(), " appears twice"));
+    }
+  }
+  if (hello.labels().size() > limits::kLabels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a node has at most ", limits::kLabels, " labels"));
+  }
+  for (const auto& [key, value] : hello.labels()) {
+    if (key.size() > limits::kLabelBytes || value.size() > limits::kLabelBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a label has at most ", limits::kLabelBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string CompleteAddress(const std::string& metrics_address, const std::string& address) {
+  if (!absl::StartsWith(metrics_address, ":")) return metrics_address;
+  const bool bare_ipv6 = absl::StrContains(address, ':') && !absl::StartsWith(address, "[");
+  return bare_ipv6 ? absl::StrCat("[", address, "]", metrics_address)
+                   : absl::StrCat(address, metrics_address);
+}
+
+}  // namespace muster::core

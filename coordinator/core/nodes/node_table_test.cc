@@ -1,0 +1,153 @@
+#include "coordinator/core/nodes/node_table.h"
+
+#include "common/limits.h"
+#include "coordinator/core/testing/parts.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using testing::Advance;
+using testing::MakeContext;
+using testing::MakeSession;
+using testing::Open;
+using testing::Sent;
+using Message = v1::CoordinatorMessage;
+
+class NodeTableTest : public ::testing::Test {
+ protected:
+  const NodeName a_{"a"};
+  Context context_ = MakeContext();
+  NodeTable nodes_{context_};
+};
+
+TEST_F(NodeTableTest, AnAdmittedWorkerIsReadyAndHasALease) {
+  const Node* const node = Open(nodes_, MakeSession(1, "a", 2));
+  ASSERT_NE(node, nullptr);
+  EXPECT_EQ(node->state, v1::READY);
+  EXPECT_EQ(node->address, "10.0.0.1");
+  EXPECT_EQ(Sent(context_, 1, Message::kWelcome).size(), 1u);
+  EXPECT_EQ(nodes_.LeaseEnd(a_), context_.now.steady + context_.options.lease);
+}
+
+TEST_F(NodeTableTest, AnOldProtocolIsRefused) {
+  SessionOpened session = MakeSession(1, "a");
+  session.hello.set_protocol_version(kProtocolVersion + 1);
+  EXPECT_EQ(Open(nodes_, session), nullptr);
+  ASSERT_EQ(context_.effects.closes.size(), 1u);
+  EXPECT_EQ(context_.effects.closes[0].status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(nodes_.all(), IsEmpty());
+}
+
+TEST_F(NodeTableTest, ASecondWorkerOfTheSameNameIsRefusedWhileTheFirstIsLive) {
+  Open(nodes_, MakeSession(1, "a", 1, /*incarnation=*/1));
+  EXPECT_EQ(Open(nodes_, MakeSession(2, "a", 1, /*incarnation=*/2)), nullptr);
+  nodes_.OnSessionClosed(SessionId(1));
+  EXPECT_NE(Open(nodes_, MakeSession(3, "a", 1, /*incarnation=*/2)), nullptr);
+  // The first one is fenced from now on.
+  nodes_.OnSessionClosed(SessionId(3));
+  EXPECT_EQ(Open(nodes_, MakeSession(4, "a", 1, /*incarnation=*/1)), nullptr);
+}
+
+TEST_F(NodeTableTest, ANewSessionReplacesTheOldOne) {
+  Open(nodes_, MakeSession(1, "a"));
+  ASSERT_NE(Open(nodes_, MakeSession(2, "a")), nullptr);
+  ASSERT_EQ(context_.effects.closes.size(), 1u);
+  EXPECT_EQ(context_.effects.closes[0].session, SessionId(1));
+  EXPECT_EQ(nodes_.RenewLease(SessionId(1)), nullptr);
+  EXPECT_EQ(nodes_.OnSessionClosed(SessionId(1)), nullptr);
+  EXPECT_EQ(nodes_.at(a_).state, v1::READY);
+}
+
+TEST_F(NodeTableTest, MessagesRenewTheLeaseAndABrokenStreamDoesNot) {
+  Open(nodes_, MakeSession(1, "a"));
+  Advance(context_, absl::Seconds(4));
+  ASSERT_NE(nodes_.RenewLease(SessionId(1)), nullptr);
+  const SteadyTime end = context_.now.steady + context_.options.lease;
+  EXPECT_EQ(nodes_.LeaseEnd(a_), end);
+  Advance(context_, absl::Seconds(1));
+  nodes_.OnSessionClosed(SessionId(1));
+  EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
+  EXPECT_EQ(nodes_.LeaseEnd(a_), end);
+}
+
+TEST_F(NodeTableTest, ALostNodeHasNoSessionAndNoLease) {
+  Open(nodes_, MakeSession(1, "a"));
+  nodes_.Lose(a_, "it is gone");
+  EXPECT_EQ(nodes_.at(a_).state, v1::LOST);
+  EXPECT_EQ(nodes_.LeaseEnd(a_), std::nullopt);
+  ASSERT_EQ(context_.effects.closes.size(), 1u);
+  context_.effects = Effects();
+  nodes_.SendForget(nodes_.at(a_), JobId("job"), Generation(1));
+  EXPECT_THAT(context_.effects.sends, IsEmpty());
+}
+
+TEST_F(NodeTableTest, OccupiedSlotsAreNotOffered) {
+  Open(nodes_, MakeSession(1, "a", 3));
+  const RankRef rank{JobId("job"), Generation(1), 0};
+  nodes_.Occupy(a_, rank, {1});
+  EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 2));
+  nodes_.Vacate(a_, rank);
+  EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 1, 2));
+}
+
+TEST_F(NodeTableTest, LeftoversKeepTheirSlotsUntilCleared) {
+  Open(nodes_, MakeSession(1, "a", 2));
+  nodes_.Occupy(a_, {JobId("job"), Generation(1), 0}, {0});
+  nodes_.SetLeftovers(a_, JobId("job"), Generation(1), {0});
+  EXPECT_THAT(nodes_.at(a_).PlacedGenerations(), IsEmpty());
+  EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(1));
+  nodes_.ClearLeftovers(a_);
+  EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 1));
+}
+
+TEST_F(NodeTableTest, OneRecordPerChangedNode) {
+  Open(nodes_, MakeSession(1, "a"));
+  nodes_.Cordon(a_, "noisy");
+  nodes_.Cordon(a_, "very noisy");
+  nodes_.WriteChanges();
+  ASSERT_EQ(context_.effects.writes.size(), 1u);
+  v1::NodeRecord record;
+  ASSERT_TRUE(record.ParseFromString(*context_.effects.writes[0].value));
+  EXPECT_EQ(record.cordon_reason(), "very noisy");
+  EXPECT_EQ(record.incarnation(), 1u);
+  context_.effects = Effects();
+  nodes_.Cordon(a_, "very noisy");  // nothing new
+  nodes_.WriteChanges();
+  EXPECT_THAT(context_.effects.writes, IsEmpty());
+  EXPECT_TRUE(nodes_.Uncordon(a_));
+  EXPECT_FALSE(nodes_.Uncordon(a_));
+}
+
+TEST_F(NodeTableTest, AFullTableDropsALostNodeThatIsNotNeeded) {
+  for (uint32_t i = 0; i < limits::kNodes; ++i) {
+    v1::NodeRecord record;
+    record.set_name(absl::StrCat("node-", i));
+    record.set_incarnation(1);
+    record.set_cordoned(i > 1);  // operators' nodes are kept
+    nodes_.Restore(std::move(record));
+  }
+  const auto needed = [](const NodeName& name) { return name == NodeName("node-0"); };
+  ASSERT_NE(nodes_.Open(MakeSession(1, "new-1"), needed), nullptr);
+  EXPECT_NE(nodes_.Find(NodeName("node-0")), nullptr);
+  EXPECT_EQ(nodes_.Find(NodeName("node-1")), nullptr);
+  EXPECT_EQ(nodes_.Open(MakeSession(2, "new-2"), needed), nullptr);
+  EXPECT_EQ(context_.effects.closes.at(0).status.code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(NodeTableTest, ANodeOfALivingGenerationIsExpectedBack) {
+  v1::NodePlacement placement;
+  placement.set_node("a");
+  placement.set_incarnation(7);
+  nodes_.Expect(placement);
+  EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
+  EXPECT_FALSE(nodes_.at(a_).seen);
+  EXPECT_EQ(nodes_.at(a_).incarnation(), Incarnation(7));
+  EXPECT_TRUE(nodes_.LeaseEnd(a_).has_value());
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,27 @@
+// How a core is configured.
+#ifndef MUSTER_COORDINATOR_CORE_OPTIONS_H_
+#define MUSTER_COORDINATOR_CORE_OPTIONS_H_
+
+#include <cstddef>
+
+#include "absl/time/time.h"
+#include "common/ids.h"
+
+namespace muster::core {
+
+struct Options {
+  Incarnation incarnation;  // of this coordinator process
+  absl::Duration lease = absl::Seconds(10);
+  absl::Duration heartbeat_interval = absl::Seconds(1);
+  // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause
+  // to be reported.
+  absl::Duration cause_window = absl::Seconds(2);
+  // The newest finished jobs that are kept, and for how long at most; each is kept for at least a
+  // minute.
+  size_t keep_jobs = 10000;
+  absl::Duration keep_jobs_for = absl::InfiniteDuration();
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_OPTIONS_H_

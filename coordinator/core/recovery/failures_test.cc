@@ -1,0 +1,177 @@
+#include "coordinator/core/recovery/failures.h"
+
+#include <csignal>
+
+#include "coordinator/core/jobs/job_record.h"
+#include "coordinator/core/testing/parts.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MakeContext;
+using testing::Start;
+using testing::Submit;
+
+// A running job with rank 0 on node a, rank 1 on node b, rank 2 on node c.
+class FailuresTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    job_ = &Submit(jobs_, "job");
+    job_->status.mutable_spec()->mutable_restart()->set_max(3);
+    Start(jobs_, *job_, {"a", "b", "c"});
+    jobs_.Transition(*job_, v1::RUNNING, "", "");
+    for (RankState& rank : job_->generation->ranks) rank.started = true;
+  }
+  void Exit(uint32_t rank, const v1::ExitInfo& exit) {
+    GenerationState& generation = *job_->generation;
+    v1::RankRecord& record = generation.RecordOf(generation.ranks[rank]);
+    *record.mutable_exit() = ToRecord(exit);
+    record.set_exited(true);
+    generation.Reach(generation.ranks[rank], v1::EXITED);
+    failures_.NoteExit(*job_, generation.ranks[rank]);
+  }
+  void ReportLostPeer(uint32_t rank, uint32_t peer,
+                      absl::StatusCode code = absl::StatusCode::kUnavailable) {
+    v1::FailureReport report;
+    report.set_code(static_cast<int>(code));
+    report.set_message("connection reset");
+    report.set_peer_rank(peer);
+    RankState& state = job_->generation->ranks[rank];
+    state.failure = report;
+    failures_.NoteReport(*job_, state);
+  }
+  static v1::ExitInfo Killed() {
+    v1::ExitInfo exit;
+    exit.set_signal(SIGKILL);
+    return exit;
+  }
+
+  Context context_ = MakeContext();
+  JobTable jobs_{context_};
+  Failures failures_{jobs_, context_};
+  Job* job_ = nullptr;
+};
+
+TEST_F(FailuresTest, AnExitOfItsOwnIsTheCause) {
+  Exit(1, Killed());
+  failures_.Attribute(*job_, /*final=*/false);
+  ASSERT_TRUE(failures_.IsAttributed(*job_));
+  EXPECT_EQ(job_->status.first_failure().rank(), 1u);
+  EXPECT_EQ(job_->status.first_failure().reason(), reasons::kRankKilled);
+  EXPECT_EQ(job_->status.past_failures_size(), 1);
+}
+
+TEST_F(FailuresTest, ALostPeerIsAConsequenceUntilTheEnd) {
+  ReportLostPeer(0, /*peer=*/2);
+  EXPECT_THAT(failures_.AccusedRanks(*job_), ElementsAre(2));
+  failures_.Attribute(*job_, /*final=*/false);
+  EXPECT_FALSE(failures_.IsAttributed(*job_));
+  Exit(2, Killed());
+  EXPECT_THAT(failures_.AccusedRanks(*job_), IsEmpty()) << "it is gone";
+  failures_.Attribute(*job_, /*final=*/false);
+  EXPECT_EQ(job_->status.first_failure().rank(), 2u);
+}
+
+TEST_F(FailuresTest, WithoutACauseTheConsequenceIsTaken) {
+  ReportLostPeer(0, /*peer=*/2);
+  failures_.Attribute(*job_, /*final=*/true);
+  EXPECT_EQ(job_->status.first_failure().rank(), 0u);
+}
+
+TEST_F(FailuresTest, ARankThatAPeerWaitedForInVainIsHung) {
+  ReportLostPeer(0, /*peer=*/2, absl::StatusCode::kDeadlineExceeded);
+  failures_.Attribute(*job_, /*final=*/true);
+  EXPECT_EQ(job_->status.first_failure().reason(), reasons::kRankHung);
+  EXPECT_EQ(job_->status.first_failure().rank(), 2u);
+  EXPECT_EQ(job_->status.first_failure().node(), "c");
+}
+
+TEST_F(FailuresTest, ALostNodeIsTheCauseForThoseWhoLostItsRanks) {
+  ReportLostPeer(0, /*peer=*/1);
+  Node node;
+  node.record.set_name("b");
+  failures_.NoteNodeLost(*job_, node, "no word from it");
+  failures_.Attribute(*job_, /*final=*/false);
+  EXPECT_EQ(job_->status.first_failure().reason(), reasons::kNodeLost);
+  EXPECT_EQ(job_->status.first_failure().node(), "b");
+}
+
+TEST_F(FailuresTest, ARankThatItsWorkerEndedDisplacesTheJob) {
+  v1::ExitInfo exit;
+  exit.set_signal(SIGTERM);
+  exit.set_stopped_by_worker(true);
+  Exit(0, exit);
+  EXPECT_EQ(failures_.Earliest(*job_), nullptr);
+  ASSERT_NE(failures_.Displaced(*job_), nullptr);
+  EXPECT_THAT(*failures_.Displaced(*job_), HasSubstr("rank 0 on a was ended by its worker"));
+}
+
+TEST_F(FailuresTest, ExitsAfterAStopAreNoFailures) {
+  jobs_.Transition(*job_, v1::STOPPING, "", "");
+  Exit(0, Killed());
+  EXPECT_EQ(failures_.Earliest(*job_), nullptr);
+  failures_.Attribute(*job_, /*final=*/true);
+  EXPECT_FALSE(failures_.IsAttributed(*job_));
+}
+
+TEST_F(FailuresTest, TheRecordsRecallTheEvidence) {
+  ReportLostPeer(0, /*peer=*/2);
+  job_->suspected_failure = *failures_.Earliest(*job_);
+  Exit(1, Killed());
+  Failures again(jobs_, context_);
+  again.Recall(*job_);
+  ASSERT_NE(again.Earliest(*job_), nullptr);
+  EXPECT_EQ(again.Earliest(*job_)->rank(), 0u);
+  EXPECT_THAT(again.AccusedRanks(*job_), ElementsAre(2));
+  again.Attribute(*job_, /*final=*/true);
+  EXPECT_EQ(job_->status.first_failure().rank(), 1u);
+}
+
+TEST_F(FailuresTest, ANewGenerationBeginsWithoutEvidence) {
+  Exit(1, Killed());
+  failures_.Clear(*job_);
+  EXPECT_EQ(failures_.Earliest(*job_), nullptr);
+  EXPECT_THAT(failures_.AccusedRanks(*job_), IsEmpty());
+}
+
+// ------------------------------------------------------------------------------------------------
+// restarts
+
+TEST_F(FailuresTest, RestartsHaveABudget) {
+  v1::FirstFailure& failure = *job_->status.mutable_first_failure();
+  failure.set_generation(1);
+  failure.set_reason(reasons::kRankFailed);
+  EXPECT_TRUE(MayRestart(*job_).allowed);
+  job_->status.set_restarts(3);
+  EXPECT_FALSE(MayRestart(*job_).allowed);
+  EXPECT_EQ(MayRestart(*job_).why_not, "its 3 restarts are used up");
+  job_->status.mutable_spec()->mutable_restart()->set_max(0);
+  EXPECT_EQ(MayRestart(*job_).why_not, "the job has no restarts");
+}
+
+TEST_F(FailuresTest, ARankMaySayThatARestartIsInVain) {
+  job_->status.mutable_first_failure()->mutable_exit()->mutable_failure()->set_not_retryable(true);
+  EXPECT_FALSE(MayRestart(*job_).allowed);
+}
+
+TEST_F(FailuresTest, TheSameFailureTwiceWithoutAStepEndsTheJob) {
+  for (uint64_t generation : {1, 2}) {
+    v1::FirstFailure& failure = *job_->status.add_past_failures();
+    failure.set_generation(generation);
+    failure.set_reason(reasons::kRankFailed);
+    failure.set_rank(1);
+    failure.mutable_exit()->set_exit_code(3);
+    *job_->status.mutable_first_failure() = failure;
+  }
+  EXPECT_EQ(MayRestart(*job_).reason, reasons::kRepeatedFailure);
+  job_->highest_step = 5;  // beyond the step at which the generation before failed
+  EXPECT_TRUE(MayRestart(*job_).allowed);
+}
+
+}  // namespace
+}  // namespace muster::core

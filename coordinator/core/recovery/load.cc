@@ -1,0 +1,44 @@
+#include "coordinator/core/recovery/load.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "coordinator/core/recovery/migration.h"
+#include "coordinator/core/recovery/read_records.h"
+
+namespace muster::core {
+
+absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored,
+                                             JobTable& jobs, NodeTable& nodes,
+                                             Scheduler& scheduler, Context& context) {
+  ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
+  ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
+  context.effects.writes = std::move(migration.writes);
+  if (migration.from != 0 && migration.from != kSchemaVersion) {
+    context.Log(absl::StrCat("the store is migrated from schema ", migration.from, " to ",
+                             kSchemaVersion, ": ", stored.size(), " records become ",
+                             migration.records.size()));
+  }
+  for (auto& [id, keys] : records.forgotten) jobs.RestoreForgotten(id, std::move(keys));
+  for (auto& [name, record] : records.nodes) nodes.Restore(std::move(record));
+  std::vector<JobId> active;
+  for (auto& [id, loaded] : records.jobs) {
+    for (v1::JobEvent& event : records.events[id]) loaded.events.push_back(std::move(event));
+    for (auto& [number, generation] : records.generations[id]) {
+      if (generation.over()) {
+        loaded.past[number] = std::move(generation);
+      } else {
+        loaded.generation.emplace(std::move(generation), context.now.steady);
+      }
+    }
+    const Job& job = jobs.Restore(std::move(loaded));
+    if (job.state() == v1::QUEUED) scheduler.Add(job);
+    if (job.generation.has_value()) active.push_back(id);
+  }
+  scheduler.OnCapacityChanged();
+  return active;
+}
+
+}  // namespace muster::core

@@ -1,0 +1,26 @@
+// From the records of an older schema to those of this build's.
+#ifndef MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
+#define MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "coordinator/store/store.h"
+
+namespace muster::core {
+
+struct Migration {
+  uint32_t from = 0;                    // 0: the store is empty
+  std::vector<store::Record> records;   // as they are after `writes`
+  std::vector<store::Mutation> writes;  // to be committed in one batch; none when `from` is current
+};
+
+// Errors: FAILED_PRECONDITION for a newer schema, DATA_LOSS for records without one or that cannot
+// be read.
+absl::StatusOr<Migration> Migrate(absl::Span<const store::Record> stored);
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_

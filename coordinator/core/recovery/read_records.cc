@@ -1,0 +1,214 @@
+#include "coordinator/core/recovery/read_records.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status.h"
+#include "coordinator/core/jobs/job.h"
+#include "coordinator/core/jobs/job_record.h"
+#include "coordinator/core/records.h"
+
+namespace muster::core {
+namespace {
+
+// The job that a record belongs to, by its key; empty for records of no job.
+JobId JobOf(absl::string_view key) {
+  for (const absl::string_view prefix : {kGenerationPrefix, kPlacementPrefix, kEventPrefix}) {
+    if (absl::ConsumePrefix(&key, prefix)) return JobId(std::string(key.substr(0, key.find('/'))));
+  }
+  return JobId();
+}
+
+absl::Status CheckKey(const store::Record& record, const std::string& expected) {
+  if (record.key == expected) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("record ", record.key, " holds what belongs to ", expected));
+}
+
+// Ranks are numbered node by node from 0, and nodes are named once.
+absl::Status CheckRankMap(const v1::GenerationRecord& record) {
+  const std::string key = GenerationKey(record.job_id(), record.generation());
+  if (record.node_count() != static_cast<uint32_t>(record.nodes_size())) {
+    return absl::DataLossError(absl::StrCat("record ", key, " is of ", record.node_count(),
+                                            " nodes, and there are ", record.nodes_size()));
+  }
+  std::set<std::string> nodes;
+  uint32_t next = 0;
+  for (const v1::NodePlacement& node : record.nodes()) {
+    if (node.ranks().empty() || !nodes.insert(node.node()).second) {
+      return absl::DataLossError(absl::StrCat("record ", key, " has a damaged rank map"));
+    }
+    for (const v1::RankRecord& rank : node.ranks()) {
+      if (rank.rank() != next++) {
+        return absl::DataLossError(absl::StrCat("record ", key, " has a damaged rank map"));
+      }
+    }
+  }
+  if (next == 0 || next != record.world_size()) {
+    return absl::DataLossError(
+        absl::StrCat("record ", key, " has ", next, " ranks of ", record.world_size()));
+  }
+  return absl::OkStatus();
+}
+
+using Placements = std::map<std::tuple<JobId, Generation, uint32_t>, v1::NodePlacement>;
+
+absl::Status ReadJob(const store::Record& record, Records& result) {
+  v1::JobRecord stored;
+  RETURN_IF_ERROR(ParseRecord(record, stored));
+  RETURN_IF_ERROR(CheckKey(record, JobKey(stored.job_id())));
+  const JobId id(stored.job_id());
+  if (stored.forgotten()) {
+    result.forgotten[id].push_back(record.key);
+  } else {
+    ASSIGN_OR_RETURN(result.jobs[id], FromRecord(stored));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadOne(const store::Record& record, Records& result, Placements& placements) {
+  if (absl::StartsWith(record.key, kGenerationPrefix)) {
+    v1::GenerationRecord generation;
+    RETURN_IF_ERROR(ParseRecord(record, generation));
+    RETURN_IF_ERROR(CheckKey(record, GenerationKey(generation.job_id(), generation.generation())));
+    const JobId job(generation.job_id());
+    result.generations[job][Generation(generation.generation())] = std::move(generation);
+  } else if (absl::StartsWith(record.key, kPlacementPrefix)) {
+    v1::PlacementRecord placement;
+    RETURN_IF_ERROR(ParseRecord(record, placement));
+    RETURN_IF_ERROR(CheckKey(
+        record, PlacementKey(placement.job_id(), placement.generation(), placement.node_rank())));
+    placements[{JobId(placement.job_id()), Generation(placement.generation()),
+                placement.node_rank()}] = std::move(*placement.mutable_placement());
+  } else if (absl::StartsWith(record.key, kEventPrefix)) {
+    v1::EventRecord event;
+    RETURN_IF_ERROR(ParseRecord(record, event));
+    RETURN_IF_ERROR(CheckKey(record, EventKey(event.event().job_id(), event.event().sequence())));
+    const JobId job(event.event().job_id());
+    result.events[job].push_back(FromRecord(event));
+  } else if (absl::StartsWith(record.key, kNodePrefix)) {
+    v1::NodeRecord node;
+    RETURN_IF_ERROR(ParseRecord(record, node));
+    RETURN_IF_ERROR(CheckKey(record, NodeKey(node.name())));
+    result.nodes[NodeName(node.name())] = std::move(node);
+  } else {
+    return absl::DataLossError(absl::StrCat("record ", record.key, " is of no known kind"));
+  }
+  return absl::OkStatus();
+}
+
+// `placements` are in the order of node rank.
+absl::Status AddNodes(Placements placements, Records& result) {
+  for (auto& [key, placement] : placements) {
+    const auto& [job, number, node_rank] = key;
+    const auto generations = result.generations.find(job);
+    if (generations == result.generations.end() || generations->second.count(number) == 0) {
+      return absl::DataLossError(
+          absl::StrCat("there are placements of no generation: ",
+                       PlacementKey(job.value(), number.value(), node_rank)));
+    }
+    v1::GenerationRecord& generation = generations->second.at(number);
+    if (node_rank != static_cast<uint32_t>(generation.nodes_size())) {
+      return absl::DataLossError(absl::StrCat(
+          "record ", PlacementKey(job.value(), number.value(), generation.nodes_size()),
+          " is missing"));
+    }
+    *generation.add_nodes() = std::move(placement);
+  }
+  for (const auto& [id, generations] : result.generations) {
+    for (const auto& [number, record] : generations) RETURN_IF_ERROR(CheckRankMap(record));
+  }
+  return absl::OkStatus();
+}
+
+// An active job has exactly one generation that lives, its newest; any other job has none.
+absl::Status CheckGenerations(const v1::Job& job,
+                              const std::map<Generation, v1::GenerationRecord>& generations) {
+  for (const auto& [number, record] : generations) {
+    if (number.value() > job.generation()) {
+      return absl::DataLossError(absl::StrCat("job ", job.job_id(), " is at generation ",
+                                              job.generation(), ", yet there is a record of ",
+                                              number.value()));
+    }
+    const bool may_live = IsActive(job.state()) && number == Generation(job.generation());
+    if (record.over() == may_live) {
+      return absl::DataLossError(absl::StrCat(
+          "job ", job.job_id(), " is ", v1::JobState_Name(job.state()), ", yet its generation ",
+          number.value(), record.over() ? " is over" : " lives"));
+    }
+  }
+  if (job.generation() != 0 && generations.count(Generation(job.generation())) == 0) {
+    return absl::DataLossError(
+        absl::StrCat("job ", job.job_id(), " has no record of generation ", job.generation()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTogether(const Records& records) {
+  std::set<std::tuple<std::string, uint32_t>> taken;
+  for (const auto& [id, job] : records.jobs) {
+    const auto generations = records.generations.find(id);
+    RETURN_IF_ERROR(
+        CheckGenerations(job.status, generations == records.generations.end()
+                                           ? std::map<Generation, v1::GenerationRecord>()
+                                           : generations->second));
+  }
+  for (const auto& [id, generations] : records.generations) {
+    if (records.jobs.count(id) == 0) {
+      return absl::DataLossError(absl::StrCat("there are generations of no job: ", id.value()));
+    }
+    for (const auto& [number, record] : generations) {
+      if (record.over()) continue;
+      for (const v1::NodePlacement& node : record.nodes()) {
+        for (const v1::RankRecord& rank : node.ranks()) {
+          if (rank.exited() || rank.lost()) continue;
+          for (const uint32_t slot : rank.slots()) {
+            if (taken.emplace(node.node(), slot).second) continue;
+            return absl::DataLossError(
+                absl::StrCat("slot ", slot, " of ", node.node(), " is given twice"));
+          }
+        }
+      }
+    }
+  }
+  for (const auto& [id, events] : records.events) {
+    if (records.jobs.count(id) == 0) {
+      return absl::DataLossError(absl::StrCat("there are events of no job: ", id.value()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
+  Records result;
+  for (const store::Record& record : records) {
+    if (absl::StartsWith(record.key, kJobPrefix)) RETURN_IF_ERROR(ReadJob(record, result));
+  }
+  Placements placements;
+  for (const store::Record& record : records) {
+    if (record.key == kSchemaKey || absl::StartsWith(record.key, kJobPrefix)) continue;
+    const auto forgotten = result.forgotten.find(JobOf(record.key));
+    if (forgotten != result.forgotten.end()) {
+      forgotten->second.push_back(record.key);
+    } else {
+      RETURN_IF_ERROR(ReadOne(record, result, placements));
+    }
+  }
+  RETURN_IF_ERROR(AddNodes(std::move(placements), result));
+  for (auto& [id, events] : result.events) {
+    std::sort(events.begin(), events.end(), [](const v1::JobEvent& a, const v1::JobEvent& b) {
+      return a.sequence() < b.sequence();
+    });
+  }
+  RETURN_IF_ERROR(CheckTogether(result));
+  return result;
+}
+
+}  // namespace muster::core

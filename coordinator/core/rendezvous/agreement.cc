@@ -1,0 +1,77 @@
+#include "coordinator/core/rendezvous/agreement.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace muster::core {
+namespace {
+
+std::string TextOf(const v1::FingerprintEntry& entry) {
+  return absl::StrCat(entry.name(), " ", entry.value());
+}
+
+// Null when the rank does not report it.
+const v1::FingerprintEntry* FindEntry(const v1::JoinInfo& join, const std::string& name) {
+  const auto& entries = join.fingerprint();
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&name](const auto& entry) { return entry.name() == name; });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+// Entries in which `one` differs from `other`.
+std::vector<std::string> Differing(const v1::JoinInfo& one, const v1::JoinInfo& other) {
+  std::vector<std::string> texts;
+  for (const v1::FingerprintEntry& entry : one.fingerprint()) {
+    const v1::FingerprintEntry* const same = FindEntry(other, entry.name());
+    if (same == nullptr || same->value() != entry.value()) texts.push_back(TextOf(entry));
+  }
+  for (const v1::FingerprintEntry& entry : other.fingerprint()) {
+    if (FindEntry(one, entry.name()) == nullptr) {
+      texts.push_back(absl::StrCat("no ", entry.name()));
+    }
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::optional<Mismatch> FindMismatch(const Joins& joins, const GenerationState& generation) {
+  const auto line = [&](uint32_t rank, uint32_t other) {
+    return absl::StrCat("node ", generation.placement(generation.ranks[rank].node_rank).node(),
+                        " (rank ", rank,
+                        "): ", absl::StrJoin(Differing(*joins[rank], *joins[other]), "; "));
+  };
+  for (uint32_t rank = 0; rank < joins.size(); ++rank) {
+    if (Differing(*joins[rank], *joins[0]).empty()) continue;
+    return Mismatch{rank, absl::StrCat(line(0, rank), "\n", line(rank, 0))};
+  }
+  return std::nullopt;
+}
+
+std::optional<Agreement> Agree(const Joins& joins) {
+  Agreement agreement;
+  for (uint32_t rank = 0; rank < joins.size(); ++rank) {
+    const std::optional<v1::JoinInfo>& join = joins[rank];
+    if (!join.has_value()) return std::nullopt;
+    if (join->layout_digest() != joins.front()->layout_digest()) agreement.canonical_layout = true;
+    if (!join->has_checkpoint()) continue;
+    if (!agreement.resume_rank.has_value() || join->checkpoint_step() > agreement.resume_step) {
+      agreement.resume_rank = rank;
+      agreement.resume_step = join->checkpoint_step();
+    }
+  }
+  return agreement;
+}
+
+std::string Describe(const Agreement& agreement) {
+  std::string text = agreement.resume_rank.has_value()
+                         ? absl::StrCat("rank ", *agreement.resume_rank,
+                                        " reads the checkpoint of step ", agreement.resume_step)
+                         : "nobody has a checkpoint";
+  if (agreement.canonical_layout) absl::StrAppend(&text, "; layouts differ, the canonical is used");
+  return text;
+}
+
+}  // namespace muster::core

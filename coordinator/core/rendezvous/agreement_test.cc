@@ -1,0 +1,69 @@
+#include "coordinator/core/rendezvous/agreement.h"
+
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+v1::JoinInfo Join(const std::string& layout, std::optional<uint64_t> checkpoint = std::nullopt) {
+  v1::JoinInfo join;
+  join.set_layout_digest(layout);
+  if (checkpoint.has_value()) {
+    join.set_has_checkpoint(true);
+    join.set_checkpoint_step(*checkpoint);
+  }
+  return join;
+}
+
+v1::JoinInfo WithEntry(const std::string& name, const std::string& value) {
+  v1::JoinInfo join;
+  v1::FingerprintEntry& entry = *join.add_fingerprint();
+  entry.set_name(name);
+  entry.set_value(value);
+  return join;
+}
+
+TEST(AgreementTest, NeedsEveryRank) {
+  EXPECT_FALSE(Agree({Join("x"), std::nullopt}).has_value());
+  EXPECT_TRUE(Agree({Join("x"), Join("x")}).has_value());
+}
+
+TEST(AgreementTest, TheLowestRankWithTheNewestCheckpointReads) {
+  const auto agreement = Agree({Join("x", 5), Join("x", 9), Join("x"), Join("x", 9)});
+  ASSERT_TRUE(agreement.has_value());
+  EXPECT_EQ(agreement->resume_rank, 1u);
+  EXPECT_EQ(agreement->resume_step, 9u);
+  EXPECT_EQ(Describe(*agreement), "rank 1 reads the checkpoint of step 9");
+}
+
+TEST(AgreementTest, WithoutACheckpointNoRankReads) {
+  const auto agreement = Agree({Join("x"), Join("x")});
+  EXPECT_FALSE(agreement->resume_rank.has_value());
+  EXPECT_FALSE(agreement->canonical_layout);
+}
+
+TEST(AgreementTest, DifferentLayoutsUseTheCanonicalOne) {
+  EXPECT_TRUE(Agree({Join("x"), Join("y")})->canonical_layout);
+}
+
+TEST(AgreementTest, AMismatchShowsBothSides) {
+  v1::GenerationRecord record;
+  record.set_world_size(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    v1::NodePlacement& node = *record.add_nodes();
+    node.set_node(std::string(1, static_cast<char>('a' + rank)));
+    node.add_ranks()->set_rank(rank);
+  }
+  const GenerationState generation(record, SteadyTime());
+  const v1::JoinInfo usual = WithEntry("torch", "2.1");
+  EXPECT_FALSE(FindMismatch({usual, usual, usual}, generation).has_value());
+  const auto mismatch = FindMismatch({usual, usual, WithEntry("torch", "2.2")}, generation);
+  ASSERT_TRUE(mismatch.has_value());
+  EXPECT_EQ(mismatch->rank, 2u);
+  EXPECT_EQ(mismatch->message, "node a (rank 0): torch 2.1\nnode c (rank 2): torch 2.2");
+  EXPECT_EQ(FindMismatch({usual, v1::JoinInfo(), usual}, generation)->message,
+            "node a (rank 0): torch 2.1\nnode b (rank 1): no torch");
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,38 @@
+// The key-value store of one generation: how its ranks tell each other addresses and unique ids.
+//
+// A key is written once. Nodes, not ranks, wait for one: a worker asks once for all of its ranks.
+// It ends with the generation, so nothing in it ever reaches another one. In memory only: workers
+// put again what their ranks put when they open a session.
+#ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_KEYS_H_
+#define MUSTER_COORDINATOR_CORE_RENDEZVOUS_KEYS_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/ids.h"
+
+namespace muster::core {
+
+class KeyTable {
+ public:
+  // Returns the nodes that waited for the key. Repeating a put is OK. Errors: ALREADY_EXISTS
+  // (another value), INVALID_ARGUMENT (empty key), RESOURCE_EXHAUSTED (a bound of common/limits.h).
+  absl::StatusOr<std::vector<NodeName>> Put(absl::string_view key, absl::string_view value);
+
+  // The value, or null after noting that `node` waits for it. RESOURCE_EXHAUSTED, INVALID_ARGUMENT.
+  absl::StatusOr<const std::string*> Get(absl::string_view key, const NodeName& node);
+
+ private:
+  std::map<std::string, std::string> values_;
+  size_t value_bytes_ = 0;
+  std::map<std::string, std::set<NodeName>> waiters_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_RENDEZVOUS_KEYS_H_

@@ -1,0 +1,285 @@
+#include "coordinator/core/rendezvous/rendezvous.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+#include "common/wait_text.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/rendezvous/messages.h"
+
+namespace muster::core {
+namespace {
+
+// Launching and connecting a large world takes a while even where every single rank is quick.
+constexpr absl::Duration kLeastPhaseTimeout = absl::Seconds(60);
+// Ranks that a job's message names.
+constexpr size_t kShownInMessage = 10;
+
+const char* PhaseLabel(v1::RankPhase awaited) {
+  switch (awaited) {
+    case v1::STARTED:
+      return "launch";
+    case v1::JOINED:
+      return "join";
+    default:
+      return "communicators";
+  }
+}
+
+TimerKey PhaseTimer(const Job& job) {
+  return {TimerKey::Kind::kRendezvous, job.status.job_id()};
+}
+
+absl::Status OverError(const std::string& job, uint64_t generation) {
+  return absl::AbortedError(
+      absl::StrCat("generation ", generation, " of job ", job, " is over or stopping"));
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------
+// a generation's life
+
+void Rendezvous::Begin(const Job& job) {
+  states_.erase(job.id());
+  State& state = states_.emplace(job.id(), job.generation->record.world_size()).first->second;
+  state.awaited_since = context_.now.steady;
+  if (job.state() == v1::STARTING) ArmPhase(job, v1::STARTED);
+}
+
+void Rendezvous::Stop(const Job& job, const std::string& message) {
+  context_.timers.Cancel(PhaseTimer(job));
+  for (const BarrierTable::Open& open : states_.at(job.id()).barriers.ListOpen()) {
+    ReleaseBarrier(job, open.barrier, absl::AbortedError(message));
+  }
+}
+
+void Rendezvous::End(const Job& job) {
+  context_.timers.Cancel({TimerKey::Kind::kWait, job.status.job_id()});
+  states_.erase(job.id());
+}
+
+// ------------------------------------------------------------------------------------------------
+// phases
+
+void Rendezvous::ArmPhase(const Job& job, v1::RankPhase awaited) {
+  State& state = states_.at(job.id());
+  state.awaited = awaited;
+  state.awaited_since = context_.now.steady;
+  const absl::Duration timeout =
+      std::max(FromProto(job.spec().failure_timeout()), kLeastPhaseTimeout);
+  context_.timers.Set(PhaseTimer(job), context_.now.steady + timeout);
+  ArmWaitTimer(job);
+}
+
+void Rendezvous::RecordJoin(const Job& job, uint32_t rank, const v1::JoinInfo& join) {
+  std::optional<v1::JoinInfo>& recorded = states_.at(job.id()).joins[rank];
+  if (!recorded.has_value()) recorded = join;
+}
+
+std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
+  State& state = states_.at(job.id());
+  const GenerationState& generation = *job.generation;
+  // Ranks that have joined get the world whatever the kind of job.
+  if (state.agreement.has_value() || !generation.EveryRankReached(v1::JOINED)) return std::nullopt;
+  state.agreement = Agree(state.joins);
+  if (!state.agreement.has_value()) return std::nullopt;
+  if (const std::optional<Mismatch> mismatch = FindMismatch(state.joins, generation)) {
+    v1::FirstFailure failure;
+    failure.set_reason(reasons::kFingerprintMismatch);
+    failure.set_rank(mismatch->rank);
+    failure.set_node(generation.placement(generation.ranks[mismatch->rank].node_rank).node());
+    failure.set_message(mismatch->message);
+    // The same nodes would differ again.
+    failure.mutable_exit()->mutable_failure()->set_not_retryable(true);
+    return failure;
+  }
+  if (job.state() == v1::STARTING) {
+    jobs_.AddEvent(job, events::kWorldSent,
+                   absl::StrCat("every rank has joined; ", Describe(*state.agreement)));
+  }
+  for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
+    SendWorld(job, node_rank);
+  }
+  return std::nullopt;
+}
+
+bool Rendezvous::AdvancePhases(const Job& job) {
+  State& state = states_.at(job.id());
+  const v1::RankPhase last = job.is_train() ? v1::CONNECTED : v1::STARTED;
+  while (job.state() == v1::STARTING && job.generation->EveryRankReached(state.awaited)) {
+    context_.stats.OnRendezvous(PhaseLabel(state.awaited),
+                                context_.now.steady - state.awaited_since);
+    if (state.awaited == last) {
+      context_.timers.Cancel(PhaseTimer(job));
+      return true;
+    }
+    ArmPhase(job, static_cast<v1::RankPhase>(state.awaited + 1));
+  }
+  return false;
+}
+
+v1::FirstFailure Rendezvous::TimeOut(const Job& job) {
+  const GenerationState& generation = *job.generation;
+  // The rendezvous is the first of the waits.
+  const v1::Wait wait = SendNotice(job, OpenWaits(job).front(), /*timed_out=*/true);
+  const std::vector<uint32_t> missing = generation.RanksBefore(states_.at(job.id()).awaited);
+  v1::FirstFailure failure;
+  failure.set_reason(reasons::kRendezvousTimedOut);
+  if (missing.size() == 1) {
+    failure.set_rank(missing.front());
+    failure.set_node(generation.placement(generation.ranks[missing.front()].node_rank).node());
+  }
+  failure.set_message(WaitText(wait, /*timed_out=*/true, kShownInMessage));
+  return failure;
+}
+
+bool Rendezvous::IsReachable(const GenerationState& generation, uint32_t node_rank) const {
+  const v1::NodePlacement& placement = generation.placement(node_rank);
+  const Node& node = nodes_.at(NodeName(placement.node()));
+  return node.session.has_value() && node.record.incarnation() == placement.incarnation();
+}
+
+void Rendezvous::SendLaunch(const Job& job, uint32_t node_rank) {
+  const GenerationState& generation = *job.generation;
+  if (!IsReachable(generation, node_rank) || !generation.HasLiveRanks(node_rank)) return;
+  nodes_.Send(nodes_.at(NodeName(generation.placement(node_rank).node())),
+              MakeLaunch(job, node_rank));
+}
+
+void Rendezvous::SendWorld(const Job& job, uint32_t node_rank) {
+  State& state = states_.at(job.id());
+  const GenerationState& generation = *job.generation;
+  if (!state.agreement.has_value() || state.world_sent.count(node_rank) != 0) return;
+  if (!IsReachable(generation, node_rank) || !generation.HasLiveRanks(node_rank)) return;
+  const auto [first, end] = generation.RanksOf(node_rank);
+  if (std::any_of(generation.ranks.begin() + first, generation.ranks.begin() + end,
+                  [](const RankState& rank) { return rank.phase == v1::JOINED; })) {
+    state.world_sent.insert(node_rank);
+    nodes_.Send(nodes_.at(NodeName(generation.placement(node_rank).node())),
+                MakeWorld(job, node_rank, *state.agreement));
+  }
+}
+
+void Rendezvous::OnNewSession(const Job& job, uint32_t node_rank) {
+  states_.at(job.id()).world_sent.erase(node_rank);
+}
+
+// ------------------------------------------------------------------------------------------------
+// keys and barriers
+
+const Job* Rendezvous::FindOpen(const std::string& id, uint64_t number, const Node& node) {
+  const Job* const job = jobs_.FindLiving(JobId(id), number, node.name());
+  return job == nullptr || job->state() == v1::STOPPING ? nullptr : job;
+}
+
+void Rendezvous::PutKey(const Node& node, const v1::PutKey& put) {
+  const Job* const job = FindOpen(put.job_id(), put.generation(), node);
+  if (job == nullptr) {
+    nodes_.Send(node, MakeKeyValue(put.job_id(), put.generation(), put.key(), "",
+                                   OverError(put.job_id(), put.generation())));
+    return;
+  }
+  const absl::StatusOr<std::vector<NodeName>> waiting =
+      states_.at(job->id()).keys.Put(put.key(), put.value());
+  if (!waiting.ok()) {
+    nodes_.Send(node, MakeKeyValue(put.job_id(), put.generation(), put.key(), "",
+                                   waiting.status()));
+    return;
+  }
+  const v1::CoordinatorMessage answer =
+      MakeKeyValue(put.job_id(), put.generation(), put.key(), put.value(), absl::OkStatus());
+  nodes_.Send(node, answer);
+  for (const NodeName& name : *waiting) {
+    if (name != node.name()) nodes_.Send(nodes_.at(name), answer);
+  }
+}
+
+void Rendezvous::GetKey(const Node& node, const v1::GetKey& get) {
+  const Job* const job = FindOpen(get.job_id(), get.generation(), node);
+  absl::StatusOr<const std::string*> value = OverError(get.job_id(), get.generation());
+  if (job != nullptr) value = states_.at(job->id()).keys.Get(get.key(), node.name());
+  if (value.ok() && *value == nullptr) return;  // answered when it is put
+  nodes_.Send(node, MakeKeyValue(get.job_id(), get.generation(), get.key(),
+                                 value.ok() ? **value : std::string(), value.status()));
+}
+
+void Rendezvous::ArriveAtBarrier(const Node& node, const v1::ArriveBarrier& arrive) {
+  Job* const job = jobs_.FindLiving(JobId(arrive.job_id()), arrive.generation(), node.name());
+  if (job == nullptr || job->state() == v1::STOPPING) {
+    nodes_.Send(node, MakeRelease(arrive.job_id(), arrive.generation(), arrive.barrier(),
+                                  OverError(arrive.job_id(), arrive.generation())));
+    return;
+  }
+  GenerationState& generation = *job->generation;
+  const auto [first, end] = generation.RanksOf(*generation.NodeRank(node.name()));
+  std::vector<uint32_t> ranks;
+  for (const uint32_t rank : arrive.ranks()) {
+    if (rank >= first && rank < end && !generation.ranks[rank].lost) {
+      ranks.push_back(rank);
+      generation.ranks[rank].last_seen = context_.now.steady;
+    }
+  }
+  BarrierTable& barriers = states_.at(job->id()).barriers;
+  const absl::StatusOr<BarrierTable::Outcome> outcome =
+      barriers.Arrive(arrive.barrier(), ranks, context_.now.steady);
+  if (!outcome.ok() || outcome->already_released) {
+    nodes_.Send(node, MakeRelease(arrive.job_id(), arrive.generation(), arrive.barrier(),
+                                  outcome.status()));
+    return;
+  }
+  if (outcome->released.empty()) {
+    ArmWaitTimer(*job);
+  } else {
+    context_.stats.OnBarrier(barriers.last_wait());
+  }
+  for (const v1::BarrierId& barrier : outcome->released) {
+    ReleaseBarrier(*job, barrier, absl::OkStatus());
+  }
+  AbortHopelessBarriers(*job);
+}
+
+void Rendezvous::MarkPassed(const Job& job, const v1::BarrierId& passed) {
+  for (const v1::BarrierId& barrier : states_.at(job.id()).barriers.MarkPassed(passed)) {
+    ReleaseBarrier(job, barrier, absl::OkStatus());
+  }
+}
+
+void Rendezvous::AbortHopelessBarriers(const Job& job) {
+  if (!job.generation.has_value() || job.generation->clean_exits == 0) return;
+  const GenerationState& generation = *job.generation;
+  // A coordinator that was restarted waits for every node's report: a rank that ended may have
+  // arrived before.
+  for (const v1::NodePlacement& placement : generation.record.nodes()) {
+    const Node& node = nodes_.at(NodeName(placement.node()));
+    if (!node.seen && node.state != v1::LOST) return;
+  }
+  BarrierTable& barriers = states_.at(job.id()).barriers;
+  for (const BarrierTable::Open& open : barriers.ListOpen()) {
+    const std::vector<uint32_t> missing = barriers.Missing(open.barrier);
+    const auto ended = std::find_if(missing.begin(), missing.end(), [&](uint32_t rank) {
+      return generation.ranks[rank].phase == v1::EXITED;
+    });
+    if (ended == missing.end()) continue;
+    barriers.Abort(open.barrier);
+    ReleaseBarrier(
+        job, open.barrier,
+        absl::AbortedError(absl::StrCat("rank ", *ended, " ended without arriving at barrier ",
+                                        open.barrier.group(), "/", open.barrier.sequence())));
+  }
+}
+
+void Rendezvous::ReleaseBarrier(const Job& job, const v1::BarrierId& barrier,
+                                const absl::Status& status) {
+  const GenerationState& generation = *job.generation;
+  const v1::CoordinatorMessage message =
+      MakeRelease(job.status.job_id(), generation.record.generation(), barrier, status);
+  for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
+    if (!IsReachable(generation, node_rank)) continue;
+    nodes_.Send(nodes_.at(NodeName(generation.placement(node_rank).node())), message);
+  }
+}
+
+}  // namespace muster::core

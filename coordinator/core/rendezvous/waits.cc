@@ -1,0 +1,218 @@
+// What ranks wait for, and the notices that announce it every few seconds.
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/proto_time.h"
+#include "common/wait_text.h"
+#include "coordinator/core/rendezvous/rendezvous.h"
+
+namespace muster::core {
+namespace {
+
+// Missing ranks that one wait lists; the others are counted.
+constexpr size_t kShownWaits = 256;
+// The same in notices, which every node of the generation gets again and again.
+constexpr size_t kShownInNotice = 32;
+// Notices of one job at a time, of its oldest waits.
+constexpr size_t kNoticesAtOnce = 8;
+// The length of a rank's own name for its phase.
+constexpr size_t kShownPhaseBytes = 64;
+// Different names of waits of one job, as a label of metrics: users name groups of barriers.
+constexpr size_t kLabelsPerJob = 16;
+constexpr char kOtherBarriers[] = "barrier (others)";
+
+constexpr absl::Duration kFirstNotice = absl::Seconds(2);
+constexpr absl::Duration kNoticeInterval = absl::Seconds(5);
+
+void AddMore(size_t hidden, v1::Wait& wait) {
+  if (hidden > 0) wait.add_missing()->set_reason(absl::StrCat("and ", hidden, " more"));
+}
+
+std::string Seconds(absl::Duration d) {
+  return absl::StrCat(absl::ToInt64Milliseconds(d) / 1000, ".",
+                      absl::ToInt64Milliseconds(d) / 100 % 10, " s");
+}
+
+// The first moment after `after` at which a wait since `since` is announced.
+SteadyTime NextNotice(SteadyTime since, SteadyTime after) {
+  const SteadyTime first = since + kFirstNotice;
+  if (after < first) return first;
+  absl::Duration rest;
+  const int64_t passed = absl::IDivDuration(after - first, kNoticeInterval, &rest);
+  return first + (passed + 1) * kNoticeInterval;
+}
+
+// Keeps the `most` suspicious ones: those that came the least far, then those silent for longest.
+void KeepSuspects(const GenerationState& generation, size_t most, std::vector<uint32_t>& ids) {
+  if (ids.size() <= most) return;
+  std::nth_element(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(most), ids.end(),
+                   [&generation](uint32_t a, uint32_t b) {
+                     const RankState& x = generation.ranks[a];
+                     const RankState& y = generation.ranks[b];
+                     return std::tie(x.phase, x.last_seen, a) < std::tie(y.phase, y.last_seen, b);
+                   });
+  ids.resize(most);
+  std::sort(ids.begin(), ids.end());
+}
+
+}  // namespace
+
+std::vector<Rendezvous::OpenWait> Rendezvous::OpenWaits(const Job& job) const {
+  std::vector<OpenWait> waits;
+  if (!job.generation.has_value() || job.state() == v1::STOPPING) return waits;
+  const GenerationState& generation = *job.generation;
+  const State& state = states_.at(job.id());
+  if (job.state() == v1::STARTING) {
+    waits.push_back(
+        {state.awaited == v1::CONNECTED ? "communicators" : "rendezvous",
+         state.awaited_since,
+         static_cast<uint32_t>(generation.ranks.size()) - generation.reached[state.awaited],
+         std::nullopt});
+  }
+  for (const BarrierTable::Open& open : state.barriers.ListOpen()) {
+    waits.push_back({absl::StrCat("barrier ", open.barrier.group(), "/", open.barrier.sequence()),
+                     open.since, open.missing, open.barrier});
+  }
+  return waits;
+}
+
+v1::Wait Rendezvous::DescribeWait(const Job& job, const OpenWait& open, size_t most,
+                                  Time now) const {
+  const GenerationState& generation = *job.generation;
+  const State& state = states_.at(job.id());
+  v1::Wait wait;
+  wait.set_what(open.what);
+  *wait.mutable_since() = ToProto(now.steady - open.since);
+  DescribeRanks(job,
+                open.barrier.has_value() ? state.barriers.Missing(*open.barrier)
+                                         : generation.RanksBefore(state.awaited),
+                most, now, wait);
+  return wait;
+}
+
+std::vector<LiveWait> Rendezvous::ListWaits() const {
+  std::vector<LiveWait> all;
+  for (const JobId& id : jobs_.active()) {
+    std::map<std::string, LiveWait> by_name;
+    for (const OpenWait& open : OpenWaits(jobs_.at(id))) {
+      std::string what =
+          open.barrier.has_value() ? absl::StrCat("barrier ", open.barrier->group()) : open.what;
+      if (by_name.count(what) == 0 && by_name.size() >= kLabelsPerJob) what = kOtherBarriers;
+      const LiveWait wait{id, what, open.since, open.missing};
+      const auto [entry, first] = by_name.emplace(what, wait);
+      if (!first && open.since < entry->second.since) entry->second = wait;
+    }
+    for (auto& [what, wait] : by_name) all.push_back(std::move(wait));
+  }
+  return all;
+}
+
+std::vector<v1::Wait> Rendezvous::Waits(const Job& job, Time now) const {
+  std::vector<v1::Wait> waits;
+  if (job.state() == v1::STOPPING) {
+    std::vector<uint32_t> live;
+    for (const RankState& rank : job.generation->ranks) {
+      if (!rank.gone()) live.push_back(rank.rank);
+    }
+    v1::Wait& wait = waits.emplace_back();
+    wait.set_what("stop");
+    *wait.mutable_since() = ToProto(now.steady - job.generation->stopping_since);
+    DescribeRanks(job, std::move(live), kShownWaits, now, wait);
+  }
+  for (const OpenWait& open : OpenWaits(job)) {
+    waits.push_back(DescribeWait(job, open, kShownWaits, now));
+  }
+  return waits;
+}
+
+// What a rank said of itself last; that its node is alive says nothing of it.
+std::string Rendezvous::DescribeRank(const Job& job, const RankState& rank, Time now) const {
+  const std::string& name = job.generation->placement(rank.node_rank).node();
+  std::string phase =
+      rank.lost ? "lost with its node" : absl::StrCat("phase ", v1::RankPhase_Name(rank.phase));
+  const bool tells = rank.progress.has_value() && !rank.progress->phase().empty() &&
+                     rank.progress->phase().size() <= kShownPhaseBytes;
+  if (!rank.gone() && tells) {
+    absl::StrAppend(&phase, " (", rank.progress->phase(), ")");
+  }
+  std::vector<std::string> parts = {std::move(phase)};
+  if (rank.pid != 0) parts.push_back(absl::StrCat("pid ", rank.pid));
+  const std::string silence = Seconds(now.steady - rank.last_seen);
+  parts.push_back(rank.phase == v1::PLACED ? absl::StrCat("no word of it for ", silence)
+                                           : absl::StrCat("last seen ", silence, " ago"));
+  if (nodes_.at(NodeName(name)).state == v1::SUSPECT) {
+    const std::optional<SteadyTime> lease = nodes_.LeaseEnd(NodeName(name));
+    if (lease.has_value()) {
+      parts.push_back(absl::StrCat("its node is SUSPECT, and given up in ",
+                                   Seconds(std::max(*lease - now.steady, absl::ZeroDuration()))));
+    }
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+void Rendezvous::DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t most, Time now,
+                               v1::Wait& wait) const {
+  const GenerationState& generation = *job.generation;
+  const size_t all = ids.size();
+  KeepSuspects(generation, most, ids);
+  for (const uint32_t id : ids) {
+    const RankState& rank = generation.ranks[id];
+    v1::WaitedFor& missing = *wait.add_missing();
+    missing.set_rank(id);
+    missing.set_node(generation.placement(rank.node_rank).node());
+    missing.set_reason(DescribeRank(job, rank, now));
+  }
+  AddMore(all - ids.size(), wait);
+}
+
+// ----------------------------------------------------------------------------------------------
+// notices
+
+void Rendezvous::ArmWaitTimer(const Job& job) {
+  const TimerKey key{TimerKey::Kind::kWait, job.status.job_id()};
+  const std::optional<SteadyTime> armed = context_.timers.Get(key);
+  const SteadyTime first = context_.now.steady + kFirstNotice;
+  if (!armed.has_value() || *armed > first) context_.timers.Set(key, first);
+}
+
+void Rendezvous::OnWaitTimer(const Job& job) {
+  State& state = states_.at(job.id());
+  std::vector<OpenWait> waits = OpenWaits(job);
+  std::sort(waits.begin(), waits.end(),
+            [](const OpenWait& a, const OpenWait& b) { return a.since < b.since; });
+  SteadyTime next = SteadyTime::Infinite();
+  size_t sent = 0;
+  for (const OpenWait& wait : waits) {
+    next = std::min(next, NextNotice(wait.since, context_.now.steady));
+    if (NextNotice(wait.since, state.noticed_until) > context_.now.steady) continue;
+    if (sent++ < kNoticesAtOnce) SendNotice(job, wait, /*timed_out=*/false);
+  }
+  state.noticed_until = context_.now.steady;
+  if (next < SteadyTime::Infinite()) {
+    context_.timers.Set({TimerKey::Kind::kWait, job.status.job_id()}, next);
+  }
+}
+
+v1::Wait Rendezvous::SendNotice(const Job& job, const OpenWait& open, bool timed_out) {
+  const GenerationState& generation = *job.generation;
+  v1::CoordinatorMessage message;
+  v1::WaitNotice& notice = *message.mutable_wait_notice();
+  notice.set_job_id(job.status.job_id());
+  notice.set_generation(generation.record.generation());
+  *notice.mutable_wait() = DescribeWait(job, open, kShownInNotice, context_.now);
+  notice.set_timed_out(timed_out);
+  for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
+    const v1::NodePlacement& placement = generation.placement(node_rank);
+    const Node& node = nodes_.at(NodeName(placement.node()));
+    if (node.record.incarnation() != placement.incarnation()) continue;
+    if (generation.HasLiveRanks(node_rank)) nodes_.Send(node, message);
+  }
+  context_.Log(absl::StrCat("job ", notice.job_id(), " generation ", notice.generation(),
+                                       ": ", WaitText(notice.wait(), timed_out)));
+  return std::move(*notice.mutable_wait());
+}
+
+}  // namespace muster::core

@@ -1,0 +1,58 @@
+// Applies what workers report about their ranks and slots.
+//
+// Not thread-safe.
+#ifndef MUSTER_COORDINATOR_CORE_REPORTS_H_
+#define MUSTER_COORDINATOR_CORE_REPORTS_H_
+
+#include <vector>
+
+#include "coordinator/core/context.h"
+#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/life_cycle.h"
+#include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/recovery/failures.h"
+#include "coordinator/core/rendezvous/rendezvous.h"
+#include "coordinator/core/scheduler/scheduler.h"
+#include "proto/muster/v1/worker.pb.h"
+
+namespace muster::core {
+
+class Reports {
+ public:
+  Reports(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
+          Failures& failures, LifeCycle& life_cycle, Context& context)
+      : jobs_(jobs),
+        nodes_(nodes),
+        scheduler_(scheduler),
+        rendezvous_(rendezvous),
+        failures_(failures),
+        life_cycle_(life_cycle),
+        context_(context) {}
+
+  // `inventory`: the report is from a Hello, and thus complete.
+  void OnReport(const Node& node, const v1::GenerationReport& report, bool inventory);
+  // Logs slots that have become unhealthy, and adds an event to the jobs that have ranks on them.
+  void OnSlots(const Node& node, const v1::SlotReport& report);
+
+ private:
+  void ApplyReport(Job& job, const v1::RankReport& report, bool inventory);
+  void RecordExit(Job& job, RankState& rank, const v1::RankReport& report);
+  void RecordSkippedSteps(Job& job, const v1::Progress& progress);
+  void RecordSummary(Job& job, const v1::TrainSummary& reported);
+  // Ranks that no longer count: stops them, keeps their slots until they have ended, and lets the
+  // worker forget them.
+  void OnStrayRanks(const Node& node, const JobId& id, Generation number,
+                    const std::vector<const v1::RankReport*>& ranks, bool inventory);
+
+  JobTable& jobs_;
+  NodeTable& nodes_;
+  Scheduler& scheduler_;
+  Rendezvous& rendezvous_;
+  Failures& failures_;
+  LifeCycle& life_cycle_;
+  Context& context_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_REPORTS_H_

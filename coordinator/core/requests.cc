@@ -1,0 +1,99 @@
+#include "coordinator/core/requests.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/reasons.h"
+
+namespace muster::core {
+
+void Requests::Handle(const SubmitJob& event) {
+  const absl::StatusOr<JobTable::Submitted> submitted = jobs_.Submit(event);
+  if (!submitted.ok()) {
+    ReplyError(event.request, submitted.status());
+    return;
+  }
+  if (!submitted->already_existed) scheduler_.Add(*submitted->job);
+  ReplyLater(event.request, submitted->job->id(), submitted->already_existed);
+}
+
+void Requests::Handle(const CancelJob& event) {
+  Job* const job = FindFor(event.request, event.job_id);
+  if (job == nullptr) return;
+  ReplyLater(event.request, event.job_id);
+  life_cycle_.Cancel(*job, event.grace_period);
+}
+
+void Requests::Handle(const HoldJob& event) {
+  Job* const job = FindFor(event.request, event.job_id);
+  if (job == nullptr) return;
+  if (job->state() == v1::QUEUED) {
+    life_cycle_.Hold(*job);
+  } else if (job->state() != v1::HELD) {
+    ReplyError(event.request, absl::FailedPreconditionError(absl::StrCat(
+                                  "job ", event.job_id.value(), " is ",
+                                  v1::JobState_Name(job->state()), "; only a QUEUED one is held")));
+    return;
+  }
+  ReplyLater(event.request, event.job_id);
+}
+
+void Requests::Handle(const ReleaseJob& event) {
+  Job* const job = FindFor(event.request, event.job_id);
+  if (job == nullptr) return;
+  if (job->state() == v1::HELD) {
+    life_cycle_.Release(*job);
+  } else if (job->state() != v1::QUEUED) {
+    ReplyError(event.request,
+               absl::FailedPreconditionError(absl::StrCat("job ", event.job_id.value(), " is ",
+                                                          v1::JobState_Name(job->state()),
+                                                          "; only a HELD one is released")));
+    return;
+  }
+  ReplyLater(event.request, event.job_id);
+}
+
+void Requests::Handle(const RequeueJob& event) {
+  Job* const job = FindFor(event.request, event.job_id);
+  if (job == nullptr) return;
+  const v1::JobState outcome = job->ending.outcome;
+  const bool is_ending =
+      job->state() == v1::STOPPING && outcome != v1::FAILED && outcome != v1::QUEUED;
+  if (is_ending || job->state() == v1::HELD || IsTerminal(job->state())) {
+    ReplyError(event.request,
+               absl::FailedPreconditionError(absl::StrCat(
+                   "job ", event.job_id.value(), " is ", v1::JobState_Name(job->state()),
+                   is_ending ? absl::StrCat(" to be ", v1::JobState_Name(outcome)) : "",
+                   "; only a STARTING or RUNNING one is requeued")));
+    return;
+  }
+  if (job->state() != v1::QUEUED) {
+    life_cycle_.StopAndRequeue(*job, reasons::kRequeuedByUser, "requeued by its user");
+  }
+  ReplyLater(event.request, event.job_id);
+}
+
+Job* Requests::FindFor(RequestId request, const JobId& id) {
+  Job* const job = jobs_.Find(id);
+  if (job == nullptr) {
+    ReplyError(request, absl::NotFoundError(absl::StrCat("no job ", id.value())));
+  }
+  return job;
+}
+
+void Requests::ReplyError(RequestId request, absl::Status status) {
+  context_.effects.replies.push_back({request, std::move(status), false});
+}
+
+void Requests::ReplyLater(RequestId request, const JobId& job, bool already_existed) {
+  pending_.push_back({request, job, already_existed});
+}
+
+void Requests::Reply(const std::function<v1::Job(const Job&)>& view) {
+  for (const PendingReply& reply : std::exchange(pending_, {})) {
+    context_.effects.replies.push_back(
+        {reply.request, view(jobs_.at(reply.job)), reply.already_existed});
+  }
+}
+
+}  // namespace muster::core

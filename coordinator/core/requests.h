@@ -1,0 +1,54 @@
+// Answers the requests of clients.
+//
+// Not thread-safe.
+#ifndef MUSTER_COORDINATOR_CORE_REQUESTS_H_
+#define MUSTER_COORDINATOR_CORE_REQUESTS_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/core/context.h"
+#include "coordinator/core/event.h"
+#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/life_cycle.h"
+#include "coordinator/core/scheduler/scheduler.h"
+
+namespace muster::core {
+
+class Requests {
+ public:
+  Requests(JobTable& jobs, Scheduler& scheduler, LifeCycle& life_cycle, Context& context)
+      : jobs_(jobs), scheduler_(scheduler), life_cycle_(life_cycle), context_(context) {}
+
+  void Handle(const SubmitJob& event);
+  void Handle(const CancelJob& event);
+  void Handle(const HoldJob& event);
+  void Handle(const ReleaseJob& event);
+  void Handle(const RequeueJob& event);
+
+  // Adds the replies that show a job, as the step leaves it, to the step's effects.
+  void Reply(const std::function<v1::Job(const Job&)>& view);
+
+ private:
+  struct PendingReply {
+    RequestId request;
+    JobId job;
+    bool already_existed;
+  };
+
+  // Null after a reply of NOT_FOUND.
+  Job* FindFor(RequestId request, const JobId& id);
+  void ReplyError(RequestId request, absl::Status status);
+  void ReplyLater(RequestId request, const JobId& job, bool already_existed = false);
+
+  JobTable& jobs_;
+  Scheduler& scheduler_;
+  LifeCycle& life_cycle_;
+  Context& context_;
+  std::vector<PendingReply> pending_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_REQUESTS_H_

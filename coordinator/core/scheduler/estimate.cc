@@ -1,0 +1,85 @@
+#include "coordinator/core/scheduler/estimate.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::core {
+namespace {
+
+// Moments at which slots become free. Each costs a look at every node.
+constexpr size_t kMoments = 1024;
+
+class Playback {
+ public:
+  explicit Playback(Forecast forecast) : pools_(std::move(forecast.pools)) {
+    for (Forecast::Release& release : forecast.releases) Add(std::move(release));
+  }
+
+  // Places the job now if it fits.
+  bool TryPlace(const QueuedJob& job) {
+    for (const std::string& kind : job.kinds) {
+      const auto pools = pools_.find(kind);
+      if (pools != pools_.end() && TryPlaceOn(job, kind, pools->second)) return true;
+    }
+    return false;
+  }
+
+  // Moves on to when slots become free; false when none ever will.
+  bool Advance() {
+    if (releases_.empty() || ++moments_ > kMoments) return false;
+    now_ = releases_.begin()->first;
+    const auto freed = releases_.extract(releases_.begin());
+    for (const Forecast::Release& release : freed.mapped()) {
+      Forecast::Pool& pool = pools_[release.kind][release.node];
+      pool.free = std::min(pool.slots, pool.free + release.slots);
+    }
+    return true;
+  }
+
+  absl::Duration now() const { return now_; }
+
+ private:
+  void Add(Forecast::Release release) {
+    if (release.in == absl::InfiniteDuration()) return;
+    release.in = std::max(release.in, now_);
+    releases_[release.in].push_back(std::move(release));
+  }
+
+  bool TryPlaceOn(const QueuedJob& job, const std::string& kind,
+                  std::vector<Forecast::Pool>& pools) {
+    std::vector<Forecast::Release> taken;
+    for (size_t node = 0; node < pools.size() && taken.size() < job.shape.max_nodes; ++node) {
+      const std::optional<uint32_t> per_rank =
+          SlotsPerRank(job.shape, pools[node].slots, pools[node].free);
+      if (!per_rank.has_value()) continue;
+      taken.push_back({now_ + job.length, kind, node, *per_rank * job.shape.ranks_per_node});
+    }
+    if (taken.size() < job.shape.min_nodes) return false;
+    for (Forecast::Release& release : taken) {
+      pools[release.node].free -= release.slots;
+      Add(std::move(release));
+    }
+    return true;
+  }
+
+  std::map<std::string, std::vector<Forecast::Pool>> pools_;
+  std::map<absl::Duration, std::vector<Forecast::Release>> releases_;
+  absl::Duration now_ = absl::ZeroDuration();
+  size_t moments_ = 0;
+};
+
+}  // namespace
+
+std::optional<absl::Duration> EstimateStart(Forecast forecast,
+                                            const std::vector<QueuedJob>& queue) {
+  if (queue.empty() || queue.size() > kForecastJobs) return std::nullopt;
+  Playback playback(std::move(forecast));
+  for (const QueuedJob& job : queue) {
+    while (!playback.TryPlace(job)) {
+      if (!playback.Advance()) return std::nullopt;
+    }
+  }
+  return playback.now();
+}
+
+}  // namespace muster::core

@@ -1,0 +1,26 @@
+// Why a queued job waits, and when it may start.
+#ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_EXPLAIN_H_
+#define MUSTER_COORDINATOR_CORE_SCHEDULER_EXPLAIN_H_
+
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/time.h"
+#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/scheduler/queue.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::core {
+
+// What keeps the job from being placed: a summary, then each node that cannot take its share.
+std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const NodeMap& nodes);
+
+// How long until the queued job may start; none when that cannot be known.
+std::optional<absl::Duration> TimeToStart(const Job& job, const JobTable& jobs,
+                                          const JobQueue& queue, const NodeMap& node_map, Time now);
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_SCHEDULER_EXPLAIN_H_

@@ -1,0 +1,159 @@
+#include "coordinator/core/scheduler/placement.h"
+
+#include "coordinator/core/scheduler/explain.h"
+#include "coordinator/core/scheduler/scheduler.h"
+#include "coordinator/core/testing/parts.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using testing::Advance;
+using testing::MakeContext;
+using testing::MakeSession;
+using testing::Open;
+using testing::Start;
+using testing::Submit;
+
+v1::JobSpec MakeSpec(uint32_t nodes, const std::string& device = "cpu", int32_t priority = 0) {
+  v1::JobSpec spec;
+  spec.set_priority(priority);
+  spec.mutable_resources()->mutable_nodes()->set_min(nodes);
+  spec.mutable_resources()->mutable_nodes()->set_max(nodes);
+  spec.mutable_resources()->set_ranks_per_node(1);
+  spec.mutable_resources()->set_device(device);
+  return spec;
+}
+
+class PlacementTest : public ::testing::Test {
+ protected:
+  Decision DecideOn(const v1::JobSpec& spec) {
+    return Decide(spec.resources(), nodes_.all(), context_.options.lease, context_.now.steady);
+  }
+  // One GPU, the same for every node of a machine.
+  void OpenWithGpu(uint64_t session, const std::string& node) {
+    SessionOpened opened = MakeSession(session, node);
+    opened.hello.mutable_slots(0)->set_kind("gpu");
+    opened.hello.mutable_slots(0)->set_uuid("GPU-0");
+    Open(nodes_, opened);
+  }
+  Context context_ = MakeContext();
+  NodeTable nodes_{context_};
+  JobTable jobs_{context_};
+  Scheduler scheduler_;
+};
+
+TEST_F(PlacementTest, AJobThatFitsIsPlacedAtOnce) {
+  Open(nodes_, MakeSession(1, "b"));
+  Open(nodes_, MakeSession(2, "a"));
+  const Decision decision = DecideOn(MakeSpec(2));
+  ASSERT_THAT(decision.placements, SizeIs(2));
+  EXPECT_EQ(decision.placements[0].node(), "a");
+  EXPECT_EQ(decision.placements[1].ranks(0).rank(), 1u);
+}
+
+TEST_F(PlacementTest, AJobThatDoesNotFitWaits) {
+  Open(nodes_, MakeSession(1, "a"));
+  const Decision decision = DecideOn(MakeSpec(2));
+  EXPECT_THAT(decision.placements, IsEmpty());
+  EXPECT_THAT(decision.refusal, IsEmpty());
+  EXPECT_FALSE(decision.retry_at.has_value());
+}
+
+TEST_F(PlacementTest, RanksThatWouldShareAGpuAreRefused) {
+  OpenWithGpu(1, "a");
+  OpenWithGpu(2, "b");
+  EXPECT_THAT(DecideOn(MakeSpec(2, "gpu")).refusal, HasSubstr("would be on the same GPU"));
+  v1::JobSpec sharing = MakeSpec(2, "gpu");
+  sharing.mutable_resources()->set_share_device(true);
+  EXPECT_THAT(DecideOn(sharing).placements, SizeIs(2));
+}
+
+TEST_F(PlacementTest, NothingIsRefusedWhileRecordedNodesMayComeBack) {
+  v1::NodeRecord record;
+  record.set_name("c");
+  nodes_.Restore(record);
+  OpenWithGpu(1, "a");
+  OpenWithGpu(2, "b");
+  const Decision early = DecideOn(MakeSpec(2, "gpu"));
+  EXPECT_THAT(early.refusal, IsEmpty());
+  ASSERT_EQ(early.retry_at, context_.now.steady + context_.options.lease);
+  Advance(context_, context_.options.lease);
+  EXPECT_THAT(DecideOn(MakeSpec(2, "gpu")).refusal, HasSubstr("same GPU"));
+}
+
+// ------------------------------------------------------------------------------------------------
+// the queue
+
+TEST_F(PlacementTest, TheQueueGoesByPriorityThenRestartsThenSubmission) {
+  for (const char* id : {"first", "second", "third", "again"}) Submit(jobs_, id, MakeSpec(1));
+  Submit(jobs_, "urgent", MakeSpec(1, "cpu", /*priority=*/5));
+  jobs_.at(JobId("again")).status.set_generation(1);
+  for (const char* id : {"third", "again", "second", "urgent", "first"}) {
+    scheduler_.Add(jobs_.at(JobId(id)));
+  }
+  EXPECT_THAT(scheduler_.queue().InOrder(),
+              ElementsAre(JobId("urgent"), JobId("again"), JobId("first"), JobId("second"),
+                          JobId("third")));
+  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("first")), 3u);
+  scheduler_.Remove(JobId("again"));
+  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("first")), 2u);
+  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("again")), 0u);
+}
+
+TEST_F(PlacementTest, TheQueueIsLookedAtWhenCapacityChanges) {
+  EXPECT_FALSE(scheduler_.TakeCapacityChange());
+  scheduler_.Add(Submit(jobs_, "one"));
+  EXPECT_TRUE(scheduler_.TakeCapacityChange());
+  EXPECT_FALSE(scheduler_.TakeCapacityChange());
+  scheduler_.OnPlaced(JobId("one"));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange());
+  EXPECT_TRUE(scheduler_.queue().empty());
+}
+
+// ------------------------------------------------------------------------------------------------
+// explanations
+
+TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
+  Open(nodes_, MakeSession(1, "a"));
+  Open(nodes_, MakeSession(2, "b"));
+  nodes_.Occupy(NodeName("a"), {JobId("other"), Generation(1), 4}, {0});
+  nodes_.Cordon(NodeName("b"), "noisy");
+  const Job& job = Submit(jobs_, "one", MakeSpec(1));
+  scheduler_.Add(job);
+  const std::vector<v1::WaitedFor> blockers = Blockers(job, scheduler_.queue(), nodes_.all());
+  ASSERT_THAT(blockers, SizeIs(3));
+  EXPECT_EQ(blockers[0].reason(), "needs 1 node with 1 free slot; 0 have that");
+  EXPECT_EQ(blockers[1].reason(), "0 of 1 slots free (job other rank 4)");
+  EXPECT_EQ(blockers[2].node(), "b");
+  EXPECT_EQ(blockers[2].reason(), "cordoned: noisy");
+}
+
+TEST_F(PlacementTest, AJobStartsWhenTheTimeLimitOfTheOneBeforeEnds) {
+  Open(nodes_, MakeSession(1, "a"));
+  v1::JobSpec limited = MakeSpec(1);
+  limited.mutable_time_limit()->set_seconds(600);
+  Job& running = Submit(jobs_, "running", limited);
+  Start(jobs_, running, {"a"});
+  nodes_.Occupy(NodeName("a"), {JobId("running"), Generation(1), 0}, {0});
+  const Job& waiting = Submit(jobs_, "waiting", MakeSpec(1));
+  scheduler_.Add(waiting);
+  Advance(context_, absl::Seconds(100));
+  const auto start = [&](const Job& job) {
+    return TimeToStart(job, jobs_, scheduler_.queue(), nodes_.all(), context_.now);
+  };
+  EXPECT_EQ(start(waiting), absl::Seconds(500));
+  EXPECT_EQ(start(running), std::nullopt);
+  // The job behind rests on one without an end.
+  const Job& behind = Submit(jobs_, "behind", MakeSpec(1));
+  scheduler_.Add(behind);
+  EXPECT_EQ(start(behind), std::nullopt);
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,314 @@
+#include "coordinator/core/testing/harness.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+#include "common/version.h"
+#include "gtest/gtest.h"
+
+namespace muster::core::testing {
+
+v1::JobSpec MakeSpec(uint32_t nodes, uint32_t ranks_per_node) {
+  v1::JobSpec spec;
+  spec.set_name("job");
+  spec.mutable_train();
+  spec.mutable_resources()->mutable_nodes()->set_min(nodes);
+  spec.mutable_resources()->mutable_nodes()->set_max(nodes);
+  spec.mutable_resources()->set_ranks_per_node(ranks_per_node);
+  spec.mutable_restart()->set_max(3);
+  *spec.mutable_failure_timeout() = ToProto(absl::Seconds(30));
+  *spec.mutable_grace_period() = ToProto(absl::Seconds(30));
+  return spec;
+}
+
+v1::JobSpec MakeCommandSpec(uint32_t nodes, uint32_t ranks_per_node) {
+  v1::JobSpec spec = MakeSpec(nodes, ranks_per_node);
+  spec.clear_train();
+  spec.add_command("true");
+  return spec;
+}
+
+v1::ExitInfo ExitWith(int code) {
+  v1::ExitInfo exit;
+  exit.set_exit_code(code);
+  return exit;
+}
+
+v1::ExitInfo KilledBy(int signal) {
+  v1::ExitInfo exit;
+  exit.set_signal(signal);
+  return exit;
+}
+
+Harness::Harness(Options options)
+    : options_(std::move(options)),
+      now_{SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(1'700'000'000)} {
+  Effects effects;
+  core_ = Load(&effects);
+  Apply(effects);
+}
+
+Options Harness::DefaultOptions() {
+  Options options;
+  options.incarnation = Incarnation(77);
+  return options;
+}
+
+std::unique_ptr<Core> Harness::Load(Effects* effects) const {
+  std::vector<store::Record> records;
+  for (const auto& [key, value] : records_) records.push_back({key, value});
+  auto core = std::make_unique<Core>(options_);
+  absl::StatusOr<Effects> loaded = core->Load(records, now_);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  if (effects != nullptr && loaded.ok()) *effects = *std::move(loaded);
+  return core;
+}
+
+void Harness::Apply(const Effects& effects) {
+  for (const store::Mutation& write : effects.writes) {
+    if (write.value.has_value()) {
+      records_[write.key] = *write.value;
+    } else {
+      records_.erase(write.key);
+    }
+  }
+  for (const Reply& reply : effects.replies) {
+    replies_.emplace(reply.request.value(), reply.job);
+  }
+}
+
+void Harness::CheckRecords() const {
+  const std::unique_ptr<Core> again = Load();
+  v1::ListJobsRequest all;
+  all.set_include_finished(true);
+  const std::vector<v1::Job> expected = core_->ListJobs(all, now_);
+  const std::vector<v1::Job> found = again->ListJobs(all, now_);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    v1::Job of_now = expected[i];
+    of_now.clear_progress();  // told again by the workers
+    EXPECT_EQ(found[i].SerializeAsString(), of_now.SerializeAsString())
+        << found[i].ShortDebugString() << "\n"
+        << of_now.ShortDebugString();
+    EXPECT_EQ(again->ListEvents(JobId(of_now.job_id()), 0)->size(),
+              core_->ListEvents(JobId(of_now.job_id()), 0)->size());
+  }
+}
+
+Effects Harness::Step(const Event& event) {
+  Effects effects = core_->Step(event, now_);
+  Apply(effects);
+  CheckRecords();
+  return effects;
+}
+
+Effects Harness::TickAtDeadline() {
+  const SteadyTime deadline = core_->NextDeadline();
+  EXPECT_LT(deadline, SteadyTime::Infinite());
+  if (deadline > now_.steady) Advance(deadline - now_.steady);
+  return Step(Tick{});
+}
+
+Effects Harness::Run(absl::Duration by, const std::vector<std::string>& beating) {
+  Effects all;
+  const SteadyTime end = now_.steady + by;
+  while (now_.steady < end) {
+    Advance(std::min(absl::Milliseconds(500), end - now_.steady));
+    for (const std::string& node : beating) Beat(node);
+    if (core_->NextDeadline() > now_.steady) continue;
+    Effects effects = Step(Tick{});
+    std::move(effects.sends.begin(), effects.sends.end(), std::back_inserter(all.sends));
+    std::move(effects.logs.begin(), effects.logs.end(), std::back_inserter(all.logs));
+  }
+  return all;
+}
+
+void Harness::Restart() {
+  sessions_.clear();
+  Effects effects;
+  core_ = Load(&effects);
+  Apply(effects);
+}
+
+std::string Harness::Submit(v1::JobSpec spec, const std::string& idempotency_key) {
+  const uint64_t request = next_request_++;
+  Step(SubmitJob{RequestId(request), JobId(absl::StrCat("job", next_job_++)), std::move(spec),
+                 idempotency_key});
+  const absl::StatusOr<v1::Job>& reply = replies_.at(request);
+  EXPECT_TRUE(reply.ok()) << reply.status();
+  return reply.ok() ? reply->job_id() : "";
+}
+
+absl::StatusOr<v1::Job> Harness::Cancel(const std::string& job) {
+  const uint64_t request = next_request_++;
+  Step(CancelJob{RequestId(request), JobId(job), std::nullopt});
+  return replies_.at(request);
+}
+
+absl::StatusOr<v1::Job> Harness::Hold(const std::string& job) {
+  const uint64_t request = next_request_++;
+  Step(HoldJob{RequestId(request), JobId(job)});
+  return replies_.at(request);
+}
+
+absl::StatusOr<v1::Job> Harness::Release(const std::string& job) {
+  const uint64_t request = next_request_++;
+  Step(ReleaseJob{RequestId(request), JobId(job)});
+  return replies_.at(request);
+}
+
+absl::StatusOr<v1::Job> Harness::Requeue(const std::string& job) {
+  const uint64_t request = next_request_++;
+  Step(RequeueJob{RequestId(request), JobId(job)});
+  return replies_.at(request);
+}
+
+v1::Job Harness::Get(const std::string& job) const {
+  absl::StatusOr<v1::Job> found = core_->GetJob(JobId(job), /*detailed=*/true, now_);
+  EXPECT_TRUE(found.ok()) << found.status();
+  return found.ok() ? *std::move(found) : v1::Job();
+}
+
+std::vector<std::string> Harness::EventTypes(const std::string& job) const {
+  std::vector<std::string> types;
+  const absl::StatusOr<std::vector<v1::JobEvent>> events = core_->ListEvents(JobId(job), 0);
+  for (const v1::JobEvent& event : *events) types.push_back(event.type());
+  return types;
+}
+
+v1::Hello Harness::MakeHello(const std::string& node, uint32_t slots, uint64_t incarnation) const {
+  v1::Hello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_node_name(node);
+  hello.set_incarnation(incarnation);
+  hello.set_metrics_address(":9100");
+  for (uint32_t i = 0; i < slots; ++i) {
+    v1::Slot& slot = *hello.add_slots();
+    slot.set_index(i);
+    slot.set_kind("cpu");
+  }
+  return hello;
+}
+
+Effects Harness::Open(const v1::Hello& hello) {
+  const SessionId session(next_session_++);
+  Effects effects = Step(SessionOpened{session, hello, absl::StrCat("10.0.0.", session.value())});
+  const bool refused =
+      std::any_of(effects.closes.begin(), effects.closes.end(),
+                  [session](const CloseSession& close) { return close.session == session; });
+  if (!refused) sessions_[hello.node_name()] = session;
+  return effects;
+}
+
+Effects Harness::CloseStream(const std::string& node) {
+  return Step(SessionClosed{sessions_.at(node)});
+}
+
+Effects Harness::Say(const std::string& node, v1::WorkerMessage message) {
+  return Step(SessionMessage{sessions_.at(node), std::move(message)});
+}
+
+Effects Harness::Beat(const std::string& node) {
+  v1::WorkerMessage message;
+  message.mutable_heartbeat()->set_sequence(1);
+  return Say(node, std::move(message));
+}
+
+Effects Harness::Leave(const std::string& node) {
+  v1::WorkerMessage message;
+  message.mutable_leaving();
+  return Say(node, std::move(message));
+}
+
+Effects Harness::Arrive(const std::string& node, const std::string& job,
+                        std::vector<uint32_t> ranks, uint64_t sequence, const std::string& group) {
+  v1::WorkerMessage message;
+  v1::ArriveBarrier& arrive = *message.mutable_arrive_barrier();
+  arrive.set_job_id(job);
+  arrive.set_generation(Get(job).generation());
+  arrive.mutable_barrier()->set_group(group);
+  arrive.mutable_barrier()->set_sequence(sequence);
+  for (const uint32_t rank : ranks) arrive.add_ranks(rank);
+  return Say(node, std::move(message));
+}
+
+Effects Harness::Report(const std::string& node, const std::string& job,
+                        const v1::RankReport& rank) {
+  v1::WorkerMessage message;
+  *message.mutable_report() = MakeInventory(job, {rank});
+  return Say(node, std::move(message));
+}
+
+v1::RankReport Harness::MakeReport(uint32_t rank, v1::RankPhase phase) {
+  v1::RankReport report;
+  report.set_rank(rank);
+  report.set_phase(phase);
+  if (phase >= v1::STARTED) report.set_pid(1000 + rank);
+  if (phase == v1::JOINED || phase == v1::CONNECTED) report.mutable_join()->set_layout_digest("x");
+  return report;
+}
+
+Effects Harness::ReportPhase(const std::string& node, const std::string& job, uint32_t rank,
+                             v1::RankPhase phase) {
+  return Report(node, job, MakeReport(rank, phase));
+}
+
+Effects Harness::ReportExit(const std::string& node, const std::string& job, uint32_t rank,
+                            v1::ExitInfo exit) {
+  v1::RankReport report = MakeReport(rank, v1::EXITED);
+  *report.mutable_exit() = std::move(exit);
+  return Report(node, job, report);
+}
+
+void Harness::ReportPhaseOfAll(const std::string& job, v1::RankPhase phase) {
+  const v1::Job before = Get(job);
+  for (const v1::RankStatus& rank : before.ranks()) {
+    ReportPhase(rank.node(), job, rank.rank(), phase);
+  }
+}
+
+void Harness::BringUp(const std::string& job) {
+  ReportPhaseOfAll(job, v1::STARTED);
+  ReportPhaseOfAll(job, v1::JOINED);
+  ReportPhaseOfAll(job, v1::CONNECTED);
+}
+
+void Harness::ExitAll(const std::string& job, const v1::ExitInfo& exit) {
+  const v1::Job before = Get(job);
+  for (const v1::RankStatus& rank : before.ranks()) {
+    if (rank.phase() != v1::EXITED) ReportExit(rank.node(), job, rank.rank(), exit);
+  }
+}
+
+v1::GenerationReport Harness::MakeInventory(const std::string& job,
+                                            std::vector<v1::RankReport> ranks) const {
+  v1::GenerationReport report;
+  report.set_job_id(job);
+  report.set_generation(Get(job).generation());
+  for (v1::RankReport& rank : ranks) *report.add_ranks() = std::move(rank);
+  return report;
+}
+
+v1::Node Harness::GetNode(const std::string& node) const {
+  return core_->GetNode(NodeName(node), now_).value_or(v1::Node());
+}
+
+const v1::CoordinatorMessage* FindSent(const Effects& effects, SessionId session,
+                                       v1::CoordinatorMessage::KindCase kind) {
+  for (const Send& send : effects.sends) {
+    if (send.session == session && send.message.kind_case() == kind) return &send.message;
+  }
+  return nullptr;
+}
+
+int CountSent(const Effects& effects, SessionId session, v1::CoordinatorMessage::KindCase kind) {
+  return static_cast<int>(
+      std::count_if(effects.sends.begin(), effects.sends.end(), [&](const Send& send) {
+        return send.session == session && send.message.kind_case() == kind;
+      }));
+}
+
+}  // namespace muster::core::testing

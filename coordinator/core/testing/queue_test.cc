@@ -1,0 +1,148 @@
+// The queue under load: whatever the sizes, jobs start in the order in which they stand in it, no
+// slot is given twice, and all of them end.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+#include "coordinator/core/testing/harness.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using testing::ExitWith;
+using testing::Harness;
+using testing::MakeCommandSpec;
+
+class Queue : public ::testing::Test {
+ protected:
+  // Every slot of every rank that has not exited, once.
+  void CheckSlots() {
+    std::set<std::pair<std::string, uint32_t>> taken;
+    for (const std::string& job : jobs_) {
+      const v1::Job view = cluster_.Get(job);
+      if (view.state() == v1::QUEUED) continue;
+      for (const v1::RankStatus& rank : view.ranks()) {
+        if (rank.phase() == v1::EXITED) continue;
+        for (const uint32_t slot : rank.slots()) {
+          EXPECT_TRUE(taken.insert({rank.node(), slot}).second)
+              << job << " shares slot " << slot << " of " << rank.node();
+        }
+      }
+    }
+  }
+  std::set<std::string> Started() {
+    std::set<std::string> started;
+    for (const std::string& job : jobs_) {
+      if (cluster_.Get(job).generation() > 0) started.insert(job);
+    }
+    return started;
+  }
+  std::vector<std::string> Active() {
+    std::vector<std::string> active;
+    for (const std::string& job : jobs_) {
+      if (cluster_.State(job) == v1::STARTING || cluster_.State(job) == v1::RUNNING) {
+        active.push_back(job);
+      }
+    }
+    return active;
+  }
+
+  Harness cluster_;
+  std::vector<std::string> jobs_;
+};
+
+TEST_F(Queue, ThirtyTwoJobsOnFourSlotsRunInOrder) {
+  for (const char* node : {"a", "b"}) cluster_.Join(node, 2);
+  for (int i = 0; i < 32; ++i) jobs_.push_back(cluster_.Submit(MakeCommandSpec(1)));
+  std::mt19937 random(32);
+  for (size_t ended = 0; ended < jobs_.size(); ++ended) {
+    CheckSlots();
+    const std::vector<std::string> active = Active();
+    ASSERT_EQ(active.size(), std::min<size_t>(4, jobs_.size() - ended)) << "a slot is empty";
+    EXPECT_EQ(Started(),
+              std::set<std::string>(jobs_.begin(),
+                                    jobs_.begin() + static_cast<ptrdiff_t>(ended + active.size())));
+    cluster_.ExitAll(active[random() % active.size()], ExitWith(0));
+  }
+  for (const std::string& job : jobs_) EXPECT_EQ(cluster_.State(job), v1::SUCCEEDED);
+}
+
+TEST_F(Queue, RandomSizesAndPriorities) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    cluster_ = Harness();
+    jobs_.clear();
+    std::mt19937 random(seed);
+    const uint32_t nodes = 1 + random() % 3;
+    const uint32_t slots = 1 + random() % 3;
+    for (uint32_t i = 0; i < nodes; ++i) cluster_.Join(absl::StrCat("node-", i), slots);
+    // All that the cluster has, so that nobody starts while the others are submitted.
+    const std::string first = cluster_.Submit(MakeCommandSpec(nodes, slots));
+    std::map<std::string, int32_t> priority;
+    for (int i = 0; i < 24; ++i) {
+      v1::JobSpec spec = MakeCommandSpec(1 + random() % nodes, 1 + random() % slots);
+      if (random() % 6 == 0) spec.mutable_resources()->set_devices_per_rank("all");
+      spec.set_priority(static_cast<int32_t>(random() % 2));
+      jobs_.push_back(cluster_.Submit(spec));
+      priority[jobs_.back()] = spec.priority();
+    }
+    std::vector<std::string> expected = jobs_;
+    std::stable_sort(expected.begin(), expected.end(),
+                     [&](const auto& a, const auto& b) { return priority[a] > priority[b]; });
+    cluster_.ExitAll(first, ExitWith(0));
+    while (!Active().empty()) {
+      CheckSlots();
+      // Nobody starts before those that stand in front of it.
+      const std::set<std::string> started = Started();
+      ASSERT_EQ(started,
+                std::set<std::string>(expected.begin(),
+                                      expected.begin() + static_cast<ptrdiff_t>(started.size())));
+      const std::vector<std::string> active = Active();
+      cluster_.ExitAll(active[random() % active.size()], ExitWith(0));
+    }
+    EXPECT_EQ(Started().size(), expected.size()) << "not everybody ran";
+    for (const std::string& job : jobs_) EXPECT_EQ(cluster_.State(job), v1::SUCCEEDED);
+  }
+}
+
+TEST(Estimate, IsOfTheJobsThatSayWhenTheyEnd) {
+  Harness cluster;
+  cluster.Join("a");
+  v1::JobSpec limited = MakeCommandSpec(1);
+  *limited.mutable_time_limit() = ToProto(absl::Minutes(10));
+  const std::string running = cluster.Submit(limited);
+  const std::string next = cluster.Submit(MakeCommandSpec(1));
+  const std::string last = cluster.Submit(MakeCommandSpec(1));
+  EXPECT_FALSE(cluster.Get(running).has_estimated_start_time());
+  const auto wait_of = [&](const std::string& job) {
+    return FromProto(cluster.Get(job).estimated_start_time()) - cluster.now().wall;
+  };
+  EXPECT_EQ(wait_of(next), absl::Minutes(10));
+  EXPECT_FALSE(cluster.Get(last).has_estimated_start_time()) << "the next one has no limit";
+  EXPECT_FALSE(cluster.core()
+                   .GetJob(JobId(next), /*detailed=*/false, cluster.now())
+                   ->has_estimated_start_time());
+
+  cluster.ReportPhaseOfAll(running, v1::STARTED);
+  v1::RankReport report = Harness::MakeReport(0, v1::STARTED);
+  *report.mutable_progress()->mutable_time_left() = ToProto(absl::Minutes(3));
+  cluster.Report("a", running, report);
+  cluster.Advance(absl::Minutes(1));
+  EXPECT_EQ(wait_of(next), absl::Minutes(2)) << "what it says itself is nearer than its limit";
+  cluster.Advance(absl::Minutes(4));
+  EXPECT_EQ(wait_of(next), absl::ZeroDuration()) << "overdue";
+  cluster.Join("b");
+  EXPECT_EQ(cluster.State(next), v1::STARTING);
+  cluster.Step(CordonNode{NodeName("a"), ""});
+  EXPECT_FALSE(cluster.Get(last).has_estimated_start_time())
+      << "what a cordoned node frees is of no use";
+}
+
+}  // namespace
+}  // namespace muster::core

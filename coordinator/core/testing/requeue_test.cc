@@ -1,0 +1,319 @@
+// Jobs that go back to the queue though nothing failed: at their user's wish, and because a node is
+// drained or its worker ends. No restart is used up.
+#include <csignal>
+
+#include "common/proto_time.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/testing/harness.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::Contains;
+using testing::CountSent;
+using ::testing::ElementsAre;
+using testing::ExitWith;
+using testing::FindSent;
+using testing::Harness;
+using ::testing::HasSubstr;
+using testing::KilledBy;
+using testing::MakeSpec;
+using Message = v1::CoordinatorMessage;
+
+v1::ExitInfo Stopped() {
+  v1::ExitInfo exit = KilledBy(SIGTERM);
+  exit.set_stopped_by_worker(true);
+  return exit;
+}
+
+TEST(Requeue, EndsTheRanksWithGraceAndStartsAnew) {
+  Harness cluster;
+  cluster.Join("a");
+  v1::JobSpec spec = MakeSpec(1);
+  spec.mutable_restart()->set_max(0);
+  const std::string job = cluster.Submit(spec);
+  cluster.BringUp(job);
+  const absl::StatusOr<v1::Job> reply = cluster.Requeue(job);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->state(), v1::STOPPING);
+  EXPECT_EQ(reply->reason(), reasons::kRequeuedByUser);
+  EXPECT_EQ(cluster.Requeue(job)->state(), v1::STOPPING) << "repeating changes nothing";
+  cluster.ExitAll(job, Stopped());
+  const v1::Job again = cluster.Get(job);
+  EXPECT_EQ(again.state(), v1::STARTING);
+  EXPECT_EQ(again.generation(), 2u);
+  EXPECT_EQ(again.restarts(), 0u);
+  EXPECT_FALSE(again.has_first_failure());
+  EXPECT_THAT(cluster.EventTypes(job), Contains(events::kRequeued));
+  EXPECT_TRUE(cluster.core().FindRank(JobId(job), Generation(1), Rank(0)).ok())
+      << "what generation 1 was is kept";
+}
+
+TEST(Requeue, GoesToTheHeadOfItsPriority) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  const std::string waiting = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(job);
+  v1::JobSpec urgent_spec = MakeSpec(1);
+  urgent_spec.set_priority(1);
+  const std::string urgent = cluster.Submit(urgent_spec);
+  ASSERT_TRUE(cluster.Requeue(job).ok());
+  cluster.ExitAll(job, Stopped());
+  EXPECT_EQ(cluster.State(urgent), v1::STARTING);
+  const v1::Job queued = cluster.Get(job);
+  EXPECT_EQ(queued.state(), v1::QUEUED);
+  EXPECT_EQ(queued.reason(), reasons::kRequeuedByUser);
+  EXPECT_EQ(queued.queue_position(), 1u);
+  EXPECT_EQ(cluster.Get(waiting).queue_position(), 2u);
+  cluster.Restart();
+  EXPECT_EQ(cluster.Get(job).queue_position(), 1u) << "also for the next coordinator";
+  EXPECT_EQ(cluster.Requeue(job)->state(), v1::QUEUED);
+}
+
+TEST(Requeue, SurvivesTheCoordinatorWhileItStops) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(job);
+  ASSERT_TRUE(cluster.Requeue(job).ok());
+  cluster.Restart();
+  v1::Hello hello = cluster.MakeHello("a", 1);
+  *hello.add_inventory() = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
+  const Effects effects = cluster.Open(hello);
+  const Message* stop = FindSent(effects, cluster.session("a"), Message::kStop);
+  ASSERT_NE(stop, nullptr);
+  EXPECT_EQ(stop->stop().reason(), reasons::kRequeuedByUser);
+  EXPECT_FALSE(stop->stop().abort());
+  EXPECT_EQ(FromProto(stop->stop().grace_period()), absl::Seconds(30));
+  cluster.ExitAll(job, Stopped());
+  EXPECT_EQ(cluster.Get(job).generation(), 2u);
+}
+
+TEST(Requeue, CancelGoesBeforeIt) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(job);
+  ASSERT_TRUE(cluster.Requeue(job).ok());
+  ASSERT_TRUE(cluster.Cancel(job).ok());
+  const absl::Status late = cluster.Requeue(job).status();
+  EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(late.message()), HasSubstr("is STOPPING to be CANCELLED"));
+  cluster.ExitAll(job, Stopped());
+  EXPECT_EQ(cluster.State(job), v1::CANCELLED);
+}
+
+// The user wants it to run: that it was about to fail for good does not matter, but stays on
+// record.
+TEST(Requeue, SavesAFailingJob) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  v1::JobSpec spec = MakeSpec(1, 2);
+  spec.mutable_restart()->set_max(0);
+  const std::string job = cluster.Submit(spec);
+  cluster.BringUp(job);
+  cluster.ReportExit("a", job, 0, ExitWith(3));
+  ASSERT_TRUE(cluster.Requeue(job).ok());
+  cluster.ReportExit("a", job, 1, Stopped());
+  const v1::Job again = cluster.Get(job);
+  EXPECT_EQ(again.generation(), 2u);
+  EXPECT_EQ(again.restarts(), 0u);
+  EXPECT_EQ(again.first_failure().exit().exit_code(), 3);
+}
+
+TEST(Requeue, TimeLimitOfAStoppingJobIsKept) {
+  Harness cluster;
+  cluster.Join("a");
+  v1::JobSpec spec = MakeSpec(1);
+  *spec.mutable_time_limit() = ToProto(absl::Seconds(20));
+  const std::string job = cluster.Submit(spec);
+  cluster.BringUp(job);
+  cluster.Run(absl::Seconds(15), {"a"});
+  ASSERT_TRUE(cluster.Requeue(job).ok());
+  cluster.Run(absl::Seconds(6), {"a"});
+  cluster.ExitAll(job, Stopped());
+  EXPECT_EQ(cluster.State(job), v1::TIMED_OUT);
+}
+
+// ---------------------------------------------------------------------------------------- nodes
+
+TEST(Cordon, NodeKeepsItsRanksAndGetsNoMore) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  const std::string running = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(running);
+  const Effects effects = cluster.Step(CordonNode{NodeName("a"), "bad fan"});
+  EXPECT_THAT(effects.logs, ElementsAre("node a is cordoned: bad fan"));
+  EXPECT_TRUE(cluster.Step(CordonNode{NodeName("a"), "bad fan"}).writes.empty()) << "idempotent";
+  EXPECT_EQ(cluster.State(running), v1::RUNNING);
+  const std::string waiting = cluster.Submit(MakeSpec(1));
+  EXPECT_EQ(cluster.State(waiting), v1::QUEUED);
+  EXPECT_EQ(cluster.Get(waiting).waits(0).missing(1).reason(), "cordoned: bad fan");
+
+  cluster.Restart();
+  cluster.Join("a", 2, 2);
+  EXPECT_TRUE(cluster.GetNode("a").cordoned()) << "also a new worker, of a new coordinator";
+  EXPECT_EQ(cluster.GetNode("a").cordon_reason(), "bad fan");
+  EXPECT_EQ(cluster.State(waiting), v1::QUEUED);
+  cluster.Step(UncordonNode{NodeName("a")});
+  EXPECT_FALSE(cluster.GetNode("a").cordoned());
+  EXPECT_EQ(cluster.State(waiting), v1::STARTING);
+  EXPECT_TRUE(cluster.Step(UncordonNode{NodeName("a")}).writes.empty());
+}
+
+TEST(Cordon, UnknownNodeIsNotMadeUp) {
+  Harness cluster;
+  EXPECT_TRUE(cluster.Step(CordonNode{NodeName("a"), ""}).writes.empty());
+  EXPECT_TRUE(cluster.Step(UncordonNode{NodeName("a")}).writes.empty());
+  EXPECT_EQ(cluster.core().GetNode(NodeName("a"), cluster.now()).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(Drain, JobsGoElsewhereWithoutUsingUpARestart) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  v1::JobSpec spec = MakeSpec(1);
+  spec.mutable_restart()->set_max(0);
+  const std::string job = cluster.Submit(spec);
+  cluster.BringUp(job);
+  const Effects drained = cluster.Step(CordonNode{NodeName("a"), "new disk", /*drain=*/true});
+  const Message* stop = FindSent(drained, cluster.session("a"), Message::kStop);
+  ASSERT_NE(stop, nullptr);
+  EXPECT_EQ(stop->stop().reason(), reasons::kNodeDrained);
+  EXPECT_EQ(stop->stop().message(), "node a is being drained: new disk");
+  EXPECT_FALSE(stop->stop().abort()) << "there is time for a checkpoint";
+  EXPECT_TRUE(cluster.Step(CordonNode{NodeName("a"), "new disk", true}).sends.empty());
+  cluster.ExitAll(job, Stopped());
+  const v1::Job moved = cluster.Get(job);
+  EXPECT_EQ(moved.state(), v1::STARTING);
+  EXPECT_EQ(moved.ranks(0).node(), "b");
+  EXPECT_EQ(moved.restarts(), 0u);
+  EXPECT_TRUE(cluster.GetNode("a").slots(0).job_id().empty());
+}
+
+TEST(Drain, WithoutCapacityElsewhereTheyWait) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  const std::string behind = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.Step(CordonNode{NodeName("a"), "", /*drain=*/true});
+  cluster.ExitAll(job, Stopped());
+  const v1::Job queued = cluster.Get(job);
+  EXPECT_EQ(queued.state(), v1::QUEUED);
+  EXPECT_EQ(queued.reason(), reasons::kNodeDrained);
+  EXPECT_EQ(queued.message(), "node a is being drained");
+  EXPECT_EQ(queued.queue_position(), 1u);
+  EXPECT_EQ(queued.waits(0).missing(1).reason(), "cordoned");
+  cluster.Step(UncordonNode{NodeName("a")});
+  EXPECT_EQ(cluster.State(job), v1::STARTING);
+  EXPECT_EQ(cluster.State(behind), v1::QUEUED);
+}
+
+// A rank that was asked to end goes, and its peers see it go. Should its node's stream break just
+// then, that is no reason to give up the node.
+TEST(Drain, PeersOfAStoppedRankAreNoEvidenceAgainstItsNode) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  cluster.Join("b", 1);
+  const std::string job = cluster.Submit(MakeSpec(2));
+  const std::string other = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(job);
+  cluster.BringUp(other);
+  ASSERT_TRUE(cluster.Requeue(job).ok());
+  v1::RankReport bereaved = Harness::MakeReport(1, v1::CONNECTED);
+  bereaved.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  bereaved.mutable_failure()->set_peer_rank(0);
+  cluster.Report("b", job, bereaved);
+  cluster.CloseStream("a");
+  EXPECT_EQ(cluster.StateOf("a"), v1::SUSPECT);
+  EXPECT_EQ(cluster.State(other), v1::RUNNING);
+}
+
+// --------------------------------------------------------------------- workers that end in order
+
+class Leaving : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cluster_.Join("a");
+    v1::JobSpec spec = MakeSpec(1);
+    spec.mutable_restart()->set_max(0);
+    job_ = cluster_.Submit(spec);
+    cluster_.BringUp(job_);
+  }
+  void ExpectMovedTo(const std::string& node) {
+    const v1::Job moved = cluster_.Get(job_);
+    ASSERT_EQ(moved.state(), v1::STARTING) << moved.DebugString();
+    EXPECT_EQ(moved.ranks(0).node(), node);
+    EXPECT_EQ(moved.restarts(), 0u);
+    EXPECT_FALSE(moved.has_first_failure());
+  }
+
+  Harness cluster_;
+  std::string job_;
+};
+
+TEST_F(Leaving, WordFirst) {
+  cluster_.Join("b");
+  const Effects effects = cluster_.Leave("a");
+  EXPECT_EQ(CountSent(effects, cluster_.session("a"), Message::kStop), 1);
+  EXPECT_TRUE(cluster_.GetNode("a").leaving());
+  EXPECT_EQ(cluster_.Get(job_).reason(), reasons::kNodeDrained);
+  cluster_.ExitAll(job_, Stopped());
+  ExpectMovedTo("b");
+  EXPECT_TRUE(cluster_.Leave("a").sends.empty());
+}
+
+TEST_F(Leaving, ExitFirst) {
+  cluster_.Join("b");
+  cluster_.ExitAll(job_, Stopped());
+  EXPECT_EQ(cluster_.Get(job_).generation(), 2u) << "and perhaps on the same node";
+  cluster_.Leave("a");
+  cluster_.ExitAll(job_, Stopped());
+  ExpectMovedTo("b");
+}
+
+// The worker waited in vain for a coordinator, ended its ranks, and tells when there is one again.
+TEST_F(Leaving, ExitWhileTheCoordinatorWasAway) {
+  cluster_.Restart();
+  cluster_.Join("b");
+  v1::Hello hello = cluster_.MakeHello("a", 1);
+  v1::RankReport exited = Harness::MakeReport(0, v1::EXITED);
+  *exited.mutable_exit() = Stopped();
+  *hello.add_inventory() = cluster_.MakeInventory(job_, {exited});
+  cluster_.Open(hello);
+  cluster_.Leave("a");
+  cluster_.ExitAll(job_, Stopped());
+  ExpectMovedTo("b");
+}
+
+TEST_F(Leaving, WorkerThatIsGoneBeforeItsRanksWereReported) {
+  cluster_.Leave("a");
+  cluster_.CloseStream("a");
+  cluster_.Join("b");
+  cluster_.Run(absl::Seconds(11), {"b"});
+  ExpectMovedTo("b");
+}
+
+TEST_F(Leaving, UntilANewWorkerSaysHello) {
+  cluster_.Leave("a");
+  cluster_.ExitAll(job_, Stopped());
+  EXPECT_EQ(cluster_.State(job_), v1::QUEUED);
+  EXPECT_EQ(cluster_.Get(job_).waits(0).missing(1).reason(), "leaving: its worker is ending");
+  cluster_.CloseStream("a");
+  cluster_.Join("a");
+  EXPECT_TRUE(cluster_.GetNode("a").leaving()) << "it is the same worker";
+  EXPECT_EQ(cluster_.State(job_), v1::QUEUED);
+  cluster_.CloseStream("a");
+  cluster_.Join("a", 1, 2);
+  EXPECT_FALSE(cluster_.GetNode("a").leaving());
+  ExpectMovedTo("a");
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,558 @@
+// Nodes: leases, fencing, and what a worker that comes back is told. Also keys and barriers over
+// sessions.
+#include <csignal>
+
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "coordinator/core/nodes/node.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/testing/harness.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::Contains;
+using testing::CountSent;
+using testing::ExitWith;
+using testing::FindSent;
+using testing::Harness;
+using ::testing::HasSubstr;
+using testing::MakeSpec;
+using Message = v1::CoordinatorMessage;
+
+v1::Hello WithInventory(v1::Hello hello, v1::GenerationReport report) {
+  *hello.add_inventory() = std::move(report);
+  return hello;
+}
+
+absl::StatusCode Refusal(const Effects& effects) {
+  return effects.closes.size() == 1 ? effects.closes[0].status.code() : absl::StatusCode::kOk;
+}
+
+// ----------------------------------------------------------------------------------------------------------
+// hello
+
+TEST(Hello, IsAnsweredWithWelcome) {
+  Harness cluster;
+  const Effects effects = cluster.Join("a");
+  const Message* welcome = FindSent(effects, cluster.session("a"), Message::kWelcome);
+  ASSERT_NE(welcome, nullptr);
+  EXPECT_EQ(welcome->welcome().coordinator_incarnation(), 77u);
+  EXPECT_EQ(welcome->welcome().observed_address(), "10.0.0.1");
+  const std::vector<v1::Node> nodes = cluster.core().ListNodes(cluster.now());
+  ASSERT_EQ(nodes.size(), 1u);
+  EXPECT_EQ(nodes[0].state(), v1::READY);
+  EXPECT_EQ(nodes[0].address(), "10.0.0.1");
+  EXPECT_EQ(nodes[0].metrics_address(), "10.0.0.1:9100");
+}
+
+TEST(Hello, OutOfBoundsIsRefused) {
+  const auto refusal = [](auto change) {
+    Harness cluster;
+    v1::Hello hello = cluster.MakeHello("a", 1);
+    change(hello);
+    return Refusal(cluster.Open(hello));
+  };
+  EXPECT_EQ(refusal([](v1::Hello& hello) { hello.set_protocol_version(99); }),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refusal([](v1::Hello& hello) { hello.set_node_name(""); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal([](v1::Hello& hello) { hello.set_node_name("a/b"); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal([](v1::Hello& hello) {
+              hello.set_node_name(std::string(limits::kNameLength + 1, 'a'));
+            }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal([](v1::Hello& hello) { hello.set_incarnation(0); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal([](v1::Hello& hello) { hello.add_slots()->set_index(0); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal([](v1::Hello& hello) {
+              for (uint32_t i = 1; i <= limits::kSlotsPerNode; ++i) hello.add_slots()->set_index(i);
+            }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal([](v1::Hello& hello) {
+              (*hello.mutable_labels())["rack"] = std::string(limits::kLabelBytes + 1, 'x');
+            }),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Hello, AddressOfMetricsIsCompleted) {
+  EXPECT_EQ(CompleteAddress(":9100", "10.0.0.1"), "10.0.0.1:9100");
+  EXPECT_EQ(CompleteAddress(":9100", "fe80::1"), "[fe80::1]:9100");
+  EXPECT_EQ(CompleteAddress("host:9100", "10.0.0.1"), "host:9100");
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// fencing
+
+TEST(Fencing, SecondWorkerOfTheNameIsRefusedWhileTheFirstLives) {
+  Harness cluster;
+  cluster.Join("a", 1, 1);
+  EXPECT_EQ(Refusal(cluster.Join("a", 1, 2)), absl::StatusCode::kAlreadyExists);
+  cluster.CloseStream("a");
+  EXPECT_EQ(cluster.StateOf("a"), v1::SUSPECT);
+  EXPECT_EQ(Refusal(cluster.Join("a", 1, 2)), absl::StatusCode::kOk);
+  EXPECT_EQ(cluster.StateOf("a"), v1::READY);
+}
+
+TEST(Fencing, OlderIncarnationNeverComesBack) {
+  Harness cluster;
+  cluster.Join("a", 1, 1);
+  cluster.CloseStream("a");
+  cluster.Join("a", 1, 2);
+  cluster.CloseStream("a");
+  EXPECT_EQ(Refusal(cluster.Join("a", 1, 1)), absl::StatusCode::kAlreadyExists);
+  cluster.Restart();
+  EXPECT_EQ(Refusal(cluster.Join("a", 1, 1)), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Refusal(cluster.Join("a", 1, 2)), absl::StatusCode::kOk);
+}
+
+TEST(Fencing, NewerSessionOfTheSameWorkerReplacesTheOlder) {
+  Harness cluster;
+  cluster.Join("a", 1, 1);
+  const SessionId old = cluster.session("a");
+  const Effects effects = cluster.Join("a", 1, 1);
+  ASSERT_EQ(effects.closes.size(), 1u);
+  EXPECT_EQ(effects.closes[0].session, old);
+  EXPECT_EQ(effects.closes[0].status.code(), absl::StatusCode::kAborted);
+  cluster.Step(SessionClosed{old});
+  EXPECT_EQ(cluster.StateOf("a"), v1::READY);
+}
+
+TEST(Fencing, WordOfAStaleSessionDoesNotCount) {
+  Harness cluster;
+  cluster.Join("a", 1, 1);
+  const SessionId old = cluster.session("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.CloseStream("a");
+  v1::WorkerMessage message;
+  *message.mutable_report() = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::STARTED)});
+  const Effects effects = cluster.Step(SessionMessage{old, message});
+  EXPECT_TRUE(effects.writes.empty());
+  EXPECT_EQ(cluster.Get(job).ranks(0).phase(), v1::PLACED);
+}
+
+TEST(Fencing, RanksOfAnotherNodeAreNobodyElsesToReport) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.ReportExit("a", job, 1, ExitWith(3));
+  EXPECT_EQ(cluster.State(job), v1::STARTING);
+  EXPECT_EQ(cluster.Get(job).ranks(1).phase(), v1::PLACED);
+}
+
+// ----------------------------------------------------------------------------------------------------------
+// leases
+
+TEST(Leases, HeartbeatsRenewAndAreAcknowledged) {
+  Harness cluster;
+  cluster.Join("a");
+  EXPECT_EQ(CountSent(cluster.Beat("a"), cluster.session("a"), Message::kHeartbeatAck), 1);
+  cluster.Run(absl::Seconds(60), {"a"});
+  EXPECT_EQ(cluster.StateOf("a"), v1::READY);
+}
+
+TEST(Leases, SilentNodeIsLostWhenItsLeaseEnds) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Advance(absl::Seconds(10) - absl::Nanoseconds(1));
+  cluster.Step(Tick{});
+  EXPECT_EQ(cluster.StateOf("a"), v1::READY);
+  cluster.Advance(absl::Nanoseconds(1));
+  const Effects effects = cluster.Step(Tick{});
+  EXPECT_EQ(cluster.StateOf("a"), v1::LOST);
+  EXPECT_EQ(Refusal(effects), absl::StatusCode::kUnavailable);
+  cluster.Join("a");
+  EXPECT_EQ(cluster.StateOf("a"), v1::READY);
+}
+
+TEST(Leases, LagOfTheCoordinatorExtendsThem) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Advance(absl::Seconds(25));
+  cluster.Step(Tick{absl::Seconds(16)});
+  EXPECT_EQ(cluster.StateOf("a"), v1::READY) << "the coordinator slept, not the node";
+  cluster.Advance(absl::Seconds(1));
+  cluster.Step(Tick{});
+  EXPECT_EQ(cluster.StateOf("a"), v1::LOST);
+}
+
+TEST(Leases, OrdinaryLatenessDoesNot) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Advance(absl::Seconds(10) + absl::Milliseconds(5));
+  cluster.Step(Tick{absl::Milliseconds(5)});
+  EXPECT_EQ(cluster.StateOf("a"), v1::LOST);
+}
+
+TEST(Leases, NextDeadlineIsTheEarliest) {
+  Harness cluster;
+  EXPECT_EQ(cluster.core().NextDeadline(), SteadyTime::Infinite());
+  cluster.Join("a");
+  const SteadyTime first = cluster.core().NextDeadline();
+  EXPECT_EQ(first, cluster.now().steady + absl::Seconds(10));
+  cluster.Advance(absl::Seconds(3));
+  cluster.Join("b");
+  EXPECT_EQ(cluster.core().NextDeadline(), first);
+  cluster.Beat("a");
+  EXPECT_EQ(cluster.core().NextDeadline(), cluster.now().steady + absl::Seconds(10));
+}
+
+// --------------------------------------------------------------------------------------------------------
+// adoption
+
+TEST(Adoption, RestartedWorkerThatHoldsItsRanksGoesOn) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.CloseStream("b");
+  EXPECT_THAT(cluster.EventTypes(job), Contains(events::kNodeSuspect));
+  cluster.Open(WithInventory(cluster.MakeHello("b", 1, 2),
+                             cluster.MakeInventory(job, {Harness::MakeReport(1, v1::CONNECTED)})));
+  EXPECT_EQ(cluster.State(job), v1::RUNNING);
+  EXPECT_THAT(cluster.EventTypes(job), Contains(events::kNodeAdopted));
+  cluster.Run(absl::Seconds(30), {"a", "b"});
+  cluster.ExitAll(job, ExitWith(0));
+  EXPECT_EQ(cluster.State(job), v1::SUCCEEDED);
+  EXPECT_EQ(cluster.Get(job).generation(), 1u);
+}
+
+TEST(Adoption, RestartedWorkerWithoutItsRanksHasLostThem) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.CloseStream("b");
+  cluster.Join("b", 1, 2);
+  EXPECT_EQ(cluster.State(job), v1::STOPPING);
+  EXPECT_EQ(cluster.Get(job).first_failure().reason(), reasons::kNodeLost);
+  EXPECT_EQ(cluster.Get(job).first_failure().node(), "b");
+  cluster.ReportExit("a", job, 0, ExitWith(0));
+  EXPECT_EQ(cluster.State(job), v1::STARTING);
+  EXPECT_EQ(cluster.Get(job).generation(), 2u);
+}
+
+TEST(Adoption, PartOfTheRanksIsNotEnough) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  const std::string job = cluster.Submit(MakeSpec(1, 2));
+  cluster.BringUp(job);
+  cluster.CloseStream("a");
+  const Effects effects = cluster.Open(
+      WithInventory(cluster.MakeHello("a", 2, 2),
+                    cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)})));
+  EXPECT_EQ(cluster.State(job), v1::STOPPING);
+  EXPECT_EQ(cluster.Get(job).first_failure().reason(), reasons::kNodeLost);
+  EXPECT_GE(CountSent(effects, cluster.session("a"), Message::kStop), 1);
+  cluster.ReportExit("a", job, 0, ExitWith(0));
+  EXPECT_EQ(cluster.Get(job).generation(), 2u);
+}
+
+TEST(Adoption, LaunchThatNeverArrivedIsSentAgain) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.CloseStream("a");
+  const Effects effects = cluster.Join("a");
+  EXPECT_EQ(CountSent(effects, cluster.session("a"), Message::kLaunch), 1);
+  EXPECT_EQ(cluster.State(job), v1::STARTING);
+}
+
+TEST(Adoption, LaunchIsNotSentAgainToAnotherWorker) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.CloseStream("a");
+  cluster.Join("a", 1, 2);
+  const v1::Job again = cluster.Get(job);
+  EXPECT_EQ(again.generation(), 2u);
+  EXPECT_EQ(again.restarts(), 0u) << "nothing of generation 1 had been seen";
+  EXPECT_FALSE(again.has_first_failure());
+}
+
+TEST(Adoption, WorldAndStopAreSentAgain) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.ReportPhase("a", job, 0, v1::JOINED);
+  cluster.CloseStream("a");
+  const v1::Hello hello = WithInventory(
+      cluster.MakeHello("a", 1), cluster.MakeInventory(job, {Harness::MakeReport(0, v1::JOINED)}));
+  EXPECT_EQ(CountSent(cluster.Open(hello), cluster.session("a"), Message::kWorld), 1);
+  ASSERT_TRUE(cluster.Cancel(job).ok());
+  EXPECT_EQ(CountSent(cluster.Open(hello), cluster.session("a"), Message::kStop), 1);
+}
+
+TEST(Adoption, StopOfRanksThatWereNeverLaunchedEndsAtOnce) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.CloseStream("a");
+  ASSERT_TRUE(cluster.Cancel(job).ok());
+  EXPECT_EQ(cluster.State(job), v1::STOPPING);
+  cluster.Join("a");
+  EXPECT_EQ(cluster.State(job), v1::CANCELLED);
+}
+
+TEST(Leftovers, KeepTheirSlotsUntilTheyEnd) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(job);
+  cluster.Run(absl::Seconds(11));
+  EXPECT_EQ(cluster.State(job), v1::QUEUED);
+  v1::GenerationReport live = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
+  const Effects back = cluster.Open(WithInventory(cluster.MakeHello("a", 1), live));
+  EXPECT_EQ(CountSent(back, cluster.session("a"), Message::kStop), 1);
+  EXPECT_EQ(cluster.State(job), v1::QUEUED) << "its own leftover still sits on the slot";
+  // A straggling heartbeat changes nothing.
+  v1::WorkerMessage beat;
+  *beat.mutable_heartbeat()->add_progress() = live;
+  cluster.Say("a", beat);
+  v1::RankReport gone = Harness::MakeReport(0, v1::EXITED);
+  gone.mutable_exit()->set_signal(SIGKILL);
+  v1::WorkerMessage report;
+  *report.mutable_report() = live;
+  *report.mutable_report()->mutable_ranks(0) = gone;
+  const Effects ended = cluster.Say("a", report);
+  EXPECT_EQ(CountSent(ended, cluster.session("a"), Message::kForget), 1);
+  EXPECT_EQ(cluster.State(job), v1::STARTING);
+  EXPECT_EQ(cluster.Get(job).generation(), 2u);
+}
+
+TEST(Leftovers, OfUnknownJobsKeepTheWholeNodeBusy) {
+  Harness cluster;
+  const std::string job = cluster.Submit(MakeSpec(1));
+  v1::GenerationReport unknown;
+  unknown.set_job_id("unknown");
+  unknown.set_generation(4);
+  *unknown.add_ranks() = Harness::MakeReport(0, v1::CONNECTED);
+  const Effects effects = cluster.Open(WithInventory(cluster.MakeHello("a", 2), unknown));
+  EXPECT_EQ(CountSent(effects, cluster.session("a"), Message::kStop), 1);
+  EXPECT_EQ(cluster.State(job), v1::QUEUED);
+  *unknown.mutable_ranks(0) = Harness::MakeReport(0, v1::EXITED);
+  v1::WorkerMessage report;
+  *report.mutable_report() = unknown;
+  EXPECT_EQ(CountSent(cluster.Say("a", report), cluster.session("a"), Message::kForget), 1);
+  EXPECT_EQ(cluster.State(job), v1::STARTING);
+}
+
+TEST(Leftovers, WorkerForgetsWhatIsOver) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.ExitAll(job, ExitWith(0));
+  cluster.CloseStream("a");
+  const Effects effects =
+      cluster.Open(WithInventory(cluster.MakeHello("a", 1, 2),
+                                 cluster.MakeInventory(job, {Harness::MakeReport(0, v1::EXITED)})));
+  EXPECT_EQ(CountSent(effects, cluster.session("a"), Message::kForget), 1);
+  EXPECT_EQ(cluster.State(job), v1::SUCCEEDED);
+}
+
+// -----------------------------------------------------------------------------------------------
+// keys and barriers
+
+v1::WorkerMessage PutMessage(const std::string& job, const std::string& key,
+                             const std::string& value, uint64_t generation = 1) {
+  v1::WorkerMessage message;
+  message.mutable_put_key()->set_job_id(job);
+  message.mutable_put_key()->set_generation(generation);
+  message.mutable_put_key()->set_key(key);
+  message.mutable_put_key()->set_value(value);
+  return message;
+}
+
+v1::WorkerMessage GetMessage(const std::string& job, const std::string& key,
+                             uint64_t generation = 1) {
+  v1::WorkerMessage message;
+  message.mutable_get_key()->set_job_id(job);
+  message.mutable_get_key()->set_generation(generation);
+  message.mutable_get_key()->set_key(key);
+  return message;
+}
+
+v1::WorkerMessage ArriveMessage(const std::string& job, uint64_t sequence,
+                                std::vector<uint32_t> ranks) {
+  v1::WorkerMessage message;
+  message.mutable_arrive_barrier()->set_job_id(job);
+  message.mutable_arrive_barrier()->set_generation(1);
+  message.mutable_arrive_barrier()->mutable_barrier()->set_group("world");
+  message.mutable_arrive_barrier()->mutable_barrier()->set_sequence(sequence);
+  for (const uint32_t rank : ranks) message.mutable_arrive_barrier()->add_ranks(rank);
+  return message;
+}
+
+TEST(Keys, WaitersAreAnsweredWhenTheKeyIsPut) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  const Effects asked = cluster.Say("b", GetMessage(job, "unique-id/WORLD/0"));
+  EXPECT_EQ(CountSent(asked, cluster.session("b"), Message::kKeyValue), 0);
+  // The answer finds the node's newest session.
+  cluster.CloseStream("b");
+  cluster.Open(WithInventory(cluster.MakeHello("b", 1),
+                             cluster.MakeInventory(job, {Harness::MakeReport(1, v1::STARTED)})));
+  const Effects put = cluster.Say("a", PutMessage(job, "unique-id/WORLD/0", "id"));
+  const Message* answer = FindSent(put, cluster.session("b"), Message::kKeyValue);
+  ASSERT_NE(answer, nullptr);
+  EXPECT_EQ(answer->key_value().value(), "id");
+  EXPECT_EQ(answer->key_value().code(), 0);
+  const Effects late = cluster.Say("b", GetMessage(job, "unique-id/WORLD/0"));
+  EXPECT_EQ(CountSent(late, cluster.session("b"), Message::kKeyValue), 1);
+}
+
+TEST(Keys, NeverCrossGenerations) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.Say("a", PutMessage(job, "k", "of 1"));
+  cluster.ExitAll(job, ExitWith(3));
+  ASSERT_EQ(cluster.Get(job).generation(), 2u);
+  const Effects asked = cluster.Say("a", GetMessage(job, "k", 2));
+  EXPECT_EQ(CountSent(asked, cluster.session("a"), Message::kKeyValue), 0);
+  const Effects stale = cluster.Say("a", PutMessage(job, "k", "of 1", 1));
+  const Message* refused = FindSent(stale, cluster.session("a"), Message::kKeyValue);
+  ASSERT_NE(refused, nullptr);
+  EXPECT_EQ(refused->key_value().code(), static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_EQ(refused->key_value().generation(), 1u);
+}
+
+TEST(Barriers, ReleaseEveryNodeWhenTheLastRankArrives) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  cluster.Join("b", 2);
+  const std::string job = cluster.Submit(MakeSpec(2, 2));
+  cluster.Say("a", ArriveMessage(job, 1, {0, 1}));
+  cluster.Say("b", ArriveMessage(job, 1, {2}));
+  const v1::Job waiting = cluster.Get(job);
+  ASSERT_EQ(waiting.waits_size(), 2);
+  EXPECT_EQ(waiting.waits(1).what(), "barrier world/1");
+  ASSERT_EQ(waiting.waits(1).missing_size(), 1);
+  EXPECT_EQ(waiting.waits(1).missing(0).rank(), 3u);
+  // Arrivals survive their session.
+  cluster.CloseStream("a");
+  cluster.Open(WithInventory(cluster.MakeHello("a", 2),
+                             cluster.MakeInventory(job, {Harness::MakeReport(0, v1::STARTED),
+                                                         Harness::MakeReport(1, v1::STARTED)})));
+  const Effects released = cluster.Say("b", ArriveMessage(job, 1, {2, 3}));
+  EXPECT_EQ(CountSent(released, cluster.session("a"), Message::kReleaseBarrier), 1);
+  EXPECT_EQ(CountSent(released, cluster.session("b"), Message::kReleaseBarrier), 1);
+  const Effects again = cluster.Say("a", ArriveMessage(job, 1, {0, 1}));
+  EXPECT_EQ(CountSent(again, cluster.session("a"), Message::kReleaseBarrier), 1);
+  EXPECT_EQ(CountSent(again, cluster.session("b"), Message::kReleaseBarrier), 0);
+  EXPECT_EQ(cluster.core().TakeStats().barrier_wait_seconds.size(), 1u);
+}
+
+TEST(Barriers, OnesThatRanksOfOthersMustNotSpeakForStayShut) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  const Effects effects = cluster.Say("a", ArriveMessage(job, 1, {0, 1, 7}));
+  EXPECT_EQ(CountSent(effects, cluster.session("a"), Message::kReleaseBarrier), 0);
+}
+
+TEST(Barriers, AreAbortedWhenTheGenerationStops) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.Say("a", ArriveMessage(job, 1, {0}));
+  const Effects failed = cluster.ReportExit("b", job, 1, ExitWith(3));
+  const Message* release = FindSent(failed, cluster.session("a"), Message::kReleaseBarrier);
+  ASSERT_NE(release, nullptr);
+  EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
+  const Effects late = cluster.Say("a", ArriveMessage(job, 2, {0}));
+  release = FindSent(late, cluster.session("a"), Message::kReleaseBarrier);
+  ASSERT_NE(release, nullptr);
+  EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
+TEST(Barriers, ThatARankCanNoLongerReachAreAborted) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.Say("a", ArriveMessage(job, 1, {0}));
+  const Effects ended = cluster.ReportExit("b", job, 1, ExitWith(0));
+  const Message* release = FindSent(ended, cluster.session("a"), Message::kReleaseBarrier);
+  ASSERT_NE(release, nullptr);
+  EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
+  EXPECT_EQ(release->release_barrier().message(),
+            "rank 1 ended without arriving at barrier world/1");
+  const Effects again = cluster.Say("a", ArriveMessage(job, 1, {0}));
+  EXPECT_EQ(CountSent(again, cluster.session("a"), Message::kReleaseBarrier), 1);
+}
+
+TEST(Barriers, AreNotAbortedBeforeARestartedCoordinatorHasHeardEverybody) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.ReportExit("b", job, 1, ExitWith(0));
+  cluster.Restart();
+  cluster.Open(WithInventory(cluster.MakeHello("a", 1),
+                             cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)})));
+  const Effects waits = cluster.Say("a", ArriveMessage(job, 1, {0}));
+  EXPECT_EQ(CountSent(waits, cluster.session("a"), Message::kReleaseBarrier), 0);
+  cluster.Run(absl::Seconds(9), {"a"});
+  EXPECT_EQ(cluster.StateOf("b"), v1::SUSPECT);
+  cluster.Advance(absl::Seconds(1));
+  const Effects lost = cluster.Step(Tick{});
+  const Message* release = FindSent(lost, cluster.session("a"), Message::kReleaseBarrier);
+  ASSERT_NE(release, nullptr);
+  EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
+}
+
+TEST(Barriers, CoordinatorThatForgotLearnsFromThoseThatPassed) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  // Everybody arrived, "a" was released, and the coordinator died before it told "b".
+  cluster.Restart();
+  cluster.Open(WithInventory(cluster.MakeHello("b", 1),
+                             cluster.MakeInventory(job, {Harness::MakeReport(1, v1::CONNECTED)})));
+  const Effects waits = cluster.Say("b", ArriveMessage(job, 3, {1}));
+  EXPECT_EQ(CountSent(waits, cluster.session("b"), Message::kReleaseBarrier), 0);
+  v1::GenerationReport passed = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
+  passed.add_passed_barriers()->set_group("world");
+  passed.mutable_passed_barriers(0)->set_sequence(3);
+  const Effects told = cluster.Open(WithInventory(cluster.MakeHello("a", 1), passed));
+  EXPECT_EQ(CountSent(told, cluster.session("b"), Message::kReleaseBarrier), 1);
+}
+
+TEST(Views, RanksAreFoundOnTheirNodes) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  const auto found = cluster.core().FindRank(JobId(job), Generation(0), Rank(0));
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->node, NodeName("a"));
+  EXPECT_EQ(found->generation, Generation(1));
+  EXPECT_FALSE(found->over);
+  EXPECT_EQ(cluster.core().FindRank(JobId(job), Generation(0), Rank(1)).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster.core().FindRank(JobId(job), Generation(2), Rank(0)).status().code(),
+            absl::StatusCode::kNotFound);
+  cluster.ExitAll(job, ExitWith(0));
+  EXPECT_TRUE(cluster.core().FindRank(JobId(job), Generation(1), Rank(0))->over);
+  cluster.CloseStream("a");
+  EXPECT_EQ(cluster.core().FindRank(JobId(job), Generation(0), Rank(0)).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace muster::core

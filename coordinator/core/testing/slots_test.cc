@@ -1,0 +1,289 @@
+// What workers say of their GPUs, and what is placed where because of it.
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/testing/harness.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::ExitWith;
+using testing::Harness;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MakeCommandSpec;
+using ::testing::Not;
+
+class Slots : public ::testing::Test {
+ protected:
+  // `gpus` GPUs and then `cpus` CPU slots.
+  v1::Hello HelloOf(const std::string& node, uint32_t gpus, uint32_t cpus = 0) {
+    v1::Hello hello = cluster_.MakeHello(node, gpus + cpus);
+    for (uint32_t i = 0; i < gpus; ++i) {
+      v1::Slot& slot = *hello.mutable_slots(i);
+      slot.set_kind("gpu");
+      slot.set_uuid("GPU-" + std::to_string(i));
+      slot.mutable_device()->set_index(i);
+    }
+    return hello;
+  }
+  static v1::JobSpec Spec(const std::string& device, uint32_t ranks = 1) {
+    v1::JobSpec spec = MakeCommandSpec(1, ranks);
+    spec.mutable_resources()->set_device(device);
+    return spec;
+  }
+  struct Condition {
+    uint32_t index;
+    std::string unavailable;
+    bool returning = false;
+  };
+  Effects SayConditions(const std::string& node, const std::vector<Condition>& conditions) {
+    v1::WorkerMessage message;
+    message.mutable_slots();
+    for (const Condition& condition : conditions) {
+      v1::SlotCondition& said = *message.mutable_slots()->add_conditions();
+      said.set_index(condition.index);
+      said.set_unavailable(condition.unavailable);
+      said.set_returning(condition.returning);
+    }
+    return cluster_.Say(node, message);
+  }
+  std::vector<uint32_t> SlotsOf(const std::string& job, uint32_t rank = 0) const {
+    const v1::RankStatus status = cluster_.Get(job).ranks(rank);
+    return {status.slots().begin(), status.slots().end()};
+  }
+  std::string Blocker(const std::string& job, int which) const {
+    return cluster_.Get(job).waits(0).missing(which).reason();
+  }
+
+  Harness cluster_;
+};
+
+TEST_F(Slots, JobsGetTheKindThatTheyAskFor) {
+  cluster_.Open(HelloOf("a", 1, 2));
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("cpu"))), ElementsAre(1));
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("auto"))), ElementsAre(0));
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("auto"))), ElementsAre(2));
+  const std::string waiting = cluster_.Submit(Spec("gpu"));
+  EXPECT_EQ(cluster_.State(waiting), v1::QUEUED);
+}
+
+TEST_F(Slots, WhereThereIsNoGpuItIsSaid) {
+  cluster_.Join("a", 4);
+  const std::string job = cluster_.Submit(Spec("gpu", 2));
+  EXPECT_EQ(Blocker(job, 0),
+            "needs 1 node with 2 free gpu slots; 0 have that; the cluster has 0 nodes of that "
+            "size: 1 more must join");
+  EXPECT_EQ(Blocker(job, 1), "offers no gpu slots");
+}
+
+TEST_F(Slots, NothingIsPlacedOnWhatIsIllUntilItIsWell) {
+  cluster_.Open(HelloOf("a", 2));
+  const Effects effects = SayConditions("a", {{1, "Xid 79, x"}});
+  EXPECT_THAT(effects.logs, ElementsAre("nothing is placed on GPU 1 (GPU-1) of a: Xid 79, x"));
+  EXPECT_THAT(SayConditions("a", {{1, "Xid 79, x"}}).logs, IsEmpty());
+  EXPECT_EQ(cluster_.GetNode("a").slots(1).unavailable(), "Xid 79, x");
+  const std::string first = cluster_.Submit(Spec("gpu"));
+  EXPECT_THAT(SlotsOf(first), ElementsAre(0));
+  const std::string second = cluster_.Submit(Spec("gpu"));
+  EXPECT_EQ(cluster_.State(second), v1::QUEUED);
+  EXPECT_EQ(Blocker(second, 1),
+            "0 of 2 gpu slots free (job " + first + " rank 0); GPU 1: Xid 79, x");
+  SayConditions("a", {});
+  EXPECT_THAT(SlotsOf(second), ElementsAre(1));
+}
+
+TEST_F(Slots, AHelloTellsTheSame) {
+  v1::Hello hello = HelloOf("a", 1);
+  hello.mutable_slots(0)->set_unavailable("lost");
+  cluster_.Open(hello);
+  const std::string job = cluster_.Submit(Spec("gpu"));
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.CloseStream("a");
+  cluster_.Open(HelloOf("a", 1));
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+}
+
+TEST_F(Slots, AllAreAllThatAreWell) {
+  cluster_.Open(HelloOf("a", 3));
+  SayConditions("a", {{1, "lost"}});
+  v1::JobSpec spec = Spec("gpu");
+  spec.mutable_resources()->set_devices_per_rank("all");
+  EXPECT_THAT(SlotsOf(cluster_.Submit(spec)), ElementsAre(0, 2));
+}
+
+TEST_F(Slots, WhoWaitsForAllWaitsForWhatIsReturning) {
+  cluster_.Open(HelloOf("a", 2));
+  SayConditions("a", {{1, "memory", /*returning=*/true}});
+  v1::JobSpec spec = Spec("gpu");
+  spec.mutable_resources()->set_devices_per_rank("all");
+  const std::string job = cluster_.Submit(spec);
+  EXPECT_EQ(Blocker(job, 1), "1 of 2 gpu slots free; GPU 1: memory");
+  SayConditions("a", {});
+  EXPECT_THAT(SlotsOf(job), ElementsAre(0, 1));
+}
+
+TEST_F(Slots, AJobHearsOfTheDeviceThatItRunsOn) {
+  cluster_.Open(HelloOf("a", 2));
+  const std::string job = cluster_.Submit(Spec("gpu", 2));
+  cluster_.BringUp(job);
+  SayConditions("a", {{0, "x", /*returning=*/true}});
+  EXPECT_THAT(cluster_.EventTypes(job), Not(Contains(events::kDeviceUnhealthy)));
+  SayConditions("a", {{0, "memory held by pid 7"}, {1, "lost"}});
+  const auto said = *cluster_.core().ListEvents(JobId(job), 0);
+  EXPECT_EQ(said.back().type(), events::kDeviceUnhealthy);
+  EXPECT_EQ(said.back().message(), "rank 1 runs on GPU 1 (GPU-1) of a: lost");
+  EXPECT_EQ(cluster_.State(job), v1::RUNNING);
+}
+
+TEST_F(Slots, ARestartWaitsForTheMemory) {
+  cluster_.Open(HelloOf("a", 1));
+  v1::JobSpec spec = Spec("gpu");
+  spec.mutable_restart()->set_max(1);
+  const std::string job = cluster_.Submit(spec);
+  cluster_.BringUp(job);
+  // In this order: the slot is not free for a moment.
+  SayConditions("a", {{0, "memory", /*returning=*/true}});
+  cluster_.ReportExit("a", job, 0, ExitWith(1));
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  SayConditions("a", {});
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+  EXPECT_EQ(cluster_.Get(job).restarts(), 1u);
+}
+
+// Two workers of one machine, each of which offers some of its GPUs.
+class SharedDevices : public Slots {
+ protected:
+  // GPUs of these numbers.
+  void Open(const std::string& node, const std::vector<uint32_t>& gpus) {
+    v1::Hello hello = HelloOf(node, static_cast<uint32_t>(gpus.size()));
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      v1::Slot& slot = *hello.mutable_slots(static_cast<int>(i));
+      slot.set_uuid("GPU-" + std::to_string(gpus[i]));
+      slot.mutable_device()->set_index(gpus[i]);
+    }
+    cluster_.Open(hello);
+  }
+  static v1::JobSpec TwoNodes(bool share_device = false) {
+    v1::JobSpec spec = MakeCommandSpec(2);
+    spec.mutable_resources()->set_device("gpu");
+    spec.mutable_resources()->set_share_device(share_device);
+    return spec;
+  }
+};
+
+TEST_F(SharedDevices, AJobThatCouldOnlyShareIsRefused) {
+  Open("a", {0});
+  Open("b", {0});
+  const v1::Job job = cluster_.Get(cluster_.Submit(TwoNodes()));
+  EXPECT_EQ(job.state(), v1::FAILED);
+  EXPECT_EQ(job.reason(), reasons::kDeviceShared);
+  EXPECT_EQ(job.message(),
+            "rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b, and "
+            "there are not enough others; resources.share_device: true lets them");
+  EXPECT_EQ(job.exit_code(), 1);
+  EXPECT_EQ(job.generation(), 0u);
+  // Nothing of it is in the way of others.
+  EXPECT_EQ(cluster_.State(cluster_.Submit(Spec("gpu"))), v1::STARTING);
+}
+
+TEST_F(SharedDevices, UnlessItIsSaidThatItMay) {
+  Open("a", {0});
+  Open("b", {0});
+  const std::string job = cluster_.Submit(TwoNodes(/*share_device=*/true));
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+  EXPECT_EQ(cluster_.Get(job).ranks_size(), 2);
+}
+
+TEST_F(SharedDevices, OthersAreTakenWhereThereAreAny) {
+  Open("a", {0, 1});
+  Open("b", {0});
+  const std::string first = cluster_.Submit(TwoNodes());
+  EXPECT_THAT(SlotsOf(first, 0), ElementsAre(1));
+  EXPECT_THAT(SlotsOf(first, 1), ElementsAre(0));
+}
+
+TEST_F(SharedDevices, EachOfTwoThatOfferTheSameGetsAnother) {
+  Open("a", {0, 1});
+  Open("b", {1, 0});
+  const std::string job = cluster_.Submit(TwoNodes());
+  EXPECT_THAT(SlotsOf(job, 0), ElementsAre(0));
+  EXPECT_THAT(SlotsOf(job, 1), ElementsAre(0));  // GPU 1
+}
+
+TEST_F(SharedDevices, OtherKindsOfSlotWillDoForWhoTakesAny) {
+  for (const char* node : {"a", "b"}) cluster_.Open(HelloOf(node, 1, /*cpus=*/1));
+  v1::JobSpec spec = TwoNodes();
+  spec.mutable_resources()->set_device("auto");
+  const std::string job = cluster_.Submit(spec);
+  EXPECT_THAT(SlotsOf(job, 0), ElementsAre(1));
+  EXPECT_THAT(SlotsOf(job, 1), ElementsAre(1));
+}
+
+TEST_F(SharedDevices, AJobWaitsForOthersThatAreTaken) {
+  Open("a", {0, 1});
+  Open("b", {0});
+  const std::string other = cluster_.Submit(Spec("gpu"));
+  EXPECT_THAT(SlotsOf(other), ElementsAre(1));
+  const std::string job = cluster_.Submit(TwoNodes());
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  EXPECT_EQ(Blocker(job, 0), "needs 2 nodes with 1 free gpu slot; 2 have that");
+  EXPECT_EQ(Blocker(job, 1),
+            "rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b");
+  cluster_.BringUp(other);
+  cluster_.ExitAll(other, ExitWith(0));
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+}
+
+TEST_F(SharedDevices, ACoordinatorThatWasRestartedHearsOfAllNodesFirst) {
+  Open("a", {0});
+  Open("b", {0});
+  Open("c", {1});
+  SayConditions("c", {{0, "lost"}});
+  const std::string job = cluster_.Submit(TwoNodes());
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.Restart();
+  Open("a", {0});
+  Open("b", {0});
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.Run(Harness::DefaultOptions().lease / 2, {"a", "b"});
+  EXPECT_EQ(cluster_.State(job), v1::QUEUED);
+  cluster_.Run(Harness::DefaultOptions().lease, {"a", "b"});
+  EXPECT_EQ(cluster_.State(job), v1::FAILED);
+}
+
+TEST_F(SharedDevices, ARestartIsRefusedToo) {
+  Open("a", {0});
+  Open("b", {1});
+  v1::JobSpec spec = TwoNodes();
+  spec.mutable_restart()->set_max(3);
+  const std::string job = cluster_.Submit(spec);
+  cluster_.BringUp(job);
+  // The other GPU is moved out of the machine.
+  cluster_.CloseStream("b");
+  Open("b", {0});
+  cluster_.ExitAll(job, ExitWith(1));
+  EXPECT_EQ(cluster_.State(job), v1::FAILED);
+  EXPECT_EQ(cluster_.Get(job).reason(), reasons::kDeviceShared);
+}
+
+// As the worker finds it: 0 and 1, 2 and 3 have a bridge.
+TEST_F(Slots, AJobGetsGpusThatAreCloseToEachOther) {
+  v1::Hello hello = HelloOf("a", 4);
+  for (uint32_t i = 0; i < 4; ++i) {
+    v1::DeviceLink& bridge =
+        *hello.mutable_slots(static_cast<int>(i))->mutable_device()->add_links();
+    bridge.set_index(i ^ 1);
+    bridge.set_nvlinks(4);
+  }
+  cluster_.Open(hello);
+  EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("gpu"))), ElementsAre(0));
+  const std::string pair = cluster_.Submit(Spec("gpu", 2));
+  EXPECT_THAT(SlotsOf(pair, 0), ElementsAre(2));
+  EXPECT_THAT(SlotsOf(pair, 1), ElementsAre(3));
+}
+
+}  // namespace
+}  // namespace muster::core

@@ -1,0 +1,251 @@
+// Who waits is told for whom: two seconds after a wait began, then every five seconds, and when it
+// times out.
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/testing/harness.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Harness;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MakeSpec;
+using ::testing::SizeIs;
+using Message = v1::CoordinatorMessage;
+
+const std::vector<std::string> kNodes = {"a", "b"};
+
+class Waits : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const std::string& node : kNodes) cluster_.Join(node, 2);
+    job_ = cluster_.Submit(MakeSpec(2, 2));
+  }
+
+  void ReportProgress(const std::string& node, uint32_t rank, const std::string& phase) {
+    v1::RankReport report = Harness::MakeReport(rank, v1::STARTED);
+    report.mutable_progress()->set_phase(phase);
+    v1::WorkerMessage message;
+    *message.mutable_heartbeat()->add_progress() = cluster_.MakeInventory(job_, {report});
+    cluster_.Say(node, message);
+  }
+
+  std::vector<v1::WaitNotice> NoticesTo(const Effects& effects, const std::string& node) const {
+    std::vector<v1::WaitNotice> notices;
+    for (const Send& send : effects.sends) {
+      if (send.session == cluster_.session(node) && send.message.has_wait_notice()) {
+        notices.push_back(send.message.wait_notice());
+      }
+    }
+    return notices;
+  }
+
+  static std::vector<uint32_t> Missing(const v1::Wait& wait) {
+    std::vector<uint32_t> ranks;
+    for (const v1::WaitedFor& who : wait.missing()) ranks.push_back(who.rank());
+    return ranks;
+  }
+
+  Harness cluster_;
+  std::string job_;
+};
+
+TEST_F(Waits, RendezvousIsToldAfterTwoSecondsAndThenEveryFive) {
+  cluster_.ReportPhaseOfAll(job_, v1::STARTED);
+  for (const auto& [rank, node] : {std::pair(0, "a"), std::pair(1, "a"), std::pair(3, "b")}) {
+    cluster_.ReportPhase(node, job_, rank, v1::JOINED);
+  }
+  EXPECT_THAT(cluster_.Run(absl::Milliseconds(1500), kNodes).logs, IsEmpty());
+  const Effects first = cluster_.Run(absl::Milliseconds(500), kNodes);
+  for (const std::string& node : kNodes) {
+    ASSERT_THAT(NoticesTo(first, node), SizeIs(1));
+    const v1::WaitNotice notice = NoticesTo(first, node)[0];
+    EXPECT_EQ(notice.job_id(), job_);
+    EXPECT_EQ(notice.generation(), 1u);
+    EXPECT_FALSE(notice.timed_out());
+    EXPECT_EQ(notice.wait().what(), "rendezvous");
+    EXPECT_EQ(FromProto(notice.wait().since()), absl::Seconds(2));
+    ASSERT_THAT(Missing(notice.wait()), ElementsAre(2));
+    EXPECT_EQ(notice.wait().missing(0).node(), "b");
+    EXPECT_EQ(notice.wait().missing(0).reason(), "phase STARTED, pid 1002, last seen 2.0 s ago");
+  }
+  EXPECT_THAT(first.logs,
+              ElementsAre(absl::StrCat("job ", job_,
+                                       " generation 1: rendezvous has waited 2.0 s for "
+                                       "rank 2 (node b, phase STARTED, pid 1002, last seen 2.0 s "
+                                       "ago)")));
+  EXPECT_THAT(cluster_.Run(absl::Milliseconds(4500), kNodes).logs, IsEmpty());
+  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Milliseconds(500), kNodes), "a"), SizeIs(1));
+  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(10), kNodes), "b"), SizeIs(2));
+}
+
+TEST_F(Waits, TimeOutIsTheLastNoticeAndComesBeforeTheStop) {
+  cluster_.ReportPhaseOfAll(job_, v1::STARTED);
+  for (const auto& [rank, node] : {std::pair(0, "a"), std::pair(1, "a"), std::pair(3, "b")}) {
+    cluster_.ReportPhase(node, job_, rank, v1::JOINED);
+  }
+  cluster_.Run(absl::Milliseconds(59'500), kNodes);
+  const Effects last = cluster_.Run(absl::Milliseconds(500), kNodes);
+  std::vector<Message::KindCase> told;
+  for (const Send& send : last.sends) {
+    if (send.session == cluster_.session("b")) told.push_back(send.message.kind_case());
+  }
+  ASSERT_THAT(told, ElementsAre(Message::kWaitNotice, Message::kStop));
+  EXPECT_TRUE(NoticesTo(last, "b")[0].timed_out());
+  EXPECT_EQ(cluster_.State(job_), v1::STOPPING);
+  const v1::FirstFailure failure = cluster_.Get(job_).first_failure();
+  EXPECT_EQ(failure.reason(), reasons::kRendezvousTimedOut);
+  EXPECT_EQ(failure.node(), "b");
+  EXPECT_EQ(
+      failure.message(),
+      "rendezvous timed out after 60.0 s, waiting for rank 2 (node b, phase STARTED, pid 1002, "
+      "last seen 60.0 s ago)");
+  EXPECT_EQ(cluster_.Get(job_).message(), failure.message());
+  EXPECT_THAT(last.logs, ElementsAre(HasSubstr(failure.message())));
+  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(20), kNodes), "a"), IsEmpty())
+      << "a job that stops waits for nobody to arrive";
+}
+
+// A node's heartbeats, and its worker's coming back, are no word of its ranks.
+TEST_F(Waits, SilentRankIsToldApartFromItsNeighbour) {
+  cluster_.ReportPhaseOfAll(job_, v1::STARTED);
+  for (int second = 0; second < 20; ++second) {
+    cluster_.Run(absl::Seconds(1), kNodes);
+    ReportProgress("b", 3, "loading-data");
+  }
+  const auto reason = [this](int index) {
+    return cluster_.Get(job_).waits(0).missing(index).reason();
+  };
+  EXPECT_EQ(reason(2), "phase STARTED, pid 1002, last seen 20.0 s ago");
+  EXPECT_EQ(reason(3), "phase STARTED (loading-data), pid 1003, last seen 0.0 s ago");
+
+  cluster_.CloseStream("b");
+  v1::Hello hello = cluster_.MakeHello("b", 2);
+  *hello.add_inventory() = cluster_.MakeInventory(
+      job_, {Harness::MakeReport(2, v1::STARTED), Harness::MakeReport(3, v1::STARTED)});
+  cluster_.Open(hello);
+  EXPECT_EQ(reason(2), "phase STARTED, pid 1002, last seen 20.0 s ago");
+  EXPECT_EQ(FromProto(cluster_.Get(job_).ranks(2).last_seen()), absl::Seconds(20));
+}
+
+TEST_F(Waits, CommunicatorsHaveTheirName) {
+  cluster_.ReportPhaseOfAll(job_, v1::STARTED);
+  cluster_.ReportPhaseOfAll(job_, v1::JOINED);
+  for (const uint32_t rank : {0, 1}) cluster_.ReportPhase("a", job_, rank, v1::CONNECTED);
+  const Effects effects = cluster_.Run(absl::Seconds(2), kNodes);
+  ASSERT_THAT(NoticesTo(effects, "a"), SizeIs(1));
+  EXPECT_EQ(NoticesTo(effects, "a")[0].wait().what(), "communicators");
+  EXPECT_THAT(Missing(NoticesTo(effects, "a")[0].wait()), ElementsAre(2, 3));
+}
+
+TEST_F(Waits, BarrierNamesExactlyThoseThatHaveNotArrived) {
+  cluster_.BringUp(job_);
+  cluster_.Run(absl::Seconds(30), kNodes);
+  cluster_.Arrive("a", job_, {0, 1});
+  cluster_.Arrive("b", job_, {3});
+  cluster_.Arrive("a", job_, {0}, 1, "mine");
+  const Effects effects = cluster_.Run(absl::Seconds(2), kNodes);
+  const std::vector<v1::WaitNotice> notices = NoticesTo(effects, "b");
+  ASSERT_THAT(notices, SizeIs(2));
+  EXPECT_EQ(notices[0].wait().what(), "barrier mine/1");
+  EXPECT_THAT(Missing(notices[0].wait()), ElementsAre(1, 2, 3));
+  EXPECT_EQ(notices[1].wait().what(), "barrier world/1");
+  EXPECT_THAT(Missing(notices[1].wait()), ElementsAre(2));
+  EXPECT_THAT(notices[1].wait().missing(0).reason(), HasSubstr("last seen 32.0 s ago"));
+  EXPECT_THAT(notices[0].wait().missing(2).reason(), HasSubstr("last seen 2.0 s ago"));
+
+  cluster_.Arrive("b", job_, {2, 3});
+  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(5), kNodes), "a"), SizeIs(1)) << "of mine alone";
+  cluster_.Arrive("a", job_, {1}, 1, "mine");
+  cluster_.Arrive("b", job_, {2, 3}, 1, "mine");
+  EXPECT_THAT(cluster_.Run(absl::Seconds(20), kNodes).logs, IsEmpty());
+}
+
+TEST_F(Waits, QuickBarriersAreNotToldOf) {
+  cluster_.BringUp(job_);
+  for (uint64_t sequence = 1; sequence <= 20; ++sequence) {
+    cluster_.Arrive("a", job_, {0, 1}, sequence);
+    EXPECT_THAT(cluster_.Run(absl::Seconds(1), kNodes).logs, IsEmpty());
+    cluster_.Arrive("b", job_, {2, 3}, sequence);
+  }
+}
+
+TEST_F(Waits, AreForMetricsWithoutTheBarriersNumber) {
+  cluster_.BringUp(job_);
+  EXPECT_THAT(cluster_.core().ListWaits(), IsEmpty());
+  cluster_.Arrive("a", job_, {0}, 8);
+  cluster_.Advance(absl::Seconds(3));
+  cluster_.Arrive("a", job_, {0, 1}, 9);
+  const std::vector<LiveWait> waits = cluster_.core().ListWaits();
+  ASSERT_THAT(waits, SizeIs(1));
+  EXPECT_EQ(waits[0].job, JobId(job_));
+  EXPECT_EQ(waits[0].what, "barrier world");
+  EXPECT_EQ(waits[0].missing, 3u) << "of the oldest";
+  EXPECT_EQ(cluster_.now().steady - waits[0].since, absl::Seconds(3));
+  for (int i = 0; i < 100; ++i) cluster_.Arrive("a", job_, {0}, 1, absl::StrCat("group-", i));
+  EXPECT_THAT(cluster_.core().ListWaits(), SizeIs(17)) << "users name groups";
+  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(1), kNodes), "a"), SizeIs(1));
+  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(1), kNodes), "a"), SizeIs(8)) << "the oldest";
+}
+
+TEST_F(Waits, GoOnAfterARestartOfTheCoordinator) {
+  cluster_.ReportPhaseOfAll(job_, v1::STARTED);
+  cluster_.Restart();
+  for (const auto& [node, first] : {std::pair("a", 0u), std::pair("b", 2u)}) {
+    v1::Hello hello = cluster_.MakeHello(node, 2);
+    *hello.add_inventory() = cluster_.MakeInventory(
+        job_, {Harness::MakeReport(first, v1::JOINED),
+               Harness::MakeReport(first + 1, first == 0 ? v1::JOINED : v1::STARTED)});
+    cluster_.Open(hello);
+  }
+  const Effects effects = cluster_.Run(absl::Seconds(2), kNodes);
+  ASSERT_THAT(NoticesTo(effects, "a"), SizeIs(1));
+  EXPECT_THAT(Missing(NoticesTo(effects, "a")[0].wait()), ElementsAre(3));
+}
+
+TEST(LargeWaits, ShowTheWorstAndCountTheOthers) {
+  Harness cluster;
+  std::vector<std::string> nodes;
+  for (int i = 0; i < 10; ++i) {
+    nodes.push_back(absl::StrCat("node-", i));
+    cluster.Join(nodes.back(), 8);
+  }
+  const std::string job = cluster.Submit(MakeSpec(10, 8));
+  // Everybody but the ranks of the last node runs; of these the two last ones have been silent
+  // longest.
+  v1::GenerationReport report;
+  for (int node = 0; node < 9; ++node) {
+    std::vector<v1::RankReport> ranks;
+    for (uint32_t rank = 8 * node; rank < 8 * node + 8u; ++rank) {
+      ranks.push_back(Harness::MakeReport(rank, v1::STARTED));
+    }
+    v1::WorkerMessage message;
+    *message.mutable_report() = cluster.MakeInventory(job, std::move(ranks));
+    cluster.Say(nodes[node], message);
+  }
+  const Effects effects = cluster.Run(absl::Seconds(2), nodes);
+  const Message* notice =
+      testing::FindSent(effects, cluster.session("node-0"), Message::kWaitNotice);
+  ASSERT_NE(notice, nullptr);
+  const v1::Wait& wait = notice->wait_notice().wait();
+  EXPECT_EQ(wait.missing_size(), 8) << "those of the last node, whose start nobody has reported";
+  EXPECT_EQ(wait.missing(0).rank(), 72u);
+
+  for (uint32_t rank = 72; rank < 80; ++rank) cluster.ReportPhase("node-9", job, rank, v1::STARTED);
+  const Effects joining = cluster.Run(absl::Seconds(2), nodes);
+  notice = testing::FindSent(joining, cluster.session("node-0"), Message::kWaitNotice);
+  ASSERT_NE(notice, nullptr);
+  const v1::Wait& all = notice->wait_notice().wait();
+  ASSERT_EQ(all.missing_size(), 33);
+  EXPECT_EQ(all.missing(0).rank(), 0u) << "longest silent";
+  EXPECT_EQ(all.missing(32).reason(), "and 48 more");
+  EXPECT_EQ(cluster.Get(job).waits(0).missing_size(), 80) << "who asks is told of all";
+}
+
+}  // namespace
+}  // namespace muster::core

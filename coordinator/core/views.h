@@ -1,0 +1,34 @@
+// What clients see of jobs: a job's status with its ranks, waits and place in the queue.
+#ifndef MUSTER_COORDINATOR_CORE_VIEWS_H_
+#define MUSTER_COORDINATOR_CORE_VIEWS_H_
+
+#include "common/time.h"
+#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/rendezvous/rendezvous.h"
+#include "coordinator/core/scheduler/scheduler.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::core {
+
+// Reads the parts; changes nothing.
+class Views {
+ public:
+  Views(const JobTable& jobs, const NodeTable& nodes, const Scheduler& scheduler,
+        const Rendezvous& rendezvous)
+      : jobs_(jobs), nodes_(nodes), scheduler_(scheduler), rendezvous_(rendezvous) {}
+
+  // Without ranks, waits and past failures.
+  v1::Job Summary(const Job& job) const;
+  v1::Job Details(const Job& job, Time now) const;
+
+ private:
+  const JobTable& jobs_;
+  const NodeTable& nodes_;
+  const Scheduler& scheduler_;
+  const Rendezvous& rendezvous_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_VIEWS_H_
