@@ -11,8 +11,8 @@
 #include "cli/exit_code.h"
 #include "cli/output/words.h"
 #include "cli/verb.h"
-#include "common/spec/explain.h"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/explain.h"
 
 namespace muster::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/spec/nearest.h"
 #include "common/status.h"
+#include "spec/nearest.h"
 
 namespace muster::cli {
 namespace {

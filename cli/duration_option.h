@@ -6,7 +6,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/time/time.h"
-#include "common/spec/units.h"
+#include "spec/units.h"
 
 namespace muster::cli {
 

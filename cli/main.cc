@@ -17,8 +17,8 @@
 #include "cli/exit_code.h"
 #include "cli/output/console.h"
 #include "cli/verb.h"
-#include "common/spec/nearest.h"
 #include "common/status.h"
+#include "spec/nearest.h"
 
 namespace muster::cli {
 namespace {

@@ -16,7 +16,7 @@ echo "building (the first time takes some minutes)" >&2
 bazel build //cli:muster //coordinator:muster-coordinator //worker:all 2>&1 | grep -E '^(ERROR|FAILED|CUDA|.*error:)|CUDA:' >&2 || true
 # Bazel keeps a server for the next build: what this script started, it also ends.
 bazel shutdown >/dev/null 2>&1 || true
-for binary in cli/muster coordinator/muster-coordinator worker/muster-worker worker/muster-shim worker/muster-rank; do
+for binary in cli/muster coordinator/muster-coordinator worker/muster-worker worker/muster-shim trainer/muster-rank; do
   [[ -x bazel-bin/$binary ]] || { echo "the build left no $binary; see: bazel build //..." >&2; exit 1; }
 done
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "collectives/peer_status.h"
 #include "common/grpc_log.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
@@ -16,7 +17,6 @@
 #include "grpcpp/server_builder.h"
 #include "process_group/rendezvous.h"
 #include "proto/muster/v1/process_group.grpc.pb.h"
-#include "worker/collectives/peer_status.h"
 
 namespace muster {
 namespace {

@@ -7,12 +7,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "collectives/factory.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "process_group/environment.h"
 #include "process_group/rendezvous.h"
-#include "worker/agent/network.h"
-#include "worker/collectives/factory.h"
+#include "worker/agent/network/network.h"
 
 namespace muster {
 namespace {

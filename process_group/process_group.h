@@ -28,7 +28,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "worker/collectives/communicator.h"
+#include "collectives/communicator.h"
 
 namespace muster {
 

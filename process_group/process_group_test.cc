@@ -15,10 +15,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "collectives/peer_status.h"
+#include "collectives/testing.h"
 #include "common/status.h"
-#include "worker/agent/master_endpoint.h"
-#include "worker/collectives/peer_status.h"
-#include "worker/collectives/testing.h"
+#include "worker/agent/network/master_endpoint.h"
 
 namespace muster {
 namespace {

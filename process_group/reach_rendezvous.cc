@@ -8,13 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "collectives/peer_status.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_status.h"
 #include "common/status.h"
 #include "grpcpp/client_context.h"
 #include "process_group/rendezvous.h"
 #include "proto/muster/v1/process_group.grpc.pb.h"
-#include "worker/collectives/peer_status.h"
 
 namespace muster {
 namespace {

@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "collectives/communicator.h"
 #include "common/http/address.h"
 #include "process_group/meeting.h"
-#include "worker/collectives/communicator.h"
 
 namespace muster {
 

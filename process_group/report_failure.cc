@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/peer_status.h"
 #include "nlohmann/json.hpp"
-#include "worker/collectives/peer_status.h"
 
 namespace muster {
 

@@ -19,10 +19,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "common/find_program.h"
 #include "common/program_folder.h"
-#include "common/spec/units.h"
 #include "common/version.h"
 #include "glog/logging.h"
+#include "spec/units.h"
 #include "worker/agent/agent.h"
 
 namespace {
@@ -41,8 +42,10 @@ std::string HostName() {
   return name;
 }
 
-std::string BesideThisProgram(const char* name) {
-  return (muster::ProgramFolder() / name).string();
+// A program that is absent is reported when a rank is launched: a node may run commands only.
+std::string Installed(const char* folder, const char* name) {
+  return muster::FindProgram("", folder, name, "")
+      .value_or((muster::ProgramFolder() / name).string());
 }
 
 // What the environment says, put before what the command line says, so that each overrules what is
@@ -209,8 +212,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   AgentOptions options;
   options.name = HostName();
-  options.shim_binary = BesideThisProgram("muster-shim");
-  options.rank_binary = BesideThisProgram("muster-rank");
+  options.shim_binary = Installed("worker", "muster-shim");
+  options.rank_binary = Installed("trainer", "muster-rank");
   std::vector<std::string> labels;
   CLI::App app(
       "The Muster daemon of one node: runs the ranks that the coordinator places on it.\n"

@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/sha256.h"
-#include "common/spec/nearest.h"
-#include "common/spec/spec.h"
 #include "common/status.h"
+#include "spec/nearest.h"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

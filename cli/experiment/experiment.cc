@@ -12,9 +12,9 @@
 #include "cli/experiment/metrics.h"
 #include "cli/experiment/yaml_text.h"
 #include "common/limits.h"
-#include "common/spec/nearest.h"
 #include "common/status.h"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/nearest.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster::cli {

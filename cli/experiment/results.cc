@@ -18,10 +18,10 @@
 #include "absl/strings/str_cat.h"
 #include "cli/client.h"
 #include "cli/output/json.h"
-#include "common/spec/spec.h"
 #include "common/status.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include "cli/follow/interrupt.h"
 #include "cli/logs/log_reader.h"
 #include "cli/output/json.h"
-#include "common/spec/spec.h"
 #include "nlohmann/json.hpp"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cli/local/find_program.h"
 #include "cli/local/guardian.h"
+#include "common/find_program.h"
 #include "common/status.h"
 
 namespace muster::cli {

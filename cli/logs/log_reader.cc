@@ -14,9 +14,9 @@
 #include "cli/exit_code.h"
 #include "cli/follow/follow.h"
 #include "cli/logs/log_printer.h"
-#include "common/spec/spec.h"
 #include "common/status.h"
 #include "common/time.h"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

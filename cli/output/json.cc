@@ -12,8 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
-#include "common/spec/schema.h"
 #include "nlohmann/json.hpp"
+#include "spec/schema.h"
 
 namespace muster::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/spec/spec_file.h"
-#include "common/spec/spec.h"
 #include "common/status.h"
+#include "spec/spec.h"
 
 namespace muster::cli {
 

@@ -70,7 +70,7 @@ std::string ReadAll(int fd) {
   }
 }
 
-// As muster-rank exits; see worker/train/exit_code.h.
+// As muster-rank exits; see trainer/loop/exit_code.h.
 absl::Status ErrorOf(int exit_code, const std::string& message) {
   if (exit_code == kBadSpec) return absl::InvalidArgumentError(message);
   if (exit_code == kNoInput) return absl::NotFoundError(message);

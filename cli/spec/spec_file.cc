@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
 #include "common/limits.h"
-#include "common/spec/spec.h"
 #include "common/status.h"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/spec/explain.h"
-#include "common/spec/schema.h"
 #include "nlohmann/json.hpp"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/explain.h"
+#include "spec/schema.h"
 
 namespace muster::cli {
 namespace {

@@ -1,9 +1,9 @@
 #include "cli/spec/spec_schema.h"
 
 #include "absl/strings/str_split.h"
-#include "common/spec/explain.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "spec/explain.h"
 
 namespace muster::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "cli/output/table.h"
 #include "cli/output/words.h"
 #include "common/proto_time.h"
-#include "common/spec/spec.h"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

@@ -22,9 +22,9 @@
 #include "cli/output/json.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
-#include "common/spec/nearest.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
+#include "spec/nearest.h"
 
 namespace muster::cli {
 namespace {

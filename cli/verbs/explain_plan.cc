@@ -7,15 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/local/find_program.h"
 #include "cli/output/json.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/plan_process.h"
 #include "cli/spec/spec_file.h"
 #include "cli/text/plan_text.h"
 #include "cli/verb.h"
-#include "common/spec/spec.h"
+#include "common/find_program.h"
 #include "nlohmann/json.hpp"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {
@@ -53,7 +53,7 @@ int ExplainPlan(Context& context, const ExplainPlanFlags& flags) {
         absl::InvalidArgumentError("a command job has no plan: the spec has no train"), kBadSpec);
   }
   const absl::StatusOr<std::string> program =
-      FindProgram(flags.rank_binary, "worker", "muster-rank", "--rank-binary");
+      FindProgram(flags.rank_binary, "trainer", "muster-rank", "--rank-binary");
   if (!program.ok()) return context.Fail(program.status(), kNoInput);
   PlanQuestion question;
   question.ranks = flags.ranks > 0 ? flags.ranks : spec::MaxWorldSize(*spec);

@@ -12,7 +12,7 @@
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
-#include "common/spec/spec.h"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

@@ -1,5 +1,5 @@
 // `muster spec`: what can be said of a spec without a coordinator.
-#include "common/spec/spec.h"
+#include "spec/spec.h"
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
@@ -12,8 +12,8 @@
 #include "cli/spec/spec_file.h"
 #include "cli/spec/spec_schema.h"
 #include "cli/verb.h"
-#include "common/spec/explain.h"
 #include "nlohmann/json.hpp"
+#include "spec/explain.h"
 
 namespace muster::cli {
 namespace {

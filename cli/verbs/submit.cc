@@ -8,8 +8,8 @@
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
-#include "common/spec/spec.h"
 #include "nlohmann/json.hpp"
+#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {

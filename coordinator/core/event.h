@@ -18,7 +18,7 @@
 namespace muster::core {
 
 // -------------------------------------------------------------------------------------------------------
-// events Facts that arrived. The service has checked sizes and the spec (common/spec); the core
+// events Facts that arrived. The service has checked sizes and the spec (spec); the core
 // checks everything that depends on its state.
 
 struct SubmitJob {

@@ -9,12 +9,12 @@
 #include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
-#include "common/spec/spec.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "coordinator/service/read_log_call.h"
 #include "coordinator/service/validate.h"
 #include "coordinator/service/watch_job_call.h"
+#include "spec/spec.h"
 
 namespace muster::service {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "common/spec/spec.h"
 #include "common/version.h"
 #include "coordinator/store/memory_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "spec/spec.h"
 
 namespace muster::service {
 namespace {

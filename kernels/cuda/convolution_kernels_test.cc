@@ -3,8 +3,8 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "kernels/contract/typed_buffer.h"
 #include "kernels/cuda/on_host.h"
-#include "kernels/typed_buffer.h"
 
 namespace muster::kernels {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/contract/test_buffer.h"
 #include "kernels/cuda/on_host_device.h"
 #include "kernels/half.h"
-#include "kernels/test_buffer.h"
 
 namespace muster::kernels {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/contract/test_buffer.h"
 #include "kernels/staged_convolution.h"
-#include "kernels/test_buffer.h"
 
 namespace muster::kernels {
 namespace {

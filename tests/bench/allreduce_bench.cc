@@ -24,14 +24,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/spec/units.h"
+#include "collectives/communicator.h"
+#include "collectives/factory.h"
+#include "collectives/testing.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "spec/units.h"
 #include "tests/bench/allreduce_contestants.h"
 #include "tests/bench/percentile.h"
-#include "worker/collectives/communicator.h"
-#include "worker/collectives/factory.h"
-#include "worker/collectives/testing.h"
 
 namespace muster::bench {
 namespace {

@@ -33,7 +33,7 @@ class AllReduceBenchTest(unittest.TestCase):
         self.check(run_bench("--ranks=4", "--nodes=2"), 4, ["gloo's own", "our gloo", "hierarchical"])
 
     def test_nccl_with_a_hierarchy_and_without(self):
-        stand_in = f"--nccl-stand-in={binary('worker/collectives/nccl/testing/libfake_nccl.so')}"
+        stand_in = f"--nccl-stand-in={binary('collectives/nccl/testing/libfake_nccl.so')}"
         self.check(run_bench("--backend=nccl", stand_in, "--ranks=2"), 2, ["nccl"])
         self.check(run_bench("--backend=nccl", stand_in, "--ranks=4", "--nodes=2"), 4, ["nccl", "hierarchical"])
 

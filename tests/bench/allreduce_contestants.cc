@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/factory.h"
+#include "collectives/nccl/nccl.h"
+#include "collectives/nccl/testing/fake_nccl_parts.h"
 #include "common/status.h"
 #include "kernels/cuda/device.h"
 #include "kernels/device.h"
-#include "worker/collectives/factory.h"
-#include "worker/collectives/nccl/nccl.h"
-#include "worker/collectives/nccl/testing/fake_nccl_parts.h"
 
 namespace muster::bench {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/collectives/communicator.h"
+#include "collectives/communicator.h"
 
 namespace muster::bench {
 

@@ -3,7 +3,7 @@
 //   bazel run //tests/bench:overlap_bench -- --bucket=1MiB:25MiB --bucket=1MiB:4MiB
 //
 // Ranks are processes with one thread of computing each; every step is a real plan's forward, loss
-// and backward, with the GradientExchange of the trainer. Compared over each network:
+// and backward, with the HostBucketReducer of the trainer. Compared over each network:
 //
 //   all-reduce   all buckets at once, nothing else running
 //   without      a step without communication
@@ -31,17 +31,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "common/spec/units.h"
+#include "collectives/communicator.h"
+#include "collectives/factory.h"
+#include "collectives/testing.h"
+#include "collectives/token_bucket.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
-#include "worker/collectives/communicator.h"
-#include "worker/collectives/factory.h"
-#include "worker/collectives/testing.h"
-#include "worker/collectives/token_bucket.h"
-#include "worker/nn/model.h"
-#include "worker/nn/plan.h"
-#include "worker/train/aligned_floats.h"
-#include "worker/train/gradient_exchange.h"
+#include "spec/units.h"
+#include "trainer/graph/plan.h"
+#include "trainer/models/model.h"
+#include "trainer/strategy/aligned_floats.h"
+#include "trainer/strategy/host_bucket_reducer.h"
 
 namespace muster::train {
 namespace {
@@ -80,7 +80,7 @@ struct Configuration {
   std::string network;
   ExchangeOptions options;
   Communicator* communicator = nullptr;
-  std::unique_ptr<GradientExchange> exchange;
+  std::unique_ptr<HostBucketReducer> exchange;
   Times times;
 };
 
@@ -200,7 +200,7 @@ absl::Status Rank::MakeConfigurations() {
       configuration.options = options;
       configuration.communicator = network == "shm" ? shm_.get() : gloo_.get();
       ASSIGN_OR_RETURN(configuration.exchange,
-                       GradientExchange::Create(configuration.communicator, plan_.get(), options));
+                       HostBucketReducer::Create(configuration.communicator, plan_.get(), options));
     }
   }
   return absl::OkStatus();
@@ -217,7 +217,7 @@ void Rank::Limit(const Configuration& configuration) {
 }
 
 absl::Status Rank::Step(Configuration& configuration, bool communicate, Times& times) {
-  GradientExchange& exchange = *configuration.exchange;
+  HostBucketReducer& exchange = *configuration.exchange;
   Limit(configuration);
   plan_->Bind(parameters_.get(), exchange.gradients(), buffers_.get());
   RETURN_IF_ERROR(control_->Barrier()->Wait());

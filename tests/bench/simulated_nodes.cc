@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "collectives/nccl/unique_ids.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_status.h"
 #include "common/proto_time.h"
 #include "common/security/client_security.h"
 #include "common/version.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
-#include "worker/collectives/nccl/unique_ids.h"
 
 namespace muster::bench {
 namespace {

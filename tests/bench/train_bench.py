@@ -11,7 +11,7 @@ wins. O2 is bfloat16, for PyTorch autocast to it.
 
 "of peak" is the nominal work, 3 x 2 x the multiplications of forward's convolutions and linear layers as
 `muster spec explain-plan` counts them, over what
-kernels/peak_bench measures for as many threads at once in that precision. "outside kernels" is what is left of a step
+kernels/bench/peak_bench measures for as many threads at once in that precision. "outside kernels" is what is left of a step
 without its kernels and without the wait for gradients after backward, which is "exposed". Memory is a rank's largest
 resident size.
 
@@ -126,7 +126,7 @@ def run_peer(python, form, name, precision, model, steps):
 
 
 def run_peak():
-    result = subprocess.run([binary("kernels/peak_bench"), "--json", f"--threads={RANKS * THREADS}"], text=True,
+    result = subprocess.run([binary("kernels/bench/peak_bench"), "--json", f"--threads={RANKS * THREADS}"], text=True,
                             capture_output=True, check=True)
     return json.loads(result.stdout)
 

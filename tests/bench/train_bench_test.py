@@ -81,7 +81,7 @@ class TrainBenchTest(unittest.TestCase):
         self.assertEqual(second["training_flops_per_image"], {"small_cnn": 6 * products})
 
     def test_peak_bench_tells_its_figures(self):
-        out = subprocess.run([binary("kernels/peak_bench"), "--json", "--rounds=1", "--seconds=0.002", "--threads=2"],
+        out = subprocess.run([binary("kernels/bench/peak_bench"), "--json", "--rounds=1", "--seconds=0.002", "--threads=2"],
                              text=True, capture_output=True, check=True).stdout
         figures = json.loads(out)
         for threads in ("one_thread", "all_threads"):
@@ -142,7 +142,7 @@ class AccuracyBenchTest(unittest.TestCase):
 
     def test_event_files_are_read_with_their_times(self):
         with tempfile.TemporaryDirectory() as folder:
-            writer = subprocess.Popen([binary("worker/train/tensorboard_writer"), folder, "1", "3"],
+            writer = subprocess.Popen([binary("trainer/tensorboard_writer"), folder, "1", "3"],
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self.assertEqual(writer.stdout.readline(), "written\n")
             writer.communicate()

@@ -18,7 +18,7 @@ from tests.support.cluster import Cluster, binary, command_spec, training_spec
 
 MAX_BYTES = 30_000_000
 BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
-BINARIES = ("cli/muster", "coordinator/muster-coordinator", "worker/muster-rank", "worker/muster-shim",
+BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank", "worker/muster-shim",
             "worker/muster-worker")
 # The user's own, which must reach the user's command as it is.
 USERS_LIBRARIES = "/users/own/libraries"

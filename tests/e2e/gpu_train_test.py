@@ -55,7 +55,7 @@ class GpuTrainTest(unittest.TestCase):
 
     def test_nodes_whose_drivers_differ_are_refused_in_two_lines(self):
         with Cluster() as cluster:
-            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")),
+            programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")),
                               ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
             for name, driver, variables in (("a", "580.65.06", {"NCCL_ALGO": "Ring"}), ("b", "570.86.10", {})):
                 machine = cluster.directory / f"machine-{name}"
@@ -81,7 +81,7 @@ class GpuTrainTest(unittest.TestCase):
 
     def test_a_gpu_that_cannot_be_used_ends_the_job_in_words(self):
         with Cluster() as cluster:
-            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")))
+            programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")))
             self.start(cluster, programs / "muster-rank")
             folder = cluster.directory / "pictures"
             make_pictures(folder)
@@ -94,7 +94,7 @@ class GpuTrainTest(unittest.TestCase):
 
     def test_explain_plan(self):
         with Cluster() as cluster:
-            programs = copied(cluster.directory / "programs", ("muster-rank", binary("worker/muster-rank")))
+            programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")))
             folder = cluster.directory / "pictures"
             make_pictures(folder)
             def explain(device, *flags):
@@ -120,7 +120,7 @@ class GpuTrainTest(unittest.TestCase):
             prefix = cluster.directory / "prefix"
             prefix.mkdir()
             copied(prefix / "lib", ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
-            rank = copied(prefix / "libexec", ("muster-rank", binary("worker/muster-rank"))) / "muster-rank"
+            rank = copied(prefix / "libexec", ("muster-rank", binary("trainer/muster-rank"))) / "muster-rank"
             folder = cluster.directory / "pictures"
             make_pictures(folder)
             path = cluster.write_spec(spec("plan", folder, "auto"))

@@ -1,5 +1,5 @@
 """Train jobs whose ranks' GPUs exchange gradients by NCCL, with unique ids by the coordinator: real daemons, GPUs and an
-NCCL that are made up (tests/support/gpu_training.py, worker/collectives/nccl/testing/fake_nccl.cc)."""
+NCCL that are made up (tests/support/gpu_training.py, collectives/nccl/testing/fake_nccl.cc)."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ class NcclTrainTest(unittest.TestCase):
         """Machines with GPUs of their own, and a folder of pictures."""
         rank = rank_on_host_gpu(cluster.directory / "programs")
         libraries = copied(cluster.directory / "nvidia",
-                           ("libnccl.so.2", binary("worker/collectives/nccl/testing/libfake_nccl.so")))
+                           ("libnccl.so.2", binary("collectives/nccl/testing/libfake_nccl.so")))
         for node in nodes:
             machine = cluster.directory / f"machine-{node}"
             machine.mkdir()

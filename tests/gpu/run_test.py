@@ -60,7 +60,7 @@ class RunTest(unittest.TestCase):
         gpus = FakeGpus(self.folder, 1)
         nccl = self.folder / "nccl"
         nccl.mkdir()
-        shutil.copy(binary("worker/collectives/nccl/testing/libfake_nccl.so"), nccl / "libnccl.so.2")
+        shutil.copy(binary("collectives/nccl/testing/libfake_nccl.so"), nccl / "libnccl.so.2")
         result = self.run_script(
             "--quick", "--part", "kernels", "--part", "sanitizer", "--part", "nccl", bundles=self.unpacked(),
             SETS="train.max_steps=24 train.global_batch=16", ALLREDUCE_MAX="1MiB", FAKE_NVML=str(gpus.path),

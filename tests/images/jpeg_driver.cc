@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "common/status.h"
-#include "worker/data/jpeg_decoder.h"
-#include "worker/data/mapped_file.h"
+#include "trainer/data/jpeg_decoder.h"
+#include "trainer/data/mapped_file.h"
 
 namespace muster::data {
 namespace {

@@ -12,9 +12,9 @@
 #include "CLI/CLI.hpp"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
-#include "worker/data/dataset.h"
-#include "worker/data/input_writer.h"
-#include "worker/data/loader.h"
+#include "trainer/data/dataset.h"
+#include "trainer/data/input_writer.h"
+#include "trainer/data/loader.h"
 
 namespace muster::data {
 namespace {

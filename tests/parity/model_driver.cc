@@ -26,12 +26,12 @@
 #include "common/status.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/muster/v1/job.pb.h"
-#include "worker/nn/model.h"
-#include "worker/nn/plan.h"
-#include "worker/train/aligned_floats.h"
-#include "worker/train/model_state.h"
-#include "worker/train/optimizer.h"
-#include "worker/train/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/graph/plan.h"
+#include "trainer/models/model.h"
+#include "trainer/optim/model_state.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/strategy/aligned_floats.h"
 
 namespace muster {
 namespace {

@@ -1,4 +1,4 @@
-"""The safetensors format, as worker/train/safetensors.h describes it, to and from torch's state_dicts."""
+"""The safetensors format, as trainer/checkpoint/safetensors.h describes it, to and from torch's state_dicts."""
 
 import json
 

@@ -10,7 +10,7 @@ from tests.support.daemon import binary
 from tests.support.namespaces import Lab
 
 PROGRAMS = ("cli/muster", "coordinator/muster-coordinator", "worker/muster-worker", "worker/muster-shim",
-            "worker/muster-rank")
+            "trainer/muster-rank")
 # On each machine, in its own /tmp.
 BIN = "/tmp/bin"
 DATA = pathlib.Path("/tmp/data")

@@ -29,7 +29,7 @@ def make_pictures(folder):
 
 def rank_on_host_gpu(directory):
     """A new folder with muster-rank and the library of the made-up GPU."""
-    return copied(directory, ("muster-rank", binary("worker/muster-rank")),
+    return copied(directory, ("muster-rank", binary("trainer/muster-rank")),
                   ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so"))) / "muster-rank"
 
 

@@ -3,7 +3,7 @@
 BINARIES = [
     "//cli:muster",
     "//coordinator:muster-coordinator",
-    "//worker:muster-rank",
+    "//trainer:muster-rank",
     "//worker:muster-shim",
     "//worker:muster-worker",
 ]

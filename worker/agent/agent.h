@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "common/http/address.h"
 #include "common/security/client_security.h"
-#include "worker/agent/devices.h"
+#include "worker/agent/generation/devices.h"
 #include "worker/agent/retention.h"
 
 namespace muster::agent {

@@ -14,8 +14,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/agent/agent_fixture.h"
-#include "worker/agent/master_endpoint.h"
-#include "worker/agent/network.h"
+#include "worker/agent/network/master_endpoint.h"
+#include "worker/agent/network/network.h"
 
 namespace muster::agent {
 namespace {

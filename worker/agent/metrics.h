@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "prometheus/collectable.h"
-#include "worker/agent/progress_board.h"
+#include "worker/agent/rank/progress_board.h"
 
 namespace muster::agent {
 

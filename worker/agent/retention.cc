@@ -11,8 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/spec/units.h"
 #include "glog/logging.h"
+#include "spec/units.h"
 #include "worker/agent/data_directory.h"
 
 namespace muster::agent {

@@ -19,7 +19,7 @@
 #include "common/time.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/event_loop.h"
-#include "worker/agent/progress_board.h"
+#include "worker/agent/rank/progress_board.h"
 
 namespace muster::agent {
 

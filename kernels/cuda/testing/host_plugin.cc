@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/on_host.h"
 #include "kernels/cuda/plugin.h"
-#include "kernels/host_queue.h"
+#include "kernels/testing/host_queue.h"
 
 struct MusterCudaContext {};
 struct MusterCudaEvent {

@@ -1,0 +1,296 @@
+#include "collectives/gloo/gloo_transport.h"
+
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "collectives/peer_status.h"
+#include "collectives/token_bucket.h"
+#include "common/status.h"
+
+namespace muster::collectives {
+namespace {
+
+// How long to wait for a peer's word of whom it blames: those who lose one another in turn do so
+// within milliseconds, those who time out together within the skew of their calls.
+constexpr absl::Duration kWordTimeout = absl::Milliseconds(300);
+constexpr absl::Duration kSearchTimeout = absl::Seconds(1);
+// An interrupted wait for a key ends within this.
+constexpr absl::Duration kKeySlice = absl::Milliseconds(500);
+// For a key that exists or does not.
+constexpr absl::Duration kKeyGlance = absl::Milliseconds(20);
+
+// A word is one of these and a rank of the job.
+constexpr absl::string_view kCulprit = "culprit ";  // at the end of a search
+constexpr absl::string_view kSuspect = "suspect ";  // of one who has just timed out: ask on
+
+std::string AddressKey(const GroupOptions& options, uint32_t from, uint32_t to) {
+  return absl::StrCat("gloo/", options.id, "/address/", from, "-", to);
+}
+
+std::string BlameKey(const GroupOptions& options, uint32_t job_rank) {
+  return absl::StrCat("gloo/", options.id, "/blames/", job_rank);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GlooTransport>> GlooTransport::Create(const GroupOptions& options) {
+  std::unique_ptr<GlooTransport> transport(new GlooTransport(options));
+  ASSIGN_OR_RETURN(transport->device_, CreateGlooDevice(options.interface_address));
+  return {std::move(transport)};
+}
+
+GlooTransport::~GlooTransport() {
+  std::shared_ptr<Lane> background;
+  {
+    absl::MutexLock lock(&mutex_);
+    background = background_;
+  }
+  if (background != nullptr) background->Stop();
+}
+
+absl::Status GlooTransport::Connect(std::vector<uint32_t> peers) {
+  // In ascending order everywhere: no ring of ranks that each wait for the next.
+  std::sort(peers.begin(), peers.end());
+  std::vector<std::pair<uint32_t, GlooLink*>> mine;
+  std::vector<uint32_t> others;  // which another lane connects already
+  for (const uint32_t peer : peers) {
+    absl::MutexLock lock(&mutex_);
+    if (interrupted_) return absl::AbortedError("interrupted");
+    if (ready_.count(peer) > 0) continue;
+    if (links_.count(peer) > 0) {
+      others.push_back(peer);
+      continue;
+    }
+    ASSIGN_OR_RETURN(links_[peer], GlooLink::Listen(device_, options_.connect_timeout));
+    mine.emplace_back(peer, links_[peer].get());
+  }
+  for (const auto& entry : mine) {
+    ASSIGN_OR_RETURN(const std::string address, entry.second->Address());
+    RETURN_IF_ERROR(options_.store->Put(AddressKey(options_, options_.rank, entry.first), address));
+  }
+  for (auto entry = mine.begin(); entry != mine.end(); ++entry) {
+    const absl::Status status = ConnectOne(entry->first, entry->second);
+    if (absl::IsDeadlineExceeded(status)) {
+      std::vector<uint32_t> missing;
+      for (; entry != mine.end(); ++entry) {
+        const auto key = AddressKey(options_, entry->first, options_.rank);
+        if (options_.store->Get(key, kKeyGlance).ok()) continue;
+        missing.push_back(options_.members[entry->first]);
+      }
+      return PeersMissing(options_.name, missing, options_.connect_timeout);
+    }
+    RETURN_IF_ERROR(status);
+    absl::MutexLock lock(&mutex_);
+    ready_.insert(entry->first);
+    connected_.SignalAll();
+  }
+  for (const uint32_t peer : others) {
+    absl::MutexLock lock(&mutex_);
+    while (ready_.count(peer) == 0 && !interrupted_) connected_.Wait(&mutex_);
+    if (interrupted_) return absl::AbortedError("interrupted");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GlooTransport::AwaitTurn(size_t size_bytes) {
+  if (options_.send_limit == nullptr) return absl::OkStatus();
+  const absl::Time turn = options_.send_limit->Take(size_bytes, absl::Now());
+  absl::MutexLock lock(&mutex_);
+  if (mutex_.AwaitWithDeadline(absl::Condition(&interrupted_), turn)) {
+    return absl::AbortedError("interrupted");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GlooTransport::ConnectOne(uint32_t peer, GlooLink* link) {
+  ASSIGN_OR_RETURN(const std::string address, PeerAddress(peer));
+  const absl::Status status = link->Connect(address);
+  if (status.ok() || interrupted()) return status;
+  return PeerLost(options_.members[peer],
+                  absl::StrCat("cannot be connected to at ", address, ": ", status.message()));
+}
+
+absl::StatusOr<std::string> GlooTransport::PeerAddress(uint32_t peer) {
+  const absl::Time deadline = absl::Now() + options_.connect_timeout;
+  for (;;) {
+    const absl::Duration left = deadline - absl::Now();
+    absl::StatusOr<std::string> address =
+        options_.store->Get(AddressKey(options_, peer, options_.rank),
+                            std::clamp(left, absl::ZeroDuration(), kKeySlice));
+    if (!absl::IsDeadlineExceeded(address.status())) return address;
+    if (interrupted()) return absl::AbortedError("interrupted");
+    if (left <= absl::ZeroDuration()) return address;
+  }
+}
+
+std::unique_ptr<GlooBuffer> GlooTransport::Buffer(uint32_t peer, void* data) {
+  absl::MutexLock lock(&mutex_);
+  return std::make_unique<GlooBuffer>(this, links_[peer].get(), peer, data);
+}
+
+bool GlooTransport::interrupted() const {
+  absl::MutexLock lock(&mutex_);
+  return interrupted_;
+}
+
+void GlooTransport::Interrupt(const absl::Status& failure) {
+  absl::MutexLock lock(&mutex_);
+  interrupted_ = true;
+  connected_.SignalAll();
+  for (GlooBuffer* buffer : waiting_) buffer->Interrupt();
+  if (const absl::optional<uint32_t> blamed = PeerRankOf(failure); blamed.has_value()) {
+    LeaveWord(*blamed, Search::kDone);
+  }
+  // After the word: who then sees the connection break finds it.
+  Background().Issue([this] {
+    CloseLinks();
+    return absl::OkStatus();
+  });
+}
+
+Lane& GlooTransport::Background() {
+  if (background_ == nullptr) background_ = Lane::Start("gloo failure");
+  return *background_;
+}
+
+void GlooTransport::LeaveWord(uint32_t blamed, Search search) {
+  if (left_word_) return;
+  left_word_ = true;
+  Background().Issue([this, blamed, search] {
+    return options_.store->Put(BlameKey(options_, options_.members[options_.rank]),
+                               absl::StrCat(search == Search::kDone ? kCulprit : kSuspect, blamed));
+  });
+}
+
+void GlooTransport::CloseLinks() {
+  std::vector<GlooLink*> links;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& entry : links_) {
+      if (entry.second != nullptr) links.push_back(entry.second.get());
+    }
+  }
+  for (GlooLink* link : links) link->Close();
+}
+
+absl::Status GlooTransport::Failure(uint32_t peer, Verdict verdict, absl::string_view what) {
+  if (interrupted()) return absl::AbortedError("interrupted");
+  const uint32_t job_rank = options_.members[peer];
+  if (verdict == Verdict::kTimedOut) {
+    absl::MutexLock lock(&mutex_);
+    LeaveWord(job_rank, Search::kOpen);
+  }
+  const uint32_t culprit = FindCulprit(job_rank);
+  if (verdict == Verdict::kTimedOut) {
+    return PeersMissing(options_.name, {culprit}, options_.timeout);
+  }
+  if (culprit != job_rank) return PeerLost(culprit, "was lost, a peer says");
+  return PeerLost(job_rank, absl::StrCat("went away: ", what));
+}
+
+uint32_t GlooTransport::FindCulprit(uint32_t job_rank) {
+  const absl::Time deadline = absl::Now() + kSearchTimeout;
+  const uint32_t self = options_.members[options_.rank];
+  std::set<uint32_t> seen = {self, job_rank};
+  bool done = false;
+  while (!done && absl::Now() < deadline && !interrupted()) {
+    const absl::StatusOr<std::string> word =
+        options_.store->Get(BlameKey(options_, job_rank), kWordTimeout);
+    if (!word.ok()) break;
+    absl::string_view text = *word;
+    done = absl::ConsumePrefix(&text, kCulprit);
+    if (!done) absl::ConsumePrefix(&text, kSuspect);
+    uint32_t blamed = 0;
+    if (!absl::SimpleAtoi(text, &blamed) || !seen.insert(blamed).second) break;
+    job_rank = blamed;
+  }
+  return job_rank;
+}
+
+GlooBuffer::GlooBuffer(GlooTransport* transport, GlooLink* link, uint32_t peer, void* data)
+    : transport_(transport),
+      link_(link),
+      peer_(peer),
+      data_(static_cast<std::byte*>(data)),
+      endpoint_(link->TakeEndpoint()) {}
+
+GlooBuffer::~GlooBuffer() {
+  if (sends_ == 0 && receives_ == 0) link_->ReturnEndpoint(std::move(endpoint_));
+}
+
+absl::Status GlooBuffer::Send(uint64_t slot, size_t offset, size_t size_bytes) {
+  if (size_bytes == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(transport_->AwaitTurn(size_bytes));
+  ++sends_;
+  const absl::Status status = link_->Send(endpoint_.get(), slot, data_ + offset, size_bytes);
+  if (status.ok()) return status;
+  return transport_->Failure(peer_, GlooTransport::Verdict::kLost, status.message());
+}
+
+absl::Status GlooBuffer::Receive(uint64_t slot, size_t offset, size_t size_bytes) {
+  if (size_bytes == 0) return absl::OkStatus();
+  ++receives_;
+  const absl::Status status =
+      link_->Receive(endpoint_.get(), slot, data_ + offset, size_bytes);
+  if (status.ok()) return status;
+  return transport_->Failure(peer_, GlooTransport::Verdict::kLost, status.message());
+}
+
+absl::Status GlooBuffer::AwaitReceived() {
+  RETURN_IF_ERROR(Await(/*receive=*/true));
+  --receives_;
+  return absl::OkStatus();
+}
+
+absl::Status GlooBuffer::AwaitAllSent() {
+  for (; sends_ > 0; --sends_) RETURN_IF_ERROR(Await(/*receive=*/false));
+  return absl::OkStatus();
+}
+
+void GlooBuffer::Interrupt() {
+  endpoint_->abortWaitRecv();
+  endpoint_->abortWaitSend();
+}
+
+absl::Status GlooBuffer::Await(bool receive) {
+  {
+    absl::MutexLock lock(&transport_->mutex_);
+    if (transport_->interrupted_) return absl::AbortedError("interrupted");
+    transport_->waiting_.insert(this);
+  }
+  const absl::Time start = absl::Now();
+  const auto timeout = absl::ToChronoMilliseconds(transport_->options_.timeout);
+  bool complete = false;
+  bool threw = false;
+  std::string error = "the wait was interrupted";
+  const auto wait = [&] {
+    try {
+      complete =
+          receive ? endpoint_->waitRecv(nullptr, timeout) : endpoint_->waitSend(nullptr, timeout);
+    } catch (const std::exception& exception) {
+      threw = true;
+      error = exception.what();
+    }
+  };
+  wait();
+  const bool timed_out = absl::Now() - start >= absl::FromChrono(timeout);
+  // A wait under way throws even if its message was completed just before the connection broke; a
+  // second one does not.
+  if (threw && !timed_out) wait();
+  {
+    absl::MutexLock lock(&transport_->mutex_);
+    transport_->waiting_.erase(this);
+  }
+  if (complete) return absl::OkStatus();
+  return transport_->Failure(
+      peer_, timed_out ? GlooTransport::Verdict::kTimedOut : GlooTransport::Verdict::kLost, error);
+}
+
+}  // namespace muster::collectives

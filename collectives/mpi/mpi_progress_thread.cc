@@ -1,0 +1,290 @@
+#include "collectives/mpi/mpi_progress_thread.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "collectives/lane.h"
+#include "collectives/mpi/mpi_library.h"
+#include "collectives/spin.h"
+#include "common/status.h"
+
+namespace muster::collectives {
+namespace {
+
+// MPI moves nothing unless it is called: naps grow from the first to the second.
+constexpr absl::Duration kShortNap = absl::Microseconds(20);
+constexpr absl::Duration kLongNap = absl::Microseconds(100);
+// Where nothing is under way here: a message that is done may still have to leave this process.
+constexpr absl::Duration kIdleNap = absl::Milliseconds(10);
+// How long whoever leaves waits for the thread to be out of MPI, and whoever exits for the others.
+constexpr absl::Duration kLeaveTime = absl::Seconds(1);
+constexpr absl::Duration kFinishTime = absl::Seconds(10);
+
+int64_t SteadyNanoseconds() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// MPI would make a job of this one process else.
+bool StartedByLauncher() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+absl::Status Ended(absl::string_view why) {
+  return absl::UnavailableError(absl::StrCat(
+      "mpi: ", why, ", and MPI takes no message back: the processes have to be started again"));
+}
+
+MpiProgressThread* started = nullptr;  // before FinishAtExit is registered
+
+}  // namespace
+
+absl::StatusOr<MpiProgressThread*> MpiProgressThread::Get(absl::Duration timeout) {
+  // MPI_Init is for once in a process, so the first outcome is the only one.
+  static const auto* const owner = new absl::StatusOr<MpiProgressThread*>(Make(timeout));
+  RETURN_IF_ERROR(owner->status());
+  absl::MutexLock lock(&(**owner)->mutex_);
+  RETURN_IF_ERROR((**owner)->failure_);
+  return *owner;
+}
+
+absl::StatusOr<MpiProgressThread*> MpiProgressThread::Make(absl::Duration timeout) {
+  if (!StartedByLauncher()) {
+    return absl::FailedPreconditionError(
+        "mpi: this process is not one of an MPI job: none of OMPI_COMM_WORLD_SIZE, PMIX_RANK and "
+        "PMI_RANK is set; start the ranks by mpirun");
+  }
+  ASSIGN_OR_RETURN(const MusterMpiApi* const api, OpenMpiLibrary());
+  auto* const owner = new MpiProgressThread(api);  // for good, as its thread
+  std::thread thread([owner] { owner->Loop(); });
+  pthread_setname_np(thread.native_handle(), "mpi");
+  thread.detach();
+  RETURN_IF_ERROR(owner->Call(
+      [owner]() -> absl::Status {
+        if (const char* const error = owner->api_.start(); error != nullptr) {
+          return absl::FailedPreconditionError(absl::StrCat("mpi: ", error));
+        }
+        owner->started_ = true;
+        owner->rank_ = owner->api_.rank();
+        owner->size_ = owner->api_.size();
+        return absl::OkStatus();
+      },
+      timeout, "MPI_Init, which waits for all processes of the MPI job,"));
+  started = owner;
+  std::atexit(&FinishAtExit);
+  return owner;
+}
+
+void MpiProgressThread::FinishAtExit() {
+  MpiProgressThread& owner = *started;
+  {
+    absl::MutexLock lock(&owner.mutex_);
+    // The launcher sees a process that exits without MPI_Finalize, and ends the others. In
+    // MPI_Finalize it would wait for them.
+    if (!owner.failure_.ok()) return;
+  }
+  const absl::Status status = owner.Call(
+      [&owner] {
+        // With messages under way it would wait for those too.
+        const char* const error = owner.active_.empty() ? owner.api_.finish() : nullptr;
+        owner.started_ = false;
+        return error == nullptr ? absl::OkStatus() : absl::UnavailableError(error);
+      },
+      kFinishTime, "MPI_Finalize, which waits for all processes of the MPI job,");
+  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  absl::MutexLock lock(&owner.mutex_);
+  owner.Fail(absl::UnavailableError("mpi: the process is exiting"));
+}
+
+absl::Status MpiProgressThread::Call(std::function<absl::Status()> call, absl::Duration timeout,
+                                     absl::string_view what) {
+  struct Outcome {
+    bool done = false;
+    absl::Status status;
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(failure_);
+  calls_.push_back([this, outcome, call = std::move(call)] {
+    absl::Status status = call();
+    absl::MutexLock lock(&mutex_);
+    outcome->status = std::move(status);
+    outcome->done = true;
+    changed_.SignalAll();
+  });
+  given_.Signal();
+  const absl::Time deadline = absl::Now() + timeout;
+  while (!outcome->done && failure_.ok()) {
+    if (!changed_.WaitWithDeadline(&mutex_, deadline)) continue;
+    if (outcome->done) break;
+    Fail(absl::DeadlineExceededError(
+        absl::StrCat("mpi: ", what, " has not returned within ", absl::FormatDuration(timeout))));
+  }
+  if (outcome->done) return outcome->status;
+  return failure_;
+}
+
+absl::StatusOr<MusterMpiGroup*> MpiProgressThread::MakeGroup(std::vector<uint32_t> members,
+                                                             uint32_t tag, absl::Duration timeout) {
+  const auto group = std::make_shared<MusterMpiGroup*>(nullptr);
+  RETURN_IF_ERROR(Call(
+      [this, group, members = std::move(members), tag]() -> absl::Status {
+        const char* const error =
+            api_.make_group(members.data(), static_cast<uint32_t>(members.size()), tag, &*group);
+        if (error == nullptr) return absl::OkStatus();
+        const absl::Status status = absl::UnavailableError(absl::StrCat("mpi: ", error));
+        absl::MutexLock lock(&mutex_);
+        Fail(status);
+        return status;
+      },
+      timeout, "MPI_Comm_create_group, which waits for all members,"));
+  return *group;
+}
+
+std::shared_ptr<MpiExchange> MpiProgressThread::Begin(MusterMpiGroup* group,
+                                                      std::vector<MusterMpiMessage> messages) {
+  auto exchange = std::make_shared<MpiExchange>();
+  exchange->group_ = group;
+  exchange->messages_ = std::move(messages);
+  exchange->left_ = static_cast<uint32_t>(exchange->messages_.size());
+  exchange->moved_ns_ = SteadyNanoseconds();
+  if (exchange->messages_.empty()) {
+    exchange->done_.store(true, std::memory_order_release);
+    return exchange;
+  }
+  absl::MutexLock lock(&mutex_);
+  begun_.push_back(exchange);
+  given_.Signal();
+  return exchange;
+}
+
+absl::Status MpiProgressThread::Await(MpiExchange& exchange, absl::Duration timeout,
+                                      std::vector<uint32_t>* waiting_for) {
+  if (SpinUntil([&exchange] { return exchange.done(); }, kSpinTime)) return exchange.status_;
+  absl::MutexLock lock(&mutex_);
+  while (!exchange.done() && failure_.ok()) {
+    const absl::Duration left =
+        timeout - absl::Nanoseconds(SteadyNanoseconds() - exchange.moved_ns_.load());
+    if (left > absl::ZeroDuration()) {
+      changed_.WaitWithTimeout(&mutex_, left);
+      continue;
+    }
+    Fail(Ended("messages were not done in time"));
+    AwaitThreadOut();
+    for (const MusterMpiMessage& message : exchange.messages_) {
+      if (message.done == 0) waiting_for->push_back(message.peer);
+    }
+    return absl::DeadlineExceededError("mpi: no progress");
+  }
+  if (exchange.done()) return exchange.status_;
+  AwaitThreadOut();
+  return failure_;
+}
+
+void MpiProgressThread::End(absl::string_view why) {
+  absl::MutexLock lock(&mutex_);
+  Fail(Ended(why));
+}
+
+void MpiProgressThread::Fail(const absl::Status& status) {
+  if (failure_.ok()) failure_ = status;
+  given_.Signal();
+  changed_.SignalAll();
+}
+
+void MpiProgressThread::AwaitThreadOut() {
+  const absl::Time deadline = absl::Now() + kLeaveTime;
+  while (calling_ && !changed_.WaitWithDeadline(&mutex_, deadline)) {
+  }
+}
+
+bool MpiProgressThread::Move(MpiExchange& exchange) {
+  const char* error = nullptr;
+  const uint32_t before = exchange.left_;
+  bool begins = false;
+  if (exchange.batch_ == nullptr) {
+    begins = true;
+    error = api_.begin(exchange.group_, exchange.messages_.data(), before, &exchange.batch_);
+  }
+  if (error == nullptr) error = api_.progress(exchange.batch_, &exchange.left_);
+  if (error != nullptr) {
+    Finish(exchange, absl::UnavailableError(absl::StrCat("mpi: ", error)));
+    return true;
+  }
+  if (exchange.left_ == 0) {
+    api_.release(exchange.batch_);
+    exchange.batch_ = nullptr;
+    Finish(exchange, absl::OkStatus());
+    return true;
+  }
+  if (exchange.left_ < before) exchange.moved_ns_ = SteadyNanoseconds();
+  return begins || exchange.left_ < before;
+}
+
+void MpiProgressThread::Finish(MpiExchange& exchange, absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  if (!status.ok()) Fail(status);
+  exchange.status_ = std::move(status);
+  exchange.done_.store(true, std::memory_order_release);
+  changed_.SignalAll();
+}
+
+void MpiProgressThread::Loop() {
+  const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !begun_.empty() || !calls_.empty();
+  };
+  int64_t moved_ns = SteadyNanoseconds();
+  absl::Duration nap = kShortNap;
+  std::vector<std::function<void()>> calls;
+  for (;;) {
+    {
+      absl::MutexLock lock(&mutex_);
+      calling_ = false;
+      if (!failure_.ok()) {
+        changed_.SignalAll();
+        return;
+      }
+      if (active_.empty()) {
+        while (!has_work() && failure_.ok() && !started_) given_.Wait(&mutex_);
+        if (!has_work() && failure_.ok()) given_.WaitWithTimeout(&mutex_, kIdleNap);
+      } else if (!has_work() && absl::Nanoseconds(SteadyNanoseconds() - moved_ns) > kSpinTime) {
+        given_.WaitWithTimeout(&mutex_, nap);
+        nap = std::min(2 * nap, kLongNap);
+      }
+      if (!failure_.ok()) continue;
+      if (!begun_.empty()) moved_ns = SteadyNanoseconds();
+      active_.insert(active_.end(), begun_.begin(), begun_.end());
+      begun_.clear();
+      calls.swap(calls_);
+      calling_ = true;
+    }
+    if (started_ && active_.empty() && calls.empty()) api_.poke();
+    for (const std::function<void()>& call : calls) call();
+    calls.clear();
+    bool moved = false;
+    for (const std::shared_ptr<MpiExchange>& exchange : active_) {
+      moved = Move(*exchange) || moved;
+    }
+    active_.erase(std::remove_if(active_.begin(), active_.end(),
+                                 [](const std::shared_ptr<MpiExchange>& exchange) {
+                                   return exchange->done();
+                                 }),
+                  active_.end());
+    if (moved) {
+      moved_ns = SteadyNanoseconds();
+      nap = kShortNap;
+    }
+  }
+}
+
+}  // namespace muster::collectives

@@ -1,0 +1,349 @@
+// The side of NcclCommThread that its own thread runs.
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "collectives/nccl/failed_peer.h"
+#include "collectives/nccl/nccl_comm_thread.h"
+#include "collectives/nccl/nccl_config.h"
+#include "collectives/nccl/nccl_task.h"
+#include "collectives/nccl/unique_ids.h"
+#include "collectives/operation_communicator.h"
+#include "collectives/peer_status.h"
+#include "common/status.h"
+#include "glog/logging.h"
+
+namespace muster::collectives {
+namespace {
+
+// What an aborted communicator's kernels may need to leave the device.
+constexpr absl::Duration kDrainTime = absl::Milliseconds(300);
+// What peers that have nothing more to say to this rank may need to hear that.
+constexpr absl::Duration kFinalizeTime = absl::Milliseconds(500);
+constexpr absl::Duration kShortestPause = absl::Microseconds(20);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
+// While nothing is under way only NCCL's asynchronous errors can come.
+constexpr absl::Duration kIdlePause = absl::Milliseconds(100);
+// A communicator's parts end before it does.
+constexpr NcclLevel kPartsFirst[] = {NcclLevel::kLocal, NcclLevel::kCross, NcclLevel::kWorld};
+
+}  // namespace
+
+std::string NcclCommThread::NameOf(const Batch& batch) {
+  return Describe(SignatureOf(batch.front()->operation));
+}
+
+void NcclCommThread::Run() {
+  absl::Status status = Connect();
+  if (status.ok()) {
+    absl::MutexLock lock(&mutex_);
+    connected_ = true;
+  }
+  if (status.ok()) status = Serve();
+  // If it cannot, it is aborted: nobody waits for anything any more.
+  if (status.ok()) Retire().IgnoreError();
+  Leave(std::move(status));
+}
+
+absl::Status NcclCommThread::Connect() {
+  progress_ = absl::Now();
+  patience_ = options_.connect_timeout;
+  RETURN_IF_ERROR(stream_->Enter());
+  ASSIGN_OR_RETURN(barrier_word_, stream_->Allocate(sizeof(int32_t)));
+  for (NcclGroup& group : groups_) {
+    group.stream = stream_->native();
+    group.barrier_word = barrier_word_;
+  }
+  NcclGroup& world = group(NcclLevel::kWorld);
+  world.rank = options_.rank;
+  world.size = options_.size;
+  ASSIGN_OR_RETURN(std::vector<NcclUniqueId> ids,
+                   ExchangeNcclUniqueIds(options_, *library_, progress_ + patience_,
+                                         [this] { return Interrupted(); }));
+  NcclConfig config = MakeNcclConfig();
+  const int size = static_cast<int>(options_.size);
+  const int rank = static_cast<int>(options_.rank);
+  const NcclResult begun =
+      ids.size() == 1
+          ? library_->init_rank(&world.comm, size, ids.front(), rank, &config)
+          : library_->init_rank_scalable(&world.comm, size, rank, static_cast<int>(ids.size()),
+                                         ids.data(), &config);
+  RETURN_IF_ERROR(Settle(begun, "ncclCommInitRank"));
+  if (options_.levels_of > 0) RETURN_IF_ERROR(Split(config));
+  // The first collective sets up what NCCL leaves for later.
+  auto barrier = std::make_shared<Task>();
+  RETURN_IF_ERROR(Launch({barrier}));
+  while (!under_way_.empty()) {
+    Pause(Until::kInterrupted);
+    RETURN_IF_ERROR(Interrupted());
+    RETURN_IF_ERROR(CheckAsyncError());
+    RETURN_IF_ERROR(Harvest());
+  }
+  patience_ = options_.timeout;
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommThread::Serve() {
+  for (;;) {
+    Batch batch;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!failure_.ok()) return failure_;
+      if (closing_) return absl::OkStatus();  // nothing is unfinished, or there were a failure
+      if (!queue_.empty()) {
+        batch = std::move(queue_.front());
+        queue_.pop_front();
+      }
+    }
+    if (!batch.empty()) RETURN_IF_ERROR(Launch(std::move(batch)));
+    RETURN_IF_ERROR(CheckAsyncError());
+    RETURN_IF_ERROR(Harvest());
+    if (under_way_.empty()) RETURN_IF_ERROR(DeregisterReleased());
+    Pause(Until::kWork);
+  }
+}
+
+// Peers may still wait for what this rank has sent them.
+absl::Status NcclCommThread::Retire() {
+  progress_ = absl::Now();
+  patience_ = kFinalizeTime;
+  RETURN_IF_ERROR(registrations_.DeregisterAll());
+  for (const NcclLevel level : kPartsFirst) {
+    NcclComm& comm = group(level).comm;
+    if (comm == nullptr) continue;
+    RETURN_IF_ERROR(Settle(library_->finalize(comm), "ncclCommFinalize", level));
+    library_->destroy(comm);
+    comm = nullptr;
+  }
+  return absl::OkStatus();
+}
+
+void NcclCommThread::Leave(absl::Status status) {
+  bool aborted = false;
+  for (const NcclLevel level : kPartsFirst) {
+    NcclComm& comm = group(level).comm;
+    if (comm == nullptr) continue;
+    library_->abort(comm);  // whatever it says, there is nothing more that can be done
+    comm = nullptr;
+    aborted = true;
+  }
+  if (aborted) Drain();
+  registrations_.Forget();
+  const absl::Status interrupted = Interrupted();
+  if (!status.ok() && interrupted.ok() && !PeerRankOf(status).has_value()) {
+    status = IdentifyFailedPeer(options_, Annotate(status, options_.name));
+  }
+  absl::MutexLock lock(&mutex_);
+  KeepFailure(status);
+  for (const std::shared_ptr<Task>& task : unfinished_) {
+    task->status = failure_;
+    task->begun = true;
+    task->done = true;
+  }
+  unfinished_.clear();
+  gathered_.clear();
+  queue_.clear();
+  released_.clear();
+  left_ = true;
+}
+
+// The abort makes kernels end; until they have, they may touch the caller's memory.
+void NcclCommThread::Drain() {
+  const absl::Time deadline = absl::Now() + kDrainTime;
+  const absl::StatusOr<kernels::DeviceStream::Mark> end = stream_->Record();
+  while (end.ok() && absl::Now() < deadline) {
+    const absl::StatusOr<bool> reached = stream_->Reached(*end);
+    if (!reached.ok() || *reached) return;
+    absl::SleepFor(kLongestPause);
+  }
+}
+
+absl::Status NcclCommThread::Launch(Batch batch) {
+  if (under_way_.empty()) progress_ = absl::Now();
+  if (batch.front()->call != nullptr) return Call(batch.front());
+  for (const std::shared_ptr<Task>& task : batch) {
+    RETURN_IF_ERROR(stream_->AwaitCompute(task->after));
+    Operation& o = task->operation;
+    if (o.kind == Operation::Kind::kAllToAll && o.send == o.recv && o.count > 0) {
+      // Received parts overwrite parts that are still to be sent.
+      const size_t bytes = o.bytes() * options_.size;
+      ASSIGN_OR_RETURN(void* const copy, Scratch(bytes));
+      RETURN_IF_ERROR(stream_->Copy(copy, o.send, bytes));
+      o.send = copy;
+    }
+  }
+  std::vector<Operation> operations;
+  for (const std::shared_ptr<Task>& task : batch) operations.push_back(task->operation);
+  const Operation& first = operations.front();
+  if (first.kind == Operation::Kind::kAllReduce && options_.levels_of > 0) {
+    const NcclGroup& local = group(NcclLevel::kLocal);
+    for (const NcclStage& stage : HierarchicalStages(first, {local.rank, local.size})) {
+      RETURN_IF_ERROR(CallOn(stage.level, {stage.operation}, NameOf(batch)));
+    }
+  } else {
+    RETURN_IF_ERROR(CallOn(NcclLevel::kWorld, operations, NameOf(batch)));
+  }
+  // Not before: only what a settled call began is in the stream.
+  ASSIGN_OR_RETURN(const kernels::DeviceStream::Mark end, stream_->Record());
+  // All of one batch are.
+  const bool recorded = batch.front()->recorded;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const std::shared_ptr<Task>& task : batch) {
+      task->end = end;
+      task->queued = true;
+      task->done = recorded;
+      if (recorded) unfinished_.erase(task);
+    }
+  }
+  if (!recorded) under_way_.push_back({end, std::move(batch)});
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommThread::Call(const std::shared_ptr<Task>& task) {
+  RETURN_IF_ERROR(task->call());
+  absl::MutexLock lock(&mutex_);
+  task->done = true;
+  unfinished_.erase(task);
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommThread::MakeBlock(size_t size_bytes,
+                                       absl::StatusOr<std::shared_ptr<NcclBlock>>& block) {
+  block = NcclBlock::Make(library_, stream_, size_bytes);
+  if (!block.ok()) return absl::OkStatus();  // the caller's to deal with
+  std::vector<NcclComm> comms;
+  for (const NcclGroup& group : groups_) {
+    if (group.comm != nullptr) comms.push_back(group.comm);
+  }
+  RETURN_IF_ERROR(registrations_.Register(*block, comms));
+  if (std::exchange(told_of_memory_, true)) return absl::OkStatus();
+  const NcclMemoryKind kind = NcclMemoryKindOf(*library_);
+  const bool known = kind == NcclMemoryKind::kPlain || registrations_.Knows(**block);
+  LOG(INFO) << options_.name << ": NCCL " << library_->VersionText() << ", " << Describe(kind)
+            << (known ? "" : ", of which NCCL makes no use between these GPUs");
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommThread::DeregisterReleased() {
+  std::vector<std::shared_ptr<NcclBlock>> released;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!queue_.empty()) return absl::OkStatus();
+    released.swap(released_);
+  }
+  if (!released.empty()) progress_ = absl::Now();
+  for (const auto& block : released) RETURN_IF_ERROR(registrations_.Deregister(*block));
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommThread::Split(NcclConfig config) {
+  const uint32_t on_node = options_.levels_of;
+  NcclGroup& local = group(NcclLevel::kLocal);
+  NcclGroup& cross = group(NcclLevel::kCross);
+  local.rank = options_.rank % on_node;
+  local.size = on_node;
+  cross.rank = options_.rank / on_node;
+  cross.size = options_.size / on_node;
+  // The ranks of one color become a communicator, in the order of their keys.
+  const auto split = [this, &config](NcclLevel level, uint32_t color) -> absl::Status {
+    NcclGroup& part = group(level);
+    const NcclResult begun = library_->split(group(NcclLevel::kWorld).comm, static_cast<int>(color),
+                                             static_cast<int>(part.rank), &part.comm, &config);
+    // NCCL fills the part in when the whole has settled, and the part has a state of its own.
+    RETURN_IF_ERROR(Settle(begun, "ncclCommSplit"));
+    return Settle(kNcclInProgress, "ncclCommSplit", level);
+  };
+  RETURN_IF_ERROR(split(NcclLevel::kLocal, cross.rank));
+  RETURN_IF_ERROR(split(NcclLevel::kCross, local.rank));
+  // As the whole does, and before it, in the same stream.
+  RETURN_IF_ERROR(CallOn(NcclLevel::kLocal, {Operation()}, "the first meeting of a node"));
+  return CallOn(NcclLevel::kCross, {Operation()}, "the first meeting between nodes");
+}
+
+absl::Status NcclCommThread::CallOn(NcclLevel level, absl::Span<const Operation> operations,
+                                    absl::string_view what) {
+  return Settle(CallNccl(*library_, group(level), operations), what, level);
+}
+
+absl::Status NcclCommThread::Settle(NcclResult code, absl::string_view what, NcclLevel level) {
+  return SettleOn(code, what, group(level).comm);
+}
+
+absl::Status NcclCommThread::SettleOn(NcclResult code, absl::string_view what, NcclComm comm) {
+  while (code == kNcclInProgress) {
+    RETURN_IF_ERROR(Interrupted());
+    RETURN_IF_ERROR(Harvest());
+    if (absl::Now() - progress_ > patience_) return TimeOut(what);
+    Pause(Until::kInterrupted);
+    const NcclResult asked = library_->async_error(comm, &code);
+    if (asked != kNcclSuccess) code = asked;
+  }
+  return library_->StatusOf(code, what, comm);
+}
+
+absl::Status NcclCommThread::CheckAsyncError() {
+  for (const NcclGroup& group : groups_) {
+    if (group.comm == nullptr) continue;
+    NcclResult code = kNcclSuccess;
+    const NcclResult asked = library_->async_error(group.comm, &code);
+    RETURN_IF_ERROR(library_->StatusOf(asked != kNcclSuccess ? asked : code,
+                                       "an asynchronous error", group.comm));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommThread::Harvest() {
+  while (!under_way_.empty()) {
+    ASSIGN_OR_RETURN(const bool reached, stream_->Reached(under_way_.front().end));
+    if (!reached) {
+      if (absl::Now() - progress_ <= patience_) return absl::OkStatus();
+      return TimeOut(NameOf(under_way_.front().batch));
+    }
+    progress_ = absl::Now();
+    absl::MutexLock lock(&mutex_);
+    for (const std::shared_ptr<Task>& task : under_way_.front().batch) {
+      task->done = true;
+      unfinished_.erase(task);
+    }
+    under_way_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+void NcclCommThread::Pause(Until until) {
+  absl::MutexLock lock(&mutex_);
+  const bool settling = until == Until::kInterrupted;
+  const bool idle = !settling && under_way_.empty();
+  const auto roused = [this, settling, idle] {
+    mutex_.AssertReaderHeld();
+    return !failure_.ok() || (!settling && (closing_ || !queue_.empty())) ||
+           (idle && !released_.empty());
+  };
+  mutex_.AwaitWithTimeout(
+      absl::Condition(&roused),
+      idle ? kIdlePause
+           : std::clamp((absl::Now() - progress_) / 16, kShortestPause, kLongestPause));
+}
+
+absl::Status NcclCommThread::TimeOut(absl::string_view what) const {
+  return absl::DeadlineExceededError(
+      absl::StrCat("NCCL: no progress of ", what, " within ", absl::FormatDuration(patience_)));
+}
+
+// Grows only: what was in use may still be read, and to free it would wait for the device.
+absl::StatusOr<void*> NcclCommThread::Scratch(size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    ASSIGN_OR_RETURN(void* const grown, stream_->Allocate(bytes));
+    scratch_.push_back(grown);
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.back();
+}
+
+}  // namespace muster::collectives

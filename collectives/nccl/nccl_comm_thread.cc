@@ -1,0 +1,209 @@
+// The side of NcclCommThread that any thread calls.
+#include "collectives/nccl/nccl_comm_thread.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "collectives/nccl/nccl_task.h"
+#include "collectives/operation_communicator.h"
+#include "collectives/peer_status.h"
+#include "common/status.h"
+#include "glog/logging.h"
+
+namespace muster::collectives {
+namespace {
+
+// From a failure until nobody waits for NCCL any longer. Of the two seconds in which an abort has
+// to end everything.
+constexpr absl::Duration kLeaveTime = absl::Milliseconds(1500);
+
+}  // namespace
+
+class NcclCommThread::Handle final : public Work {
+ public:
+  Handle(std::shared_ptr<NcclCommThread> owner, std::shared_ptr<Task> task)
+      : owner_(std::move(owner)), task_(std::move(task)) {}
+  ~Handle() override { owner_->Begin(*task_); }
+
+  absl::Status Wait() override { return owner_->Await(task_); }
+  absl::Status Join() override { return owner_->Join(task_); }
+  bool Done() const override { return owner_->Begin(*task_); }
+
+ private:
+  const std::shared_ptr<NcclCommThread> owner_;
+  const std::shared_ptr<Task> task_;
+};
+
+NcclCommThread::NcclCommThread(const GroupOptions& options,
+                               std::shared_ptr<const NcclLibrary> library,
+                               std::shared_ptr<kernels::DeviceStream> stream)
+    : options_(options),
+      library_(std::move(library)),
+      stream_(std::move(stream)),
+      registrations_(library_, [this](NcclResult code, absl::string_view what, NcclComm comm) {
+        return SettleOn(code, what, comm);
+      }) {}
+
+NcclCommThread::~NcclCommThread() {
+  for (void* const data : scratch_) stream_->Free(data);
+  if (barrier_word_ != nullptr) stream_->Free(barrier_word_);
+}
+
+std::shared_ptr<NcclCommThread> NcclCommThread::Start(
+    const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
+    std::shared_ptr<kernels::DeviceStream> stream) {
+  std::shared_ptr<NcclCommThread> owner(
+      new NcclCommThread(options, std::move(library), std::move(stream)));
+  // The thread may outlive whoever closes it.
+  owner->thread_ = std::thread([owner] { owner->Run(); });
+  pthread_setname_np(owner->thread_.native_handle(), "nccl");
+  return owner;
+}
+
+absl::Status NcclCommThread::AwaitConnected() {
+  absl::MutexLock lock(&mutex_);
+  const auto over = [this] {
+    mutex_.AssertReaderHeld();
+    return connected_ || left_;
+  };
+  mutex_.Await(absl::Condition(&over));
+  return failure_;
+}
+
+std::shared_ptr<Work> NcclCommThread::Issue(const Operation& operation) {
+  auto task = std::make_shared<Task>();
+  task->operation = operation;
+  const absl::StatusOr<kernels::DeviceStream::Mark> after = stream_->MarkCompute();
+  if (!after.ok()) return DoneWork(Fail(after.status()));
+  task->after = *after;
+  task->recorded = stream_->Recording();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok()) return DoneWork(failure_);
+    unfinished_.insert(task);
+    if (operation.point_to_point()) {
+      gathered_.push_back(task);
+    } else {
+      task->begun = true;
+      queue_.push_back({task});
+    }
+  }
+  // Two threads cannot record at once.
+  if (task->recorded && !operation.point_to_point()) {
+    if (const absl::Status status = AwaitQueued(task); !status.ok()) return DoneWork(status);
+  }
+  return std::make_shared<Handle>(shared_from_this(), std::move(task));
+}
+
+absl::Status NcclCommThread::AwaitQueued(const std::shared_ptr<Task>& task) {
+  absl::MutexLock lock(&mutex_);
+  if (!task->begun) BeginGathered();
+  const auto over = [this, &task] {
+    mutex_.AssertReaderHeld();
+    return task->queued || !failure_.ok();
+  };
+  mutex_.Await(absl::Condition(&over));
+  // Not before the thread is out: it may be recording.
+  if (!task->queued) mutex_.AwaitWithDeadline(absl::Condition(&left_), leave_by_);
+  return task->queued ? absl::OkStatus() : failure_;
+}
+
+absl::Status NcclCommThread::Join(const std::shared_ptr<Task>& task) {
+  RETURN_IF_ERROR(AwaitQueued(task));
+  return stream_->ComputeAwaits(task->end);
+}
+
+absl::Status NcclCommThread::status() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_;
+}
+
+absl::StatusOr<std::shared_ptr<NcclBlock>> NcclCommThread::Allocate(size_t size_bytes) {
+  // The thread may come to it when nobody waits any more.
+  auto block = std::make_shared<absl::StatusOr<std::shared_ptr<NcclBlock>>>(nullptr);
+  auto task = std::make_shared<Task>();
+  task->call = [this, size_bytes, block] { return MakeBlock(size_bytes, *block); };
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok()) return failure_;
+    unfinished_.insert(task);
+    task->begun = true;
+    queue_.push_back({task});
+  }
+  RETURN_IF_ERROR(Await(task));
+  return *block;
+}
+
+void NcclCommThread::Release(std::shared_ptr<NcclBlock> block) {
+  absl::MutexLock lock(&mutex_);
+  if (!left_) released_.push_back(std::move(block));
+}
+
+absl::Status NcclCommThread::Fail(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  KeepFailure(status);
+  return failure_;
+}
+
+void NcclCommThread::KeepFailure(const absl::Status& status) {
+  if (!failure_.ok() || status.ok()) return;
+  // Before anything is cut short: whatever the device does with it afterwards, it knows.
+  stream_->flag() = 1;
+  failure_ = status;
+  leave_by_ = absl::Now() + kLeaveTime;
+}
+
+void NcclCommThread::Close() {
+  bool left = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    const absl::Status closed = absl::AbortedError("the communicator is closed");
+    if (!unfinished_.empty()) KeepFailure(closed);
+    left = mutex_.AwaitWithDeadline(absl::Condition(&left_),
+                                    failure_.ok() ? absl::Now() + kLeaveTime : leave_by_);
+    if (!left) KeepFailure(closed);
+  }
+  if (left) {
+    thread_.join();
+  } else {
+    LOG(ERROR) << options_.name << ": NCCL does not return; its thread is left behind";
+    thread_.detach();
+  }
+}
+
+absl::Status NcclCommThread::Await(const std::shared_ptr<Task>& task) {
+  absl::MutexLock lock(&mutex_);
+  if (!task->begun) BeginGathered();
+  const auto over = [this, &task] {
+    mutex_.AssertReaderHeld();
+    return task->done || !failure_.ok();
+  };
+  mutex_.Await(absl::Condition(&over));
+  // Only when NCCL is out does nobody touch the caller's memory any more.
+  if (!task->done) mutex_.AwaitWithDeadline(absl::Condition(&task->done), leave_by_);
+  return task->done ? task->status : failure_;
+}
+
+bool NcclCommThread::Begin(const Task& task) {
+  absl::MutexLock lock(&mutex_);
+  if (!task.begun) BeginGathered();
+  return task.done;
+}
+
+void NcclCommThread::BeginGathered() {
+  for (const std::shared_ptr<Task>& task : gathered_) task->begun = true;
+  if (!gathered_.empty()) queue_.push_back(std::move(gathered_));
+  gathered_.clear();
+}
+
+absl::Status NcclCommThread::Interrupted() const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok() || connected_) return failure_;
+  }
+  return options_.cancelled == nullptr ? absl::OkStatus() : options_.cancelled();
+}
+
+}  // namespace muster::collectives

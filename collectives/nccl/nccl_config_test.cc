@@ -1,0 +1,32 @@
+#include "collectives/nccl/nccl_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace muster::collectives {
+namespace {
+
+TEST(NcclConfigTest, TheUsersMostBlocksWin) {
+  unsetenv("NCCL_MAX_CTAS");
+  unsetenv("NCCL_MIN_CTAS");
+  EXPECT_EQ(MakeNcclConfig().max_ctas, kNcclMaxCtas);
+  setenv("NCCL_MAX_CTAS", "32", 1);
+  EXPECT_EQ(MakeNcclConfig().max_ctas, kNcclUndefined);
+  unsetenv("NCCL_MAX_CTAS");
+  setenv("NCCL_MIN_CTAS", "32", 1);
+  EXPECT_EQ(MakeNcclConfig().max_ctas, kNcclUndefined);
+  unsetenv("NCCL_MIN_CTAS");
+}
+
+TEST(NcclConfigTest, NeverBlocksAndLeavesTheRestToNccl) {
+  const NcclConfig config = MakeNcclConfig();
+  EXPECT_EQ(config.blocking, 0);
+  EXPECT_EQ(config.min_ctas, kNcclUndefined);
+  EXPECT_EQ(config.cga_cluster_size, kNcclUndefined);
+  EXPECT_EQ(config.split_share, kNcclUndefined);
+  EXPECT_EQ(config.net_name, nullptr);
+}
+
+}  // namespace
+}  // namespace muster::collectives

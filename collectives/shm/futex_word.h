@@ -1,0 +1,39 @@
+// A counter in memory shared by processes, on which they wait.
+#ifndef MUSTER_COLLECTIVES_SHM_FUTEX_WORD_H_
+#define MUSTER_COLLECTIVES_SHM_FUTEX_WORD_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace muster::collectives {
+
+// Only its owner advances it; any process waits. Zero bytes are a valid word at 0. Values wrap:
+// differences between the words of a group stay far below 2^31.
+class FutexWord {
+ public:
+  uint32_t value() const { return value_.load(std::memory_order_acquire); }
+  bool Reached(uint32_t target) const { return static_cast<int32_t>(value() - target) >= 0; }
+
+  // What was written before is seen by whoever sees the new value.
+  void Advance(uint32_t value);
+
+  // Sleeps until woken, at most for `time`, unless the word has changed from `seen`. May wake for
+  // no reason.
+  void Sleep(uint32_t seen, absl::Duration time);
+
+  // Wakes all sleepers without a change.
+  void Wake();
+
+ private:
+  // A cache line each: waiters must not slow the owner's stores to the value.
+  alignas(64) std::atomic<uint32_t> value_;
+  alignas(64) std::atomic<uint32_t> sleepers_;
+};
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+}  // namespace muster::collectives
+
+#endif  // MUSTER_COLLECTIVES_SHM_FUTEX_WORD_H_

@@ -1,0 +1,529 @@
+// Holds every kernel set's batch norm to the reference, and the reference to its definition
+// and to finite differences.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/batch_norm.h"
+#include "kernels/contract/kernel_contract.h"
+
+namespace muster::kernels {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+constexpr std::pair<Activation, bool> kFusions[] = {{Activation::kNone, false},
+                                                    {Activation::kRelu, false},
+                                                    {Activation::kRelu6, false},
+                                                    {Activation::kRelu, true}};
+
+std::vector<BatchNormShape> BatchNormShapes() {
+  std::vector<BatchNormShape> shapes;
+  const BatchNormShape sizes[] = {{64, 4, 4, 32}, {3, 7, 5, 19},   {1, 2, 3, 64},   {9, 1, 1, 130},
+                                  {5, 9, 8, 3},   {1, 1, 7, 16},   {40, 5, 5, 8},   {2, 3, 3, 100},
+                                  {3, 6, 6, 24},  {1, 2, 2, 2047}, {1, 13, 20, 96}, {30, 3, 2, 1},
+                                  {2, 5, 3, 17},  {5, 1, 1, 1280}};
+  for (BatchNormShape shape : sizes) {
+    for (const auto& [activation, pool] : kFusions) {
+      if (pool && (shape.height < 2 || shape.width < 2)) continue;
+      shape.activation = activation;
+      shape.pool = pool;
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
+// The same in float32 and, by turns, in one of the other types.
+std::vector<BatchNormShape> TypedShapes() {
+  std::vector<BatchNormShape> shapes = BatchNormShapes();
+  const size_t count = shapes.size();
+  for (size_t i = 0; i < count; ++i) {
+    shapes.push_back(shapes[i]);
+    shapes.back().type = i % 2 == 0 ? DataType::kBfloat16 : DataType::kFloat16;
+  }
+  return shapes;
+}
+
+std::string Name(const BatchNormShape& shape) {
+  return testing::PrintToString(
+             std::vector<int64_t>{shape.rows, shape.height, shape.width, shape.channels,
+                                  static_cast<int64_t>(shape.activation), shape.pool}) +
+         NameOf(shape.type);
+}
+
+// What forward leaves for backward.
+struct BatchNormState {
+  double pixels;
+  TestBuffer mean, inverse_deviation, scale, shift;
+  TypedBuffer y;
+  Bytes choice;
+
+  // With the statistics of x's own pixels, by the reference.
+  BatchNormState(const BatchNormShape& shape, const void* x, const TestBuffer& gamma,
+                 const TestBuffer& beta, const void* addend = nullptr)
+      : BatchNormState(shape) {
+    const KernelTable& table = ReferenceKernels();
+    TestBuffer variance(shape.channels);
+    table.batch_norm_statistics(shape, x, mean.data(), variance.data());
+    for (int64_t c = 0; c < shape.channels; ++c) {
+      inverse_deviation[c] = static_cast<float>(1 / std::sqrt(double{variance[c]} + kEpsilon));
+      scale[c] = gamma[c] * inverse_deviation[c];
+      shift[c] = beta[c] - mean[c] * scale[c];
+    }
+    table.batch_norm_apply(shape, x, scale.data(), shift.data(), addend, y.data(), choice.data());
+  }
+
+  // The share `shape` of a batch that has `whole`'s statistics.
+  BatchNormState(const BatchNormShape& shape, const void* x, const BatchNormState& whole)
+      : BatchNormState(shape) {
+    pixels = whole.pixels;
+    mean = Moved(whole.mean, whole.mean, 0);
+    inverse_deviation = Moved(whole.inverse_deviation, whole.mean, 0);
+    scale = Moved(whole.scale, whole.mean, 0);
+    shift = Moved(whole.shift, whole.mean, 0);
+    ReferenceKernels().batch_norm_apply(shape, x, scale.data(), shift.data(), nullptr, y.data(),
+                                        choice.data());
+  }
+
+  BatchNormGradient Gradient(const void* x, const void* dy, const void* from_y = nullptr) const {
+    return {.x = x,
+            .dy = dy,
+            .y = from_y,
+            .choice = choice.data(),
+            .scale = scale.data(),
+            .shift = shift.data(),
+            .mean = mean.data(),
+            .inverse_deviation = inverse_deviation.data(),
+            .pixels = pixels};
+  }
+
+ private:
+  explicit BatchNormState(const BatchNormShape& shape)
+      : pixels(static_cast<double>(shape.pixels())),
+        mean(shape.channels),
+        inverse_deviation(shape.channels),
+        scale(shape.channels),
+        shift(shape.channels),
+        y(shape.type, shape.out_pixels() * shape.channels),
+        choice(y.size()) {}
+};
+
+class BatchNormContractTest : public KernelContractTest {
+ protected:
+  void ExpectBackward(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                      const TypedBuffer& dy) {
+    TestBuffer dgamma(shape.channels), expected_dgamma(shape.channels);
+    TestBuffer dbeta(shape.channels), expected_dbeta(shape.channels);
+    const TypedBuffer dz(shape.type, dy.size()), expected_dz(shape.type, dy.size());
+    const auto if_possible = [&](const TypedBuffer& buffer) {
+      return shape.pool ? nullptr : buffer.data();
+    };
+    reference().batch_norm_backward_parameters(shape, gradient, expected_dgamma.data(),
+                                               expected_dbeta.data(), if_possible(expected_dz));
+    for (void* to : {static_cast<void*>(nullptr), if_possible(dz)}) {
+      kernels().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data(), to);
+      ExpectClose(dgamma, expected_dgamma, "dgamma");
+      ExpectClose(dbeta, expected_dbeta, "dbeta");
+    }
+    if (!shape.pool) ExpectSame(dz, expected_dz, "dz");
+
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer dx(shape.type, count), expected_dx(shape.type, count);
+    const auto backward_data = [&](const BatchNormShape& of, const BatchNormGradient& by,
+                                   void* to) {
+      kernels().batch_norm_backward_data(of, by, dgamma.data(), dbeta.data(), to);
+    };
+    backward_data(shape, gradient, dx.data());
+    reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
+                                         expected_dx.data());
+    ExpectRounded(dx, expected_dx, "dx", 2e-5);
+    // In the place of x.
+    const TypedBuffer over_x(shape.type, count);
+    std::memcpy(over_x.data(), gradient.x, count * SizeOf(shape.type));
+    BatchNormGradient moved = gradient;
+    moved.x = over_x.data();
+    backward_data(shape, moved, over_x.data());
+    ExpectSame(over_x, dx, "dx in the place of x");
+    if (shape.pool) return;
+    // From what the pass before made of dy, in its place.
+    const TypedBuffer masked = dy;
+    BatchNormShape linear = shape;
+    linear.activation = Activation::kNone;
+    moved = gradient;
+    moved.dy = masked.data();
+    kernels().batch_norm_backward_parameters(shape, moved, dgamma.data(), dbeta.data(),
+                                             masked.data());
+    ExpectSame(masked, expected_dz, "dz in the place of dy");
+    backward_data(linear, moved, over_x.data());
+    ExpectSame(over_x, dx, "dx from dz");
+  }
+};
+
+// Values far from zero, where a variance by plain sums of squares would cancel.
+TEST_P(BatchNormContractTest, Statistics) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    SCOPED_TRACE(Name(shape));
+    TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
+    for (size_t i = 0; i < x.size(); ++i) x.Set(i, x[i] + 1000.0f * static_cast<float>(i % 3));
+    TestBuffer mean(shape.channels), expected_mean(shape.channels);
+    TestBuffer variance(shape.channels), expected_variance(shape.channels);
+    kernels().batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
+    reference().batch_norm_statistics(shape, x.data(), expected_mean.data(),
+                                      expected_variance.data());
+    ExpectClose(mean, expected_mean, "mean");
+    ExpectClose(variance, expected_variance, "variance");
+  }
+}
+
+// A large gamma, so that ReLU6's upper bound matters.
+TestBuffer DrawGamma(const BatchNormShape& shape, std::mt19937& random) {
+  TestBuffer gamma(shape.channels, random);
+  for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 5;
+  return gamma;
+}
+
+TEST_P(BatchNormContractTest, Forward) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    SCOPED_TRACE(Name(shape));
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    for (const void* sum :
+         {static_cast<const void*>(nullptr), static_cast<const void*>(addend.data())}) {
+      if (sum != nullptr && shape.pool) continue;
+      const BatchNormState state(shape, x.data(), gamma, beta, sum);
+      const TypedBuffer y(shape.type, state.y.size());
+      Bytes choice(y.size());
+      const auto apply = [&](const void* from, const void* with, void* to) {
+        kernels().batch_norm_apply(shape, from, state.scale.data(), state.shift.data(), with, to,
+                                   choice.data());
+      };
+      apply(x.data(), sum, y.data());
+      ExpectRounded(y, state.y, "y");
+      if (shape.pool) {
+        EXPECT_EQ(choice, state.choice);
+        continue;
+      }
+      const TypedBuffer over_x = x;
+      apply(over_x.data(), sum, over_x.data());
+      ExpectSame(over_x, y, "y in the place of x");
+      if (sum == nullptr) continue;
+      const TypedBuffer over_addend = addend;
+      apply(x.data(), over_addend.data(), over_addend.data());
+      ExpectSame(over_addend, y, "y in the place of the addend");
+    }
+  }
+}
+
+// With the mask computed from x, and with that of y.
+TEST_P(BatchNormContractTest, Backward) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    SCOPED_TRACE(Name(shape));
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    for (const bool from_y : {false, true}) {
+      if (from_y && shape.pool) continue;
+      const BatchNormState state(shape, x.data(), gamma, beta, from_y ? addend.data() : nullptr);
+      const TypedBuffer dy(shape.type, state.y.size(), random_);
+      const BatchNormGradient gradient =
+          state.Gradient(x.data(), dy.data(), from_y ? state.y.data() : nullptr);
+      ExpectBackward(shape, gradient, dy);
+    }
+  }
+}
+
+// Two ranks, the second one's rows perhaps none: the statistics and the sums of both give each its
+// part of what one rank would compute.
+TEST_P(BatchNormContractTest, SharedStatisticsGiveThePartsOfTheWhole) {
+  for (const auto& [activation, pool] : kFusions) {
+    for (const int64_t first_rows : {3, 5}) {
+      const BatchNormShape shape{5, 5, 4, 19, activation, pool};
+      SCOPED_TRACE(Name(shape));
+      TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
+      TestBuffer gamma(shape.channels, random_), beta(shape.channels, random_);
+      const BatchNormState whole(shape, x.data(), gamma, beta);
+      TypedBuffer dy(shape.type, whole.y.size(), random_);
+      TestBuffer dgamma(shape.channels), dbeta(shape.channels);
+      TypedBuffer expected_dx(shape.type, x.size());
+      const BatchNormGradient gradient = whole.Gradient(x.data(), dy.data());
+      reference().batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data(),
+                                                 nullptr);
+      reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
+                                           expected_dx.data());
+      for (const KernelTable* table : {&kernels(), &reference()}) {
+        SCOPED_TRACE(table->name);
+        TestBuffer dgamma_sum(shape.channels), dbeta_sum(shape.channels);
+        TypedBuffer dx(shape.type, x.size());
+        std::fill_n(dgamma_sum.data(), shape.channels, 0.0f);
+        std::fill_n(dbeta_sum.data(), shape.channels, 0.0f);
+        const auto for_each_part = [&](const auto& visit) {
+          for (const auto& [begin, end] : {std::pair(int64_t{0}, first_rows), {first_rows, 5}}) {
+            BatchNormShape part = shape;
+            part.rows = end - begin;
+            const int64_t in = begin * shape.height * shape.width * shape.channels;
+            const int64_t out = begin * shape.out_height() * shape.out_width() * shape.channels;
+            const BatchNormState state(part, x.at(in), whole);
+            visit(part, state.Gradient(x.at(in), dy.at(out)), dx.at(in));
+          }
+        };
+        for_each_part([&](const BatchNormShape& part, const BatchNormGradient& gradient, void*) {
+          TestBuffer part_dgamma(shape.channels), part_dbeta(shape.channels);
+          table->batch_norm_backward_parameters(part, gradient, part_dgamma.data(),
+                                                part_dbeta.data(), nullptr);
+          dgamma_sum = Moved(dgamma_sum, part_dgamma, 1);
+          dbeta_sum = Moved(dbeta_sum, part_dbeta, 1);
+        });
+        ExpectClose(dgamma_sum, dgamma, "dgamma");
+        ExpectClose(dbeta_sum, dbeta, "dbeta");
+        for_each_part(
+            [&](const BatchNormShape& part, const BatchNormGradient& gradient, void* part_dx) {
+              table->batch_norm_backward_data(part, gradient, dgamma_sum.data(), dbeta_sum.data(),
+                                              part_dx);
+            });
+        ExpectRounded(dx, expected_dx, "dx", 2e-5);
+      }
+    }
+  }
+}
+
+TEST_P(BatchNormContractTest, NotANumberStaysVisible) {
+  for (const KernelTable* table : {&kernels(), &reference()}) {
+    for (const auto& [activation, pool] : kFusions) {
+      for (const DataType type : kDataTypes) {
+        const BatchNormShape shape{1, 2, 2, 19, activation, pool, type};
+        SCOPED_TRACE(Name(shape));
+        TypedBuffer x(type, shape.pixels() * shape.channels, random_);
+        TestBuffer ones(shape.channels);
+        std::fill_n(ones.data(), ones.size(), 1.0f);
+        TypedBuffer y(type, shape.out_pixels() * shape.channels);
+        for (const int i : {2, 18}) x.Set(i, std::numeric_limits<float>::quiet_NaN());
+        table->batch_norm_apply(shape, x.data(), ones.data(), ones.data(), nullptr, y.data(),
+                                nullptr);
+        EXPECT_TRUE(std::isnan(y[2]));
+        EXPECT_TRUE(std::isnan(y[18]));
+        EXPECT_FALSE(std::isnan(y[17]));
+        TestBuffer mean(shape.channels), variance(shape.channels);
+        table->batch_norm_statistics(shape, x.data(), mean.data(), variance.data());
+        for (const int c : {2, 18}) EXPECT_TRUE(std::isnan(mean[c]) && std::isnan(variance[c]));
+        EXPECT_FALSE(std::isnan(variance[17]));
+      }
+    }
+  }
+}
+
+TEST_P(BatchNormContractTest, ScaleAndRunningStatistics) {
+  for (const int64_t channels : {1, 16, 37}) {
+    for (const double pixels : {1.0, 2.0, 4096.0}) {
+      const TestBuffer mean(channels, random_), gamma(channels, random_), beta(channels, random_);
+      const TestBuffer bias(channels, random_);
+      TestBuffer variance(channels, random_);
+      for (int64_t c = 0; c < channels; ++c) variance[c] = variance[c] * variance[c];
+      const BatchNormScaling scaling{.channels = channels, .epsilon = kEpsilon};
+      const auto factor = Stored(1.25f), active = Stored(0.0f);
+      const BatchNormMomentum momentum{.channels = channels, .pixels = pixels, .momentum = 0.3};
+      // What each table makes of the same.
+      const auto run = [&](const KernelTable& table, bool biased, bool whole) {
+        std::vector<TestBuffer> out;
+        for (int i = 0; i < 5; ++i) out.emplace_back(channels);
+        for (int64_t c = 0; c < channels; ++c) out[3][c] = 2, out[4][c] = 3;
+        table.batch_norm_scale(scaling, whole ? nullptr : factor.data(), mean.data(),
+                               variance.data(), gamma.data(), beta.data(),
+                               biased ? bias.data() : nullptr, out[0].data(), out[1].data(),
+                               out[2].data());
+        table.batch_norm_running(momentum, nullptr, mean.data(), variance.data(), out[3].data(),
+                                 out[4].data());
+        return out;
+      };
+      for (const auto& [biased, whole] : {std::pair(false, true), {true, false}}) {
+        const auto actual = run(kernels(), biased, whole);
+        const auto expected = run(reference(), biased, whole);
+        const char* const names[] = {"inverse deviation", "scale", "shift", "running mean",
+                                     "running variance"};
+        for (int i = 0; i < 5; ++i) ExpectClose(actual[i], expected[i], names[i], 1e-6);
+        // Of a branch that is left out nothing is taken in.
+        for (const KernelTable* table : {&kernels(), &reference()}) {
+          table->batch_norm_running(momentum, active.data(), mean.data(), variance.data(),
+                                    actual[3].data(), actual[4].data());
+          for (int i = 3; i < 5; ++i) ExpectClose(actual[i], expected[i], names[i], 1e-6);
+        }
+      }
+    }
+  }
+}
+
+// What two devices add up is what one with the pixels of both would have; of none nothing comes.
+TEST_P(BatchNormContractTest, StatisticsThatDevicesShare) {
+  constexpr double kPixels[] = {0, 1, 300};
+  for (const int64_t channels : {1, 5, 16, 67}) {
+    TestBuffer mean(channels, random_), variance(channels, random_);
+    for (int64_t c = 0; c < channels; ++c) variance[c] = variance[c] * variance[c];
+    // Of the other device, far away.
+    const auto other_mean = [&](int64_t c) { return 100.0 + double{mean[c]}; };
+    for (const double own : kPixels) {
+      for (const double other : kPixels) {
+        TestVector<double> sums(2 * channels + 1, -1), expected(2 * channels + 1, -1);
+        // Without pixels there is nothing to read.
+        const float* const means = own > 0 ? mean.data() : nullptr;
+        const float* const variances = own > 0 ? variance.data() : nullptr;
+        kernels().batch_norm_to_sums(channels, own, means, variances, sums.data());
+        reference().batch_norm_to_sums(channels, own, means, variances, expected.data());
+        for (size_t i = 0; i < sums.size(); ++i) {
+          EXPECT_NEAR(sums[i], expected[i], 1e-12 * (1 + std::abs(expected[i])));
+        }
+        for (int64_t c = 0; c < channels; ++c) {
+          sums[c] += other * other_mean(c);
+          sums[channels + c] += other * (1 + other_mean(c) * other_mean(c));
+        }
+        sums[2 * channels] += other;
+        TestBuffer all_mean(channels), all_variance(channels);
+        for (int64_t c = 0; c < channels; ++c) all_mean[c] = all_variance[c] = -7;
+        kernels().batch_norm_from_sums(channels, sums.data(), all_mean.data(), all_variance.data());
+        const double all = own + other;
+        for (int64_t c = 0; c < channels; ++c) {
+          if (all == 0) {
+            EXPECT_EQ(all_mean[c], -7);
+            EXPECT_EQ(all_variance[c], -7);
+            continue;
+          }
+          const double middle = (own * double{mean[c]} + other * other_mean(c)) / all;
+          const double own_spread = double{variance[c]} + std::pow(double{mean[c]} - middle, 2);
+          const double other_spread = 1 + std::pow(other_mean(c) - middle, 2);
+          const double spread = (own * own_spread + other * other_spread) / all;
+          EXPECT_NEAR(all_mean[c], middle, 1e-6 * (1 + std::abs(middle)));
+          EXPECT_NEAR(all_variance[c], spread, 1e-6 * (1 + spread));
+        }
+      }
+    }
+  }
+}
+
+// Where only the device knows how many pixels there are.
+TEST_P(BatchNormContractTest, PixelsInTheDevicesMemory) {
+  const BatchNormShape shape = {.rows = 2, .height = 3, .width = 3, .channels = 19};
+  const int64_t elements = shape.pixels() * shape.channels;
+  const auto pixels = Stored(50.0), none = Stored(0.0);
+  const TestBuffer x(elements, random_), dy(elements, random_);
+  std::vector<TestBuffer> arrays;
+  for (int i = 0; i < 6; ++i) arrays.emplace_back(shape.channels, random_);
+  const auto run = [&](double own, const double* shared) {
+    std::vector<TestBuffer> out;
+    out.emplace_back(elements);
+    for (int i = 0; i < 2; ++i) {
+      out.emplace_back(shape.channels);
+      for (int64_t c = 0; c < shape.channels; ++c) out.back()[c] = 2;
+    }
+    kernels().batch_norm_backward_data(shape,
+                                       {.x = x.data(),
+                                        .dy = dy.data(),
+                                        .choice = nullptr,
+                                        .scale = arrays[0].data(),
+                                        .shift = arrays[1].data(),
+                                        .mean = arrays[2].data(),
+                                        .inverse_deviation = arrays[3].data(),
+                                        .pixels = own,
+                                        .shared_pixels = shared},
+                                       arrays[4].data(), arrays[5].data(), out[0].data());
+    kernels().batch_norm_running(
+        {.channels = shape.channels, .pixels = own, .momentum = 0.3, .shared_pixels = shared},
+        nullptr, arrays[2].data(), arrays[3].data(), out[1].data(), out[2].data());
+    return out;
+  };
+  const auto told = run(50, nullptr), found = run(18, pixels.data());
+  for (size_t i = 0; i < told.size(); ++i) ExpectClose(found[i], told[i], "shared pixels", 0);
+  TestBuffer running_mean(1), running_variance(1);
+  running_mean[0] = running_variance[0] = 2;
+  kernels().batch_norm_running({.channels = 1, .shared_pixels = none.data()}, nullptr,
+                               arrays[2].data(), arrays[3].data(), running_mean.data(),
+                               running_variance.data());
+  EXPECT_EQ(running_mean[0], 2);
+  EXPECT_EQ(running_variance[0], 2);
+}
+
+// By hand: a deviation of 2, four pixels whose unbiased variance is 4 / 3 of the other.
+TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsByHand) {
+  TestBuffer mean(1), variance(1), gamma(1), beta(1), bias(1), inverse(1), scale(1), shift(1);
+  TestBuffer running_mean(1), running_variance(1);
+  mean[0] = 3, variance[0] = 3.75f, gamma[0] = 8, beta[0] = 1, bias[0] = 5;
+  running_mean[0] = 1, running_variance[0] = 1;
+  kernels().batch_norm_scale({.channels = 1, .epsilon = 0.25}, Stored(0.5f).data(), mean.data(),
+                             variance.data(), gamma.data(), beta.data(), bias.data(),
+                             inverse.data(), scale.data(), shift.data());
+  EXPECT_EQ(inverse[0], 0.5f);
+  EXPECT_EQ(scale[0], 2);
+  EXPECT_EQ(shift[0], 0.5f + (5 - 3) * 2);
+  kernels().batch_norm_running({.channels = 1, .pixels = 4, .momentum = 0.5}, nullptr, mean.data(),
+                               variance.data(), running_mean.data(), running_variance.data());
+  EXPECT_EQ(running_mean[0], 2);
+  EXPECT_EQ(running_variance[0], 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelSets, BatchNormContractTest, EveryKernelSet(), KernelSetName);
+
+// The whole layer by its definition.
+Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& gamma,
+                 const Doubles& beta) {
+  const int64_t pixels = shape.pixels();
+  Doubles y(shape.out_pixels() * shape.channels, -std::numeric_limits<double>::infinity());
+  for (int64_t c = 0; c < shape.channels; ++c) {
+    double mean = 0;
+    for (int64_t p = 0; p < pixels; ++p) mean += x[p * shape.channels + c] / pixels;
+    double variance = 0;
+    for (int64_t p = 0; p < pixels; ++p) {
+      variance += std::pow(x[p * shape.channels + c] - mean, 2) / pixels;
+    }
+    for (int64_t p = 0; p < pixels; ++p) {
+      double value =
+          gamma[c] * (x[p * shape.channels + c] - mean) / std::sqrt(variance + kEpsilon) + beta[c];
+      if (shape.activation != Activation::kNone) value = std::max(value, 0.0);
+      if (shape.activation == Activation::kRelu6) value = std::min(value, 6.0);
+      int64_t out = p;
+      if (shape.pool) {
+        const int64_t w = p % shape.width / 2;
+        const int64_t h = p / shape.width % shape.height / 2;
+        if (w == shape.out_width() || h == shape.out_height()) continue;
+        out = (p / shape.width / shape.height * shape.out_height() + h) * shape.out_width() + w;
+      }
+      y[out * shape.channels + c] = std::max(y[out * shape.channels + c], value);
+    }
+  }
+  return y;
+}
+
+TEST(ReferenceKernelsTest, BatchNormGradientsAreFiniteDifferences) {
+  std::mt19937 random(3);
+  for (const auto& [activation, pool] : kFusions) {
+    const BatchNormShape shape{4, 5, 6, 7, activation, pool};
+    SCOPED_TRACE(Name(shape));
+    TestBuffer x(shape.pixels() * shape.channels, random);
+    TestBuffer gamma(shape.channels, random), beta(shape.channels, random);
+    for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 4;
+    const BatchNormState state(shape, x.data(), gamma, beta);
+    TestBuffer dy(state.y.size(), random);
+    TestBuffer dgamma(shape.channels), dbeta(shape.channels), dx(x.size());
+    const BatchNormGradient gradient = state.Gradient(x.data(), dy.data());
+    const KernelTable& table = ReferenceKernels();
+    table.batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data(), nullptr);
+    table.batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), dx.data());
+
+    const Doubles at_x = ToDoubles(x), at_gamma = ToDoubles(gamma), at_beta = ToDoubles(beta);
+    const Doubles expected = InDouble(shape, at_x, at_gamma, at_beta);
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(state.y[i], expected[i], 2e-5);
+    ExpectGradient([&](const Doubles& moved) { return InDouble(shape, moved, at_gamma, at_beta); },
+                   x, dy, dx, random, "dx");
+    ExpectGradient([&](const Doubles& moved) { return InDouble(shape, at_x, moved, at_beta); },
+                   gamma, dy, dgamma, random, "dgamma");
+    ExpectGradient([&](const Doubles& moved) { return InDouble(shape, at_x, at_gamma, moved); },
+                   beta, dy, dbeta, random, "dbeta");
+  }
+}
+
+}  // namespace
+}  // namespace muster::kernels

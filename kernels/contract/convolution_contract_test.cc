@@ -1,0 +1,550 @@
+// Holds the convolutions of processors and GPUs to reference::MakeConvolution, and the reference to
+// its definition and to finite differences.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/contract/convolution_set.h"
+#include "kernels/contract/kernel_contract.h"
+#include "kernels/contract/test_buffer.h"
+#include "kernels/convolution.h"
+#include "kernels/cpu/amx_convolution.h"
+#include "kernels/cpu/onednn_convolution.h"
+#include "kernels/half.h"
+
+namespace muster::kernels {
+namespace {
+
+struct Case {
+  const char* name;
+  ConvolutionShape shape;
+  bool data_gradient = true;
+};
+void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
+
+std::vector<Case> Cases() {
+  return {
+      {"first", {28, 28, 1, 32, 3, 1, 1}, false},
+      {"first_odd", {7, 11, 1, 16, 3, 1, 1}, false},
+      {"first_two_channels", {5, 9, 2, 48, 3, 1, 1}, false},
+      {"first_colour", {13, 32, 3, 64, 3, 1, 1}, false},
+      {"first_four_channels", {1, 3, 4, 16, 3, 1, 1}, false},
+      {"first_by_onednn", {9, 9, 3, 20, 3, 1, 1}, false},
+      {"middle", {14, 14, 32, 64, 3, 1, 1}},
+      {"odd_channels", {7, 5, 13, 19, 3, 1, 1}},
+      {"strided", {15, 14, 16, 24, 3, 2, 1}},
+      {"pointwise", {6, 6, 24, 40, 1, 1, 0}},
+      {"five", {12, 12, 6, 16, 5, 1, 2}},
+      {"no_padding", {9, 8, 17, 16, 3, 1, 0}},
+      {"much_padding", {4, 5, 3, 17, 2, 1, 2}},
+      {"stem", {33, 31, 3, 64, 7, 2, 3}, false},
+      {"stem_even", {32, 32, 3, 16, 7, 2, 3}, false},
+      {"stem_grey", {29, 28, 1, 64, 7, 2, 3}, false},
+      {"stem_grey_with_data_gradient", {13, 15, 1, 32, 7, 2, 3}},
+      {"stem_three", {17, 16, 3, 32, 3, 2, 1}, false},
+      {"shortcut", {7, 7, 64, 128, 1, 2, 0}},
+      {"shortcut_odd", {9, 6, 17, 100, 1, 2, 0}},
+      {"one_pixel", {1, 1, 32, 48, 3, 1, 1}},
+      {"one_channel", {6, 5, 1, 1, 3, 1, 1}},
+      {"two_groups", {7, 6, 32, 48, 3, 1, 1, 2}},
+      {"two_groups_odd", {5, 9, 6, 10, 3, 2, 1, 2}},
+      {"two_groups_pointwise", {5, 5, 34, 18, 1, 1, 0, 2}},
+      {"thirty_two_groups", {6, 7, 128, 128, 3, 1, 1, 32}},
+      {"two_outputs_per_channel", {7, 5, 16, 32, 3, 1, 1, 16}},
+      {"linear_groups", {1, 1, 32, 64, 1, 1, 0, 4}},
+      {"depthwise", {14, 14, 32, 32, 3, 1, 1, 32}},
+      {"depthwise_strided", {15, 14, 96, 96, 3, 2, 1, 96}},
+      {"depthwise_odd", {9, 7, 17, 17, 3, 1, 1, 17}},
+      {"depthwise_odd_strided", {7, 9, 100, 100, 3, 2, 1, 100}},
+      {"depthwise_colour", {8, 5, 3, 3, 3, 1, 1, 3}},
+      {"depthwise_first", {8, 6, 3, 3, 3, 2, 1, 3}, false},
+      {"depthwise_five", {8, 9, 24, 24, 5, 1, 2, 24}},
+      {"depthwise_two_pixels", {2, 2, 384, 384, 3, 1, 1, 384}},
+      {"depthwise_two_pixels_strided", {2, 1, 37, 37, 3, 2, 1, 37}},
+      {"depthwise_one_pixel", {1, 1, 160, 160, 3, 1, 1, 160}},
+      {"depthwise_scale", {1, 1, 40, 40, 1, 1, 0, 40}},
+      {"linear", {1, 1, 3136, 40, 1, 1, 0}},
+      {"linear_odd", {1, 1, 37, 10, 1, 1, 0}},
+  };
+}
+
+std::string Name(const ConvolutionShape& shape) {
+  return testing::PrintToString(std::vector<int64_t>{shape.height, shape.width, shape.in_channels,
+                                                     shape.out_channels, shape.kernel, shape.stride,
+                                                     shape.padding, shape.groups});
+}
+
+// What an epilogue has beside a bias.
+struct Ends {
+  bool scale = false;
+  bool addend = false;
+  Activation activation = Activation::kNone;
+};
+
+struct Precision {
+  DataType x = DataType::kFloat32;
+  DataType y = DataType::kFloat32;
+  DataType compute = DataType::kFloat32;
+};
+constexpr DataType kF32 = DataType::kFloat32;
+constexpr DataType kBf16 = DataType::kBfloat16;
+constexpr DataType kF16 = DataType::kFloat16;
+constexpr Precision kLowPrecisions[] = {
+    // A network's first layer, its last one, and those between.
+    {kF32, kBf16, kBf16},
+    {kBf16, kF32, kBf16},
+    {kBf16, kBf16, kBf16},
+    {kF16, kF16, kF16},
+    // Activations in float32.
+    {kF32, kF32, kBf16},
+    {kF32, kF32, kF16},
+};
+
+// A sum rounded from another side of a tie is a unit in the last place away.
+double Tolerance(DataType stored) {
+  switch (stored) {
+    case DataType::kBfloat16:
+      return 0x1p-7;
+    case DataType::kFloat16:
+      return 0x1p-10;
+    case DataType::kFloat32:
+      break;
+  }
+  return 1e-5;
+}
+
+// `values` as elements of `type`. Memory that it leaves is NaN.
+TestBuffer Stored(DataType type, const TestBuffer& values) {
+  TestBuffer stored((values.size() * SizeOf(type) + sizeof(float) - 1) / sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) {
+    StoreElement(type, double{values[i]}, stored.data(), static_cast<int64_t>(i));
+  }
+  return stored;
+}
+
+TestBuffer Loaded(DataType type, const TestBuffer& stored, size_t count) {
+  TestBuffer values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = LoadElement(type, stored.data(), static_cast<int64_t>(i));
+  }
+  return values;
+}
+
+constexpr ConvolutionSetUse kCpuUse = {cpu::MakeConvolution, false};
+
+// A layer by the implementation under test and by the reference, with the same weights.
+class Pair {
+ public:
+  Pair(const ConvolutionShape& shape, const ConvolutionOptions& options, std::mt19937& random,
+       const Ends& ends = {}, const ConvolutionSetUse& use = kCpuUse)
+      : shape_(shape),
+        options_(options),
+        ends_(ends),
+        rounds_outputs_(use.rounds_outputs && options.compute_type != DataType::kFloat32),
+        random_(random),
+        reference_(reference::MakeConvolution(shape, options)),
+        canonical_(shape.weights(), random),
+        bias_(shape.out_channels, random) {
+    auto made = use.make(shape, options);
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (made.ok()) convolution_ = *std::move(made);
+  }
+
+  // Of all directions, or of Forward alone: the others know no epilogue.
+  void ExpectTheSame(const std::vector<int64_t>& numbers_of_rows, bool backward = true) {
+    ASSERT_NE(convolution_, nullptr);
+    SCOPED_TRACE(Name(shape_) + " " + convolution_->description());
+    TestBuffer workspace(convolution_->workspace_bytes() / sizeof(float) + 1);
+    TestBuffer weights(convolution_->weights_elements());
+    convolution_->ImportWeights(canonical_.data(), weights.data());
+    for (const int64_t rows : numbers_of_rows) {
+      const TestBuffer x = Random(options_.x_type, rows * shape_.input_elements());
+      const TestBuffer dy = Random(options_.y_type, rows * shape_.output_elements());
+      ExpectTheSameForward(rows, x, weights, workspace.data());
+      if (!backward) continue;
+      if (options_.data_gradient) ExpectTheSameDataGradient(rows, dy, weights, workspace.data());
+      ExpectTheSameParameterGradients(rows, x, dy, workspace.data());
+    }
+  }
+
+ private:
+  double ToleranceOf(DataType stored) const {
+    if (!rounds_outputs_) return Tolerance(stored);
+    return std::max(Tolerance(stored), Tolerance(options_.compute_type));
+  }
+
+  TestBuffer Random(DataType type, int64_t count) {
+    return Stored(type, TestBuffer(count, random_));
+  }
+
+  void ExpectTheSameForward(int64_t rows, const TestBuffer& x, const TestBuffer& weights,
+                            void* workspace) {
+    const int64_t count = rows * shape_.output_elements();
+    const TestBuffer addend = Random(options_.y_type, count), scale(shape_.out_channels, random_);
+    const Epilogue epilogue = {.scale = ends_.scale ? scale.data() : nullptr,
+                               .shift = options_.bias ? bias_.data() : nullptr,
+                               .addend = ends_.addend ? addend.data() : nullptr,
+                               .activation = ends_.activation};
+    TestBuffer y(addend.size()), expected(addend.size());
+    convolution_->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace);
+    reference_->Forward(rows, x.data(), canonical_.data(), epilogue, expected.data(), nullptr);
+    ExpectClose(Loaded(options_.y_type, y, count), Loaded(options_.y_type, expected, count), "y",
+                ToleranceOf(options_.y_type));
+  }
+
+  void ExpectTheSameDataGradient(int64_t rows, const TestBuffer& dy, const TestBuffer& weights,
+                                 void* workspace) {
+    const int64_t count = rows * shape_.input_elements();
+    TestBuffer dx = Stored(options_.x_type, TestBuffer(count)), expected(dx.size());
+    convolution_->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace);
+    reference_->BackwardData(rows, dy.data(), canonical_.data(), expected.data(), nullptr);
+    ExpectClose(Loaded(options_.x_type, dx, count), Loaded(options_.x_type, expected, count), "dx",
+                ToleranceOf(options_.x_type));
+  }
+
+  void ExpectTheSameParameterGradients(int64_t rows, const TestBuffer& x, const TestBuffer& dy,
+                                       void* workspace) {
+    TestBuffer dweights(convolution_->weights_elements()), canonical(canonical_.size());
+    TestBuffer expected(canonical_.size());
+    TestBuffer dbias(bias_.size()), expected_dbias(bias_.size());
+    const auto if_bias = [&](const TestBuffer& buffer) {
+      return options_.bias ? buffer.data() : nullptr;
+    };
+    convolution_->BackwardWeights(rows, x.data(), dy.data(), dweights.data(), if_bias(dbias),
+                                  workspace);
+    convolution_->ExportWeights(dweights.data(), canonical.data());
+    reference_->BackwardWeights(rows, x.data(), dy.data(), expected.data(), if_bias(expected_dbias),
+                                nullptr);
+    ExpectClose(canonical, expected, "dweights", ToleranceOf(DataType::kFloat32));
+    if (options_.bias) ExpectClose(dbias, expected_dbias, "dbias");
+  }
+
+  const ConvolutionShape shape_;
+  const ConvolutionOptions options_;
+  const Ends ends_;
+  const bool rounds_outputs_;
+  std::mt19937& random_;
+  std::unique_ptr<Convolution> reference_;
+  std::unique_ptr<Convolution> convolution_;
+  TestBuffer canonical_;
+  TestBuffer bias_;
+};
+
+class ConvolutionContractTest : public testing::TestWithParam<std::tuple<ConvolutionSet, Case>> {
+ protected:
+  static constexpr int64_t kMaxRows = 5;
+  void SetUp() override {
+    const absl::StatusOr<ConvolutionSetUse> use = UseConvolutionSet(std::get<0>(GetParam()));
+    if (!use.ok()) GTEST_SKIP() << use.status().message();
+    use_ = *use;
+  }
+  const ConvolutionShape& shape() const { return std::get<1>(GetParam()).shape; }
+  std::unique_ptr<Convolution> Make(bool bias = true) const {
+    auto made = use_.make(shape(), Options(bias));
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? *std::move(made) : nullptr;
+  }
+  ConvolutionOptions Options(bool bias = true) const {
+    return {
+        .max_rows = kMaxRows, .bias = bias, .data_gradient = std::get<1>(GetParam()).data_gradient};
+  }
+  Pair MakePair(const ConvolutionOptions& options, const Ends& ends = {}) {
+    return Pair(shape(), options, random_, ends, use_);
+  }
+  std::mt19937 random_{7};
+
+ private:
+  ConvolutionSetUse use_ = kCpuUse;
+};
+
+// Of the processor and of the reference alone.
+class ConvolutionReferenceTest : public ConvolutionContractTest {
+ protected:
+  // Of a maker that may say that it cannot.
+  void ExpectBfloat16ToAgree(ConvolutionMaker* make) {
+    if (shape().groups > 1) GTEST_SKIP() << "not for groups";
+    const ConvolutionSetUse use = {make, false};
+    for (const Precision& precision : kLowPrecisions) {
+      if (precision.compute != kBf16) continue;
+      ConvolutionOptions options = Options();
+      options.x_type = precision.x;
+      options.y_type = precision.y;
+      options.compute_type = precision.compute;
+      if (!make(shape(), options).ok()) GTEST_SKIP() << "this processor lacks it";
+      SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.y));
+      Pair(shape(), options, random_, {.activation = Activation::kRelu}, use).ExpectTheSame({2, 1});
+      const Ends ends = {.scale = true, .addend = true, .activation = Activation::kRelu6};
+      Pair(shape(), options, random_, ends, use).ExpectTheSame({2}, /*backward=*/false);
+      options.bias = false;
+      Pair(shape(), options, random_, {}, use).ExpectTheSame({1});
+    }
+  }
+};
+
+TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
+  // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
+  // another.
+  MakePair(Options()).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
+  for (const Ends& ends : {Ends{.activation = Activation::kRelu},
+                           Ends{.scale = true, .activation = Activation::kRelu6},
+                           Ends{.scale = true, .addend = true, .activation = Activation::kRelu}}) {
+    MakePair(Options(), ends).ExpectTheSame({2}, /*backward=*/false);
+  }
+  MakePair(Options(/*bias=*/false)).ExpectTheSame({2});
+}
+
+TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
+  const auto convolution = Make();
+  ASSERT_NE(convolution, nullptr);
+  TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
+  TestBuffer weights(convolution->weights_elements());
+  TestBuffer dweights(weights.size());
+  TestBuffer dbias(shape().out_channels);
+  convolution->Forward(0, nullptr, weights.data(), {.shift = dbias.data()}, nullptr,
+                       workspace.data());
+  convolution->BackwardWeights(0, nullptr, nullptr, dweights.data(), dbias.data(),
+                               workspace.data());
+  for (size_t i = 0; i < dweights.size(); ++i) ASSERT_EQ(dweights[i], 0.0f);
+  for (size_t i = 0; i < dbias.size(); ++i) ASSERT_EQ(dbias[i], 0.0f);
+  const auto without_bias = Make(/*bias=*/false);
+  ASSERT_NE(without_bias, nullptr);
+  TestBuffer other(without_bias->weights_elements());
+  TestBuffer other_workspace(without_bias->workspace_bytes() / sizeof(float) + 1);
+  without_bias->BackwardWeights(0, nullptr, nullptr, other.data(), nullptr, other_workspace.data());
+  for (size_t i = 0; i < other.size(); ++i) ASSERT_EQ(other[i], 0.0f);
+}
+
+TEST_P(ConvolutionContractTest, AgreesWithTheReferenceInEveryPrecision) {
+  for (const Precision& precision : kLowPrecisions) {
+    SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.compute)
+                                    << " to " << NameOf(precision.y));
+    ConvolutionOptions options = Options();
+    options.x_type = precision.x;
+    options.y_type = precision.y;
+    options.compute_type = precision.compute;
+    MakePair(options).ExpectTheSame({2});
+    for (const Ends& ends :
+         {Ends{.activation = Activation::kRelu},
+          Ends{.scale = true, .activation = Activation::kRelu6},
+          Ends{.scale = true, .addend = true, .activation = Activation::kRelu}}) {
+      MakePair(options, ends).ExpectTheSame({1}, /*backward=*/false);
+    }
+    options.bias = false;
+    MakePair(options, {.addend = true}).ExpectTheSame({1});
+  }
+}
+
+// Whatever cpu::MakeConvolution takes on this processor.
+TEST_P(ConvolutionReferenceTest, OneDnnAgreesWithTheReferenceInBfloat16) {
+  ExpectBfloat16ToAgree([](const ConvolutionShape& shape, const ConvolutionOptions& options) {
+    return cpu::MakeOneDnnConvolution(shape, options, CpuKernels());
+  });
+}
+
+TEST_P(ConvolutionReferenceTest, AmxAgreesWithTheReferenceInBfloat16) {
+  ExpectBfloat16ToAgree(cpu::MakeAmxConvolution);
+}
+
+// Also through the ReLU, and to no other row.
+TEST_P(ConvolutionContractTest, NotANumberStaysVisible) {
+  const auto convolution = Make();
+  ASSERT_NE(convolution, nullptr);
+  TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
+  TestBuffer canonical(shape().weights(), random_), bias(shape().out_channels, random_);
+  TestBuffer weights(convolution->weights_elements());
+  convolution->ImportWeights(canonical.data(), weights.data());
+  TestBuffer x(2 * shape().input_elements(), random_), y(2 * shape().output_elements());
+  std::fill_n(x.data(), shape().input_elements(), std::numeric_limits<float>::quiet_NaN());
+  convolution->Forward(2, x.data(), weights.data(),
+                       {.shift = bias.data(), .activation = Activation::kRelu}, y.data(),
+                       workspace.data());
+  for (int64_t i = 0; i < shape().output_elements(); ++i) {
+    // Windows that lie in the padding alone do not see the image.
+    if (shape().padding < shape().kernel) ASSERT_TRUE(std::isnan(y[i])) << i;
+    ASSERT_FALSE(std::isnan(y[shape().output_elements() + i])) << i;
+  }
+}
+
+TEST_P(ConvolutionContractTest, ExportGivesBackWhatWasImportedAndPaddingIsZero) {
+  const auto convolution = Make();
+  ASSERT_NE(convolution, nullptr);
+  TestBuffer canonical(shape().weights());
+  canonical.Randomise(random_);
+  TestBuffer weights(convolution->weights_elements());
+  TestBuffer exported(canonical.size());
+  convolution->ImportWeights(canonical.data(), weights.data());
+  convolution->ExportWeights(weights.data(), exported.data());
+  double sum = 0;
+  double exported_sum = 0;
+  for (size_t i = 0; i < canonical.size(); ++i) {
+    ASSERT_EQ(exported[i], canonical[i]);
+    exported_sum += std::abs(exported[i]);
+  }
+  for (size_t i = 0; i < weights.size(); ++i) sum += std::abs(weights[i]);
+  EXPECT_NEAR(sum, exported_sum, 1e-6 * sum);
+}
+
+// By its definition: each output gathers over its group's input channels and the kernel.
+Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles& weights,
+                 const Doubles& bias) {
+  const int64_t ins = shape.in_channels / shape.groups;
+  const int64_t outs = shape.out_channels / shape.groups;
+  const int64_t rows = static_cast<int64_t>(x.size()) / shape.input_elements();
+  Doubles y;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t oh = 0; oh < shape.out_height(); ++oh) {
+      for (int64_t ow = 0; ow < shape.out_width(); ++ow) {
+        for (int64_t o = 0; o < shape.out_channels; ++o) {
+          double sum = bias[o];
+          for (int64_t i = 0; i < ins; ++i) {
+            for (int64_t r = 0; r < shape.kernel; ++r) {
+              for (int64_t s = 0; s < shape.kernel; ++s) {
+                const int64_t h = oh * shape.stride + r - shape.padding;
+                const int64_t w = ow * shape.stride + s - shape.padding;
+                if (h < 0 || w < 0 || h >= shape.height || w >= shape.width) continue;
+                const int64_t channel = o / outs * ins + i;
+                sum +=
+                    x[((row * shape.height + h) * shape.width + w) * shape.in_channels + channel] *
+                    weights[((o * ins + i) * shape.kernel + r) * shape.kernel + s];
+              }
+            }
+          }
+          y.push_back(sum);
+        }
+      }
+    }
+  }
+  return y;
+}
+
+TEST_P(ConvolutionReferenceTest, ReferenceGradientsAreFiniteDifferences) {
+  const auto reference = reference::MakeConvolution(shape(), Options());
+  constexpr int64_t kRows = 2;
+  TestBuffer x(kRows * shape().input_elements(), random_), weights(shape().weights(), random_);
+  TestBuffer bias(shape().out_channels, random_);
+  TestBuffer y(kRows * shape().output_elements()), dy(y.size(), random_);
+  TestBuffer dx(x.size()), dweights(weights.size()), dbias(bias.size());
+  reference->Forward(kRows, x.data(), weights.data(), {.shift = bias.data()}, y.data(), nullptr);
+  reference->BackwardData(kRows, dy.data(), weights.data(), dx.data(), nullptr);
+  reference->BackwardWeights(kRows, x.data(), dy.data(), dweights.data(), dbias.data(), nullptr);
+
+  const Doubles at_x = ToDoubles(x), at_weights = ToDoubles(weights), at_bias = ToDoubles(bias);
+  const Doubles expected = InDouble(shape(), at_x, at_weights, at_bias);
+  ASSERT_EQ(expected.size(), y.size());
+  for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], expected[i], 1e-4);
+  const auto of_x = [&](const Doubles& moved) {
+    return InDouble(shape(), moved, at_weights, at_bias);
+  };
+  const auto of_weights = [&](const Doubles& moved) {
+    return InDouble(shape(), at_x, moved, at_bias);
+  };
+  const auto of_bias = [&](const Doubles& moved) {
+    return InDouble(shape(), at_x, at_weights, moved);
+  };
+  ExpectGradient(of_x, x, dy, dx, random_, "dx");
+  ExpectGradient(of_weights, weights, dy, dweights, random_, "dweights");
+  ExpectGradient(of_bias, bias, dy, dbias, random_, "dbias");
+}
+
+TEST_P(ConvolutionContractTest, TheSameCallGivesTheSameBits) {
+  const auto convolution = Make();
+  ASSERT_NE(convolution, nullptr);
+  TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
+  TestBuffer x(kMaxRows * shape().input_elements());
+  TestBuffer dy(kMaxRows * shape().output_elements());
+  x.Randomise(random_);
+  dy.Randomise(random_);
+  TestBuffer first(convolution->weights_elements());
+  TestBuffer second(first.size());
+  TestBuffer dbias(shape().out_channels);
+  convolution->BackwardWeights(kMaxRows, x.data(), dy.data(), first.data(), dbias.data(),
+                               workspace.data());
+  convolution->BackwardWeights(kMaxRows, x.data(), dy.data(), second.data(), dbias.data(),
+                               workspace.data());
+  for (size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], second[i]);
+}
+
+const auto kEverySet =
+    testing::Values(ConvolutionSet::kCpu, ConvolutionSet::kCudaOnHost, ConvolutionSet::kCuda);
+constexpr auto kCaseName = [](const auto& info) {
+  return std::get<1>(info.param).name + ("_on_" + NameOf(std::get<0>(info.param)));
+};
+INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionContractTest,
+                         testing::Combine(kEverySet, testing::ValuesIn(Cases())), kCaseName);
+INSTANTIATE_TEST_SUITE_P(Shapes, ConvolutionReferenceTest,
+                         testing::Combine(testing::Values(ConvolutionSet::kCpu),
+                                          testing::ValuesIn(Cases())),
+                         kCaseName);
+
+class ConvolutionTest : public testing::TestWithParam<ConvolutionSet> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<ConvolutionSetUse> use = UseConvolutionSet(GetParam());
+    if (!use.ok()) GTEST_SKIP() << use.status().message();
+    use_ = *use;
+  }
+  ConvolutionSetUse use_ = kCpuUse;
+};
+
+TEST_P(ConvolutionTest, AnImpossibleShapeIsAnError) {
+  const ConvolutionShape shape{2, 2, 8, 8, 5, 1, 0};
+  EXPECT_EQ(use_.make(shape, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  const ConvolutionShape uneven_groups{.in_channels = 6, .out_channels = 8, .groups = 4};
+  EXPECT_EQ(use_.make(uneven_groups, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(ConvolutionTest, RandomShapesAgreeWithTheReference) {
+  std::mt19937 random(17);
+  const auto draw = [&](int64_t first, int64_t last) {
+    return std::uniform_int_distribution<int64_t>(first, last)(random);
+  };
+  // Float32 as often as the others together.
+  const auto any_type = [&] { return static_cast<DataType>(std::max<int64_t>(0, draw(-1, 2))); };
+  for (int i = 0; i < 80; ++i) {
+    ConvolutionShape shape{.kernel = draw(1, 5), .stride = draw(1, 3)};
+    shape.padding = draw(0, shape.kernel / 2);
+    const int64_t smallest = std::max<int64_t>(1, shape.kernel - 2 * shape.padding);
+    shape.height = draw(smallest, smallest + 9);
+    shape.width = draw(smallest, smallest + 9);
+    shape.in_channels = draw(1, 40);
+    shape.out_channels = draw(1, 40);
+    switch (draw(0, 2)) {
+      case 0:
+        break;
+      case 1:
+        shape.groups = draw(2, 4);
+        shape.in_channels *= shape.groups;
+        shape.out_channels *= shape.groups;
+        break;
+      default:
+        shape.groups = shape.in_channels;
+        shape.out_channels = shape.in_channels * draw(1, 2);
+    }
+    const ConvolutionOptions options{.max_rows = draw(1, 4),
+                                     .bias = draw(0, 1) == 1,
+                                     .data_gradient = draw(0, 3) > 0,
+                                     .threads = i % 10 == 0 ? 2 : 1,
+                                     .x_type = any_type(),
+                                     .y_type = any_type(),
+                                     .compute_type = any_type()};
+    const Ends ends{.scale = draw(0, 1) == 1,
+                    .addend = draw(0, 1) == 1,
+                    .activation = static_cast<Activation>(draw(0, 2))};
+    Pair pair(shape, options, random, ends, use_);
+    pair.ExpectTheSame({options.max_rows, 1});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, ConvolutionTest, kEverySet,
+                         [](const auto& info) { return NameOf(info.param); });
+
+}  // namespace
+}  // namespace muster::kernels

@@ -1,0 +1,158 @@
+// Holds every kernel set's kernels that have no test of their own to the reference, and the
+// reference's gradients to finite differences.
+#include "kernels/contract/kernel_contract.h"
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace muster::kernels {
+namespace {
+
+TEST_P(KernelContractTest, Dropout) {
+  const DropoutMask mask{.layer = 3, .probability = 0.4f};
+  const auto draw = Stored(RandomDraw{.key = MakePhiloxKey(99), .first_row = 70});
+  for (const int64_t columns : {1, 6, 128}) {
+    for (const DataType type : kDataTypes) {
+      TypedBuffer x(type, 20 * columns, random_), y(type, x.size()), expected(type, x.size());
+      kernels().dropout(type, mask, draw.data(), 20, columns, x.data(), y.data());
+      reference().dropout(type, mask, draw.data(), 20, columns, x.data(), expected.data());
+      ExpectRounded(y, expected, "y", 1e-6);
+      for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i] == 0, expected[i] == 0);
+      kernels().dropout(type, mask, draw.data(), 20, columns, x.data(), x.data());
+      ExpectSame(x, y, "y in the place of x");
+    }
+  }
+}
+
+// The mask belongs to the row of the global batch, whichever rank has it.
+TEST_P(KernelContractTest, DropoutDoesNotDependOnHowRowsAreShared) {
+  const DropoutMask mask{.probability = 0.5f};
+  auto draw = Stored(RandomDraw{.key = MakePhiloxKey(5)});
+  constexpr int64_t kRows = 12, kColumns = 10;
+  TestBuffer x(kRows * kColumns, random_), whole(x.size()), parts(x.size());
+  kernels().dropout(DataType::kFloat32, mask, draw.data(), kRows, kColumns, x.data(), whole.data());
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 5), {5, 12}}) {
+    draw[0].first_row = begin;
+    kernels().dropout(DataType::kFloat32, mask, draw.data(), end - begin, kColumns,
+                      x.data() + begin * kColumns, parts.data() + begin * kColumns);
+  }
+  ExpectClose(parts, whole, "y", 0);
+  int64_t dropped = 0;
+  for (size_t i = 0; i < whole.size(); ++i) dropped += whole[i] == 0;
+  EXPECT_NEAR(dropped, kRows * kColumns / 2, 25);
+}
+
+// The second lies in the first's branch, and the first in that of the third.
+TEST_P(KernelContractTest, BlocksAreDrawnByStepAndNode) {
+  TestVector<BlockDraw> blocks = {{.node = 4, .around = 2, .probability = 0.3},
+                                  {.node = 3, .around = 0, .probability = 0.5},
+                                  {.node = 9, .around = -1, .probability = 0.2},
+                                  {.node = 12, .around = -1, .probability = 0}};
+  TestVector<BlockState> states(4);
+  constexpr int kSteps = 2000;
+  double dropped[4] = {};
+  for (int step = 0; step < kSteps; ++step) {
+    const auto draw = Stored(RandomDraw{.key = DerivePhiloxKey(7, step)});
+    kernels().draw_blocks(draw.data(), 4, blocks.data(), states.data());
+    for (int i = 0; i < 4; ++i) {
+      const bool is_dropped = IsDropped(blocks[i], draw[0].key);
+      dropped[i] += is_dropped ? 1.0 / kSteps : 0;
+      const auto kept = static_cast<float>(1 / (1 - blocks[i].probability));
+      ASSERT_EQ(states[i].factor, is_dropped ? 0 : kept);
+    }
+    ASSERT_EQ(states[2].active, states[2].factor != 0);
+    ASSERT_EQ(states[0].active, states[0].factor != 0 && states[2].active != 0);
+    ASSERT_EQ(states[1].active, states[1].factor != 0 && states[0].active != 0);
+    ASSERT_EQ(states[3].active, 1);
+  }
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(dropped[i], blocks[i].probability, 0.04) << i;
+}
+
+TEST_P(KernelContractTest, SoftmaxCrossEntropy) {
+  for (const int64_t classes : {1, 10, 1000}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      const CrossEntropyOptions options{
+          .rows = 9, .classes = classes, .label_smoothing = smoothing, .scale = 0.5};
+      const auto loss_scale = Stored(0.5);
+      TestBuffer logits(9 * classes, random_);
+      for (size_t i = 0; i < logits.size(); ++i) logits[i] *= 50;
+      TestVector<int32_t> labels;
+      for (int i = 0; i < 9; ++i) labels.push_back(static_cast<int32_t>(random_() % classes));
+      TestBuffer dlogits(logits.size()), expected(logits.size());
+      TestVector<LossResult> results(3);
+      auto& [result, expected_result, without_gradient] =
+          *reinterpret_cast<LossResult(*)[3]>(results.data());
+      kernels().softmax_cross_entropy(options, logits.data(), labels.data(), loss_scale.data(),
+                                      dlogits.data(), &result);
+      CrossEntropyOptions scaled = options;
+      scaled.scale *= 0.5;
+      reference().softmax_cross_entropy(scaled, logits.data(), labels.data(), nullptr,
+                                        expected.data(), &expected_result);
+      EXPECT_NEAR(result.loss_sum, expected_result.loss_sum, 1e-6 * (1 + expected_result.loss_sum));
+      EXPECT_EQ(result.correct, expected_result.correct);
+      ExpectClose(dlogits, expected, "dlogits", 1e-6);
+      kernels().softmax_cross_entropy(options, logits.data(), labels.data(), nullptr, nullptr,
+                                      &without_gradient);
+      EXPECT_EQ(without_gradient.loss_sum, result.loss_sum);
+    }
+  }
+}
+
+TEST_P(KernelContractTest, DirectConvolution) {
+  if (kernels().direct_convolution_forward == nullptr) GTEST_SKIP() << "there is none";
+  const DirectConvolutionShape sizes[] = {{3, 28, 28, 1, 32}, {2, 5, 7, 1, 16}, {2, 9, 3, 2, 48},
+                                          {1, 12, 20, 3, 64}, {2, 1, 1, 4, 16}, {0, 4, 4, 1, 16}};
+  for (DirectConvolutionShape shape : sizes) {
+    for (const auto& [relu, has_bias] : {std::pair(false, false), {false, true}, {true, true}}) {
+      shape.relu = relu;
+      const size_t pixels = shape.rows * shape.height * shape.width;
+      TestBuffer x(pixels * shape.in_channels, random_);
+      TestBuffer weights(9 * shape.in_channels * shape.out_channels, random_);
+      TestBuffer bias(shape.out_channels, random_), scratch(shape.scratch_elements());
+      const auto if_bias = [has_bias = has_bias](const TestBuffer& buffer) {
+        return has_bias ? buffer.data() : nullptr;
+      };
+      TestBuffer y(pixels * shape.out_channels), expected_y(y.size()), dy(y.size(), random_);
+      kernels().direct_convolution_forward(shape, x.data(), weights.data(), if_bias(bias), y.data(),
+                                           scratch.data());
+      reference().direct_convolution_forward(shape, x.data(), weights.data(), if_bias(bias),
+                                             expected_y.data(), scratch.data());
+      ExpectClose(y, expected_y, "y");
+      TestBuffer dweights(weights.size()), expected_dweights(weights.size());
+      TestBuffer dbias(bias.size()), expected_dbias(bias.size());
+      kernels().direct_convolution_backward_weights(shape, x.data(), dy.data(), dweights.data(),
+                                                    if_bias(dbias), scratch.data());
+      reference().direct_convolution_backward_weights(shape, x.data(), dy.data(),
+                                                      expected_dweights.data(),
+                                                      if_bias(expected_dbias), scratch.data());
+      ExpectClose(dweights, expected_dweights, "dweights");
+      if (has_bias) ExpectClose(dbias, expected_dbias, "dbias");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelSets, KernelContractTest, EveryKernelSet(), KernelSetName);
+
+TEST(ReferenceKernelsTest, CrossEntropyGradientIsAFiniteDifference) {
+  std::mt19937 random(4);
+  const CrossEntropyOptions options{.rows = 6, .classes = 5, .label_smoothing = 0.2};
+  TestBuffer logits(30, random), direction(30, random), dlogits(30);
+  const std::vector<int32_t> labels = {0, 4, 2, 2, 1, 3};
+  const auto value = [&](float distance) {
+    LossResult result;
+    ReferenceKernels().softmax_cross_entropy(options, Moved(logits, direction, distance).data(),
+                                             labels.data(), nullptr, nullptr, &result);
+    return result.loss_sum;
+  };
+  LossResult result;
+  ReferenceKernels().softmax_cross_entropy(options, logits.data(), labels.data(), nullptr,
+                                           dlogits.data(), &result);
+  EXPECT_NEAR((value(1e-2f) - value(-1e-2f)) / 2e-2, Dot(dlogits, direction), 1e-3);
+}
+
+}  // namespace
+}  // namespace muster::kernels

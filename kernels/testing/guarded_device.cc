@@ -1,0 +1,196 @@
+#include "kernels/testing/guarded_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::kernels {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+
+// All memory of the device, by address, and how many bytes there.
+struct Memory {
+  void Protect(int protection) const {
+    for (const auto& [data, bytes] : pieces) mprotect(data, bytes, protection);
+  }
+
+  std::mutex mutex;
+  std::map<void*, size_t> pieces;
+  int accesses = 0;
+};
+
+Memory& TheMemory() {
+  static Memory& memory = *new Memory;
+  return memory;
+}
+
+// The kernel of CpuKernels() at `member`, with the memory open.
+template <typename Function>
+struct Guarded;
+
+template <typename... Arguments>
+struct Guarded<void(Arguments...)> {
+  template <auto kMember>
+  static void Call(Arguments... arguments) {
+    const GuardedAccess access;
+    (CpuKernels().*kMember)(std::forward<Arguments>(arguments)...);
+  }
+};
+
+KernelTable MakeTable() {
+  KernelTable table = CpuKernels();
+#define MUSTER_GUARD(member) \
+  table.member = &Guarded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
+  MUSTER_GUARD(batch_norm_statistics);
+  MUSTER_GUARD(batch_norm_scale);
+  MUSTER_GUARD(batch_norm_to_sums);
+  MUSTER_GUARD(batch_norm_from_sums);
+  MUSTER_GUARD(batch_norm_running);
+  MUSTER_GUARD(batch_norm_apply);
+  MUSTER_GUARD(batch_norm_backward_parameters);
+  MUSTER_GUARD(batch_norm_backward_data);
+  MUSTER_GUARD(max_pool_forward);
+  MUSTER_GUARD(max_pool_backward);
+  MUSTER_GUARD(average_pool_forward);
+  MUSTER_GUARD(average_pool_backward);
+  MUSTER_GUARD(activation_forward);
+  MUSTER_GUARD(activation_backward);
+  MUSTER_GUARD(add_forward);
+  MUSTER_GUARD(accumulate);
+  MUSTER_GUARD(scaled_copy);
+  MUSTER_GUARD(cast);
+  MUSTER_GUARD(all_finite);
+  MUSTER_GUARD(dropout);
+  MUSTER_GUARD(draw_blocks);
+  MUSTER_GUARD(softmax_cross_entropy);
+  MUSTER_GUARD(l2_normalize_forward);
+  MUSTER_GUARD(l2_normalize_backward);
+  MUSTER_GUARD(nt_xent_forward);
+  MUSTER_GUARD(nt_xent_backward);
+  MUSTER_GUARD(load_images);
+  MUSTER_GUARD(sgd_step);
+  MUSTER_GUARD(adamw_step);
+  MUSTER_GUARD(sum_of_squares);
+  MUSTER_GUARD(lerp);
+  MUSTER_GUARD(lars_rates);
+  MUSTER_GUARD(lars_step);
+  MUSTER_GUARD(begin_update);
+  MUSTER_GUARD(restore_skipped);
+#undef MUSTER_GUARD
+  return table;
+}
+
+class GuardedConvolution final : public Convolution {
+ public:
+  explicit GuardedConvolution(std::unique_ptr<Convolution> convolution)
+      : convolution_(std::move(convolution)) {}
+
+  int64_t weights_elements() const override { return convolution_->weights_elements(); }
+  std::string weights_layout() const override { return convolution_->weights_layout(); }
+  std::string description() const override { return convolution_->description(); }
+  size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
+  // Between arrays of the process.
+  void ImportWeights(const float* canonical, float* weights) const override {
+    convolution_->ImportWeights(canonical, weights);
+  }
+  void ExportWeights(const float* weights, float* canonical) const override {
+    convolution_->ExportWeights(weights, canonical);
+  }
+
+  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
+               void* workspace) override {
+    const GuardedAccess access;
+    convolution_->Forward(rows, x, weights, epilogue, y, workspace);
+  }
+  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+                    void* workspace) override {
+    const GuardedAccess access;
+    convolution_->BackwardData(rows, dy, weights, dx, workspace);
+  }
+  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
+                       void* workspace) override {
+    const GuardedAccess access;
+    convolution_->BackwardWeights(rows, x, dy, dweights, dbias, workspace);
+  }
+
+ private:
+  const std::unique_ptr<Convolution> convolution_;
+};
+
+class GuardedProcessor final : public Device {
+ public:
+  std::string name() const override { return "guarded"; }
+  bool host_memory() const override { return false; }
+  const KernelTable& kernels() const override { return kernels_; }
+  absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
+      const ConvolutionShape& shape, const ConvolutionOptions& options) override {
+    absl::StatusOr<std::unique_ptr<Convolution>> made = cpu::MakeConvolution(shape, options);
+    if (!made.ok()) return made.status();
+    return std::make_unique<GuardedConvolution>(*std::move(made));
+  }
+
+  void CopyToDevice(void* to, const void* host, size_t bytes) override { Copy(to, host, bytes); }
+  void CopyToHost(void* host, const void* from, size_t bytes) override { Copy(host, from, bytes); }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    const GuardedAccess access;
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void Zero(void* to, size_t bytes) override {
+    const GuardedAccess access;
+    if (bytes > 0) std::memset(to, 0, bytes);
+  }
+  size_t free_bytes() override { return size_t{1} << 30; }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
+    const size_t pages = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
+    void* const data =
+        mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) {
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+    }
+    Memory& memory = TheMemory();
+    const std::lock_guard<std::mutex> lock(memory.mutex);
+    memory.pieces[data] = pages;
+    if (memory.accesses > 0) memory.Protect(PROT_READ | PROT_WRITE);
+    return data;
+  }
+  void Free(void* data, size_t) override {
+    Memory& memory = TheMemory();
+    const std::lock_guard<std::mutex> lock(memory.mutex);
+    munmap(data, memory.pieces.at(data));
+    memory.pieces.erase(data);
+  }
+
+  const KernelTable kernels_ = MakeTable();
+};
+
+}  // namespace
+
+GuardedAccess::GuardedAccess() {
+  Memory& memory = TheMemory();
+  const std::lock_guard<std::mutex> lock(memory.mutex);
+  if (memory.accesses++ == 0) memory.Protect(PROT_READ | PROT_WRITE);
+}
+
+GuardedAccess::~GuardedAccess() {
+  Memory& memory = TheMemory();
+  const std::lock_guard<std::mutex> lock(memory.mutex);
+  if (--memory.accesses == 0) memory.Protect(PROT_NONE);
+}
+
+Device& GuardedDevice() {
+  static Device& device = *new GuardedProcessor;
+  return device;
+}
+
+}  // namespace muster::kernels

@@ -1,0 +1,381 @@
+#include "kernels/testing/recording_device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernels/capture.h"
+#include "kernels/testing/guarded_device.h"
+#include "kernels/testing/host_queue.h"
+
+namespace muster::kernels {
+namespace {
+
+using Calls = std::vector<std::function<void()>>;
+
+class Graph final : public DeviceGraph {
+ public:
+  explicit Graph(Calls calls) : calls_(std::move(calls)) {}
+  void Launch() override {
+    for (const auto& call : calls_) call();
+  }
+
+ private:
+  const Calls calls_;
+};
+
+// What is recorded at the moment, and where arguments may point.
+class Recorder {
+ public:
+  // Calls it, now or at each launch. `arguments` are those that may hold addresses.
+  template <typename Call, typename... Arguments>
+  void Do(const Call& call, const Arguments&... arguments) {
+    if (!capture_.active()) return call();
+    if (!(Reaches(arguments) && ...)) capture_.Refuses("an address of the process's own memory");
+    calls_.emplace_back(call);
+  }
+
+  Capture& capture() { return capture_; }
+  Calls TakeCalls() { return std::exchange(calls_, {}); }
+
+  // These by any thread: streams' owners take memory too.
+  void AddMemory(const void* data, size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pieces_[data] = std::max<size_t>(bytes, 1);
+  }
+  void RemoveMemory(const void* data) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pieces_.erase(data);
+  }
+
+ private:
+  template <typename T>
+  bool Reaches(T* address) const {
+    return address == nullptr || Holds(address);
+  }
+  bool Reaches(const Epilogue& epilogue) const {
+    return Reaches(epilogue.scale) && Reaches(epilogue.shift) && Reaches(epilogue.addend);
+  }
+  bool Reaches(const BatchNormGradient& gradient) const {
+    return Reaches(gradient.x) && Reaches(gradient.dy) && Reaches(gradient.y) &&
+           Reaches(gradient.choice) && Reaches(gradient.scale) && Reaches(gradient.shift) &&
+           Reaches(gradient.mean) && Reaches(gradient.inverse_deviation) &&
+           Reaches(gradient.shared_pixels);
+  }
+  bool Reaches(const BatchNormMomentum& momentum) const { return Reaches(momentum.shared_pixels); }
+  bool Reaches(const UpdateInputs& inputs) const {
+    return Reaches(inputs.step) && Reaches(inputs.losses) && Reaches(inputs.finite) &&
+           Reaches(inputs.sum_of_squares) && Reaches(inputs.failed);
+  }
+  // A value.
+  template <typename T>
+  bool Reaches(const T&) const {
+    return true;
+  }
+  bool Holds(const void* address) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto after = pieces_.upper_bound(address);
+    if (after == pieces_.begin()) return false;
+    const auto& [begin, bytes] = *std::prev(after);
+    return static_cast<const char*>(address) < static_cast<const char*>(begin) + bytes;
+  }
+
+  Capture capture_;
+  Calls calls_;
+  mutable std::mutex mutex_;  // of pieces_
+  std::map<const void*, size_t> pieces_;
+};
+
+Recorder& TheRecorder() {
+  static Recorder& recorder = *new Recorder;
+  return recorder;
+}
+
+// The guarded kernel at `member`, which is called now or recorded with copies of its arguments.
+template <typename Function>
+struct Recorded;
+
+template <typename... Arguments>
+struct Recorded<void(Arguments...)> {
+  template <auto kMember>
+  static void Call(Arguments... arguments) {
+    const auto call = [kept = std::tuple<std::decay_t<Arguments>...>(arguments...)] {
+      std::apply(GuardedDevice().kernels().*kMember, kept);
+    };
+    TheRecorder().Do(call, arguments...);
+  }
+};
+
+KernelTable MakeTable() {
+  KernelTable table = GuardedDevice().kernels();
+#define MUSTER_RECORD(member) \
+  table.member =              \
+      &Recorded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
+  MUSTER_RECORD(batch_norm_statistics);
+  MUSTER_RECORD(batch_norm_scale);
+  MUSTER_RECORD(batch_norm_to_sums);
+  MUSTER_RECORD(batch_norm_from_sums);
+  MUSTER_RECORD(batch_norm_running);
+  MUSTER_RECORD(batch_norm_apply);
+  MUSTER_RECORD(batch_norm_backward_parameters);
+  MUSTER_RECORD(batch_norm_backward_data);
+  MUSTER_RECORD(max_pool_forward);
+  MUSTER_RECORD(max_pool_backward);
+  MUSTER_RECORD(average_pool_forward);
+  MUSTER_RECORD(average_pool_backward);
+  MUSTER_RECORD(activation_forward);
+  MUSTER_RECORD(activation_backward);
+  MUSTER_RECORD(add_forward);
+  MUSTER_RECORD(accumulate);
+  MUSTER_RECORD(scaled_copy);
+  MUSTER_RECORD(cast);
+  MUSTER_RECORD(all_finite);
+  MUSTER_RECORD(dropout);
+  MUSTER_RECORD(draw_blocks);
+  MUSTER_RECORD(softmax_cross_entropy);
+  MUSTER_RECORD(l2_normalize_forward);
+  MUSTER_RECORD(l2_normalize_backward);
+  MUSTER_RECORD(nt_xent_forward);
+  MUSTER_RECORD(nt_xent_backward);
+  MUSTER_RECORD(load_images);
+  MUSTER_RECORD(sgd_step);
+  MUSTER_RECORD(adamw_step);
+  MUSTER_RECORD(sum_of_squares);
+  MUSTER_RECORD(lerp);
+  MUSTER_RECORD(lars_rates);
+  MUSTER_RECORD(lars_step);
+  MUSTER_RECORD(begin_update);
+  MUSTER_RECORD(restore_skipped);
+#undef MUSTER_RECORD
+  return table;
+}
+
+class RecordedConvolution final : public Convolution {
+ public:
+  explicit RecordedConvolution(std::unique_ptr<Convolution> convolution)
+      : convolution_(std::move(convolution)) {}
+
+  int64_t weights_elements() const override { return convolution_->weights_elements(); }
+  std::string weights_layout() const override { return convolution_->weights_layout(); }
+  std::string description() const override { return convolution_->description(); }
+  size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
+  void ImportWeights(const float* canonical, float* weights) const override {
+    convolution_->ImportWeights(canonical, weights);
+  }
+  void ExportWeights(const float* weights, float* canonical) const override {
+    convolution_->ExportWeights(weights, canonical);
+  }
+
+  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
+               void* workspace) override {
+    TheRecorder().Do([=, this] { convolution_->Forward(rows, x, weights, epilogue, y, workspace); },
+                     x, weights, epilogue, y, workspace);
+  }
+  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+                    void* workspace) override {
+    TheRecorder().Do([=, this] { convolution_->BackwardData(rows, dy, weights, dx, workspace); },
+                     dy, weights, dx, workspace);
+  }
+  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
+                       void* workspace) override {
+    TheRecorder().Do(
+        [=, this] { convolution_->BackwardWeights(rows, x, dy, dweights, dbias, workspace); }, x,
+        dy, dweights, dbias, workspace);
+  }
+
+ private:
+  const std::unique_ptr<Convolution> convolution_;
+};
+
+// Done when as many others were recorded after it, or somebody asked so often.
+constexpr uint64_t kLate = 3;
+constexpr int kAsked = 5;
+
+class LateEvent final : public DeviceEvent {
+ public:
+  void Record() override {
+    recorded_ = ++records_;
+    waited_ = false;
+    asked_ = 0;
+  }
+  bool Done() override { return waited_ || records_ >= recorded_ + kLate || ++asked_ >= kAsked; }
+  absl::Status Wait() override {
+    waited_ = true;
+    return absl::OkStatus();
+  }
+
+ private:
+  static inline uint64_t records_ = 0;  // of all events
+  uint64_t recorded_ = 0;
+  int asked_ = 0;
+  bool waited_ = true;
+};
+
+// Tasks go on when somebody asks, or the device waits for them. While calls are recorded each task
+// becomes one: to queue it.
+class RecordingStream final : public DeviceStream {
+ public:
+  explicit RecordingStream(HostMemory flag)
+      : flag_memory_(std::move(flag)), flag_(new (flag_memory_.data()) std::atomic<uint32_t>(0)) {
+    Take(/*recording=*/false);
+  }
+
+  absl::Status Enter() override { return absl::OkStatus(); }
+  void* native() override { return queue_.native(); }
+
+  // What was called has happened.
+  absl::StatusOr<Mark> MarkCompute() override {
+    Take(Recording());
+    return 0;
+  }
+  absl::Status AwaitCompute(Mark) override { return absl::OkStatus(); }
+
+  absl::StatusOr<Mark> Record() override { return queue_.given(); }
+  absl::StatusOr<bool> Reached(Mark mark) override { return queue_.Reached(mark); }
+  absl::Status ComputeAwaits(Mark mark) override {
+    const bool recording = Recording();
+    TheRecorder().Do([=, this] { queue_.Await(recording ? queue_.given() : mark); });
+    return absl::OkStatus();
+  }
+  bool Recording() override { return TheRecorder().capture().active(); }
+
+  absl::Status Copy(void* to, const void* from, size_t bytes) override {
+    queue_.Enqueue([=] {
+      std::memcpy(to, from, bytes);
+      return true;
+    });
+    return absl::OkStatus();
+  }
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    absl::StatusOr<DeviceMemory> allocated = RecordingDevice().Allocate(bytes);
+    if (!allocated.ok()) return allocated.status();
+    void* const data = allocated->data();
+    memory_[data] = *std::move(allocated);
+    return data;
+  }
+  void Free(void* data) override { memory_.erase(data); }
+
+  std::atomic<uint32_t>& flag() override { return *flag_; }
+
+ private:
+  // Tasks that come from now on.
+  void Take(bool recording) {
+    queue_.Divert([this, recording](HostQueue::Task task) {
+      const auto opened = [task = std::move(task)] {
+        const GuardedAccess access;
+        return task();
+      };
+      if (!recording) return queue_.Push(opened);
+      TheRecorder().Do([this, opened] { queue_.Push(opened); });
+    });
+  }
+
+  const HostMemory flag_memory_;
+  std::atomic<uint32_t>* const flag_;
+  HostQueue queue_;
+  std::map<void*, DeviceMemory> memory_;
+};
+
+class RecordingProcessor final : public Device {
+ public:
+  std::string name() const override { return "recording"; }
+  bool host_memory() const override { return false; }
+  const KernelTable& kernels() const override { return kernels_; }
+  absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
+      const ConvolutionShape& shape, const ConvolutionOptions& options) override {
+    auto made = GuardedDevice().MakeConvolution(shape, options);
+    if (!made.ok()) return made.status();
+    return std::make_unique<RecordedConvolution>(*std::move(made));
+  }
+
+  void CopyToDevice(void* to, const void* host, size_t bytes) override {
+    if (capture().Refuses("a copy from the host")) return;
+    GuardedDevice().CopyToDevice(to, host, bytes);
+  }
+  void CopyToHost(void* host, const void* from, size_t bytes) override {
+    if (capture().Refuses("a copy to the host")) return;
+    GuardedDevice().CopyToHost(host, from, bytes);
+  }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    TheRecorder().Do([=] { GuardedDevice().Copy(to, from, bytes); }, to, from);
+  }
+  void Zero(void* to, size_t bytes) override {
+    TheRecorder().Do([=] { GuardedDevice().Zero(to, bytes); }, to);
+  }
+  absl::Status Synchronize() override {
+    if (capture().Refuses("waiting")) return absl::FailedPreconditionError("calls are recorded");
+    return absl::OkStatus();
+  }
+
+  size_t free_bytes() override { return GuardedDevice().free_bytes(); }
+  std::unique_ptr<DeviceEvent> MakeEvent() override { return std::make_unique<LateEvent>(); }
+  absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
+    absl::StatusOr<HostMemory> flag = AllocateHost(sizeof(std::atomic<uint32_t>));
+    if (!flag.ok()) return flag.status();
+    return {std::make_unique<RecordingStream>(*std::move(flag))};
+  }
+
+  bool captures() const override { return true; }
+  absl::Status StartCapture() override {
+    capture().Start();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture() override {
+    const absl::Status refused = capture().Finish();
+    Calls calls = TheRecorder().TakeCalls();
+    if (!refused.ok()) return refused;
+    return std::make_unique<Graph>(std::move(calls));
+  }
+
+ private:
+  static Capture& capture() { return TheRecorder().capture(); }
+  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
+    if (capture().Refuses("an allocation")) {
+      return absl::FailedPreconditionError("calls are recorded");
+    }
+    auto allocated = GuardedDevice().Allocate(bytes);
+    if (!allocated.ok()) return allocated.status();
+    void* const data = allocated->data();
+    TheRecorder().AddMemory(data, bytes);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    memory_[data] = *std::move(allocated);
+    return data;
+  }
+  void Free(void* data, size_t) override {
+    TheRecorder().RemoveMemory(data);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    memory_.erase(data);
+  }
+  absl::StatusOr<void*> AllocateHostBytes(size_t bytes) override {
+    auto allocated = Device::AllocateHostBytes(bytes);
+    if (allocated.ok()) TheRecorder().AddMemory(*allocated, bytes);
+    return allocated;
+  }
+  void FreeHost(void* data) override {
+    TheRecorder().RemoveMemory(data);
+    Device::FreeHost(data);
+  }
+
+  const KernelTable kernels_ = MakeTable();
+  std::mutex mutex_;
+  std::map<void*, DeviceMemory> memory_;  // guarded by mutex_
+};
+
+}  // namespace
+
+Device& RecordingDevice() {
+  static Device& device = *new RecordingProcessor;
+  return device;
+}
+
+}  // namespace muster::kernels

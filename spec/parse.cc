@@ -1,0 +1,169 @@
+#include <exception>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "spec/nearest.h"
+#include "spec/schema.h"
+#include "spec/spec.h"
+#include "spec/utf8.h"
+#include "spec/yaml_reader.h"
+#include "yaml-cpp/depthguard.h"
+#include "yaml-cpp/eventhandler.h"
+#include "yaml-cpp/yaml.h"
+
+namespace muster::spec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+absl::Status SizeError(absl::string_view source, size_t size_bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(source, ": ", size_bytes, " bytes; a spec has at most ", limits::kSpecBytes));
+}
+
+// Builds nothing; remembers where documents begin.
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  const YAML::Mark& last_start() const { return last_start_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { last_start_ = mark; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  YAML::Mark last_start_;
+};
+
+// The one document of `text`; null, with the error noted, where there are more. YAML::LoadAll does
+// not do: behind a stray bracket it finds empty documents without end. YAML::Load alone passes over
+// whatever follows the first one.
+YAML::Node LoadDocument(const std::string& text, YamlReader& reader) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentCounter counter;
+  if (!parser.HandleNextDocument(counter)) return YAML::Node();
+  if (parser.HandleNextDocument(counter)) {
+    reader.AddError(counter.last_start(), "here a second YAML document begins; one is expected");
+    return YAML::Node();
+  }
+  return YAML::Load(text);
+}
+
+void ReadText(absl::string_view text, YamlReader& reader, v1::JobSpec& spec) {
+  const YAML::Node document = LoadDocument(std::string(text), reader);
+  if (!reader.status().ok()) return;
+  if (document.IsNull()) {
+    reader.AddError(YAML::Mark::null_mark(), "the spec is empty");
+  } else {
+    reader.ReadMessage(document, "", spec);
+  }
+}
+
+// Walks `path` from the spec down to the field that it names, and reads the value there.
+void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& reader,
+                  v1::JobSpec& spec) {
+  const YAML::Node node = LoadDocument(std::string(value), reader);
+  if (!reader.status().ok()) return;
+  const std::vector<std::string> names = absl::StrSplit(path, '.');
+  Message* message = &spec;
+  std::string where;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(names[i]);
+    if (field == nullptr) {
+      reader.AddError(YAML::Mark::null_mark(),
+                      UnknownField(*message->GetDescriptor(), where, names[i]));
+      return;
+    }
+    where = JoinPath(where, names[i]);
+    if (i + 1 == names.size()) {
+      // `a.b=` takes the field back: its default applies.
+      node.IsNull() ? message->GetReflection()->ClearField(message, field)
+                    : reader.ReadField(node, where, *field, *message);
+      return;
+    }
+    if (field->is_map()) {
+      // What is left is the key, dots included.
+      const std::string key(path.substr(where.size() + 1));
+      return reader.ReadMapEntry(key, node.IsNull() ? YAML::Node(std::string()) : node, where,
+                                 *field, *message);
+    }
+    if (field->is_repeated()) {
+      reader.AddError(
+          YAML::Mark::null_mark(),
+          absl::StrCat(where, " is a list, which is given as a whole: ", where, "=[…]"));
+      return;
+    }
+    if (field->message_type() == nullptr || FormOf(*field) == FieldForm::kDuration) {
+      reader.AddError(YAML::Mark::null_mark(),
+                      absl::StrCat(where, " has no fields; there is no ", Quoted(path)));
+      return;
+    }
+    message = message->GetReflection()->MutableMessage(message, field);
+  }
+}
+
+// yaml-cpp throws; nothing of that leaves this file.
+template <typename Read>
+absl::Status Guarded(YamlReader& reader, Read read) {
+  try {
+    read();
+  } catch (const YAML::DeepRecursion& error) {
+    reader.AddError(error.mark, "nested too deep to be a spec");
+  } catch (const YAML::Exception& error) {
+    reader.AddError(error.mark, absl::StrCat("not YAML: ", error.msg));
+  } catch (const std::exception& error) {
+    reader.AddError(YAML::Mark::null_mark(), error.what());
+  }
+  return reader.status();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
+                                  absl::Span<const std::string> overrides) {
+  if (text.size() > limits::kSpecBytes) return SizeError(source, text.size());
+  // yaml-cpp lets some broken sequences through, and a spec with them could not be sent.
+  if (!IsUtf8(text)) return absl::InvalidArgumentError(absl::StrCat(source, ": is not UTF-8"));
+  if (text.find('\0') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": is not text: it holds a NUL character"));
+  }
+  v1::JobSpec spec;
+  YamlReader reader(source, /*with_lines=*/true);
+  RETURN_IF_ERROR(Guarded(reader, [&] { ReadText(text, reader, spec); }));
+
+  for (const std::string& override_text : overrides) {
+    const std::string override_source = absl::StrCat("--set ", Quoted(override_text));
+    if (override_text.size() > limits::kSpecBytes) {
+      return SizeError("--set", override_text.size());
+    }
+    if (!IsUtf8(override_text)) {
+      return absl::InvalidArgumentError(absl::StrCat(override_source, ": is not UTF-8"));
+    }
+    const std::vector<std::string> parts = absl::StrSplit(override_text, absl::MaxSplits('=', 1));
+    if (parts.size() != 2 || parts[0].empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(override_source, ": expected field=value, as in train.epochs=3"));
+    }
+    YamlReader override_reader(override_source, /*with_lines=*/false);
+    RETURN_IF_ERROR(
+        Guarded(override_reader, [&] { ReadOverride(parts[0], parts[1], override_reader, spec); }));
+  }
+  if (spec.ByteSizeLong() > limits::kSpecBytes) return SizeError(source, spec.ByteSizeLong());
+  return spec;
+}
+
+}  // namespace muster::spec

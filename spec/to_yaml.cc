@@ -1,0 +1,218 @@
+#include "spec/to_yaml.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/proto_time.h"
+#include "spec/schema.h"
+#include "spec/spec.h"
+#include "spec/units.h"
+
+namespace muster::spec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+constexpr size_t kLineLength = 100;
+
+bool IsPlain(absl::string_view text) {
+  if (text.empty() || text == "true" || text == "false" || text == "null" || text == "Null" ||
+      text == "NULL") {
+    return false;
+  }
+  if (!absl::ascii_isalnum(text[0]) && text[0] != '/' && text[0] != '.' && text[0] != '_') {
+    return false;
+  }
+  for (const char c : text) {
+    const bool plain = absl::ascii_isalnum(c) || c == '/' || c == '.' || c == '_' || c == '+' ||
+                       c == '=' || c == '-';
+    if (!plain) return false;
+  }
+  return true;
+}
+
+// As a plain or a double-quoted scalar.
+std::string Scalar(absl::string_view text) {
+  if (IsPlain(text)) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const unsigned char byte = c;
+    if (c == '"' || c == '\\') {
+      absl::StrAppend(&quoted, "\\", absl::string_view(&c, 1));
+    } else if (c == '\n') {
+      quoted += "\\n";
+    } else if (c == '\t') {
+      quoted += "\\t";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      absl::StrAppendFormat(&quoted, "\\x%02x", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+// The shortest text that reads back as the same value.
+template <typename T>
+std::string Number(T value) {
+  char buffer[64];
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return std::string(buffer, result.ptr);
+}
+
+// A field that is not a message; of a repeated field the element at `index`.
+std::string ScalarField(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  const bool repeated = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return Scalar(repeated ? reflection.GetRepeatedString(message, &field, index)
+                             : reflection.GetString(message, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return Number(repeated ? reflection.GetRepeatedDouble(message, &field, index)
+                             : reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return Number(repeated ? reflection.GetRepeatedFloat(message, &field, index)
+                             : reflection.GetFloat(message, &field));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(reflection.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(repeated ? reflection.GetRepeatedUInt32(message, &field, index)
+                                   : reflection.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      const uint64_t value = reflection.GetUInt64(message, &field);
+      return FormOf(field) == FieldForm::kSize ? SizeText(value) : absl::StrCat(value);
+    }
+    default:
+      return "";
+  }
+}
+
+// {a: b, c: d}
+std::string Flow(const Message& message) {
+  std::vector<std::string> parts;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (IsShown(message, field)) {
+      parts.push_back(absl::StrCat(field.name(), ": ", ValueText(message, field)));
+    }
+  }
+  return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
+}
+
+// A bare word where the layer has no options.
+std::string LayerText(const Message& layer) {
+  std::vector<const FieldDescriptor*> kinds;
+  layer.GetReflection()->ListFields(layer, &kinds);
+  if (kinds.size() == 1 && kinds[0]->message_type()->field_count() == 0) return kinds[0]->name();
+  return Flow(layer);
+}
+
+// A line for each layer.
+void AppendLayers(const Message& message, const FieldDescriptor& field, const std::string& indent,
+                  std::string& out) {
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    absl::StrAppend(&out, indent, "- ",
+                    LayerText(reflection.GetRepeatedMessage(message, &field, i)), "\n");
+  }
+}
+
+// One line per field where it fits and its fields are scalars; otherwise a block.
+void AppendBlock(const Message& message, const std::string& indent, std::string& out) {
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (!IsShown(message, field)) continue;
+    const bool nests = field.message_type() == v1::TrainSpec::descriptor();
+    const std::string line =
+        nests ? "" : absl::StrCat(indent, field.name(), ": ", ValueText(message, field));
+    const bool has_block =
+        field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain;
+    if (FormOf(field) == FieldForm::kLayer && line.size() > kLineLength) {
+      absl::StrAppend(&out, indent, field.name(), ":\n");
+      AppendLayers(message, field, indent + "  ", out);
+    } else if (nests || (has_block && line.size() > kLineLength)) {
+      absl::StrAppend(&out, indent, field.name(), ":\n");
+      AppendBlock(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
+    } else {
+      absl::StrAppend(&out, line, "\n");
+    }
+  }
+}
+
+}  // namespace
+
+bool IsShown(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.is_repeated()) return reflection.FieldSize(message, &field) > 0;
+  if (field.has_presence()) return reflection.HasField(message, &field);
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING || ZeroMeansUnset(field)) {
+    return reflection.HasField(message, &field);
+  }
+  return true;
+}
+
+std::string ValueText(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.is_map()) {
+    std::vector<std::string> parts;
+    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+      const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
+      parts.push_back(absl::StrCat(ScalarField(entry, *field.message_type()->map_key(), 0), ": ",
+                                   ScalarField(entry, *field.message_type()->map_value(), 0)));
+    }
+    std::sort(parts.begin(), parts.end());
+    return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
+  }
+  if (field.is_repeated()) {
+    std::vector<std::string> parts;
+    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+      parts.push_back(field.message_type() != nullptr
+                          ? LayerText(reflection.GetRepeatedMessage(message, &field, i))
+                          : ScalarField(message, field, i));
+    }
+    return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+  }
+  if (field.message_type() == nullptr) return ScalarField(message, field, 0);
+  const Message& child = reflection.GetMessage(message, &field);
+  switch (FormOf(field)) {
+    case FieldForm::kDuration: {
+      google::protobuf::Duration duration;
+      duration.CopyFrom(child);
+      return DurationText(FromProto(duration));
+    }
+    case FieldForm::kNodeCount: {
+      v1::NodeCount count;
+      count.CopyFrom(child);
+      return count.min() == count.max() ? absl::StrCat(count.min()) : Flow(child);
+    }
+    case FieldForm::kLostCoordinator: {
+      v1::LostCoordinatorPolicy policy;
+      policy.CopyFrom(child);
+      return policy.has_stop_after() ? Flow(child) : "continue";
+    }
+    case FieldForm::kLayer:
+    case FieldForm::kSize:
+    case FieldForm::kPlain:
+      return Flow(child);
+  }
+  return "";
+}
+
+std::string ToYaml(const v1::JobSpec& spec) {
+  std::string out;
+  AppendBlock(spec, "", out);
+  return out;
+}
+
+}  // namespace muster::spec

@@ -1,0 +1,87 @@
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "spec/spec.h"
+
+namespace muster::spec {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kTrain[] =
+    "train: {model: {name: small_cnn}, dataset: {name: fashion_mnist, path: /data}, max_steps: 1,"
+    " optimizer: {learning_rate: 0.1}}";
+
+v1::JobSpec Defaulted(const std::vector<std::string>& overrides) {
+  auto spec = Parse(kTrain, "job.yaml", overrides);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  ApplyDefaults(*spec);
+  return *spec;
+}
+
+std::string Problems(const std::vector<std::string>& overrides) {
+  return std::string(Validate(Defaulted(overrides)).message());
+}
+
+TEST(ValidateStrategyTest, PipelineDefaults) {
+  const v1::JobSpec spec = Defaulted(
+      {"train.strategy.name=pipeline", "resources.nodes=2", "resources.ranks_per_node=2"});
+  const v1::PipelineSpec& pipeline = spec.train().strategy().pipeline();
+  EXPECT_EQ(pipeline.stages(), 4u);
+  EXPECT_EQ(pipeline.schedule(), "1f1b");
+  EXPECT_EQ(pipeline.micro_batches(), 16u);
+  const v1::JobSpec sequential =
+      Defaulted({"train.strategy={name: pipeline, pipeline: {schedule: sequential}}",
+                 "resources.ranks_per_node=2"});
+  EXPECT_EQ(sequential.train().strategy().pipeline().micro_batches(), 1u);
+  // Nothing of a pipeline where there is none.
+  EXPECT_FALSE(Defaulted({}).train().strategy().has_pipeline());
+}
+
+TEST(ValidateStrategyTest, Pipeline) {
+  const auto problems = [](const std::string& pipeline, std::vector<std::string> overrides = {}) {
+    overrides.push_back("train.strategy={name: pipeline, pipeline: {" + pipeline + "}}");
+    overrides.push_back("resources.ranks_per_node=4");
+    return Problems(overrides);
+  };
+  EXPECT_THAT(problems("stages: 2"), Not(HasSubstr("pipeline.")));
+  EXPECT_THAT(problems("stages: 3"), HasSubstr("3 stages do not divide 4 ranks"));
+  EXPECT_THAT(problems("schedule: interleaved"), HasSubstr("unknown 'interleaved'"));
+  EXPECT_THAT(problems("stages: 4, cuts: [conv2]"), HasSubstr("1 cuts make 2 stages, not 4"));
+  EXPECT_THAT(problems("stages: 4, cuts: [a, a, b]"), HasSubstr("each once"));
+  EXPECT_THAT(problems("stages: 2, micro_batches: 100"),
+              HasSubstr("128 is below replicas times micro_batches, 200"));
+  EXPECT_THAT(problems("", {"resources.nodes={min: 1, max: 2}"}), HasSubstr("one number"));
+  EXPECT_THAT(problems("", {"train.accumulation_steps=2"}), HasSubstr("accumulation_steps"));
+  EXPECT_THAT(problems("", {"train.sync_batch_norm=true"}), HasSubstr("sync_batch_norm"));
+  EXPECT_THAT(problems("", {"train.objective.name=nt_xent"}), HasSubstr("not of pipeline"));
+  EXPECT_THAT(Problems({"train.strategy.pipeline.stages=1"}), HasSubstr("name is not pipeline"));
+}
+
+TEST(ValidateStrategyTest, OneProcessForANodesDevices) {
+  for (const std::string name : {"dp", "hybrid"}) {
+    const std::string chosen = "train.strategy.name=" + name;
+    EXPECT_THAT(Problems({chosen, "resources.ranks_per_node=2"}),
+                HasSubstr("must be 1 with " + name));
+    EXPECT_THAT(Problems({chosen, "resources.device=gpu", "resources.devices_per_rank=all"}),
+                Not(HasSubstr("devices_per_rank")));
+  }
+  EXPECT_THAT(Problems({"train.strategy.name=dp", "resources.nodes=2"}), HasSubstr("of one node"));
+  EXPECT_THAT(Problems({"train.strategy.name=hybrid", "resources.nodes=2"}),
+              Not(HasSubstr("of one node")));
+  EXPECT_THAT(Problems({"resources.device=gpu", "resources.devices_per_rank=2"}),
+              HasSubstr("with strategy dp or hybrid on several"));
+}
+
+TEST(ValidateStrategyTest, ShardedOptimizer) {
+  const std::string sharded = "train.strategy.shard_optimizer=true";
+  EXPECT_THAT(Problems({sharded, "train.optimizer.name=lars"}), HasSubstr("not with lars"));
+  EXPECT_THAT(Problems({sharded, "train.strategy.name=dp"}), HasSubstr("of ddp only"));
+  EXPECT_THAT(Problems({sharded, "train.optimizer.name=adamw"}), Not(HasSubstr("shard_optimizer")));
+}
+
+}  // namespace
+}  // namespace muster::spec

@@ -1,0 +1,312 @@
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/limits.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+#include "spec/spec.h"
+
+namespace muster::spec {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+using ::testing::HasSubstr;
+
+constexpr char kTrain[] = R"(
+train:
+  model: {name: small_cnn}
+  dataset: {name: fashion_mnist, path: /data}
+  epochs: 3
+  optimizer: {learning_rate: 0.1}
+)";
+
+v1::JobSpec Defaulted(absl::string_view text, const std::vector<std::string>& overrides = {}) {
+  auto spec = Parse(text, "job.yaml", overrides);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  if (!spec.ok()) return {};
+  ApplyDefaults(*spec);
+  return *std::move(spec);
+}
+
+TEST(DefaultsTest, Train) {
+  const v1::JobSpec spec = Defaulted(kTrain);
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  EXPECT_EQ(spec.name(), "small-cnn-fashion-mnist");
+  EXPECT_EQ(spec.resources().nodes().min(), 1u);
+  EXPECT_EQ(spec.resources().nodes().max(), 1u);
+  EXPECT_EQ(spec.resources().ranks_per_node(), 1u);
+  EXPECT_EQ(spec.resources().threads_per_rank(), 1u);
+  EXPECT_EQ(spec.resources().device(), "auto");
+  EXPECT_EQ(spec.resources().devices_per_rank(), "1");
+  EXPECT_EQ(spec.backend(), "auto");
+  EXPECT_EQ(spec.failure_timeout().seconds(), 30);
+  EXPECT_EQ(spec.grace_period().seconds(), 30);
+  EXPECT_EQ(spec.restart().max(), 3u);
+  EXPECT_FALSE(spec.has_time_limit());
+  const v1::TrainSpec& train = spec.train();
+  EXPECT_TRUE(train.model().batch_norm());
+  EXPECT_EQ(train.global_batch(), 128u);
+  EXPECT_EQ(train.image_size(), 28u);
+  EXPECT_EQ(train.optimizer().name(), "sgd");
+  EXPECT_EQ(train.schedule().name(), "constant");
+  EXPECT_EQ(train.precision(), "O0");
+  EXPECT_EQ(train.strategy().bucket_bytes(), 25u << 20);
+  EXPECT_EQ(train.strategy().first_bucket_bytes(), 1u << 20);
+  EXPECT_EQ(train.strategy().hierarchical(), "auto");
+  EXPECT_EQ(train.objective().name(), "cross_entropy");
+  EXPECT_EQ(train.seed(), 1u);
+  EXPECT_EQ(train.loader().threads(), 1u);
+  EXPECT_EQ(train.loader().prefetch(), 4u);
+  EXPECT_FALSE(train.has_checkpoint());
+}
+
+TEST(DefaultsTest, GivenValuesStay) {
+  const v1::JobSpec spec =
+      Defaulted(kTrain, {"restart.max=0", "train.model.batch_norm=false", "train.seed=9",
+                         "train.checkpoint.dir=/c", "resources.nodes={max: 3}"});
+  EXPECT_EQ(spec.restart().max(), 0u);
+  EXPECT_FALSE(spec.train().model().batch_norm());
+  EXPECT_EQ(spec.train().seed(), 9u);
+  EXPECT_EQ(spec.train().checkpoint().keep(), 3u);
+  EXPECT_EQ(spec.resources().nodes().min(), 1u);
+  EXPECT_EQ(spec.resources().nodes().max(), 3u);
+}
+
+TEST(DefaultsTest, NameOfACommand) {
+  EXPECT_EQ(Defaulted("command: [/usr/bin/Python3.11]").name(), "python3-11");
+  EXPECT_EQ(Defaulted("command: [__]").name(), "job");
+  EXPECT_EQ(Defaulted(absl::StrCat("command: [", std::string(200, 'a'), "]")).name(),
+            std::string(63, 'a'));
+}
+
+TEST(DefaultsTest, Mlp) {
+  const v1::JobSpec spec = Defaulted(kTrain, {"train.model={name: mlp}"});
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  EXPECT_THAT(spec.train().model().hidden(), testing::ElementsAre(256u, 128u));
+  EXPECT_FALSE(spec.train().model().has_batch_norm());
+}
+
+TEST(DefaultsTest, TwiceIsOnce) {
+  v1::JobSpec spec = Defaulted(kTrain);
+  const v1::JobSpec once = spec;
+  ApplyDefaults(spec);
+  EXPECT_TRUE(MessageDifferencer::Equals(once, spec));
+}
+
+TEST(ValidateTest, EachProblemByItsPath) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"name=Bad_Name", "name: must be 1 to 63 lower-case letters"},
+      {"name=-a", "name: must be"},
+      {"command=[x]", "command: a job has train or command, not both"},
+      {"env.RANK=1", "env 'RANK': is set by Muster"},
+      {"env.MUSTER_X=1", "env 'MUSTER_X': is set by Muster"},
+      {"env.A=1", ""},
+      {"workdir=here", "workdir: must be an absolute path on the node, not 'here'"},
+      {"resources.nodes={}", "resources.nodes: must be at least 1"},
+      {"resources.nodes={min: 3, max: 2}", "resources.nodes: max 2 is below min 3"},
+      {"resources.device=tpu", "resources.device: "},
+      {"resources={device: gpu, devices_per_rank: 2}", "a rank of a train job computes on one GPU"},
+      {"resources={device: gpu, devices_per_rank: all}",
+       "a rank of a train job computes on one GPU"},
+      {"resources.devices_per_rank=none", "resources.devices_per_rank: must be 'all' or from 1"},
+      {"resources.devices_per_rank=0", "resources.devices_per_rank: must be 'all' or from 1"},
+      {"resources={ranks_per_node: 2, devices_per_rank: all}", "'all' leaves no device"},
+      {"resources.threads_per_rank=9999", "resources.threads_per_rank: must be from 1"},
+      {"backend=glo", "backend: unknown 'glo'; did you mean 'gloo'? Built in: auto, shm"},
+      {"backend=mpi",
+       "backend: mpi is not built in for jobs: the ranks that Muster starts are no MPI job"},
+      {"failure_timeout=1ms", "failure_timeout: must be from 1s"},
+      {"time_limit=0s", "time_limit: must be from 1s"},
+      {"on_lost_coordinator={stop_after: 0s}", "on_lost_coordinator.stop_after: must be"},
+      {"restart.max=5000", "restart.max: must be at most 1000"},
+      {"priority=1001", "priority: must be from -1000 to 1000, not 1001"},
+      {"train.model.name=small_cn", "unknown 'small_cn'; did you mean 'small_cnn'?"},
+      {"train.model.name=", "train.model.name: is missing; one of: small_cnn, mlp"},
+      {"train.model.dropout=1", "train.model.dropout: must be from 0 to below 1"},
+      {"train.model.hidden=[3]", "train.model.hidden: is an option of mlp"},
+      {"train.model={name: mlp, batch_norm: true}", "batch_norm: is an option of small_cnn"},
+      {"train.model={name: mlp, hidden: [0]}", "widths must be from 1 to 65536, not 0"},
+      {"train.dataset.path=", "train.dataset.path: is missing"},
+      {"train.dataset.path=data", "train.dataset.path: must be an absolute path"},
+      {"train.epochs=", "train: epochs or max_steps is missing"},
+      {"train.epochs=-1", "train.epochs: must be from 0 to 1e+06, not -1"},
+      {"train.global_batch=1", ""},
+      {"train.optimizer.learning_rate=", "train.optimizer.learning_rate: is missing"},
+      {"train.optimizer.learning_rate=-1", "train.optimizer.learning_rate: must be above 0"},
+      {"train.optimizer.momentum=1", "train.optimizer.momentum: must be from 0 to below 1"},
+      {"train.optimizer.weight_decay=-1", "train.optimizer.weight_decay: must be 0 or more"},
+      {"train.dataset.name=cifar", "train.dataset.name: unknown 'cifar'; did you mean 'cifar10'?"},
+      {"train.optimizer.name=adam", "train.optimizer.name: unknown 'adam'"},
+      {"train.schedule.name=cosin", "did you mean 'cosine'?"},
+      {"train.schedule.warmup_epochs=4", "train.schedule.warmup_epochs: is longer than"},
+      {"train.precision=O2", ""},
+      {"train.precision=fp16", "train.precision: unknown 'fp16'; did you mean 'O1'? Built in: O0"},
+      {"train.strategy.bucket_bytes=5GiB", "train.strategy.bucket_bytes: must be from 1 to 4GiB"},
+      {"train.objective.label_smoothing=1", "train.objective.label_smoothing: must be"},
+      {"train.augment.crop_padding=29", "train.augment.crop_padding: must be at most"},
+      {"train.init_from=model.safetensors", "train.init_from: must be an absolute path"},
+      {"train.init_from=/model.pt", "train.init_from: must be a .safetensors file"},
+      {"train.checkpoint.every_steps=5", "train.checkpoint.dir: is missing"},
+      {"train.checkpoint.dir=ckpt", "train.checkpoint.dir: must be an absolute path"},
+      {"train.checkpoint={dir: /c, keep: 5000}", "train.checkpoint.keep: must be from 1"},
+      {"train.loader.threads=5000", "train.loader.threads: must be from 1"},
+  };
+  for (const auto& [override_text, expected] : cases) {
+    if (expected[0] == '\0') {
+      EXPECT_TRUE(Validate(Defaulted(kTrain, {override_text})).ok()) << override_text;
+      continue;
+    }
+    const absl::Status status = Validate(Defaulted(kTrain, {override_text}));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << override_text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << override_text;
+    EXPECT_FALSE(absl::StrContains(status.message(), "\n")) << status;  // that problem alone
+  }
+}
+
+TEST(ValidateTest, GlobalBatchBelowRanks) {
+  const absl::Status status = Validate(Defaulted(
+      kTrain, {"train.global_batch=7", "resources={nodes: {min: 1, max: 4}, ranks_per_node: 2}"}));
+  EXPECT_EQ(status.message(), "train.global_batch: 7 is below the number of ranks, 8");
+}
+
+TEST(ValidateTest, ShapeBounds) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"resources.nodes=16385", "resources.nodes: must be at most 16384"},
+      {"resources.ranks_per_node=1025", "resources.ranks_per_node: must be from 1 to 1024"},
+      {"resources={nodes: 16384, ranks_per_node: 1024}",
+       "resources: 16777216 ranks; a job has at most 131072"},
+  };
+  for (const auto& [override_text, expected] : cases) {
+    EXPECT_EQ(Validate(Defaulted("command: [x]", {override_text})).message(), expected);
+  }
+}
+
+TEST(ValidateTest, BackendAgainstShape) {
+  EXPECT_THAT(
+      std::string(Validate(Defaulted(kTrain, {"backend=shm", "resources.nodes=2"})).message()),
+      HasSubstr("shm connects the ranks of one node"));
+  EXPECT_THAT(
+      std::string(Validate(Defaulted(kTrain, {"backend=loopback", "resources.nodes=2"})).message()),
+      HasSubstr("loopback serves a single rank"));
+  EXPECT_THAT(
+      std::string(Validate(Defaulted(kTrain, {"backend=nccl", "resources.device=cpu"})).message()),
+      HasSubstr("nccl connects GPUs"));
+  EXPECT_THAT(std::string(Validate(Defaulted(kTrain, {"backend=hierarchical",
+                                                      "train.strategy.hierarchical=off"}))
+                              .message()),
+              HasSubstr("hierarchical: is off, and backend is hierarchical"));
+  EXPECT_THAT(
+      std::string(Validate(Defaulted(kTrain, {"backend=gloo", "train.strategy.hierarchical=on"}))
+                      .message()),
+      HasSubstr("hierarchical: is on, and backend gloo has no levels"));
+  for (const char* word : {"train.strategy.hierarchical=on", "train.strategy.hierarchical=off"}) {
+    EXPECT_TRUE(Validate(Defaulted(kTrain, {word, "resources.nodes=2"})).ok()) << word;
+  }
+}
+
+TEST(ValidateTest, AllProblemsAtOnce) {
+  const absl::Status status =
+      Validate(Defaulted(kTrain, {"train.epochs=", "train.precision=O4", "priority=5000"}));
+  const std::vector<std::string> lines = absl::StrSplit(status.message(), '\n');
+  EXPECT_EQ(lines.size(), 3u) << status;
+}
+
+TEST(ValidateTest, EmptySpec) {
+  v1::JobSpec spec;
+  ApplyDefaults(spec);
+  EXPECT_EQ(Validate(spec).message(), "train: is missing: a job needs train or command");
+  // Not defaulted either: an answer, not a crash.
+  EXPECT_FALSE(Validate(v1::JobSpec()).ok());
+}
+
+TEST(ValidateTest, CommandJob) {
+  EXPECT_TRUE(Validate(Defaulted("command: [/bin/sh, -c, 'exit 7']\nenv: {A: 1}\n"
+                                 "resources: {device: gpu, devices_per_rank: all}"))
+                  .ok());
+  v1::JobSpec spec = Defaulted("command: ['']");
+  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the program's name is empty"));
+}
+
+// What only the wire or argv can bring.
+TEST(ValidateTest, HostileStringsAndNumbers) {
+  v1::JobSpec spec = Defaulted("command: [x]");
+  spec.add_command(std::string("a\0b", 3));
+  EXPECT_EQ(Validate(spec).message(), "command[1]: holds a NUL character");
+  for (const char* bad : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    spec.set_command(1, bad);
+    EXPECT_EQ(Validate(spec).message(), "command[1]: is not UTF-8");
+  }
+  spec.set_command(1, "h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  spec.mutable_failure_timeout()->set_seconds(std::numeric_limits<int64_t>::max());
+  spec.mutable_grace_period()->set_nanos(-5);
+  const std::string text(Validate(spec).message());
+  EXPECT_THAT(text, HasSubstr("failure_timeout: must be"));
+  EXPECT_THAT(text, HasSubstr("grace_period: must be"));
+
+  v1::JobSpec train = Defaulted(kTrain);
+  train.mutable_train()->set_epochs(std::numeric_limits<double>::quiet_NaN());
+  train.mutable_train()->mutable_optimizer()->set_learning_rate(
+      std::numeric_limits<double>::infinity());
+  train.mutable_train()->mutable_model()->set_dropout(std::numeric_limits<double>::quiet_NaN());
+  const std::vector<std::string> lines = absl::StrSplit(Validate(train).message(), '\n');
+  EXPECT_EQ(lines.size(), 3u);
+
+  v1::JobSpec huge = Defaulted("command: [x]");
+  huge.add_command(std::string(limits::kSpecBytes, 'x'));
+  EXPECT_EQ(Validate(huge).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MaxWorldSizeTest, SaturatesInsteadOfWrapping) {
+  v1::JobSpec spec;
+  spec.mutable_resources()->mutable_nodes()->set_max(UINT32_MAX);
+  spec.mutable_resources()->set_ranks_per_node(UINT32_MAX);
+  EXPECT_EQ(MaxWorldSize(spec), UINT32_MAX);
+  spec.mutable_resources()->mutable_nodes()->set_max(3);
+  spec.mutable_resources()->set_ranks_per_node(2);
+  EXPECT_EQ(MaxWorldSize(spec), 6u);
+}
+
+// ---- what is shown is what is read
+
+TEST(ToYamlTest, RoundTrip) {
+  const std::vector<std::vector<std::string>> variants = {
+      {},
+      {"train.checkpoint={dir: '/c/{node}', every_steps: 10}", "resources.nodes={min: 1, max: 4}"},
+      {"on_lost_coordinator={stop_after: 90s}", "time_limit=1h30m", "restart.max=0"},
+      {"train.model={name: mlp, hidden: [10, 20], dropout: 0.123456789012345}"},
+      {"env={A: 'true', B: '~', C: '', D: \"a: b # c\\n\\x01\", E: '- x', F: \"é\", 'G H': '{'}"},
+      {"train.strategy.bucket_bytes=12345", "failure_timeout=1500ms", "priority=-5"},
+      {"train.epochs=", "train.max_steps=18446744073709551615"},
+      {"resources.share_device=true"},
+  };
+  for (const auto& overrides : variants) {
+    const v1::JobSpec spec = Defaulted(kTrain, overrides);
+    ASSERT_TRUE(Validate(spec).ok()) << Validate(spec);
+    const std::string yaml = ToYaml(spec);
+    const auto again = Parse(yaml, "again.yaml");
+    ASSERT_TRUE(again.ok()) << again.status() << "\n" << yaml;
+    std::string difference;
+    MessageDifferencer differencer;
+    differencer.ReportDifferencesToString(&difference);
+    EXPECT_TRUE(differencer.Compare(spec, *again)) << difference << yaml;
+  }
+}
+
+TEST(ToYamlTest, Command) {
+  const v1::JobSpec spec = Defaulted("command: [/bin/sh, -c, 'echo $RANK; exit 7', 'null', '~']");
+  EXPECT_THAT(ToYaml(spec),
+              HasSubstr("command: [/bin/sh, \"-c\", \"echo $RANK; exit 7\", \"null\", \"~\"]\n"));
+  EXPECT_THAT(ToYaml(spec), HasSubstr("failure_timeout: 30s\n"));
+  EXPECT_THAT(ToYaml(spec), HasSubstr("on_lost_coordinator: continue\n"));
+  EXPECT_THAT(ToYaml(spec), HasSubstr("restart: {max: 3}\n"));
+  EXPECT_THAT(ToYaml(spec),
+              HasSubstr("resources:\n  nodes: 1\n  ranks_per_node: 1\n  device: auto\n  "
+                        "devices_per_rank: 1\n  threads_per_rank: 1\n  share_device: false\n"));
+}
+
+}  // namespace
+}  // namespace muster::spec

@@ -1,0 +1,379 @@
+#include "spec/yaml_reader.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <type_traits>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "proto/muster/v1/job.pb.h"
+#include "spec/nearest.h"
+#include "spec/schema.h"
+#include "spec/units.h"
+
+namespace muster::spec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// What a layer counts for: about its size in memory.
+constexpr size_t kLayerBytes = 64;
+
+absl::string_view KindOf(const YAML::Node& node) {
+  switch (node.Type()) {
+    case YAML::NodeType::Sequence:
+      return "a list";
+    case YAML::NodeType::Map:
+      return "fields";
+    case YAML::NodeType::Null:
+    case YAML::NodeType::Undefined:
+      return "nothing";
+    case YAML::NodeType::Scalar:
+      break;
+  }
+  return "a value";
+}
+
+std::string Found(const YAML::Node& node) {
+  return node.IsScalar() ? Quoted(node.Scalar()) : std::string(KindOf(node));
+}
+
+bool ReadFloating(const std::string& text, double& value) { return absl::SimpleAtod(text, &value); }
+bool ReadFloating(const std::string& text, float& value) { return absl::SimpleAtof(text, &value); }
+
+// INVALID_ARGUMENT says what was expected.
+template <typename T>
+absl::StatusOr<T> ParseNumber(const std::string& text, bool zero_allowed) {
+  const std::string or_more = zero_allowed ? "" : " (above 0)";
+  T value;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!ReadFloating(text, value) || !std::isfinite(value)) {
+      return absl::InvalidArgumentError(absl::StrCat("expected a number", or_more));
+    }
+  } else if (!absl::SimpleAtoi(text, &value)) {
+    // Words for the bound only where somebody can meet it.
+    double number;
+    if (absl::SimpleAtod(text, &number) && number == std::floor(number)) {
+      return absl::InvalidArgumentError(absl::StrCat("expected a whole number from ",
+                                                     std::numeric_limits<T>::min(), " to ",
+                                                     std::numeric_limits<T>::max()));
+    }
+    return absl::InvalidArgumentError(absl::StrCat("expected a whole number", or_more));
+  }
+  if (value == 0 && !zero_allowed) {
+    return absl::InvalidArgumentError("expected a number above 0");
+  }
+  return value;
+}
+
+// Shows the form with the message's first field.
+std::string ExpectedFields(const google::protobuf::Descriptor& message) {
+  if (message.field_count() == 0) return "expected no fields";
+  return absl::StrCat("expected fields, as in {", message.field(0)->name(), ": …}");
+}
+
+void AddMapEntry(const std::string& key, const std::string& value, const FieldDescriptor& field,
+                 Message& message) {
+  Message* entry = message.GetReflection()->AddMessage(&message, &field);
+  entry->GetReflection()->SetString(entry, field.message_type()->map_key(), key);
+  entry->GetReflection()->SetString(entry, field.message_type()->map_value(), value);
+}
+
+}  // namespace
+
+void YamlReader::AddError(const YAML::Mark& mark, absl::string_view text) {
+  if (errors_.size() > kErrors) return;
+  if (errors_.size() == kErrors) {
+    errors_.push_back(absl::StrCat(source_, ": and more"));
+    return;
+  }
+  errors_.push_back(with_lines_ && !mark.is_null()
+                        ? absl::StrCat(source_, ":", mark.line + 1, ": ", text)
+                        : absl::StrCat(source_, ": ", text));
+}
+
+absl::Status YamlReader::status() const {
+  if (errors_.empty()) return absl::OkStatus();
+  const std::string text = absl::StrJoin(errors_, "\n");
+  return too_large_ ? absl::ResourceExhaustedError(text) : absl::InvalidArgumentError(text);
+}
+
+void YamlReader::ReadMessage(const YAML::Node& node, const std::string& where, Message& message) {
+  const auto& descriptor = *message.GetDescriptor();
+  if (!node.IsMap()) {
+    AddError(node.Mark(), absl::StrCat(where.empty() ? "the spec" : where, ": ",
+                                       ExpectedFields(descriptor), ", found ", Found(node)));
+    return;
+  }
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    if (done()) return;
+    if (!entry.first.IsScalar()) {
+      AddError(entry.first.Mark(), absl::StrCat(where.empty() ? "the spec" : where,
+                                                ": a field's name cannot be ", Found(entry.first)));
+      continue;
+    }
+    const std::string& name = entry.first.Scalar();
+    const FieldDescriptor* field = descriptor.FindFieldByName(name);
+    if (field == nullptr) {
+      AddError(entry.first.Mark(), UnknownField(descriptor, where, name));
+      continue;
+    }
+    const std::string path = JoinPath(where, name);
+    if (!seen.insert(name).second) {
+      AddError(entry.first.Mark(), absl::StrCat(path, " is given twice"));
+      continue;
+    }
+    ReadField(entry.second, path, *field, message);
+  }
+}
+
+void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
+                           const FieldDescriptor& field, Message& message) {
+  const Reflection& reflection = *message.GetReflection();
+  reflection.ClearField(&message, &field);
+  if (field.is_map()) return ReadMap(node, where, field, message);
+  if (field.is_repeated()) return ReadRepeated(node, where, field, message);
+  if (field.message_type() == nullptr) return ReadNumberOrText(node, where, field, message);
+  // A section whose lines are all comments is a section not given.
+  if (node.IsNull() && FormOf(field) == FieldForm::kPlain) return;
+  Message& child = *reflection.MutableMessage(&message, &field);
+  switch (FormOf(field)) {
+    case FieldForm::kDuration:
+      return ReadDuration(node, where, child);
+    case FieldForm::kNodeCount:
+      return ReadNodeCount(node, where, child);
+    case FieldForm::kLostCoordinator:
+      return ReadLostCoordinator(node, where, child);
+    case FieldForm::kLayer:
+      return ReadLayer(node, where, child);
+    case FieldForm::kSize:
+    case FieldForm::kPlain:
+      return ReadMessage(node, where, child);
+  }
+}
+
+void YamlReader::ReadRepeated(const YAML::Node& node, const std::string& where,
+                              const FieldDescriptor& field, Message& message) {
+  if (node.IsNull()) return;
+  if (!node.IsSequence()) {
+    AddError(node.Mark(),
+             absl::StrCat(where, ": expected a list, as in [a, b], found ", Found(node)));
+    return;
+  }
+  for (size_t i = 0; i < node.size() && !done(); ++i) {
+    const std::string element = absl::StrCat(where, "[", i, "]");
+    if (FormOf(field) == FieldForm::kLayer) {
+      ReadLayer(node[i], element, *message.GetReflection()->AddMessage(&message, &field));
+    } else {
+      ReadNumberOrText(node[i], element, field, message);
+    }
+  }
+}
+
+void YamlReader::ReadLayer(const YAML::Node& node, const std::string& where, Message& layer) {
+  const auto& descriptor = *layer.GetDescriptor();
+  if (!Count(node.Mark(), kLayerBytes)) return;
+  if (layer_depth_ == kLayerDepth) {
+    return AddError(node.Mark(), absl::StrCat(where, ": layers lie in each other more than ",
+                                              kLayerDepth, " deep"));
+  }
+  const bool one_field = node.IsMap() && node.size() == 1 && node.begin()->first.IsScalar();
+  if (!node.IsScalar() && !one_field) {
+    const std::string found = node.IsMap() ? absl::StrCat(node.size(), " fields") : Found(node);
+    return AddError(
+        node.Mark(),
+        absl::StrCat(where, ": expected one layer, as in relu or {conv2d: {…}}, found ", found));
+  }
+  const std::string word = node.IsScalar() ? node.Scalar() : node.begin()->first.Scalar();
+  const FieldDescriptor* kind = descriptor.FindFieldByName(word);
+  if (kind == nullptr) {
+    return AddError(node.Mark(),
+                    absl::StrCat(where, ": unknown layer ", Quoted(word), "; did you mean '",
+                                 Nearest(word, FieldNames(descriptor)), "'?"));
+  }
+  Message& options = *layer.GetReflection()->MutableMessage(&layer, kind);
+  // A name alone, in either form, is a layer with its defaults.
+  if (node.IsScalar() || node.begin()->second.IsNull()) return;
+  ++layer_depth_;
+  ReadMessage(node.begin()->second, JoinPath(where, word), options);
+  --layer_depth_;
+}
+
+void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
+                         const FieldDescriptor& field, Message& message) {
+  if (node.IsNull()) return;
+  if (!node.IsMap()) {
+    AddError(node.Mark(), absl::StrCat(where, ": expected names with values, as in {NAME: value}, ",
+                                       "found ", Found(node)));
+    return;
+  }
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    if (done()) return;
+    std::string key;
+    if (!ReadScalar(entry.first, where, "a name", key)) continue;
+    if (!seen.insert(key).second) {
+      AddError(entry.first.Mark(), absl::StrCat(where, ": ", Quoted(key), " is given twice"));
+      continue;
+    }
+    std::string value;
+    if (!ReadScalar(entry.second, absl::StrCat(where, " ", Quoted(key)), "a text", value)) continue;
+    AddMapEntry(key, value, field, message);
+  }
+}
+
+void YamlReader::ReadMapEntry(const std::string& key, const YAML::Node& value,
+                              const std::string& where, const FieldDescriptor& field,
+                              Message& message) {
+  std::string text;
+  if (!ReadScalar(value, absl::StrCat(where, " ", Quoted(key)), "a text", text)) return;
+  const Reflection& reflection = *message.GetReflection();
+  const FieldDescriptor* key_field = field.message_type()->map_key();
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    Message* entry = reflection.MutableRepeatedMessage(&message, &field, i);
+    if (entry->GetReflection()->GetString(*entry, key_field) == key) {
+      entry->GetReflection()->SetString(entry, field.message_type()->map_value(), text);
+      return;
+    }
+  }
+  AddMapEntry(key, text, field, message);
+}
+
+void YamlReader::ReadDuration(const YAML::Node& node, const std::string& where, Message& duration) {
+  std::string text;
+  if (!ReadScalar(node, where, "a duration such as 90s or 10m", text)) return;
+  const absl::StatusOr<absl::Duration> parsed = ParseDuration(text);
+  if (!parsed.ok()) {
+    AddError(node.Mark(), absl::StrCat(where, ": ", parsed.status().message()));
+    return;
+  }
+  duration.CopyFrom(ToProto(*parsed));
+}
+
+void YamlReader::ReadNodeCount(const YAML::Node& node, const std::string& where, Message& count) {
+  if (!node.IsScalar()) return ReadMessage(node, where, count);
+  std::string text;
+  if (!ReadScalar(node, where, "a number", text)) return;
+  const absl::StatusOr<uint32_t> number = ParseNumber<uint32_t>(text, /*zero_allowed=*/false);
+  if (!number.ok()) {
+    AddError(node.Mark(), absl::StrCat(where, ": ", number.status().message(),
+                                       ", or {min: …, max: …}, found ", Quoted(text)));
+    return;
+  }
+  v1::NodeCount value;
+  value.set_min(*number);
+  value.set_max(*number);
+  count.CopyFrom(value);
+}
+
+void YamlReader::ReadLostCoordinator(const YAML::Node& node, const std::string& where,
+                                     Message& policy) {
+  if (node.IsScalar() && node.Scalar() == "continue") return;
+  if (node.IsMap()) return ReadMessage(node, where, policy);
+  AddError(node.Mark(),
+           absl::StrCat(where, ": expected 'continue' or {stop_after: 10m}, found ", Found(node)));
+}
+
+bool YamlReader::ReadScalar(const YAML::Node& node, const std::string& where,
+                            absl::string_view expected, std::string& text) {
+  if (!node.IsScalar()) {
+    AddError(node.Mark(), absl::StrCat(where, ": expected ", expected, ", found ", KindOf(node)));
+    return false;
+  }
+  text = node.Scalar();
+  return Count(node.Mark(), text.size());
+}
+
+bool YamlReader::Count(const YAML::Mark& mark, size_t bytes) {
+  read_bytes_ += bytes;
+  if (read_bytes_ <= limits::kSpecBytes) return true;
+  if (!too_large_) {
+    AddError(mark, absl::StrCat("the spec's values take more than ", limits::kSpecBytes, " bytes"));
+  }
+  too_large_ = true;
+  return false;
+}
+
+void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& where,
+                                  const FieldDescriptor& field, Message& message) {
+  const Reflection& reflection = *message.GetReflection();
+  const bool repeated = field.is_repeated();
+  const bool zero_allowed = !ZeroMeansUnset(field);
+  std::string text;
+  const auto refuse = [&](absl::string_view expected) {
+    AddError(node.Mark(), absl::StrCat(where, ": ", expected, ", found ", Quoted(text)));
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING: {
+      if (!ReadScalar(node, where, "a text", text)) return;
+      repeated ? reflection.AddString(&message, &field, text)
+               : reflection.SetString(&message, &field, text);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_BOOL: {
+      if (!ReadScalar(node, where, "true or false", text)) return;
+      if (text != "true" && text != "false") return refuse("expected true or false");
+      reflection.SetBool(&message, &field, text == "true");
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      if (!ReadScalar(node, where, "a number", text)) return;
+      const auto number = ParseNumber<double>(text, zero_allowed);
+      if (!number.ok()) return refuse(number.status().message());
+      repeated ? reflection.AddDouble(&message, &field, *number)
+               : reflection.SetDouble(&message, &field, *number);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_FLOAT: {
+      if (!ReadScalar(node, where, "a number", text)) return;
+      const auto number = ParseNumber<float>(text, zero_allowed);
+      if (!number.ok()) return refuse(number.status().message());
+      repeated ? reflection.AddFloat(&message, &field, *number)
+               : reflection.SetFloat(&message, &field, *number);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_INT32: {
+      if (!ReadScalar(node, where, "a whole number", text)) return;
+      const auto number = ParseNumber<int32_t>(text, zero_allowed);
+      if (!number.ok()) return refuse(number.status().message());
+      reflection.SetInt32(&message, &field, *number);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_UINT32: {
+      if (!ReadScalar(node, where, "a whole number", text)) return;
+      const auto number = ParseNumber<uint32_t>(text, zero_allowed);
+      if (!number.ok()) return refuse(number.status().message());
+      repeated ? reflection.AddUInt32(&message, &field, *number)
+               : reflection.SetUInt32(&message, &field, *number);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      if (!ReadScalar(node, where, "a whole number", text)) return;
+      if (FormOf(field) == FieldForm::kSize) {
+        const auto size = ParseSize(text);
+        if (!size.ok()) {
+          return AddError(node.Mark(), absl::StrCat(where, ": ", size.status().message()));
+        }
+        if (*size == 0 && !zero_allowed) return refuse("expected a size above 0");
+        return reflection.SetUInt64(&message, &field, *size);
+      }
+      const auto number = ParseNumber<uint64_t>(text, zero_allowed);
+      if (!number.ok()) return refuse(number.status().message());
+      reflection.SetUInt64(&message, &field, *number);
+      return;
+    }
+    default:
+      // A type that no field of the spec has today.
+      return AddError(node.Mark(), absl::StrCat(where, " cannot be written in a spec"));
+  }
+}
+
+}  // namespace muster::spec

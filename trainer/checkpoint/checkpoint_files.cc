@@ -1,0 +1,155 @@
+#include "trainer/checkpoint/checkpoint_files.h"
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+#include "trainer/checkpoint/durable_file.h"
+#include "trainer/data/mapped_file.h"
+
+namespace muster::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::Status FinishFile(const std::string& name, DurableFile& file, Manifest& manifest) {
+  RETURN_IF_ERROR(file.Close());
+  manifest[name] = {file.size_bytes(), file.Sha256Hex()};
+  return absl::OkStatus();
+}
+
+absl::Status WriteText(const std::string& directory, const std::string& name,
+                       const std::string& text, Manifest& manifest) {
+  ASSIGN_OR_RETURN(auto file, DurableFile::Create(absl::StrCat(directory, "/", name)));
+  RETURN_IF_ERROR(file->Append(text));
+  return FinishFile(name, *file, manifest);
+}
+
+absl::StatusOr<Json> ReadJson(const std::string& path) {
+  ASSIGN_OR_RETURN(const data::MappedFile file, data::MappedFile::Open(path));
+  Json json = Json::parse(file.bytes().begin(), file.bytes().end(), /*cb=*/nullptr,
+                          /*allow_exceptions=*/false);
+  if (!json.is_object()) return absl::DataLossError(absl::StrCat(path, " is not a JSON object"));
+  return json;
+}
+
+// The member `key`, or nothing where it is missing or of another kind.
+template <typename Value>
+Value Get(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) return Value{};
+  if constexpr (std::is_same_v<Value, std::string>) {
+    return found->is_string() ? found->template get<std::string>() : Value{};
+  } else {
+    return found->is_number() ? found->template get<Value>() : Value{};
+  }
+}
+
+// Against its entry in the manifest.
+absl::Status VerifyFile(const std::string& path, const Json& entry) {
+  const auto file = data::MappedFile::Open(path);
+  if (!file.ok()) return absl::DataLossError(file.status().message());
+  const uint64_t expected_bytes = Get<uint64_t>(entry, "bytes");
+  if (file->bytes().size() != expected_bytes) {
+    return absl::DataLossError(absl::StrCat(path, " has ", file->bytes().size(),
+                                            " bytes where its manifest says ", expected_bytes));
+  }
+  Sha256 hasher;
+  hasher.Update(file->bytes().data(), file->bytes().size());
+  if (hasher.HexDigest() != Get<std::string>(entry, "sha256")) {
+    return absl::DataLossError(absl::StrCat(path, " differs from its manifest's digest"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteTensors(const std::string& directory, const std::string& name,
+                          absl::Span<const Tensor> tensors, Manifest& manifest) {
+  ASSIGN_OR_RETURN(auto file, DurableFile::Create(absl::StrCat(directory, "/", name)));
+  RETURN_IF_ERROR(WriteSafetensors(
+      tensors, [&file](absl::Span<const uint8_t> bytes) { return file->Append(bytes); }));
+  return FinishFile(name, *file, manifest);
+}
+
+absl::Status WriteState(const std::string& directory, const CheckpointState& state,
+                        Manifest& manifest) {
+  Json json = {
+      {"step", state.step},
+      {"epoch", state.epoch},
+      {"sampler", {{"seed", state.seed}, {"epoch_samples", state.epoch_samples}}},
+      {"global_batch", state.global_batch},
+      {"world_size", state.world_size},
+      {"job_id", state.job_id},
+      {"generation", state.generation},
+      {"training_digest", state.training_digest},
+  };
+  if (state.loss_scale.has_value()) {
+    json["loss_scale"] = {{"scale", state.loss_scale->scale},
+                          {"clean_steps", state.loss_scale->clean_steps},
+                          {"skipped_steps", state.loss_scale->skipped_steps},
+                          {"overflows_in_row", state.loss_scale->overflows_in_row}};
+  }
+  return WriteText(directory, kStateFile, json.dump(2) + "\n", manifest);
+}
+
+absl::Status WriteManifest(const std::string& directory, const Manifest& manifest) {
+  Json files = Json::object();
+  for (const auto& entry : manifest) {
+    files[entry.first] = {{"bytes", entry.second.size_bytes}, {"sha256", entry.second.sha256}};
+  }
+  Manifest itself;
+  return WriteText(directory, kManifestFile, Json{{"files", files}}.dump(2) + "\n", itself);
+}
+
+absl::Status VerifyManifest(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/", kManifestFile);
+  ASSIGN_OR_RETURN(const Json manifest, ReadJson(path));
+  const auto files = manifest.find("files");
+  for (const char* name : {kModelFile, kOptimizerFile, kStateFile}) {
+    if (files == manifest.end() || !files->is_object() || !files->contains(name)) {
+      return absl::DataLossError(absl::StrCat(path, " does not list ", name));
+    }
+  }
+  for (const auto& item : files->items()) {
+    if (!item.value().is_object() || absl::StrContains(item.key(), '/')) {
+      return absl::DataLossError(absl::StrCat(path, " has no size and digest of ", item.key()));
+    }
+    RETURN_IF_ERROR(VerifyFile(absl::StrCat(directory, "/", item.key()), item.value()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointState> ReadState(const std::string& directory) {
+  ASSIGN_OR_RETURN(const Json json, ReadJson(absl::StrCat(directory, "/", kStateFile)));
+  CheckpointState state;
+  state.step = Get<uint64_t>(json, "step");
+  state.epoch = Get<double>(json, "epoch");
+  state.global_batch = Get<uint64_t>(json, "global_batch");
+  state.world_size = Get<uint32_t>(json, "world_size");
+  state.job_id = Get<std::string>(json, "job_id");
+  state.generation = Get<uint64_t>(json, "generation");
+  state.training_digest = Get<std::string>(json, "training_digest");
+  const auto sampler = json.find("sampler");
+  if (sampler != json.end() && sampler->is_object()) {
+    state.seed = Get<uint64_t>(*sampler, "seed");
+    state.epoch_samples = Get<uint64_t>(*sampler, "epoch_samples");
+  }
+  const auto loss_scale = json.find("loss_scale");
+  if (loss_scale != json.end() && loss_scale->is_object()) {
+    state.loss_scale =
+        LossScaleState{.scale = Get<double>(*loss_scale, "scale"),
+                       .clean_steps = Get<uint64_t>(*loss_scale, "clean_steps"),
+                       .skipped_steps = Get<uint64_t>(*loss_scale, "skipped_steps"),
+                       .overflows_in_row = Get<uint64_t>(*loss_scale, "overflows_in_row")};
+  }
+  return state;
+}
+
+}  // namespace muster::train

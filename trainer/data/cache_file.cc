@@ -1,0 +1,76 @@
+#include "trainer/data/cache_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/sha256.h"
+#include "common/status.h"
+
+namespace muster::data {
+
+absl::StatusOr<std::string> CachedName(absl::string_view kind,
+                                       absl::Span<const std::string> sources,
+                                       const std::string& cache_dir) {
+  std::string key;
+  for (const std::string& source : sources) {
+    const std::unique_ptr<char, void (*)(void*)> resolved(realpath(source.c_str(), nullptr), &free);
+    struct stat info;
+    if (resolved == nullptr || stat(resolved.get(), &info) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("open ", source));
+    }
+    absl::StrAppend(&key, resolved.get(), "\n", info.st_size, "\n", info.st_mtim.tv_sec, ".",
+                    info.st_mtim.tv_nsec, "\n");
+  }
+  return absl::StrCat(cache_dir, "/", kind, "-", Sha256Hex(key).substr(0, 32));
+}
+
+absl::Status MakeCacheFile(
+    const std::string& target, const std::function<bool()>& is_complete,
+    const std::function<absl::Status(int fd, const std::string& path)>& write) {
+  std::error_code ignored;  // opening the lock tells what is wrong
+  std::filesystem::create_directories(std::filesystem::path(target).parent_path(), ignored);
+  const std::string lock_path = target + ".lock";
+  const int lock = open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (lock < 0) return ErrnoStatus(errno, absl::StrCat("create ", lock_path));
+  absl::Cleanup unlock = [lock] { close(lock); };
+  while (flock(lock, LOCK_EX) != 0) {
+    if (errno != EINTR) return ErrnoStatus(errno, absl::StrCat("lock ", lock_path));
+  }
+  if (is_complete()) return absl::OkStatus();
+
+  // One name, not one per process: the lock is held, and what a killed process left is overwritten.
+  const std::string temporary = target + ".part";
+  const int fd = open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
+  absl::Status status = write(fd, temporary);
+  if (close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, absl::StrCat("write ", temporary));
+  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0) {
+    status = ErrnoStatus(errno, absl::StrCat("rename ", temporary));
+  }
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+absl::Status WriteAll(int fd, absl::Span<const uint8_t> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, absl::StrCat("write ", path));
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::data

@@ -1,0 +1,138 @@
+// Prepares a rank's batches ahead of its steps, in threads of its own.
+#ifndef MUSTER_TRAINER_DATA_LOADER_H_
+#define MUSTER_TRAINER_DATA_LOADER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/device.h"
+#include "trainer/data/batch.h"
+#include "trainer/data/image_dataset.h"
+#include "trainer/data/sampler.h"
+#include "trainer/data/transform.h"
+
+namespace muster::data {
+
+struct LoaderOptions {
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  uint32_t threads = 1;
+  uint32_t prefetch = 4;  // batches ready ahead
+  TransformOptions transform;
+  // Whose thread calls the loader, but for its own, and which outlives it: batches have the form
+  // and the memory that suit it.
+  kernels::Device* device = &kernels::CpuDevice();
+  // Where the data set's images lie in the device's memory (MakeResident); null: nowhere.
+  const uint8_t* resident = nullptr;
+  // Batches are of labels alone, and no image is read.
+  bool labels_only = false;
+  // Of training alone:
+  uint64_t seed = 0;  // of the order of samples
+  uint64_t first_step = 0;
+  uint64_t end_step = 0;  // one past the last
+  uint32_t views = 1;     // of each sample, one after another
+};
+
+// What Next returns depends on the options alone, never on the timing of threads. All threads work
+// on the oldest batch that is not done, some samples each. Next is for one thread.
+class Loader {
+ public:
+  // Throw std::bad_alloc.
+  // Each sample once per epoch in that epoch's order, augmented. `dataset` outlives the loader.
+  static std::unique_ptr<Loader> ForTraining(const ImageDataset* dataset, const StepMap& steps,
+                                             const LoaderOptions& options);
+  // Each sample once in the data set's order, shared among the ranks, in batches of at most
+  // `max_rows`; transform.augment is not used. Ranks may have different numbers of batches.
+  static std::unique_ptr<Loader> ForEvaluation(const ImageDataset* dataset, uint32_t max_rows,
+                                               const LoaderOptions& options);
+  // Ends the threads, whatever is still to be prepared.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // Waits for the next batch, which is valid until the next call, and what it says of its event
+  // holds; null after the last. An image
+  // that cannot be read ends the stream: its batch and all later calls are the error, which names
+  // the file.
+  absl::StatusOr<const Batch*> Next() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Slot {
+    kernels::HostMemory pixels;  // uint8
+    kernels::HostMemory labels;  // int32
+    kernels::HostMemory images;  // ImageRow
+    std::unique_ptr<kernels::DeviceEvent> copied;
+    RankBatch source;
+    Batch batch;
+    uint64_t done = 0;    // samples
+    absl::Status status;  // of the earliest portion that failed
+    uint64_t failed_position = 0;
+    bool ready = false;
+  };
+  // Samples of a batch for one thread to prepare.
+  struct Portion {
+    Slot* slot;
+    RowRange positions;
+  };
+  using Order = std::shared_ptr<const std::vector<uint32_t>>;
+
+  // What batches hold of images: finished ones; as the data set has them, each once; where they lie
+  // and what to do with them; or nothing at all.
+  enum class Form { kFinished, kStored, kResident, kNone };
+  static Form FormFor(const ImageDataset& dataset, const LoaderOptions& options);
+  bool HasPixels() const { return form_ == Form::kFinished || form_ == Form::kStored; }
+
+  Loader(const ImageDataset* dataset, const RankBatches& batches, bool shuffle,
+         const LoaderOptions& options);
+
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits for a batch to work on; none when there is nothing left to do.
+  std::optional<Portion> Claim() ABSL_LOCKS_EXCLUDED(mutex_);
+  void BeginBatch(uint64_t step, Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Prepare(const Portion& portion, ImageTransform& transform) const;
+  absl::Status PrepareSample(const Slot& slot, uint64_t position, uint32_t sample,
+                             ImageTransform& transform) const;
+  void Finish(const Portion& portion, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  Order OrderOf(uint64_t epoch) const ABSL_LOCKS_EXCLUDED(orders_mutex_);
+  Slot& SlotOf(uint64_t step) { return slots_[(step - options_.first_step) % slots_.size()]; }
+
+  const ImageDataset* const dataset_;
+  const RankBatches batches_;
+  const bool shuffle_;
+  const LoaderOptions options_;
+  const Form form_;
+  const size_t sample_bytes_;  // of the data set's image, or of all views of a finished one
+  const uint64_t portion_samples_;
+
+  absl::Mutex mutex_;
+  absl::CondVar slot_free_;
+  absl::CondVar slot_ready_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // that ended the stream
+  uint64_t claimed_step_ ABSL_GUARDED_BY(mutex_);
+  uint64_t claimed_samples_ ABSL_GUARDED_BY(mutex_) = 0;  // of that step
+  uint64_t next_to_use_ ABSL_GUARDED_BY(mutex_);
+  bool in_use_ ABSL_GUARDED_BY(mutex_) = false;  // the caller holds the batch before next_to_use_
+  // A slot's arrays belong to the threads that fill it, each its own samples, then to who uses it;
+  // the rest of it is under mutex_, but for `batch` while it is in use.
+  std::vector<Slot> slots_;
+
+  mutable absl::Mutex orders_mutex_;
+  // Of the two newest epochs asked for: threads straddle an epoch's end.
+  mutable std::pair<uint64_t, Order> orders_[2] ABSL_GUARDED_BY(orders_mutex_);
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace muster::data
+
+#endif  // MUSTER_TRAINER_DATA_LOADER_H_

@@ -1,0 +1,413 @@
+#include "trainer/data/loader.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "gtest/gtest.h"
+#include "kernels/host_memory_device.h"
+#include "trainer/data/fake_dataset.h"
+
+namespace muster::data {
+namespace {
+
+using Corners = std::tuple<int, int, int, int>;
+
+struct Copy {
+  uint64_t step, epoch, first_row, global_rows;
+  std::vector<uint8_t> pixels;
+  std::vector<int32_t> labels;
+  std::vector<Corners> erasures;
+  bool operator==(const Copy&) const = default;
+
+  explicit Copy(const Batch& batch)
+      : step(batch.step),
+        epoch(batch.epoch),
+        first_row(batch.first_row),
+        global_rows(batch.global_rows),
+        pixels(batch.pixels.begin(), batch.pixels.end()),
+        labels(batch.labels.begin(), batch.labels.end()) {
+    for (const kernels::ImageRow& r : batch.images) {
+      erasures.push_back({r.erased_top, r.erased_left, r.erased_height, r.erased_width});
+    }
+  }
+
+  // What the next rank has of the same batch.
+  void Append(const Copy& other) {
+    EXPECT_EQ(other.step, step);
+    EXPECT_EQ(other.epoch, epoch);
+    EXPECT_EQ(other.global_rows, global_rows);
+    pixels.insert(pixels.end(), other.pixels.begin(), other.pixels.end());
+    labels.insert(labels.end(), other.labels.begin(), other.labels.end());
+    erasures.insert(erasures.end(), other.erasures.begin(), other.erasures.end());
+  }
+};
+
+constexpr size_t kSamples = 57;
+constexpr uint64_t kGlobalBatch = 10;
+constexpr uint64_t kSteps = 20;  // three epochs of 6 steps, the last of each short, and two more
+
+FakeDataset Pictures() { return FakeDataset(kSamples, {{30, 40}, {25, 19}, {12, 12}}, 3); }
+
+LoaderOptions Options() {
+  LoaderOptions options;
+  options.seed = 4;
+  options.end_step = kSteps;
+  options.transform.size = {12, 12};
+  options.transform.augment.crop_padding = 2;
+  options.transform.augment.flip = true;
+  options.transform.augment.seed = 4;
+  options.transform.augment.random_resized_crop.emplace();
+  options.transform.augment.random_erasing.emplace();
+  return options;
+}
+
+std::vector<Copy> All(Loader& loader) {
+  std::vector<Copy> batches;
+  while (true) {
+    const auto batch = loader.Next();
+    EXPECT_TRUE(batch.ok()) << batch.status();
+    if (!batch.ok() || *batch == nullptr) return batches;
+    EXPECT_EQ((*batch)->labels.size(), (*batch)->rows);
+    batches.emplace_back(**batch);
+  }
+}
+
+std::vector<Copy> Train(const FakeDataset& dataset, const LoaderOptions& options) {
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(dataset.size(), kGlobalBatch, false), options);
+  return All(*loader);
+}
+
+TEST(LoaderTest, ThreadsAndPrefetchChangeNothing) {
+  const FakeDataset dataset = Pictures();
+  for (const uint32_t views : {1u, 2u}) {
+    LoaderOptions options = Options();
+    options.views = views;
+    const std::vector<Copy> expected = Train(dataset, options);
+    ASSERT_EQ(expected.size(), kSteps);
+    for (const uint32_t threads : {2u, 5u}) {
+      for (const uint32_t prefetch : {0u, 1u, 3u, 50u}) {
+        options.threads = threads;
+        options.prefetch = prefetch;
+        EXPECT_EQ(Train(dataset, options), expected) << threads << " threads, " << prefetch;
+      }
+    }
+  }
+}
+
+TEST(LoaderTest, RanksTogetherLoadTheGlobalBatch) {
+  const FakeDataset dataset = Pictures();
+  const std::vector<Copy> whole = Train(dataset, Options());
+  for (const uint32_t world : {2u, 3u, 16u}) {
+    std::vector<Copy> joined;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      LoaderOptions options = Options();
+      options.rank = rank;
+      options.world_size = world;
+      const std::vector<Copy> parts = Train(dataset, options);
+      ASSERT_EQ(parts.size(), kSteps);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        if (rank == 0) {
+          joined.push_back(parts[i]);
+        } else {
+          EXPECT_EQ(parts[i].first_row, joined[i].labels.size());
+          joined[i].Append(parts[i]);
+        }
+      }
+    }
+    EXPECT_EQ(joined, whole) << world << " ranks";
+  }
+}
+
+// Images of one pixel whose brightness is the sample's number.
+class NumberedDataset : public FakeDataset {
+ public:
+  explicit NumberedDataset(size_t samples) : FakeDataset(samples, {{1, 1}}, 1) {}
+  std::unique_ptr<ImageReader> NewReader() const override { return std::make_unique<Reader>(); }
+
+ private:
+  class Reader : public ImageReader {
+   public:
+    absl::StatusOr<ImageSize> Open(size_t sample) override {
+      pixel_ = static_cast<uint8_t>(sample);
+      return ImageSize{1, 1};
+    }
+    absl::StatusOr<DecodedRegion> Decode(const Region& wanted, ImageSize) override {
+      return DecodedRegion{{1, 1, 1, 1, &pixel_}, wanted};
+    }
+
+   private:
+    uint8_t pixel_ = 0;
+  };
+};
+
+std::vector<uint8_t> Numbers(size_t samples) {
+  std::vector<uint8_t> numbers(samples);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+TEST(LoaderTest, EachSampleComesOncePerEpoch) {
+  for (const size_t samples : {57u, 60u, 5u, 1u}) {
+    const NumberedDataset dataset(samples);
+    const StepMap steps = *StepMap::Create(samples, kGlobalBatch, false);
+    for (const uint32_t world : {1u, 2u, 3u}) {
+      std::vector<std::vector<uint8_t>> epochs(4);
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        LoaderOptions options;
+        options.seed = 9;
+        options.end_step = epochs.size() * steps.steps_per_epoch();
+        options.rank = rank;
+        options.world_size = world;
+        options.threads = 2;
+        const auto loader = Loader::ForTraining(&dataset, steps, options);
+        for (const Copy& batch : All(*loader)) {
+          std::vector<uint8_t>& epoch = epochs[batch.epoch];
+          epoch.insert(epoch.end(), batch.pixels.begin(), batch.pixels.end());
+          for (size_t i = 0; i < batch.labels.size(); ++i) {
+            EXPECT_EQ(batch.labels[i], dataset.label(batch.pixels[i]));
+          }
+        }
+      }
+      if (samples > 5) EXPECT_NE(epochs[0], epochs[1]);
+      for (std::vector<uint8_t>& epoch : epochs) {
+        std::sort(epoch.begin(), epoch.end());
+        EXPECT_EQ(epoch, Numbers(samples)) << world << " ranks";
+      }
+    }
+  }
+}
+
+TEST(LoaderTest, EvaluationSeesEachSampleOnceInOrder) {
+  const NumberedDataset dataset(kSamples);
+  for (const uint32_t world : {1u, 2u, 3u, 100u}) {
+    for (const uint32_t max_rows : {1u, 7u, 200u}) {
+      std::vector<uint8_t> seen;
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        LoaderOptions options;
+        options.rank = rank;
+        options.world_size = world;
+        options.threads = 2;
+        const auto loader = Loader::ForEvaluation(&dataset, max_rows, options);
+        for (const Copy& batch : All(*loader)) {
+          EXPECT_LE(batch.labels.size(), max_rows);
+          EXPECT_EQ(batch.first_row, seen.size());
+          EXPECT_EQ(batch.global_rows, kSamples);
+          seen.insert(seen.end(), batch.pixels.begin(), batch.pixels.end());
+        }
+      }
+      EXPECT_EQ(seen, Numbers(kSamples)) << world << " ranks, " << max_rows << " rows";
+    }
+  }
+}
+
+TEST(LoaderTest, EvaluationLeavesChanceOut) {
+  const FakeDataset dataset = Pictures();
+  LoaderOptions plain;
+  plain.transform.size = {12, 12};
+  const auto expected = All(*Loader::ForEvaluation(&dataset, 10, plain));
+  EXPECT_EQ(All(*Loader::ForEvaluation(&dataset, 10, Options())), expected);
+  EXPECT_EQ(expected.size(), 6);
+  for (const Corners& erased : expected[0].erasures) EXPECT_EQ(erased, Corners());
+}
+
+TEST(LoaderTest, AnyStepIsAStart) {
+  const FakeDataset dataset = Pictures();
+  const std::vector<Copy> whole = Train(dataset, Options());
+  for (uint64_t first = 0; first <= kSteps; ++first) {
+    LoaderOptions options = Options();
+    options.first_step = first;
+    options.threads = 1 + first % 3;
+    EXPECT_EQ(Train(dataset, options), std::vector<Copy>(whole.begin() + first, whole.end()));
+  }
+}
+
+TEST(LoaderTest, ViewsFollowEachOther) {
+  const FakeDataset dataset = Pictures();
+  const std::vector<Copy> single = Train(dataset, Options());
+  LoaderOptions options = Options();
+  options.views = 2;
+  const std::vector<Copy> doubled = Train(dataset, options);
+  const size_t image_bytes = 12 * 12 * 3;
+  for (size_t i = 0; i < single.size(); ++i) {
+    ASSERT_EQ(doubled[i].labels.size(), 2 * single[i].labels.size());
+    EXPECT_EQ(doubled[i].global_rows, single[i].global_rows);
+    for (size_t sample = 0; sample < single[i].labels.size(); ++sample) {
+      const auto image = [&](const Copy& batch, size_t row) {
+        return absl::MakeConstSpan(batch.pixels).subspan(row * image_bytes, image_bytes);
+      };
+      EXPECT_EQ(image(doubled[i], 2 * sample), image(single[i], sample));
+      EXPECT_NE(image(doubled[i], 2 * sample + 1), image(single[i], sample));
+      EXPECT_EQ(doubled[i].erasures[2 * sample], single[i].erasures[sample]);
+      EXPECT_EQ(doubled[i].labels[2 * sample], single[i].labels[sample]);
+      EXPECT_EQ(doubled[i].labels[2 * sample + 1], single[i].labels[sample]);
+    }
+  }
+}
+
+TEST(LoaderTest, PartsOfABatchAreTheBatch) {
+  const FakeDataset dataset = Pictures();
+  LoaderOptions options = Options();
+  options.views = 2;
+  options.rank = 1;
+  options.world_size = 2;
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  const Batch& batch = **loader->Next();
+  ASSERT_EQ(batch.rows, 10);
+  for (const uint32_t parts : {1u, 2u, 3u, 8u}) {
+    Copy joined(batch.Part(0, parts));
+    for (uint32_t part = 1; part < parts; ++part) {
+      const Batch piece = batch.Part(part, parts);
+      EXPECT_EQ(piece.rows % 2, 0);
+      EXPECT_EQ(piece.first_row, batch.first_row + joined.labels.size() / 2);
+      joined.Append(Copy(piece));
+    }
+    EXPECT_EQ(joined, Copy(batch)) << parts << " parts";
+  }
+}
+
+// In the same order, of pictures of several sizes, one of which could not be read.
+TEST(LoaderTest, LabelsAlone) {
+  FakeDataset dataset = Pictures();
+  LoaderOptions options = Options();
+  const std::vector<Copy> expected = Train(dataset, options);
+  dataset.set_damaged(33);
+  options.labels_only = true;
+  const std::vector<Copy> labels = Train(dataset, options);
+  ASSERT_EQ(labels.size(), expected.size());
+  for (size_t i = 0; i < labels.size(); ++i) {
+    EXPECT_EQ(labels[i].labels, expected[i].labels);
+    EXPECT_EQ(labels[i].first_row, expected[i].first_row);
+    EXPECT_TRUE(labels[i].pixels.empty());
+    EXPECT_TRUE(labels[i].erasures.empty());
+  }
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(dataset.size(), kGlobalBatch, false), options);
+  const auto batch = loader->Next();
+  ASSERT_TRUE(batch.ok());
+  EXPECT_EQ((*batch)->Part(1, 3).labels[0], expected[0].labels[3]);
+}
+
+TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
+  FakeDataset dataset = Pictures();
+  dataset.set_damaged(23);
+  const std::vector<uint32_t> order = EpochOrder(4, 0, kSamples);
+  const auto position = std::find(order.begin(), order.end(), 23) - order.begin();
+  const auto bad_step = static_cast<uint64_t>(position) / kGlobalBatch;
+  for (const uint32_t threads : {1u, 4u}) {
+    LoaderOptions options = Options();
+    options.threads = threads;
+    const auto loader =
+        Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+    for (uint64_t step = 0; step < bad_step; ++step) {
+      const auto batch = loader->Next();
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_EQ((*batch)->step, step);
+    }
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(loader->Next().status(), absl::DataLossError("picture 23 is damaged"));
+    }
+  }
+}
+
+// A GPU that has got no further than the test says.
+class SlowDevice final : public kernels::HostMemoryDevice {
+ public:
+  class Event final : public kernels::DeviceEvent {
+   public:
+    explicit Event(SlowDevice* device) : device_(device) {}
+    void Record() override {
+      absl::MutexLock lock(&device_->mutex_);
+      place_ = ++device_->recorded_;
+    }
+    bool Done() override {
+      absl::MutexLock lock(&device_->mutex_);
+      return place_ <= device_->done_;
+    }
+    absl::Status Wait() override {
+      absl::MutexLock lock(&device_->mutex_);
+      if (place_ > device_->done_) device_->waits_ = true;
+      while (place_ > device_->done_) device_->changed_.Wait(&device_->mutex_);
+      return absl::OkStatus();
+    }
+
+   private:
+    SlowDevice* const device_;
+    int place_ = 0;
+  };
+
+  std::string name() const override { return "slow"; }
+  bool host_memory() const override { return false; }
+  const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
+  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
+      const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
+    return absl::UnimplementedError("none here");
+  }
+  std::unique_ptr<kernels::DeviceEvent> MakeEvent() override {
+    return std::make_unique<Event>(this);
+  }
+
+  // Until somebody waits for an event that is not done.
+  void AwaitWaiting() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&waits_));
+  }
+  void Finish(int events) {
+    absl::MutexLock lock(&mutex_);
+    done_ = events;
+    changed_.SignalAll();
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  int recorded_ = 0;
+  int done_ = 0;
+  bool waits_ = false;
+};
+
+TEST(LoaderTest, ABatchStaysAsItIsUntilItIsCopied) {
+  const FakeDataset dataset = Pictures();
+  SlowDevice device;
+  LoaderOptions options = Options();
+  options.end_step = 4;
+  options.prefetch = 1;
+  const std::vector<Copy> expected = Train(dataset, options);
+  options.device = &device;
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  const Batch first = **loader->Next();
+  EXPECT_EQ(Copy(first), expected[0]);
+  first.copied->Record();
+  // Its place is free but for the copy, and batch 2 is to go there.
+  const Batch second = **loader->Next();
+  device.AwaitWaiting();
+  EXPECT_EQ(Copy(second), expected[1]);
+  EXPECT_EQ(first.pixels, absl::MakeConstSpan(expected[0].pixels));
+  EXPECT_EQ(first.labels, absl::MakeConstSpan(expected[0].labels));
+  second.copied->Record();
+  device.Finish(1);
+  EXPECT_EQ(Copy(**loader->Next()), expected[2]);
+  EXPECT_EQ(second.pixels, absl::MakeConstSpan(expected[1].pixels));
+  device.Finish(2);
+  EXPECT_EQ(Copy(**loader->Next()), expected[3]);
+}
+
+TEST(LoaderTest, EndsWithBatchesUnused) {
+  const FakeDataset dataset = Pictures();
+  LoaderOptions options = Options();
+  options.threads = 3;
+  options.end_step = 1000000;
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  EXPECT_EQ((**loader->Next()).step, 0);
+}
+
+}  // namespace
+}  // namespace muster::data

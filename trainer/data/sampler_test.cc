@@ -1,0 +1,126 @@
+#include "trainer/data/sampler.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace muster::data {
+namespace {
+
+TEST(EpochOrderTest, IsAPermutationThatSeedAndEpochDecide) {
+  for (const uint32_t samples : {1u, 2u, 3u, 1000u}) {
+    std::vector<uint32_t> sorted = EpochOrder(1, 0, samples);
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<uint32_t> all(samples);
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(sorted, all);
+  }
+  EXPECT_EQ(EpochOrder(1, 5, 1000), EpochOrder(1, 5, 1000));
+  EXPECT_NE(EpochOrder(1, 5, 1000), EpochOrder(1, 6, 1000));
+  EXPECT_NE(EpochOrder(1, 5, 1000), EpochOrder(2, 5, 1000));
+}
+
+TEST(EpochOrderTest, EveryPlaceIsEquallyLikely) {
+  constexpr uint32_t kSamples = 5;
+  constexpr int kEpochs = 20000;
+  int counts[kSamples][kSamples] = {};
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    const auto order = EpochOrder(3, epoch, kSamples);
+    for (uint32_t i = 0; i < kSamples; ++i) ++counts[i][order[i]];
+  }
+  for (const auto& row : counts) {
+    // 4000 are expected, with a standard deviation of 57.
+    for (const int count : row) EXPECT_NEAR(count, kEpochs / kSamples, 300);
+  }
+}
+
+TEST(ShareTest, PartsAreDisjointCompleteAndNearlyEqual) {
+  for (const uint32_t world : {1u, 2u, 3u, 4u, 7u, 64u}) {
+    for (const uint64_t rows : {0ull, 1ull, 5ull, 250ull, 256ull}) {
+      uint64_t next = 0;
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        const RowRange share = Share(rows, rank, world);
+        EXPECT_EQ(share.begin, next);
+        EXPECT_LE(share.size(), LargestShare(rows, world));
+        EXPECT_GE(share.size() + 1, LargestShare(rows, world));
+        next = share.end;
+      }
+      EXPECT_EQ(next, rows);
+    }
+  }
+}
+
+TEST(StepMapTest, AnEpochSeesEachSampleOnceOnAnyWorld) {
+  constexpr uint32_t kSamples = 1003;
+  const StepMap steps = *StepMap::Create(kSamples, 250, false);
+  ASSERT_EQ(steps.steps_per_epoch(), 5);
+  std::vector<uint32_t> of_one_rank;
+  for (const uint32_t world : {1u, 2u, 3u, 4u, 300u}) {
+    std::vector<uint32_t> seen;
+    for (uint64_t step = 5; step < 10; ++step) {
+      const GlobalBatch batch = steps.At(step);
+      EXPECT_EQ(batch.epoch, 1);
+      const auto order = EpochOrder(1, batch.epoch, kSamples);
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        const RowRange share = Share(batch.rows, rank, world);
+        for (uint64_t row = share.begin; row < share.end; ++row) {
+          seen.push_back(order[batch.first + row]);
+        }
+      }
+    }
+    if (world == 1) of_one_rank = seen;
+    EXPECT_EQ(seen, of_one_rank) << world << " ranks";
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
+    EXPECT_EQ(seen.size(), kSamples);
+  }
+}
+
+TEST(StepMapTest, TheLastShortBatchIsKeptOrDropped) {
+  const StepMap kept = *StepMap::Create(60000, 256, false);
+  EXPECT_EQ(kept.steps_per_epoch(), 235);
+  EXPECT_EQ(kept.At(234).rows, 96);
+  EXPECT_EQ(kept.SamplesBefore(235), 60000);
+  EXPECT_EQ(kept.SamplesBefore(236), 60256);
+  const StepMap dropped = *StepMap::Create(60000, 256, true);
+  EXPECT_EQ(dropped.steps_per_epoch(), 234);
+  EXPECT_EQ(dropped.At(233).rows, 256);
+  EXPECT_EQ(dropped.SamplesBefore(234), 234 * 256);
+}
+
+TEST(RankBatchesTest, OfTrainingAreSharesOfTheGlobalBatch) {
+  const StepMap steps = *StepMap::Create(25, 10, false);
+  const RankBatches batches = RankBatches::OfTraining(steps, 1, 3);
+  EXPECT_EQ(batches.max_rows(), 4);
+  const RankBatch batch = batches.At(5);  // the last of the second epoch, with 5 samples
+  EXPECT_EQ(batch.epoch, 1);
+  EXPECT_EQ(batch.global_rows, 5);
+  EXPECT_EQ(batch.first_row, 1);
+  EXPECT_EQ(batch.positions.begin, 21);
+  EXPECT_EQ(batch.positions.end, 23);
+}
+
+TEST(RankBatchesTest, OfEvaluationArePiecesOfTheShare) {
+  const RankBatches batches = RankBatches::OfEvaluation(25, 5, 1, 2);  // 12 to 25
+  EXPECT_EQ(batches.max_rows(), 5);
+  ASSERT_EQ(batches.pieces(), 3);
+  const RankBatch batch = batches.At(2);
+  EXPECT_EQ(batch.epoch, 0);
+  EXPECT_EQ(batch.global_rows, 25);
+  EXPECT_EQ(batch.first_row, 22);
+  EXPECT_EQ(batch.positions.begin, 22);
+  EXPECT_EQ(batch.positions.end, 25);
+  EXPECT_EQ(RankBatches::OfEvaluation(3, 5, 0, 4).pieces(), 0);
+}
+
+TEST(StepMapTest, WhatCannotBeIsRefused) {
+  EXPECT_FALSE(StepMap::Create(0, 1, false).ok());
+  EXPECT_FALSE(StepMap::Create(10, 0, false).ok());
+  EXPECT_FALSE(StepMap::Create(10, 11, true).ok());
+  EXPECT_TRUE(StepMap::Create(10, 11, false).ok());
+}
+
+}  // namespace
+}  // namespace muster::data

@@ -1,0 +1,48 @@
+// For tests: data sets in files, small enough to make on the spot.
+#ifndef MUSTER_TRAINER_DATA_TESTING_H_
+#define MUSTER_TRAINER_DATA_TESTING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace muster::data {
+
+// An empty folder that goes with the object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void WriteFile(const std::string& path, absl::string_view bytes);
+
+// The bytes of an IDX file; dimensions * elements may disagree, for tests of damage.
+std::string IdxBytes(const std::vector<uint32_t>& dimensions, absl::string_view elements);
+
+// The four files of a data set of 28x28 images with ten classes that a small network can learn:
+// each class is a bright bar at a place of its own over noise. Sample i has label i % 10.
+void WriteSyntheticDataset(const std::string& directory, size_t training_samples,
+                           size_t test_samples);
+
+// A file of CIFAR's binary layout. Record i has the label i % classes, preceded by a coarse label
+// i % 20 where that is asked for, and its pixel (y, x) of channel c is CifarPixel(i, y, x, c).
+std::string CifarBytes(size_t records, int classes, bool coarse_labels);
+uint8_t CifarPixel(size_t record, size_t y, size_t x, size_t channel);
+
+// The six files of CIFAR-10, with so many images in each of the five that train, and in the test
+// file.
+void WriteCifar10(const std::string& directory, size_t training_batch, size_t test_samples);
+
+}  // namespace muster::data
+
+#endif  // MUSTER_TRAINER_DATA_TESTING_H_

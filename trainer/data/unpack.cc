@@ -1,0 +1,78 @@
+#include "trainer/data/unpack.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/status.h"
+#include "trainer/data/cache_file.h"
+#include "trainer/data/idx.h"
+#include "trainer/data/mapped_file.h"
+
+namespace muster::data {
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+
+// Inflates `source` into fd, as many bytes as the IDX header at its start says.
+absl::Status Inflate(const std::string& source, int fd, const std::string& target) {
+  gzFile file = gzopen(source.c_str(), "rb");
+  if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("open ", source));
+  absl::Cleanup close_file = [file] { gzclose_r(file); };
+  gzbuffer(file, kChunkBytes / 4);
+
+  std::vector<uint8_t> chunk(kChunkBytes);
+  IdxHeader header;
+  size_t total_bytes = 0;
+  while (true) {
+    const int count = gzread(file, chunk.data(), static_cast<unsigned>(chunk.size()));
+    int code = Z_OK;
+    const char* reason = gzerror(file, &code);
+    // A file that ends early is reported by zlib as an error only after the bytes that it did have.
+    const bool truncated = code == Z_BUF_ERROR;
+    if (count < 0 && !truncated) {
+      if (code == Z_ERRNO) return ErrnoStatus(errno, absl::StrCat("read ", source));
+      return absl::DataLossError(
+          absl::StrCat(source, " is damaged after ", total_bytes, " unpacked bytes: ", reason));
+    }
+    const absl::Span<const uint8_t> bytes(chunk.data(), static_cast<size_t>(std::max(count, 0)));
+    if (total_bytes == 0) {
+      ASSIGN_OR_RETURN(header, ParseIdxHeader(bytes, source));
+    }
+    total_bytes += bytes.size();
+    if (total_bytes > header.file_bytes) {
+      return absl::DataLossError(absl::StrCat(source, " holds more bytes than its header says"));
+    }
+    RETURN_IF_ERROR(WriteAll(fd, bytes, target));
+    if (bytes.size() < chunk.size()) break;
+  }
+  if (total_bytes < header.file_bytes) {
+    return absl::DataLossError(
+        absl::StrCat(source, " is truncated: ", header.file_bytes - total_bytes, " of ",
+                     header.file_bytes, " unpacked bytes are missing"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsComplete(const std::string& target) {
+  auto file = MappedFile::Open(target);
+  if (!file.ok()) return false;
+  auto header = ParseIdxHeader(file->bytes(), target);
+  return header.ok() && header->file_bytes == file->bytes().size();
+}
+
+}  // namespace
+
+absl::Status UnpackIdx(const std::string& source, const std::string& target) {
+  return MakeCacheFile(
+      target, [&target] { return IsComplete(target); },
+      [&source](int fd, const std::string& path) { return Inflate(source, fd, path); });
+}
+
+}  // namespace muster::data

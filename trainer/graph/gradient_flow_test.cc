@@ -1,0 +1,133 @@
+#include "trainer/graph/gradient_flow.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "trainer/graph/lowering.h"
+#include "trainer/graph/testing/graphs.h"
+
+namespace muster::nn {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Program Lowered(const Graph& graph) {
+  auto program = Lower(graph, {.max_batch = 2});
+  EXPECT_TRUE(program.ok()) << program.status();
+  return *std::move(program);
+}
+
+// "operation.input" of each contribution that `choose` picks, in backward's order.
+template <typename Choose>
+std::vector<std::string> Contributions(const Program& program, const Choose& choose) {
+  const GradientFlow flow = PlanGradients(program);
+  std::vector<std::string> names;
+  for (size_t i = program.operations.size(); i-- > 0;) {
+    for (const Contribution& contribution : flow.contributions[i]) {
+      if (choose(contribution)) {
+        names.push_back(program.operations[i]->name() + "." + std::to_string(contribution.input));
+      }
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> InPlace(const Graph& graph) {
+  return Contributions(Lowered(graph), [](const Contribution& c) { return c.in_place; });
+}
+
+std::vector<std::string> Added(const Graph& graph) {
+  return Contributions(Lowered(graph), [](const Contribution& c) { return !c.first; });
+}
+
+// x -> inner -> branch (-> stochastic depth) -> sum <- x
+Graph Residual(double drop_probability) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId inner = graph.Add("inner", Conv2d{3}, {x});
+  NodeId branch = graph.Add("branch", Conv2d{3}, {inner});
+  if (drop_probability > 0) {
+    branch = graph.Add("drop", StochasticDepth{drop_probability}, {branch});
+  }
+  NodeId last = graph.Add("sum", Add{}, {branch, x});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  return graph;
+}
+
+TEST(GradientFlowTest, AResidualBlocksGradientsLieInTheSumsPlace) {
+  EXPECT_THAT(InPlace(Residual(0)), ElementsAre("sum.0", "sum.1"));
+  EXPECT_THAT(Added(Residual(0)), ElementsAre("inner.0"));
+}
+
+// A branch that is scaled has a gradient of its own.
+TEST(GradientFlowTest, AStochasticBranchHasItsOwnPlace) {
+  EXPECT_THAT(InPlace(Residual(0.5)), ElementsAre("sum.1"));
+}
+
+// Where batch norm ends the branch, it is a part of the sum's operation.
+TEST(GradientFlowTest, TheShortcutsGradientLiesInTheNormalizedSumsPlace) {
+  for (const double drop_probability : {0.0, 0.5}) {
+    EXPECT_THAT(InPlace(SmallResNet(drop_probability)),
+                ElementsAre("layer2.0.bn2..layer2.0.relu2.1", "layer1.0.bn2..layer1.0.relu2.1"));
+  }
+  EXPECT_THAT(Added(SmallResNet()), ElementsAre("layer2.0.conv1.0", "layer1.0.conv1.0"));
+  EXPECT_THAT(InPlace(SmallMobileNet()), ElementsAre("project.1..add.1"));
+}
+
+// bn(x) + x: one operation takes x twice.
+TEST(GradientFlowTest, ANormalizedValueAddedToItsOwnInputGivesItTwoGradients) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId bn = graph.Add("bn", BatchNorm2d{}, {x});
+  NodeId last = graph.Add("sum", Add{}, {bn, x});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(InPlace(graph), IsEmpty());
+  EXPECT_THAT(Added(graph), ElementsAre("bn..sum.1"));
+}
+
+TEST(GradientFlowTest, AChainAddsNothing) {
+  Graph graph{{4, 4, 2}, {}};
+  NodeId last = graph.Add("conv", Conv2d{3}, {kInput});
+  last = graph.Add("bn", BatchNorm2d{}, {last});
+  last = graph.Add("drop", Dropout{0.5}, {last});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(Added(graph), IsEmpty());
+  EXPECT_THAT(InPlace(graph), ElementsAre("drop.0"));
+}
+
+// x -> a -> relu -> sum <- x: the convolution's ReLU would change the gradient in its place before
+// the shortcut is done with it.
+TEST(GradientFlowTest, AnActivationInABranchKeepsGradientsApart) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId a = graph.Add("a", Conv2d{3}, {x});
+  const NodeId relu = graph.Add("relu", Relu{}, {a});
+  NodeId last = graph.Add("sum", Add{}, {relu, x});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(InPlace(graph), ElementsAre("sum.1"));
+}
+
+// The sum is not the first to give x a gradient: it adds its own.
+TEST(GradientFlowTest, OnlyTheFirstContributionMayLieElsewhere) {
+  Graph graph{{4, 4, 2}, {}};
+  const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
+  const NodeId branch = graph.Add("branch", Conv2d{3}, {x});
+  const NodeId sum = graph.Add("sum", Add{}, {branch, x});
+  const NodeId late = graph.Add("late", Conv2d{3}, {x});
+  NodeId last = graph.Add("last", Add{}, {sum, late});
+  last = graph.Add("flatten", Flatten{}, {last});
+  graph.Add("fc", Linear{3}, {last});
+  EXPECT_THAT(InPlace(graph), ElementsAre("last.0", "last.1", "sum.0"));
+  EXPECT_THAT(Added(graph), ElementsAre("sum.1", "branch.0"));
+}
+
+}  // namespace
+}  // namespace muster::nn

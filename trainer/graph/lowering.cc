@@ -1,0 +1,347 @@
+#include "trainer/graph/lowering.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "kernels/convolution.h"
+#include "kernels/kernel_table.h"
+#include "trainer/graph/fusion.h"
+#include "trainer/graph/layer_parameters.h"
+#include "trainer/graph/operations/activation.h"
+#include "trainer/graph/operations/batch_norm.h"
+#include "trainer/graph/operations/convolution.h"
+#include "trainer/graph/operations/pooling.h"
+#include "trainer/graph/operations/residual.h"
+#include "trainer/graph/program_builder.h"
+#include "trainer/graph/shapes.h"
+
+namespace muster::nn {
+namespace {
+
+using kernels::Activation;
+using kernels::ConvolutionShape;
+using kernels::DataType;
+using kernels::KernelTable;
+
+// Far beyond any machine's memory, and far below what overflows once sizes are added up in bytes.
+constexpr int64_t kMaxActivationElements = int64_t{1} << 36;
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const CompileOptions& options, std::vector<ValueShape> shapes)
+      : graph_(graph),
+        options_(options),
+        shapes_(std::move(shapes)),
+        kernels_(options.device->kernels()),
+        fusions_(graph),
+        builder_(graph, shapes_, fusions_.consumers(), options.precision.activations, kernels_) {}
+
+  absl::StatusOr<Program> Run() && {
+    std::vector<bool> done(graph_.nodes.size(), false);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (done[i]) continue;
+      const NodeId node = static_cast<NodeId>(i);
+      const absl::StatusOr<NodeId> last = std::visit(
+          [&](const auto& layer) { return LowerLayer(node, layer); }, graph_.nodes[i].layer);
+      if (!last.ok()) {
+        return Annotate(last.status(), absl::StrCat("layer ", graph_.nodes[i].name));
+      }
+      for (NodeId fused = node; fused != *last; fused = fusions_.consumers()[fused][0]) {
+        done[fused] = true;
+      }
+      done[*last] = true;
+    }
+    Program program = std::move(builder_).Finish();
+    if (options_.training && !Trains(program)) {
+      return absl::InvalidArgumentError("a graph without parameters cannot be trained");
+    }
+    return program;
+  }
+
+ private:
+  static constexpr NodeId kNone = Fusions::kNone;
+
+  static bool Trains(const Program& program) {
+    if (program.logits != nullptr) return program.logits->needs_gradient;
+    return std::any_of(program.outputs.begin(), program.outputs.end(),
+                       [](const Boundary& output) { return output.tensor->needs_gradient; });
+  }
+
+  // Each of these lowers the node, and those after it that fuse with it, and returns the last one
+  // lowered.
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Conv2d& layer) {
+    const ImageShape& in = builder_.Input(node)->shape;
+    ConvolutionParts parts{.shape = {.height = in.height,
+                                     .width = in.width,
+                                     .in_channels = in.channels,
+                                     .out_channels = layer.out_channels,
+                                     .kernel = layer.kernel,
+                                     .stride = layer.stride,
+                                     .padding = layer.padding,
+                                     .groups = layer.groups}};
+    const NodeId folded = fusions_.Folds(node);
+    if (!options_.training && folded != kNone) {
+      // The batch norm's operation computes it.
+      const NodeId last = fusions_.AfterBatchNorm(folded).last;
+      RETURN_IF_ERROR(
+          MakeConvolution(builder_.Input(node), builder_.TypeOf(last), layer.bias, parts));
+      folded_range_[node] =
+          AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
+      Fold(node, std::make_shared<const ConvolutionParts>(std::move(parts)));
+      return node;
+    }
+    const Fusions::Activated fused = fusions_.AfterConvolution(node);
+    parts.activation = fused.activation;
+    RETURN_IF_ERROR(
+        MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
+    const Operation::Range range =
+        AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
+    const auto shared = std::make_shared<const ConvolutionParts>(std::move(parts));
+    AddConvolution(node, fused.last, shared, range);
+    if (folded != kNone) Fold(node, shared);
+    return fused.last;
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Linear& layer) {
+    const Fusions::Activated fused = fusions_.AfterConvolution(node);
+    ConvolutionParts parts{.shape = {.in_channels = builder_.Input(node)->elements(),
+                                     .out_channels = layer.out_features},
+                           .linear = true,
+                           .activation = fused.activation};
+    RETURN_IF_ERROR(
+        MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
+    const NodeId from = graph_.nodes[node].inputs[0];
+    const ValueShape& shape =
+        IsEarlierValue(from) ? graph_.inputs[EarlierValueIndex(from)].shape : shapes_[from];
+    const Operation::Range range = AddParameters(
+        graph_.nodes[node].name, layer, shape.flattened_from, parts, builder_.parameters());
+    AddConvolution(node, fused.last, std::make_shared<const ConvolutionParts>(std::move(parts)),
+                   range);
+    return fused.last;
+  }
+
+  // The parameters lie in the order of the graph's nodes, also where a later sum computes the
+  // layer.
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const BatchNorm2d& layer) {
+    BatchNorm& norm = batch_norms_[node];
+    norm.parts.layer = layer;
+    norm.range = AddParameters(graph_.nodes[node].name, shapes_[node].image.channels, norm.parts,
+                               builder_.parameters(), builder_.buffers());
+    const Fusions::Normalized after = fusions_.AfterBatchNorm(node);
+    if (after.add != kNone) return node;
+    LowerBatchNorm(node, after);
+    return after.last;
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Relu&) {
+    const NodeId pool = fusions_.PoolAfter(node);
+    if (pool != kNone) {
+      return LowerMaxPool(node, pool, std::get<MaxPool2d>(graph_.nodes[pool].layer));
+    }
+    return LowerActivation(node, Activation::kRelu);
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Relu6&) {
+    return LowerActivation(node, Activation::kRelu6);
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const MaxPool2d& layer) {
+    return LowerMaxPool(node, node, layer);
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const AvgPool2d& layer) {
+    return LowerAveragePool(node, layer.kernel, layer.kernel, layer.stride);
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const AdaptiveAvgPool2d&) {
+    const ImageShape& in = builder_.Input(node)->shape;
+    return LowerAveragePool(node, in.height, in.width, 1);
+  }
+
+  // NHWC already lies flat: the same tensor, seen as one line of channels by Linear, which asks for
+  // its elements.
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Flatten&) {
+    builder_.PassOn(node);
+    return node;
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Dropout& layer) {
+    const Ends ends = SingleTyped(node, node);
+    builder_.AddOperation(
+        node, node,
+        MakeDropoutOperation(builder_.Span(node, node), ends.input, ends.output, layer.probability,
+                             static_cast<uint32_t>(graph_.first_node + node), *options_.device));
+    return node;
+  }
+
+  // Its Add computes it.
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const StochasticDepth&) {
+    builder_.PassOn(node);
+    return node;
+  }
+
+  absl::StatusOr<NodeId> LowerLayer(NodeId node, const Add&) {
+    const StochasticBlock* const block = builder_.BlockOf(graph_.nodes[node].inputs[0]);
+    const Fusions::Activated fused = fusions_.AfterAdd(node);
+    const DataType type = builder_.TypeOf(fused.last);
+    if (const NodeId batch_norm = fusions_.BatchNormBefore(node); batch_norm != kNone) {
+      BatchNormParts& parts = batch_norms_.at(batch_norm).parts;
+      parts.addend = builder_.As(type, builder_.Input(node, 1), node);
+      parts.block = block;
+      LowerBatchNorm(batch_norm, fusions_.AfterBatchNorm(batch_norm));
+      return fused.last;
+    }
+    if (builder_.Input(node, 0) == builder_.Input(node, 1)) {
+      return absl::InvalidArgumentError("adds a value to itself");
+    }
+    Tensor* const branch = builder_.As(type, builder_.Input(node, 0), node);
+    Tensor* const shortcut = builder_.As(type, builder_.Input(node, 1), node);
+    Tensor* const output =
+        builder_.AddOutput(fused.last, branch->needs_gradient || shortcut->needs_gradient);
+    builder_.AddOperation(node, fused.last,
+                          MakeAddOperation(builder_.Span(node, fused.last), branch, shortcut,
+                                           output, fused.activation, block, kernels_));
+    return fused.last;
+  }
+
+  // The kernels of a convolution of parts.shape.
+  absl::Status MakeConvolution(const Tensor* input, DataType output_type, bool bias,
+                               ConvolutionParts& parts) const {
+    parts.compute_type = options_.precision.compute;
+    const kernels::ConvolutionOptions options = {.max_rows = options_.max_batch,
+                                                 .bias = bias,
+                                                 .training = options_.training,
+                                                 .data_gradient = input->needs_gradient,
+                                                 .threads = static_cast<int>(options_.threads),
+                                                 .x_type = input->type,
+                                                 .y_type = output_type,
+                                                 .compute_type = parts.compute_type};
+    ASSIGN_OR_RETURN(parts.convolution, options_.device->MakeConvolution(parts.shape, options));
+    return absl::OkStatus();
+  }
+
+  void AddConvolution(NodeId node, NodeId last, std::shared_ptr<const ConvolutionParts> parts,
+                      const Operation::Range& range) {
+    Tensor* const output = builder_.AddOutput(last, true);
+    builder_.AddOperation(node, last,
+                          MakeConvolutionOperation(builder_.Span(node, last), builder_.Input(node),
+                                                   output, std::move(parts), kernels_),
+                          {range});
+  }
+
+  void Fold(NodeId node, std::shared_ptr<const ConvolutionParts> parts) {
+    folded_[node] = {
+        .parts = std::move(parts), .input = builder_.Input(node), .name = graph_.nodes[node].name};
+  }
+
+  // At the place in the program where its addend, if it has one, is there.
+  void LowerBatchNorm(NodeId node, const Fusions::Normalized& after) {
+    BatchNorm& norm = batch_norms_.at(node);
+    norm.parts.activation = after.activation;
+    norm.parts.pool = after.pool;
+    const NodeId convolution = fusions_.FoldsInto(node);
+    FoldedConvolution folded;
+    if (convolution != kNone) folded = folded_.at(convolution);
+    if (!options_.training && convolution != kNone) {
+      builder_.AddOperation(
+          convolution, after.last,
+          MakeFoldedConvolutionOperation(builder_.Span(convolution, after.last),
+                                         builder_.AddOutput(after.last, true), norm.parts,
+                                         std::move(folded), *options_.device),
+          {folded_range_.at(convolution), norm.range});
+      return;
+    }
+    Tensor* const input = builder_.As(builder_.TypeOf(after.last), builder_.Input(node), node);
+    // The convolution's kernels write one type.
+    if (input != builder_.Input(node)) folded = {};
+    Operation* const computed = folded.parts != nullptr ? builder_.ProducerOf(input) : nullptr;
+    const Operation* const operation = builder_.AddOperation(
+        node, after.last,
+        MakeBatchNormOperation(builder_.Span(node, after.last), input,
+                               builder_.AddOutput(after.last, true), norm.parts, std::move(folded),
+                               *options_.device),
+        {norm.range});
+    if (computed != nullptr) computed->set_evaluated_by(operation);
+  }
+
+  NodeId LowerActivation(NodeId node, Activation activation) {
+    const Ends ends = SingleTyped(node, node);
+    builder_.AddOperation(node, node,
+                          MakeActivationOperation(builder_.Span(node, node), ends.input,
+                                                  ends.output, activation, kernels_));
+    return node;
+  }
+
+  // The pool itself, or the ReLU before it.
+  NodeId LowerMaxPool(NodeId node, NodeId last, const MaxPool2d& layer) {
+    const Ends ends = SingleTyped(node, last);
+    builder_.AddOperation(node, last,
+                          MakeMaxPoolOperation(builder_.Span(node, last), ends.input, ends.output,
+                                               layer, last != node, kernels_));
+    return last;
+  }
+
+  NodeId LowerAveragePool(NodeId node, int64_t kernel_height, int64_t kernel_width,
+                          int64_t stride) {
+    const Ends ends = SingleTyped(node, node);
+    builder_.AddOperation(
+        node, node,
+        MakeAveragePoolOperation(builder_.Span(node, node), ends.input, ends.output, kernel_height,
+                                 kernel_width, stride, kernels_));
+    return node;
+  }
+
+  // Input and output of an operation without parameters from `node` to `last`, whose kernels take
+  // both in one type.
+  struct Ends {
+    Tensor* input;
+    Tensor* output;
+  };
+  Ends SingleTyped(NodeId node, NodeId last) {
+    Tensor* const input = builder_.As(builder_.TypeOf(last), builder_.Input(node), node);
+    return {.input = input, .output = builder_.AddOutput(last, input->needs_gradient)};
+  }
+
+  const Graph& graph_;
+  const CompileOptions& options_;
+  const std::vector<ValueShape> shapes_;
+  const KernelTable& kernels_;
+  const Fusions fusions_;
+  ProgramBuilder builder_;
+  struct BatchNorm {
+    BatchNormParts parts;
+    Operation::Range range;
+  };
+  std::map<NodeId, BatchNorm> batch_norms_;
+  // By convolution: what its batch norm takes over in evaluation; its parameters, where the plan
+  // only evaluates.
+  std::map<NodeId, FoldedConvolution> folded_;
+  std::map<NodeId, Operation::Range> folded_range_;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> Lower(const Graph& graph, const CompileOptions& options) {
+  ASSIGN_OR_RETURN(std::vector<ValueShape> shapes, InferShapes(graph));
+  const auto check = [&](const std::string& layer, const ValueShape& shape) {
+    if (shape.elements() <= kMaxActivationElements / options.max_batch) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("layer ", layer, ": a batch of ", options.max_batch, " is too large"));
+  };
+  for (const EarlierValue& value : graph.inputs) RETURN_IF_ERROR(check(value.name, value.shape));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    RETURN_IF_ERROR(check(graph.nodes[i].name, shapes[i]));
+  }
+  return Lowering(graph, options, std::move(shapes)).Run();
+}
+
+}  // namespace muster::nn

@@ -1,0 +1,321 @@
+#include "trainer/graph/operations/batch_norm.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "trainer/graph/operations/activation.h"
+
+namespace muster::nn {
+namespace {
+
+using kernels::Activation;
+
+std::vector<Tensor*> WithAddend(Tensor* input, const BatchNormParts& parts) {
+  return parts.addend == nullptr ? std::vector<Tensor*>{input}
+                                 : std::vector<Tensor*>{input, parts.addend};
+}
+
+// What training and evaluation share: statistics become a scale and a shift for each channel.
+class NormalizingOperation : public Operation {
+ public:
+  NormalizingOperation(std::string name, Tensor* input, Tensor* output, const BatchNormParts& parts,
+                       FoldedConvolution folded, kernels::Device& device)
+      : Operation(std::move(name), WithAddend(input, parts), output),
+        parts_(parts),
+        folded_(std::move(folded)),
+        device_(device),
+        kernels_(device.kernels()) {}
+
+ protected:
+  // The last two, the parameters' gradients before the branch's factor, with a block only.
+  enum {
+    kMean,
+    kInverseDeviation,
+    kScale,
+    kShift,
+    kChannelArrays,
+    kDgamma = kChannelArrays,
+    kDbeta
+  };
+
+  std::string NormKind() const {
+    return absl::StrCat("batch_norm2d", parts_.block != nullptr ? " + stochastic_depth" : "",
+                        parts_.addend != nullptr ? " + add" : "", FusedName(parts_.activation),
+                        parts_.pool ? " + max_pool2d" : "");
+  }
+
+  size_t Channels() const { return static_cast<size_t>(output()->shape.channels); }
+  size_t AlignedChannels() const { return (Channels() + 15) / 16 * 16; }
+  size_t ChannelBytes() const {
+    const size_t arrays = kChannelArrays + (parts_.block != nullptr ? 2 : 0);
+    return arrays * AlignedChannels() * sizeof(float);
+  }
+  float* ChannelArray(int which) const {
+    return static_cast<float*>(saved()) + which * AlignedChannels();
+  }
+  // In the deviation's place until that is computed.
+  float* Variance() const { return ChannelArray(kInverseDeviation); }
+
+  void TakeRunningStatistics(const Call& call) const {
+    const size_t bytes = Channels() * sizeof(float);
+    device_.Copy(ChannelArray(kMean), call.buffers + parts_.running_mean_offset, bytes);
+    device_.Copy(Variance(), call.buffers + parts_.running_variance_offset, bytes);
+  }
+
+  // From mean and variance; all normalised values times *factor; null: 1. `bias` is of the
+  // convolution before, where that has not added it; null: none.
+  void ComputeScaleAndShift(const Call& call, const float* factor, const float* bias) const {
+    kernels_.batch_norm_scale(
+        {.channels = output()->shape.channels, .epsilon = parts_.layer.epsilon}, factor,
+        ChannelArray(kMean), Variance(), call.parameters + parts_.weight_offset,
+        call.parameters + parts_.bias_offset, bias, ChannelArray(kInverseDeviation),
+        ChannelArray(kScale), ChannelArray(kShift));
+  }
+
+  void ForwardFolded(const Call& call) const {
+    const ConvolutionParts& convolution = *folded_.parts;
+    TakeRunningStatistics(call);
+    ComputeScaleAndShift(call, /*factor=*/nullptr, convolution.bias(call));
+    const kernels::Epilogue epilogue = {
+        .scale = ChannelArray(kScale),
+        .shift = ChannelArray(kShift),
+        .addend = parts_.addend != nullptr ? parts_.addend->data : nullptr,
+        .activation = parts_.activation};
+    convolution.convolution->Forward(call.rows, folded_.input->data,
+                                     call.parameters + convolution.weight_offset, epilogue,
+                                     output()->data, call.workspace);
+  }
+
+  const BatchNormParts parts_;
+  const FoldedConvolution folded_;
+  kernels::Device& device_;
+  const kernels::KernelTable& kernels_;
+};
+
+class FoldedConvolutionOperation : public NormalizingOperation {
+ public:
+  FoldedConvolutionOperation(std::string name, Tensor* output, const BatchNormParts& parts,
+                             FoldedConvolution folded, kernels::Device& device)
+      : NormalizingOperation(std::move(name), folded.input, output, parts, folded, device) {}
+
+  std::string kind() const override { return "conv2d + " + NormKind(); }
+  std::string description() const override { return folded_.parts->convolution->description(); }
+  kernels::DataType compute_type() const override { return folded_.parts->compute_type; }
+  Memory memory(uint32_t max_rows) const override {
+    return {.saved_bytes = ChannelBytes(),
+            .workspace_bytes = folded_.parts->convolution->workspace_bytes()};
+  }
+  int64_t forward_flops() const override {
+    return folded_.parts->forward_flops() + output()->elements();
+  }
+  void Forward(const Call& call) override { ForwardFolded(call); }
+};
+
+class BatchNormOperation : public NormalizingOperation {
+ public:
+  using NormalizingOperation::NormalizingOperation;
+
+  std::string kind() const override { return NormKind(); }
+  std::string description() const override { return kernels_.name; }
+  std::string folds() const override { return folded_.name; }
+  std::vector<std::string> recomputed() const override {
+    std::vector<std::string> values = {"normalised values"};
+    if (parts_.activation != Activation::kNone && !MasksByOutput() && !parts_.pool) {
+      values.push_back("activation mask");
+    }
+    if (parts_.pool) values.push_back("values before the pool");
+    return values;
+  }
+  Memory memory(uint32_t max_rows) const override {
+    const size_t choice = parts_.pool ? max_rows * output()->elements() : 0;
+    return {.saved_bytes = ChannelBytes() + SumsBytes() + choice,
+            .workspace_bytes = 2 * Channels() * sizeof(float),  // the gradients' sums over ranks
+            .input_in_backward = true,
+            .output_in_backward = MasksByOutput(),
+            .gradient_over_input = true,
+            .activation_in_backward = MasksByOutput()};
+  }
+
+  void Forward(const Call& call) override {
+    if (!call.training && folded_.parts != nullptr) return ForwardFolded(call);
+    if (Dropped(call)) {
+      kernels_.add_forward(output()->type, OutputCount(call), nullptr, nullptr, parts_.addend->data,
+                           parts_.activation, output()->data);
+      return;
+    }
+    if (call.training) {
+      if (!ComputeStatistics(call)) return;
+    } else {
+      TakeRunningStatistics(call);
+    }
+    ComputeScaleAndShift(call, Factor(call), /*bias=*/nullptr);
+    Apply(call);
+  }
+
+  // Addends are not kept.
+  bool Recomputes() const override { return parts_.addend == nullptr && !parts_.pool; }
+  void Recompute(const Call& call) override { Apply(call); }
+
+  // The addend's gradient, which is the sum's: with the parameters' in one pass, unless those have
+  // none.
+  void BackwardActivation(const Call& call) override {
+    if (Dropped(call)) ActivationBackward(kernels_, parts_.activation, call.rows, *output());
+  }
+
+  void BackwardParameters(const Call& call) override {
+    float* const dgamma = call.gradients + parts_.weight_offset;
+    float* const dbeta = call.gradients + parts_.bias_offset;
+    if (Dropped(call)) {
+      device_.Zero(dgamma, Channels() * sizeof(float));
+      device_.Zero(dbeta, Channels() * sizeof(float));
+      return;
+    }
+    kernels::BatchNormGradient gradient = Gradient(call);
+    if (MasksByOutput()) gradient.y = output()->data;
+    const float* const factor = Factor(call);
+    // BackwardData wants them without the factor, which is in the scale already.
+    float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
+    float* const plain_dbeta = factor == nullptr ? dbeta : ChannelArray(kDbeta);
+    kernels_.batch_norm_backward_parameters(Shape(call), gradient, plain_dgamma, plain_dbeta,
+                                            MasksByOutput() ? output()->gradient : nullptr);
+    if (factor == nullptr) return;
+    const auto multiply = [&](const float* from, float* to) {
+      kernels_.scaled_copy(kernels::DataType::kFloat32, Channels(), factor, from, to);
+    };
+    multiply(plain_dgamma, dgamma);
+    multiply(plain_dbeta, dbeta);
+  }
+
+  void BackwardData(const Call& call, size_t, void* dx) override {
+    if (Dropped(call)) {
+      device_.Zero(dx, input()->bytes(call.rows));
+      return;
+    }
+    const bool plain = Factor(call) == nullptr;
+    const float* dgamma = plain ? call.gradients + parts_.weight_offset : ChannelArray(kDgamma);
+    const float* dbeta = plain ? call.gradients + parts_.bias_offset : ChannelArray(kDbeta);
+    if (call.reducer != nullptr) {
+      float* const sums = static_cast<float*>(call.workspace);
+      device_.Copy(sums, dgamma, Channels() * sizeof(float));
+      device_.Copy(sums + Channels(), dbeta, Channels() * sizeof(float));
+      call.reducer->Sum(sums, 2 * Channels());
+      dgamma = sums;
+      dbeta = sums + Channels();
+    }
+    if (call.rows == 0) return;
+    kernels::BatchNormShape shape = Shape(call);
+    if (MasksByOutput()) shape.activation = Activation::kNone;  // BackwardParameters did it
+    kernels_.batch_norm_backward_data(shape, Gradient(call), dgamma, dbeta, dx);
+  }
+  // The addend's.
+  bool PassesGradient(size_t input) const override { return input == 1; }
+
+ private:
+  void Apply(const Call& call) const {
+    kernels_.batch_norm_apply(
+        Shape(call), input()->data, ChannelArray(kScale), ChannelArray(kShift),
+        parts_.addend != nullptr ? parts_.addend->data : nullptr, output()->data, choice());
+  }
+
+  // An activation after a sum can only be told from the output.
+  bool MasksByOutput() const {
+    return parts_.addend != nullptr && parts_.activation != Activation::kNone;
+  }
+  bool Dropped(const Call& call) const {
+    return call.training && parts_.block != nullptr && parts_.block->dropped;
+  }
+  // Of stochastic depth, where the kernels read it; null: 1.
+  const float* Factor(const Call& call) const {
+    return parts_.block == nullptr ? nullptr : parts_.block->factor(call.training);
+  }
+  // Where they read whether this batch counts; null: it does.
+  const float* Active() const {
+    return parts_.block == nullptr ? active() : &parts_.block->state->active;
+  }
+  uint8_t* choice() const {
+    return parts_.pool ? static_cast<uint8_t*>(saved()) + ChannelBytes() + SumsBytes() : nullptr;
+  }
+
+  kernels::BatchNormShape Shape(const Call& call) const {
+    return {.rows = call.rows,
+            .height = input()->shape.height,
+            .width = input()->shape.width,
+            .channels = input()->shape.channels,
+            .activation = parts_.activation,
+            .pool = parts_.pool,
+            .type = input()->type};
+  }
+
+  kernels::BatchNormGradient Gradient(const Call& call) const {
+    return {.x = input()->data,
+            .dy = output()->gradient,
+            .choice = choice(),
+            .scale = ChannelArray(kScale),
+            .shift = ChannelArray(kShift),
+            .mean = ChannelArray(kMean),
+            .inverse_deviation = ChannelArray(kInverseDeviation),
+            .pixels = static_cast<double>(Shape(call).pixels()),
+            .shared_pixels = SharedPixels(call)};
+  }
+
+  // Mean and variance of the batch, which the running statistics take in. False without any row.
+  bool ComputeStatistics(const Call& call) {
+    const kernels::BatchNormShape shape = Shape(call);
+    const double pixels = static_cast<double>(shape.pixels());
+    if (shape.rows > 0) {
+      kernels_.batch_norm_statistics(shape, input()->data, ChannelArray(kMean), Variance());
+    }
+    if (call.reducer != nullptr) {
+      kernels_.batch_norm_to_sums(shape.channels, pixels, ChannelArray(kMean), Variance(), Sums());
+      call.reducer->Sum(Sums(), 2 * Channels() + 1);
+      kernels_.batch_norm_from_sums(shape.channels, Sums(), ChannelArray(kMean), Variance());
+    } else if (pixels == 0) {
+      return false;
+    }
+    UpdateRunning(call);
+    return true;
+  }
+
+  // What all ranks' statistics add up to, in double; of the last training pass.
+  double* Sums() const {
+    return reinterpret_cast<double*>(static_cast<std::byte*>(saved()) + ChannelBytes());
+  }
+  size_t SumsBytes() const { return (2 * Channels() + 1 + 7) / 8 * 8 * sizeof(double); }
+  // Of how many pixels they are, where the kernels read it; null: of this rank's.
+  const double* SharedPixels(const Call& call) const {
+    return call.reducer != nullptr ? Sums() + 2 * Channels() : nullptr;
+  }
+
+  void UpdateRunning(const Call& call) const {
+    kernels_.batch_norm_running({.channels = output()->shape.channels,
+                                 .pixels = static_cast<double>(Shape(call).pixels()),
+                                 .momentum = parts_.layer.momentum,
+                                 .shared_pixels = SharedPixels(call)},
+                                Active(), ChannelArray(kMean), Variance(),
+                                call.buffers + parts_.running_mean_offset,
+                                call.buffers + parts_.running_variance_offset);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> MakeBatchNormOperation(std::string name, Tensor* input, Tensor* output,
+                                                  const BatchNormParts& parts,
+                                                  FoldedConvolution folded,
+                                                  kernels::Device& device) {
+  return std::make_unique<BatchNormOperation>(std::move(name), input, output, parts,
+                                              std::move(folded), device);
+}
+
+std::unique_ptr<Operation> MakeFoldedConvolutionOperation(std::string name, Tensor* output,
+                                                          const BatchNormParts& parts,
+                                                          FoldedConvolution folded,
+                                                          kernels::Device& device) {
+  return std::make_unique<FoldedConvolutionOperation>(std::move(name), output, parts,
+                                                      std::move(folded), device);
+}
+
+}  // namespace muster::nn

@@ -1,0 +1,70 @@
+#include "trainer/graph/operations/convolution.h"
+
+#include <utility>
+
+#include "trainer/graph/operations/activation.h"
+
+namespace muster::nn {
+namespace {
+
+using kernels::Activation;
+
+class ConvolutionOperation : public Operation {
+ public:
+  ConvolutionOperation(std::string name, Tensor* input, Tensor* output,
+                       std::shared_ptr<const ConvolutionParts> parts,
+                       const kernels::KernelTable& kernels)
+      : Operation(std::move(name), {input}, output), parts_(std::move(parts)), kernels_(kernels) {}
+
+  std::string kind() const override {
+    return std::string(parts_->linear ? "linear" : "conv2d") + FusedName(parts_->activation);
+  }
+  std::string description() const override { return parts_->convolution->description(); }
+  kernels::DataType compute_type() const override { return parts_->compute_type; }
+  Memory memory(uint32_t max_rows) const override {
+    const bool activation = parts_->activation != Activation::kNone;
+    return {.workspace_bytes = parts_->convolution->workspace_bytes(),
+            .input_in_backward = true,
+            .output_in_backward = activation,
+            .activation_in_backward = activation};
+  }
+  int64_t forward_flops() const override { return parts_->forward_flops(); }
+
+  void Forward(const Call& call) override {
+    const kernels::Epilogue epilogue = {.shift = parts_->bias(call),
+                                        .activation = parts_->activation};
+    parts_->convolution->Forward(call.rows, input()->data, call.parameters + parts_->weight_offset,
+                                 epilogue, output()->data, call.workspace);
+  }
+
+  void BackwardActivation(const Call& call) override {
+    ActivationBackward(kernels_, parts_->activation, call.rows, *output());
+  }
+
+  void BackwardParameters(const Call& call) override {
+    float* dbias = parts_->bias_offset ? call.gradients + *parts_->bias_offset : nullptr;
+    parts_->convolution->BackwardWeights(call.rows, input()->data, output()->gradient,
+                                         call.gradients + parts_->weight_offset, dbias,
+                                         call.workspace);
+  }
+
+  void BackwardData(const Call& call, size_t, void* dx) override {
+    parts_->convolution->BackwardData(call.rows, output()->gradient,
+                                      call.parameters + parts_->weight_offset, dx, call.workspace);
+  }
+
+ private:
+  const std::shared_ptr<const ConvolutionParts> parts_;
+  const kernels::KernelTable& kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> MakeConvolutionOperation(std::string name, Tensor* input, Tensor* output,
+                                                    std::shared_ptr<const ConvolutionParts> parts,
+                                                    const kernels::KernelTable& kernels) {
+  return std::make_unique<ConvolutionOperation>(std::move(name), input, output, std::move(parts),
+                                                kernels);
+}
+
+}  // namespace muster::nn

@@ -1,0 +1,38 @@
+// A convolution or linear layer, with the activation that may follow it.
+#ifndef MUSTER_TRAINER_GRAPH_OPERATIONS_CONVOLUTION_H_
+#define MUSTER_TRAINER_GRAPH_OPERATIONS_CONVOLUTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kernels/convolution.h"
+#include "kernels/kernel_table.h"
+#include "trainer/graph/operation.h"
+
+namespace muster::nn {
+
+struct ConvolutionParts {
+  std::unique_ptr<kernels::Convolution> convolution;
+  kernels::ConvolutionShape shape;
+  kernels::DataType compute_type = kernels::DataType::kFloat32;  // as the convolution's options say
+  bool linear = false;                                           // its name for people
+  kernels::Activation activation = kernels::Activation::kNone;
+  size_t weight_offset = 0;
+  std::optional<size_t> bias_offset;
+
+  int64_t forward_flops() const { return 2 * shape.output_elements() * shape.fan_in(); }
+  const float* bias(const Call& call) const {
+    return bias_offset ? call.parameters + *bias_offset : nullptr;
+  }
+};
+
+std::unique_ptr<Operation> MakeConvolutionOperation(std::string name, Tensor* input, Tensor* output,
+                                                    std::shared_ptr<const ConvolutionParts> parts,
+                                                    const kernels::KernelTable& kernels);
+
+}  // namespace muster::nn
+
+#endif  // MUSTER_TRAINER_GRAPH_OPERATIONS_CONVOLUTION_H_

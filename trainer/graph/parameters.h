@@ -1,0 +1,88 @@
+// The flat array of a plan's parameters (or of its buffers): where each tensor lies, and how its
+// values get in and out.
+#ifndef MUSTER_TRAINER_GRAPH_PARAMETERS_H_
+#define MUSTER_TRAINER_GRAPH_PARAMETERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "trainer/graph/plan.h"
+
+namespace muster::nn {
+
+// How a new tensor starts out.
+struct Initial {
+  enum class Kind { kConstant, kUniform, kNormal };
+  Kind kind = Kind::kConstant;
+  double size = 0;
+
+  static Initial Constant(double value) { return {Kind::kConstant, value}; }
+  static Initial Uniform(double bound) { return {Kind::kUniform, bound}; }  // [-bound, bound)
+  static Initial Normal(double deviation) { return {Kind::kNormal, deviation}; }
+};
+
+// A tensor in the layout that a kernel wants. The conversions write every element of their output;
+// null means that the layout is the canonical order.
+struct TensorLayout {
+  std::string name;  // equal names of layouts, equal bytes
+  size_t elements = 0;
+  std::function<void(const float* canonical, float* flat)> import_values;
+  std::function<void(const float* flat, float* canonical)> export_values;
+};
+
+class FlatLayout {
+ public:
+  // Each tensor starts on a multiple of this many elements (64 bytes).
+  static constexpr size_t kAlignedElements = 16;
+
+  // Returns the tensor's offset.
+  size_t Add(std::string name, std::vector<int64_t> shape, const Initial& initial,
+             TensorLayout layout);
+
+  const std::vector<ParameterInfo>& infos() const { return infos_; }
+  size_t elements() const { return elements_; }
+  bool Has(absl::string_view name) const;
+  // Without padding, of the tensors in [begin, end) of the flat array.
+  size_t CanonicalElements(size_t begin, size_t end) const;
+
+  // `flat` is in the device's memory, `values` are in the process's. `info` is one of infos(), or
+  // equal to one. INVALID_ARGUMENT for an unknown name or a wrong
+  // number of values.
+  absl::Status Import(kernels::Device& device, float* flat, const ParameterInfo& info,
+                      absl::Span<const float> values) const;
+  absl::Status Export(kernels::Device& device, const float* flat, const ParameterInfo& info,
+                      absl::Span<float> values) const;
+  // Drawn by Philox from (seed, name).
+  void Initialize(uint64_t seed, kernels::Device& device, float* flat) const;
+
+  // One line per tensor with all that decides the bytes of the flat array.
+  std::string Describe() const;
+
+ private:
+  struct Entry {
+    Initial initial;
+    TensorLayout layout;
+    size_t canonical_elements;
+  };
+  // The tensor's index; checks that it takes `values` values.
+  absl::StatusOr<size_t> Find(const ParameterInfo& info, size_t values) const;
+  void ImportAt(size_t index, const float* values, kernels::Device& device, float* flat) const;
+
+  std::vector<ParameterInfo> infos_;
+  std::vector<Entry> entries_;  // like infos_
+  size_t elements_ = 0;
+};
+
+// FNV-1a, 64 bits.
+uint64_t HashOf(absl::string_view text);
+
+}  // namespace muster::nn
+
+#endif  // MUSTER_TRAINER_GRAPH_PARAMETERS_H_

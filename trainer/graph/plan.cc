@@ -1,0 +1,347 @@
+#include "trainer/graph/plan.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "kernels/dropout.h"
+#include "trainer/graph/compiled_plan.h"
+#include "trainer/graph/lowering.h"
+
+namespace muster::nn {
+
+CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
+    : program_(std::move(program)), options_(options) {
+  const auto fill = [](const std::vector<Boundary>& boundaries, std::vector<BoundaryTensor>& to) {
+    for (const Boundary& boundary : boundaries) {
+      to.push_back({.name = boundary.name, .row_bytes = boundary.tensor->bytes(1)});
+    }
+  };
+  fill(program_.inputs, boundary_inputs_);
+  fill(program_.outputs, boundary_outputs_);
+}
+
+absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& graph,
+                                                                 const CompileOptions& options) {
+  if (options.max_batch == 0 || options.threads == 0 || options.slots == 0) {
+    return absl::InvalidArgumentError("a plan needs at least one row, one thread and one slot");
+  }
+  ASSIGN_OR_RETURN(Program program, Lower(graph, options));
+  std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
+  ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));
+  plan->keys_.resize(options.slots);
+  plan->call_.workspace = plan->memory_->workspace;
+  plan->TakeSlotPlaces();
+  std::vector<kernels::BlockDraw> blocks;
+  for (const auto& block : plan->program_.blocks) blocks.push_back(block->draw);
+  plan->device().CopyToDevice(plan->memory_->blocks, blocks.data(),
+                              blocks.size() * sizeof(kernels::BlockDraw));
+  plan->PlanReadiness();
+  return plan;
+}
+
+// Operations stand in the order in which they can run, parameters in that of the graph: a gradient
+// may be final before some that lie behind it are.
+void CompiledPlan::PlanReadiness() {
+  size_t end = 0;
+  for (const auto& operation : program_.operations) {
+    final_from_.push_back(end);
+    for (const Operation::Range& range : operation->parameters()) end = std::max(end, range.end);
+  }
+}
+
+void CompiledPlan::SelectSlot(uint32_t slot) {
+  if (slot == slot_) return;
+  slot_ = slot;
+  memory_->SelectSlot(slot);
+  TakeSlotPlaces();
+  ChooseBlocks(keys_[slot]);
+}
+
+void CompiledPlan::TakeSlotPlaces() {
+  call_.draw = memory_->draw;
+  const auto take = [](const std::vector<Boundary>& boundaries, std::vector<BoundaryTensor>& to) {
+    for (size_t i = 0; i < boundaries.size(); ++i) {
+      to[i].data = boundaries[i].tensor->data;
+      to[i].gradient = boundaries[i].tensor->gradient;
+    }
+  };
+  take(program_.inputs, boundary_inputs_);
+  take(program_.outputs, boundary_outputs_);
+}
+
+std::string CompiledPlan::layout_digest() const {
+  const std::string text = absl::StrCat(Kernels().name, "\n", program_.parameters.Describe(),
+                                        program_.buffers.Describe());
+  return absl::StrCat(absl::Hex(HashOf(text), absl::kZeroPad16));
+}
+
+std::vector<OperationDescription> CompiledPlan::Describe() const {
+  std::set<const Operation*> recomputed;
+  for (const auto& recomputations : memory_->recomputations) {
+    for (const Recomputation& recomputation : recomputations) {
+      recomputed.insert(recomputation.producer);
+    }
+  }
+  std::vector<OperationDescription> descriptions;
+  for (const auto& operation : program_.operations) {
+    const Operation::Memory memory = operation->memory(options_.max_batch);
+    const Tensor& output = *operation->output();
+    OperationDescription description = {
+        .name = operation->name(),
+        .first_node = operation->first_node(),
+        .last_node = operation->last_node(),
+        .kind = operation->kind(),
+        .kernel = operation->description(),
+        .output = output.shape,
+        .dtype = kernels::NameOf(output.type),
+        .compute_dtype = kernels::NameOf(operation->compute_type()),
+        .forward_flops = operation->forward_flops(),
+        .activation_bytes = output.bytes(options_.max_batch),
+        .saved_bytes = memory.saved_bytes,
+        .workspace_bytes = memory.workspace_bytes,
+        .arena_offset =
+            static_cast<size_t>(static_cast<const char*>(output.data) - memory_->arena.as<char>())};
+    for (const Tensor* input : operation->inputs()) {
+      description.inputs.push_back(input->shape);
+      description.input_dtypes.push_back(kernels::NameOf(input->type));
+    }
+    for (const Operation::Range& range : operation->parameters()) {
+      description.parameters += program_.parameters.CanonicalElements(range.begin, range.end);
+    }
+    if (operation->evaluated_by() != nullptr) {
+      description.evaluation = absl::StrCat("in ", operation->evaluated_by()->name());
+    } else if (const std::string folds = operation->folds(); !folds.empty()) {
+      description.evaluation = absl::StrCat("with ", folds);
+    }
+    if (options_.training) {
+      std::vector<std::string> values = operation->recomputed();
+      if (recomputed.count(operation.get()) > 0) values.insert(values.begin(), "output");
+      description.recomputed = absl::StrJoin(values, ", ");
+    }
+    descriptions.push_back(std::move(description));
+  }
+  return descriptions;
+}
+
+std::vector<const Tensor*> CompiledPlan::inputs() const {
+  if (program_.input != nullptr) return {program_.input};
+  std::vector<const Tensor*> inputs;
+  for (const Boundary& input : program_.inputs) inputs.push_back(input.tensor);
+  return inputs;
+}
+
+void CompiledPlan::set_statistics_reducer(StatisticsReducer* reducer) {
+  if (options_.synchronize_batch_norm) call_.reducer = reducer;
+}
+
+void CompiledPlan::Bind(float* parameters, float* gradients, float* buffers) {
+  parameters_ = parameters;
+  call_.parameters = parameters;
+  call_.gradients = gradients;
+  call_.buffers = buffers;
+  // Padding between tensors is never written again.
+  if (gradients != nullptr) device().Zero(gradients, parameter_elements() * sizeof(float));
+}
+
+absl::Status CompiledPlan::Import(const ParameterInfo& parameter, absl::Span<const float> values) {
+  if (program_.buffers.Has(parameter.name)) {
+    return program_.buffers.Import(device(), call_.buffers, parameter, values);
+  }
+  return program_.parameters.Import(device(), parameters_, parameter, values);
+}
+
+absl::Status CompiledPlan::Export(const ParameterInfo& parameter, absl::Span<float> values) const {
+  if (program_.buffers.Has(parameter.name)) {
+    return program_.buffers.Export(device(), call_.buffers, parameter, values);
+  }
+  return program_.parameters.Export(device(), parameters_, parameter, values);
+}
+
+void CompiledPlan::Initialize(uint64_t seed) {
+  program_.parameters.Initialize(seed, device(), parameters_);
+  program_.buffers.Initialize(seed, device(), call_.buffers);
+}
+
+absl::Status CompiledPlan::ImportInto(float* flat, const ParameterInfo& parameter,
+                                      absl::Span<const float> values) const {
+  return program_.parameters.Import(device(), flat, parameter, values);
+}
+
+absl::Status CompiledPlan::ExportFrom(const float* flat, const ParameterInfo& parameter,
+                                      absl::Span<float> values) const {
+  return program_.parameters.Export(device(), flat, parameter, values);
+}
+
+template <typename Part>
+void CompiledPlan::Measure(const Part& part) {
+  const SteadyTime start = Now().steady;
+  part();
+  kernel_time_ += Now().steady - start;
+}
+
+template <typename Pass>
+void CompiledPlan::Run(Operation& operation, const char* pass_name, const Pass& pass) {
+  if (observer_) observer_(operation, pass_name, false);
+  Measure(pass);
+  if (observer_) observer_(operation, pass_name, true);
+}
+
+void CompiledPlan::SetStep(const StepContext& context) {
+  const kernels::RandomDraw draw{.key = kernels::DerivePhiloxKey(context.seed, context.step),
+                                 .first_row = context.first_row};
+  device().CopyToDevice(memory_->draw, &draw, sizeof(draw));
+  keys_[slot_] = draw.key;
+  ChooseBlocks(draw.key);
+}
+
+// Where every step calls alike, what is dropped is computed and counts for nothing.
+void CompiledPlan::ChooseBlocks(const kernels::PhiloxKey& key) {
+  if (device().captures()) return;
+  for (const auto& block : program_.blocks) block->dropped = kernels::IsDropped(block->draw, key);
+}
+
+void CompiledPlan::Forward(uint32_t rows, bool training) {
+  call_.rows = rows;
+  call_.training = training;
+  if (training && !program_.blocks.empty()) {
+    Kernels().draw_blocks(memory_->draw, static_cast<int64_t>(program_.blocks.size()),
+                          memory_->blocks, memory_->block_states);
+  }
+  for (const auto& operation : program_.operations) {
+    if (training ? operation->skipped() : operation->evaluated_by() != nullptr) continue;
+    Run(*operation, "forward", [&] { operation->Forward(call_); });
+  }
+}
+
+void CompiledPlan::QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) {
+  const Tensor& logits = *program_.logits;
+  Measure([&] {
+    Kernels().softmax_cross_entropy({.rows = rows,
+                                     .classes = logits.elements(),
+                                     .label_smoothing = options.label_smoothing,
+                                     .scale = options.scale},
+                                    static_cast<const float*>(logits.data), memory_->labels,
+                                    options.loss_scale, static_cast<float*>(logits.gradient),
+                                    result);
+  });
+}
+
+LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, double scale) {
+  QueueLoss(rows, {.label_smoothing = label_smoothing, .scale = scale}, memory_->loss);
+  LossResult result;
+  Measure([&] { device().CopyToHost(&result, memory_->loss, sizeof(result)); });
+  return result;
+}
+
+void CompiledPlan::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {
+  call_.rows = rows;
+  call_.training = true;
+  for (size_t i = program_.operations.size(); i-- > 0;) {
+    RecomputeBefore(i);
+    BackwardOperation(i, ready);
+  }
+  for (const auto& recomputations : memory_->recomputations) {
+    for (const Recomputation& recomputation : recomputations) {
+      recomputation.producer->output()->data = recomputation.kept;
+    }
+  }
+  // No operation of a part without parameters says so.
+  if (ready && parameter_elements() == 0) ready(0);
+}
+
+void CompiledPlan::RecomputeBefore(size_t index) {
+  for (const Recomputation& recomputation : memory_->recomputations[index]) {
+    Operation& producer = *recomputation.producer;
+    producer.output()->data = recomputation.again;
+    if (producer.skipped()) continue;
+    Run(producer, "backward recomputation", [&] { producer.Recompute(call_); });
+  }
+}
+
+void CompiledPlan::BackwardOperation(size_t index,
+                                     const std::function<void(size_t offset)>& ready) {
+  Operation& operation = *program_.operations[index];
+  // Before the first parameter.
+  if (!operation.output()->needs_gradient) return;
+  const bool skipped = operation.skipped();
+  if (!skipped && operation.memory(options_.max_batch).activation_in_backward) {
+    Run(operation, "backward activation", [&] { operation.BackwardActivation(call_); });
+  }
+  if (operation.has_parameters()) {
+    if (skipped) {
+      for (const Operation::Range& range : operation.parameters()) {
+        device().Zero(call_.gradients + range.begin, (range.end - range.begin) * sizeof(float));
+      }
+    } else {
+      Run(operation, "backward parameters", [&] { operation.BackwardParameters(call_); });
+    }
+    const size_t before =
+        index + 1 < final_from_.size() ? final_from_[index + 1] : parameter_elements();
+    if (ready && final_from_[index] < before) ready(final_from_[index]);
+  }
+  if (!memory_->contributions[index].empty()) ContributeGradients(index);
+}
+
+void CompiledPlan::ContributeGradients(size_t index) {
+  Operation& operation = *program_.operations[index];
+  const auto contribute = [&](const Contribution& contribution) {
+    // A branch that is left out needs no gradient.
+    if (contribution.producer != nullptr && contribution.producer->skipped()) return;
+    const Tensor& input = *operation.inputs()[contribution.input];
+    const size_t bytes = input.bytes(call_.rows);
+    const auto accumulate = [&](const void* part) {
+      Kernels().accumulate(input.type, call_.rows * static_cast<size_t>(input.elements()), part,
+                           input.gradient);
+    };
+    if (operation.skipped()) {
+      if (contribution.first) device().Zero(input.gradient, bytes);
+    } else if (operation.PassesGradient(contribution.input)) {
+      if (contribution.in_place) return;
+      const void* const dy = operation.output()->gradient;
+      if (contribution.first) {
+        device().Copy(input.gradient, dy, bytes);
+      } else {
+        accumulate(dy);
+      }
+    } else if (contribution.first) {
+      operation.BackwardData(call_, contribution.input, input.gradient);
+    } else {
+      operation.BackwardData(call_, contribution.input, contribution.addend);
+      accumulate(contribution.addend);
+    }
+  };
+  Run(operation, "backward data", [&] {
+    for (const Contribution& contribution : memory_->contributions[index]) contribute(contribution);
+  });
+}
+
+std::vector<DeviceUse> CompiledPlan::devices() const {
+  DeviceUse use;
+  use.device = device().name();
+  use.parameter_bytes = parameter_elements() * sizeof(float);
+  use.gradient_bytes = options_.training ? use.parameter_bytes : 0;
+  use.activation_bytes = arena_bytes();
+  use.busy = kernel_time_;
+  return {use};
+}
+
+absl::Span<const float> CompiledPlan::logits(uint32_t rows) const {
+  if (program_.logits == nullptr) return {};
+  const Tensor& logits = *program_.logits;
+  return absl::MakeConstSpan(static_cast<const float*>(logits.data),
+                             rows * static_cast<size_t>(logits.elements()));
+}
+
+absl::StatusOr<std::unique_ptr<Plan>> Compile(const Graph& graph, const CompileOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CompiledPlan> plan, CompiledPlan::Make(graph, options));
+  return std::unique_ptr<Plan>(std::move(plan));
+}
+
+}  // namespace muster::nn

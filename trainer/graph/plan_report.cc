@@ -1,0 +1,104 @@
+#include "trainer/graph/plan_report.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace muster::nn {
+namespace {
+
+v1::PlanShape ToProto(const ImageShape& shape) {
+  v1::PlanShape proto;
+  proto.set_height(shape.height);
+  proto.set_width(shape.width);
+  proto.set_channels(shape.channels);
+  return proto;
+}
+
+// Backward computes as much again for the gradient of the parameters, and for that of the inputs.
+int64_t TrainingFlops(const Operation& operation) {
+  const int64_t forward = operation.forward_flops();
+  const bool data = std::any_of(operation.inputs().begin(), operation.inputs().end(),
+                                [](const Tensor* input) { return input->needs_gradient; });
+  return forward * (1 + (operation.has_parameters() ? 1 : 0) + (data ? 1 : 0));
+}
+
+double Microseconds(absl::Duration duration) { return absl::ToDoubleMicroseconds(duration); }
+
+}  // namespace
+
+v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
+  v1::PlanReport report;
+  report.set_rows(use.rows);
+  report.set_accumulation_steps(use.accumulation_steps);
+  report.set_views(use.views);
+  report.set_arena_bytes(plan.arena_bytes());
+  const int64_t rows_of_step = int64_t{use.rows} * use.accumulation_steps;
+  std::map<std::string, uint64_t> bytes_of_type;
+  for (const Tensor* input : plan.inputs()) {
+    bytes_of_type[kernels::NameOf(input->type)] += input->bytes(plan.max_batch());
+  }
+  const std::vector<OperationDescription> descriptions = plan.Describe();
+  for (size_t i = 0; i < descriptions.size(); ++i) {
+    const OperationDescription& description = descriptions[i];
+    v1::PlanOperation& operation = *report.add_operations();
+    operation.set_name(description.name);
+    operation.set_kind(description.kind);
+    for (const ImageShape& input : description.inputs) *operation.add_inputs() = ToProto(input);
+    *operation.mutable_output() = ToProto(description.output);
+    for (const std::string& dtype : description.input_dtypes) operation.add_input_dtypes(dtype);
+    operation.set_dtype(description.dtype);
+    operation.set_compute_dtype(description.compute_dtype);
+    operation.set_evaluation(description.evaluation);
+    operation.set_recomputed(description.recomputed);
+    bytes_of_type[description.dtype] += description.activation_bytes;
+    operation.set_kernel(description.kernel);
+    operation.set_parameters(description.parameters);
+    operation.set_forward_flops(description.forward_flops * rows_of_step);
+    operation.set_activation_bytes(description.activation_bytes);
+    operation.set_saved_bytes(description.saved_bytes);
+    operation.set_workspace_bytes(description.workspace_bytes);
+    operation.set_arena_offset(description.arena_offset);
+    report.set_parameters(report.parameters() + description.parameters);
+    report.set_forward_flops_per_image(report.forward_flops_per_image() +
+                                       description.forward_flops * use.views);
+    report.set_training_flops_per_image(report.training_flops_per_image() +
+                                        TrainingFlops(*plan.operations()[i]) * use.views);
+  }
+  for (const auto& [dtype, bytes] : bytes_of_type) {
+    v1::PlanTypeBytes& entry = *report.add_activation_bytes();
+    entry.set_dtype(dtype);
+    entry.set_bytes(bytes);
+  }
+  return report;
+}
+
+void AddTimes(const PlanTimer& timer, v1::PlanReport& report) {
+  const PlanTimer::Times medians = timer.Medians();
+  absl::Duration sum = medians.objective + medians.optimizer;
+  for (const absl::Duration time : medians.forward) sum += time;
+  for (const absl::Duration time : medians.backward) sum += time;
+  const auto share = [sum](absl::Duration time) { return 100 * absl::FDivDuration(time, sum); };
+
+  for (int i = 0; i < report.operations_size(); ++i) {
+    v1::PlanOperation& operation = *report.mutable_operations(i);
+    operation.set_forward_us(Microseconds(medians.forward[i]));
+    operation.set_backward_us(Microseconds(medians.backward[i]));
+    operation.set_share(share(medians.forward[i] + medians.backward[i]));
+  }
+  v1::PlanTimes& times = *report.mutable_times();
+  times.set_steps(static_cast<uint32_t>(timer.steps()));
+  times.set_step_us(Microseconds(medians.step));
+  const double images =
+      static_cast<double>(report.rows()) * report.accumulation_steps() / report.views();
+  times.set_images_per_second(images / absl::ToDoubleSeconds(medians.step));
+  times.set_objective_us(Microseconds(medians.objective));
+  times.set_objective_share(share(medians.objective));
+  times.set_optimizer_us(Microseconds(medians.optimizer));
+  times.set_optimizer_share(share(medians.optimizer));
+}
+
+}  // namespace muster::nn

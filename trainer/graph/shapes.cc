@@ -1,0 +1,272 @@
+#include "trainer/graph/shapes.h"
+
+#include <cstddef>
+#include <string>
+#include <unordered_set>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace muster::nn {
+namespace {
+
+// No dimension beyond this: products of a few of them stay far from overflow.
+constexpr int64_t kMaxDimension = int64_t{1} << 20;
+constexpr int64_t kMaxElements = int64_t{1} << 32;  // of one row
+// A cell's index within a max pooling's window fits into a byte.
+constexpr int64_t kMaxPoolKernel = 15;
+
+bool InRange(int64_t value) { return value >= 1 && value <= kMaxDimension; }
+
+std::string Text(const ValueShape& shape) {
+  if (shape.flat) return absl::StrCat(shape.elements());
+  return absl::StrCat(shape.image.height, "x", shape.image.width, "x", shape.image.channels);
+}
+
+absl::Status NeedsImage(const ValueShape& in) {
+  if (!in.flat) return absl::OkStatus();
+  return absl::InvalidArgumentError("needs an image and cannot follow Flatten");
+}
+
+// The height and width that windows over an image leave.
+absl::StatusOr<ValueShape> SlideWindow(ValueShape shape, int64_t kernel, int64_t stride,
+                                       int64_t padding) {
+  for (int64_t* side : {&shape.image.height, &shape.image.width}) {
+    if (*side + 2 * padding < kernel) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a kernel of ", kernel, " is larger than its input of ", *side));
+    }
+    *side = (*side + 2 * padding - kernel) / stride + 1;
+  }
+  return shape;
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const Conv2d& conv, const ValueShape& in) {
+  RETURN_IF_ERROR(NeedsImage(in));
+  if (!InRange(conv.out_channels) || !InRange(conv.kernel) || !InRange(conv.stride) ||
+      conv.padding < 0 || conv.padding >= conv.kernel || !(conv.standard_deviation >= 0)) {
+    return absl::InvalidArgumentError("a convolution's option is out of range");
+  }
+  if (conv.groups < 1 || in.image.channels % conv.groups != 0 ||
+      conv.out_channels % conv.groups != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(conv.groups, " groups do not divide ",
+                                                   in.image.channels, " input and ",
+                                                   conv.out_channels, " output channels"));
+  }
+  ValueShape out = in;
+  out.image.channels = conv.out_channels;
+  return SlideWindow(out, conv.kernel, conv.stride, conv.padding);
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const BatchNorm2d& norm, const ValueShape& in) {
+  RETURN_IF_ERROR(NeedsImage(in));
+  if (!(norm.epsilon > 0) || !(norm.momentum >= 0 && norm.momentum <= 1)) {
+    return absl::InvalidArgumentError("an option of BatchNorm2d is out of range");
+  }
+  return in;
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const Relu&, const ValueShape& in) { return in; }
+
+absl::StatusOr<ValueShape> ShapeAfter(const Relu6&, const ValueShape& in) { return in; }
+
+absl::StatusOr<ValueShape> ShapeAfter(const MaxPool2d& pool, const ValueShape& in) {
+  RETURN_IF_ERROR(NeedsImage(in));
+  if (pool.kernel < 1 || pool.kernel > kMaxPoolKernel || !InRange(pool.stride) ||
+      pool.padding < 0 || pool.padding > pool.kernel / 2) {
+    return absl::InvalidArgumentError("an option of MaxPool2d is out of range");
+  }
+  return SlideWindow(in, pool.kernel, pool.stride, pool.padding);
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const AvgPool2d& pool, const ValueShape& in) {
+  RETURN_IF_ERROR(NeedsImage(in));
+  if (!InRange(pool.kernel) || !InRange(pool.stride)) {
+    return absl::InvalidArgumentError("an option of AvgPool2d is out of range");
+  }
+  return SlideWindow(in, pool.kernel, pool.stride, 0);
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const AdaptiveAvgPool2d&, const ValueShape& in) {
+  RETURN_IF_ERROR(NeedsImage(in));
+  ValueShape out = in;
+  out.image.height = out.image.width = 1;
+  return out;
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const Flatten&, const ValueShape& in) {
+  if (in.flat) return in;
+  ValueShape out;
+  out.image = {1, 1, in.elements()};
+  out.flat = true;
+  out.flattened_from = in.image;
+  return out;
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const Linear& linear, const ValueShape& in) {
+  if (!in.flat) return absl::InvalidArgumentError("Linear needs Flatten before it");
+  if (!InRange(linear.out_features) || !(linear.standard_deviation >= 0)) {
+    return absl::InvalidArgumentError("an option of a linear layer is out of range");
+  }
+  ValueShape out;
+  out.image = out.flattened_from = {1, 1, linear.out_features};
+  out.flat = true;
+  return out;
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const Dropout& dropout, const ValueShape& in) {
+  if (!(dropout.probability >= 0 && dropout.probability < 1)) {
+    return absl::InvalidArgumentError("a dropout's probability must be at least 0 and below 1");
+  }
+  return in;
+}
+
+absl::StatusOr<ValueShape> ShapeAfter(const StochasticDepth& depth, const ValueShape& in) {
+  if (!(depth.probability >= 0 && depth.probability < 1)) {
+    return absl::InvalidArgumentError(
+        "the probability of stochastic depth must be at least 0 and below 1");
+  }
+  return in;
+}
+
+// CheckSummands compares the inputs.
+absl::StatusOr<ValueShape> ShapeAfter(const Add&, const ValueShape& in) { return in; }
+
+absl::Status CheckSummands(const ValueShape& branch, const ValueShape& shortcut) {
+  const auto equal = [](const ImageShape& a, const ImageShape& b) {
+    return a.height == b.height && a.width == b.width && a.channels == b.channels;
+  };
+  if (branch.flat != shortcut.flat || !equal(branch.image, shortcut.image)) {
+    return absl::InvalidArgumentError(absl::StrCat("adds ", Text(branch), " to ", Text(shortcut)));
+  }
+  if (branch.flat && !equal(branch.flattened_from, shortcut.flattened_from)) {
+    return absl::InvalidArgumentError("adds images of different shapes, flattened");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInputs(const Graph& graph, NodeId id) {
+  const Node& node = graph.nodes[id];
+  const NodeId lowest = graph.inputs.empty() ? kInput : EarlierValueId(graph.inputs.size() - 1);
+  const bool sum = std::holds_alternative<Add>(node.layer);
+  const size_t expected = sum ? 2 : 1;
+  bool valid = node.inputs.size() == expected;
+  for (const NodeId input : node.inputs) {
+    // Only the first part of a model has the batch.
+    const bool missing = input == kInput && !graph.inputs.empty();
+    valid = valid && input >= lowest && input < id && !missing;
+  }
+  if (!valid) {
+    return absl::InvalidArgumentError(sum ? "needs two inputs, from before it"
+                                          : "needs one input, from before it");
+  }
+  return absl::OkStatus();
+}
+
+// What the nodes around a node must be.
+absl::Status CheckPlace(const Graph& graph, const std::vector<std::vector<NodeId>>& consumers,
+                        NodeId id) {
+  const Node& node = graph.nodes[id];
+  const bool last = graph.outputs.empty() && id + 1 == static_cast<NodeId>(graph.nodes.size());
+  if (!last && consumers[id].empty()) {
+    return absl::InvalidArgumentError("its output goes nowhere");
+  }
+  if (!std::holds_alternative<StochasticDepth>(node.layer)) return absl::OkStatus();
+  if (node.inputs[0] <= kInput || consumers[node.inputs[0]].size() != 1) {
+    return absl::InvalidArgumentError(
+        "stochastic depth needs the end of a branch before it, whose "
+        "output goes nowhere else");
+  }
+  if (last || consumers[id].size() != 1 || consumers[id][0] == kLaterParts ||
+      !std::holds_alternative<Add>(graph.nodes[consumers[id][0]].layer) ||
+      graph.nodes[consumers[id][0]].inputs[0] != id) {
+    return absl::InvalidArgumentError("stochastic depth must be the first input of an Add");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputs(const Graph& graph) {
+  for (const NodeId output : graph.outputs) {
+    const bool exists = IsEarlierValue(output)
+                            ? EarlierValueIndex(output) < graph.inputs.size()
+                            : output != kInput && output < static_cast<NodeId>(graph.nodes.size());
+    if (!exists) return absl::InvalidArgumentError("a part with an output that it does not have");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::vector<NodeId>> Consumers(const Graph& graph) {
+  std::vector<std::vector<NodeId>> consumers(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const NodeId input : graph.nodes[i].inputs) {
+      if (input > kInput) consumers[input].push_back(static_cast<NodeId>(i));
+    }
+  }
+  for (const NodeId output : graph.outputs) {
+    if (output > kInput) consumers[output].push_back(kLaterParts);
+  }
+  return consumers;
+}
+
+std::vector<bool> LeadingOnlyInto(NodeId node, const std::vector<std::vector<NodeId>>& consumers) {
+  std::vector<bool> leading(consumers.size(), false);
+  leading[node] = true;
+  for (NodeId before = node; before-- > 0;) {
+    bool only = !consumers[before].empty();
+    for (const NodeId consumer : consumers[before]) {
+      only = only && consumer != kLaterParts && leading[consumer];
+    }
+    leading[before] = only;
+  }
+  return leading;
+}
+
+absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
+  if (graph.nodes.empty()) return absl::InvalidArgumentError("a graph without layers");
+  if (!InRange(graph.input.height) || !InRange(graph.input.width) ||
+      !InRange(graph.input.channels)) {
+    return absl::InvalidArgumentError("an input of no or enormous size");
+  }
+  ValueShape input;
+  input.image = graph.input;
+  std::vector<ValueShape> shapes;
+  std::unordered_set<std::string> names;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const std::string layer = absl::StrCat("layer ", node.name);
+    if (!names.insert(node.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(layer, ": another layer has this name"));
+    }
+    RETURN_IF_ERROR(Annotate(CheckInputs(graph, static_cast<NodeId>(i)), layer));
+    const auto in = [&](size_t index) -> const ValueShape& {
+      const NodeId from = node.inputs[index];
+      if (IsEarlierValue(from)) return graph.inputs[EarlierValueIndex(from)].shape;
+      return from == kInput ? input : shapes[from];
+    };
+    if (std::holds_alternative<Add>(node.layer)) {
+      RETURN_IF_ERROR(Annotate(CheckSummands(in(0), in(1)), layer));
+    }
+    absl::StatusOr<ValueShape> out =
+        std::visit([&](const auto& of) { return ShapeAfter(of, in(0)); }, node.layer);
+    if (!out.ok()) return Annotate(out.status(), layer);
+    if (out->elements() > kMaxElements) {
+      return absl::InvalidArgumentError(absl::StrCat(layer, ": too large"));
+    }
+    shapes.push_back(*out);
+  }
+  RETURN_IF_ERROR(CheckOutputs(graph));
+  const std::vector<std::vector<NodeId>> consumers = Consumers(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    RETURN_IF_ERROR(Annotate(CheckPlace(graph, consumers, static_cast<NodeId>(i)),
+                             absl::StrCat("layer ", graph.nodes[i].name)));
+  }
+  if (graph.outputs.empty() && !shapes.back().flat) {
+    return absl::InvalidArgumentError("the last layer must be flat: logits");
+  }
+  return shapes;
+}
+
+}  // namespace muster::nn

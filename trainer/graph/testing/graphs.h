@@ -1,0 +1,36 @@
+// Small networks with every layer, in places where it fuses and where it does not, of odd sizes and
+// with channels that fill no vector.
+#ifndef MUSTER_TRAINER_GRAPH_TESTING_GRAPHS_H_
+#define MUSTER_TRAINER_GRAPH_TESTING_GRAPHS_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "trainer/graph/graph.h"
+
+namespace muster::nn {
+
+inline constexpr int64_t kTestClasses = 7;
+
+struct TestGraph {
+  std::string name;
+  Graph graph;
+};
+void PrintTo(const TestGraph& value, std::ostream* os);
+
+// As resnet18, with one block of each kind: a stem with a 3x3 max pooling, convolutions without a
+// bias, an identity and a downsampling shortcut. `drop_probability` is of both blocks.
+Graph SmallResNet(double drop_probability = 0);
+
+// As mobilenet_v2: an inverted residual with ReLU6, a depthwise convolution and a linear end.
+Graph SmallMobileNet();
+
+// Residual blocks without batch norm, with dropout and stochastic depth.
+Graph StochasticBranches();
+
+std::vector<TestGraph> TestGraphs();
+
+}  // namespace muster::nn
+
+#endif  // MUSTER_TRAINER_GRAPH_TESTING_GRAPHS_H_

@@ -1,0 +1,324 @@
+#include "trainer/graph/testing/stages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+#include "kernels/device.h"
+#include "trainer/graph/cut.h"
+
+namespace muster::nn {
+namespace {
+
+constexpr double kSmoothing = 0.1;
+constexpr uint32_t kGlobalRows = 8;
+constexpr MicroBatch kEvaluated = {.step = 77, .first_row = 5, .rows = 4};
+
+// A plan of the model or of a part of it, with its arrays.
+class Part {
+ public:
+  Part(const Graph& graph, const CompileOptions& options)
+      : image_elements_(graph.input.height * graph.input.width * graph.input.channels) {
+    auto plan = Compile(graph, options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    plan_ = *std::move(plan);
+    const auto allocate = [&](size_t elements) {
+      return *plan_->device().Allocate(std::max<size_t>(elements, 1) * sizeof(float));
+    };
+    parameters_ = allocate(plan_->parameter_elements());
+    gradients_ = allocate(plan_->parameter_elements());
+    buffers_ = allocate(plan_->buffer_elements());
+    plan_->Bind(parameters_.as<float>(), options.training ? gradients_.as<float>() : nullptr,
+                buffers_.as<float>());
+    plan_->Initialize(5);
+  }
+
+  Plan& plan() { return *plan_; }
+
+  // As far as the part takes images and labels.
+  void Fill(const MicroBatch& batch) {
+    std::mt19937 random(static_cast<uint32_t>(batch.step * 1000 + batch.first_row));
+    std::normal_distribution<float> normal;
+    std::vector<float> pixels(batch.rows * image_elements_);
+    for (float& pixel : pixels) pixel = normal(random);
+    kernels::Device& device = plan_->device();
+    if (plan_->input() != nullptr) {
+      device.CopyToDevice(plan_->input(), pixels.data(), pixels.size() * sizeof(float));
+    }
+    if (plan_->logits(1).empty()) return;
+    std::vector<int32_t> labels(batch.rows);
+    for (int32_t& label : labels) label = static_cast<int32_t>(random() % plan_->logits(1).size());
+    device.CopyToDevice(plan_->labels(), labels.data(), labels.size() * sizeof(int32_t));
+  }
+
+  void Forward(const MicroBatch& batch, bool training) {
+    Fill(batch);
+    plan_->Forward(batch.rows, training,
+                   {.seed = 9, .step = batch.step, .first_row = batch.first_row});
+  }
+  void Loss(const MicroBatch& batch, Trained::OfMicroBatch& results) {
+    if (plan_->logits(1).empty()) return;
+    results.logits = Logits(batch.rows);
+    results.loss_sum = plan_->Loss(batch.rows, kSmoothing, 1.0 / kGlobalRows).loss_sum;
+  }
+  // And checks what is ready when.
+  void Backward(const MicroBatch& batch, Trained::OfMicroBatch& results) {
+    std::vector<size_t> ready;
+    plan_->Backward(batch.rows, [&](size_t offset) { ready.push_back(offset); });
+    EXPECT_TRUE(std::is_sorted(ready.rbegin(), ready.rend()));
+    EXPECT_TRUE(!ready.empty() && ready.back() == 0) << "all gradients are ready in the end";
+    for (const ParameterInfo& info : plan_->parameters()) {
+      std::vector<float>& values = results.gradients[info.name];
+      values.resize(Elements(info));
+      EXPECT_TRUE(plan_->ExportFrom(gradients_.as<float>(), info, absl::MakeSpan(values)).ok());
+    }
+  }
+
+  std::vector<float> Logits(uint32_t rows) {
+    std::vector<float> values(plan_->logits(rows).size());
+    plan_->device().CopyToHost(values.data(), plan_->logits(rows).data(),
+                               values.size() * sizeof(float));
+    return values;
+  }
+  void AddBuffers(std::map<std::string, std::vector<float>>& buffers) {
+    for (const ParameterInfo& info : plan_->buffers()) {
+      std::vector<float>& values = buffers[info.name];
+      values.resize(Elements(info));
+      EXPECT_TRUE(plan_->Export(info, absl::MakeSpan(values)).ok());
+    }
+  }
+
+ private:
+  static size_t Elements(const ParameterInfo& info) {
+    size_t elements = 1;
+    for (const int64_t dimension : info.shape) elements *= static_cast<size_t>(dimension);
+    return elements;
+  }
+
+  const size_t image_elements_;
+  std::unique_ptr<Plan> plan_;
+  kernels::DeviceMemory parameters_;
+  kernels::DeviceMemory gradients_;
+  kernels::DeviceMemory buffers_;
+};
+
+class Pipeline {
+ public:
+  Pipeline(const Graph& graph, const CompileOptions& options,
+           const std::vector<MicroBatch>& micro_batches, const std::vector<StageUse>& uses)
+      : micro_batches_(micro_batches), uses_(uses), next_(uses.size(), 0) {
+    trained_.micro_batches.resize(micro_batches.size());
+    for (size_t stage = 0; stage < uses.size(); ++stage) {
+      const NodeId end =
+          stage + 1 < uses.size() ? uses[stage + 1].begin : static_cast<NodeId>(graph.nodes.size());
+      const auto part = CutGraph(graph, uses[stage].begin, end);
+      EXPECT_TRUE(part.ok()) << part.status();
+      CompileOptions own = options;
+      own.slots = uses[stage].slots;
+      parts_.push_back(std::make_unique<Part>(*part, own));
+      if (stage > 0) ExpectFit(parts_[stage - 1]->plan(), parts_[stage]->plan(), options.training);
+    }
+  }
+
+  Trained Run() && {
+    bool progress = true;
+    while (progress) {
+      progress = false;
+      for (size_t stage = 0; stage < parts_.size(); ++stage) {
+        if (next_[stage] < uses_[stage].order.size() && IsReady(stage)) {
+          RunNext(stage);
+          progress = true;
+        }
+      }
+    }
+    for (size_t stage = 0; stage < parts_.size(); ++stage) {
+      EXPECT_EQ(next_[stage], uses_[stage].order.size()) << "stage " << stage << " waits";
+      parts_[stage]->AddBuffers(trained_.buffers);
+    }
+    Evaluate();
+    return std::move(trained_);
+  }
+
+ private:
+  static void ExpectFit(Plan& before, Plan& after, bool training) {
+    const auto outputs = before.boundary_outputs();
+    const auto inputs = after.boundary_inputs();
+    ASSERT_FALSE(inputs.empty());
+    ASSERT_EQ(outputs.size(), inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      EXPECT_EQ(outputs[i].name, inputs[i].name);
+      EXPECT_EQ(outputs[i].row_bytes, inputs[i].row_bytes);
+      EXPECT_EQ(outputs[i].gradient == nullptr, inputs[i].gradient == nullptr);
+      if (!training) EXPECT_EQ(inputs[i].gradient, nullptr);
+    }
+    EXPECT_EQ(after.input(), nullptr);
+    EXPECT_TRUE(before.logits(1).empty());
+    EXPECT_EQ(before.output_gradient(), nullptr);
+  }
+
+  StagePass Next(size_t stage) const { return uses_[stage].order[next_[stage]]; }
+
+  // Whether the neighbour that data come from is beyond the same pass.
+  bool IsReady(size_t stage) const {
+    const StagePass pass = Next(stage);
+    if (pass.forward ? stage == 0 : stage + 1 == parts_.size()) return true;
+    const size_t from = pass.forward ? stage - 1 : stage + 1;
+    const StageOrder& order = uses_[from].order;
+    return std::any_of(order.begin(), order.begin() + next_[from], [&](const StagePass& done) {
+      return done.forward == pass.forward && done.micro_batch == pass.micro_batch;
+    });
+  }
+
+  Plan& Select(size_t stage, size_t micro_batch) {
+    parts_[stage]->plan().SelectSlot(static_cast<uint32_t>(micro_batch % uses_[stage].slots));
+    return parts_[stage]->plan();
+  }
+
+  // From the stage before to this one.
+  void TakeValues(size_t stage, size_t micro_batch, uint32_t rows) {
+    if (stage == 0) return;
+    const auto from = Select(stage - 1, micro_batch).boundary_outputs();
+    Plan& to = Select(stage, micro_batch);
+    for (size_t i = 0; i < from.size(); ++i) {
+      to.device().Copy(to.boundary_inputs()[i].data, from[i].data, rows * from[i].row_bytes);
+    }
+  }
+  // From this stage to the one before, unless they are there.
+  void GiveGradients(size_t stage, size_t micro_batch) {
+    const auto kept = kept_gradients_.find({stage, micro_batch % uses_[stage].slots});
+    if (kept == kept_gradients_.end() || kept->second != micro_batch) return;
+    kept_gradients_.erase(kept);
+    const auto to = Select(stage - 1, micro_batch).boundary_outputs();
+    Plan& from = Select(stage, micro_batch);
+    for (size_t i = 0; i < to.size(); ++i) {
+      if (to[i].gradient == nullptr) continue;
+      from.device().Copy(to[i].gradient, from.boundary_inputs()[i].gradient,
+                         micro_batches_[micro_batch].rows * to[i].row_bytes);
+    }
+  }
+
+  void RunNext(size_t stage) {
+    const StagePass pass = Next(stage);
+    const MicroBatch& batch = micro_batches_[pass.micro_batch];
+    Trained::OfMicroBatch& results = trained_.micro_batches[pass.micro_batch];
+    const auto place = std::make_pair(stage, pass.micro_batch % uses_[stage].slots);
+    if (pass.forward) {
+      TakeValues(stage, pass.micro_batch, batch.rows);
+      if (const auto kept = kept_gradients_.find(place); kept != kept_gradients_.end()) {
+        GiveGradients(stage, kept->second);
+      }
+      Select(stage, pass.micro_batch);
+      parts_[stage]->Forward(batch, /*training=*/true);
+      parts_[stage]->Loss(batch, results);
+    } else {
+      if (stage + 1 < parts_.size()) GiveGradients(stage + 1, pass.micro_batch);
+      Select(stage, pass.micro_batch);
+      parts_[stage]->Backward(batch, results);
+      if (stage > 0) kept_gradients_[place] = pass.micro_batch;
+      if (pass.micro_batch % 2 == 0) GiveGradients(stage, pass.micro_batch);
+    }
+    ++next_[stage];
+  }
+
+  void Evaluate() {
+    for (size_t stage = 0; stage < parts_.size(); ++stage) {
+      TakeValues(stage, 0, kEvaluated.rows);
+      Select(stage, 0);
+      parts_[stage]->Forward(kEvaluated, /*training=*/false);
+    }
+    trained_.evaluated = parts_.back()->Logits(kEvaluated.rows);
+  }
+
+  const std::vector<MicroBatch>& micro_batches_;
+  const std::vector<StageUse>& uses_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<size_t> next_;  // by stage, of its order
+  // By stage and slot: the micro-batch whose gradients the stage before has yet to take.
+  std::map<std::pair<size_t, size_t>, size_t> kept_gradients_;
+  Trained trained_;
+};
+
+void ExpectSameValues(const std::vector<float>& actual, const std::vector<float>& expected,
+                      const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(std::memcmp(&actual[i], &expected[i], sizeof(float)), 0)
+        << what << " at " << i << ": " << actual[i] << " for " << expected[i];
+  }
+}
+
+void ExpectSameTensors(const std::map<std::string, std::vector<float>>& actual,
+                       const std::map<std::string, std::vector<float>>& expected,
+                       const std::string& what) {
+  EXPECT_EQ(actual.size(), expected.size()) << what;
+  for (const auto& [name, values] : expected) {
+    ASSERT_TRUE(actual.count(name) > 0) << what << name;
+    ExpectSameValues(actual.at(name), values, what + name);
+  }
+}
+
+}  // namespace
+
+Trained TrainWhole(const Graph& graph, const CompileOptions& options,
+                   const std::vector<MicroBatch>& micro_batches) {
+  Part whole(graph, options);
+  Trained trained;
+  for (const MicroBatch& batch : micro_batches) {
+    Trained::OfMicroBatch& results = trained.micro_batches.emplace_back();
+    whole.Forward(batch, /*training=*/true);
+    whole.Loss(batch, results);
+    whole.Backward(batch, results);
+  }
+  whole.AddBuffers(trained.buffers);
+  whole.Forward(kEvaluated, /*training=*/false);
+  trained.evaluated = whole.Logits(kEvaluated.rows);
+  return trained;
+}
+
+StageOrder Sequential(size_t micro_batches) { return OneForwardOneBackward(micro_batches, 1); }
+
+StageOrder AllForwardFirst(size_t micro_batches) {
+  return OneForwardOneBackward(micro_batches, micro_batches);
+}
+
+StageOrder OneForwardOneBackward(size_t micro_batches, size_t ahead) {
+  StageOrder order;
+  for (size_t i = 0; i < micro_batches + ahead; ++i) {
+    if (i >= ahead) order.push_back({.forward = false, .micro_batch = i - ahead});
+    if (i < micro_batches) order.push_back({.forward = true, .micro_batch = i});
+  }
+  return order;
+}
+
+Trained TrainStages(const Graph& graph, const CompileOptions& options,
+                    const std::vector<MicroBatch>& micro_batches,
+                    const std::vector<StageUse>& uses) {
+  return Pipeline(graph, options, micro_batches, uses).Run();
+}
+
+void ExpectSame(const Trained& actual, const Trained& expected, double evaluation_tolerance) {
+  ASSERT_EQ(actual.micro_batches.size(), expected.micro_batches.size());
+  for (size_t i = 0; i < expected.micro_batches.size(); ++i) {
+    const Trained::OfMicroBatch& own = actual.micro_batches[i];
+    const Trained::OfMicroBatch& other = expected.micro_batches[i];
+    const std::string what = absl::StrCat("micro-batch ", i, ", ");
+    EXPECT_EQ(own.loss_sum, other.loss_sum) << what;
+    ExpectSameValues(own.logits, other.logits, what + "logits");
+    ExpectSameTensors(own.gradients, other.gradients, what);
+  }
+  ExpectSameTensors(actual.buffers, expected.buffers, "");
+  ASSERT_EQ(actual.evaluated.size(), expected.evaluated.size());
+  double largest = 1e-3;
+  for (const float value : expected.evaluated) largest = std::max<double>(largest, std::abs(value));
+  for (size_t i = 0; i < expected.evaluated.size(); ++i) {
+    ASSERT_NEAR(actual.evaluated[i], expected.evaluated[i], evaluation_tolerance * largest);
+  }
+}
+
+}  // namespace muster::nn

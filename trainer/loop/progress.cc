@@ -1,0 +1,46 @@
+#include "trainer/loop/progress.h"
+
+#include "common/proto_time.h"
+
+namespace muster::train {
+
+ProgressReporter::ProgressReporter(ProgressSink sink) : sink_(std::move(sink)) {}
+
+void ProgressReporter::SetPhase(const std::string& phase) {
+  progress_.set_phase(phase);
+  Send();
+}
+
+void ProgressReporter::StepDone(const StepStatistics& statistics, const Time& now) {
+  const bool first = !progress_.has_first_step_time();
+  if (first) *progress_.mutable_first_step_time() = ToProto(now.wall);
+  if (first || now.steady - last_measured_ >= kInterval) Measure(statistics, now);
+  Send();
+}
+
+void ProgressReporter::Measure(const StepStatistics& statistics, const Time& now) {
+  last_measured_ = now.steady;
+  const StepTimes median = statistics.Median(kMedianSteps);
+  progress_.set_step_seconds(absl::ToDoubleSeconds(median.step));
+  progress_.set_data_wait_seconds(absl::ToDoubleSeconds(median.data_wait));
+  progress_.set_exposed_communication_seconds(absl::ToDoubleSeconds(median.exposed_communication));
+
+  samples_.emplace_back(now.steady, progress_.samples());
+  // The oldest one kept is the last from before the window, so that the rate spans all of it.
+  while (samples_.size() > 2 && now.steady - samples_[1].first >= kWindow) samples_.pop_front();
+  const double seconds = absl::ToDoubleSeconds(now.steady - samples_.front().first);
+  if (seconds > 0) {
+    const double done = static_cast<double>(progress_.samples() - samples_.front().second);
+    progress_.set_images_per_second(done / seconds);
+  }
+}
+
+void ProgressReporter::Send() {
+  if (progress_.step_seconds() > 0 && progress_.total_steps() >= progress_.step()) {
+    const auto left = static_cast<double>(progress_.total_steps() - progress_.step());
+    *progress_.mutable_time_left() = ToProto(absl::Seconds(progress_.step_seconds() * left));
+  }
+  if (sink_) sink_(progress_);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,37 @@
+// From a spec to what the engine computes for it: the model's graph, and how many rows at a time.
+#ifndef MUSTER_TRAINER_LOOP_SPEC_PLAN_H_
+#define MUSTER_TRAINER_LOOP_SPEC_PLAN_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job.pb.h"
+#include "trainer/data/image_dataset.h"
+#include "trainer/graph/graph.h"
+#include "trainer/graph/plan.h"
+
+namespace muster::train {
+
+// Rows of each sample: its augmented views.
+uint32_t ViewsOf(const v1::ObjectiveSpec& spec);
+
+// Of a pipeline; 0 of other strategies.
+uint32_t StagesOf(const v1::TrainSpec& spec);
+
+// Parts that a global batch is shared in: ranks, or pipelines.
+uint32_t ReplicasOf(const v1::TrainSpec& spec, uint32_t world_size);
+
+// Of one replica in one call of its plan: its share of a micro-batch, with all views; of a
+// pipeline, whose plan knows of micro-batches, its share of the batch.
+uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size);
+
+// The model for images of `dataset` in the spec's size, with the objective's head.
+// INVALID_ARGUMENT, also for an image size that neither spec nor data set gives.
+absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::DatasetInfo& dataset);
+
+// INVALID_ARGUMENT for a precision that is not known.
+absl::StatusOr<nn::CompileOptions> CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_TRAINER_LOOP_SPEC_PLAN_H_

@@ -1,0 +1,169 @@
+#include "trainer/loop/training_setup.h"
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "common/build_id.h"
+#include "common/version.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/host_memory_device.h"
+#include "kernels/testing/guarded_device.h"
+#include "spec/spec.h"
+#include "trainer/data/testing.h"
+#include "trainer/loop/exit_code.h"
+
+namespace muster::train {
+namespace {
+
+class PreparationTest : public ::testing::Test {
+ protected:
+  void SetUp() override { data::WriteSyntheticDataset(data_.path(), 100, 10); }
+
+  v1::JobSpec Spec() const {
+    v1::JobSpec job;
+    v1::TrainSpec& spec = *job.mutable_train();
+    spec.mutable_model()->set_name("mlp");
+    spec.mutable_dataset()->set_name("mnist");
+    spec.mutable_dataset()->set_path(data_.path());
+    spec.set_epochs(2);
+    spec.set_global_batch(30);
+    spec::ApplyDefaults(job);
+    return job;
+  }
+  absl::Status Change(const std::function<void(v1::TrainSpec&)>& change) const {
+    v1::JobSpec spec = Spec();
+    change(*spec.mutable_train());
+    return Prepare(spec, 4, data_.path()).status();
+  }
+
+  data::TemporaryDirectory data_;
+};
+
+TEST_F(PreparationTest, HasAllThatTrainingNeeds) {
+  const auto preparation = Prepare(Spec(), 4, data_.path());
+  ASSERT_TRUE(preparation.ok()) << preparation.status();
+  EXPECT_EQ((*preparation)->total_steps, 8);
+  EXPECT_EQ((*preparation)->max_rows, 8);
+  EXPECT_EQ((*preparation)->training->size(), 100);
+  EXPECT_EQ((*preparation)->test->size(), 10);
+  EXPECT_FALSE((*preparation)->plan->parameters().empty());
+}
+
+TEST_F(PreparationTest, WhatTheSpecAsksInVainIsABadSpec) {
+  for (const std::function<void(v1::TrainSpec&)>& change :
+       std::vector<std::function<void(v1::TrainSpec&)>>{
+           [](v1::TrainSpec& s) { s.mutable_model()->set_name("vgg"); },
+           [](v1::TrainSpec& s) { s.mutable_dataset()->set_name("cifar"); },
+           [](v1::TrainSpec& s) { s.mutable_optimizer()->set_name("adam"); },
+           [](v1::TrainSpec& s) { s.mutable_schedule()->set_name("linear"); },
+           [](v1::TrainSpec& s) { s.mutable_strategy()->set_name("ring"); },
+           [](v1::TrainSpec& s) { s.mutable_strategy()->set_name("pipeline"); },
+           [](v1::TrainSpec& s) {
+             s.mutable_strategy()->set_name("pipeline");
+             s.mutable_strategy()->mutable_pipeline()->set_stages(2);
+             s.mutable_strategy()->mutable_pipeline()->add_cuts("no-such-layer");
+           },
+           [](v1::TrainSpec& s) { s.mutable_model()->set_name("resnet1001"); },
+           [](v1::TrainSpec& s) { s.set_precision("O4"); },
+           [](v1::TrainSpec& s) {
+             s.mutable_dataset()->add_mean(0.5);
+             s.mutable_dataset()->add_mean(0.5);
+           },
+           [](v1::TrainSpec& s) { s.set_global_batch(0); },
+       }) {
+    const absl::Status status = Change(change);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(ExitCodeOf(status), kExitBadSpec);
+  }
+}
+
+TEST_F(PreparationTest, MissingDataIsNoInput) {
+  const absl::Status status =
+      Change([](v1::TrainSpec& s) { s.mutable_dataset()->set_path("/does/not/exist"); });
+  EXPECT_EQ(ExitCodeOf(status), kExitNoInput);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("/does/not/exist/train-images"));
+}
+
+// A GPU of a machine without cuDNN.
+class Lacking final : public kernels::HostMemoryDevice {
+ public:
+  std::string name() const override { return "lacking"; }
+  const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
+  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
+      const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
+    return absl::NotFoundError("CUDA: no libcudnn.so.9");
+  }
+};
+
+TEST_F(PreparationTest, AMissingLibraryIsTheMachinesFault) {
+  Lacking device;
+  const absl::Status status = Prepare(Spec(), 4, data_.path(), {&device}).status();
+  EXPECT_EQ(ExitCodeOf(status), kExitNoDevice);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("CUDA: no libcudnn.so.9"));
+}
+
+TEST_F(PreparationTest, TheDigestTellsTrainingsApart) {
+  const auto digest = [this](const std::function<void(v1::TrainSpec&)>& change) {
+    v1::JobSpec spec = Spec();
+    change(*spec.mutable_train());
+    return (*Prepare(spec, 1, ""))->training_digest;
+  };
+  const std::string base = digest([](v1::TrainSpec&) {});
+  EXPECT_EQ(digest([](v1::TrainSpec& s) { s.set_epochs(9); }), base);
+  EXPECT_EQ(digest([](v1::TrainSpec& s) { s.mutable_optimizer()->set_learning_rate(9); }), base);
+  EXPECT_NE(digest([](v1::TrainSpec& s) { s.set_seed(9); }), base);
+  EXPECT_NE(digest([](v1::TrainSpec& s) { s.set_global_batch(9); }), base);
+  EXPECT_NE(digest([](v1::TrainSpec& s) { s.mutable_model()->add_hidden(9); }), base);
+  const auto mixed = [&](const std::string& level, const std::string& dtype) {
+    return digest([&](v1::TrainSpec& s) {
+      s.set_precision(level);
+      s.mutable_mixed_precision()->set_dtype(dtype);
+      s.mutable_mixed_precision()->set_gradient_dtype("auto");
+    });
+  };
+  const std::set<std::string> trainings = {base, mixed("O1", "bfloat16"), mixed("O2", "bfloat16"),
+                                           mixed("O2", "float16"), mixed("O3", "float16")};
+  EXPECT_EQ(trainings.size(), 5u);
+}
+
+TEST_F(PreparationTest, TheFingerprintTellsBuildsApart) {
+  const auto preparation = Prepare(Spec(), 4, data_.path());
+  ASSERT_TRUE(preparation.ok()) << preparation.status();
+  const v1::FingerprintEntry& entry = (*preparation)->fingerprint.front();
+  EXPECT_EQ(entry.name(), "muster-rank");
+  EXPECT_THAT(entry.value(), ::testing::StartsWith(kSoftwareVersion));
+  EXPECT_THAT(entry.value(), ::testing::EndsWith(BuildId().substr(0, 16)));
+}
+
+TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
+  v1::JobSpec spec = Spec();
+  const auto precision = [&spec, this] {
+    const auto preparation = Prepare(spec, 4, data_.path());
+    EXPECT_TRUE(preparation.ok()) << preparation.status();
+    return (*preparation)->fingerprint[2];
+  };
+  EXPECT_EQ(precision().name(), "precision");
+  EXPECT_EQ(precision().value(), "O0 float32");
+  spec.mutable_train()->set_precision("O2");
+  spec::ApplyDefaults(spec);
+  EXPECT_EQ(precision().value(), "O2 bfloat16, gradients bfloat16");
+  spec.mutable_train()->mutable_mixed_precision()->set_gradient_dtype("float32");
+  EXPECT_EQ(precision().value(), "O2 bfloat16, gradients float32");
+}
+
+TEST_F(PreparationTest, TheFingerprintTellsDevicesApart) {
+  const auto device = [this](kernels::Device& device) {
+    const auto preparation = Prepare(Spec(), 4, data_.path(), {&device});
+    EXPECT_TRUE(preparation.ok()) << preparation.status();
+    const v1::FingerprintEntry& entry = (*preparation)->fingerprint.back();
+    return entry.name() + " " + entry.value();
+  };
+  EXPECT_EQ(device(kernels::CpuDevice()), "device cpu");
+  EXPECT_EQ(device(kernels::GuardedDevice()), "device gpu");
+}
+
+}  // namespace
+}  // namespace muster::train

@@ -1,0 +1,20 @@
+// Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018.
+#ifndef MUSTER_TRAINER_MODELS_MOBILENET_V2_H_
+#define MUSTER_TRAINER_MODELS_MOBILENET_V2_H_
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job.pb.h"
+#include "trainer/graph/graph.h"
+#include "trainer/models/head.h"
+
+namespace muster::nn {
+
+// With the names, the order of parameters and the initial values of torchvision.models. Of the
+// spec: dropout (0.2 where it is not set) and stochastic_depth, which concerns the blocks that have
+// a residual connection.
+absl::StatusOr<Graph> BuildMobileNetV2(const v1::ModelSpec& spec, const ImageShape& input,
+                                       const ModelHead& head);
+
+}  // namespace muster::nn
+
+#endif  // MUSTER_TRAINER_MODELS_MOBILENET_V2_H_

@@ -1,0 +1,17 @@
+#include "trainer/objective/cross_entropy_objective.h"
+
+namespace muster::train {
+
+absl::Status CrossEntropyObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+                                          bool training, nn::LossResult* result) {
+  nn::LossOptions options{.scale = 0};
+  if (training) {
+    options = {.label_smoothing = label_smoothing_,
+               .scale = GradientScale(global_rows),
+               .loss_scale = loss_scale()};
+  }
+  plan.QueueLoss(rows, options, result);
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train

@@ -1,0 +1,30 @@
+// Softmax cross-entropy with the plan's labels.
+#ifndef MUSTER_TRAINER_OBJECTIVE_CROSS_ENTROPY_OBJECTIVE_H_
+#define MUSTER_TRAINER_OBJECTIVE_CROSS_ENTROPY_OBJECTIVE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "trainer/graph/plan.h"
+#include "trainer/objective/objective.h"
+
+namespace muster::train {
+
+// Not collective; never fails.
+class CrossEntropyObjective final : public Objective {
+ public:
+  explicit CrossEntropyObjective(double label_smoothing) : label_smoothing_(label_smoothing) {}
+
+  uint32_t views() const override { return 1; }
+  bool records() const override { return true; }
+  // Labels are smoothed in training only.
+  absl::Status Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows, bool training,
+                     nn::LossResult* result) override;
+
+ private:
+  const double label_smoothing_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_TRAINER_OBJECTIVE_CROSS_ENTROPY_OBJECTIVE_H_

@@ -1,0 +1,189 @@
+#include "trainer/objective/nt_xent_objective.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "trainer/strategy/stopwatch.h"
+
+namespace muster::train {
+namespace {
+
+// Up to here a float counts exactly, and sizes in bytes stay far from overflow.
+constexpr uint64_t kMostSamples = 1 << 24;
+constexpr int64_t kMostColumns = 1 << 20;
+
+absl::Status Check(const NtXentOptions& options) {
+  // As the kernels take it, also as a divisor.
+  const auto temperature = static_cast<float>(options.temperature);
+  if (!(temperature > 0) || !std::isfinite(temperature) || !std::isfinite(1 / temperature)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nt_xent: a temperature of ", options.temperature, " is not above zero"));
+  }
+  if (options.width < 1 || options.width > kMostColumns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nt_xent: embeddings of ", options.width, " elements"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+NtXentObjective::NtXentObjective(const NtXentOptions& options)
+    : device_(*options.device),
+      kernels_(device_.kernels()),
+      group_(options.group),
+      width_(static_cast<size_t>(options.width)),
+      rows_of_(ranks()) {
+  shape_.width = options.width;
+  shape_.temperature = static_cast<float>(options.temperature);
+}
+
+absl::StatusOr<std::unique_ptr<NtXentObjective>> NtXentObjective::Create(
+    const NtXentOptions& options) {
+  RETURN_IF_ERROR(Check(options));
+  std::unique_ptr<NtXentObjective> objective(new NtXentObjective(options));
+  // All blocks are as large as that of the rank with most rows.
+  int64_t max_rows = options.max_rows;
+  if (options.group != nullptr) {
+    RETURN_IF_ERROR(options.group
+                        ->AllReduce(&max_rows, &max_rows, 1, collectives::DataType::kInt64,
+                                    collectives::ReduceOp::kMax)
+                        ->Wait());
+  }
+  objective->capacity_ = (static_cast<size_t>(max_rows) + 1) / 2 * 2;
+  if (objective->capacity_ * objective->ranks() > kMostSamples) {
+    return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", objective->ranks(), " ranks with ",
+                                                   max_rows, " rows each are too many"));
+  }
+  RETURN_IF_ERROR(objective->Allocate());
+  return objective;
+}
+
+absl::Status NtXentObjective::Allocate() {
+  kernels::NtXentShape largest = shape_;
+  largest.anchors = static_cast<int64_t>(capacity_);
+  largest.samples = static_cast<int64_t>(capacity_ * ranks());
+  try {
+    if (ranks() > 1) {
+      own_units_ = DeviceFloats(device_, capacity_ * width_);
+      own_log_sums_ = DeviceFloats(device_, capacity_);
+    }
+    inverse_norms_ = DeviceFloats(device_, capacity_);
+    units_ = DeviceFloats(device_, capacity_ * ranks() * width_);
+    logits_ = DeviceFloats(device_, largest.logits_elements());
+    group_log_sums_ = DeviceFloats(device_, largest.line());
+    workspace_ = DeviceFloats(device_, largest.workspace_elements());
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("nt_xent: no memory for ", capacity_, " rows against ", largest.samples));
+  }
+  ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(nn::LossResult)));
+  if (ranks() == 1) return absl::OkStatus();
+  const size_t elements = (1 + ranks()) * (block_elements() + capacity_);
+  ASSIGN_OR_RETURN(shared_memory_, group_->Allocate(elements * sizeof(float)));
+  block_ = static_cast<float*>(shared_memory_->data());
+  blocks_ = block_ + block_elements();
+  log_sums_ = blocks_ + ranks() * block_elements();
+  all_log_sums_ = log_sums_ + capacity_;
+  std::fill_n(block_, elements, 0.0f);
+  return absl::OkStatus();
+}
+
+absl::Status NtXentObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+                                    bool training, nn::LossResult* result) {
+  const absl::Span<const float> embeddings = plan.logits(rows);
+  if (embeddings.size() != rows * width_) {
+    return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", embeddings.size(), " elements in ",
+                                                   rows, " rows, not ", width_, " in each"));
+  }
+  return Run(embeddings.data(), rows, GradientScale(global_rows),
+             training ? plan.output_gradient() : nullptr, result);
+}
+
+absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings, uint32_t rows,
+                                                        double scale, float* gradients) {
+  nn::LossResult loss;
+  RETURN_IF_ERROR(Run(embeddings, rows, scale, gradients, result_.as<nn::LossResult>()));
+  device_.CopyToHost(&loss, result_.data(), sizeof(loss));
+  return loss;
+}
+
+absl::Status NtXentObjective::Run(const float* embeddings, uint32_t rows, double scale,
+                                  float* gradients, nn::LossResult* result) {
+  if (rows % 2 != 0 || rows > capacity_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nt_xent: ", rows, " rows are no pairs of views, or more than ", capacity_));
+  }
+  const bool alone = ranks() == 1;
+  float* const own_units = alone ? units_.get() : own_units_.get();
+  float* const own_log_sums = alone ? group_log_sums_.get() : own_log_sums_.get();
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    kernels_.l2_normalize_forward(rows, shape_.width, embeddings, own_units, inverse_norms_.get());
+  }
+  if (alone) {
+    shape_.first = 0;
+    shape_.anchors = shape_.samples = rows;
+  } else {
+    RETURN_IF_ERROR(GatherUnits(rows));
+  }
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), own_log_sums, workspace_.get(),
+                             result);
+  }
+  if (gradients == nullptr) return absl::OkStatus();
+  if (!alone) RETURN_IF_ERROR(GatherLogSums(rows));
+  const Stopwatch stopwatch(kernel_time_);
+  kernels_.nt_xent_backward(shape_, scale, loss_scale(), units_.get(), group_log_sums_.get(),
+                            logits_.get(), gradients);
+  kernels_.l2_normalize_backward(rows, shape_.width, units_.get() + shape_.first * shape_.width,
+                                 inverse_norms_.get(), gradients, gradients);
+  return absl::OkStatus();
+}
+
+absl::Status NtXentObjective::GatherUnits(uint32_t rows) {
+  device_.CopyToHost(block_, own_units_.get(), rows * width_ * sizeof(float));
+  block_[capacity_ * width_] = static_cast<float>(rows);
+  RETURN_IF_ERROR(AllGather(block_, blocks_, block_elements()));
+  return Compact();
+}
+
+absl::Status NtXentObjective::AllGather(const float* send, float* receive, size_t count) {
+  return group_->AllGather(send, receive, count, collectives::DataType::kFloat32)->Wait();
+}
+
+absl::Status NtXentObjective::Compact() {
+  size_t samples = 0;
+  for (uint32_t from = 0; from < ranks(); ++from) {
+    const float* block = blocks_ + from * block_elements();
+    const float rows = block[capacity_ * width_];
+    if (!(rows >= 0 && rows <= static_cast<float>(capacity_))) {
+      return absl::DataLossError(absl::StrCat("nt_xent: a block of ", rows, " rows"));
+    }
+    rows_of_[from] = static_cast<size_t>(rows);
+    if (from == rank()) shape_.first = static_cast<int64_t>(samples);
+    device_.CopyToDevice(units_.get() + samples * width_, block,
+                         rows_of_[from] * width_ * sizeof(float));
+    samples += rows_of_[from];
+  }
+  shape_.anchors = static_cast<int64_t>(rows_of_[rank()]);
+  shape_.samples = static_cast<int64_t>(samples);
+  return absl::OkStatus();
+}
+
+absl::Status NtXentObjective::GatherLogSums(uint32_t rows) {
+  device_.CopyToHost(log_sums_, own_log_sums_.get(), rows * sizeof(float));
+  RETURN_IF_ERROR(AllGather(log_sums_, all_log_sums_, capacity_));
+  float* to = group_log_sums_.get();
+  for (uint32_t from = 0; from < ranks(); ++from) {
+    device_.CopyToDevice(to, all_log_sums_ + from * capacity_, rows_of_[from] * sizeof(float));
+    to += rows_of_[from];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train

@@ -1,0 +1,66 @@
+#include "trainer/objective/objective.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "trainer/objective/cross_entropy_objective.h"
+#include "trainer/objective/nt_xent_objective.h"
+
+namespace muster::train {
+namespace {
+
+absl::StatusOr<collectives::Communicator*> NegativesOf(const v1::ObjectiveSpec& spec,
+                                                       const Communicators& communicators) {
+  if (spec.negatives() == "rank") return nullptr;
+  if (spec.negatives() != "global" && spec.negatives() != "node") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nt_xent: no negatives are called '", spec.negatives(), "'"));
+  }
+  collectives::Communicator* const group =
+      spec.negatives() == "node" ? communicators.node : communicators.world;
+  if (group == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nt_xent: negatives are '", spec.negatives(), "', and that group is missing"));
+  }
+  return group;
+}
+
+}  // namespace
+
+bool NeedsNodeCommunicator(const v1::ObjectiveSpec& spec) {
+  return spec.name() == "nt_xent" && spec.negatives() == "node";
+}
+
+absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::ObjectiveSpec& spec,
+                                                             const Communicators& communicators,
+                                                             uint32_t max_rows,
+                                                             int64_t output_width,
+                                                             kernels::Device& device) {
+  if (spec.name() == "cross_entropy") {
+    return std::make_unique<CrossEntropyObjective>(spec.label_smoothing());
+  }
+  if (spec.name() != "nt_xent") {
+    return absl::InvalidArgumentError(absl::StrCat("no objective is called '", spec.name(), "'"));
+  }
+  NtXentOptions options;
+  options.temperature = spec.temperature();
+  ASSIGN_OR_RETURN(options.group, NegativesOf(spec, communicators));
+  options.max_rows = max_rows;
+  options.width = output_width;
+  options.device = &device;
+  return NtXentObjective::Create(options);
+}
+
+absl::StatusOr<nn::LossResult> Objective::Compute(nn::Plan& plan, uint32_t rows,
+                                                  uint64_t global_rows, bool training) {
+  nn::LossResult loss;
+  if (result_.bytes() == 0) {
+    ASSIGN_OR_RETURN(result_, plan.device().Allocate(sizeof(loss)));
+  }
+  RETURN_IF_ERROR(Queue(plan, rows, global_rows, training, result_.as<nn::LossResult>()));
+  plan.device().CopyToHost(&loss, result_.data(), sizeof(loss));
+  return loss;
+}
+
+}  // namespace muster::train

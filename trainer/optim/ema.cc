@@ -1,0 +1,24 @@
+#include "trainer/optim/ema.h"
+
+namespace muster::train {
+
+ExponentialMovingAverage::ExponentialMovingAverage(size_t parameter_elements,
+                                                   size_t buffer_elements, kernels::Device& device)
+    : device_(device),
+      parameter_elements_(parameter_elements),
+      buffer_elements_(buffer_elements),
+      parameters_(device, parameter_elements),
+      buffers_(device, buffer_elements) {}
+
+void ExponentialMovingAverage::Start(const float* parameters, const float* buffers) {
+  device_.Copy(parameters_.get(), parameters, parameter_elements_ * sizeof(float));
+  device_.Copy(buffers_.get(), buffers, buffer_elements_ * sizeof(float));
+}
+
+void ExponentialMovingAverage::Update(const kernels::UpdateScalars* scalars,
+                                      const float* parameters, const float* buffers) {
+  device_.kernels().lerp(scalars, parameters, parameters_.get(), parameter_elements_);
+  device_.kernels().lerp(scalars, buffers, buffers_.get(), buffer_elements_);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,338 @@
+#include "trainer/optim/model_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "glog/logging.h"
+
+namespace muster::train {
+namespace {
+
+size_t CountOf(const nn::ParameterInfo& parameter) {
+  size_t count = 1;
+  for (const int64_t dimension : parameter.shape) count *= static_cast<size_t>(dimension);
+  return count;
+}
+
+using Exporter = std::function<absl::Status(const nn::ParameterInfo&, absl::Span<float>)>;
+using Importer = std::function<absl::Status(const nn::ParameterInfo&, absl::Span<const float>)>;
+
+std::vector<float> ExportValues(const nn::ParameterInfo& parameter, const Exporter& exporter) {
+  std::vector<float> values(CountOf(parameter));
+  // The size is the plan's own, so nothing can be wrong with it.
+  const absl::Status status = exporter(parameter, absl::MakeSpan(values));
+  LOG_IF(DFATAL, !status.ok()) << parameter.name << ": " << status;
+  return values;
+}
+
+// The values of all `infos` in one broadcast.
+absl::Status BroadcastValues(collectives::Communicator& communicator, uint32_t root,
+                             absl::Span<const nn::ParameterInfo> infos, const Exporter& exporter,
+                             const Importer& importer) {
+  size_t total = 0;
+  for (const nn::ParameterInfo& info : infos) total += CountOf(info);
+  if (communicator.size() == 1 || total == 0) return absl::OkStatus();
+  std::vector<float> packed(total);
+  const auto for_each = [&](const auto& copy) -> absl::Status {
+    absl::Span<float> rest = absl::MakeSpan(packed);
+    for (const nn::ParameterInfo& info : infos) {
+      RETURN_IF_ERROR(copy(info, rest.first(CountOf(info))));
+      rest.remove_prefix(CountOf(info));
+    }
+    return absl::OkStatus();
+  };
+  const bool is_root = communicator.rank() == root;
+  if (is_root) RETURN_IF_ERROR(for_each(exporter));
+  RETURN_IF_ERROR(
+      communicator.Broadcast(packed.data(), total, collectives::DataType::kFloat32, root)->Wait());
+  return is_root ? absl::OkStatus() : for_each(importer);
+}
+
+bool BeginsWithOneOf(absl::string_view name, absl::Span<const std::string> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [name](const std::string& prefix) { return absl::StartsWith(name, prefix); });
+}
+
+// "a, b and 3 more".
+std::string Names(absl::Span<const std::string> names) {
+  constexpr size_t kNamed = 8;
+  std::string text = absl::StrJoin(names.first(std::min(names.size(), kNamed)), ", ");
+  if (names.size() > kNamed) absl::StrAppend(&text, " and ", names.size() - kNamed, " more");
+  return text;
+}
+
+}  // namespace
+
+ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages)
+    : plan_(plan),
+      optimizer_(optimizer),
+      own_parameters_(plan->device(), plan->parameter_elements()),
+      parameters_(own_parameters_.get()),
+      buffers_(plan->device(), plan->buffer_elements()) {
+  if (averages) {
+    average_.emplace(plan->parameter_elements(), plan->buffer_elements(), plan->device());
+  }
+  BindGradients(nullptr);
+}
+
+void ModelState::BindGradients(float* gradients) {
+  gradients_ = gradients;
+  plan_->Bind(parameters_, gradients, buffers_.get());
+}
+
+void ModelState::BindParameters(float* parameters) {
+  parameters_ = parameters;
+  own_parameters_ = DeviceFloats();
+  BindGradients(gradients_);
+}
+
+void ModelState::RoundParameters(kernels::DataType type) {
+  if (type == kernels::DataType::kFloat32) return;
+  const size_t count = plan_->parameter_elements();
+  const kernels::KernelTable& kernels = plan_->device().kernels();
+  const DeviceFloats rounded(plan_->device(), (count + 1) / 2);  // of 16 bits each
+  kernels.cast(kernels::DataType::kFloat32, parameters_, 1, type, rounded.get(), count);
+  kernels.cast(type, rounded.get(), 1, kernels::DataType::kFloat32, parameters_, count);
+}
+
+void ModelState::UpdateAverage(const kernels::UpdateScalars* scalars) {
+  if (average_.has_value()) average_->Update(scalars, parameters_, buffers_.get());
+}
+
+void ModelState::StartAverage() {
+  if (average_.has_value()) average_->Start(parameters_, buffers_.get());
+}
+
+absl::Status ModelState::WithAverage(const std::function<absl::Status()>& work) {
+  if (!average_.has_value()) return work();
+  plan_->Bind(average_->parameters(), nullptr, average_->buffers());
+  absl::Status status = work();
+  BindGradients(gradients_);
+  return status;
+}
+
+std::vector<Tensor> ModelState::ExportModel(uint64_t batches) {
+  const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
+    return plan_->Export(parameter, values);
+  };
+  std::vector<Tensor> tensors;
+  for (const nn::ParameterInfo& parameter : plan_->parameters()) {
+    tensors.push_back({parameter.name, parameter.shape, ExportValues(parameter, exporter)});
+  }
+  for (const nn::ParameterInfo& buffer : plan_->buffers()) {
+    tensors.push_back({buffer.name, buffer.shape, ExportValues(buffer, exporter)});
+    // torch counts a batch norm's training batches in a buffer of its own.
+    absl::string_view layer = buffer.name;
+    if (absl::ConsumeSuffix(&layer, "running_var")) {
+      tensors.push_back({absl::StrCat(layer, "num_batches_tracked"),
+                         {},
+                         std::vector<int64_t>{static_cast<int64_t>(batches)}});
+    }
+  }
+  return tensors;
+}
+
+std::vector<Tensor> ModelState::ExportAverage(uint64_t batches) {
+  std::vector<Tensor> tensors;
+  if (!average_.has_value()) return tensors;
+  const absl::Status status = WithAverage([&] {
+    tensors = ExportModel(batches);
+    return absl::OkStatus();
+  });
+  LOG_IF(DFATAL, !status.ok()) << status;
+  return tensors;
+}
+
+std::vector<Tensor> ModelState::ExportOptimizer() const {
+  return optimizer_ == nullptr ? std::vector<Tensor>() : ExportOptimizer(optimizer_->states());
+}
+
+std::vector<Tensor> ModelState::ExportOptimizer(absl::Span<const OptimizerState> states) const {
+  std::vector<Tensor> tensors;
+  for (const OptimizerState& state : states) {
+    const Exporter exporter = [&](const nn::ParameterInfo& parameter, absl::Span<float> values) {
+      return plan_->ExportFrom(state.values.get(), parameter, values);
+    };
+    for (const nn::ParameterInfo& parameter : plan_->parameters()) {
+      tensors.push_back({absl::StrCat(parameter.name, ".", state.name), parameter.shape,
+                         ExportValues(parameter, exporter)});
+    }
+  }
+  return tensors;
+}
+
+absl::Status ModelState::ImportModel(const std::string& path) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return ImportModel(file);
+}
+
+absl::Status ModelState::ImportModel(const SafetensorsFile& file) {
+  return ImportTensors(file, /*excluded=*/{});
+}
+
+absl::Status ModelState::InitializeFrom(const std::string& path,
+                                        absl::Span<const std::string> excluded) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return InitializeFrom(file, excluded);
+}
+
+absl::Status ModelState::InitializeFrom(const SafetensorsFile& file,
+                                        absl::Span<const std::string> excluded) {
+  const absl::Status status = ImportTensors(file, excluded);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(),
+                                                  "; train.init_exclude, e.g. [fc.], leaves "
+                                                  "tensors as a new model has them"));
+}
+
+absl::Status ModelState::ImportTensors(const SafetensorsFile& file,
+                                       absl::Span<const std::string> excluded) {
+  std::vector<std::string> missing;
+  std::vector<std::string> unknown = file.names();
+  for (const auto& infos : {plan_->parameters(), plan_->buffers()}) {
+    for (const nn::ParameterInfo& info : infos) {
+      if (!BeginsWithOneOf(info.name, excluded) && !file.Contains(info.name)) {
+        missing.push_back(info.name);
+      }
+      unknown.erase(std::remove(unknown.begin(), unknown.end(), info.name), unknown.end());
+    }
+  }
+  unknown.erase(std::remove_if(unknown.begin(), unknown.end(),
+                               [this, excluded](const std::string& name) {
+                                 return BeginsWithOneOf(name, excluded) || IsOfLayer(name) ||
+                                        absl::EndsWith(name, "num_batches_tracked");
+                               }),
+                unknown.end());
+  if (!missing.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        file.path(), " has no tensor ", Names(missing),
+        unknown.empty()
+            ? ""
+            : absl::StrCat(", but ", Names(unknown), ", which the model does not have")));
+  }
+  if (!unknown.empty()) {
+    LOG(WARNING) << file.path() << ": passed over what the model does not have: " << Names(unknown);
+  }
+  for (const auto& infos : {plan_->parameters(), plan_->buffers()}) {
+    for (const nn::ParameterInfo& info : infos) {
+      if (BeginsWithOneOf(info.name, excluded)) continue;
+      ASSIGN_OR_RETURN(const std::vector<float> values, file.ReadFloats(info.name, info.shape));
+      RETURN_IF_ERROR(plan_->Import(info, values));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool ModelState::IsOfLayer(absl::string_view tensor) const {
+  const size_t end = tensor.rfind('.');
+  return end != absl::string_view::npos && layers_.find(tensor.substr(0, end)) != layers_.end();
+}
+
+absl::Status ModelState::ImportOptimizer(const std::string& path) {
+  if (optimizer_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return ImportOptimizer(file);
+}
+
+absl::Status ModelState::ImportOptimizer(const SafetensorsFile& file) {
+  if (optimizer_ == nullptr) return absl::OkStatus();
+  for (const OptimizerState& state : optimizer_->states()) {
+    const auto name_of = [&](const nn::ParameterInfo& parameter) {
+      const std::string name = absl::StrCat(parameter.name, ".", state.name);
+      const bool plain = state.name == "momentum" && !file.Contains(name);
+      return plain ? parameter.name : name;
+    };
+    const auto parameters = plan_->parameters();
+    if (std::none_of(parameters.begin(), parameters.end(),
+                     [&](const auto& info) { return file.Contains(name_of(info)); })) {
+      LOG(WARNING) << file.path() << " has no " << state.name << ": it starts from zero";
+      plan_->device().Zero(state.values.get(), plan_->parameter_elements() * sizeof(float));
+      continue;
+    }
+    for (const nn::ParameterInfo& parameter : parameters) {
+      ASSIGN_OR_RETURN(const std::vector<float> values,
+                       file.ReadFloats(name_of(parameter), parameter.shape));
+      RETURN_IF_ERROR(plan_->ImportInto(state.values.get(), parameter, values));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelState::ImportAverage(const std::string& path) {
+  if (!average_.has_value()) return absl::OkStatus();
+  return WithAverage([&] { return ImportModel(path); });
+}
+
+absl::Status ModelState::ImportAverage(const SafetensorsFile& file) {
+  if (!average_.has_value()) return absl::OkStatus();
+  return WithAverage([&] { return ImportModel(file); });
+}
+
+std::vector<Tensor> ModelState::ExportParameters() const {
+  const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
+    return plan_->ExportFrom(parameters_, parameter, values);
+  };
+  std::vector<Tensor> tensors;
+  for (const nn::ParameterInfo& parameter : plan_->parameters()) {
+    tensors.push_back({parameter.name, parameter.shape, ExportValues(parameter, exporter)});
+  }
+  return tensors;
+}
+
+std::string ModelState::WeightsDigest(absl::Span<const Tensor> parameters) {
+  Sha256 hasher;
+  for (const Tensor& parameter : parameters) {
+    const auto& values = std::get<std::vector<float>>(parameter.values);
+    hasher.Update(absl::StrCat(parameter.name, " ", absl::StrJoin(parameter.shape, "x"), "\n"));
+    hasher.Update(values.data(), values.size() * sizeof(float));
+  }
+  return hasher.HexDigest();
+}
+
+absl::Status ModelState::Broadcast(collectives::Communicator& communicator, uint32_t root,
+                                   bool resuming) {
+  RETURN_IF_ERROR(BroadcastParameters(communicator, root, parameters_));
+  RETURN_IF_ERROR(BroadcastBuffers(communicator, root));
+  if (!resuming) return absl::OkStatus();
+  if (optimizer_ != nullptr) {
+    for (const OptimizerState& state : optimizer_->states()) {
+      RETURN_IF_ERROR(BroadcastParameters(communicator, root, state.values.get()));
+    }
+  }
+  if (!average_.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(BroadcastParameters(communicator, root, average_->parameters()));
+  return WithAverage([&] { return BroadcastBuffers(communicator, root); });
+}
+
+absl::Status ModelState::BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
+                                             float* flat) {
+  return BroadcastValues(
+      communicator, root, plan_->parameters(),
+      [&](const nn::ParameterInfo& info, absl::Span<float> values) {
+        return plan_->ExportFrom(flat, info, values);
+      },
+      [&](const nn::ParameterInfo& info, absl::Span<const float> values) {
+        return plan_->ImportInto(flat, info, values);
+      });
+}
+
+absl::Status ModelState::BroadcastBuffers(collectives::Communicator& communicator, uint32_t root) {
+  return BroadcastValues(
+      communicator, root, plan_->buffers(),
+      [this](const nn::ParameterInfo& info, absl::Span<float> values) {
+        return plan_->Export(info, values);
+      },
+      [this](const nn::ParameterInfo& info, absl::Span<const float> values) {
+        return plan_->Import(info, values);
+      });
+}
+
+}  // namespace muster::train

@@ -1,0 +1,282 @@
+#include "trainer/optim/model_state.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/strip.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "trainer/data/testing.h"
+#include "trainer/loop/testing.h"
+#include "trainer/models/model.h"
+
+namespace muster::train {
+namespace {
+
+std::unique_ptr<nn::Plan> CompileSmallCnn() {
+  v1::ModelSpec spec;
+  spec.set_name("small_cnn");
+  const auto graph = nn::BuildModel(spec, {8, 8, 1}, 10);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  nn::CompileOptions options;
+  options.max_batch = 2;
+  auto plan = nn::Compile(*graph, options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+v1::OptimizerSpec SpecOf(const std::string& name) {
+  v1::OptimizerSpec spec;
+  spec.set_name(name);
+  spec.set_momentum(name == "adamw" ? 0 : 0.9);
+  spec.set_beta1(0.9);
+  spec.set_beta2(0.999);
+  spec.set_epsilon(1e-8);
+  spec.set_trust_coefficient(0.001);
+  return spec;
+}
+
+// A plan and its state, with weights, buffers, optimizer states and average that depend on the
+// seed.
+struct Model {
+  explicit Model(uint64_t seed, const std::string& optimizer_name = "sgd")
+      : plan(CompileSmallCnn()),
+        optimizer(*Optimizer::Create(SpecOf(optimizer_name), plan->parameters())),
+        state(plan.get(), optimizer.get(), /*averages=*/true) {
+    Fill(seed + 100);
+    state.StartAverage();
+    Fill(seed);
+    float value = static_cast<float>(seed);
+    for (const OptimizerState& of : optimizer->states()) {
+      for (const nn::ParameterInfo& parameter : plan->parameters()) {
+        size_t count = 1;
+        for (const int64_t dimension : parameter.shape) count *= dimension;
+        std::vector<float> values(count);
+        for (float& v : values) v = value += 0.25f;
+        EXPECT_TRUE(plan->ImportInto(of.values.get(), parameter, values).ok());
+      }
+    }
+  }
+  void Fill(uint64_t seed) {
+    plan->Initialize(seed);
+    for (const nn::ParameterInfo& buffer : plan->buffers()) {
+      const std::vector<float> values(buffer.shape[0], static_cast<float>(seed));
+      EXPECT_TRUE(plan->Import(buffer, values).ok());
+    }
+  }
+  std::unique_ptr<nn::Plan> plan;
+  std::unique_ptr<Optimizer> optimizer;
+  ModelState state;
+};
+
+std::vector<std::vector<float>> Values(const std::vector<Tensor>& tensors) {
+  std::vector<std::vector<float>> values;
+  for (const Tensor& tensor : tensors) {
+    if (const auto* floats = std::get_if<std::vector<float>>(&tensor.values)) {
+      values.push_back(*floats);
+    }
+  }
+  return values;
+}
+
+class ModelStateTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::vector<Tensor>& tensors) {
+    std::string bytes;
+    EXPECT_TRUE(WriteSafetensors(tensors, [&](absl::Span<const uint8_t> more) {
+                  bytes.append(more.begin(), more.end());
+                  return absl::OkStatus();
+                }).ok());
+    const std::string path = directory_.path() + "/file";
+    data::WriteFile(path, bytes);
+    return path;
+  }
+  data::TemporaryDirectory directory_;
+};
+
+TEST_F(ModelStateTest, FilesRoundTrip) {
+  for (const char* optimizer : {"sgd", "adamw", "lars"}) {
+    Model from(1, optimizer), to(2, optimizer);
+    ASSERT_NE(from.state.WeightsDigest(), to.state.WeightsDigest());
+    ASSERT_NE(Values(from.state.ExportOptimizer()), Values(to.state.ExportOptimizer()));
+    ASSERT_NE(Values(from.state.ExportAverage(7)), Values(from.state.ExportModel(7)));
+    ASSERT_TRUE(to.state.ImportModel(Write(from.state.ExportModel(7))).ok());
+    ASSERT_TRUE(to.state.ImportOptimizer(Write(from.state.ExportOptimizer())).ok());
+    ASSERT_TRUE(to.state.ImportAverage(Write(from.state.ExportAverage(7))).ok());
+    EXPECT_EQ(to.state.WeightsDigest(), from.state.WeightsDigest());
+    EXPECT_EQ(Values(to.state.ExportModel(7)), Values(from.state.ExportModel(7)));
+    EXPECT_EQ(Values(to.state.ExportOptimizer()), Values(from.state.ExportOptimizer()));
+    EXPECT_EQ(Values(to.state.ExportAverage(7)), Values(from.state.ExportAverage(7)));
+  }
+}
+
+TEST_F(ModelStateTest, OptimizerStatesAreNamed) {
+  Model model(1, "adamw");
+  const std::vector<Tensor> tensors = model.state.ExportOptimizer();
+  const size_t parameters = model.plan->parameters().size();
+  ASSERT_EQ(tensors.size(), 2 * parameters);
+  EXPECT_EQ(tensors[0].name, "0.weight.exp_avg");
+  EXPECT_EQ(tensors[parameters].name, "0.weight.exp_avg_sq");
+  EXPECT_EQ(tensors[0].shape, model.plan->parameters()[0].shape);
+}
+
+// Files of before there was more than one optimizer.
+TEST_F(ModelStateTest, PlainNamesAreMomentum) {
+  Model from(1), to(2);
+  std::vector<Tensor> tensors = from.state.ExportOptimizer();
+  for (Tensor& tensor : tensors) {
+    const absl::string_view name = tensor.name;
+    tensor.name = std::string(absl::StripSuffix(name, ".momentum"));
+  }
+  ASSERT_EQ(tensors[0].name, "0.weight");
+  ASSERT_TRUE(to.state.ImportOptimizer(Write(tensors)).ok());
+  EXPECT_EQ(Values(to.state.ExportOptimizer()), Values(from.state.ExportOptimizer()));
+}
+
+TEST_F(ModelStateTest, OfAnOptimizersStateAllIsThereOrNothing) {
+  Model model(1);
+  std::vector<Tensor> tensors = model.state.ExportOptimizer();
+  tensors.pop_back();
+  const absl::Status status = model.state.ImportOptimizer(Write(tensors));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(model.state.ImportOptimizer(Write({})).ok());
+  for (const std::vector<float>& values : Values(model.state.ExportOptimizer())) {
+    EXPECT_THAT(values, ::testing::Each(0.0f));
+  }
+}
+
+TEST_F(ModelStateTest, TheAverageIsBoundForAWhile) {
+  Model model(1);
+  const auto model_values = Values(model.state.ExportModel(0));
+  const auto average = Values(model.state.ExportAverage(0));
+  const std::string digest = model.state.WeightsDigest();
+  const absl::Status status = model.state.WithAverage([&] {
+    EXPECT_EQ(Values(model.state.ExportModel(0)), average);
+    EXPECT_EQ(model.state.WeightsDigest(), digest);  // the model's all the same
+    return absl::NotFoundError("passed on");
+  });
+  EXPECT_EQ(status.message(), "passed on");
+  EXPECT_EQ(Values(model.state.ExportModel(0)), model_values);
+  // From what the average was.
+  kernels::UpdateScalars scalars{.average_weight = 0.5f};
+  model.state.UpdateAverage(&scalars);
+  const auto updated = Values(model.state.ExportAverage(0));
+  EXPECT_FLOAT_EQ(updated[0][0], (average[0][0] + model_values[0][0]) / 2);
+  scalars.average_weight = 1;
+  model.state.UpdateAverage(&scalars);
+  EXPECT_EQ(Values(model.state.ExportAverage(0)), model_values);
+}
+
+TEST_F(ModelStateTest, WithoutAnAverageTheModelTakesItsPlace) {
+  const auto plan = CompileSmallCnn();
+  ModelState state(plan.get(), nullptr);
+  plan->Initialize(1);
+  EXPECT_TRUE(state.ExportAverage(0).empty());
+  EXPECT_TRUE(state.ExportOptimizer().empty());
+  const auto values = Values(state.ExportModel(0));
+  EXPECT_TRUE(state
+                  .WithAverage([&] {
+                    EXPECT_EQ(Values(state.ExportModel(0)), values);
+                    return absl::OkStatus();
+                  })
+                  .ok());
+}
+
+TEST_F(ModelStateTest, BatchNormCountsItsSteps) {
+  Model model(1);
+  int counters = 0;
+  for (const Tensor& tensor : model.state.ExportModel(7)) {
+    if (!std::holds_alternative<std::vector<int64_t>>(tensor.values)) continue;
+    ++counters;
+    EXPECT_THAT(tensor.name, ::testing::MatchesRegex("[0-9]+.num_batches_tracked"));
+    EXPECT_THAT(std::get<std::vector<int64_t>>(tensor.values), ::testing::ElementsAre(7));
+    EXPECT_TRUE(tensor.shape.empty());
+  }
+  EXPECT_EQ(counters, 2);
+}
+
+TEST_F(ModelStateTest, AFileThatDoesNotFitIsRefused) {
+  Model model(1);
+  std::vector<Tensor> tensors = model.state.ExportModel(0);
+  const Tensor first = tensors[0];
+  tensors.erase(tensors.begin());
+  absl::Status status = model.state.ImportModel(Write(tensors));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(first.name));
+  tensors.push_back({first.name, {1}, std::vector<float>{1}});
+  status = model.state.ImportModel(Write(tensors));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(first.name));
+}
+
+TEST_F(ModelStateTest, MissingTensorsAreNamedBesideUnknownOnes) {
+  Model model(1);
+  std::vector<Tensor> tensors = model.state.ExportModel(0);
+  tensors[0].name = "module." + tensors[0].name;
+  const absl::Status status = model.state.ImportModel(Write(tensors));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("has no tensor 0.weight"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("but module.0.weight"));
+}
+
+TEST_F(ModelStateTest, PartsOfAForeignFileMayBeLeftOut) {
+  Model from(1), to(2);
+  std::vector<Tensor> tensors = from.state.ExportModel(0);
+  const auto last = std::find_if(tensors.begin(), tensors.end(),
+                                 [](const Tensor& tensor) { return tensor.name == "9.weight"; });
+  ASSERT_NE(last, tensors.end());
+  const auto expected = Values(to.state.ExportModel(0))[last - tensors.begin()];
+  // A classifier of other classes, and none of its bias.
+  last->shape = {3, 1};
+  last->values = std::vector<float>{1, 2, 3};
+  const std::string path = Write(tensors);
+  const absl::Status status = to.state.InitializeFrom(path, {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part : {"9.weight is F32 [3, 1]", "not floats [128,", "train.init_exclude"}) {
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(part));
+  }
+  tensors.erase(last + 1);
+  ASSERT_TRUE(to.state.InitializeFrom(Write(tensors), {"nothing", "9."}).ok());
+  const std::vector<Tensor> result = to.state.ExportModel(0);
+  EXPECT_EQ(Values(result)[0], Values(tensors)[0]);
+  for (const Tensor& tensor : result) {
+    if (tensor.name == "9.weight") {
+      EXPECT_EQ(std::get<std::vector<float>>(tensor.values), expected);
+    }
+  }
+}
+
+TEST_F(ModelStateTest, BroadcastGivesAllTheRootsState) {
+  for (const bool resuming : {false, true}) {
+    const auto communicators = MakeLoopbackGroup(3);
+    std::vector<std::unique_ptr<Model>> models;
+    std::vector<std::thread> threads;
+    for (uint64_t rank = 0; rank < 3; ++rank) {
+      models.push_back(std::make_unique<Model>(rank + 1, "adamw"));
+    }
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        ModelState& state = models[rank]->state;
+        EXPECT_TRUE(state.Broadcast(*communicators[rank], 1, resuming).ok());
+        EXPECT_TRUE(state.BroadcastBuffers(*communicators[rank], 2).ok());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    Model root(2, "adamw");
+    for (uint64_t rank = 0; rank < 3; ++rank) {
+      ModelState& state = models[rank]->state;
+      Model own(resuming ? 2 : rank + 1, "adamw");
+      EXPECT_EQ(state.WeightsDigest(), root.state.WeightsDigest());
+      EXPECT_EQ(Values(state.ExportModel(0)), Values(root.state.ExportModel(0)));
+      EXPECT_EQ(Values(state.ExportOptimizer()), Values(own.state.ExportOptimizer()));
+      EXPECT_EQ(Values(state.ExportAverage(0)), Values(own.state.ExportAverage(0)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::train

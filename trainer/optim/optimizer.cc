@@ -1,0 +1,217 @@
+#include "trainer/optim/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status.h"
+
+namespace muster::train {
+namespace {
+
+std::vector<std::string> MomentumState(const v1::OptimizerSpec& spec) {
+  if (spec.momentum() == 0) return {};
+  return {"momentum"};
+}
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+      const OptimizerOptions& options)
+      : Optimizer(spec, parameters, options, MomentumState(spec), /*elementwise=*/true),
+        ranges_(DecayRanges(parameters)) {}
+
+ private:
+  void Update(const Part& part) override {
+    ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
+      const kernels::SgdOptions step_options{
+          .momentum = static_cast<float>(spec().momentum()),
+          .weight_decay = weight_decay,
+          .nesterov = spec().nesterov(),
+          .round_to = options().round_to,
+      };
+      kernels().sgd_step(step_options, part.scalars, part.parameters + (begin - part.begin),
+                         state(0, begin), part.gradients + (begin - part.begin), count);
+    });
+  }
+
+  const std::vector<Range> ranges_;
+};
+
+class AdamW final : public Optimizer {
+ public:
+  AdamW(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+        const OptimizerOptions& options)
+      : Optimizer(spec, parameters, options, {"exp_avg", "exp_avg_sq"}, /*elementwise=*/true),
+        ranges_(DecayRanges(parameters)) {}
+
+ private:
+  void Update(const Part& part) override {
+    ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
+      const kernels::AdamWOptions step_options{
+          .beta1 = spec().beta1(),
+          .beta2 = spec().beta2(),
+          .epsilon = spec().epsilon(),
+          .weight_decay = weight_decay,
+          .round_to = options().round_to,
+      };
+      kernels().adamw_step(step_options, part.scalars, part.parameters + (begin - part.begin),
+                           state(0, begin), state(1, begin), part.gradients + (begin - part.begin),
+                           count);
+    });
+  }
+
+  const std::vector<Range> ranges_;
+};
+
+// Each tensor learns at a rate in proportion to its own norm over that of its gradient: see
+// kernels::LarsRates. The velocity holds the rate of its time.
+class Lars final : public Optimizer {
+ public:
+  Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+       const OptimizerOptions& options)
+      : Optimizer(spec, parameters, options, MomentumState(spec), /*elementwise=*/false) {
+    std::vector<kernels::LarsTensor> tensors;
+    for (const nn::ParameterInfo& parameter : parameters) {
+      tensors.push_back({.offset = static_cast<int64_t>(parameter.offset),
+                         .count = static_cast<int64_t>(parameter.count),
+                         .first_piece = step_.pieces,
+                         .adapted = !IsExcluded(parameter)});
+      step_.pieces += kernels::LarsPieces(tensors.back().count);
+    }
+    step_.tensors = static_cast<int64_t>(tensors.size());
+    step_.trust_coefficient = spec.trust_coefficient();
+    step_.weight_decay = spec.weight_decay();
+    step_.momentum = static_cast<float>(spec.momentum());
+    step_.round_to = options.round_to;
+    tensors_ = AllocateOn<kernels::LarsTensor>(*options.device, tensors.size());
+    options.device->CopyToDevice(tensors_.data(), tensors.data(),
+                                 tensors.size() * sizeof(kernels::LarsTensor));
+    rates_ = AllocateOn<kernels::UpdateScalars>(*options.device, tensors.size());
+  }
+
+ private:
+  // Of all elements: norms are of whole tensors.
+  void Update(const Part& part) override {
+    const auto* const tensors = tensors_.as<kernels::LarsTensor>();
+    auto* const rates = rates_.as<kernels::UpdateScalars>();
+    kernels().lars_rates(step_, tensors, part.scalars, part.parameters, part.gradients, rates);
+    kernels().lars_step(step_, tensors, rates, part.parameters, state(0, 0), part.gradients);
+  }
+
+  kernels::LarsOptions step_;
+  kernels::DeviceMemory tensors_;
+  kernels::DeviceMemory rates_;  // by tensor
+};
+
+absl::Status Require(bool condition, absl::string_view field, absl::string_view range) {
+  if (condition) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("train.optimizer.", field, " must be ", range));
+}
+
+// As spec does, except for what it fills in.
+absl::Status Check(const v1::OptimizerSpec& spec) {
+  const auto below_one = [](double value) { return value >= 0 && value < 1; };
+  const auto not_negative = [](double value) { return value >= 0 && std::isfinite(value); };
+  RETURN_IF_ERROR(Require(not_negative(spec.weight_decay()), "weight_decay", "0 or more"));
+  RETURN_IF_ERROR(Require(not_negative(spec.clip_norm()), "clip_norm", "0 or more"));
+  if (spec.name() == "adamw") {
+    RETURN_IF_ERROR(Require(below_one(spec.beta1()), "beta1", "from 0 to below 1"));
+    RETURN_IF_ERROR(Require(below_one(spec.beta2()), "beta2", "from 0 to below 1"));
+    return Require(spec.epsilon() > 0, "epsilon", "above 0");
+  }
+  RETURN_IF_ERROR(Require(below_one(spec.momentum()), "momentum", "from 0 to below 1"));
+  if (spec.name() == "lars") {
+    return Require(spec.trust_coefficient() > 0, "trust_coefficient", "above 0");
+  }
+  return Require(!spec.nesterov() || spec.momentum() > 0, "momentum", "above 0 with nesterov");
+}
+
+}  // namespace
+
+kernels::UpdateRules UpdateRulesOf(const v1::OptimizerSpec& spec) {
+  return {.clip_norm = spec.clip_norm(), .beta1 = spec.beta1(), .beta2 = spec.beta2()};
+}
+
+absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
+    const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+    const OptimizerOptions& options) {
+  RETURN_IF_ERROR(Check(spec));
+  std::unique_ptr<Optimizer> optimizer;
+  if (spec.name().empty() || spec.name() == "sgd") {
+    optimizer = std::make_unique<Sgd>(spec, parameters, options);
+  } else if (spec.name() == "adamw") {
+    optimizer = std::make_unique<AdamW>(spec, parameters, options);
+  } else if (spec.name() == "lars") {
+    optimizer = std::make_unique<Lars>(spec, parameters, options);
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
+                                                   "'; known are sgd, adamw, lars"));
+  }
+  return optimizer;
+}
+
+Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
+                     const OptimizerOptions& options, std::vector<std::string> state_names,
+                     bool elementwise)
+    : spec_(spec), options_(options), elementwise_(elementwise) {
+  for (const nn::ParameterInfo& parameter : parameters) {
+    elements_ = std::max(elements_, parameter.offset + parameter.count);
+  }
+  for (std::string& name : state_names) {
+    states_.push_back({std::move(name), DeviceFloats()});
+  }
+  if (!options_.deferred) KeepAll();
+}
+
+void Optimizer::KeepShare(size_t begin, size_t count) {
+  const size_t end = begin + count;
+  if (begin == kept_begin_ && end == kept_end_) return;
+  const size_t common_begin = std::max(begin, kept_begin_);
+  const size_t common_end = std::min(end, kept_end_);
+  for (OptimizerState& state : states_) {
+    DeviceFloats kept(*options_.device, count);
+    if (common_begin < common_end) {
+      options_.device->Copy(kept.get() + (common_begin - begin),
+                            state.values.get() + (common_begin - kept_begin_),
+                            (common_end - common_begin) * sizeof(float));
+    }
+    state.values = std::move(kept);
+  }
+  kept_begin_ = begin;
+  kept_end_ = end;
+}
+
+bool Optimizer::IsExcluded(const nn::ParameterInfo& parameter) const {
+  return spec_.exclude_norm_and_bias() && parameter.shape.size() <= 1;
+}
+
+std::vector<Optimizer::Range> Optimizer::DecayRanges(
+    absl::Span<const nn::ParameterInfo> parameters) const {
+  std::vector<Range> ranges;
+  for (const nn::ParameterInfo& parameter : parameters) {
+    const double weight_decay = IsExcluded(parameter) ? 0 : spec_.weight_decay();
+    if (!ranges.empty() && ranges.back().weight_decay == weight_decay &&
+        ranges.back().offset + ranges.back().count == parameter.offset) {
+      ranges.back().count += parameter.count;
+    } else {
+      ranges.push_back({parameter.offset, parameter.count, weight_decay});
+    }
+  }
+  return ranges;
+}
+
+void Optimizer::Step(const kernels::UpdateScalars* scalars, float* parameters,
+                     const float* gradients) {
+  Update({scalars, 0, elements_, parameters, gradients});
+}
+
+void Optimizer::StepPart(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
+                         float* parameters, const float* gradients) {
+  Update({scalars, begin, begin + count, parameters, gradients});
+}
+
+}  // namespace muster::train

@@ -1,0 +1,51 @@
+// The learning rate as a function of the step.
+#ifndef MUSTER_TRAINER_OPTIM_SCHEDULE_H_
+#define MUSTER_TRAINER_OPTIM_SCHEDULE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::train {
+
+// Linear warm-up from zero, which reaches the rate with the first step after it, and one of
+//   constant
+//   cosine    half a cosine after the warm-up, which would reach zero with the step after the last
+//             (Loshchilov & Hutter 2017, without restarts)
+//   step      times `factor` after each milestone, and after every so many epochs; warm-up or not,
+//             these count from the training's start
+// Immutable.
+class Schedule {
+ public:
+  // `spec` with the coordinator's defaults. INVALID_ARGUMENT names the field.
+  static absl::StatusOr<Schedule> Create(const v1::ScheduleSpec& spec, double base_rate,
+                                         uint64_t total_steps, uint64_t steps_per_epoch);
+  // Of the step that follows after `step` steps were done.
+  double LearningRate(uint64_t step) const;
+
+ private:
+  enum class Shape { kConstant, kCosine, kStep };
+  Schedule() = default;
+  absl::Status SetSteps(const v1::ScheduleSpec& spec, uint64_t steps_per_epoch);
+  // What the base rate is multiplied by, apart from the warm-up.
+  double Multiplier(uint64_t step) const;
+
+  Shape shape_ = Shape::kConstant;
+  double base_rate_ = 0;
+  double warmup_steps_ = 0;
+  double total_steps_ = 0;
+  std::vector<uint64_t> milestones_;  // in steps
+  uint64_t every_steps_ = 0;          // 0: milestones alone
+  double factor_ = 0;
+};
+
+// Steps of the whole training: epochs (parts of one count) or max_steps, whichever ends first; at
+// least 1.
+uint64_t TotalSteps(const v1::TrainSpec& spec, uint64_t steps_per_epoch);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_TRAINER_OPTIM_SCHEDULE_H_

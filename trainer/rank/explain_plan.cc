@@ -1,0 +1,258 @@
+#include "trainer/rank/explain_plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "collectives/factory.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "kernels/philox.h"
+#include "trainer/data/dataset.h"
+#include "trainer/data/sampler.h"
+#include "trainer/graph/compiled_plan.h"
+#include "trainer/graph/plan_report.h"
+#include "trainer/graph/plan_timer.h"
+#include "trainer/loop/exit_code.h"
+#include "trainer/loop/spec_plan.h"
+#include "trainer/models/model.h"
+#include "trainer/objective/objective.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/optim/update_controller.h"
+#include "trainer/precision/training_precision.h"
+#include "trainer/rank/rank_device.h"
+#include "trainer/strategy/device_floats.h"
+
+namespace muster::rank {
+namespace {
+
+// The first steps build kernels and touch memory.
+constexpr size_t kWarmupSteps = 2;
+constexpr size_t kFewestSteps = 3;
+constexpr size_t kMostSteps = 50;
+
+absl::StatusOr<data::DatasetInfo> InfoOf(const v1::DatasetSpec& spec) {
+  ASSIGN_OR_RETURN(data::DatasetInfo info, data::FindDataset(spec.name()));
+  if (info.classes > 0) return info;
+  const auto folder = data::OpenDataset({.name = spec.name(), .path = spec.path()},
+                                        data::Split::kTrain, /*cache_dir=*/"");
+  if (folder.ok()) return (*folder)->info();
+  return train::WithExitCode(
+      Annotate(folder.status(), "the model has as many classes as the data set has folders"),
+      train::kExitNoInput);
+}
+
+absl::StatusOr<nn::Graph> BuildGraph(const v1::TrainSpec& spec) {
+  ASSIGN_OR_RETURN(const data::DatasetInfo info, InfoOf(spec.dataset()));
+  nn::ModelHead head;
+  head.classes = info.classes;
+  if (spec.objective().name() == "nt_xent") {
+    head.projection.emplace(spec.objective().projection().begin(),
+                            spec.objective().projection().end());
+  }
+  return nn::BuildModel(spec.model(), {spec.image_size(), spec.image_size(), info.channels}, head);
+}
+
+// A rank without peers and data: what one step is made of.
+struct Step {
+  std::unique_ptr<nn::CompiledPlan> plan;
+  nn::PlanUse use;
+  std::unique_ptr<collectives::Communicator> alone;
+  std::unique_ptr<train::Objective> objective;
+  std::unique_ptr<train::Optimizer> optimizer;
+  std::unique_ptr<train::UpdateController> control;
+};
+
+absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::Device& device) {
+  const v1::TrainSpec& spec = job.train();
+  Step step;
+  ASSIGN_OR_RETURN(const train::TrainingPrecision precision, train::PrecisionOf(spec));
+  ASSIGN_OR_RETURN(nn::CompileOptions options, train::CompileOptionsOf(job, ranks));
+  options.device = &device;
+  step.use.views = train::ViewsOf(spec.objective());
+  step.use.accumulation_steps = spec.accumulation_steps();
+  if (train::StagesOf(spec) > 0) {
+    // The whole model, for a micro-batch: what the stages are cut from.
+    step.use.accumulation_steps = spec.strategy().pipeline().micro_batches();
+    options.max_batch =
+        static_cast<uint32_t>(data::LargestShare(options.max_batch, step.use.accumulation_steps));
+  }
+  step.use.rows = options.max_batch;
+  ASSIGN_OR_RETURN(const nn::Graph graph, BuildGraph(spec));
+  ASSIGN_OR_RETURN(step.plan, nn::CompiledPlan::Make(graph, options));
+
+  ASSIGN_OR_RETURN(step.alone,
+                   collectives::CreateCommunicator("loopback", {.name = "WORLD", .members = {0}}));
+  const auto output_width = static_cast<int64_t>(step.plan->logits(1).size());
+  ASSIGN_OR_RETURN(step.objective,
+                   train::Objective::Create(spec.objective(), {step.alone.get(), step.alone.get()},
+                                            step.use.rows, output_width, device));
+  ASSIGN_OR_RETURN(step.optimizer,
+                   train::Optimizer::Create(spec.optimizer(), step.plan->parameters(),
+                                            {.round_to = precision.weights, .device = &device}));
+  ASSIGN_OR_RETURN(step.control,
+                   train::UpdateController::Create(train::UpdateRulesOf(spec.optimizer()), device,
+                                                   /*counted=*/1, /*parts=*/1));
+  return step;
+}
+
+// Pixels around zero, as normalised images have them, and labels in turn.
+void FillBatch(const Step& step, uint64_t seed) {
+  const nn::ImageShape& shape = step.plan->operations().front()->input()->shape;
+  const int64_t elements = step.use.rows * shape.height * shape.width * shape.channels;
+  const kernels::PhiloxKey key = kernels::MakePhiloxKey(seed);
+  std::vector<float> input(elements);
+  for (int64_t i = 0; i < elements; ++i) {
+    const auto counter = static_cast<uint32_t>(i / 4);
+    const uint32_t word = kernels::Philox4x32({counter, 0, 0, 0}, key)[i % 4];
+    input[i] = 4 * kernels::Uniform01(word) - 2;
+  }
+  const auto classes = static_cast<int32_t>(step.plan->logits(1).size());
+  std::vector<int32_t> labels(step.use.rows);
+  for (uint32_t row = 0; row < step.use.rows; ++row) {
+    labels[row] = static_cast<int32_t>(row) % classes;
+  }
+  kernels::Device& device = step.plan->device();
+  device.CopyToDevice(step.plan->input(), input.data(), input.size() * sizeof(float));
+  device.CopyToDevice(step.plan->labels(), labels.data(), labels.size() * sizeof(int32_t));
+}
+
+absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Duration budget,
+                       v1::PlanReport& report) {
+  nn::CompiledPlan& plan = *step.plan;
+  const train::DeviceFloats parameters(plan.device(), plan.parameter_elements());
+  const train::DeviceFloats gradients(plan.device(), plan.parameter_elements());
+  const train::DeviceFloats buffers(plan.device(), plan.buffer_elements());
+  plan.Bind(parameters.get(), gradients.get(), buffers.get());
+  plan.Initialize(spec.seed());
+  FillBatch(step, spec.seed());
+
+  const uint64_t step_rows = uint64_t{step.use.rows} * step.use.accumulation_steps;
+  // A rate of zero: the same work, and the weights stay in the range of real ones.
+  const auto run = [&](uint64_t number, nn::PlanTimer* timer) -> absl::Status {
+    absl::Status status;
+    const auto objective = [&] {
+      status.Update(
+          step.objective->Compute(plan, step.use.rows, step_rows, /*training=*/true).status());
+    };
+    const auto optimizer = [&] {
+      status.Update(step.control->Begin(number, /*learning_rate=*/0));
+      step.control->Decide(gradients.get(), plan.parameter_elements(), /*finite=*/nullptr);
+      step.optimizer->Step(step.control->scalars(), parameters.get(), gradients.get());
+      step.control->Finish();
+      status.Update(step.control->Read(/*wait=*/true).status());
+    };
+    for (uint32_t part = 0; part < step.use.accumulation_steps; ++part) {
+      plan.Forward(step.use.rows, /*training=*/true, {.seed = spec.seed(), .step = number});
+      timer != nullptr ? timer->Objective(objective) : objective();
+      plan.Backward(step.use.rows, nullptr);
+    }
+    timer != nullptr ? timer->Optimizer(optimizer) : optimizer();
+    return status;
+  };
+  uint64_t number = 0;
+  while (number < kWarmupSteps) RETURN_IF_ERROR(run(number++, nullptr));
+  nn::PlanTimer timer(&plan);
+  const SteadyTime start = Now().steady;
+  while (timer.steps() < kFewestSteps ||
+         (timer.steps() < kMostSteps && Now().steady - start < budget)) {
+    timer.BeginStep();
+    RETURN_IF_ERROR(run(number++, &timer));
+    timer.EndStep();
+  }
+  nn::AddTimes(timer, report);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
+                                               const ExplainPlanOptions& options) {
+  ASSIGN_OR_RETURN(const Step step, MakeStep(spec, options.ranks, *options.device));
+  v1::PlanReport report = nn::DescribePlan(*step.plan, step.use);
+  report.set_ranks(options.ranks);
+  report.set_device(options.device->name());
+  const size_t parameters = step.plan->parameter_elements();
+  const uint32_t sharers = spec.train().strategy().shard_optimizer() ? options.ranks : 1;
+  const size_t states = step.optimizer->states().size() * data::LargestShare(parameters, sharers);
+  report.set_parameter_bytes((2 * parameters + states + step.plan->buffer_elements()) *
+                             sizeof(float));
+  if (options.time) {
+    RETURN_IF_ERROR(TimeSteps(step, spec.train(), options.time_budget, report));
+  }
+  return report;
+}
+
+struct Flags {
+  ExplainPlanOptions options;
+  std::string device;
+};
+
+absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& flags) {
+  Flags parsed;
+  ExplainPlanOptions& options = parsed.options;
+  for (const std::string& flag : flags) {
+    absl::string_view value = flag;
+    if (flag == "--time") {
+      options.time = true;
+    } else if (flag == "--device=cpu" || flag == "--device=cuda") {
+      parsed.device = flag.substr(flag.find('=') + 1);
+    } else if (!absl::ConsumePrefix(&value, "--ranks=") ||
+               !absl::SimpleAtoi(value, &options.ranks) || options.ranks == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("muster-rank: unknown flag ", flag));
+    }
+  }
+  return parsed;
+}
+
+// The GPU that the plan is to be of; null for the processor.
+absl::StatusOr<std::unique_ptr<kernels::Device>> ChooseGpu(const std::string& device,
+                                                           const v1::Resources& resources) {
+  const bool wanted = device.empty() ? resources.device() == "gpu" : device == "cuda";
+  if (!wanted) return nullptr;
+  absl::StatusOr<std::unique_ptr<kernels::Device>> gpu = OpenGpu();
+  if (!gpu.ok() && device.empty()) return nullptr;
+  return gpu;
+}
+
+absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std::istream& in) {
+  ASSIGN_OR_RETURN(Flags parsed, ParseFlags(flags));
+  v1::JobSpec spec;
+  if (!spec.ParseFromIstream(&in)) {
+    return absl::DataLossError("muster-rank: standard input is not a serialised JobSpec");
+  }
+  if (!spec.has_train()) {
+    return absl::DataLossError("muster-rank: the spec is not of a train job");
+  }
+  ASSIGN_OR_RETURN(const auto gpu, ChooseGpu(parsed.device, spec.resources()));
+  if (gpu != nullptr) parsed.options.device = gpu.get();
+  return ExplainPlan(spec, parsed.options);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::PlanReport> ExplainPlan(const v1::JobSpec& spec,
+                                           const ExplainPlanOptions& options) {
+  auto report = ExplainUnmarked(spec, options);
+  if (absl::IsInvalidArgument(report.status())) {
+    return train::WithExitCode(report.status(), train::kExitBadSpec);
+  }
+  return report;
+}
+
+int RunExplainPlan(const std::vector<std::string>& flags, std::istream& in, std::ostream& out) {
+  absl::StatusOr<v1::PlanReport> report = Answer(flags, in);
+  v1::PlanAnswer answer;
+  if (report.ok()) {
+    *answer.mutable_report() = *std::move(report);
+  } else {
+    answer.set_error(std::string(report.status().message()));
+  }
+  const bool told = answer.SerializeToOstream(&out) && out.flush();
+  if (!report.ok()) return train::ExitCodeOf(report.status());
+  return told ? 0 : train::kExitFailure;
+}
+
+}  // namespace muster::rank

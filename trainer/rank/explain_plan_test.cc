@@ -1,0 +1,152 @@
+#include "trainer/rank/explain_plan.h"
+
+#include <filesystem>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/testing/guarded_device.h"
+#include "spec/spec.h"
+#include "trainer/data/testing.h"
+#include "trainer/loop/exit_code.h"
+
+namespace muster::rank {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::JobSpec Spec(const std::vector<std::string>& overrides = {}) {
+  auto spec = spec::Parse(R"(
+train:
+  model: {name: small_cnn}
+  dataset: {name: fashion_mnist, path: /nowhere}
+  epochs: 1
+  global_batch: 37
+  optimizer: {learning_rate: 0.1, momentum: 0.9}
+  augment: {flip: true}
+)",
+                          "spec", overrides);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  spec::ApplyDefaults(*spec);
+  EXPECT_TRUE(spec::Validate(*spec).ok()) << spec::Validate(*spec);
+  return *spec;
+}
+
+TEST(ExplainPlanTest, TheLargestShareWithoutData) {
+  const auto report = ExplainPlan(Spec(), {.ranks = 4});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->ranks(), 4u);
+  EXPECT_EQ(report->rows(), 10u);
+  EXPECT_EQ(report->parameters(), 421834u);
+  // Parameters, gradients and momentum at least.
+  EXPECT_GE(report->parameter_bytes(), 3u * 4 * 421834);
+  EXPECT_GT(report->operations_size(), 4);
+  EXPECT_FALSE(report->has_times());
+}
+
+TEST(ExplainPlanTest, AccumulationAndViews) {
+  const auto parts = ExplainPlan(Spec({"train.accumulation_steps=4"}), {.ranks = 2});
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ(parts->rows(), 5u);  // of 19
+  const auto views = ExplainPlan(Spec({"train.objective.name=nt_xent"}), {.ranks = 2});
+  ASSERT_TRUE(views.ok()) << views.status();
+  EXPECT_EQ(views->rows(), 38u);
+  EXPECT_EQ(views->views(), 2u);
+  // The projection is in place of the classifier.
+  EXPECT_EQ(views->operations().rbegin()->output().channels(), 128);
+}
+
+TEST(ExplainPlanTest, AShareOfTheOptimizersState) {
+  const auto whole = ExplainPlan(Spec(), {.ranks = 4});
+  const auto shared = ExplainPlan(Spec({"train.strategy.shard_optimizer=true"}), {.ranks = 4});
+  ASSERT_TRUE(whole.ok() && shared.ok());
+  // Three quarters of the momentum are with other ranks.
+  EXPECT_NEAR(static_cast<double>(whole->parameter_bytes() - shared->parameter_bytes()),
+              0.75 * 4 * 421834, 4096);
+}
+
+TEST(ExplainPlanTest, MicroBatchesOfAPipeline) {
+  const auto report = ExplainPlan(
+      Spec({"resources.ranks_per_node=4",
+            "train.strategy={name: pipeline, pipeline: {stages: 2, micro_batches: 3}}"}),
+      {.ranks = 4});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->rows(), 7u);  // of 19, half a batch
+  EXPECT_EQ(report->accumulation_steps(), 3u);
+  EXPECT_EQ(report->parameters(), 421834u);
+}
+
+TEST(ExplainPlanTest, Times) {
+  for (const auto& [objective, device] : {std::pair("cross_entropy", &kernels::CpuDevice()),
+                                          {"nt_xent", &kernels::GuardedDevice()}}) {
+    const auto report = ExplainPlan(
+        Spec({absl::StrCat("train.objective.name=", objective), "train.optimizer.clip_norm=1"}),
+        {.ranks = 4, .time = true, .time_budget = absl::ZeroDuration(), .device = device});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->device(), device->name());
+    EXPECT_EQ(report->times().steps(), 3u);
+    EXPECT_GT(report->times().images_per_second(), 0);
+    EXPECT_GT(report->times().objective_us(), 0);
+    EXPECT_GT(report->times().optimizer_us(), 0);
+    double shares = report->times().objective_share() + report->times().optimizer_share();
+    for (const v1::PlanOperation& operation : report->operations()) shares += operation.share();
+    EXPECT_NEAR(shares, 100, 1e-6);
+  }
+}
+
+TEST(ExplainPlanTest, WhatDoesNotFitIsTheSpecsFault) {
+  const auto report = ExplainPlan(
+      Spec({"train.model={layers: [conv2d: {out_channels: 3, kernel: 40}, flatten, linear]}"}), {});
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(train::ExitCodeOf(report.status()), train::kExitBadSpec);
+}
+
+TEST(ExplainPlanTest, ClassesOfAFolder) {
+  const data::TemporaryDirectory directory;
+  const std::vector<std::string> overrides = {
+      "train.dataset={name: image_folder, path: " + directory.path() + "}", "train.image_size=16"};
+  const auto missing = ExplainPlan(Spec(overrides), {});
+  EXPECT_EQ(train::ExitCodeOf(missing.status()), train::kExitNoInput) << missing.status();
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr(directory.path() + "/train"));
+  for (const char* name : {"cat", "dog", "owl"}) {
+    const std::string folder = directory.path() + "/train/" + name;
+    std::filesystem::create_directories(folder);
+    data::WriteFile(folder + "/1.jpg", "looked at by nobody");
+  }
+  const auto report = ExplainPlan(Spec(overrides), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->operations().rbegin()->output().channels(), 3);
+  EXPECT_EQ(report->operations(0).inputs(0).channels(), 3);
+}
+
+TEST(RunExplainPlanTest, AnswersInEveryCase) {
+  const auto run = [](const std::vector<std::string>& flags, const std::string& input,
+                      int exit_code) {
+    std::istringstream in(input);
+    std::ostringstream out;
+    EXPECT_EQ(RunExplainPlan(flags, in, out), exit_code);
+    v1::PlanAnswer answer;
+    EXPECT_TRUE(answer.ParseFromString(out.str()));
+    return answer;
+  };
+  const std::string spec = Spec().SerializeAsString();
+  EXPECT_EQ(run({"--ranks=2"}, spec, 0).report().rows(), 19u);
+  EXPECT_EQ(run({"--device=cpu"}, spec, 0).report().device(), "cpu");
+  // There is no library beside this program; only who asks for a GPU must have one.
+  EXPECT_THAT(run({"--device=cuda"}, spec, train::kExitNoDevice).error(),
+              HasSubstr("/trainer/rank/libmuster-cuda.so"));
+  const v1::JobSpec on_gpu = Spec({"resources.device=gpu"});
+  EXPECT_EQ(run({}, on_gpu.SerializeAsString(), 0).report().device(), "cpu");
+  EXPECT_THAT(run({"--device=tpu"}, spec, 1).error(), HasSubstr("unknown flag --device=tpu"));
+  EXPECT_THAT(run({"--ranks=0"}, spec, 1).error(), HasSubstr("unknown flag --ranks=0"));
+  EXPECT_THAT(run({"--ranks=x"}, spec, 1).error(), HasSubstr("unknown flag"));
+  EXPECT_THAT(run({}, "\xff\xff", 1).error(), HasSubstr("not a serialised JobSpec"));
+  EXPECT_THAT(run({}, "", 1).error(), HasSubstr("not of a train job"));
+  const v1::JobSpec unfit =
+      Spec({"train.model={layers: [relu, avg_pool2d: {kernel: 99}, flatten, linear]}"});
+  EXPECT_THAT(run({}, unfit.SerializeAsString(), 78).error(), HasSubstr("layer 1: a kernel of 99"));
+}
+
+}  // namespace
+}  // namespace muster::rank

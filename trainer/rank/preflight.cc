@@ -1,0 +1,162 @@
+#include "trainer/rank/preflight.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/agent/network/network.h"
+
+namespace muster::rank {
+namespace {
+
+// Names and addresses of so many nodes fit into one value of the store (limits::kValueBytes).
+constexpr uint32_t kBlock = 128;
+constexpr char kBarrier[] = "preflight";
+// Where the job's failure_timeout allows it.
+constexpr absl::Duration kLeastLimit = absl::Seconds(15);
+
+std::string DrawWord() {
+  std::random_device random;
+  std::string word;
+  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&word, "%08x", random());
+  return word + "\n";
+}
+
+struct Entry {
+  std::string node;
+  ReachTarget target;
+};
+
+std::string Encode(const Entry& entry) {
+  // The word ends the line.
+  return absl::StrCat(entry.node, " ", entry.target.address.host, " ", entry.target.address.port,
+                      " ", entry.target.word);
+}
+
+absl::StatusOr<Entry> Decode(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  uint32_t port = 0;
+  if (words.size() != 4 || !absl::SimpleAtoi(words[2], &port) || port > 65535) {
+    return absl::InternalError(absl::StrCat("not where a node can be reached: ", line));
+  }
+  return Entry{words[0], {{words[1], static_cast<uint16_t>(port)}, absl::StrCat(words[3], "\n")}};
+}
+
+std::string NodeKey(uint32_t node_rank) { return absl::StrCat("preflight/node/", node_rank); }
+std::string BlockKey(uint32_t first) { return absl::StrCat("preflight/block/", first); }
+
+// What nodes tell each other of where they can be reached.
+class Directory {
+ public:
+  Directory(const PreflightOptions& options, absl::Time deadline, collectives::KeyStore* store)
+      : options_(options), deadline_(deadline), store_(store) {}
+
+  absl::Status Tell(const std::string& own) {
+    const uint32_t first = options_.node_rank / kBlock * kBlock;
+    if (options_.node_rank != first) return store_->Put(NodeKey(options_.node_rank), own);
+    const uint32_t end = std::min(first + kBlock, options_.node_count);
+    std::string block = own;
+    for (uint32_t node = first + 1; node < end; ++node) {
+      ASSIGN_OR_RETURN(const std::string entry, Get(NodeKey(node), node));
+      block += entry;
+    }
+    return store_->Put(BlockKey(first), block);
+  }
+
+  absl::StatusOr<std::vector<Entry>> LowerNodes() {
+    std::vector<Entry> entries;
+    for (uint32_t first = 0; first < options_.node_rank; first += kBlock) {
+      ASSIGN_OR_RETURN(const std::string block, Get(BlockKey(first), first));
+      for (const absl::string_view line : absl::StrSplit(block, '\n', absl::SkipEmpty())) {
+        if (entries.size() == options_.node_rank) break;
+        ASSIGN_OR_RETURN(entries.emplace_back(), Decode(line));
+      }
+    }
+    if (entries.size() != options_.node_rank) {
+      return absl::InternalError(absl::StrCat("of ", options_.node_rank, " nodes ", entries.size(),
+                                              " have told where they can be reached"));
+    }
+    return entries;
+  }
+
+ private:
+  absl::StatusOr<std::string> Get(const std::string& key, uint32_t node_rank) {
+    auto value = store_->Get(key, std::max(deadline_ - absl::Now(), absl::ZeroDuration()));
+    if (!absl::IsDeadlineExceeded(value.status())) return value;
+    return absl::DeadlineExceededError(absl::StrCat("the node of node rank ", node_rank,
+                                                    " has not told where it can be reached within ",
+                                                    absl::FormatDuration(options_.timeout)));
+  }
+
+  const PreflightOptions& options_;
+  const absl::Time deadline_;
+  collectives::KeyStore* const store_;
+};
+
+std::string InterfaceText(const std::string& address) {
+  const std::string interface = agent::InterfaceOf(address);
+  return interface.empty() ? "" : absl::StrCat(" (interface ", interface, ")");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions& options,
+                                                          collectives::KeyStore* store) {
+  const absl::Time begin = absl::Now();
+  const absl::Time deadline = begin + options.timeout;
+  Entry own = {options.node_name, {{options.address, 0}, DrawWord()}};
+  ASSIGN_OR_RETURN(auto listener, ReachListener::Start(options.address, own.target.word));
+  own.target.address.port = listener->port();
+  Directory directory(options, deadline, store);
+  RETURN_IF_ERROR(directory.Tell(Encode(own)));
+  ASSIGN_OR_RETURN(const std::vector<Entry> lower, directory.LowerNodes());
+
+  std::vector<ReachTarget> targets;
+  for (const Entry& entry : lower) targets.push_back(entry.target);
+  const ReachResult result =
+      ReachAll(targets, {.timeout = deadline - absl::Now(), .cancelled = options.cancelled});
+  if (absl::IsCancelled(result.status)) return result.status;
+  if (!result.status.ok()) {
+    const Entry& other = lower[result.target];
+    return absl::UnavailableError(absl::StrCat("node ", options.node_name, " cannot reach node ",
+                                               other.node, " at ", other.target.address.ToString(),
+                                               InterfaceText(options.address), ": ",
+                                               result.status.message()));
+  }
+  LOG(INFO) << "reached " << lower.size() << " of " << options.node_count << " nodes in "
+            << absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Microseconds(10)));
+  return listener;
+}
+
+absl::Status Preflight(const v1::World& world, const RankEnvironment& environment,
+                       const std::function<bool()>& cancelled, ControlPlane* control) {
+  if (world.node_count() <= 1) return absl::OkStatus();
+  const absl::Duration timeout = FromProto(world.failure_timeout());
+  // Before the coordinator gives the rendezvous up.
+  const absl::Duration limit = std::min(timeout, std::max(timeout / 2, kLeastLimit));
+  std::unique_ptr<ReachListener> listener;
+  const bool first = !world.ranks().empty() && world.ranks(0).rank() == environment.identity.rank();
+  if (first) {
+    PreflightOptions options;
+    options.node_rank = world.node_rank();
+    options.node_count = world.node_count();
+    options.node_name = environment.node_name;
+    options.address = world.node_address();
+    options.timeout = limit;
+    options.cancelled = cancelled;
+    ASSIGN_OR_RETURN(listener, CheckNodes(options, control));
+  }
+  // Whoever cannot reach a node says so before the others stop waiting.
+  return control->Barrier(kBarrier, limit + timeout);
+}
+
+}  // namespace muster::rank

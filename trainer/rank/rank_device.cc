@@ -1,0 +1,27 @@
+#include "trainer/rank/rank_device.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "kernels/cuda/device.h"
+#include "trainer/loop/exit_code.h"
+
+namespace muster::rank {
+
+bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices) {
+  return resources.device() == "gpu" || (resources.device() == "auto" && !visible_devices.empty());
+}
+
+absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(int index, const std::string& library) {
+  absl::StatusOr<std::unique_ptr<kernels::Device>> device = kernels::OpenCudaDevice(index, library);
+  if (device.ok()) return device;
+  return train::WithExitCode(device.status(), train::kExitNoDevice);
+}
+
+absl::StatusOr<collectives::NcclParts> OpenNccl(kernels::Device& device) {
+  auto library = collectives::OpenNcclLibrary();
+  RETURN_IF_ERROR(train::WithExitCode(library.status(), train::kExitNoDevice));
+  return collectives::NcclParts{*std::move(library), [&device] { return device.MakeStream(); }};
+}
+
+}  // namespace muster::rank

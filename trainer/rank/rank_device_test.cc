@@ -1,0 +1,37 @@
+#include "trainer/rank/rank_device.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "trainer/loop/exit_code.h"
+
+namespace muster::rank {
+namespace {
+
+TEST(RankDeviceTest, AutoIsWhatTheWorkerGave) {
+  v1::Resources resources;
+  for (const char* visible : {"", "GPU-1", "GPU-1,GPU-2"}) {
+    resources.set_device("cpu");
+    EXPECT_FALSE(UsesGpu(resources, visible));
+    resources.set_device("gpu");
+    EXPECT_TRUE(UsesGpu(resources, visible));
+    resources.set_device("auto");
+    EXPECT_EQ(UsesGpu(resources, visible), *visible != '\0');
+  }
+}
+
+TEST(RankDeviceTest, OpensTheFirst) {
+  const auto device = OpenGpu(0, "kernels/cuda/libmuster-cuda-on-host.so");
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ((*device)->name(), "cuda:0 host");
+  EXPECT_FALSE((*device)->host_memory());
+}
+
+TEST(RankDeviceTest, AMissingLibraryIsNamedAndNoFaultOfTheSpec) {
+  const absl::Status status = OpenGpu(0, "/no/such/library.so").status();
+  EXPECT_EQ(status.message(), "CUDA: no /no/such/library.so");
+  EXPECT_EQ(train::ExitCodeOf(status), train::kExitNoDevice);
+  EXPECT_FALSE(train::IsPermanent(train::kExitNoDevice));
+}
+
+}  // namespace
+}  // namespace muster::rank

@@ -1,0 +1,273 @@
+#include "trainer/rank/train_job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/types/optional.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "spec/spec.h"
+#include "trainer/loop/exit_code.h"
+#include "trainer/loop/spec_plan.h"
+#include "trainer/loop/trainer.h"
+#include "trainer/objective/objective.h"
+#include "trainer/rank/gpu_fingerprint.h"
+#include "trainer/rank/preflight.h"
+
+namespace muster::rank {
+namespace {
+
+// Peers may still be unpacking their data, or wait for a node that starts.
+constexpr int kJoinTimeouts = 4;
+// The training is done: a coordinator that is away for a while must not undo it. Whoever really
+// ends a generation says so by a directive or a signal.
+constexpr absl::Duration kFinishTimeout = absl::Hours(24);
+
+absl::optional<uint32_t> LostPeer(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(collectives::kPeerRankPayload);
+  uint32_t peer = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &peer)) return absl::nullopt;
+  return peer;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Launch> ReadLaunch() {
+  const char* path = std::getenv("MUSTER_LAUNCH_FILE");
+  if (path == nullptr) {
+    return absl::InvalidArgumentError(
+        "MUSTER_LAUNCH_FILE is not set: muster-rank is started by muster-worker");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("open ", path));
+  v1::Launch launch;
+  if (!launch.ParseFromIstream(&file)) {
+    return absl::DataLossError(absl::StrCat(path, " is not a launch"));
+  }
+  if (!launch.spec().has_train()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not of a train job"));
+  }
+  return launch;
+}
+
+TrainJob::TrainJob(const RankEnvironment& environment, v1::Launch launch, ControlPlane* control,
+                   AbortSwitch* abort, CommunicatorFactory factory)
+    : environment_(environment),
+      launch_(std::move(launch)),
+      failure_timeout_(launch_.spec().has_failure_timeout()
+                           ? FromProto(launch_.spec().failure_timeout())
+                           : absl::Seconds(30)),
+      control_(control),
+      abort_(abort),
+      factory_(std::move(factory)) {}
+
+int TrainJob::Run() {
+  const absl::Status status = RunToEnd();
+  if (status.ok()) return 0;
+  // The report makes the coordinator stop the job's ranks. This one ends by itself at once, and a
+  // SIGTERM must not take the place of its exit code.
+  std::signal(SIGTERM, SIG_IGN);
+  ReportFailure(status);
+  return train::ExitCodeOf(status);
+}
+
+absl::Status TrainJob::RunToEnd() {
+  RETURN_IF_ERROR(OpenDevice());
+  SetPhase("loading-data");
+  ASSIGN_OR_RETURN(preparation_, train::Prepare(launch_.spec(), launch_.world_size(),
+                                                environment_.cache_dir, Devices()));
+  v1::JoinInfo info;
+  info.set_layout_digest(preparation_->layout_digest);
+  info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
+                                     preparation_->fingerprint.end());
+  if (nccl_.has_value()) {
+    for (v1::FingerprintEntry& entry :
+         GpuFingerprint(nccl_->library->VersionText(), environment_.driver_version, environ)) {
+      *info.add_fingerprint() = std::move(entry);
+    }
+  }
+  RETURN_IF_ERROR(OpenCheckpoints(info));
+
+  SetPhase("connecting");
+  ASSIGN_OR_RETURN(const v1::JoinResponse joined,
+                   control_->Join(info, kJoinTimeouts * failure_timeout_));
+  if (joined.world().world_size() != preparation_->world_size) {
+    return absl::InternalError(absl::StrCat("launched into a world of ", preparation_->world_size,
+                                            " ranks, joined one of ", joined.world().world_size()));
+  }
+  RETURN_IF_ERROR(Preflight(
+      joined.world(), environment_, [this] { return !abort_->reason().ok(); }, control_));
+  ConnectOptions options;
+  options.rank = environment_.identity.rank();
+  options.backend = launch_.spec().backend();
+  options.hierarchical = launch_.spec().train().strategy().hierarchical();
+  options.with_node = train::NeedsNodeCommunicator(launch_.spec().train().objective());
+  options.pipeline_stages = train::StagesOf(launch_.spec().train());
+  options.store = control_;
+  if (nccl_.has_value()) options.nccl = &*nccl_;
+  options.cancelled = [this] { return abort_->reason(); };
+  ASSIGN_OR_RETURN(const RankCommunicators communicators, factory_(joined.world(), options));
+  for (collectives::Communicator* const group : communicators.all()) abort_->Attach(group);
+  absl::Cleanup detach = [this] { abort_->Detach(); };
+  RETURN_IF_ERROR(control_->ReportConnected());
+  if (communicators.pipeline != nullptr) {
+    SetPhase("choosing-stages");
+    RETURN_IF_ERROR(
+        train::CompileStage(*preparation_, *communicators.pipeline, *communicators.world));
+  }
+  RETURN_IF_ERROR(Train(communicators, joined.world()));
+  // Nobody leaves while a peer may still need it.
+  return control_->Barrier("finish", kFinishTimeout);
+}
+
+absl::Status TrainJob::OpenDevice() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string& backend = launch_.spec().backend();
+  if (!UsesGpu(launch_.spec().resources(), visible != nullptr ? visible : "")) {
+    if (backend != "nccl") return absl::OkStatus();
+    return train::WithExitCode(
+        absl::InvalidArgumentError("backend nccl connects GPUs, and this rank was given none"),
+        train::kExitNoDevice);
+  }
+  SetPhase("opening-device");
+  const size_t count = spec::DrivesSeveralDevices(launch_.spec().train().strategy())
+                           ? static_cast<size_t>(std::max(1, Placement().slots_size()))
+                           : 1;
+  while (gpus_.size() < count) {
+    ASSIGN_OR_RETURN(gpus_.emplace_back(), OpenGpu(static_cast<int>(gpus_.size())));
+    LOG(INFO) << "computes on " << gpus_.back()->name();
+  }
+  if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {
+    LOG(WARNING) << "of the GPUs " << visible << " the first alone is used";
+  }
+  // Any other backend was asked for by name: gradients go by the processes then, and as a
+  // pipeline's do.
+  if (launch_.world_size() > 1 && train::StagesOf(launch_.spec().train()) == 0 &&
+      (backend.empty() || backend == "auto" || backend == "nccl")) {
+    ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpus_.front()));
+    LOG(INFO) << "gradients go by NCCL " << nccl_->library->VersionText() << ", "
+              << nccl_->library->path;
+  }
+  return absl::OkStatus();
+}
+
+v1::RankPlacement TrainJob::Placement() const {
+  for (const v1::RankPlacement& placement : launch_.ranks()) {
+    if (placement.rank() == environment_.identity.rank()) return placement;
+  }
+  return {};
+}
+
+std::vector<kernels::Device*> TrainJob::Devices() const {
+  std::vector<kernels::Device*> devices;
+  for (const auto& gpu : gpus_) devices.push_back(gpu.get());
+  if (!devices.empty()) return devices;
+  // One processor's slot is one device to a strategy that drives several.
+  devices.assign(static_cast<size_t>(std::max(1, Placement().slots_size())), &kernels::CpuDevice());
+  return devices;
+}
+
+absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
+  const v1::CheckpointSpec& spec = launch_.spec().train().checkpoint();
+  if (spec.dir().empty()) return absl::OkStatus();
+  train::CheckpointOptions options;
+  options.path = OnThisNode(spec.dir());
+  options.job_id = launch_.job_id();
+  options.generation = launch_.generation();
+  if (spec.keep() > 0) options.keep = spec.keep();
+  const bool writes = environment_.identity.rank() == 0;
+  auto directory = writes ? train::CheckpointDirectory::OpenForWriting(options)
+                          : train::CheckpointDirectory::OpenForReading(options);
+  if (absl::IsAborted(directory.status())) return directory.status();
+  RETURN_IF_ERROR(train::WithExitCode(directory.status(), train::kExitCannotCreate));
+  checkpoints_ = *std::move(directory);
+
+  const auto newest = checkpoints_->FindNewestValid();
+  if (!newest.has_value()) return absl::OkStatus();
+  if (newest->training_digest != preparation_->training_digest) {
+    return train::WithExitCode(
+        absl::FailedPreconditionError(absl::StrCat(
+            "checkpoint directory ", options.path, " holds step ", newest->step,
+            " of another training (job ", newest->job_id,
+            "): its model, data set, batch, precision, seed or augmentation differ; give another "
+            "directory")),
+        train::kExitCannotCreate);
+  }
+  info.set_has_checkpoint(true);
+  info.set_checkpoint_step(newest->step);
+  return absl::OkStatus();
+}
+
+std::string TrainJob::OnThisNode(const std::string& directory) const {
+  return absl::StrReplaceAll(directory, {{"{node}", environment_.node_name}});
+}
+
+absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::World& world) {
+  train::TrainerOptions options;
+  options.job_id = launch_.job_id();
+  options.generation = launch_.generation();
+  options.canonical_layout = world.canonical_layout();
+  if (world.has_resume_rank()) {
+    options.resume = train::ResumePoint{world.resume_rank(), world.resume_step()};
+  }
+  options.checkpoints = checkpoints_;
+  options.node_name = environment_.node_name;
+  options.tensorboard_directory = OnThisNode(launch_.spec().train().tensorboard().dir());
+  options.progress = [this](const v1::Progress& progress) {
+    phase_ = progress.phase();
+    control_->ReportProgress(progress);
+  };
+  train::Communicators groups = {.world = communicators.world.get(),
+                                 .node = communicators.node.get(),
+                                 .devices = communicators.devices.get()};
+  if (communicators.pipeline != nullptr) {
+    groups.replicas = communicators.pipeline->replicas.get();
+    groups.stages = communicators.pipeline->pipe.get();
+  }
+  train::Trainer trainer(std::move(preparation_), groups, std::move(options));
+  absl::StatusOr<v1::TrainSummary> summary = trainer.Run();
+  step_ = trainer.step();
+  RETURN_IF_ERROR(summary.status());
+  if (communicators.world->rank() == 0) RETURN_IF_ERROR(control_->ReportSummary(*summary));
+  return absl::OkStatus();
+}
+
+void TrainJob::ReportFailure(const absl::Status& status) {
+  const std::string node = absl::StrCat("node ", environment_.node_name);
+  const bool named = absl::StartsWith(status.message(), node + " ");
+  const std::string message =
+      named ? std::string(status.message()) : absl::StrCat(node, ": ", status.message());
+  LOG(ERROR) << phase_ << ": " << message;
+  // Who ended this rank knows already.
+  if (!abort_->reason().ok()) return;
+  v1::FailureReport report;
+  report.set_code(status.raw_code());
+  report.set_message(message);
+  report.set_phase(phase_);
+  report.set_step(step_);
+  report.set_not_retryable(train::IsPermanent(train::ExitCodeOf(status)));
+  if (const auto peer = LostPeer(status)) report.set_peer_rank(*peer);
+  const absl::Status reported = control_->ReportFailure(report);
+  if (!reported.ok()) LOG(WARNING) << "cannot report the failure: " << reported;
+}
+
+void TrainJob::SetPhase(const std::string& phase) {
+  phase_ = phase;
+  v1::Progress progress;
+  progress.set_phase(phase);
+  control_->ReportProgress(progress);
+}
+
+}  // namespace muster::rank

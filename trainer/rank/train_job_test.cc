@@ -1,0 +1,322 @@
+#include "trainer/rank/train_job.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "spec/spec.h"
+#include "trainer/data/testing.h"
+#include "trainer/loop/exit_code.h"
+#include "trainer/loop/testing.h"
+
+namespace muster::rank {
+namespace {
+
+using ::testing::HasSubstr;
+
+// One generation's ranks and what they said, in memory; decides where to resume as the coordinator
+// does.
+class Generation {
+ public:
+  explicit Generation(uint32_t world_size)
+      : world_size_(world_size), communicators_(train::MakeLoopbackGroup(world_size)) {}
+
+  v1::World Join(uint32_t rank, const v1::JoinInfo& info) {
+    absl::MutexLock lock(&mutex_);
+    joined_[rank] = info;
+    mutex_.Await(absl::Condition(
+        +[](Generation* self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
+          return self->joined_.size() == self->world_size_;
+        },
+        this));
+    v1::World world;
+    world.set_world_size(world_size_);
+    for (const auto& [joined_rank, joined_info] : joined_) {
+      if (!joined_info.has_checkpoint()) continue;
+      if (world.has_resume_rank() && world.resume_step() >= joined_info.checkpoint_step()) continue;
+      world.set_resume_rank(joined_rank);
+      world.set_resume_step(joined_info.checkpoint_step());
+    }
+    return world;
+  }
+  std::unique_ptr<collectives::Communicator> TakeCommunicator(uint32_t rank) {
+    return std::move(communicators_[rank]);
+  }
+
+ private:
+  const uint32_t world_size_;
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+  absl::Mutex mutex_;
+  std::map<uint32_t, v1::JoinInfo> joined_ ABSL_GUARDED_BY(mutex_);
+};
+
+class InMemoryControlPlane final : public ControlPlane {
+ public:
+  InMemoryControlPlane(Generation* generation, uint32_t rank)
+      : generation_(generation), rank_(rank) {}
+
+  absl::StatusOr<v1::JoinResponse> Join(const v1::JoinInfo& info, absl::Duration) override {
+    join_info = info;
+    joined = true;
+    v1::JoinResponse response;
+    *response.mutable_world() = generation_->Join(rank_, info);
+    return response;
+  }
+  absl::Status Barrier(absl::string_view, absl::Duration) override { return absl::OkStatus(); }
+  absl::Status Put(absl::string_view, absl::string_view) override { return absl::OkStatus(); }
+  absl::StatusOr<std::string> Get(absl::string_view, absl::Duration) override {
+    return absl::NotFoundError("no keys here");
+  }
+  absl::Status ReportConnected() override {
+    connected = true;
+    return absl::OkStatus();
+  }
+  void ReportProgress(const v1::Progress& p) override {
+    phases.push_back(p.phase());
+    if (at_progress != nullptr) at_progress(p);
+  }
+  absl::Status ReportFailure(const v1::FailureReport& f) override {
+    failures.push_back(f);
+    return absl::OkStatus();
+  }
+  absl::Status ReportSummary(const v1::TrainSummary& s) override {
+    summaries.push_back(s);
+    return absl::OkStatus();
+  }
+  void SetDirectiveHandler(std::function<void(const v1::Directive&)>) override {}
+
+  v1::JoinInfo join_info;
+  bool joined = false;
+  bool connected = false;
+  std::vector<std::string> phases;
+  std::vector<v1::FailureReport> failures;
+  std::vector<v1::TrainSummary> summaries;
+  std::function<void(const v1::Progress&)> at_progress;
+
+ private:
+  Generation* const generation_;
+  const uint32_t rank_;
+};
+
+struct Outcome {
+  int exit_code = -1;
+  std::unique_ptr<InMemoryControlPlane> control;
+};
+
+class TrainJobTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    data::WriteSyntheticDataset(directory_.path(), 100, 10);
+    v1::TrainSpec& spec = *launch_.mutable_spec()->mutable_train();
+    spec.mutable_model()->set_name("mlp");
+    spec.mutable_dataset()->set_name("fashion_mnist");
+    spec.mutable_dataset()->set_path(directory_.path());
+    spec.set_max_steps(10);
+    spec.set_global_batch(20);
+    spec.mutable_optimizer()->set_learning_rate(0.01);
+    spec.mutable_checkpoint()->set_dir(directory_.path() + "/{node}/checkpoints");
+    spec::ApplyDefaults(*launch_.mutable_spec());
+    launch_.set_job_id("job");
+    launch_.set_generation(1);
+    launch_.set_world_size(1);
+  }
+
+  v1::TrainSpec& spec() { return *launch_.mutable_spec()->mutable_train(); }
+
+  RankEnvironment Environment(uint32_t rank) const {
+    RankEnvironment environment;
+    environment.node_name = absl::StrCat("node-", rank);
+    environment.cache_dir = directory_.path();
+    environment.identity.set_rank(rank);
+    return environment;
+  }
+
+  // The next generation of the job, one node per rank; `nodes[r]` is where rank r is.
+  std::vector<Outcome> RunWorld(const std::vector<uint32_t>& nodes) {
+    launch_.set_world_size(nodes.size());
+    Generation generation(nodes.size());
+    std::vector<Outcome> outcomes(nodes.size());
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < nodes.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        RankEnvironment environment = Environment(rank);
+        environment.node_name = absl::StrCat("node-", nodes[rank]);
+        outcomes[rank] = Run(generation, environment);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    launch_.set_generation(launch_.generation() + 1);
+    return outcomes;
+  }
+
+  Outcome Run(Generation& generation, const RankEnvironment& environment) {
+    const uint32_t rank = environment.identity.rank();
+    Outcome outcome;
+    outcome.control = std::make_unique<InMemoryControlPlane>(&generation, rank);
+    outcome.control->at_progress = at_progress_;
+    TrainJob job(environment, launch_, outcome.control.get(), &abort_,
+                 [&](const v1::World&, const ConnectOptions&) -> absl::StatusOr<RankCommunicators> {
+                   if (!connect_error_.ok()) return connect_error_;
+                   return RankCommunicators{generation.TakeCommunicator(rank), nullptr, nullptr};
+                 });
+    outcome.exit_code = job.Run();
+    return outcome;
+  }
+
+  data::TemporaryDirectory directory_;
+  v1::Launch launch_;
+  AbortSwitch abort_;
+  absl::Status connect_error_;
+  std::function<void(const v1::Progress&)> at_progress_;
+};
+
+TEST_F(TrainJobTest, TrainsAndTells) {
+  const std::vector<Outcome> outcomes = RunWorld({0, 1});
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_TRUE(outcome.control->connected);
+    EXPECT_FALSE(outcome.control->join_info.has_checkpoint());
+    EXPECT_FALSE(outcome.control->join_info.layout_digest().empty());
+    ASSERT_EQ(outcome.control->join_info.fingerprint_size(), 4);
+    EXPECT_EQ(outcome.control->join_info.fingerprint(1).name(), "dataset");
+    EXPECT_EQ(outcome.control->join_info.fingerprint(2).value(), "O0 float32");
+    EXPECT_EQ(outcome.control->phases.front(), "loading-data");
+    EXPECT_EQ(outcome.control->phases.back(), "finished");
+    EXPECT_TRUE(outcome.control->failures.empty());
+  }
+  ASSERT_EQ(outcomes[0].control->summaries.size(), 1);
+  EXPECT_EQ(outcomes[0].control->summaries[0].steps(), 10);
+  EXPECT_EQ(outcomes[0].control->summaries[0].device(), "cpu");
+  EXPECT_TRUE(outcomes[1].control->summaries.empty());
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-0/checkpoints/step-00000010"));
+}
+
+TEST_F(TrainJobTest, ResumesFromWhicheverNodeHasTheNewestCheckpoint) {
+  ASSERT_EQ(RunWorld({0, 1})[0].exit_code, 0);
+  spec().set_max_steps(15);
+  // Rank 0 is now on a node that has none; node-0 has become rank 1's.
+  const std::vector<Outcome> outcomes = RunWorld({1, 0});
+  EXPECT_FALSE(outcomes[0].control->join_info.has_checkpoint());
+  EXPECT_TRUE(outcomes[1].control->join_info.has_checkpoint());
+  EXPECT_EQ(outcomes[1].control->join_info.checkpoint_step(), 10);
+  ASSERT_EQ(outcomes[0].exit_code, 0);
+  EXPECT_EQ(outcomes[0].control->summaries[0].resumed_from_step(), 10);
+  EXPECT_EQ(outcomes[0].control->summaries[0].steps(), 15);
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-1/checkpoints/step-00000015"));
+}
+
+TEST_F(TrainJobTest, MissingDataIsToldBeforeJoining) {
+  spec().mutable_dataset()->set_path("/does/not/exist");
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitNoInput);
+  EXPECT_FALSE(outcome.control->joined);
+  ASSERT_EQ(outcome.control->failures.size(), 1);
+  const v1::FailureReport& failure = outcome.control->failures[0];
+  EXPECT_TRUE(failure.not_retryable());
+  EXPECT_EQ(failure.phase(), "loading-data");
+  EXPECT_THAT(failure.message(), HasSubstr("node node-0: "));
+  EXPECT_THAT(failure.message(), HasSubstr("/does/not/exist"));
+}
+
+// The library lies neither beside this program nor in ../lib.
+TEST_F(TrainJobTest, AGpuThatCannotBeUsedEndsTheRank) {
+  launch_.mutable_spec()->mutable_resources()->set_device("gpu");
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitNoDevice);
+  EXPECT_FALSE(outcome.control->joined);
+  ASSERT_EQ(outcome.control->failures.size(), 1);
+  const v1::FailureReport& failure = outcome.control->failures[0];
+  EXPECT_FALSE(failure.not_retryable());
+  EXPECT_EQ(failure.phase(), "opening-device");
+  EXPECT_THAT(failure.message(), HasSubstr("node node-0: CUDA: no "));
+  EXPECT_THAT(failure.message(), HasSubstr("/trainer/rank/libmuster-cuda.so"));
+}
+
+TEST_F(TrainJobTest, ACheckpointDirectoryThatCannotBeMadeIsPermanent) {
+  data::WriteFile(directory_.path() + "/node-0", "a file is in the way");
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitCannotCreate);
+  ASSERT_EQ(outcome.control->failures.size(), 1);
+  EXPECT_TRUE(outcome.control->failures[0].not_retryable());
+  EXPECT_THAT(outcome.control->failures[0].message(), HasSubstr("/node-0/checkpoints"));
+}
+
+TEST_F(TrainJobTest, ABadSpecIsPermanent) {
+  spec().mutable_model()->set_name("vgg");
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitBadSpec);
+  ASSERT_EQ(outcome.control->failures.size(), 1);
+  EXPECT_TRUE(outcome.control->failures[0].not_retryable());
+}
+
+TEST_F(TrainJobTest, AnotherTrainingsCheckpointsAreNotContinued) {
+  ASSERT_EQ(RunWorld({0})[0].exit_code, 0);
+  spec().set_seed(77);
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitCannotCreate);
+  EXPECT_THAT(outcome.control->failures[0].message(), HasSubstr("another training"));
+}
+
+TEST_F(TrainJobTest, ALostPeerIsNamedAsAConsequence) {
+  connect_error_ = absl::UnavailableError("rank 3 closed its connection");
+  connect_error_.SetPayload(collectives::kPeerRankPayload, absl::Cord("3"));
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitFailure);
+  ASSERT_EQ(outcome.control->failures.size(), 1);
+  EXPECT_EQ(outcome.control->failures[0].peer_rank(), 3);
+  EXPECT_TRUE(outcome.control->failures[0].has_peer_rank());
+  EXPECT_FALSE(outcome.control->failures[0].not_retryable());
+  EXPECT_EQ(outcome.control->failures[0].phase(), "connecting");
+}
+
+TEST_F(TrainJobTest, AnOrderedAbortEndsTheRankWithoutAReport) {
+  spec().set_max_steps(1'000'000);
+  at_progress_ = [this](const v1::Progress& progress) {
+    if (progress.step() > 0) abort_.Abort(absl::AbortedError("NodeLost: node-7 is gone"));
+  };
+  for (const Outcome& outcome : RunWorld({0, 1})) {
+    EXPECT_EQ(outcome.exit_code, train::kExitFailure);
+  }
+}
+
+TEST_F(TrainJobTest, AnAbortBeforeTheCommunicatorIsNotLost) {
+  abort_.Abort(absl::AbortedError("RankFailed: rank 1 is gone"));
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, train::kExitFailure);
+  EXPECT_TRUE(outcome.control->failures.empty());
+}
+
+class ReadLaunchTest : public ::testing::Test {
+ protected:
+  ~ReadLaunchTest() override { unsetenv("MUSTER_LAUNCH_FILE"); }
+  absl::Status Read(const std::string& bytes) {
+    const std::string path = directory_.path() + "/launch";
+    data::WriteFile(path, bytes);
+    setenv("MUSTER_LAUNCH_FILE", path.c_str(), 1);
+    return ReadLaunch().status();
+  }
+  data::TemporaryDirectory directory_;
+};
+
+TEST_F(ReadLaunchTest, OnlyATrainJobsLaunch) {
+  v1::Launch launch;
+  launch.mutable_spec()->mutable_train()->set_seed(1);
+  EXPECT_TRUE(Read(launch.SerializeAsString()).ok());
+  launch.mutable_spec()->clear_train();
+  EXPECT_FALSE(Read(launch.SerializeAsString()).ok());
+  EXPECT_EQ(Read("\xff\xff\xff").code(), absl::StatusCode::kDataLoss);
+  unsetenv("MUSTER_LAUNCH_FILE");
+  EXPECT_EQ(ReadLaunch().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster::rank

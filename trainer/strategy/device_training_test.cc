@@ -1,0 +1,259 @@
+// Ranks whose devices exchange gradients among themselves, each a process with the recording device
+// and the library that stands in for NCCL: the same training as by the processes, to the bit.
+#include <algorithm>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
+#include "collectives/factory.h"
+#include "collectives/nccl/nccl.h"
+#include "collectives/nccl/testing/fake_nccl_parts.h"
+#include "collectives/testing.h"
+#include "common/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/testing/recording_device.h"
+#include "spec/spec.h"
+#include "trainer/data/testing.h"
+#include "trainer/loop/trainer.h"
+#include "trainer/loop/training_setup.h"
+#include "trainer/strategy/device_bucket_reducer.h"
+
+namespace muster::train {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kRanks = 2;
+
+class DeviceTrainingTest : public ::testing::Test {
+ protected:
+  using AtProgress = std::function<void(uint32_t rank, const v1::Progress&)>;
+
+  void SetUp() override { data::WriteSyntheticDataset(data_.path(), 330, 50); }
+
+  // Batches of 50, the last of an epoch one of 30.
+  v1::JobSpec Spec(uint64_t steps) const {
+    v1::JobSpec job;
+    v1::TrainSpec& spec = *job.mutable_train();
+    spec.mutable_model()->set_name("small_cnn");
+    spec.mutable_model()->set_batch_norm(true);
+    spec.mutable_model()->set_dropout(0.2);
+    spec.mutable_dataset()->set_name("fashion_mnist");
+    spec.mutable_dataset()->set_path(data_.path());
+    spec.set_max_steps(steps);
+    spec.set_global_batch(50);
+    spec.mutable_optimizer()->set_name("sgd");
+    spec.mutable_optimizer()->set_learning_rate(0.02);
+    spec.mutable_optimizer()->set_momentum(0.9);
+    spec.mutable_optimizer()->set_weight_decay(5e-4);
+    spec.mutable_strategy()->set_first_bucket_bytes(4096);
+    spec.mutable_strategy()->set_bucket_bytes(1 << 18);
+    spec.set_seed(1);
+    spec.set_record_losses(true);
+    return job;
+  }
+
+  static absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
+                                                    bool on_devices, collectives::KeyStore& store,
+                                                    const AtProgress& at_progress) {
+    kernels::Device& device = on_devices ? kernels::RecordingDevice() : kernels::CpuDevice();
+    ASSIGN_OR_RETURN(auto preparation, Prepare(spec, kRanks, "", {&device}));
+    // Which makes no memory of its own: the device knows all that it computes in.
+    collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
+    parts.make_stream = [&device] { return device.MakeStream(); };
+    collectives::WorldOptions options;
+    options.rank = rank;
+    options.world_size = kRanks;
+    options.ranks_on_node = {kRanks};
+    options.store = &store;
+    ASSIGN_OR_RETURN(const auto world, collectives::CreateWorldCommunicator(options));
+    std::unique_ptr<collectives::Communicator> devices;
+    if (on_devices) {
+      options.nccl = &parts;
+      ASSIGN_OR_RETURN(devices, collectives::CreateDeviceCommunicator(options));
+    }
+    TrainerOptions trainer_options;
+    trainer_options.progress = [&](const v1::Progress& progress) {
+      if (at_progress != nullptr) at_progress(rank, progress);
+    };
+    Trainer trainer(std::move(preparation), {.world = world.get(), .devices = devices.get()},
+                    std::move(trainer_options));
+    return trainer.Run();
+  }
+
+  // What each rank ends with, in words: weights, the number of skipped steps, all losses.
+  std::vector<std::string> Train(v1::JobSpec spec, bool on_devices,
+                                 const AtProgress& at_progress = nullptr) {
+    spec::ApplyDefaults(spec);
+    collectives::FileKeyStore store;
+    return collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+      ASSIGN_OR_RETURN(const v1::TrainSummary summary,
+                       TrainRank(spec, rank, on_devices, store, at_progress));
+      std::string text =
+          absl::StrCat(summary.weights_digest(), " ", summary.skipped_steps(), " skipped:");
+      // By the processes a loss passes through a float on its way.
+      for (const float loss : summary.losses()) absl::StrAppendFormat(&text, " %.4g", loss);
+      // A status is all that comes out of a rank's process.
+      return absl::UnknownError(text);
+    });
+  }
+
+  void ExpectTheSame(const v1::JobSpec& spec) {
+    const std::vector<std::string> expected = Train(spec, /*on_devices=*/false);
+    EXPECT_THAT(expected, Each(HasSubstr(" 0 skipped: 2.")));  // the first loss
+    EXPECT_EQ(Train(spec, /*on_devices=*/true), expected);
+  }
+
+  const collectives::FakeNcclRules rules_;
+  data::TemporaryDirectory data_;
+};
+
+TEST_F(DeviceTrainingTest, Float32) { ExpectTheSame(Spec(20)); }
+
+TEST_F(DeviceTrainingTest, AccumulatedGradientsClippingAndAnAverage) {
+  v1::JobSpec spec = Spec(16);
+  spec.mutable_train()->set_accumulation_steps(3);
+  spec.mutable_train()->mutable_optimizer()->set_clip_norm(1);
+  spec.mutable_train()->mutable_ema()->set_decay(0.8);
+  ExpectTheSame(spec);
+}
+
+TEST_F(DeviceTrainingTest, LowPrecisionOnTheWay) {
+  for (const char* type : {"bfloat16", "float16"}) {
+    v1::JobSpec spec = Spec(16);
+    spec.mutable_train()->set_precision("O2");
+    v1::MixedPrecisionSpec& mixed = *spec.mutable_train()->mutable_mixed_precision();
+    mixed.set_dtype(type);
+    mixed.set_gradient_dtype(type);
+    ExpectTheSame(spec);
+  }
+}
+
+TEST_F(DeviceTrainingTest, StepsThatOverflowAreSkippedByAll) {
+  v1::JobSpec spec = Spec(24);
+  spec.mutable_train()->set_precision("O2");
+  v1::MixedPrecisionSpec& mixed = *spec.mutable_train()->mutable_mixed_precision();
+  mixed.set_dtype("float16");
+  mixed.mutable_loss_scale()->set_initial(1 << 24);
+  mixed.mutable_loss_scale()->set_growth_interval(4);
+  mixed.set_gradient_dtype("float32");
+  const auto results = Train(spec, /*on_devices=*/true);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_THAT(results[0], testing::Not(testing::AnyOf(HasSubstr(" 0 skipped"), HasSubstr("nan"))));
+  EXPECT_EQ(results, Train(spec, /*on_devices=*/false));
+}
+
+// Each rank with the optimizer's states of its share alone.
+TEST_F(DeviceTrainingTest, ShardedOptimizer) {
+  v1::JobSpec spec = Spec(12);
+  const std::vector<std::string> whole = Train(spec, /*on_devices=*/true);
+  spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+  ExpectTheSame(spec);
+  EXPECT_EQ(Train(spec, /*on_devices=*/true), whole);
+  spec.mutable_train()->mutable_optimizer()->set_name("adamw");
+  spec.mutable_train()->mutable_optimizer()->set_learning_rate(0.001);
+  spec.mutable_train()->mutable_optimizer()->clear_momentum();
+  spec.mutable_train()->set_accumulation_steps(3);
+  spec.mutable_train()->mutable_optimizer()->set_clip_norm(1);
+  spec.mutable_train()->mutable_ema()->set_decay(0.8);
+  ExpectTheSame(spec);
+}
+
+TEST_F(DeviceTrainingTest, ShardedOptimizerInLowPrecision) {
+  v1::JobSpec spec = Spec(20);
+  spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+  spec.mutable_train()->set_precision("O2");
+  v1::MixedPrecisionSpec& mixed = *spec.mutable_train()->mutable_mixed_precision();
+  mixed.set_dtype("float16");
+  mixed.set_gradient_dtype("float16");
+  mixed.mutable_loss_scale()->set_initial(1 << 24);
+  mixed.mutable_loss_scale()->set_growth_interval(4);
+  const auto results = Train(spec, /*on_devices=*/true);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_THAT(results[0], testing::Not(testing::AnyOf(HasSubstr(" 0 skipped"), HasSubstr("nan"))));
+  EXPECT_EQ(results, Train(spec, /*on_devices=*/false));
+}
+
+TEST_F(DeviceTrainingTest, SynchronisedBatchNorm) {
+  v1::JobSpec spec = Spec(12);
+  spec.mutable_train()->set_sync_batch_norm(true);
+  ExpectTheSame(spec);
+}
+
+// Steps are not recorded: each call is made in each step.
+TEST_F(DeviceTrainingTest, WithoutGraphs) {
+  v1::JobSpec spec = Spec(12);
+  spec.mutable_train()->set_sync_batch_norm(true);
+  const std::vector<std::string> recorded = Train(spec, /*on_devices=*/true);
+  spec.mutable_train()->set_cuda_graphs("never");
+  EXPECT_EQ(Train(spec, /*on_devices=*/true), recorded);
+}
+
+TEST_F(DeviceTrainingTest, ARankThatDiesEndsTheOthersStep) {
+  const absl::Time start = absl::Now();
+  const auto results =
+      Train(Spec(1'000'000), /*on_devices=*/true, [](uint32_t rank, const v1::Progress& progress) {
+        if (rank == 1 && progress.step() > 10) std::raise(SIGKILL);
+      });
+  EXPECT_THAT(results[0], HasSubstr("UNAVAILABLE: DEVICES: NCCL: an asynchronous error"));
+  EXPECT_EQ(results[1], "signal 9");
+  EXPECT_LT(absl::Now() - start, absl::Seconds(30));
+}
+
+TEST_F(DeviceTrainingTest, RanksThatEndWithOtherWeightsAreTold) {
+  for (const float other_rate : {0.02f, 0.03f}) {
+    collectives::FileKeyStore store;
+    const auto results = collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+      v1::JobSpec spec = Spec(4);
+      spec::ApplyDefaults(spec);
+      if (rank == 1) spec.mutable_train()->mutable_optimizer()->set_learning_rate(other_rate);
+      ASSIGN_OR_RETURN(const v1::TrainSummary summary,
+                       TrainRank(spec, rank, /*on_devices=*/true, store, nullptr));
+      return absl::UnknownError(absl::StrCat(summary.differing_replicas()));
+    });
+    EXPECT_THAT(results, Each(other_rate == 0.02f ? "UNKNOWN: 0" : "UNKNOWN: 1"));
+  }
+}
+
+TEST_F(DeviceTrainingTest, GradientsOfAWorldOfOneNeedNotTravel) {
+  v1::JobSpec spec = Spec(1);
+  spec::ApplyDefaults(spec);
+  const auto preparation = Prepare(spec, 1, "");
+  ASSERT_TRUE(preparation.ok()) << preparation.status();
+  nn::Plan& plan = *(*preparation)->plan;
+  DeviceBucketReducerOptions options;
+  options.first_bucket_bytes = 1024;
+  options.accumulates = true;
+  const auto exchange = DeviceBucketReducer::Create(nullptr, &plan, options);
+  ASSERT_TRUE(exchange.ok()) << exchange.status();
+  const size_t count = plan.parameter_elements();
+  const auto gradients = absl::MakeSpan((*exchange)->gradients(), count);
+  nn::LossResult loss{1.5, 2};
+  for (int step = 0; step < 2; ++step) {
+    for (const bool first : {true, false}) {
+      std::fill(gradients.begin(), gradients.end(), first ? 1.0f : 2.0f);
+      (*exchange)->Accumulate(first);
+    }
+    std::fill(gradients.begin(), gradients.end(), 4.0f);
+    (*exchange)->ReduceLosses(&loss, 1);
+    (*exchange)->Ready(count / 2, /*accumulated=*/true);
+    (*exchange)->Ready(0, /*accumulated=*/true);
+    ASSERT_TRUE((*exchange)->Finish().ok());
+    EXPECT_THAT(gradients, Each(7.0f));
+    EXPECT_EQ(loss.loss_sum, 1.5);
+  }
+  EXPECT_EQ((*exchange)->operations(), 0);
+  EXPECT_EQ((*exchange)->bytes(), 0);
+}
+
+}  // namespace
+}  // namespace muster::train

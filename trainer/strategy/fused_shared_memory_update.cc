@@ -1,0 +1,83 @@
+#include "trainer/strategy/fused_shared_memory_update.h"
+
+#include <algorithm>
+
+#include "absl/types/span.h"
+#include "collectives/reduce.h"
+#include "common/status.h"
+#include "trainer/strategy/stopwatch.h"
+
+namespace muster::train {
+namespace {
+
+// What a block reads and writes fits the second-level cache several times over, so that only its
+// first reads and its last writes reach memory.
+constexpr size_t kBlockElements = 8 << 10;
+
+}  // namespace
+
+FusedSharedMemoryUpdate::FusedSharedMemoryUpdate(collectives::Communicator* communicator,
+                                                 Optimizer* optimizer, size_t elements)
+    : communicator_(communicator),
+      optimizer_(optimizer),
+      shares_(elements, communicator->size()),
+      sum_(MakeAlignedFloats(kBlockElements)),
+      addends_(communicator->size()) {}
+
+absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> FusedSharedMemoryUpdate::Create(
+    collectives::Communicator* communicator, HostBucketReducer* exchange, Optimizer* optimizer,
+    size_t elements) {
+  std::unique_ptr<FusedSharedMemoryUpdate> update(
+      new FusedSharedMemoryUpdate(communicator, optimizer, elements));
+  ASSIGN_OR_RETURN(update->memory_, communicator->Allocate(elements * sizeof(float)));
+  for (uint32_t rank = 0; rank < communicator->size(); ++rank) {
+    const Peer peer{exchange->PeerGradients(rank),
+                    static_cast<float*>(communicator->PeerData(*update->memory_, rank))};
+    if (peer.gradients == nullptr || peer.parameters == nullptr) return {nullptr};
+    update->peers_.push_back(peer);
+  }
+  return {std::move(update)};
+}
+
+absl::Status FusedSharedMemoryUpdate::Run(const kernels::UpdateScalars* scalars) {
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    const Shares::Share share = shares_.of(communicator_->rank());
+    for (size_t begin = share.begin; begin < share.end; begin += kBlockElements) {
+      UpdateBlock(scalars, begin, std::min(kBlockElements, share.end - begin));
+    }
+  }
+  // Nobody reads what others still write, nor writes what they still read.
+  return communicator_->Barrier()->Wait();
+}
+
+void FusedSharedMemoryUpdate::UpdateBlock(const kernels::UpdateScalars* scalars, size_t begin,
+                                          size_t count) {
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    addends_[rank] = peers_[rank].gradients + begin;
+  }
+  void* sum = sum_.get();
+  collectives::ReduceArrays(addends_, absl::MakeConstSpan(&sum, 1), count,
+                            collectives::DataType::kFloat32, collectives::ReduceOp::kSum);
+  float* const updated = parameters() + begin;
+  optimizer_->StepPart(scalars, begin, count, updated, sum_.get());
+  for (const Peer& peer : peers_) {
+    float* const theirs = peer.parameters + begin;
+    if (theirs != updated) std::copy_n(updated, count, theirs);
+  }
+}
+
+absl::Status FusedSharedMemoryUpdate::GatherStates() {
+  for (const OptimizerState& state : optimizer_->states()) {
+    for (uint32_t rank = 0; rank < communicator_->size(); ++rank) {
+      const Shares::Share share = shares_.of(rank);
+      RETURN_IF_ERROR(communicator_
+                          ->Broadcast(state.values.get() + share.begin, share.count(),
+                                      collectives::DataType::kFloat32, rank)
+                          ->Wait());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train

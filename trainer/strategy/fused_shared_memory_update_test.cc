@@ -1,0 +1,201 @@
+// Held to what it takes the place of: an all-reduce of the gradients and a whole update on each
+// rank.
+#include "trainer/strategy/fused_shared_memory_update.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "collectives/factory.h"
+#include "collectives/testing.h"
+#include "common/status.h"
+#include "gtest/gtest.h"
+#include "trainer/loop/testing.h"
+#include "trainer/models/model.h"
+#include "trainer/strategy/aligned_floats.h"
+
+namespace muster::train {
+namespace {
+
+using collectives::Communicator;
+
+// Several blocks a rank, in parameters of sizes that are no multiple of anything.
+absl::StatusOr<std::unique_ptr<nn::Plan>> CompileMlp() {
+  v1::ModelSpec spec;
+  spec.set_name("mlp");
+  for (const uint32_t width : {331, 77}) spec.add_hidden(width);
+  ASSIGN_OR_RETURN(const nn::Graph graph, nn::BuildModel(spec, {12, 12, 1}, 10));
+  nn::CompileOptions options;
+  options.max_batch = 1;
+  return nn::Compile(graph, options);
+}
+
+// One way of training, on one rank.
+struct Trained {
+  std::unique_ptr<HostBucketReducer> exchange;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<TestUpdates> updates;
+  std::unique_ptr<FusedSharedMemoryUpdate> sharded;  // null: sums, then a whole update
+  AlignedFloats own_parameters;
+  float* parameters = nullptr;
+};
+
+absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Plan* plan,
+                             Communicator* world) {
+  Trained trained;
+  ExchangeOptions options;
+  options.first_bucket_bytes = 1000;
+  options.bucket_bytes = 50000;
+  options.sums = !sharded;
+  ASSIGN_OR_RETURN(trained.exchange, HostBucketReducer::Create(world, plan, options));
+  ASSIGN_OR_RETURN(trained.optimizer, Optimizer::Create(spec, plan->parameters()));
+  trained.updates = std::make_unique<TestUpdates>(UpdateRulesOf(spec));
+  const size_t elements = plan->parameter_elements();
+  if (sharded) {
+    ASSIGN_OR_RETURN(trained.sharded,
+                     FusedSharedMemoryUpdate::Create(world, trained.exchange.get(),
+                                                     trained.optimizer.get(), elements));
+    if (trained.sharded == nullptr) return absl::InternalError("no memory in common");
+    trained.parameters = trained.sharded->parameters();
+  } else {
+    trained.own_parameters = MakeAlignedFloats(elements);
+    trained.parameters = trained.own_parameters.get();
+  }
+  std::mt19937 random(5);
+  for (size_t i = 0; i < elements; ++i) {
+    trained.parameters[i] = std::normal_distribution<float>()(random);
+  }
+  return trained;
+}
+
+absl::Status Step(Trained& trained, const std::vector<float>& gradients, uint32_t rank,
+                  uint64_t step) {
+  trained.exchange->Begin({1.5 * (rank + 1), 1.0 * rank}, /*accumulated=*/false);
+  std::copy(gradients.begin(), gradients.end(), trained.exchange->gradients());
+  trained.exchange->Ready(gradients.size() / 2);
+  RETURN_IF_ERROR(trained.exchange->Finish());
+  const double learning_rate = 0.1 / static_cast<double>(step + 1);
+  const float* const sums = trained.exchange->gradients();
+  const kernels::UpdateScalars* const scalars =
+      trained.updates->Decide(learning_rate, step, sums, gradients.size());
+  if (trained.sharded != nullptr) return trained.sharded->Run(scalars);
+  trained.optimizer->Step(scalars, trained.parameters, sums);
+  return absl::OkStatus();
+}
+
+absl::Status ExpectEqual(const float* a, const float* b, size_t count, const std::string& what) {
+  if (std::memcmp(a, b, count * sizeof(float)) == 0) return absl::OkStatus();
+  return absl::InternalError(what + " differ");
+}
+
+// What both ways leave, bit by bit, after each of some steps.
+absl::Status Compare(const v1::OptimizerSpec& spec, Communicator* world) {
+  ASSIGN_OR_RETURN(const auto plan, CompileMlp());
+  ASSIGN_OR_RETURN(Trained summed, Make(/*sharded=*/false, spec, plan.get(), world));
+  ASSIGN_OR_RETURN(Trained sharded, Make(/*sharded=*/true, spec, plan.get(), world));
+  const size_t elements = plan->parameter_elements();
+  std::mt19937 random(world->rank() + 11);
+  for (uint64_t step = 0; step < 4; ++step) {
+    std::vector<float> gradients(elements);
+    for (float& gradient : gradients) gradient = std::normal_distribution<float>()(random);
+    RETURN_IF_ERROR(Step(summed, gradients, world->rank(), step));
+    RETURN_IF_ERROR(Step(sharded, gradients, world->rank(), step));
+    RETURN_IF_ERROR(ExpectEqual(sharded.parameters, summed.parameters, elements, "parameters"));
+    if (sharded.exchange->totals().loss_sum != summed.exchange->totals().loss_sum ||
+        sharded.exchange->totals().correct != summed.exchange->totals().correct) {
+      return absl::InternalError("losses differ");
+    }
+  }
+  RETURN_IF_ERROR(sharded.sharded->GatherStates());
+  for (size_t i = 0; i < sharded.optimizer->states().size(); ++i) {
+    RETURN_IF_ERROR(ExpectEqual(sharded.optimizer->states()[i].values.get(),
+                                summed.optimizer->states()[i].values.get(), elements,
+                                sharded.optimizer->states()[i].name));
+  }
+  // A step after it goes on from the same states.
+  const std::vector<float> ones(elements, 1);
+  RETURN_IF_ERROR(Step(summed, ones, world->rank(), 4));
+  RETURN_IF_ERROR(Step(sharded, ones, world->rank(), 4));
+  return ExpectEqual(sharded.parameters, summed.parameters, elements, "parameters in the end");
+}
+
+v1::OptimizerSpec Sgd() {
+  v1::OptimizerSpec spec;
+  spec.set_name("sgd");
+  spec.set_momentum(0.9);
+  spec.set_nesterov(true);
+  spec.set_weight_decay(0.01);
+  spec.set_exclude_norm_and_bias(true);  // several ranges
+  return spec;
+}
+
+v1::OptimizerSpec AdamW() {
+  v1::OptimizerSpec spec;
+  spec.set_name("adamw");
+  spec.set_beta1(0.9);
+  spec.set_beta2(0.99);
+  spec.set_epsilon(1e-8);
+  spec.set_weight_decay(0.1);
+  return spec;
+}
+
+// On a thread for each of `ranks`, with shared memory between them.
+void OnEachRank(uint32_t ranks, const std::string& backend,
+                const std::function<absl::Status(Communicator*)>& run) {
+  collectives::FileKeyStore keys;
+  const auto results = collectives::RunRankThreads(ranks, [&](uint32_t rank) -> absl::Status {
+    collectives::WorldOptions options;
+    options.backend = backend;
+    options.rank = rank;
+    options.world_size = ranks;
+    options.ranks_on_node = {ranks};
+    options.store = &keys;
+    options.interface_address = "127.0.0.1";
+    options.timeout = absl::Seconds(10);
+    ASSIGN_OR_RETURN(const auto world, collectives::CreateWorldCommunicator(options));
+    return run(world.get());
+  });
+  for (uint32_t rank = 0; rank < ranks; ++rank) EXPECT_EQ(results[rank], "") << "rank " << rank;
+}
+
+TEST(ShardedUpdateTest, IsAnAllReduceAndAWholeUpdate) {
+  for (const uint32_t ranks : {2u, 3u, 5u}) {
+    for (const v1::OptimizerSpec& spec : {Sgd(), AdamW()}) {
+      SCOPED_TRACE(spec.name() + " on " + std::to_string(ranks));
+      OnEachRank(ranks, "shm", [&](Communicator* world) { return Compare(spec, world); });
+    }
+  }
+}
+
+TEST(ShardedUpdateTest, NeedsMemoryInCommon) {
+  OnEachRank(2, "gloo", [](Communicator* world) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto plan, CompileMlp());
+    const absl::Status made = Make(/*sharded=*/true, Sgd(), plan.get(), world).status();
+    return made.message() == "no memory in common" ? absl::OkStatus()
+                                                   : absl::InternalError("made, or not even that");
+  });
+}
+
+TEST(ShardedUpdateTest, APeerThatIsGoneEndsTheStep) {
+  OnEachRank(2, "shm", [](Communicator* world) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto plan, CompileMlp());
+    ASSIGN_OR_RETURN(Trained trained, Make(/*sharded=*/true, Sgd(), plan.get(), world));
+    const std::vector<float> gradients(plan->parameter_elements(), 1);
+    RETURN_IF_ERROR(Step(trained, gradients, world->rank(), 0));
+    trained.exchange->Begin({}, /*accumulated=*/false);
+    RETURN_IF_ERROR(trained.exchange->Finish());
+    if (world->rank() == 1) {
+      world->Abort(absl::AbortedError("gone"));
+      return absl::OkStatus();
+    }
+    const kernels::UpdateScalars scalars{.learning_rate = 0.1};
+    return trained.sharded->Run(&scalars).ok() ? absl::InternalError("went on") : absl::OkStatus();
+  });
+}
+
+}  // namespace
+}  // namespace muster::train

@@ -1,0 +1,336 @@
+#include "trainer/strategy/host_bucket_reducer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "trainer/loop/testing.h"
+#include "trainer/models/model.h"
+#include "trainer/optim/model_state.h"
+#include "trainer/strategy/shares.h"
+
+namespace muster::train {
+namespace {
+
+using kernels::DataType;
+
+std::unique_ptr<nn::Plan> CompileMlp() {
+  v1::ModelSpec spec;
+  spec.set_name("mlp");
+  for (const uint32_t width : {33, 17, 9}) spec.add_hidden(width);
+  nn::CompileOptions options;
+  options.max_batch = 6;
+  auto plan = nn::Compile(*nn::BuildModel(spec, {5, 5, 1}, 10), options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+struct Layout {
+  bool canonical;
+  DataType type;
+  bool sums = true;
+  bool scatters = false;
+};
+
+// On each of `ranks`, with a thread, a plan and an exchange of its own.
+class Group {
+ public:
+  using Run = std::function<void(uint32_t, nn::Plan&, HostBucketReducer&)>;
+
+  explicit Group(uint32_t ranks) : communicators_(MakeLoopbackGroup(ranks)) {}
+
+  void OnEachRank(const Layout& layout, const Run& run) {
+    ExchangeOptions options;
+    options.first_bucket_bytes = 64;
+    options.bucket_bytes = 1024;
+    options.canonical = layout.canonical;
+    options.accumulates = true;
+    options.sums = layout.sums;
+    options.scatters = layout.scatters;
+    options.type = layout.type;
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < communicators_.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto plan = CompileMlp();
+        ModelState state(plan.get(), nullptr);
+        auto exchange = HostBucketReducer::Create(communicators_[rank].get(), plan.get(), options);
+        ASSERT_TRUE(exchange.ok()) << exchange.status();
+        state.BindGradients((*exchange)->gradients());
+        run(rank, *plan, **exchange);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  collectives::Communicator& communicator(uint32_t rank) { return *communicators_[rank]; }
+
+ private:
+  const std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+};
+
+class GradientExchangeTest : public ::testing::TestWithParam<Layout> {
+ protected:
+  static constexpr uint32_t kRanks = 3;
+
+  void OnEachRank(const Group::Run& run) { group_.OnEachRank(GetParam(), run); }
+
+  Group group_{kRanks};
+};
+
+size_t CountOf(const nn::ParameterInfo& parameter) {
+  size_t count = 1;
+  for (const int64_t dimension : parameter.shape) count *= dimension;
+  return count;
+}
+
+// What rank `rank` contributes to element i of a parameter in step `step`: small multiples of
+// three, so that sums and thirds are exact in every type.
+float Contribution(uint32_t rank, int step, size_t i) {
+  return static_cast<float>(3 * ((rank + 1) * (i % 4) + static_cast<size_t>(step)));
+}
+
+// As backward leaves it: from the last parameter to the first.
+void WriteGradients(nn::Plan& plan, HostBucketReducer& exchange, uint32_t rank, int step,
+                    bool ready) {
+  for (size_t p = plan.parameters().size(); p-- > 0;) {
+    const nn::ParameterInfo& parameter = plan.parameters()[p];
+    std::vector<float> values(CountOf(parameter));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = Contribution(rank, step, i);
+    ASSERT_TRUE(plan.ImportInto(exchange.gradients(), parameter, values).ok());
+    if (ready) exchange.Ready(parameter.offset);
+  }
+}
+
+// expected(i) of each element i of each parameter.
+void ExpectGradients(nn::Plan& plan, HostBucketReducer& exchange,
+                     const std::function<float(size_t)>& expected) {
+  for (const nn::ParameterInfo& parameter : plan.parameters()) {
+    std::vector<float> values(CountOf(parameter));
+    ASSERT_TRUE(plan.ExportFrom(exchange.gradients(), parameter, absl::MakeSpan(values)).ok());
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], expected(i)) << parameter.name << " " << i;
+    }
+  }
+}
+
+TEST_P(GradientExchangeTest, SumsOverTheRanks) {
+  OnEachRank([](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
+    EXPECT_GE(exchange.buckets(), 3);
+    for (int step = 0; step < 3; ++step) {
+      // More correct rows than a 16-bit type could count.
+      exchange.Begin({0.5 * (rank + 1), 1001.0 + rank}, /*accumulated=*/false);
+      WriteGradients(plan, exchange, rank, step, /*ready=*/true);
+      ASSERT_TRUE(exchange.Finish().ok());
+      EXPECT_EQ(exchange.totals().loss_sum, 0.5 + 1.0 + 1.5);
+      EXPECT_EQ(exchange.totals().correct, 3003 + 0 + 1 + 2);
+      ExpectGradients(plan, exchange, [step](size_t i) {
+        return Contribution(0, step, i) + Contribution(1, step, i) + Contribution(2, step, i);
+      });
+    }
+  });
+}
+
+// Rank r has r + 1 micro-batches, as shares may be short: each step's are added up, and no step's
+// reach the next.
+TEST_P(GradientExchangeTest, MicroBatchesAreAddedUp) {
+  OnEachRank([](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
+    for (int step = 0; step < 3; ++step) {
+      for (uint32_t part = 0; part < rank; ++part) {
+        WriteGradients(plan, exchange, rank, step, /*ready=*/false);
+        exchange.Accumulate(/*first=*/part == 0);
+      }
+      exchange.Begin({0.25 + 1.5 * rank, 1 + 2.0 * rank}, /*accumulated=*/rank > 0);
+      WriteGradients(plan, exchange, rank, step, /*ready=*/true);
+      ASSERT_TRUE(exchange.Finish().ok());
+      EXPECT_EQ(exchange.totals().loss_sum, 3 * 0.25 + 3 * 1.5);
+      EXPECT_EQ(exchange.totals().correct, 3 * 1 + 3 * 2);
+      ExpectGradients(plan, exchange, [step](size_t i) {
+        return Contribution(0, step, i) + 2 * Contribution(1, step, i) +
+               3 * Contribution(2, step, i);
+      });
+    }
+  });
+}
+
+// Real backward passes: the batch of six in one, and in parts of different sizes.
+TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
+  // What a gradient of at most one is rounded by, on each rank and once more in each sum.
+  const double tolerance = GetParam().type == DataType::kFloat32
+                               ? 1e-6
+                               : (GetParam().type == DataType::kFloat16 ? 4e-3 : 3e-2);
+  OnEachRank([tolerance](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
+    std::mt19937 random(rank);
+    std::vector<float> pixels(6 * 25);
+    for (float& pixel : pixels) pixel = std::normal_distribution<float>()(random);
+    const auto step = [&](const std::vector<uint32_t>& parts) {
+      uint32_t row = 0;
+      nn::LossResult total;
+      for (size_t part = 0; part < parts.size(); ++part) {
+        const uint32_t rows = parts[part];
+        std::copy_n(pixels.begin() + row * 25, rows * 25, plan.input());
+        for (uint32_t i = 0; i < rows; ++i) plan.labels()[i] = static_cast<int32_t>(row + i);
+        plan.Forward(rows, /*training=*/true, {1, 1, row});
+        const nn::LossResult loss = plan.Loss(rows, 0, 1.0f / 18);
+        const bool last = part + 1 == parts.size();
+        total.loss_sum += loss.loss_sum;
+        total.correct += loss.correct;
+        if (last) exchange.Begin(total, /*accumulated=*/part > 0);
+        plan.Backward(rows, [&](size_t offset) {
+          if (last) exchange.Ready(offset);
+        });
+        if (!last) exchange.Accumulate(/*first=*/part == 0);
+        row += rows;
+      }
+      EXPECT_EQ(row, 6);
+      EXPECT_TRUE(exchange.Finish().ok());
+      return std::vector<float>(exchange.gradients(),
+                                exchange.gradients() + plan.parameter_elements());
+    };
+    plan.Initialize(3);
+    const std::vector<float> whole = step({6});
+    const nn::LossResult totals = exchange.totals();
+    for (const std::vector<uint32_t>& parts :
+         std::vector<std::vector<uint32_t>>{{3, 3}, {1, 2, 3}, {6, 0}}) {
+      const std::vector<float> sum = step(parts);
+      EXPECT_NEAR(exchange.totals().loss_sum, totals.loss_sum, 1e-5);
+      EXPECT_EQ(exchange.totals().correct, totals.correct);
+      float largest = 0;
+      for (size_t i = 0; i < whole.size(); ++i) {
+        largest = std::max(largest, std::abs(whole[i]));
+        ASSERT_NEAR(sum[i], whole[i], tolerance) << i;
+      }
+      EXPECT_GT(largest, 0.01);
+      EXPECT_EQ(sum, step(parts)) << "to the last bit";
+    }
+  });
+}
+
+TEST_P(GradientExchangeTest, APeerThatAbortsEndsTheStep) {
+  OnEachRank([this](uint32_t rank, nn::Plan&, HostBucketReducer& exchange) {
+    exchange.Begin({}, /*accumulated=*/false);
+    if (rank == 1) {
+      group_.communicator(rank).Abort(absl::AbortedError("gone"));
+    }
+    EXPECT_FALSE(exchange.Finish().ok());
+  });
+}
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts;
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
+    for (const bool canonical : {false, true}) layouts.push_back({canonical, type});
+  }
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, GradientExchangeTest, ::testing::ValuesIn(Layouts()),
+                         [](const auto& info) {
+                           return std::string(kernels::NameOf(info.param.type)) +
+                                  (info.param.canonical ? "Canonical" : "");
+                         });
+
+TEST(GradientsThatAreNotSummedTest, StayEachRanksOwn) {
+  constexpr uint32_t kRanks = 3;
+  const Layout layout{/*canonical=*/false, DataType::kFloat32, /*sums=*/false};
+  Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
+    WriteGradients(plan, exchange, rank, 1, /*ready=*/false);
+    exchange.Accumulate(/*first=*/true);
+    exchange.Begin({1.5 + rank, 2}, /*accumulated=*/true);
+    WriteGradients(plan, exchange, rank, 0, /*ready=*/true);
+    ASSERT_TRUE(exchange.Finish().ok());
+    ExpectGradients(plan, exchange, [rank](size_t i) {
+      return Contribution(rank, 1, i) + Contribution(rank, 0, i);
+    });
+    EXPECT_EQ(exchange.totals().loss_sum, 0.5 * kRanks + 1 + 2 + 3);
+    EXPECT_EQ(exchange.totals().correct, 2 * kRanks);
+    EXPECT_EQ(exchange.operations(), 1);
+  });
+}
+
+TEST(GradientsThatAreScatteredTest, AreSumsOfEachRanksShare) {
+  constexpr uint32_t kRanks = 3;
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
+    const Layout layout{/*canonical=*/false, type, /*sums=*/true, /*scatters=*/true};
+    Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan,
+                                        HostBucketReducer& exchange) {
+      const size_t count = plan.parameter_elements();
+      const Shares::Share own = Shares(count, kRanks).of(rank);
+      ASSERT_GT(own.count(), 0);
+      EXPECT_EQ(exchange.operations(), 2);
+      for (uint32_t step = 1; step < 3; ++step) {
+        const auto write = [&](float times) {
+          for (size_t i = 0; i < count; ++i) {
+            exchange.gradients()[i] = times * static_cast<float>(3 * (rank + 1) * (i % 4) * step);
+          }
+        };
+        write(1);
+        exchange.Accumulate(/*first=*/true);
+        exchange.Begin({1.5, 2.0 + rank}, /*accumulated=*/true);
+        write(2);
+        exchange.Ready(count / 2);
+        ASSERT_TRUE(exchange.Finish().ok());
+        EXPECT_EQ(exchange.totals().loss_sum, 4.5);
+        EXPECT_EQ(exchange.totals().correct, 9);
+        for (size_t i = own.begin; i < own.end; ++i) {
+          ASSERT_EQ(exchange.gradients()[i], static_cast<float>(3 * 3 * 6 * (i % 4) * step)) << i;
+        }
+      }
+    });
+  }
+}
+
+// Of every element, where all those of a rank are alike; the same on all ranks.
+float SumOf(const std::vector<float>& values, DataType type) {
+  std::vector<float> sums(values.size());
+  const auto sum_up = [&](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
+    exchange.Begin({}, /*accumulated=*/false);
+    std::fill_n(exchange.gradients(), plan.parameter_elements(), values[rank]);
+    exchange.Ready(0);
+    ASSERT_TRUE(exchange.Finish().ok());
+    sums[rank] = exchange.gradients()[0];
+    const auto same = [&](float sum) { return std::memcmp(&sum, &sums[rank], sizeof(sum)) == 0; };
+    EXPECT_TRUE(
+        std::all_of(exchange.gradients(), exchange.gradients() + plan.parameter_elements(), same));
+  };
+  Group(static_cast<uint32_t>(values.size())).OnEachRank({/*canonical=*/false, type}, sum_up);
+  for (const float sum : sums) EXPECT_EQ(std::memcmp(&sum, &sums[0], sizeof(sum)), 0);
+  return sums[0];
+}
+
+TEST(GradientTypesTest, AreRoundedAsTheyTravel) {
+  const std::vector<float> values = {1, 0x1p-9f, 0x1p-9f};
+  EXPECT_EQ(SumOf(values, DataType::kFloat32), 1 + 0x1p-8f);
+  EXPECT_EQ(SumOf({1 + 0x1p-12f}, DataType::kBfloat16), 1);
+  EXPECT_EQ(SumOf({1 + 0x1p-12f}, DataType::kFloat16), 1);
+  EXPECT_EQ(SumOf({1e-30f, 1e-30f}, DataType::kFloat16), 0) << "what a loss scale is for";
+  EXPECT_NEAR(SumOf({1e-30f, 1e-30f}, DataType::kBfloat16), 2e-30, 1e-32);
+}
+
+TEST(GradientTypesTest, Float16IsDividedBeforeItIsAdded) {
+  // Together beyond its largest number, 65,504.
+  EXPECT_NEAR(SumOf({40000, 40000, 40000}, DataType::kFloat16), 120000, 120);
+  EXPECT_NEAR(SumOf({60000, 50000}, DataType::kFloat16), 110000, 110);
+  EXPECT_EQ(SumOf({60000}, DataType::kFloat16), 60000);
+}
+
+TEST(GradientTypesTest, AnOverflowOfOneRankReachesAll) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    EXPECT_EQ(SumOf({1, kInfinity, 1}, type), kInfinity);
+    EXPECT_TRUE(std::isnan(SumOf({1, std::nanf(""), 1}, type)));
+    EXPECT_TRUE(std::isnan(SumOf({kInfinity, -kInfinity}, type)));
+  }
+  EXPECT_EQ(SumOf({1, 1e6f}, DataType::kFloat16), std::numeric_limits<float>::infinity());
+}
+
+}  // namespace
+}  // namespace muster::train

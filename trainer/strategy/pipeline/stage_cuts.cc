@@ -1,0 +1,196 @@
+#include "trainer/strategy/pipeline/stage_cuts.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "common/pipeline/balance.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "glog/logging.h"
+#include "trainer/graph/compiled_plan.h"
+#include "trainer/graph/cut.h"
+#include "trainer/graph/plan_timer.h"
+
+namespace muster::pipeline {
+namespace {
+
+using nn::Graph;
+using nn::NodeId;
+
+// Steps that are measured, after one that touches all memory.
+constexpr int kMeasuredSteps = 5;
+constexpr uint64_t kSeed = 1;
+
+// What can be cut apart: the first node of each part of the model, and the number of nodes.
+std::vector<NodeId> PartBegins(const Graph& graph) {
+  std::vector<NodeId> begins = nn::CutPoints(graph);
+  begins.insert(begins.begin(), 0);
+  begins.push_back(static_cast<NodeId>(graph.nodes.size()));
+  return begins;
+}
+
+// Values from 1 to 2 of either sign, in bfloat16 and float32 alike: pairs of bytes that are sign,
+// exponent and upper digits. They differ, for batch norm makes equal ones zeros, and then gradients
+// so small that processors take many times as long over them.
+absl::Status Fill(kernels::Device& device, void* data, size_t bytes) {
+  std::vector<uint16_t> values(bytes / sizeof(uint16_t));
+  std::minstd_rand random(kSeed);
+  for (uint16_t& value : values) value = static_cast<uint16_t>(0x3f80 | (random() >> 8 & 0x807f));
+  device.CopyToDevice(data, values.data(), values.size() * sizeof(uint16_t));
+  return device.Synchronize();
+}
+
+// Everything that a plan's step needs, and the step itself.
+class MeasuredPart {
+ public:
+  static absl::StatusOr<std::unique_ptr<MeasuredPart>> Make(const Graph& graph,
+                                                            nn::CompileOptions compiling) {
+    std::unique_ptr<MeasuredPart> part(new MeasuredPart);
+    ASSIGN_OR_RETURN(part->plan_, nn::CompiledPlan::Make(graph, compiling));
+    nn::CompiledPlan& plan = *part->plan_;
+    part->rows_ = compiling.max_batch;
+    kernels::Device& device = plan.device();
+    const size_t parameter_bytes = plan.parameter_elements() * sizeof(float);
+    ASSIGN_OR_RETURN(part->parameters_, device.Allocate(parameter_bytes));
+    ASSIGN_OR_RETURN(part->gradients_, device.Allocate(parameter_bytes));
+    ASSIGN_OR_RETURN(part->buffers_, device.Allocate(plan.buffer_elements() * sizeof(float)));
+    plan.Bind(part->parameters_.as<float>(), part->gradients_.as<float>(),
+              part->buffers_.as<float>());
+    plan.Initialize(kSeed);
+    if (plan.input() != nullptr) {
+      const nn::ImageShape& image = graph.input;
+      RETURN_IF_ERROR(Fill(device, plan.input(),
+                           part->rows_ * sizeof(float) *
+                               static_cast<size_t>(image.height * image.width * image.channels)));
+    }
+    return part;
+  }
+
+  nn::CompiledPlan& plan() { return *plan_; }
+
+  absl::Status Step(bool ends_model) {
+    nn::CompiledPlan& plan = *plan_;
+    for (const nn::BoundaryTensor& tensor : plan.boundary_inputs()) {
+      RETURN_IF_ERROR(Fill(plan.device(), tensor.data, rows_ * tensor.row_bytes));
+    }
+    plan.Forward(rows_, /*training=*/true, {.seed = kSeed});
+    if (ends_model) {
+      plan.Loss(rows_, /*label_smoothing=*/0, /*scale=*/1.0 / rows_);
+    }
+    for (const nn::BoundaryTensor& tensor : plan.boundary_outputs()) {
+      if (tensor.gradient == nullptr) continue;
+      RETURN_IF_ERROR(Fill(plan.device(), tensor.gradient, rows_ * tensor.row_bytes));
+    }
+    plan.Backward(rows_, nullptr);
+    return plan.device().Synchronize();
+  }
+
+  // What adding up a micro-batch's gradients costs for each of them.
+  absl::StatusOr<double> SecondsPerGradient() {
+    nn::CompiledPlan& plan = *plan_;
+    const size_t count = plan.parameter_elements();
+    if (count == 0) return 0;
+    std::vector<double> seconds;
+    for (int step = 0; step < kMeasuredSteps; ++step) {
+      const SteadyTime start = Now().steady;
+      plan.device().kernels().accumulate(kernels::DataType::kFloat32, count,
+                                         parameters_.as<float>(), gradients_.as<float>());
+      RETURN_IF_ERROR(plan.device().Synchronize());
+      seconds.push_back(absl::ToDoubleSeconds(Now().steady - start));
+    }
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2] / static_cast<double>(count);
+  }
+
+ private:
+  MeasuredPart() = default;
+  uint32_t rows_ = 0;
+  std::unique_ptr<nn::CompiledPlan> plan_;
+  kernels::DeviceMemory parameters_, gradients_, buffers_;
+};
+
+// Seconds of one micro-batch, forward and backward, of each of the parts [first, end) of the model.
+absl::Status MeasureParts(const Graph& graph, const std::vector<NodeId>& begins, size_t first,
+                          size_t end, const nn::CompileOptions& compiling,
+                          absl::Span<double> seconds) {
+  if (first == end) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Graph piece, nn::CutGraph(graph, begins[first], begins[end]));
+  ASSIGN_OR_RETURN(const auto part, MeasuredPart::Make(piece, compiling));
+  const bool ends_model = begins[end] == begins.back();
+  RETURN_IF_ERROR(part->Step(ends_model));
+  nn::PlanTimer timer(&part->plan());
+  for (int step = 0; step < kMeasuredSteps; ++step) {
+    timer.BeginStep();
+    RETURN_IF_ERROR(part->Step(ends_model));
+    timer.EndStep();
+  }
+  const nn::PlanTimer::Times times = timer.Medians();
+  ASSIGN_OR_RETURN(const double per_gradient, part->SecondsPerGradient());
+  const std::vector<nn::OperationDescription> operations = part->plan().Describe();
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const auto behind = std::upper_bound(begins.begin(), begins.end(), operations[i].first_node);
+    const auto of = static_cast<size_t>(behind - begins.begin()) - 1;
+    seconds[of] += absl::ToDoubleSeconds(times.forward[i] + times.backward[i]) +
+                   per_gradient * static_cast<double>(operations[i].parameters);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckCuts(const Graph& graph, uint32_t stages, const std::vector<std::string>& cuts) {
+  NodeId before = 0;
+  for (const std::string& cut : cuts) {
+    ASSIGN_OR_RETURN(const NodeId node, nn::FindCutPoint(graph, cut));
+    if (node <= before) {
+      return absl::InvalidArgumentError(absl::StrCat("train.strategy.pipeline.cuts: ", cut,
+                                                     " does not come after the cut before it"));
+    }
+    before = node;
+  }
+  const size_t parts = nn::CutPoints(graph).size() + 1;
+  if (parts >= stages) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("train.strategy.pipeline.stages: the model has ",
+                                                 parts, " parts that can be stages, not ", stages));
+}
+
+absl::StatusOr<std::vector<NodeId>> StageBegins(const Graph& graph, const Place& place,
+                                                const std::vector<std::string>& cuts,
+                                                const nn::CompileOptions& compiling,
+                                                collectives::Communicator& world) {
+  RETURN_IF_ERROR(CheckCuts(graph, place.stages, cuts));
+  std::vector<NodeId> begins = {0};
+  for (const std::string& cut : cuts) {
+    ASSIGN_OR_RETURN(const NodeId node, nn::FindCutPoint(graph, cut));
+    begins.push_back(node);
+  }
+  const auto nodes = static_cast<NodeId>(graph.nodes.size());
+  if (!cuts.empty() || place.stages == 1) {
+    begins.push_back(nodes);
+    return begins;
+  }
+  const std::vector<NodeId> parts = PartBegins(graph);
+  const size_t count = parts.size() - 1;
+  std::vector<double> seconds(count);
+  RETURN_IF_ERROR(MeasureParts(graph, parts, count * place.stage / place.stages,
+                               count * (place.stage + 1) / place.stages, compiling,
+                               absl::MakeSpan(seconds)));
+  if (place.replica > 0) seconds.assign(count, 0);
+  RETURN_IF_ERROR(world
+                      .AllReduce(seconds.data(), seconds.data(), count,
+                                 collectives::DataType::kFloat64, collectives::ReduceOp::kSum)
+                      ->Wait());
+  ASSIGN_OR_RETURN(const std::vector<size_t> chosen, BalancedCuts(seconds, place.stages));
+  for (const size_t part : chosen) begins.push_back(parts[part]);
+  begins.push_back(nodes);
+  const std::vector<double> costs = StageCosts(seconds, chosen);
+  const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / place.stages;
+  LOG_IF(INFO, world.rank() == 0) << "stages as measured take at most "
+                                  << *std::max_element(costs.begin(), costs.end()) / mean
+                                  << " times their mean, " << mean << " s for a micro-batch";
+  return begins;
+}
+
+}  // namespace muster::pipeline

@@ -1,0 +1,105 @@
+#include "trainer/strategy/pipeline/stage_tensors.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::train {
+namespace {
+
+using collectives::Communicator;
+using collectives::DataType;
+using nlohmann::json;
+
+// One JSON array of these, then the values of all.
+json Header(const Tensor& tensor) {
+  return {{"name", tensor.name},
+          {"shape", tensor.shape},
+          {"integers", std::holds_alternative<std::vector<int64_t>>(tensor.values)}};
+}
+
+absl::Status SendTensors(Communicator& stages, const std::vector<Tensor>& tensors) {
+  json headers = json::array();
+  for (const Tensor& tensor : tensors) headers.push_back(Header(tensor));
+  const std::string text = headers.dump();
+  auto length = static_cast<int64_t>(text.size());
+  RETURN_IF_ERROR(stages.Send(&length, 1, DataType::kInt64, 0)->Wait());
+  RETURN_IF_ERROR(stages.Send(text.data(), text.size(), DataType::kUint8, 0)->Wait());
+  for (const Tensor& tensor : tensors) {
+    RETURN_IF_ERROR(std::visit(
+        [&](const auto& values) {
+          return stages.Send(values.data(), values.size() * sizeof(values[0]), DataType::kUint8, 0)
+              ->Wait();
+        },
+        tensor.values));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveTensors(Communicator& stages, uint32_t from, std::vector<Tensor>& tensors) {
+  int64_t length = 0;
+  RETURN_IF_ERROR(stages.Recv(&length, 1, DataType::kInt64, from)->Wait());
+  std::string text(static_cast<size_t>(length), '\0');
+  RETURN_IF_ERROR(stages.Recv(text.data(), text.size(), DataType::kUint8, from)->Wait());
+  const json headers = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!headers.is_array()) {
+    return absl::DataLossError(absl::StrCat("the tensors of stage ", from, " cannot be read"));
+  }
+  for (const json& header : headers) {
+    Tensor& tensor = tensors.emplace_back();
+    tensor.name = header["name"].get<std::string>();
+    tensor.shape = header["shape"].get<std::vector<int64_t>>();
+    size_t count = 1;
+    for (const int64_t dimension : tensor.shape) count *= static_cast<size_t>(dimension);
+    if (header["integers"].get<bool>()) {
+      tensor.values = std::vector<int64_t>(count);
+    } else {
+      tensor.values = std::vector<float>(count);
+    }
+    RETURN_IF_ERROR(std::visit(
+        [&](auto& values) {
+          return stages.Recv(values.data(), count * sizeof(values[0]), DataType::kUint8, from)
+              ->Wait();
+        },
+        tensor.values));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Tensor>> GatherTensors(Communicator& stages, std::vector<Tensor> own) {
+  if (stages.rank() > 0) {
+    RETURN_IF_ERROR(SendTensors(stages, own));
+    return std::vector<Tensor>();
+  }
+  for (uint32_t from = 1; from < stages.size(); ++from) {
+    RETURN_IF_ERROR(ReceiveTensors(stages, from, own));
+  }
+  return own;
+}
+
+absl::StatusOr<SafetensorsFile> OpenForAll(Communicator& world, uint32_t root,
+                                           const std::string& path) {
+  const bool is_root = world.rank() == root;
+  absl::StatusOr<SafetensorsFile> file =
+      is_root ? SafetensorsFile::Open(path) : absl::UnknownError("not here");
+  int64_t size = -1;
+  if (file.ok()) size = static_cast<int64_t>(file->bytes().size());
+  RETURN_IF_ERROR(world.Broadcast(&size, 1, DataType::kInt64, root)->Wait());
+  if (size < 0) {
+    if (is_root) return file;
+    return absl::AbortedError(absl::StrCat("rank ", root, " cannot read ", path));
+  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(size));
+  if (is_root) std::memcpy(bytes.data(), file->bytes().data(), bytes.size());
+  RETURN_IF_ERROR(world.Broadcast(bytes.data(), bytes.size(), DataType::kUint8, root)->Wait());
+  if (is_root) return file;
+  return SafetensorsFile::Parse(path, std::move(bytes));
+}
+
+}  // namespace muster::train

@@ -1,0 +1,46 @@
+// Equal shares of a flat array, one for each rank, in whole cache lines: of a padded array that a
+// reduce-scatter and an all-gather take as it is. Shares at the end may be short or empty.
+#ifndef MUSTER_TRAINER_STRATEGY_SHARES_H_
+#define MUSTER_TRAINER_STRATEGY_SHARES_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::train {
+
+class Shares {
+ public:
+  struct Share {
+    size_t begin = 0, end = 0;
+    size_t count() const { return end - begin; }
+  };
+
+  // `ranks` is not 0.
+  Shares(size_t elements, uint32_t ranks)
+      : elements_(elements), ranks_(ranks), length_(RoundUp((elements + ranks - 1) / ranks)) {}
+
+  size_t elements() const { return elements_; }
+  // Of a share with its padding.
+  size_t length() const { return length_; }
+  // Of the array with its padding.
+  size_t padded() const { return length_ * ranks_; }
+  // Without padding.
+  Share of(uint32_t rank) const {
+    return {std::min(rank * length_, elements_), std::min((rank + 1) * length_, elements_)};
+  }
+
+ private:
+  static constexpr size_t kLineElements = 16;
+  static size_t RoundUp(size_t elements) {
+    return (elements + kLineElements - 1) / kLineElements * kLineElements;
+  }
+
+  size_t elements_;
+  uint32_t ranks_;
+  size_t length_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_TRAINER_STRATEGY_SHARES_H_

@@ -1,0 +1,25 @@
+// Where time goes, added up.
+#ifndef MUSTER_TRAINER_STRATEGY_STOPWATCH_H_
+#define MUSTER_TRAINER_STRATEGY_STOPWATCH_H_
+
+#include "absl/time/time.h"
+#include "common/time.h"
+
+namespace muster::train {
+
+// Adds the time that it lives to `total`, which outlives it.
+class Stopwatch {
+ public:
+  explicit Stopwatch(absl::Duration& total) : total_(total), start_(Now().steady) {}
+  ~Stopwatch() { total_ += Now().steady - start_; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  absl::Duration& total_;
+  const SteadyTime start_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_TRAINER_STRATEGY_STOPWATCH_H_

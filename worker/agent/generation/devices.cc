@@ -1,0 +1,263 @@
+#include "worker/agent/generation/devices.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/agent/generation/exit_info.h"
+#include "worker/gpu/discovery.h"
+#include "worker/gpu/gpu_metrics.h"
+#include "worker/gpu/xid.h"
+
+namespace muster::agent {
+namespace {
+
+// A look at a GPU takes milliseconds; how a rank ended is not kept back for longer than this.
+constexpr absl::Duration kLookPatience = absl::Milliseconds(500);
+
+std::vector<int> OwnCpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+// NVML's and with it the driver's, or why there is none to be had.
+absl::StatusOr<std::vector<gpu::Gpu>> FindGpus(const std::string& library,
+                                               std::unique_ptr<gpu::Nvml>& nvml) {
+  ASSIGN_OR_RETURN(nvml, gpu::Nvml::Open(library));
+  for (const std::string& name : nvml->missing()) {
+    LOG(WARNING) << library << " lacks " << name << ": what it would tell stays unknown";
+  }
+  return gpu::Discover(*nvml);
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> Divide(const std::vector<int>& cpus, size_t shares) {
+  if (cpus.size() < shares) return {};
+  std::vector<std::vector<int>> divided(shares);
+  for (size_t i = 0; i < shares; ++i) {
+    divided[i].assign(cpus.begin() + static_cast<ptrdiff_t>(i * cpus.size() / shares),
+                      cpus.begin() + static_cast<ptrdiff_t>((i + 1) * cpus.size() / shares));
+  }
+  return divided;
+}
+
+absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(const DeviceOptions& options) {
+  std::unique_ptr<Devices> devices(new Devices);
+  if (options.devices != "cpu") {
+    absl::StatusOr<std::vector<gpu::Gpu>> gpus = FindGpus(options.nvml_library, devices->nvml_);
+    if (options.devices == "auto") {
+      // What most machines lack is nothing to be worried about.
+      if (absl::IsNotFound(gpus.status())) {
+        VLOG(1) << "no GPUs are offered: " << gpus.status().message();
+      } else if (!gpus.ok()) {
+        LOG(WARNING) << "no GPUs are offered: " << gpus.status().message();
+      }
+      devices->gpus_ = std::move(gpus).value_or(std::vector<gpu::Gpu>());
+    } else {
+      if (gpus.ok()) gpus = gpu::Select(options.devices, *gpus);
+      if (!gpus.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--devices=", options.devices, ": ", gpus.status().message()));
+      }
+      devices->gpus_ = *std::move(gpus);
+    }
+  }
+  if (devices->gpus_.empty()) devices->nvml_.reset();
+  const std::string driver = devices->nvml_ == nullptr ? "" : devices->nvml_->DriverVersion();
+  for (const gpu::Gpu& gpu : devices->gpus_) devices->AddGpu(gpu, driver);
+  if (!devices->gpus_.empty() && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
+    LOG(INFO) << "CUDA_VISIBLE_DEVICES of this worker is not looked at: --devices says which GPUs "
+                 "it offers";
+  }
+  const uint32_t cpus =
+      devices->gpus_.empty() ? std::max(1u, std::thread::hardware_concurrency()) : 0;
+  devices->AddCpuSlots(options.slots.value_or(cpus));
+  if (devices->slots_.size() > limits::kSlotsPerNode) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--slots: a node has at most ", limits::kSlotsPerNode, " slots"));
+  }
+  return devices;
+}
+
+Devices::~Devices() {
+  if (self_ != nullptr) *self_ = nullptr;
+}
+
+void Devices::AddGpu(const gpu::Gpu& gpu, const std::string& driver_version) {
+  v1::Slot& slot = slots_.emplace_back();
+  slot.set_index(static_cast<uint32_t>(slots_.size()) - 1);
+  slot.set_kind("gpu");
+  slot.set_uuid(gpu.uuid);
+  v1::Device& device = *slot.mutable_device();
+  device.set_index(gpu.index);
+  device.set_name(gpu.name);
+  device.set_memory_bytes(gpu.memory_bytes);
+  device.set_pci_bus_id(gpu.pci_bus_id);
+  if (gpu.numa_node >= 0) device.set_numa_node(static_cast<uint32_t>(gpu.numa_node));
+  device.set_cpus(gpu.cpu_list);
+  device.set_driver_version(driver_version);
+  device.set_nvswitch_links(gpu.nvswitch_links);
+  std::set<uint32_t> others;
+  for (const auto& [index, path] : gpu.paths) others.insert(index);
+  for (const auto& [index, links] : gpu.nvlinks) others.insert(index);
+  for (const uint32_t index : others) {
+    v1::DeviceLink& link = *device.add_links();
+    link.set_index(index);
+    const auto path = gpu.paths.find(index);
+    if (path != gpu.paths.end()) link.set_path(path->second);
+    const auto nvlinks = gpu.nvlinks.find(index);
+    if (nvlinks != gpu.nvlinks.end()) link.set_nvlinks(nvlinks->second);
+  }
+  LOG(INFO) << "slot " << slot.index() << " is GPU " << gpu.index << ": " << gpu.name << ", "
+            << gpu.uuid << ", at " << gpu.pci_bus_id;
+}
+
+void Devices::AddCpuSlots(uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    v1::Slot& slot = slots_.emplace_back();
+    slot.set_index(static_cast<uint32_t>(slots_.size()) - 1);
+    slot.set_kind("cpu");
+  }
+}
+
+std::vector<std::vector<int>> Devices::CpusOfSlots() const {
+  const std::vector<int> own = OwnCpus();
+  // GPUs that have the same CPUs near them share these.
+  std::map<std::vector<int>, std::vector<size_t>> near;
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    std::vector<int> cpus;
+    std::set_intersection(own.begin(), own.end(), gpus_[i].cpus.begin(), gpus_[i].cpus.end(),
+                          std::back_inserter(cpus));
+    near[cpus.empty() ? own : cpus].push_back(i);
+  }
+  std::vector<std::vector<int>> of_slots(slots_.size());
+  const auto share = [&of_slots](const std::vector<int>& cpus, const std::vector<size_t>& slots) {
+    const std::vector<std::vector<int>> shares = Divide(cpus, slots.size());
+    for (size_t i = 0; i < shares.size(); ++i) of_slots[slots[i]] = shares[i];
+    return !shares.empty();
+  };
+  bool enough = true;
+  for (const auto& [cpus, slots] : near) enough = share(cpus, slots) && enough;
+  std::vector<size_t> rest;
+  for (size_t slot = gpus_.size(); slot < slots_.size(); ++slot) rest.push_back(slot);
+  if (!rest.empty()) enough = share(own, rest) && enough;
+  return enough ? of_slots : std::vector<std::vector<int>>();
+}
+
+void Devices::Start(EventLoop& loop, std::function<void(v1::SlotReport)> tell) {
+  loop_ = &loop;
+  tell_ = std::move(tell);
+  if (gpus_.empty()) return;
+  self_ = std::make_shared<Devices*>(this);
+  monitor_ = std::make_unique<gpu::Monitor>(std::move(nvml_), gpus_, [&loop, self = self_] {
+    loop.Post([self] {
+      if (*self != nullptr) (*self)->TellIfChanged();
+    });
+  });
+}
+
+std::shared_ptr<prometheus::Collectable> Devices::Metrics() const {
+  if (monitor_ == nullptr) return nullptr;
+  return std::make_shared<gpu::GpuMetrics>(*monitor_);
+}
+
+std::vector<size_t> Devices::GpusOf(const std::vector<uint32_t>& slots) const {
+  std::vector<size_t> positions;
+  for (const uint32_t slot : slots) {
+    if (slot < gpus_.size()) positions.push_back(slot);
+  }
+  return positions;
+}
+
+void Devices::Occupy(const std::vector<uint32_t>& slots, bool adopted) {
+  for (const size_t position : GpusOf(slots)) monitor_->Occupy(position, /*fresh=*/!adopted);
+}
+
+void Devices::Release(const std::vector<uint32_t>& slots, std::function<void()> done) {
+  const std::vector<size_t> positions = GpusOf(slots);
+  if (positions.empty()) return done();
+  // Whichever comes first: the look, or the end of the patience.
+  const auto once = std::make_shared<std::function<void()>>(std::move(done));
+  const auto finish = [self = self_, once] {
+    if (*self == nullptr || *once == nullptr) return;
+    (*self)->TellIfChanged();
+    std::exchange(*once, nullptr)();
+  };
+  monitor_->Release(positions, [loop = loop_, finish] { loop->Post(finish); });
+  loop_->RunAfter(kLookPatience, finish);
+}
+
+std::string Devices::Evidence(const std::vector<uint32_t>& slots) const {
+  std::vector<std::string> evidence;
+  const std::vector<size_t> positions = GpusOf(slots);
+  if (positions.empty()) return "";
+  const std::vector<gpu::DeviceState> states = monitor_->States();
+  for (const size_t position : positions) {
+    const gpu::DeviceState& state = states[position];
+    std::vector<std::string> parts;
+    if (!state.problem.empty()) {
+      parts.push_back(state.problem);
+    } else {
+      for (const uint64_t xid : state.rank_xids) parts.push_back(gpu::XidText(xid));
+    }
+    if (parts.empty()) continue;
+    evidence.push_back(absl::StrCat("GPU ", gpus_[position].index, " (", gpus_[position].uuid,
+                                    "): ", absl::StrJoin(parts, "; ")));
+  }
+  return absl::StrJoin(evidence, "; ");
+}
+
+v1::SlotReport Devices::Conditions() const {
+  v1::SlotReport report;
+  if (monitor_ == nullptr) return report;
+  const std::vector<gpu::DeviceState> states = monitor_->States();
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (states[i].problem.empty() && states[i].memory_text.empty()) continue;
+    v1::SlotCondition& condition = *report.add_conditions();
+    condition.set_index(static_cast<uint32_t>(i));
+    // A process calls itself what it likes.
+    const std::string& text = states[i].problem.empty() ? states[i].memory_text : states[i].problem;
+    condition.set_unavailable(ToUtf8(absl::string_view(text).substr(0, limits::kSlotReasonBytes)));
+    condition.set_returning(states[i].problem.empty() &&
+                            states[i].memory == gpu::MemoryWatch::State::kReturning);
+  }
+  return report;
+}
+
+std::vector<v1::Slot> Devices::TellSlots() {
+  const v1::SlotReport report = Conditions();
+  told_ = report.SerializeAsString();
+  std::vector<v1::Slot> slots = slots_;
+  for (const v1::SlotCondition& condition : report.conditions()) {
+    v1::Slot& slot = slots[condition.index()];
+    slot.set_unavailable(condition.unavailable());
+    slot.set_returning(condition.returning());
+  }
+  return slots;
+}
+
+void Devices::TellIfChanged() {
+  v1::SlotReport report = Conditions();
+  std::string text = report.SerializeAsString();
+  if (text == told_) return;
+  told_ = std::move(text);
+  tell_(std::move(report));
+}
+
+}  // namespace muster::agent

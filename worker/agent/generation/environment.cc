@@ -1,0 +1,134 @@
+#include "worker/agent/generation/environment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/proto_time.h"
+
+namespace muster::agent {
+namespace {
+
+void AddDefaults(const NodeEnvironment& node, const v1::Launch& launch,
+                 const v1::RankPlacement& placement, Variables& variables) {
+  variables.emplace("PYTHONUNBUFFERED", "1");
+  // NCCL refuses two ranks on one GPU of what it takes for one host.
+  if (launch.spec().resources().share_device()) {
+    variables.emplace("NCCL_HOSTID", absl::StrCat("muster-", launch.job_id(), "-",
+                                                  launch.generation(), "-", placement.rank()));
+  }
+  const uint32_t threads = std::max(1u, launch.spec().resources().threads_per_rank());
+  if (launch.spec().has_train()) {
+    variables["OMP_NUM_THREADS"] = absl::StrCat(threads);
+    return;
+  }
+  variables.emplace("OMP_NUM_THREADS", absl::StrCat(threads));
+  // Left to themselves, Gloo takes what the host's name resolves to and NCCL the first interface
+  // that is not loopback.
+  if (node.interface.empty()) return;
+  variables.emplace("GLOO_SOCKET_IFNAME", node.interface);
+  variables.emplace("NCCL_SOCKET_IFNAME", node.interface);
+}
+
+std::string VisibleDevices(const NodeEnvironment& node, const v1::RankPlacement& placement) {
+  std::vector<std::string> uuids;
+  for (const uint32_t index : placement.slots()) {
+    if (index < node.slots.size() && !node.slots[index].uuid().empty()) {
+      uuids.push_back(node.slots[index].uuid());
+    }
+  }
+  return absl::StrJoin(uuids, ",");
+}
+
+std::string DriverVersion(const NodeEnvironment& node, const v1::RankPlacement& placement) {
+  for (const uint32_t index : placement.slots()) {
+    if (index >= node.slots.size()) continue;
+    const std::string& version = node.slots[index].device().driver_version();
+    if (!version.empty()) return version;
+  }
+  return "";
+}
+
+void AddPlace(const NodeEnvironment& node, const v1::Launch& launch,
+              const v1::RankPlacement& placement, Variables& variables) {
+  variables["RANK"] = absl::StrCat(placement.rank());
+  variables["WORLD_SIZE"] = absl::StrCat(launch.world_size());
+  variables["LOCAL_RANK"] = absl::StrCat(placement.local_rank());
+  variables["LOCAL_WORLD_SIZE"] = absl::StrCat(launch.ranks_size());
+  variables["NODE_RANK"] = absl::StrCat(launch.node_rank());
+  variables["GROUP_RANK"] = absl::StrCat(launch.node_rank());
+  variables["GROUP_WORLD_SIZE"] = absl::StrCat(launch.node_count());
+  variables["CUDA_VISIBLE_DEVICES"] = VisibleDevices(node, placement);
+}
+
+void AddTorch(const v1::Launch& launch, const v1::RankPlacement& placement,
+              const RankEnvironment& rank, Variables& variables) {
+  variables["ROLE_NAME"] = "default";
+  variables["ROLE_RANK"] = absl::StrCat(placement.rank());
+  variables["ROLE_WORLD_SIZE"] = absl::StrCat(launch.world_size());
+  variables["MASTER_ADDR"] = rank.master.host;
+  variables["MASTER_PORT"] = absl::StrCat(rank.master.port);
+  variables["TORCHELASTIC_RUN_ID"] = launch.job_id();
+  variables["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(launch.restarts());
+  variables["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(launch.spec().restart().max());
+  variables["TORCHELASTIC_ERROR_FILE"] = rank.error_file;
+  // Rank 0 listens on MASTER_PORT: nobody has done so before it.
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  variables["MUSTER_CHECKPOINT_DIR"] = rank.checkpoint_dir;
+  variables["MUSTER_PROGRESS"] = rank.progress_file;
+}
+
+void AddMuster(const NodeEnvironment& node, const v1::Launch& launch, const std::string& token,
+               Variables& variables) {
+  variables["MUSTER_JOB_ID"] = launch.job_id();
+  variables["MUSTER_GENERATION"] = absl::StrCat(launch.generation());
+  variables["MUSTER_NODE_NAME"] = node.node_name;
+  variables["MUSTER_CACHE_DIR"] = node.cache_dir;
+  variables["MUSTER_WORKER_SOCKET"] = node.worker_socket;
+  variables["MUSTER_RANK_TOKEN"] = token;
+  variables["MUSTER_GRACE_SECONDS"] =
+      absl::StrCat(absl::ToDoubleSeconds(FromProto(launch.spec().grace_period())));
+}
+
+}  // namespace
+
+Variables InheritedVariables(const char* const* environment) {
+  Variables variables;
+  for (; *environment != nullptr; ++environment) {
+    const absl::string_view entry = *environment;
+    const size_t equals = entry.find('=');
+    if (equals == absl::string_view::npos) continue;
+    const absl::string_view name = entry.substr(0, equals);
+    if (absl::StartsWith(name, "MUSTER_") && name != "MUSTER_CUDA_LIBRARY_PATH") continue;
+    variables.emplace(name, entry.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::Launch& launch,
+                                       const v1::RankPlacement& placement,
+                                       const RankEnvironment& rank) {
+  Variables variables = node.inherited;
+  AddDefaults(node, launch, placement, variables);
+  for (const auto& entry : launch.spec().env()) variables[entry.first] = entry.second;
+  AddPlace(node, launch, placement, variables);
+  AddMuster(node, launch, rank.token, variables);
+  if (launch.spec().has_train()) {
+    variables["MUSTER_LAUNCH_FILE"] = rank.launch_file;
+    const std::string driver = DriverVersion(node, placement);
+    if (!driver.empty()) variables["MUSTER_DRIVER_VERSION"] = driver;
+  } else {
+    AddTorch(launch, placement, rank, variables);
+  }
+
+  std::vector<std::string> entries;
+  entries.reserve(variables.size());
+  for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
+  return entries;
+}
+
+}  // namespace muster::agent

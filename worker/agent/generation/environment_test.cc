@@ -1,0 +1,160 @@
+#include "worker/agent/generation/environment.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::agent {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class EnvironmentTest : public ::testing::Test {
+ protected:
+  EnvironmentTest() {
+    node_.node_name = "node-a";
+    node_.worker_socket = "unix:/run/rank.sock";
+    node_.cache_dir = "/cache";
+    launch_.set_job_id("job-1");
+    launch_.set_generation(2);
+    launch_.set_world_size(6);
+    launch_.set_node_rank(1);
+    launch_.set_node_count(3);
+    launch_.add_ranks()->set_rank(2);
+    v1::RankPlacement& placement = *launch_.add_ranks();
+    placement.set_rank(3);
+    placement.set_local_rank(1);
+    launch_.mutable_spec()->mutable_resources()->set_threads_per_rank(5);
+    rank_.token = "secret";
+    rank_.launch_file = "/launch.pb";
+    rank_.master = {"10.0.0.1", 4711};
+    rank_.error_file = "/rank/error.json";
+    rank_.progress_file = "/rank/progress";
+    rank_.checkpoint_dir = "/checkpoint";
+  }
+
+  std::vector<std::string> Variables() const {
+    return RankVariables(node_, launch_, launch_.ranks(1), rank_);
+  }
+
+  NodeEnvironment node_;
+  v1::Launch launch_;
+  muster::agent::RankEnvironment rank_;
+};
+
+TEST_F(EnvironmentTest, InheritsAllButTheWorkersOwnSettings) {
+  const char* const worker[] = {"PATH=/bin", "MUSTER_COORDINATOR=c:1",         "A=b=c",
+                                "EMPTY=",    "MUSTER_CUDA_LIBRARY_PATH=/a:/b", nullptr};
+  const muster::agent::Variables expected = {
+      {"PATH", "/bin"}, {"A", "b=c"}, {"EMPTY", ""}, {"MUSTER_CUDA_LIBRARY_PATH", "/a:/b"}};
+  EXPECT_EQ(InheritedVariables(worker), expected);
+}
+
+TEST_F(EnvironmentTest, PlacesTheRank) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(),
+              AllOf(Contains("RANK=3"), Contains("LOCAL_RANK=1"), Contains("WORLD_SIZE=6"),
+                    Contains("LOCAL_WORLD_SIZE=2"), Contains("NODE_RANK=1"),
+                    Contains("GROUP_RANK=1"), Contains("GROUP_WORLD_SIZE=3")));
+  EXPECT_THAT(
+      Variables(),
+      AllOf(Contains("MUSTER_JOB_ID=job-1"), Contains("MUSTER_GENERATION=2"),
+            Contains("MUSTER_RANK_TOKEN=secret"), Contains("MUSTER_NODE_NAME=node-a"),
+            Contains("MUSTER_WORKER_SOCKET=unix:/run/rank.sock"),
+            Contains("MUSTER_CACHE_DIR=/cache"), Each(Not(StartsWith("MUSTER_LAUNCH_FILE=")))));
+}
+
+TEST_F(EnvironmentTest, CommandGetsWhatTorchrunWouldGiveIt) {
+  v1::JobSpec& spec = *launch_.mutable_spec();
+  spec.add_command("true");
+  spec.mutable_restart()->set_max(4);
+  spec.mutable_grace_period()->set_seconds(2);
+  spec.mutable_grace_period()->set_nanos(500'000'000);
+  launch_.set_restarts(3);
+  EXPECT_THAT(
+      Variables(),
+      IsSupersetOf({"ROLE_NAME=default", "ROLE_RANK=3", "ROLE_WORLD_SIZE=6", "MASTER_ADDR=10.0.0.1",
+                    "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job-1", "TORCHELASTIC_RESTART_COUNT=3",
+                    "TORCHELASTIC_MAX_RESTARTS=4", "TORCHELASTIC_ERROR_FILE=/rank/error.json",
+                    "TORCHELASTIC_USE_AGENT_STORE=False", "MUSTER_CHECKPOINT_DIR=/checkpoint",
+                    "MUSTER_PROGRESS=/rank/progress", "MUSTER_GRACE_SECONDS=2.5"}));
+}
+
+TEST_F(EnvironmentTest, CommandUsesTheInterfaceOfItsNodeUnlessToldOtherwise) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(), Each(Not(StartsWith("GLOO_SOCKET_IFNAME="))));
+  node_.interface = "eth1";
+  EXPECT_THAT(Variables(), IsSupersetOf({"GLOO_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME=eth1"}));
+  node_.inherited["NCCL_SOCKET_IFNAME"] = "ib0";
+  (*launch_.mutable_spec()->mutable_env())["GLOO_SOCKET_IFNAME"] = "ib1";
+  EXPECT_THAT(Variables(), IsSupersetOf({"GLOO_SOCKET_IFNAME=ib1", "NCCL_SOCKET_IFNAME=ib0"}));
+}
+
+TEST_F(EnvironmentTest, RankSeesTheDevicesOfItsSlotsAndNoOther) {
+  launch_.mutable_spec()->add_command("true");
+  node_.inherited["CUDA_VISIBLE_DEVICES"] = "0,1";
+  EXPECT_THAT(Variables(), Contains("CUDA_VISIBLE_DEVICES="));
+  for (const char* uuid : {"", "GPU-a", "GPU-b", "GPU-c"}) {
+    node_.slots.emplace_back();
+    node_.slots.back().set_uuid(uuid);
+  }
+  for (const uint32_t slot : {1, 3, 0, 99}) launch_.mutable_ranks(1)->add_slots(slot);
+  EXPECT_THAT(Variables(), Contains("CUDA_VISIBLE_DEVICES=GPU-a,GPU-c"));
+}
+
+TEST_F(EnvironmentTest, JobSetsItsVariablesButNotItsPlace) {
+  launch_.mutable_spec()->add_command("true");
+  auto& env = *launch_.mutable_spec()->mutable_env();
+  env["MY"] = "value";
+  env["RANK"] = "0";
+  env["MUSTER_RANK_TOKEN"] = "forged";
+  env["PYTHONUNBUFFERED"] = "0";
+  EXPECT_THAT(Variables(),
+              AllOf(Contains("MY=value"), Contains("RANK=3"), Contains("MUSTER_RANK_TOKEN=secret"),
+                    Contains("PYTHONUNBUFFERED=0")));
+}
+
+TEST_F(EnvironmentTest, ThreadsOfACommandAreSetOnlyIfNobodyDid) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(), Contains("OMP_NUM_THREADS=5"));
+  node_.inherited["OMP_NUM_THREADS"] = "7";
+  EXPECT_THAT(Variables(), Contains("OMP_NUM_THREADS=7"));
+  (*launch_.mutable_spec()->mutable_env())["OMP_NUM_THREADS"] = "9";
+  EXPECT_THAT(Variables(), Contains("OMP_NUM_THREADS=9"));
+}
+
+TEST_F(EnvironmentTest, TrainerGetsItsThreadsAndItsLaunch) {
+  launch_.mutable_spec()->mutable_train();
+  node_.inherited["OMP_NUM_THREADS"] = "7";
+  EXPECT_THAT(Variables(),
+              AllOf(Contains("OMP_NUM_THREADS=5"), Contains("MUSTER_LAUNCH_FILE=/launch.pb")));
+}
+
+TEST_F(EnvironmentTest, RanksThatMayShareAGpuAreHostsOfTheirOwnToNccl) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(), Each(Not(StartsWith("NCCL_HOSTID="))));
+  launch_.mutable_spec()->mutable_resources()->set_share_device(true);
+  EXPECT_THAT(Variables(), Contains("NCCL_HOSTID=muster-job-1-2-3"));
+  (*launch_.mutable_spec()->mutable_env())["NCCL_HOSTID"] = "mine";
+  EXPECT_THAT(Variables(), Contains("NCCL_HOSTID=mine"));
+}
+
+TEST_F(EnvironmentTest, TrainerOnAGpuGetsItsDriversVersion) {
+  launch_.mutable_spec()->mutable_train();
+  node_.slots.resize(2);
+  node_.slots[1].mutable_device()->set_driver_version("580.65.06");
+  launch_.mutable_ranks(1)->add_slots(0);
+  EXPECT_THAT(Variables(), Each(Not(StartsWith("MUSTER_DRIVER_VERSION="))));
+  launch_.mutable_ranks(1)->set_slots(0, 1);
+  EXPECT_THAT(Variables(), Contains("MUSTER_DRIVER_VERSION=580.65.06"));
+}
+
+}  // namespace
+}  // namespace muster::agent

@@ -1,0 +1,94 @@
+#include "worker/agent/generation/error_file.h"
+
+#include <sys/stat.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "common/limits.h"
+#include "nlohmann/json.hpp"
+#include "worker/shim/fields.h"
+
+namespace muster::agent {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxFileBytes = 1 << 20;
+constexpr auto kLargestStatusCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
+constexpr absl::string_view kTraceback = "Traceback (most recent call last):";
+
+// As Gloo, NCCL and PyTorch's store put it.
+constexpr absl::string_view kLostPeer[] = {
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited or there was a network error",
+    "remote process has terminated",
+    "NCCL communicator was aborted",
+    "Socket closed by remote peer",
+    "Failed to recv, got 0 bytes",
+};
+
+std::string Text(const json& object, const char* key) {
+  if (!object.is_object()) return "";
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+// A whole number from 0 to `most`.
+std::optional<uint32_t> Number(const json& object, const char* key, uint32_t most) {
+  const auto it = object.find(key);
+  if (it == object.end() || !it->is_number_unsigned()) return std::nullopt;
+  const auto number = it->get<uint64_t>();
+  if (number > most) return std::nullopt;
+  return static_cast<uint32_t>(number);
+}
+
+}  // namespace
+
+std::optional<ProgramError> ReadErrorFile(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  if (status.st_size > kMaxFileBytes) return std::nullopt;
+  const std::optional<std::string> text = shim::ReadFile(path);
+  if (!text.has_value()) return std::nullopt;
+  const json file = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!file.is_object() || !file.contains("message")) return std::nullopt;
+  const json& message = file["message"];
+  ProgramError error;
+  error.message = Text(file, "message");
+  if (message.is_object()) {
+    error.message = Text(message, "message");
+    if (message.contains("extraInfo")) {
+      error.traceback = Text(message["extraInfo"], "py_callstack");
+    }
+  }
+  if (error.message.empty()) return std::nullopt;
+  error.peer_rank = Number(file, "peer_rank", limits::kRanksPerJob - 1);
+  if (const auto code = Number(file, "status_code", kLargestStatusCode); code.value_or(0) != 0) {
+    error.status_code = static_cast<int>(*code);
+  }
+  return error;
+}
+
+std::optional<std::string> PythonError(absl::string_view lines) {
+  const size_t start = lines.rfind(kTraceback);
+  if (start == absl::string_view::npos) return std::nullopt;
+  lines.remove_prefix(start + kTraceback.size());
+  // Frames are indented; the first line that is not says what was raised.
+  for (const absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipWhitespace())) {
+    if (line[0] != ' ') return std::string(absl::StripTrailingAsciiWhitespace(line));
+  }
+  return std::nullopt;
+}
+
+bool SaysPeerIsLost(absl::string_view message) {
+  for (const absl::string_view text : kLostPeer) {
+    if (absl::StrContains(message, text)) return true;
+  }
+  return false;
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,502 @@
+#include "worker/agent/generation/generation.h"
+
+#include <signal.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/proto_time.h"
+#include "common/report_bounds.h"
+#include "common/status.h"
+#include "common/wait_text.h"
+#include "glog/logging.h"
+#include "worker/agent/generation/exit_info.h"
+#include "worker/agent/generation/rank_launch.h"
+#include "worker/shim/fields.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr char kTokenVariable[] = "MUSTER_RANK_TOKEN=";
+constexpr char kWorldFile[] = "/world.pb";
+constexpr char kMasterFile[] = "/master";
+constexpr char kReportFile[] = "/report.pb";
+// What this worker asks for itself; ranks' calls count from 1.
+constexpr CallId kOwnCall = 0;
+
+absl::StatusOr<std::string> DrawToken() {
+  std::string bytes(16, '\0');
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return absl::InternalError("no random bytes to be had");
+  }
+  return absl::BytesToHexString(bytes);
+}
+
+std::string TokenIn(const shim::Instructions& instructions) {
+  for (const std::string& entry : instructions.environment) {
+    if (absl::StartsWith(entry, kTokenVariable)) {
+      return std::string(absl::StripPrefix(entry, kTokenVariable));
+    }
+  }
+  return "";
+}
+
+// In time that does not tell how much of it was right.
+bool SameToken(const std::string& a, const std::string& b) {
+  if (a.size() != b.size() || a.empty()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+std::vector<uint32_t> SlotsOf(const v1::RankPlacement& placement) {
+  return {placement.slots().begin(), placement.slots().end()};
+}
+
+std::set<uint32_t> RanksOf(const v1::Launch& launch) {
+  std::set<uint32_t> ranks;
+  for (const v1::RankPlacement& placement : launch.ranks()) ranks.insert(placement.rank());
+  return ranks;
+}
+
+}  // namespace
+
+Generation::Generation(const GenerationContext& context, v1::Launch launch,
+                       std::function<void()> on_over)
+    : context_(context),
+      launch_(std::move(launch)),
+      on_over_(std::move(on_over)),
+      self_(std::make_shared<Generation*>(this)) {
+  for (const v1::RankPlacement& placement : launch_.ranks()) {
+    RankState& rank = ranks_[placement.rank()];
+    rank.placement = placement;
+    rank.report.set_rank(placement.rank());
+    rank.report.set_phase(v1::PLACED);
+  }
+  rendezvous_ = std::make_unique<Rendezvous>(
+      job_id(), number(), RanksOf(launch_),
+      Rendezvous::Outside{context_.send, [this](absl::Duration delay, std::function<void()> f) {
+                            context_.loop->RunAfter(delay, std::move(f));
+                          }});
+}
+
+Generation::~Generation() {
+  *self_ = nullptr;
+  for (auto& [id, watcher] : watchers_) watcher.done(absl::UnavailableError("the worker ends"));
+}
+
+bool Generation::over() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& entry) { return entry.second.report.phase() == v1::EXITED; });
+}
+
+bool Generation::RankIsLive(uint32_t rank) const {
+  const auto it = ranks_.find(rank);
+  return it != ranks_.end() && it->second.report.phase() != v1::EXITED;
+}
+
+std::vector<uint32_t> Generation::SlotsInUse() const {
+  std::vector<uint32_t> slots;
+  for (const auto& [number, rank] : ranks_) {
+    if (!started_ || rank.report.phase() == v1::EXITED) continue;
+    slots.insert(slots.end(), rank.placement.slots().begin(), rank.placement.slots().end());
+  }
+  return slots;
+}
+
+v1::GenerationReport Generation::Inventory() {
+  changed_since_hello_.clear();
+  v1::GenerationReport report;
+  report.set_job_id(job_id());
+  report.set_generation(number());
+  for (const auto& [number, rank] : ranks_) *report.add_ranks() = rank.report;
+  for (v1::BarrierId& barrier : rendezvous_->PassedBarriers()) {
+    *report.add_passed_barriers() = std::move(barrier);
+  }
+  return report;
+}
+
+std::string Generation::RankDirectory(uint32_t rank) const {
+  return context_.directory->Rank(job_id(), number(), rank);
+}
+
+std::string Generation::File(const char* name) const {
+  return context_.directory->Generation(job_id(), number()) + name;
+}
+
+absl::Status Generation::MakeFiles() const {
+  RETURN_IF_ERROR(MakeDirectories(context_.directory->Logs(job_id(), number())));
+  for (const auto& [number, rank] : ranks_) RETURN_IF_ERROR(MakeDirectories(RankDirectory(number)));
+  if (!launch_.spec().has_train()) {
+    RETURN_IF_ERROR(MakeDirectories(context_.directory->Checkpoint(job_id())));
+  }
+  return WriteMessage(context_.directory->LaunchFile(job_id(), number()), launch_, false);
+}
+
+void Generation::Start() {
+  if (over()) return;
+  started_ = true;
+  const absl::Status made = MakeFiles();
+  if (!made.ok()) return StartRanks(made);
+  if (launch_.spec().has_train()) return StartRanks(MasterEndpoint());
+  if (launch_.node_rank() == 0) return StartRanks(HoldMaster());
+  AwaitMaster();
+}
+
+absl::StatusOr<MasterEndpoint> Generation::HoldMaster() {
+  ASSIGN_OR_RETURN(master_port_, HeldPort::Hold(0));
+  MasterEndpoint endpoint;
+  endpoint.address = {context_.environment.address, master_port_->port()};
+  endpoint.network = context_.network;
+  const std::string text = EncodeMasterEndpoint(endpoint);
+  if (!shim::WriteFileAtomically(File(kMasterFile), text, false)) {
+    return ErrnoStatus(errno, absl::StrCat("write ", File(kMasterFile)));
+  }
+  PublishMaster(text);
+  return endpoint;
+}
+
+void Generation::PublishMaster(const std::string& endpoint) {
+  if (launch_.node_count() < 2) return;
+  rendezvous_->Put(launch_.ranks(0).rank(), kMasterKey, endpoint, kOwnCall,
+                   [job = job_id()](const absl::StatusOr<std::string>& answer) {
+                     LOG_IF(WARNING, !answer.ok() && !absl::IsAborted(answer.status()))
+                         << job << ": publishing where its ranks meet: " << answer.status();
+                   });
+}
+
+void Generation::AwaitMaster() {
+  rendezvous_->Get(launch_.ranks(0).rank(), kMasterKey, kOwnCall,
+                   [this, self = self_](const absl::StatusOr<std::string>& text) {
+                     // Stopped meanwhile, or this object is on its way out.
+                     if (*self == nullptr || directive_.has_value()) return;
+                     StartRanks(MasterAt(text));
+                   });
+}
+
+absl::StatusOr<MasterEndpoint> Generation::MasterAt(const absl::StatusOr<std::string>& text) const {
+  if (!text.ok()) return text.status();
+  ASSIGN_OR_RETURN(MasterEndpoint endpoint, DecodeMasterEndpoint(*text));
+  RETURN_IF_ERROR(CheckReachable(endpoint, context_.environment.address, context_.network));
+  return endpoint;
+}
+
+void Generation::HoldMasterAgain() {
+  const std::string text = shim::ReadFile(File(kMasterFile)).value_or("");
+  const absl::StatusOr<MasterEndpoint> endpoint = DecodeMasterEndpoint(text);
+  if (!endpoint.ok()) return;
+  // The worker before may have ended before it was heard.
+  PublishMaster(text);
+  auto port = HeldPort::Hold(endpoint->address.port);
+  // As a rule because the job's own program listens on it by now.
+  if (port.ok()) master_port_ = *std::move(port);
+}
+
+void Generation::StartRanks(const absl::StatusOr<MasterEndpoint>& master) {
+  for (auto& [number, rank] : ranks_) {
+    if (rank.report.phase() == v1::EXITED) continue;
+    const absl::Status status = master.ok() ? StartRank(rank, *master) : master.status();
+    if (status.ok()) continue;
+    LOG(ERROR) << job_id() << " rank " << number << ": " << status;
+    SetExited(rank, LaunchFailure(status));
+  }
+  FinishIfOver();
+}
+
+absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master) {
+  const uint32_t number = rank.placement.rank();
+  ASSIGN_OR_RETURN(rank.token, DrawToken());
+  const shim::Instructions instructions =
+      MakeInstructions(context_, launch_, rank.placement, rank.token, master.address);
+  if (launch_.spec().workdir().empty()) RETURN_IF_ERROR(MakeDirectories(instructions.workdir));
+  if (!launch_.spec().has_train()) {
+    rank.progress = std::make_unique<ProgressFile>(
+        context_.directory->ProgressFile(job_id(), this->number(), number));
+  }
+  const std::vector<uint32_t> slots = SlotsOf(rank.placement);
+  context_.devices->Occupy(slots, /*adopted=*/false);
+  auto shim =
+      ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number), instructions,
+                         absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
+  if (!shim.ok()) {
+    context_.devices->Release(slots, [] {});
+    return shim.status();
+  }
+  rank.shim = *std::move(shim);
+  return absl::OkStatus();
+}
+
+void Generation::Adopt() {
+  started_ = true;
+  v1::World world;
+  if (ReadMessage(File(kWorldFile), world).ok()) OnWorld(world);
+  for (auto& [number, rank] : ranks_) {
+    v1::RankReport report;
+    const bool readable = ReadMessage(RankDirectory(number) + kReportFile, report).ok();
+    if (readable && report.rank() == number) rank.report = report;
+    if (rank.report.phase() == v1::EXITED) continue;  // it never had a shim
+    const auto text =
+        shim::ReadFile(absl::StrCat(RankDirectory(number), "/", shim::kInstructionsFile));
+    std::optional<shim::Instructions> instructions;
+    if (text.has_value()) instructions = shim::DecodeInstructions(*text);
+    if (!instructions.has_value()) {
+      SetExited(rank, LaunchFailure(absl::AbortedError("the worker ended before it started it")));
+      continue;
+    }
+    rank.token = TokenIn(*instructions);
+    if (!launch_.spec().has_train()) {
+      rank.progress = std::make_unique<ProgressFile>(
+          context_.directory->ProgressFile(job_id(), this->number(), number));
+    }
+    context_.devices->Occupy(SlotsOf(rank.placement), /*adopted=*/true);
+    rank.shim = ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions,
+                                   absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
+  }
+  if (!over() && launch_.node_rank() == 0) HoldMasterAgain();
+  FinishIfOver();
+}
+
+ShimProcess::Events Generation::EventsOf(uint32_t rank) {
+  ShimProcess::Events events;
+  events.on_started = [this, rank](pid_t pid) { OnStarted(ranks_[rank], pid); };
+  events.on_ended = [this, rank](std::optional<shim::ExitRecord> record) {
+    OnEnded(ranks_[rank], record);
+  };
+  return events;
+}
+
+void Generation::OnStarted(RankState& rank, int64_t pid) {
+  rank.report.set_pid(pid);
+  rank.report.set_phase(std::max(rank.report.phase(), v1::STARTED));
+  Changed(rank);
+}
+
+void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>& record) {
+  rank.shim.reset();
+  rank.ended = true;
+  if (record.has_value() && record->lost_log_bytes > 0) {
+    LOG(WARNING) << job_id() << " rank " << rank.report.rank() << ": " << record->lost_log_bytes
+                 << " bytes of its logs could not be written";
+  }
+  v1::ExitInfo exit = ToExitInfo(record);
+  if (!launch_.spec().has_train()) {
+    AddProgramError(context_.directory->ErrorFile(job_id(), number(), rank.report.rank()), exit);
+  }
+  if (rank.progress != nullptr) {
+    const std::optional<v1::Progress> last = rank.progress->Read(absl::Now());
+    if (last.has_value()) *rank.report.mutable_progress() = *last;
+  }
+  // Whoever hears of the end may place another rank there at once.
+  context_.devices->Release(SlotsOf(rank.placement),
+                            [this, self = self_, number = rank.report.rank(), exit] {
+                              if (*self != nullptr) OnDevicesSeen(ranks_[number], exit);
+                            });
+}
+
+void Generation::OnDevicesSeen(RankState& rank, v1::ExitInfo exit) {
+  AddDeviceEvidence(context_.devices->Evidence(SlotsOf(rank.placement)), exit);
+  SetExited(rank, std::move(exit));
+  FinishIfOver();
+}
+
+void Generation::SetExited(RankState& rank, v1::ExitInfo exit) {
+  if (!exit.has_failure() && rank.report.has_failure()) {
+    *exit.mutable_failure() = rank.report.failure();
+  }
+  *rank.report.mutable_exit() = std::move(exit);
+  rank.report.set_phase(v1::EXITED);
+  if (started_) {
+    // Best effort: where this fails, the next worker reads the shim's record.
+    const absl::Status persisted = Persist(rank, false);
+    LOG_IF(WARNING, !persisted.ok()) << persisted;
+  }
+  Changed(rank);
+  const uint32_t number = rank.report.rank();
+  context_.progress->MarkExited(job_id(), this->number(), number, Now().steady);
+  context_.on_rank_exited(job_id(), this->number(), number);
+}
+
+void Generation::FinishIfOver() {
+  if (finished_ || !over()) return;
+  finished_ = true;
+  master_port_.reset();
+  rendezvous_->EndAll(absl::AbortedError("the generation is over"));
+  auto watchers = std::move(watchers_);
+  watchers_.clear();
+  for (auto& [id, watcher] : watchers) watcher.done(absl::OkStatus());
+  on_over_();
+}
+
+void Generation::Stop(const v1::StopGeneration& stop) {
+  if (over()) return;
+  const bool aborts =
+      stop.abort() || (directive_.has_value() && directive_->kind() == v1::Directive::ABORT);
+  v1::Directive directive;
+  directive.set_kind(aborts ? v1::Directive::ABORT : v1::Directive::STOP);
+  directive.set_reason(stop.reason());
+  directive.set_message(stop.message());
+  directive_ = directive;
+  const auto watchers = watchers_;
+  for (const auto& [id, watcher] : watchers) watcher.on_directive(directive);
+  rendezvous_->EndAll(absl::AbortedError(absl::StrCat(stop.reason(), ": ", stop.message())));
+
+  const absl::Duration grace = FromProto(stop.grace_period());
+  for (auto& [number, rank] : ranks_) {
+    if (rank.shim != nullptr) {
+      // The trainer says so itself.
+      if (!launch_.spec().has_train() && !stop.reason().empty()) {
+        rank.shim->Note(absl::StrCat("muster: stopping, ", stop.reason(), ": ", stop.message()));
+      }
+      rank.shim->Stop(grace);
+    } else if (rank.report.phase() != v1::EXITED && !rank.ended) {
+      v1::ExitInfo exit;
+      exit.set_signal(SIGTERM);
+      exit.set_stopped_by_worker(true);
+      *exit.mutable_time() = ToProto(absl::Now());
+      SetExited(rank, std::move(exit));
+    }
+  }
+  FinishIfOver();
+}
+
+void Generation::OnWorld(const v1::World& world) {
+  world_ = world;
+  const absl::Status written = WriteMessage(File(kWorldFile), world, false);
+  // A later worker gets it from the coordinator again.
+  LOG_IF(WARNING, !written.ok()) << written;
+  rendezvous_->OnWorld();
+}
+
+void Generation::OnWaitNotice(const v1::WaitNotice& notice) {
+  if (over()) return;
+  const std::string line = absl::StrCat("muster: ", WaitText(notice.wait(), notice.timed_out()));
+  rendezvous_->OnWaitNotice(notice.wait());
+  for (auto& [number, rank] : ranks_) {
+    if (rank.shim != nullptr) rank.shim->Note(line);
+  }
+}
+
+void Generation::ReadProgress() {
+  for (auto& [number, rank] : ranks_) {
+    if (rank.progress == nullptr || rank.shim == nullptr) continue;
+    const std::optional<v1::Progress> progress = rank.progress->Read(absl::Now());
+    if (progress.has_value()) TakeProgress(rank, *progress);
+  }
+}
+
+void Generation::TakeProgress(RankState& rank, const v1::Progress& progress) {
+  // People follow the phases; all else can wait for the next heartbeat.
+  const v1::Progress& before = rank.report.progress();
+  const bool tell = progress.phase() != before.phase() ||
+                    (progress.has_first_step_time() && !before.has_first_step_time());
+  *rank.report.mutable_progress() = progress;
+  context_.progress->Update(job_id(), number(), rank.report);
+  if (tell) Changed(rank);
+}
+
+bool Generation::TokenMatches(uint32_t rank, const std::string& token) const {
+  const auto it = ranks_.find(rank);
+  return it != ranks_.end() && SameToken(it->second.token, token);
+}
+
+void Generation::Join(const v1::JoinRequest& request, CallId id,
+                      std::function<void(absl::StatusOr<v1::JoinResponse>)> done) {
+  const absl::Status bounded = CheckBounds(request.info());
+  if (!bounded.ok()) return done(bounded);
+  RankState& rank = ranks_[request.identity().rank()];
+  *rank.report.mutable_join() = request.info();
+  if (rank.report.phase() < v1::JOINED) {
+    rank.report.set_phase(v1::JOINED);
+    rank.report.set_pid(request.pid());
+    const absl::Status persisted = Persist(rank, false);
+    if (!persisted.ok()) return done(persisted);
+  }
+  Changed(rank);
+  const uint32_t local_rank = rank.placement.local_rank();
+  rendezvous_->Join(request.identity().rank(), id,
+                    [this, local_rank, done](const absl::StatusOr<std::string>& answer) {
+                      if (!answer.ok()) return done(answer.status());
+                      v1::JoinResponse response;
+                      *response.mutable_world() = *world_;
+                      *response.mutable_spec() = launch_.spec();
+                      response.set_local_rank(local_rank);
+                      done(std::move(response));
+                    });
+}
+
+absl::Status Generation::Report(const v1::ReportRequest& request) {
+  RankState& rank = ranks_[request.identity().rank()];
+  if (rank.report.phase() == v1::EXITED) return absl::AbortedError("the rank is over");
+  // The coordinator would end the node's session for what is beyond.
+  RETURN_IF_ERROR(CheckBounds(request.progress()));
+  RETURN_IF_ERROR(CheckBounds(request.failure()));
+  RETURN_IF_ERROR(CheckBounds(request.summary()));
+  if (request.has_progress()) TakeProgress(rank, request.progress());
+  const bool lasting =
+      request.phase() == v1::CONNECTED || request.has_failure() || request.has_summary();
+  if (!lasting) return absl::OkStatus();
+  if (request.phase() == v1::CONNECTED) rank.report.set_phase(v1::CONNECTED);
+  if (request.has_failure()) *rank.report.mutable_failure() = request.failure();
+  if (request.has_summary()) *rank.report.mutable_summary() = request.summary();
+  RETURN_IF_ERROR(Persist(rank, request.has_summary()));
+  Changed(rank);
+  return absl::OkStatus();
+}
+
+void Generation::Watch(CallId id, std::function<void(const v1::Directive&)> on_directive,
+                       std::function<void(absl::Status)> done) {
+  if (directive_.has_value()) on_directive(*directive_);
+  if (finished_) return done(absl::OkStatus());
+  if (watchers_.size() >= 4 * ranks_.size()) {
+    return done(absl::ResourceExhaustedError("too many watches of one generation"));
+  }
+  watchers_.emplace(id, Watcher{std::move(on_directive), std::move(done)});
+}
+
+void Generation::CancelCall(CallId id) {
+  rendezvous_->End(id, absl::CancelledError("the caller has gone"));
+  const auto it = watchers_.find(id);
+  if (it == watchers_.end()) return;
+  const auto done = std::move(it->second.done);
+  watchers_.erase(it);
+  done(absl::CancelledError("the caller has gone"));
+}
+
+absl::Status Generation::Persist(const RankState& rank, bool sync) const {
+  return WriteMessage(RankDirectory(rank.report.rank()) + kReportFile, rank.report, sync);
+}
+
+void Generation::Changed(const RankState& rank) {
+  context_.progress->Update(job_id(), number(), rank.report);
+  if (changed_.empty()) {
+    context_.loop->Post([self = self_] {
+      if (*self != nullptr) (*self)->SendChanged();
+    });
+  }
+  changed_.insert(rank.report.rank());
+  changed_since_hello_.insert(rank.report.rank());
+}
+
+void Generation::ResendChanged() {
+  changed_.insert(changed_since_hello_.begin(), changed_since_hello_.end());
+  if (!changed_.empty()) SendChanged();
+}
+
+void Generation::SendChanged() {
+  v1::WorkerMessage message;
+  v1::GenerationReport& report = *message.mutable_report();
+  report.set_job_id(job_id());
+  report.set_generation(number());
+  for (const uint32_t rank : changed_) *report.add_ranks() = ranks_[rank].report;
+  changed_.clear();
+  context_.send(std::move(message));
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,145 @@
+// One generation of one job on this node: its ranks' processes, what is known of them, and what
+// they ask.
+#ifndef MUSTER_WORKER_AGENT_GENERATION_GENERATION_H_
+#define MUSTER_WORKER_AGENT_GENERATION_GENERATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/muster/v1/rank.pb.h"
+#include "proto/muster/v1/worker.pb.h"
+#include "worker/agent/generation/generation_context.h"
+#include "worker/agent/generation/shim_process.h"
+#include "worker/agent/network/master_endpoint.h"
+#include "worker/agent/rank/progress_file.h"
+#include "worker/agent/rank/rendezvous.h"
+
+namespace muster::agent {
+
+// On the loop's thread only.
+//
+//   waiting ──Start──> live ──every rank EXITED──> over
+//      └──────────Stop──────────────────────────────^
+//
+// The ranks of a command job start when it is known where they meet: the worker of node rank 0
+// holds a port for them and publishes it under a key of the generation, the others wait for that.
+//
+// What a later worker needs is on disk before it is acted upon or acknowledged: the launch, the
+// world, each rank's report. A rank's exit is in its shim's record.
+class Generation {
+ public:
+  // `on_over` is called once, on the loop, from within a call of this class: it must not destroy
+  // it.
+  Generation(const GenerationContext& context, v1::Launch launch, std::function<void()> on_over);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  const std::string& job_id() const { return launch_.job_id(); }
+  uint64_t number() const { return launch_.generation(); }
+  const v1::Launch& launch() const { return launch_; }
+  bool started() const { return started_; }
+  bool over() const;
+  bool RankIsLive(uint32_t rank) const;
+  // Of ranks that run.
+  std::vector<uint32_t> SlotsInUse() const;
+  // For a Hello: all that is known.
+  v1::GenerationReport Inventory();
+  // What has changed since the newest Hello, whose session has only now begun: whatever was sent in
+  // between is lost.
+  void ResendChanged();
+
+  // Starts the ranks. One that cannot be started is reported as EXITED, with its failure.
+  void Start();
+  // Finds the ranks that an earlier worker started.
+  void Adopt();
+  // Tells the ranks, then stops their shims. Idempotent.
+  void Stop(const v1::StopGeneration& stop);
+  // Reads what commands say of their progress.
+  void ReadProgress();
+
+  void OnWorld(const v1::World& world);
+  // Written to the log of each live rank, and remembered for the answer to a rank that gives up.
+  void OnWaitNotice(const v1::WaitNotice& notice);
+  Rendezvous& rendezvous() { return *rendezvous_; }
+
+  // ---- A rank's calls; its identity has been checked. Each `done` is called exactly once.
+  bool TokenMatches(uint32_t rank, const std::string& token) const;
+  void Join(const v1::JoinRequest& request, CallId id,
+            std::function<void(absl::StatusOr<v1::JoinResponse>)> done);
+  absl::Status Report(const v1::ReportRequest& request);
+  // The last directive, if any, and each that comes; ends with the generation.
+  void Watch(CallId id, std::function<void(const v1::Directive&)> on_directive,
+             std::function<void(absl::Status)> done);
+  // The caller has gone.
+  void CancelCall(CallId id);
+  void ExpireCall(CallId id) { rendezvous_->Expire(id); }
+
+ private:
+  struct RankState {
+    v1::RankPlacement placement;
+    v1::RankReport report;
+    std::string token;
+    std::unique_ptr<ShimProcess> shim;
+    bool ended = false;  // its processes have; EXITED once its devices have been looked at
+    std::unique_ptr<ProgressFile> progress;  // of a command
+  };
+  struct Watcher {
+    std::function<void(const v1::Directive&)> on_directive;
+    std::function<void(absl::Status)> done;
+  };
+
+  std::string RankDirectory(uint32_t rank) const;
+  std::string File(const char* name) const;
+  absl::Status MakeFiles() const;
+  void StartRanks(const absl::StatusOr<MasterEndpoint>& master);
+  absl::Status StartRank(RankState& rank, const MasterEndpoint& master);
+  // At node rank 0: holds a port and publishes it.
+  absl::StatusOr<MasterEndpoint> HoldMaster();
+  void PublishMaster(const std::string& endpoint);
+  // Elsewhere: waits for that.
+  void AwaitMaster();
+  // What was published, if ranks here can meet there.
+  absl::StatusOr<MasterEndpoint> MasterAt(const absl::StatusOr<std::string>& text) const;
+  void HoldMasterAgain();
+  void TakeProgress(RankState& rank, const v1::Progress& progress);
+  ShimProcess::Events EventsOf(uint32_t rank);
+  void OnStarted(RankState& rank, int64_t pid);
+  void OnEnded(RankState& rank, const std::optional<shim::ExitRecord>& record);
+  void OnDevicesSeen(RankState& rank, v1::ExitInfo exit);
+  void SetExited(RankState& rank, v1::ExitInfo exit);
+  absl::Status Persist(const RankState& rank, bool sync) const;
+  // Sends the rank's report, together with whatever else changes in this turn of the loop.
+  void Changed(const RankState& rank);
+  void SendChanged();
+  void FinishIfOver();
+
+  const GenerationContext& context_;
+  const v1::Launch launch_;
+  const std::function<void()> on_over_;
+  std::map<uint32_t, RankState> ranks_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<HeldPort> master_port_;
+  std::optional<v1::World> world_;
+  std::optional<v1::Directive> directive_;
+  std::map<CallId, Watcher> watchers_;
+  std::set<uint32_t> changed_;
+  std::set<uint32_t> changed_since_hello_;
+  bool started_ = false;
+  bool finished_ = false;
+  // For closures that outlive this object.
+  const std::shared_ptr<Generation*> self_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_GENERATION_GENERATION_H_

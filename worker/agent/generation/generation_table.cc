@@ -1,0 +1,277 @@
+#include "worker/agent/generation/generation_table.h"
+
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "glog/logging.h"
+
+namespace muster::agent {
+namespace {
+
+v1::StopGeneration StopOf(const Generation& generation, absl::string_view reason,
+                          absl::string_view message) {
+  v1::StopGeneration stop;
+  stop.set_job_id(generation.job_id());
+  stop.set_generation(generation.number());
+  *stop.mutable_grace_period() = generation.launch().spec().grace_period();
+  stop.set_reason(std::string(reason));
+  stop.set_message(std::string(message));
+  return stop;
+}
+
+}  // namespace
+
+absl::Status CheckLaunch(const v1::Launch& launch) {
+  RETURN_IF_ERROR(CheckJobId(launch.job_id()));
+  if (launch.generation() == 0) return absl::InvalidArgumentError("generation 0");
+  if (launch.ranks_size() == 0 || launch.ranks_size() > static_cast<int>(limits::kSlotsPerNode)) {
+    return absl::InvalidArgumentError(absl::StrCat(launch.ranks_size(), " ranks"));
+  }
+  std::set<uint32_t> ranks;
+  for (const v1::RankPlacement& placement : launch.ranks()) {
+    if (placement.rank() >= launch.world_size() || !ranks.insert(placement.rank()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", placement.rank(), " of ", launch.world_size()));
+    }
+  }
+  if (launch.spec().has_train() == !launch.spec().command().empty()) {
+    return absl::InvalidArgumentError("neither a train job nor a command");
+  }
+  return absl::OkStatus();
+}
+
+GenerationTable::GenerationTable(GenerationContext context) : context_(std::move(context)) {}
+
+GenerationTable::~GenerationTable() {
+  for (const EventLoop::TimerId timer : away_timers_) context_.loop->Cancel(timer);
+  if (patience_timer_.has_value()) context_.loop->Cancel(*patience_timer_);
+}
+
+Generation& GenerationTable::Add(const v1::Launch& launch) {
+  const std::string job_id = launch.job_id();
+  auto& generation = generations_[{job_id, launch.generation()}];
+  generation = std::make_unique<Generation>(context_, launch, [this, job_id] { OnOver(job_id); });
+  uint64_t& newest = newest_[job_id];
+  newest = std::max(newest, launch.generation());
+  return *generation;
+}
+
+void GenerationTable::Recover() {
+  for (const auto& [job_id, number] : context_.directory->Generations()) {
+    const std::string directory = context_.directory->Generation(job_id, number);
+    v1::Launch launch;
+    absl::Status status = ReadMessage(directory + "/launch.pb", launch);
+    if (status.ok()) status = CheckLaunch(launch);
+    if (!status.ok() || launch.job_id() != job_id || launch.generation() != number) {
+      LOG(ERROR) << "leaving " << directory << " alone: " << status;
+      continue;
+    }
+    LOG(INFO) << "found " << job_id << " generation " << number << " with " << launch.ranks_size()
+              << " ranks";
+    Add(launch).Adopt();
+  }
+  CountSlots();
+}
+
+void GenerationTable::OnLaunch(const v1::Launch& launch) {
+  const absl::Status status = CheckLaunch(launch);
+  if (!status.ok()) {
+    LOG(ERROR) << "refusing a launch of " << launch.job_id() << ": " << status;
+    return;
+  }
+  if (launch.generation() <= NewestGeneration(launch.job_id()) || stopping_) return;
+  LOG(INFO) << "launching " << launch.job_id() << " generation " << launch.generation() << ": "
+            << launch.ranks_size() << " of " << launch.world_size() << " ranks";
+  Add(launch);
+  for (const auto& [key, generation] : generations_) {
+    if (key.first == launch.job_id() && key.second < launch.generation()) {
+      generation->Stop(
+          StopOf(*generation, "Superseded", "a newer generation of the job takes its place"));
+    }
+  }
+  StartIfFree(launch.job_id());
+}
+
+void GenerationTable::StartIfFree(const std::string& job_id) {
+  const auto newest = generations_.find({job_id, NewestGeneration(job_id)});
+  if (newest == generations_.end() || newest->second->started() || stopping_) return;
+  for (const auto& [key, generation] : generations_) {
+    if (key.first == job_id && key.second < newest->first.second && !generation->over()) return;
+  }
+  newest->second->Start();
+  CountSlots();
+}
+
+void GenerationTable::OnOver(const std::string& job_id) {
+  // Later: the caller is in the midst of a generation's own work.
+  context_.loop->Post([this, job_id] {
+    CountSlots();
+    StartIfFree(job_id);
+    CheckAllStopped();
+  });
+}
+
+void GenerationTable::CheckAllStopped() {
+  if (!on_all_stopped_) return;
+  for (const auto& [key, generation] : generations_) {
+    if (!generation->over()) return;
+  }
+  const auto done = std::move(on_all_stopped_);
+  on_all_stopped_ = nullptr;
+  done();
+}
+
+void GenerationTable::CountSlots() {
+  const std::vector<v1::Slot>& slots = context_.environment.slots;
+  std::map<std::string, uint32_t> counts;
+  for (const auto& [key, generation] : generations_) {
+    for (const uint32_t slot : generation->SlotsInUse()) {
+      if (slot < slots.size()) ++counts[slots[slot].kind()];
+    }
+  }
+  absl::MutexLock lock(&counts_mutex_);
+  slots_in_use_ = std::move(counts);
+}
+
+std::map<std::string, uint32_t> GenerationTable::SlotsInUse() const {
+  absl::MutexLock lock(&counts_mutex_);
+  return slots_in_use_;
+}
+
+void GenerationTable::OnWorld(const v1::World& world) {
+  Generation* const generation = Find(world.job_id(), world.generation());
+  if (generation != nullptr) generation->OnWorld(world);
+}
+
+void GenerationTable::OnStop(const v1::StopGeneration& stop) {
+  Generation* const generation = Find(stop.job_id(), stop.generation());
+  if (generation == nullptr) return;
+  LOG(INFO) << "stopping " << stop.job_id() << " generation " << stop.generation() << ": "
+            << stop.reason() << ": " << stop.message();
+  generation->Stop(stop);
+}
+
+void GenerationTable::OnKeyValue(const v1::KeyValue& message) {
+  Generation* const generation = Find(message.job_id(), message.generation());
+  if (generation != nullptr) generation->rendezvous().OnKeyValue(message);
+}
+
+void GenerationTable::OnReleaseBarrier(const v1::ReleaseBarrier& message) {
+  Generation* const generation = Find(message.job_id(), message.generation());
+  if (generation != nullptr) generation->rendezvous().OnReleaseBarrier(message);
+}
+
+void GenerationTable::OnForget(const v1::ForgetGeneration& message) {
+  const auto it = generations_.find({message.job_id(), message.generation()});
+  if (it == generations_.end()) return;
+  if (!it->second->over()) {
+    LOG(ERROR) << "told to forget " << message.job_id() << " generation " << message.generation()
+               << ", which still runs";
+    return;
+  }
+  generations_.erase(it);
+  const auto next = generations_.lower_bound({message.job_id(), 0});
+  if (next == generations_.end() || next->first.first != message.job_id()) {
+    newest_.erase(message.job_id());
+  }
+  std::error_code error;
+  std::filesystem::remove_all(
+      context_.directory->Generation(message.job_id(), message.generation()), error);
+  LOG_IF(WARNING, error) << "cannot remove " << message.job_id() << ": " << error.message();
+}
+
+void GenerationTable::OnWaitNotice(const v1::WaitNotice& message) {
+  Generation* const generation = Find(message.job_id(), message.generation());
+  if (generation != nullptr) generation->OnWaitNotice(message);
+}
+
+std::vector<v1::GenerationReport> GenerationTable::Inventory() {
+  std::vector<v1::GenerationReport> inventory;
+  for (const auto& [key, generation] : generations_) inventory.push_back(generation->Inventory());
+  return inventory;
+}
+
+std::set<std::pair<std::string, uint64_t>> GenerationTable::Held() const {
+  std::set<std::pair<std::string, uint64_t>> held;
+  for (const auto& [key, generation] : generations_) held.insert(key);
+  return held;
+}
+
+void GenerationTable::Resend() {
+  for (const auto& [key, generation] : generations_) {
+    generation->ResendChanged();
+    generation->rendezvous().Resend();
+  }
+}
+
+void GenerationTable::CoordinatorAway() {
+  if (std::exchange(coordinator_away_, true)) return;
+  for (const auto& [key, generation] : generations_) {
+    const v1::LostCoordinatorPolicy& policy = generation->launch().spec().on_lost_coordinator();
+    if (!policy.has_stop_after()) continue;
+    away_timers_.push_back(context_.loop->RunAfter(FromProto(policy.stop_after()), [this,
+                                                                                    key = key] {
+      Generation* const lonely = Find(key.first, key.second);
+      if (lonely == nullptr) return;
+      lonely->Stop(StopOf(*lonely, "CoordinatorLost",
+                          "the coordinator was away for longer than on_lost_coordinator allows"));
+    }));
+  }
+}
+
+void GenerationTable::CoordinatorBack(const std::string& address, const std::string& interface) {
+  context_.environment.address = address;
+  context_.environment.interface = interface;
+  coordinator_away_ = false;
+  for (const EventLoop::TimerId timer : away_timers_) context_.loop->Cancel(timer);
+  away_timers_.clear();
+}
+
+void GenerationTable::Tick() {
+  for (const auto& [key, generation] : generations_) generation->ReadProgress();
+}
+
+void GenerationTable::AwaitEnd(absl::Duration patience, std::function<void()> done) {
+  stopping_ = true;
+  on_all_stopped_ = std::move(done);
+  patience_timer_ = context_.loop->RunAfter(patience, [this] {
+    patience_timer_.reset();
+    if (on_all_stopped_) StopAll(std::nullopt, std::move(on_all_stopped_));
+  });
+  context_.loop->Post([this] { CheckAllStopped(); });
+}
+
+void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function<void()> done) {
+  stopping_ = true;
+  on_all_stopped_ = std::move(done);
+  for (const auto& [key, generation] : generations_) {
+    v1::StopGeneration stop = StopOf(*generation, "WorkerStopped", "the worker was told to end");
+    if (grace.has_value()) *stop.mutable_grace_period() = ToProto(*grace);
+    generation->Stop(stop);
+  }
+  context_.loop->Post([this] { CheckAllStopped(); });
+}
+
+absl::StatusOr<Generation*> GenerationTable::Authenticate(const v1::RankIdentity& identity) {
+  Generation* const generation = Find(identity.job_id(), identity.generation());
+  if (generation == nullptr) return absl::AbortedError("the generation is over");
+  if (generation->TokenMatches(identity.rank(), identity.token())) return generation;
+  return absl::UnauthenticatedError("this token is not the rank's");
+}
+
+Generation* GenerationTable::Find(const std::string& job_id, uint64_t generation) {
+  const auto it = generations_.find({job_id, generation});
+  return it == generations_.end() ? nullptr : it->second.get();
+}
+
+uint64_t GenerationTable::NewestGeneration(const std::string& job_id) const {
+  const auto it = newest_.find(job_id);
+  return it == newest_.end() ? 0 : it->second;
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,71 @@
+#include "worker/agent/generation/rank_launch.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/proto_time.h"
+#include "spec/spec.h"
+#include "worker/shim/cgroup.h"
+
+namespace muster::agent {
+namespace {
+
+// The CPUs of the rank's slots; nothing when it may run on all.
+std::vector<int> CpusOf(const GenerationContext& context, const v1::Launch& launch,
+                        const v1::RankPlacement& placement) {
+  std::vector<int> cpus;
+  for (const uint32_t slot : placement.slots()) {
+    if (slot >= context.cpus_of_slots.size()) return {};
+    const std::vector<int>& more = context.cpus_of_slots[slot];
+    cpus.insert(cpus.end(), more.begin(), more.end());
+  }
+  // Fewer than it computes with would slow it down.
+  size_t threads = launch.spec().resources().threads_per_rank();
+  if (spec::DrivesSeveralDevices(launch.spec().train().strategy())) {
+    threads *= static_cast<size_t>(placement.slots_size());
+  }
+  if (cpus.size() < threads) return {};
+  return cpus;
+}
+
+}  // namespace
+
+shim::Instructions MakeInstructions(const GenerationContext& context, const v1::Launch& launch,
+                                    const v1::RankPlacement& placement, const std::string& token,
+                                    const Address& master) {
+  const DataDirectory& directory = *context.directory;
+  const std::string& job = launch.job_id();
+  const uint64_t generation = launch.generation();
+  const uint32_t rank = placement.rank();
+  const v1::JobSpec& spec = launch.spec();
+
+  RankEnvironment environment;
+  environment.token = token;
+  environment.launch_file = directory.LaunchFile(job, generation);
+  environment.master = master;
+  environment.error_file = directory.ErrorFile(job, generation, rank);
+  environment.progress_file = directory.ProgressFile(job, generation, rank);
+  environment.checkpoint_dir = directory.Checkpoint(job);
+
+  shim::Instructions instructions;
+  instructions.command.assign(spec.command().begin(), spec.command().end());
+  if (spec.has_train()) instructions.command = {context.rank_binary};
+  instructions.environment = RankVariables(context.environment, launch, placement, environment);
+  instructions.workdir = spec.workdir();
+  if (instructions.workdir.empty()) instructions.workdir = directory.Work(job, rank);
+  instructions.stdout_path = directory.Log(job, generation, rank, v1::STDOUT);
+  instructions.stderr_path = directory.Log(job, generation, rank, v1::STDERR);
+  instructions.failure_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.failure_timeout()));
+  instructions.grace_ms = absl::ToInt64Milliseconds(FromProto(spec.grace_period()));
+  instructions.cpus = CpusOf(context, launch, placement);
+  if (!context.cgroup.empty()) {
+    // Workers of one machine may share the place: the token makes the name this rank's alone.
+    instructions.cgroup = absl::StrCat(context.cgroup, "/", shim::kCgroupPrefix, job, "-",
+                                       generation, "-", rank, "-", token.substr(0, 8));
+  }
+  return instructions;
+}
+
+}  // namespace muster::agent

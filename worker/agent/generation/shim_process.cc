@@ -1,0 +1,231 @@
+#include "worker/agent/generation/shim_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/shim/fields.h"
+#include "worker/shim/process_tree.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr absl::Duration kSweepInterval = absl::Milliseconds(20);
+
+// In a session of its own, with default signals, and of the worker's descriptors only `control`.
+absl::StatusOr<pid_t> Spawn(const std::string& binary, const std::string& directory, int control,
+                            const std::vector<std::string>& environment) {
+  const std::string log = absl::StrCat(directory, "/", shim::kLogFile);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, control, shim::kControlFd);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+
+  const char* argv[] = {binary.c_str(), directory.c_str(), nullptr};
+  std::vector<char*> envp;
+  for (const std::string& entry : environment) envp.push_back(const_cast<char*>(entry.c_str()));
+  envp.push_back(nullptr);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, binary.c_str(), &actions, &attributes,
+                                const_cast<char**>(argv), envp.data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("start ", binary));
+  return pid;
+}
+
+// By way of an open directory, so that a long path does not matter.
+int ConnectTo(const std::string& directory) {
+  const int folder = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return -1;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder,
+                shim::kSocketFile);
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    close(fd);
+    fd = -1;
+  }
+  close(folder);
+  return fd;
+}
+
+// A shim hangs up a moment before it is over, and who watches it may be gone by then: this is the
+// loop's own affair.
+void ReapWhenOver(EventLoop& loop, pid_t pid) {
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pidfd < 0) return;
+  loop.Watch(pidfd, [&loop, pidfd] {
+    siginfo_t info = {};
+    waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG);
+    loop.Unwatch(pidfd);
+    close(pidfd);
+  });
+}
+
+}  // namespace
+
+ShimProcess::ShimProcess(EventLoop& loop, std::string directory, std::string cgroup,
+                         std::string token, Events events)
+    : loop_(loop),
+      directory_(std::move(directory)),
+      cgroup_(std::move(cgroup)),
+      token_(std::move(token)),
+      events_(std::move(events)) {}
+
+ShimProcess::~ShimProcess() {
+  if (socket_ >= 0) {
+    loop_.Unwatch(socket_);
+    close(socket_);
+  }
+  if (timer_.has_value()) loop_.Cancel(*timer_);
+}
+
+absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
+    EventLoop& loop, const std::string& shim_binary, const std::string& directory,
+    const shim::Instructions& instructions, std::string token, Events events) {
+  const std::string path = absl::StrCat(directory, "/", shim::kInstructionsFile);
+  if (!shim::WriteFileAtomically(path, shim::EncodeInstructions(instructions), false)) {
+    return ErrnoStatus(errno, absl::StrCat("write ", path));
+  }
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+    return ErrnoStatus(errno, "socketpair");
+  }
+  const absl::StatusOr<pid_t> pid = Spawn(shim_binary, directory, pair[1], {token});
+  close(pair[1]);
+  if (!pid.ok()) {
+    close(pair[0]);
+    return pid.status();
+  }
+  std::unique_ptr<ShimProcess> shim(
+      new ShimProcess(loop, directory, instructions.cgroup, std::move(token), std::move(events)));
+  shim->WatchSocket(pair[0]);
+  ReapWhenOver(loop, *pid);
+  return shim;
+}
+
+std::unique_ptr<ShimProcess> ShimProcess::Adopt(EventLoop& loop, const std::string& directory,
+                                                const shim::Instructions& instructions,
+                                                std::string token, Events events) {
+  std::unique_ptr<ShimProcess> shim(
+      new ShimProcess(loop, directory, instructions.cgroup, std::move(token), std::move(events)));
+  const int socket = ConnectTo(directory);
+  if (socket >= 0) {
+    shim->WatchSocket(socket);
+  } else {
+    shim->timer_ = loop.RunAfter(absl::ZeroDuration(), [raw = shim.get()] { raw->OnGone(); });
+  }
+  return shim;
+}
+
+void ShimProcess::Stop(absl::Duration grace) {
+  const int64_t grace_ms = std::max<int64_t>(0, absl::ToInt64Milliseconds(grace));
+  Send(absl::StrCat("stop ", grace_ms));
+}
+
+void ShimProcess::Note(const std::string& line) {
+  Send(absl::StrCat("note ", absl::StrReplaceAll(line.substr(0, shim::kMaxNoteBytes),
+                                                 {{"\n", " "}, {"\r", " "}})));
+}
+
+void ShimProcess::Send(const std::string& line) {
+  const std::string bytes = line + '\n';
+  if (socket_ >= 0) send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void ShimProcess::WatchSocket(int socket) {
+  socket_ = socket;
+  loop_.Watch(socket_, [this] { OnReadable(); });
+}
+
+void ShimProcess::OnReadable() {
+  char buffer[1024];
+  const ssize_t n = read(socket_, buffer, sizeof(buffer));
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) {
+    loop_.Unwatch(socket_);
+    close(socket_);
+    socket_ = -1;
+    OnGone();
+    return;
+  }
+  input_.append(buffer, static_cast<size_t>(n));
+  size_t newline = 0;
+  while ((newline = input_.find('\n')) != std::string::npos) {
+    const std::string line = input_.substr(0, newline);
+    input_.erase(0, newline + 1);
+    OnLine(line);
+  }
+}
+
+void ShimProcess::OnLine(const std::string& line) {
+  absl::string_view rest = line;
+  int pid = 0;
+  // Everything else is in the exit record, too.
+  if (absl::ConsumePrefix(&rest, "started ") && absl::SimpleAtoi(rest, &pid)) {
+    events_.on_started(pid);
+  }
+}
+
+void ShimProcess::OnGone() {
+  timer_.reset();
+  const std::optional<std::string> text =
+      shim::ReadFile(absl::StrCat(directory_, "/", shim::kExitFile));
+  std::optional<shim::ExitRecord> record;
+  if (text.has_value()) record = shim::DecodeExitRecord(*text);
+  if (!record.has_value()) {
+    LOG(ERROR) << "the shim of " << directory_ << " is lost";
+    SweepRemains();
+    return;
+  }
+  // A copy, for the callee may destroy this object.
+  const auto on_ended = events_.on_ended;
+  on_ended(std::move(record));
+}
+
+void ShimProcess::SweepRemains() {
+  timer_.reset();
+  cgroup_.Kill();
+  if (shim::KillByEnvironment(token_) > 0 || !cgroup_.Processes().empty()) {
+    timer_ = loop_.RunAfter(kSweepInterval, [this] { SweepRemains(); });
+    return;
+  }
+  cgroup_.Remove();
+  const auto on_ended = events_.on_ended;
+  on_ended(std::nullopt);
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,323 @@
+#include "worker/agent/logs/log_server.h"
+
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/grpc_status.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "proto/muster/v1/worker.grpc.pb.h"
+#include "worker/agent/coordinator_channel.h"
+#include "worker/agent/logs/log_file_reader.h"
+
+namespace muster::agent {
+namespace {
+
+struct Source {
+  std::string job_id;
+  uint64_t generation = 0;
+  uint32_t rank = 0;
+  friend bool operator==(const Source& a, const Source& b) {
+    return std::tie(a.job_id, a.generation, a.rank) == std::tie(b.job_id, b.generation, b.rank);
+  }
+};
+
+}  // namespace
+
+// One reader's stream. Driven by the server's loop; gRPC's threads only post to it.
+class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> {
+ public:
+  Transfer(LogServer::Impl& server, uint64_t id, const v1::ReadLogRequest& request,
+           uint64_t generation, bool live, std::unique_ptr<LogFileReader> reader)
+      : server_(server),
+        id_(id),
+        source_{request.job_id(), generation, request.rank()},
+        follow_(request.follow()),
+        live_(live),
+        reader_(std::move(reader)) {}
+
+  void Start(v1::WorkerService::Stub& stub) {
+    stub.async()->SendLog(&context_, &response_, this);
+    // Owed to Advance, which starts operations from outside of reactions.
+    AddHold();
+    StartCall();
+    Advance();
+  }
+
+  // Sends the next chunk, unless one is under way; at the end waits for more or finishes.
+  void Advance();
+  void Cancel() {
+    context_.TryCancel();
+    broken_ = true;
+    Advance();
+  }
+  void OnRankExited() {
+    live_ = false;
+    Advance();
+  }
+  const Source& source() const { return source_; }
+  void OnWritten(bool ok) {
+    writing_ = false;
+    broken_ = broken_ || !ok;
+    Advance();
+  }
+
+  void OnWriteDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+ private:
+  // `last`: nothing will ever follow.
+  void Send(std::string data, uint64_t offset, bool last);
+  void Finish() {
+    if (std::exchange(finished_, true)) return;
+    if (!broken_) StartWritesDone();
+    RemoveHold();
+  }
+
+  LogServer::Impl& server_;
+  const uint64_t id_;
+  const Source source_;
+  const bool follow_;
+  bool live_;
+  const std::unique_ptr<LogFileReader> reader_;
+  bool named_ = false;
+  bool writing_ = false;
+  bool broken_ = false;
+  bool finished_ = false;
+  bool sent_end_ = false;
+  grpc::ClientContext context_;
+  v1::SendLogRequest outgoing_;
+  v1::SendLogResponse response_;
+};
+
+// Everything on its own loop.
+class LogServer::Impl {
+ public:
+  Impl(std::string coordinator, const DataDirectory& directory, std::string kept, Refuse refuse,
+       security::ClientSecurity security)
+      : coordinator_(std::move(coordinator)),
+        security_(std::move(security)),
+        directory_(directory),
+        kept_(std::move(kept)),
+        refuse_(std::move(refuse)),
+        inotify_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
+        loop_("logs") {
+    loop_.Post([this] { loop_.Watch(inotify_, [this] { OnFilesChanged(); }); });
+  }
+
+  ~Impl() {
+    loop_.RunAndWait([this] {
+      stopping_ = true;
+      CloseAll();
+    });
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &Impl::AllDone));
+    close(inotify_);
+  }
+
+  EventLoop& loop() { return loop_; }
+
+  void Open(const v1::OpenLog& open, bool live) {
+    const absl::Status status = TryOpen(open, live);
+    if (!status.ok()) refuse_(open.transfer(), status);
+  }
+
+  void Close(uint64_t id) {
+    const auto it = transfers_.find(id);
+    if (it != transfers_.end()) it->second->Cancel();
+  }
+
+  // With the coordinator gone, whoever reads comes again with the next one.
+  void CloseAll() {
+    for (auto& [id, transfer] : transfers_) transfer->Cancel();
+  }
+
+  void OnRankExited(const Source& source) {
+    for (auto& [id, transfer] : transfers_) {
+      if (transfer->source() == source) transfer->OnRankExited();
+    }
+  }
+
+  void OnDone(uint64_t id) {
+    transfers_.erase(id);
+    for (auto it = watches_.begin(); it != watches_.end();) {
+      it->second.erase(id);
+      if (!it->second.empty()) {
+        ++it;
+        continue;
+      }
+      inotify_rm_watch(inotify_, it->first);
+      it = watches_.erase(it);
+    }
+    absl::MutexLock lock(&mutex_);
+    --open_;
+  }
+
+  void Written(uint64_t id, bool ok) {
+    const auto it = transfers_.find(id);
+    if (it != transfers_.end()) it->second->OnWritten(ok);
+  }
+
+ private:
+  absl::Status TryOpen(const v1::OpenLog& open, bool live) {
+    const v1::ReadLogRequest& request = open.request();
+    RETURN_IF_ERROR(CheckJobId(request.job_id()));
+    if (request.stream() != v1::STDOUT && request.stream() != v1::STDERR) {
+      return absl::InvalidArgumentError("a log is STDOUT or STDERR");
+    }
+    if (stopping_) return absl::UnavailableError("the worker ends");
+    if (transfers_.count(open.transfer()) > 0) return absl::OkStatus();
+    if (transfers_.size() >= limits::kLogTransfers) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("more than ", limits::kLogTransfers, " logs are read from this node"));
+    }
+    const std::string path =
+        directory_.Log(request.job_id(), request.generation(), request.rank(), request.stream());
+    if (live)
+      RETURN_IF_ERROR(MakeDirectories(directory_.Logs(request.job_id(), request.generation())));
+    auto reader = LogFileReader::Open(path, live);
+    if (absl::IsNotFound(reader.status())) {
+      return absl::NotFoundError(absl::StrCat(
+          "this node has no log of rank ", request.rank(), " of ", request.job_id(),
+          ", generation ", request.generation(),
+          ": the rank wrote none here, or it was deleted, for finished logs are kept for ", kept_,
+          " (--keep-logs, --keep-logs-bytes)"));
+    }
+    if (!reader.ok()) return reader.status();
+    if (request.tail_lines() > 0) {
+      RETURN_IF_ERROR((*reader)->SeekTail(request.tail_lines()));
+    } else {
+      (*reader)->Seek(request.offset());
+    }
+    if (request.follow() && live) {
+      const int watch = inotify_add_watch(inotify_, path.c_str(), IN_MODIFY);
+      if (watch < 0) return ErrnoStatus(errno, absl::StrCat("watch ", path));
+      watches_[watch].insert(open.transfer());
+    }
+    if (stub_ == nullptr)
+      stub_ = v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator_, security_));
+    {
+      absl::MutexLock lock(&mutex_);
+      ++open_;
+    }
+    auto& transfer = transfers_[open.transfer()];
+    transfer = std::make_unique<Transfer>(*this, open.transfer(), request, request.generation(),
+                                          live, *std::move(reader));
+    transfer->Start(*stub_);
+    return absl::OkStatus();
+  }
+
+  void OnFilesChanged() {
+    alignas(inotify_event) char buffer[4096];
+    std::set<uint64_t> changed;
+    ssize_t n = 0;
+    while ((n = read(inotify_, buffer, sizeof(buffer))) > 0) {
+      for (const char* at = buffer; at < buffer + n;) {
+        const auto* event = reinterpret_cast<const inotify_event*>(at);
+        const auto it = watches_.find(event->wd);
+        if (it != watches_.end()) changed.insert(it->second.begin(), it->second.end());
+        // Events were lost: anything may have changed.
+        if ((event->mask & IN_Q_OVERFLOW) != 0) {
+          for (const auto& [id, transfer] : transfers_) changed.insert(id);
+        }
+        at += sizeof(inotify_event) + event->len;
+      }
+    }
+    for (const uint64_t id : changed) {
+      const auto it = transfers_.find(id);
+      if (it != transfers_.end()) it->second->Advance();
+    }
+  }
+
+  bool AllDone() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return open_ == 0; }
+
+  const std::string coordinator_;
+  const security::ClientSecurity security_;
+  const DataDirectory& directory_;
+  const std::string kept_;
+  const Refuse refuse_;
+  const int inotify_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::map<uint64_t, std::unique_ptr<Transfer>> transfers_;
+  std::map<int, std::set<uint64_t>> watches_;  // by inotify's number
+  bool stopping_ = false;
+  absl::Mutex mutex_;
+  int open_ ABSL_GUARDED_BY(mutex_) = 0;
+  EventLoop loop_;
+};
+
+void LogServer::Transfer::Advance() {
+  if (writing_ || finished_) return;
+  if (broken_ || sent_end_) return Finish();
+  // Before the read: what was written until then is seen by it.
+  const bool live = live_;
+  const uint64_t offset = reader_->offset();
+  absl::StatusOr<std::string> data = reader_->Read(limits::kLogChunkBytes);
+  if (!data.ok()) return Cancel();
+  if (!data->empty()) {
+    Send(*std::move(data), offset, false);
+  } else if (!live) {
+    Send("", offset, true);
+  } else if (!follow_) {
+    // The first message names the transfer, even of an empty log.
+    if (named_) return Finish();
+    Send("", offset, false);
+  } else if (!named_) {
+    Send("", offset, false);
+  }
+}
+
+void LogServer::Transfer::Send(std::string data, uint64_t offset, bool last) {
+  outgoing_.Clear();
+  if (!std::exchange(named_, true)) outgoing_.set_transfer(id_);
+  v1::LogChunk& chunk = *outgoing_.mutable_chunk();
+  chunk.set_offset(offset);
+  chunk.set_data(std::move(data));
+  chunk.set_end(last);
+  chunk.set_generation(source_.generation);
+  sent_end_ = last;
+  writing_ = true;
+  StartWrite(&outgoing_);
+}
+
+void LogServer::Transfer::OnWriteDone(bool ok) {
+  server_.loop().Post([&server = server_, id = id_, ok] { server.Written(id, ok); });
+}
+
+void LogServer::Transfer::OnDone(const grpc::Status&) {
+  server_.loop().Post([&server = server_, id = id_] { server.OnDone(id); });
+}
+
+LogServer::LogServer(std::string coordinator, const DataDirectory& directory, std::string kept,
+                     Refuse refuse, security::ClientSecurity security)
+    : impl_(std::make_unique<Impl>(std::move(coordinator), directory, std::move(kept),
+                                   std::move(refuse), std::move(security))) {}
+
+LogServer::~LogServer() = default;
+
+void LogServer::Open(const v1::OpenLog& open, bool live) {
+  impl_->loop().Post([impl = impl_.get(), open, live] { impl->Open(open, live); });
+}
+
+void LogServer::Close(uint64_t transfer) {
+  impl_->loop().Post([impl = impl_.get(), transfer] { impl->Close(transfer); });
+}
+
+void LogServer::CloseAll() {
+  impl_->loop().Post([impl = impl_.get()] { impl->CloseAll(); });
+}
+
+void LogServer::OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank) {
+  impl_->loop().Post([impl = impl_.get(), source = Source{job_id, generation, rank}] {
+    impl->OnRankExited(source);
+  });
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,273 @@
+#include "worker/agent/rank/rank_service.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/grpc_status.h"
+#include "common/limits.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "proto/muster/v1/rank.grpc.pb.h"
+
+namespace muster::agent {
+namespace {
+
+using Done = std::function<void(const absl::Status&)>;
+
+// A call is answered a little before its deadline: the answer says whom it waited for, silence does
+// not.
+constexpr absl::Duration kAnswerAhead = absl::Milliseconds(100);
+
+std::atomic<CallId> next_call_id{1};
+
+// What the two kinds of reactor share: who calls, and how to forget the call.
+struct Route {
+  EventLoop& loop;
+  GenerationTable& table;
+  v1::RankIdentity identity;
+  CallId id = next_call_id.fetch_add(1);
+
+  void Cancel() const {
+    loop.Post([route = *this] {
+      const auto generation = route.table.Authenticate(route.identity);
+      if (generation.ok()) (*generation)->CancelCall(route.id);
+    });
+  }
+};
+
+class UnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  using Body = std::function<void(Generation&, CallId, Done)>;
+
+  // `body` runs on the loop, once the caller is known to be who it says; it calls its Finish
+  // exactly once.
+  UnaryCall(EventLoop& loop, GenerationTable& table, grpc::CallbackServerContext* context,
+            const v1::RankIdentity& identity, bool waits, Body body)
+      : route_{loop, table, identity}, waits_(waits) {
+    const auto deadline = context->deadline();
+    const absl::Time expires = deadline == std::chrono::system_clock::time_point::max()
+                                   ? absl::InfiniteFuture()
+                                   : absl::FromChrono(deadline);
+    loop.Post([this, expires, body = std::move(body)] {
+      const auto generation = route_.table.Authenticate(route_.identity);
+      if (!generation.ok()) return Answer(generation.status());
+      if (waits_ && expires != absl::InfiniteFuture()) ExpireAt(expires);
+      // The call may be answered, and thus gone, when the body returns.
+      body(**generation, route_.id, [this](const absl::Status& status) { Answer(status); });
+    });
+  }
+
+  void OnCancel() override {
+    if (waits_) route_.Cancel();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void ExpireAt(absl::Time deadline) {
+    const absl::Duration left = deadline - absl::Now();
+    timer_ = route_.loop.RunAfter(std::max(left - kAnswerAhead, left / 2), [this] {
+      timer_.reset();
+      const auto generation = route_.table.Authenticate(route_.identity);
+      if (generation.ok()) (*generation)->ExpireCall(route_.id);
+    });
+  }
+
+  void Answer(const absl::Status& status) {
+    if (timer_.has_value()) route_.loop.Cancel(*timer_);
+    Finish(ToGrpcStatus(status));
+  }
+
+  const Route route_;
+  const bool waits_;
+  std::optional<EventLoop::TimerId> timer_;  // the loop's
+};
+
+class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
+ public:
+  WatchCall(EventLoop& loop, GenerationTable& table, const v1::RankIdentity& identity)
+      : route_{loop, table, identity} {
+    loop.Post([this] {
+      const auto generation = route_.table.Authenticate(route_.identity);
+      if (!generation.ok()) return End(generation.status());
+      (*generation)
+          ->Watch(
+              route_.id, [this](const v1::Directive& directive) { Push(directive); },
+              [this](const absl::Status& status) { End(status); });
+    });
+  }
+
+  void OnWriteDone(bool) override {
+    std::optional<grpc::Status> end;
+    {
+      absl::MutexLock lock(&mutex_);
+      queue_.pop_front();
+      end = Proceed();
+    }
+    if (end.has_value()) Finish(*end);
+  }
+  void OnCancel() override { route_.Cancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  void Push(const v1::Directive& directive) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    // What has not gone out yet is replaced: only the last directive counts.
+    if (queue_.size() > 1) queue_.pop_back();
+    queue_.push_back(directive);
+    if (queue_.size() == 1) Proceed();
+  }
+
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
+    std::optional<grpc::Status> end;
+    {
+      absl::MutexLock lock(&mutex_);
+      end_ = status;
+      ended_ = true;
+      if (queue_.empty()) end = Proceed();
+    }
+    if (end.has_value()) Finish(*end);
+  }
+
+  // Writes what is next, or returns what to finish with. Finishing is the caller's, without the
+  // lock: it may delete this object on another thread before it returns.
+  std::optional<grpc::Status> Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!queue_.empty()) {
+      StartWrite(&queue_.front());
+    } else if (ended_) {
+      return ToGrpcStatus(end_);
+    }
+    return std::nullopt;
+  }
+
+  const Route route_;
+  absl::Mutex mutex_;
+  std::deque<v1::Directive> queue_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Service final : public v1::RankService::CallbackService {
+ public:
+  Service(EventLoop& loop, GenerationTable& table) : loop_(loop), table_(table) {}
+
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const v1::JoinRequest* request,
+                                 v1::JoinResponse* response) override {
+    return new UnaryCall(loop_, table_, context, request->identity(), true,
+                         [request, response](Generation& generation, CallId id, Done finish) {
+                           generation.Join(
+                               *request, id,
+                               [response, finish](absl::StatusOr<v1::JoinResponse> answer) {
+                                 if (answer.ok()) *response = *std::move(answer);
+                                 finish(answer.status());
+                               });
+                         });
+  }
+
+  grpc::ServerUnaryReactor* PutKey(grpc::CallbackServerContext* context,
+                                   const v1::PutRankKeyRequest* request,
+                                   v1::PutRankKeyResponse*) override {
+    return new UnaryCall(
+        loop_, table_, context, request->identity(), true,
+        [request](Generation& generation, CallId id, Done finish) {
+          generation.rendezvous().Put(
+              request->identity().rank(), request->key(), request->value(), id,
+              [finish](const absl::StatusOr<std::string>& answer) { finish(answer.status()); });
+        });
+  }
+
+  grpc::ServerUnaryReactor* GetKey(grpc::CallbackServerContext* context,
+                                   const v1::GetRankKeyRequest* request,
+                                   v1::GetRankKeyResponse* response) override {
+    return new UnaryCall(loop_, table_, context, request->identity(), true,
+                         [request, response](Generation& generation, CallId id, Done finish) {
+                           generation.rendezvous().Get(
+                               request->identity().rank(), request->key(), id,
+                               [response, finish](absl::StatusOr<std::string> answer) {
+                                 if (answer.ok()) response->set_value(*std::move(answer));
+                                 finish(answer.status());
+                               });
+                         });
+  }
+
+  grpc::ServerUnaryReactor* Barrier(grpc::CallbackServerContext* context,
+                                    const v1::BarrierRequest* request,
+                                    v1::BarrierResponse*) override {
+    return new UnaryCall(
+        loop_, table_, context, request->identity(), true,
+        [request](Generation& generation, CallId id, Done finish) {
+          generation.rendezvous().Arrive(
+              request->identity().rank(), request->barrier(), id,
+              [finish](const absl::StatusOr<std::string>& answer) { finish(answer.status()); });
+        });
+  }
+
+  grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,
+                                   const v1::ReportRequest* request, v1::ReportResponse*) override {
+    return new UnaryCall(loop_, table_, context, request->identity(), false,
+                         [request](Generation& generation, CallId, Done finish) {
+                           finish(generation.Report(*request));
+                         });
+  }
+
+  grpc::ServerWriteReactor<v1::Directive>* Watch(grpc::CallbackServerContext*,
+                                                 const v1::WatchRequest* request) override {
+    return new WatchCall(loop_, table_, request->identity());
+  }
+
+ private:
+  EventLoop& loop_;
+  GenerationTable& table_;
+};
+
+class GrpcRankServer final : public RankServer {
+ public:
+  GrpcRankServer(EventLoop& loop, GenerationTable& table) : service_(loop, table) {}
+
+  ~GrpcRankServer() override {
+    if (server_ == nullptr) return;
+    // Cancels what waits.
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  bool Listen(const std::string& path) {
+    grpc::ServerBuilder builder;
+    builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
+    builder.SetMaxSendMessageSize(limits::kMessageBytes);
+    builder.AddListeningPort(absl::StrCat("unix:", path), grpc::InsecureServerCredentials());
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    return server_ != nullptr;
+  }
+
+ private:
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankServer>> RankServer::Start(const std::string& path,
+                                                              EventLoop& loop,
+                                                              GenerationTable& table) {
+  auto server = std::make_unique<GrpcRankServer>(loop, table);
+  if (!server->Listen(path)) {
+    return absl::InternalError(absl::StrCat("cannot listen on the unix socket ", path));
+  }
+  chmod(path.c_str(), 0600);
+  return server;
+}
+
+}  // namespace muster::agent
