@@ -164,7 +164,7 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   const SteadyTime start = Now().steady;
   const absl::StatusOr<const data::Batch*> batch = loader.Next();
   if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
-  times.data_wait = Now().steady - start;
+  times.data_wait = loader.waited();
   const std::vector<absl::Duration> busy_before = BusyTimes(plan_);
   const pipeline::StageTimes stage_before = TimesOf(preparation_->stage);
   RETURN_IF_ERROR(training_step_->Run(**batch, step_, times));
