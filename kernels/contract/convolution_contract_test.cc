@@ -168,16 +168,20 @@ class Pair {
   void ExpectTheSame(const std::vector<int64_t>& numbers_of_rows, bool backward = true) {
     ASSERT_NE(convolution_, nullptr);
     SCOPED_TRACE(Name(shape_) + " " + convolution_->description());
-    TestBuffer workspace(convolution_->workspace_bytes() / sizeof(float) + 1);
+    // Aligned to 64 bytes and no more.
+    constexpr int64_t kFloats = 64 / sizeof(float);
+    TestBuffer whole_workspace(convolution_->workspace_bytes() / sizeof(float) + 1 + kFloats);
+    const bool aligned_to_more = reinterpret_cast<uintptr_t>(whole_workspace.data()) % 128 == 0;
+    float* const workspace = whole_workspace.data() + (aligned_to_more ? kFloats : 0);
     TestBuffer weights(convolution_->weights_elements());
     convolution_->ImportWeights(canonical_.data(), weights.data());
     for (const int64_t rows : numbers_of_rows) {
       const TestBuffer x = Random(options_.x_type, rows * shape_.input_elements());
       const TestBuffer dy = Random(options_.y_type, rows * shape_.output_elements());
-      ExpectTheSameForward(rows, x, weights, workspace.data());
+      ExpectTheSameForward(rows, x, weights, workspace);
       if (!backward) continue;
-      if (options_.data_gradient) ExpectTheSameDataGradient(rows, dy, weights, workspace.data());
-      ExpectTheSameParameterGradients(rows, x, dy, workspace.data());
+      if (options_.data_gradient) ExpectTheSameDataGradient(rows, dy, weights, workspace);
+      ExpectTheSameParameterGradients(rows, x, dy, workspace);
     }
   }
 

@@ -25,10 +25,13 @@ struct CrossEntropyBody {
     LogitSums sums[kThreads];
     LogitSums sums_folds[kRows][kFolds];
     int earlier[kThreads];  // whether a logit before the label's is as large as the largest
+    int earlier_folds[kRows][kFolds];
     LossSum losses[kRows];
   };
   struct State {
     Floats<kWidth> logits[kKept > 0 ? kKept : 1];  // their exponentials from phase 2 on
+    int32_t label;
+    float logit_of_label;
   };
 
   CrossEntropyOptions options;
@@ -73,9 +76,14 @@ struct CrossEntropyBody {
     const float* const logit = logits + row * options.classes;
     if (phase == 0) {
       float largest = -INFINITY;
-      ForEachVector(lane, state,
-                    [&](int64_t c, Floats<kWidth>& kept) { kept = Load<kWidth>(logit + c); });
-      ForEachVector(lane, state, [&](int64_t c, Floats<kWidth>& kept) {
+      // All loads of a row before the first use.
+      state.label = labels[row];
+      if constexpr (kKept > 0) {
+        ForEachVector(lane, state,
+                      [&](auto c, Floats<kWidth>& kept) { kept = Load<kWidth>(logit + c); });
+      }
+      state.logit_of_label = logit[state.label];
+      ForEachVector(lane, state, [&](auto c, Floats<kWidth>& kept) {
         const Floats<kWidth> values = kKept > 0 ? kept : Load<kWidth>(logit + c);
         for (int i = 0; i < kWidth; ++i) largest = fmaxf(largest, values[i]);
       });
@@ -87,16 +95,19 @@ struct CrossEntropyBody {
       for (int i = 1; i < kEach; ++i) largest = fmaxf(largest, mine[i]);
       shared.largest_folds[group][lane] = largest;
     } else if (phase == 2) {
-      AddUp(row, thread, logit, shared, state);
+      AddUp(thread, logit, shared, state);
     } else if (phase == 3) {
       if (lane >= kFolds) return;
       const int first = group * kLanes + lane * kEach;
       LogitSums sums = shared.sums[first];
+      int earlier = shared.earlier[first];
       for (int i = 1; i < kEach; ++i) {
         sums.exponentials += shared.sums[first + i].exponentials;
         sums.distances += shared.sums[first + i].distances;
+        earlier |= shared.earlier[first + i];
       }
       shared.sums_folds[group][lane] = sums;
+      shared.earlier_folds[group][lane] = earlier;
     } else {
       Finish(row, thread, logit, shared, state);
     }
@@ -109,13 +120,13 @@ struct CrossEntropyBody {
     return largest;
   }
 
-  MUSTER_HOST_DEVICE void AddUp(int64_t row, int thread, const float* logit, Shared& shared,
+  MUSTER_HOST_DEVICE void AddUp(int thread, const float* logit, Shared& shared,
                                 State& state) const {
     const float largest = LargestOf(shared, thread / kLanes);
-    const int32_t label = labels[row];
+    const int32_t label = state.label;
     LogitSums sums = {0, 0};
     int earlier = 0;
-    ForEachVector(thread % kLanes, state, [&](int64_t c, Floats<kWidth>& kept) {
+    ForEachVector(thread % kLanes, state, [&](auto c, Floats<kWidth>& kept) {
       const Floats<kWidth> values = kKept > 0 ? kept : Load<kWidth>(logit + c);
       float exponentials = 0;
       float distances = 0;
@@ -142,25 +153,29 @@ struct CrossEntropyBody {
       sums.distances += shared.sums_folds[group][i].distances;
     }
     const float largest = LargestOf(shared, group);
-    const int32_t label = labels[row];
+    if (dlogits != nullptr) WriteGradient(row, thread, logit, largest, sums.exponentials, state);
+    if (thread % kLanes != 0) return;
+    int earlier = shared.earlier_folds[group][0];
+    for (int i = 1; i < kFolds; ++i) earlier |= shared.earlier_folds[group][i];
     const double smoothing = options.label_smoothing;
-    const double classes = static_cast<double>(options.classes);
-    if (thread % kLanes == 0) {
-      int earlier = 0;
-      for (int i = 0; i < kLanes; ++i) earlier |= shared.earlier[group * kLanes + i];
-      const double distance = logit[label] - largest;
-      shared.losses[group] = {log(sums.exponentials) - (1 - smoothing) * distance -
-                                  smoothing / classes * sums.distances,
-                              logit[label] == largest && earlier == 0 ? 1.0 : 0.0};
-    }
-    if (dlogits == nullptr) return;
+    const double distance = state.logit_of_label - largest;
+    shared.losses[group] = {
+        log(sums.exponentials) - (1 - smoothing) * distance -
+            smoothing / static_cast<double>(options.classes) * sums.distances,
+        state.logit_of_label == largest && earlier == 0 ? 1.0 : 0.0};
+  }
+
+  MUSTER_HOST_DEVICE void WriteGradient(int64_t row, int thread, const float* logit, float largest,
+                                        double exponentials, State& state) const {
+    const int32_t label = state.label;
+    const double smoothing = options.label_smoothing;
     float* const gradient = dlogits + row * options.classes;
-    const float off_target = static_cast<float>(smoothing / classes);
+    const float off_target = static_cast<float>(smoothing / static_cast<double>(options.classes));
     const float on_target = static_cast<float>(1 - smoothing) + off_target;
-    const float inverse = static_cast<float>(1 / sums.exponentials);
+    const float inverse = static_cast<float>(1 / exponentials);
     const float scale =
         static_cast<float>(options.scale * (loss_scale != nullptr ? *loss_scale : 1.0));
-    ForEachVector(thread % kLanes, state, [&](int64_t c, Floats<kWidth>& kept) {
+    ForEachVector(thread % kLanes, state, [&](auto c, Floats<kWidth>& kept) {
       Floats<kWidth> values = kept;
       if constexpr (kKept == 0) {
         values = Load<kWidth>(logit + c);
@@ -193,7 +208,11 @@ void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits
     return vectors ? run.template operator()<kThreads, 4, 0>()
                    : run.template operator()<kThreads, 1, 0>();
   }
-  if (vectors) return run.template operator()<32, 4, 8>();
+  // More threads for a row would leave too few bytes in flight, fewer too many registers in use.
+  if (vectors) {
+    return options.classes <= 128 ? run.template operator()<32, 4, 1>()
+                                  : run.template operator()<64, 4, 4>();
+  }
   return options.classes <= 128 ? run.template operator()<32, 1, 4>()
                                 : run.template operator()<32, 1, 32>();
 }

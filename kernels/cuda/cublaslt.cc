@@ -11,6 +11,8 @@
 namespace muster::kernels::cuda {
 namespace {
 
+constexpr uint32_t kOperandAlignment = 16;
+
 CublasDataType CublasTypeOf(DataType type) {
   switch (type) {
     case DataType::kBfloat16:
@@ -83,13 +85,15 @@ absl::StatusOr<CublasLtMatmul> CublasLtMatmul::Make(const CublasLt& cublaslt, Cu
   set(kCublasLtTransposeA, problem.transpose_a ? kCublasTransposed : kCublasNotTransposed);
   set(kCublasLtTransposeB, problem.transpose_b ? kCublasTransposed : kCublasNotTransposed);
   set(kCublasLtEpilogueAttribute, problem.epilogue);
-  const uint64_t bytes = workspace_bytes;
-  check(cublaslt.set_preference(raw_preference, kCublasLtMostWorkspaceBytes, &bytes, sizeof(bytes)),
-        "preference");
-  const uint32_t reductions = kCublasLtReductionInComputeType;
-  check(cublaslt.set_preference(raw_preference, kCublasLtReductionMask, &reductions,
-                                sizeof(reductions)),
-        "preference");
+  const auto prefer = [&](CublasLtPreferenceAttribute attribute, const auto& value) {
+    check(cublaslt.set_preference(raw_preference, attribute, &value, sizeof(value)), "preference");
+  };
+  prefer(kCublasLtMostWorkspaceBytes, uint64_t{workspace_bytes});
+  prefer(kCublasLtReductionMask, uint32_t{kCublasLtReductionInComputeType});
+  for (const CublasLtPreferenceAttribute operand : {kCublasLtAlignmentOfA, kCublasLtAlignmentOfB,
+                                                    kCublasLtAlignmentOfC, kCublasLtAlignmentOfD}) {
+    prefer(operand, kOperandAlignment);
+  }
 
   const auto layout = [&](DataType type, int64_t rows, int64_t columns, bool transposed) {
     auto owned = made.Layout(type, transposed ? columns : rows, transposed ? rows : columns);

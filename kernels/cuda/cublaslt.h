@@ -51,7 +51,8 @@ class CublasLtMatmul {
   static absl::StatusOr<CublasLtMatmul> Make(const CublasLt& cublaslt, CublasLtHandle handle,
                                              const MatmulProblem& problem, size_t workspace_bytes);
 
-  // Queued in the stream. c and bias where the problem has such; all 16-byte aligned.
+  // Queued in the stream. c and bias where the problem has such; all 16-byte aligned, but for the
+  // workspace, which is 256-byte aligned.
   absl::Status Run(const void* a, const void* b, const void* c, void* d, const void* bias,
                    void* workspace, void* stream) const;
 

@@ -49,6 +49,11 @@ typedef enum CublasLtMatmulAttribute {
 typedef enum CublasLtPreferenceAttribute {
   kCublasLtMostWorkspaceBytes = 1,
   kCublasLtReductionMask = 3,
+  /* Of pointers, in bytes; 256 where it is not set. */
+  kCublasLtAlignmentOfA = 5,
+  kCublasLtAlignmentOfB = 6,
+  kCublasLtAlignmentOfC = 7,
+  kCublasLtAlignmentOfD = 8,
 } CublasLtPreferenceAttribute;
 
 typedef struct CublasLtAlgorithm {

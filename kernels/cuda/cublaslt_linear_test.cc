@@ -16,6 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr size_t kCublasLtAlignment = 256;
 constexpr ConvolutionShape kShape{.in_channels = 6, .out_channels = 4};
 
 class CublasLtLinearTest : public testing::Test {
@@ -26,9 +27,11 @@ class CublasLtLinearTest : public testing::Test {
     auto made = device_->MakeConvolution(kShape, options);
     ASSERT_TRUE(made.ok()) << made.status();
     layer_ = *std::move(made);
-    auto workspace = device_->Allocate(layer_->workspace_bytes());
+    auto workspace = device_->Allocate(layer_->workspace_bytes() + kCublasLtAlignment);
     ASSERT_TRUE(workspace.ok());
     workspace_ = *std::move(workspace);
+    const auto address = reinterpret_cast<uintptr_t>(workspace_.data());
+    workspace_at_ = workspace_.as<char>() + (0 - address) % kCublasLtAlignment;
     for (TestBuffer* buffer : {&x_, &y_, &addend_, &weights_, &shift_}) {
       std::fill_n(buffer->data(), buffer->size(), 1.0f);
     }
@@ -36,19 +39,20 @@ class CublasLtLinearTest : public testing::Test {
   // -> how many products had an epilogue, and how many there were.
   std::pair<int64_t, int64_t> Forward(int64_t rows, const Epilogue& epilogue) {
     CublasLtFake().runs = CublasLtFake().runs_with_epilogue = 0;
-    layer_->Forward(rows, x_.data(), weights_.data(), epilogue, y_.data(), workspace_.data());
+    layer_->Forward(rows, x_.data(), weights_.data(), epilogue, y_.data(), workspace_at_);
     return {CublasLtFake().runs_with_epilogue, CublasLtFake().runs};
   }
   std::pair<int64_t, int64_t> BackwardWeights() {
     CublasLtFake().runs = CublasLtFake().runs_with_epilogue = 0;
     layer_->BackwardWeights(2, x_.data(), y_.data(), weights_.data(), shift_.data(),
-                            workspace_.data());
+                            workspace_at_);
     return {CublasLtFake().runs_with_epilogue, CublasLtFake().runs};
   }
 
   const std::unique_ptr<Device> device_;
   std::unique_ptr<Convolution> layer_;
   DeviceMemory workspace_;
+  char* workspace_at_ = nullptr;  // 256-byte aligned
   TestBuffer x_{2 * 6}, y_{2 * 4}, addend_{2 * 4}, weights_{6 * 4}, shift_{4};
 };
 
@@ -97,6 +101,17 @@ TEST_F(CublasLtLinearTest, AnAlgorithmIsAskedForOnce) {
   Forward(1, {});
   Forward(1, {});
   EXPECT_EQ(CublasLtFake().proposals, 1);
+}
+
+// A plan places several micro-batches' activations before the workspace.
+TEST_F(CublasLtLinearTest, WorkspaceAndOperandsNeedTheLayersAlignmentOnly) {
+  Make({.max_rows = 2});
+  for (const size_t offset : {0, 64, 128, 192}) {
+    workspace_at_ = workspace_.as<char>() + offset;
+    EXPECT_EQ(Forward(2, {}), Runs(0, 1)) << offset;
+    EXPECT_EQ(BackwardWeights(), Runs(1, 1)) << offset;
+  }
+  EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
 }
 
 TEST_F(CublasLtLinearTest, NoAlgorithmIsAnError) {

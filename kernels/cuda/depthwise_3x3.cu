@@ -28,7 +28,7 @@ MUSTER_HOST_DEVICE void LoadLine(const Storage* line, const Pixels& pixels, int 
     loaded[i] = {};
     const int w = first + i;
     if (w < 0 || w >= pixels.width) continue;
-    const Storage* const from = line + static_cast<int64_t>(w) * pixels.channels + channel;
+    const Storage* const from = line + (w * pixels.channels + channel);
     loaded[i] = *reinterpret_cast<const Stored<Storage, kWidth>*>(from);
   }
 }
@@ -54,8 +54,11 @@ MUSTER_HOST_DEVICE Floats<kWidth> LoadWeights(const float* from, DataType round_
     const Floats<kPart> part = Load<kPart>(from + i);
     for (int j = 0; j < kPart; ++j) values[i + j] = part[j];
   }
-  if (round_to != DataType::kFloat32) {
-    for (int i = 0; i < kWidth; ++i) values[i] = Rounded(round_to, values[i]);
+  // One branch for all values.
+  if (round_to == DataType::kBfloat16) {
+    for (int i = 0; i < kWidth; ++i) values[i] = Rounded(DataType::kBfloat16, values[i]);
+  } else if (round_to == DataType::kFloat16) {
+    for (int i = 0; i < kWidth; ++i) values[i] = Rounded(DataType::kFloat16, values[i]);
   }
   return values;
 }
@@ -71,7 +74,7 @@ template <typename Storage, int kWidth, int kStride>
 struct StripForwardBody {
   Pixels in;
   Pixels out;
-  Images strips;  // of out
+  Images strips;  // of out, columns of strips before lines
   int padded_channels;
   DataType round_to;
   const Storage* x;
@@ -82,11 +85,12 @@ struct StripForwardBody {
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
     const Place place = strips.At(item);
     const int channel = static_cast<int>(place.channel);
-    const int out_w = static_cast<int>(place.w) * kStrip;
+    const int out_h = static_cast<int>(place.w);
+    const int out_w = static_cast<int>(place.h) * kStrip;
     Floats<kWidth> sums[kStrip] = {};
 #pragma unroll
     for (int kh = 0; kh < kKernel; ++kh) {
-      const int h = static_cast<int>(place.h) * kStride - 1 + kh;
+      const int h = out_h * kStride - 1 + kh;
       if (h < 0 || h >= in.height) continue;
       constexpr int kColumns = (kStrip - 1) * kStride + kKernel;
       Stored<Storage, kWidth> line[kColumns];
@@ -101,13 +105,23 @@ struct StripForwardBody {
         }
       }
     }
-    Finish(place.row, static_cast<int>(place.h), out_w, channel, sums);
+    Finish(place.row, out_h, out_w, channel, sums);
   }
 
   MUSTER_HOST_DEVICE void Finish(int64_t row, int h, int first, int channel,
                                  Floats<kWidth> (&sums)[kStrip]) const {
     const int64_t line = out.At(row, h) + channel;
     const auto* const addend = static_cast<const Storage*>(epilogue.addend);
+    const bool plain = epilogue.scale == nullptr && epilogue.shift == nullptr &&
+                       addend == nullptr && epilogue.activation == Activation::kNone;
+    if (plain) {
+#pragma unroll
+      for (int i = 0; i < kStrip; ++i) {
+        if (first + i >= out.width) return;
+        Store<kWidth>(y + line + static_cast<int64_t>(first + i) * out.channels, sums[i]);
+      }
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kStrip; ++i) {
       if (first + i >= out.width) return;
@@ -131,7 +145,7 @@ struct StripBackwardDataBody {
   static_assert(kStrip % kStride == 0);
   Pixels in;
   Pixels out;
-  Images strips;  // of in
+  Images strips;  // of in, columns of strips before lines
   int padded_channels;
   DataType round_to;
   const Storage* dy;
@@ -141,11 +155,12 @@ struct StripBackwardDataBody {
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
     const Place place = strips.At(item);
     const int channel = static_cast<int>(place.channel);
-    const int in_w = static_cast<int>(place.w) * kStrip;
+    const int in_h = static_cast<int>(place.w);
+    const int in_w = static_cast<int>(place.h) * kStrip;
     Floats<kWidth> sums[kStrip] = {};
 #pragma unroll
     for (int kh = 0; kh < kKernel; ++kh) {
-      const int above = static_cast<int>(place.h) + 1 - kh;  // kStride times the window
+      const int above = in_h + 1 - kh;  // kStride times the window
       if (above < 0 || above % kStride != 0 || above / kStride >= out.height) continue;
       // The window of pixel i and kernel column kw is (i + 1 - kw) / kStride from the strip's.
       constexpr int kFirst = kStride == 1 ? -1 : 0;
@@ -164,7 +179,7 @@ struct StripBackwardDataBody {
         }
       }
     }
-    const int64_t line = in.At(place.row, static_cast<int>(place.h)) + channel;
+    const int64_t line = in.At(place.row, in_h) + channel;
 #pragma unroll
     for (int i = 0; i < kStrip; ++i) {
       if (in_w + i >= in.width) return;
@@ -176,7 +191,7 @@ struct StripBackwardDataBody {
 constexpr int kPositions = kKernel * kKernel;
 
 // A thread's sums are those of the kernel positions, then that of the bias; its "pixels" are
-// strips of dy.
+// strips of dy, columns of strips before lines.
 template <typename Storage, int kWidth, int kStride>
 struct StripWeightsTerms {
   Pixels in;
@@ -192,8 +207,8 @@ struct StripWeightsTerms {
     int channel;
     MUSTER_HOST_DEVICE void Add(int64_t strip, Floats<kWidth>* sums) const {
       int64_t row = strip;
-      const int out_w = static_cast<int>(all.strips.TakeRest(row)) * kStrip;
       const int out_h = static_cast<int>(all.lines.TakeRest(row));
+      const int out_w = static_cast<int>(all.strips.TakeRest(row)) * kStrip;
       Stored<Storage, kWidth> gradients[kStrip];
       LoadLine(all.dy + all.out.At(row, out_h), all.out, out_w, channel, gradients);
 #pragma unroll
@@ -274,13 +289,14 @@ void Depthwise3x3Forward(const DepthwiseConvolutionShape& shape, const void* x,
                          const float* weights, const Epilogue& epilogue, void* y) {
   Dispatch3x3(shape, [&](auto element, auto stride) {
     using Storage = decltype(element);
-    constexpr int kWidth = 16 / sizeof(Storage);
+    // Lines of nine pixels of eight channels would leave registers for one block alone.
+    constexpr int kWidth = stride == 2 ? 4 : 16 / sizeof(Storage);
     const int64_t strips = Quotient(shape.out_width(), kStrip);
     const int64_t vectors = shape.channels / kWidth;
     ForEachItem(
         shape.rows * shape.out_height() * strips * vectors,
         StripForwardBody<Storage, kWidth, stride>{
-            InputOf(shape), OutputOf(shape), Images(shape.out_height(), strips, vectors, kWidth),
+            InputOf(shape), OutputOf(shape), Images(strips, shape.out_height(), vectors, kWidth),
             static_cast<int>(shape.padded_channels()), shape.compute_type,
             static_cast<const Storage*>(x), weights, epilogue, static_cast<Storage*>(y)},
         kWaves);
@@ -296,7 +312,7 @@ void Depthwise3x3BackwardData(const DepthwiseConvolutionShape& shape, const void
     const int64_t vectors = shape.channels / kWidth;
     ForEachItem(shape.rows * shape.height * strips * vectors,
                 StripBackwardDataBody<Storage, kWidth, stride>{
-                    InputOf(shape), OutputOf(shape), Images(shape.height, strips, vectors, kWidth),
+                    InputOf(shape), OutputOf(shape), Images(strips, shape.height, vectors, kWidth),
                     static_cast<int>(shape.padded_channels()), shape.compute_type,
                     static_cast<const Storage*>(dy), weights, static_cast<Storage*>(dx)},
                 kWaves);

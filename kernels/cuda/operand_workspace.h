@@ -10,25 +10,31 @@
 
 namespace muster::kernels::cuda {
 
+// What cuBLASLt requires of its workspace. A layer's own is aligned to fewer bytes.
+constexpr size_t kRegionAlignment = 256;
+
 // A part of a workspace.
 struct WorkspaceRegion {
   size_t offset = 0;
-  void* In(void* workspace) const { return static_cast<char*>(workspace) + offset; }
+  void* In(void* workspace) const {
+    const auto address = reinterpret_cast<uintptr_t>(workspace);
+    return static_cast<char*>(workspace) + (0 - address) % kRegionAlignment + offset;
+  }
 };
 
 class WorkspacePlan {
  public:
   WorkspaceRegion Add(size_t bytes) {
-    constexpr size_t kAlignment = 256;
     const WorkspaceRegion region{bytes_};
-    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ += (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
     return region;
   }
   // Room for `count` elements where those of `type` must be cast; else none.
   WorkspaceRegion AddCast(DataType type, DataType to, int64_t count) {
     return Add(type == to ? 0 : static_cast<size_t>(count) * SizeOf(to));
   }
-  size_t bytes() const { return bytes_; }
+  // Including what aligning the first region takes.
+  size_t bytes() const { return bytes_ == 0 ? 0 : bytes_ + kRegionAlignment; }
 
  private:
   size_t bytes_ = 0;

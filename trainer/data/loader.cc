@@ -5,12 +5,15 @@
 
 #include "absl/memory/memory.h"
 #include "common/status.h"
+#include "common/time.h"
 
 namespace muster::data {
 namespace {
 
 // Enough work at a time that taking it costs nothing beside; a picture of 224x224 is more.
 constexpr size_t kPortionBytes = 64 << 10;
+// Batches whose steps are queued on a device: one that it computes and the next.
+constexpr uint32_t kLeastInFlight = 2;
 
 LoaderOptions Complete(const ImageDataset& dataset, LoaderOptions options) {
   ImageSize& size = options.transform.size;
@@ -107,17 +110,34 @@ Loader::Form Loader::FormFor(const ImageDataset& dataset, const LoaderOptions& o
   return decoded ? Form::kStored : Form::kFinished;
 }
 
-absl::StatusOr<const Batch*> Loader::Next() {
-  absl::MutexLock lock(&mutex_);
-  if (in_use_) {
-    SlotOf(next_to_use_ - 1).ready = false;
-    in_use_ = false;
-    slot_free_.SignalAll();
+absl::Status Loader::WaitForDevice() {
+  const uint64_t most_in_flight = std::max(kLeastInFlight, options_.prefetch / 2);
+  kernels::DeviceEvent* begun = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (in_use_) {
+      SlotOf(next_to_use_ - 1).ready = false;
+      in_use_ = false;
+      slot_free_.SignalAll();
+    }
+    if (next_to_use_ < options_.first_step + most_in_flight) return absl::OkStatus();
+    begun = SlotOf(next_to_use_ - most_in_flight).copied.get();
   }
+  return begun->Wait();
+}
+
+absl::StatusOr<const Batch*> Loader::Next() {
+  waited_ = absl::ZeroDuration();
+  RETURN_IF_ERROR(WaitForDevice());
+  absl::MutexLock lock(&mutex_);
   if (!status_.ok()) return status_;
   if (next_to_use_ >= options_.end_step) return nullptr;
   Slot& slot = SlotOf(next_to_use_);
-  while (!slot.ready) slot_ready_.Wait(&mutex_);
+  if (!slot.ready) {
+    const SteadyTime start = Now().steady;
+    while (!slot.ready) slot_ready_.Wait(&mutex_);
+    waited_ = Now().steady - start;
+  }
   if (!slot.status.ok()) {
     status_ = slot.status;
     stopping_ = true;

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "kernels/device.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/image_dataset.h"
@@ -65,6 +66,9 @@ class Loader {
   // that cannot be read ends the stream: its batch and all later calls are the error, which names
   // the file.
   absl::StatusOr<const Batch*> Next() ABSL_LOCKS_EXCLUDED(mutex_);
+  // How long the last Next waited for the loader's threads. Does not include its wait for the
+  // device, which limits the batches that are in flight there.
+  absl::Duration waited() const { return waited_; }
 
  private:
   struct Slot {
@@ -98,6 +102,9 @@ class Loader {
   // The memory of all slots. RESOURCE_EXHAUSTED.
   absl::Status AllocateSlots();
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gives the batch in use back, and waits until the device has begun all but the newest of those
+  // before, so that threads have places to fill meanwhile.
+  absl::Status WaitForDevice() ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for a batch to work on; none when there is nothing left to do.
   std::optional<Portion> Claim() ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginBatch(uint64_t step, Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,6 +122,7 @@ class Loader {
   const Form form_;
   const size_t sample_bytes_;  // of the data set's image, or of all views of a finished one
   const uint64_t portion_samples_;
+  absl::Duration waited_;  // of the thread that calls Next
 
   absl::Mutex mutex_;
   absl::CondVar slot_free_;

@@ -4,10 +4,16 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/time.h"
 #include "gtest/gtest.h"
 #include "kernels/host_memory_device.h"
 #include "trainer/data/fake_dataset.h"
@@ -431,6 +437,83 @@ TEST(LoaderTest, ReportsThatThereIsNoMemoryForBatches) {
     EXPECT_TRUE(absl::IsResourceExhausted(training->Next().status())) << allocations;
     EXPECT_TRUE(absl::IsResourceExhausted(training->Next().status())) << allocations;
   }
+}
+
+TEST(LoaderTest, WaitingForTheDeviceIsNotWaitingForTheLoader) {
+  const FakeDataset dataset = Pictures();
+  SlowDevice device;
+  LoaderOptions options = Options();
+  options.device = &device;
+  options.end_step = 5;  // no thread needs the place of a batch that the device has not begun
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  for (int i = 0; i < 2; ++i) (**loader->Next()).copied->Record();
+  SteadyTime begin;
+  SteadyTime end;
+  std::thread training([&] {
+    begin = Now().steady;
+    EXPECT_EQ((**loader->Next()).step, 2);
+    end = Now().steady;
+  });
+  device.AwaitWaiting();
+  const SteadyTime waits = Now().steady;
+  // The time that a step takes on the device.
+  absl::SleepFor(absl::Milliseconds(20));
+  const absl::Duration step = Now().steady - waits;
+  device.Finish(1);
+  training.join();
+  EXPECT_GE(end - begin, step);
+  EXPECT_LE(loader->waited(), end - begin - step);
+  device.Finish(2);  // the loader outlasts what the device reads
+}
+
+// No image can be read until it is opened.
+class GatedDataset : public FakeDataset {
+ public:
+  GatedDataset() : FakeDataset(kSamples, {{12, 12}}, 3) {}
+  void Open() { opened_.Notify(); }
+  std::unique_ptr<ImageReader> NewReader() const override {
+    return std::make_unique<Reader>(FakeDataset::NewReader(), opened_);
+  }
+
+ private:
+  class Reader : public ImageReader {
+   public:
+    Reader(std::unique_ptr<ImageReader> reader, const absl::Notification& opened)
+        : reader_(std::move(reader)), opened_(opened) {}
+    absl::StatusOr<ImageSize> Open(size_t sample) override {
+      opened_.WaitForNotification();
+      return reader_->Open(sample);
+    }
+    absl::StatusOr<DecodedRegion> Decode(const Region& wanted, ImageSize at_least) override {
+      return reader_->Decode(wanted, at_least);
+    }
+
+   private:
+    const std::unique_ptr<ImageReader> reader_;
+    const absl::Notification& opened_;
+  };
+
+  absl::Notification opened_;
+};
+
+TEST(LoaderTest, WaitingForThreadsIsMeasured) {
+  GatedDataset dataset;
+  LoaderOptions options = Options();
+  options.threads = 2;
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  absl::Notification begun;
+  std::thread training([&] {
+    begun.Notify();
+    EXPECT_TRUE(loader->Next().ok());
+  });
+  begun.WaitForNotification();
+  // The time that an image takes.
+  absl::SleepFor(absl::Milliseconds(50));
+  dataset.Open();
+  training.join();
+  EXPECT_GT(loader->waited(), absl::ZeroDuration());
 }
 
 TEST(LoaderTest, EndsWithBatchesUnused) {

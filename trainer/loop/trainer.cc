@@ -116,7 +116,7 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   const SteadyTime start = Now().steady;
   const absl::StatusOr<const data::Batch*> batch = loader.Next();
   if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
-  times.data_wait = Now().steady - start;
+  times.data_wait = loader.waited();
   RETURN_IF_ERROR(strategy_->Step(**batch, step_, times));
   CountCollectives(strategy_->collectives_per_step(), strategy_->collective_bytes_per_step());
   ++step_;

@@ -16,6 +16,7 @@ using muster::kernels::StoreElement;
 namespace {
 
 constexpr size_t kWorkspaceBytes = 4096;
+constexpr size_t kWorkspaceAlignment = 256;
 constexpr uint64_t kAlgorithm = 0x5eed;
 
 FakeCublasLt control;
@@ -44,7 +45,12 @@ struct Layout {
 struct Preference {
   uint64_t workspace_bytes = 0;
   uint32_t reductions = 7;
+  uint32_t alignments[4] = {256, 256, 256, 256};  // of A, B, C and D
 };
+
+bool Aligned(const void* pointer, uint64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
 
 bool Supported(const Matmul& matmul, const Layout& a, const Layout& b, const Layout& d) {
   if (control.nothing || (control.no_epilogue && matmul.epilogue != kCublasLtEpilogueNone)) {
@@ -134,11 +140,20 @@ CublasStatus cublasLtMatmulPreferenceSetAttribute(CublasLtPreference preference,
     std::memcpy(&wanted.workspace_bytes, value, bytes);
     return kCublasSuccess;
   }
-  if (attribute != kCublasLtReductionMask || bytes != sizeof(wanted.reductions)) {
-    return kCublasInvalidValue;
+  if (bytes != sizeof(uint32_t)) return kCublasInvalidValue;
+  switch (attribute) {
+    case kCublasLtReductionMask:
+      std::memcpy(&wanted.reductions, value, bytes);
+      return kCublasSuccess;
+    case kCublasLtAlignmentOfA:
+    case kCublasLtAlignmentOfB:
+    case kCublasLtAlignmentOfC:
+    case kCublasLtAlignmentOfD:
+      std::memcpy(&wanted.alignments[attribute - kCublasLtAlignmentOfA], value, bytes);
+      return kCublasSuccess;
+    default:
+      return kCublasInvalidValue;
   }
-  std::memcpy(&wanted.reductions, value, bytes);
-  return kCublasSuccess;
 }
 
 CublasStatus cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, CublasLtMatmulDescriptor matmul,
@@ -158,6 +173,7 @@ CublasStatus cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, CublasLtMatmulDescri
   *count = 1;
   proposals[0] = {};
   proposals[0].algorithm.data[0] = kAlgorithm;
+  for (int i = 0; i < 4; ++i) proposals[0].algorithm.data[1 + i] = wanted.alignments[i];
   proposals[0].workspace_bytes = kWorkspaceBytes;
   return kCublasSuccess;
 }
@@ -175,6 +191,11 @@ CublasStatus cublasLtMatmul(CublasLtHandle, CublasLtMatmulDescriptor descriptor,
       stream == nullptr || !Supported(matmul, in_a, in_b, in_d)) {
     return kCublasInvalidValue;
   }
+  const void* const operands[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i) {
+    if (!Aligned(operands[i], algorithm->data[1 + i])) return kCublasInvalidValue;
+  }
+  if (workspace == nullptr || !Aligned(workspace, kWorkspaceAlignment)) return kCublasInvalidValue;
   std::memset(workspace, 0xff, bytes);
   const int64_t k = matmul.transpose_a ? in_a.rows : in_a.columns;
   if (k != (matmul.transpose_b ? in_b.columns : in_b.rows) ||
