@@ -159,6 +159,9 @@ class Operation {
   virtual void BackwardActivation(const Call& call) {}
   // Then the parameters' gradients, written, not added to.
   virtual void BackwardParameters(const Call& call) {}
+  // Whether BackwardData reads the parameters' gradients. They are not handed to the caller, who
+  // may reduce them in place, before it.
+  virtual bool reads_parameter_gradients() const { return false; }
   // Then the gradient of each input that needs one, to dx like the input; written, not added to.
   virtual void BackwardData(const Call& call, size_t input, void* dx) {}
   // The input's gradient is output()->gradient as it stands then: BackwardData is not called for

@@ -287,11 +287,16 @@ void CompiledPlan::BackwardOperation(size_t index,
     } else {
       Run(operation, "backward parameters", [&] { operation.BackwardParameters(call_); });
     }
+  }
+  const auto report_ready = [&] {
     const size_t before =
         index + 1 < final_from_.size() ? final_from_[index + 1] : parameter_elements();
     if (ready && final_from_[index] < before) ready(final_from_[index]);
-  }
+  };
+  const bool reports = operation.has_parameters();
+  if (reports && !operation.reads_parameter_gradients()) report_ready();
   if (!memory_->contributions[index].empty()) ContributeGradients(index);
+  if (reports && operation.reads_parameter_gradients()) report_ready();
 }
 
 void CompiledPlan::ContributeGradients(size_t index) {

@@ -1,6 +1,7 @@
 #include "trainer/graph/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -170,6 +171,30 @@ TEST_P(PlanTest, AStepAllocatesNothing) {
   step(5);
   step(0);
   EXPECT_EQ(Allocations(), before);
+}
+
+// A caller reduces gradients in place from the moment they are reported: backward must neither read
+// nor write them any more.
+TEST_P(PlanTest, LeavesGradientsAloneOnceTheyAreReady) {
+  TestTrainer undisturbed(graph(), {.max_batch = kMaxBatch});
+  undisturbed.Gradients(0, 0, kMaxBatch, kMaxBatch);
+  TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
+  trainer.Fill(0, 0, kMaxBatch);
+  trainer.plan().Forward(kMaxBatch, true, {.seed = 9});
+  trainer.plan().Loss(kMaxBatch, 0.1, 1.0f / static_cast<float>(kMaxBatch));
+  std::vector<float> taken(trainer.elements());
+  size_t end = trainer.elements();
+  trainer.plan().Backward(kMaxBatch, [&](size_t offset) {
+    ASSERT_LE(offset, end);
+    float* const gradients = trainer.gradients();
+    std::copy(gradients + offset, gradients + end, taken.begin() + offset);
+    std::fill(gradients + offset, gradients + end, std::nanf(""));
+    end = offset;
+  });
+  EXPECT_EQ(end, 0u);
+  for (const ParameterInfo& info : trainer.plan().parameters()) {
+    EXPECT_EQ(trainer.Exported(taken.data(), info), undisturbed.Gradient(info)) << info.name;
+  }
 }
 
 TEST_P(PlanTest, ExportGivesBackWhatWasImported) {

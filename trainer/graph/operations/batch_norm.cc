@@ -189,6 +189,8 @@ class BatchNormOperation : public NormalizingOperation {
     multiply(plain_dbeta, dbeta);
   }
 
+  bool reads_parameter_gradients() const override { return true; }
+
   void BackwardData(const Call& call, size_t, void* dx) override {
     if (Dropped(call)) {
       device_.Zero(dx, input()->bytes(call.rows));
