@@ -9,13 +9,15 @@ _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=compute_80",
 ]
 
-def cuda_shared_library(name, srcs, hdrs = [], visibility = None):
+def cuda_shared_library(name, srcs, hdrs = [], unfused = [], visibility = None):
     """NAME.so of the sources, to be opened at run time; an empty filegroup without the toolkit.
 
     Args:
       name: the file's name without .so.
       srcs: .cu files, each compiled by nvcc.
       hdrs: headers that they include, from this workspace.
+      unfused: of srcs, those compiled without fused multiply-add, so that vector and scalar versions of a loop round
+        alike.
       visibility: of the filegroup `NAME`.
     """
     if not CUDA_PRESENT:
@@ -28,9 +30,10 @@ def cuda_shared_library(name, srcs, hdrs = [], visibility = None):
             name = stem + "_cu",
             srcs = [src] + hdrs,
             outs = [stem + ".cu.o"],
-            cmd = "{} -std=c++20 -O3 --expt-relaxed-constexpr {} -I. -Xcompiler -fPIC -c $(location {}) -o $@".format(
+            cmd = "{} -std=c++20 -O3 --expt-relaxed-constexpr {}{} -I. -Xcompiler -fPIC -c $(location {}) -o $@".format(
                 NVCC,
                 " ".join(_ARCHITECTURES),
+                " -fmad=false" if src in unfused else "",
                 src,
             ),
         )

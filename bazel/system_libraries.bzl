@@ -47,7 +47,6 @@ _BY_HEADER = {
     "gloo": ("/usr/include/gloo/context.h", ["-lgloo"], []),
     "grpc++_reflection": ("/usr/include/grpcpp/ext/proto_server_reflection_plugin.h", ["-lgrpc++_reflection"], [":grpc++", ":protobuf"]),
     "nlohmann_json": ("/usr/include/nlohmann/json.hpp", [], []),
-    "onednn": ("/usr/include/oneapi/dnnl/dnnl.hpp", ["-ldnnl"], []),
     "pthread": ("/usr/include/pthread.h", ["-lpthread"], []),
 }
 

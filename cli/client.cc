@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_status.h"
+#include "common/random_id.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "common/version.h"
@@ -248,11 +247,6 @@ absl::Status ClusterClient::ReadLog(const v1::ReadLogRequest& request, Stopper& 
   return impl_->ReadAll<v1::LogChunk>(context, *reader, stopper, on_chunk);
 }
 
-std::string NewIdempotencyKey() {
-  std::random_device device;
-  std::string key;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&key, "%08x", device());
-  return key;
-}
+std::string NewIdempotencyKey() { return RandomHexId(128); }
 
 }  // namespace muster::cli

@@ -244,7 +244,7 @@ int Complete(const CLI::App& program, Context& context, const std::vector<std::s
     context.console.Out(
         absl::StrCat(Printable(candidate.text), "\t", Printable(candidate.description), "\n"));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 }  // namespace muster::cli

@@ -4,17 +4,17 @@ namespace muster::cli {
 namespace {
 
 constexpr ExitMeaning kMeanings[] = {
-    {kSuccess, "All went well; of a verb that follows a job: the job succeeded"},
-    {kFailure, "The job failed without a code of its own, or the request was refused"},
-    {kUsage, "The command line is wrong"},
-    {kNoInput, "A file that was named cannot be read"},
-    {kUnavailable, "No coordinator answers"},
-    {kCannotCreate, "A file or directory cannot be made"},
-    {kTryAgain, "Not now: a bound or a time-out was met; try again"},
-    {kNotAllowed, "The coordinator does not allow it"},
-    {kBadSpec, "The job's spec is wrong"},
-    {kTimeLimit, "A time limit has passed: the job's, or that of --timeout"},
-    {kInterrupted, "Interrupted, as with Ctrl-C; the job may go on"},
+    {kExitSuccess, "All went well; of a verb that follows a job: the job succeeded"},
+    {kExitFailure, "The job failed without a code of its own, or the request was refused"},
+    {kExitUsage, "The command line is wrong"},
+    {kExitNoInput, "A file that was named cannot be read"},
+    {kExitUnavailable, "No coordinator answers"},
+    {kExitCannotCreate, "A file or directory cannot be made"},
+    {kExitTryAgain, "Not now: a bound or a time-out was met; try again"},
+    {kExitNotAllowed, "The coordinator does not allow it"},
+    {kExitBadSpec, "The job's spec is wrong"},
+    {kExitTimeLimit, "A time limit has passed: the job's, or that of --timeout"},
+    {kExitInterrupted, "Interrupted, as with Ctrl-C; the job may go on"},
 };
 
 }  // namespace
@@ -24,29 +24,29 @@ absl::Span<const ExitMeaning> ExitMeanings() { return kMeanings; }
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
-      return kSuccess;
+      return kExitSuccess;
     case absl::StatusCode::kInvalidArgument:
-      return kUsage;
+      return kExitUsage;
     case absl::StatusCode::kUnavailable:
-      return kUnavailable;
+      return kExitUnavailable;
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kAborted:
-      return kTryAgain;
+      return kExitTryAgain;
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
-      return kNotAllowed;
+      return kExitNotAllowed;
     case absl::StatusCode::kCancelled:
-      return kInterrupted;
+      return kExitInterrupted;
     default:
-      return kFailure;
+      return kExitFailure;
   }
 }
 
 int ExitCodeOf(const v1::Job& job) {
-  if (job.state() == v1::SUCCEEDED) return kSuccess;
+  if (job.state() == v1::SUCCEEDED) return kExitSuccess;
   if (job.exit_code() >= 1 && job.exit_code() <= 255) return job.exit_code();
-  return job.state() == v1::TIMED_OUT ? kTimeLimit : kFailure;
+  return job.state() == v1::TIMED_OUT ? kExitTimeLimit : kExitFailure;
 }
 
 bool IsOver(v1::JobState state) {

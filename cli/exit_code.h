@@ -1,29 +1,16 @@
-// What the command line exits with.
+// Exit codes of the command line.
 #ifndef MUSTER_CLI_EXIT_CODE_H_
 #define MUSTER_CLI_EXIT_CODE_H_
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/exit_code.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {
 
-enum ExitCode : int {
-  kSuccess = 0,
-  kFailure = 1,
-  kUsage = 2,
-  kNoInput = 66,
-  kUnavailable = 69,
-  kCannotCreate = 73,
-  kTryAgain = 75,
-  kNotAllowed = 77,
-  kBadSpec = 78,
-  kTimeLimit = 124,
-  kInterrupted = 130,
-};
-
-// The table of all of them, as `muster --help` prints it. Verbs that follow a job exit besides with
-// its own code: that of the first failing rank, 128+n for a signal.
+// The exit codes of the command line, as `muster --help` prints them. Verbs that follow a job also
+// exit with its own code: that of the first failing rank, 128+n for a signal.
 struct ExitMeaning {
   ExitCode code;
   const char* meaning;

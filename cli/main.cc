@@ -1,23 +1,19 @@
 // The command line of Muster. Data goes to stdout, everything else to stderr; exit statuses are in
 // exit_code.h.
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "cli/completion.h"
-#include "cli/config.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/output/console.h"
 #include "cli/verb.h"
-#include "common/status.h"
+#include "common/flags/flags.h"
 #include "spec/nearest.h"
 
 namespace muster::cli {
@@ -25,14 +21,14 @@ namespace {
 
 // Each of them may also stand in the environment, as MUSTER_NAME, and in the configuration file.
 void DeclareCommonOptions(CLI::App& program, Context& context, std::string& config) {
-  program.add_option("--coordinator", context.coordinator, "Where the coordinator listens")
+  program.add_option("--coordinator", context.coordinator, "Address of the coordinator")
       ->type_name("HOST:PORT")
       ->default_val("127.0.0.1:7070");
   program
       .add_option_function<std::string>(
           "-o,--output",
           [&context](const std::string& name) { context.output = Outputs().at(name); },
-          "What goes to stdout: table, wide, json, yaml, or name for names alone")
+          "Output format: table, wide, json, yaml, or name for names only")
       ->type_name("FORMAT")
       ->default_str("table")
       ->check([](const std::string& name) {
@@ -41,21 +37,22 @@ void DeclareCommonOptions(CLI::App& program, Context& context, std::string& conf
                    : absl::StrCat(spec::Quoted(name), " is none of table, wide, json, yaml, name");
       });
   program
-      .add_option("--token-file", context.security.token_file,
-                  "The token to show; default: the one of MUSTER_TOKEN, else the one that a "
-                  "coordinator of this user on this machine has left")
+      .add_option(
+          "--token-file", context.security.token_file,
+          "File with the access token; default: MUSTER_TOKEN, else the token of this user's "
+          "coordinator on this machine")
       ->type_name("FILE");
   program
       .add_option("--tls-ca", context.security.tls.ca,
-                  "Use TLS, and believe a coordinator whose certificate this CA has signed")
+                  "CA certificate used to verify the coordinator; enables TLS")
       ->type_name("FILE");
   program
       .add_option("--tls-cert", context.security.tls.cert,
-                  "The certificate to show to a coordinator that wants one")
+                  "Client certificate, for a coordinator that requires one")
       ->type_name("FILE");
-  program.add_option("--tls-key", context.security.tls.key, "The certificate's private key")
+  program.add_option("--tls-key", context.security.tls.key, "Private key of the certificate")
       ->type_name("FILE");
-  program.add_option("--config", config, "A file of these options, name=value a line")
+  program.add_option("--config", config, "File with these options, one name=value per line")
       ->type_name("FILE")
       ->default_str("~/.config/muster/config");
 }
@@ -75,76 +72,8 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddVersionVerb(program, context);
 }
 
-std::string EnvironmentName(const std::string& option) {
-  std::string name = absl::StrCat("MUSTER_", option);
-  for (char& c : name) c = c == '-' ? '_' : absl::ascii_toupper(c);
-  return name;
-}
-
-// The common options that the environment gives, as flags.
-std::vector<std::string> FromEnvironment(const std::vector<std::string>& names) {
-  std::vector<std::string> flags;
-  for (const std::string& name : names) {
-    const char* value = std::getenv(EnvironmentName(name).c_str());
-    if (value != nullptr && *value != '\0') flags.push_back(absl::StrCat("--", name, "=", value));
-  }
-  return flags;
-}
-
-// The last value of --config; empty when it is not given.
-std::string ConfigIn(const std::vector<std::string>& arguments) {
-  std::string path;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view text = arguments[i];
-    if (absl::ConsumePrefix(&text, "--config=")) {
-      path = std::string(text);
-    } else if (text == "--config" && i + 1 < arguments.size()) {
-      path = arguments[i + 1];
-    }
-  }
-  return path;
-}
-
-// Common options from the configuration file and the environment, before those of the command line:
-// the last one counts. The file that is there by default need not be there.
-absl::StatusOr<std::vector<std::string>> WithDefaults(const CLI::App& program,
-                                                      const std::vector<std::string>& given) {
-  // Help is to be had whatever the file says.
-  for (const std::string& word : given) {
-    if (word == "-h" || word == "--help") return given;
-  }
-  std::vector<std::string> names;
-  for (const CLI::Option* option : program.get_options()) {
-    if (IsCommonOption(program, *option)) names.push_back(option->get_lnames().front());
-  }
-  const std::vector<std::string> environment = FromEnvironment(names);
-  std::string path = ConfigIn(given);
-  if (path.empty()) path = ConfigIn(environment);
-  const bool named = !path.empty();
-  if (!named) path = DefaultConfigPath();
-
-  std::vector<std::string> arguments;
-  if (!path.empty()) {
-    names.erase(std::remove(names.begin(), names.end(), "config"), names.end());
-    absl::StatusOr<std::vector<std::string>> flags = ReadConfig(path, names);
-    if (flags.ok()) {
-      arguments = *std::move(flags);
-    } else if (named || flags.status().code() != absl::StatusCode::kNotFound) {
-      return flags.status();
-    }
-  }
-  arguments.insert(arguments.end(), environment.begin(), environment.end());
-  arguments.insert(arguments.end(), given.begin(), given.end());
-  return arguments;
-}
-
-// Throws as CLI::App::parse does; a status for a wrong configuration file.
 absl::Status Parse(CLI::App& program, const std::vector<std::string>& given) {
-  ASSIGN_OR_RETURN(std::vector<std::string> arguments, WithDefaults(program, given));
-  // CLI11 takes them from the back.
-  std::reverse(arguments.begin(), arguments.end());
-  program.parse(arguments);
-  return absl::OkStatus();
+  return flags::Parse(program, given, flags::UserConfigPath());
 }
 
 // The verb that was recognised: the program itself when none was.
@@ -195,7 +124,7 @@ int UsageError(const CLI::App& program, const CLI::ParseError& error, Console& c
   }
   console.Note(absl::StrCat(FullName(verb), ": ", text));
   console.Note(absl::StrCat("`", FullName(verb), " --help` says more"));
-  return kUsage;
+  return kExitUsage;
 }
 
 // What stands behind `--` is a command, and none of our words.
@@ -239,7 +168,8 @@ int Main(int argc, char** argv) {
   }
   try {
     const absl::Status parsed = Parse(*program, BeforeSeparator(argc, argv, context.trailing));
-    if (!parsed.ok()) return context.Fail(parsed, absl::IsNotFound(parsed) ? kNoInput : kUsage);
+    if (!parsed.ok())
+      return context.Fail(parsed, absl::IsNotFound(parsed) ? kExitNoInput : kExitUsage);
   } catch (const CLI::CallForHelp& help) {
     return program->exit(help, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {

@@ -18,13 +18,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "kernels/data_type.h"
 
 namespace muster::collectives {
 
-enum class DataType { kFloat32, kFloat64, kBfloat16, kFloat16, kInt32, kInt64, kUint8 };
-enum class ReduceOp { kSum, kMin, kMax };
+using kernels::DataType;
+using kernels::SizeOf;
 
-size_t SizeOf(DataType type);
+enum class ReduceOp { kSum, kMin, kMax };
 
 // The payload of a status that says which rank of the job was lost: its decimal number. A failure
 // with it is reported as a probable consequence (FailureReport.peer_rank).

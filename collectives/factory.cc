@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collectives/gloo/gloo.h"
 #include "collectives/hierarchical/hierarchical.h"
@@ -17,17 +15,11 @@
 #include "collectives/shm/shm.h"
 #include "collectives/single_rank.h"
 #include "common/limits.h"
+#include "common/random_id.h"
 #include "common/status.h"
 
 namespace muster::collectives {
 namespace {
-
-std::string DrawId() {
-  std::random_device random;
-  std::string id;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&id, "%08x", random());
-  return id;
-}
 
 absl::Status CheckGroup(const GroupOptions& options) {
   if (options.size == 0 || options.rank >= options.size || options.members.size() != options.size) {
@@ -126,7 +118,7 @@ absl::StatusOr<GroupOptions> World::Group(absl::string_view name, uint32_t index
   if (options_.store == nullptr) return absl::InvalidArgumentError("no key store");
   const std::string key = absl::StrCat("unique-id/", name, "/", index);
   if (group.rank == 0) {
-    group.id = DrawId();
+    group.id = RandomHexId(128);
     RETURN_IF_ERROR(options_.store->Put(key, group.id));
     return group;
   }

@@ -61,10 +61,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateDeviceCommunicator(const Wor
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNodeCommunicator(const WorldOptions& options);
 
 // Any of the world's ranks as a group of their own: group `index` of those that are called `name`
-// (PIPE, STAGE, but none of the names above), whose ranks are `members` in this order. The backend
-// is the one that is named, else nccl between GPUs, shm on one node, gloo. Its id is under
-// unique-id/NAME/INDEX. Blocks until all members have called, each with the same group. Errors as
-// of CreateWorldCommunicator; INVALID_ARGUMENT also where this rank is no member.
+// (PIPELINE, DATA_PARALLEL, but none of the names above), whose ranks are `members` in this order.
+// The backend is the one that is named, else nccl between GPUs, shm on one node, gloo. Its id is
+// under unique-id/NAME/INDEX. Blocks until all members have called, each with the same group.
+// Errors as of CreateWorldCommunicator; INVALID_ARGUMENT also where this rank is no member.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateGroupCommunicator(
     const WorldOptions& options, absl::string_view name, uint32_t index,
     std::vector<uint32_t> members);

@@ -11,8 +11,6 @@ namespace {
 constexpr absl::string_view kKindNames[] = {"AllReduce", "ReduceScatter", "AllGather", "Broadcast",
                                             "Reduce",    "Gather",        "Scatter",   "AllToAll",
                                             "Send",      "Recv",          "Barrier"};
-constexpr absl::string_view kTypeNames[] = {"float32", "float64", "bfloat16", "float16",
-                                            "int32",   "int64",   "uint8"};
 constexpr absl::string_view kReduceOpNames[] = {"sum", "min", "max"};
 
 // A signature may come from another process: what it does not know has no name, and is no crash.
@@ -40,8 +38,9 @@ OperationSignature SignatureOf(const Operation& operation) {
 
 std::string Describe(const OperationSignature& signature) {
   const uint64_t kind = signature.what & 0xff;
-  std::string text = absl::StrCat(NameOf(kKindNames, kind), " of ", signature.count, " ",
-                                  NameOf(kTypeNames, signature.what >> 8 & 0xff));
+  std::string text =
+      absl::StrCat(NameOf(kKindNames, kind), " of ", signature.count, " ",
+                   kernels::NameOf(static_cast<DataType>(signature.what >> 8 & 0xff)));
   if (Reduces(kind)) {
     absl::StrAppend(&text, " (", NameOf(kReduceOpNames, signature.what >> 16 & 0xff), ")");
   }

@@ -15,17 +15,12 @@
 namespace muster::collectives {
 namespace {
 
+using kernels::Bfloat16;
+using kernels::Float16;
 using kernels::FromFloat16;
 using kernels::ToFloat16;
 
 constexpr size_t kBlock = 1024;
-
-struct Bfloat16 {
-  uint16_t bits;
-};
-struct Float16 {
-  uint16_t bits;
-};
 
 struct Arrays {
   absl::Span<const void* const> inputs;

@@ -1,24 +1,21 @@
 #include "coordinator/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstdlib>
 #include <iostream>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/exit_code.h"
+#include "common/flags/flags.h"
 #include "common/http/address.h"
 #include "common/limits.h"
 #include "common/version.h"
 
 namespace muster {
 namespace {
-
-constexpr int kUsageError = 2;
 
 std::string CheckDuration(const std::string& text) {
   absl::Duration duration;
@@ -55,15 +52,16 @@ bool ParseAge(absl::string_view text, absl::Duration& age) {
 }
 
 void AddRetention(CLI::App& app, Flags& flags) {
-  app.add_option("--keep-jobs", flags.keep_jobs,
-                 "how many finished jobs are remembered, the newest; each for a minute at least")
+  app.add_option(
+         "--keep-jobs", flags.keep_jobs,
+         "number of finished jobs to keep, newest first; each is kept for at least a minute")
       ->check(CLI::Range(size_t{0}, limits::kJobs))
       ->type_name("N")
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--keep-jobs-for",
          [&flags](const std::string& text) { ParseAge(text, flags.keep_jobs_for); },
-         "and none of them for longer than this, such as 36h or 30d")
+         "maximum age of finished jobs, such as 36h or 30d")
       ->check([](const std::string& text) {
         absl::Duration age;
         return ParseAge(text, age) ? ""
@@ -71,23 +69,6 @@ void AddRetention(CLI::App& app, Flags& flags) {
       })
       ->type_name("DURATION")
       ->default_str("for ever");
-}
-
-// CLI11 would let the file win over the environment. So the environment is put before the
-// arguments, as arguments: the last one of a flag counts.
-std::vector<std::string> WithEnvironment(const CLI::App& app, int argc, const char* const* argv) {
-  std::vector<std::string> arguments;
-  for (const CLI::Option* option : app.get_options()) {
-    const char* value =
-        option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
-    if (value != nullptr && *value != '\0') {
-      arguments.push_back(absl::StrCat("--", option->get_lnames().front(), "=", value));
-    }
-  }
-  for (int i = 1; i < argc; ++i) arguments.push_back(argv[i]);
-  // CLI11 takes them from the back.
-  std::reverse(arguments.begin(), arguments.end());
-  return arguments;
 }
 
 // What no single flag shows to be wrong.
@@ -117,11 +98,11 @@ std::string CheckTogether(const Flags& flags) {
 
 std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   CLI::App app(
-      "Gathers the processes of training jobs: queues them, places them on nodes, watches over "
-      "them.\nEach flag is also read from MUSTER_<FLAG> and from the --config file.",
+      "Queues training jobs, places their ranks on nodes and supervises them.\n"
+      "Each flag is also read from MUSTER_<FLAG> and from the --config file.",
       "muster-coordinator");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_option("--listen", flags.listen, "gRPC address; port 0 takes a free one")
+  app.add_option("--listen", flags.listen, "gRPC address; port 0 selects a free port")
       ->check(CheckAddress)
       ->type_name("HOST:PORT")
       ->capture_default_str();
@@ -129,49 +110,40 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
       ->check(CheckAddress)
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--data-dir", flags.data_dir, "where jobs are kept; made when missing")
+  app.add_option("--data-dir", flags.data_dir,
+                 "directory for the state of jobs; created if missing")
       ->type_name("DIR");
-  app.add_option("--store", flags.store, "sqlite, or memory to forget everything at the end")
+  app.add_option("--store", flags.store, "sqlite, or memory to keep nothing on disk")
       ->check(CLI::IsMember({"sqlite", "memory"}))
       ->type_name("KIND")
       ->capture_default_str();
-  app.add_option("--tokens", flags.tokens,
-                 "who may do what: lines of ROLE TOKEN [NAME], of role view, submit, admin or "
-                 "worker; mode 0600; read again when it changes")
+  app.add_option(
+         "--tokens", flags.tokens,
+         "access tokens: lines of ROLE TOKEN [NAME], with role view, submit, admin or worker; "
+         "mode 0600; reloaded when it changes")
       ->type_name("FILE");
   app.add_option("--tls-cert", flags.tls.cert, "serve TLS with this certificate (PEM)")
       ->type_name("FILE");
-  app.add_option("--tls-key", flags.tls.key, "the certificate's private key; mode 0600")
+  app.add_option("--tls-key", flags.tls.key, "private key of the certificate; mode 0600")
       ->type_name("FILE");
-  app.add_option("--tls-ca", flags.tls.ca,
-                 "demand a certificate of every client, signed by this CA")
+  app.add_option("--tls-ca", flags.tls.ca, "require a client certificate signed by this CA")
       ->type_name("FILE");
-  AddDuration(app, "--lease", flags.lease, "a node that is silent for this long is lost");
+  AddDuration(app, "--lease", flags.lease,
+              "a node that is silent for this long is considered lost");
   AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
-              "how often workers say that they live");
+              "interval between worker heartbeats");
   AddRetention(app, flags);
   app.add_flag("--insecure-bind", flags.insecure_bind,
-               "listen in plain text where other machines can connect");
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().front() == "help") continue;
-    std::string name = absl::StrCat("MUSTER_", option->get_lnames().front());
-    std::replace(name.begin(), name.end(), '-', '_');
-    std::transform(name.begin(), name.end(), name.begin(), ::toupper);
-    option->envname(name);
-  }
-  app.set_config("--config", "", "a file of flags, name=value each");
+               "serve plain text on an address that other machines can reach");
+  std::string config;
+  app.add_option("--config", config, "a file of flags, name=value each")->type_name("FILE");
   app.set_version_flag("--version", absl::StrCat("muster-coordinator ", kSoftwareVersion));
 
-  try {
-    app.parse(WithEnvironment(app, argc, argv));
-  } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : kUsageError;
-  }
+  if (const int code = flags::ParseOrExit(app, argc, argv); code >= 0) return code;
   const std::string problem = CheckTogether(flags);
   if (!problem.empty()) {
     std::cerr << problem << "\n";
-    return kUsageError;
+    return kExitUsage;
   }
   return std::nullopt;
 }

@@ -26,8 +26,8 @@ struct Flags {
 };
 
 // Fills `flags` from the command line, the environment (MUSTER_LISTEN and so on) and the file that
-// --config names, the first of them that has a flag. Returns the exit status when there is nothing
-// to run: 0 after --help and --version, 2 for a usage error, which it has written to stderr.
+// --config names; see common/flags/flags.h. Returns the exit status if there is nothing to run: 0
+// after --help and --version, kExitUsage for an error, which it has written to stderr.
 std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags);
 
 }  // namespace muster

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/exit_code.h"
 #include "common/security/local_token.h"
 #include "common/status.h"
 #include "coordinator/flags.h"
@@ -22,9 +23,6 @@
 
 namespace muster {
 namespace {
-
-constexpr int kFailed = 1;
-constexpr int kCannotCreate = 73;
 
 // The store and the lock that keeps other coordinators out of it, released in the other order.
 struct Storage {
@@ -54,7 +52,7 @@ absl::StatusOr<std::string> LocalToken(const Storage& storage) {
 
 int Fail(const absl::Status& status) {
   fprintf(stderr, "muster-coordinator: %s\n", std::string(status.message()).c_str());
-  return absl::IsDataLoss(status) ? kFailed : kCannotCreate;
+  return absl::IsDataLoss(status) ? kExitFailure : kExitCannotCreate;
 }
 
 void Tell(const std::string& notify_socket, const char* state) {

@@ -58,6 +58,11 @@ struct ConvolutionOptions {
   DataType x_type = DataType::kFloat32;  // of x and dx
   DataType y_type = DataType::kFloat32;  // of y, dy and an epilogue's addend
   DataType compute_type = DataType::kFloat32;
+
+  bool valid() const {
+    return max_rows > 0 && threads > 0 && IsKernelType(x_type) && IsKernelType(y_type) &&
+           IsKernelType(compute_type);
+  }
 };
 
 // Not thread-safe. Every call but the first with a given number of rows allocates nothing of its
@@ -98,15 +103,6 @@ namespace reference {
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape,
                                              const ConvolutionOptions& options);
 }  // namespace reference
-
-namespace cpu {
-// Our own kernels, in the types that the processor multiplies and by casts around float32 in the
-// others, by AMX where the processor has it; oneDNN for groups that are not depthwise.
-// INVALID_ARGUMENT for an impossible shape, INTERNAL or RESOURCE_EXHAUSTED with oneDNN's word
-// otherwise.
-absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionShape& shape,
-                                                             const ConvolutionOptions& options);
-}  // namespace cpu
 
 }  // namespace muster::kernels
 

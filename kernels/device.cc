@@ -32,6 +32,12 @@ absl::StatusOr<void*> Device::AllocateHostBytes(size_t bytes) {
   return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
 }
 
+std::string NameFor(const Device& device, DataType compute) {
+  if (device.multiplies(compute)) return device.name();
+  return absl::StrCat(device.name(), " without ", NameOf(compute),
+                      " products: slower than in float32 (O0)");
+}
+
 void Device::FreeHost(void* data) { std::free(data); }
 
 absl::Status Device::StartCapture() {

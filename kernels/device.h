@@ -52,7 +52,10 @@ class Device {
   // Its memory is the process's own: whoever likes may read and write it, between calls.
   virtual bool host_memory() const = 0;
   virtual const KernelTable& kernels() const = 0;
-  // As cpu::MakeConvolution; on this device.
+  // Whether it has instructions for products of this type. Otherwise convolutions round operands
+  // to it and multiply float32.
+  virtual bool multiplies(DataType type) const { return true; }
+  // INVALID_ARGUMENT for an impossible shape; a GPU adds errors of its libraries.
   virtual absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) = 0;
 
@@ -173,7 +176,10 @@ inline absl::StatusOr<HostMemory> Device::AllocateHost(size_t bytes) {
   return HostMemory(this, *data, bytes);
 }
 
-// The processor, with its best kernels; its memory is the process's. Any thread.
+// The device's name for people; says so where products of `compute` take longer than float32's.
+std::string NameFor(const Device& device, DataType compute);
+
+// The x86-64 processor, with its best kernels; its memory is the process's. Any thread.
 Device& CpuDevice();
 
 // The same with kernels/reference.

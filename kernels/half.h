@@ -51,30 +51,29 @@ inline uint16_t ToFloat16(float value) {
   return static_cast<uint16_t>(sign | ((rebiased + 0xfff + (rebiased >> 13 & 1)) >> 13));
 }
 
-// Element `index` of an array.
+// Element `index` of an array of a kernel type.
 inline float LoadElement(DataType type, const void* array, int64_t index) {
   switch (type) {
     case DataType::kBfloat16:
       return FromBfloat16(static_cast<const Bfloat16*>(array)[index].bits);
     case DataType::kFloat16:
       return FromFloat16(static_cast<const Float16*>(array)[index].bits);
-    case DataType::kFloat32:
-      break;
+    default:  // kFloat32
+      return static_cast<const float*>(array)[index];
   }
-  return static_cast<const float*>(array)[index];
 }
 
 inline void StoreElement(DataType type, double value, void* array, int64_t index) {
   const auto rounded = static_cast<float>(value);
   switch (type) {
-    case DataType::kFloat32:
-      static_cast<float*>(array)[index] = rounded;
-      return;
     case DataType::kBfloat16:
       static_cast<Bfloat16*>(array)[index].bits = ToBfloat16(rounded);
       return;
     case DataType::kFloat16:
       static_cast<Float16*>(array)[index].bits = ToFloat16(rounded);
+      return;
+    default:  // kFloat32
+      static_cast<float*>(array)[index] = rounded;
       return;
   }
 }

@@ -1,17 +1,14 @@
-// One implementation of every operation that is ours, as functions.
+// The operations that every device implements, as a table of functions.
 //
-// Shapes, types and meanings stand in each operation's own header. The *_contract_test files hold
-// every table to ReferenceKernels().
+// Shapes, types and meanings are in each operation's own header. The *_contract_test files compare
+// every table with ReferenceKernels().
 #ifndef MUSTER_KERNELS_KERNEL_TABLE_H_
 #define MUSTER_KERNELS_KERNEL_TABLE_H_
-
-#include <cstdint>
 
 #include "kernels/activation.h"
 #include "kernels/batch_norm.h"
 #include "kernels/cast.h"
 #include "kernels/depthwise_convolution.h"
-#include "kernels/direct_convolution.h"
 #include "kernels/dropout.h"
 #include "kernels/image_rows.h"
 #include "kernels/lars.h"
@@ -20,16 +17,12 @@
 #include "kernels/pooling.h"
 #include "kernels/resize.h"
 #include "kernels/softmax_cross_entropy.h"
-#include "kernels/tile_convolution.h"
-#include "kernels/tile_convolution_weights.h"
 #include "kernels/update.h"
 
 namespace muster::kernels {
 
 struct KernelTable {
   const char* name;
-  int64_t lanes;      // floats in a vector
-  bool bfloat16_dot;  // this set multiplies bfloat16 natively, adding up in float32
   // batch_norm.h
   BatchNormStatistics* batch_norm_statistics;
   BatchNormScale* batch_norm_scale;
@@ -67,15 +60,6 @@ struct KernelTable {
   Resize* resize;
   // image_rows.h
   LoadImages* load_images;
-  // direct_convolution.h
-  DirectConvolutionForward* direct_convolution_forward;
-  DirectConvolutionBackwardWeights* direct_convolution_backward_weights;
-  // tile_convolution.h, tile_convolution_weights.h; null in ReferenceKernels(), where
-  // reference::MakeConvolution stands for them.
-  TileConvolution* tile_convolution;
-  TilePadChannels* tile_pad_channels;
-  TileConvolutionBackwardWeights* tile_convolution_backward_weights;
-  TileConvolutionBackwardWeightsScratchBytes* tile_convolution_backward_weights_scratch_bytes;
   // depthwise_convolution.h
   DepthwiseConvolutionForward* depthwise_convolution_forward;
   DepthwiseConvolutionBackwardData* depthwise_convolution_backward_data;
@@ -96,16 +80,8 @@ struct KernelTable {
 // Slow, plain, accumulated in double.
 const KernelTable& ReferenceKernels();
 
-// Each includes those before it.
-enum class InstructionSet { kPlain, kAvx2, kAvx512, kAvx512Bf16 };
-
-// The best that this processor and operating system support.
-InstructionSet DetectInstructionSet();
-
-// Compiled for `set`, which the processor must support.
-const KernelTable& CpuKernels(InstructionSet set);
-
-// CpuKernels(DetectInstructionSet()).
+// For the best instruction set that this processor and operating system support; see
+// kernels/cpu/table/instruction_set.h for the others.
 const KernelTable& CpuKernels();
 
 }  // namespace muster::kernels

@@ -1,7 +1,9 @@
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -12,6 +14,7 @@
 #include "common/grpc_log.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
+#include "common/rendezvous/rendezvous_state.h"
 #include "common/status.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -25,31 +28,71 @@ constexpr size_t kNamedRanks = 1000;
 constexpr int kKeepaliveMs = 10000;
 constexpr std::chrono::milliseconds kShutdownTime(500);
 
-// A rank's stream.
-class AttendCall final : public grpc::ServerWriteReactor<v1::AttendResponse>,
-                         public Meeting::Listener {
- public:
-  AttendCall(Meeting& meeting, const v1::AttendRequest& request)
-      : meeting_(meeting), rank_(request.rank()) {
-    const absl::Status status = meeting.Join({.rank = request.rank(),
-                                              .world_size = request.world_size(),
-                                              .run = request.run(),
-                                              .host = request.host()},
-                                             this);
-    if (!status.ok()) EndWith(status);
+std::set<uint32_t> AllRanks(uint32_t world_size) {
+  std::set<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < world_size; ++rank) ranks.insert(ranks.end(), rank);
+  return ranks;
+}
+
+RendezvousState::WaitId NextWaitId() {
+  static std::atomic<RendezvousState::WaitId> next{1};
+  return next.fetch_add(1);
+}
+
+// What rank 0 keeps for all ranks of a process group. Thread-safe.
+struct GroupState {
+  explicit GroupState(const ProcessGroupMember& host)
+      : world_size(host.world_size), run(host.run), rendezvous(AllRanks(host.world_size)) {}
+
+  absl::Status Join(const ProcessGroupMember& member,
+                    std::shared_ptr<RendezvousState::Listener> listener) {
+    if (member.world_size != world_size || member.rank >= world_size) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", member.rank, " of ", member.world_size, " ranks: this group has ", world_size));
+    }
+    if (member.run != run) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", member.rank, " is of another run of the program"));
+    }
+    return rendezvous.Join(member.rank, member.host, std::move(listener));
   }
 
-  void Complete(const std::vector<uint32_t>& node_of_rank) override {
-    v1::AttendResponse response;
+  const uint32_t world_size;
+  const std::string run;
+  RendezvousState rendezvous;
+};
+
+// A rank's stream. It is alive until OnDone and as long as a listener's call is under way.
+class JoinCall final : public grpc::ServerWriteReactor<v1::JoinGroupResponse>,
+                       public RendezvousState::Listener {
+ public:
+  static JoinCall* Start(std::shared_ptr<GroupState> state, const v1::JoinGroupRequest& request) {
+    const auto call = std::make_shared<JoinCall>(std::move(state), request.rank());
+    call->self_ = call;
+    const absl::Status status = call->state_->Join({.rank = request.rank(),
+                                                    .world_size = request.world_size(),
+                                                    .run = request.run(),
+                                                    .host = request.host()},
+                                                   call);
+    call->joined_ = status.ok();
+    if (!status.ok()) call->EndWith(status);
+    return call.get();
+  }
+
+  JoinCall(std::shared_ptr<GroupState> state, uint32_t rank)
+      : state_(std::move(state)), rank_(rank) {}
+
+  void OnComplete(const std::vector<uint32_t>& node_of_rank) override {
+    v1::JoinGroupResponse response;
     response.mutable_node_of_rank()->Add(node_of_rank.begin(), node_of_rank.end());
     Push(std::move(response));
   }
-  void Lost(uint32_t rank) override {
-    v1::AttendResponse response;
+  void OnLost(uint32_t rank) override {
+    v1::JoinGroupResponse response;
     response.set_lost_rank(rank);
     Push(std::move(response));
   }
-  void End(const absl::Status& status) override { EndWith(status); }
+  void OnClose(const absl::Status& status) override { EndWith(status); }
 
   void OnWriteDone(bool) override {
     std::optional<absl::Status> end;
@@ -63,28 +106,28 @@ class AttendCall final : public grpc::ServerWriteReactor<v1::AttendResponse>,
         end = end_;
       }
     }
-    // Without the lock: this may be deleted at once.
+    // Without the lock: OnDone may run at once.
     if (end.has_value()) Finish(ToGrpcStatus(*end));
   }
   void OnCancel() override {
-    // What is being written ends by itself, with OnWriteDone.
+    // A write under way ends with OnWriteDone.
     EndWith(absl::CancelledError("the rank has gone"));
   }
-  // The meeting tells nobody while it removes, so nothing uses this afterwards.
   void OnDone() override {
-    meeting_.Remove(rank_, this);
-    delete this;
+    const std::shared_ptr<JoinCall> self = std::move(self_);
+    if (joined_) state_->rendezvous.Remove(rank_);
   }
 
  private:
-  void Push(v1::AttendResponse response) ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Nothing once the stream has been ended.
+  void Push(v1::JoinGroupResponse response) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (end_.has_value()) return;
     queue_.push_back(std::move(response));
     if (queue_.size() == 1) StartWrite(&queue_.front());
   }
 
-  // After what is being written.
+  // Finishes after the writes under way.
   void EndWith(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
     {
       absl::MutexLock lock(&mutex_);
@@ -96,72 +139,67 @@ class AttendCall final : public grpc::ServerWriteReactor<v1::AttendResponse>,
     Finish(ToGrpcStatus(status));
   }
 
-  Meeting& meeting_;
+  const std::shared_ptr<GroupState> state_;
   const uint32_t rank_;
+  std::shared_ptr<JoinCall> self_;
+  bool joined_ = false;  // written before gRPC can call OnDone
   absl::Mutex mutex_;
-  std::deque<v1::AttendResponse> queue_ ABSL_GUARDED_BY(mutex_);  // the first is being written
+  std::deque<v1::JoinGroupResponse> queue_ ABSL_GUARDED_BY(mutex_);  // the first is being written
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 class GetCall final : public grpc::ServerUnaryReactor {
  public:
-  GetCall(std::shared_ptr<Meeting> meeting, const std::string& key,
+  GetCall(std::shared_ptr<GroupState> state, const std::string& key,
           v1::GetGroupKeyResponse* response)
-      : meeting_(std::move(meeting)) {
-    const uint64_t id = meeting_->Get(key, [this, response](absl::StatusOr<std::string> value) {
+      : state_(std::move(state)) {
+    // The answer may delete this.
+    const std::shared_ptr<GroupState> kept = state_;
+    kept->rendezvous.Get(id_, key, [this, response](absl::StatusOr<std::string> value) {
       if (value.ok()) response->set_value(*std::move(value));
-      End(value.status());
+      Finish(ToGrpcStatus(value.status()));
     });
-    absl::MutexLock lock(&mutex_);
-    id_ = id;
   }
 
   void OnCancel() override {
-    uint64_t id = 0;
-    {
-      absl::MutexLock lock(&mutex_);
-      id = id_;
-    }
-    meeting_->Cancel(id);
+    const std::shared_ptr<GroupState> kept = state_;
+    kept->rendezvous.AnswerOne(id_, absl::CancelledError("the caller has gone"));
   }
   void OnDone() override { delete this; }
 
  private:
-  void End(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
-
-  const std::shared_ptr<Meeting> meeting_;
-  absl::Mutex mutex_;
-  uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;
+  const std::shared_ptr<GroupState> state_;
+  const RendezvousState::WaitId id_ = NextWaitId();
 };
 
 class Service final : public v1::ProcessGroupService::CallbackService {
  public:
-  explicit Service(std::shared_ptr<Meeting> meeting) : meeting_(std::move(meeting)) {}
+  explicit Service(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
 
-  grpc::ServerWriteReactor<v1::AttendResponse>* Attend(grpc::CallbackServerContext*,
-                                                       const v1::AttendRequest* request) override {
-    return new AttendCall(*meeting_, *request);
+  grpc::ServerWriteReactor<v1::JoinGroupResponse>* Join(
+      grpc::CallbackServerContext*, const v1::JoinGroupRequest* request) override {
+    return JoinCall::Start(state_, *request);
   }
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
                                   const v1::LeaveRequest* request, v1::LeaveResponse*) override {
-    meeting_->Leave(request->rank());
+    state_->rendezvous.Leave(request->rank());
     return Finished(context, absl::OkStatus());
   }
   grpc::ServerUnaryReactor* ListMissing(grpc::CallbackServerContext* context,
                                         const v1::ListMissingRequest*,
                                         v1::ListMissingResponse* response) override {
-    for (const uint32_t rank : meeting_->Missing(kNamedRanks)) response->add_ranks(rank);
+    for (const uint32_t rank : state_->rendezvous.Missing(kNamedRanks)) response->add_ranks(rank);
     return Finished(context, absl::OkStatus());
   }
   grpc::ServerUnaryReactor* Put(grpc::CallbackServerContext* context,
                                 const v1::PutGroupKeyRequest* request,
                                 v1::PutGroupKeyResponse*) override {
-    return Finished(context, meeting_->Put(request->key(), request->value()));
+    return Finished(context, state_->rendezvous.Put(request->key(), request->value()));
   }
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext*, const v1::GetGroupKeyRequest* request,
                                 v1::GetGroupKeyResponse* response) override {
-    return new GetCall(meeting_, request->key(), response);
+    return new GetCall(state_, request->key(), response);
   }
 
  private:
@@ -172,20 +210,61 @@ class Service final : public v1::ProcessGroupService::CallbackService {
     return reactor;
   }
 
-  const std::shared_ptr<Meeting> meeting_;
+  const std::shared_ptr<GroupState> state_;
 };
 
-class Host final : public Rendezvous, private Meeting::Listener {
+// What rank 0's own process hears of the rendezvous. Thread-safe.
+class HostListener final : public RendezvousState::Listener {
  public:
-  explicit Host(const MeetingMember& member)
-      : member_(member),
-        meeting_(std::make_shared<Meeting>(member.world_size, member.run)),
-        service_(meeting_) {}
+  explicit HostListener(std::function<void(const absl::Status&)> lost) : lost_(std::move(lost)) {}
+
+  // No call of `lost` is under way or comes after it.
+  void Detach() {
+    absl::MutexLock lock(&mutex_);
+    lost_ = nullptr;
+  }
+
+  // Nothing where neither happens before `deadline`.
+  std::optional<absl::StatusOr<std::vector<uint32_t>>> WaitForCompleteOrLoss(absl::Time deadline) {
+    absl::MutexLock lock(&mutex_);
+    while (node_of_rank_.empty() && loss_.ok() && !changed_.WaitWithDeadline(&mutex_, deadline)) {
+    }
+    if (!loss_.ok()) return loss_;
+    if (!node_of_rank_.empty()) return node_of_rank_;
+    return std::nullopt;
+  }
+
+  void OnComplete(const std::vector<uint32_t>& node_of_rank) override {
+    absl::MutexLock lock(&mutex_);
+    node_of_rank_ = node_of_rank;
+    changed_.SignalAll();
+  }
+  void OnLost(uint32_t rank) override {
+    absl::MutexLock lock(&mutex_);
+    loss_ = collectives::PeerLost(rank, "went away");
+    changed_.SignalAll();
+    if (lost_ != nullptr) lost_(loss_);
+  }
+  void OnClose(const absl::Status&) override {}
+
+ private:
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  std::function<void(const absl::Status&)> lost_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint32_t> node_of_rank_ ABSL_GUARDED_BY(mutex_);
+  absl::Status loss_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Host final : public Rendezvous {
+ public:
+  explicit Host(const ProcessGroupMember& member)
+      : member_(member), state_(std::make_shared<GroupState>(member)), service_(state_) {}
 
   ~Host() override {
-    meeting_->Leave(member_.rank);
-    meeting_->Close();
-    meeting_->Remove(member_.rank, this);
+    if (listener_ != nullptr) listener_->Detach();
+    state_->rendezvous.Leave(member_.rank);
+    state_->rendezvous.Close(
+        absl::UnavailableError("rank 0, which keeps the group's keys, has left"));
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownTime);
   }
 
@@ -200,25 +279,15 @@ class Host final : public Rendezvous, private Meeting::Listener {
 
   absl::StatusOr<std::vector<uint32_t>> Join(
       absl::Duration timeout, std::function<void(const absl::Status&)> lost) override {
-    {
-      absl::MutexLock lock(&mutex_);
-      lost_ = std::move(lost);
-    }
-    RETURN_IF_ERROR(meeting_->Join(member_, this));
-    const absl::Time deadline = absl::Now() + timeout;
-    {
-      absl::MutexLock lock(&mutex_);
-      while (node_of_rank_.empty() && loss_.ok() && !changed_.WaitWithDeadline(&mutex_, deadline)) {
-      }
-      if (!loss_.ok()) return loss_;
-      if (!node_of_rank_.empty()) return node_of_rank_;
-    }
-    // Without the lock, which the meeting takes after its own.
-    return collectives::PeersMissing("process group", meeting_->Missing(kNamedRanks), timeout);
+    listener_ = std::make_shared<HostListener>(std::move(lost));
+    RETURN_IF_ERROR(state_->Join(member_, listener_));
+    if (auto result = listener_->WaitForCompleteOrLoss(absl::Now() + timeout)) return *result;
+    return collectives::PeersMissing("process group", state_->rendezvous.Missing(kNamedRanks),
+                                     timeout);
   }
 
   absl::Status Put(absl::string_view key, absl::string_view value) override {
-    return meeting_->Put(std::string(key), std::string(value));
+    return state_->rendezvous.Put(std::string(key), std::string(value));
   }
 
   absl::StatusOr<std::string> Get(absl::string_view key, absl::Duration timeout) override {
@@ -229,12 +298,12 @@ class Host final : public Rendezvous, private Meeting::Listener {
       std::optional<absl::StatusOr<std::string>> answer;
     };
     const auto waiting = std::make_shared<Waiting>();
-    const uint64_t id =
-        meeting_->Get(std::string(key), [waiting](absl::StatusOr<std::string> answer) {
-          absl::MutexLock lock(&waiting->mutex);
-          waiting->answer = std::move(answer);
-          waiting->answered.SignalAll();
-        });
+    const RendezvousState::WaitId id = NextWaitId();
+    state_->rendezvous.Get(id, std::string(key), [waiting](absl::StatusOr<std::string> answer) {
+      absl::MutexLock lock(&waiting->mutex);
+      waiting->answer = std::move(answer);
+      waiting->answered.SignalAll();
+    });
     const absl::Time deadline = absl::Now() + timeout;
     {
       absl::MutexLock lock(&waiting->mutex);
@@ -243,7 +312,7 @@ class Host final : public Rendezvous, private Meeting::Listener {
       }
       if (waiting->answer.has_value()) return *waiting->answer;
     }
-    meeting_->Cancel(id);
+    state_->rendezvous.AnswerOne(id, absl::CancelledError("the caller has gone"));
     return absl::DeadlineExceededError(
         absl::StrCat("no key ", key, " within ", absl::FormatDuration(timeout)));
   }
@@ -268,36 +337,17 @@ class Host final : public Rendezvous, private Meeting::Listener {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", address.ToString()));
   }
 
-  void Complete(const std::vector<uint32_t>& node_of_rank) override {
-    absl::MutexLock lock(&mutex_);
-    node_of_rank_ = node_of_rank;
-    changed_.SignalAll();
-  }
-  void Lost(uint32_t rank) override {
-    absl::MutexLock lock(&mutex_);
-    if (!loss_.ok()) return;
-    loss_ = collectives::PeerLost(rank, "went away");
-    changed_.SignalAll();
-    lost_(loss_);
-  }
-  void End(const absl::Status&) override {}
-
-  const MeetingMember member_;
-  const std::shared_ptr<Meeting> meeting_;
+  const ProcessGroupMember member_;
+  const std::shared_ptr<GroupState> state_;
   Service service_;
   std::unique_ptr<grpc::Server> server_;
-
-  absl::Mutex mutex_;
-  absl::CondVar changed_;
-  std::function<void(const absl::Status&)> lost_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint32_t> node_of_rank_ ABSL_GUARDED_BY(mutex_);
-  absl::Status loss_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<HostListener> listener_;  // from Join on
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Rendezvous>> HostRendezvous(const Address& address,
-                                                           const MeetingMember& member) {
+                                                           const ProcessGroupMember& member) {
   auto host = std::make_unique<Host>(member);
   RETURN_IF_ERROR(host->Listen(address));
   return {std::move(host)};

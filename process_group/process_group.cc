@@ -9,10 +9,10 @@
 #include "absl/synchronization/mutex.h"
 #include "collectives/factory.h"
 #include "common/limits.h"
+#include "common/network/network.h"
 #include "common/status.h"
 #include "process_group/environment.h"
 #include "process_group/rendezvous.h"
-#include "worker/agent/network/network.h"
 
 namespace muster {
 namespace {
@@ -85,7 +85,7 @@ class AllRanks final : public ProcessGroup {
                                                   std::vector<uint32_t> ranks) override;
 
  private:
-  absl::Status Meet();
+  absl::Status Join();
   // From the node of each rank.
   absl::Status Place(const std::vector<uint32_t>& node_of_rank);
 
@@ -106,18 +106,18 @@ absl::Status AllRanks::Connect() {
   world_.connect_timeout = options_.connect_timeout;
   world_.timeout = options_.timeout;
   world_.ranks_on_node = {1};
-  if (options_.world_size > 1) RETURN_IF_ERROR(Meet());
+  if (options_.world_size > 1) RETURN_IF_ERROR(Join());
   ASSIGN_OR_RETURN(auto communicator, collectives::CreateWorldCommunicator(world_));
   communicator_ = std::make_unique<Watched>(watch_, std::move(communicator));
   return absl::OkStatus();
 }
 
-absl::Status AllRanks::Meet() {
-  MeetingMember member;
+absl::Status AllRanks::Join() {
+  ProcessGroupMember member;
   member.rank = options_.rank;
   member.world_size = options_.world_size;
   member.run = options_.run;
-  member.host = options_.host.empty() ? agent::NetworkIdentity() : options_.host;
+  member.host = options_.host.empty() ? NetworkIdentity() : options_.host;
   if (options_.rank == 0) {
     ASSIGN_OR_RETURN(rendezvous_, HostRendezvous(address_, member));
   } else {

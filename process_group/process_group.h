@@ -29,6 +29,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
+#include "kernels/data_type.h"
 
 namespace muster {
 
@@ -38,13 +39,9 @@ using collectives::Work;
 struct Async {};
 inline constexpr Async kAsync;
 
-// Their bits; they are reduced in float32 and rounded once.
-struct Bfloat16 {
-  uint16_t bits;
-};
-struct Float16 {
-  uint16_t bits;
-};
+// Element types given by their bits. Sums are computed in float32 and rounded once.
+using kernels::Bfloat16;
+using kernels::Float16;
 
 struct ProcessGroupOptions {
   uint32_t rank = 0;
@@ -211,8 +208,8 @@ class Group {
 
  private:
   template <typename T>
-  static constexpr collectives::DataType TypeOf() {
-    using collectives::DataType;
+  static constexpr kernels::DataType TypeOf() {
+    using kernels::DataType;
     if constexpr (std::is_same_v<T, float>) return DataType::kFloat32;
     if constexpr (std::is_same_v<T, double>) return DataType::kFloat64;
     if constexpr (std::is_same_v<T, Bfloat16>) return DataType::kBfloat16;

@@ -17,8 +17,8 @@
 #include "absl/time/clock.h"
 #include "collectives/peer_status.h"
 #include "collectives/testing.h"
+#include "common/network/held_port.h"
 #include "common/status.h"
-#include "worker/agent/network/master_endpoint.h"
 
 namespace muster {
 namespace {
@@ -41,7 +41,7 @@ absl::Status ExpectLost(const absl::Status& status, uint32_t rank) {
 
 class ProcessGroupTest : public ::testing::Test {
  protected:
-  ProcessGroupTest() : port_(*agent::HeldPort::Hold(0)) {}
+  ProcessGroupTest() : port_(*HeldPort::Hold(0)) {}
 
   ProcessGroupOptions Options(uint32_t rank, uint32_t world_size) {
     ProcessGroupOptions options;
@@ -64,7 +64,7 @@ class ProcessGroupTest : public ::testing::Test {
     });
   }
 
-  const std::unique_ptr<agent::HeldPort> port_;
+  const std::unique_ptr<HeldPort> port_;
   collectives::FileKeyStore keys_;  // what ranks tell one another past the group
   std::string backend_ = "auto";
   std::vector<std::string> hosts_;
@@ -295,20 +295,25 @@ TEST_F(ProcessGroupTest, SpansOfTheWrongSizeAreStatuses) {
               Each(""));
 }
 
-TEST_F(ProcessGroupTest, StrangersAreToldSo) {
-  const std::vector<std::string> results = RunRankProcesses(3, [&](uint32_t i) -> absl::Status {
-    ProcessGroupOptions options = Options(i == 2 ? 1 : i, 2);
-    // Rank 0 serves until its rank 1 has come, which lets the stranger go first.
-    if (i == 1) RETURN_IF_ERROR(keys_.Get("refused", absl::Seconds(20)).status());
-    if (i != 2) return ProcessGroup::Init(options).status();
-    options.run = "another";
+TEST_F(ProcessGroupTest, RanksOfAnotherRunOrWorldAreRefused) {
+  const std::vector<std::string> results = RunRankProcesses(4, [&](uint32_t i) -> absl::Status {
+    ProcessGroupOptions options = Options(i == 0 ? 0 : 1, 2);
+    // Rank 0 serves until its rank 1 has joined, which waits until the others were refused.
+    if (i == 1) {
+      RETURN_IF_ERROR(keys_.Get("refused 2", absl::Seconds(20)).status());
+      RETURN_IF_ERROR(keys_.Get("refused 3", absl::Seconds(20)).status());
+    }
+    if (i < 2) return ProcessGroup::Init(options).status();
+    if (i == 2) options.run = "another";
+    if (i == 3) options.world_size = 3;
     const absl::Status status = ProcessGroup::Init(options).status();
-    RETURN_IF_ERROR(keys_.Put("refused", ""));
+    RETURN_IF_ERROR(keys_.Put(absl::StrCat("refused ", i), ""));
     return status;
   });
   EXPECT_EQ(results[0], "");
   EXPECT_EQ(results[1], "");
   EXPECT_THAT(results[2], StartsWith("FAILED_PRECONDITION: rank 1 is of another run"));
+  EXPECT_EQ(results[3], "INVALID_ARGUMENT: rank 1 of 3 ranks: this group has 2");
 }
 
 }  // namespace

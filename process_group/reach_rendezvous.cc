@@ -47,7 +47,7 @@ void SetDeadline(absl::Duration timeout, grpc::ClientContext* context) {
 
 class Remote final : public Rendezvous {
  public:
-  Remote(const Address& address, const MeetingMember& member)
+  Remote(const Address& address, const ProcessGroupMember& member)
       : address_(address.ToString()),
         member_(member),
         stub_(v1::ProcessGroupService::NewStub(Open(address))) {}
@@ -65,14 +65,14 @@ class Remote final : public Rendezvous {
     SetDeadline(kAnswerTime, &context);
     // Rank 0 may have left already.
     stub_->Leave(&context, request, &response);
-    attend_context_.TryCancel();
+    join_context_.TryCancel();
     thread_.join();
   }
 
   absl::StatusOr<std::vector<uint32_t>> Join(
       absl::Duration timeout, std::function<void(const absl::Status&)> lost) override {
     const absl::Time deadline = absl::Now() + timeout;
-    thread_ = std::thread([this, lost = std::move(lost)] { Attend(lost); });
+    thread_ = std::thread([this, lost = std::move(lost)] { RunJoin(lost); });
     {
       absl::MutexLock lock(&mutex_);
       while (node_of_rank_.empty() && failure_.ok() &&
@@ -140,16 +140,16 @@ class Remote final : public Rendezvous {
     return failure_;
   }
 
-  void Attend(const std::function<void(const absl::Status&)>& lost) {
-    v1::AttendRequest request;
+  void RunJoin(const std::function<void(const absl::Status&)>& lost) {
+    v1::JoinGroupRequest request;
     request.set_rank(member_.rank);
     request.set_world_size(member_.world_size);
     request.set_run(member_.run);
     request.set_host(member_.host);
-    attend_context_.set_wait_for_ready(true);
-    const auto reader = stub_->Attend(&attend_context_, request);
+    join_context_.set_wait_for_ready(true);
+    const auto reader = stub_->Join(&join_context_, request);
     bool complete = false;
-    for (v1::AttendResponse response; reader->Read(&response);) {
+    for (v1::JoinGroupResponse response; reader->Read(&response);) {
       if (!complete && response.node_of_rank_size() == static_cast<int>(member_.world_size)) {
         complete = true;
         absl::MutexLock lock(&mutex_);
@@ -180,21 +180,22 @@ class Remote final : public Rendezvous {
   }
 
   const std::string address_;
-  const MeetingMember member_;
+  const ProcessGroupMember member_;
   const std::unique_ptr<v1::ProcessGroupService::Stub> stub_;
-  grpc::ClientContext attend_context_;
+  grpc::ClientContext join_context_;
 
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
   std::vector<uint32_t> node_of_rank_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // that attends
+  std::thread thread_;  // of RunJoin
 };
 
 }  // namespace
 
-std::unique_ptr<Rendezvous> ReachRendezvous(const Address& address, const MeetingMember& member) {
+std::unique_ptr<Rendezvous> ReachRendezvous(const Address& address,
+                                            const ProcessGroupMember& member) {
   return std::make_unique<Remote>(address, member);
 }
 

@@ -1,4 +1,4 @@
-// A rank's side of the meeting that rank 0 holds.
+// A rank's side of the rendezvous that rank 0 serves.
 #ifndef MUSTER_PROCESS_GROUP_RENDEZVOUS_H_
 #define MUSTER_PROCESS_GROUP_RENDEZVOUS_H_
 
@@ -13,27 +13,35 @@
 #include "absl/time/time.h"
 #include "collectives/communicator.h"
 #include "common/http/address.h"
-#include "process_group/meeting.h"
 
 namespace muster {
+
+struct ProcessGroupMember {
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  std::string run;   // equal for all ranks of one start of the program
+  std::string host;  // equal for ranks that share memory; empty: shares with none
+};
 
 // Thread-safe. UNAVAILABLE from every call once a rank, or rank 0 itself, was lost.
 class Rendezvous : public collectives::KeyStore {
  public:
-  // Waits for every rank -> by rank, the number of its node. `lost` is called at most once, by
-  // another thread, and not after the destructor, with whom was lost (kPeerRankPayload). Call it
-  // once. DEADLINE_EXCEEDED names the missing, UNAVAILABLE who was lost; else as Meeting::Join.
+  // Waits for all ranks and returns the number of each rank's node. Another thread calls `lost` at
+  // most once, and not after the destructor, with the rank that was lost (kPeerRankPayload). To be
+  // called once. DEADLINE_EXCEEDED names the missing ranks, UNAVAILABLE the lost one;
+  // INVALID_ARGUMENT, ALREADY_EXISTS and FAILED_PRECONDITION as in process_group.proto.
   virtual absl::StatusOr<std::vector<uint32_t>> Join(
       absl::Duration timeout, std::function<void(const absl::Status&)> lost) = 0;
 };
 
-// Of rank 0: it serves the others at `address`, a port that is free or that a launcher keeps for it
-// by a socket that does not listen. UNAVAILABLE, ALREADY_EXISTS: cannot be listened on.
+// Rank 0's: serves the others at `address`, whose port is free or held for it by a launcher
+// (common/network/held_port.h). UNAVAILABLE, ALREADY_EXISTS: it cannot listen there.
 absl::StatusOr<std::unique_ptr<Rendezvous>> HostRendezvous(const Address& address,
-                                                           const MeetingMember& member);
+                                                           const ProcessGroupMember& member);
 
-// Of another rank; rank 0 may come later.
-std::unique_ptr<Rendezvous> ReachRendezvous(const Address& address, const MeetingMember& member);
+// Another rank's; rank 0 may start later.
+std::unique_ptr<Rendezvous> ReachRendezvous(const Address& address,
+                                            const ProcessGroupMember& member);
 
 }  // namespace muster
 

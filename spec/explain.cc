@@ -5,19 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status.h"
+#include "proto/muster/v1/job.pb.h"
 #include "spec/fields.h"
 #include "spec/nearest.h"
 #include "spec/schema.h"
-#include "spec/spec.h"
-#include "spec/to_yaml.h"
 
 namespace muster::spec {
 namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 // Whether it holds fields that have paths of their own.
 bool HasFields(const FieldDescriptor& field) {
@@ -45,10 +42,18 @@ absl::StatusOr<std::vector<const FieldDescriptor*>> Resolve(absl::string_view pa
   return fields;
 }
 
-std::string NumberText(const FieldDescriptor& field) {
-  const bool whole = field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE;
-  const bool above_zero = ZeroMeansUnset(field);
-  return absl::StrCat(whole ? "whole number" : "number", above_zero ? " above 0" : "");
+// `text` with the field's range and unit: "whole number from 4 to 1024, in pixels".
+std::string Bounded(absl::string_view text, const FieldDescriptor& field) {
+  const std::string range = RangeText(field);
+  const absl::string_view unit = FieldOf(field).unit;
+  const bool in_unit = !unit.empty() && FormOf(field) != FieldForm::kSize;
+  return absl::StrCat(text, range.empty() ? "" : " ", range, in_unit ? ", in " : "",
+                      in_unit ? unit : "");
+}
+
+bool IsWhole(const FieldDescriptor& field) {
+  return field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE &&
+         field.cpp_type() != FieldDescriptor::CPPTYPE_FLOAT;
 }
 
 std::string ListTypeText(const FieldDescriptor& field) {
@@ -57,11 +62,8 @@ std::string ListTypeText(const FieldDescriptor& field) {
       return "list of layers, as in [relu, {linear: {out_features: 10}}]";
     case FieldDescriptor::CPPTYPE_STRING:
       return "list of texts";
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return "list of numbers";
     default:
-      return "list of whole numbers";
+      return Bounded(IsWhole(field) ? "list of whole numbers" : "list of numbers", field);
   }
 }
 
@@ -70,11 +72,11 @@ std::string TypeText(const FieldDescriptor& field) {
   if (field.is_repeated()) return ListTypeText(field);
   switch (FormOf(field)) {
     case FieldForm::kDuration:
-      return "duration, as in 90s, 10m or 1.5h";
+      return Bounded("duration", field);
     case FieldForm::kSize:
-      return "size, as in 25MiB";
+      return Bounded("size", field);
     case FieldForm::kNodeCount:
-      return "whole number above 0, or {min: …, max: …}";
+      return Bounded("whole number", field) + ", or {min: …, max: …}";
     case FieldForm::kLostCoordinator:
       return "continue, or {stop_after: …}";
     case FieldForm::kLayer:
@@ -84,85 +86,49 @@ std::string TypeText(const FieldDescriptor& field) {
   if (field.message_type() != nullptr) {
     return field.message_type()->field_count() > 0 ? "fields" : "a bare word";
   }
-  if (!NotesOn(field).words.empty()) return "word";
+  if (!FieldOf(field).words.empty()) return "word";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
-      return "text";
+      return FieldOf(field).absolute_path ? "absolute path" : "text";
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     default:
-      return NumberText(field);
+      return Bounded(IsWhole(field) ? "whole number" : "number", field);
   }
 }
 
-// Specs of which each default is applied somewhere.
-constexpr const char* kProbes[] = {
-    R"(train:
-  model: {name: small_cnn}
-  dataset: {}
-  checkpoint: {}
-  tensorboard: {}
-  ema: {}
-  augment: {random_resized_crop: {}, random_erasing: {}}
-  schedule: {name: step}
-  optimizer: {})",
-    R"(train: {model: {name: mlp}, optimizer: {name: adamw}, objective: {name: nt_xent},
-  precision: O1, mixed_precision: {loss_scale: {initial: 1}}})",
-    R"(train:
-  model:
-    layers: [conv2d, batch_norm2d, max_pool2d, avg_pool2d, linear, dropout, residual]
-  optimizer: {name: lars})",
-};
-
-// What ApplyDefaults put into `after` at this path where `before` has nothing; empty for nothing.
-// Of the elements of a list, the first that has something.
-std::string PutBetween(const Message& before, const Message& after,
-                       absl::Span<const FieldDescriptor* const> path) {
-  const FieldDescriptor& field = *path[0];
-  const Reflection& reflection = *after.GetReflection();
-  if (path.size() == 1) {
-    const bool given = !field.is_repeated() && reflection.HasField(before, &field);
-    return !given && IsShown(after, field) ? ValueText(after, field) : "";
-  }
-  if (!field.is_repeated()) {
-    // A layer is of one kind: the others are not there.
-    if (field.containing_oneof() != nullptr && !reflection.HasField(after, &field)) return "";
-    return PutBetween(reflection.GetMessage(before, &field), reflection.GetMessage(after, &field),
-                      path.subspan(1));
-  }
-  for (int i = 0; i < reflection.FieldSize(before, &field); ++i) {
-    const std::string value =
-        PutBetween(reflection.GetRepeatedMessage(before, &field, i),
-                   reflection.GetRepeatedMessage(after, &field, i), path.subspan(1));
-    if (!value.empty()) return value;
-  }
-  return "";
+// The default for people; empty where there is none.
+std::string DefaultText(const FieldDescriptor& field) {
+  const Field& entry = FieldOf(field);
+  if (!entry.computed_default.empty()) return std::string(entry.computed_default);
+  if (entry.default_value == "{}") return "";
+  if (!entry.default_value.empty()) return std::string(entry.default_value);
+  // A zero that is a value of its own.
+  const bool zero = !field.is_repeated() && !field.has_presence() && !ZeroMeansUnset(field) &&
+                    field.cpp_type() != FieldDescriptor::CPPTYPE_STRING;
+  if (!zero) return "";
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL ? "false" : "0";
 }
 
-std::string AppliedDefault(const std::vector<const FieldDescriptor*>& path) {
-  const FieldDescriptor& field = *path.back();
-  const bool fields = FormOf(field) == FieldForm::kPlain || FormOf(field) == FieldForm::kLayer;
-  if (HasFields(field) && fields) return "";
-  for (const char* probe : kProbes) {
-    const v1::JobSpec before = *Parse(probe, "probe");
-    v1::JobSpec after = before;
-    ApplyDefaults(after);
-    const std::string value = PutBetween(before, after, path);
-    if (!value.empty()) return value;
+std::vector<std::string> PublicFields(const Descriptor& message) {
+  std::vector<std::string> names;
+  for (int i = 0; i < message.field_count(); ++i) {
+    if (!FieldOf(*message.field(i)).testing_only) names.push_back(message.field(i)->name());
   }
-  return "";
+  return names;
 }
 
-// `message` lies within those of `outer`: layers within layers are told once.
+// `message` lies within those of `outer`: layers within layers are listed once.
 void AddPaths(const Descriptor& message, const std::string& where,
               std::vector<const Descriptor*> outer, std::vector<std::string>& paths) {
   outer.push_back(&message);
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
+    if (FieldOf(field).testing_only) continue;
     const std::string path = JoinPath(where, field.name());
     paths.push_back(path);
-    const bool told = std::find(outer.begin(), outer.end(), field.message_type()) != outer.end();
-    if (HasFields(field) && !told) AddPaths(*field.message_type(), path, outer, paths);
+    const bool listed = std::find(outer.begin(), outer.end(), field.message_type()) != outer.end();
+    if (HasFields(field) && !listed) AddPaths(*field.message_type(), path, outer, paths);
   }
 }
 
@@ -174,19 +140,25 @@ absl::StatusOr<FieldExplanation> ExplainField(absl::string_view path) {
   if (fields.empty()) {
     explanation.type = "fields";
     explanation.text = "A job, as YAML or JSON.";
-    explanation.fields = FieldNames(*v1::JobSpec::descriptor());
+    explanation.fields = PublicFields(*v1::JobSpec::descriptor());
     return explanation;
   }
   const FieldDescriptor& field = *fields.back();
-  const FieldNotes& notes = NotesOn(field);
+  const Field& entry = FieldOf(field);
   explanation.path = std::string(path);
   explanation.type = TypeText(field);
-  explanation.text = std::string(notes.text);
-  explanation.words = notes.words;
-  explanation.words_elsewhere = notes.words_elsewhere;
-  explanation.default_value =
-      notes.computed_default.empty() ? AppliedDefault(fields) : std::string(notes.computed_default);
-  if (HasFields(field)) explanation.fields = FieldNames(*field.message_type());
+  explanation.text = std::string(entry.help);
+  if (!entry.only_with.words.empty()) {
+    absl::StrAppend(&explanation.text, " Only with ", entry.only_with.field, " ",
+                    AnyOf(entry.only_with.words), ".");
+  }
+  if (entry.testing_only) absl::StrAppend(&explanation.text, " For testing only.");
+  explanation.default_value = DefaultText(field);
+  explanation.required = entry.required;
+  explanation.testing_only = entry.testing_only;
+  explanation.words = entry.words;
+  explanation.testing_words = entry.testing_words;
+  if (HasFields(field)) explanation.fields = PublicFields(*field.message_type());
   return explanation;
 }
 
@@ -199,7 +171,7 @@ std::vector<std::string> FieldPaths() {
 std::vector<std::string> WordsOf(absl::string_view path) {
   const auto fields = Resolve(path);
   if (!fields.ok() || fields->empty()) return {};
-  return NotesOn(*fields->back()).words;
+  return FieldOf(*fields->back()).words;
 }
 
 }  // namespace muster::spec

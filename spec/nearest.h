@@ -1,25 +1,14 @@
-// "Did you mean": the known word closest to an unknown one.
+// The functions of common/nearest.h by their former names.
 #ifndef MUSTER_SPEC_NEAREST_H_
 #define MUSTER_SPEC_NEAREST_H_
 
-#include <string>
-#include <vector>
-
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "common/nearest.h"
 
 namespace muster::spec {
 
-// Edits (insert, delete, replace, swap neighbours) between two words; letter case and '-' against
-// '_' cost nothing.
-size_t EditDistance(absl::string_view a, absl::string_view b);
-
-// The candidate with the fewest edits, the first of equals; empty when there are no candidates.
-std::string Nearest(absl::string_view word, absl::Span<const std::string> candidates);
-
-// Text from outside, quoted and made fit for one line of an error: control characters escaped, long
-// text cut.
-std::string Quoted(absl::string_view text);
+using muster::EditDistance;
+using muster::Nearest;
+using muster::Quoted;
 
 }  // namespace muster::spec
 

@@ -1,68 +1,47 @@
 #include "spec/schema.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/fields.h"
 #include "spec/nearest.h"
+#include "spec/units.h"
 
 namespace muster::spec {
 namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
 
-constexpr absl::string_view kZeroMeansUnset[] = {
-    "muster.v1.Resources.ranks_per_node",
-    "muster.v1.Resources.threads_per_rank",
-    "muster.v1.TrainSpec.epochs",
-    "muster.v1.TrainSpec.max_steps",
-    "muster.v1.TrainSpec.global_batch",
-    "muster.v1.TrainSpec.image_size",
-    "muster.v1.TrainSpec.seed",
-    "muster.v1.TrainSpec.accumulation_steps",
-    "muster.v1.EmaSpec.decay",
-    "muster.v1.TensorBoardSpec.every_steps",
-    "muster.v1.LossScaleSpec.initial",
-    "muster.v1.LossScaleSpec.growth_interval",
-    "muster.v1.LossScaleSpec.growth_factor",
-    "muster.v1.LossScaleSpec.backoff_factor",
-    "muster.v1.Conv2dSpec.out_channels",
-    "muster.v1.Conv2dSpec.kernel",
-    "muster.v1.Conv2dSpec.stride",
-    "muster.v1.Conv2dSpec.groups",
-    "muster.v1.BatchNorm2dSpec.epsilon",
-    "muster.v1.BatchNorm2dSpec.momentum",
-    "muster.v1.PoolSpec.kernel",
-    "muster.v1.PoolSpec.stride",
-    "muster.v1.DropoutSpec.probability",
-    "muster.v1.DatasetSpec.center_crop",
-    "muster.v1.OptimizerSpec.learning_rate",
-    "muster.v1.OptimizerSpec.beta1",
-    "muster.v1.OptimizerSpec.beta2",
-    "muster.v1.OptimizerSpec.epsilon",
-    "muster.v1.OptimizerSpec.trust_coefficient",
-    "muster.v1.ScheduleSpec.every_epochs",
-    "muster.v1.ScheduleSpec.factor",
-    "muster.v1.ObjectiveSpec.temperature",
-    "muster.v1.RandomResizedCropSpec.min_scale",
-    "muster.v1.RandomResizedCropSpec.max_scale",
-    "muster.v1.RandomResizedCropSpec.min_ratio",
-    "muster.v1.RandomResizedCropSpec.max_ratio",
-    "muster.v1.RandomErasingSpec.probability",
-    "muster.v1.RandomErasingSpec.min_scale",
-    "muster.v1.RandomErasingSpec.max_scale",
-    "muster.v1.RandomErasingSpec.min_ratio",
-    "muster.v1.RandomErasingSpec.max_ratio",
-    "muster.v1.StrategySpec.bucket_bytes",
-    "muster.v1.StrategySpec.first_bucket_bytes",
-    "muster.v1.PipelineSpec.stages",
-    "muster.v1.PipelineSpec.micro_batches",
-    "muster.v1.CheckpointSpec.keep",
-    "muster.v1.LoaderSpec.threads",
-    "muster.v1.LoaderSpec.prefetch",
-};
+bool IsNumber(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+    case FieldDescriptor::CPPTYPE_BOOL:
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// A bound as it is written in a spec.
+std::string BoundText(const FieldDescriptor& field, double bound) {
+  switch (FormOf(field)) {
+    case FieldForm::kSize:
+      return SizeText(static_cast<uint64_t>(bound));
+    case FieldForm::kDuration:
+      return DurationText(absl::Seconds(bound));
+    default:
+      break;
+  }
+  const bool whole = bound == std::floor(bound) && std::abs(bound) < 0x1p53;
+  return whole ? absl::StrCat(static_cast<int64_t>(bound)) : absl::StrCat(bound);
+}
 
 // Paths of fields called `name` in `message` and below.
 void FindField(const Descriptor& message, absl::string_view where, absl::string_view name,
@@ -71,7 +50,7 @@ void FindField(const Descriptor& message, absl::string_view where, absl::string_
     const FieldDescriptor& field = *message.field(i);
     const std::string path = JoinPath(where, field.name());
     if (absl::string_view(field.name()) == name) paths.push_back(path);
-    // Lists hold layers, whose fields nobody looks for outside.
+    // Lists hold layers; their fields are no candidates.
     if (field.message_type() != nullptr && !field.is_repeated() &&
         FormOf(field) == FieldForm::kPlain) {
       FindField(*field.message_type(), path, name, paths);
@@ -90,15 +69,50 @@ FieldForm FormOf(const FieldDescriptor& field) {
     if (type == "muster.v1.LayerSpec") return FieldForm::kLayer;
     return FieldForm::kPlain;
   }
-  const bool is_size =
-      field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 && absl::EndsWith(field.name(), "_bytes");
-  return is_size ? FieldForm::kSize : FieldForm::kPlain;
+  return FieldOf(field).unit == "bytes" ? FieldForm::kSize : FieldForm::kPlain;
 }
 
 bool ZeroMeansUnset(const FieldDescriptor& field) {
-  const absl::string_view name = field.full_name();
-  return std::find(std::begin(kZeroMeansUnset), std::end(kZeroMeansUnset), name) !=
-         std::end(kZeroMeansUnset);
+  return IsNumber(field) && !field.is_repeated() && !field.has_presence() &&
+         !FieldOf(field).range.Contains(0);
+}
+
+bool IsSet(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  return field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                             : reflection.HasField(message, &field);
+}
+
+bool Applies(const Message& message, const FieldDescriptor& field) {
+  const Condition& condition = FieldOf(field).only_with;
+  if (condition.words.empty()) return true;
+  const FieldDescriptor* sibling =
+      message.GetDescriptor()->FindFieldByName(std::string(condition.field));
+  const std::string value = message.GetReflection()->GetString(message, sibling);
+  return std::find(condition.words.begin(), condition.words.end(), value) != condition.words.end();
+}
+
+std::string RangeText(const FieldDescriptor& field) {
+  const Range& range = FieldOf(field).range;
+  if (!range.bounded_below()) return "";
+  const std::string low = BoundText(field, range.low);
+  if (!range.bounded_above()) {
+    if (range.low_excluded) return absl::StrCat("above ", low);
+    return range.low == 0 ? "0 or more" : absl::StrCat("at least ", low);
+  }
+  const std::string high = BoundText(field, range.high);
+  if (range.low_excluded) {
+    return absl::StrCat("above ", low, " and ", range.high_excluded ? "below " : "at most ", high);
+  }
+  return absl::StrCat("from ", low, range.high_excluded ? " to below " : " to ", high);
+}
+
+std::string AnyOf(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : i + 1 == words.size() ? " or " : ", ", words[i]);
+  }
+  return text;
 }
 
 std::vector<std::string> FieldNames(const Descriptor& message) {

@@ -1,5 +1,5 @@
-// What spec knows of the spec's fields beyond their protobuf descriptors. Reader and writer
-// both use it, so that what one writes the other reads.
+// Properties of fields that follow from their descriptors and the table in spec/fields.h. Reader,
+// writer, defaults and validation share them, so that what one writes the other reads.
 #ifndef MUSTER_SPEC_SCHEMA_H_
 #define MUSTER_SPEC_SCHEMA_H_
 
@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 
 namespace muster::spec {
 
@@ -21,17 +22,32 @@ enum class FieldForm {
 };
 FieldForm FormOf(const google::protobuf::FieldDescriptor& field);
 
-// For a number without presence whose zero means "not given": such a zero is refused when somebody
-// writes it, and not written out.
+// True for a number without presence whose range excludes 0: its 0 means "not set". Such a 0 is
+// rejected in a text, and not written out.
 bool ZeroMeansUnset(const google::protobuf::FieldDescriptor& field);
 
-// Residual blocks lie in each other at most so deep; a layer outside of any is at depth 1.
+// Whether the field holds a value: a list with elements, a section or optional value that is
+// present, any other value that is not zero.
+bool IsSet(const google::protobuf::Message& message,
+           const google::protobuf::FieldDescriptor& field);
+
+// Whether the field's condition (Field::only_with) holds in `message`.
+bool Applies(const google::protobuf::Message& message,
+             const google::protobuf::FieldDescriptor& field);
+
+// "from 4 to 1024", "above 0", "from 1 to 4GiB", "0 or more"; empty for a field without a range.
+std::string RangeText(const google::protobuf::FieldDescriptor& field);
+
+// "a, b or c".
+std::string AnyOf(const std::vector<std::string>& words);
+
+// Maximum nesting of residual blocks; a layer outside of any block is at depth 1.
 inline constexpr int kLayerDepth = 8;
 
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor& message);
 
-// "unknown field 'epoch' in train; did you mean 'epochs'?". A field that only another part of the
-// spec has is named with its path. `where` is the message's own path, empty for the spec itself.
+// "unknown field 'epoch' in train; did you mean 'epochs'?". A field of another section is named
+// with its path. `where` is the path of `message`, empty for the spec itself.
 std::string UnknownField(const google::protobuf::Descriptor& message, absl::string_view where,
                          absl::string_view name);
 

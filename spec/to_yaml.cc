@@ -68,36 +68,6 @@ std::string Number(T value) {
   return std::string(buffer, result.ptr);
 }
 
-// A field that is not a message; of a repeated field the element at `index`.
-std::string ScalarField(const Message& message, const FieldDescriptor& field, int index) {
-  const Reflection& reflection = *message.GetReflection();
-  const bool repeated = field.is_repeated();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return Scalar(repeated ? reflection.GetRepeatedString(message, &field, index)
-                             : reflection.GetString(message, &field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return Number(repeated ? reflection.GetRepeatedDouble(message, &field, index)
-                             : reflection.GetDouble(message, &field));
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return Number(repeated ? reflection.GetRepeatedFloat(message, &field, index)
-                             : reflection.GetFloat(message, &field));
-    case FieldDescriptor::CPPTYPE_INT32:
-      return absl::StrCat(reflection.GetInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return absl::StrCat(repeated ? reflection.GetRepeatedUInt32(message, &field, index)
-                                   : reflection.GetUInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT64: {
-      const uint64_t value = reflection.GetUInt64(message, &field);
-      return FormOf(field) == FieldForm::kSize ? SizeText(value) : absl::StrCat(value);
-    }
-    default:
-      return "";
-  }
-}
-
 // {a: b, c: d}
 std::string Flow(const Message& message) {
   std::vector<std::string> parts;
@@ -152,6 +122,35 @@ void AppendBlock(const Message& message, const std::string& indent, std::string&
 
 }  // namespace
 
+std::string ScalarText(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  const bool repeated = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return Scalar(repeated ? reflection.GetRepeatedString(message, &field, index)
+                             : reflection.GetString(message, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return Number(repeated ? reflection.GetRepeatedDouble(message, &field, index)
+                             : reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return Number(repeated ? reflection.GetRepeatedFloat(message, &field, index)
+                             : reflection.GetFloat(message, &field));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(reflection.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(repeated ? reflection.GetRepeatedUInt32(message, &field, index)
+                                   : reflection.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      const uint64_t value = reflection.GetUInt64(message, &field);
+      return FormOf(field) == FieldForm::kSize ? SizeText(value) : absl::StrCat(value);
+    }
+    default:
+      return "";
+  }
+}
+
 bool IsShown(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
   if (field.is_repeated()) return reflection.FieldSize(message, &field) > 0;
@@ -168,8 +167,8 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     std::vector<std::string> parts;
     for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
       const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
-      parts.push_back(absl::StrCat(ScalarField(entry, *field.message_type()->map_key(), 0), ": ",
-                                   ScalarField(entry, *field.message_type()->map_value(), 0)));
+      parts.push_back(absl::StrCat(ScalarText(entry, *field.message_type()->map_key(), 0), ": ",
+                                   ScalarText(entry, *field.message_type()->map_value(), 0)));
     }
     std::sort(parts.begin(), parts.end());
     return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
@@ -179,11 +178,11 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
       parts.push_back(field.message_type() != nullptr
                           ? LayerText(reflection.GetRepeatedMessage(message, &field, i))
-                          : ScalarField(message, field, i));
+                          : ScalarText(message, field, i));
     }
     return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
   }
-  if (field.message_type() == nullptr) return ScalarField(message, field, 0);
+  if (field.message_type() == nullptr) return ScalarText(message, field, 0);
   const Message& child = reflection.GetMessage(message, &field);
   switch (FormOf(field)) {
     case FieldForm::kDuration: {

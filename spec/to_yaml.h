@@ -1,4 +1,4 @@
-// Single fields of a spec as ToYaml writes them.
+// Values of single fields of a spec, as ToYaml writes them.
 #ifndef MUSTER_SPEC_TO_YAML_H_
 #define MUSTER_SPEC_TO_YAML_H_
 
@@ -8,11 +8,15 @@
 
 namespace muster::spec {
 
-// Whether the field holds something, or a zero that means itself.
+// Whether ToYaml writes the field: it is set, or its zero is a value of its own.
 bool IsShown(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
 
-// Its value in flow style: "0.1", "25MiB", "{name: sgd}".
+// A field that is not a message; of a list the element at `index`.
+std::string ScalarText(const google::protobuf::Message& message,
+                       const google::protobuf::FieldDescriptor& field, int index);
+
+// The field's value in flow style: "0.1", "25MiB", "{name: sgd}".
 std::string ValueText(const google::protobuf::Message& message,
                       const google::protobuf::FieldDescriptor& field);
 

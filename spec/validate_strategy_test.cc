@@ -51,14 +51,16 @@ TEST(ValidateStrategyTest, Pipeline) {
   EXPECT_THAT(problems("stages: 3"), HasSubstr("3 stages do not divide 4 ranks"));
   EXPECT_THAT(problems("schedule: interleaved"), HasSubstr("unknown 'interleaved'"));
   EXPECT_THAT(problems("stages: 4, cuts: [conv2]"), HasSubstr("1 cuts make 2 stages, not 4"));
-  EXPECT_THAT(problems("stages: 4, cuts: [a, a, b]"), HasSubstr("each once"));
+  EXPECT_THAT(problems("stages: 4, cuts: [a, a, b]"), HasSubstr("not 'a' twice"));
   EXPECT_THAT(problems("stages: 2, micro_batches: 100"),
               HasSubstr("128 is below replicas times micro_batches, 200"));
   EXPECT_THAT(problems("", {"resources.nodes={min: 1, max: 2}"}), HasSubstr("one number"));
   EXPECT_THAT(problems("", {"train.accumulation_steps=2"}), HasSubstr("accumulation_steps"));
   EXPECT_THAT(problems("", {"train.sync_batch_norm=true"}), HasSubstr("sync_batch_norm"));
-  EXPECT_THAT(problems("", {"train.objective.name=nt_xent"}), HasSubstr("not of pipeline"));
-  EXPECT_THAT(Problems({"train.strategy.pipeline.stages=1"}), HasSubstr("name is not pipeline"));
+  EXPECT_THAT(problems("", {"train.objective.name=nt_xent"}),
+              HasSubstr("must be cross_entropy with pipeline"));
+  EXPECT_THAT(Problems({"train.strategy.pipeline.stages=1"}),
+              HasSubstr("train.strategy.name is ddp; it applies only with pipeline"));
 }
 
 TEST(ValidateStrategyTest, OneProcessForANodesDevices) {
@@ -69,17 +71,20 @@ TEST(ValidateStrategyTest, OneProcessForANodesDevices) {
     EXPECT_THAT(Problems({chosen, "resources.device=gpu", "resources.devices_per_rank=all"}),
                 Not(HasSubstr("devices_per_rank")));
   }
-  EXPECT_THAT(Problems({"train.strategy.name=dp", "resources.nodes=2"}), HasSubstr("of one node"));
+  EXPECT_THAT(Problems({"train.strategy.name=dp", "resources.nodes=2"}),
+              HasSubstr("resources.nodes: must be 1 with dp"));
   EXPECT_THAT(Problems({"train.strategy.name=hybrid", "resources.nodes=2"}),
-              Not(HasSubstr("of one node")));
+              Not(HasSubstr("resources.nodes: must be 1 with dp")));
   EXPECT_THAT(Problems({"resources.device=gpu", "resources.devices_per_rank=2"}),
-              HasSubstr("with strategy dp or hybrid on several"));
+              HasSubstr("except with strategy dp or hybrid"));
 }
 
 TEST(ValidateStrategyTest, ShardedOptimizer) {
   const std::string sharded = "train.strategy.shard_optimizer=true";
-  EXPECT_THAT(Problems({sharded, "train.optimizer.name=lars"}), HasSubstr("not with lars"));
-  EXPECT_THAT(Problems({sharded, "train.strategy.name=dp"}), HasSubstr("of ddp only"));
+  EXPECT_THAT(Problems({sharded, "train.optimizer.name=lars"}),
+              HasSubstr("must be false with lars"));
+  EXPECT_THAT(Problems({sharded, "train.strategy.name=dp"}),
+              HasSubstr("train.strategy.name is dp; it applies only with ddp"));
   EXPECT_THAT(Problems({sharded, "train.optimizer.name=adamw"}), Not(HasSubstr("shard_optimizer")));
 }
 

@@ -376,4 +376,16 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
   }
 }
 
+absl::Status SetField(absl::string_view value, const FieldDescriptor& field, Message& message) {
+  YamlReader reader(field.name(), /*with_lines=*/false);
+  try {
+    const bool nested = !value.empty() && (value[0] == '{' || value[0] == '[');
+    const std::string text(value);
+    reader.ReadField(nested ? YAML::Load(text) : YAML::Node(text), field.name(), field, message);
+  } catch (const YAML::Exception& error) {
+    reader.AddError(error.mark, error.msg);
+  }
+  return reader.status();
+}
+
 }  // namespace muster::spec

@@ -75,6 +75,11 @@ class YamlReader {
   std::vector<std::string> errors_;
 };
 
+// Sets a field from a value in the spec's syntax: "3", "25MiB", "{max: 3}". INVALID_ARGUMENT for a
+// value that the field does not take.
+absl::Status SetField(absl::string_view value, const google::protobuf::FieldDescriptor& field,
+                      google::protobuf::Message& message);
+
 }  // namespace muster::spec
 
 #endif  // MUSTER_SPEC_YAML_READER_H_

@@ -5,7 +5,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -19,7 +18,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "common/exit_code.h"
 #include "common/find_program.h"
+#include "common/flags/flags.h"
 #include "common/program_folder.h"
 #include "common/version.h"
 #include "glog/logging.h"
@@ -31,10 +32,10 @@ namespace {
 using muster::agent::Agent;
 using muster::agent::AgentOptions;
 
-constexpr int kExitUsage = 2;
-constexpr int kExitFailure = 1;
-constexpr int kExitCannotCreate = 73;
-constexpr int kExitNotAllowed = 77;
+using muster::kExitCannotCreate;
+using muster::kExitFailure;
+using muster::kExitNotAllowed;
+using muster::kExitUsage;
 
 std::string HostName() {
   char name[256] = {};
@@ -46,26 +47,6 @@ std::string HostName() {
 std::string Installed(const char* folder, const char* name) {
   return muster::FindProgram("", folder, name, "")
       .value_or((muster::ProgramFolder() / name).string());
-}
-
-// What the environment says, put before what the command line says, so that each overrules what is
-// before it: default, configuration file, environment, flag.
-std::vector<std::string> WithEnvironment(const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> arguments;
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string flag = option->get_single_name();
-    std::string variable = "MUSTER_" + flag;
-    std::transform(variable.begin(), variable.end(), variable.begin(),
-                   [](unsigned char c) { return c == '-' ? '_' : std::toupper(c); });
-    const char* value = std::getenv(variable.c_str());
-    if (value != nullptr && flag != "help" && flag != "version") {
-      arguments.push_back("--" + flag + "=" + value);
-    }
-  }
-  arguments.insert(arguments.end(), argv + 1, argv + argc);
-  // CLI11 takes them in reverse.
-  std::reverse(arguments.begin(), arguments.end());
-  return arguments;
 }
 
 absl::Duration ParseAge(const std::string& flag, const std::string& text) {
@@ -85,29 +66,32 @@ uint64_t ParseSize(const std::string& flag, const std::string& text) {
   return *bytes;
 }
 
-void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& labels) {
+void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& labels,
+                std::string& config) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", std::string("muster-worker ") + muster::kSoftwareVersion);
-  app.set_config("--config", "", "A file with any of these flags as NAME=VALUE lines");
-  app.add_option("--coordinator", options.coordinator, "Where the coordinator listens")
+  app.add_option("--config", config, "A file with any of these flags as NAME=VALUE lines")
+      ->type_name("FILE");
+  app.add_option("--coordinator", options.coordinator, "Address of the coordinator")
       ->type_name("HOST:PORT")
       ->required();
   app.add_option("--name", options.name, "This node's name in the cluster")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--advertise", options.advertise,
-                 "Address by which other nodes reach this one's ranks; default: the one that the "
-                 "coordinator sees this worker come from")
+                 "Address at which other nodes reach this node's ranks; default: the source "
+                 "address of this worker's connection to the coordinator")
       ->type_name("ADDR");
   app.add_option("--data-dir", options.data_dir,
                  "Directory for logs, state and caches; one worker each")
       ->type_name("DIR")
       ->required();
-  app.add_option("--http", options.http, "Where to serve /metrics, /livez, /readyz and /version")
+  app.add_option("--http", options.http,
+                 "Address that serves /metrics, /livez, /readyz and /version")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   app.add_option("--slots", options.devices.slots,
-                 "CPU slots to offer; default: one per core, and none beside GPUs")
+                 "CPU slots to offer; default: one per core, or none on a node with GPUs")
       ->type_name("N");
   app.add_option("--devices", options.devices.devices,
                  "Which devices to offer: auto (all GPUs, where there are any), cpu (no GPU), or "
@@ -115,7 +99,7 @@ void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& 
       ->type_name("CHOICE")
       ->capture_default_str();
   app.add_option("--nvml-library", options.devices.nvml_library,
-                 "What tells of GPUs, as the dynamic linker finds it; another one is for tests")
+                 "NVML library, as the dynamic linker finds it; for tests")
       ->type_name("FILE")
       ->capture_default_str();
   app.add_option("--labels", labels, "Labels of this node, e.g. rack=a,zone=1")
@@ -123,16 +107,15 @@ void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& 
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--pin-cpus", options.pin_cpus,
-               "Divide the CPUs that this worker may use among its slots and bind each rank to "
-               "those of its slots; for nodes where no other worker shares the CPUs");
+               "Divide the CPUs of this worker among its slots and bind each rank to those of its "
+               "slots; only for nodes with a single worker");
   app.add_option_function<std::string>(
          "--keep-logs",
          [&options](const std::string& text) {
            options.keep_logs.age = ParseAge("--keep-logs", text);
          },
-         "Delete logs of finished jobs after this time, and with the last of them the job's "
-         "working "
-         "and checkpoint directories here; default: 7d")
+         "Delete logs of finished jobs after this time, and with them the job's working and "
+         "checkpoint directories on this node; default: 7d")
       ->type_name("DURATION");
   app.add_option_function<std::string>(
          "--keep-logs-bytes",
@@ -141,21 +124,21 @@ void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& 
          },
          "Delete the oldest logs of finished jobs beyond this size; default: 10GiB")
       ->type_name("SIZE");
-  app.add_option("--token-file", options.security.token_file,
-                 "The token to show to the coordinator, of role worker; default: the one of "
-                 "MUSTER_TOKEN, else the one that a coordinator of this user on this machine has "
-                 "left")
+  app.add_option(
+         "--token-file", options.security.token_file,
+         "File with the access token, of role worker; default: MUSTER_TOKEN, else the token "
+         "of this user's coordinator on this machine")
       ->type_name("FILE");
   app.add_option("--tls-ca", options.security.tls.ca,
-                 "Use TLS, and believe a coordinator whose certificate this CA has signed")
+                 "CA certificate used to verify the coordinator; enables TLS")
       ->type_name("FILE");
   app.add_option("--tls-cert", options.security.tls.cert,
-                 "The certificate to show to a coordinator that wants one")
+                 "Client certificate, for a coordinator that requires one")
       ->type_name("FILE");
-  app.add_option("--tls-key", options.security.tls.key, "The certificate's private key; mode 0600")
+  app.add_option("--tls-key", options.security.tls.key, "Private key of the certificate; mode 0600")
       ->type_name("FILE");
   app.add_option("--rank-binary", options.rank_binary,
-                 "The trainer to start; default: muster-rank beside this program")
+                 "Trainer program; default: muster-rank beside this program")
       ->type_name("FILE");
 }
 
@@ -219,12 +202,9 @@ int main(int argc, char** argv) {
       "The Muster daemon of one node: runs the ranks that the coordinator places on it.\n"
       "Each flag may also be given as MUSTER_FLAG in the environment.",
       "muster-worker");
-  AddOptions(app, options, labels);
-  try {
-    app.parse(WithEnvironment(app, argc, argv));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
-  }
+  std::string config;
+  AddOptions(app, options, labels, config);
+  if (const int code = muster::flags::ParseOrExit(app, argc, argv); code >= 0) return code;
   for (const std::string& label : labels) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(label, absl::MaxSplits('=', 1));

@@ -135,18 +135,20 @@ class Runner {
     const std::vector<Task> tasks = Tasks(options.rerun);
     // Also those of an earlier call, which may have been made for fewer cells.
     const absl::Status saved = Save();
-    if (!saved.ok()) return context_.Fail(saved, kCannotCreate);
+    if (!saved.ok()) return context_.Fail(saved, kExitCannotCreate);
     for (size_t i = 0; i < tasks.size() && !interruption_.interrupted(); ++i) {
-      if (stopper_.stopped()) return kFailure;
+      if (stopper_.stopped()) return kExitFailure;
       const int exit_code = RunTask(tasks[i], i, tasks.size());
-      if (exit_code != kSuccess) return interruption_.interrupted() ? kInterrupted : exit_code;
+      if (exit_code != kExitSuccess) {
+        return interruption_.interrupted() ? kExitInterrupted : exit_code;
+      }
     }
-    if (interruption_.interrupted()) return kInterrupted;
+    if (interruption_.interrupted()) return kExitInterrupted;
     const std::vector<CellResult> results = Collect(experiment_, cells_, &store_);
     const bool failed = std::any_of(results.begin(), results.end(), [](const CellResult& result) {
       return result.state == CellState::kFailed || result.state == CellState::kPending;
     });
-    return failed ? kFailure : kSuccess;
+    return failed ? kExitFailure : kExitSuccess;
   }
 
  private:
@@ -180,7 +182,7 @@ class Runner {
     prefix += ": ";
     const absl::StatusOr<v1::Job> submitted = Submit(task);
     if (!submitted.ok()) {
-      return context_.Fail(submitted.status(), save_failed_ ? static_cast<int>(kCannotCreate)
+      return context_.Fail(submitted.status(), save_failed_ ? static_cast<int>(kExitCannotCreate)
                                                             : ExitCodeOf(submitted.status()));
     }
     if (IsOver(submitted->state())) return Finish(task, prefix, *submitted);
@@ -199,7 +201,7 @@ class Runner {
     interruption_.SetJob("");
     context_.console.ClearStatus();
     if (!job.ok()) {
-      return stopper_.stopped() ? static_cast<int>(kFailure) : context_.Fail(job.status());
+      return stopper_.stopped() ? static_cast<int>(kExitFailure) : context_.Fail(job.status());
     }
     return Finish(task, prefix, *job);
   }
@@ -251,7 +253,7 @@ class Runner {
     store_.Put(run);
     const absl::Status saved = Save();
     Tell(prefix, job);
-    return saved.ok() ? static_cast<int>(kSuccess) : context_.Fail(saved, kCannotCreate);
+    return saved.ok() ? static_cast<int>(kExitSuccess) : context_.Fail(saved, kExitCannotCreate);
   }
 
   void Tell(const std::string& prefix, const v1::Job& job) {

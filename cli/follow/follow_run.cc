@@ -84,11 +84,11 @@ int FollowRun(Context& context, ClusterClient& client, const v1::Job& submitted,
                                         "muster logs ", job_id, " -f   # what its ranks print\n",
                                         "muster cancel ", job_id));
     }
-    return kInterrupted;
+    return kExitInterrupted;
   }
   PrintOutcome(*job, quiet_out, context.console);
   if (context.structured()) context.Print(JobToJson(*job, options.losses));
-  return interrupt.interrupted() ? static_cast<int>(kInterrupted) : ExitCodeOf(*job);
+  return interrupt.interrupted() ? static_cast<int>(kExitInterrupted) : ExitCodeOf(*job);
 }
 
 }  // namespace muster::cli

@@ -25,8 +25,8 @@ void NoteSharedCores(const LocalClusterOptions& options, Console& console) {
 }
 
 int ExitCodeOfStart(const absl::Status& status) {
-  if (absl::IsPermissionDenied(status)) return kCannotCreate;
-  return absl::IsNotFound(status) ? kNoInput : kFailure;
+  if (absl::IsPermissionDenied(status)) return kExitCannotCreate;
+  return absl::IsNotFound(status) ? kExitNoInput : kExitFailure;
 }
 
 }  // namespace muster::cli

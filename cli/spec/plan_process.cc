@@ -70,10 +70,10 @@ std::string ReadAll(int fd) {
   }
 }
 
-// As muster-rank exits; see trainer/loop/exit_code.h.
+// From the exit code of muster-rank.
 absl::Status ErrorOf(int exit_code, const std::string& message) {
-  if (exit_code == kBadSpec) return absl::InvalidArgumentError(message);
-  if (exit_code == kNoInput) return absl::NotFoundError(message);
+  if (exit_code == kExitBadSpec) return absl::InvalidArgumentError(message);
+  if (exit_code == kExitNoInput) return absl::NotFoundError(message);
   return absl::InternalError(message);
 }
 
@@ -107,8 +107,8 @@ absl::StatusOr<v1::PlanReport> AskForPlan(const std::string& program,
 }
 
 int PlanExitCode(const absl::Status& status) {
-  if (absl::IsInvalidArgument(status)) return kBadSpec;
-  return absl::IsNotFound(status) ? kNoInput : kFailure;
+  if (absl::IsInvalidArgument(status)) return kExitBadSpec;
+  return absl::IsNotFound(status) ? kExitNoInput : kExitFailure;
 }
 
 }  // namespace muster::cli

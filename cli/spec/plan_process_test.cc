@@ -66,7 +66,7 @@ TEST(AskForPlanTest, GivesTheSpecAndTakesTheReport) {
 TEST(AskForPlanTest, ErrorsKeepWordsAndExitStatus) {
   v1::PlanAnswer answer;
   answer.set_error("layer 3 does not fit");
-  for (const int exit_code : {kBadSpec, kNoInput, kFailure}) {
+  for (const int exit_code : {kExitBadSpec, kExitNoInput, kExitFailure}) {
     const Script script(Quoted(answer) + "; exit " + std::to_string(exit_code));
     const absl::Status status = AskForPlan(script.path(), {}).status();
     EXPECT_EQ(status.message(), "layer 3 does not fit");
@@ -85,7 +85,7 @@ TEST(AskForPlanTest, AProgramThatDoesNotAnswer) {
     const absl::Status status = AskForPlan(script.path(), {}).status();
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << body;
     EXPECT_THAT(std::string(status.message()), HasSubstr(script.path()));
-    EXPECT_EQ(PlanExitCode(status), kFailure);
+    EXPECT_EQ(PlanExitCode(status), kExitFailure);
   }
   EXPECT_THAT(std::string(AskForPlan("/no/such/rank", {}).status().message()),
               HasSubstr("/no/such/rank"));

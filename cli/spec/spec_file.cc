@@ -51,7 +51,7 @@ absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
 }
 
 int SpecExitCode(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kNotFound ? kNoInput : kBadSpec;
+  return status.code() == absl::StatusCode::kNotFound ? kExitNoInput : kExitBadSpec;
 }
 
 }  // namespace muster::cli

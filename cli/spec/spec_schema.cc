@@ -6,6 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/explain.h"
+#include "spec/fields.h"
 #include "spec/schema.h"
 
 namespace muster::cli {
@@ -19,7 +20,7 @@ using nlohmann::ordered_json;
 constexpr char kLayerReference[] = "#/$defs/layer";
 constexpr char kLayerPath[] = "train.model.layers";
 
-// A text may be written as a number or a truth: YAML has no quotes there.
+// A text may be written as a number or a boolean: YAML needs no quotes there.
 const ordered_json& TextSchema() {
   static const ordered_json& schema = *new ordered_json{{"type", {"string", "number", "boolean"}}};
   return schema;
@@ -36,18 +37,21 @@ ordered_json LayerSchema(const Descriptor& layer, const std::string& where) {
 }
 
 ordered_json NumberSchema(const FieldDescriptor& field) {
-  ordered_json schema;
+  const spec::Range& range = spec::FieldOf(field).range;
   const bool whole = field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE &&
                      field.cpp_type() != FieldDescriptor::CPPTYPE_FLOAT;
+  const auto bound = [whole](double value) {
+    return whole ? ordered_json(static_cast<int64_t>(value)) : ordered_json(value);
+  };
+  ordered_json schema;
   schema["type"] = whole ? "integer" : "number";
-  const bool is_signed = field.cpp_type() == FieldDescriptor::CPPTYPE_INT32;
-  if (is_signed) return schema;
-  if (!spec::ZeroMeansUnset(field)) {
+  if (range.bounded_below()) {
+    schema[range.low_excluded ? "exclusiveMinimum" : "minimum"] = bound(range.low);
+  } else if (whole && field.cpp_type() != FieldDescriptor::CPPTYPE_INT32) {
     schema["minimum"] = 0;
-  } else if (whole) {
-    schema["minimum"] = 1;
-  } else {
-    schema["exclusiveMinimum"] = 0;
+  }
+  if (range.bounded_above()) {
+    schema[range.high_excluded ? "exclusiveMaximum" : "maximum"] = bound(range.high);
   }
   return schema;
 }
@@ -60,9 +64,11 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
     case spec::FieldForm::kSize:
       return {{"type", {"integer", "string"}}};
     case spec::FieldForm::kNodeCount:
-      return {
-          {"anyOf",
-           {{{"type", "integer"}, {"minimum", 1}}, MessageSchema(*field.message_type(), path)}}};
+      return {{"anyOf",
+               {{{"type", "integer"},
+                 {"minimum", spec::FieldOf(field).range.low},
+                 {"maximum", spec::FieldOf(field).range.high}},
+                MessageSchema(*field.message_type(), path)}}};
     case spec::FieldForm::kLostCoordinator:
       return {{"anyOf", {{{"const", "continue"}}, MessageSchema(*field.message_type(), path)}}};
     case spec::FieldForm::kLayer:
@@ -73,7 +79,9 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
   if (field.message_type() != nullptr) return MessageSchema(*field.message_type(), path);
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING: {
-      const std::vector<std::string> words = spec::WordsOf(path);
+      std::vector<std::string> words = spec::FieldOf(field).words;
+      const std::vector<std::string>& more = spec::FieldOf(field).testing_words;
+      words.insert(words.end(), more.begin(), more.end());
       return words.empty() ? TextSchema() : ordered_json{{"enum", words}};
     }
     case FieldDescriptor::CPPTYPE_BOOL:
@@ -97,6 +105,8 @@ ordered_json FieldSchema(const FieldDescriptor& field, const std::string& path) 
     value = {{"type", "object"}, {"additionalProperties", TextSchema()}};
   } else if (field.is_repeated()) {
     value = {{"type", "array"}, {"items", ValueSchema(field, path)}};
+    const uint32_t max_items = spec::FieldOf(field).max_items;
+    if (max_items > 0) value["maxItems"] = max_items;
   } else {
     value = ValueSchema(field, path);
   }

@@ -1,4 +1,4 @@
-// The spec's language as a JSON Schema, for editors and other programs.
+// The JSON schema of the spec, for editors and other programs.
 #ifndef MUSTER_CLI_SPEC_SPEC_SCHEMA_H_
 #define MUSTER_CLI_SPEC_SPEC_SCHEMA_H_
 
@@ -6,8 +6,8 @@
 
 namespace muster::cli {
 
-// Draft 2020-12. Whatever the coordinator takes fits it; it does not tell all that the coordinator
-// refuses.
+// Draft 2020-12. Accepts every spec that the coordinator accepts, and some that it rejects: rules
+// between fields are not part of it.
 nlohmann::ordered_json SpecSchema();
 
 }  // namespace muster::cli

@@ -78,7 +78,7 @@ int Completion(Context& context, const std::string& shell) {
     context.console.Out(context.output == Output::kName ? absl::StrCat(shell, "\n")
                                                         : scripts.at(shell));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ void PrintJob(Context& context, const v1::Job& job) {
 // or a list where several were named.
 int ForEach(Context& context, const std::vector<std::string>& job_ids, const JobCall& call) {
   ClusterClient client(context.client_options());
-  int exit_code = kSuccess;
+  int exit_code = kExitSuccess;
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
   for (const std::string& job_id : job_ids) {
     const absl::StatusOr<v1::Job> job = call(client, job_id);

@@ -65,7 +65,7 @@ int PrintCells(Context& context, const Experiment& experiment, const std::vector
   } else {
     context.console.Out(ResultTable(experiment, results));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 void PrintResults(Context& context, const Experiment& experiment, const std::vector<Cell>& cells,
@@ -102,7 +102,7 @@ int RunLocally(Context& context, const ExperimentFlags& flags, const Experiment&
   const int exit_code =
       RunCells(context, client, experiment, cells, {.rerun = flags.rerun}, store, stopper);
   const absl::Status daemons = (*cluster)->status();
-  return daemons.ok() ? exit_code : context.Fail(daemons, kFailure);
+  return daemons.ok() ? exit_code : context.Fail(daemons, kExitFailure);
 }
 
 int RunExperiment(Context& context, const ExperimentFlags& flags) {
@@ -110,16 +110,16 @@ int RunExperiment(Context& context, const ExperimentFlags& flags) {
   if (!text.ok()) return context.Fail(text.status(), SpecExitCode(text.status()));
   const absl::StatusOr<Experiment> experiment =
       ParseExperiment(*text, flags.path == "-" ? "standard input" : flags.path, flags.settings);
-  if (!experiment.ok()) return context.Fail(experiment.status(), kBadSpec);
+  if (!experiment.ok()) return context.Fail(experiment.status(), kExitBadSpec);
   const absl::StatusOr<Selection> only = ParseSelection(flags.only);
-  if (!only.ok()) return context.Fail(only.status(), kUsage);
+  if (!only.ok()) return context.Fail(only.status(), kExitUsage);
   const absl::StatusOr<std::vector<Cell>> cells = MakeCells(*experiment, *only);
-  if (!cells.ok()) return context.Fail(cells.status(), kBadSpec);
+  if (!cells.ok()) return context.Fail(cells.status(), kExitBadSpec);
   if (flags.dry_run) return PrintCells(context, *experiment, *cells);
 
   absl::StatusOr<RunStore> store = RunStore::Open(
       flags.directory.empty() ? experiment->name : flags.directory, experiment->name);
-  if (!store.ok()) return context.Fail(store.status(), kCannotCreate);
+  if (!store.ok()) return context.Fail(store.status(), kExitCannotCreate);
   int exit_code;
   if (flags.local) {
     exit_code = RunLocally(context, flags, *experiment, *cells, *store);
@@ -155,18 +155,18 @@ int Simulate(Context& context, const ExperimentFlags& flags) {
     const absl::StatusOr<std::string> text = ReadSpecText(flags.path);
     if (!text.ok()) return context.Fail(text.status(), SpecExitCode(text.status()));
     const absl::StatusOr<ModelCosts> read = ReadModelCosts(*text);
-    if (!read.ok()) return context.Fail(Annotate(read.status(), flags.path), kBadSpec);
+    if (!read.ok()) return context.Fail(Annotate(read.status(), flags.path), kExitBadSpec);
     costs = *read;
   }
   if (flags.measured_with > 0) costs.micro_batches = flags.measured_with;
   const absl::StatusOr<std::vector<Prediction>> predictions = Simulated(flags, costs);
-  if (!predictions.ok()) return context.Fail(predictions.status(), kUsage);
+  if (!predictions.ok()) return context.Fail(predictions.status(), kExitUsage);
   if (context.structured()) {
     context.Print(PredictionsToJson(*predictions, costs));
   } else {
     context.console.Out(PredictionTable(*predictions));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {

@@ -47,14 +47,15 @@ int ExplainPlan(Context& context, const ExplainPlanFlags& flags) {
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   spec::ApplyDefaults(*spec);
   const absl::Status valid = spec::Validate(*spec);
-  if (!valid.ok()) return context.Fail(valid, kBadSpec);
+  if (!valid.ok()) return context.Fail(valid, kExitBadSpec);
   if (!spec->has_train()) {
     return context.Fail(
-        absl::InvalidArgumentError("a command job has no plan: the spec has no train"), kBadSpec);
+        absl::InvalidArgumentError("a command job has no plan: the spec has no train"),
+        kExitBadSpec);
   }
   const absl::StatusOr<std::string> program =
       FindProgram(flags.rank_binary, "trainer", "muster-rank", "--rank-binary");
-  if (!program.ok()) return context.Fail(program.status(), kNoInput);
+  if (!program.ok()) return context.Fail(program.status(), kExitNoInput);
   PlanQuestion question;
   question.ranks = flags.ranks > 0 ? flags.ranks : spec::MaxWorldSize(*spec);
   question.time = flags.time;
@@ -63,7 +64,7 @@ int ExplainPlan(Context& context, const ExplainPlanFlags& flags) {
   const absl::StatusOr<v1::PlanReport> report = AskForPlan(*program, question);
   if (!report.ok()) return context.Fail(report.status(), PlanExitCode(report.status()));
   PrintReport(context, *report);
-  return kSuccess;
+  return kExitSuccess;
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ int ListJobs(Context& context, const ListFlags& flags) {
   } else {
     context.console.Out(JobTable(jobs, context.output == Output::kWide, absl::Now()));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 int GetJob(Context& context, const std::string& job_id) {
@@ -56,7 +56,7 @@ int GetJob(Context& context, const std::string& job_id) {
   } else {
     context.console.Out(JobTable({*job}, context.output == Output::kWide, absl::Now()));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 struct DescribeFlags {
@@ -85,11 +85,11 @@ int DescribeJob(Context& context, const DescribeFlags& flags) {
       for (const v1::JobEvent& event : events.events()) json["events"].push_back(ToJson(event));
     }
     context.Print(json);
-    return kSuccess;
+    return kExitSuccess;
   }
   if (context.output == Output::kName) {
     context.console.Out(absl::StrCat(job->job_id(), "\n"));
-    return kSuccess;
+    return kExitSuccess;
   }
   const absl::Time now = absl::Now();
   const bool wide = context.output == Output::kWide;
@@ -100,7 +100,7 @@ int DescribeJob(Context& context, const DescribeFlags& flags) {
     absl::StrAppend(&text, "\n", EventTable(list, now));
   }
   context.console.Out(text);
-  return kSuccess;
+  return kExitSuccess;
 }
 
 std::string CheckState(const std::string& text) {

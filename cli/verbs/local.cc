@@ -33,7 +33,7 @@ int RunJob(Context& context, const LocalFlags& flags, const v1::JobSpec& spec,
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
-  int exit_code = kFailure;
+  int exit_code = kExitFailure;
   if (response.ok()) {
     if (context.output == Output::kName) {
       context.console.Out(absl::StrCat(response->job().job_id(), "\n"));
@@ -45,7 +45,7 @@ int RunJob(Context& context, const LocalFlags& flags, const v1::JobSpec& spec,
   } else if (cluster.status().ok()) {
     context.Fail(response.status());
   }
-  return cluster.status().ok() ? exit_code : context.Fail(cluster.status(), kFailure);
+  return cluster.status().ok() ? exit_code : context.Fail(cluster.status(), kExitFailure);
 }
 
 int Local(Context& context, LocalFlags flags) {

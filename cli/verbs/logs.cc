@@ -21,8 +21,8 @@ int Logs(Context& context, LogOptions options) {
   const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
   ClusterClient client(context.client_options());
   const absl::Status status = PrintLogs(client, options, stopper, context.console);
-  if (stopper.stopped()) return kInterrupted;
-  return status.ok() ? static_cast<int>(kSuccess) : context.Fail(status);
+  if (stopper.stopped()) return kExitInterrupted;
+  return status.ok() ? static_cast<int>(kExitSuccess) : context.Fail(status);
 }
 
 }  // namespace

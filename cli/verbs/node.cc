@@ -29,7 +29,7 @@ int ListNodes(Context& context) {
   } else {
     context.console.Out(NodeTable(nodes, context.output == Output::kWide));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 int DescribeNode(Context& context, const std::string& name) {
@@ -43,13 +43,13 @@ int DescribeNode(Context& context, const std::string& name) {
   } else {
     context.console.Out(NodeDescription(*node));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 // Does it to each node, also after one of them failed.
 int ForEach(Context& context, const std::vector<std::string>& names, const NodeCall& call) {
   ClusterClient client(context.client_options());
-  int exit_code = kSuccess;
+  int exit_code = kExitSuccess;
   std::vector<v1::Node> nodes;
   for (const std::string& name : names) {
     absl::StatusOr<v1::Node> node = call(client, name);

@@ -18,69 +18,6 @@
 namespace muster::cli {
 namespace {
 
-constexpr char kExample[] =
-    R"(# A Muster job. What is commented out shows a default or an alternative.
-# Check it with `muster spec validate FILE`, run it with `muster run FILE`.
-name: fashion-mnist              # default: the model's or the program's name
-
-train:
-  model: {name: small_cnn}       # small_cnn (batch_norm, dropout), mlp (hidden, dropout),
-                                 # resnet18/34/50/101 (stochastic_depth, zero_init_residual, small_stem,
-                                 # stem_pool), mobilenet_v2 (dropout, stochastic_depth)
-  # model:                       # or a network of your own, in the terms of torch.nn
-  #   layers:
-  #     - conv2d: {out_channels: 32, kernel: 3, padding: 1}
-  #     - relu
-  #     - residual: {layers: [conv2d: {out_channels: 32, kernel: 3, padding: 1}, batch_norm2d]}
-  #     - max_pool2d: {kernel: 2}
-  #     - flatten
-  #     - linear                 # as wide as there are classes
-  dataset: {name: fashion_mnist, path: /usr/share/datasets/fashion-mnist}
-  # dataset: {name: image_folder, path: /srv/images}   # or mnist, cifar10, cifar100
-  # image_size: 28               # images are resized to it
-  epochs: 3                      # or max_steps: 500; with both, whichever ends first
-  global_batch: 256              # samples in one step, over all ranks
-  # accumulation_steps: 1        # parts of a rank's share that are computed one after the other
-  optimizer: {name: sgd, learning_rate: 0.1, momentum: 0.9, weight_decay: 5e-4}
-  # optimizer: {name: adamw, learning_rate: 1e-3, weight_decay: 0.01}         # beta1, beta2, epsilon
-  # optimizer: {name: lars, learning_rate: 0.6, momentum: 0.9}                # trust_coefficient
-  #                              # all: exclude_norm_and_bias, clip_norm; sgd: nesterov
-  schedule: {name: cosine, warmup_epochs: 0.5}      # or constant
-  # schedule: {name: step, milestones: [30, 60], factor: 0.1}                 # or every_epochs
-  # objective: {name: cross_entropy, label_smoothing: 0.0}
-  # objective: {name: nt_xent, temperature: 0.5, negatives: global, projection: [512, 128]}
-  augment: {crop_padding: 2, flip: true}
-  # augment: {random_resized_crop: {min_scale: 0.08}, random_erasing: {probability: 0.5}}
-  # sync_batch_norm: false       # true: statistics of all ranks' rows
-  # ema: {decay: 0.999}          # evaluate an average of the weights
-  # seed: 1
-  # drop_last: false
-  # evaluate_every_epochs: 0     # 0: only at the end
-  # init_from: /path/model.safetensors
-  # init_exclude: [fc.]          # what is not taken from it
-  # checkpoint: {dir: /var/lib/muster/checkpoints/fashion-mnist, every_steps: 200, keep: 3}
-  # tensorboard: {dir: /var/lib/muster/tensorboard/fashion-mnist, every_steps: 10}
-  # strategy: {name: ddp, bucket_bytes: 25MiB}
-  # precision: O0                # O1, O2, O3: bfloat16 or float16, ever more of it
-  # mixed_precision: {dtype: bfloat16, gradient_dtype: auto}    # of O1 to O3
-  # loader: {threads: 1, prefetch: 4}
-
-# In place of train: any program, started once per rank.
-# command: [/bin/sh, -c, 'echo rank $RANK of $WORLD_SIZE']
-# env: {OMP_NUM_THREADS: 1}
-# workdir: /srv/job
-
-resources: {nodes: 1, ranks_per_node: 1}
-# resources: {nodes: 2, ranks_per_node: 2, device: auto, devices_per_rank: 1, threads_per_rank: 1}
-# backend: auto                  # auto, shm, gloo, hierarchical
-# failure_timeout: 30s           # a rank or node silent for this long is lost
-# grace_period: 30s              # from SIGTERM to SIGKILL
-# on_lost_coordinator: continue  # or {stop_after: 10m}
-# restart: {max: 3}
-# time_limit: 1h                 # none by default
-# priority: 0                    # higher goes first
-)";
-
 void PrintSpec(Context& context, const v1::JobSpec& spec, const std::string& text) {
   if (context.output == Output::kJson) {
     context.Print(ToJson(spec));
@@ -92,10 +29,11 @@ void PrintSpec(Context& context, const v1::JobSpec& spec, const std::string& tex
 }
 
 int Init(Context& context) {
-  const absl::StatusOr<v1::JobSpec> spec = spec::Parse(kExample, "the example");
+  const std::string text = spec::ExampleSpec();
+  const absl::StatusOr<v1::JobSpec> spec = spec::Parse(text, "the example");
   if (!spec.ok()) return context.Fail(spec.status());
-  PrintSpec(context, *spec, kExample);
-  return kSuccess;
+  PrintSpec(context, *spec, text);
+  return kExitSuccess;
 }
 
 int Validate(Context& context, const std::string& path, const std::vector<std::string>& overrides) {
@@ -103,9 +41,9 @@ int Validate(Context& context, const std::string& path, const std::vector<std::s
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   spec::ApplyDefaults(*spec);
   const absl::Status valid = spec::Validate(*spec);
-  if (!valid.ok()) return context.Fail(valid, kBadSpec);
+  if (!valid.ok()) return context.Fail(valid, kExitBadSpec);
   PrintSpec(context, *spec, spec::ToYaml(*spec));
-  return kSuccess;
+  return kExitSuccess;
 }
 
 std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
@@ -116,7 +54,8 @@ std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
         *spec::ExplainField(field.path.empty() ? name : absl::StrCat(field.path, ".", name));
     // Its first sentence.
     const std::string text = child.text.substr(0, child.text.find(". "));
-    std::vector<std::string> row = {name, child.default_value, text};
+    const bool required = child.required && child.default_value.empty();
+    std::vector<std::string> row = {name, required ? "required" : child.default_value, text};
     if (wide) row.insert(row.begin() + 1, child.type);
     table.AddRow(std::move(row));
   }
@@ -129,10 +68,14 @@ std::string ExplanationText(const spec::FieldExplanation& field, bool wide) {
   absl::StrAppend(&out, field.text, "\n");
   if (!field.words.empty())
     absl::StrAppend(&out, "One of: ", absl::StrJoin(field.words, ", "), "\n");
-  if (!field.words_elsewhere.empty()) {
-    absl::StrAppend(&out, "Not in this build: ", absl::StrJoin(field.words_elsewhere, ", "), "\n");
+  if (!field.testing_words.empty()) {
+    absl::StrAppend(&out, "For testing only: ", absl::StrJoin(field.testing_words, ", "), "\n");
   }
-  if (!field.default_value.empty()) absl::StrAppend(&out, "Default: ", field.default_value, "\n");
+  if (!field.default_value.empty()) {
+    absl::StrAppend(&out, "Default: ", field.default_value, "\n");
+  } else if (field.required) {
+    absl::StrAppend(&out, "Required\n");
+  }
   if (!field.fields.empty()) absl::StrAppend(&out, "\n", FieldTable(field, wide));
   return out;
 }
@@ -144,7 +87,7 @@ nlohmann::ordered_json ExplanationJson(const spec::FieldExplanation& field) {
   json["text"] = field.text;
   if (!field.default_value.empty()) json["default"] = field.default_value;
   if (!field.words.empty()) json["words"] = field.words;
-  if (!field.words_elsewhere.empty()) json["words_not_in_this_build"] = field.words_elsewhere;
+  if (field.required) json["required"] = true;
   if (!field.fields.empty()) json["fields"] = field.fields;
   return json;
 }
@@ -163,7 +106,7 @@ int Explain(Context& context, const std::string& path) {
   } else {
     context.console.Out(ExplanationText(*field, context.output == Output::kWide));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 int Schema(Context& context) {
@@ -174,7 +117,7 @@ int Schema(Context& context) {
   } else {
     context.console.Out(JsonText(SpecSchema()));
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 void AddValidate(CLI::App& group, Context& context) {

@@ -61,14 +61,15 @@ int Submit(Context& context, const SubmitFlags& flags) {
   const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
   if (!response.ok()) {
     const bool bad_spec = response.status().code() == absl::StatusCode::kInvalidArgument;
-    return bad_spec ? context.Fail(response.status(), kBadSpec) : context.Fail(response.status());
+    return bad_spec ? context.Fail(response.status(), kExitBadSpec)
+                    : context.Fail(response.status());
   }
   if (flags.dry_run) {
     PrintSpec(context, response->job().spec());
-    return kSuccess;
+    return kExitSuccess;
   }
   PrintSubmitted(context, *response, flags.follow);
-  if (!flags.follow) return kSuccess;
+  if (!flags.follow) return kExitSuccess;
   Stopper stopper;
   return FollowRun(context, client, response->job(), {.losses = flags.job.losses}, stopper);
 }

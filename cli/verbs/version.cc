@@ -32,7 +32,7 @@ int Version(Context& context, bool server) {
     context.console.Out(context.output == Output::kName ? absl::StrCat(kSoftwareVersion, "\n")
                                                         : text);
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ int Wait(Context& context, const WaitFlags& flags) {
     const std::string text =
         absl::StrCat(job_id, options.until_running ? " did not run" : " was not over", " within ",
                      absl::FormatDuration(flags.timeout), "; `muster why ", job_id, "` says why");
-    return context.Fail(absl::DeadlineExceededError(text), kTimeLimit);
+    return context.Fail(absl::DeadlineExceededError(text), kExitTimeLimit);
   }
   if (context.structured()) {
     context.Print(JobToJson(*job, flags.losses));
@@ -68,7 +68,7 @@ int Wait(Context& context, const WaitFlags& flags) {
   } else {
     context.console.Out(absl::StrCat(job_id, " ", StateWord(job->state()), "\n"));
   }
-  if (!IsOver(job->state())) return kSuccess;
+  if (!IsOver(job->state())) return kExitSuccess;
   if (job->state() != v1::SUCCEEDED && !job->message().empty()) {
     context.console.Note(Printable(absl::StrCat(job->reason(), ": ", job->message())));
   }

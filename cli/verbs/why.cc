@@ -45,7 +45,7 @@ int Why(Context& context, const std::string& job_id) {
       context.console.Out(absl::StrCat("\n", RankTable(facts.job, /*wide=*/true)));
     }
   }
-  return kSuccess;
+  return kExitSuccess;
 }
 
 }  // namespace

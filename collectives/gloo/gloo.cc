@@ -22,7 +22,7 @@ constexpr uint32_t kDirectRanks = 8;
 constexpr size_t kDirectBytes = 32 << 10;
 constexpr size_t kChainChunkBytes = 256 << 10;
 // Sends and Recvs have their own slot on each link, apart from the collectives' numbers.
-constexpr uint64_t kPointToPointSlot = ~uint64_t{0};
+constexpr uint64_t kPointToPointSlot = kReservedSlot - 1;
 
 struct Message {
   uint32_t peer = 0;
@@ -170,12 +170,12 @@ absl::Status GlooCommunicator::Exchange(uint64_t slot, const std::vector<Message
   std::vector<std::unique_ptr<GlooBuffer>> out;
   for (const Message& message : receives) {
     if (message.bytes == 0) continue;
-    in.push_back(transport_->Buffer(message.peer, message.data, message.bytes));
+    in.push_back(transport_->Buffer(message.peer, message.data));
     RETURN_IF_ERROR(in.back()->Receive(slot, 0, message.bytes));
   }
   for (const Message& message : sends) {
     if (message.bytes == 0) continue;
-    out.push_back(transport_->Buffer(message.peer, message.data, message.bytes));
+    out.push_back(transport_->Buffer(message.peer, message.data));
     RETURN_IF_ERROR(out.back()->Send(slot, 0, message.bytes));
   }
   for (const auto& buffer : in) RETURN_IF_ERROR(buffer->AwaitReceived());
@@ -245,8 +245,8 @@ absl::Status GlooCommunicator::RunBroadcast(const Operation& operation) {
   RETURN_IF_ERROR(transport_->Connect(RingPeers()));
   const uint32_t right = (rank() + 1) % size();
   const uint32_t left = (rank() + size() - 1) % size();
-  const auto in = transport_->Buffer(left, operation.recv, bytes);
-  const auto out = transport_->Buffer(right, operation.recv, bytes);
+  const auto in = transport_->Buffer(left, operation.recv);
+  const auto out = transport_->Buffer(right, operation.recv);
   for (size_t begin = 0; !root && begin < bytes; begin += kChainChunkBytes) {
     RETURN_IF_ERROR(in->Receive(slot, begin, std::min(kChainChunkBytes, bytes - begin)));
   }
@@ -270,8 +270,8 @@ absl::Status GlooCommunicator::RunReduce(const Operation& operation) {
   const uint32_t left = (rank() + size() - 1) % size();
   const bool begins = left == operation.root;
   std::byte* const sums = begins ? Part(operation.send, 0, 0) : Scratch(bytes);
-  const auto in = transport_->Buffer(left, sums, bytes);
-  const auto out = transport_->Buffer(right, sums, bytes);
+  const auto in = transport_->Buffer(left, sums);
+  const auto out = transport_->Buffer(right, sums);
   for (size_t begin = 0; !begins && begin < bytes; begin += kChainChunkBytes) {
     RETURN_IF_ERROR(in->Receive(slot, begin, std::min(kChainChunkBytes, bytes - begin)));
   }

@@ -4,12 +4,14 @@
 #include <gloo/transport/context.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
 #include <netinet/in.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -105,6 +107,9 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
   return {std::unique_ptr<GlooLink>(new GlooLink(std::move(context)))};
 }
 
+GlooLink::GlooLink(std::shared_ptr<gloo::transport::Context> context)
+    : context_(std::move(context)) {}
+
 GlooLink::~GlooLink() = default;
 
 absl::StatusOr<std::string> GlooLink::Address() const {
@@ -121,18 +126,40 @@ void GlooLink::Close() {
   Guard("closing", [&] { context_->getPair(kPeer)->close(); }).IgnoreError();
 }
 
-std::unique_ptr<gloo::transport::UnboundBuffer> GlooLink::Buffer(void* data, size_t size_bytes) {
-  return context_->createUnboundBuffer(data, size_bytes);
+// When a connection breaks, Gloo signals the buffers of messages that have not begun, but not those
+// of messages that are partly sent or received: a wait for one of these would last until its
+// timeout. Each endpoint therefore also has a receive pending that never begins. Gloo cannot
+// withdraw it, so endpoints are reused, and cover all memory.
+std::unique_ptr<gloo::transport::UnboundBuffer> GlooLink::TakeEndpoint() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!idle_endpoints_.empty()) {
+      auto endpoint = std::move(idle_endpoints_.back());
+      idle_endpoints_.pop_back();
+      return endpoint;
+    }
+  }
+  auto endpoint = context_->createUnboundBuffer(nullptr, std::numeric_limits<size_t>::max());
+  // On a broken connection Send and Receive return the error too.
+  Receive(endpoint.get(), kReservedSlot, nullptr, 0).IgnoreError();
+  return endpoint;
 }
 
-absl::Status GlooLink::Send(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
-                            size_t size_bytes) {
-  return Guard("sending", [&] { buffer->send(kPeer, slot, offset, size_bytes); });
+void GlooLink::ReturnEndpoint(std::unique_ptr<gloo::transport::UnboundBuffer> endpoint) {
+  absl::MutexLock lock(&mutex_);
+  idle_endpoints_.push_back(std::move(endpoint));
 }
 
-absl::Status GlooLink::Receive(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
+absl::Status GlooLink::Send(gloo::transport::UnboundBuffer* endpoint, uint64_t slot,
+                            const void* data, size_t size_bytes) {
+  return Guard("sending",
+               [&] { endpoint->send(kPeer, slot, reinterpret_cast<uintptr_t>(data), size_bytes); });
+}
+
+absl::Status GlooLink::Receive(gloo::transport::UnboundBuffer* endpoint, uint64_t slot, void* data,
                                size_t size_bytes) {
-  return Guard("receiving", [&] { buffer->recv(kPeer, slot, offset, size_bytes); });
+  return Guard("receiving",
+               [&] { endpoint->recv(kPeer, slot, reinterpret_cast<uintptr_t>(data), size_bytes); });
 }
 
 }  // namespace muster::collectives

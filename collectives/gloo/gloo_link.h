@@ -4,12 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace gloo::transport {
@@ -19,6 +23,9 @@ class UnboundBuffer;
 }  // namespace gloo::transport
 
 namespace muster::collectives {
+
+// The slot that Send and Receive of a GlooLink must not use.
+inline constexpr uint64_t kReservedSlot = std::numeric_limits<uint64_t>::max();
 
 // The thread that moves the bytes of all links. `address` is numeric. The process ignores SIGPIPE
 // from now on, unless it handles it.
@@ -44,21 +51,26 @@ class GlooLink {
   // Resets the connection: everything under way on it, here and at the peer, ends.
   void Close();
 
-  // An end point for Send and Receive that must stay until they are complete or the link is closed.
-  std::unique_ptr<gloo::transport::UnboundBuffer> Buffer(void* data, size_t size_bytes);
+  // Returns an endpoint for Send and Receive. Its waits throw when the connection breaks. It must
+  // outlive its messages, unless the link is closed.
+  std::unique_ptr<gloo::transport::UnboundBuffer> TakeEndpoint();
+  // Keeps `endpoint` for a later TakeEndpoint. All of its messages are complete.
+  void ReturnEndpoint(std::unique_ptr<gloo::transport::UnboundBuffer> endpoint);
 
   // Messages of a slot arrive in the order of sending. Never blocks. UNAVAILABLE: the connection is
   // gone.
-  absl::Status Send(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
+  absl::Status Send(gloo::transport::UnboundBuffer* endpoint, uint64_t slot, const void* data,
                     size_t size_bytes);
-  absl::Status Receive(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
+  absl::Status Receive(gloo::transport::UnboundBuffer* endpoint, uint64_t slot, void* data,
                        size_t size_bytes);
 
  private:
-  explicit GlooLink(std::shared_ptr<gloo::transport::Context> context)
-      : context_(std::move(context)) {}
+  explicit GlooLink(std::shared_ptr<gloo::transport::Context> context);
 
   const std::shared_ptr<gloo::transport::Context> context_;
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> idle_endpoints_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::collectives

@@ -28,16 +28,15 @@ class Ring {
         element_(SizeOf(options.type)),
         send_(static_cast<std::byte*>(const_cast<void*>(send))),
         recv_(static_cast<std::byte*>(recv)) {
-    const size_t bytes = options.bounds.back() * element_;
     const uint32_t right = (options.rank + 1) % options.size;
     const uint32_t left = (options.rank + options.size - 1) % options.size;
     if (options_.scratch->size() < kDepth * kChunkBytes) {
       options_.scratch->resize(kDepth * kChunkBytes);
     }
-    own_out_ = transport->Buffer(right, send_, bytes);
-    out_ = transport->Buffer(right, recv_, bytes);
-    in_ = transport->Buffer(left, options_.scratch->data(), options_.scratch->size());
-    gathered_ = transport->Buffer(left, recv_, bytes);
+    own_out_ = transport->Buffer(right, send_);
+    out_ = transport->Buffer(right, recv_);
+    in_ = transport->Buffer(left, options_.scratch->data());
+    gathered_ = transport->Buffer(left, recv_);
   }
 
   // Reduces towards this rank the segment after `first`, which is sent first; with `gather`, passes

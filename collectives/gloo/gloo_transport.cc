@@ -130,9 +130,9 @@ absl::StatusOr<std::string> GlooTransport::PeerAddress(uint32_t peer) {
   }
 }
 
-std::unique_ptr<GlooBuffer> GlooTransport::Buffer(uint32_t peer, void* data, size_t size_bytes) {
+std::unique_ptr<GlooBuffer> GlooTransport::Buffer(uint32_t peer, void* data) {
   absl::MutexLock lock(&mutex_);
-  return std::make_unique<GlooBuffer>(this, links_[peer].get(), peer, data, size_bytes);
+  return std::make_unique<GlooBuffer>(this, links_[peer].get(), peer, data);
 }
 
 bool GlooTransport::interrupted() const {
@@ -214,29 +214,40 @@ uint32_t GlooTransport::FindCulprit(uint32_t job_rank) {
   return job_rank;
 }
 
-GlooBuffer::GlooBuffer(GlooTransport* transport, GlooLink* link, uint32_t peer, void* data,
-                       size_t size_bytes)
-    : transport_(transport), link_(link), peer_(peer), buffer_(link->Buffer(data, size_bytes)) {}
+GlooBuffer::GlooBuffer(GlooTransport* transport, GlooLink* link, uint32_t peer, void* data)
+    : transport_(transport),
+      link_(link),
+      peer_(peer),
+      data_(static_cast<std::byte*>(data)),
+      endpoint_(link->TakeEndpoint()) {}
 
-GlooBuffer::~GlooBuffer() = default;
+GlooBuffer::~GlooBuffer() {
+  if (sends_ == 0 && receives_ == 0) link_->ReturnEndpoint(std::move(endpoint_));
+}
 
 absl::Status GlooBuffer::Send(uint64_t slot, size_t offset, size_t size_bytes) {
   if (size_bytes == 0) return absl::OkStatus();
   RETURN_IF_ERROR(transport_->AwaitTurn(size_bytes));
   ++sends_;
-  const absl::Status status = link_->Send(buffer_.get(), slot, offset, size_bytes);
+  const absl::Status status = link_->Send(endpoint_.get(), slot, data_ + offset, size_bytes);
   if (status.ok()) return status;
   return transport_->Failure(peer_, GlooTransport::Verdict::kLost, status.message());
 }
 
 absl::Status GlooBuffer::Receive(uint64_t slot, size_t offset, size_t size_bytes) {
   if (size_bytes == 0) return absl::OkStatus();
-  const absl::Status status = link_->Receive(buffer_.get(), slot, offset, size_bytes);
+  ++receives_;
+  const absl::Status status =
+      link_->Receive(endpoint_.get(), slot, data_ + offset, size_bytes);
   if (status.ok()) return status;
   return transport_->Failure(peer_, GlooTransport::Verdict::kLost, status.message());
 }
 
-absl::Status GlooBuffer::AwaitReceived() { return Await(/*receive=*/true); }
+absl::Status GlooBuffer::AwaitReceived() {
+  RETURN_IF_ERROR(Await(/*receive=*/true));
+  --receives_;
+  return absl::OkStatus();
+}
 
 absl::Status GlooBuffer::AwaitAllSent() {
   for (; sends_ > 0; --sends_) RETURN_IF_ERROR(Await(/*receive=*/false));
@@ -244,8 +255,8 @@ absl::Status GlooBuffer::AwaitAllSent() {
 }
 
 void GlooBuffer::Interrupt() {
-  buffer_->abortWaitRecv();
-  buffer_->abortWaitSend();
+  endpoint_->abortWaitRecv();
+  endpoint_->abortWaitSend();
 }
 
 absl::Status GlooBuffer::Await(bool receive) {
@@ -257,18 +268,27 @@ absl::Status GlooBuffer::Await(bool receive) {
   const absl::Time start = absl::Now();
   const auto timeout = absl::ToChronoMilliseconds(transport_->options_.timeout);
   bool complete = false;
+  bool threw = false;
   std::string error = "the wait was interrupted";
-  try {
-    complete = receive ? buffer_->waitRecv(nullptr, timeout) : buffer_->waitSend(nullptr, timeout);
-  } catch (const std::exception& exception) {
-    error = exception.what();
-  }
+  const auto wait = [&] {
+    try {
+      complete =
+          receive ? endpoint_->waitRecv(nullptr, timeout) : endpoint_->waitSend(nullptr, timeout);
+    } catch (const std::exception& exception) {
+      threw = true;
+      error = exception.what();
+    }
+  };
+  wait();
+  const bool timed_out = absl::Now() - start >= absl::FromChrono(timeout);
+  // A wait under way throws even if its message was completed just before the connection broke; a
+  // second one does not.
+  if (threw && !timed_out) wait();
   {
     absl::MutexLock lock(&transport_->mutex_);
     transport_->waiting_.erase(this);
   }
   if (complete) return absl::OkStatus();
-  const bool timed_out = absl::Now() - start >= absl::FromChrono(timeout);
   return transport_->Failure(
       peer_, timed_out ? GlooTransport::Verdict::kTimedOut : GlooTransport::Verdict::kLost, error);
 }

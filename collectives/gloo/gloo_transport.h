@@ -43,7 +43,7 @@ class GlooTransport {
   absl::Status Connect(std::vector<uint32_t> peers);
 
   // Connect(peer) has returned OK.
-  std::unique_ptr<GlooBuffer> Buffer(uint32_t peer, void* data, size_t size_bytes);
+  std::unique_ptr<GlooBuffer> Buffer(uint32_t peer, void* data);
 
   // Ends all waits, now and later, closes all links, and leaves word of whom `failure` blames.
   // Never blocks.
@@ -85,8 +85,7 @@ class GlooTransport {
 // One run of messages, one thread.
 class GlooBuffer {
  public:
-  GlooBuffer(GlooTransport* transport, GlooLink* link, uint32_t peer, void* data,
-             size_t size_bytes);
+  GlooBuffer(GlooTransport* transport, GlooLink* link, uint32_t peer, void* data);
   ~GlooBuffer();
 
   // Starts a message of this range; none where it is empty. Waits only for a limit on the rate.
@@ -107,8 +106,11 @@ class GlooBuffer {
   GlooTransport* const transport_;
   GlooLink* const link_;
   const uint32_t peer_;
-  size_t sends_ = 0;  // under way
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+  std::byte* const data_;
+  // Messages that are not known to be complete.
+  size_t sends_ = 0;
+  size_t receives_ = 0;
+  std::unique_ptr<gloo::transport::UnboundBuffer> endpoint_;
 };
 
 }  // namespace muster::collectives

@@ -1,22 +1,20 @@
 #include "collectives/mpi/mpi.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "collectives/mpi/mpi_processes.h"
 #include "collectives/mpi/mpi_progress_thread.h"
 #include "collectives/operation.h"
 #include "collectives/peer_status.h"
 #include "collectives/queued_communicator.h"
 #include "collectives/reduce.h"
+#include "collectives/stalled_ranks.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -79,11 +77,11 @@ class MpiCommunicator final : public QueuedCommunicator {
       : QueuedCommunicator(options.name, options.rank, options.members),
         owner_(*owner),
         group_(group),
-        timeout_(options.timeout) {}
+        options_(options) {}
   ~MpiCommunicator() override { Close(); }
 
   absl::string_view backend() const override { return "mpi"; }
-  absl::Duration timeout() const override { return timeout_; }
+  absl::Duration timeout() const override { return options_.timeout; }
 
  protected:
   absl::Status Execute(const Operation& operation) override;
@@ -119,7 +117,7 @@ class MpiCommunicator final : public QueuedCommunicator {
 
   MpiProgressThread& owner_;
   MusterMpiGroup* const group_;
-  const absl::Duration timeout_;
+  const GroupOptions options_;
   std::vector<std::byte> scratch_;  // the collectives' lane alone uses it
 };
 
@@ -164,13 +162,17 @@ absl::Status MpiCommunicator::Execute(const Operation& operation) {
 
 absl::Status MpiCommunicator::Await(MpiExchange& exchange) {
   std::vector<uint32_t> waiting_for;
-  absl::Status status = owner_.Await(exchange, timeout_, &waiting_for);
-  if (failed()) return failure();
-  if (waiting_for.empty()) return status;
-  std::sort(waiting_for.begin(), waiting_for.end());
-  waiting_for.erase(std::unique(waiting_for.begin(), waiting_for.end()), waiting_for.end());
-  for (uint32_t& peer : waiting_for) peer = job_rank(peer);
-  return PeersMissing(name(), waiting_for, timeout_);
+  absl::Status status = owner_.Await(exchange, options_.timeout, &waiting_for);
+  if (!waiting_for.empty()) {
+    std::sort(waiting_for.begin(), waiting_for.end());
+    waiting_for.erase(std::unique(waiting_for.begin(), waiting_for.end()), waiting_for.end());
+    for (uint32_t& peer : waiting_for) peer = job_rank(peer);
+    // Ends MPI, so that nothing writes to the exchange's memory after this function.
+    Fail(PeersMissing(name(), FindStalledRanks(options_, waiting_for), options_.timeout))
+        .IgnoreError();
+    status = owner_.Await(exchange, options_.timeout, &waiting_for);
+  }
+  return failed() ? failure() : status;
 }
 
 absl::Status MpiCommunicator::Stream(size_t count, absl::FunctionRef<Messages(size_t)> exchange) {
@@ -449,53 +451,6 @@ absl::Status MpiCommunicator::RunBarrier() {
   return Exchange(std::move(messages));
 }
 
-// Of the launcher; the same for all processes of an MPI job where it says so at all.
-std::string MpiJob() {
-  for (const char* const name : {"PMIX_NAMESPACE", "PMI_JOBID"}) {
-    if (const char* const value = std::getenv(name); value != nullptr) return value;
-  }
-  return "";
-}
-
-// The processes of MPI_COMM_WORLD that the group's ranks are.
-absl::StatusOr<std::vector<uint32_t>> FindProcesses(const GroupOptions& options,
-                                                    const MpiProgressThread& owner) {
-  const auto key = [&options](uint32_t rank) {
-    return absl::StrCat(options.name, "/", options.id, "/", rank);
-  };
-  RETURN_IF_ERROR(options.store->Put(key(options.rank), absl::StrCat(owner.rank(), " ", MpiJob())));
-  const absl::Time deadline = absl::Now() + options.connect_timeout;
-  std::vector<uint32_t> processes;
-  std::vector<uint32_t> missing;
-  for (uint32_t i = 0; i < options.size; ++i) {
-    const auto value =
-        options.store->Get(key(i), std::max(deadline - absl::Now(), absl::ZeroDuration()));
-    if (absl::IsDeadlineExceeded(value.status())) {
-      missing.push_back(options.members[i]);
-      continue;
-    }
-    RETURN_IF_ERROR(value.status());
-    const std::pair<std::string, std::string> parts =
-        absl::StrSplit(*value, absl::MaxSplits(' ', 1));
-    uint32_t process = 0;
-    if (!absl::SimpleAtoi(parts.first, &process) || process >= owner.size() ||
-        parts.second != MpiJob()) {
-      return absl::FailedPreconditionError(absl::StrCat(options.name, ": rank ", options.members[i],
-                                                        " is not of the same MPI job as rank ",
-                                                        options.members[options.rank]));
-    }
-    processes.push_back(process);
-  }
-  if (!missing.empty()) return PeersMissing(options.name, missing, options.connect_timeout);
-  std::vector<uint32_t> sorted = processes;
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.name, ": two ranks in one process, which MPI cannot connect"));
-  }
-  return processes;
-}
-
 // So that a group that is made out of turn is not taken for this one.
 uint32_t TagOf(const std::string& id) {
   uint32_t tag = 0;
@@ -507,7 +462,7 @@ uint32_t TagOf(const std::string& id) {
 
 absl::StatusOr<std::unique_ptr<Communicator>> CreateMpi(const GroupOptions& options) {
   ASSIGN_OR_RETURN(MpiProgressThread* const owner, MpiProgressThread::Get(options.connect_timeout));
-  ASSIGN_OR_RETURN(std::vector<uint32_t> processes, FindProcesses(options, *owner));
+  ASSIGN_OR_RETURN(std::vector<uint32_t> processes, FindMpiProcesses(options, *owner));
   ASSIGN_OR_RETURN(
       MusterMpiGroup* const group,
       owner->MakeGroup(std::move(processes), TagOf(options.id), options.connect_timeout));

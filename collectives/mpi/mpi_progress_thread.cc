@@ -24,6 +24,10 @@ constexpr absl::Duration kShortNap = absl::Microseconds(20);
 constexpr absl::Duration kLongNap = absl::Microseconds(100);
 // Where nothing is under way here: a message that is done may still have to leave this process.
 constexpr absl::Duration kIdleNap = absl::Milliseconds(10);
+// Await looks this often whether the process runs. A longer delay than kLongestDelay means that it
+// was stopped, and its peers are not to blame for that time.
+constexpr absl::Duration kAwaitStep = absl::Milliseconds(100);
+constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
 // How long whoever leaves waits for the thread to be out of MPI, and whoever exits for the others.
 constexpr absl::Duration kLeaveTime = absl::Seconds(1);
 constexpr absl::Duration kFinishTime = absl::Seconds(10);
@@ -157,7 +161,6 @@ std::shared_ptr<MpiExchange> MpiProgressThread::Begin(MusterMpiGroup* group,
   exchange->group_ = group;
   exchange->messages_ = std::move(messages);
   exchange->left_ = static_cast<uint32_t>(exchange->messages_.size());
-  exchange->moved_ns_ = SteadyNanoseconds();
   if (exchange->messages_.empty()) {
     exchange->done_.store(true, std::memory_order_release);
     return exchange;
@@ -171,22 +174,27 @@ std::shared_ptr<MpiExchange> MpiProgressThread::Begin(MusterMpiGroup* group,
 absl::Status MpiProgressThread::Await(MpiExchange& exchange, absl::Duration timeout,
                                       std::vector<uint32_t>* waiting_for) {
   if (SpinUntil([&exchange] { return exchange.done(); }, kSpinTime)) return exchange.status_;
+  const absl::Duration step = std::min(timeout / 4, kAwaitStep);
+  absl::Duration waited;
+  uint32_t left = exchange.left_;
   absl::MutexLock lock(&mutex_);
-  while (!exchange.done() && failure_.ok()) {
-    const absl::Duration left =
-        timeout - absl::Nanoseconds(SteadyNanoseconds() - exchange.moved_ns_.load());
-    if (left > absl::ZeroDuration()) {
-      changed_.WaitWithTimeout(&mutex_, left);
-      continue;
+  while (!exchange.done() && failure_.ok() && waited < timeout) {
+    const int64_t start_ns = SteadyNanoseconds();
+    changed_.WaitWithTimeout(&mutex_, std::min(step, timeout - waited));
+    const absl::Duration elapsed = absl::Nanoseconds(SteadyNanoseconds() - start_ns);
+    waited += elapsed > step + kLongestDelay ? step : elapsed;
+    if (const uint32_t now_left = exchange.left_; now_left != left) {
+      left = now_left;
+      waited = absl::ZeroDuration();
     }
-    Fail(Ended("messages were not done in time"));
-    AwaitThreadOut();
-    for (const MusterMpiMessage& message : exchange.messages_) {
-      if (message.done == 0) waiting_for->push_back(message.peer);
+  }
+  if (exchange.done()) return exchange.status_;
+  if (failure_.ok()) {
+    for (MusterMpiMessage& message : exchange.messages_) {
+      if (std::atomic_ref(message.done).load() == 0) waiting_for->push_back(message.peer);
     }
     return absl::DeadlineExceededError("mpi: no progress");
   }
-  if (exchange.done()) return exchange.status_;
   AwaitThreadOut();
   return failure_;
 }
@@ -216,19 +224,20 @@ bool MpiProgressThread::Move(MpiExchange& exchange) {
     begins = true;
     error = api_.begin(exchange.group_, exchange.messages_.data(), before, &exchange.batch_);
   }
-  if (error == nullptr) error = api_.progress(exchange.batch_, &exchange.left_);
+  uint32_t left = before;
+  if (error == nullptr) error = api_.progress(exchange.batch_, &left);
+  exchange.left_ = left;
   if (error != nullptr) {
     Finish(exchange, absl::UnavailableError(absl::StrCat("mpi: ", error)));
     return true;
   }
-  if (exchange.left_ == 0) {
+  if (left == 0) {
     api_.release(exchange.batch_);
     exchange.batch_ = nullptr;
     Finish(exchange, absl::OkStatus());
     return true;
   }
-  if (exchange.left_ < before) exchange.moved_ns_ = SteadyNanoseconds();
-  return begins || exchange.left_ < before;
+  return begins || left < before;
 }
 
 void MpiProgressThread::Finish(MpiExchange& exchange, absl::Status status) {

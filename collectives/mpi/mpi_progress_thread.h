@@ -31,10 +31,9 @@ class MpiExchange {
   MusterMpiGroup* group_ = nullptr;
   std::vector<MusterMpiMessage> messages_;
   MusterMpiBatch* batch_ = nullptr;
-  uint32_t left_ = 0;
   absl::Status status_;  // before done_
   std::atomic<bool> done_{false};
-  std::atomic<int64_t> moved_ns_{0};  // when a message was done, or the exchange began
+  std::atomic<uint32_t> left_{0};  // messages that are not done
 };
 
 // MPI is started once in a process and cannot be started again; a failure of one group ends it for
@@ -62,9 +61,10 @@ class MpiProgressThread {
   // What the messages point to stays until the exchange is done or Await has returned.
   std::shared_ptr<MpiExchange> Begin(MusterMpiGroup* group, std::vector<MusterMpiMessage> messages);
 
-  // OK when it is done. DEADLINE_EXCEEDED when no message has been done for so long: `waiting_for`
-  // are the peers whose messages are not. UNAVAILABLE with MPI's words, or soon after End. After
-  // all but OK MPI has ended in this process.
+  // OK when it is done. DEADLINE_EXCEEDED when no message has been done for so long, time in which
+  // the process was stopped apart: `waiting_for` are the peers whose messages are not, and the
+  // exchange goes on. UNAVAILABLE with MPI's words, or soon after End: MPI has ended in this
+  // process.
   absl::Status Await(MpiExchange& exchange, absl::Duration timeout,
                      std::vector<uint32_t>* waiting_for) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -164,7 +165,7 @@ const char* Progress(MusterMpiBatch* batch, uint32_t* left) {
                      status.MPI_ERROR);
     }
     if (const char* error = Check(message, status); error != nullptr) return error;
-    message.done = 1;
+    std::atomic_ref(message.done).store(1);
     --batch->left;
   }
   *left = batch->left;

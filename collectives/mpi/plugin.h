@@ -25,7 +25,7 @@ typedef struct MusterMpiMessage {
   uint32_t peer;  /* in the group */
   uint32_t tag;   /* messages of a tag from one process to another keep their order */
   uint32_t sends; /* or receives */
-  uint32_t done;
+  uint32_t done;  /* written atomically */
 } MusterMpiMessage;
 
 #define MUSTER_MPI_MESSAGE_BYTES (1u << 30)

@@ -276,24 +276,29 @@ absl::Status NcclCommThread::Settle(NcclResult code, absl::string_view what, Ncc
 }
 
 absl::Status NcclCommThread::SettleOn(NcclResult code, absl::string_view what, NcclComm comm) {
+  // ncclCommWindowRegister of NCCL 2.28 returns ncclSuccess while the communicator is still busy.
+  if (code == kNcclSuccess) code = AsyncError(comm);
   while (code == kNcclInProgress) {
     RETURN_IF_ERROR(Interrupted());
     RETURN_IF_ERROR(Harvest());
     if (absl::Now() - progress_ > patience_) return TimeOut(what);
     Pause(Until::kInterrupted);
-    const NcclResult asked = library_->async_error(comm, &code);
-    if (asked != kNcclSuccess) code = asked;
+    code = AsyncError(comm);
   }
   return library_->StatusOf(code, what, comm);
+}
+
+NcclResult NcclCommThread::AsyncError(NcclComm comm) const {
+  NcclResult state = kNcclSuccess;
+  const NcclResult asked = library_->async_error(comm, &state);
+  return asked != kNcclSuccess ? asked : state;
 }
 
 absl::Status NcclCommThread::CheckAsyncError() {
   for (const NcclGroup& group : groups_) {
     if (group.comm == nullptr) continue;
-    NcclResult code = kNcclSuccess;
-    const NcclResult asked = library_->async_error(group.comm, &code);
-    RETURN_IF_ERROR(library_->StatusOf(asked != kNcclSuccess ? asked : code,
-                                       "an asynchronous error", group.comm));
+    RETURN_IF_ERROR(
+        library_->StatusOf(AsyncError(group.comm), "an asynchronous error", group.comm));
   }
   return absl::OkStatus();
 }

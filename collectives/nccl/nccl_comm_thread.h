@@ -112,13 +112,16 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   absl::Status Split(NcclConfig config);
   absl::Status CallOn(NcclLevel level, absl::Span<const Operation> operations,
                       absl::string_view what);
-  // Waits until NCCL has done what a call on that communicator, which gave back `code`, began.
+  // Waits until NCCL has completed what a call on the communicator, which returned `code`, began.
+  // Every call on a communicator is followed by this before the next one.
   absl::Status Settle(NcclResult code, absl::string_view what, NcclLevel level = NcclLevel::kWorld);
   absl::Status SettleOn(NcclResult code, absl::string_view what, NcclComm comm);
   NcclGroup& group(NcclLevel level) { return groups_[static_cast<size_t>(level)]; }
   // Ends what the stream has reached; looks for time-outs.
   absl::Status Harvest();
   absl::Status CheckAsyncError();
+  // State of the communicator: kNcclInProgress until the last call on it has completed.
+  NcclResult AsyncError(NcclComm comm) const;
   enum class Until { kWork, kInterrupted };
   void Pause(Until until) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TimeOut(absl::string_view what) const;

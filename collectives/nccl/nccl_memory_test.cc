@@ -177,8 +177,12 @@ TEST_F(NcclMemoryTest, MisuseIsLoud) {
   void* data = nullptr;
   ASSERT_EQ(nccl.mem_alloc(&data, 8192), kNcclSuccess);
   NcclWindow window = nullptr;
-  ASSERT_EQ(nccl.window_register(comm, data, 8192, &window, kNcclWindowSymmetric), kNcclInProgress);
+  ASSERT_EQ(nccl.window_register(comm, data, 8192, &window, kNcclWindowSymmetric), kNcclSuccess);
   EXPECT_EQ(window, nullptr);
+  NcclResult state = kNcclSuccess;
+  ASSERT_EQ(nccl.async_error(comm, &state), kNcclSuccess);
+  EXPECT_EQ(state, kNcclInProgress);
+  EXPECT_DEATH(nccl.finalize(comm), "ncclCommFinalize before ncclCommWindowRegister has settled");
   settle();
   EXPECT_NE(window, nullptr);
   EXPECT_DEATH(nccl.mem_free(data), "ncclMemFree of registered memory");

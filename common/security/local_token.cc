@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <pwd.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,18 +18,18 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/http/address.h"
+#include "common/random_id.h"
 #include "common/status.h"
 
 namespace muster::security {
 namespace {
 
-constexpr size_t kTokenBytes = 32;
+constexpr size_t kTokenBits = 256;
 
 std::string HostName() {
   char name[256] = {};
@@ -137,12 +136,7 @@ absl::StatusOr<std::string> TokenIn(absl::string_view text, const std::string& p
 
 }  // namespace
 
-std::string NewToken() {
-  std::string bytes(kTokenBytes, '\0');
-  // Up to 256 bytes come whole, and fail only on a kernel without the call.
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) std::abort();
-  return absl::BytesToHexString(bytes);
-}
+std::string NewToken() { return RandomHexId(kTokenBits); }
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadPrivateFile(path));

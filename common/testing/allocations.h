@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// So far, of all threads; without oneDNN's own, which copies the argument list of every execution.
+// So far, of all threads.
 int64_t Allocations();
 
 }  // namespace muster

@@ -9,6 +9,7 @@
 #include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
+#include "common/random_id.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "coordinator/service/read_log_call.h"
@@ -90,10 +91,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ChangeNode(grpc::ServerUnaryReacto
 JobId ClusterServiceImpl::DrawJobId(const std::string& name) {
   // Without the letters that are mistaken for digits.
   static constexpr char kDigits[] = "0123456789abcdefghjkmnpqrstvwxyz";
-  std::string id = name + "-";
-  absl::MutexLock lock(&random_mutex_);
-  for (int i = 0; i < 5; ++i) id += kDigits[absl::Uniform<uint32_t>(random_, 0, 32)];
-  return JobId(id);
+  return JobId(absl::StrCat(name, "-", RandomId(5, kDigits)));
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerContext* context,

@@ -7,7 +7,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/random/random.h"
 #include "absl/synchronization/mutex.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/job_watchers.h"
@@ -89,8 +88,6 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   PendingRequests& requests_;
   JobWatchers& watchers_;
   LogRelay& logs_;
-  absl::Mutex random_mutex_;
-  absl::BitGen random_ ABSL_GUARDED_BY(random_mutex_);
 };
 
 }  // namespace muster::service

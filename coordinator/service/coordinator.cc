@@ -6,14 +6,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <limits>
 #include <utility>
 #include <vector>
 
-#include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
+#include "common/random_id.h"
 #include "common/status.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/core_loop.h"
@@ -172,9 +171,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
                                                                 store::Store& store) {
   CoordinatorOptions complete = options;
   if (complete.core.incarnation.value() == 0) {
-    absl::BitGen random;
-    complete.core.incarnation = Incarnation(absl::Uniform<uint64_t>(
-        absl::IntervalClosed, random, 1, std::numeric_limits<uint64_t>::max()));
+    complete.core.incarnation = Incarnation(RandomId());
   }
   auto core = std::make_unique<core::Core>(complete.core);
   ASSIGN_OR_RETURN(const std::vector<store::Record> records, store.Scan(""));

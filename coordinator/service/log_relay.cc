@@ -1,11 +1,11 @@
 #include "coordinator/service/log_relay.h"
 
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/random_id.h"
 
 namespace muster::service {
 
@@ -19,8 +19,7 @@ absl::StatusOr<TransferId> LogRelay::Open(SessionId session, std::shared_ptr<Log
   // Random, so that no worker guesses another one's.
   TransferId id;
   do {
-    id = TransferId(absl::Uniform<uint64_t>(absl::IntervalClosed, random_, 1,
-                                            std::numeric_limits<uint64_t>::max()));
+    id = TransferId(RandomId());
   } while (transfers_.contains(id));
   transfers_[id] = {session, std::move(reader), nullptr};
   return id;

@@ -10,7 +10,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/random/random.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -82,7 +81,6 @@ class LogRelay {
 
   WorkerSessions& sessions_;
   mutable absl::Mutex mutex_;
-  absl::BitGen random_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<TransferId, Transfer> transfers_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,11 +1,10 @@
-// Times every distinct convolution of a network, forward and backward, beside oneDNN's of the same
-// precision, and names the kernels chosen.
+// Times every distinct convolution of a network, forward and backward, and names the engine chosen.
 //
-//   convolution_bench resnet18|resnet50|mobilenet_v2|small_cnn [rows [image size [threads
-//       [float32|bfloat16]]]]
+//   convolution_bench resnet18|resnet50|resnext50|mobilenet_v2|small_cnn [rows [image size [threads
+//       [float32|bfloat16 [plain|avx2|avx512|avx512_bf16]]]]]
 //
-// Rates are of the nominal products, two operations each, padding's included. Runs of the two take
-// turns, so that a busy machine slows both.
+// Rates are of the nominal products, two operations each, padding's included. The instruction set
+// is the processor's best unless it is named.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,8 +14,8 @@
 #include <vector>
 
 #include "kernels/convolution.h"
-#include "kernels/cpu/onednn_convolution.h"
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/convolution/convolution.h"
+#include "kernels/cpu/table/instruction_set.h"
 
 namespace muster::kernels {
 namespace {
@@ -88,8 +87,9 @@ Network ResNet18(int64_t image_size) {
   return network;
 }
 
-// He et al. 2016, strides at the 3x3 convolutions as in torchvision.
-Network ResNet50(int64_t image_size) {
+// He et al. 2016, strides at the 3x3 convolutions as in torchvision. ResNeXt-50 32x4d (Xie et al.
+// 2017) has bottlenecks of twice the width with 32 groups.
+Network ResNet50(int64_t image_size, int64_t width = 1, int64_t groups = 1) {
   Network network(image_size);
   network.Add(64, 7, 2);
   network.Pool(2);
@@ -101,8 +101,8 @@ Network ResNet50(int64_t image_size) {
       const int64_t channels = network.channels();
       const int64_t size = network.size();
       const int64_t stride = i == 0 ? stage.stride : 1;
-      network.Add(stage.channels, 1, 1);
-      network.Add(stage.channels, 3, stride);
+      network.Add(width * stage.channels, 1, 1);
+      network.Add(width * stage.channels, 3, stride, groups);
       network.Add(4 * stage.channels, 1, 1);
       if (i > 0) continue;
       network.BranchFrom(channels, size);
@@ -156,7 +156,7 @@ Array Allocate(int64_t elements) {
   return array;
 }
 
-// One implementation of a layer with arrays of its own.
+// A layer with its arrays.
 class Subject {
  public:
   Subject(absl::StatusOr<std::unique_ptr<Convolution>> made, const ConvolutionShape& shape,
@@ -199,9 +199,20 @@ class Subject {
 
 Network NetworkOf(const std::string& name, int64_t image_size) {
   if (name == "resnet50") return ResNet50(image_size);
+  if (name == "resnext50") return ResNet50(image_size, 2, 32);
   if (name == "mobilenet_v2") return MobileNetV2(image_size);
   if (name == "small_cnn") return SmallCnn(image_size);
   return ResNet18(image_size);
+}
+
+// Ends the process where the processor lacks the set.
+InstructionSet InstructionSetOf(const std::string& name) {
+  for (int set = 0; set <= static_cast<int>(DetectInstructionSet()); ++set) {
+    const auto known = static_cast<InstructionSet>(set);
+    if (name == CpuKernels(known).name) return known;
+  }
+  std::fprintf(stderr, "no such instruction set here: %s\n", name.c_str());
+  std::exit(1);
 }
 
 int Main(int argc, char** argv) {
@@ -211,11 +222,10 @@ int Main(int argc, char** argv) {
   const int threads = argc > 4 ? std::atoi(argv[4]) : 1;
   const bool low = argc > 5 && std::string(argv[5]) == "bfloat16";
   const DataType type = low ? DataType::kBfloat16 : DataType::kFloat32;
-  double totals[2][3] = {};
+  const InstructionSet set = argc > 6 ? InstructionSetOf(argv[6]) : DetectInstructionSet();
+  double totals[3] = {};
   bool first = true;
-  std::printf(
-      "milliseconds, GFLOP/s and oneDNN's time over ours, of forward | backward data | "
-      "backward weights\n");
+  std::printf("milliseconds and GFLOP/s of forward | backward data | backward weights\n");
   const Network network = NetworkOf(name, image_size);
   for (const Layer& layer : network.layers()) {
     const ConvolutionShape& shape = layer.shape;
@@ -227,37 +237,26 @@ int Main(int argc, char** argv) {
                                         .x_type = first ? DataType::kFloat32 : type,
                                         .y_type = type,
                                         .compute_type = type};
-    Subject subjects[2] = {{cpu::MakeConvolution(shape, options), shape, rows},
-                           {cpu::MakeOneDnnConvolution(shape, options, CpuKernels()), shape, rows}};
-    if (!subjects[0].made()) return 1;
+    Subject subject(cpu::MakeConvolution(shape, options, set), shape, rows);
+    if (!subject.made()) return 1;
     const double gigaflops = 2e-9 * static_cast<double>(rows * shape.output_elements()) *
                              static_cast<double>(shape.fan_in());
     std::printf("%dx %s", layer.count, Network::Name(shape).c_str());
     for (int pass = 0; pass < 3; ++pass) {
       if (first && pass == 1) continue;
-      double best[2] = {1e30, 1e30};
+      double best = 1e30;
       for (int run = 0; run < 8; ++run) {  // the first warms up
-        for (int i = 0; i < 2; ++i) {
-          if (subjects[i].made()) best[i] = std::min(best[i], subjects[i].Milliseconds(pass));
-        }
+        best = std::min(best, subject.Milliseconds(pass));
       }
-      for (int i = 0; i < 2; ++i) totals[i][pass] += best[i] * layer.count;
-      std::printf(" | %7.2f ms %6.1f", best[0], gigaflops / best[0] * 1e3);
-      if (subjects[1].made()) std::printf(" %4.1fx", best[1] / best[0]);
+      totals[pass] += best * layer.count;
+      std::printf(" | %7.2f ms %6.1f", best, gigaflops / best * 1e3);
     }
-    std::printf(" | %s\n", subjects[0].description().c_str());
+    std::printf(" | %s\n", subject.description().c_str());
     first = false;
   }
-  const char* names[] = {"ours", "oneDNN"};
-  for (int i = 0; i < 2; ++i) {
-    const double total = totals[i][0] + totals[i][1] + totals[i][2];
-    if (total > 1e29) continue;
-    std::printf(
-        "%s: forward %.1f ms, backward data %.1f ms, backward weights %.1f ms: %.1f "
-        "images/s\n",
-        names[i], totals[i][0], totals[i][1], totals[i][2],
-        static_cast<double>(rows) / total * 1e3);
-  }
+  std::printf("forward %.1f ms, backward data %.1f ms, backward weights %.1f ms: %.1f images/s\n",
+              totals[0], totals[1], totals[2],
+              static_cast<double>(rows) / (totals[0] + totals[1] + totals[2]) * 1e3);
   return 0;
 }
 

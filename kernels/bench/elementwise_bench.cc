@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/half.h"
+#include "kernels/cpu/table/instruction_set.h"
 #include "kernels/kernel_table.h"
 
 namespace muster::kernels {

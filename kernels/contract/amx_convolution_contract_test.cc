@@ -13,8 +13,8 @@
 #include "gtest/gtest.h"
 #include "kernels/contract/test_buffer.h"
 #include "kernels/convolution.h"
-#include "kernels/cpu/amx_convolution.h"
-#include "kernels/cpu/amx_support.h"
+#include "kernels/cpu/convolution/amx/engine.h"
+#include "kernels/cpu/convolution/amx/support.h"
 #include "kernels/half.h"
 
 namespace muster::kernels {
@@ -104,9 +104,7 @@ class AmxConvolutionTest : public testing::Test {
   }
   static std::unique_ptr<Convolution> Make(const ConvolutionShape& shape,
                                            const ConvolutionOptions& options) {
-    auto made = cpu::MakeAmxConvolution(shape, options);
-    EXPECT_TRUE(made.ok()) << made.status();
-    return made.ok() ? *std::move(made) : nullptr;
+    return cpu::LowerConvolution(shape, options, CpuKernels(), cpu::MakeAmxEngine(shape, options));
   }
 
   std::mt19937 random_{5};
@@ -116,7 +114,6 @@ TEST_F(AmxConvolutionTest, AgreesWithTheReference) {
   for (const Case& layer : Cases()) {
     SCOPED_TRACE(Name(layer));
     const auto convolution = Make(layer.shape, Options(layer));
-    ASSERT_NE(convolution, nullptr);
     const auto reference = reference::MakeConvolution(layer.shape, Options(layer));
     const TestBuffer canonical(layer.shape.weights(), random_);
     const TestBuffer weights(convolution->weights_elements());
@@ -154,7 +151,6 @@ TEST_F(AmxConvolutionTest, AnyNumberOfThreadsGivesTheSameBits) {
     std::unique_ptr<TestBuffer> weights, gradients;
     for (const int threads : {1, 2, 3}) {
       const auto convolution = Make(layer.shape, Options(layer, threads));
-      ASSERT_NE(convolution, nullptr);
       const int64_t elements = convolution->weights_elements();
       if (weights == nullptr) weights = std::make_unique<TestBuffer>(elements, random_);
       const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
@@ -188,7 +184,6 @@ TEST_F(AmxConvolutionTest, AnImageSeesNoOther) {
   const ConvolutionShape shape = {3, 3, 64, 64, 3, 1, 1};
   constexpr int64_t kRows = 3;
   const auto convolution = Make(shape, Options({shape, kRows}));
-  ASSERT_NE(convolution, nullptr);
   const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
   const TestBuffer weights(convolution->weights_elements(), random_);
   Halves images(kRows * shape.input_elements(), random_);
@@ -202,22 +197,6 @@ TEST_F(AmxConvolutionTest, AnImageSeesNoOther) {
     ASSERT_EQ(std::isnan(y[i]), i / shape.output_elements() == 1) << i;
     ASSERT_EQ(std::isnan(dx[i]), i / shape.output_elements() == 1) << i;
   }
-}
-
-TEST_F(AmxConvolutionTest, WhatItCannotDoIsAnError) {
-  const ConvolutionShape shape = {4, 4, 32, 32, 3, 1, 1};
-  const auto code = [](const ConvolutionShape& of, const ConvolutionOptions& options) {
-    return cpu::MakeAmxConvolution(of, options).status().code();
-  };
-  ConvolutionShape grouped = shape;
-  grouped.groups = 2;
-  EXPECT_EQ(code(shape, Options({shape, 1})), absl::StatusCode::kOk);
-  EXPECT_EQ(code(grouped, Options({shape, 1})), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(shape, Options({shape, 0})), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(shape, {}), absl::StatusCode::kInvalidArgument);
-  ConvolutionOptions float16 = Options({shape, 1});
-  float16.y_type = DataType::kFloat16;
-  EXPECT_EQ(code(shape, float16), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -16,8 +16,9 @@
 #include "kernels/contract/kernel_contract.h"
 #include "kernels/contract/test_buffer.h"
 #include "kernels/convolution.h"
-#include "kernels/cpu/amx_convolution.h"
-#include "kernels/cpu/onednn_convolution.h"
+#include "kernels/cpu/convolution/amx/engine.h"
+#include "kernels/cpu/convolution/amx/support.h"
+#include "kernels/cpu/convolution/convolution.h"
 #include "kernels/half.h"
 
 namespace muster::kernels {
@@ -37,7 +38,7 @@ std::vector<Case> Cases() {
       {"first_two_channels", {5, 9, 2, 48, 3, 1, 1}, false},
       {"first_colour", {13, 32, 3, 64, 3, 1, 1}, false},
       {"first_four_channels", {1, 3, 4, 16, 3, 1, 1}, false},
-      {"first_by_onednn", {9, 9, 3, 20, 3, 1, 1}, false},
+      {"first_not_direct", {9, 9, 3, 20, 3, 1, 1}, false},
       {"middle", {14, 14, 32, 64, 3, 1, 1}},
       {"odd_channels", {7, 5, 13, 19, 3, 1, 1}},
       {"strided", {15, 14, 16, 24, 3, 2, 1}},
@@ -115,10 +116,9 @@ double Tolerance(DataType stored) {
       return 0x1p-7;
     case DataType::kFloat16:
       return 0x1p-10;
-    case DataType::kFloat32:
-      break;
+    default:  // kFloat32
+      return 1e-5;
   }
-  return 1e-5;
 }
 
 // `values` as elements of `type`. Memory that it leaves is NaN.
@@ -138,7 +138,13 @@ TestBuffer Loaded(DataType type, const TestBuffer& stored, size_t count) {
   return values;
 }
 
-constexpr ConvolutionSetUse kCpuUse = {cpu::MakeConvolution, false};
+// By the best engine, of every set of instructions that the processor has.
+template <InstructionSet kSet>
+absl::StatusOr<std::unique_ptr<Convolution>> MakeOnCpu(const ConvolutionShape& shape,
+                                                       const ConvolutionOptions& options) {
+  return cpu::MakeConvolution(shape, options, std::min(kSet, DetectInstructionSet()));
+}
+constexpr ConvolutionSetUse kCpuUse = {MakeOnCpu<InstructionSet::kAvx512Bf16>, false};
 
 // A layer by the implementation under test and by the reference, with the same weights.
 class Pair {
@@ -268,7 +274,6 @@ class ConvolutionContractTest : public testing::TestWithParam<std::tuple<Convolu
 // Of the processor and of the reference alone.
 class ConvolutionReferenceTest : public ConvolutionContractTest {
  protected:
-  // Of a maker that may say that it cannot.
   void ExpectBfloat16ToAgree(ConvolutionMaker* make) {
     if (shape().groups > 1) GTEST_SKIP() << "not for groups";
     const ConvolutionSetUse use = {make, false};
@@ -278,7 +283,6 @@ class ConvolutionReferenceTest : public ConvolutionContractTest {
       options.x_type = precision.x;
       options.y_type = precision.y;
       options.compute_type = precision.compute;
-      if (!make(shape(), options).ok()) GTEST_SKIP() << "this processor lacks it";
       SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.y));
       Pair(shape(), options, random_, {.activation = Activation::kRelu}, use).ExpectTheSame({2, 1});
       const Ends ends = {.scale = true, .addend = true, .activation = Activation::kRelu6};
@@ -342,15 +346,26 @@ TEST_P(ConvolutionContractTest, AgreesWithTheReferenceInEveryPrecision) {
   }
 }
 
-// Whatever cpu::MakeConvolution takes on this processor.
-TEST_P(ConvolutionReferenceTest, OneDnnAgreesWithTheReferenceInBfloat16) {
-  ExpectBfloat16ToAgree([](const ConvolutionShape& shape, const ConvolutionOptions& options) {
-    return cpu::MakeOneDnnConvolution(shape, options, CpuKernels());
+// Also where MakeConvolution would choose another engine.
+TEST_P(ConvolutionReferenceTest, AmxAgreesWithTheReferenceInBfloat16) {
+  if (!cpu::HasAmx()) GTEST_SKIP() << "this processor lacks AMX";
+  ExpectBfloat16ToAgree([](const ConvolutionShape& shape, const ConvolutionOptions& options)
+                            -> absl::StatusOr<std::unique_ptr<Convolution>> {
+    return cpu::LowerConvolution(shape, options, CpuKernels(), cpu::MakeAmxEngine(shape, options));
   });
 }
 
-TEST_P(ConvolutionReferenceTest, AmxAgreesWithTheReferenceInBfloat16) {
-  ExpectBfloat16ToAgree(cpu::MakeAmxConvolution);
+// With fewer instructions than this processor has, other engines are chosen.
+TEST_P(ConvolutionReferenceTest, EveryInstructionSetAgreesWithTheReference) {
+  for (ConvolutionMaker* const make :
+       {MakeOnCpu<InstructionSet::kPlain>, MakeOnCpu<InstructionSet::kAvx2>,
+        MakeOnCpu<InstructionSet::kAvx512>}) {
+    const ConvolutionSetUse use = {make, false};
+    Pair(shape(), Options(), random_, {.activation = Activation::kRelu}, use).ExpectTheSame({2, 1});
+    const Ends ends = {.scale = true, .addend = true, .activation = Activation::kRelu};
+    Pair(shape(), Options(), random_, ends, use).ExpectTheSame({2}, /*backward=*/false);
+    if (shape().groups == 1) ExpectBfloat16ToAgree(make);
+  }
 }
 
 // Also through the ReLU, and to no other row.
@@ -499,6 +514,19 @@ TEST_P(ConvolutionTest, AnImpossibleShapeIsAnError) {
   EXPECT_EQ(use_.make(shape, {}).status().code(), absl::StatusCode::kInvalidArgument);
   const ConvolutionShape uneven_groups{.in_channels = 6, .out_channels = 8, .groups = 4};
   EXPECT_EQ(use_.make(uneven_groups, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(ConvolutionTest, ATypeThatKernelsLackIsAnError) {
+  const ConvolutionShape dense{.in_channels = 8, .out_channels = 8};
+  const ConvolutionShape depthwise{4, 4, 8, 8, 3, 1, 1, 8};
+  const DataType type = DataType::kInt32;
+  for (const ConvolutionOptions& options :
+       {ConvolutionOptions{.x_type = type}, ConvolutionOptions{.y_type = type},
+        ConvolutionOptions{.compute_type = type}}) {
+    for (const ConvolutionShape& shape : {dense, depthwise}) {
+      EXPECT_EQ(use_.make(shape, options).status().code(), absl::StatusCode::kInvalidArgument);
+    }
+  }
 }
 
 TEST_P(ConvolutionTest, RandomShapesAgreeWithTheReference) {

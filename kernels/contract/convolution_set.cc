@@ -6,7 +6,8 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/on_host_device.h"
-#include "kernels/staged_convolution.h"
+#include "kernels/device.h"
+#include "kernels/testing/staged_convolution.h"
 
 namespace muster::kernels {
 namespace {
@@ -65,7 +66,10 @@ absl::StatusOr<ConvolutionSetUse> UseConvolutionSet(ConvolutionSet set) {
           true};
     }
   }
-  return ConvolutionSetUse{cpu::MakeConvolution, false};
+  return ConvolutionSetUse{[](const ConvolutionShape& shape, const ConvolutionOptions& options) {
+                             return CpuDevice().MakeConvolution(shape, options);
+                           },
+                           false};
 }
 
 }  // namespace muster::kernels

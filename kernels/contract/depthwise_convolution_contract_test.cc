@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/contract/kernel_contract.h"
 #include "kernels/convolution.h"
-#include "kernels/cpu/depthwise_convolution.h"
+#include "kernels/cpu/convolution/depthwise/engine.h"
 #include "kernels/depthwise_convolution.h"
 #include "kernels/half.h"
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/table/instruction_set.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/on_host.h"
 

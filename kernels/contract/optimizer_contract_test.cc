@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/contract/kernel_contract.h"
 #include "kernels/contract/test_buffer.h"
+#include "kernels/cpu/table/instruction_set.h"
 #include "kernels/half.h"
 #include "kernels/kernel_table.h"
 #include "kernels/optimizer.h"

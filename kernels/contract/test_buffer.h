@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -22,18 +23,27 @@ struct TestMemory {
   void (*release)(void* data) = std::free;
 };
 
-// What is allocated from now on. A test's arrays do not outlive what its fixture sets.
+// Memory of arrays that are created from now on.
 inline TestMemory test_memory;
 
+// Allocates from the test_memory of its creation, and releases there, also after a fixture has
+// replaced test_memory.
 template <typename T>
 struct TestAllocator {
   using value_type = T;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_copy_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
   TestAllocator() = default;
   template <typename U>
-  TestAllocator(const TestAllocator<U>&) {}
-  T* allocate(size_t count) { return static_cast<T*>(test_memory.allocate(count * sizeof(T))); }
-  void deallocate(T* data, size_t) { test_memory.release(data); }
-  bool operator==(const TestAllocator&) const { return true; }
+  TestAllocator(const TestAllocator<U>& other) : memory(other.memory) {}
+  T* allocate(size_t count) { return static_cast<T*>(memory.allocate(count * sizeof(T))); }
+  void deallocate(T* data, size_t) { memory.release(data); }
+  bool operator==(const TestAllocator& other) const {
+    return memory.release == other.memory.release;
+  }
+
+  TestMemory memory = test_memory;
 };
 
 // For what is no array of floats.

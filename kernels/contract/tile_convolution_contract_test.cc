@@ -13,7 +13,7 @@
 #include "kernels/contract/kernel_contract.h"
 #include "kernels/contract/test_buffer.h"
 #include "kernels/convolution.h"
-#include "kernels/cpu/tile_convolution.h"
+#include "kernels/cpu/convolution/tile/engine.h"
 #include "kernels/half.h"
 
 namespace muster::kernels {
@@ -92,22 +92,23 @@ std::vector<Case> Cases() {
 
 class TileConvolutionTest : public KernelContractTest {
  protected:
+  const cpu::DenseKernels& dense() const {
+    return cpu::DenseKernelsOf(static_cast<InstructionSet>(GetParam()));
+  }
   std::vector<DataType> ComputeTypes() const {
-    if (!kernels().bfloat16_dot) return {DataType::kFloat32};
+    if (!dense().bfloat16_dot) return {DataType::kFloat32};
     return {DataType::kFloat32, DataType::kBfloat16};
   }
 
   std::unique_ptr<Convolution> Make(const ConvolutionShape& shape,
                                     const ConvolutionOptions& options) const {
-    auto made = cpu::MakeTileConvolution(shape, options, kernels());
-    EXPECT_TRUE(made.ok()) << made.status();
-    return made.ok() ? *std::move(made) : nullptr;
+    return cpu::LowerConvolution(shape, options, kernels(),
+                                 cpu::MakeTileEngine(shape, options, dense()));
   }
 
   void ExpectTheReference(const Case& layer, const ConvolutionOptions& options) {
     SCOPED_TRACE(Name(layer, options));
     const auto convolution = Make(layer.shape, options);
-    ASSERT_NE(convolution, nullptr);
     const auto reference = reference::MakeConvolution(layer.shape, options);
     const TestBuffer canonical(layer.shape.weights(), random_);
     const TestBuffer weights(convolution->weights_elements());
@@ -264,20 +265,6 @@ TEST_P(TileConvolutionTest, PaddingIsNotMultiplied) {
     for (int64_t i = 0; i < 32; ++i) ASSERT_TRUE(std::isfinite(y[i])) << i;
     for (int64_t i = 0; i < 16; ++i) ASSERT_TRUE(std::isfinite(dx[i])) << i;
   }
-}
-
-TEST_P(TileConvolutionTest, WhatItCannotDoIsAnError) {
-  const ConvolutionShape shape = {4, 4, 8, 8, 3, 1, 1};
-  ConvolutionShape grouped = shape;
-  grouped.groups = 2;
-  const auto code = [&](const ConvolutionShape& of, const ConvolutionOptions& options) {
-    return cpu::MakeTileConvolution(of, options, kernels()).status().code();
-  };
-  EXPECT_EQ(code(grouped, {}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(shape, {.max_rows = 0}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(shape, {.compute_type = DataType::kFloat16}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(shape, {.compute_type = DataType::kBfloat16}),
-            kernels().bfloat16_dot ? absl::StatusCode::kOk : absl::StatusCode::kInvalidArgument);
 }
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, TileConvolutionTest, EveryInstructionSet(),

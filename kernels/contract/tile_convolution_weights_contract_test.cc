@@ -12,8 +12,8 @@
 #include "kernels/contract/kernel_contract.h"
 #include "kernels/contract/test_buffer.h"
 #include "kernels/convolution.h"
+#include "kernels/cpu/convolution/dense_kernels.h"
 #include "kernels/half.h"
-#include "kernels/tile_convolution.h"
 
 namespace muster::kernels {
 namespace {
@@ -39,6 +39,9 @@ struct Gradients {
 
 class TileConvolutionWeightsTest : public KernelContractTest {
  protected:
+  const cpu::DenseKernels& dense() const {
+    return cpu::DenseKernelsOf(static_cast<InstructionSet>(GetParam()));
+  }
   static std::string Name(const TileConvolutionShape& s, DataType type, int parts) {
     return testing::PrintToString(std::vector<int64_t>{s.rows, s.height, s.width, s.in_channels,
                                                        s.out_channels, s.kernel, s.stride,
@@ -47,23 +50,22 @@ class TileConvolutionWeightsTest : public KernelContractTest {
   }
 
   TilePanels Panels(const TileConvolutionShape& shape) const {
-    return PanelsOf(shape, kernels().lanes);
+    return PanelsOf(shape, dense().lanes);
   }
   std::vector<DataType> Types() const {
-    if (!kernels().bfloat16_dot) return {DataType::kFloat32};
+    if (!dense().bfloat16_dot) return {DataType::kFloat32};
     return {DataType::kFloat32, DataType::kBfloat16};
   }
 
   // Every part with scratch of its own, full of NaN.
   Gradients Run(const TileConvolutionShape& shape, DataType type, const void* x, const void* dy,
                 int parts) const {
-    const size_t bytes = kernels().tile_convolution_backward_weights_scratch_bytes(shape, type);
+    const size_t bytes = dense().tile_backward_weights_scratch_bytes(shape, type);
     Gradients gradients{TestBuffer(Panels(shape).elements()), TestBuffer(shape.out_channels)};
     for (int part = 0; part < parts; ++part) {
       const TestBuffer scratch(bytes / sizeof(float));
-      kernels().tile_convolution_backward_weights(shape, type, x, dy, gradients.dweights.data(),
-                                                  gradients.dbias.data(), scratch.data(), part,
-                                                  parts);
+      dense().tile_backward_weights(shape, type, x, dy, gradients.dweights.data(),
+                                    gradients.dbias.data(), scratch.data(), part, parts);
     }
     return gradients;
   }
@@ -202,9 +204,7 @@ TEST_P(TileConvolutionWeightsTest, ScratchIsEnoughForFewerRows) {
                                Draw(1, 2),  0};
     shape.padding = shape.kernel / 2;
     for (const DataType type : Types()) {
-      const auto bytes = [&] {
-        return kernels().tile_convolution_backward_weights_scratch_bytes(shape, type);
-      };
+      const auto bytes = [&] { return dense().tile_backward_weights_scratch_bytes(shape, type); };
       const size_t most = bytes();
       const int64_t most_rows = shape.rows;
       for (shape.rows = 0; shape.rows < most_rows; ++shape.rows) {
@@ -218,11 +218,10 @@ TEST_P(TileConvolutionWeightsTest, NoBias) {
   const TileConvolutionShape shape{2, 4, 4, 8, 16, 3, 1, 1};
   const TestBuffer x(2 * 4 * 4 * 8, random_), dy(2 * 4 * 4 * 16, random_);
   TestBuffer dweights(Panels(shape).elements());
-  const TestBuffer scratch(
-      kernels().tile_convolution_backward_weights_scratch_bytes(shape, DataType::kFloat32) /
-      sizeof(float));
-  kernels().tile_convolution_backward_weights(shape, DataType::kFloat32, x.data(), dy.data(),
-                                              dweights.data(), nullptr, scratch.data(), 0, 1);
+  const TestBuffer scratch(dense().tile_backward_weights_scratch_bytes(shape, DataType::kFloat32) /
+                           sizeof(float));
+  dense().tile_backward_weights(shape, DataType::kFloat32, x.data(), dy.data(), dweights.data(),
+                                nullptr, scratch.data(), 0, 1);
   const Gradients expected = Expected(shape, DataType::kFloat32, x.data(), dy.data());
   ExpectClose(dweights, expected.dweights, "dweights");
 }

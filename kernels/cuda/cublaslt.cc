@@ -17,10 +17,9 @@ CublasDataType CublasTypeOf(DataType type) {
       return kCublasBfloat16;
     case DataType::kFloat16:
       return kCublasHalf;
-    case DataType::kFloat32:
-      break;
+    default:  // kFloat32
+      return kCublasFloat;
   }
-  return kCublasFloat;
 }
 
 }  // namespace

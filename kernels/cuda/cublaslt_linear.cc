@@ -227,7 +227,7 @@ bool IsLinear(const ConvolutionShape& shape) {
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCublasLtLinear(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const LayerRuntime& runtime,
     const CublasLt& cublaslt, CublasLtHandle handle, void* stream) {
-  if (!IsLinear(shape) || options.max_rows < 1) {
+  if (!IsLinear(shape) || !options.valid()) {
     return absl::InvalidArgumentError("no such linear layer");
   }
   auto made = std::make_unique<CublasLtLinear>(shape, options, runtime, cublaslt, handle, stream);

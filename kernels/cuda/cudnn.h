@@ -33,10 +33,9 @@ constexpr CudnnDataType CudnnTypeOf(DataType type) {
       return kCudnnBfloat16;
     case DataType::kFloat16:
       return kCudnnHalf;
-    case DataType::kFloat32:
-      break;
+    default:  // kFloat32
+      return kCudnnFloat;
   }
-  return kCudnnFloat;
 }
 
 }  // namespace muster::kernels::cuda

@@ -309,7 +309,7 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(const Convolut
                                                                   const LayerRuntime& runtime,
                                                                   const CudnnTarget& target,
                                                                   PlanCache& plans) {
-  if (!shape.valid() || options.max_rows < 1) {
+  if (!shape.valid() || !options.valid()) {
     return absl::InvalidArgumentError("no such convolution");
   }
   auto made = std::make_unique<CudnnConvolution>(shape, options, runtime, target, plans);

@@ -1,4 +1,5 @@
 #include "kernels/cuda/columns.h"
+#include "kernels/cuda/depthwise_3x3.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/windows.h"
 
@@ -167,6 +168,9 @@ struct WeightsFinish {
 
 void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const void* x,
                                  const float* weights, const Epilogue& epilogue, void* y) {
+  if (IsDepthwise3x3(shape, {x, weights, epilogue.addend, y})) {
+    return Depthwise3x3Forward(shape, x, weights, epilogue, y);
+  }
   const Geometry geometry(shape);
   DispatchWidth(
       shape.type, shape.channels, {x, weights, epilogue.addend, y}, [&](auto element, auto width) {
@@ -181,6 +185,9 @@ void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const v
 
 void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, const void* dy,
                                       const float* weights, void* dx) {
+  if (IsDepthwise3x3(shape, {dy, weights, dx})) {
+    return Depthwise3x3BackwardData(shape, dy, weights, dx);
+  }
   const Geometry geometry(shape);
   DispatchWidth(shape.type, shape.channels, {dy, weights, dx}, [&](auto element, auto width) {
     using Storage = decltype(element);
@@ -194,6 +201,9 @@ void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, co
 
 void DepthwiseConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape, const void* x,
                                          const void* dy, float* dweights, float* dbias) {
+  if (IsDepthwise3x3(shape, {x, dy})) {
+    return Depthwise3x3BackwardWeights(shape, x, dy, dweights, dbias);
+  }
   const Geometry geometry(shape);
   const int64_t positions = shape.kernel * shape.kernel;
   const WeightsFinish finish{shape.channels, shape.padded_channels(), positions, dweights, dbias};

@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/contract/test_buffer.h"
-#include "kernels/staged_convolution.h"
+#include "kernels/testing/staged_convolution.h"
 
 namespace muster::kernels {
 namespace {

@@ -131,12 +131,12 @@ inline bool Aligned(std::initializer_list<const void*> arrays) {
 template <typename Visit>
 void DispatchType(DataType type, const Visit& visit) {
   switch (type) {
-    case DataType::kFloat32:
-      return visit(float{});
     case DataType::kBfloat16:
       return visit(Bfloat16{});
     case DataType::kFloat16:
       return visit(Float16{});
+    default:  // kFloat32
+      return visit(float{});
   }
 }
 

@@ -47,9 +47,15 @@ struct FoldBody {
   MUSTER_HOST_DEVICE void Run(int phase, int64_t block, int thread, Shared& shared) const {
     if (phase == 0) {
       Value value = Value::Nothing();
-      for (int64_t i = block * kThreads + thread; i < items; i += blocks * kThreads) {
-        value.Add(source(i));
+      const int64_t stride = blocks * kThreads;
+      int64_t i = block * kThreads + thread;
+      // Loads four items before it adds the first, to hide the latency of memory.
+      for (; i + 3 * stride < items; i += 4 * stride) {
+        const Value loaded[] = {source(i), source(i + stride), source(i + 2 * stride),
+                                source(i + 3 * stride)};
+        for (const Value& one : loaded) value.Add(one);
       }
+      for (; i < items; i += stride) value.Add(source(i));
       shared.threads[thread] = value;
     } else if (phase == 1) {
       shared.Fold(thread);

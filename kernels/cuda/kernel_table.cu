@@ -8,8 +8,6 @@ const KernelTable kKernels = {
 #else
     .name = "cuda_on_host",
 #endif
-    .lanes = 32,
-    .bfloat16_dot = true,
     .batch_norm_statistics = BatchNormStatistics,
     .batch_norm_scale = BatchNormScale,
     .batch_norm_to_sums = BatchNormToSums,
@@ -38,12 +36,6 @@ const KernelTable kKernels = {
     .nt_xent_backward = NtXentBackward,
     .resize = Resize,
     .load_images = LoadImages,
-    .direct_convolution_forward = nullptr,
-    .direct_convolution_backward_weights = nullptr,
-    .tile_convolution = nullptr,
-    .tile_pad_channels = nullptr,
-    .tile_convolution_backward_weights = nullptr,
-    .tile_convolution_backward_weights_scratch_bytes = nullptr,
     .depthwise_convolution_forward = DepthwiseConvolutionForward,
     .depthwise_convolution_backward_data = DepthwiseConvolutionBackwardData,
     .depthwise_convolution_backward_weights = DepthwiseConvolutionBackwardWeights,

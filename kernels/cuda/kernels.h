@@ -36,8 +36,10 @@ kernels::ScaledCopy ScaledCopy;
 kernels::Cast Cast;
 kernels::AllFinite AllFinite;
 
-// samples.cu
+// dropout.cu
 kernels::Dropout Dropout;
+
+// cross_entropy.cu
 kernels::SoftmaxCrossEntropy SoftmaxCrossEntropy;
 
 // images.cu
@@ -70,7 +72,6 @@ kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;
 kernels::RestoreSkipped RestoreSkipped;
 
-// Of direct and tile convolution there are none: null.
 extern const KernelTable kKernels;
 
 // convolution_kernels.cu

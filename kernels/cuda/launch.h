@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/elements.h"
 #ifdef __CUDACC__
@@ -29,6 +30,30 @@ MUSTER_HOST_DEVICE constexpr int64_t Quotient(int64_t a, int64_t b) { return (a 
 MUSTER_HOST_DEVICE constexpr int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 MUSTER_HOST_DEVICE constexpr int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// What each thread of a block keeps in registers from phase to phase: a Body::State, if it has one.
+struct NoState {};
+template <typename Body>
+struct StateOfBody {
+  using Type = NoState;
+};
+template <typename Body>
+requires requires { typename Body::State; }
+struct StateOfBody<Body> {
+  using Type = typename Body::State;
+};
+template <typename Body>
+using StateOf = typename StateOfBody<Body>::Type;
+
+template <typename Body>
+MUSTER_HOST_DEVICE void RunPhase(const Body& body, int phase, int64_t block, int thread,
+                                 typename Body::Shared& shared, StateOf<Body>& state) {
+  if constexpr (std::is_same_v<StateOf<Body>, NoState>) {
+    body.Run(phase, block, thread, shared);
+  } else {
+    body.Run(phase, block, thread, shared, state);
+  }
+}
+
 #ifdef __CUDACC__
 
 template <typename Body>
@@ -46,27 +71,30 @@ __global__ void __launch_bounds__(kThreads)
     BlockKernel(const __grid_constant__ Body body, int64_t blocks) {
   __shared__ typename Body::Shared shared;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    StateOf<Body> state;
 #pragma unroll
     for (int phase = 0; phase < Body::kPhases; ++phase) {
-      body.Run(phase, block, static_cast<int>(threadIdx.x), shared);
+      RunPhase(body, phase, block, static_cast<int>(threadIdx.x), shared, state);
       __syncthreads();
     }
   }
 }
 
-// Calls body(i) for each i below `items`.
+// Calls body(i) for each i below `items`. The blocks fill the GPU `waves` times; several waves
+// balance bodies whose registers leave room for fewer threads than a multiprocessor can hold.
 template <typename Body>
-void ForEachItem(int64_t items, const Body& body) {
+void ForEachItem(int64_t items, const Body& body, int waves = 1) {
   if (items <= 0) return;
   Context& context = CurrentContext();
-  const int64_t blocks = Smaller(Quotient(items, kThreads), context.filling_blocks());
+  const int64_t blocks = Smaller(Quotient(items, kThreads), context.filling_blocks() * waves);
   ItemKernel<<<static_cast<unsigned>(blocks), kThreads, 0, context.stream()>>>(body, items);
   context.Check(cudaGetLastError());
 }
 
 // Calls body.Run(phase, block, thread, shared) for each block below `blocks` and each of its
 // threads. Between two phases, of which Body::kPhases says how many, all threads of a block wait
-// for each other; they share a Body::Shared with unspecified content.
+// for each other; they share a Body::Shared with unspecified content. A body with a State also gets
+// the thread's own as the last argument.
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body& body) {
   if (blocks <= 0) return;
@@ -87,7 +115,7 @@ T* Scratch(int64_t count) {
 #else
 
 template <typename Body>
-void ForEachItem(int64_t items, const Body& body) {
+void ForEachItem(int64_t items, const Body& body, int /*waves*/ = 1) {
   for (int64_t i = 0; i < items; ++i) body(i);
 }
 
@@ -96,11 +124,14 @@ void ForEachItem(int64_t items, const Body& body) {
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body& body) {
   const auto shared = std::make_unique<typename Body::Shared>();
+  std::vector<StateOf<Body>> states(kThreads);
   for (int64_t block = 0; block < blocks; ++block) {
     std::memset(static_cast<void*>(shared.get()), 0xff, sizeof(*shared));
+    std::memset(static_cast<void*>(states.data()), 0xff, kThreads * sizeof(states[0]));
     for (int phase = 0; phase < Body::kPhases; ++phase) {
       for (int i = 0; i < kThreads; ++i) {
-        body.Run(phase, block, block % 2 == 0 ? i : kThreads - 1 - i, *shared);
+        const int thread = block % 2 == 0 ? i : kThreads - 1 - i;
+        RunPhase(body, phase, block, thread, *shared, states[thread]);
       }
     }
   }

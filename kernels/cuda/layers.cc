@@ -1,7 +1,7 @@
 #include "kernels/cuda/layers.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/depthwise_convolution.h"
+#include "kernels/cpu/convolution/depthwise/engine.h"
 #include "kernels/cuda/cublaslt_linear.h"
 #include "kernels/cuda/cudnn_convolution.h"
 
@@ -39,7 +39,9 @@ absl::Status LayerMaker::StartCublasLt() {
 
 absl::StatusOr<std::unique_ptr<Convolution>> LayerMaker::Make(const ConvolutionShape& shape,
                                                               const ConvolutionOptions& options) {
-  if (!shape.valid()) return absl::InvalidArgumentError("no such convolution");
+  if (!shape.valid() || !options.valid()) {
+    return absl::InvalidArgumentError("no such convolution");
+  }
   const KernelTable& kernels = runtime_.device->kernels();
   if (shape.depthwise()) {
     // The GPU's threads are its own.

@@ -5,14 +5,16 @@
 #include "kernels/cuda/batch_norm.cu"
 #include "kernels/cuda/cast.cu"
 #include "kernels/cuda/convolution_kernels.cu"
+#include "kernels/cuda/cross_entropy.cu"
+#include "kernels/cuda/depthwise_3x3.cu"
 #include "kernels/cuda/depthwise_convolution.cu"
+#include "kernels/cuda/dropout.cu"
 #include "kernels/cuda/images.cu"
 #include "kernels/cuda/kernel_table.cu"
 #include "kernels/cuda/lars.cu"
 #include "kernels/cuda/nt_xent.cu"
 #include "kernels/cuda/optimizer.cu"
 #include "kernels/cuda/pooling.cu"
-#include "kernels/cuda/samples.cu"
 #include "kernels/cuda/update.cu"
 
 namespace muster::kernels {

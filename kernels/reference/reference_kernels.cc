@@ -48,8 +48,6 @@ void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits
 
 constexpr KernelTable kKernels = {
     .name = "reference",
-    .lanes = 1,
-    .bfloat16_dot = false,
     .batch_norm_statistics = BatchNormStatistics,
     .batch_norm_scale = BatchNormScale,
     .batch_norm_to_sums = BatchNormToSums,
@@ -78,12 +76,6 @@ constexpr KernelTable kKernels = {
     .nt_xent_backward = NtXentBackward,
     .resize = Resize,
     .load_images = LoadImages,
-    .direct_convolution_forward = DirectConvolutionForward,
-    .direct_convolution_backward_weights = DirectConvolutionBackwardWeights,
-    .tile_convolution = nullptr,
-    .tile_pad_channels = nullptr,
-    .tile_convolution_backward_weights = nullptr,
-    .tile_convolution_backward_weights_scratch_bytes = nullptr,
     .depthwise_convolution_forward = DepthwiseConvolutionForward,
     .depthwise_convolution_backward_data = DepthwiseConvolutionBackwardData,
     .depthwise_convolution_backward_weights = DepthwiseConvolutionBackwardWeights,

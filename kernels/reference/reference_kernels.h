@@ -43,10 +43,6 @@ kernels::L2NormalizeBackward L2NormalizeBackward;
 kernels::NtXentForward NtXentForward;
 kernels::NtXentBackward NtXentBackward;
 
-// direct_convolution.cc
-kernels::DirectConvolutionForward DirectConvolutionForward;
-kernels::DirectConvolutionBackwardWeights DirectConvolutionBackwardWeights;
-
 // depthwise_convolution.cc
 kernels::DepthwiseConvolutionForward DepthwiseConvolutionForward;
 kernels::DepthwiseConvolutionBackwardData DepthwiseConvolutionBackwardData;

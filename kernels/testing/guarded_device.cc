@@ -132,7 +132,7 @@ class GuardedProcessor final : public Device {
   const KernelTable& kernels() const override { return kernels_; }
   absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) override {
-    absl::StatusOr<std::unique_ptr<Convolution>> made = cpu::MakeConvolution(shape, options);
+    absl::StatusOr<std::unique_ptr<Convolution>> made = CpuDevice().MakeConvolution(shape, options);
     if (!made.ok()) return made.status();
     return std::make_unique<GuardedConvolution>(*std::move(made));
   }

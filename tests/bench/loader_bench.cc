@@ -79,7 +79,7 @@ absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohman
     if (!flags.gpu) {
       if (batch->pixels.size() > floats.size()) floats.resize(batch->pixels.size());
       if (batch->rows > labels.size()) labels.resize(batch->rows);
-      writer.Write(*batch, floats.data(), labels.data());
+      RETURN_IF_ERROR(writer.Write(*batch, floats.data(), labels.data()));
     }
     // The first epoch brings the files into memory.
     if (batch->step + 1 == steps.steps_per_epoch()) {
@@ -133,8 +133,7 @@ absl::Status TimeParts(const ImageDataset& dataset, const Flags& flags, nlohmann
   batch.pixels = pixels;
   const auto normalise = [&](uint32_t) {
     int32_t written = 0;
-    writer.Write(batch, floats.data(), &written);
-    return absl::OkStatus();
+    return writer.Write(batch, floats.data(), &written);
   };
   ASSIGN_OR_RETURN(result["decode_us"], TimeEach(dataset, decode));
   ASSIGN_OR_RETURN(result["transform_us"], TimeEach(dataset, all));

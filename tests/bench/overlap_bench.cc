@@ -78,7 +78,7 @@ struct Times {
 
 struct Configuration {
   std::string network;
-  ExchangeOptions options;
+  HostBucketReducerOptions options;
   Communicator* communicator = nullptr;
   std::unique_ptr<HostBucketReducer> exchange;
   Times times;
@@ -97,13 +97,13 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-absl::StatusOr<ExchangeOptions> ParseBuckets(const std::string& text) {
+absl::StatusOr<HostBucketReducerOptions> ParseBuckets(const std::string& text) {
   const std::vector<std::string> sizes = absl::StrSplit(text, ':');
   if (sizes.size() != 2) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", text, "' is not FIRST:REST, as 1MiB:25MiB"));
   }
-  ExchangeOptions options;
+  HostBucketReducerOptions options;
   ASSIGN_OR_RETURN(options.first_bucket_bytes, spec::ParseSize(sizes[0]));
   ASSIGN_OR_RETURN(options.bucket_bytes, spec::ParseSize(sizes[1]));
   return options;
@@ -188,13 +188,13 @@ absl::Status Rank::SetUp() {
 
 absl::Status Rank::MakeConfigurations() {
   for (const std::string& network : flags_.networks) {
-    std::vector<ExchangeOptions> buckets;
+    std::vector<HostBucketReducerOptions> buckets;
     for (const std::string& text : flags_.buckets) {
-      ASSIGN_OR_RETURN(const ExchangeOptions options, ParseBuckets(text));
+      ASSIGN_OR_RETURN(const HostBucketReducerOptions options, ParseBuckets(text));
       buckets.push_back(options);
     }
     if (buckets.empty()) buckets.emplace_back();
-    for (const ExchangeOptions& options : buckets) {
+    for (const HostBucketReducerOptions& options : buckets) {
       Configuration& configuration = configurations_.emplace_back();
       configuration.network = network;
       configuration.options = options;
@@ -296,7 +296,7 @@ absl::Status Rank::Report() {
     const double exposed = extra / all_reduce;
     const double rate = configuration.network == "limited" ? rate_ : 0;
     if (rank_ != 0) continue;
-    const ExchangeOptions& options = configuration.options;
+    const HostBucketReducerOptions& options = configuration.options;
     if (flags_.json) {
       const nlohmann::json line = {{"network", configuration.network},
                                    {"first_bucket_bytes", options.first_bucket_bytes},

@@ -1,9 +1,19 @@
 // Compares the losses of two jobs, as `muster local --losses -o json` prints them, step by step.
 //
-//   compare_losses EXPECTED.json ACTUAL.json TOLERANCE
+//   compare_losses EXPECTED.json ACTUAL.json TOLERANCE [STABLE.json PERTURBED.json]
+//   compare_losses --end EXPECTED.json ACTUAL.json TOLERANCE
 //
-// Prints one line of JSON. Status 1 where a loss differs by more, relative to the first job's, or
-// where training did not get anywhere; 65 where a file has no losses.
+// Training amplifies rounding errors, by orders of magnitude within tens of steps. STABLE and
+// PERTURBED measure by how much: the same training twice, the second time with a learning rate that
+// is 1e-5 of itself larger. A loss may then differ by TOLERANCE and ten times as much as these two
+// have differed up to that step, so that early steps are compared tightly and later ones as far as
+// the training itself determines them. Differences are relative to losses above 1.
+//
+// --end compares only the means over the last quarter of the steps: for precisions whose rounding
+// exceeds any perturbation.
+//
+// Prints one line of JSON. Status 1 where a loss differs by more, or where training did not reduce
+// the loss; 65 where a file has no losses.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -27,42 +37,101 @@ std::vector<double> LossesOf(const char* path) {
   return losses;
 }
 
+double Difference(double actual, double expected) {
+  return std::abs(actual - expected) / std::max(1.0, expected);
+}
+
+// Steps in a quarter of the training: a single batch says little.
+std::ptrdiff_t QuarterOf(const std::vector<double>& losses) {
+  return static_cast<std::ptrdiff_t>(std::max<size_t>(1, losses.size() / 4));
+}
+
+double MeanAtStart(const std::vector<double>& losses) {
+  const auto count = QuarterOf(losses);
+  return std::accumulate(losses.begin(), losses.begin() + count, 0.0) / static_cast<double>(count);
+}
+
+double MeanAtEnd(const std::vector<double>& losses) {
+  const auto count = QuarterOf(losses);
+  return std::accumulate(losses.end() - count, losses.end(), 0.0) / static_cast<double>(count);
+}
+
+struct Comparison {
+  bool agree = true;
+  double largest = 0;        // difference
+  double largest_share = 0;  // of what is allowed at the step
+  size_t at_step = 0;        // of the largest share, from 1
+};
+
+// `spread` is what each loss may differ by beyond `tolerance`; empty: nothing.
+Comparison CompareSteps(const std::vector<double>& expected, const std::vector<double>& actual,
+                        double tolerance, const std::vector<double>& spread) {
+  Comparison result;
+  result.agree = expected.size() == actual.size();
+  for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
+    const double difference = Difference(actual[i], expected[i]);
+    const double share = difference / (tolerance + (i < spread.size() ? spread[i] : 0));
+    // Written so that NaN does not pass.
+    if (!(share <= 1)) result.agree = false;
+    if (!(difference <= result.largest)) result.largest = difference;
+    if (!(share <= result.largest_share)) result.largest_share = share, result.at_step = i + 1;
+  }
+  return result;
+}
+
+// Ten times the largest difference up to each step.
+std::vector<double> SpreadOf(const std::vector<double>& stable,
+                             const std::vector<double>& perturbed) {
+  std::vector<double> spread;
+  double largest = 0;
+  for (size_t i = 0; i < std::min(stable.size(), perturbed.size()); ++i) {
+    largest = std::max(largest, 10 * Difference(perturbed[i], stable[i]));
+    spread.push_back(largest);
+  }
+  return spread;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::cerr << "usage: compare_losses EXPECTED.json ACTUAL.json TOLERANCE\n";
+  const bool end_only = argc > 1 && std::string(argv[1]) == "--end";
+  const std::vector<const char*> arguments(argv + (end_only ? 2 : 1), argv + argc);
+  if (arguments.size() != 3 && (end_only || arguments.size() != 5)) {
+    std::cerr << "usage: compare_losses [--end] EXPECTED.json ACTUAL.json TOLERANCE "
+                 "[STABLE.json PERTURBED.json]\n";
     return 64;
   }
-  const char* path = argv[1];
+  const char* path = arguments[0];
   try {
     const std::vector<double> expected = LossesOf(path);
-    const std::vector<double> actual = LossesOf(path = argv[2]);
-    const double tolerance = std::strtod(argv[3], nullptr);
-    double largest = 0;
-    size_t step = 0;
-    bool agree = expected.size() == actual.size();
-    for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
-      const double difference = std::abs(actual[i] - expected[i]) / std::max(1.0, expected[i]);
-      // Written so that NaN does not pass.
-      if (!(difference <= tolerance)) agree = false;
-      if (!(difference <= largest)) largest = difference, step = i;
+    const std::vector<double> actual = LossesOf(path = arguments[1]);
+    const double tolerance = std::strtod(arguments[2], nullptr);
+    std::vector<double> spread;
+    if (arguments.size() == 5) {
+      const std::vector<double> stable = LossesOf(path = arguments[3]);
+      spread = SpreadOf(stable, LossesOf(path = arguments[4]));
     }
-    // A single batch says little.
-    const auto part = static_cast<std::ptrdiff_t>(std::max<size_t>(1, actual.size() / 4));
-    const bool learnt = std::accumulate(actual.end() - part, actual.end(), 0.0) <
-                        std::accumulate(actual.begin(), actual.begin() + part, 0.0);
-    std::cout << nlohmann::json{{"steps", actual.size()},
-                                {"first_loss", actual.front()},
-                                {"last_loss", actual.back()},
-                                {"expected_last_loss", expected.back()},
-                                {"largest_difference", largest},
-                                {"at_step", step + 1},
-                                {"tolerance", tolerance},
-                                {"agree", agree},
-                                {"learnt", learnt}}
-              << std::endl;
-    return agree && learnt ? 0 : 1;
+    Comparison found = CompareSteps(expected, actual, tolerance, spread);
+    if (end_only) {
+      found.agree = expected.size() == actual.size() &&
+                    Difference(MeanAtEnd(actual), MeanAtEnd(expected)) <= tolerance;
+    }
+    const bool learnt = MeanAtEnd(actual) < MeanAtStart(actual);
+    nlohmann::json result = {{"steps", actual.size()},
+                             {"first_loss", actual.front()},
+                             {"last_loss", actual.back()},
+                             {"mean_at_end", MeanAtEnd(actual)},
+                             {"expected_mean_at_end", MeanAtEnd(expected)},
+                             {"largest_difference", found.largest},
+                             {"tolerance", tolerance},
+                             {"agree", found.agree},
+                             {"learnt", learnt}};
+    if (!end_only) {
+      result["largest_share_of_allowed"] = found.largest_share;
+      result["at_step"] = found.at_step;
+    }
+    std::cout << result << std::endl;
+    return found.agree && learnt ? 0 : 1;
   } catch (const std::exception& error) {
     std::cerr << "compare_losses: " << path << ": " << error.what() << "\n";
     return 65;

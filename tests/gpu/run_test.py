@@ -56,6 +56,29 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 69)
         self.assertIn("run.sh: CUDA: no GPU: no driver: libcuda.so.1", result.stdout)
 
+    def test_losses_are_compared_as_far_as_training_determines_them(self):
+        program = self.unpacked()[1] / "bin/compare_losses"
+
+        def job(name, differences):
+            losses = [2.0 - 0.1 * i + difference for i, difference in enumerate(differences)]
+            path = self.folder / f"{name}.json"
+            path.write_text(json.dumps({"summary": {"losses": losses}}))
+            return path
+
+        def compare(*arguments):
+            result = subprocess.run([program, *arguments], text=True, check=False, stdout=subprocess.PIPE)
+            return result.returncode, json.loads(result.stdout)
+
+        zeros = [0.0] * 8
+        stable, perturbed = job("stable", zeros), job("perturbed", [0, 0, 0, 0, 1e-3, 0, 0, 0])
+        late, early = job("late", zeros[:6] + [5e-3, 0]), job("early", [0, 5e-3] + zeros[:6])
+        self.assertEqual(compare(stable, late, "1e-4", stable, perturbed)[0], 0)
+        status, found = compare(stable, early, "1e-4", stable, perturbed)
+        self.assertEqual((status, found["at_step"]), (1, 2))
+        self.assertEqual(compare(stable, late, "1e-4")[0], 1)
+        self.assertEqual(compare("--end", stable, early, "1e-4")[0], 0)
+        self.assertEqual(compare("--end", stable, late, "1e-4")[0], 1)
+
     def test_parts(self):
         gpus = FakeGpus(self.folder, 1)
         nccl = self.folder / "nccl"
@@ -63,7 +86,7 @@ class RunTest(unittest.TestCase):
         shutil.copy(binary("collectives/nccl/testing/libfake_nccl.so"), nccl / "libnccl.so.2")
         result = self.run_script(
             "--quick", "--part", "kernels", "--part", "sanitizer", "--part", "nccl", bundles=self.unpacked(),
-            SETS="train.max_steps=24 train.global_batch=16", ALLREDUCE_MAX="1MiB", FAKE_NVML=str(gpus.path),
+            SETS="train.max_steps=24 train.global_batch=16", ALLREDUCE_MAX="1MiB", LIMIT="840", FAKE_NVML=str(gpus.path),
             MUSTER_NVML_LIBRARY=str(binary("worker/gpu/testing/libfake_nvml.so")),
             MUSTER_CUDA_LIBRARY_PATH=f"{os.path.dirname(binary('kernels/cuda/testing/fakes/libcudnn.so.9'))}:{nccl}")
         results = json.loads((self.out / "results.json").read_text())

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <vector>
 
+#include "kernels/cpu/table/instruction_set.h"
 #include "kernels/kernel_table.h"
 
 namespace muster::kernels {

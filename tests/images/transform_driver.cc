@@ -70,7 +70,7 @@ absl::Status Load(Flags flags) {
     if (batch == nullptr) break;
     floats.resize(batch->pixels.size());
     labels.resize(batch->rows);
-    writer.Write(*batch, floats.data(), labels.data());
+    RETURN_IF_ERROR(writer.Write(*batch, floats.data(), labels.data()));
     out.write(reinterpret_cast<const char*>(floats.data()),
               static_cast<std::streamsize>(floats.size() * sizeof(float)));
     for (size_t row = 0; row < batch->rows; row += batch->views, ++position) {

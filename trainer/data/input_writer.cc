@@ -1,67 +1,70 @@
 #include "trainer/data/input_writer.h"
 
-#include <new>
-#include <utility>
-#include <vector>
-
-#include "absl/status/statusor.h"
+#include "common/status.h"
 
 namespace muster::data {
 namespace {
 
-kernels::DeviceMemory Allocate(kernels::Device& device, size_t bytes) {
-  absl::StatusOr<kernels::DeviceMemory> memory = device.Allocate(bytes);
-  if (!memory.ok()) throw std::bad_alloc();
-  return *std::move(memory);
-}
-
-kernels::DeviceMemory OnDevice(kernels::Device& device, const std::vector<float>& values) {
-  kernels::DeviceMemory memory = Allocate(device, values.size() * sizeof(float));
-  device.CopyToDevice(memory.data(), values.data(), memory.bytes());
-  return memory;
+// Makes `memory` hold at least `bytes`.
+absl::Status Reserve(kernels::Device& device, size_t bytes, kernels::DeviceMemory& memory) {
+  if (memory.bytes() >= bytes) return absl::OkStatus();
+  ASSIGN_OR_RETURN(memory, device.Allocate(bytes));
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 InputWriter::InputWriter(const DatasetInfo& info, kernels::Device& device)
-    : device_(device), channels_(static_cast<int64_t>(info.mean.size())) {
+    : device_(device), mean_(info.mean), standard_deviation_(info.standard_deviation) {}
+
+absl::Status InputWriter::WriteFactors() {
   std::vector<float> scale, shift;
-  for (size_t c = 0; c < info.mean.size(); ++c) {
-    scale.push_back(1.0f / (255.0f * info.standard_deviation[c]));
-    shift.push_back(-info.mean[c] / info.standard_deviation[c]);
+  for (size_t c = 0; c < mean_.size(); ++c) {
+    scale.push_back(1.0f / (255.0f * standard_deviation_[c]));
+    shift.push_back(-mean_[c] / standard_deviation_[c]);
   }
-  scale_ = OnDevice(device, scale);
-  shift_ = OnDevice(device, shift);
+  const size_t bytes = scale.size() * sizeof(float);
+  RETURN_IF_ERROR(Reserve(device_, bytes, shift_));
+  RETURN_IF_ERROR(Reserve(device_, bytes, scale_));
+  device_.CopyToDevice(shift_.data(), shift.data(), bytes);
+  device_.CopyToDevice(scale_.data(), scale.data(), bytes);
+  return absl::OkStatus();
 }
 
-const uint8_t* InputWriter::Pixels(const Batch& batch) {
+absl::StatusOr<const uint8_t*> InputWriter::Pixels(const Batch& batch) {
   if (batch.resident != nullptr) return batch.resident;
   if (device_.host_memory()) return batch.pixels.data() - batch.first_pixel;
-  const size_t bytes = batch.first_pixel + batch.pixels.size();
-  if (pixels_.bytes() < bytes) pixels_ = Allocate(device_, bytes);
+  RETURN_IF_ERROR(Reserve(device_, batch.first_pixel + batch.pixels.size(), pixels_));
   device_.CopyToDevice(pixels_.as<uint8_t>() + batch.first_pixel, batch.pixels.data(),
                        batch.pixels.size());
   return pixels_.as<uint8_t>();
 }
 
-const kernels::ImageRow* InputWriter::Images(const Batch& batch) {
+absl::StatusOr<const kernels::ImageRow*> InputWriter::Images(const Batch& batch) {
   if (device_.host_memory()) return batch.images.data();
   const size_t bytes = batch.images.size() * sizeof(kernels::ImageRow);
-  if (images_.bytes() < bytes) images_ = Allocate(device_, bytes);
+  RETURN_IF_ERROR(Reserve(device_, bytes, images_));
   device_.CopyToDevice(images_.data(), batch.images.data(), bytes);
   return images_.as<kernels::ImageRow>();
 }
 
-void InputWriter::Write(const Batch& batch, float* input, int32_t* labels) {
+absl::Status InputWriter::Write(const Batch& batch, float* input, int32_t* labels) {
+  if (scale_.bytes() == 0) RETURN_IF_ERROR(WriteFactors());
   const kernels::ImageRowsShape shape = {static_cast<int64_t>(batch.rows), batch.size.height,
-                                         batch.size.width, channels_};
-  const uint8_t* const pixels = input == nullptr ? nullptr : Pixels(batch);
-  const kernels::ImageRow* const images = input == nullptr ? nullptr : Images(batch);
+                                         batch.size.width, static_cast<int64_t>(mean_.size())};
+  const uint8_t* pixels = nullptr;
+  const kernels::ImageRow* images = nullptr;
+  if (input != nullptr) {
+    ASSIGN_OR_RETURN(pixels, Pixels(batch));
+    ASSIGN_OR_RETURN(images, Images(batch));
+  }
   device_.CopyToDevice(labels, batch.labels.data(), batch.labels.size() * sizeof(int32_t));
   if (batch.copied != nullptr) batch.copied->Record();
-  if (input == nullptr) return;
-  device_.kernels().load_images(shape, pixels, images, scale_.as<float>(), shift_.as<float>(),
-                                input);
+  if (input != nullptr) {
+    device_.kernels().load_images(shape, pixels, images, scale_.as<float>(), shift_.as<float>(),
+                                  input);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::data

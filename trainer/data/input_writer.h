@@ -1,10 +1,13 @@
-// From a loader's batches to a network's input.
+// Writes a loader's batches into a network's input.
 #ifndef MUSTER_TRAINER_DATA_INPUT_WRITER_H_
 #define MUSTER_TRAINER_DATA_INPUT_WRITER_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/image_dataset.h"
@@ -16,22 +19,24 @@ namespace muster::data {
 // outlives it.
 class InputWriter {
  public:
-  // Throws std::bad_alloc, as Write may.
   InputWriter(const DatasetInfo& info, kernels::Device& device = kernels::CpuDevice());
 
-  // Queues what fills input, float32 [rows, height, width, channels], and labels, int32 [rows],
-  // both in the device's memory. input may be null: labels alone. The batch's memory is the
-  // loader's again when batch.copied is done, which is recorded here.
-  void Write(const Batch& batch, float* input, int32_t* labels);
+  // Queues the work that fills input, float32 [rows, height, width, channels], and labels, int32
+  // [rows], both in the device's memory. input may be null: labels alone. The loader may reuse the
+  // batch's memory when batch.copied, which is recorded here, is done. RESOURCE_EXHAUSTED: the
+  // device has no memory for what the writer keeps there.
+  absl::Status Write(const Batch& batch, float* input, int32_t* labels);
 
  private:
+  // Allocates and fills scale_ and shift_.
+  absl::Status WriteFactors();
   // Where the device reads them.
-  const uint8_t* Pixels(const Batch& batch);
-  const kernels::ImageRow* Images(const Batch& batch);
+  absl::StatusOr<const uint8_t*> Pixels(const Batch& batch);
+  absl::StatusOr<const kernels::ImageRow*> Images(const Batch& batch);
 
   kernels::Device& device_;
-  const int64_t channels_;
-  kernels::DeviceMemory scale_;  // float32, by channel
+  const std::vector<float> mean_, standard_deviation_;  // by channel
+  kernels::DeviceMemory scale_;  // float32, by channel; allocated by the first Write
   kernels::DeviceMemory shift_;
   // Of a batch, where the device's memory is not the process's.
   kernels::DeviceMemory pixels_;

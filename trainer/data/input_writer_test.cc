@@ -1,6 +1,7 @@
 #include "trainer/data/input_writer.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/device.h"
+#include "kernels/host_memory_device.h"
 #include "kernels/testing/guarded_device.h"
 #include "trainer/data/fake_dataset.h"
 #include "trainer/data/loader.h"
@@ -51,7 +53,8 @@ TEST(InputWriterTest, ScalesByChannel) {
   std::vector<int32_t> labels(1, -1);
   const std::vector<uint8_t> pixels = {0, 0, 255, 255};
   const Finished finished(pixels, {1, 2}, 1);
-  InputWriter(Info({0.5f, 0.0f}, {0.25f, 1.0f})).Write(finished.batch, out.data(), labels.data());
+  InputWriter writer(Info({0.5f, 0.0f}, {0.25f, 1.0f}));
+  ASSERT_TRUE(writer.Write(finished.batch, out.data(), labels.data()).ok());
   EXPECT_FLOAT_EQ(out[0], -2.0f);
   EXPECT_FLOAT_EQ(out[1], 0.0f);
   EXPECT_FLOAT_EQ(out[2], 2.0f);
@@ -70,7 +73,7 @@ TEST(InputWriterTest, AnyLengthOfOneAndThreeChannels) {
       std::vector<float> out(pixels.size());
       std::vector<int32_t> labels(1);
       const Finished finished(pixels, {1, static_cast<int64_t>(width)}, 1);
-      InputWriter(info).Write(finished.batch, out.data(), labels.data());
+      ASSERT_TRUE(InputWriter(info).Write(finished.batch, out.data(), labels.data()).ok());
       for (size_t i = 0; i < pixels.size(); ++i) {
         const size_t c = i % channels;
         ASSERT_NEAR(out[i], (pixels[i] / 255.0 - means[c]) / deviations[c], 2e-6);
@@ -92,7 +95,8 @@ TEST(InputWriterTest, ErasedRectanglesAreZeroAndNothingElseIs) {
   }
   std::vector<float> out(pixels.size(), -1);
   std::vector<int32_t> labels(3);
-  InputWriter(Info({0.5f, 0.5f}, {1, 1})).Write(finished.batch, out.data(), labels.data());
+  InputWriter writer(Info({0.5f, 0.5f}, {1, 1}));
+  ASSERT_TRUE(writer.Write(finished.batch, out.data(), labels.data()).ok());
   for (int64_t i = 0; i < static_cast<int64_t>(out.size()); ++i) {
     const int64_t x = i / 2 % 6, y = i / 12 % 5, row = i / 60;
     const Rectangle& erasure = erasures[row];
@@ -167,7 +171,7 @@ std::vector<Input> Written(const ImageDataset& dataset, LoaderOptions options,
     Input& input = inputs.emplace_back();
     for (uint32_t i = 0; i < 2; ++i) {
       const Batch part = (*batch)->Part(i, 2);
-      writer.Write(part, values->as<float>(), labels->as<int32_t>());
+      EXPECT_TRUE(writer.Write(part, values->as<float>(), labels->as<int32_t>()).ok());
       const size_t before = input.labels.size();
       input.values.resize((before + part.rows) * row);
       input.labels.resize(before + part.rows);
@@ -193,6 +197,45 @@ std::vector<LoaderOptions> AllOptions() {
   all[3].transform.size = {20, 17};
   all[3].transform.augment.crop_padding = 2;
   return all;
+}
+
+// A device with memory for a number of allocations.
+class FullDevice final : public kernels::HostMemoryDevice {
+ public:
+  explicit FullDevice(int allocations) : left_(allocations) {}
+  std::string name() const override { return "full"; }
+  bool host_memory() const override { return false; }
+  const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
+  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
+      const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
+    return absl::UnimplementedError("none here");
+  }
+
+ private:
+  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
+    if (left_-- == 0) return absl::ResourceExhaustedError("full");
+    void* const data = std::calloc(1, bytes);
+    if (data == nullptr) return absl::ResourceExhaustedError("no memory");
+    return data;
+  }
+
+  int left_;
+};
+
+TEST(InputWriterTest, ReportsThatTheDeviceHasNoMemory) {
+  const std::vector<uint8_t> pixels = {0, 0, 255, 255};
+  const Finished finished(pixels, {1, 2}, 1);
+  std::vector<float> out(4);
+  std::vector<int32_t> labels(1, -1);
+  // The writer keeps four arrays on a device: scale, shift, pixels and images.
+  for (const int allocations : {0, 1, 2, 3, 4}) {
+    FullDevice device(allocations);
+    InputWriter writer(Info({0.5f, 0.0f}, {0.25f, 1.0f}), device);
+    const absl::Status status = writer.Write(finished.batch, out.data(), labels.data());
+    EXPECT_EQ(absl::IsResourceExhausted(status), allocations < 4) << allocations << ": " << status;
+    EXPECT_EQ(status.ok(), allocations == 4);
+  }
+  EXPECT_FLOAT_EQ(out[0], -2.0f);
 }
 
 TEST(InputWriterTest, PicturesComeFinished) {

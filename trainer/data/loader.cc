@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "absl/memory/memory.h"
 #include "common/status.h"
@@ -20,12 +19,6 @@ LoaderOptions Complete(const ImageDataset& dataset, LoaderOptions options) {
   options.threads = std::max(1u, options.threads);
   options.prefetch = std::max(1u, options.prefetch);
   return options;
-}
-
-kernels::HostMemory AllocateHost(kernels::Device& device, size_t bytes) {
-  absl::StatusOr<kernels::HostMemory> memory = device.AllocateHost(bytes);
-  if (!memory.ok()) throw std::bad_alloc();
-  return *std::move(memory);
 }
 
 size_t Bytes(ImageSize size, const ImageDataset& dataset) {
@@ -69,20 +62,28 @@ Loader::Loader(const ImageDataset* dataset, const RankBatches& batches, bool shu
       next_to_use_(options.first_step),
       // One more than is ready ahead: the one in use.
       slots_(options.prefetch + size_t{1}) {
+  status_ = AllocateSlots();
+  if (!status_.ok()) return;
+  for (uint32_t i = 0; i < options_.threads; ++i) {
+    threads_.emplace_back([this] { Run(); });
+  }
+}
+
+absl::Status Loader::AllocateSlots() {
   const size_t samples = batches_.max_rows();
   const size_t rows = samples * options_.views;
   kernels::Device& device = *options_.device;
   for (Slot& slot : slots_) {
-    if (HasPixels()) slot.pixels = AllocateHost(device, samples * sample_bytes_);
-    slot.labels = AllocateHost(device, rows * sizeof(int32_t));
-    if (form_ != Form::kNone) {
-      slot.images = AllocateHost(device, rows * sizeof(kernels::ImageRow));
-    }
     slot.copied = device.MakeEvent();
+    if (HasPixels()) {
+      ASSIGN_OR_RETURN(slot.pixels, device.AllocateHost(samples * sample_bytes_));
+    }
+    ASSIGN_OR_RETURN(slot.labels, device.AllocateHost(rows * sizeof(int32_t)));
+    if (form_ != Form::kNone) {
+      ASSIGN_OR_RETURN(slot.images, device.AllocateHost(rows * sizeof(kernels::ImageRow)));
+    }
   }
-  for (uint32_t i = 0; i < options_.threads; ++i) {
-    threads_.emplace_back([this] { Run(); });
-  }
+  return absl::OkStatus();
 }
 
 Loader::~Loader() {
@@ -92,8 +93,10 @@ Loader::~Loader() {
   }
   slot_free_.SignalAll();
   for (std::thread& thread : threads_) thread.join();
-  // What failed is told by the device itself.
-  for (const Slot& slot : slots_) slot.copied->Wait().IgnoreError();
+  // The device itself reports its failures.
+  for (const Slot& slot : slots_) {
+    if (slot.copied != nullptr) slot.copied->Wait().IgnoreError();
+  }
 }
 
 Loader::Form Loader::FormFor(const ImageDataset& dataset, const LoaderOptions& options) {

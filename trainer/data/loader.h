@@ -46,7 +46,8 @@ struct LoaderOptions {
 // on the oldest batch that is not done, some samples each. Next is for one thread.
 class Loader {
  public:
-  // Throw std::bad_alloc.
+  // Where there is no memory for the batches, Next returns RESOURCE_EXHAUSTED.
+  //
   // Each sample once per epoch in that epoch's order, augmented. `dataset` outlives the loader.
   static std::unique_ptr<Loader> ForTraining(const ImageDataset* dataset, const StepMap& steps,
                                              const LoaderOptions& options);
@@ -94,6 +95,8 @@ class Loader {
   Loader(const ImageDataset* dataset, const RankBatches& batches, bool shuffle,
          const LoaderOptions& options);
 
+  // The memory of all slots. RESOURCE_EXHAUSTED.
+  absl::Status AllocateSlots();
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits for a batch to work on; none when there is nothing left to do.
   std::optional<Portion> Claim() ABSL_LOCKS_EXCLUDED(mutex_);

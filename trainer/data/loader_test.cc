@@ -399,6 +399,40 @@ TEST(LoaderTest, ABatchStaysAsItIsUntilItIsCopied) {
   EXPECT_EQ(Copy(**loader->Next()), expected[3]);
 }
 
+// A device with memory for a number of allocations.
+class FullDevice final : public kernels::HostMemoryDevice {
+ public:
+  explicit FullDevice(int allocations) : left_(allocations) {}
+  std::string name() const override { return "full"; }
+  bool host_memory() const override { return false; }
+  const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
+  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
+      const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
+    return absl::UnimplementedError("none here");
+  }
+
+ private:
+  absl::StatusOr<void*> AllocateHostBytes(size_t bytes) override {
+    if (left_-- == 0) return absl::ResourceExhaustedError("full");
+    return HostMemoryDevice::AllocateHostBytes(bytes);
+  }
+
+  int left_;
+};
+
+TEST(LoaderTest, ReportsThatThereIsNoMemoryForBatches) {
+  const FakeDataset dataset = Pictures();
+  const StepMap steps = *StepMap::Create(kSamples, kGlobalBatch, false);
+  for (const int allocations : {0, 1, 2, 4}) {
+    FullDevice device(allocations);
+    LoaderOptions options = Options();
+    options.device = &device;
+    const auto training = Loader::ForTraining(&dataset, steps, options);
+    EXPECT_TRUE(absl::IsResourceExhausted(training->Next().status())) << allocations;
+    EXPECT_TRUE(absl::IsResourceExhausted(training->Next().status())) << allocations;
+  }
+}
+
 TEST(LoaderTest, EndsWithBatchesUnused) {
   const FakeDataset dataset = Pictures();
   LoaderOptions options = Options();

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/cpu/render_image.h"
+#include "kernels/cpu/image/render_image.h"
 #include "kernels/image_rows.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/image_dataset.h"

@@ -68,7 +68,6 @@ class CompiledPlan final : public Plan {
   void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
   absl::Span<const float> logits(uint32_t rows) const override;
   absl::Duration kernel_time() const override { return kernel_time_; }
-  std::vector<DeviceUse> devices() const override;
 
   // Called before and after each pass of an operation: "forward", "backward recomputation",
   // "backward activation", "backward parameters", "backward data"; not for what a step leaves out.

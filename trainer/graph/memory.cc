@@ -56,7 +56,7 @@ class MemoryPlanner {
       : program_(program),
         device_(*options.device),
         max_rows_(options.max_batch),
-        slots_(options.slots),
+        slots_(options.in_flight_micro_batches),
         training_(options.training),
         recompute_(options.training && options.recompute_activations),
         schedule_(program.operations.size(), options.training),

@@ -29,13 +29,18 @@ CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
 
 absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& graph,
                                                                  const CompileOptions& options) {
-  if (options.max_batch == 0 || options.threads == 0 || options.slots == 0) {
+  if (options.max_batch == 0 || options.threads == 0 || options.in_flight_micro_batches == 0) {
     return absl::InvalidArgumentError("a plan needs at least one row, one thread and one slot");
+  }
+  for (const kernels::DataType type : {options.precision.activations, options.precision.compute}) {
+    if (kernels::IsKernelType(type)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("precision: kernels do not compute in ", kernels::NameOf(type)));
   }
   ASSIGN_OR_RETURN(Program program, Lower(graph, options));
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
   ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));
-  plan->keys_.resize(options.slots);
+  plan->keys_.resize(options.in_flight_micro_batches);
   plan->call_.workspace = plan->memory_->workspace;
   plan->TakeSlotPlaces();
   std::vector<kernels::BlockDraw> blocks;
@@ -320,16 +325,6 @@ void CompiledPlan::ContributeGradients(size_t index) {
   Run(operation, "backward data", [&] {
     for (const Contribution& contribution : memory_->contributions[index]) contribute(contribution);
   });
-}
-
-std::vector<DeviceUse> CompiledPlan::devices() const {
-  DeviceUse use;
-  use.device = device().name();
-  use.parameter_bytes = parameter_elements() * sizeof(float);
-  use.gradient_bytes = options_.training ? use.parameter_bytes : 0;
-  use.activation_bytes = arena_bytes();
-  use.busy = kernel_time_;
-  return {use};
 }
 
 absl::Span<const float> CompiledPlan::logits(uint32_t rows) const {

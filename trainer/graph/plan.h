@@ -12,18 +12,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
-#include "kernels/loss_result.h"
-#include "kernels/thread_pool.h"
+#include "trainer/graph/execution.h"
 #include "trainer/graph/graph.h"
 #include "trainer/graph/precision.h"
 
@@ -42,7 +39,7 @@ struct CompileOptions {
   // can be computed again from what is.
   bool recompute_activations = false;
   // How many micro-batches' activations are kept at once, each from its forward to its backward.
-  uint32_t slots = 1;
+  uint32_t in_flight_micro_batches = 1;
 };
 
 // One named tensor of the flat parameters (or buffers).
@@ -51,34 +48,6 @@ struct ParameterInfo {
   std::vector<int64_t> shape;  // canonical: OIHW, (out, in)
   size_t offset = 0;           // elements from the start of the flat array
   size_t count = 0;            // elements taken there, padding included
-};
-
-// Sums over all ranks for synchronised batch norm, of arrays in the plan's device's memory. Every
-// rank calls alike and in the same order, also without any row; what the device is given to compute
-// from then on finds the sums. The implementation keeps errors: after one the values are worth
-// nothing, and the plan's caller asks the implementation before it uses the step.
-class StatisticsReducer {
- public:
-  virtual ~StatisticsReducer() = default;
-  virtual void Sum(double* values, size_t count) = 0;
-  virtual void Sum(float* values, size_t count) = 0;
-};
-
-// Seeds whatever is random in a step; equal on all ranks and in all worlds for the same sample.
-struct StepContext {
-  uint64_t seed = 0;
-  uint64_t step = 0;
-  // Index in the global batch of the call's first row: dropout is a function of (seed, step, layer,
-  // global row).
-  uint64_t first_row = 0;
-};
-
-using kernels::LossResult;
-
-struct LossOptions {
-  double label_smoothing = 0;
-  double scale = 1;                    // of the gradient: 1 / global batch
-  const double* loss_scale = nullptr;  // another one, in the device's memory; null: 1
 };
 
 // One operation of a plan, for people: one or several layers that are computed together.
@@ -109,22 +78,6 @@ struct OperationDescription {
   size_t arena_offset = 0;      // where the output lies
 };
 
-// Something that a plan over several devices does in every step.
-struct PlanPart {
-  const char* name;
-  absl::Duration spent;  // since Compile
-};
-
-// What one of a plan's devices holds, and how long it computed.
-struct DeviceUse {
-  std::string device;
-  size_t parameter_bytes = 0;
-  size_t gradient_bytes = 0;
-  size_t activation_bytes = 0;  // and workspaces
-  size_t gathered_bytes = 0;    // of the other devices' rows
-  absl::Duration busy;          // since Compile
-};
-
 // A value that crosses from one part of a model to the next, and its gradient, which crosses back:
 // NHWC, max_batch rows of row_bytes each, in the device's memory.
 struct BoundaryTensor {
@@ -134,11 +87,10 @@ struct BoundaryTensor {
   void* gradient = nullptr;  // null where none is needed, and without training
 };
 
-// Not thread-safe; a plan belongs to one training thread.
-class Plan {
+// One device's compiled model, or a part of one. Not thread-safe; a plan belongs to one training
+// thread.
+class Plan : public Execution {
  public:
-  virtual ~Plan() = default;
-
   virtual absl::Span<const ParameterInfo> parameters() const = 0;
   virtual absl::Span<const ParameterInfo> buffers() const = 0;  // batch norm's running statistics
   virtual size_t parameter_elements() const = 0;  // of the flat array, padding included
@@ -150,19 +102,12 @@ class Plan {
   // In the order of forward.
   virtual std::vector<OperationDescription> Describe() const = 0;
 
-  // Base addresses, 64-byte aligned, which the plan does not own; anew for each generation.
-  // gradients may be null when not training. Required before any of the calls below.
-  virtual void Bind(float* parameters, float* gradients, float* buffers) = 0;
-
-  // For a plan compiled with synchronize_batch_norm; null, as at first: each rank's own statistics.
-  // Outlives the plan's calls.
-  virtual void set_statistics_reducer(StatisticsReducer* reducer) = 0;
-
   // Canonical values (shape order of ParameterInfo) of parameters and buffers, to and from the
   // bound arrays. INVALID_ARGUMENT for an unknown name or a wrong size.
   virtual absl::Status Import(const ParameterInfo& parameter, absl::Span<const float> values) = 0;
   virtual absl::Status Export(const ParameterInfo& parameter, absl::Span<float> values) const = 0;
-  // As the layers say, drawn by Philox from (seed, parameter's name): the same on any machine.
+  // Initial values as the layers define them, drawn by Philox from (seed, parameter's name): the
+  // same on any machine.
   virtual void Initialize(uint64_t seed) = 0;
   // Optimizer state of one parameter shares its layout: the same conversions for any flat array
   // like parameters.
@@ -171,76 +116,30 @@ class Plan {
   virtual absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                                   absl::Span<float> values) const = 0;
 
-  virtual kernels::Device& device() const = 0;
-  // Whether passes can be recorded.
-  virtual bool records() const { return device().captures(); }
-  // Threads that are the plan's own and idle between its calls: for what is done besides, on a
-  // device whose memory is the process's. Null where there are none.
-  virtual kernels::ThreadPool* threads() { return nullptr; }
+  bool supports_graph_capture() const override { return device().captures(); }
 
   // A plan of a part of a model (trainer/graph/cut.h) takes values of earlier parts and gives
   // values to later ones; a plan of a whole model has neither. A part's outputs are the next part's
-  // inputs, in the same order and of the same types. Both are those of the slot that is selected.
+  // inputs, in the same order and of the same types. Both are those of the selected slot.
   //
   // The caller writes the inputs' data before Forward and reads the outputs' after it, writes the
   // outputs' gradients before Backward and reads the inputs' after it. A value that passes through
-  // is an input and an output in one place: its gradient is what comes from behind and what this
-  // part adds to it. Backward may change the outputs' gradients. Passes of other slots leave all
-  // four alone.
+  // is an input and an output in one place: its gradient is the sum of what comes from behind and
+  // what this part adds to it. Backward may change the outputs' gradients. Passes of other slots
+  // leave all four alone.
   virtual absl::Span<const BoundaryTensor> boundary_inputs() const { return {}; }
   virtual absl::Span<const BoundaryTensor> boundary_outputs() const { return {}; }
 
   // Which activations the next Forward writes and the next Backward reads: one of
-  // CompileOptions::slots, at first slot 0. Input, labels, logits, their gradient, the boundary
-  // tensors and what SetStep sets belong to a slot, and lie elsewhere in each. Allocates nothing.
+  // CompileOptions::in_flight_micro_batches, at first slot 0. Input, labels, logits, their
+  // gradient, the boundary tensors and what SetStep sets belong to a slot, and lie elsewhere in
+  // each. Allocates nothing.
   virtual void SelectSlot(uint32_t slot) {}
-  // Of one slot: what is kept from forward to backward, without what lives within one pass.
+  // Bytes of one slot that are kept from forward to backward, without what lives within one pass.
   virtual size_t slot_bytes() const { return arena_bytes(); }
 
-  // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels,
-  // each from 0 to classes - 1. A part of a model that begins later has no input: null.
-  virtual float* input() = 0;
-  virtual int32_t* labels() = 0;
-
-  // What the slot's passes in training from here on draw their random numbers from. On a device
-  // that records calls the passes themselves are the same in every step: this alone is not, and is
-  // to be called between them.
-  virtual void SetStep(const StepContext& context) = 0;
-  // rows <= max_batch; zero rows are legal everywhere and give zero gradients. A number of rows
-  // that first appears costs the building of its kernels once; from then on nothing is allocated.
-  // Training keeps running statistics of batch norm, of the rows present.
-  // Backward of a slot has the rows of its last Forward.
-  virtual void Forward(uint32_t rows, bool training) = 0;
-  void Forward(uint32_t rows, bool training, const StepContext& context) {
-    if (training) SetStep(context);
-    Forward(rows, training);
-  }
-  // Cross-entropy, after Forward, to *result in the device's memory: of the rows of this call,
-  // right being those whose largest logit is their label. Not for a part of a model that ends
-  // before its logits, nor is Loss.
-  virtual void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) = 0;
-  // The same to the process's memory, for which it waits.
+  // As QueueLoss, to the process's memory; waits for the device.
   virtual LossResult Loss(uint32_t rows, double label_smoothing, double scale) = 0;
-  // What Backward starts from, rows * classes: the gradient of the logits. Loss writes it; another
-  // objective writes it itself, between Forward and Backward. Null without training, and where
-  // there are no logits.
-  virtual float* output_gradient() = 0;
-  // After Loss, or what is in its place. Writes (not adds to) every gradient. ready(offset):
-  // gradients from element `offset` to the end of the flat array are final; called with falling
-  // offsets, the last time with 0. Of a slot, it follows one Forward in training.
-  virtual void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) = 0;
-  // Logits of the slot's last Forward, rows * classes; empty where a part of a model ends earlier.
-  virtual absl::Span<const float> logits(uint32_t rows) const = 0;
-
-  // Spent in the passes of operations and in the loss since Compile; a reducer's calls are a part.
-  virtual absl::Duration kernel_time() const = 0;
-  // In their order; of a plan for one device there are none.
-  virtual absl::Span<const PlanPart> parts() const { return {}; }
-  // The first one is device().
-  virtual std::vector<DeviceUse> devices() const = 0;
-  // Of passes that other processes take part in: after an error what they computed is worth
-  // nothing.
-  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 // Errors: INVALID_ARGUMENT for shapes that do not fit, naming the layer; RESOURCE_EXHAUSTED.

@@ -1,10 +1,11 @@
 // Times a training step of a model, and each kernel in it.
 //
-//   plan_bench [model [image size [rows [steps [threads [precision [dtype [recompute]]]]]]]]
+//   plan_bench [model [image size [rows [steps [threads [precision [dtype [recompute|-
+//   [set]]]]]]]]]
 //
 // small_cnn takes images of one channel, the others of three. The precision is O0, O1 or O2, the
-// dtype bfloat16 or float16; a last argument `recompute` computes activations again that otherwise
-// are kept.
+// dtype bfloat16 or float16; `recompute` computes activations again that otherwise are kept. The
+// instruction set is the processor's best unless it is named: plain, avx2, avx512 or avx512_bf16.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "kernels/kernel_table.h"
+#include "kernels/cpu/device.h"
 #include "trainer/graph/compiled_plan.h"
 #include "trainer/models/model.h"
 
@@ -58,6 +59,14 @@ int Main(int argc, char** argv) {
     return 1;
   }
   const bool recompute = argc > 8 && std::string(argv[8]) == "recompute";
+  kernels::InstructionSet set = kernels::DetectInstructionSet();
+  while (argc > 9 && kernels::CpuKernels(set).name != std::string(argv[9])) {
+    if (set == kernels::InstructionSet::kPlain) {
+      std::fprintf(stderr, "no such instruction set here: %s\n", argv[9]);
+      return 1;
+    }
+    set = static_cast<kernels::InstructionSet>(static_cast<int>(set) - 1);
+  }
   const Precision precision =
       PrecisionOf(level[1] - '0',
                   dtype == "bfloat16" ? kernels::DataType::kBfloat16 : kernels::DataType::kFloat16);
@@ -72,6 +81,7 @@ int Main(int argc, char** argv) {
   const Clock::time_point compile_start = Clock::now();
   auto made = CompiledPlan::Make(*graph, {.max_batch = rows,
                                           .threads = threads,
+                                          .device = &kernels::CpuDevice(set),
                                           .precision = precision,
                                           .recompute_activations = recompute});
   if (!made.ok()) {
@@ -126,8 +136,8 @@ int Main(int argc, char** argv) {
     plan.Backward(rows, nullptr);
     const Clock::time_point update_start = Clock::now();
     const kernels::UpdateScalars scalars{.learning_rate = 0.01};
-    kernels::CpuKernels().sgd_step({.momentum = 0.9f, .weight_decay = 5e-4}, &scalars,
-                                   parameters.get(), momentum.get(), gradients.get(), count);
+    kernels::CpuKernels(set).sgd_step({.momentum = 0.9f, .weight_decay = 5e-4}, &scalars,
+                                      parameters.get(), momentum.get(), gradients.get(), count);
     const Clock::time_point end = Clock::now();
     record("update", Microseconds(end - update_start));
     step_times.push_back(Microseconds(end - start));

@@ -298,6 +298,12 @@ TEST(PlanCompileTest, RecomputedActivationsNeedLessMemory) {
 TEST(PlanCompileTest, RefusesWhatDoesNotFit) {
   const Graph graph = Model("small_cnn", {12, 12, 1}, true, 0);
   EXPECT_EQ(Compile(graph, {.max_batch = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  const kernels::DataType exchanged_only = kernels::DataType::kFloat64;
+  for (const Precision precision :
+       {Precision{.activations = exchanged_only}, Precision{.compute = exchanged_only}}) {
+    EXPECT_EQ(Compile(graph, {.max_batch = 1, .precision = precision}).status().message(),
+              "precision: kernels do not compute in float64");
+  }
   EXPECT_EQ(Compile(Model("small_cnn", {9000, 9000, 1}, true, 0), {.max_batch = 4000000000u})
                 .status()
                 .code(),

@@ -51,7 +51,8 @@ std::vector<TestGraph> Cases() {
 class SlotsTest : public testing::TestWithParam<TestGraph> {
  protected:
   std::unique_ptr<Plan> WithSlots(uint32_t slots, bool recompute = false) const {
-    return Compiled(GetParam().graph, {.recompute_activations = recompute, .slots = slots});
+    return Compiled(GetParam().graph,
+                    {.recompute_activations = recompute, .in_flight_micro_batches = slots});
   }
 };
 
@@ -79,7 +80,8 @@ TEST(SlotTest, RecomputingKeepsLess) {
 }
 
 TEST(SlotTest, BoundariesLieApart) {
-  const auto plan = Compiled(MiddleOf(SmallResNet(), "layer1.0.bn1", "layer1.0.bn2"), {.slots = 3});
+  const auto plan = Compiled(MiddleOf(SmallResNet(), "layer1.0.bn1", "layer1.0.bn2"),
+                             {.in_flight_micro_batches = 3});
   std::set<std::pair<const char*, const char*>> ranges;
   const auto add = [&](const BoundaryTensor& tensor) {
     for (void* const at : {tensor.data, tensor.gradient}) {
@@ -124,7 +126,7 @@ TEST(SlotTest, ValuesWithoutParametersBeforeThemTakeNoGradient) {
 }
 
 TEST(SlotTest, ChangingSlotsAllocatesNothing) {
-  TestTrainer trainer(SmallResNet(0.4), {.max_batch = kRows, .slots = 3});
+  TestTrainer trainer(SmallResNet(0.4), {.max_batch = kRows, .in_flight_micro_batches = 3});
   Plan& plan = trainer.plan();
   for (const bool counted : {false, true}) {
     for (uint32_t slot = 0; slot < 3; ++slot) {
@@ -149,7 +151,8 @@ TEST(SlotTest, ChangingSlotsAllocatesNothing) {
 
 TEST(SlotTest, RefusesWhatNoMachineHolds) {
   const auto status = [](uint32_t max_batch, uint32_t slots) {
-    return Compile(SmallResNet(), {.max_batch = max_batch, .slots = slots}).status();
+    return Compile(SmallResNet(), {.max_batch = max_batch, .in_flight_micro_batches = slots})
+        .status();
   };
   EXPECT_EQ(status(kRows, 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status(1 << 24, UINT32_MAX).code(), absl::StatusCode::kResourceExhausted);

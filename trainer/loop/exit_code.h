@@ -3,16 +3,16 @@
 #define MUSTER_TRAINER_LOOP_EXIT_CODE_H_
 
 #include "absl/status/status.h"
+#include "common/exit_code.h"
 
 namespace muster::train {
 
-// As in sysexits.h.
-inline constexpr int kExitFailure = 1;
-inline constexpr int kExitDiverged = 65;      // the loss is no finite number any more
-inline constexpr int kExitNoInput = 66;       // a data file is missing or damaged
-inline constexpr int kExitNoDevice = 71;      // the GPU that the rank was given cannot be used
-inline constexpr int kExitCannotCreate = 73;  // a checkpoint cannot be written
-inline constexpr int kExitBadSpec = 78;       // the spec asks for what cannot be
+using muster::kExitBadSpec;
+using muster::kExitCannotCreate;
+using muster::kExitDiverged;
+using muster::kExitFailure;
+using muster::kExitNoDevice;
+using muster::kExitNoInput;
 
 // The same status with the exit code as a payload, unless it is OK or has one already.
 absl::Status WithExitCode(const absl::Status& status, int exit_code);

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
-#include "trainer/loop/step_statistics.h"
+#include "trainer/strategy/step_statistics.h"
 
 namespace muster::train {
 

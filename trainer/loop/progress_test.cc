@@ -22,7 +22,7 @@ class ProgressTest : public ::testing::Test {
 
   std::vector<v1::Progress> sent_;
   ProgressReporter reporter_{[this](const v1::Progress& p) { sent_.push_back(p); }};
-  StepStatistics statistics_{0};
+  StepStatistics statistics_;
   Time now_{SteadyTime(absl::Seconds(1000)), absl::FromUnixSeconds(5000)};
 };
 

@@ -8,21 +8,15 @@
 #include "trainer/loop/data_options.h"
 #include "trainer/models/model.h"
 #include "trainer/precision/training_precision.h"
+#include "trainer/strategy/create_strategy.h"
 
 namespace muster::train {
 
 uint32_t ViewsOf(const v1::ObjectiveSpec& spec) { return spec.name() == "nt_xent" ? 2 : 1; }
 
-uint32_t StagesOf(const v1::TrainSpec& spec) {
-  return spec.strategy().name() == "pipeline" ? spec.strategy().pipeline().stages() : 0;
-}
-
-uint32_t ReplicasOf(const v1::TrainSpec& spec, uint32_t world_size) {
-  return world_size / std::max(1u, StagesOf(spec));
-}
-
-uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size) {
-  const uint64_t share = data::LargestShare(spec.global_batch(), ReplicasOf(spec, world_size));
+uint32_t MaxSamplesOf(const v1::TrainSpec& spec, uint32_t world_size) {
+  const uint64_t share =
+      data::LargestShare(spec.global_batch(), BatchDivisionOf(spec, world_size).shares);
   const uint64_t samples = data::LargestShare(share, std::max(1u, spec.accumulation_steps()));
   return static_cast<uint32_t>(samples * ViewsOf(spec.objective()));
 }
@@ -30,7 +24,7 @@ uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size) {
 absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::DatasetInfo& dataset) {
   const data::ImageSize size = InputSizeOf(spec, dataset);
   if (size.height < 1 || size.width < 1) {
-    return absl::InvalidArgumentError("train.image_size is missing: the pictures differ in size");
+    return absl::InvalidArgumentError("train.image_size is missing: the images differ in size");
   }
   nn::ModelHead head;
   head.classes = dataset.classes;
@@ -44,7 +38,7 @@ absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::Dataset
 absl::StatusOr<nn::CompileOptions> CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size) {
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(job.train()));
   nn::CompileOptions options;
-  options.max_batch = MaxRowsOf(job.train(), world_size);
+  options.max_batch = MaxSamplesOf(job.train(), world_size);
   options.threads = std::max(1u, job.resources().threads_per_rank());
   options.synchronize_batch_norm = job.train().sync_batch_norm();
   options.precision = precision.plan;

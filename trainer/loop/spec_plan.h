@@ -1,4 +1,5 @@
-// From a spec to what the engine computes for it: the model's graph, and how many rows at a time.
+// From a spec to what the engine computes for it: the model's graph, and how many samples at a
+// time. Each augmented view counts as a sample here.
 #ifndef MUSTER_TRAINER_LOOP_SPEC_PLAN_H_
 #define MUSTER_TRAINER_LOOP_SPEC_PLAN_H_
 
@@ -12,18 +13,12 @@
 
 namespace muster::train {
 
-// Rows of each sample: its augmented views.
+// Augmented views of each sample.
 uint32_t ViewsOf(const v1::ObjectiveSpec& spec);
 
-// Of a pipeline; 0 of other strategies.
-uint32_t StagesOf(const v1::TrainSpec& spec);
-
-// Parts that a global batch is shared in: ranks, or pipelines.
-uint32_t ReplicasOf(const v1::TrainSpec& spec, uint32_t world_size);
-
-// Of one replica in one call of its plan: its share of a micro-batch, with all views; of a
-// pipeline, whose plan knows of micro-batches, its share of the batch.
-uint32_t MaxRowsOf(const v1::TrainSpec& spec, uint32_t world_size);
+// At most, in one pass of a replica of the model: its share of an accumulation step. A pipeline
+// divides that further.
+uint32_t MaxSamplesOf(const v1::TrainSpec& spec, uint32_t world_size);
 
 // The model for images of `dataset` in the spec's size, with the objective's head.
 // INVALID_ARGUMENT, also for an image size that neither spec nor data set gives.

@@ -33,6 +33,13 @@ std::vector<std::unique_ptr<collectives::Communicator>> MakeLoopbackGroup(uint32
   return communicators;
 }
 
+std::vector<ProcessGroups> MakeLoopbackWorld(uint32_t size) {
+  std::vector<ProcessGroups> groups(size);
+  auto communicators = MakeLoopbackGroup(size);
+  for (uint32_t rank = 0; rank < size; ++rank) groups[rank].world = std::move(communicators[rank]);
+  return groups;
+}
+
 namespace {
 
 std::unique_ptr<UpdateController> MakeControl(kernels::UpdateRules rules) {

@@ -10,11 +10,15 @@
 #include "collectives/communicator.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/update_controller.h"
+#include "trainer/strategy/process_groups.h"
 
 namespace muster::train {
 
 // By rank. A failed test, and null, where a communicator cannot be made.
 std::vector<std::unique_ptr<collectives::Communicator>> MakeLoopbackGroup(uint32_t size);
+
+// By rank: a WORLD of such a group.
+std::vector<ProcessGroups> MakeLoopbackWorld(uint32_t size);
 
 // Decides updates on the processor as a training does, one after the other.
 class TestUpdates {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "common/limits.h"
@@ -17,107 +15,29 @@
 #include "trainer/loop/data_options.h"
 #include "trainer/loop/exit_code.h"
 #include "trainer/loop/spec_plan.h"
-#include "trainer/precision/loss_scale.h"
 #include "trainer/precision/training_precision.h"
 
 namespace muster::train {
 namespace {
 
 constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
-// Steps at the start of a generation that the summary's medians leave out.
-constexpr size_t kWarmupSteps = 5;
-
-uint32_t LoaderThreads(const v1::TrainSpec& spec) { return std::max(1u, spec.loader().threads()); }
-
-data::LoaderOptions LoaderOptionsFor(const TrainingSetup& preparation,
-                                     const collectives::Communicator& replicas, uint64_t first_step,
-                                     const kernels::DeviceMemory& resident) {
-  const v1::TrainSpec& spec = preparation.spec;
-  data::LoaderOptions options;
-  options.rank = replicas.rank();
-  options.world_size = replicas.size();
-  options.labels_only = preparation.plan->input() == nullptr;
-  options.seed = spec.seed();
-  options.first_step = first_step;
-  options.end_step = preparation.total_steps;
-  options.views = ViewsOf(spec.objective());
-  options.threads = LoaderThreads(spec);
-  if (spec.loader().prefetch() > 0) options.prefetch = spec.loader().prefetch();
-  options.transform = TrainingTransformOf(spec, preparation.training->info());
-  options.device = &preparation.plan->device();
-  options.resident = resident.as<uint8_t>();
-  return options;
-}
-
-bool SharesMemory(const Communicators& communicators) {
-  const collectives::Communicator& equals = *communicators.equals();
-  return equals.size() == 1 || (equals.backend() == "shm" && communicators.devices == nullptr);
-}
-
-// Of each device of a plan over several; nothing of any other.
-std::vector<absl::Duration> BusyTimes(const nn::Plan& plan) {
-  std::vector<absl::Duration> times;
-  if (plan.parts().empty()) return times;
-  for (const nn::DeviceUse& use : plan.devices()) times.push_back(use.busy);
-  return times;
-}
-
-pipeline::StageTimes TimesOf(const pipeline::PipelinePlan* stage) {
-  return stage != nullptr ? stage->times() : pipeline::StageTimes();
-}
-
-// Of one step.
-void AddStageTimes(const pipeline::StageTimes& before, const pipeline::StageTimes& after,
-                   StepTimes& times) {
-  const uint64_t micro_batches = after.micro_batches - before.micro_batches;
-  if (micro_batches == 0) return;
-  const auto parts = static_cast<int64_t>(micro_batches);
-  times.stage_forward = (after.forward - before.forward) / parts;
-  times.stage_backward = (after.backward - before.backward) / parts;
-  times.stage_waiting = after.waiting - before.waiting;
-  times.stage_span = after.span - before.span;
-}
-
 }  // namespace
 
-Trainer::Trainer(std::unique_ptr<TrainingSetup> preparation, const Communicators& communicators,
+Trainer::Trainer(std::unique_ptr<TrainingSetup> setup, const ProcessGroups* groups,
                  TrainerOptions options)
-    : preparation_(std::move(preparation)),
-      spec_(preparation_->spec),
-      plan_(*preparation_->plan),
-      communicators_(communicators),
-      communicator_(communicators.world),
+    : setup_(std::move(setup)),
+      spec_(setup_->spec),
+      groups_(*groups),
+      world_(*groups->world),
       options_(std::move(options)),
-      precision_(ChooseGradients(preparation_->precision, SharesMemory(communicators))),
-      state_(&plan_, preparation_->optimizer.get(), spec_.has_ema()),
       progress_(options_.progress),
-      recent_(0),
-      steady_(kWarmupSteps),
-      device_steady_(BusyTimes(plan_).size(), StepStatistics(kWarmupSteps)),
-      saved_step_(kNever) {
-  if (!is_stage()) return;
-  std::set<std::string, std::less<>> layers;
-  for (const nn::Node& node : preparation_->graph.nodes) layers.insert(node.name);
-  state_.set_layers(std::move(layers));
-}
+      saved_step_(kNever) {}
 
 Trainer::~Trainer() = default;
 
 absl::StatusOr<v1::TrainSummary> Trainer::Run() {
-  progress_.progress().set_total_steps(preparation_->total_steps);
-  *progress_.progress().mutable_precision() = PrecisionInfoOf(precision_);
-  StepParts parts;
-  parts.spec = &spec_;
-  parts.plan = &plan_;
-  parts.optimizer = preparation_->optimizer.get();
-  parts.schedule = &preparation_->schedule;
-  parts.state = &state_;
-  parts.communicators = communicators_;
-  parts.precision = precision_;
-  parts.max_rows = preparation_->max_rows;
-  parts.canonical_layout = options_.canonical_layout;
-  ASSIGN_OR_RETURN(training_step_, TrainingStep::Create(parts, preparation_->training->info()));
-
+  progress_.progress().set_total_steps(setup_->total_steps);
+  RETURN_IF_ERROR(CreateStrategy());
   RETURN_IF_ERROR(LoadInitialState());
   if (is_first() && !options_.tensorboard_directory.empty()) {
     ASSIGN_OR_RETURN(tensorboard_,
@@ -131,26 +51,58 @@ absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   return summary;
 }
 
+absl::Status Trainer::CreateStrategy() {
+  StrategyContext context;
+  context.spec = &spec_;
+  context.schedule = &setup_->schedule;
+  context.dataset = &setup_->training->info();
+  context.groups = &groups_;
+  context.precision = setup_->precision;
+  context.max_samples = setup_->max_samples;
+  context.canonical_layout = options_.canonical_layout;
+  context.node_name = options_.node_name;
+  context.report_phase = [this](const std::string& phase) { SetPhase(phase); };
+  ASSIGN_OR_RETURN(strategy_, setup_->strategy->Connect(context));
+  *progress_.progress().mutable_precision() = PrecisionInfoOf(strategy_->precision());
+  return absl::OkStatus();
+}
+
+data::LoaderOptions Trainer::LoaderOptionsFor(const kernels::DeviceMemory& resident) const {
+  const BatchShare share = strategy_->batch_share();
+  data::LoaderOptions options;
+  options.rank = share.index;
+  options.world_size = share.count;
+  options.labels_only = share.labels_only;
+  options.seed = spec_.seed();
+  options.first_step = step_;
+  options.end_step = setup_->total_steps;
+  options.views = ViewsOf(spec_.objective());
+  options.threads = std::max(1u, spec_.loader().threads());
+  if (spec_.loader().prefetch() > 0) options.prefetch = spec_.loader().prefetch();
+  options.transform = TrainingTransformOf(spec_, setup_->training->info());
+  options.device = &strategy_->device();
+  options.resident = resident.as<uint8_t>();
+  return options;
+}
+
 absl::Status Trainer::TrainAll() {
   SetPhase("training");
   const kernels::DeviceMemory resident =
-      spec_.dataset().resident() == "never" || plan_.input() == nullptr
+      spec_.dataset().resident() == "never" || strategy_->batch_share().labels_only
           ? kernels::DeviceMemory()
-          : data::MakeResident(*preparation_->training, plan_.device());
+          : data::MakeResident(*setup_->training, strategy_->device());
   training_start_ = Now().steady;
-  const auto loader = data::Loader::ForTraining(
-      preparation_->training.get(), preparation_->steps,
-      LoaderOptionsFor(*preparation_, *communicators_.equals(), step_, resident));
-  const uint64_t evaluate_every =
-      spec_.evaluate_every_epochs() * preparation_->steps.steps_per_epoch();
+  const auto loader =
+      data::Loader::ForTraining(setup_->training.get(), setup_->steps, LoaderOptionsFor(resident));
+  const uint64_t evaluate_every = spec_.evaluate_every_epochs() * setup_->steps.steps_per_epoch();
   const uint64_t save_every = spec_.checkpoint().every_steps();
-  while (step_ < preparation_->total_steps) {
+  while (step_ < setup_->total_steps) {
     RETURN_IF_ERROR(TrainStep(*loader));
     // The end has a checkpoint and an evaluation of its own.
-    if (step_ == preparation_->total_steps) break;
+    if (step_ == setup_->total_steps) break;
     const bool save = save_every > 0 && step_ % save_every == 0;
     const bool evaluate = evaluate_every > 0 && step_ % evaluate_every == 0;
-    // Nothing is kept of a step that nobody has looked at.
+    // Only steps whose results are known to be good are kept.
     if (save || evaluate) RETURN_IF_ERROR(Settle());
     if (save) RETURN_IF_ERROR(SaveCheckpoint());
     if (evaluate) RETURN_IF_ERROR(EvaluateModel());
@@ -165,61 +117,51 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   const absl::StatusOr<const data::Batch*> batch = loader.Next();
   if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
   times.data_wait = Now().steady - start;
-  const std::vector<absl::Duration> busy_before = BusyTimes(plan_);
-  const pipeline::StageTimes stage_before = TimesOf(preparation_->stage);
-  RETURN_IF_ERROR(training_step_->Run(**batch, step_, times));
-  CountCollectives(training_step_->collectives(), training_step_->collective_bytes());
+  RETURN_IF_ERROR(strategy_->Step(**batch, step_, times));
+  CountCollectives(strategy_->collectives_per_step(), strategy_->collective_bytes_per_step());
   ++step_;
   times.step = Now().steady - start;
-  AddStageTimes(stage_before, TimesOf(preparation_->stage), times);
   if (spec_.record_losses() && step_ends_.size() < limits::kRecordedLosses) {
     step_ends_.push_back(
         static_cast<float>(absl::ToDoubleSeconds(Now().steady - training_start_ - evaluating_)));
   }
-  recent_.Add(times);
-  steady_.Add(times);
-  const std::vector<absl::Duration> busy = BusyTimes(plan_);
-  for (size_t i = 0; i < busy.size(); ++i) {
-    StepTimes of_device;
-    of_device.kernels = busy[i] - busy_before[i];
-    device_steady_[i].Add(of_device);
-  }
+  statistics_.Add(times);
   stall_ += times.data_wait;
-  RETURN_IF_ERROR(TakeOutcomes(/*all=*/false));
+  RETURN_IF_ERROR(PollStepResults(/*all=*/false));
   v1::Progress& progress = progress_.progress();
   progress.set_step(step_);
   progress.set_epoch(Epochs());
-  progress.set_samples(preparation_->steps.SamplesBefore(step_));
+  progress.set_samples(setup_->steps.SamplesBefore(step_));
   progress.set_stall_seconds(absl::ToDoubleSeconds(stall_));
-  progress_.StepDone(recent_, Now());
+  progress_.StepDone(statistics_, Now());
   return WriteScalars();
 }
 
 absl::Status Trainer::Settle() {
-  RETURN_IF_ERROR(TakeOutcomes(/*all=*/true));
+  RETURN_IF_ERROR(PollStepResults(/*all=*/true));
   return WriteScalars();
 }
 
-absl::Status Trainer::TakeOutcomes(bool all) {
+absl::Status Trainer::PollStepResults(bool all) {
   v1::Progress& progress = progress_.progress();
-  outcomes_.clear();
+  results_.clear();
   while (true) {
-    ASSIGN_OR_RETURN(const std::optional<StepResult> outcome, training_step_->TakeOutcome(all));
-    if (!outcome.has_value()) return absl::OkStatus();
-    // That of a step which overflowed says nothing.
-    if (std::isfinite(outcome->loss)) loss_ = outcome->loss;
+    ASSIGN_OR_RETURN(const std::optional<StepResult> result, strategy_->PollStepResult(all));
+    if (!result.has_value()) return absl::OkStatus();
+    // The loss of a step that overflowed has no meaning.
+    if (std::isfinite(result->loss)) loss_ = result->loss;
     if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
-      losses_.push_back(static_cast<float>(outcome->loss));
+      losses_.push_back(static_cast<float>(result->loss));
     }
     progress.set_loss(loss_);
-    progress.set_train_accuracy(outcome->accuracy);
-    progress.set_learning_rate(outcome->learning_rate);
-    if (const LossScaleState* const scale = training_step_->loss_scale(); scale != nullptr) {
+    progress.set_train_accuracy(result->accuracy);
+    progress.set_learning_rate(result->learning_rate);
+    if (const LossScaleState* const scale = strategy_->loss_scale(); scale != nullptr) {
       progress.set_loss_scale(scale->scale);
       progress.set_skipped_steps(scale->skipped_steps);
     }
-    outcomes_.push_back(*outcome);
-    outcomes_.back().loss = loss_;
+    results_.push_back(*result);
+    results_.back().loss = loss_;
   }
 }
 
@@ -227,17 +169,17 @@ absl::Status Trainer::WriteScalars() {
   if (tensorboard_ == nullptr) return absl::OkStatus();
   const v1::Progress& progress = progress_.progress();
   const uint64_t every = std::max<uint64_t>(1, spec_.tensorboard().every_steps());
-  for (const StepResult& outcome : outcomes_) {
-    const uint64_t steps = outcome.step + 1;
-    if (steps % every != 0 && steps != preparation_->total_steps) continue;
+  for (const StepResult& result : results_) {
+    const uint64_t steps = result.step + 1;
+    if (steps % every != 0 && steps != setup_->total_steps) continue;
     std::vector<TensorBoardWriter::Scalar> scalars = {
-        {"train/loss", outcome.loss},
-        {"train/accuracy", outcome.accuracy},
-        {"train/learning_rate", outcome.learning_rate},
+        {"train/loss", result.loss},
+        {"train/accuracy", result.accuracy},
+        {"train/learning_rate", result.learning_rate},
         {"train/images_per_second", progress.images_per_second()},
         {"train/stall_seconds", progress.data_wait_seconds()}};
-    if (outcome.gradient_norm.has_value()) {
-      scalars.emplace_back("train/gradient_norm", *outcome.gradient_norm);
+    if (result.gradient_norm.has_value()) {
+      scalars.emplace_back("train/gradient_norm", *result.gradient_norm);
     }
     if (progress.loss_scale() > 0) {
       scalars.emplace_back("train/loss_scale", progress.loss_scale());
@@ -248,36 +190,16 @@ absl::Status Trainer::WriteScalars() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Evaluation> Trainer::Evaluated() {
-  const data::DatasetInfo& info = preparation_->test->info();
-  Objective& objective = training_step_->objective();
-  if (objective.views() == 1) {
-    EvaluationOptions options;
-    options.transform = EvaluationTransformOf(spec_, info);
-    options.max_rows = preparation_->max_rows;
-    options.part = communicators_.equals()->rank();
-    options.parts = communicators_.equals()->size();
-    options.threads = LoaderThreads(spec_);
-    return Evaluate(*preparation_->test, plan_, *communicator_, options);
-  }
-  ContrastiveEvaluationOptions options;
-  options.transform = TrainingTransformOf(spec_, info);
-  options.global_batch = spec_.global_batch();
-  options.parts = std::max(1u, spec_.accumulation_steps());
-  options.seed = spec_.seed();
-  options.threads = LoaderThreads(spec_);
-  return EvaluateContrastive(*preparation_->test, plan_, objective, *communicator_, options);
-}
-
 absl::Status Trainer::EvaluateModel() {
   SetPhase("evaluating");
-  RETURN_IF_ERROR(plan_.device().Synchronize());
+  RETURN_IF_ERROR(strategy_->device().Synchronize());
   const SteadyTime begin = Now().steady;
-  RETURN_IF_ERROR(state_.WithAverage([this]() -> absl::Status {
-    RETURN_IF_ERROR(state_.BroadcastBuffers(*communicators_.equals(), 0));
-    ASSIGN_OR_RETURN(evaluation_, Evaluated());
-    return absl::OkStatus();
-  }));
+  const data::DatasetInfo& info = setup_->test->info();
+  // An objective that compares views draws them as in training.
+  const data::TransformOptions transform = ViewsOf(spec_.objective()) == 1
+                                               ? EvaluationTransformOf(spec_, info)
+                                               : TrainingTransformOf(spec_, info);
+  ASSIGN_OR_RETURN(evaluation_, strategy_->Evaluate(*setup_->test, transform));
   CountCollectives(2, 0);
   RecordEvaluation(begin);
   progress_.progress().set_test_accuracy(evaluation_.accuracy);
@@ -304,7 +226,7 @@ void Trainer::RecordEvaluation(SteadyTime begin) {
 }
 
 double Trainer::Epochs() const {
-  return static_cast<double>(step_) / static_cast<double>(preparation_->steps.steps_per_epoch());
+  return static_cast<double>(step_) / static_cast<double>(setup_->steps.steps_per_epoch());
 }
 
 void Trainer::SetPhase(const std::string& phase) { progress_.SetPhase(phase); }

@@ -1,10 +1,10 @@
-// The training loop of one rank: distributed data parallel over a communicator of all ranks.
+// The training loop of one rank: batches, steps, checkpoints, evaluations, progress and the
+// summary. What a step does, and on which ranks the model is, are the strategy's
+// (trainer/strategy).
 //
-// Rank r of W takes rows floor(rB/W) up to floor((r+1)B/W) of each global batch of B. Each rank's
-// loss gradient is divided by the rows that the global batch really has, gradients are summed over
-// the ranks, and the update runs only when every bucket arrived: a step is done by all ranks or by
-// none. In a pipeline the replicas of each stage share a batch like that, and their ranks below
-// stand for whole pipelines.
+// Of n shares of each global batch of B samples, share r takes the samples floor(rB/n) up to
+// floor((r+1)B/n). Each rank's loss gradient is divided by the samples that the global batch really
+// has, and the update runs only when all gradients arrived: a step is done by all ranks or by none.
 #ifndef MUSTER_TRAINER_LOOP_TRAINER_H_
 #define MUSTER_TRAINER_LOOP_TRAINER_H_
 
@@ -17,19 +17,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "collectives/communicator.h"
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/safetensors.h"
 #include "trainer/data/loader.h"
-#include "trainer/loop/evaluate.h"
 #include "trainer/loop/progress.h"
-#include "trainer/loop/step_statistics.h"
 #include "trainer/loop/training_setup.h"
-#include "trainer/optim/model_state.h"
-#include "trainer/precision/training_precision.h"
-#include "trainer/strategy/training_step.h"
+#include "trainer/strategy/process_groups.h"
+#include "trainer/strategy/step_statistics.h"
+#include "trainer/strategy/strategy.h"
 #include "trainer/tensorboard/tensorboard.h"
 
 namespace muster::train {
@@ -56,8 +52,8 @@ struct TrainerOptions {
 // One training in one generation, on one thread.
 class Trainer {
  public:
-  // The communicators outlive the trainer.
-  Trainer(std::unique_ptr<TrainingSetup> preparation, const Communicators& communicators,
+  // `groups` outlive the trainer.
+  Trainer(std::unique_ptr<TrainingSetup> setup, const ProcessGroups* groups,
           TrainerOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -73,67 +69,45 @@ class Trainer {
   uint64_t step() const { return step_; }
 
  private:
-  bool is_first() const { return communicator_->rank() == 0; }
-  // Whether this rank has a part of the model alone.
-  bool is_stage() const { return communicators_.stages != nullptr; }
+  bool is_first() const { return world_.rank() == 0; }
+  absl::Status CreateStrategy();
   absl::Status LoadInitialState();
-  absl::Status InitializeFromFile();
-  // Collective where each rank has a part of the model; else of the rank that resumes.
-  absl::Status ReadCheckpoint(uint32_t root);
-  // Collective then too: a file of the whole model's.
-  absl::StatusOr<SafetensorsFile> OpenFile(uint32_t root, const std::string& path);
-  // Collective: to what `root` read.
-  absl::Status BroadcastLossScale(uint32_t root);
+  // Of the step to resume from, on the rank that reads them; empty elsewhere.
+  absl::StatusOr<CheckpointFiles> FindCheckpoint();
   absl::Status TrainAll();
-  // The next batch, its step and what is told of it.
+  data::LoaderOptions LoaderOptionsFor(const kernels::DeviceMemory& resident) const;
+  // The next batch, its step and the results that are known.
   absl::Status TrainStep(data::Loader& loader);
-  // Of steps whose outcome is known, or of `all`; kExitDiverged.
-  absl::Status TakeOutcomes(bool all);
-  // Of those taken last, for TensorBoard.
+  // Of steps whose result is known, or of `all`; kExitDiverged.
+  absl::Status PollStepResults(bool all);
+  // Of those polled last, for TensorBoard.
   absl::Status WriteScalars();
-  // Until the outcome of every step so far is told.
+  // Until the result of every step so far was polled.
   absl::Status Settle();
-  absl::StatusOr<Evaluation> Evaluated();
   absl::Status EvaluateModel();
   void RecordEvaluation(SteadyTime begin);
   absl::Status SaveCheckpoint();
-  // Collective. Tensors of the whole model, on rank 0; elsewhere nothing of worth.
-  absl::StatusOr<std::vector<Tensor>> WholeModel(std::vector<Tensor> own);
-  StepTimes SteadyMedian() const;
   absl::StatusOr<v1::TrainSummary> Summarize();
-  // What of the model there is at the end, by parameters of the whole.
-  absl::Status SummarizeWeights(v1::TrainSummary& summary);
-  // What this rank's devices hold and did, and its stage, for the summary.
-  v1::TrainSummary OwnSummary() const;
-  void AddStage(v1::TrainSummary& own) const;
-  // Collective. Those of all ranks, on the first.
-  absl::Status GatherOwn(v1::TrainSummary& summary);
   double Epochs() const;  // done in the training's whole life
   void SetPhase(const std::string& phase);
   void CountCollectives(uint64_t operations, uint64_t bytes);
 
-  const std::unique_ptr<TrainingSetup> preparation_;
+  const std::unique_ptr<TrainingSetup> setup_;
   const v1::TrainSpec& spec_;
-  nn::Plan& plan_;
-  const Communicators communicators_;
-  collectives::Communicator* const communicator_;  // of all ranks
+  const ProcessGroups& groups_;
+  collectives::Communicator& world_;
   const TrainerOptions options_;
-  const TrainingPrecision precision_;
-  ModelState state_;
-  std::unique_ptr<TrainingStep> training_step_;
+  std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;  // of rank 0, where asked for
   ProgressReporter progress_;
-  StepStatistics recent_;  // for progress
-  StepStatistics steady_;  // for the summary
-  // Of a plan over several devices, by device: kernels is what each computed in a step.
-  std::vector<StepStatistics> device_steady_;
+  StepStatistics statistics_;
 
   uint64_t step_ = 0;        // done in the training's whole life
   uint64_t first_step_ = 0;  // where this generation began
   uint64_t saved_step_;      // the newest checkpoint; none is kNever
   absl::Duration stall_;     // waited for the loader in this generation
   double loss_ = 0;
-  std::vector<StepResult> outcomes_;  // taken last
+  std::vector<StepResult> results_;  // polled last
   Evaluation evaluation_;
   std::vector<float> losses_;
   std::vector<float> step_ends_;  // of the same steps, in seconds

@@ -141,22 +141,21 @@ class TrainerTest : public ::testing::Test {
   std::vector<Result> Train(v1::JobSpec spec, uint32_t world, TrainerOptions options = {},
                             const AtProgress& at_progress = nullptr) {
     spec::ApplyDefaults(spec);
-    communicators_ = MakeLoopbackGroup(world);
+    groups_ = MakeLoopbackWorld(world);
     std::vector<Result> results(world);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Result& result = results[rank];
-        auto preparation = Prepare(spec, world, "", {device_});
-        result.status = preparation.status();
+        auto setup = SetUpTraining(spec, world, "", {device_});
+        result.status = setup.status();
         if (!result.status.ok()) return;
         TrainerOptions own = options;
         own.progress = [&result, rank, &at_progress](const v1::Progress& progress) {
           result.progress.push_back(progress);
           if (at_progress != nullptr) at_progress(rank, progress);
         };
-        Trainer trainer(*std::move(preparation), {.world = communicators_[rank].get()},
-                        std::move(own));
+        Trainer trainer(*std::move(setup), &groups_[rank], std::move(own));
         auto summary = trainer.Run();
         result.status = summary.status();
         if (summary.ok()) result.summary = *std::move(summary);
@@ -205,7 +204,7 @@ class TrainerTest : public ::testing::Test {
   kernels::Device* device_ = &kernels::CpuDevice();
   data::TemporaryDirectory data_;
   data::TemporaryDirectory checkpoints_;
-  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+  std::vector<ProcessGroups> groups_;
 };
 
 TEST_F(TrainerTest, LossesAgreeOnAnyNumberOfRanks) {
@@ -312,7 +311,7 @@ TEST_F(TrainerTest, AnAbortEndsEveryRankThatIsAlone) {
   device_ = &kernels::RecordingDevice();
   const Result result =
       Train(Spec(1'000'000), 1, {}, [this](uint32_t, const v1::Progress& progress) {
-        if (progress.step() > 0) communicators_[0]->Abort(absl::AbortedError("enough"));
+        if (progress.step() > 0) groups_[0].world->Abort(absl::AbortedError("enough"));
       })[0];
   EXPECT_TRUE(absl::IsAborted(result.status)) << result.status;
 }
@@ -625,7 +624,7 @@ TEST_F(TrainerTest, AnAbortEndsEveryRank) {
   const std::vector<Result> results =
       Train(Spec(1'000'000), 3, {}, [this](uint32_t rank, const v1::Progress& progress) {
         if (rank != 1 || progress.step() == 0) return;
-        for (auto& communicator : communicators_) communicator->Abort(absl::AbortedError("enough"));
+        for (ProcessGroups& groups : groups_) groups.world->Abort(absl::AbortedError("enough"));
       });
   for (const Result& result : results) {
     // Or a peer that was aborted a moment earlier is missed.

@@ -5,32 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/build_id.h"
-#include "common/pipeline/schedule.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/version.h"
-#include "spec/spec.h"
-#include "trainer/graph/graph.h"
-#include "trainer/graph/plan.h"
 #include "trainer/loop/data_options.h"
 #include "trainer/loop/exit_code.h"
 #include "trainer/loop/spec_plan.h"
-#include "trainer/strategy/dp/replicated_plan.h"
-#include "trainer/strategy/pipeline/stage_cuts.h"
+#include "trainer/strategy/create_strategy.h"
 
 namespace muster::train {
 namespace {
-
-// A strategy that this trainer does not know it refuses, rather than do something else.
-absl::Status CheckStrategy(const v1::TrainSpec& spec) {
-  const std::string& name = spec.strategy().name();
-  const bool known = name.empty() || name == "ddp" || spec::DrivesSeveralDevices(spec.strategy()) ||
-                     StagesOf(spec) > 0;
-  if (known) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("train.strategy.name: ", name,
-                                                 " is not supported by this rank",
-                                                 name == "pipeline" ? " without stages" : ""));
-}
 
 // A longer training, another learning rate or another place for the data is still the same
 // training.
@@ -81,48 +65,10 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
   return entries;
 }
 
-// A device that lacks a library says so where it is first asked for kernels.
-absl::Status WithDeviceCode(const absl::Status& status) {
-  const bool of_device = absl::IsNotFound(status) || absl::IsUnavailable(status);
-  return of_device ? WithExitCode(status, kExitNoDevice) : status;
-}
-
-absl::Status MakeOptimizer(TrainingSetup& preparation) {
-  ASSIGN_OR_RETURN(preparation.optimizer,
-                   Optimizer::Create(preparation.spec.optimizer(), preparation.plan->parameters(),
-                                     {.round_to = preparation.precision.weights,
-                                      .device = &preparation.plan->device(),
-                                      .deferred = preparation.spec.strategy().shard_optimizer()}));
-  return absl::OkStatus();
-}
-
-absl::Status CompileWhole(TrainingSetup& preparation,
-                          const std::vector<kernels::Device*>& devices) {
-  const v1::TrainSpec& spec = preparation.spec;
-  absl::StatusOr<std::unique_ptr<nn::Plan>> plan;
-  if (spec::DrivesSeveralDevices(spec.strategy())) {
-    plan = nn::ReplicatedPlan::Make(
-        preparation.graph, preparation.compiling,
-        {.devices = devices, .rows_per_sample = ViewsOf(spec.objective())});
-  } else {
-    plan = nn::Compile(preparation.graph, preparation.compiling);
-  }
-  RETURN_IF_ERROR(WithDeviceCode(plan.status()));
-  preparation.plan = *std::move(plan);
-  preparation.layout_digest = preparation.plan->layout_digest();
-  return MakeOptimizer(preparation);
-}
-
-std::vector<std::string> CutsOf(const v1::TrainSpec& spec) {
-  const auto& cuts = spec.strategy().pipeline().cuts();
-  return {cuts.begin(), cuts.end()};
-}
-
-absl::StatusOr<std::unique_ptr<TrainingSetup>> PrepareUnmarked(
+absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
     const v1::JobSpec& job, uint32_t world_size, const std::string& cache_dir,
     const std::vector<kernels::Device*>& devices) {
   const v1::TrainSpec& spec = job.train();
-  RETURN_IF_ERROR(CheckStrategy(spec));
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
   const auto open = [&](data::Split split) -> OpenedDataset {
     auto dataset = data::OpenDataset(DatasetOptionsOf(spec.dataset()), split, cache_dir);
@@ -141,10 +87,9 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> PrepareUnmarked(
   ASSIGN_OR_RETURN(nn::Graph graph, GraphOf(spec, training->info()));
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(spec));
   ASSIGN_OR_RETURN(nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
-  compiling.device = devices.front();
   std::vector<v1::FingerprintEntry> fingerprint =
-      Fingerprint(*training, *test, precision, *compiling.device);
-  auto preparation = std::make_unique<TrainingSetup>(TrainingSetup{
+      Fingerprint(*training, *test, precision, *devices.front());
+  auto setup = std::make_unique<TrainingSetup>(TrainingSetup{
       .spec = spec,
       .world_size = world_size,
       .training = std::move(training),
@@ -153,62 +98,29 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> PrepareUnmarked(
       .total_steps = total_steps,
       .schedule = schedule,
       .precision = precision,
-      .max_rows = compiling.max_batch,
-      .graph = std::move(graph),
-      .compiling = compiling,
+      .max_samples = compiling.max_batch,
       .training_digest = TrainingDigest(spec),
       .fingerprint = std::move(fingerprint),
   });
-  if (StagesOf(spec) == 0) {
-    RETURN_IF_ERROR(CompileWhole(*preparation, devices));
-    return preparation;
-  }
-  // The stages' arrays differ in any case; those of replicas do where kernels do.
-  preparation->layout_digest = compiling.device->kernels().name;
-  RETURN_IF_ERROR(pipeline::CheckCuts(preparation->graph, StagesOf(spec), CutsOf(spec)));
-  return preparation;
-}
-
-absl::Status CompileStageUnmarked(TrainingSetup& preparation, const pipeline::Groups& groups,
-                                  collectives::Communicator& world) {
-  const v1::TrainSpec& spec = preparation.spec;
-  pipeline::PipelineOptions options;
-  ASSIGN_OR_RETURN(options.place, pipeline::PlaceOf(world.rank(), world.size(), StagesOf(spec)));
-  ASSIGN_OR_RETURN(options.schedule,
-                   pipeline::ParseSchedule(spec.strategy().pipeline().schedule()));
-  options.micro_batches = spec.strategy().pipeline().micro_batches();
-  nn::CompileOptions measured = preparation.compiling;
-  measured.max_batch = static_cast<uint32_t>(
-      data::LargestShare(preparation.compiling.max_batch, options.micro_batches));
-  const absl::StatusOr<std::vector<nn::NodeId>> begins =
-      pipeline::StageBegins(preparation.graph, options.place, CutsOf(spec), measured, world);
-  RETURN_IF_ERROR(WithDeviceCode(begins.status()));
-  const uint32_t stage = options.place.stage;
-  absl::StatusOr<std::unique_ptr<pipeline::PipelinePlan>> plan =
-      pipeline::PipelinePlan::Make(preparation.graph, (*begins)[stage], (*begins)[stage + 1],
-                                   preparation.compiling, options, groups);
-  RETURN_IF_ERROR(WithDeviceCode(plan.status()));
-  preparation.stage = plan->get();
-  preparation.plan = *std::move(plan);
-  return MakeOptimizer(preparation);
+  ModelSetup model;
+  model.spec = &setup->spec;
+  model.graph = std::move(graph);
+  model.compiling = compiling;
+  model.precision = precision;
+  model.views = ViewsOf(spec.objective());
+  model.devices = devices;
+  ASSIGN_OR_RETURN(setup->strategy, SetUpStrategy(model));
+  return setup;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TrainingSetup>> Prepare(
+absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpTraining(
     const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
     const std::vector<kernels::Device*>& devices) {
-  auto preparation = PrepareUnmarked(spec, world_size, cache_dir, devices);
-  if (absl::IsInvalidArgument(preparation.status())) {
-    return WithExitCode(preparation.status(), kExitBadSpec);
-  }
-  return preparation;
-}
-
-absl::Status CompileStage(TrainingSetup& preparation, const pipeline::Groups& groups,
-                          collectives::Communicator& world) {
-  absl::Status status = CompileStageUnmarked(preparation, groups, world);
-  return absl::IsInvalidArgument(status) ? WithExitCode(status, kExitBadSpec) : status;
+  auto setup = SetUpWithoutExitCode(spec, world_size, cache_dir, devices);
+  if (absl::IsInvalidArgument(setup.status())) return WithExitCode(setup.status(), kExitBadSpec);
+  return setup;
 }
 
 }  // namespace muster::train

@@ -7,42 +7,29 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collectives/communicator.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/sampler.h"
-#include "trainer/graph/graph.h"
-#include "trainer/graph/plan.h"
-#include "trainer/optim/optimizer.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/precision/training_precision.h"
-#include "trainer/strategy/pipeline/groups.h"
-#include "trainer/strategy/pipeline/pipeline_plan.h"
+#include "trainer/strategy/strategy.h"
 
 namespace muster::train {
 
 struct TrainingSetup {
   v1::TrainSpec spec;
-  uint32_t world_size = 0;  // that the plan's batch is for
+  uint32_t world_size = 0;  // whose batches are divided
   std::unique_ptr<data::ImageDataset> training;
   std::unique_ptr<data::ImageDataset> test;
   data::StepMap steps;
   uint64_t total_steps = 0;
   Schedule schedule;
   TrainingPrecision precision;
-  uint32_t max_rows = 0;  // of the plan
-  nn::Graph graph;
-  nn::CompileOptions compiling;
-  // Of a pipeline's rank both are null until CompileStage.
-  std::unique_ptr<nn::Plan> plan;
-  std::unique_ptr<Optimizer> optimizer;
-  const pipeline::PipelinePlan* stage = nullptr;  // the plan, of a pipeline's rank
-  // Of how the rank lays out parameters: JoinInfo.layout_digest.
-  std::string layout_digest;
+  uint32_t max_samples = 0;  // CompileOptions::max_batch
+  std::unique_ptr<StrategySetup> strategy;
   // Of everything that a checkpoint's content depends on; see CheckpointState.
   std::string training_digest;
   // What must be the same on every rank and no spec can promise: see JoinInfo.fingerprint.
@@ -51,17 +38,11 @@ struct TrainingSetup {
 
 // Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for,
 // kExitNoDevice where the device lacks a library for it.
-// `devices`, which outlive what is prepared, are where the rank computes: on the first, but for
-// strategies that drive several.
-absl::StatusOr<std::unique_ptr<TrainingSetup>> Prepare(
+// `devices`, which outlive the setup, are where the rank computes: on the first, but for strategies
+// that drive several.
+absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpTraining(
     const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
     const std::vector<kernels::Device*>& devices = {&kernels::CpuDevice()});
-
-// The plan of a pipeline's rank, once the ranks are connected: they measure where to cut, unless
-// the spec says. Collective over `world`; `groups` outlives what is prepared. Errors as of Prepare,
-// and the communicators'.
-absl::Status CompileStage(TrainingSetup& preparation, const pipeline::Groups& groups,
-                          collectives::Communicator& world);
 
 }  // namespace muster::train
 

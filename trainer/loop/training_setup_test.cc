@@ -18,7 +18,7 @@
 namespace muster::train {
 namespace {
 
-class PreparationTest : public ::testing::Test {
+class TrainingSetupTest : public ::testing::Test {
  protected:
   void SetUp() override { data::WriteSyntheticDataset(data_.path(), 100, 10); }
 
@@ -36,23 +36,23 @@ class PreparationTest : public ::testing::Test {
   absl::Status Change(const std::function<void(v1::TrainSpec&)>& change) const {
     v1::JobSpec spec = Spec();
     change(*spec.mutable_train());
-    return Prepare(spec, 4, data_.path()).status();
+    return SetUpTraining(spec, 4, data_.path()).status();
   }
 
   data::TemporaryDirectory data_;
 };
 
-TEST_F(PreparationTest, HasAllThatTrainingNeeds) {
-  const auto preparation = Prepare(Spec(), 4, data_.path());
-  ASSERT_TRUE(preparation.ok()) << preparation.status();
-  EXPECT_EQ((*preparation)->total_steps, 8);
-  EXPECT_EQ((*preparation)->max_rows, 8);
-  EXPECT_EQ((*preparation)->training->size(), 100);
-  EXPECT_EQ((*preparation)->test->size(), 10);
-  EXPECT_FALSE((*preparation)->plan->parameters().empty());
+TEST_F(TrainingSetupTest, HasAllThatTrainingNeeds) {
+  const auto setup = SetUpTraining(Spec(), 4, data_.path());
+  ASSERT_TRUE(setup.ok()) << setup.status();
+  EXPECT_EQ((*setup)->total_steps, 8);
+  EXPECT_EQ((*setup)->max_samples, 8);
+  EXPECT_EQ((*setup)->training->size(), 100);
+  EXPECT_EQ((*setup)->test->size(), 10);
+  EXPECT_FALSE((*setup)->strategy->layout_digest().empty());
 }
 
-TEST_F(PreparationTest, WhatTheSpecAsksInVainIsABadSpec) {
+TEST_F(TrainingSetupTest, WhatTheSpecAsksInVainIsABadSpec) {
   for (const std::function<void(v1::TrainSpec&)>& change :
        std::vector<std::function<void(v1::TrainSpec&)>>{
            [](v1::TrainSpec& s) { s.mutable_model()->set_name("vgg"); },
@@ -80,7 +80,7 @@ TEST_F(PreparationTest, WhatTheSpecAsksInVainIsABadSpec) {
   }
 }
 
-TEST_F(PreparationTest, MissingDataIsNoInput) {
+TEST_F(TrainingSetupTest, MissingDataIsNoInput) {
   const absl::Status status =
       Change([](v1::TrainSpec& s) { s.mutable_dataset()->set_path("/does/not/exist"); });
   EXPECT_EQ(ExitCodeOf(status), kExitNoInput);
@@ -98,18 +98,18 @@ class Lacking final : public kernels::HostMemoryDevice {
   }
 };
 
-TEST_F(PreparationTest, AMissingLibraryIsTheMachinesFault) {
+TEST_F(TrainingSetupTest, AMissingLibraryIsTheMachinesFault) {
   Lacking device;
-  const absl::Status status = Prepare(Spec(), 4, data_.path(), {&device}).status();
+  const absl::Status status = SetUpTraining(Spec(), 4, data_.path(), {&device}).status();
   EXPECT_EQ(ExitCodeOf(status), kExitNoDevice);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("CUDA: no libcudnn.so.9"));
 }
 
-TEST_F(PreparationTest, TheDigestTellsTrainingsApart) {
+TEST_F(TrainingSetupTest, TheDigestTellsTrainingsApart) {
   const auto digest = [this](const std::function<void(v1::TrainSpec&)>& change) {
     v1::JobSpec spec = Spec();
     change(*spec.mutable_train());
-    return (*Prepare(spec, 1, ""))->training_digest;
+    return (*SetUpTraining(spec, 1, ""))->training_digest;
   };
   const std::string base = digest([](v1::TrainSpec&) {});
   EXPECT_EQ(digest([](v1::TrainSpec& s) { s.set_epochs(9); }), base);
@@ -129,21 +129,21 @@ TEST_F(PreparationTest, TheDigestTellsTrainingsApart) {
   EXPECT_EQ(trainings.size(), 5u);
 }
 
-TEST_F(PreparationTest, TheFingerprintTellsBuildsApart) {
-  const auto preparation = Prepare(Spec(), 4, data_.path());
-  ASSERT_TRUE(preparation.ok()) << preparation.status();
-  const v1::FingerprintEntry& entry = (*preparation)->fingerprint.front();
+TEST_F(TrainingSetupTest, TheFingerprintTellsBuildsApart) {
+  const auto setup = SetUpTraining(Spec(), 4, data_.path());
+  ASSERT_TRUE(setup.ok()) << setup.status();
+  const v1::FingerprintEntry& entry = (*setup)->fingerprint.front();
   EXPECT_EQ(entry.name(), "muster-rank");
   EXPECT_THAT(entry.value(), ::testing::StartsWith(kSoftwareVersion));
   EXPECT_THAT(entry.value(), ::testing::EndsWith(BuildId().substr(0, 16)));
 }
 
-TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
+TEST_F(TrainingSetupTest, TheFingerprintTellsPrecisionsApart) {
   v1::JobSpec spec = Spec();
   const auto precision = [&spec, this] {
-    const auto preparation = Prepare(spec, 4, data_.path());
-    EXPECT_TRUE(preparation.ok()) << preparation.status();
-    return (*preparation)->fingerprint[2];
+    const auto setup = SetUpTraining(spec, 4, data_.path());
+    EXPECT_TRUE(setup.ok()) << setup.status();
+    return (*setup)->fingerprint[2];
   };
   EXPECT_EQ(precision().name(), "precision");
   EXPECT_EQ(precision().value(), "O0 float32");
@@ -154,11 +154,11 @@ TEST_F(PreparationTest, TheFingerprintTellsPrecisionsApart) {
   EXPECT_EQ(precision().value(), "O2 bfloat16, gradients float32");
 }
 
-TEST_F(PreparationTest, TheFingerprintTellsDevicesApart) {
+TEST_F(TrainingSetupTest, TheFingerprintTellsDevicesApart) {
   const auto device = [this](kernels::Device& device) {
-    const auto preparation = Prepare(Spec(), 4, data_.path(), {&device});
-    EXPECT_TRUE(preparation.ok()) << preparation.status();
-    const v1::FingerprintEntry& entry = (*preparation)->fingerprint.back();
+    const auto setup = SetUpTraining(Spec(), 4, data_.path(), {&device});
+    EXPECT_TRUE(setup.ok()) << setup.status();
+    const v1::FingerprintEntry& entry = (*setup)->fingerprint.back();
     return entry.name() + " " + entry.value();
   };
   EXPECT_EQ(device(kernels::CpuDevice()), "device cpu");

@@ -2,7 +2,7 @@
 
 namespace muster::train {
 
-absl::Status CrossEntropyObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+absl::Status CrossEntropyObjective::Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows,
                                           bool training, nn::LossResult* result) {
   nn::LossOptions options{.scale = 0};
   if (training) {
@@ -10,7 +10,7 @@ absl::Status CrossEntropyObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_
                .scale = GradientScale(global_rows),
                .loss_scale = loss_scale()};
   }
-  plan.QueueLoss(rows, options, result);
+  model.QueueLoss(rows, options, result);
   return absl::OkStatus();
 }
 

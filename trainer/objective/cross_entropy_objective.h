@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "trainer/graph/plan.h"
+#include "trainer/graph/execution.h"
 #include "trainer/objective/objective.h"
 
 namespace muster::train {
@@ -16,9 +16,9 @@ class CrossEntropyObjective final : public Objective {
   explicit CrossEntropyObjective(double label_smoothing) : label_smoothing_(label_smoothing) {}
 
   uint32_t views() const override { return 1; }
-  bool records() const override { return true; }
+  bool supports_graph_capture() const override { return true; }
   // Labels are smoothed in training only.
-  absl::Status Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows, bool training,
+  absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows, bool training,
                      nn::LossResult* result) override;
 
  private:

@@ -16,6 +16,7 @@
 #include "trainer/objective/objective.h"
 #include "trainer/objective/statistics_reducer.h"
 #include "trainer/strategy/aligned_floats.h"
+#include "trainer/strategy/process_groups.h"
 
 namespace muster::train {
 namespace {
@@ -26,16 +27,16 @@ class Rank {
  public:
   static absl::StatusOr<std::unique_ptr<Rank>> Make(const nn::Graph& graph,
                                                     const DistributedOptions& options,
-                                                    const Communicators& communicators) {
-    std::unique_ptr<Rank> rank(new Rank(graph, options, communicators.world));
+                                                    const ProcessGroups& groups) {
+    std::unique_ptr<Rank> rank(new Rank(graph, options, groups.world.get()));
     const auto largest = static_cast<uint32_t>(data::LargestShare(options.samples, options.ranks));
     // Every sample may need two rows.
     nn::CompileOptions compile{.max_batch = 2 * largest};
     compile.synchronize_batch_norm = options.synchronize_batch_norm;
     ASSIGN_OR_RETURN(rank->plan_, nn::Compile(graph, compile));
     rank->width_ = static_cast<int64_t>(rank->plan_->logits(1).size());
-    ASSIGN_OR_RETURN(rank->objective_, Objective::Create(options.objective, communicators,
-                                                         compile.max_batch, rank->width_));
+    ASSIGN_OR_RETURN(rank->objective_,
+                     Objective::Create(options.objective, groups, compile.max_batch, rank->width_));
     rank->Bind();
     return rank;
   }
@@ -155,16 +156,13 @@ std::vector<DistributedStep> TrainDistributed(const nn::Graph& graph,
   const auto results =
       collectives::RunRankThreads(options.ranks, [&](uint32_t index) -> absl::Status {
         const collectives::WorldOptions place = PlaceOf(options, index, &keys);
-        ASSIGN_OR_RETURN(const auto world, collectives::CreateWorldCommunicator(place));
-        ASSIGN_OR_RETURN(const auto node, collectives::CreateNodeCommunicator(place));
-        ASSIGN_OR_RETURN(
-            const auto rank,
-            Rank::Make(graph, options, Communicators{.world = world.get(), .node = node.get()}));
+        ASSIGN_OR_RETURN(const ProcessGroups groups, ProcessGroups::Create(place, {.local = true}));
+        ASSIGN_OR_RETURN(const auto rank, Rank::Make(graph, options, groups));
         for (uint32_t step = 0; step < options.steps; ++step) {
           ASSIGN_OR_RETURN(DistributedStep done, rank->Step(step));
           if (index == 0) steps[step] = std::move(done);
         }
-        return world->Barrier()->Wait();
+        return groups.world->Barrier()->Wait();
       });
   for (const std::string& result : results) EXPECT_EQ(result, "");
   return steps;

@@ -92,15 +92,15 @@ absl::Status NtXentObjective::Allocate() {
   return absl::OkStatus();
 }
 
-absl::Status NtXentObjective::Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows,
+absl::Status NtXentObjective::Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows,
                                     bool training, nn::LossResult* result) {
-  const absl::Span<const float> embeddings = plan.logits(rows);
+  const absl::Span<const float> embeddings = model.logits(rows);
   if (embeddings.size() != rows * width_) {
     return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", embeddings.size(), " elements in ",
                                                    rows, " rows, not ", width_, " in each"));
   }
   return Run(embeddings.data(), rows, GradientScale(global_rows),
-             training ? plan.output_gradient() : nullptr, result);
+             training ? model.output_gradient() : nullptr, result);
 }
 
 absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings, uint32_t rows,

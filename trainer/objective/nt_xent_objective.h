@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "kernels/device.h"
-#include "trainer/graph/plan.h"
+#include "trainer/graph/execution.h"
 #include "trainer/objective/objective.h"
 #include "trainer/strategy/device_floats.h"
 
@@ -41,8 +41,8 @@ class NtXentObjective final : public Objective {
 
   uint32_t views() const override { return 2; }
   // With no other rank's samples nothing travels.
-  bool records() const override { return ranks() == 1; }
-  absl::Status Queue(nn::Plan& plan, uint32_t rows, uint64_t global_rows, bool training,
+  bool supports_graph_capture() const override { return ranks() == 1; }
+  absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows, bool training,
                      nn::LossResult* result) override;
 
   // embeddings float32 [rows, width], the two views of a sample next to each other, to their loss

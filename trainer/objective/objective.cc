@@ -11,14 +11,14 @@ namespace muster::train {
 namespace {
 
 absl::StatusOr<collectives::Communicator*> NegativesOf(const v1::ObjectiveSpec& spec,
-                                                       const Communicators& communicators) {
+                                                       const ProcessGroups& groups) {
   if (spec.negatives() == "rank") return nullptr;
   if (spec.negatives() != "global" && spec.negatives() != "node") {
     return absl::InvalidArgumentError(
         absl::StrCat("nt_xent: no negatives are called '", spec.negatives(), "'"));
   }
   collectives::Communicator* const group =
-      spec.negatives() == "node" ? communicators.node : communicators.world;
+      (spec.negatives() == "node" ? groups.local_group : groups.world).get();
   if (group == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("nt_xent: negatives are '", spec.negatives(), "', and that group is missing"));
@@ -28,12 +28,12 @@ absl::StatusOr<collectives::Communicator*> NegativesOf(const v1::ObjectiveSpec& 
 
 }  // namespace
 
-bool NeedsNodeCommunicator(const v1::ObjectiveSpec& spec) {
+bool NeedsLocalGroup(const v1::ObjectiveSpec& spec) {
   return spec.name() == "nt_xent" && spec.negatives() == "node";
 }
 
 absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::ObjectiveSpec& spec,
-                                                             const Communicators& communicators,
+                                                             const ProcessGroups& groups,
                                                              uint32_t max_rows,
                                                              int64_t output_width,
                                                              kernels::Device& device) {
@@ -45,21 +45,21 @@ absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::Objective
   }
   NtXentOptions options;
   options.temperature = spec.temperature();
-  ASSIGN_OR_RETURN(options.group, NegativesOf(spec, communicators));
+  ASSIGN_OR_RETURN(options.group, NegativesOf(spec, groups));
   options.max_rows = max_rows;
   options.width = output_width;
   options.device = &device;
   return NtXentObjective::Create(options);
 }
 
-absl::StatusOr<nn::LossResult> Objective::Compute(nn::Plan& plan, uint32_t rows,
+absl::StatusOr<nn::LossResult> Objective::Compute(nn::Execution& model, uint32_t rows,
                                                   uint64_t global_rows, bool training) {
   nn::LossResult loss;
   if (result_.bytes() == 0) {
-    ASSIGN_OR_RETURN(result_, plan.device().Allocate(sizeof(loss)));
+    ASSIGN_OR_RETURN(result_, model.device().Allocate(sizeof(loss)));
   }
-  RETURN_IF_ERROR(Queue(plan, rows, global_rows, training, result_.as<nn::LossResult>()));
-  plan.device().CopyToHost(&loss, result_.data(), sizeof(loss));
+  RETURN_IF_ERROR(Queue(model, rows, global_rows, training, result_.as<nn::LossResult>()));
+  model.device().CopyToHost(&loss, result_.data(), sizeof(loss));
   return loss;
 }
 

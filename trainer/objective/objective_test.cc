@@ -121,7 +121,7 @@ class PlanTest : public testing::Test {
   }
 
   std::unique_ptr<Objective> Make(const v1::ObjectiveSpec& spec) {
-    auto objective = Objective::Create(spec, Communicators{}, kRows, 11);
+    auto objective = Objective::Create(spec, ProcessGroups{}, kRows, 11);
     EXPECT_TRUE(objective.ok()) << objective.status();
     return *std::move(objective);
   }
@@ -173,7 +173,7 @@ TEST_F(PlanTest, NtXentWritesTheGradientInTrainingOnly) {
 
 TEST(ObjectiveTest, SaysWhatItCannotServe) {
   const auto message = [](const v1::ObjectiveSpec& spec) {
-    return std::string(Objective::Create(spec, Communicators{}, 8, 11).status().message());
+    return std::string(Objective::Create(spec, ProcessGroups{}, 8, 11).status().message());
   };
   v1::ObjectiveSpec spec = CrossEntropy(0);
   spec.set_name("hinge");
@@ -187,12 +187,12 @@ TEST(ObjectiveTest, SaysWhatItCannotServe) {
 }
 
 TEST(ObjectiveTest, OnlyNegativesOfTheNodeNeedItsCommunicator) {
-  EXPECT_TRUE(NeedsNodeCommunicator(NtXent("node")));
-  EXPECT_FALSE(NeedsNodeCommunicator(NtXent("global")));
-  EXPECT_FALSE(NeedsNodeCommunicator(NtXent("rank")));
+  EXPECT_TRUE(NeedsLocalGroup(NtXent("node")));
+  EXPECT_FALSE(NeedsLocalGroup(NtXent("global")));
+  EXPECT_FALSE(NeedsLocalGroup(NtXent("rank")));
   v1::ObjectiveSpec spec = CrossEntropy(0);
   spec.set_negatives("node");
-  EXPECT_FALSE(NeedsNodeCommunicator(spec));
+  EXPECT_FALSE(NeedsLocalGroup(spec));
 }
 
 }  // namespace

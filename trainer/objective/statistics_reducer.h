@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "collectives/communicator.h"
 #include "kernels/device.h"
-#include "trainer/graph/plan.h"
+#include "trainer/graph/execution.h"
 
 namespace muster::train {
 

@@ -71,8 +71,10 @@ std::string Names(absl::Span<const std::string> names) {
 
 }  // namespace
 
-ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages)
+ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages,
+                       nn::Execution* execution)
     : plan_(plan),
+      execution_(execution != nullptr ? execution : plan),
       optimizer_(optimizer),
       own_parameters_(plan->device(), plan->parameter_elements()),
       parameters_(own_parameters_.get()),
@@ -85,7 +87,7 @@ ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages)
 
 void ModelState::BindGradients(float* gradients) {
   gradients_ = gradients;
-  plan_->Bind(parameters_, gradients, buffers_.get());
+  execution_->Bind(parameters_, gradients, buffers_.get());
 }
 
 void ModelState::BindParameters(float* parameters) {
@@ -113,7 +115,7 @@ void ModelState::StartAverage() {
 
 absl::Status ModelState::WithAverage(const std::function<absl::Status()>& work) {
   if (!average_.has_value()) return work();
-  plan_->Bind(average_->parameters(), nullptr, average_->buffers());
+  execution_->Bind(average_->parameters(), nullptr, average_->buffers());
   absl::Status status = work();
   BindGradients(gradients_);
   return status;

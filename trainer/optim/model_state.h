@@ -30,11 +30,13 @@ namespace muster::train {
 // is told to have elsewhere. For one training thread.
 class ModelState {
  public:
-  // Binds the plan, without gradients, and leaves zeros. `plan` outlives the state, and so does
-  // `optimizer`, which is null where nothing is trained. With a moving average where asked for.
-  ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages = false);
+  // Binds the arrays, all zeros, without gradients. `optimizer` is null where nothing is trained.
+  // `averages`: with a moving average. The arrays are bound to `execution`, whose layout `plan`
+  // describes; null: to the plan. All three outlive the state.
+  ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages = false,
+             nn::Execution* execution = nullptr);
 
-  // Binds the plan anew.
+  // Binds the arrays again.
   void BindGradients(float* gradients);
   // To memory of somebody else's for as many zeros, in place of the state's own.
   void BindParameters(float* parameters);
@@ -103,6 +105,7 @@ class ModelState {
                                    float* flat);
 
   nn::Plan* const plan_;
+  nn::Execution* const execution_;
   Optimizer* const optimizer_;
   DeviceFloats own_parameters_;
   float* parameters_;

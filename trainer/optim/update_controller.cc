@@ -35,7 +35,7 @@ void UpdateController::SetLossScale(const kernels::LossScaleState& state) {
 
 absl::Status UpdateController::Begin(uint64_t step, double learning_rate) {
   if (pending() == kStepsAhead) {
-    return absl::FailedPreconditionError("steps whose outcomes nobody takes");
+    return absl::FailedPreconditionError("too many step results were not polled");
   }
   if (pending() == 0) next_ = step;
   end_ = step;

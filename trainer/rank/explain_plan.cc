@@ -8,7 +8,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "collectives/factory.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "kernels/philox.h"
@@ -25,7 +24,9 @@
 #include "trainer/optim/update_controller.h"
 #include "trainer/precision/training_precision.h"
 #include "trainer/rank/rank_device.h"
+#include "trainer/strategy/create_strategy.h"
 #include "trainer/strategy/device_floats.h"
+#include "trainer/strategy/process_groups.h"
 
 namespace muster::rank {
 namespace {
@@ -61,7 +62,7 @@ absl::StatusOr<nn::Graph> BuildGraph(const v1::TrainSpec& spec) {
 struct Step {
   std::unique_ptr<nn::CompiledPlan> plan;
   nn::PlanUse use;
-  std::unique_ptr<collectives::Communicator> alone;
+  train::ProcessGroups groups;
   std::unique_ptr<train::Objective> objective;
   std::unique_ptr<train::Optimizer> optimizer;
   std::unique_ptr<train::UpdateController> control;
@@ -74,23 +75,21 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   ASSIGN_OR_RETURN(nn::CompileOptions options, train::CompileOptionsOf(job, ranks));
   options.device = &device;
   step.use.views = train::ViewsOf(spec.objective());
-  step.use.accumulation_steps = spec.accumulation_steps();
-  if (train::StagesOf(spec) > 0) {
-    // The whole model, for a micro-batch: what the stages are cut from.
-    step.use.accumulation_steps = spec.strategy().pipeline().micro_batches();
-    options.max_batch =
-        static_cast<uint32_t>(data::LargestShare(options.max_batch, step.use.accumulation_steps));
-  }
+  // The whole model, for one micro-batch.
+  const uint32_t micro_batches = train::BatchDivisionOf(spec, ranks).micro_batches;
+  step.use.accumulation_steps = spec.accumulation_steps() * micro_batches;
+  options.max_batch = static_cast<uint32_t>(data::LargestShare(options.max_batch, micro_batches));
   step.use.rows = options.max_batch;
   ASSIGN_OR_RETURN(const nn::Graph graph, BuildGraph(spec));
   ASSIGN_OR_RETURN(step.plan, nn::CompiledPlan::Make(graph, options));
 
-  ASSIGN_OR_RETURN(step.alone,
-                   collectives::CreateCommunicator("loopback", {.name = "WORLD", .members = {0}}));
+  // A world of one.
+  ASSIGN_OR_RETURN(step.groups,
+                   train::ProcessGroups::Create({.backend = "loopback", .ranks_on_node = {1}},
+                                                {.local = true, .devices = false}));
   const auto output_width = static_cast<int64_t>(step.plan->logits(1).size());
-  ASSIGN_OR_RETURN(step.objective,
-                   train::Objective::Create(spec.objective(), {step.alone.get(), step.alone.get()},
-                                            step.use.rows, output_width, device));
+  ASSIGN_OR_RETURN(step.objective, train::Objective::Create(spec.objective(), step.groups,
+                                                            step.use.rows, output_width, device));
   ASSIGN_OR_RETURN(step.optimizer,
                    train::Optimizer::Create(spec.optimizer(), step.plan->parameters(),
                                             {.round_to = precision.weights, .device = &device}));
@@ -173,7 +172,8 @@ absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
   ASSIGN_OR_RETURN(const Step step, MakeStep(spec, options.ranks, *options.device));
   v1::PlanReport report = nn::DescribePlan(*step.plan, step.use);
   report.set_ranks(options.ranks);
-  report.set_device(options.device->name());
+  ASSIGN_OR_RETURN(const train::TrainingPrecision precision, train::PrecisionOf(spec.train()));
+  report.set_device(kernels::NameFor(*options.device, precision.plan.compute));
   const size_t parameters = step.plan->parameter_elements();
   const uint32_t sharers = spec.train().strategy().shard_optimizer() ? options.ranks : 1;
   const size_t states = step.optimizer->states().size() * data::LargestShare(parameters, sharers);

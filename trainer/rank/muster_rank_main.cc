@@ -14,7 +14,7 @@
 #include "trainer/rank/control_plane.h"
 #include "trainer/rank/explain_plan.h"
 #include "trainer/rank/train_job.h"
-#include "trainer/rank/world_communicator.h"
+#include "trainer/strategy/process_groups.h"
 
 namespace muster::rank {
 namespace {
@@ -48,7 +48,7 @@ int RunRank() {
       std::raise(SIGTERM);
     }
   });
-  return TrainJob(*environment, *launch, control.get(), &abort, ConnectRanks).Run();
+  return TrainJob(*environment, *launch, control.get(), &abort, train::ProcessGroups::Create).Run();
 }
 
 }  // namespace

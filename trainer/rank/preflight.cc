@@ -1,19 +1,18 @@
 #include "trainer/rank/preflight.h"
 
 #include <algorithm>
-#include <random>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/network/network.h"
 #include "common/proto_time.h"
+#include "common/random_id.h"
 #include "common/status.h"
 #include "glog/logging.h"
-#include "worker/agent/network/network.h"
 
 namespace muster::rank {
 namespace {
@@ -23,13 +22,6 @@ constexpr uint32_t kBlock = 128;
 constexpr char kBarrier[] = "preflight";
 // Where the job's failure_timeout allows it.
 constexpr absl::Duration kLeastLimit = absl::Seconds(15);
-
-std::string DrawWord() {
-  std::random_device random;
-  std::string word;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&word, "%08x", random());
-  return word + "\n";
-}
 
 struct Entry {
   std::string node;
@@ -103,7 +95,7 @@ class Directory {
 };
 
 std::string InterfaceText(const std::string& address) {
-  const std::string interface = agent::InterfaceOf(address);
+  const std::string interface = InterfaceOf(address);
   return interface.empty() ? "" : absl::StrCat(" (interface ", interface, ")");
 }
 
@@ -113,7 +105,7 @@ absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions
                                                           collectives::KeyStore* store) {
   const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + options.timeout;
-  Entry own = {options.node_name, {{options.address, 0}, DrawWord()}};
+  Entry own = {options.node_name, {{options.address, 0}, absl::StrCat(RandomHexId(128), "\n")}};
   ASSIGN_OR_RETURN(auto listener, ReachListener::Start(options.address, own.target.word));
   own.target.address.port = listener->port();
   Directory directory(options, deadline, store);

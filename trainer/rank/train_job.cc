@@ -20,11 +20,11 @@
 #include "glog/logging.h"
 #include "spec/spec.h"
 #include "trainer/loop/exit_code.h"
-#include "trainer/loop/spec_plan.h"
 #include "trainer/loop/trainer.h"
-#include "trainer/objective/objective.h"
 #include "trainer/rank/gpu_fingerprint.h"
 #include "trainer/rank/preflight.h"
+#include "trainer/rank/world_options.h"
+#include "trainer/strategy/create_strategy.h"
 
 namespace muster::rank {
 namespace {
@@ -86,12 +86,11 @@ int TrainJob::Run() {
 absl::Status TrainJob::RunToEnd() {
   RETURN_IF_ERROR(OpenDevice());
   SetPhase("loading-data");
-  ASSIGN_OR_RETURN(preparation_, train::Prepare(launch_.spec(), launch_.world_size(),
+  ASSIGN_OR_RETURN(setup_, train::SetUpTraining(launch_.spec(), launch_.world_size(),
                                                 environment_.cache_dir, Devices()));
   v1::JoinInfo info;
-  info.set_layout_digest(preparation_->layout_digest);
-  info.mutable_fingerprint()->Assign(preparation_->fingerprint.begin(),
-                                     preparation_->fingerprint.end());
+  info.set_layout_digest(setup_->strategy->layout_digest());
+  info.mutable_fingerprint()->Assign(setup_->fingerprint.begin(), setup_->fingerprint.end());
   if (nccl_.has_value()) {
     for (v1::FingerprintEntry& entry :
          GpuFingerprint(nccl_->library->VersionText(), environment_.driver_version, environ)) {
@@ -103,31 +102,24 @@ absl::Status TrainJob::RunToEnd() {
   SetPhase("connecting");
   ASSIGN_OR_RETURN(const v1::JoinResponse joined,
                    control_->Join(info, kJoinTimeouts * failure_timeout_));
-  if (joined.world().world_size() != preparation_->world_size) {
-    return absl::InternalError(absl::StrCat("launched into a world of ", preparation_->world_size,
+  if (joined.world().world_size() != setup_->world_size) {
+    return absl::InternalError(absl::StrCat("launched into a world of ", setup_->world_size,
                                             " ranks, joined one of ", joined.world().world_size()));
   }
   RETURN_IF_ERROR(Preflight(
       joined.world(), environment_, [this] { return !abort_->reason().ok(); }, control_));
-  ConnectOptions options;
-  options.rank = environment_.identity.rank();
+  collectives::WorldOptions options = WorldOptionsOf(joined.world(), environment_.identity.rank());
   options.backend = launch_.spec().backend();
   options.hierarchical = launch_.spec().train().strategy().hierarchical();
-  options.with_node = train::NeedsNodeCommunicator(launch_.spec().train().objective());
-  options.pipeline_stages = train::StagesOf(launch_.spec().train());
   options.store = control_;
   if (nccl_.has_value()) options.nccl = &*nccl_;
   options.cancelled = [this] { return abort_->reason(); };
-  ASSIGN_OR_RETURN(const RankCommunicators communicators, factory_(joined.world(), options));
-  for (collectives::Communicator* const group : communicators.all()) abort_->Attach(group);
+  ASSIGN_OR_RETURN(const train::ProcessGroups groups,
+                   factory_(options, train::RequiredGroupsOf(launch_.spec().train())));
+  for (collectives::Communicator* const group : groups.all()) abort_->Attach(group);
   absl::Cleanup detach = [this] { abort_->Detach(); };
   RETURN_IF_ERROR(control_->ReportConnected());
-  if (communicators.pipeline != nullptr) {
-    SetPhase("choosing-stages");
-    RETURN_IF_ERROR(
-        train::CompileStage(*preparation_, *communicators.pipeline, *communicators.world));
-  }
-  RETURN_IF_ERROR(Train(communicators, joined.world()));
+  RETURN_IF_ERROR(Train(groups, joined.world()));
   // Nobody leaves while a peer may still need it.
   return control_->Barrier("finish", kFinishTimeout);
 }
@@ -152,9 +144,8 @@ absl::Status TrainJob::OpenDevice() {
   if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {
     LOG(WARNING) << "of the GPUs " << visible << " the first alone is used";
   }
-  // Any other backend was asked for by name: gradients go by the processes then, and as a
-  // pipeline's do.
-  if (launch_.world_size() > 1 && train::StagesOf(launch_.spec().train()) == 0 &&
+  // With any other backend that is named, gradients go by the processes.
+  if (launch_.world_size() > 1 && train::RequiredGroupsOf(launch_.spec().train()).devices &&
       (backend.empty() || backend == "auto" || backend == "nccl")) {
     ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpus_.front()));
     LOG(INFO) << "gradients go by NCCL " << nccl_->library->VersionText() << ", "
@@ -196,7 +187,7 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
 
   const auto newest = checkpoints_->FindNewestValid();
   if (!newest.has_value()) return absl::OkStatus();
-  if (newest->training_digest != preparation_->training_digest) {
+  if (newest->training_digest != setup_->training_digest) {
     return train::WithExitCode(
         absl::FailedPreconditionError(absl::StrCat(
             "checkpoint directory ", options.path, " holds step ", newest->step,
@@ -214,7 +205,7 @@ std::string TrainJob::OnThisNode(const std::string& directory) const {
   return absl::StrReplaceAll(directory, {{"{node}", environment_.node_name}});
 }
 
-absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::World& world) {
+absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World& world) {
   train::TrainerOptions options;
   options.job_id = launch_.job_id();
   options.generation = launch_.generation();
@@ -229,18 +220,11 @@ absl::Status TrainJob::Train(const RankCommunicators& communicators, const v1::W
     phase_ = progress.phase();
     control_->ReportProgress(progress);
   };
-  train::Communicators groups = {.world = communicators.world.get(),
-                                 .node = communicators.node.get(),
-                                 .devices = communicators.devices.get()};
-  if (communicators.pipeline != nullptr) {
-    groups.replicas = communicators.pipeline->replicas.get();
-    groups.stages = communicators.pipeline->pipe.get();
-  }
-  train::Trainer trainer(std::move(preparation_), groups, std::move(options));
+  train::Trainer trainer(std::move(setup_), &groups, std::move(options));
   absl::StatusOr<v1::TrainSummary> summary = trainer.Run();
   step_ = trainer.step();
   RETURN_IF_ERROR(summary.status());
-  if (communicators.world->rank() == 0) RETURN_IF_ERROR(control_->ReportSummary(*summary));
+  if (groups.world->rank() == 0) RETURN_IF_ERROR(control_->ReportSummary(*summary));
   return absl::OkStatus();
 }
 

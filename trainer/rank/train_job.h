@@ -1,4 +1,4 @@
-// One rank's life in a train job: prepare, join, connect, train, tell.
+// One rank's life in a train job: set up, join, connect, train, report.
 #ifndef MUSTER_TRAINER_RANK_TRAIN_JOB_H_
 #define MUSTER_TRAINER_RANK_TRAIN_JOB_H_
 
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "collectives/communicator.h"
+#include "collectives/factory.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -19,7 +19,7 @@
 #include "trainer/rank/abort_switch.h"
 #include "trainer/rank/control_plane.h"
 #include "trainer/rank/rank_device.h"
-#include "trainer/rank/world_communicator.h"
+#include "trainer/strategy/process_groups.h"
 
 namespace muster::rank {
 
@@ -28,9 +28,9 @@ namespace muster::rank {
 // others name the file.
 absl::StatusOr<v1::Launch> ReadLaunch();
 
-// Makes the communicators of a rank; ConnectRanks, but for tests.
-using CommunicatorFactory = std::function<absl::StatusOr<RankCommunicators>(
-    const v1::World& world, const ConnectOptions& options)>;
+// Makes the communicators of a rank; ProcessGroups::Create, but for tests.
+using CommunicatorFactory = std::function<absl::StatusOr<train::ProcessGroups>(
+    const collectives::WorldOptions& options, const train::RequiredGroups& required)>;
 
 // For the process's main thread.
 class TrainJob {
@@ -52,7 +52,7 @@ class TrainJob {
   // On which it computes; more than one only where the strategy drives several.
   std::vector<kernels::Device*> Devices() const;
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
-  absl::Status Train(const RankCommunicators& communicators, const v1::World& world);
+  absl::Status Train(const train::ProcessGroups& groups, const v1::World& world);
   // A directory of the spec's, on this node.
   std::string OnThisNode(const std::string& directory) const;
   void ReportFailure(const absl::Status& status);
@@ -66,7 +66,7 @@ class TrainJob {
   const CommunicatorFactory factory_;
   std::vector<std::unique_ptr<kernels::Device>> gpus_;  // none: the rank computes on the processor
   std::optional<collectives::NcclParts> nccl_;
-  std::unique_ptr<train::TrainingSetup> preparation_;
+  std::unique_ptr<train::TrainingSetup> setup_;
   std::optional<train::CheckpointDirectory> checkpoints_;
   std::string phase_;
   uint64_t step_ = 0;

@@ -164,9 +164,12 @@ class TrainJobTest : public ::testing::Test {
     outcome.control = std::make_unique<InMemoryControlPlane>(&generation, rank);
     outcome.control->at_progress = at_progress_;
     TrainJob job(environment, launch_, outcome.control.get(), &abort_,
-                 [&](const v1::World&, const ConnectOptions&) -> absl::StatusOr<RankCommunicators> {
+                 [&](const collectives::WorldOptions&,
+                     const train::RequiredGroups&) -> absl::StatusOr<train::ProcessGroups> {
                    if (!connect_error_.ok()) return connect_error_;
-                   return RankCommunicators{generation.TakeCommunicator(rank), nullptr, nullptr};
+                   train::ProcessGroups groups;
+                   groups.world = generation.TakeCommunicator(rank);
+                   return groups;
                  });
     outcome.exit_code = job.Run();
     return outcome;

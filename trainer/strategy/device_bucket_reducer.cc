@@ -4,7 +4,6 @@
 
 #include "common/status.h"
 #include "trainer/strategy/buckets.h"
-#include "trainer/strategy/collective_type.h"
 
 namespace muster::train {
 
@@ -18,8 +17,8 @@ DeviceBucketReducer::DeviceBucketReducer(collectives::Communicator* communicator
       type_(options.type),
       elements_(plan->parameter_elements()),
       shares_(elements_, communicator == nullptr ? 1 : communicator->size()),
-      stretch_(RankScale(type_, communicator == nullptr ? 1 : communicator->size())),
-      shrink_(1 / stretch_) {
+      postscale_(RankScale(type_, communicator == nullptr ? 1 : communicator->size())),
+      prescale_(1 / postscale_) {
   std::vector<size_t> counts;
   for (const nn::ParameterInfo& parameter : plan->parameters()) counts.push_back(parameter.count);
   size_t end = elements_;
@@ -87,12 +86,12 @@ void DeviceBucketReducer::Ready(size_t offset, bool accumulated) {
                                    gradients_ + begin);
     }
     if (type_ != DataType::kFloat32) {
-      device_.kernels().cast(DataType::kFloat32, gradients_ + begin, shrink_, type_, Reduced(begin),
-                             end - begin);
+      device_.kernels().cast(DataType::kFloat32, gradients_ + begin, prescale_, type_,
+                             Reduced(begin), end - begin);
     }
     if (communicator_ == nullptr || scatters_) continue;
-    work_.push_back(communicator_->AllReduce(Reduced(begin), Reduced(begin), end - begin,
-                                             CollectiveType(type_), collectives::ReduceOp::kSum));
+    work_.push_back(communicator_->AllReduce(Reduced(begin), Reduced(begin), end - begin, type_,
+                                             collectives::ReduceOp::kSum));
   }
 }
 
@@ -104,13 +103,13 @@ absl::Status DeviceBucketReducer::Finish() {
   Shares::Share summed{0, elements_};
   if (scatters_) {
     summed = shares_.of(communicator_->rank());
-    work_.push_back(communicator_->ReduceScatter(
-        reduced_, Reduced(communicator_->rank() * shares_.length()), shares_.length(),
-        CollectiveType(type_), collectives::ReduceOp::kSum));
+    work_.push_back(
+        communicator_->ReduceScatter(reduced_, Reduced(communicator_->rank() * shares_.length()),
+                                     shares_.length(), type_, collectives::ReduceOp::kSum));
   }
   for (const std::shared_ptr<collectives::Work>& work : work_) RETURN_IF_ERROR(work->Join());
   if (type_ != DataType::kFloat32) {
-    device_.kernels().cast(type_, Reduced(summed.begin), stretch_, DataType::kFloat32,
+    device_.kernels().cast(type_, Reduced(summed.begin), postscale_, DataType::kFloat32,
                            gradients_ + summed.begin, summed.count());
   }
   return absl::OkStatus();

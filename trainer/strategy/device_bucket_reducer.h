@@ -23,9 +23,9 @@ struct DeviceBucketReducerOptions {
   size_t bucket_bytes = 25 << 20;
   // Accumulate will be called.
   bool accumulates = false;
-  // As ExchangeOptions::scatters.
+  // As HostBucketReducerOptions::scatters.
   bool scatters = false;
-  // As ExchangeOptions::type. A world of one rounds to it too.
+  // As HostBucketReducerOptions::type. A world of one rounds to it too.
   kernels::DataType type = kernels::DataType::kFloat32;
 };
 
@@ -80,7 +80,7 @@ class DeviceBucketReducer {
   const size_t elements_;
   const Shares shares_;
   // Of float16's sums.
-  const float stretch_, shrink_;
+  const float postscale_, prescale_;
   std::vector<Range> buckets_;
   std::unique_ptr<collectives::Allocation> registered_;
   DeviceFloats own_gradients_;

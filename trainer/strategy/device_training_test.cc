@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
-#include "collectives/factory.h"
 #include "collectives/nccl/nccl.h"
 #include "collectives/nccl/testing/fake_nccl_parts.h"
 #include "collectives/testing.h"
@@ -22,6 +21,7 @@
 #include "kernels/testing/recording_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
+#include "trainer/graph/testing/graphs.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/training_setup.h"
 #include "trainer/strategy/device_bucket_reducer.h"
@@ -66,7 +66,7 @@ class DeviceTrainingTest : public ::testing::Test {
                                                     bool on_devices, collectives::KeyStore& store,
                                                     const AtProgress& at_progress) {
     kernels::Device& device = on_devices ? kernels::RecordingDevice() : kernels::CpuDevice();
-    ASSIGN_OR_RETURN(auto preparation, Prepare(spec, kRanks, "", {&device}));
+    ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, kRanks, "", {&device}));
     // Which makes no memory of its own: the device knows all that it computes in.
     collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
     parts.make_stream = [&device] { return device.MakeStream(); };
@@ -75,18 +75,13 @@ class DeviceTrainingTest : public ::testing::Test {
     options.world_size = kRanks;
     options.ranks_on_node = {kRanks};
     options.store = &store;
-    ASSIGN_OR_RETURN(const auto world, collectives::CreateWorldCommunicator(options));
-    std::unique_ptr<collectives::Communicator> devices;
-    if (on_devices) {
-      options.nccl = &parts;
-      ASSIGN_OR_RETURN(devices, collectives::CreateDeviceCommunicator(options));
-    }
+    if (on_devices) options.nccl = &parts;
+    ASSIGN_OR_RETURN(const ProcessGroups groups, ProcessGroups::Create(options, {}));
     TrainerOptions trainer_options;
     trainer_options.progress = [&](const v1::Progress& progress) {
       if (at_progress != nullptr) at_progress(rank, progress);
     };
-    Trainer trainer(std::move(preparation), {.world = world.get(), .devices = devices.get()},
-                    std::move(trainer_options));
+    Trainer trainer(std::move(setup), &groups, std::move(trainer_options));
     return trainer.Run();
   }
 
@@ -225,11 +220,9 @@ TEST_F(DeviceTrainingTest, RanksThatEndWithOtherWeightsAreTold) {
 }
 
 TEST_F(DeviceTrainingTest, GradientsOfAWorldOfOneNeedNotTravel) {
-  v1::JobSpec spec = Spec(1);
-  spec::ApplyDefaults(spec);
-  const auto preparation = Prepare(spec, 1, "");
-  ASSERT_TRUE(preparation.ok()) << preparation.status();
-  nn::Plan& plan = *(*preparation)->plan;
+  const auto compiled = nn::Compile(nn::SmallResNet(), {.max_batch = 1});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  nn::Plan& plan = **compiled;
   DeviceBucketReducerOptions options;
   options.first_bucket_bytes = 1024;
   options.accumulates = true;

@@ -47,7 +47,7 @@ struct Trained {
 absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Plan* plan,
                              Communicator* world) {
   Trained trained;
-  ExchangeOptions options;
+  HostBucketReducerOptions options;
   options.first_bucket_bytes = 1000;
   options.bucket_bytes = 50000;
   options.sums = !sharded;

@@ -7,7 +7,6 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "kernels/kernel_table.h"
-#include "trainer/strategy/collective_type.h"
 #include "trainer/strategy/stopwatch.h"
 
 namespace muster::train {
@@ -28,7 +27,7 @@ size_t CanonicalCount(const nn::ParameterInfo& parameter) {
 }  // namespace
 
 HostBucketReducer::HostBucketReducer(collectives::Communicator* communicator, nn::Plan* plan,
-                                     const ExchangeOptions& options)
+                                     const HostBucketReducerOptions& options)
     : communicator_(communicator),
       plan_(plan),
       device_(plan->device()),
@@ -36,19 +35,20 @@ HostBucketReducer::HostBucketReducer(collectives::Communicator* communicator, nn
       sums_(options.sums),
       scatters_(options.scatters),
       type_(options.type),
-      stretch_(RankScale(type_, communicator->size())),
-      shrink_(1 / stretch_),
+      postscale_(RankScale(type_, communicator->size())),
+      prescale_(1 / postscale_),
       shares_(plan->parameter_elements(), communicator->size()) {}
 
 absl::StatusOr<std::unique_ptr<HostBucketReducer>> HostBucketReducer::Create(
-    collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options) {
+    collectives::Communicator* communicator, nn::Plan* plan,
+    const HostBucketReducerOptions& options) {
   std::unique_ptr<HostBucketReducer> exchange(new HostBucketReducer(communicator, plan, options));
   exchange->LayOut(options);
   RETURN_IF_ERROR(exchange->Allocate(options));
   return exchange;
 }
 
-void HostBucketReducer::LayOut(const ExchangeOptions& options) {
+void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
   const absl::Span<const nn::ParameterInfo> parameters = plan_->parameters();
   std::vector<size_t> counts;
   size_t canonical_elements = 0;
@@ -76,7 +76,7 @@ void HostBucketReducer::LayOut(const ExchangeOptions& options) {
   }
 }
 
-absl::Status HostBucketReducer::Allocate(const ExchangeOptions& options) {
+absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options) {
   const size_t floats = plan_->parameter_elements();
   if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
   // A float32 tail follows at once and is reduced with the gradients; another one is aligned.
@@ -137,8 +137,8 @@ void HostBucketReducer::Ready(size_t offset) {
     const bool with_tail = ready_ == 0 && TailRides();
     void* const begin = Reduced(range.begin);
     work_.push_back(communicator_->AllReduce(
-        begin, begin, range.end - range.begin + (with_tail ? kTailElements : 0),
-        CollectiveType(type_), collectives::ReduceOp::kSum));
+        begin, begin, range.end - range.begin + (with_tail ? kTailElements : 0), type_,
+        collectives::ReduceOp::kSum));
   }
 }
 
@@ -165,7 +165,7 @@ void HostBucketReducer::Pack(const Range& range) {
                        (range.end - range.begin) * sizeof(float));
   }
   if (type_ == DataType::kFloat32) return;
-  kernels::CpuKernels().cast(DataType::kFloat32, exchanged_ + range.begin, shrink_, type_,
+  kernels::CpuKernels().cast(DataType::kFloat32, exchanged_ + range.begin, prescale_, type_,
                              Reduced(range.begin), range.end - range.begin);
 }
 
@@ -173,7 +173,7 @@ void HostBucketReducer::Unpack(size_t begin, size_t end) {
   const Stopwatch stopwatch(kernel_time_);
   const size_t count = end - begin;
   if (type_ != DataType::kFloat32) {
-    kernels::CpuKernels().cast(type_, Reduced(begin), stretch_, DataType::kFloat32,
+    kernels::CpuKernels().cast(type_, Reduced(begin), postscale_, DataType::kFloat32,
                                exchanged_ + begin, count);
   }
   if (gradients_ != exchanged_ && !canonical_) {
@@ -184,9 +184,9 @@ void HostBucketReducer::Unpack(size_t begin, size_t end) {
 absl::Status HostBucketReducer::Finish() {
   Ready(0);
   if (scatters_) {
-    work_.push_back(communicator_->ReduceScatter(
-        reduced_, Reduced(communicator_->rank() * shares_.length()), shares_.length(),
-        CollectiveType(type_), collectives::ReduceOp::kSum));
+    work_.push_back(
+        communicator_->ReduceScatter(reduced_, Reduced(communicator_->rank() * shares_.length()),
+                                     shares_.length(), type_, collectives::ReduceOp::kSum));
   }
   // Its sum is there when all ranks have come here: nobody's gradients change any more.
   if (!sums_) ExchangeTail();

@@ -15,9 +15,9 @@
 // What travels lies in the communicator's memory, which backward writes to where that is the
 // device's as well; else it is copied there and back.
 //
-// Where the update adds the gradients up itself (sharded_update.h), all that travels is the loss.
-// Where each rank updates a share of the parameters (parameter_shares.h), it gets the sums of that
-// share alone, by one reduce-scatter after backward.
+// Where the update adds the gradients up itself (fused_shared_memory_update.h), all that travels is
+// the loss. Where each rank updates a share of the parameters (zero1/sharded_parameters.h), it gets
+// the sums of that share alone, by one reduce-scatter after backward.
 #ifndef MUSTER_TRAINER_STRATEGY_HOST_BUCKET_REDUCER_H_
 #define MUSTER_TRAINER_STRATEGY_HOST_BUCKET_REDUCER_H_
 
@@ -39,7 +39,7 @@
 
 namespace muster::train {
 
-struct ExchangeOptions {
+struct HostBucketReducerOptions {
   size_t first_bucket_bytes = 1 << 20;
   size_t bucket_bytes = 25 << 20;
   // Ranks lay their arrays out differently: exchange in the parameters' canonical order, at the
@@ -66,7 +66,8 @@ class HostBucketReducer {
   // Collective. `communicator` and `plan` outlive the exchange; the plan's gradients are to be
   // bound to gradients(). RESOURCE_EXHAUSTED when the communicator has no memory.
   static absl::StatusOr<std::unique_ptr<HostBucketReducer>> Create(
-      collectives::Communicator* communicator, nn::Plan* plan, const ExchangeOptions& options);
+      collectives::Communicator* communicator, nn::Plan* plan,
+      const HostBucketReducerOptions& options);
 
   // In the device's memory.
   float* gradients() { return gradients_; }
@@ -106,9 +107,9 @@ class HostBucketReducer {
     size_t begin = 0, end = 0;  // in the exchanged array
   };
   HostBucketReducer(collectives::Communicator* communicator, nn::Plan* plan,
-                    const ExchangeOptions& options);
-  void LayOut(const ExchangeOptions& options);
-  absl::Status Allocate(const ExchangeOptions& options);
+                    const HostBucketReducerOptions& options);
+  void LayOut(const HostBucketReducerOptions& options);
+  absl::Status Allocate(const HostBucketReducerOptions& options);
   // From gradients_ to what is reduced.
   void Pack(const Range& range);
   void* Reduced(size_t element) const;
@@ -129,7 +130,7 @@ class HostBucketReducer {
   const bool scatters_;
   const kernels::DataType type_;
   // Of float16's sums.
-  const float stretch_, shrink_;
+  const float postscale_, prescale_;
   std::unique_ptr<collectives::Allocation> memory_;
   void* reduced_ = nullptr;  // in memory_: elements_ of type_
   float* tail_ = nullptr;    // in memory_, behind them

@@ -49,7 +49,7 @@ class Group {
   explicit Group(uint32_t ranks) : communicators_(MakeLoopbackGroup(ranks)) {}
 
   void OnEachRank(const Layout& layout, const Run& run) {
-    ExchangeOptions options;
+    HostBucketReducerOptions options;
     options.first_bucket_bytes = 64;
     options.bucket_bytes = 1024;
     options.canonical = layout.canonical;

@@ -8,7 +8,7 @@
 namespace muster::train {
 
 absl::Status StepGraphs::Run(const Key& key, absl::FunctionRef<absl::Status()> calls) {
-  if (!records_) return calls();
+  if (!enabled_) return calls();
   const auto [place, is_new] = graphs_.try_emplace(key);
   if (is_new) return calls();
   if (place->second == nullptr) {

@@ -1,5 +1,5 @@
-// The parts of a step that call a device alike in every step: where the device records calls, they
-// are made once and launched from then on.
+// The phases of a step that call a device alike in every step: where the device captures CUDA
+// graphs, they are captured once and launched from then on.
 #ifndef MUSTER_TRAINER_STRATEGY_STEP_GRAPHS_H_
 #define MUSTER_TRAINER_STRATEGY_STEP_GRAPHS_H_
 
@@ -17,22 +17,22 @@ namespace muster::train {
 // For one training thread.
 class StepGraphs {
  public:
-  // What tells the parts apart, and all of a part that may differ from step to step.
+  // Identifies a phase, with all of it that may differ from step to step.
   using Key = std::array<uint64_t, 3>;
 
-  // Without `records` every call is made each time. The device outlives the graphs.
-  StepGraphs(kernels::Device& device, bool records) : device_(device), records_(records) {}
+  // Without `enabled` every call is made each time. The device outlives the graphs.
+  StepGraphs(kernels::Device& device, bool enabled) : device_(device), enabled_(enabled) {}
 
-  bool records() const { return records_; }
+  bool enabled() const { return enabled_; }
 
   // The first time with a key `calls` just runs: kernels choose their plans and take memory then.
-  // The second time what it calls is recorded and launched, and later it is only launched: `calls`
+  // The second time what it calls is captured and launched, and later it is only launched: `calls`
   // must do nothing else that counts. Its errors; the device's.
   absl::Status Run(const Key& key, absl::FunctionRef<absl::Status()> calls);
 
  private:
   kernels::Device& device_;
-  const bool records_;
+  const bool enabled_;
   std::map<Key, std::unique_ptr<kernels::DeviceGraph>> graphs_;  // null: was called once
 };
 

@@ -43,7 +43,7 @@ class StepGraphsTest : public ::testing::Test {
 };
 
 TEST_F(StepGraphsTest, CallsTwiceAndLaunchesFromThenOn) {
-  StepGraphs graphs(device_, /*records=*/true);
+  StepGraphs graphs(device_, /*enabled=*/true);
   for (int step = 1; step <= 5; ++step) {
     ASSERT_TRUE(Add(graphs, 2).ok());
     EXPECT_EQ(Sum(), 2 * step);
@@ -52,7 +52,7 @@ TEST_F(StepGraphsTest, CallsTwiceAndLaunchesFromThenOn) {
 }
 
 TEST_F(StepGraphsTest, KeysHaveGraphsOfTheirOwn) {
-  StepGraphs graphs(device_, /*records=*/true);
+  StepGraphs graphs(device_, /*enabled=*/true);
   float expected = 0;
   for (int step = 0; step < 4; ++step) {
     for (const uint64_t times : {1, 3}) {
@@ -65,7 +65,7 @@ TEST_F(StepGraphsTest, KeysHaveGraphsOfTheirOwn) {
 }
 
 TEST_F(StepGraphsTest, WithoutRecordsEveryStepIsCalled) {
-  StepGraphs graphs(device_, /*records=*/false);
+  StepGraphs graphs(device_, /*enabled=*/false);
   for (int step = 1; step <= 4; ++step) {
     ASSERT_TRUE(Add(graphs, 1).ok());
     EXPECT_EQ(Sum(), step);
@@ -74,7 +74,7 @@ TEST_F(StepGraphsTest, WithoutRecordsEveryStepIsCalled) {
 }
 
 TEST_F(StepGraphsTest, WhatCannotBeRecordedIsAnError) {
-  StepGraphs graphs(device_, /*records=*/true);
+  StepGraphs graphs(device_, /*enabled=*/true);
   const auto read = [&] {
     Sum();
     return absl::OkStatus();

@@ -1,7 +1,6 @@
 #include "worker/agent/agent.h"
 
 #include <sched.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
 #include "common/limits.h"
+#include "common/network/network.h"
+#include "common/random_id.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "common/version.h"
@@ -25,7 +26,6 @@
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/logs/log_server.h"
 #include "worker/agent/metrics.h"
-#include "worker/agent/network/network.h"
 #include "worker/agent/rank/progress_board.h"
 #include "worker/agent/rank/rank_service.h"
 #include "worker/agent/retention.h"
@@ -41,14 +41,6 @@ constexpr absl::Duration kLongestSweepInterval = absl::Minutes(10);
 constexpr absl::Duration kLeavePatience = absl::Seconds(2);
 constexpr absl::Duration kStuckAfter = absl::Seconds(10);
 
-uint64_t DrawIncarnation() {
-  uint64_t number = 0;
-  while (number == 0) {
-    if (getrandom(&number, sizeof(number), 0) != sizeof(number)) number = 0;
-  }
-  return number;
-}
-
 uint32_t CpuCount() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
@@ -63,7 +55,7 @@ uint64_t MemoryBytes() {
 class AgentImpl final : public Agent {
  public:
   AgentImpl(const AgentOptions& options, std::function<void(const absl::Status&)> on_refused)
-      : options_(options), on_refused_(std::move(on_refused)), incarnation_(DrawIncarnation()) {}
+      : options_(options), on_refused_(std::move(on_refused)), incarnation_(RandomId()) {}
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(devices_, Devices::Open(options_.devices));

@@ -11,11 +11,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/network/network.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/network/master_endpoint.h"
-#include "worker/agent/network/network.h"
 
 namespace muster::agent {
 namespace {

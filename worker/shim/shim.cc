@@ -23,6 +23,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/exit_code.h"
 #include "common/limits.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
@@ -66,11 +67,9 @@ struct ExecFailure {
   bool in_workdir;
 };
 
-// As shells have it, 127 for a program that is not there and 126 for one that cannot be executed;
-// as sysexits.h has it, 66 for a folder that is not there and 77 for one that may not be entered.
 int ExitCodeOf(const ExecFailure& failure) {
-  if (failure.in_workdir) return failure.error == EACCES ? 77 : 66;
-  return failure.error == ENOENT ? 127 : 126;
+  if (failure.in_workdir) return failure.error == EACCES ? kExitNotAllowed : kExitNoInput;
+  return failure.error == ENOENT ? kExitNotFound : kExitCannotExecute;
 }
 
 // In the group from its first moment: to move a process later takes the kernel milliseconds.
@@ -143,7 +142,7 @@ int Shim::Run() {
     record_.exec_errno = errno;
     record_.exec_error = std::string("shim: ") + std::strerror(errno);
     exec_known_ = main_exited_ = true;
-    record_.exit_code = 126;
+    record_.exit_code = kExitCannotExecute;
     Finish();
     return 1;
   }
@@ -204,7 +203,7 @@ void Shim::StartRank() {
   if (pid_ < 0) {
     record_.exec_errno = errno;
     record_.exec_error = std::string("fork: ") + std::strerror(errno);
-    record_.exit_code = 126;
+    record_.exit_code = kExitCannotExecute;
     exec_known_ = main_exited_ = no_children_ = true;
     Tell(StateLine());
   }

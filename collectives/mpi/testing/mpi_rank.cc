@@ -4,12 +4,15 @@
 //   groups   two groups besides the world's, whose operations are under way at the same time
 //   killed   the last rank kills itself during an operation
 //   stopped  the last rank stops itself during an operation
+//   resumed  the same, but it continues after more than its time-out, and the others join only then
 //   absent   the last rank does not come
 //   failed   the last rank aborts during an operation and exits with 3
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -64,6 +67,39 @@ absl::Status Groups(const WorldOptions& options) {
                                          " ", of_column.back(), " place ", in_column->rank()));
 }
 
+// Starts a process that waits until this one is stopped, continues it after `duration`, and says so
+// in the key store.
+void ContinueOnceStopped(absl::Duration duration, KeyStore* store) {
+  const pid_t stopped = getpid();
+  if (fork() != 0) return;
+  for (std::string pid, name, state; state != "T"; absl::SleepFor(absl::Milliseconds(10))) {
+    std::ifstream(absl::StrCat("/proc/", stopped, "/stat")) >> pid >> name >> state;
+  }
+  absl::SleepFor(duration);
+  kill(stopped, SIGCONT);
+  _exit(store->Put("resumed", "").ok() ? 0 : 1);
+}
+
+absl::Status Resumed(WorldOptions options) {
+  const bool victim = options.rank + 1 == options.world_size;
+  if (victim) {
+    ContinueOnceStopped(1.5 * options.timeout, options.store);
+  } else {
+    options.timeout = absl::Seconds(60);
+  }
+  ASSIGN_OR_RETURN(const auto world, CreateWorldCommunicator(options));
+  std::vector<float> data(1 << 20, 1.0f);
+  RETURN_IF_ERROR(Sum(*world, &data));
+  if (!victim) {
+    RETURN_IF_ERROR(options.store->Get("resumed", absl::Seconds(60)).status());
+    return Sum(*world, &data);
+  }
+  const auto work =
+      world->AllReduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum);
+  raise(SIGSTOP);
+  return work->Wait();
+}
+
 absl::Status Fault(const WorldOptions& options, const std::string& what) {
   const bool victim = options.rank + 1 == options.world_size;
   if (victim && what == "absent") {
@@ -104,15 +140,17 @@ int Main(int argc, char** argv) {
   options.store = &store;
   const std::string what = argc > 1 ? argv[1] : "";
   absl::ParseDuration(argc > 2 ? argv[2] : "20s", &options.timeout);
-  options.connect_timeout = options.timeout;
+  options.connect_timeout = what == "absent" ? options.timeout : absl::Seconds(60);
   const absl::Time start = absl::Now();
-  const absl::Status status = what == "groups" ? Groups(options) : Fault(options, what);
+  const absl::Status status = what == "groups"    ? Groups(options)
+                              : what == "resumed" ? Resumed(options)
+                                                  : Fault(options, what);
   // In one write, so that lines of several ranks do not mix.
   std::cout << absl::StrCat("rank ", options.rank, " after ",
                             absl::ToInt64Milliseconds(absl::Now() - start),
                             " ms: ", status.ToString(), "\n")
             << std::flush;
-  return what == "groups" ? 0 : 3;
+  return what == "groups" || what == "resumed" ? 0 : 3;
 }
 
 }  // namespace

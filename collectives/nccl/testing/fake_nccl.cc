@@ -282,15 +282,18 @@ NcclResult ncclCommWindowRegister(NcclComm comm, void* data, size_t bytes, NcclW
     Misuse("a window that is not aligned");
   }
   *window = nullptr;
-  return Begin(comm, "ncclCommWindowRegister", MakeExchange(comm, {0, 0, bytes}, [=] {
-                 for (int peer = 0; peer < comm->size; ++peer) {
-                   if (comm->state_of(peer).said.window_bytes != bytes) {
-                     Misuse("windows of different sizes");
-                   }
-                 }
-                 if (FindRule("no_windows", nullptr, -1, /*has_word=*/false) != nullptr) return;
-                 *window = RegisterMemory(comm, data, bytes);
-               }));
+  const NcclResult begun =
+      Begin(comm, "ncclCommWindowRegister", MakeExchange(comm, {0, 0, bytes}, [=] {
+              for (int peer = 0; peer < comm->size; ++peer) {
+                if (comm->state_of(peer).said.window_bytes != bytes) {
+                  Misuse("windows of different sizes");
+                }
+              }
+              if (FindRule("no_windows", nullptr, -1, /*has_word=*/false) != nullptr) return;
+              *window = RegisterMemory(comm, data, bytes);
+            }));
+  // As NCCL 2.28: the state of the communicator alone shows that the call is in progress.
+  return begun == kNcclInProgress ? kNcclSuccess : begun;
 }
 
 NcclResult ncclCommWindowDeregister(NcclComm comm, NcclWindow window) {

@@ -4,14 +4,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/exit_code.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
 namespace {
-
-// From sysexits.h.
-constexpr int kNoInput = 66;
-constexpr int kCannotCreate = 73;
 
 const char* SignalName(int signal) {
   switch (signal) {
@@ -45,11 +42,11 @@ const char* SignalName(int signal) {
 int CodeOfReport(const v1::FailureReport& report) {
   switch (static_cast<absl::StatusCode>(report.code())) {
     case absl::StatusCode::kNotFound:
-      return kNoInput;
+      return kExitNoInput;
     case absl::StatusCode::kPermissionDenied:
-      return kCannotCreate;
+      return kExitCannotCreate;
     default:
-      return 1;
+      return kExitFailure;
   }
 }
 
@@ -64,8 +61,8 @@ int ExitCodeOf(const v1::FirstFailure& failure) {
   const v1::ExitInfo& exit = failure.exit();
   if (exit.signal() == 0 && exit.exit_code() != 0) return exit.exit_code();
   if (exit.stopped_by_worker() && exit.has_failure()) return CodeOfReport(exit.failure());
-  if (exit.signal() != 0) return 128 + exit.signal();
-  return exit.has_failure() ? CodeOfReport(exit.failure()) : 1;
+  if (exit.signal() != 0) return kExitSignal + exit.signal();
+  return exit.has_failure() ? CodeOfReport(exit.failure()) : kExitFailure;
 }
 
 std::string ReasonOf(const v1::ExitInfo& exit, bool started) {

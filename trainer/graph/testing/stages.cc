@@ -120,7 +120,7 @@ class Pipeline {
       const auto part = CutGraph(graph, uses[stage].begin, end);
       EXPECT_TRUE(part.ok()) << part.status();
       CompileOptions own = options;
-      own.slots = uses[stage].slots;
+      own.in_flight_micro_batches = uses[stage].slots;
       parts_.push_back(std::make_unique<Part>(*part, own));
       if (stage > 0) ExpectFit(parts_[stage - 1]->plan(), parts_[stage]->plan(), options.training);
     }

@@ -36,15 +36,22 @@ TestTrainer::TestTrainer(const Graph& graph, const CompileOptions& options)
     : TestTrainer(graph, Compiled(graph, options)) {}
 
 TestTrainer::TestTrainer(const Graph& graph, std::unique_ptr<Plan> plan)
+    : TestTrainer(graph, plan.get(), plan.get()) {
+  own_plan_ = std::move(plan);
+}
+
+TestTrainer::TestTrainer(const Graph& graph, Plan* plan, Execution* execution)
     : image_elements_(graph.input.height * graph.input.width * graph.input.channels),
-      plan_(std::move(plan)) {
+      plan_(plan),
+      execution_(execution) {
   classes_ = static_cast<int64_t>(plan_->logits(1).size());
   parameters_ = Allocate(plan_->device(), plan_->parameter_elements());
   gradients_ = Allocate(plan_->device(), plan_->parameter_elements());
   momentum_ = Allocate(plan_->device(), plan_->parameter_elements());
   buffers_ = Allocate(plan_->device(), plan_->buffer_elements());
   scalars_ = Allocate(plan_->device(), sizeof(kernels::UpdateScalars) / sizeof(float));
-  plan_->Bind(parameters(), gradients(), buffers_.as<float>());
+  loss_ = Allocate(plan_->device(), sizeof(LossResult) / sizeof(float));
+  execution_->Bind(parameters(), gradients(), buffers_.as<float>());
   plan_->Initialize(5);
 }
 
@@ -60,16 +67,21 @@ void TestTrainer::Fill(uint64_t step, uint64_t first_row, uint32_t rows) {
       pixels.push_back(normal(random) + (i % classes_ == label ? 1.0f : 0.0f));
     }
   }
-  plan_->device().CopyToDevice(plan_->labels(), labels.data(), labels.size() * sizeof(int32_t));
-  plan_->device().CopyToDevice(plan_->input(), pixels.data(), pixels.size() * sizeof(float));
+  plan_->device().CopyToDevice(execution_->labels(), labels.data(),
+                               labels.size() * sizeof(int32_t));
+  plan_->device().CopyToDevice(execution_->input(), pixels.data(), pixels.size() * sizeof(float));
 }
 
 LossResult TestTrainer::Gradients(uint64_t step, uint64_t first_row, uint32_t rows,
                                   uint32_t global_rows, double smoothing) {
   Fill(step, first_row, rows);
-  plan_->Forward(rows, true, {.seed = 9, .step = step, .first_row = first_row});
-  const LossResult result = plan_->Loss(rows, smoothing, 1.0f / static_cast<float>(global_rows));
-  plan_->Backward(rows, nullptr);
+  execution_->Forward(rows, true, {.seed = 9, .step = step, .first_row = first_row});
+  const LossOptions options{.label_smoothing = smoothing,
+                            .scale = 1.0f / static_cast<float>(global_rows)};
+  execution_->QueueLoss(rows, options, loss_.as<LossResult>());
+  LossResult result;
+  plan_->device().CopyToHost(&result, loss_.data(), sizeof(result));
+  execution_->Backward(rows, nullptr);
   return result;
 }
 

@@ -21,9 +21,13 @@ class TestTrainer {
   TestTrainer(const Graph& graph, const CompileOptions& options);
   // `plan` is of the graph.
   TestTrainer(const Graph& graph, std::unique_ptr<Plan> plan);
+  // Trains by `execution`, whose arrays are laid out as those of `plan`. Both are of the graph, and
+  // outlive the trainer.
+  TestTrainer(const Graph& graph, Plan* plan, Execution* execution);
 
   Plan& plan() { return *plan_; }
   const Plan& plan() const { return *plan_; }
+  Execution& execution() { return *execution_; }
   float* parameters() { return parameters_.as<float>(); }
   float* gradients() { return gradients_.as<float>(); }
   size_t elements() const { return plan_->parameter_elements(); }
@@ -50,7 +54,10 @@ class TestTrainer {
  private:
   const int64_t image_elements_;
   int64_t classes_ = 0;
-  std::unique_ptr<Plan> plan_;
+  std::unique_ptr<Plan> own_plan_;
+  Plan* const plan_;
+  Execution* const execution_;  // the plan, unless it is given
+  kernels::DeviceMemory loss_;
   kernels::DeviceMemory parameters_;
   kernels::DeviceMemory gradients_;
   kernels::DeviceMemory momentum_;

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace muster::nn {
+namespace muster::train {
 
 template <typename T>
 void ReplicaReducer::SumAll(T* values, size_t count) {
@@ -38,4 +38,4 @@ void ReplicaReducer::SumAll(T* values, size_t count) {
 template void ReplicaReducer::SumAll<double>(double* values, size_t count);
 template void ReplicaReducer::SumAll<float>(float* values, size_t count);
 
-}  // namespace muster::nn
+}  // namespace muster::train

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "kernels/device.h"
-#include "trainer/graph/plan.h"
+#include "trainer/graph/execution.h"
 
-namespace muster::nn {
+namespace muster::train {
 
 // What the replicas' reducers share.
 class ReplicaSum {
@@ -20,19 +20,19 @@ class ReplicaSum {
 
   // Adds up over other processes what the replicas' sums are; null, as at first: there are none.
   // Not during a Sum.
-  void set_outer(StatisticsReducer* outer) { outer_ = outer; }
+  void set_outer(nn::StatisticsReducer* outer) { outer_ = outer; }
 
  private:
   friend class ReplicaReducer;
 
   std::vector<const void*> arrays_;  // of this sum, by replica, in the process's memory
   std::barrier<> barrier_;
-  StatisticsReducer* outer_ = nullptr;
+  nn::StatisticsReducer* outer_ = nullptr;
 };
 
 // One for each replica, called by its thread: a sum waits for all of them. They are added in the
 // order of the replicas.
-class ReplicaReducer final : public StatisticsReducer {
+class ReplicaReducer final : public nn::StatisticsReducer {
  public:
   // Outlive the reducer; `device` is the replica's.
   ReplicaReducer(ReplicaSum* sum, size_t replica, kernels::Device* device)
@@ -51,6 +51,6 @@ class ReplicaReducer final : public StatisticsReducer {
   std::vector<std::byte> stage_;  // where the device has memory of its own
 };
 
-}  // namespace muster::nn
+}  // namespace muster::train
 
 #endif  // MUSTER_TRAINER_STRATEGY_DP_REPLICA_REDUCER_H_

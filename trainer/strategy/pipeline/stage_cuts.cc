@@ -156,7 +156,8 @@ absl::Status CheckCuts(const Graph& graph, uint32_t stages, const std::vector<st
                                                  parts, " parts that can be stages, not ", stages));
 }
 
-absl::StatusOr<std::vector<NodeId>> StageBegins(const Graph& graph, const Place& place,
+absl::StatusOr<std::vector<NodeId>> StageBegins(const Graph& graph,
+                                                const train::PipelinePlace& place,
                                                 const std::vector<std::string>& cuts,
                                                 const nn::CompileOptions& compiling,
                                                 collectives::Communicator& world) {

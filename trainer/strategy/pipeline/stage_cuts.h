@@ -10,7 +10,7 @@
 #include "collectives/communicator.h"
 #include "trainer/graph/graph.h"
 #include "trainer/graph/plan.h"
-#include "trainer/strategy/pipeline/groups.h"
+#include "trainer/strategy/process_groups.h"
 
 namespace muster::pipeline {
 
@@ -24,7 +24,8 @@ absl::Status CheckCuts(const nn::Graph& graph, uint32_t stages,
 // rows, all of them at once, as they will compute; the first pipeline's measurements decide.
 // Collective over `world` then, and all ranks get the same. INVALID_ARGUMENT as CheckCuts; the
 // communicator's and Compile's errors.
-absl::StatusOr<std::vector<nn::NodeId>> StageBegins(const nn::Graph& graph, const Place& place,
+absl::StatusOr<std::vector<nn::NodeId>> StageBegins(const nn::Graph& graph,
+                                                    const train::PipelinePlace& place,
                                                     const std::vector<std::string>& cuts,
                                                     const nn::CompileOptions& compiling,
                                                     collectives::Communicator& world);

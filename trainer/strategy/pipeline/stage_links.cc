@@ -9,20 +9,20 @@ namespace muster::pipeline {
 namespace {
 
 // In a group of two.
-constexpr uint32_t kStageBefore = 0;
-constexpr uint32_t kStageBehind = 1;
+constexpr uint32_t kPreviousStage = 0;
+constexpr uint32_t kNextStage = 1;
 
 }  // namespace
 
-StageLinks::StageLinks(const Groups& groups, nn::Plan* stage, uint32_t max_rows)
+StageLinks::StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_rows)
     : device_(stage->device()), max_rows_(max_rows) {
-  inputs_ = {groups.activations_in.get(), kStageBefore, {}};
-  input_gradients_ = {groups.gradients_out.get(), kStageBefore, {}};
-  outputs_ = {groups.activations_out.get(), kStageBehind, {}};
-  output_gradients_ = {groups.gradients_in.get(), kStageBehind, {}};
+  inputs_ = {groups.activations_in.get(), kPreviousStage, {}};
+  input_gradients_ = {groups.gradients_out.get(), kPreviousStage, {}};
+  outputs_ = {groups.activations_out.get(), kNextStage, {}};
+  output_gradients_ = {groups.gradients_in.get(), kNextStage, {}};
 }
 
-absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const Groups& groups,
+absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const train::ProcessGroups& groups,
                                                                nn::Plan* stage, uint32_t slots,
                                                                uint32_t max_rows) {
   std::unique_ptr<StageLinks> links(new StageLinks(groups, stage, max_rows));
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const Groups& gro
   for (uint32_t slot = 0; slot < slots; ++slot) {
     stage->SelectSlot(slot);
     const auto add = [&](Link& link, const nn::BoundaryTensor& tensor, void* data) {
-      return links->AddParcel(link, slot, tensor, data);
+      return links->AddP2PTransfer(link, slot, tensor, data);
     };
     for (const nn::BoundaryTensor& tensor : stage->boundary_inputs()) {
       RETURN_IF_ERROR(add(links->inputs_, tensor, tensor.data));
@@ -48,34 +48,34 @@ absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const Groups& gro
   return links;
 }
 
-absl::Status StageLinks::AddParcel(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
-                                   void* data) {
-  // Nobody wants the gradient of what no parameter lies before.
+absl::Status StageLinks::AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
+                                        void* data) {
+  // No gradient is needed where no parameter lies before.
   if (data == nullptr) return absl::OkStatus();
-  Parcel& parcel = link.slots[slot].emplace_back();
-  parcel.row_bytes = tensor.row_bytes;
-  parcel.data = parcel.host = data;
+  P2PTransfer& transfer = link.slots[slot].emplace_back();
+  transfer.row_bytes = tensor.row_bytes;
+  transfer.data = transfer.host = data;
   if (device_.host_memory()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(parcel.staged, device_.AllocateHost(tensor.row_bytes * max_rows_));
-  parcel.host = parcel.staged.data();
+  ASSIGN_OR_RETURN(transfer.staged, device_.AllocateHost(tensor.row_bytes * max_rows_));
+  transfer.host = transfer.staged.data();
   return absl::OkStatus();
 }
 
-void StageLinks::Expect(Link& link, uint32_t slot, uint32_t rows) {
+void StageLinks::PostRecv(Link& link, uint32_t slot, uint32_t rows) {
   if (link.group == nullptr || rows == 0) return;
-  for (Parcel& parcel : link.slots[slot]) {
-    parcel.rows = rows;
-    parcel.work = link.group->Recv(parcel.host, rows * parcel.row_bytes,
-                                   collectives::DataType::kUint8, link.peer);
+  for (P2PTransfer& transfer : link.slots[slot]) {
+    transfer.rows = rows;
+    transfer.work = link.group->Recv(transfer.host, rows * transfer.row_bytes,
+                                     collectives::DataType::kUint8, link.peer);
   }
 }
 
 absl::Status StageLinks::Await(Link& link, uint32_t slot) {
-  for (Parcel& parcel : link.slots[slot]) {
-    if (parcel.work == nullptr) continue;
-    RETURN_IF_ERROR(Finish(parcel));
-    if (parcel.host != parcel.data) {
-      device_.CopyToDevice(parcel.data, parcel.host, parcel.rows * parcel.row_bytes);
+  for (P2PTransfer& transfer : link.slots[slot]) {
+    if (transfer.work == nullptr) continue;
+    RETURN_IF_ERROR(Finish(transfer));
+    if (transfer.host != transfer.data) {
+      device_.CopyToDevice(transfer.data, transfer.host, transfer.rows * transfer.row_bytes);
     }
   }
   return absl::OkStatus();
@@ -83,24 +83,25 @@ absl::Status StageLinks::Await(Link& link, uint32_t slot) {
 
 void StageLinks::Send(Link& link, uint32_t slot, uint32_t rows) {
   if (link.group == nullptr || rows == 0) return;
-  for (Parcel& parcel : link.slots[slot]) {
-    const size_t bytes = rows * parcel.row_bytes;
-    if (parcel.host != parcel.data) device_.CopyToHost(parcel.host, parcel.data, bytes);
-    parcel.work = link.group->Send(parcel.host, bytes, collectives::DataType::kUint8, link.peer);
+  for (P2PTransfer& transfer : link.slots[slot]) {
+    const size_t bytes = rows * transfer.row_bytes;
+    if (transfer.host != transfer.data) device_.CopyToHost(transfer.host, transfer.data, bytes);
+    transfer.work =
+        link.group->Send(transfer.host, bytes, collectives::DataType::kUint8, link.peer);
   }
 }
 
-absl::Status StageLinks::Finish(Parcel& parcel) {
+absl::Status StageLinks::Finish(P2PTransfer& transfer) {
   const SteadyTime start = Now().steady;
-  const absl::Status status = std::exchange(parcel.work, nullptr)->Wait();
+  const absl::Status status = std::exchange(transfer.work, nullptr)->Wait();
   waited_ += Now().steady - start;
   return status;
 }
 
 bool StageLinks::Sent(uint32_t slot) const {
   for (const Link* link : {&outputs_, &input_gradients_}) {
-    for (const Parcel& parcel : link->slots[slot]) {
-      if (parcel.work != nullptr && !parcel.work->Done()) return false;
+    for (const P2PTransfer& transfer : link->slots[slot]) {
+      if (transfer.work != nullptr && !transfer.work->Done()) return false;
     }
   }
   return true;
@@ -108,8 +109,8 @@ bool StageLinks::Sent(uint32_t slot) const {
 
 absl::Status StageLinks::AwaitSent(uint32_t slot) {
   for (Link* link : {&outputs_, &input_gradients_}) {
-    for (Parcel& parcel : link->slots[slot]) {
-      if (parcel.work != nullptr) RETURN_IF_ERROR(Finish(parcel));
+    for (P2PTransfer& transfer : link->slots[slot]) {
+      if (transfer.work != nullptr) RETURN_IF_ERROR(Finish(transfer));
     }
   }
   return absl::OkStatus();
@@ -117,7 +118,7 @@ absl::Status StageLinks::AwaitSent(uint32_t slot) {
 
 size_t StageLinks::activation_bytes(uint32_t rows) const {
   size_t bytes = 0;
-  for (const Parcel& parcel : outputs_.slots.front()) bytes += rows * parcel.row_bytes;
+  for (const P2PTransfer& transfer : outputs_.slots.front()) bytes += rows * transfer.row_bytes;
   return bytes;
 }
 

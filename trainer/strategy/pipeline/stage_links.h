@@ -1,9 +1,9 @@
 // What travels between a stage and its neighbours: activations forward, their gradients back.
 //
 // Every slot of the stage's plan has its own arrays at both ends (nn::Plan::boundary_inputs), so
-// that a micro-batch travels while another one is computed. What is expected is announced early by
-// Expect…, and waited for by Await… only where it is needed; what is sent goes by itself, and is
-// waited for before its slot is used again.
+// that a micro-batch travels while another one is computed. Receives are posted early by
+// PostRecv…, and waited for by Await… only where the data is needed; what is sent goes by itself,
+// and is waited for before its slot is used again.
 #ifndef MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_LINKS_H_
 #define MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_LINKS_H_
 
@@ -18,7 +18,7 @@
 #include "collectives/communicator.h"
 #include "kernels/device.h"
 #include "trainer/graph/plan.h"
-#include "trainer/strategy/pipeline/groups.h"
+#include "trainer/strategy/process_groups.h"
 
 namespace muster::pipeline {
 
@@ -28,14 +28,15 @@ class StageLinks {
  public:
   // `groups` and `stage`, a plan for max_rows rows in each of `slots` slots, outlive the links.
   // RESOURCE_EXHAUSTED.
-  static absl::StatusOr<std::unique_ptr<StageLinks>> Create(const Groups& groups, nn::Plan* stage,
-                                                            uint32_t slots, uint32_t max_rows);
+  static absl::StatusOr<std::unique_ptr<StageLinks>> Create(const train::ProcessGroups& groups,
+                                                            nn::Plan* stage, uint32_t slots,
+                                                            uint32_t max_rows);
 
-  void ExpectActivations(uint32_t slot, uint32_t rows) { Expect(inputs_, slot, rows); }
+  void PostRecvActivations(uint32_t slot, uint32_t rows) { PostRecv(inputs_, slot, rows); }
   absl::Status AwaitActivations(uint32_t slot) { return Await(inputs_, slot); }
   void SendActivations(uint32_t slot, uint32_t rows) { Send(outputs_, slot, rows); }
 
-  void ExpectGradients(uint32_t slot, uint32_t rows) { Expect(output_gradients_, slot, rows); }
+  void PostRecvGradients(uint32_t slot, uint32_t rows) { PostRecv(output_gradients_, slot, rows); }
   absl::Status AwaitGradients(uint32_t slot) { return Await(output_gradients_, slot); }
   void SendGradients(uint32_t slot, uint32_t rows) { Send(input_gradients_, slot, rows); }
 
@@ -51,7 +52,7 @@ class StageLinks {
 
  private:
   // A tensor at one end of a link.
-  struct Parcel {
+  struct P2PTransfer {
     size_t row_bytes = 0;
     void* data = nullptr;  // in the device's memory
     void* host = nullptr;  // where it travels from and to; `data`, or staged
@@ -62,14 +63,15 @@ class StageLinks {
   struct Link {
     collectives::Communicator* group = nullptr;  // null: nothing travels
     uint32_t peer = 0;
-    std::vector<std::vector<Parcel>> slots;
+    std::vector<std::vector<P2PTransfer>> slots;
   };
-  StageLinks(const Groups& groups, nn::Plan* stage, uint32_t max_rows);
-  absl::Status AddParcel(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor, void* data);
-  void Expect(Link& link, uint32_t slot, uint32_t rows);
+  StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_rows);
+  absl::Status AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
+                              void* data);
+  void PostRecv(Link& link, uint32_t slot, uint32_t rows);
   absl::Status Await(Link& link, uint32_t slot);
   void Send(Link& link, uint32_t slot, uint32_t rows);
-  absl::Status Finish(Parcel& parcel);
+  absl::Status Finish(P2PTransfer& transfer);
 
   kernels::Device& device_;
   const uint32_t max_rows_;

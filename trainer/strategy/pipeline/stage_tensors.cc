@@ -72,7 +72,8 @@ absl::Status ReceiveTensors(Communicator& stages, uint32_t from, std::vector<Ten
 
 }  // namespace
 
-absl::StatusOr<std::vector<Tensor>> GatherTensors(Communicator& stages, std::vector<Tensor> own) {
+absl::StatusOr<std::vector<Tensor>> GatherStageTensors(Communicator& stages,
+                                                       std::vector<Tensor> own) {
   if (stages.rank() > 0) {
     RETURN_IF_ERROR(SendTensors(stages, own));
     return std::vector<Tensor>();
@@ -83,8 +84,8 @@ absl::StatusOr<std::vector<Tensor>> GatherTensors(Communicator& stages, std::vec
   return own;
 }
 
-absl::StatusOr<SafetensorsFile> OpenForAll(Communicator& world, uint32_t root,
-                                           const std::string& path) {
+absl::StatusOr<SafetensorsFile> OpenOnAllRanks(Communicator& world, uint32_t root,
+                                               const std::string& path) {
   const bool is_root = world.rank() == root;
   absl::StatusOr<SafetensorsFile> file =
       is_root ? SafetensorsFile::Open(path) : absl::UnknownError("not here");

@@ -14,14 +14,14 @@ namespace muster::train {
 
 // Collective over `stages`. On its rank 0: the tensors of all ranks, in the order of ranks; nothing
 // elsewhere. The communicator's errors; DATA_LOSS for what cannot be read.
-absl::StatusOr<std::vector<Tensor>> GatherTensors(collectives::Communicator& stages,
-                                                  std::vector<Tensor> own);
+absl::StatusOr<std::vector<Tensor>> GatherStageTensors(collectives::Communicator& stages,
+                                                       std::vector<Tensor> own);
 
 // Collective. The file at `path` on rank `root`, which alone looks at `path`; the others get a copy
 // in their memory, all of it: each finds its own in there. SafetensorsFile::Open's errors; ABORTED
 // on the others when the root has one.
-absl::StatusOr<SafetensorsFile> OpenForAll(collectives::Communicator& world, uint32_t root,
-                                           const std::string& path);
+absl::StatusOr<SafetensorsFile> OpenOnAllRanks(collectives::Communicator& world, uint32_t root,
+                                               const std::string& path);
 
 }  // namespace muster::train
 

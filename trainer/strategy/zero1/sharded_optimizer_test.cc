@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "collectives/factory.h"
 #include "collectives/testing.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
@@ -110,7 +109,7 @@ class ShardedOptimizerTest : public ::testing::Test {
     collectives::FileKeyStore keys;
     std::vector<v1::TrainSummary> summaries(world.size());
     const auto run = [&](uint32_t rank) -> absl::Status {
-      ASSIGN_OR_RETURN(auto preparation, Prepare(spec, world.size(), "", {device_}));
+      ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, world.size(), "", {device_}));
       collectives::WorldOptions group;
       group.backend = world.backend;
       group.rank = rank;
@@ -118,10 +117,10 @@ class ShardedOptimizerTest : public ::testing::Test {
       group.ranks_on_node = world.ranks_on_node;
       group.store = &keys;
       group.interface_address = "127.0.0.1";
-      ASSIGN_OR_RETURN(const auto communicator, collectives::CreateWorldCommunicator(group));
+      ASSIGN_OR_RETURN(const ProcessGroups groups, ProcessGroups::Create(group, {}));
       TrainerOptions own = options;
       own.progress = [](const v1::Progress&) {};
-      Trainer trainer(std::move(preparation), {.world = communicator.get()}, std::move(own));
+      Trainer trainer(std::move(setup), &groups, std::move(own));
       ASSIGN_OR_RETURN(summaries[rank], trainer.Run());
       return absl::OkStatus();
     };
@@ -266,18 +265,18 @@ TEST_F(ShardedOptimizerTest, NotWhereRanksLayParametersOutDifferently) {
   v1::JobSpec spec = Sharded(Sgd(2));
   spec::ApplyDefaults(spec);
   const auto run = [&](uint32_t rank) -> absl::Status {
-    ASSIGN_OR_RETURN(auto preparation, Prepare(spec, 2, "", {device_}));
+    ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, 2, "", {device_}));
     static collectives::FileKeyStore keys;
     collectives::WorldOptions group;
     group.rank = rank;
     group.world_size = 2;
     group.ranks_on_node = {2};
     group.store = &keys;
-    ASSIGN_OR_RETURN(const auto communicator, collectives::CreateWorldCommunicator(group));
+    ASSIGN_OR_RETURN(const ProcessGroups groups, ProcessGroups::Create(group, {}));
     TrainerOptions options;
     options.canonical_layout = true;
     options.progress = [](const v1::Progress&) {};
-    Trainer trainer(std::move(preparation), {.world = communicator.get()}, std::move(options));
+    Trainer trainer(std::move(setup), &groups, std::move(options));
     return trainer.Run().status();
   };
   EXPECT_THAT(collectives::RunRankThreads(2, run),

@@ -87,11 +87,4 @@ absl::Status ShardedParameters::Sum(double* sum) {
   return absl::OkStatus();
 }
 
-absl::Status ShardedParameters::AllOf(bool* all) {
-  static_assert(sizeof(bool) == 1);
-  return communicator_
-      ->AllReduce(all, all, 1, collectives::DataType::kUint8, collectives::ReduceOp::kMin)
-      ->Join();
-}
-
 }  // namespace muster::train

@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<OptimizerState>> GatherStates(collectives::Communicat
                                                          const Shares& shares);
 
 // For one training thread and one generation. Where the communicator is one of devices, Gather and
-// the agreements only call the device, alike in every step, and may be recorded.
+// Sum only call the device, alike in every step, and may be captured.
 class ShardedParameters {
  public:
   // Collective. `communicator`, whose memory is `device`'s where `by_devices`, and `device` outlive
@@ -50,8 +50,6 @@ class ShardedParameters {
   absl::Status Gather();
   // Collective. *sum, in the device's memory, becomes the sum over the ranks.
   absl::Status Sum(double* sum);
-  // Collective, only by devices. *all, in the device's memory, becomes whether all ranks say so.
-  absl::Status AllOf(bool* all);
 
  private:
   ShardedParameters(collectives::Communicator* communicator, kernels::Device* device,

@@ -9,15 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/exit_code.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "worker/agent/generation/error_file.h"
 
 namespace muster::agent {
 namespace {
-
-// What a shell answers for a command that it cannot run.
-constexpr int kCannotExecute = 126;
 
 // The length of the UTF-8 sequence at the start of `bytes`; 0 when there is none.
 size_t SequenceLength(absl::string_view bytes) {
@@ -118,7 +116,7 @@ void AddDeviceEvidence(const std::string& evidence, v1::ExitInfo& exit) {
 
 v1::ExitInfo LaunchFailure(const absl::Status& status) {
   v1::ExitInfo exit;
-  exit.set_exit_code(kCannotExecute);
+  exit.set_exit_code(kExitCannotExecute);
   *exit.mutable_time() = ToProto(absl::Now());
   SetFailure(exit, status.code(), "launching",
              absl::string_view(status.message().data(), status.message().size()),

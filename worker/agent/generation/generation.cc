@@ -1,18 +1,17 @@
 #include "worker/agent/generation/generation.h"
 
 #include <signal.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/proto_time.h"
+#include "common/random_id.h"
 #include "common/report_bounds.h"
 #include "common/status.h"
 #include "common/wait_text.h"
@@ -30,14 +29,6 @@ constexpr char kMasterFile[] = "/master";
 constexpr char kReportFile[] = "/report.pb";
 // What this worker asks for itself; ranks' calls count from 1.
 constexpr CallId kOwnCall = 0;
-
-absl::StatusOr<std::string> DrawToken() {
-  std::string bytes(16, '\0');
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return absl::InternalError("no random bytes to be had");
-  }
-  return absl::BytesToHexString(bytes);
-}
 
 std::string TokenIn(const shim::Instructions& instructions) {
   for (const std::string& entry : instructions.environment) {
@@ -212,7 +203,7 @@ void Generation::StartRanks(const absl::StatusOr<MasterEndpoint>& master) {
 
 absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master) {
   const uint32_t number = rank.placement.rank();
-  ASSIGN_OR_RETURN(rank.token, DrawToken());
+  rank.token = RandomHexId(128);
   const shim::Instructions instructions =
       MakeInstructions(context_, launch_, rank.placement, rank.token, master.address);
   if (launch_.spec().workdir().empty()) RETURN_IF_ERROR(MakeDirectories(instructions.workdir));

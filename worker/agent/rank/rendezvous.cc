@@ -5,26 +5,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
-#include "common/status.h"
 #include "common/wait_text.h"
 
 namespace muster::agent {
 namespace {
 
-// How long a barrier waits for this node's other ranks before the coordinator hears of those that
-// are there. It needs to hear of them at all only to name the missing ones.
+// How long a barrier waits for this node's other ranks before those that have arrived are reported.
+// The coordinator needs them only to name the missing ones.
 constexpr absl::Duration kFoldDelay = absl::Milliseconds(200);
-constexpr size_t kCallsPerRank = 64;
-
-std::string Describe(const std::set<uint32_t>& present, const std::set<uint32_t>& all) {
-  std::vector<uint32_t> missing;
-  for (const uint32_t rank : all) {
-    if (present.count(rank) == 0) missing.push_back(rank);
-  }
-  if (missing.empty()) return "ranks of other nodes";
-  return absl::StrCat("of this node's ranks ", absl::StrJoin(missing, ", "),
-                      " (and perhaps others elsewhere)");
-}
 
 }  // namespace
 
@@ -34,6 +22,7 @@ Rendezvous::Rendezvous(std::string job_id, uint64_t generation, std::set<uint32_
       generation_(generation),
       local_ranks_(std::move(local_ranks)),
       outside_(std::move(outside)),
+      state_(local_ranks_),
       self_(std::make_shared<Rendezvous*>(this)) {}
 
 Rendezvous::~Rendezvous() {
@@ -41,68 +30,40 @@ Rendezvous::~Rendezvous() {
   EndAll(absl::UnavailableError("the worker ends"));
 }
 
-bool Rendezvous::Add(CallId id, Call call) {
-  if (over_.has_value()) {
-    call.done(*over_);
-    return false;
-  }
-  if (calls_.size() >= kCallsPerRank * local_ranks_.size()) {
-    call.done(absl::ResourceExhaustedError(
-        absl::StrCat("more than ", kCallsPerRank, " calls per rank wait in this generation")));
-    return false;
-  }
-  calls_.emplace(id, std::move(call));
-  return true;
-}
-
 void Rendezvous::Join(uint32_t rank, CallId id, Done done) {
-  joined_.insert(rank);
-  Call call;
-  call.rank = rank;
-  call.done = std::move(done);
-  if (Add(id, std::move(call)) && world_known_) End(id, absl::OkStatus());
+  // A rank that repeats its call has joined already.
+  state_.Join(rank, /*host=*/"", /*listener=*/nullptr).IgnoreError();
+  if (state_.Await(id, {Wait::For::kWorld}, std::move(done)) && world_known_) {
+    state_.AnswerOne(id, std::string());
+  }
 }
 
 void Rendezvous::Put(uint32_t rank, const std::string& key, const std::string& value, CallId id,
                      Done done) {
-  const absl::Status check = CheckKey(key, value);
-  const auto mine = put_.find(key);
-  const auto theirs = known_.find(key);
-  if (!check.ok()) {
-    done(check);
-  } else if ((mine != put_.end() && mine->second != value) ||
-             (theirs != known_.end() && theirs->second != value)) {
-    done(absl::AlreadyExistsError(absl::StrCat("key ", key, " holds another value")));
-  } else {
-    Call call;
-    call.kind = Call::Kind::kPut;
-    call.rank = rank;
-    call.key = key;
-    call.value = value;
-    call.done = std::move(done);
-    if (!Add(id, std::move(call))) return;
-    if (theirs != known_.end()) return End(id, absl::OkStatus());
-    if (mine == put_.end()) {
-      put_[key] = value;
-      value_bytes_ += value.size();
-    }
-    SendPut(key, value);
+  if (const absl::Status over = state_.failure(); !over.ok()) return done(over);
+  if (const std::optional<std::string> known = state_.Find(key); known.has_value()) {
+    if (*known == value) return done(value);
+    return done(absl::AlreadyExistsError(absl::StrCat("key ", key, " holds another value")));
   }
+  const absl::StatusOr<bool> proposed = proposed_.Put(key, value);
+  if (!proposed.ok()) return done(proposed.status());
+  const bool waits = state_.Await(
+      id, {Wait::For::kWrite, key},
+      [key, value, done = std::move(done)](const absl::StatusOr<std::string>& accepted) {
+        if (!accepted.ok() || *accepted == value) return done(accepted);
+        done(absl::AlreadyExistsError(absl::StrCat("key ", key, " holds another value")));
+      });
+  if (waits) return SendPut(key, value);
+  if (*proposed) proposed_.Erase(key);
 }
 
 void Rendezvous::Get(uint32_t rank, const std::string& key, CallId id, Done done) {
-  const absl::Status check = CheckKey(key, "");
-  if (!check.ok()) return done(check);
-  const auto known = known_.find(key);
-  if (known != known_.end() && !over_.has_value()) return done(known->second);
-  bool asked = false;
-  for (const auto& [other_id, other] : calls_) asked = asked || other.key == key;
-  Call call;
-  call.kind = Call::Kind::kGet;
-  call.rank = rank;
-  call.key = key;
-  call.done = std::move(done);
-  if (Add(id, std::move(call)) && !asked) SendGet(key);
+  if (const absl::Status over = state_.failure(); !over.ok()) return done(over);
+  // One question serves all calls: SendPut asks as well.
+  const bool asked =
+      state_.IsAwaited({Wait::For::kKey, key}) || state_.IsAwaited({Wait::For::kWrite, key});
+  state_.Get(id, key, std::move(done));
+  if (!asked && state_.WaitOf(id).has_value()) SendGet(key);
 }
 
 void Rendezvous::Arrive(uint32_t rank, const v1::BarrierId& barrier, CallId id, Done done) {
@@ -115,15 +76,10 @@ void Rendezvous::Arrive(uint32_t rank, const v1::BarrierId& barrier, CallId id, 
     return done(absl::ResourceExhaustedError(absl::StrCat(
         "more than ", limits::kBarriersPerGeneration, " barriers are open in this generation")));
   }
-  Call call;
-  call.kind = Call::Kind::kBarrier;
-  call.rank = rank;
-  call.barrier = key;
-  call.done = std::move(done);
-  if (!Add(id, std::move(call))) return;
+  if (!state_.Await(id, {Wait::For::kBarrier, key.first, key.second}, std::move(done))) return;
   const auto passed = passed_.find(key.first);
   if (passed != passed_.end() && key.second <= passed->second) {
-    return End(id, absl::OkStatus());
+    return state_.AnswerOne(id, std::string());
   }
   Arrivals& arrivals = arrivals_[key];
   arrivals.ranks.insert(rank);
@@ -142,98 +98,67 @@ void Rendezvous::OnFoldTimer(const BarrierKey& barrier) {
   SendArrivals(barrier);
 }
 
-void Rendezvous::End(CallId id, const absl::Status& status) {
-  const auto it = calls_.find(id);
-  if (it == calls_.end()) return;
-  const Done done = std::move(it->second.done);
-  calls_.erase(it);
-  if (status.ok()) {
-    done(std::string());
-  } else {
-    done(status);
-  }
-}
-
 void Rendezvous::Expire(CallId id) {
-  const auto it = calls_.find(id);
-  if (it == calls_.end()) return;
-  End(id, absl::DeadlineExceededError(WaitsFor(it->second)));
+  const std::optional<Wait> wait = state_.WaitOf(id);
+  if (wait.has_value()) End(id, absl::DeadlineExceededError(WaitsFor(*wait)));
 }
 
-void Rendezvous::OnWaitNotice(const v1::Wait& wait) { notice_ = wait; }
+std::string Rendezvous::Describe(const std::vector<uint32_t>& missing) const {
+  if (missing.empty()) return "ranks of other nodes";
+  return absl::StrCat("of this node's ranks ", absl::StrJoin(missing, ", "),
+                      " (and perhaps others elsewhere)");
+}
 
-std::string Rendezvous::WaitsFor(const Call& call) const {
-  const std::string barrier =
-      absl::StrCat("barrier ", call.barrier.first, "/", call.barrier.second);
-  // Who waits at a barrier is not helped by the names of another.
-  if (notice_.has_value() && call.kind != Call::Kind::kPut &&
-      (call.kind == Call::Kind::kBarrier) == (notice_->what() == barrier)) {
-    const std::string key = call.kind == Call::Kind::kGet
-                                ? absl::StrCat("no rank has published key ", call.key, "; ")
-                                : "";
-    return absl::StrCat(key, WaitText(*notice_));
+std::string Rendezvous::WaitsFor(const Wait& wait) const {
+  const std::string barrier = absl::StrCat("barrier ", wait.name, "/", wait.sequence);
+  const bool at_barrier = wait.what == Wait::For::kBarrier;
+  const std::string key =
+      wait.what == Wait::For::kKey ? absl::StrCat("no rank has published key ", wait.name) : "";
+  // The missing ranks of another barrier would mislead.
+  if (notice_.has_value() && wait.what != Wait::For::kWrite &&
+      at_barrier == (notice_->what() == barrier)) {
+    return absl::StrCat(key, key.empty() ? "" : "; ", WaitText(*notice_));
   }
-  switch (call.kind) {
-    case Call::Kind::kJoin:
-      return absl::StrCat("the rendezvous waits for ", Describe(joined_, local_ranks_));
-    case Call::Kind::kPut:
-      return absl::StrCat("the coordinator has not confirmed key ", call.key);
-    case Call::Kind::kGet:
-      return absl::StrCat("no rank has published key ", call.key);
-    case Call::Kind::kBarrier:
+  switch (wait.what) {
+    case Wait::For::kWorld:
+      return absl::StrCat("the rendezvous waits for ",
+                          Describe(state_.Missing(local_ranks_.size())));
+    case Wait::For::kWrite:
+      return absl::StrCat("the coordinator has not confirmed key ", wait.name);
+    case Wait::For::kKey:
+      return key;
+    case Wait::For::kBarrier:
       break;
   }
-  const auto it = arrivals_.find(call.barrier);
-  const std::set<uint32_t> arrived =
-      it == arrivals_.end() ? std::set<uint32_t>() : it->second.ranks;
-  return absl::StrCat(barrier, " waits for ", Describe(arrived, local_ranks_));
-}
-
-void Rendezvous::EndAll(const absl::Status& status) {
-  if (!over_.has_value()) over_ = status;
-  while (!calls_.empty()) End(calls_.begin()->first, status);
-}
-
-template <typename Predicate>
-void Rendezvous::AnswerWhere(Predicate predicate, const absl::StatusOr<std::string>& answer) {
-  std::vector<Done> answered;
-  for (auto it = calls_.begin(); it != calls_.end();) {
-    if (predicate(it->second)) {
-      answered.push_back(std::move(it->second.done));
-      it = calls_.erase(it);
-    } else {
-      ++it;
+  std::vector<uint32_t> missing;
+  const auto arrivals = arrivals_.find({wait.name, wait.sequence});
+  for (const uint32_t rank : local_ranks_) {
+    if (arrivals == arrivals_.end() || arrivals->second.ranks.count(rank) == 0) {
+      missing.push_back(rank);
     }
   }
-  for (const Done& done : answered) done(answer);
+  return absl::StrCat(barrier, " waits for ", Describe(missing));
 }
 
 void Rendezvous::OnWorld() {
   world_known_ = true;
   notice_.reset();
-  AnswerWhere([](const Call& call) { return call.kind == Call::Kind::kJoin; }, std::string());
+  state_.Answer({Wait::For::kWorld}, std::string());
 }
 
 void Rendezvous::OnKeyValue(const v1::KeyValue& message) {
   const std::string& key = message.key();
   if (message.code() != 0) {
-    // A refused write; who only reads waits on.
-    put_.erase(key);
-    AnswerWhere([&](const Call& call) { return call.kind == Call::Kind::kPut && call.key == key; },
-                absl::Status(static_cast<absl::StatusCode>(message.code()), message.message()));
-    return;
+    // Refuses a write; readers wait on.
+    proposed_.Erase(key);
+    return state_.Answer(
+        {Wait::For::kWrite, key},
+        absl::Status(static_cast<absl::StatusCode>(message.code()), message.message()));
   }
-  known_[key] = message.value();
-  AnswerWhere(
-      [&](const Call& call) {
-        return call.kind == Call::Kind::kPut && call.key == key && call.value != message.value();
-      },
-      absl::AlreadyExistsError(absl::StrCat("key ", key, " holds another value")));
-  AnswerWhere(
-      [&](const Call& call) {
-        return (call.kind == Call::Kind::kPut || call.kind == Call::Kind::kGet) && call.key == key;
-      },
-      message.value());
+  // Fails only for a second value, of a coordinator that lost its memory: ranks here have the
+  // first.
+  state_.Put(key, message.value()).IgnoreError();
+  state_.Answer({Wait::For::kWrite, key}, message.value());
 }
 
 void Rendezvous::OnReleaseBarrier(const v1::ReleaseBarrier& message) {
@@ -246,17 +171,14 @@ void Rendezvous::OnReleaseBarrier(const v1::ReleaseBarrier& message) {
     uint64_t& newest = passed_[key.first];
     newest = std::max(newest, key.second);
   }
-  AnswerWhere(
-      [&](const Call& call) { return call.kind == Call::Kind::kBarrier && call.barrier == key; },
-      answer);
+  state_.Answer({Wait::For::kBarrier, key.first, key.second}, answer);
 }
 
 void Rendezvous::Resend() {
-  if (over_.has_value()) return;
-  for (const auto& [key, value] : put_) SendPut(key, value);
-  std::set<std::string> asked;
-  for (const auto& [id, call] : calls_) {
-    if (call.kind == Call::Kind::kGet && asked.insert(call.key).second) SendGet(call.key);
+  if (!state_.failure().ok()) return;
+  for (const auto& [key, value] : proposed_.values()) SendPut(key, value);
+  for (const Wait& wait : state_.Waits()) {
+    if (wait.what == Wait::For::kKey) SendGet(wait.name);
   }
   for (const auto& [barrier, arrivals] : arrivals_) SendArrivals(barrier);
 }
@@ -271,23 +193,6 @@ std::vector<v1::BarrierId> Rendezvous::PassedBarriers() const {
   return passed;
 }
 
-absl::Status Rendezvous::CheckKey(const std::string& key, const std::string& value) const {
-  if (key.empty() || key.size() > limits::kKeyBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a key has 1 to ", limits::kKeyBytes, " bytes"));
-  }
-  if (value.size() > limits::kValueBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the value of a key has at most ", limits::kValueBytes, " bytes"));
-  }
-  if (put_.size() >= limits::kKeysPerGeneration ||
-      value_bytes_ + value.size() > limits::kValueBytesPerGeneration) {
-    return absl::ResourceExhaustedError(absl::StrCat("this generation's store is full: at most ",
-                                                     limits::kKeysPerGeneration, " keys and ",
-                                                     limits::kValueBytesPerGeneration, " bytes"));
-  }
-  return absl::OkStatus();
-}
-
 void Rendezvous::SendPut(const std::string& key, const std::string& value) {
   v1::WorkerMessage message;
   v1::PutKey& put = *message.mutable_put_key();
@@ -296,8 +201,8 @@ void Rendezvous::SendPut(const std::string& key, const std::string& value) {
   put.set_key(key);
   put.set_value(value);
   outside_.send(std::move(message));
-  // A write that was accepted is not answered, a read is: the value that comes back tells whether
-  // ours stands.
+  // The coordinator answers reads, but not accepted writes: the value that it returns says whether
+  // ours was accepted.
   SendGet(key);
 }
 

@@ -1,0 +1,46 @@
+// Options of a program from four sources: a flag overrides MUSTER_NAME in the environment, which
+// overrides the configuration file, which overrides the default.
+#ifndef MUSTER_COMMON_FLAGS_FLAGS_H_
+#define MUSTER_COMMON_FLAGS_FLAGS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace CLI {
+class App;
+}
+
+namespace muster::flags {
+
+// "tls-ca" → "MUSTER_TLS_CA".
+std::string EnvironmentName(absl::string_view option);
+
+// The user's own file: $XDG_CONFIG_HOME/muster/config, or ~/.config/muster/config; empty if neither
+// variable is set.
+std::string UserConfigPath();
+
+// Reads `name=value` lines and returns them as flags: "--coordinator=host:7070". A value may be in
+// quotes. Empty lines and lines that begin with '#' or ';' are skipped. INVALID_ARGUMENT names file
+// and line of an option that is not in `names`; NOT_FOUND if the file cannot be read.
+absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
+                                                    const std::vector<std::string>& names);
+
+// Parses `given` (argv without the program's name) and what environment and configuration file add
+// to it. Every option of `app` itself with a long name has all four sources, except help and
+// version. The file is the one that the option --config names; otherwise `default_config`, which
+// need not exist. With --help neither is read. Empty variables count as unset. Errors are those of
+// ReadConfig; throws CLI::Error as CLI::App::parse does.
+absl::Status Parse(CLI::App& app, const std::vector<std::string>& given,
+                   const std::string& default_config = "");
+
+// Parse for a daemon: prints help, version and errors as CLI11 does. Returns the exit status if the
+// program is to end: 0 or kExitUsage; -1 otherwise.
+int ParseOrExit(CLI::App& app, int argc, const char* const* argv);
+
+}  // namespace muster::flags
+
+#endif  // MUSTER_COMMON_FLAGS_FLAGS_H_

@@ -1,0 +1,69 @@
+#include "common/network/held_port.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace muster {
+namespace {
+
+// A socket bound to `port` on every IPv6 and IPv4 address, or on every IPv4 address where there is
+// no IPv6; -1 with errno set.
+int BindEverywhere(uint16_t port) {
+  for (const int family : {AF_INET6, AF_INET}) {
+    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    const int on = 1;
+    const int off = 0;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in6 v6 = {};
+    sockaddr_in v4 = {};
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    const bool ok = family == AF_INET6
+                        ? setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0 &&
+                              bind(fd, reinterpret_cast<const sockaddr*>(&v6), sizeof(v6)) == 0
+                        : bind(fd, reinterpret_cast<const sockaddr*>(&v4), sizeof(v4)) == 0;
+    if (ok) return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    if (error == EADDRINUSE || error == EACCES) return -1;
+  }
+  return -1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HeldPort>> HeldPort::Hold(uint16_t port) {
+  const int fd = BindEverywhere(port);
+  if (fd < 0) {
+    const int error = errno;
+    const absl::Status status =
+        ErrnoStatus(error, port == 0 ? std::string("bind a free port for MASTER_PORT")
+                                     : absl::StrCat("bind port ", port, " for MASTER_PORT"));
+    return error == EADDRINUSE ? absl::UnavailableError(status.message()) : status;
+  }
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    const int error = errno;
+    close(fd);
+    return ErrnoStatus(error, "getsockname");
+  }
+  // The port lies at the same offset in both families.
+  const uint16_t chosen = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
+  return std::unique_ptr<HeldPort>(new HeldPort(fd, chosen));
+}
+
+HeldPort::~HeldPort() { close(fd_); }
+
+}  // namespace muster

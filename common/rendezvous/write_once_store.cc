@@ -1,0 +1,48 @@
+#include "common/rendezvous/write_once_store.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace muster {
+
+absl::Status WriteOnceStore::CheckKey(absl::string_view key) {
+  if (!key.empty() && key.size() <= limits::kKeyBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a key has 1 to ", limits::kKeyBytes, " bytes, this one ", key.size()));
+}
+
+absl::StatusOr<bool> WriteOnceStore::Put(absl::string_view key, absl::string_view value) {
+  RETURN_IF_ERROR(CheckKey(key));
+  if (value.size() > limits::kValueBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a value has at most ", limits::kValueBytes,
+                                                   " bytes, that of ", key, " ", value.size()));
+  }
+  if (const std::string* const present = Find(key); present != nullptr) {
+    if (*present == value) return false;
+    return absl::AlreadyExistsError(absl::StrCat("key ", key, " holds another value"));
+  }
+  if (values_.size() >= limits::kKeysPerGeneration ||
+      value_bytes_ + value.size() > limits::kValueBytesPerGeneration) {
+    return absl::ResourceExhaustedError(absl::StrCat("the key store is full: at most ",
+                                                     limits::kKeysPerGeneration, " keys and ",
+                                                     limits::kValueBytesPerGeneration, " bytes"));
+  }
+  values_.emplace(key, value);
+  value_bytes_ += value.size();
+  return true;
+}
+
+const std::string* WriteOnceStore::Find(absl::string_view key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+void WriteOnceStore::Erase(absl::string_view key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return;
+  value_bytes_ -= found->second.size();
+  values_.erase(found);
+}
+
+}  // namespace muster

@@ -1,0 +1,338 @@
+// Max and average pooling; see kernels/pooling.h. Compiled once per instruction set.
+//
+// Forward walks over the windows, backward over the pixels: each gathers from the windows that
+// cover it, so that every gradient is written once and nothing is cleared before.
+#ifndef MUSTER_KERNELS_CPU_ACTIVATION_POOLING_BODY_H_
+#define MUSTER_KERNELS_CPU_ACTIVATION_POOLING_BODY_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/activation/non_overlapping_pool.h"
+#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/windows.h"
+#include "kernels/pooling.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+// The two axes of NHWC images.
+struct PoolGeometry {
+  int64_t rows;
+  int64_t channels;
+  Axis vertical;
+  Axis horizontal;
+
+  explicit PoolGeometry(const PoolShape& shape)
+      : rows(shape.rows),
+        channels(shape.channels),
+        vertical(shape.height, shape.kernel, shape.stride, shape.padding),
+        horizontal(shape.width, shape.kernel, shape.stride, shape.padding) {}
+  explicit PoolGeometry(const AveragePoolShape& shape)
+      : rows(shape.rows),
+        channels(shape.channels),
+        vertical(shape.height, shape.kernel_height, shape.stride, 0),
+        horizontal(shape.width, shape.kernel_width, shape.stride, 0) {}
+
+  int64_t Pixel(int64_t row, int64_t h, int64_t w) const {
+    return ((row * vertical.size + h) * horizontal.size + w) * channels;
+  }
+  int64_t Window(int64_t row, int64_t h, int64_t w) const {
+    return ((row * vertical.windows + h) * horizontal.windows + w) * channels;
+  }
+
+  // Calls visit(row, h, w) for each window.
+  template <typename Visit>
+  MUSTER_ALWAYS_INLINE void ForEachWindow(const Visit& visit) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t h = 0; h < vertical.windows; ++h) {
+        for (int64_t w = 0; w < horizontal.windows; ++w) visit(row, h, w);
+      }
+    }
+  }
+
+  // Calls visit(row, h, w, lines of windows over it, columns of windows over it) for each pixel.
+  template <typename Visit>
+  MUSTER_ALWAYS_INLINE void ForEachPixel(const Visit& visit) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      Range lines{0, 0};
+      for (int64_t h = 0; h < vertical.size; ++h) {
+        vertical.Advance(h, lines);
+        Range columns{0, 0};
+        for (int64_t w = 0; w < horizontal.size; ++w) {
+          horizontal.Advance(w, columns);
+          visit(row, h, w, lines, columns);
+        }
+      }
+    }
+  }
+};
+
+template <typename Storage>
+struct MaxPoolForwardBody {
+  const PoolGeometry& geometry;
+  bool relu;
+  const Storage* x;
+  Storage* y;
+  uint8_t* choice;
+
+  template <typename T, int kCount>
+  void Run(int64_t channel) const {
+    constexpr int kWidth = Element<T>::kWidth;
+    geometry.ForEachWindow([&](int64_t row, int64_t out_h, int64_t out_w) {
+      const Range lines = geometry.vertical.PixelsOf(out_h);
+      const Range columns = geometry.horizontal.PixelsOf(out_w);
+      const int64_t first_h = geometry.vertical.Begin(out_h);
+      const int64_t first_w = geometry.horizontal.Begin(out_w);
+      const auto cell = [&](int64_t h, int64_t w) {
+        const int64_t index = (h - first_h) * geometry.vertical.kernel + w - first_w;
+        return Element<T>::SplatInt(static_cast<int32_t>(index));
+      };
+      const Storage* first = x + geometry.Pixel(row, lines.begin, columns.begin) + channel;
+      Largest<T> largest[kCount];
+      for (int i = 0; i < kCount; ++i) {
+        largest[i] = {Element<T>::Load(first + i * kWidth), cell(lines.begin, columns.begin)};
+      }
+      for (int64_t h = lines.begin; h < lines.end; ++h) {
+        const Storage* p = x + geometry.Pixel(row, h, columns.begin) + channel;
+        for (int64_t w = columns.begin; w < columns.end; ++w, p += geometry.channels) {
+          for (int i = 0; i < kCount; ++i) {
+            largest[i].Consider(Element<T>::Load(p + i * kWidth), cell(h, w));
+          }
+        }
+      }
+      const int64_t out = geometry.Window(row, out_h, out_w) + channel;
+      for (int i = 0; i < kCount; ++i) {
+        if (relu) largest[i].Relu();
+        Element<T>::Store(y + out + i * kWidth, largest[i].value);
+        if (choice != nullptr) Element<T>::StoreBytes(choice + out + i * kWidth, largest[i].index);
+      }
+    });
+  }
+};
+
+template <typename Storage>
+struct MaxPoolBackwardBody {
+  const PoolGeometry& geometry;
+  const Storage* dy;
+  const uint8_t* choice;
+  Storage* dx;
+
+  template <typename T, int kCount>
+  void Run(int64_t channel) const {
+    constexpr int kWidth = Element<T>::kWidth;
+    geometry.ForEachPixel([&](int64_t row, int64_t h, int64_t w, Range lines, Range columns) {
+      T sum[kCount] = {};
+      for (int64_t out_h = lines.begin; out_h < lines.end; ++out_h) {
+        const int64_t line = (h - geometry.vertical.Begin(out_h)) * geometry.vertical.kernel;
+        int64_t from = geometry.Window(row, out_h, columns.begin) + channel;
+        for (int64_t out_w = columns.begin; out_w < columns.end; ++out_w) {
+          const int32_t cell = static_cast<int32_t>(line + w - geometry.horizontal.Begin(out_w));
+          for (int i = 0; i < kCount; ++i) {
+            const auto chosen = Element<T>::LoadBytes(choice + from + i * kWidth);
+            const T gradient = Element<T>::Load(dy + from + i * kWidth);
+            sum[i] = sum[i] + (chosen == cell ? gradient : T{});
+          }
+          from += geometry.channels;
+        }
+      }
+      Storage* const to = dx + geometry.Pixel(row, h, w) + channel;
+      for (int i = 0; i < kCount; ++i) Element<T>::Store(to + i * kWidth, sum[i]);
+    });
+  }
+};
+
+// 2x2 squares with stride 2 cover each pixel at most once.
+template <typename Storage>
+struct SquareForwardBody {
+  const PoolShape& shape;
+  const Storage* x;
+  Storage* y;
+  uint8_t* choice;
+
+  template <typename T, int kCount>
+  void Run(int64_t channel) const {
+    const int64_t channels = shape.channels;
+    const int64_t line = shape.width * channels;
+    ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+      for (int i = 0; i < kCount; ++i) {
+        const Storage* p = x + in + channel + i * Element<T>::kWidth;
+        const Largest<T> largest = LargestOfSquare<T>(
+            Element<T>::Load(p), Element<T>::Load(p + channels), Element<T>::Load(p + line),
+            Element<T>::Load(p + line + channels), shape.relu);
+        const int64_t at = out + channel + i * Element<T>::kWidth;
+        Element<T>::Store(y + at, largest.value);
+        if (choice != nullptr) Element<T>::StoreBytes(choice + at, largest.index);
+      }
+    });
+  }
+};
+
+template <typename Storage>
+struct SquareBackwardBody {
+  const PoolShape& shape;
+  const Storage* dy;
+  const uint8_t* choice;
+  Storage* dx;
+
+  template <typename T, int kCount>
+  void Run(int64_t channel) const {
+    const int64_t channels = shape.channels;
+    const int64_t line = shape.width * channels;
+    ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+      for (int i = 0; i < kCount; ++i) {
+        const int64_t from = out + channel + i * Element<T>::kWidth;
+        Storage* p = dx + in + channel + i * Element<T>::kWidth;
+        const T gradient = Element<T>::Load(dy + from);
+        const typename Element<T>::Int index = Element<T>::LoadBytes(choice + from);
+        Element<T>::Store(p, index == 0 ? gradient : T{});
+        Element<T>::Store(p + channels, index == 1 ? gradient : T{});
+        Element<T>::Store(p + line, index == 2 ? gradient : T{});
+        Element<T>::Store(p + line + channels, index == 3 ? gradient : T{});
+      }
+    });
+    ForEachUncovered(shape.rows, shape.height, shape.width, channels, [&](int64_t at) {
+      for (int i = 0; i < kCount; ++i) {
+        Element<T>::Store(dx + at + channel + i * Element<T>::kWidth, T{});
+      }
+    });
+  }
+};
+
+inline bool Squares(const PoolShape& shape) {
+  return shape.kernel == 2 && shape.stride == 2 && shape.padding == 0;
+}
+
+// Calls visit(a shape of one image, its geometry, its first element in x, that in y) for each
+// image: the blocks of channels of one are walked over while a cache holds it.
+template <typename Shape, typename Visit>
+inline void ForEachImage(const Shape& shape, const Visit& visit) {
+  Shape image = shape;
+  image.rows = 1;
+  const PoolGeometry geometry(image);
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    visit(image, geometry, geometry.Pixel(row, 0, 0), geometry.Window(row, 0, 0));
+  }
+}
+
+inline void MaxPoolForward(const PoolShape& shape, const void* x, void* y, uint8_t* choice) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const PoolShape& image, const auto& geometry, int64_t in, int64_t out) {
+      const auto* from = static_cast<const Storage*>(x) + in;
+      auto* to = static_cast<Storage*>(y) + out;
+      uint8_t* chosen = choice != nullptr ? choice + out : nullptr;
+      if (Squares(image)) {
+        ForEachChannelBlock(image.channels, SquareForwardBody<Storage>{image, from, to, chosen});
+      } else {
+        ForEachChannelBlock(image.channels,
+                            MaxPoolForwardBody<Storage>{geometry, image.relu, from, to, chosen});
+      }
+    });
+  });
+}
+
+inline void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_t* choice,
+                            void* dx) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const PoolShape& image, const auto& geometry, int64_t in, int64_t out) {
+      const auto* from = static_cast<const Storage*>(dy) + out;
+      auto* to = static_cast<Storage*>(dx) + in;
+      if (Squares(image)) {
+        ForEachChannelBlock(image.channels,
+                            SquareBackwardBody<Storage>{image, from, choice + out, to});
+      } else {
+        ForEachChannelBlock(image.channels,
+                            MaxPoolBackwardBody<Storage>{geometry, from, choice + out, to});
+      }
+    });
+  });
+}
+
+template <typename Storage>
+struct AveragePoolForwardBody {
+  const PoolGeometry& geometry;
+  float share;  // of one cell
+  const Storage* x;
+  Storage* y;
+
+  template <typename T, int kCount>
+  void Run(int64_t channel) const {
+    constexpr int kWidth = Element<T>::kWidth;
+    geometry.ForEachWindow([&](int64_t row, int64_t out_h, int64_t out_w) {
+      const Range lines = geometry.vertical.PixelsOf(out_h);
+      const Range columns = geometry.horizontal.PixelsOf(out_w);
+      T sum[kCount] = {};
+      for (int64_t h = lines.begin; h < lines.end; ++h) {
+        // Summed line by line: in a large window fewer bits are lost.
+        T line[kCount] = {};
+        const Storage* p = x + geometry.Pixel(row, h, columns.begin) + channel;
+        for (int64_t w = columns.begin; w < columns.end; ++w, p += geometry.channels) {
+          for (int i = 0; i < kCount; ++i) line[i] = line[i] + Element<T>::Load(p + i * kWidth);
+        }
+        for (int i = 0; i < kCount; ++i) sum[i] = sum[i] + line[i];
+      }
+      Storage* const to = y + geometry.Window(row, out_h, out_w) + channel;
+      for (int i = 0; i < kCount; ++i) {
+        Element<T>::Store(to + i * kWidth, sum[i] * Element<T>::Splat(share));
+      }
+    });
+  }
+};
+
+template <typename Storage>
+struct AveragePoolBackwardBody {
+  const PoolGeometry& geometry;
+  float share;
+  const Storage* dy;
+  Storage* dx;
+
+  template <typename T, int kCount>
+  void Run(int64_t channel) const {
+    constexpr int kWidth = Element<T>::kWidth;
+    geometry.ForEachPixel([&](int64_t row, int64_t h, int64_t w, Range lines, Range columns) {
+      T sum[kCount] = {};
+      for (int64_t out_h = lines.begin; out_h < lines.end; ++out_h) {
+        const Storage* p = dy + geometry.Window(row, out_h, columns.begin) + channel;
+        for (int64_t out_w = columns.begin; out_w < columns.end; ++out_w, p += geometry.channels) {
+          for (int i = 0; i < kCount; ++i) sum[i] = sum[i] + Element<T>::Load(p + i * kWidth);
+        }
+      }
+      Storage* const to = dx + geometry.Pixel(row, h, w) + channel;
+      for (int i = 0; i < kCount; ++i) {
+        Element<T>::Store(to + i * kWidth, sum[i] * Element<T>::Splat(share));
+      }
+    });
+  }
+};
+
+inline float ShareOfCell(const AveragePoolShape& shape) {
+  return 1.0f / static_cast<float>(shape.kernel_height * shape.kernel_width);
+}
+
+inline void AveragePoolForward(const AveragePoolShape& shape, const void* x, void* y) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const auto& image, const auto& geometry, int64_t in, int64_t out) {
+      ForEachChannelBlock(image.channels,
+                          AveragePoolForwardBody<Storage>{geometry, ShareOfCell(image),
+                                                          static_cast<const Storage*>(x) + in,
+                                                          static_cast<Storage*>(y) + out});
+    });
+  });
+}
+
+inline void AveragePoolBackward(const AveragePoolShape& shape, const void* dy, void* dx) {
+  DispatchType(shape.type, [&](auto element) {
+    using Storage = decltype(element);
+    ForEachImage(shape, [&](const auto& image, const auto& geometry, int64_t in, int64_t out) {
+      ForEachChannelBlock(image.channels,
+                          AveragePoolBackwardBody<Storage>{geometry, ShareOfCell(image),
+                                                           static_cast<const Storage*>(dy) + out,
+                                                           static_cast<Storage*>(dx) + in});
+    });
+  });
+}
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CPU_ACTIVATION_POOLING_BODY_H_

@@ -1,3 +1,0 @@
-#define MUSTER_INSTRUCTION_SET avx512_bf16
-
-#include "kernels/cpu/table_body.h"

@@ -1,0 +1,105 @@
+// The products of a dense convolution in bfloat16 by the matrix instructions of AMX. Callers make
+// sure of HasAmx().
+//
+// Weights and their gradient are in the panels of kernels/cpu/convolution/tile/product.h with 16
+// lanes, sums are float32. Every function does part `part` of `parts`, which may run at once; what
+// a result holds does not depend on their number.
+#ifndef MUSTER_KERNELS_CPU_CONVOLUTION_AMX_KERNELS_H_
+#define MUSTER_KERNELS_CPU_CONVOLUTION_AMX_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/convolution/amx/grid.h"
+#include "kernels/cpu/convolution/tile/product.h"
+#include "kernels/data_type.h"
+#include "kernels/epilogue.h"
+
+namespace muster::kernels::amx {
+
+// A tile register holds 16 rows of 16 float32 or of 32 bfloat16. Four tiles of sums, a block, are
+// made at once.
+inline constexpr int64_t kTile = 16;
+inline constexpr int64_t kBlock = 2 * kTile;
+inline constexpr int64_t kDepth = 32;  // bfloat16 that one instruction sums over
+
+// [images, pixels, channels] of float32 or bfloat16.
+struct StoredImages {
+  DataType type;
+  const void* data;
+  int64_t images;
+  int64_t pixels;
+  int64_t channels;
+};
+
+// Where the taps of a kernel's line have few channels, they are summed as one tap that has them
+// all.
+struct WindowShape {
+  int64_t height;  // of x
+  int64_t width;
+  int64_t out_width;
+  int64_t kernel;
+  int64_t stride;
+  int64_t padding;
+};
+
+// x [images, height, width, channels] -> bfloat16 [images, height, out_width, kernel, channels]:
+// the columns that each output sees, zeros beside the image. kernel * channels is at most kDepth.
+void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows, int part,
+                 int parts);
+
+// -> bfloat16 [planes][length][channels rounded up to kDepth], zeros where the grid has no pixel.
+// length is at least images * positions in whole blocks, and largest_shift.
+void FillGrid(const cpu::GridPlan& plan, const StoredImages& source, int64_t length, void* grid,
+              int part, int parts);
+
+// Forward's source is x and its target y, backward data's source is dy and its target dx.
+struct GridProduct {
+  const cpu::GridPlan* plan;
+  int64_t images;
+  const void* grid;  // of FillGrid, or the source where it already lies so
+  int64_t length;
+  // kBlock positions that the last block reads in place of the grid's, which may end before; null:
+  // the grid goes on.
+  const void* last_block;
+  TilePanels panels;  // of the weights
+  const float* weights;
+  int64_t source_channels;
+  int64_t target_channels;
+  bool transposed;       // backward data: source channels are the weights' output channels
+  void* target;          // [images, target pixels, target channels] of target_type
+  DataType target_type;  // float32 or bfloat16
+  // As Epilogue says, of target channels.
+  Epilogue epilogue;
+  void* scratch;  // GridProductScratchBytes for each part, 64-byte aligned
+};
+void MultiplyGrid(const GridProduct& product, int part, int parts);
+size_t GridProductScratchBytes(const cpu::GridPlan& plan, int64_t source_channels,
+                               int64_t target_channels);
+
+// The weights' gradient sums over pairs of images, i and i + ceil(images / 2), whose pixels lie
+// side by side in an element of 32 bits: no tap splits a pair. A call takes some of the pairs.
+struct GradientSums {
+  const cpu::GridPlan* plan;  // of x to y
+  StoredImages x;
+  StoredImages dy;
+  int64_t first_pair;
+  int64_t pairs;
+  TilePanels panels;
+  void* scratch;  // GradientScratchBytes of as many pairs, 64-byte aligned; for all parts
+  float* dweights;
+  bool add;     // to what dweights holds, instead of writing
+  bool stream;  // dweights are stored past the caches
+};
+// Lays out x and dy in the scratch. All parts are done before SumGradient begins.
+void ArrangeGradient(const GradientSums& sums, int part, int parts);
+void SumGradient(const GradientSums& sums, int part, int parts);
+size_t GradientScratchBytes(const cpu::GridPlan& plan, int64_t in_channels, int64_t out_channels,
+                            int64_t pairs);
+
+// -> [channels], the sums of dy rounded to bfloat16.
+void SumBias(const StoredImages& dy, float* dbias);
+
+}  // namespace muster::kernels::amx
+
+#endif  // MUSTER_KERNELS_CPU_CONVOLUTION_AMX_KERNELS_H_

@@ -1,0 +1,148 @@
+// The order in which the depthwise kernels for 3x3 walk over images, and how they ask for memory
+// ahead of that. Compiled once per instruction set.
+//
+// Blocks of channels are the inner loop around a band of lines that stays in the cache, so that
+// memory is read in order. The last block begins early where channels do not fill it.
+#ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_BANDS_H_
+#define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_BANDS_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/vector/vector.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+// Of input and output together; images of up to that stay whole.
+inline constexpr int64_t kDepthwiseBandBytes = 128 << 10;
+// Of input and output together: more than stay in the caches from one layer to the next.
+inline constexpr int64_t kUncachedBytes = 8 << 20;
+// What float32 adds up before the sums go to others of their size.
+inline constexpr int64_t kDepthwiseBandPixels = 1024;
+
+// A convolution along input [rows, height, width, channels] and output [rows, out_height,
+// out_width, channels], in either direction.
+struct ThreeGeometry {
+  int64_t rows, height, width, out_height, out_width, channels, padding;
+
+  int64_t padded_channels() const { return (channels + 15) / 16 * 16; }
+  // Of so many channels each.
+  template <int kWidth>
+  int64_t blocks() const {
+    return (channels + kWidth - 1) / kWidth;
+  }
+  // The last one overlaps the one before it where it would end beyond the channels.
+  template <int kWidth>
+  int64_t Block(int64_t i) const {
+    return (i + 1) * kWidth <= channels ? i * kWidth : channels - kWidth;
+  }
+};
+
+// Rows and, where they are of one row, lines of the output; from begin until before end.
+struct DepthwiseBand {
+  int64_t row_begin, row_end;
+  int64_t begin, end;
+};
+
+// Calls visit(band) for all the output: several whole images, or an even number of lines of one, as
+// many as kBandBytes hold but at least two.
+template <int kStride, typename S, int64_t kBandBytes = kDepthwiseBandBytes, typename Visit>
+inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
+  const int64_t line = (kStride * g.width + g.out_width) * g.channels * sizeof(S);
+  if (line * g.out_height > kDepthwiseBandBytes) {
+    const int64_t lines = kBandBytes / line / 2 * 2;
+    const int64_t step = lines > 2 ? lines : 2;
+    for (int64_t row = 0; row < g.rows; ++row) {
+      for (int64_t h = 0; h < g.out_height; h += step) {
+        visit(DepthwiseBand{row, row + 1, h, h + step < g.out_height ? h + step : g.out_height});
+      }
+    }
+    return;
+  }
+  const int64_t by_bytes = kDepthwiseBandBytes / (line * g.out_height);
+  const int64_t by_pixels = kDepthwiseBandPixels / (g.out_height * g.out_width) + 1;
+  const int64_t step = by_bytes < by_pixels ? by_bytes : by_pixels;
+  for (int64_t row = 0; row < g.rows; row += step) {
+    visit(DepthwiseBand{row, row + step < g.rows ? row + step : g.rows, 0, g.out_height});
+  }
+}
+
+// Asks for the memory of the next band, in order, while the blocks of this one jump about. While
+// memory is busy the processor drops such requests, so that they are repeated, and few are made at
+// once: of arrays that no cache holds so often that almost no line is missing when it is needed, of
+// others less, as that costs more than it brings. Beyond an array's end, requests do nothing.
+class NextBand {
+ public:
+  template <int kStride, typename S>
+  static NextBand After(const ThreeGeometry& g, const DepthwiseBand& band, const S* in,
+                        const S* out) {
+    const int64_t in_step = g.width * g.channels, out_step = g.out_width * g.channels;
+    const int64_t elements = g.rows * (g.height * in_step + g.out_height * out_step);
+    const int64_t row = band.row_end - 1;
+    const int64_t in_line = row * g.height + kStride * band.end + 1;
+    const int64_t out_line = row * g.out_height + band.end;
+    NextBand next;
+    next.in_ = reinterpret_cast<const char*>(in + in_line * in_step);
+    next.out_ = reinterpret_cast<const char*>(out + out_line * out_step);
+    next.uncached_ = elements * static_cast<int64_t>(sizeof(S)) > kUncachedBytes;
+    return next;
+  }
+
+  // Of so many bytes of either array, kTimes in all where they are uncached.
+  template <int kBytes, int kTimes>
+  MUSTER_ALWAYS_INLINE void ReadIn() {
+    Read<kBytes, kTimes>(in_);
+  }
+  template <int kBytes, int kTimes>
+  MUSTER_ALWAYS_INLINE void ReadOut() {
+    Read<kBytes, kTimes>(out_);
+  }
+#if defined(__AVX512F__)
+  // To write to.
+  template <int kBytes>
+  MUSTER_ALWAYS_INLINE void WriteIn() {
+    Write<kBytes>(in_);
+  }
+  template <int kBytes>
+  MUSTER_ALWAYS_INLINE void WriteOut() {
+    Write<kBytes>(out_);
+  }
+#endif
+
+ private:
+  static constexpr int64_t kLineBytes = 64;
+  static constexpr int64_t kBetweenBytes = 1024;  // of a line's requests
+
+  template <int kBytes, int kTimes>
+  MUSTER_ALWAYS_INLINE void Read(const char*& at) const {
+    const auto read = [](const char* p) { __builtin_prefetch(p, 0, 3); };
+    Request<kBytes, 0, kTimes / 4>(at, read);
+    if (uncached_) Request<kBytes, kTimes / 4, kTimes>(at, read);
+    at += kBytes;
+  }
+#if defined(__AVX512F__)
+  template <int kBytes>
+  MUSTER_ALWAYS_INLINE void Write(const char*& at) const {
+    if (!uncached_) return;
+    Request<kBytes, 0, 4>(at, [](const char* p) { __asm__ volatile("prefetchw (%0)" : : "r"(p)); });
+    at += kBytes;
+  }
+#endif
+
+  // For the kBegin-th time until before the kEnd-th.
+  template <int kBytes, int kBegin, int kEnd, typename Visit>
+  static MUSTER_ALWAYS_INLINE void Request(const char* at, const Visit& visit) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kBytes; i += kLineBytes) {
+#pragma clang loop unroll(full)
+      for (int k = kBegin; k < kEnd; ++k) visit(at + i - k * kBetweenBytes);
+    }
+  }
+
+  const char* in_;
+  const char* out_;
+  bool uncached_;
+};
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_BANDS_H_

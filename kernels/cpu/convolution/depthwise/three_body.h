@@ -1,0 +1,388 @@
+// Depthwise convolution with a kernel of 3x3 and stride 1 or 2, for at least a vector of channels.
+// Compiled once per instruction set.
+//
+// A block of channels keeps its nine weights (backward: their nine gradients) in registers and
+// walks along lines of the image. The three columns of input that a window covers stay in registers
+// as well, so that each value is loaded and widened once per line of windows, and once per two
+// lines where they share their input. Lines in the padding are read from a vector of zeros; columns
+// in the padding are registers of zero.
+#ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_THREE_BODY_H_
+#define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_THREE_BODY_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/activation/activation_body.h"
+#include "kernels/cpu/convolution/depthwise/bands.h"
+#include "kernels/cpu/convolution/depthwise/operand.h"
+#include "kernels/cpu/vector/vector.h"
+#include "kernels/depthwise_convolution.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+inline constexpr int kThreeTaps = 9;
+// Lines of windows at a time: input of two lines and nine weights fill 32 registers.
+template <int kStride>
+inline constexpr int kWindowLines = kStride == 1 && kRegisters == 32 ? 2 : 1;
+
+template <typename S>
+inline constexpr int kVectorBytes = kLanes * sizeof(S);
+template <typename S>
+inline constexpr S kZeroPixel[kLanes] = {};
+
+template <typename S>
+struct DepthwiseLine {
+  const S* at;
+  int64_t step;  // elements to the next column; none in the padding
+};
+
+// The input under kLines windows, one below the other, as it moves along them.
+template <typename Operand, int kStride, int kLines>
+struct DepthwiseWindow {
+  using S = typename Operand::Storage;
+  static constexpr int kInputs = (kLines - 1) * kStride + 3;
+  static constexpr int kKept = 3 - kStride;  // columns that the next window has as well
+
+  DepthwiseLine<S> lines[kInputs];
+  Vector columns[3][kInputs];
+  int64_t next;  // column of the input to load
+  int64_t width;
+
+  // image: of one row, at the block of channels; h: line of the first window.
+  MUSTER_ALWAYS_INLINE void Start(const ThreeGeometry& g, const S* image, int64_t h) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kInputs; ++i) {
+      const int64_t line = h * kStride - g.padding + i;
+      const bool inside = line >= 0 && line < g.height;
+      lines[i].at = inside ? image + line * g.width * g.channels : kZeroPixel<S>;
+      lines[i].step = inside ? g.channels : 0;
+    }
+    next = -g.padding;
+    width = g.width;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kKept; ++i) LoadOrClear(i);
+  }
+
+  MUSTER_ALWAYS_INLINE void Load(int column) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kInputs; ++i) {
+      columns[column][i] = Operand::Round(Operand::template Load<Vector>(lines[i].at));
+      lines[i].at += lines[i].step;
+    }
+    ++next;
+  }
+
+  MUSTER_ALWAYS_INLINE void LoadOrClear(int column) {
+    if (next >= 0 && next < width) return Load(column);
+#pragma clang loop unroll(full)
+    for (int i = 0; i < kInputs; ++i) columns[column][i] = Vector{};
+    ++next;
+  }
+
+  MUSTER_ALWAYS_INLINE void Keep() {
+#pragma clang loop unroll(full)
+    for (int c = 0; c < kKept; ++c) {
+#pragma clang loop unroll(full)
+      for (int i = 0; i < kInputs; ++i) columns[c][i] = columns[c + kStride][i];
+    }
+  }
+
+  // Calls visit() at each window of the line. The padding is at most kKept.
+  template <typename Visit>
+  MUSTER_ALWAYS_INLINE void Walk(const ThreeGeometry& g, const Visit& visit) {
+    // Windows that end inside the image.
+    const int64_t inside = g.width + g.padding < 3 ? 0 : (g.width + g.padding - 3) / kStride + 1;
+    for (int64_t w = 0; w < inside; ++w) {
+#pragma clang loop unroll(full)
+      for (int i = kKept; i < 3; ++i) Load(i);
+      visit();
+      Keep();
+    }
+    for (int64_t w = inside; w < g.out_width; ++w) {
+#pragma clang loop unroll(full)
+      for (int i = kKept; i < 3; ++i) LoadOrClear(i);
+      visit();
+      Keep();
+    }
+  }
+};
+
+// What an activation cuts values to.
+struct ThreeBounds {
+  explicit ThreeBounds(Activation activation)
+      : low(Element<Vector>::Splat(activation == Activation::kNone ? -__builtin_inff() : 0)),
+        high(Element<Vector>::Splat(activation == Activation::kRelu6 ? 6 : __builtin_inff())) {}
+
+  MUSTER_ALWAYS_INLINE Vector Cut(Vector value) const {
+    value = value < low ? low : value;  // NaN stays
+    return value > high ? high : value;
+  }
+
+  Vector low, high;
+};
+
+// Of a block of channels.
+struct ThreeEnd {
+  Vector shift;
+  ThreeBounds bounds;
+};
+
+template <typename S>
+struct ThreeForward {
+  const ThreeGeometry& g;
+  const float* weights;
+  bool flipped;  // the kernel turned by 180 degrees, as backward data sees it
+  DataType compute_type;
+  const Epilogue& epilogue;
+  S* y;
+
+  MUSTER_ALWAYS_INLINE void LoadWeights(int64_t channel, Vector (&to)[kThreeTaps]) const {
+    const Vector scale = epilogue.scale != nullptr ? Element<Vector>::Load(epilogue.scale + channel)
+                                                   : Element<Vector>::Splat(1);
+#pragma clang loop unroll(full)
+    for (int t = 0; t < kThreeTaps; ++t) {
+      const int tap = flipped ? kThreeTaps - 1 - t : t;
+      const float* p = weights + tap * g.padded_channels() + channel;
+      to[t] = RoundToType(compute_type, Element<Vector>::Load(p)) * scale;
+    }
+  }
+
+  MUSTER_ALWAYS_INLINE ThreeEnd End(int64_t channel) const {
+    return {epilogue.shift != nullptr ? Element<Vector>::Load(epilogue.shift + channel) : Vector{},
+            ThreeBounds(epilogue.activation)};
+  }
+
+  // kEnd: there is an addend or an activation. What the loop needs is in locals: for all the
+  // compiler knows, storing y changes this.
+  template <typename Operand, int kStride, int kLines, bool kEnd>
+  MUSTER_ALWAYS_INLINE NextBand Lines(const S* image, int64_t row, int64_t h, int64_t channel,
+                                      const Vector (&w)[kThreeTaps], const ThreeEnd& end,
+                                      NextBand next) const {
+    DepthwiseWindow<Operand, kStride, kLines> window;
+    window.Start(g, image, h);
+    const int64_t channels = g.channels;
+    const int64_t line = g.out_width * channels;
+    const int64_t first = (row * g.out_height + h) * line + channel;
+    S* to = y + first;
+    const S* addend =
+        epilogue.addend != nullptr ? static_cast<const S*>(epilogue.addend) + first : nullptr;
+    const auto visit = [&]() __attribute__((always_inline)) {
+#pragma clang loop unroll(full)
+      for (int l = 0; l < kLines; ++l) {
+        Vector sum = end.shift;
+#pragma clang loop unroll(full)
+        for (int t = 0; t < kThreeTaps; ++t) {
+          sum = sum + window.columns[t % 3][l * kStride + t / 3] * w[t];
+        }
+        if constexpr (kEnd) {
+          if (addend != nullptr) sum = sum + Element<Vector>::Load(addend + l * line);
+          sum = end.bounds.Cut(sum);
+        }
+        Element<Vector>::Store(to + l * line, sum);
+      }
+      to += channels;
+      if (kEnd && addend != nullptr) addend += channels;
+      next.ReadIn<kLines * kStride * kStride * kVectorBytes<S>, 4>();
+    };
+    window.Walk(g, visit);
+    return next;
+  }
+
+  template <typename Operand, int kStride, bool kEnd>
+  void RunBand(const DepthwiseBand& band, const S* x) const {
+    constexpr int kLines = kWindowLines<kStride>;
+    NextBand next = NextBand::After<kStride>(g, band, x, static_cast<const S*>(y));
+    for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
+      const int64_t channel = g.Block<kLanes>(block);
+      Vector w[kThreeTaps];
+      LoadWeights(channel, w);
+      const ThreeEnd end = End(channel);
+      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+        const S* const image = x + row * g.height * g.width * g.channels + channel;
+        int64_t h = band.begin;
+        for (; h + kLines <= band.end; h += kLines) {
+          next = Lines<Operand, kStride, kLines, kEnd>(image, row, h, channel, w, end, next);
+        }
+        for (; h < band.end; ++h) {
+          next = Lines<Operand, kStride, 1, kEnd>(image, row, h, channel, w, end, next);
+        }
+      }
+    }
+  }
+
+  template <typename Operand, int kStride, bool kEnd>
+  void Run(const S* x) const {
+    ForEachBand<kStride, S>(
+        g, [&](const DepthwiseBand& band) { RunBand<Operand, kStride, kEnd>(band, x); });
+  }
+};
+
+// Backward data of stride 2 and padding 1. Input pixels come in squares of 2x2, one of each parity,
+// that see the outputs (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) by one, two, two and four
+// taps.
+template <typename Operand>
+struct ThreeBackwardStride2 {
+  using S = typename Operand::Storage;
+  const ThreeGeometry& g;  // of forward
+  const float* weights;
+  DataType compute_type;
+  const S* dy;
+  S* dx;
+
+  // at: the square's first pixel; line, channels: elements to the pixels below and to the right.
+  template <bool kBelow>
+  static MUSTER_ALWAYS_INLINE void Square(const Vector (&w)[kThreeTaps], const Vector (&d)[2][2],
+                                          bool right, S* at, int64_t line, int64_t channels) {
+    Element<Vector>::Store(at, d[0][0] * w[4]);
+    if (right) Element<Vector>::Store(at + channels, d[0][0] * w[5] + d[0][1] * w[3]);
+    if constexpr (kBelow) {
+      Element<Vector>::Store(at + line, d[0][0] * w[7] + d[1][0] * w[1]);
+      if (right) {
+        const Vector upper = d[0][0] * w[8] + d[0][1] * w[6];
+        Element<Vector>::Store(at + line + channels, upper + d[1][0] * w[2] + d[1][1] * w[0]);
+      }
+    }
+  }
+
+  // Lines 2 i and, with kBelow, 2 i + 1 of the input.
+  template <bool kBelow>
+  MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel,
+                                      const Vector (&w)[kThreeTaps], NextBand next) const {
+    const int64_t channels = g.channels;
+    const int64_t line = g.width * channels;
+    const int64_t out_line = g.out_width * channels;
+    const bool inside = i + 1 < g.out_height;
+    const S* upper = dy + (row * g.out_height + i) * out_line + channel;
+    const S* lower = inside ? upper + out_line : kZeroPixel<S>;
+    const int64_t lower_step = inside ? channels : 0;
+    S* at = dx + (row * g.height + 2 * i) * line + channel;
+    Vector d[2][2] = {{Load(upper), {}}, {Load(lower), {}}};
+    for (int64_t j = g.out_width - 1; j > 0; --j, at += 2 * channels) {
+      upper += channels;
+      lower += lower_step;
+      d[0][1] = Load(upper);
+      d[1][1] = Load(lower);
+      Square<kBelow>(w, d, true, at, line, channels);
+      d[0][0] = d[0][1];
+      d[1][0] = d[1][1];
+      next.ReadOut<kVectorBytes<S>, 4>();
+    }
+    d[0][1] = Vector{};
+    d[1][1] = Vector{};
+    Square<kBelow>(w, d, g.width % 2 == 0, at, line, channels);
+    return next;
+  }
+
+  static MUSTER_ALWAYS_INLINE Vector Load(const S* p) {
+    return Operand::Round(Operand::template Load<Vector>(p));
+  }
+
+  void RunBand(const DepthwiseBand& band) const {
+    NextBand next = NextBand::After<2>(g, band, static_cast<const S*>(dx), dy);
+    for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
+      const int64_t channel = g.Block<kLanes>(block);
+      Vector w[kThreeTaps];
+#pragma clang loop unroll(full)
+      for (int t = 0; t < kThreeTaps; ++t) {
+        const float* p = weights + t * g.padded_channels() + channel;
+        w[t] = RoundToType(compute_type, Element<Vector>::Load(p));
+      }
+      const int64_t pairs = band.end < g.height / 2 ? band.end : g.height / 2;
+      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+        for (int64_t i = band.begin; i < pairs; ++i) next = Lines<true>(row, i, channel, w, next);
+        if (pairs < band.end) next = Lines<false>(row, pairs, channel, w, next);
+      }
+    }
+  }
+
+  void Run() const {
+    ForEachBand<2, S>(g, [&](const DepthwiseBand& band) { RunBand(band); });
+  }
+};
+
+// Adds to `to`; without the first `seen` lanes, which the block before this one added.
+MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
+  IntVector lanes;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i;
+  const Vector added = lanes < Element<Vector>::SplatInt(seen) ? Vector{} : sum;
+  Element<Vector>::Store(to, Element<Vector>::Load(to) + added);
+}
+
+// Added to dweights and dbias.
+template <typename Operand>
+struct ThreeBackwardWeights {
+  using S = typename Operand::Storage;
+  const ThreeGeometry& g;
+  const S* x;
+  const S* dy;
+  float* dweights;
+  float* dbias;
+
+  // Of one block of channels.
+  struct Sums {
+    Vector taps[kThreeTaps];
+    Vector bias;
+  };
+
+  template <int kStride, int kLines>
+  MUSTER_ALWAYS_INLINE Sums Lines(int64_t row, int64_t h, int64_t channel, Sums sums,
+                                  NextBand& next) const {
+    DepthwiseWindow<Operand, kStride, kLines> window;
+    window.Start(g, x + row * g.height * g.width * g.channels + channel, h);
+    const int64_t line = g.out_width * g.channels;
+    const S* at = dy + (row * g.out_height + h) * line + channel;
+    NextBand ahead = next;
+    const auto visit = [&]() __attribute__((always_inline)) {
+#pragma clang loop unroll(full)
+      for (int l = 0; l < kLines; ++l) {
+        const Vector d = Operand::Round(Operand::template Load<Vector>(at + l * line));
+        sums.bias = sums.bias + d;
+#pragma clang loop unroll(full)
+        for (int t = 0; t < kThreeTaps; ++t) {
+          sums.taps[t] = sums.taps[t] + window.columns[t % 3][l * kStride + t / 3] * d;
+        }
+      }
+      at += g.channels;
+      ahead.ReadIn<kLines * kStride * kStride * kVectorBytes<S>, 4>();
+      ahead.ReadOut<kLines * kVectorBytes<S>, 4>();
+    };
+    window.Walk(g, visit);
+    next = ahead;
+    return sums;
+  }
+
+  MUSTER_ALWAYS_INLINE void Add(const Sums& sums, int64_t channel, int64_t seen) const {
+#pragma clang loop unroll(full)
+    for (int t = 0; t < kThreeTaps; ++t) {
+      AddLanes(sums.taps[t], seen, dweights + t * g.padded_channels() + channel);
+    }
+    if (dbias != nullptr) AddLanes(sums.bias, seen, dbias + channel);
+  }
+
+  template <int kStride>
+  void RunBand(const DepthwiseBand& band) const {
+    constexpr int kLines = kWindowLines<kStride>;
+    NextBand next = NextBand::After<kStride>(g, band, x, dy);
+    for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
+      const int64_t channel = g.Block<kLanes>(block);
+      Sums sums = {};
+      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+        int64_t h = band.begin;
+        for (; h + kLines <= band.end; h += kLines) {
+          sums = Lines<kStride, kLines>(row, h, channel, sums, next);
+        }
+        for (; h < band.end; ++h) sums = Lines<kStride, 1>(row, h, channel, sums, next);
+      }
+      Add(sums, channel, block * kLanes - channel);
+    }
+  }
+
+  template <int kStride>
+  void Run() const {
+    ForEachBand<kStride, S>(g, [&](const DepthwiseBand& band) { RunBand<kStride>(band); });
+  }
+};
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_THREE_BODY_H_

@@ -1,0 +1,31 @@
+// The weights' gradient of a dense convolution by our own kernels; see
+// kernels/cpu/convolution/tile/product.h for shapes and the layout of weights.
+#ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_H_
+#define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_H_
+
+#include <cstddef>
+
+#include "kernels/cpu/convolution/tile/product.h"
+#include "kernels/data_type.h"
+
+namespace muster::kernels {
+
+// x [rows, height, width, in_channels] and dy [rows, out_height, out_width, out_channels], both of
+// `type`: kFloat32, or kBfloat16 where the table has bfloat16_dot -> dweights float32 in the panel
+// layout, dbias [out_channels] or null; written, not added to; zero when rows is 0. Products are
+// added up in float32.
+//
+// Does part `part` of `parts`. Parts write different elements and may run at once; together they
+// write everything, and every element is the same however many they are. scratch: ScratchBytes for
+// each part, 64-byte aligned, with unspecified content.
+using TileConvolutionBackwardWeights = void(const TileConvolutionShape& shape, DataType type,
+                                            const void* x, const void* dy, float* dweights,
+                                            float* dbias, void* scratch, int part, int parts);
+
+// Enough for fewer rows, too.
+using TileConvolutionBackwardWeightsScratchBytes = size_t(const TileConvolutionShape& shape,
+                                                          DataType type);
+
+}  // namespace muster::kernels
+
+#endif  // MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_H_

@@ -1,0 +1,198 @@
+// How kernels/cpu/convolution/tile/gradient_body.h divides a convolution into blocks of pixels,
+// tiles of input channels and panels of output channels. Compiled once per instruction set.
+#ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_BLOCKS_H_
+#define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_BLOCKS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/convolution/tile/gradient_tile.h"
+#include "kernels/cpu/convolution/tile/product.h"
+#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/windows.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+inline constexpr int64_t kPanelWidth = 2 * kLanes;
+// A panel and a tile of so many pixels fit the first cache together.
+inline constexpr int64_t kBlockPixels = 256;
+// Of a block's x that is laid out at a time: half of the second cache.
+inline constexpr int64_t kArrangedElements = 96 << 10;
+// An operand that is read so rarely is taken from where it lies.
+inline constexpr int64_t kFewReads = 2;
+
+MUSTER_ALWAYS_INLINE int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+MUSTER_ALWAYS_INLINE int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+MUSTER_ALWAYS_INLINE int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Of the fewest pieces of [0, size) of up to `most`.
+MUSTER_ALWAYS_INLINE int64_t EvenPiece(int64_t size, int64_t most) {
+  return CeilDivide(size, CeilDivide(size, most));
+}
+
+// Of `count` pieces of [0, size) that differ by one at most.
+MUSTER_ALWAYS_INLINE Range PieceOf(int64_t size, int64_t piece, int64_t count) {
+  return {size * piece / count, size * (piece + 1) / count};
+}
+
+// Channels of a tile, so that tiles of this size and a smaller one at the end take the least time.
+inline int64_t TileChannels(int64_t channels) {
+  const auto cost = [](int64_t tile) { return Larger(tile, 4) + 1; };
+  int64_t best = Smaller(channels, kMaxTileChannels);
+  int64_t least = INT64_MAX;
+  for (int64_t tile = best; 2 * tile > kMaxTileChannels; --tile) {
+    const int64_t left = channels % tile;
+    const int64_t total = channels / tile * cost(tile) + (left > 0 ? cost(left) : 0);
+    if (total >= least) continue;
+    least = total;
+    best = tile;
+  }
+  return best;
+}
+
+// The convolution as sums over pixels of tiles of channels.
+struct TileSums {
+  int64_t rows;
+  int64_t rows_at_once;       // make an image
+  Axis vertical, horizontal;  // of taps; lines_of_taps: a line of taps is one
+  bool lines_of_taps;
+  bool square;             // all taps are one: kSquareTaps channels
+  int64_t zero_lines = 0;  // that vertical counts above x, and below it
+  int64_t channels;        // of a tap
+  // Stored elements of x.
+  int64_t row_stride, line_stride, pixel_stride;
+  int64_t out_channels;
+  int64_t tile_channels;
+
+  TileSums(const TileConvolutionShape& shape, int64_t rows_at_once)
+      : rows(shape.rows),
+        rows_at_once(rows_at_once),
+        vertical(shape.height, shape.kernel, shape.stride, shape.padding),
+        horizontal(shape.width, shape.kernel, shape.stride, shape.padding),
+        lines_of_taps(shape.kernel > 1 && shape.in_channels <= kMaxTileChannels / 2),
+        square(kMaxTileChannels >= kSquareTaps && shape.taps() == kSquareTaps &&
+               shape.in_channels == 1),
+        channels(shape.in_channels),
+        row_stride(shape.height * shape.width * shape.in_channels),
+        line_stride(shape.width * shape.in_channels),
+        pixel_stride(shape.in_channels),
+        out_channels(shape.out_channels) {
+    if (square) {
+      channels = kSquareTaps;
+      zero_lines = shape.padding;
+      vertical = Axis(shape.height + 2 * zero_lines, shape.kernel, shape.stride, 0);
+    } else if (lines_of_taps) {
+      channels *= shape.kernel;
+    } else if (shape.kernel == 1 && shape.padding == 0) {
+      TakeMetPixels(shape.stride);
+      if (shape.stride == 1) JoinRows();
+    }
+    tile_channels = TileChannels(channels);
+  }
+
+  // Of an image of the pixels that a kernel of one tap meets.
+  void TakeMetPixels(int64_t stride) {
+    vertical = Axis(vertical.windows, 1, 1, 0);
+    horizontal = Axis(horizontal.windows, 1, 1, 0);
+    line_stride *= stride;
+    pixel_stride *= stride;
+  }
+
+  // One tap does not know images: all pixels are `rows_at_once` images of one column, or images of
+  // one pixel where that does not divide them.
+  void JoinRows() {
+    const int64_t pixels = rows * vertical.windows * horizontal.windows;
+    rows = pixels % rows_at_once == 0 ? Smaller(pixels, rows_at_once) : pixels;
+    vertical = Axis(pixels == 0 ? 1 : pixels / rows, 1, 1, 0);
+    horizontal = Axis(1, 1, 1, 0);
+    row_stride = vertical.windows * pixel_stride;
+    line_stride = pixel_stride;
+  }
+
+  // Whether a line's pixels, and lines, follow each other in memory.
+  bool lines_adjoin() const { return line_stride == horizontal.size * pixel_stride; }
+  int64_t line_taps() const { return lines_of_taps ? 1 : horizontal.kernel; }
+  int64_t taps() const { return square ? 1 : vertical.kernel * line_taps(); }
+  int64_t panels() const { return CeilDivide(out_channels, kPanelWidth); }
+  int64_t tiles() const { return CeilDivide(channels, tile_channels); }
+  // Of an image, and elements of a line of x where lines_of_taps.
+  int64_t out_pixels() const { return vertical.windows * horizontal.windows; }
+  int64_t padded_line() const { return (horizontal.size + 2 * horizontal.padding) * pixel_stride; }
+
+  // Of a block at most; none of these grows as there are fewer rows.
+  int64_t block_images() const {
+    const int64_t images = CeilDivide(rows, rows_at_once);
+    return Larger(1, Smaller(images, kBlockPixels / out_pixels()));
+  }
+  int64_t block_lines() const {
+    return Smaller(vertical.windows, Larger(1, kBlockPixels / horizontal.windows));
+  }
+  int64_t block_pixels() const { return block_images() * block_lines() * horizontal.windows; }
+  Range LinesUnder(Range lines) const {
+    const int64_t begin = Larger(0, vertical.Begin(lines.begin));
+    const int64_t end = vertical.Begin(lines.end - 1) + vertical.kernel;
+    return {begin, Larger(begin, Smaller(vertical.size, end))};
+  }
+  // Of those, the lines that are not zeros.
+  Range LinesOfX(Range lines) const {
+    const int64_t size = vertical.size - 2 * zero_lines;
+    const int64_t begin = Smaller(size, Larger(0, lines.begin - zero_lines));
+    return {begin, Larger(begin, Smaller(size, lines.end - zero_lines))};
+  }
+  int64_t block_in_lines() const {
+    return block_images() *
+           Smaller(vertical.size, (block_lines() - 1) * vertical.stride + vertical.kernel);
+  }
+  // Whose x lies inside the lines.
+  Range ColumnsOf(int64_t tap_column) const {
+    if (lines_of_taps) return {0, horizontal.windows};
+    const Range columns = horizontal.WindowsWithCell(tap_column);
+    return {columns.begin, Larger(columns.begin, columns.end)};
+  }
+  // Elements of one tile, or of all where lines_of_taps.
+  int64_t arranged_tile() const {
+    return block_in_lines() * (lines_of_taps ? padded_line() : horizontal.size * tile_channels);
+  }
+  int64_t arranged() const {
+    if (lines_of_taps) return arranged_tile();
+    return Smaller(tiles() * arranged_tile(), Larger(kArrangedElements, arranged_tile()));
+  }
+  int64_t tiles_at_once() const { return lines_of_taps ? tiles() : arranged() / arranged_tile(); }
+};
+
+// The pixels of a block that a tap sums.
+struct TapPixels {
+  const PixelOffsets* first = nullptr;
+  int64_t count = 0;
+  int64_t x = 0;  // to add to their offsets
+};
+
+// Where a call's scratch is divided.
+struct TileSumsScratch {
+  static constexpr int64_t kAlignment = 64;
+  PixelOffsets* pixels;  // [taps][block_pixels], or of a line of taps
+  TapPixels* taps;
+  float* dy;  // [block_pixels][kPanelWidth]
+  float* x;
+
+  // Returns the bytes needed; these alone for null.
+  size_t Divide(const TileSums& sums, void* scratch) {
+    int64_t used = 0;
+    const auto take = [&](int64_t bytes) {
+      char* const taken = scratch == nullptr ? nullptr : static_cast<char*>(scratch) + used;
+      used += CeilDivide(bytes, kAlignment) * kAlignment;
+      return taken;
+    };
+    constexpr int64_t kElement = sizeof(float);
+    const int64_t offsets = sums.taps() * sums.block_pixels();
+    pixels = reinterpret_cast<PixelOffsets*>(take(offsets * static_cast<int64_t>(sizeof(*pixels))));
+    taps = reinterpret_cast<TapPixels*>(take(sums.taps() * static_cast<int64_t>(sizeof(*taps))));
+    dy = reinterpret_cast<float*>(take(sums.block_pixels() * kPanelWidth * kElement));
+    x = reinterpret_cast<float*>(take(sums.arranged() * kElement));
+    return used;
+  }
+};
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_BLOCKS_H_

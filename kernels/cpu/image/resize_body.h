@@ -1,0 +1,187 @@
+// Resize; see kernels/resize.h. Compiled once per instruction set.
+//
+// A few output lines at a time: first the lines of the input that each is made of are added up into
+// a line of floats, which stays in the cache, then those lines are resized.
+#ifndef MUSTER_KERNELS_CPU_IMAGE_RESIZE_BODY_H_
+#define MUSTER_KERNELS_CPU_IMAGE_RESIZE_BODY_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/image/resize_filter.h"
+#include "kernels/cpu/vector/vector.h"
+#include "kernels/resize.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+// line[i] = sum over t of weights[t] * x[t * row_bytes + i] for kCount elements of type T.
+template <typename T, int kCount>
+MUSTER_ALWAYS_INLINE void AddLines(const uint8_t* x, int64_t row_bytes, int64_t taps,
+                                   const float* weights, float* line) {
+  T sums[kCount] = {};
+  for (int64_t t = 0; t < taps; ++t) {
+    const T weight = Element<T>::Splat(weights[t]);
+    for (int i = 0; i < kCount; ++i) {
+      const uint8_t* p = x + t * row_bytes + i * Element<T>::kWidth;
+      sums[i] += weight * Element<T>::FromInt(Element<T>::LoadBytes(p));
+    }
+  }
+  for (int i = 0; i < kCount; ++i) Element<T>::Store(line + i * Element<T>::kWidth, sums[i]);
+}
+
+// The same for `count` elements.
+inline void AddLines(const uint8_t* x, int64_t row_bytes, int64_t count, int64_t taps,
+                     const float* weights, float* line) {
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    AddLines<Vector, 4>(x + i, row_bytes, taps, weights, line + i);
+  }
+  for (; i + kLanes <= count; i += kLanes) {
+    AddLines<Vector, 1>(x + i, row_bytes, taps, weights, line + i);
+  }
+  if (i == count) return;
+  if (count >= kLanes) {
+    // The last elements again, and those before them: nothing past the end is read.
+    i = count - kLanes;
+    AddLines<Vector, 1>(x + i, row_bytes, taps, weights, line + i);
+    return;
+  }
+  for (; i < count; ++i) AddLines<float, 1>(x + i, row_bytes, taps, weights, line + i);
+}
+
+// A pixel of three channels and one float of whatever follows.
+typedef float Pixel __attribute__((vector_size(16)));
+typedef float UnalignedPixel __attribute__((vector_size(16), aligned(alignof(float)), may_alias));
+typedef int32_t IntPixel __attribute__((vector_size(16)));
+typedef uint8_t BytePixel __attribute__((vector_size(4)));
+
+// kLines lines at a time, `line_floats` apart, share the loads of weights. `line` begins with pixel
+// `origin` of the image's lines.
+template <int kLines>
+inline void ResizeLinesOf3(const cpu::ResizeFilter& filter, int64_t origin, int64_t width,
+                           const float* line, int64_t line_floats, uint8_t* y) {
+  const int64_t y_bytes = 3 * width;
+  const int64_t taps = filter.taps;
+  const int32_t* const first = filter.first;
+  const float* weights = filter.weights;
+  for (int64_t i = 0; i < width; ++i, weights += taps) {
+    const float* from = line + 3 * (first[i] - origin);
+    Pixel sums[kLines];
+    for (int k = 0; k < kLines; ++k) sums[k] = Pixel{} + 0.5f;
+    for (int64_t t = 0; t < taps; ++t, from += 3) {
+      for (int k = 0; k < kLines; ++k) {
+        sums[k] += weights[t] * *reinterpret_cast<const UnalignedPixel*>(from + k * line_floats);
+      }
+    }
+    for (int k = 0; k < kLines; ++k) {
+      const BytePixel pixel =
+          __builtin_convertvector(__builtin_convertvector(sums[k], IntPixel), BytePixel);
+      // The fourth byte is the next pixel's, which comes later; the last pixel has no next.
+      if (i + 1 < width) {
+        __builtin_memcpy(y + k * y_bytes + 3 * i, &pixel, 4);
+      } else {
+        __builtin_memcpy(y + k * y_bytes + 3 * i, &pixel, 3);
+      }
+    }
+  }
+}
+
+// From pixel `begin` on.
+inline void ResizeLine(const cpu::ResizeFilter& filter, int64_t origin, int64_t begin,
+                       int64_t width, int64_t channels, const float* line, uint8_t* y) {
+  for (int64_t i = begin; i < width; ++i) {
+    const float* weights = filter.weights + i * filter.taps;
+    const float* from = line + channels * (filter.first[i] - origin);
+    for (int64_t c = 0; c < channels; ++c) {
+      float sum = 0.5f;
+      for (int64_t t = 0; t < filter.taps; ++t) sum += weights[t] * from[channels * t + c];
+      y[i * channels + c] = static_cast<uint8_t>(sum);
+    }
+  }
+}
+
+#if defined(__AVX2__)
+MUSTER_ALWAYS_INLINE Vector Gather(const float* p, IntVector indices) {
+#if defined(__AVX512F__)
+  return _mm512_i32gather_ps(__builtin_bit_cast(__m512i, indices), p, sizeof(float));
+#else
+  return _mm256_i32gather_ps(p, __builtin_bit_cast(__m256i, indices), sizeof(float));
+#endif
+}
+
+// Of one channel: kLanes pixels at a time, whose weights kLines lines share. Gives how many pixels
+// of each line it has done.
+template <int kLines>
+inline int64_t ResizeLinesOf1(const cpu::ResizeFilter& filter, int64_t origin, int64_t width,
+                              const float* line, int64_t line_floats, uint8_t* y) {
+  const auto taps = static_cast<int32_t>(filter.taps);
+  IntVector lanes;
+  for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lane;
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    IntVector first;
+    __builtin_memcpy(&first, filter.first + i, sizeof(first));
+    first -= static_cast<int32_t>(origin);
+    Vector sums[kLines];
+    for (int k = 0; k < kLines; ++k) sums[k] = Vector{} + 0.5f;
+    for (int32_t t = 0; t < taps; ++t) {
+      const Vector weights = Gather(filter.weights + i * taps + t, lanes * taps);
+      for (int k = 0; k < kLines; ++k) {
+        sums[k] += weights * Gather(line + k * line_floats + t, first);
+      }
+    }
+    for (int k = 0; k < kLines; ++k) {
+      const auto pixels = __builtin_convertvector(__builtin_convertvector(sums[k], IntVector),
+                                                  VectorOf<kLanes>::Byte);
+      __builtin_memcpy(y + k * width + i, &pixels, sizeof(pixels));
+    }
+  }
+  return i;
+}
+#endif  // __AVX2__
+
+// The next kLines lines of the output, from line `i` on.
+template <int kLines>
+inline void ResizeLines(const ResizeShape& shape, const cpu::ResizeScratch& parts, int64_t i,
+                        const uint8_t* x, uint8_t* y) {
+  const cpu::ResizeFilter& rows = parts.vertical;
+  const cpu::ResizeFilter& columns = parts.horizontal;
+  // The columns that count; a mirrored filter begins with the rightmost.
+  const int64_t last = shape.width - 1;
+  const int64_t origin = columns.first[shape.flip ? last : 0];
+  const int64_t end = columns.first[shape.flip ? 0 : last] + columns.taps;
+  const int64_t line_floats = shape.in_width * shape.channels;
+  const int64_t y_bytes = shape.width * shape.channels;
+  for (int64_t k = 0; k < kLines; ++k) {
+    AddLines(x + rows.first[i + k] * shape.row_bytes + origin * shape.channels, shape.row_bytes,
+             (end - origin) * shape.channels, rows.taps, rows.weights + (i + k) * rows.taps,
+             parts.lines + k * line_floats);
+  }
+  y += i * y_bytes;
+  if (shape.channels == 3) {
+    ResizeLinesOf3<kLines>(columns, origin, shape.width, parts.lines, line_floats, y);
+    return;
+  }
+  int64_t begin = 0;
+#if defined(__AVX2__)
+  if (shape.channels == 1) {
+    begin = ResizeLinesOf1<kLines>(columns, origin, shape.width, parts.lines, line_floats, y);
+  }
+#endif
+  for (int64_t k = 0; k < kLines; ++k) {
+    ResizeLine(columns, origin, begin, shape.width, shape.channels, parts.lines + k * line_floats,
+               y + k * y_bytes);
+  }
+}
+
+inline void Resize(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void* scratch) {
+  const cpu::ResizeScratch parts = cpu::PrepareResize(shape, scratch);
+  int64_t i = 0;
+  for (; i + cpu::kResizeLines <= shape.height; i += cpu::kResizeLines) {
+    ResizeLines<cpu::kResizeLines>(shape, parts, i, x, y);
+  }
+  for (; i < shape.height; ++i) ResizeLines<1>(shape, parts, i, x, y);
+}
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CPU_IMAGE_RESIZE_BODY_H_

@@ -1,0 +1,28 @@
+// Operations on so few elements that vectors would not show: one implementation for every
+// instruction set.
+#ifndef MUSTER_KERNELS_CPU_TABLE_SCALAR_KERNELS_H_
+#define MUSTER_KERNELS_CPU_TABLE_SCALAR_KERNELS_H_
+
+#include "kernels/batch_norm.h"
+#include "kernels/dropout.h"
+#include "kernels/lars.h"
+#include "kernels/update.h"
+
+namespace muster::kernels::cpu {
+
+kernels::BatchNormScale BatchNormScale;
+kernels::BatchNormToSums BatchNormToSums;
+kernels::BatchNormFromSums BatchNormFromSums;
+kernels::BatchNormRunning BatchNormRunning;
+kernels::Dropout Dropout;
+kernels::DrawBlocks DrawBlocks;
+kernels::BeginUpdate BeginUpdate;
+kernels::RestoreSkipped RestoreSkipped;
+
+// kernels/update_rules.h's.
+UpdateScalars LarsRate(const LarsOptions& options, bool adapted, const UpdateScalars& scalars,
+                       double parameter_squares, double gradient_squares);
+
+}  // namespace muster::kernels::cpu
+
+#endif  // MUSTER_KERNELS_CPU_TABLE_SCALAR_KERNELS_H_

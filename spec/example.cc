@@ -1,0 +1,93 @@
+// ExampleSpec: what `muster spec init` prints.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "proto/muster/v1/job.pb.h"
+#include "spec/explain.h"
+#include "spec/fields.h"
+#include "spec/schema.h"
+#include "spec/spec.h"
+#include "spec/to_yaml.h"
+
+namespace muster::spec {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+constexpr size_t kLineLength = 100;
+
+constexpr char kHead[] =
+    R"(# A Muster job, with its defaults. Lines that begin with '#' and no blank are fields that are not
+# set: they show the default or an example. `muster spec explain FIELD` describes a field in full,
+# `muster spec validate FILE` checks the file, `muster run FILE` runs it.
+)";
+
+void AppendComment(const std::string& text, const std::string& indent, std::string& out) {
+  std::string line = indent + "#";
+  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+    if (line.size() + 1 + word.size() > kLineLength) {
+      absl::StrAppend(&out, line, "\n");
+      line = indent + "#";
+    }
+    absl::StrAppend(&line, " ", word);
+  }
+  absl::StrAppend(&out, line, "\n");
+}
+
+// The value of a field that ApplyDefaults sets in a spec with all of `example`; empty for none.
+std::string DefaultOf(const FieldDescriptor& field, const v1::JobSpec& example) {
+  const bool top = field.containing_type() == v1::JobSpec::descriptor();
+  const google::protobuf::Message& message =
+      top ? static_cast<const google::protobuf::Message&>(example) : example.train();
+  return IsShown(message, field) ? ValueText(message, field) : "";
+}
+
+std::string CommentOf(const FieldDescriptor& field, const std::string& path) {
+  const FieldExplanation explanation = *ExplainField(path);
+  std::string text = Summary(FieldOf(field));
+  if (!explanation.words.empty()) {
+    absl::StrAppend(&text, ": ", absl::StrJoin(explanation.words, ", "));
+  } else if (!explanation.fields.empty() && FormOf(field) == FieldForm::kPlain) {
+    absl::StrAppend(&text, ": ", absl::StrJoin(explanation.fields, ", "));
+  }
+  return text + ".";
+}
+
+void AppendFields(const Descriptor& message, const std::string& where, const v1::JobSpec& example,
+                  std::string& out) {
+  const std::string indent = where.empty() ? "" : "  ";
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    const Field& entry = FieldOf(field);
+    if (entry.testing_only) continue;
+    if (field.message_type() == v1::TrainSpec::descriptor()) {
+      absl::StrAppend(&out, "\n");
+      AppendComment(Summary(entry) + ".", indent, out);
+      absl::StrAppend(&out, field.name(), ":\n");
+      AppendFields(*field.message_type(), field.name(), example, out);
+      absl::StrAppend(&out, "\n");
+      continue;
+    }
+    AppendComment(CommentOf(field, JoinPath(where, field.name())), indent, out);
+    std::vector<std::string> values = entry.examples;
+    if (values.empty()) values.push_back(DefaultOf(field, example));
+    for (size_t k = 0; k < values.size(); ++k) {
+      absl::StrAppend(&out, indent, entry.in_init && k == 0 ? "" : "#", field.name(), ": ",
+                      values[k], "\n");
+    }
+  }
+}
+
+}  // namespace
+
+std::string ExampleSpec() {
+  v1::JobSpec defaults;
+  defaults.mutable_train();
+  ApplyDefaults(defaults);
+  std::string out = absl::StrCat(kHead, "\n");
+  AppendFields(*v1::JobSpec::descriptor(), "", defaults, out);
+  return out;
+}
+
+}  // namespace muster::spec

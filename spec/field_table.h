@@ -1,0 +1,41 @@
+// The parts of the table in spec/fields.h, by message and field without the package.
+#ifndef MUSTER_SPEC_FIELD_TABLE_H_
+#define MUSTER_SPEC_FIELD_TABLE_H_
+
+#include <map>
+#include <string>
+
+#include "spec/fields.h"
+
+namespace muster::spec {
+
+using FieldTable = std::map<std::string, Field>;
+
+// Each adds the entries of some messages.
+void AddJobFields(FieldTable& table);       // JobSpec and the sections for placement and failures
+void AddTrainFields(FieldTable& table);     // TrainSpec, its data, precision and output sections
+void AddModelFields(FieldTable& table);     // ModelSpec and its layers
+void AddLearningFields(FieldTable& table);  // optimizer, schedule, objective and strategy
+
+constexpr Range Between(double low, double high) { return {.low = low, .high = high}; }
+constexpr Range AtLeast(double low) { return {.low = low}; }
+constexpr Range Above(double low) { return {.low = low, .low_excluded = true}; }
+// [0, 1)
+constexpr Range FromZeroBelowOne() { return {.low = 0, .high = 1, .high_excluded = true}; }
+// (0, 1)
+constexpr Range BetweenZeroAndOne() {
+  return {.low = 0, .high = 1, .low_excluded = true, .high_excluded = true};
+}
+// (0, 1]
+constexpr Range AboveZeroToOne() { return {.low = 0, .high = 1, .low_excluded = true}; }
+
+inline constexpr double kMaxEpochs = 1e6;
+inline constexpr double kMaxWidth = 65536;  // of a layer
+inline constexpr double kMaxThreads = 1024;
+inline constexpr double kMaxKernel = 1024;
+inline constexpr double kMaxBatch = 1 << 24;
+inline constexpr double kMaxLossScale = 1 << 24;  // the scale grows no further during training
+
+}  // namespace muster::spec
+
+#endif  // MUSTER_SPEC_FIELD_TABLE_H_

@@ -1,0 +1,106 @@
+#include "common/limits.h"
+#include "spec/field_table.h"
+
+namespace muster::spec {
+namespace {
+
+constexpr double kTenYears = 10.0 * 365 * 24 * 3600;
+
+}  // namespace
+
+void AddJobFields(FieldTable& table) {
+  table.merge(FieldTable{
+      {"JobSpec.name",
+       {.help = "Name of the job; its id starts with it. At most 63 lower-case letters, digits and "
+                "'-'.",
+        .computed_default = "the model's and dataset's names, or the program's",
+        .examples = {"fashion-mnist"},
+        .in_init = true}},
+      {"JobSpec.train",
+       {.help = "Model to train with the built-in trainer. A job has either train or command."}},
+      {"JobSpec.command",
+       {.help = "Program and arguments, started once per rank. Ranks get RANK, WORLD_SIZE, "
+                "LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the other variables that torchrun sets. "
+                "No shell is involved.",
+        .examples = {"[/bin/sh, -c, 'echo rank $RANK of $WORLD_SIZE']"}}},
+      {"JobSpec.env",
+       {.help = "Environment variables added to every rank.",
+        .max_items = 10000,
+        .examples = {"{OMP_NUM_THREADS: 1}"}}},
+      {"JobSpec.workdir",
+       {.help = "Working directory of the ranks: an absolute path on the node.",
+        .computed_default = "a directory per rank",
+        .absolute_path = true,
+        .examples = {"/srv/job"}}},
+      {"JobSpec.resources",
+       {.help = "Number of ranks and the resources of each.",
+        .default_value = "{}",
+        .examples = {"{nodes: 1, ranks_per_node: 1}",
+                     "{nodes: 2, ranks_per_node: 2, device: auto, threads_per_rank: 1}"},
+        .in_init = true}},
+      {"JobSpec.backend",
+       {.help = "Collectives backend. auto selects nccl between GPUs; between CPUs it selects shm "
+                "within a node, gloo between nodes of one rank each, and hierarchical otherwise.",
+        .default_value = "auto",
+        .words = {"auto", "shm", "gloo", "hierarchical", "nccl"},
+        .testing_words = {"loopback"},
+        .rejected_words = {{"mpi", "mpi serves programs started by mpirun, not jobs"}}}},
+      {"JobSpec.failure_timeout",
+       {.help = "A rank or node that is silent for this long is considered lost. All internal "
+                "timeouts are derived from it.",
+        .default_value = "30s",
+        .range = Between(1, kTenYears)}},
+      {"JobSpec.grace_period",
+       {.help = "Time between SIGTERM and SIGKILL when ranks are stopped.",
+        .default_value = "30s",
+        .range = Between(0, kTenYears)}},
+      {"JobSpec.on_lost_coordinator",
+       {.help = "What ranks do while the coordinator is unreachable: continue, or stop after a "
+                "while.",
+        .default_value = "continue",
+        .examples = {"continue", "{stop_after: 10m}"}}},
+      {"JobSpec.restart", {.help = "Restart policy after a failure.", .default_value = "{max: 3}"}},
+      {"JobSpec.time_limit",
+       {.help = "Stop the job this long after its first start.",
+        .computed_default = "none",
+        .range = Between(1, kTenYears),
+        .examples = {"1h"}}},
+      {"JobSpec.priority",
+       {.help = "Priority in the queue; higher runs first.", .range = Between(-1000, 1000)}},
+
+      {"Resources.nodes",
+       {.help = "Number of nodes: a number, or a range such as {min: 1, max: 4}.",
+        .default_value = "1",
+        .range = Between(1, limits::kNodes)}},
+      {"Resources.ranks_per_node",
+       {.help = "Processes on each node.",
+        .default_value = "1",
+        .range = Between(1, limits::kSlotsPerNode)}},
+      {"Resources.device",
+       {.help = "Device that a rank computes on. auto selects a GPU if the node has one.",
+        .default_value = "auto",
+        .words = {"auto", "cpu", "gpu"}}},
+      {"Resources.devices_per_rank",
+       {.help = "Slots that a rank occupies: a number, or all.", .default_value = "1"}},
+      {"Resources.threads_per_rank",
+       {.help = "CPU threads per rank; with dp and hybrid, per device of the rank. Commands get it "
+                "as OMP_NUM_THREADS.",
+        .default_value = "1",
+        .range = Between(1, kMaxThreads)}},
+      {"Resources.share_device",
+       {.help = "Allow ranks of this job to share one GPU.", .testing_only = true}},
+      {"NodeCount.min",
+       {.help = "Fewest nodes that the job starts with.", .computed_default = "1"}},
+      {"NodeCount.max", {.help = "Most nodes that the job uses.", .computed_default = "min"}},
+      {"LostCoordinatorPolicy.stop_after",
+       {.help = "Stop when the coordinator has been unreachable for this long.",
+        .computed_default = "never",
+        .range = Between(1, kTenYears)}},
+      {"RestartPolicy.max",
+       {.help = "How often the job is restarted after a failure.",
+        .computed_default = "3; 0 in a restart section without max",
+        .range = Between(0, 1000)}},
+  });
+}
+
+}  // namespace muster::spec

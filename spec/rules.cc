@@ -1,0 +1,413 @@
+#include "spec/rules.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "spec/check_fields.h"
+#include "spec/nearest.h"
+#include "spec/schema.h"
+#include "spec/spec.h"
+
+namespace muster::spec {
+namespace {
+
+// ---- the job
+
+bool IsName(absl::string_view name) {
+  if (name.empty() || name.size() > limits::kNameLength) return false;
+  if (name.front() == '-' || name.back() == '-') return false;
+  return std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
+  });
+}
+
+// Variables that tell a rank its place; a job that set them would break its own rendezvous.
+bool IsReserved(absl::string_view variable) {
+  constexpr absl::string_view kReserved[] = {
+      "RANK",        "WORLD_SIZE",  "LOCAL_RANK",           "LOCAL_WORLD_SIZE", "GROUP_RANK",
+      "NODE_RANK",   "ROLE_RANK",   "GROUP_WORLD_SIZE",     "ROLE_NAME",        "ROLE_WORLD_SIZE",
+      "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES",
+  };
+  return absl::StartsWith(variable, "MUSTER_") || absl::StartsWith(variable, "TORCHELASTIC_") ||
+         std::find(std::begin(kReserved), std::end(kReserved), variable) != std::end(kReserved);
+}
+
+void CheckEnvironment(const v1::JobSpec& spec, Problems& problems) {
+  for (const auto& entry : spec.env()) {
+    const std::string path = absl::StrCat("env ", Quoted(entry.first));
+    problems.RequireText(path, entry.first);
+    if (entry.first.empty() || absl::StrContains(entry.first, '=')) {
+      problems.Add(path, "is not a variable name; use a name without '='");
+    } else if (IsReserved(entry.first)) {
+      problems.Add(path, "is set by Muster; choose another name");
+    }
+    problems.RequireText(path, entry.second);
+  }
+}
+
+void CheckDevices(const v1::JobSpec& spec, Problems& problems) {
+  const v1::Resources& resources = spec.resources();
+  const std::string path = "resources.devices_per_rank";
+  const std::string& text = resources.devices_per_rank();
+  uint32_t devices = 0;
+  const bool number = absl::SimpleAtoi(text, &devices);
+  problems.Require(
+      text == "all" || (number && devices >= 1 && devices <= limits::kSlotsPerNode), path,
+      absl::StrCat("'all' or from 1 to ", limits::kSlotsPerNode, ", not ", Quoted(text)));
+  if (spec.has_train() && resources.device() == "gpu" &&
+      !DrivesSeveralDevices(spec.train().strategy())) {
+    problems.Require(number && devices == 1, path,
+                     absl::StrCat("1, not ", text,
+                                  ": a rank computes on one GPU, except with strategy dp or "
+                                  "hybrid"));
+  }
+  if (text == "all" && resources.ranks_per_node() > 1) {
+    problems.Add(path, absl::StrCat("is all, which leaves no device for a second rank; set "
+                                    "resources.ranks_per_node to 1, not ",
+                                    resources.ranks_per_node()));
+  }
+}
+
+void CheckResources(const v1::JobSpec& spec, Problems& problems) {
+  const v1::NodeCount& nodes = spec.resources().nodes();
+  if (nodes.max() < nodes.min()) {
+    problems.Add("resources.nodes",
+                 absl::StrCat("max ", nodes.max(), " is below min ", nodes.min()));
+  }
+  if (nodes.max() <= limits::kNodes && MaxWorldSize(spec) > limits::kRanksPerJob) {
+    problems.Add("resources", absl::StrCat(MaxWorldSize(spec), " ranks; a job has at most ",
+                                           limits::kRanksPerJob));
+  }
+  CheckDevices(spec, problems);
+}
+
+void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
+  const std::string& backend = spec.backend();
+  if (backend == "shm" && spec.resources().nodes().max() > 1) {
+    problems.Add("backend",
+                 "shm connects the ranks of one node; between nodes: gloo, hierarchical");
+  }
+  if (backend == "nccl" && spec.resources().device() == "cpu") {
+    problems.Add("backend", "nccl connects GPUs; between CPUs: shm, gloo, hierarchical");
+  }
+  if (backend == "loopback" && MaxWorldSize(spec) > 1) {
+    problems.Add("backend",
+                 absl::StrCat("loopback serves a single rank, not ", MaxWorldSize(spec)));
+  }
+}
+
+// ---- the model
+
+using Layers = google::protobuf::RepeatedPtrField<v1::LayerSpec>;
+
+constexpr int kMaxLayers = 1024;         // those in residual blocks included
+constexpr uint32_t kMaxPoolKernel = 15;  // of max_pool2d: a position within it fits into a byte
+
+// Checks layers and those inside them.
+class LayerChecker {
+ public:
+  explicit LayerChecker(Problems& problems) : problems_(problems) {}
+
+  // `depth` of these layers; 1 outside of any residual block.
+  void Check(const std::string& where, const Layers& layers, int depth) {
+    if (depth > kLayerDepth) {
+      problems_.Add(where, absl::StrCat("layers are nested more than ", kLayerDepth, " deep"));
+      return;
+    }
+    for (int i = 0; i < layers.size(); ++i) {
+      if (++count_ == kMaxLayers + 1) {
+        problems_.Add("train.model.layers", absl::StrCat("has more than ", kMaxLayers, " layers"));
+      }
+      if (count_ > kMaxLayers) return;
+      CheckLayer(absl::StrCat(where, "[", i, "]"), layers[i], depth);
+    }
+  }
+
+ private:
+  void CheckLayer(const std::string& where, const v1::LayerSpec& layer, int depth) {
+    if (layer.kind_case() == v1::LayerSpec::KIND_NOT_SET) {
+      return problems_.Add(where, "names no layer");
+    }
+    const auto& kind = *layer.GetDescriptor()->FindFieldByNumber(layer.kind_case());
+    const std::string path = JoinPath(where, kind.name());
+    CheckFields(layer.GetReflection()->GetMessage(layer, &kind), path, problems_);
+    if (layer.has_conv2d()) {
+      const v1::Conv2dSpec& conv2d = layer.conv2d();
+      problems_.Require(conv2d.groups() == 0 || conv2d.out_channels() % conv2d.groups() == 0,
+                        path + ".groups",
+                        absl::StrCat("a divisor of out_channels, ", conv2d.out_channels(), ", not ",
+                                     conv2d.groups()));
+    } else if (layer.has_max_pool2d()) {
+      const v1::PoolSpec& pool = layer.max_pool2d();
+      problems_.Require(pool.kernel() <= kMaxPoolKernel, path + ".kernel",
+                        absl::StrCat("from 1 to ", kMaxPoolKernel, ", not ", pool.kernel()));
+      problems_.Require(
+          pool.padding() <= pool.kernel() / 2, path + ".padding",
+          absl::StrCat("at most half the kernel, ", pool.kernel() / 2, ", not ", pool.padding()));
+    } else if (layer.has_avg_pool2d() && layer.avg_pool2d().padding() > 0) {
+      problems_.Add(path + ".padding", "applies only to max_pool2d; remove it");
+    } else if (layer.has_residual()) {
+      Check(path + ".layers", layer.residual().layers(), depth + 1);
+      Check(path + ".shortcut", layer.residual().shortcut(), depth + 1);
+    }
+  }
+
+  Problems& problems_;
+  int count_ = 0;
+};
+
+void CheckModel(const v1::ModelSpec& model, Problems& problems) {
+  if (!model.name().empty() && !model.layers().empty()) {
+    problems.Add("train.model", "has both name and layers; remove one of them");
+  } else if (model.name().empty() && model.layers().empty()) {
+    AddMissing(*model.GetDescriptor()->FindFieldByName("name"), "train.model.name", problems);
+  }
+  LayerChecker(problems).Check("train.model.layers", model.layers(), 1);
+}
+
+// ---- the data
+
+void CheckChannels(absl::string_view path, int values, const std::string& dataset,
+                   Problems& problems) {
+  const int channels = dataset == "mnist" || dataset == "fashion_mnist" ? 1 : 3;
+  problems.Require(values == 0 || values == channels, path,
+                   absl::StrCat(channels, channels == 1 ? " number" : " numbers",
+                                ", one per channel, not ", values));
+}
+
+// The bounds of a random part of an image are in order.
+template <typename Part>
+void CheckPart(const std::string& path, const Part& part, Problems& problems) {
+  problems.Require(
+      part.min_scale() <= part.max_scale(), path + ".min_scale",
+      absl::StrCat("at most max_scale, ", part.max_scale(), ", not ", part.min_scale()));
+  problems.Require(
+      part.min_ratio() <= part.max_ratio(), path + ".min_ratio",
+      absl::StrCat("at most max_ratio, ", part.max_ratio(), ", not ", part.min_ratio()));
+}
+
+void CheckData(const v1::TrainSpec& train, Problems& problems) {
+  const v1::DatasetSpec& dataset = train.dataset();
+  CheckChannels("train.dataset.mean", dataset.mean_size(), dataset.name(), problems);
+  CheckChannels("train.dataset.standard_deviation", dataset.standard_deviation_size(),
+                dataset.name(), problems);
+  const v1::AugmentSpec& augment = train.augment();
+  problems.Require(augment.crop_padding() <= train.image_size(), "train.augment.crop_padding",
+                   absl::StrCat("at most train.image_size, ", train.image_size(), ", not ",
+                                augment.crop_padding()));
+  if (augment.has_random_resized_crop()) {
+    CheckPart("train.augment.random_resized_crop", augment.random_resized_crop(), problems);
+    if (augment.crop_padding() > 0) {
+      problems.Add("train.augment",
+                   "has both crop_padding and random_resized_crop; remove one of them");
+    }
+  }
+  if (augment.has_random_erasing()) {
+    CheckPart("train.augment.random_erasing", augment.random_erasing(), problems);
+  }
+}
+
+// ---- learning
+
+void CheckSchedule(const v1::ScheduleSpec& schedule, Problems& problems) {
+  if (schedule.name() != "step") return;
+  if (schedule.milestones().empty() == (schedule.every_epochs() == 0)) {
+    problems.Add("train.schedule", "step needs either milestones or every_epochs");
+  }
+  const auto& milestones = schedule.milestones();
+  for (int i = 1; i < milestones.size(); ++i) {
+    if (milestones[i] > milestones[i - 1]) continue;
+    return problems.Add("train.schedule.milestones",
+                        absl::StrCat("must be in ascending order, not ", milestones[i], " after ",
+                                     milestones[i - 1]));
+  }
+}
+
+void CheckLength(const v1::TrainSpec& train, Problems& problems) {
+  if (train.epochs() == 0 && train.max_steps() == 0) {
+    problems.Add("train", "epochs or max_steps is missing; set at least one of them");
+  }
+  if (train.epochs() > 0 && train.schedule().warmup_epochs() > train.epochs()) {
+    problems.Add("train.schedule.warmup_epochs",
+                 absl::StrCat("must be at most train.epochs, ", train.epochs(), ", not ",
+                              train.schedule().warmup_epochs()));
+  }
+}
+
+// Every rank has at least one sample in every micro-batch.
+void CheckBatch(const v1::JobSpec& spec, Problems& problems) {
+  const v1::TrainSpec& train = spec.train();
+  const uint32_t ranks = MaxWorldSize(spec);
+  const uint64_t micro_batches = ranks * uint64_t{train.accumulation_steps()};
+  if (train.global_batch() < ranks) {
+    problems.Add("train.global_batch",
+                 absl::StrCat(train.global_batch(), " is below the number of ranks, ", ranks));
+  } else if (train.global_batch() < micro_batches) {
+    problems.Add("train.global_batch",
+                 absl::StrCat(train.global_batch(), " is below ranks times accumulation_steps, ",
+                              micro_batches));
+  }
+}
+
+void CheckContrastive(const v1::TrainSpec& train, Problems& problems) {
+  if (train.objective().name() != "nt_xent") return;
+  const v1::AugmentSpec& augment = train.augment();
+  if (augment.crop_padding() == 0 && !augment.flip() && !augment.has_random_resized_crop() &&
+      !augment.has_random_erasing()) {
+    problems.Add("train.augment",
+                 "is missing; without augmentation nt_xent's two views of an image are identical");
+  }
+  problems.Require(
+      train.global_batch() >= 2, "train.global_batch",
+      absl::StrCat("at least 2 with nt_xent, which contrasts images, not ", train.global_batch()));
+  problems.Require(train.accumulation_steps() <= 1, "train.accumulation_steps",
+                   absl::StrCat("1 with nt_xent, whose negatives would come from one micro-batch, "
+                                "not ",
+                                train.accumulation_steps()));
+}
+
+void CheckInitialState(const v1::TrainSpec& train, Problems& problems) {
+  if (train.init_from().empty()) {
+    if (!train.init_exclude().empty()) {
+      problems.Add("train.init_exclude", "is given, but train.init_from is missing");
+    }
+  } else {
+    problems.Require(absl::EndsWith(train.init_from(), ".safetensors"), "train.init_from",
+                     absl::StrCat("a .safetensors file, not ", Quoted(train.init_from())));
+  }
+  const auto& prefixes = train.init_exclude();
+  problems.Require(std::find(prefixes.begin(), prefixes.end(), "") == prefixes.end(),
+                   "train.init_exclude", "prefixes of parameter names, none of them empty");
+}
+
+// ---- the strategy
+
+void CheckHierarchical(const v1::JobSpec& spec, Problems& problems) {
+  const std::string path = "train.strategy.hierarchical";
+  const std::string& choice = spec.train().strategy().hierarchical();
+  const std::string& backend = spec.backend();
+  if (choice == "off" && backend == "hierarchical") {
+    problems.Add(path, "is off, and backend is hierarchical; set one of them to auto");
+  }
+  if (choice == "on" && (backend == "shm" || backend == "gloo" || backend == "loopback")) {
+    problems.Add(
+        path, absl::StrCat("is on, and backend ", backend, " has no levels; set backend to auto"));
+  }
+}
+
+// dp and hybrid: one process per node drives the node's devices.
+void CheckProcesses(const v1::JobSpec& spec, Problems& problems) {
+  const std::string& name = spec.train().strategy().name();
+  const v1::Resources& resources = spec.resources();
+  if (!DrivesSeveralDevices(spec.train().strategy())) return;
+  if (resources.ranks_per_node() > 1) {
+    problems.Add("resources.ranks_per_node",
+                 absl::StrCat("must be 1 with ", name, ", not ", resources.ranks_per_node(),
+                              "; devices_per_rank sets the number of devices"));
+  }
+  if (name == "dp" && resources.nodes().max() > 1) {
+    problems.Add("resources.nodes", absl::StrCat("must be 1 with dp, not ", resources.nodes().max(),
+                                                 "; between nodes: hybrid, ddp"));
+  }
+}
+
+void CheckCuts(const v1::PipelineSpec& pipeline, Problems& problems) {
+  const char* const path = "train.strategy.pipeline.cuts";
+  const auto& cuts = pipeline.cuts();
+  if (cuts.empty()) return;
+  if (cuts.size() + 1 != static_cast<int64_t>(pipeline.stages())) {
+    problems.Add(path, absl::StrCat(cuts.size(), " cuts make ", cuts.size() + 1, " stages, not ",
+                                    pipeline.stages()));
+  }
+  absl::flat_hash_set<std::string> seen;
+  for (const std::string& cut : cuts) {
+    problems.Require(!cut.empty() && seen.insert(cut).second, path,
+                     absl::StrCat("different names of layers, none of them empty, not ",
+                                  Quoted(cut), cut.empty() ? "" : " twice"));
+  }
+}
+
+void CheckPipeline(const v1::JobSpec& spec, Problems& problems) {
+  const v1::TrainSpec& train = spec.train();
+  if (train.strategy().name() != "pipeline") return;
+  const v1::PipelineSpec& pipeline = train.strategy().pipeline();
+  const v1::NodeCount& nodes = spec.resources().nodes();
+  const uint32_t ranks = MaxWorldSize(spec);
+  const uint32_t stages = std::max(1u, pipeline.stages());
+  problems.Require(nodes.min() == nodes.max(), "resources.nodes",
+                   absl::StrCat("one number with pipeline, whose stages must all be present, not ",
+                                nodes.min(), " to ", nodes.max()));
+  if (ranks % stages != 0) {
+    problems.Add("train.strategy.pipeline.stages",
+                 absl::StrCat(stages, " stages do not divide ", ranks, " ranks"));
+  }
+  const uint64_t micro_batches = uint64_t{ranks / stages} * pipeline.micro_batches();
+  if (train.global_batch() < micro_batches) {
+    problems.Add("train.global_batch",
+                 absl::StrCat(train.global_batch(), " is below replicas times micro_batches, ",
+                              micro_batches));
+  }
+  CheckCuts(pipeline, problems);
+  problems.Require(train.accumulation_steps() <= 1, "train.accumulation_steps",
+                   absl::StrCat("1 with pipeline, which has micro_batches instead, not ",
+                                train.accumulation_steps()));
+  problems.Require(!train.sync_batch_norm(), "train.sync_batch_norm",
+                   "false with pipeline: batch norm sees one micro-batch of one replica");
+  problems.Require(train.objective().name() != "nt_xent", "train.objective.name",
+                   "cross_entropy with pipeline, not nt_xent, whose negatives would come from one "
+                   "micro-batch");
+}
+
+}  // namespace
+
+void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
+  problems.Require(IsName(spec.name()), "name",
+                   absl::StrCat("1 to ", limits::kNameLength,
+                                " lower-case letters, digits and '-', with no '-' at an end, not ",
+                                Quoted(spec.name())));
+  if (spec.has_train() && spec.command_size() > 0) {
+    problems.Add("command", "a job has either train or command; remove one of them");
+  } else if (!spec.has_train() && spec.command().empty()) {
+    problems.Add("train", "is missing; a job needs train or command");
+  }
+  if (spec.command_size() > 0 && spec.command(0).empty()) {
+    problems.Add("command", "the program's name is empty");
+  }
+  CheckEnvironment(spec, problems);
+  CheckResources(spec, problems);
+  CheckBackend(spec, problems);
+}
+
+void CheckTrainRules(const v1::JobSpec& spec, Problems& problems) {
+  const v1::TrainSpec& train = spec.train();
+  CheckModel(train.model(), problems);
+  CheckData(train, problems);
+  if (train.optimizer().nesterov() && train.optimizer().name() == "sgd" &&
+      train.optimizer().momentum() == 0) {
+    problems.Add("train.optimizer.nesterov", "is true, but momentum is 0; set a momentum");
+  }
+  CheckSchedule(train.schedule(), problems);
+  CheckLength(train, problems);
+  CheckBatch(spec, problems);
+  CheckContrastive(train, problems);
+  CheckInitialState(train, problems);
+  CheckHierarchical(spec, problems);
+  CheckProcesses(spec, problems);
+  problems.Require(!train.strategy().shard_optimizer() || train.optimizer().name() != "lars",
+                   "train.strategy.shard_optimizer",
+                   "false with lars, which needs whole parameters");
+  CheckPipeline(spec, problems);
+}
+
+bool DrivesSeveralDevices(const v1::StrategySpec& strategy) {
+  return strategy.name() == "dp" || strategy.name() == "hybrid";
+}
+
+}  // namespace muster::spec

@@ -1,0 +1,138 @@
+"""Enforces the tree's layering: reads every #include and fails on one that the architecture forbids."""
+
+import pathlib
+import re
+import tempfile
+import unittest
+
+SOURCES = (".h", ".cc", ".cu", ".cuh", ".inc")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+# For each top-level folder, the other ones that it may include. What has no entry may include everything: tests.
+ALLOWED = {
+    "proto": set(),
+    "common": {"proto"},
+    "spec": {"common", "proto"},
+    "kernels": {"common"},
+    "collectives": {"common", "kernels"},
+    "process_group": {"collectives", "common", "kernels", "proto"},
+    "trainer": {"collectives", "common", "kernels", "proto", "spec"},
+    "worker": {"common", "proto", "spec"},
+    "coordinator": {"common", "proto", "spec"},
+    "cli": {"common", "proto", "spec"},
+    "examples": {"common", "process_group"},
+}
+FOLDERS = set(ALLOWED) | {"tests", "deploy"}
+
+# Rules inside a folder: files under the first path may not include anything under the second one.
+FORBIDDEN = [
+    ("trainer/graph", "collectives/", "a graph is compiled without a network"),
+    ("trainer/graph", "trainer/strategy", "a plan does not know how a job is divided"),
+    ("trainer/loop", "trainer/strategy/*/", "the training loop knows the Strategy interface only"),
+    ("trainer/rank", "trainer/strategy/*/", "a rank knows the Strategy interface only"),
+    ("kernels/*.h", "kernels/*/", "an interface knows no device"),
+    ("coordinator/core", "coordinator/service", "the core is driven by the service"),
+    ("coordinator/store", "coordinator/service", "the store is below the service"),
+]
+
+# coordinator/core is a pure state machine: it has no network, thread, clock, disk or source of randomness.
+IMPURE = re.compile(
+    r"^(grpc|thread|mutex|shared_mutex|condition_variable|future|atomic|chrono|ctime|time\.h|fstream|filesystem|random|"
+    r"unistd\.h|fcntl\.h|sys/|pthread\.h|sqlite3\.h|absl/synchronization/|absl/time/clock\.h|absl/random/)"
+)
+
+
+def is_test(path):
+    return bool(re.search(r"(_test|_bench)\.\w+$", path.name)) or path.stem == "testing" or "testing" in path.parts
+
+
+def matches(pattern, path):
+    """Whether `path` is under `pattern`, in which * is any one name."""
+    expression = re.escape(pattern).replace(r"\*", "[^/]+")
+    end = "" if pattern.endswith("/") else r"(/|\.\w+$|$)"
+    return re.match(expression + end, path) is not None
+
+
+def violations(root):
+    """Lines `FILE includes HEADER: why not`, for all sources under `root`."""
+    found = []
+    for path in sorted(root.rglob("*")):
+        file = path.relative_to(root)
+        folder = file.parts[0]
+        if folder not in ALLOWED or path.suffix not in SOURCES:
+            continue
+        for kind, header in INCLUDE.findall(path.read_text(encoding="utf-8", errors="replace")):
+            why = reason_against(file, folder, kind, header)
+            if why:
+                found.append(f"{file} includes {header}: {why}")
+    return found
+
+
+def reason_against(file, folder, kind, header):
+    target = header.split("/")[0]
+    if kind == '"' and "/" in header and target in FOLDERS and target != folder and target not in ALLOWED[folder]:
+        return f"{folder}/ may include only {', '.join(sorted(ALLOWED[folder])) or 'itself'}"
+    if is_test(file):
+        return None
+    for source, forbidden, why in FORBIDDEN:
+        if matches(source, str(file)) and matches(forbidden, header):
+            return why
+    if matches("coordinator/core", str(file)) and IMPURE.match(header):
+        return "the core is a pure state machine"
+    return None
+
+
+class ArchitectureTest(unittest.TestCase):
+    maxDiff = None
+
+    def test_the_tree_keeps_to_it(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        self.assertTrue((root / "WORKSPACE").exists(), f"{root} is not the source tree")
+        for folder in ALLOWED:
+            self.assertTrue((root / folder).is_dir(), f"there is no {folder}/")
+        self.assertEqual(violations(root), [])
+
+    def test_forbidden_includes_are_found(self):
+        cases = {
+            "worker/agent/a.cc": '#include "trainer/loop/trainer.h"',
+            "trainer/graph/a.cc": '#include "collectives/communicator.h"',
+            "trainer/loop/a.cc": '#include "trainer/strategy/pipeline/stage.h"',
+            "process_group/a.cc": '#include "worker/agent/agent.h"',
+            "kernels/a.h": '#include "kernels/cpu/table.h"',
+            "kernels/cpu/a.cc": '#include "trainer/graph/graph.h"',
+            "cli/a.cc": '#  include "coordinator/core/core.h"',
+            "coordinator/core/jobs/a.cc": "#include <thread>",
+            "coordinator/core/b.cc": "#include <grpcpp/grpcpp.h>",
+            "coordinator/core/c.h": '#include "absl/time/clock.h"',
+            "coordinator/core/d.h": "#include <fstream>",
+            "coordinator/core/e.cc": '#include "coordinator/service/coordinator.h"',
+        }
+        for file, line in cases.items():
+            with self.subTest(file=file):
+                self.assertEqual(len(self.found_in({file: line})), 1)
+
+    def test_permitted_includes_are_not(self):
+        self.assertEqual(
+            self.found_in(
+                {
+                    "trainer/loop/a.cc": '#include "trainer/strategy/strategy.h"\n#include <thread>',
+                    "coordinator/core/a.cc": '#include "absl/time/time.h"\n#include <vector>',
+                    "coordinator/core/a_test.cc": "#include <filesystem>",
+                    "tests/e2e/a.cc": '#include "worker/agent/agent.h"\n#include "trainer/loop/trainer.h"',
+                    "kernels/cpu/a.cc": '#include "kernels/activation.h"\n#include "common/status.h"',
+                }
+            ),
+            [],
+        )
+
+    def found_in(self, files):
+        with tempfile.TemporaryDirectory(prefix="muster-architecture.") as folder:
+            root = pathlib.Path(folder)
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            return violations(root)
+
+
+if __name__ == "__main__":
+    unittest.main()

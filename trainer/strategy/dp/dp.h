@@ -1,0 +1,58 @@
+// dp: one process drives all devices of a node, each with a replica of the model. (PyTorch's
+// DataParallel.) Each device computes a share of the batch; loss, sums of gradients and update are
+// on the first one. The step is ddp's (ddp/step.cc), over Replicas (replicas.h) in place of one
+// plan.
+//
+// hybrid is dp on each of several nodes: the ranks of the world all-reduce the sums of their
+// devices' gradients, as ddp's do.
+#ifndef MUSTER_TRAINER_STRATEGY_DP_DP_H_
+#define MUSTER_TRAINER_STRATEGY_DP_DP_H_
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "trainer/strategy/ddp/step.h"
+#include "trainer/strategy/dp/replicas.h"
+
+namespace muster::train {
+
+// Adds to the summary the phases of a step, and what each device holds and how long it computes.
+class DataParallel final : public DataParallelStrategy {
+ public:
+  // Collective.
+  static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyContext& context,
+                                                          std::unique_ptr<Replicas> replicas,
+                                                          std::unique_ptr<Optimizer> optimizer);
+
+  absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override;
+
+ private:
+  // In the order of the summary.
+  static constexpr std::array<const char*, 10> kPhases = {
+      "scatter",          "replicate", "forward", "gather",   "loss",
+      "scatter_gradient", "backward",  "reduce",  "exchange", "update"};
+  using PhaseTimes = std::array<absl::Duration, kPhases.size()>;
+
+  DataParallel(const StrategyContext& context, std::unique_ptr<Replicas> replicas,
+               std::unique_ptr<Optimizer> optimizer);
+
+  void DescribeRank(v1::TrainSummary& own) const override;
+  void MergeRanks(const std::vector<v1::TrainSummary>& ranks, v1::TrainSummary& summary) override;
+  // Since the replicas were compiled.
+  PhaseTimes TimesSoFar() const;
+  std::vector<absl::Duration> BusySoFar() const;
+
+  const std::unique_ptr<Replicas> devices_;
+  DurationStatistics phase_statistics_{kPhases.size()};
+  DurationStatistics busy_statistics_;  // by device
+};
+
+// Of dp and hybrid. Compiles the replicas for setup.devices. The errors of Replicas::Compile and
+// Optimizer::Create.
+absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpDp(const ModelSetup& setup);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_TRAINER_STRATEGY_DP_DP_H_

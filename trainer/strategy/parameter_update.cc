@@ -1,0 +1,99 @@
+#include "trainer/strategy/parameter_update.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "common/time.h"
+#include "trainer/strategy/stopwatch.h"
+
+namespace muster::train {
+
+void ParameterUpdate::Optimize(size_t begin, size_t end) {
+  constexpr size_t kLine = 16;  // elements, so that no two threads write to the same cache line
+  float* const parameters = parts_.state->parameters();
+  const float* const gradients = reducer_.gradients();
+  const auto update = [&](size_t from, size_t to) {
+    parts_.optimizer->StepPart(parts_.controller->scalars(), from, to - from, parameters + from,
+                               gradients + from);
+  };
+  kernels::ThreadPool* const threads = parts_.threads;
+  if (threads == nullptr || !parts_.plan->device().host_memory() ||
+      !parts_.optimizer->elementwise()) {
+    update(begin, end);
+    return;
+  }
+  const auto count = static_cast<size_t>(threads->threads());
+  const size_t lines = (end - begin + kLine - 1) / kLine;
+  threads->Run([&](int part) {
+    const auto at = [&](size_t share) {
+      return std::min(begin + lines * share / count * kLine, end);
+    };
+    update(at(static_cast<size_t>(part)), at(static_cast<size_t>(part) + 1));
+  });
+}
+
+absl::Status ReplicatedUpdate::Run(StepTimes&) {
+  const Stopwatch stopwatch(kernel_time_);
+  return parts_.graphs->Run(kGraphKey, [this]() -> absl::Status {
+    const size_t elements = parts_.plan->parameter_elements();
+    double* const norm = parts_.controller->SumOfSquares(reducer_.gradients(), elements);
+    if (norm != nullptr) RETURN_IF_ERROR(ReduceSquaredNorm(norm));
+    parts_.controller->Decide();
+    Optimize(0, elements);
+    parts_.state->UpdateAverage(parts_.controller->scalars());
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> FusedUpdate::MakeFused(
+    const StepParts& parts, HostBucketReducer* buckets) {
+  ASSIGN_OR_RETURN(auto fused,
+                   FusedSharedMemoryUpdate::Create(parts.replicas, buckets, parts.optimizer,
+                                                   parts.plan->parameter_elements()));
+  if (fused == nullptr) {
+    return absl::InternalError("ranks of one node cannot reach each other's memory");
+  }
+  return fused;
+}
+
+FusedUpdate::FusedUpdate(const StepParts& parts, GradientReducer* reducer,
+                         std::unique_ptr<FusedSharedMemoryUpdate> fused)
+    : ParameterUpdate(parts, reducer), fused_(std::move(fused)) {
+  parts_.state->BindParameters(fused_->parameters());
+}
+
+absl::Status FusedUpdate::Run(StepTimes& times) {
+  {
+    const Stopwatch stopwatch(kernel_time_);
+    // Optimizers that clip by the norm are not fused.
+    parts_.controller->Decide();
+  }
+  const absl::Duration computed = fused_->kernel_time();
+  const SteadyTime start = Now().steady;
+  RETURN_IF_ERROR(fused_->Run(parts_.controller->scalars()));
+  times.exposed_communication += Now().steady - start - (fused_->kernel_time() - computed);
+  const Stopwatch stopwatch(kernel_time_);
+  parts_.state->UpdateAverage(parts_.controller->scalars());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WholeOptimizerStates> FusedUpdate::GatherOptimizerStates() {
+  RETURN_IF_ERROR(fused_->GatherStates());
+  return WholeOptimizerStates(parts_.optimizer->states());
+}
+
+absl::StatusOr<GradientPath> CreateReplicatedPath(const StepParts& parts) {
+  GradientPath path;
+  if (parts.path == ReductionPath::kFusedSharedMemory) {
+    ASSIGN_OR_RETURN(auto buckets, HostGradientReducer::MakeBuckets(parts, /*scatters=*/false));
+    ASSIGN_OR_RETURN(auto fused, FusedUpdate::MakeFused(parts, buckets.get()));
+    path.reducer = std::make_unique<HostGradientReducer>(parts, std::move(buckets), false);
+    path.update = std::make_unique<FusedUpdate>(parts, path.reducer.get(), std::move(fused));
+    return path;
+  }
+  ASSIGN_OR_RETURN(path.reducer, CreateGradientReducer(parts, /*scatters=*/false));
+  path.update = std::make_unique<ReplicatedUpdate>(parts, path.reducer.get());
+  return path;
+}
+
+}  // namespace muster::train

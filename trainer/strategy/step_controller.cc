@@ -1,0 +1,180 @@
+#include "trainer/strategy/step_controller.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "kernels/update_rules.h"
+#include "trainer/loop/exit_code.h"
+#include "trainer/strategy/step_result_wait.h"
+
+namespace muster::train {
+namespace {
+
+kernels::UpdateRules RulesOf(const v1::TrainSpec& spec) {
+  kernels::UpdateRules rules = UpdateRulesOf(spec.optimizer());
+  const v1::LossScaleSpec& scale = spec.mixed_precision().loss_scale();
+  rules.scales_loss = scale.initial() != 0;
+  rules.loss_scale = LossScaleRulesOf(scale);
+  rules.average_decay = spec.ema().decay();
+  return rules;
+}
+
+absl::Status Diverged(const std::string& what) {
+  return WithExitCode(
+      absl::FailedPreconditionError(absl::StrCat(
+          what,
+          ": the training diverged; a smaller learning rate, a warm-up or clip_norm may help")),
+      kExitDiverged);
+}
+
+}  // namespace
+
+StepController::StepController(const StrategyContext& context, kernels::Device& device,
+                               const Options& options)
+    : spec_(*context.spec),
+      schedule_(*context.schedule),
+      groups_(*context.groups),
+      device_(device),
+      reduces_on_devices_(options.reduces_on_devices),
+      accumulation_steps_(std::max(1u, spec_.accumulation_steps())) {}
+
+absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(
+    const StrategyContext& context, kernels::Device& device, ModelState& state,
+    const Options& options) {
+  std::unique_ptr<StepController> controller(new StepController(context, device, options));
+  // Where processes sum, the total is in one place; devices sum each accumulation step's loss.
+  const uint32_t accumulation_steps = controller->accumulation_steps_;
+  ASSIGN_OR_RETURN(controller->update_,
+                   UpdateController::Create(RulesOf(*context.spec), device,
+                                            options.reduces_on_devices ? accumulation_steps : 1,
+                                            accumulation_steps));
+  const v1::LossScaleSpec& scale = context.spec->mixed_precision().loss_scale();
+  if (scale.initial() != 0) {
+    controller->scaled_.emplace(ScaledLoss{
+        InitialLossScale(scale), NonFiniteGradientGuard(context.groups->world.get(), device,
+                                                        state.buffers(), options.buffer_elements)});
+    controller->update_->SetLossScale(controller->scaled_->state);
+  }
+  return controller;
+}
+
+absl::Status StepController::BeginStep(uint64_t step) {
+  step_ = step;
+  pending(step).learning_rate = schedule_.LearningRate(step);
+  return update_->Begin(step, pending(step).learning_rate);
+}
+
+void StepController::BeginForward() {
+  if (scaled_.has_value()) scaled_->guard.Begin();
+}
+
+nn::LossResult StepController::OwnLoss() const {
+  nn::LossResult sum;
+  for (uint32_t index = 0; index < accumulation_steps_; ++index) {
+    nn::LossResult loss;
+    device_.CopyToHost(&loss, update_->loss(index), sizeof(loss));
+    sum.loss_sum += loss.loss_sum;
+    sum.correct += loss.correct;
+  }
+  return sum;
+}
+
+void StepController::SetTotalLoss(const nn::LossResult& total) {
+  device_.CopyToDevice(update_->loss(0), &total, sizeof(total));
+}
+
+void StepController::CheckGradients(const float* gradients, size_t count) {
+  scaled_->guard.Check(gradients, count);
+}
+
+absl::Status StepController::AgreeOnGradients() { return scaled_->guard.Agree(); }
+
+bool* StepController::own_gradients_finite() { return scaled_->guard.own_finite(); }
+
+void StepController::Decide() {
+  update_->Decide(scaled_.has_value() ? scaled_->guard.finite() : nullptr,
+                  groups_.devices != nullptr ? groups_.devices->failed_flag() : nullptr);
+  if (scaled_.has_value()) scaled_->guard.Restore(update_->scalars());
+}
+
+void StepController::FinishStep(uint64_t global_samples) {
+  update_->Finish();
+  if (update_->pending() == 1) next_result_ = step_;
+  pending(step_).step = step_;
+  pending(step_).global_samples = global_samples;
+}
+
+absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wait) {
+  wait |= update_->pending() == UpdateController::kStepsAhead;
+  if (wait) RETURN_IF_ERROR(AwaitNextResult());
+  ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, update_->Read(wait));
+  if (!record.has_value()) return std::nullopt;
+  if (record->failed != 0) {
+    RETURN_IF_ERROR(groups_.status());
+    return absl::InternalError("a step whose gradients were not exchanged");
+  }
+  const PendingStep& done = pending(next_result_++);
+  const auto samples = static_cast<double>(done.global_samples);
+  StepResult result;
+  result.step = done.step;
+  result.loss = record->loss.loss_sum / samples;
+  result.accuracy = record->loss.correct / samples;
+  result.learning_rate = done.learning_rate;
+  result.skipped = record->skipped != 0;
+  if (spec_.optimizer().clip_norm() > 0 && !result.skipped) {
+    result.gradient_norm = record->gradient_norm;
+  }
+  if (scaled_.has_value()) scaled_->state = record->loss_scale;
+  if (record->diverged != 0) return DivergedAt(result);
+  return result;
+}
+
+absl::Status StepController::AwaitNextResult() {
+  collectives::Communicator* const devices = groups_.devices.get();
+  if (!reduces_on_devices_ || devices == nullptr || update_->pending() == 0) {
+    return absl::OkStatus();
+  }
+  return AwaitStepResult([this] { return update_->Known(); }, [this] { return groups_.status(); },
+                         *devices, devices->timeout(), pending(next_result_).step + 1);
+}
+
+absl::Status StepController::DivergedAt(const StepResult& result) const {
+  if (!scaled_.has_value()) {
+    return Diverged(absl::StrCat("the loss of step ", result.step + 1, " is ", result.loss));
+  }
+  return Diverged(absl::StrCat(
+      "the loss of step ", result.step + 1, ", which is ", result.loss,
+      ", or its gradients overflowed, as in the ", kernels::kLossScalePatience - 1,
+      " steps before, with a loss scale of ", scaled_->state.scale, " that cannot fall"));
+}
+
+void StepController::RestoreLossScale(const LossScaleState& state) {
+  scaled_->state = RestoredLossScale(spec_.mixed_precision().loss_scale(), state);
+  update_->SetLossScale(scaled_->state);
+}
+
+absl::Status StepController::BroadcastLossScale(uint32_t root) {
+  if (!scaled_.has_value()) return absl::OkStatus();
+  const LossScaleState& state = scaled_->state;
+  // Counts of steps, which a double holds exactly.
+  double values[] = {state.scale, static_cast<double>(state.clean_steps),
+                     static_cast<double>(state.skipped_steps),
+                     static_cast<double>(state.overflows_in_row)};
+  RETURN_IF_ERROR(
+      groups_.world->Broadcast(values, std::size(values), collectives::DataType::kFloat64, root)
+          ->Wait());
+  RestoreLossScale({.scale = values[0],
+                    .clean_steps = static_cast<uint64_t>(values[1]),
+                    .skipped_steps = static_cast<uint64_t>(values[2]),
+                    .overflows_in_row = static_cast<uint64_t>(values[3])});
+  return absl::OkStatus();
+}
+
+uint64_t StepController::updates(uint64_t steps) const {
+  return scaled_.has_value() ? steps - std::min(steps, scaled_->state.skipped_steps) : steps;
+}
+
+}  // namespace muster::train

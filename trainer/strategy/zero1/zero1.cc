@@ -1,0 +1,56 @@
+#include "trainer/strategy/zero1/zero1.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/status.h"
+#include "trainer/strategy/ddp/step.h"
+#include "trainer/strategy/single_device_setup.h"
+#include "trainer/strategy/zero1/sharded_update.h"
+
+namespace muster::train {
+namespace {
+
+// A rank that is alone has the only share.
+absl::StatusOr<GradientPath> CreatePath(const StepParts& parts) {
+  return parts.replicas->size() > 1 ? CreateShardedPath(parts) : CreateReplicatedPath(parts);
+}
+
+class Zero1 final : public DataParallelStrategy {
+ public:
+  static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyContext& context,
+                                                          CompiledModel model) {
+    if (context.canonical_layout && context.groups->world->size() > 1) {
+      return absl::FailedPreconditionError(
+          "train.strategy.shard_optimizer: the ranks lay parameters out differently, as on "
+          "processors of several kinds, and their shares would differ");
+    }
+    std::unique_ptr<Zero1> strategy(new Zero1(context, std::move(model)));
+    RETURN_IF_ERROR(strategy->Build(CreatePath, /*threads=*/nullptr));
+    return strategy;
+  }
+
+  absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) override {
+    ASSIGN_OR_RETURN(std::optional<StepResult> result, StrategyBase::PollStepResult(wait));
+    // The result of a step is known before its parameters are gathered on the devices.
+    if (result.has_value()) RETURN_IF_ERROR(context_.groups->status());
+    return result;
+  }
+
+ private:
+  Zero1(const StrategyContext& context, CompiledModel model)
+      : DataParallelStrategy(context, model.plan.get(), std::move(model.optimizer),
+                             model.plan.get()),
+        plan_(std::move(model.plan)) {}
+
+  const std::unique_ptr<nn::Plan> plan_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpZero1(const ModelSetup& setup) {
+  return SetUpOnOneDevice(setup, Zero1::Create);
+}
+
+}  // namespace muster::train
