@@ -45,7 +45,9 @@ struct Core::Parts {
 namespace {
 
 template <typename Handler, typename Event>
-concept Handles = requires(Handler& handler, const Event& event) { handler.Handle(event); };
+concept Handles = requires(Handler& handler, const Event& event) {
+  handler.Handle(event);
+};
 
 }  // namespace
 

@@ -5,8 +5,9 @@
 // on; recovery is the same path.
 //
 // The core is composed of parts that own their state: nodes, jobs, scheduler, rendezvous and
-// failures (folder recovery), each in a folder of its own, with its unit tests. LifeCycle, Requests,
-// Reports and Sessions change that state, Views read it. core.cc shows how they depend on each other.
+// failures (folder recovery), each in a folder of its own, with its unit tests. LifeCycle,
+// Requests, Reports and Sessions change that state, Views read it. core.cc shows how they depend on
+// each other.
 //
 // Not thread-safe: one thread owns it.
 #ifndef MUSTER_COORDINATOR_CORE_CORE_H_

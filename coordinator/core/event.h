@@ -1,4 +1,4 @@
-// What goes into the core and what comes out of it. Both are plain data.
+// The events that go into the core and the effects that come out of it. Both are plain data.
 #ifndef MUSTER_COORDINATOR_CORE_EVENT_H_
 #define MUSTER_COORDINATOR_CORE_EVENT_H_
 
@@ -17,9 +17,8 @@
 
 namespace muster::core {
 
-// -------------------------------------------------------------------------------------------------------
-// events Facts that arrived. The service has checked sizes and the spec (spec); the core
-// checks everything that depends on its state.
+// ------------------------------------------------------------------------------------------------
+// events: the service has checked sizes and the spec; the core checks what depends on its state.
 
 struct SubmitJob {
   RequestId request;
@@ -46,24 +45,23 @@ struct RequeueJob {
   JobId job_id;
 };
 
-// Of an operator; unknown nodes are left to the service, which answers with the node as it is
-// afterwards.
+// A request of an operator. Unknown nodes are ignored: the service reads the node afterwards.
 struct CordonNode {
   NodeName node;
   std::string reason;
-  bool drain = false;  // its jobs are to go elsewhere
+  bool drain = false;  // queue its jobs again
 };
 struct UncordonNode {
   NodeName node;
 };
 
-// A worker's stream brought its Hello.
+// The first message on a worker's stream.
 struct SessionOpened {
   SessionId session;
   v1::Hello hello;
   std::string observed_address;
 };
-// Anything later on the stream.
+// A later message on the stream.
 struct SessionMessage {
   SessionId session;
   v1::WorkerMessage message;
@@ -72,8 +70,8 @@ struct SessionClosed {
   SessionId session;
 };
 
-// Time has reached what NextDeadline() said. `lag` is how late the service knows itself to be:
-// leases and deadlines are extended by it, so that a slow coordinator declares nobody dead.
+// Time has reached what NextDeadline() said. `lag` is how late the service is: leases and
+// deadlines are extended by it, so that a slow coordinator declares no node lost.
 struct Tick {
   absl::Duration lag;
 };
@@ -81,7 +79,7 @@ struct Tick {
 using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob, CordonNode,
                            UncordonNode, SessionOpened, SessionMessage, SessionClosed, Tick>;
 
-// ------------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 // effects
 
 struct Send {
@@ -93,14 +91,14 @@ struct Reply {
   absl::StatusOr<v1::Job> job;
   bool already_existed = false;
 };
-// The stream is to be ended with this status.
+// Ends the stream with this status.
 struct CloseSession {
   SessionId session;
   absl::Status status;
 };
 
-// What a step wants done. Writes first: nothing else of the same step may leave the process before
-// they are on disk.
+// The effects of a step. Nothing else of the step may leave the process before its writes are on
+// disk.
 struct Effects {
   std::vector<store::Mutation> writes;
   std::vector<Send> sends;

@@ -36,8 +36,8 @@ void LifeCycle::RunQueue() {
 
 // False when the job has to wait.
 bool LifeCycle::TryPlace(Job& job) {
-  Decision decision = Decide(job.spec().resources(), nodes_.all(), context_.options.lease,
-                             context_.now.steady);
+  Decision decision =
+      Decide(job.spec().resources(), nodes_.all(), context_.options.lease, context_.now.steady);
   if (!decision.placements.empty()) {
     Start(job, std::move(decision.placements));
     return true;

@@ -1,6 +1,6 @@
 // Moves jobs through their states, and nodes out of the cluster, by means of the parts: it starts,
-// advances, stops, restarts and requeues jobs. All state is in the parts. The table of job states is
-// in jobs/job.h.
+// advances, stops, restarts and requeues jobs. All state is in the parts. The table of job states
+// is in jobs/job.h.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_LIFE_CYCLE_H_

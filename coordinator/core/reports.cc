@@ -149,11 +149,10 @@ void Reports::RecordSkippedSteps(Job& job, const v1::Progress& progress) {
   const uint64_t reported = job.reported_skipped_steps;
   if (skipped == 0 || skipped / 2 < reported || skipped == reported) return;
   job.reported_skipped_steps = skipped;
-  jobs_.AddEvent(
-      job, events::kLossScaleLowered,
-      absl::StrCat("the loss scale is ", absl::StrFormat("%.12g", progress.loss_scale()),
-                   " at step ", progress.step(), ": gradients overflowed, and ", skipped,
-                   skipped == 1 ? " step was skipped" : " steps were skipped in all"));
+  jobs_.AddEvent(job, events::kLossScaleLowered,
+                 absl::StrCat("the loss scale is ", absl::StrFormat("%.12g", progress.loss_scale()),
+                              " at step ", progress.step(), ": gradients overflowed, and ", skipped,
+                              skipped == 1 ? " step was skipped" : " steps were skipped in all"));
 }
 
 void Reports::RecordSummary(Job& job, const v1::TrainSummary& reported) {
@@ -175,8 +174,8 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
                            const std::vector<const v1::RankReport*>& ranks, bool inventory) {
   const Job* const job = jobs_.Find(id);
   const v1::GenerationRecord* const record = job == nullptr ? nullptr : job->FindRecord(number);
-  const bool lives = record != nullptr && job->generation.has_value() &&
-                     job->generation->number() == number;
+  const bool lives =
+      record != nullptr && job->generation.has_value() && job->generation->number() == number;
   const auto known = node.leftovers.find({id, number});
   std::set<uint32_t> leftovers =
       known == node.leftovers.end() ? std::set<uint32_t>() : known->second;

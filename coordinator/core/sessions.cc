@@ -23,10 +23,9 @@ void Sessions::Handle(const SessionClosed& event) {
   const Node* const node = nodes_.OnSessionClosed(event.session);
   if (node == nullptr) return;
   for (const auto& [id, number] : node->PlacedGenerations()) {
-    jobs_.AddEvent(
-        jobs_.at(id), events::kNodeSuspect,
-        absl::StrCat("the stream of node ", node->record.name(), " broke; its lease of ",
-                     absl::FormatDuration(context_.options.lease), " runs"));
+    jobs_.AddEvent(jobs_.at(id), events::kNodeSuspect,
+                   absl::StrCat("the stream of node ", node->record.name(), " broke; its lease of ",
+                                absl::FormatDuration(context_.options.lease), " runs"));
   }
   if (life_cycle_.HasAccusedRank(*node)) {
     life_cycle_.LoseNode(node->name(),
@@ -84,8 +83,8 @@ void Sessions::Handle(const CordonNode& event) {
   nodes_.Cordon(event.node, event.reason);
   if (event.drain) {
     life_cycle_.MoveJobsAway(
-        *node, WithReason(absl::StrCat("node ", event.node.value(), " is being drained"),
-                          event.reason));
+        *node,
+        WithReason(absl::StrCat("node ", event.node.value(), " is being drained"), event.reason));
   }
 }
 
@@ -146,8 +145,9 @@ void Sessions::Adopt(const Node& node, Job& job, const v1::GenerationReport& rep
     life_cycle_.LoseRank(job, rank);
   }
   if (!missing) {
-    jobs_.AddEvent(job, events::kNodeAdopted,
-                   absl::StrCat("node ", node.record.name(), " is back with its ranks, which go on"));
+    jobs_.AddEvent(
+        job, events::kNodeAdopted,
+        absl::StrCat("node ", node.record.name(), " is back with its ranks, which go on"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Deadlines by key, the earliest at hand.
+// Deadlines by key, with fast access to the earliest.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_TIMERS_H_
@@ -19,16 +19,16 @@ namespace muster::core {
 
 struct TimerKey {
   enum class Kind {
-    kLease,       // of a node
-    kCause,       // a job waits for the cause of its failure
+    kLease,       // a node's lease
+    kCause,       // the cause of a job's failure may still arrive
     kRendezvous,  // a phase of a job's rendezvous
-    kTimeLimit,   // of a job
-    kRetention,   // a finished job is to be forgotten
-    kPlacement,   // whoever waits in the queue is to be looked at again
-    kWait,        // somebody waits for a job's ranks, and is to be told for whom
+    kTimeLimit,   // a job's time limit
+    kRetention,   // finished jobs are due to be deleted
+    kPlacement,   // the queue is due for another look
+    kWait,        // a wait for a job's ranks is due to be announced
   };
   Kind kind;
-  std::string name;  // of the node, or the job's id
+  std::string name;  // the node's name or the job's id
 
   friend bool operator<(const TimerKey& a, const TimerKey& b) {
     return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
@@ -43,7 +43,7 @@ class Timers {
   std::optional<SteadyTime> Get(const TimerKey& key) const;
   // Infinite when there is none.
   SteadyTime Next() const;
-  // Takes out what is due, earliest first.
+  // Removes and returns the keys that are due, earliest first.
   std::vector<TimerKey> TakeDue(SteadyTime now);
   void ExtendAll(absl::Duration by);
 

@@ -66,8 +66,8 @@ v1::Job Views::Details(const Job& job, Time now) const {
   const v1::GenerationRecord* const record = job.FindRecord(Generation(view.generation()));
   if (record != nullptr) AddRanks(*record, living, now, view);
   if (job.state() == v1::QUEUED) {
-    *view.add_waits() = ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all()),
-                                     now.steady - job.state_since);
+    *view.add_waits() =
+        ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all()), now.steady - job.state_since);
   }
   for (v1::Wait& wait : rendezvous_.Waits(job, now)) *view.add_waits() = std::move(wait);
   if (const std::optional<absl::Duration> start =

@@ -1,9 +1,8 @@
-// What went wrong in a generation, and which of it was first: the cause rather than its
-// consequences.
+// The failures of a generation, and which of them came first: the cause, not its consequences.
 //
-// When a rank dies, its peers see their connections reset, and often say so before its own end has
-// been reported. A failure that names a peer is therefore a probable consequence. It waits a while
-// for the exit of the peer, or the loss of its node, before it is taken for the cause itself.
+// When a rank dies, its peers see their connections reset, and often report it before its own end
+// has been reported. A failure that names a peer is therefore a probable consequence: it counts as
+// the cause only if the exit of the peer, or the loss of its node, is not reported within a while.
 #ifndef MUSTER_COORDINATOR_CORE_JOBS_FIRST_FAILURE_H_
 #define MUSTER_COORDINATOR_CORE_JOBS_FIRST_FAILURE_H_
 
@@ -20,9 +19,9 @@ namespace muster::core {
 // Whether a rank that ended like this has failed.
 bool IsFailure(const v1::ExitInfo& exit);
 
-// The exit status that a process would have: its own code, 128 + n for a signal, 1 where there is
-// none. A rank that said why it failed and was then stopped before it could exit counts as having
-// exited with the matching code.
+// The exit status that a process would have: its own code, 128 + n for a signal, 1 when there is
+// none. A rank that reported why it failed, and was stopped before it could exit, has the code that
+// matches its report.
 int ExitCodeOf(const v1::FirstFailure& failure);
 
 // RankFailed, RankKilled, OutOfMemory; LaunchFailed for one that never started.
@@ -32,8 +31,8 @@ std::string ReasonOf(const v1::ExitInfo& exit, bool started);
 std::string Describe(const v1::ExitInfo& exit, uint32_t rank, const std::string& node,
                      bool started);
 
-// Whether two generations ended in the same way, as far as that says anything about the job: nodes
-// are lost for reasons of their own.
+// Whether two generations ended in the same way. Lost nodes never do: they say nothing about the
+// job.
 bool IsSameFailure(const v1::FirstFailure& a, const v1::FirstFailure& b);
 
 // Not thread-safe.
@@ -45,8 +44,8 @@ class FailureLog {
   const v1::FirstFailure& first() const { return entries_.front().failure; }
 
   // The cause, if it is certain; with `final` the best guess. Null if there is none (yet).
-  // `is_accused` tells whether a peer says that it lost the rank, or a rank of the node, that the
-  // failure is of.
+  // `is_accused` returns whether a peer reported the loss of the failure's rank, or of a rank on
+  // its node.
   const v1::FirstFailure* FindCause(const std::function<bool(const v1::FirstFailure&)>& is_accused,
                                     bool final) const;
 
@@ -55,7 +54,7 @@ class FailureLog {
     v1::FirstFailure failure;
     bool consequence;
   };
-  std::vector<Entry> entries_;  // as they arrived
+  std::vector<Entry> entries_;  // in the order of arrival
 };
 
 }  // namespace muster::core

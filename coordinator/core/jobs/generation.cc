@@ -6,8 +6,7 @@
 namespace muster::core {
 
 GenerationState::GenerationState(v1::GenerationRecord generation_record, SteadyTime now)
-    : record(std::move(generation_record)),
-      stopping_since(now) {
+    : record(std::move(generation_record)), stopping_since(now) {
   ranks.resize(record.world_size());
   for (int node = 0; node < record.nodes_size(); ++node) {
     node_ranks[record.nodes(node).node()] = node;

@@ -22,7 +22,7 @@ struct RankState {
   uint32_t node_rank = 0;
   v1::RankPhase phase = v1::PLACED;
   int64_t pid = 0;
-  bool started = false;       // false also for a rank that could not be launched
+  bool started = false;         // false also for a rank that could not be launched
   bool exited_cleanly = false;  // has exited, without a failure
   std::optional<v1::FailureReport> failure;
   std::optional<v1::Progress> progress;

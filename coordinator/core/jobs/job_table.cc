@@ -122,9 +122,9 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
     Forget(JobId(retention_.OldestFinished()));
   }
   if (jobs_.size() >= limits::kJobs) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the coordinator has ", limits::kJobs,
-        " jobs that are not over, and takes no more: wait for some, or cancel them"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the coordinator has ", limits::kJobs,
+                     " jobs that are not over, and takes no more: wait for some, or cancel them"));
   }
   Job& job = jobs_[event.job_id];
   v1::Job& status = job.status;
@@ -296,8 +296,8 @@ void JobTable::ArmRetention() {
   } else if (due == absl::InfiniteFuture()) {
     context_.timers.Cancel(key);
   } else {
-    context_.timers.Set(key, context_.now.steady +
-                                 std::max(due - context_.now.wall, absl::ZeroDuration()));
+    context_.timers.Set(
+        key, context_.now.steady + std::max(due - context_.now.wall, absl::ZeroDuration()));
   }
 }
 

@@ -8,9 +8,9 @@
 namespace muster::core {
 namespace {
 
+using testing::Advance;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using testing::Advance;
 using testing::MakeContext;
 using testing::Start;
 using testing::Submit;
@@ -88,10 +88,10 @@ TEST_F(JobTableTest, AStepWritesEachRecordOnce) {
   Start(jobs_, job, {"a", "a", "b"});
   jobs_.MarkJob(job);
   jobs_.MarkPlacement(job, 1);
-  EXPECT_THAT(KeysWritten(),
-              ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
-                          "placement/one/0000000001/0000000000",
-                          "placement/one/0000000001/0000000001"));
+  EXPECT_THAT(
+      KeysWritten(),
+      ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
+                  "placement/one/0000000001/0000000000", "placement/one/0000000001/0000000001"));
   EXPECT_THAT(KeysWritten(), IsEmpty());
 }
 

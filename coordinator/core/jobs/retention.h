@@ -23,7 +23,9 @@ class Retention {
   Retention(size_t keep_jobs, absl::Duration keep_jobs_for)
       : keep_jobs_(keep_jobs), keep_jobs_for_(keep_jobs_for) {}
 
-  void AddFinished(absl::Time finish_time, const JobId& job) { finished_.emplace(finish_time, job); }
+  void AddFinished(absl::Time finish_time, const JobId& job) {
+    finished_.emplace(finish_time, job);
+  }
   void RemoveFinished(absl::Time finish_time, const JobId& job) {
     finished_.erase({finish_time, job});
   }
@@ -38,8 +40,8 @@ class Retention {
   }
   bool HasForgotten() const { return !forgotten_.empty(); }
   bool IsForgotten(const JobId& job) const { return forgotten_.count(job) != 0; }
-  // Moves up to `limit` keys of one forgotten job into `writes`, as deletions; a job's own key comes
-  // last. Returns how many.
+  // Moves up to `limit` keys of one forgotten job into `writes`, as deletions; a job's own key
+  // comes last. Returns how many.
   size_t TakeDeletions(size_t limit, std::vector<store::Mutation>& writes);
 
  private:

@@ -1,4 +1,4 @@
-// The nodes that the coordinator knows, what they offer, and who has which of their slots.
+// A node of the cluster: its worker, its slots, and the ranks that hold them.
 #ifndef MUSTER_COORDINATOR_CORE_NODES_NODE_H_
 #define MUSTER_COORDINATOR_CORE_NODES_NODE_H_
 
@@ -43,14 +43,14 @@ struct Node {
   std::string address;
   std::string metrics_address;
   std::optional<SessionId> session;  // while READY
-  bool seen = false;                 // by this coordinator: it has had a session
-  bool leaving = false;              // this incarnation is ending: it takes no more ranks
+  bool seen = false;                 // it has had a session with this coordinator
+  bool leaving = false;              // its worker is ending: it takes no more ranks
   SteadyTime last_heard;
-  // Who has which slot: ranks of generations that live, and leftovers. A slot may be on record as
-  // one rank's while another one, that a returning worker still runs, sits on it.
+  // The holders of each slot: ranks of living generations, and leftovers. A slot has two holders
+  // when a returning worker still runs a leftover on the slot of a placed rank.
   std::multimap<uint32_t, RankRef> busy;
-  // Ranks that run though they do not count any more: of generations that are over, or lost ones.
-  // Their slots are not free before they have ended.
+  // Ranks that still run though they no longer count: their generation is over, or they are lost.
+  // Their slots are free once they have ended.
   std::map<std::pair<JobId, Generation>, std::set<uint32_t>> leftovers;
 
   NodeName name() const { return NodeName(record.name()); }
@@ -62,34 +62,33 @@ struct Node {
 
   void Occupy(const RankRef& rank, const std::vector<uint32_t>& slots);
   void Vacate(const RankRef& rank);
-  // The jobs of `busy` whose ranks are no leftovers.
+  // The generations in `busy`, leftovers excluded.
   std::vector<std::pair<JobId, Generation>> PlacedGenerations() const;
 
-  // What its worker says of its slots now. Returns those that have become ill by it (not only for
-  // a moment), with the reason.
+  // Applies the worker's report about its slots. Returns those that became unhealthy by it (not
+  // only for a moment), with the reason.
   std::vector<v1::SlotCondition> SetConditions(const v1::SlotReport& report);
   // "GPU 1 (GPU-…) of node-1"; "slot 3 of node-1" for one that is no GPU.
   std::string NameOfSlot(uint32_t slot) const;
 
-  // Of its slots; "" for one that it does not have.
+  // Kind and UUID of a slot; "" for an unknown slot.
   std::string KindOf(uint32_t slot) const;
   std::string UuidOf(uint32_t slot) const;
   std::set<std::string> Kinds() const;
   uint32_t SlotCount(absl::string_view kind) const;
 
-  // What placement may use of it: slots of `kind`; none when it takes no ranks now.
+  // The slots of `kind` that placement may use; none when the node takes no ranks now.
   std::optional<FreeNode> Offer(absl::string_view kind) const;
-  // What it could if it were idle and all were well with it; none when it is lost or leaving.
+  // The same for an idle node with healthy slots; none when it is lost or leaving.
   std::optional<FreeNode> IdleOffer(absl::string_view kind) const;
   v1::Node View(const Time& now) const;
 
  private:
-  // Without slots.
+  // The offer without slots.
   FreeNode Describe() const;
 };
 
-// Everything that a Hello can get wrong by itself. FAILED_PRECONDITION (protocol),
-// INVALID_ARGUMENT.
+// Checks what a Hello shows by itself. FAILED_PRECONDITION (protocol), INVALID_ARGUMENT.
 absl::Status CheckHello(const v1::Hello& hello);
 
 // host:port where an empty host in `metrics_address` stands for `address`.

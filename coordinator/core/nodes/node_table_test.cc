@@ -8,9 +8,9 @@
 namespace muster::core {
 namespace {
 
+using testing::Advance;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using testing::Advance;
 using testing::MakeContext;
 using testing::MakeSession;
 using testing::Open;

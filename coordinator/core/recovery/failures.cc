@@ -115,8 +115,8 @@ void Failures::NoteExit(Job& job, const RankState& rank) {
   const bool unasked_stop = exit.stopped_by_worker() && job.state() != v1::STOPPING;
   if (unasked_stop && !exit.has_failure() && Earliest(job) == nullptr) {
     // The worker is ending, whether or not it has said so yet: the rank did nothing wrong.
-    Displace(job, Describe(exit, rank.rank, generation.placement(rank.node_rank).node(),
-                           rank.started));
+    Displace(job,
+             Describe(exit, rank.rank, generation.placement(rank.node_rank).node(), rank.started));
     return;
   }
   if (!IsFailure(exit) && !unasked_stop) return;

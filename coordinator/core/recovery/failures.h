@@ -1,4 +1,5 @@
-// What went wrong in each living generation, and which of it is recorded as the job's first failure.
+// What went wrong in each living generation, and which of it is recorded as the job's first
+// failure.
 //
 // Evidence arrives in any order: exits, reports of ranks that lost a peer, lost nodes. It is kept
 // per generation, in memory; after a restart of the coordinator, Recall rebuilds it from the

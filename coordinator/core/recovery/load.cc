@@ -10,9 +10,9 @@
 
 namespace muster::core {
 
-absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored,
-                                             JobTable& jobs, NodeTable& nodes,
-                                             Scheduler& scheduler, Context& context) {
+absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
+                                             NodeTable& nodes, Scheduler& scheduler,
+                                             Context& context) {
   ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
   ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
   context.effects.writes = std::move(migration.writes);

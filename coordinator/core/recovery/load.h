@@ -16,11 +16,11 @@
 namespace muster::core {
 
 // Migrates the records if they are of an older schema, and fills the tables and the queue. Returns
-// the jobs that were active, which have to be resumed. Errors: DATA_LOSS when records contradict one
-// another, FAILED_PRECONDITION for a newer schema.
-absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored,
-                                             JobTable& jobs, NodeTable& nodes,
-                                             Scheduler& scheduler, Context& context);
+// the jobs that were active, which have to be resumed. Errors: DATA_LOSS when records contradict
+// one another, FAILED_PRECONDITION for a newer schema.
+absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
+                                             NodeTable& nodes, Scheduler& scheduler,
+                                             Context& context);
 
 }  // namespace muster::core
 

@@ -37,8 +37,7 @@ absl::StatusOr<std::vector<store::Mutation>> SplitGenerations(
 }
 
 // 2 to 3: the record of a job no longer embeds the API's Job; its spec and summary become bytes.
-absl::StatusOr<std::vector<store::Mutation>> SeparateJobs(
-    absl::Span<const store::Record> records) {
+absl::StatusOr<std::vector<store::Mutation>> SeparateJobs(absl::Span<const store::Record> records) {
   std::vector<store::Mutation> writes;
   for (const store::Record& record : records) {
     if (!absl::StartsWith(record.key, kJobPrefix)) continue;

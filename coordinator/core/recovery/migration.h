@@ -1,4 +1,4 @@
-// From the records of an older schema to those of this build's.
+// Migrates the records of an older schema to this build's.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
 

@@ -153,10 +153,9 @@ absl::Status CheckTogether(const Records& records) {
   std::set<std::tuple<std::string, uint32_t>> taken;
   for (const auto& [id, job] : records.jobs) {
     const auto generations = records.generations.find(id);
-    RETURN_IF_ERROR(
-        CheckGenerations(job.status, generations == records.generations.end()
-                                           ? std::map<Generation, v1::GenerationRecord>()
-                                           : generations->second));
+    RETURN_IF_ERROR(CheckGenerations(job.status, generations == records.generations.end()
+                                                     ? std::map<Generation, v1::GenerationRecord>()
+                                                     : generations->second));
   }
   for (const auto& [id, generations] : records.generations) {
     if (records.jobs.count(id) == 0) {

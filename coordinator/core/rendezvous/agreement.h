@@ -21,8 +21,8 @@ struct Agreement {
   bool canonical_layout = false;
 };
 
-// None before every rank has joined. Training resumes from the newest checkpoint of any rank; of the
-// ranks that have it, the lowest reads and broadcasts it.
+// None before every rank has joined. Training resumes from the newest checkpoint of any rank; of
+// the ranks that have it, the lowest reads and broadcasts it.
 std::optional<Agreement> Agree(const Joins& joins);
 std::string Describe(const Agreement& agreement);
 

@@ -1,8 +1,7 @@
-// The barriers of one generation. Each group is a series of barriers, numbered from 1, each of all
-// ranks.
+// The barriers of one generation. Each group is a series of barriers of all ranks, numbered from 1.
 //
-// In memory only: a coordinator that was restarted hears of arrivals again from the workers, and
-// from the barriers that ranks were already released from learns that the others may go.
+// In memory only: workers report arrivals again to a coordinator that was restarted, and also the
+// barriers that ranks have passed, from which the other ranks may then be released.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_BARRIERS_H_
 #define MUSTER_COORDINATOR_CORE_RENDEZVOUS_BARRIERS_H_
 
@@ -26,20 +25,20 @@ class BarrierTable {
   explicit BarrierTable(uint32_t world_size) : world_size_(world_size) {}
 
   struct Outcome {
-    bool already_released = false;        // whoever asked is to be told
-    std::vector<v1::BarrierId> released;  // everybody is to be told: this arrival was the last one
+    bool already_released = false;        // release the asking node
+    std::vector<v1::BarrierId> released;  // release all nodes: this was the last arrival
   };
-  // `ranks` are known to be the asking node's own. Arriving twice is arriving once. A rank that
-  // arrives at a barrier has arrived at those before it in the group. Errors: INVALID_ARGUMENT,
+  // `ranks` belong to the asking node. Arriving twice counts once. A rank that arrives at a barrier
+  // has arrived at those before it in the group. Errors: INVALID_ARGUMENT,
   // RESOURCE_EXHAUSTED (a bound of common/limits.h).
   absl::StatusOr<Outcome> Arrive(const v1::BarrierId& barrier, absl::Span<const uint32_t> ranks,
                                  SteadyTime now);
 
-  // Somebody was released from this one, thus everybody may go from it and those before it. Returns
-  // the open barriers that this releases.
+  // A rank has passed this barrier: all ranks may pass it and those before it. Returns the open
+  // barriers that this releases.
   std::vector<v1::BarrierId> MarkPassed(const v1::BarrierId& barrier);
 
-  // It will never be passed; whoever arrives opens it anew.
+  // Closes a barrier that will never be passed; a later arrival opens it anew.
   void Abort(const v1::BarrierId& barrier);
 
   struct Open {
@@ -50,7 +49,7 @@ class BarrierTable {
   std::vector<Open> ListOpen() const;
   // The ranks that have not arrived at an open barrier.
   std::vector<uint32_t> Missing(const v1::BarrierId& barrier) const;
-  // How long the one that was released last was open.
+  // How long the last released barrier was open.
   absl::Duration last_wait() const { return last_wait_; }
 
  private:
@@ -62,7 +61,7 @@ class BarrierTable {
 
   uint32_t world_size_;
   std::map<Key, Arrivals> open_;
-  std::map<std::string, uint64_t> released_;  // group -> the newest that was
+  std::map<std::string, uint64_t> released_;  // group -> the newest released
   absl::Duration last_wait_;
 };
 

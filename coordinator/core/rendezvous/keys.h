@@ -1,8 +1,8 @@
-// The key-value store of one generation: how its ranks tell each other addresses and unique ids.
+// The key-value store of one generation, through which its ranks exchange addresses and unique ids.
 //
-// A key is written once. Nodes, not ranks, wait for one: a worker asks once for all of its ranks.
-// It ends with the generation, so nothing in it ever reaches another one. In memory only: workers
-// put again what their ranks put when they open a session.
+// A key is written once. Nodes wait for keys, not ranks: a worker asks once for all of its ranks.
+// The store ends with the generation, so no key reaches another generation. In memory only: workers
+// repeat their ranks' puts when they open a session.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_KEYS_H_
 #define MUSTER_COORDINATOR_CORE_RENDEZVOUS_KEYS_H_
 

@@ -30,8 +30,7 @@ v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank) {
   return message;
 }
 
-v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank,
-                                 const Agreement& agreement) {
+v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agreement& agreement) {
   const GenerationState& generation = *job.generation;
   const v1::NodePlacement& node = generation.placement(node_rank);
   v1::CoordinatorMessage message;

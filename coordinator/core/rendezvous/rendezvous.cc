@@ -28,9 +28,7 @@ const char* PhaseLabel(v1::RankPhase awaited) {
   }
 }
 
-TimerKey PhaseTimer(const Job& job) {
-  return {TimerKey::Kind::kRendezvous, job.status.job_id()};
-}
+TimerKey PhaseTimer(const Job& job) { return {TimerKey::Kind::kRendezvous, job.status.job_id()}; }
 
 absl::Status OverError(const std::string& job, uint64_t generation) {
   return absl::AbortedError(
@@ -185,8 +183,8 @@ void Rendezvous::PutKey(const Node& node, const v1::PutKey& put) {
   const absl::StatusOr<std::vector<NodeName>> waiting =
       states_.at(job->id()).keys.Put(put.key(), put.value());
   if (!waiting.ok()) {
-    nodes_.Send(node, MakeKeyValue(put.job_id(), put.generation(), put.key(), "",
-                                   waiting.status()));
+    nodes_.Send(node,
+                MakeKeyValue(put.job_id(), put.generation(), put.key(), "", waiting.status()));
     return;
   }
   const v1::CoordinatorMessage answer =

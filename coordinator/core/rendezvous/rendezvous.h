@@ -1,4 +1,5 @@
-// How the ranks of a living generation find each other: launch, join, world, key store and barriers.
+// How the ranks of a living generation find each other: launch, join, world, key store and
+// barriers.
 //
 // One state per living generation, in memory only: workers report joins, keys and barriers again in
 // the Hello of each session, so a coordinator that was restarted rebuilds it.

@@ -7,14 +7,14 @@
 namespace muster::core {
 namespace {
 
+using testing::Advance;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using testing::Advance;
 using testing::MakeContext;
 using testing::MakeSession;
 using testing::Open;
 using testing::Sent;
+using ::testing::SizeIs;
 using testing::Start;
 using testing::Submit;
 using Message = v1::CoordinatorMessage;

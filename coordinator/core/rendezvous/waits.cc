@@ -67,8 +67,7 @@ std::vector<Rendezvous::OpenWait> Rendezvous::OpenWaits(const Job& job) const {
   const State& state = states_.at(job.id());
   if (job.state() == v1::STARTING) {
     waits.push_back(
-        {state.awaited == v1::CONNECTED ? "communicators" : "rendezvous",
-         state.awaited_since,
+        {state.awaited == v1::CONNECTED ? "communicators" : "rendezvous", state.awaited_since,
          static_cast<uint32_t>(generation.ranks.size()) - generation.reached[state.awaited],
          std::nullopt});
   }
@@ -210,8 +209,8 @@ v1::Wait Rendezvous::SendNotice(const Job& job, const OpenWait& open, bool timed
     if (node.record.incarnation() != placement.incarnation()) continue;
     if (generation.HasLiveRanks(node_rank)) nodes_.Send(node, message);
   }
-  context_.Log(absl::StrCat("job ", notice.job_id(), " generation ", notice.generation(),
-                                       ": ", WaitText(notice.wait(), timed_out)));
+  context_.Log(absl::StrCat("job ", notice.job_id(), " generation ", notice.generation(), ": ",
+                            WaitText(notice.wait(), timed_out)));
   return std::move(*notice.mutable_wait());
 }
 

@@ -1,4 +1,5 @@
-// When a queued job may start: the queue played forward over the slots that running jobs will free.
+// Estimates when a queued job may start, by playing the queue forward over the slots that running
+// jobs will free.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_ESTIMATE_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_ESTIMATE_H_
 

@@ -139,8 +139,8 @@ std::optional<absl::Duration> TimeLeft(const Job& job, Time now) {
     left = FromProto(rank.progress->time_left()) - (now.steady - rank.last_seen);
   }
   if (job.spec().has_time_limit()) {
-    left = std::min(left, FromProto(job.status.start_time()) +
-                              FromProto(job.spec().time_limit()) - now.wall);
+    left = std::min(
+        left, FromProto(job.status.start_time()) + FromProto(job.spec().time_limit()) - now.wall);
   }
   if (left == absl::InfiniteDuration()) return std::nullopt;
   return left;
@@ -148,8 +148,7 @@ std::optional<absl::Duration> TimeLeft(const Job& job, Time now) {
 
 }  // namespace
 
-std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue,
-                                    const NodeMap& nodes) {
+std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const NodeMap& nodes) {
   std::vector<v1::WaitedFor> blockers;
   const uint32_t position = queue.PositionOf(job.id());
   if (position > 1) {
@@ -186,7 +185,8 @@ std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue,
 }
 
 std::optional<absl::Duration> TimeToStart(const Job& job, const JobTable& jobs,
-                                          const JobQueue& queue, const NodeMap& node_map, Time now) {
+                                          const JobQueue& queue, const NodeMap& node_map,
+                                          Time now) {
   const uint32_t position = queue.PositionOf(job.id());
   if (position == 0 || position > kForecastJobs) return std::nullopt;
   std::vector<const Node*> nodes;

@@ -9,14 +9,14 @@
 namespace muster::core {
 namespace {
 
+using testing::Advance;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using testing::Advance;
 using testing::MakeContext;
 using testing::MakeSession;
 using testing::Open;
+using ::testing::SizeIs;
 using testing::Start;
 using testing::Submit;
 

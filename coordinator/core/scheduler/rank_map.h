@@ -1,6 +1,5 @@
-// Which ranks run where: a pure function of the free slots, so that the same inventory gives the
-// same ranks whatever the order in which nodes arrived, and the loss of a node moves only what it
-// must.
+// Assigns ranks to nodes and slots. A pure function of the free slots: the same inventory gives the
+// same ranks in whatever order nodes joined, and the loss of a node moves only the ranks it must.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_RANK_MAP_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_RANK_MAP_H_
 
@@ -16,12 +15,12 @@
 
 namespace muster::core {
 
-// What a job asks of the cluster.
+// What a job requests of the cluster.
 struct Shape {
   uint32_t min_nodes = 1;
   uint32_t max_nodes = 1;
   uint32_t ranks_per_node = 1;
-  // None: the ranks of a node share all of its slots evenly, and nobody else has any.
+  // None: the ranks of a node share all of its slots evenly, and no other job has any.
   std::optional<uint32_t> devices_per_rank = 1;
   // Ranks may be on the same GPU, which several workers of one machine offer.
   bool share_device = false;

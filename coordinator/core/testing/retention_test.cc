@@ -235,7 +235,8 @@ std::vector<store::Record> FullStore(size_t finished, absl::Time finish_time) {
     v1::JobRecord record;
     record.set_job_id(absl::StrCat("job-", i));
     record.set_state(i < limits::kJobs - finished ? v1::STORED_HELD : v1::STORED_CANCELLED);
-    if (record.state() == v1::STORED_CANCELLED) *record.mutable_finish_time() = ToProto(finish_time);
+    if (record.state() == v1::STORED_CANCELLED)
+      *record.mutable_finish_time() = ToProto(finish_time);
     record.set_queue_sequence(i);
     records.push_back({Put(record).key, *Put(record).value});
   }
