@@ -317,14 +317,13 @@ part_throughput() {
   # First, so that none is missing where time runs out.
   while read -r model image batch resident target eager_target; do
     [[ " ${models[*]} " == *" $model "* ]] || continue
-    local job_name=throughput-${model//_/-}
-    train "$job_name" gpu --set "train.model={name: $model}" --set "train.image_size=$image" \
+    train "throughput-${model//_/-}" gpu --set "train.model={name: $model}" --set "train.image_size=$image" \
       --set "train.global_batch=$batch" --set "train.dataset.resident=$resident" --set train.precision=O2 \
       --set train.max_steps=60 || failed=1
   done <<<"$THROUGHPUT"
   printf '%-14s %5s %5s %10s %10s %8s %8s %8s\n' model image batch images/s "wait" host best eager
   while read -r model image batch resident target eager_target; do
-    job=$jobs/$job_name.json
+    job=$jobs/throughput-${model//_/-}.json
     [[ " ${models[*]} " == *" $model "* && -s $job ]] || continue
     local ours best=0 eager=0 peers=() form line
     ours=$(json_value "$job" images_per_second)
