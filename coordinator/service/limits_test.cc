@@ -93,7 +93,7 @@ TEST_F(LimitsTest, Resources) {
                 resources.mutable_nodes()->set_min(1);
                 resources.mutable_nodes()->set_max(limits::kNodes + 1);
               }),
-              HasSubstr(absl::StrCat("at most ", limits::kNodes)));
+              HasSubstr(absl::StrCat("from 1 to ", limits::kNodes)));
   EXPECT_THAT(refusal([](v1::Resources& resources) {
                 resources.set_ranks_per_node(limits::kSlotsPerNode + 1);
               }),
