@@ -16,6 +16,8 @@ kernels::BatchNormToSums BatchNormToSums;
 kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormApply BatchNormApply;
+
+// batch_norm_backward.cu
 kernels::BatchNormBackwardParameters BatchNormBackwardParameters;
 kernels::BatchNormBackwardData BatchNormBackwardData;
 

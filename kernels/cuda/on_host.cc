@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/activation.cu"
 #include "kernels/cuda/batch_norm.cu"
+#include "kernels/cuda/batch_norm_backward.cu"
 #include "kernels/cuda/cast.cu"
 #include "kernels/cuda/convolution_kernels.cu"
 #include "kernels/cuda/cross_entropy.cu"
