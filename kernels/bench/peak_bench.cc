@@ -1,7 +1,7 @@
 // What this machine can do at most: multiply-adds per second by precision, and bytes copied, by one
 // thread and by several at once. What the other benchmarks' "fraction of peak" is of.
 //
-//   bazel run -c opt //kernels:peak_bench -- --threads=2 --json
+//   bazel run -c opt //kernels/bench:peak_bench -- --threads=2 --json
 //
 // The loops are written in assembly, because compilers spill arrays of vectors: independent
 // accumulators in registers, enough to hide the instruction's latency, and no access to memory.

@@ -142,7 +142,7 @@ class AccuracyBenchTest(unittest.TestCase):
 
     def test_event_files_are_read_with_their_times(self):
         with tempfile.TemporaryDirectory() as folder:
-            writer = subprocess.Popen([binary("trainer/tensorboard_writer"), folder, "1", "3"],
+            writer = subprocess.Popen([binary("trainer/tensorboard/tensorboard_writer"), folder, "1", "3"],
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self.assertEqual(writer.stdout.readline(), "written\n")
             writer.communicate()

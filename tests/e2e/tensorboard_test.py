@@ -55,7 +55,7 @@ class TensorBoardTest(unittest.TestCase):
 
     def write(self, first, last):
         """A writer that has written these steps and lives."""
-        process = subprocess.Popen([binary("trainer/tensorboard_writer"), self.directory, str(first), str(last)],
+        process = subprocess.Popen([binary("trainer/tensorboard/tensorboard_writer"), self.directory, str(first), str(last)],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.communicate)
         self.assertEqual(process.stdout.readline(), "written\n")

@@ -80,7 +80,7 @@ class ControlPlaneTest : public ::testing::Test {
     options.data_dir = directory_;
     options.devices.slots = 2;
     options.shim_binary =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../../worker/muster-shim";
     options.rank_binary = "/no/such/muster-rank";
     auto agent = Agent::Start(options, [](const absl::Status&) {});
     ASSERT_TRUE(agent.ok()) << agent.status();
