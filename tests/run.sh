@@ -1,11 +1,35 @@
 #!/usr/bin/env bash
 # Builds everything and runs every test; ends on `N passed, N failed[, N skipped]`.
 #
-#   tests/run.sh [--full] [BAZEL TARGET…]
+#   tests/run.sh [--full | --sanitize] [BAZEL TARGET…]
 #
 # --full adds the long runs (tests tagged `long`: full training, accuracy, many repetitions).
+# --sanitize runs the C++ unit tests alone: all under AddressSanitizer and UndefinedBehaviorSanitizer, those of the
+# coordinator's core, the collectives and the thread pool also under ThreadSanitizer.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+
+sanitize() {
+  deploy/install_dependencies.sh --with-tests || return 1
+  local config query tests status=0
+  : > bazel-events.json
+  for config in asan tsan; do
+    query="kind(cc_test, set(${*:-//...}))"
+    [[ $config == asan ]] || query="$query ^ (//coordinator/core/... + //collectives/... + //kernels:thread_pool_test)"
+    mapfile -t tests < <(bazel query --noshow_progress "$query")
+    [[ ${#tests[@]} -gt 0 ]] || continue
+    bazel test --config="$config" --test_tag_filters=-long --nocache_test_results --keep_going --test_summary=short \
+      --build_event_json_file="bazel-events-$config.json" "${tests[@]}" || status=$?
+    cat "bazel-events-$config.json" >> bazel-events.json
+  done
+  python3 tests/count_results.py bazel-events.json || return 1
+  return "$status"
+}
+
+if [[ ${1:-} == --sanitize ]]; then
+  sanitize "${@:2}"
+  exit
+fi
 
 filter=-long
 if [[ ${1:-} == --full ]]; then
