@@ -71,6 +71,16 @@ TEST(TensorBoardWriterTest, EventsInOrder) {
   EXPECT_TRUE((*writer)->Flush().ok());
 }
 
+TEST(TensorBoardWriterTest, ZeroIsAValue) {
+  const data::TemporaryDirectory directory;
+  const auto writer = TensorBoardWriter::Create(directory.path(), 1, [] { return At(1); });
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->AddScalars(1, {{"train/skipped_steps", 0}}).ok());
+  const std::vector<tensorboard::Event> events = Read((*writer)->path());
+  ASSERT_EQ(events.size(), 3);
+  EXPECT_TRUE(events[2].summary().value(0).has_simple_value());
+}
+
 TEST(TensorBoardWriterTest, LaterFilesComeLaterByName) {
   const data::TemporaryDirectory directory;
   std::vector<std::string> paths;
