@@ -59,7 +59,8 @@ class Allocation {
 // Thread-safe: calls from several threads are ordered by arrival, and Abort may come from any
 // thread at any time. send == recv is in place where both are of the same size; ReduceScatter's
 // recv may also be the rank's own part of send, and AllGather's send its own part of recv. Buffers
-// must not overlap otherwise.
+// must not overlap otherwise. An operation uses its buffers until its Work is done, after an error
+// or Abort too: another Work may end sooner, and says nothing about this one's buffers.
 class Communicator {
  public:
   virtual ~Communicator() = default;

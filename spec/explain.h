@@ -19,7 +19,7 @@ struct FieldExplanation {
   bool required = false;           // once its section is given
   bool testing_only = false;       // for Muster's own tests
   std::vector<std::string> words;  // allowed words, if the type is "word"
-  std::vector<std::string> testing_words;  // accepted besides, for Muster's own tests
+  std::vector<std::string> testing_words;  // also accepted, for Muster's own tests
   std::vector<std::string> fields;         // names of the fields inside
 };
 

@@ -48,7 +48,7 @@ struct Field {
   uint32_t max_items = 0;       // of a list; 0: no bound
   bool absolute_path = false;   // a text that is an absolute path on the node
   std::vector<std::string> words = {};          // the words that it takes
-  std::vector<std::string> testing_words = {};  // accepted besides, for Muster's own tests
+  std::vector<std::string> testing_words = {};  // also accepted, for Muster's own tests
   // Words that a reader may expect here, and why they are not accepted: "mpi serves …".
   std::map<std::string, std::string> rejected_words = {};
   Condition only_with = {};

@@ -110,7 +110,7 @@ std::string Problem(const Json& value, const Json& schema, const Json& root) {
   const auto fits = [&](const Json& other) { return Problem(value, other, root).empty(); };
   if (schema.contains("anyOf") &&
       std::none_of(schema["anyOf"].begin(), schema["anyOf"].end(), fits)) {
-    return absl::StrCat(value.dump(), " is none of the alternatives");
+    return absl::StrCat(value.dump(), " matches no alternative");
   }
   if (schema.contains("type")) {
     Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});

@@ -74,7 +74,7 @@ absl::Status NcclCommThread::AwaitConnected() {
 std::shared_ptr<Work> NcclCommThread::Issue(const Operation& operation) {
   auto task = std::make_shared<Task>();
   task->operation = operation;
-  const absl::StatusOr<kernels::DeviceStream::Mark> after = stream_->MarkCompute();
+  const absl::StatusOr<kernels::DeviceStream::Mark> after = stream_->RecordComputeEvent();
   if (!after.ok()) return DoneWork(Fail(after.status()));
   task->after = *after;
   task->recorded = stream_->Recording();
@@ -111,7 +111,7 @@ absl::Status NcclCommThread::AwaitQueued(const std::shared_ptr<Task>& task) {
 
 absl::Status NcclCommThread::Join(const std::shared_ptr<Task>& task) {
   RETURN_IF_ERROR(AwaitQueued(task));
-  return stream_->ComputeAwaits(task->end);
+  return stream_->MakeComputeWait(task->end);
 }
 
 absl::Status NcclCommThread::status() const {

@@ -121,7 +121,10 @@ absl::Status Fault(const WorldOptions& options, const std::string& what) {
     if (what == "failed") {
       const auto never = world->Recv(data.data(), 1, DataType::kFloat32, 0);
       world->Abort(absl::AbortedError("out of order"));
-      RETURN_IF_ERROR(never->Wait());
+      const absl::Status status = never->Wait();
+      // Until it is done, the all-reduce may read `data`.
+      work->Wait().IgnoreError();
+      return status;
     }
     return work->Wait();
   }

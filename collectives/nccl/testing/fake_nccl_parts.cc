@@ -24,7 +24,7 @@ class HostStream final : public kernels::DeviceStream {
   absl::Status Enter() override { return absl::OkStatus(); }
   void* native() override { return queue_.native(); }
 
-  absl::StatusOr<Mark> MarkCompute() override {
+  absl::StatusOr<Mark> RecordComputeEvent() override {
     return compute_ == nullptr ? Mark{0} : compute_->given.load();
   }
   absl::Status AwaitCompute(Mark mark) override {
@@ -36,7 +36,7 @@ class HostStream final : public kernels::DeviceStream {
 
   absl::StatusOr<Mark> Record() override { return queue_.given(); }
   absl::StatusOr<bool> Reached(Mark mark) override { return queue_.Reached(mark); }
-  absl::Status ComputeAwaits(Mark mark) override {
+  absl::Status MakeComputeWait(Mark mark) override {
     queue_.Await(mark);
     return absl::OkStatus();
   }
