@@ -26,22 +26,23 @@ class DeviceStream {
   // The cudaStream_t.
   virtual void* native() = 0;
 
-  // The end of what the device has been given to compute so far. By the thread that computes, which
-  // need not enter.
-  virtual absl::StatusOr<Mark> MarkCompute() = 0;
-  // What this stream is given from now on begins when the computation has reached `mark`.
+  // Records an event after all work submitted to the device's compute stream so far. Called by the
+  // compute thread only, which need not call Enter.
+  virtual absl::StatusOr<Mark> RecordComputeEvent() = 0;
+  // Makes later work on this stream wait until the compute stream has passed `mark`.
   virtual absl::Status AwaitCompute(Mark mark) = 0;
 
-  // The end of what this stream has been given so far.
+  // Records an event after all work submitted to this stream so far.
   virtual absl::StatusOr<Mark> Record() = 0;
+  // Whether this stream has passed `mark`.
   virtual absl::StatusOr<bool> Reached(Mark mark) = 0;
-  // What the device is given to compute from now on begins when this stream has reached `mark`. By
-  // the thread that computes.
-  virtual absl::Status ComputeAwaits(Mark mark) = 0;
+  // Makes later work on the compute stream wait until this stream has passed `mark`. Called by the
+  // compute thread only.
+  virtual absl::Status MakeComputeWait(Mark mark) = 0;
 
-  // Whether the device records its calls: from MarkCompute to ComputeAwaits what this stream is
-  // given is recorded with them, which the thread that computes is not to do meanwhile. A mark of
-  // what was recorded is for ComputeAwaits alone. By the thread that computes.
+  // Whether the compute stream is being captured as a CUDA graph. If so, this stream's work between
+  // RecordComputeEvent and MakeComputeWait is captured with it, the compute thread must submit none
+  // in between, and a captured mark is valid for MakeComputeWait only. Called by the compute thread.
   virtual bool Recording() = 0;
 
   virtual absl::Status Copy(void* to, const void* from, size_t bytes) = 0;

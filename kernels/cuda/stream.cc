@@ -39,7 +39,7 @@ class CudaStream final : public DeviceStream {
   absl::Status Enter() override { return StatusOf(api_.use_device(context_)); }
   void* native() override { return stream_; }
 
-  absl::StatusOr<Mark> MarkCompute() override {
+  absl::StatusOr<Mark> RecordComputeEvent() override {
     api_.enter(context_);
     return RecordIn(compute_);
   }
@@ -65,7 +65,7 @@ class CudaStream final : public DeviceStream {
     marks_.erase(found);
     return true;
   }
-  absl::Status ComputeAwaits(Mark mark) override {
+  absl::Status MakeComputeWait(Mark mark) override {
     api_.enter(context_);
     absl::MutexLock lock(&mutex_);
     const auto found = marks_.find(mark);

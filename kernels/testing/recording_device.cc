@@ -234,7 +234,7 @@ class RecordingStream final : public DeviceStream {
   void* native() override { return queue_.native(); }
 
   // What was called has happened.
-  absl::StatusOr<Mark> MarkCompute() override {
+  absl::StatusOr<Mark> RecordComputeEvent() override {
     Take(Recording());
     return 0;
   }
@@ -242,7 +242,7 @@ class RecordingStream final : public DeviceStream {
 
   absl::StatusOr<Mark> Record() override { return queue_.given(); }
   absl::StatusOr<bool> Reached(Mark mark) override { return queue_.Reached(mark); }
-  absl::Status ComputeAwaits(Mark mark) override {
+  absl::Status MakeComputeWait(Mark mark) override {
     const bool recording = Recording();
     TheRecorder().Do([=, this] { queue_.Await(recording ? queue_.given() : mark); });
     return absl::OkStatus();

@@ -177,14 +177,14 @@ TEST_F(RecordingDeviceTest, AStreamBesideIsInOrderWithTheCalls) {
   const DeviceMemory x = Make({1, 2}), y = Make({10, 20});
   const auto call = [&] {
     kernels_.accumulate(DataType::kFloat32, 2, x.data(), y.data());
-    const auto computed = (*stream)->MarkCompute();
+    const auto computed = (*stream)->RecordComputeEvent();
     EXPECT_TRUE((*stream)->AwaitCompute(*computed).ok());
     GiveDoubling(**stream, y.as<float>(), 2);
     const auto end = (*stream)->Record();
     if (!(*stream)->Recording()) {
       EXPECT_FALSE(*(*stream)->Reached(*end));
     }
-    EXPECT_TRUE((*stream)->ComputeAwaits(*end).ok());
+    EXPECT_TRUE((*stream)->MakeComputeWait(*end).ok());
     kernels_.accumulate(DataType::kFloat32, 2, x.data(), y.data());
   };
   call();

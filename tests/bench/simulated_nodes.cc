@@ -482,12 +482,12 @@ void SimulatedNodes::Run() {
       tag.node->OnEvent(tag.event, ok);
     }
     const SteadyTime now = Now().steady;
-    if (now >= next_beat_) BeatHearts(now);
+    if (now >= next_beat_) SendHeartbeats(now);
     deadline = next_beat_;
   }
 }
 
-void SimulatedNodes::BeatHearts(SteadyTime now) {
+void SimulatedNodes::SendHeartbeats(SteadyTime now) {
   // Spread over the interval, as those of many workers are.
   for (size_t i = 0; i < nodes_.size() && next_beat_ <= now; ++i) {
     nodes_[next_to_beat_]->BeatHeart(++heartbeats_);

@@ -91,7 +91,7 @@ class SimulatedNodes {
   uint32_t NcclRoots() const;
 
   void Run();
-  void BeatHearts(SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendHeartbeats(SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AwaitCount(const uint32_t& count, absl::string_view what, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-TEST(OverflowGuardTest, SeesAnyElement) {
+TEST(NonFiniteGradientGuardTest, SeesAnyElement) {
   const auto communicators = MakeLoopbackGroup(1);
   NonFiniteGradientGuard guard(communicators[0].get(), kernels::CpuDevice(), nullptr, 0);
   std::vector<float> gradients(67, 1e38f);
@@ -60,7 +60,7 @@ Agreement Agree(const std::vector<bool>& overflowed) {
   return {std::vector<bool>(skip.begin(), skip.end()), std::move(buffers)};
 }
 
-TEST(OverflowGuardTest, OneRanksOverflowIsEveryones) {
+TEST(NonFiniteGradientGuardTest, OneRanksOverflowIsEveryones) {
   for (const size_t culprit : {0u, 1u, 2u}) {
     std::vector<bool> overflowed(3, false);
     overflowed[culprit] = true;
@@ -72,7 +72,7 @@ TEST(OverflowGuardTest, OneRanksOverflowIsEveryones) {
   }
 }
 
-TEST(OverflowGuardTest, ACleanStepKeepsWhatForwardLeft) {
+TEST(NonFiniteGradientGuardTest, ACleanStepKeepsWhatForwardLeft) {
   for (const size_t ranks : {1u, 3u}) {
     const Agreement agreement = Agree(std::vector<bool>(ranks, false));
     for (size_t rank = 0; rank < ranks; ++rank) {

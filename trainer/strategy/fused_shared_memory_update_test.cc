@@ -162,7 +162,7 @@ void OnEachRank(uint32_t ranks, const std::string& backend,
   for (uint32_t rank = 0; rank < ranks; ++rank) EXPECT_EQ(results[rank], "") << "rank " << rank;
 }
 
-TEST(ShardedUpdateTest, IsAnAllReduceAndAWholeUpdate) {
+TEST(FusedSharedMemoryUpdateTest, IsAnAllReduceAndAWholeUpdate) {
   for (const uint32_t ranks : {2u, 3u, 5u}) {
     for (const v1::OptimizerSpec& spec : {Sgd(), AdamW()}) {
       SCOPED_TRACE(spec.name() + " on " + std::to_string(ranks));
@@ -171,7 +171,7 @@ TEST(ShardedUpdateTest, IsAnAllReduceAndAWholeUpdate) {
   }
 }
 
-TEST(ShardedUpdateTest, NeedsMemoryInCommon) {
+TEST(FusedSharedMemoryUpdateTest, NeedsMemoryInCommon) {
   OnEachRank(2, "gloo", [](Communicator* world) -> absl::Status {
     ASSIGN_OR_RETURN(const auto plan, CompileMlp());
     const absl::Status made = Make(/*sharded=*/true, Sgd(), plan.get(), world).status();
@@ -180,7 +180,7 @@ TEST(ShardedUpdateTest, NeedsMemoryInCommon) {
   });
 }
 
-TEST(ShardedUpdateTest, APeerThatIsGoneEndsTheStep) {
+TEST(FusedSharedMemoryUpdateTest, APeerThatIsGoneEndsTheStep) {
   OnEachRank(2, "shm", [](Communicator* world) -> absl::Status {
     ASSIGN_OR_RETURN(const auto plan, CompileMlp());
     ASSIGN_OR_RETURN(Trained trained, Make(/*sharded=*/true, Sgd(), plan.get(), world));

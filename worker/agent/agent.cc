@@ -198,7 +198,7 @@ class AgentImpl final : public Agent {
     Address metrics = http_->address();
     const bool any_interface = metrics.host == "0.0.0.0" || metrics.host == "::";
     hello.set_metrics_address(any_interface ? absl::StrCat(":", metrics.port) : metrics.ToString());
-    for (v1::Slot& slot : devices_->TellSlots()) *hello.add_slots() = std::move(slot);
+    for (v1::Slot& slot : devices_->ReportSlots()) *hello.add_slots() = std::move(slot);
     hello.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
     hello.set_cpu_count(CpuCount());
     hello.set_memory_bytes(MemoryBytes());

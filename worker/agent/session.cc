@@ -144,7 +144,7 @@ Session::Session(std::string coordinator, EventLoop& loop, ProgressBoard& board,
       loop_(loop),
       board_(board),
       events_(std::move(events)),
-      heartbeat_thread_([this] { BeatHearts(); }) {
+      heartbeat_thread_([this] { HeartbeatLoop(); }) {
   loop_.Post([this] { Open(); });
 }
 
@@ -268,7 +268,7 @@ absl::Duration Session::NextDelay() {
   return delay * absl::Uniform(random_, 0.5, 1.0);
 }
 
-void Session::BeatHearts() {
+void Session::HeartbeatLoop() {
   while (true) {
     {
       absl::MutexLock lock(&mutex_);

@@ -62,7 +62,7 @@ class Session {
   void OnDone(const Stream* stream, const absl::Status& status);
   absl::Duration NextDelay();
 
-  void BeatHearts();
+  void HeartbeatLoop();
   bool ShouldWake() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || just_welcomed_; }
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
 

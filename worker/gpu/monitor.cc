@@ -35,7 +35,7 @@ Monitor::Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::functio
   } else {
     LOG(WARNING) << "Xid errors of the GPUs will go unnoticed: " << listening.message();
   }
-  looker_ = std::thread([this] { LookNowAndThen(); });
+  poll_thread_ = std::thread([this] { PollLoop(); });
 }
 
 Monitor::~Monitor() {
@@ -43,7 +43,7 @@ Monitor::~Monitor() {
     absl::MutexLock lock(&mutex_);
     ending_ = true;
   }
-  looker_.join();
+  poll_thread_.join();
   if (listener_.joinable()) listener_.join();
 }
 
@@ -122,7 +122,7 @@ void Monitor::Look() {
   if (changed) on_change_();
 }
 
-void Monitor::LookNowAndThen() {
+void Monitor::PollLoop() {
   while (true) {
     {
       absl::MutexLock lock(&mutex_);

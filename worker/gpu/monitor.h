@@ -62,7 +62,7 @@ class Monitor {
   };
 
   void Look();
-  void LookNowAndThen();
+  void PollLoop();
   void ListenForXids();
   void OnXid(const XidEvent& event);
 
@@ -75,7 +75,7 @@ class Monitor {
   std::vector<std::function<void()>> awaited_ ABSL_GUARDED_BY(mutex_);
   std::optional<SteadyTime> looking_since_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread looker_;
+  std::thread poll_thread_;
   std::thread listener_;
 };
 

@@ -240,7 +240,7 @@ v1::SlotReport Devices::Conditions() const {
   return report;
 }
 
-std::vector<v1::Slot> Devices::TellSlots() {
+std::vector<v1::Slot> Devices::ReportSlots() {
   const v1::SlotReport report = Conditions();
   told_ = report.SerializeAsString();
   std::vector<v1::Slot> slots = slots_;

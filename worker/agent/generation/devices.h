@@ -46,7 +46,7 @@ class Devices {
   // GPUs first, numbered from 0 in the order in which they were chosen; as they were found.
   const std::vector<v1::Slot>& slots() const { return slots_; }
   // The same with their present condition; what was told by it need not be told again.
-  std::vector<v1::Slot> TellSlots();
+  std::vector<v1::Slot> ReportSlots();
   // For each slot the CPUs that its rank is to run on: of the CPUs that this process may use those
   // near its GPU, or an even share of all. Empty when there are too few.
   std::vector<std::vector<int>> CpusOfSlots() const;

@@ -155,8 +155,8 @@ TEST_F(WatchedDevicesTest, WhatIsHeldIsToldBeforeTheRanksEnd) {
   EXPECT_TRUE(told[0].conditions(0).returning());
   EXPECT_THAT(told[0].conditions(0).unavailable(), HasSubstr("memory"));
   loop_.RunAndWait([this] {
-    EXPECT_EQ(devices_->TellSlots()[1].returning(), true);
-    EXPECT_EQ(devices_->TellSlots()[0].unavailable(), "");
+    EXPECT_EQ(devices_->ReportSlots()[1].returning(), true);
+    EXPECT_EQ(devices_->ReportSlots()[0].unavailable(), "");
   });
   EXPECT_EQ(Evidence({0, 1}), "");
 }
