@@ -1,36 +1,37 @@
 // The key-value store of one generation, through which its ranks exchange addresses and unique ids.
 //
-// A key is written once. Nodes wait for keys, not ranks: a worker asks once for all of its ranks.
-// The store ends with the generation, so no key reaches another generation. In memory only: workers
-// repeat their ranks' puts when they open a session.
+// Nodes wait for keys, not ranks: a worker asks once for all of its ranks. The store ends with the
+// generation, so no key reaches another generation. In memory only: workers repeat their ranks'
+// puts when they open a session.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_KEYS_H_
 #define MUSTER_COORDINATOR_CORE_RENDEZVOUS_KEYS_H_
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/ids.h"
+#include "common/rendezvous/write_once_store.h"
 
 namespace muster::core {
 
 class KeyTable {
  public:
-  // Returns the nodes that waited for the key. Repeating a put is OK. Errors: ALREADY_EXISTS
-  // (another value), INVALID_ARGUMENT (empty key), RESOURCE_EXHAUSTED (a bound of common/limits.h).
+  // Returns the nodes that waited for the key. Repeating a put is OK. Errors of
+  // WriteOnceStore::Put.
   absl::StatusOr<std::vector<NodeName>> Put(absl::string_view key, absl::string_view value);
 
-  // The value, or null after noting that `node` waits for it. RESOURCE_EXHAUSTED, INVALID_ARGUMENT.
+  // The value, or null after noting that `node` waits for it. Errors: INVALID_ARGUMENT as
+  // WriteOnceStore::CheckKey, RESOURCE_EXHAUSTED (nodes wait for too many keys).
   absl::StatusOr<const std::string*> Get(absl::string_view key, const NodeName& node);
 
  private:
-  std::map<std::string, std::string> values_;
-  size_t value_bytes_ = 0;
-  std::map<std::string, std::set<NodeName>> waiters_;
+  WriteOnceStore values_;
+  std::map<std::string, std::set<NodeName>, std::less<>> waiters_;
 };
 
 }  // namespace muster::core
