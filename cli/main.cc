@@ -14,7 +14,7 @@
 #include "cli/output/console.h"
 #include "cli/verb.h"
 #include "common/flags/flags.h"
-#include "spec/nearest.h"
+#include "common/nearest.h"
 
 namespace muster::cli {
 namespace {
@@ -34,7 +34,7 @@ void DeclareCommonOptions(CLI::App& program, Context& context, std::string& conf
       ->check([](const std::string& name) {
         return Outputs().count(name) > 0
                    ? ""
-                   : absl::StrCat(spec::Quoted(name), " is none of table, wide, json, yaml, name");
+                   : absl::StrCat(Quoted(name), " is none of table, wide, json, yaml, name");
       });
   program
       .add_option(
@@ -99,8 +99,8 @@ std::string Unexpected(const CLI::App& program, const CLI::App& verb) {
         }
       }
       const std::string name = word.substr(0, word.find('='));
-      const std::string nearest = spec::Nearest(name, options);
-      const bool near = spec::EditDistance(name, nearest) <= name.size() / 2;
+      const std::string nearest = Nearest(name, options);
+      const bool near = EditDistance(name, nearest) <= name.size() / 2;
       return absl::StrCat(name, " is not an option",
                           near ? absl::StrCat("; did you mean ", nearest, "?") : "");
     }
@@ -108,9 +108,8 @@ std::string Unexpected(const CLI::App& program, const CLI::App& verb) {
     for (const CLI::App* known : verb.get_subcommands([](const CLI::App*) { return true; })) {
       verbs.push_back(known->get_name());
     }
-    if (verbs.empty()) return absl::StrCat(spec::Quoted(word), " is one argument too many");
-    return absl::StrCat(spec::Quoted(word), " is not a verb; did you mean '",
-                        spec::Nearest(word, verbs), "'?");
+    if (verbs.empty()) return absl::StrCat(Quoted(word), " is one argument too many");
+    return absl::StrCat(Quoted(word), " is not a verb; did you mean '", Nearest(word, verbs), "'?");
   }
   return "";
 }

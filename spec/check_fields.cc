@@ -5,9 +5,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/nearest.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/fields.h"
-#include "spec/nearest.h"
 #include "spec/schema.h"
 #include "spec/to_yaml.h"
 

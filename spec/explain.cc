@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/nearest.h"
 #include "common/status.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/fields.h"
-#include "spec/nearest.h"
 #include "spec/schema.h"
 
 namespace muster::spec {

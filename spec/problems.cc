@@ -3,7 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "spec/nearest.h"
+#include "common/nearest.h"
 #include "spec/utf8.h"
 
 namespace muster::spec {

@@ -10,8 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/nearest.h"
 #include "spec/check_fields.h"
-#include "spec/nearest.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
 

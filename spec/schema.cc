@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/nearest.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/fields.h"
-#include "spec/nearest.h"
 #include "spec/units.h"
 
 namespace muster::spec {

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
+#include "common/nearest.h"
 #include "common/proto_time.h"
 #include "proto/muster/v1/job.pb.h"
-#include "spec/nearest.h"
 #include "spec/schema.h"
 #include "spec/units.h"
 

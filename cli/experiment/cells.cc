@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/nearest.h"
 #include "common/sha256.h"
 #include "common/status.h"
-#include "spec/nearest.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
@@ -63,15 +63,14 @@ absl::Status CheckSelection(const Selection& only, const std::vector<Axis>& axes
                                    [&name = name](const Axis& a) { return a.name == name; });
     if (axis == axes.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--only: ", spec::Quoted(name), " is no axis of the grid: ", absl::StrJoin(names, ", ")));
+          "--only: ", Quoted(name), " is no axis of the grid: ", absl::StrJoin(names, ", ")));
     }
     std::vector<std::string> known;
     for (const AxisValue& value : axis->values) known.push_back(value.label);
     for (const std::string& label : labels) {
       if (std::find(known.begin(), known.end(), label) != known.end()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("--only: ", spec::Quoted(label),
-                                                     " is none of ", name,
-                                                     "'s: ", absl::StrJoin(known, ", ")));
+      return absl::InvalidArgumentError(absl::StrCat("--only: ", Quoted(label), " is none of ",
+                                                     name, "'s: ", absl::StrJoin(known, ", ")));
     }
   }
   return absl::OkStatus();
@@ -111,7 +110,7 @@ absl::StatusOr<Selection> ParseSelection(absl::Span<const std::string> texts) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
     if (parts.first.empty() || parts.second.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--only ", spec::Quoted(text), ": expected AXIS=LABEL,…"));
+          absl::StrCat("--only ", Quoted(text), ": expected AXIS=LABEL,…"));
     }
     for (absl::string_view label : absl::StrSplit(parts.second, ',')) {
       selection[parts.first].emplace_back(label);

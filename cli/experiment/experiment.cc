@@ -12,9 +12,9 @@
 #include "cli/experiment/metrics.h"
 #include "cli/experiment/yaml_text.h"
 #include "common/limits.h"
+#include "common/nearest.h"
 #include "common/status.h"
 #include "proto/muster/v1/job.pb.h"
-#include "spec/nearest.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster::cli {
@@ -191,9 +191,9 @@ class Reader {
         errors_.Add(node, where, "a value without a label");
       } else if (value.label.find_first_of(",=") != std::string::npos) {
         errors_.Add(node, where,
-                    absl::StrCat(spec::Quoted(value.label), ": a label has neither ',' nor '='"));
+                    absl::StrCat(Quoted(value.label), ": a label has neither ',' nor '='"));
       } else if (!seen.insert(value.label).second) {
-        errors_.Add(node, where, absl::StrCat(spec::Quoted(value.label), " is given twice"));
+        errors_.Add(node, where, absl::StrCat(Quoted(value.label), " is given twice"));
       }
     }
   }
@@ -215,9 +215,8 @@ class Reader {
         std::vector<std::string> labels;
         for (const AxisValue& known : axis->values) labels.push_back(known.label);
         if (std::find(labels.begin(), labels.end(), label) == labels.end()) {
-          errors_.Add(
-              entry, absl::StrCat(where, ".", name),
-              absl::StrCat(spec::Quoted(label), " is none of ", absl::StrJoin(labels, ", ")));
+          errors_.Add(entry, absl::StrCat(where, ".", name),
+                      absl::StrCat(Quoted(label), " is none of ", absl::StrJoin(labels, ", ")));
         }
         selection[name].push_back(label);
       }
@@ -233,7 +232,7 @@ class Reader {
     }
     errors_.Add(
         node, where,
-        absl::StrCat(spec::Quoted(name), " is no axis of the grid: ", absl::StrJoin(names, ", ")));
+        absl::StrCat(Quoted(name), " is no axis of the grid: ", absl::StrJoin(names, ", ")));
     return nullptr;
   }
 
@@ -273,7 +272,7 @@ class Reader {
             if (key == "series") plot.series = text;
             if (key == "kind" && text != "bars" && text != "lines") {
               errors_.Add(value, "plots.kind",
-                          absl::StrCat(spec::Quoted(text), " is neither bars nor lines"));
+                          absl::StrCat(Quoted(text), " is neither bars nor lines"));
             }
             if (key == "kind" && text == "lines") plot.kind = PlotRequest::Kind::kLines;
           });
@@ -287,8 +286,8 @@ class Reader {
       std::vector<std::string> names;
       for (const Metric& metric : Metrics()) names.push_back(metric.name);
       errors_.Add(node, "plots.metric",
-                  absl::StrCat(spec::Quoted(plot.metric), " is none; did you mean '",
-                               spec::Nearest(plot.metric, names), "'?"));
+                  absl::StrCat(Quoted(plot.metric), " is none; did you mean '",
+                               Nearest(plot.metric, names), "'?"));
     }
     if (plot.x.empty()) {
       errors_.Add(node, "plots.x", "is missing: an axis of the grid");
@@ -314,9 +313,8 @@ absl::Status ApplySettings(absl::Span<const std::string> settings, Parameters& p
     if (parameter == parameters.end()) {
       overrides.push_back(setting);
     } else if (parts.second.empty() || parts.second.find('\n') != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("--set ", spec::Quoted(setting),
-                                                     ": parameter ", parts.first,
-                                                     " needs a value of one line"));
+      return absl::InvalidArgumentError(absl::StrCat("--set ", Quoted(setting), ": parameter ",
+                                                     parts.first, " needs a value of one line"));
     } else {
       parameter->second = parts.second;
     }

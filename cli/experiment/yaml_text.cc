@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "spec/nearest.h"
+#include "common/nearest.h"
 
 namespace muster::cli {
 
@@ -38,7 +38,7 @@ void YamlErrors::EachKey(const YAML::Node& node, absl::string_view where,
     if (!entry.first.IsScalar()) {
       Add(entry.first, where, "a field's name is a word");
     } else if (!seen.insert(entry.first.Scalar()).second) {
-      Add(entry.first, where, absl::StrCat(spec::Quoted(entry.first.Scalar()), " is given twice"));
+      Add(entry.first, where, absl::StrCat(Quoted(entry.first.Scalar()), " is given twice"));
     } else {
       read(entry.first.Scalar(), entry.second);
     }
@@ -51,8 +51,7 @@ void YamlErrors::EachKnownKey(
   EachKey(node, where, [&](const std::string& key, const YAML::Node& value) {
     if (std::find(known.begin(), known.end(), key) != known.end()) return read(key, value);
     Add(value, where,
-        absl::StrCat("unknown field ", spec::Quoted(key), "; did you mean '",
-                     spec::Nearest(key, known), "'?"));
+        absl::StrCat("unknown field ", Quoted(key), "; did you mean '", Nearest(key, known), "'?"));
   });
 }
 

@@ -22,9 +22,9 @@
 #include "cli/output/json.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
+#include "common/nearest.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
-#include "spec/nearest.h"
 
 namespace muster::cli {
 namespace {
@@ -189,7 +189,7 @@ void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {
         double seconds;
         return absl::SimpleAtod(text, &seconds) && seconds >= 0
                    ? ""
-                   : absl::StrCat(spec::Quoted(text), " is no number of seconds");
+                   : absl::StrCat(Quoted(text), " is no number of seconds");
       });
   verb.add_option("--measured-with", flags.measured_with,
                   "The times are of a batch cut into so many micro-batches: with more of them each "

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/nearest.h"
 #include "common/status.h"
-#include "spec/nearest.h"
 #include "trainer/graph/fusion.h"
 #include "trainer/graph/shapes.h"
 
@@ -164,9 +164,8 @@ absl::StatusOr<NodeId> FindCutPoint(const Graph& graph, absl::string_view layer)
   if (node < 0) {
     std::vector<std::string> names;
     for (const Node& known : graph.nodes) names.push_back(known.name);
-    return absl::InvalidArgumentError(absl::StrCat("the model has no layer ", spec::Quoted(layer),
-                                                   "; did you mean ", spec::Nearest(layer, names),
-                                                   "?"));
+    return absl::InvalidArgumentError(absl::StrCat("the model has no layer ", Quoted(layer),
+                                                   "; did you mean ", Nearest(layer, names), "?"));
   }
   const auto behind = std::lower_bound(points.begin(), points.end(), node);
   if (behind != points.end() && *behind == node) return node;
