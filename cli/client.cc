@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_status.h"
+#include "common/now.h"
 #include "common/random_id.h"
 #include "common/status.h"
 #include "common/time.h"

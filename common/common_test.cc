@@ -3,6 +3,7 @@
 #include "absl/strings/cord.h"
 #include "common/grpc_status.h"
 #include "common/ids.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "common/time.h"

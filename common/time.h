@@ -1,15 +1,14 @@
-// Two kinds of time, told apart by type, both handed in so that a test moves them by hand.
+// Steady and wall time as separate types. Components are given the time, so that tests control it;
+// common/now.h reads the clocks.
 #ifndef MUSTER_COMMON_TIME_H_
 #define MUSTER_COMMON_TIME_H_
 
-#include <chrono>
-
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace muster {
 
-// A moment on the steady clock, as the time since an arbitrary start; never goes back. For leases and deadlines.
+// A moment on the steady clock, as the time since an arbitrary start; never goes back. For leases
+// and deadlines.
 class SteadyTime {
  public:
   SteadyTime() = default;
@@ -41,12 +40,6 @@ struct Time {
   SteadyTime steady;
   absl::Time wall;  // for display and records only
 };
-
-// Thread-safe.
-inline Time Now() {
-  return {SteadyTime(absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch())),
-          absl::Now()};
-}
 
 }  // namespace muster
 

@@ -16,6 +16,7 @@
 #include "cli/follow/signals.h"
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "nlohmann/json.hpp"

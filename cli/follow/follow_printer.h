@@ -7,6 +7,7 @@
 
 #include "cli/follow/follow.h"
 #include "cli/output/console.h"
+#include "common/now.h"
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
 

@@ -14,6 +14,7 @@
 #include "cli/exit_code.h"
 #include "cli/follow/follow.h"
 #include "cli/logs/log_printer.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "spec/spec.h"

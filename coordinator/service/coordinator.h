@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/http/address.h"
+#include "common/now.h"
 #include "common/security/tls.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"

@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "common/now.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/event.h"

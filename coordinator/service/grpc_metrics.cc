@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/now.h"
 #include "common/time.h"
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/now.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/service/snapshot.h"

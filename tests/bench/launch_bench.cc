@@ -24,6 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"

@@ -30,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"

@@ -10,6 +10,7 @@
 #include "collectives/nccl/unique_ids.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_status.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "common/security/client_security.h"
 #include "common/version.h"

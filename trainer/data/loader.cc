@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/memory/memory.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 

@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/now.h"
 #include "common/time.h"
 #include "gtest/gtest.h"
 #include "kernels/host_memory_device.h"

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "kernels/dropout.h"

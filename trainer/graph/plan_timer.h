@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/now.h"
 #include "common/time.h"
 #include "trainer/graph/compiled_plan.h"
 

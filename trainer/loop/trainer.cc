@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "common/time.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "kernels/philox.h"

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 

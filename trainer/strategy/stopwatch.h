@@ -3,6 +3,7 @@
 #define MUSTER_TRAINER_STRATEGY_STOPWATCH_H_
 
 #include "absl/time/time.h"
+#include "common/now.h"
 #include "common/time.h"
 
 namespace muster::train {

@@ -15,6 +15,7 @@
 #include "common/http/http_server.h"
 #include "common/limits.h"
 #include "common/network/network.h"
+#include "common/now.h"
 #include "common/random_id.h"
 #include "common/status.h"
 #include "common/time.h"

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "absl/synchronization/notification.h"
+#include "common/now.h"
 
 namespace muster::agent {
 

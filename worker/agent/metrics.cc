@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/now.h"
 #include "common/version.h"
 #include "prometheus/client_metric.h"
 #include "prometheus/metric_family.h"

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "glog/logging.h"
 #include "proto/muster/v1/worker.grpc.pb.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/now.h"
 #include "glog/logging.h"
 #include "worker/gpu/xid.h"
 

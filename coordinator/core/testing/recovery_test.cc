@@ -2,6 +2,7 @@
 // of them.
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "common/version.h"
 #include "coordinator/core/jobs/generation.h"

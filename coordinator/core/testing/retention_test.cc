@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/testing/harness.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 #include "trainer/data/sampler.h"

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "common/now.h"
 #include "common/pipeline/balance.h"
 #include "common/status.h"
 #include "common/time.h"

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
 

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "common/random_id.h"
 #include "common/report_bounds.h"

@@ -1,0 +1,22 @@
+// Reads this machine's clocks. Separate from common/time.h, so that code that is given the time
+// depends on its types only.
+#ifndef MUSTER_COMMON_NOW_H_
+#define MUSTER_COMMON_NOW_H_
+
+#include <chrono>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/time.h"
+
+namespace muster {
+
+// Thread-safe.
+inline Time Now() {
+  return {SteadyTime(absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch())),
+          absl::Now()};
+}
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_NOW_H_
