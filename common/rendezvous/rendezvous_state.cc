@@ -32,7 +32,7 @@ void RendezvousState::Callbacks::Run() {
     queue.pop_front();
     mutex.Unlock();
     callback();
-    callback = nullptr;  // what it owns may call back, too
+    callback = nullptr;  // destroys captured objects, which may call back
     mutex.Lock();
   }
   running = false;
@@ -50,17 +50,17 @@ absl::Status RendezvousState::Join(uint32_t rank, const std::string& host,
     const auto found = members_.find(rank);
     if (found == members_.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("rank ", rank, " is not one of the ", members_.size(), " ranks"));
+          absl::StrCat("rank ", rank, " is not one of the ", members_.size(), " expected ranks"));
     }
     if (host.size() > limits::kLabelBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("rank ", rank, ": a host name of ",
-                                                     host.size(), " bytes; the limit is ",
+      return absl::InvalidArgumentError(absl::StrCat("rank ", rank, ": host name is ", host.size(),
+                                                     " bytes long; the limit is ",
                                                      limits::kLabelBytes));
     }
     Member& member = found->second;
     if (member.presence != Presence::kExpected) {
       return absl::AlreadyExistsError(
-          absl::StrCat("rank ", rank, " has joined already: each process needs its own rank"));
+          absl::StrCat("rank ", rank, " has already joined; each process needs its own rank"));
     }
     if (!failure_.ok()) return failure_;
     member = {Presence::kJoined, host, std::move(listener)};
@@ -129,8 +129,9 @@ void RendezvousState::Close(const absl::Status& reason) {
     absl::MutexLock lock(&mutex_);
     absl::Status status;
     if (joined_ < members_.size()) {
-      status = absl::DeadlineExceededError(absl::StrCat(
-          "gave up waiting for rank ", absl::StrJoin(MissingLocked(kNamedRanks), ", ")));
+      status = absl::DeadlineExceededError(
+          absl::StrCat("the rendezvous closed before all ranks joined; missing: rank ",
+                       absl::StrJoin(MissingLocked(kNamedRanks), ", rank ")));
     }
     NotifyAll([status](Listener& each) { each.OnClose(status); });
     FailLocked(reason);
@@ -186,8 +187,9 @@ bool RendezvousState::AwaitLocked(WaitId id, const Wait& wait, Done done) {
     return false;
   }
   if (calls_.size() >= kWaitsPerRank * members_.size()) {
-    QueueAnswer(std::move(done), absl::ResourceExhaustedError(absl::StrCat(
-                                     "more than ", kWaitsPerRank, " calls per rank wait")));
+    QueueAnswer(std::move(done),
+                absl::ResourceExhaustedError(absl::StrCat("too many waiting calls; the limit is ",
+                                                          kWaitsPerRank, " per rank")));
     return false;
   }
   calls_.emplace(id, Call{wait, std::move(done)});

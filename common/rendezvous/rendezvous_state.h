@@ -1,6 +1,6 @@
-// The state of a rendezvous: which ranks have joined, which were lost, the keys that they exchange
-// and the calls that wait for any of these. Without network: the worker's agent and rank 0 of a
-// process group put it behind gRPC.
+// The state of a rendezvous: the ranks that have joined or were lost, the keys that they exchange,
+// and the calls that wait for these. It does no network I/O: the worker's agent and rank 0 of a
+// process group expose it over gRPC.
 #ifndef MUSTER_COMMON_RENDEZVOUS_RENDEZVOUS_STATE_H_
 #define MUSTER_COMMON_RENDEZVOUS_RENDEZVOUS_STATE_H_
 
@@ -24,42 +24,43 @@
 
 namespace muster {
 
-// A rank's presence
+// A rank's presence:
 //
 //   expected --Join--> joined --Leave--> left
 //                         \--Remove without Leave--> lost, which fails the rendezvous
 //
-// Thread-safe. Listeners and the Done of a wait are called without a lock, one at a time and in
-// order; they may call the object again and may destroy it. Usually the call that causes them makes
-// them before it returns; while another thread is making such calls, that thread makes these too.
+// Thread-safe. Listeners and Done callbacks run one at a time, in order and without a lock held;
+// they may call the object again and may destroy it. A method runs the callbacks that it causes
+// before it returns, unless another thread is running callbacks already: then that thread runs
+// these, too.
 class RendezvousState {
  public:
-  // Follows one rank's membership. A call may still arrive after Remove.
+  // Receives the events of the rendezvous for one rank. May still be called after Remove.
   class Listener {
    public:
     virtual ~Listener() = default;
-    // All ranks have joined. `node_of_rank`, in the order of ranks, numbers hosts from 0 in the
-    // order of their first rank.
+    // All ranks have joined. `node_of_rank` holds the node of each rank, in rank order; nodes are
+    // numbered from 0 in the order of their lowest rank.
     virtual void OnComplete(const std::vector<uint32_t>& node_of_rank) = 0;
     virtual void OnLost(uint32_t rank) = 0;
-    // The last call: the rendezvous was closed.
+    // The rendezvous was closed; this is the last call.
     virtual void OnClose(const absl::Status& status) = 0;
   };
 
-  // What a call waits for. Barriers of one name are numbered.
+  // The event that a call waits for.
   struct Wait {
     enum class For : uint8_t { kWorld, kKey, kWrite, kBarrier };
     For what = For::kWorld;
     std::string name = "";  // of the key or the barrier
-    uint64_t sequence = 0;
+    uint64_t sequence = 0;  // number of the barrier among those of its name
 
     friend bool operator<(const Wait& a, const Wait& b) {
       return std::tie(a.what, a.name, a.sequence) < std::tie(b.what, b.name, b.sequence);
     }
     friend bool operator==(const Wait& a, const Wait& b) = default;
   };
-  using WaitId = uint64_t;  // chosen by the caller; never used twice
-  // Called exactly once, with the value of a key for kKey.
+  using WaitId = uint64_t;  // chosen by the caller; never reused
+  // Called exactly once; for kKey, with the key's value.
   using Done = std::function<void(absl::StatusOr<std::string>)>;
 
   explicit RendezvousState(std::set<uint32_t> ranks);
@@ -67,38 +68,40 @@ class RendezvousState {
   RendezvousState& operator=(const RendezvousState&) = delete;
 
   // ---- Membership.
-  // Ranks with the same non-empty `host` share a node. `listener` may be null. INVALID_ARGUMENT: an
-  // unexpected rank or a host of more than limits::kLabelBytes; ALREADY_EXISTS: it has joined
-  // before; the failure. After an error there is nothing to remove.
+  // Ranks with the same non-empty `host` share a node. `listener` may be null. Errors:
+  // INVALID_ARGUMENT (unexpected rank, or a host longer than limits::kLabelBytes), ALREADY_EXISTS
+  // (the rank has joined before), failure(). Remove must not be called for a Join that failed.
   absl::Status Join(uint32_t rank, const std::string& host, std::shared_ptr<Listener> listener);
-  // Makes a later Remove regular.
+  // Announces a regular exit: a later Remove is not a loss.
   void Leave(uint32_t rank);
-  // The rank's connection has ended. Without Leave, the rank is lost: listeners hear of it, and all
-  // waits fail with UNAVAILABLE.
+  // The rank's connection has ended. Without a preceding Leave, the rank is lost: OnLost of all
+  // listeners is called, and all waits fail with UNAVAILABLE.
   void Remove(uint32_t rank);
   // The lowest ranks that have not joined, at most `most`.
   std::vector<uint32_t> Missing(size_t most) const;
-  // Ends all listeners, with OK if all ranks had joined and otherwise with DEADLINE_EXCEEDED naming
-  // the missing ones, and fails with `reason`.
+  // Calls OnClose of all listeners, with OK if all ranks had joined and otherwise with
+  // DEADLINE_EXCEEDED naming the missing ranks; then calls Fail(reason).
   void Close(const absl::Status& reason);
 
   // ---- Keys.
-  // Answers the waits for the key. Errors of WriteOnceStore::Put; OK for a repetition.
+  // Writes the key and answers the calls that wait for it. OK if the key already holds this value;
+  // errors of WriteOnceStore::Put.
   absl::Status Put(const std::string& key, const std::string& value);
   std::optional<std::string> Find(const std::string& key) const;
-  // Answered with the value as soon as there is one. Errors of Await, and INVALID_ARGUMENT.
+  // Calls `done` with the value as soon as the key exists. Errors: those of Await, and
+  // INVALID_ARGUMENT as WriteOnceStore::CheckKey.
   void Get(WaitId id, const std::string& key, Done done);
 
   // ---- Waits.
-  // False when refused, and answered, with the failure or with RESOURCE_EXHAUSTED: too many waits
-  // for the number of ranks.
+  // Registers a waiting call. Returns false if it is rejected; `done` then receives the error:
+  // failure(), or RESOURCE_EXHAUSTED (too many waiting calls for the number of ranks).
   bool Await(WaitId id, const Wait& wait, Done done);
-  // Answers every call that waits for it.
+  // Answers all calls that wait for `wait`.
   void Answer(const Wait& wait, const absl::StatusOr<std::string>& answer);
-  // Answers one call; nothing when it has been answered.
+  // Answers one call; no effect if it has been answered.
   void AnswerOne(WaitId id, const absl::StatusOr<std::string>& answer);
-  // Answers all calls that wait and all later ones with `status`, which is not OK. The first
-  // failure counts.
+  // Answers all waiting calls with `status`, which must not be OK, and all later calls with the
+  // first failure.
   void Fail(const absl::Status& status);
   // OK until Fail, Close or the loss of a rank.
   absl::Status failure() const;
@@ -117,7 +120,7 @@ class RendezvousState {
     Wait wait;
     Done done;
   };
-  // Calls to make without the lock. Shared, as one of them may destroy the state.
+  // Callbacks to run without the lock. Shared ownership: a callback may destroy the state.
   struct Callbacks {
     absl::Mutex mutex;
     std::deque<std::function<void()>> queue ABSL_GUARDED_BY(mutex);
@@ -133,7 +136,7 @@ class RendezvousState {
   void FailLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AnswerLocked(const Wait& wait, const absl::StatusOr<std::string>& answer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Queues a call to each listener that is still there.
+  // Queues a call to the listener of each rank that has one.
   void NotifyAll(const std::function<void(Listener&)>& notify)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void QueueAnswer(Done done, const absl::StatusOr<std::string>& answer) const;

@@ -59,18 +59,18 @@ TEST_F(RendezvousStateTest, CompletesWhenAllRanksHaveJoined) {
   for (const auto& listener : listeners_) EXPECT_THAT(listener->nodes, ElementsAre(0, 1, 1));
 }
 
-TEST_F(RendezvousStateTest, MissingNamesTheLowestRanks) {
+TEST_F(RendezvousStateTest, MissingReturnsTheLowestRanks) {
   EXPECT_THAT(state_->Missing(2), ElementsAre(0, 1));
   EXPECT_TRUE(Join(0).ok());
   EXPECT_THAT(state_->Missing(10), ElementsAre(1, 2));
 }
 
-TEST_F(RendezvousStateTest, UnknownHostsShareNothing) {
+TEST_F(RendezvousStateTest, RanksWithoutHostNameGetSeparateNodes) {
   for (const uint32_t rank : {0, 1, 2}) EXPECT_TRUE(Join(rank, "").ok());
   EXPECT_THAT(listeners_[0]->nodes, ElementsAre(0, 1, 2));
 }
 
-TEST_F(RendezvousStateTest, RefusesUnexpectedRanks) {
+TEST_F(RendezvousStateTest, RejectsUnexpectedRanks) {
   EXPECT_TRUE(Join(0).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(Join(0)));
   EXPECT_TRUE(absl::IsInvalidArgument(Join(3)));
@@ -78,7 +78,7 @@ TEST_F(RendezvousStateTest, RefusesUnexpectedRanks) {
   EXPECT_THAT(state_->Missing(10), ElementsAre(1, 2));
 }
 
-TEST_F(RendezvousStateTest, ALostRankFailsWhatWaits) {
+TEST_F(RendezvousStateTest, LostRankFailsWaitingCalls) {
   for (const uint32_t rank : {0, 1, 2}) EXPECT_TRUE(Join(rank).ok());
   EXPECT_TRUE(state_->Put("known", "value").ok());
   state_->Get(1, "key", Record(1));
@@ -100,7 +100,7 @@ TEST_F(RendezvousStateTest, ALostRankFailsWhatWaits) {
   EXPECT_EQ(AnswerOf(3).value_or(""), "value");
 }
 
-TEST_F(RendezvousStateTest, KeysAreWrittenOnceAndWaitedFor) {
+TEST_F(RendezvousStateTest, GetWaitsForAKeyThatIsWrittenOnce) {
   state_->Get(1, "key", Record(1));
   state_->Get(2, "never", Record(2));
   EXPECT_TRUE(state_->IsAwaited({Wait::For::kKey, "key"}));
@@ -116,7 +116,7 @@ TEST_F(RendezvousStateTest, KeysAreWrittenOnceAndWaitedFor) {
   EXPECT_TRUE(absl::IsInvalidArgument(AnswerOf(3).status()));
 }
 
-TEST_F(RendezvousStateTest, AnswersEveryWaitForTheSame) {
+TEST_F(RendezvousStateTest, AnswersAllCallsThatWaitForTheSameBarrier) {
   const Wait barrier{Wait::For::kBarrier, "world", 1};
   const Wait next{Wait::For::kBarrier, "world", 2};
   EXPECT_TRUE(state_->Await(1, barrier, Record(1)));
@@ -131,7 +131,7 @@ TEST_F(RendezvousStateTest, AnswersEveryWaitForTheSame) {
   EXPECT_EQ(state_->WaitOf(1), std::nullopt);
 }
 
-TEST_F(RendezvousStateTest, BoundsWaits) {
+TEST_F(RendezvousStateTest, LimitsWaitingCalls) {
   RendezvousState::WaitId id = 0;
   while (answers_.empty()) {
     ++id;
@@ -141,17 +141,19 @@ TEST_F(RendezvousStateTest, BoundsWaits) {
   EXPECT_TRUE(absl::IsResourceExhausted(AnswerOf(id).status()));
 }
 
-TEST_F(RendezvousStateTest, ClosingEarlyNamesTheMissingRanks) {
+TEST_F(RendezvousStateTest, CloseBeforeAllRanksHaveJoinedNamesTheMissingRanks) {
   EXPECT_TRUE(Join(0).ok());
   EXPECT_TRUE(Join(2).ok());
   state_->Get(1, "key", Record(1));
   state_->Close(absl::UnavailableError("closed"));
-  EXPECT_EQ(listeners_[2]->closed, absl::DeadlineExceededError("gave up waiting for rank 1"));
+  EXPECT_EQ(listeners_[2]->closed,
+            absl::DeadlineExceededError(
+                "the rendezvous closed before all ranks joined; missing: rank 1"));
   EXPECT_EQ(AnswerOf(1).status(), absl::UnavailableError("closed"));
   EXPECT_EQ(Join(1), absl::UnavailableError("closed"));
 }
 
-// A listener that uses the state from every one of its calls.
+// A listener that calls the state from each of its callbacks.
 struct Reentrant final : Recorder {
   explicit Reentrant(RendezvousState& state) : state(state) {}
   void OnComplete(const std::vector<uint32_t>& node_of_rank) override {
@@ -197,7 +199,7 @@ TEST_F(RendezvousStateTest, ListenersMayCallBack) {
   EXPECT_EQ(listeners_[2]->closed, absl::OkStatus());
 }
 
-TEST_F(RendezvousStateTest, AnAnswerMayDestroyTheState) {
+TEST_F(RendezvousStateTest, DoneMayDestroyTheState) {
   state_->Get(1, "key", [this](const absl::StatusOr<std::string>& value) {
     EXPECT_EQ(value.value_or(""), "value");
     state_ = nullptr;
@@ -208,7 +210,7 @@ TEST_F(RendezvousStateTest, AnAnswerMayDestroyTheState) {
   EXPECT_EQ(AnswerOf(2).value_or(""), "value");
 }
 
-TEST_F(RendezvousStateTest, ThreadsAgreeOnOneValueAndEveryWaitIsAnsweredOnce) {
+TEST_F(RendezvousStateTest, ConcurrentPutsKeepOneValueAndAnswerEachWaitOnce) {
   constexpr int kThreads = 4;
   constexpr int kKeys = 200;
   std::atomic<int> written{0};

@@ -9,14 +9,15 @@ namespace muster {
 absl::Status WriteOnceStore::CheckKey(absl::string_view key) {
   if (!key.empty() && key.size() <= limits::kKeyBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("a key has 1 to ", limits::kKeyBytes, " bytes, this one ", key.size()));
+      absl::StrCat("key is ", key.size(), " bytes long; it must have 1 to ", limits::kKeyBytes));
 }
 
 absl::StatusOr<bool> WriteOnceStore::Put(absl::string_view key, absl::string_view value) {
   RETURN_IF_ERROR(CheckKey(key));
   if (value.size() > limits::kValueBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a value has at most ", limits::kValueBytes,
-                                                   " bytes, that of ", key, " ", value.size()));
+    return absl::InvalidArgumentError(absl::StrCat("value of key ", key, " is ", value.size(),
+                                                   " bytes long; the limit is ",
+                                                   limits::kValueBytes));
   }
   if (const std::string* const present = Find(key); present != nullptr) {
     if (*present == value) return false;
@@ -24,9 +25,9 @@ absl::StatusOr<bool> WriteOnceStore::Put(absl::string_view key, absl::string_vie
   }
   if (values_.size() >= limits::kKeysPerGeneration ||
       value_bytes_ + value.size() > limits::kValueBytesPerGeneration) {
-    return absl::ResourceExhaustedError(absl::StrCat("the key store is full: at most ",
-                                                     limits::kKeysPerGeneration, " keys and ",
-                                                     limits::kValueBytesPerGeneration, " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the key store is full; the limits are ", limits::kKeysPerGeneration,
+                     " keys and ", limits::kValueBytesPerGeneration, " bytes of values"));
   }
   values_.emplace(key, value);
   value_bytes_ += value.size();

@@ -1,4 +1,4 @@
-// The keys by which the ranks of one generation exchange addresses and unique ids.
+// The key-value store through which the ranks of a generation exchange addresses and unique ids.
 #ifndef MUSTER_COMMON_RENDEZVOUS_WRITE_ONCE_STORE_H_
 #define MUSTER_COMMON_RENDEZVOUS_WRITE_ONCE_STORE_H_
 
@@ -13,22 +13,22 @@
 
 namespace muster {
 
-// A map whose entries are written once, bounded by common/limits.h. Not thread-safe; without
-// threads, clocks or I/O of its own.
+// A map whose entries can be written only once; common/limits.h limits its size. Not thread-safe;
+// uses no threads, clocks or I/O.
 class WriteOnceStore {
  public:
   // INVALID_ARGUMENT unless the key has 1 to limits::kKeyBytes bytes.
   static absl::Status CheckKey(absl::string_view key);
 
-  // True for a new key, false for a repetition with the same value. ALREADY_EXISTS: the key holds
-  // another value; INVALID_ARGUMENT: as CheckKey, or a value of more than limits::kValueBytes;
-  // RESOURCE_EXHAUSTED: the store is full.
+  // Returns true for a new key, false if the key already holds this value. Errors: ALREADY_EXISTS
+  // (the key holds another value), INVALID_ARGUMENT (as CheckKey, or a value longer than
+  // limits::kValueBytes), RESOURCE_EXHAUSTED (the store is full).
   absl::StatusOr<bool> Put(absl::string_view key, absl::string_view value);
 
-  // Null when the key does not exist. Valid until the key is erased.
+  // Returns null if the key does not exist. The pointer is valid until the key is erased.
   const std::string* Find(absl::string_view key) const;
 
-  // Removes a value that its reader refused. For proposals only: ranks rely on the rest.
+  // Removes a key, e.g. one that the coordinator rejected. Only for keys that no rank has read.
   void Erase(absl::string_view key);
 
   const std::map<std::string, std::string, std::less<>>& values() const { return values_; }

@@ -19,7 +19,7 @@ TEST(WriteOnceStoreTest, KeepsTheFirstValue) {
   EXPECT_EQ(*store.Find("key"), "value");
 }
 
-TEST(WriteOnceStoreTest, BoundsKeysAndValues) {
+TEST(WriteOnceStoreTest, RejectsKeysAndValuesThatExceedLimits) {
   WriteOnceStore store;
   EXPECT_TRUE(absl::IsInvalidArgument(store.Put("", "v").status()));
   EXPECT_TRUE(
@@ -29,7 +29,7 @@ TEST(WriteOnceStoreTest, BoundsKeysAndValues) {
   EXPECT_TRUE(store.Put(std::string(limits::kKeyBytes, 'k'), "v").ok());
 }
 
-TEST(WriteOnceStoreTest, BoundsTheSumOfItsValues) {
+TEST(WriteOnceStoreTest, LimitsTheTotalSizeOfValues) {
   WriteOnceStore store;
   const std::string value(limits::kValueBytes, 'v');
   for (size_t i = 0; i < limits::kValueBytesPerGeneration / limits::kValueBytes; ++i) {
@@ -42,7 +42,7 @@ TEST(WriteOnceStoreTest, BoundsTheSumOfItsValues) {
   EXPECT_TRUE(*store.Put("more", "v"));
 }
 
-TEST(WriteOnceStoreTest, BoundsTheNumberOfItsKeys) {
+TEST(WriteOnceStoreTest, LimitsTheNumberOfKeys) {
   WriteOnceStore store;
   for (size_t i = 0; i < limits::kKeysPerGeneration; ++i) {
     ASSERT_TRUE(store.Put(absl::StrCat(i), "").ok());
