@@ -12,7 +12,7 @@ std::string TextOf(const v1::FingerprintEntry& entry) {
   return absl::StrCat(entry.name(), " ", entry.value());
 }
 
-// Null when the rank does not report it.
+// Returns null if the rank does not report the entry.
 const v1::FingerprintEntry* FindEntry(const v1::JoinInfo& join, const std::string& name) {
   const auto& entries = join.fingerprint();
   const auto found = std::find_if(entries.begin(), entries.end(),
@@ -20,7 +20,7 @@ const v1::FingerprintEntry* FindEntry(const v1::JoinInfo& join, const std::strin
   return found == entries.end() ? nullptr : &*found;
 }
 
-// Entries in which `one` differs from `other`.
+// The entries of `one` that differ from those of `other`, as text.
 std::vector<std::string> Differing(const v1::JoinInfo& one, const v1::JoinInfo& other) {
   std::vector<std::string> texts;
   for (const v1::FingerprintEntry& entry : one.fingerprint()) {
@@ -69,8 +69,10 @@ std::string Describe(const Agreement& agreement) {
   std::string text = agreement.resume_rank.has_value()
                          ? absl::StrCat("rank ", *agreement.resume_rank,
                                         " reads the checkpoint of step ", agreement.resume_step)
-                         : "nobody has a checkpoint";
-  if (agreement.canonical_layout) absl::StrAppend(&text, "; layouts differ, the canonical is used");
+                         : "no rank has a checkpoint";
+  if (agreement.canonical_layout) {
+    absl::StrAppend(&text, "; layouts differ, using the canonical layout");
+  }
   return text;
 }
 

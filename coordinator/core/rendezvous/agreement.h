@@ -1,5 +1,5 @@
-// What the ranks of a generation agree on once all have joined: pure functions of their JoinInfos,
-// so that the same ranks agree on the same after a restart of the coordinator.
+// The checkpoint and the layout that the ranks of a generation agree on once all have joined. Pure
+// functions of the ranks' JoinInfos, so that a restarted coordinator computes the same agreement.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_AGREEMENT_H_
 #define MUSTER_COORDINATOR_CORE_RENDEZVOUS_AGREEMENT_H_
 
@@ -16,21 +16,22 @@ namespace muster::core {
 using Joins = std::vector<std::optional<v1::JoinInfo>>;  // by rank
 
 struct Agreement {
-  std::optional<uint32_t> resume_rank;
+  std::optional<uint32_t> resume_rank;  // no value: no rank has a checkpoint
   uint64_t resume_step = 0;
   bool canonical_layout = false;
 };
 
-// None before every rank has joined. Training resumes from the newest checkpoint of any rank; of
-// the ranks that have it, the lowest reads and broadcasts it.
+// Returns nullopt until all ranks have joined. Training resumes from the newest checkpoint of any
+// rank; the lowest rank that has it reads and broadcasts it.
 std::optional<Agreement> Agree(const Joins& joins);
 std::string Describe(const Agreement& agreement);
 
-// Ranks with different fingerprints would train different models, or hang. Every rank has joined.
+// A difference between the fingerprints of two ranks, which would train different models, or hang.
 struct Mismatch {
   uint32_t rank = 0;    // the lowest that differs from rank 0
-  std::string message;  // two lines: what differs, as rank 0 has it and as this rank has it
+  std::string message;  // two lines: the entries of rank 0 that differ, and those of `rank`
 };
+// Requires that all ranks have joined.
 std::optional<Mismatch> FindMismatch(const Joins& joins, const GenerationState& generation);
 
 }  // namespace muster::core

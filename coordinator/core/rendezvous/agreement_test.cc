@@ -23,12 +23,12 @@ v1::JoinInfo WithEntry(const std::string& name, const std::string& value) {
   return join;
 }
 
-TEST(AgreementTest, NeedsEveryRank) {
+TEST(AgreementTest, ReturnsNulloptUntilAllRanksHaveJoined) {
   EXPECT_FALSE(Agree({Join("x"), std::nullopt}).has_value());
   EXPECT_TRUE(Agree({Join("x"), Join("x")}).has_value());
 }
 
-TEST(AgreementTest, TheLowestRankWithTheNewestCheckpointReads) {
+TEST(AgreementTest, LowestRankWithNewestCheckpointReadsIt) {
   const auto agreement = Agree({Join("x", 5), Join("x", 9), Join("x"), Join("x", 9)});
   ASSERT_TRUE(agreement.has_value());
   EXPECT_EQ(agreement->resume_rank, 1u);
@@ -36,17 +36,17 @@ TEST(AgreementTest, TheLowestRankWithTheNewestCheckpointReads) {
   EXPECT_EQ(Describe(*agreement), "rank 1 reads the checkpoint of step 9");
 }
 
-TEST(AgreementTest, WithoutACheckpointNoRankReads) {
+TEST(AgreementTest, HasNoResumeRankWithoutCheckpoint) {
   const auto agreement = Agree({Join("x"), Join("x")});
   EXPECT_FALSE(agreement->resume_rank.has_value());
   EXPECT_FALSE(agreement->canonical_layout);
 }
 
-TEST(AgreementTest, DifferentLayoutsUseTheCanonicalOne) {
+TEST(AgreementTest, UsesCanonicalLayoutWhenLayoutsDiffer) {
   EXPECT_TRUE(Agree({Join("x"), Join("y")})->canonical_layout);
 }
 
-TEST(AgreementTest, AMismatchShowsBothSides) {
+TEST(AgreementTest, MismatchShowsDifferingEntriesOfBothRanks) {
   v1::GenerationRecord record;
   record.set_world_size(3);
   for (uint32_t rank = 0; rank < 3; ++rank) {

@@ -21,11 +21,12 @@ absl::StatusOr<BarrierTable::Outcome> BarrierTable::Arrive(const v1::BarrierId& 
                                                            absl::Span<const uint32_t> ranks,
                                                            SteadyTime now) {
   if (barrier.sequence() == 0) {
-    return absl::InvalidArgumentError("barriers are numbered from 1");
+    return absl::InvalidArgumentError("barrier sequence is 0; sequences start at 1");
   }
   if (barrier.group().size() > limits::kKeyBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the name of a barrier's group has at most ", limits::kKeyBytes, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("barrier group name is ", barrier.group().size(),
+                                                   " bytes long; the limit is ",
+                                                   limits::kKeyBytes));
   }
   const auto released = released_.find(barrier.group());
   if (released != released_.end() && barrier.sequence() <= released->second) {
@@ -36,9 +37,9 @@ absl::StatusOr<BarrierTable::Outcome> BarrierTable::Arrive(const v1::BarrierId& 
   if (entry == open_.end()) {
     if (open_.size() >= limits::kBarriersPerGeneration ||
         (released == released_.end() && released_.size() >= limits::kBarriersPerGeneration)) {
-      return absl::ResourceExhaustedError(absl::StrCat("a generation has at most ",
-                                                       limits::kBarriersPerGeneration,
-                                                       " barriers open and groups of barriers"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("too many open barriers or barrier groups; the limit is ",
+                       limits::kBarriersPerGeneration, " of each per generation"));
     }
     entry = open_.emplace(key, Arrivals{{}, now}).first;
   }

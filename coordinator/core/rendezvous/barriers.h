@@ -1,7 +1,7 @@
-// The barriers of one generation. Each group is a series of barriers of all ranks, numbered from 1.
+// The barriers of one generation. A group is a series of barriers of all ranks, numbered from 1.
 //
-// In memory only: workers report arrivals again to a coordinator that was restarted, and also the
-// barriers that ranks have passed, from which the other ranks may then be released.
+// In memory only: workers repeat to a restarted coordinator the arrivals, and the barriers that
+// ranks have passed, from which the other ranks may then be released.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_BARRIERS_H_
 #define MUSTER_COORDINATOR_CORE_RENDEZVOUS_BARRIERS_H_
 
@@ -25,31 +25,31 @@ class BarrierTable {
   explicit BarrierTable(uint32_t world_size) : world_size_(world_size) {}
 
   struct Outcome {
-    bool already_released = false;        // release the asking node
-    std::vector<v1::BarrierId> released;  // release all nodes: this was the last arrival
+    bool already_released = false;        // before this arrival: release the arriving node
+    std::vector<v1::BarrierId> released;  // by this arrival, the last: release all nodes
   };
-  // `ranks` belong to the asking node. Arriving twice counts once. A rank that arrives at a barrier
-  // has arrived at those before it in the group. Errors: INVALID_ARGUMENT,
-  // RESOURCE_EXHAUSTED (a bound of common/limits.h).
+  // `ranks` are ranks of the arriving node. Repeated arrivals count once. Arrival at a barrier
+  // implies arrival at all earlier ones of the group. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED
+  // (a limit of common/limits.h).
   absl::StatusOr<Outcome> Arrive(const v1::BarrierId& barrier, absl::Span<const uint32_t> ranks,
                                  SteadyTime now);
 
-  // A rank has passed this barrier: all ranks may pass it and those before it. Returns the open
-  // barriers that this releases.
+  // Records that a rank has passed this barrier, so that all ranks may pass it and the earlier ones
+  // of its group. Returns the open barriers that this releases.
   std::vector<v1::BarrierId> MarkPassed(const v1::BarrierId& barrier);
 
-  // Closes a barrier that will never be passed; a later arrival opens it anew.
+  // Closes a barrier that can never be passed; a later arrival opens it again.
   void Abort(const v1::BarrierId& barrier);
 
   struct Open {
     v1::BarrierId barrier;
     SteadyTime since;
-    uint32_t missing = 0;  // how many ranks have not arrived
+    uint32_t missing = 0;  // number of ranks that have not arrived
   };
   std::vector<Open> ListOpen() const;
   // The ranks that have not arrived at an open barrier.
   std::vector<uint32_t> Missing(const v1::BarrierId& barrier) const;
-  // How long the last released barrier was open.
+  // Time from the first to the last arrival at the barrier that was released last.
   absl::Duration last_wait() const { return last_wait_; }
 
  private:
@@ -61,7 +61,7 @@ class BarrierTable {
 
   uint32_t world_size_;
   std::map<Key, Arrivals> open_;
-  std::map<std::string, uint64_t> released_;  // group -> the newest released
+  std::map<std::string, uint64_t> released_;  // group -> highest released sequence
   absl::Duration last_wait_;
 };
 

@@ -34,13 +34,13 @@ TEST(BarrierTable, ReleasesWhenTheLastRankArrives) {
   EXPECT_FALSE(barriers.Arrive(Id(2), {0}, start)->already_released);
 }
 
-TEST(BarrierTable, GroupsAreSeriesOfTheirOwn) {
+TEST(BarrierTable, GroupsAreIndependent) {
   BarrierTable barriers(1);
   EXPECT_EQ(barriers.Arrive(Id(5), {0}, {})->released.size(), 1u);
   EXPECT_EQ(barriers.Arrive(Id(1, "mine"), {0}, {})->released.size(), 1u);
 }
 
-TEST(BarrierTable, WhatWasPassedOpensThoseBeforeIt) {
+TEST(BarrierTable, PassedBarrierReleasesEarlierOnesOfItsGroup) {
   BarrierTable barriers(2);
   ASSERT_TRUE(barriers.Arrive(Id(3), {0}, {}).ok());
   ASSERT_TRUE(barriers.Arrive(Id(9), {0}, {}).ok());
@@ -53,7 +53,7 @@ TEST(BarrierTable, WhatWasPassedOpensThoseBeforeIt) {
   EXPECT_TRUE(barriers.Arrive(Id(4), {1}, {})->already_released);
 }
 
-TEST(BarrierTable, HasBounds) {
+TEST(BarrierTable, RejectsInvalidIdsAndLimitsOpenBarriers) {
   BarrierTable barriers(2);
   EXPECT_EQ(barriers.Arrive(Id(0), {0}, {}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(
@@ -66,7 +66,7 @@ TEST(BarrierTable, HasBounds) {
             absl::StatusCode::kResourceExhausted);
 }
 
-TEST(BarrierTable, BoundsGroups) {
+TEST(BarrierTable, LimitsGroups) {
   BarrierTable barriers(1);
   for (size_t i = 0; i < limits::kBarriersPerGeneration; ++i) {
     ASSERT_TRUE(barriers.Arrive(Id(1, absl::StrCat("g", i)), {0}, {}).ok());

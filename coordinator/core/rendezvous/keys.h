@@ -21,12 +21,12 @@ namespace muster::core {
 
 class KeyTable {
  public:
-  // Returns the nodes that waited for the key. Repeating a put is OK. Errors of
+  // Returns the nodes that waited for the key. OK if the key already holds this value; errors of
   // WriteOnceStore::Put.
   absl::StatusOr<std::vector<NodeName>> Put(absl::string_view key, absl::string_view value);
 
-  // The value, or null after noting that `node` waits for it. Errors: INVALID_ARGUMENT as
-  // WriteOnceStore::CheckKey, RESOURCE_EXHAUSTED (nodes wait for too many keys).
+  // Returns the value, or null after recording that `node` waits for it. Errors: INVALID_ARGUMENT
+  // as WriteOnceStore::CheckKey, RESOURCE_EXHAUSTED (nodes wait for too many keys).
   absl::StatusOr<const std::string*> Get(absl::string_view key, const NodeName& node);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(KeyTable, WritesOnce) {
+TEST(KeyTable, KeepsTheFirstValue) {
   KeyTable keys;
   EXPECT_TRUE(keys.Put("k", "v").ok());
   EXPECT_TRUE(keys.Put("k", "v").ok());

@@ -14,13 +14,13 @@
 namespace muster::core {
 
 v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank);
-// The node's slice of the world.
+// The world as one node needs it: its own ranks, and the size and addresses of the whole.
 v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agreement& agreement);
-// The answer to a put or a get: the key's value, or why there is none.
+// The answer to a put or a get: the key's value, or an error.
 v1::CoordinatorMessage MakeKeyValue(const std::string& job, uint64_t generation,
                                     const std::string& key, absl::string_view value,
                                     const absl::Status& status);
-// Releases the ranks that wait at the barrier; an error tells them that it was aborted.
+// Releases the ranks that wait at the barrier; an error `status` means that it was aborted.
 v1::CoordinatorMessage MakeRelease(const std::string& job, uint64_t generation,
                                    const v1::BarrierId& barrier, const absl::Status& status);
 

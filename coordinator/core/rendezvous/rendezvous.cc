@@ -12,9 +12,9 @@
 namespace muster::core {
 namespace {
 
-// Launching and connecting a large world takes a while even where every single rank is quick.
-constexpr absl::Duration kLeastPhaseTimeout = absl::Seconds(60);
-// Ranks that a job's message names.
+// Launching and connecting a large world takes time even if each rank is fast.
+constexpr absl::Duration kMinPhaseTimeout = absl::Seconds(60);
+// Ranks named in a failure's message.
 constexpr size_t kShownInMessage = 10;
 
 const char* PhaseLabel(v1::RankPhase awaited) {
@@ -30,15 +30,15 @@ const char* PhaseLabel(v1::RankPhase awaited) {
 
 TimerKey PhaseTimer(const Job& job) { return {TimerKey::Kind::kRendezvous, job.status.job_id()}; }
 
-absl::Status OverError(const std::string& job, uint64_t generation) {
+absl::Status EndedError(const std::string& job, uint64_t generation) {
   return absl::AbortedError(
-      absl::StrCat("generation ", generation, " of job ", job, " is over or stopping"));
+      absl::StrCat("generation ", generation, " of job ", job, " has ended or is stopping"));
 }
 
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------
-// a generation's life
+// life cycle of a generation
 
 void Rendezvous::Begin(const Job& job) {
   states_.erase(job.id());
@@ -67,7 +67,7 @@ void Rendezvous::ArmPhase(const Job& job, v1::RankPhase awaited) {
   state.awaited = awaited;
   state.awaited_since = context_.now.steady;
   const absl::Duration timeout =
-      std::max(FromProto(job.spec().failure_timeout()), kLeastPhaseTimeout);
+      std::max(FromProto(job.spec().failure_timeout()), kMinPhaseTimeout);
   context_.timers.Set(PhaseTimer(job), context_.now.steady + timeout);
   ArmWaitTimer(job);
 }
@@ -80,7 +80,7 @@ void Rendezvous::RecordJoin(const Job& job, uint32_t rank, const v1::JoinInfo& j
 std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
   State& state = states_.at(job.id());
   const GenerationState& generation = *job.generation;
-  // Ranks that have joined get the world whatever the kind of job.
+  // Ranks that join get the world, whatever the kind of the job.
   if (state.agreement.has_value() || !generation.EveryRankReached(v1::JOINED)) return std::nullopt;
   state.agreement = Agree(state.joins);
   if (!state.agreement.has_value()) return std::nullopt;
@@ -90,13 +90,13 @@ std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
     failure.set_rank(mismatch->rank);
     failure.set_node(generation.placement(generation.ranks[mismatch->rank].node_rank).node());
     failure.set_message(mismatch->message);
-    // The same nodes would differ again.
+    // A retry on the same nodes would fail again.
     failure.mutable_exit()->mutable_failure()->set_not_retryable(true);
     return failure;
   }
   if (job.state() == v1::STARTING) {
     jobs_.AddEvent(job, events::kWorldSent,
-                   absl::StrCat("every rank has joined; ", Describe(*state.agreement)));
+                   absl::StrCat("all ranks have joined; ", Describe(*state.agreement)));
   }
   for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
     SendWorld(job, node_rank);
@@ -121,7 +121,7 @@ bool Rendezvous::AdvancePhases(const Job& job) {
 
 v1::FirstFailure Rendezvous::TimeOut(const Job& job) {
   const GenerationState& generation = *job.generation;
-  // The rendezvous is the first of the waits.
+  // The first open wait is that of the rendezvous.
   const v1::Wait wait = SendNotice(job, OpenWaits(job).front(), /*timed_out=*/true);
   const std::vector<uint32_t> missing = generation.RanksBefore(states_.at(job.id()).awaited);
   v1::FirstFailure failure;
@@ -177,7 +177,7 @@ void Rendezvous::PutKey(const Node& node, const v1::PutKey& put) {
   const Job* const job = FindOpen(put.job_id(), put.generation(), node);
   if (job == nullptr) {
     nodes_.Send(node, MakeKeyValue(put.job_id(), put.generation(), put.key(), "",
-                                   OverError(put.job_id(), put.generation())));
+                                   EndedError(put.job_id(), put.generation())));
     return;
   }
   const absl::StatusOr<std::vector<NodeName>> waiting =
@@ -197,9 +197,9 @@ void Rendezvous::PutKey(const Node& node, const v1::PutKey& put) {
 
 void Rendezvous::GetKey(const Node& node, const v1::GetKey& get) {
   const Job* const job = FindOpen(get.job_id(), get.generation(), node);
-  absl::StatusOr<const std::string*> value = OverError(get.job_id(), get.generation());
+  absl::StatusOr<const std::string*> value = EndedError(get.job_id(), get.generation());
   if (job != nullptr) value = states_.at(job->id()).keys.Get(get.key(), node.name());
-  if (value.ok() && *value == nullptr) return;  // answered when it is put
+  if (value.ok() && *value == nullptr) return;  // PutKey answers
   nodes_.Send(node, MakeKeyValue(get.job_id(), get.generation(), get.key(),
                                  value.ok() ? **value : std::string(), value.status()));
 }
@@ -208,7 +208,7 @@ void Rendezvous::ArriveAtBarrier(const Node& node, const v1::ArriveBarrier& arri
   Job* const job = jobs_.FindLiving(JobId(arrive.job_id()), arrive.generation(), node.name());
   if (job == nullptr || job->state() == v1::STOPPING) {
     nodes_.Send(node, MakeRelease(arrive.job_id(), arrive.generation(), arrive.barrier(),
-                                  OverError(arrive.job_id(), arrive.generation())));
+                                  EndedError(arrive.job_id(), arrive.generation())));
     return;
   }
   GenerationState& generation = *job->generation;
@@ -248,8 +248,8 @@ void Rendezvous::MarkPassed(const Job& job, const v1::BarrierId& passed) {
 void Rendezvous::AbortHopelessBarriers(const Job& job) {
   if (!job.generation.has_value() || job.generation->clean_exits == 0) return;
   const GenerationState& generation = *job.generation;
-  // A coordinator that was restarted waits for every node's report: a rank that ended may have
-  // arrived before.
+  // A restarted coordinator waits for the reports of all nodes first: a rank that exited may have
+  // arrived at the barrier before.
   for (const v1::NodePlacement& placement : generation.record.nodes()) {
     const Node& node = nodes_.at(NodeName(placement.node()));
     if (!node.seen && node.state != v1::LOST) return;

@@ -1,8 +1,7 @@
-// How the ranks of a living generation find each other: launch, join, world, key store and
-// barriers.
+// Brings the ranks of a living generation together: launch, join, world, key store and barriers.
 //
-// One state per living generation, in memory only: workers report joins, keys and barriers again in
-// the Hello of each session, so a coordinator that was restarted rebuilds it.
+// Keeps one state per living generation, in memory only. A restarted coordinator rebuilds it,
+// because workers report joins, keys and barriers again in the Hello of each session.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_RENDEZVOUS_H_
@@ -31,46 +30,50 @@ class Rendezvous {
   Rendezvous(JobTable& jobs, NodeTable& nodes, Context& context)
       : jobs_(jobs), nodes_(nodes), context_(context) {}
 
-  // ---- A generation's life
-  // The job has a new living generation, or one that was loaded from the records.
+  // ---- Life cycle of a generation
+  // Starts a generation that is new or was loaded from the records.
   void Begin(const Job& job);
-  // The generation stops: open barriers are aborted with `message`, and phases have no deadline.
+  // The generation is stopping: aborts open barriers with `message` and cancels the phase deadline.
   void Stop(const Job& job, const std::string& message);
-  // Nothing of the generation is left.
+  // The generation has ended: drops its state.
   void End(const Job& job);
 
   // ---- Phases
-  // What a rank said when it joined; the first word counts.
+  // Records a rank's JoinInfo; only the first one of each rank counts.
   void RecordJoin(const Job& job, uint32_t rank, const v1::JoinInfo& join);
-  // Forms the world once every rank has joined, and sends it. Returns the failure when the ranks do
-  // not fit together.
+  // Forms the world once all ranks have joined, and sends it. Returns a failure if the fingerprints
+  // of the ranks differ.
   std::optional<v1::FirstFailure> FormWorld(Job& job);
-  // Takes note of the phases that all ranks have reached. True once the job is to be RUNNING.
+  // Advances past the phases that all ranks have reached. Returns true once the job is to become
+  // RUNNING.
   bool AdvancePhases(const Job& job);
-  // The phase's deadline has passed. The failure names the missing rank, if it is only one.
+  // The phase's deadline has passed: sends a last notice. The returned failure names the missing
+  // rank if there is exactly one.
   v1::FirstFailure TimeOut(const Job& job);
 
-  // Sends a Launch to the node.
+  // Sends a Launch to the node if it is reachable and has live ranks.
   void SendLaunch(const Job& job, uint32_t node_rank);
-  // Sends the world to the node, if there is one and its session has not had it.
+  // Sends the world to the node once it is formed, once per session of the node.
   void SendWorld(const Job& job, uint32_t node_rank);
-  // The node has a new session, which knows nothing of the world.
+  // The node has a new session, which has not received the world.
   void OnNewSession(const Job& job, uint32_t node_rank);
 
   // ---- Keys and barriers
   void PutKey(const Node& node, const v1::PutKey& put);
   void GetKey(const Node& node, const v1::GetKey& get);
   void ArriveAtBarrier(const Node& node, const v1::ArriveBarrier& arrive);
-  // Ranks report that they passed the barrier: everyone may pass it and those before it.
+  // Ranks report that they passed the barrier: all ranks may pass it and the earlier ones of its
+  // group.
   void MarkPassed(const Job& job, const v1::BarrierId& barrier);
-  // Aborts barriers that can never be passed because a rank ended before it arrived.
+  // Aborts barriers that can never be passed because a rank exited before it arrived.
   void AbortHopelessBarriers(const Job& job);
 
   // ---- Waits
-  // What the ranks of a job wait for, as its view shows it.
+  // The waits of a job's ranks, for the job's view.
   std::vector<v1::Wait> Waits(const Job& job, Time now) const;
+  // The waits of all active jobs, for metrics: the oldest of each job and name.
   std::vector<LiveWait> ListWaits() const;
-  // Notifies nodes and the log of the waits that are due.
+  // Sends notices of the waits that are due to the job's nodes, and logs them.
   void OnWaitTimer(const Job& job);
 
  private:
@@ -80,22 +83,22 @@ class Rendezvous {
     KeyTable keys;
     BarrierTable barriers;
     std::vector<std::optional<v1::JoinInfo>> joins;  // by rank
-    std::optional<Agreement> agreement;              // once every rank has joined
-    std::set<uint32_t> world_sent;  // node ranks whose present session has had the world
-    // The phase that is under way, and since when.
+    std::optional<Agreement> agreement;              // once all ranks have joined
+    std::set<uint32_t> world_sent;  // node ranks whose current session has received the world
+    // The phase that ranks have yet to reach, and the time since which they are awaited.
     v1::RankPhase awaited = v1::STARTED;
     SteadyTime awaited_since;
-    SteadyTime noticed_until;  // waits due by then have been announced
+    SteadyTime noticed_until;  // notices due by this time have been sent
   };
   struct OpenWait {
     std::string what;
     SteadyTime since;
     uint32_t missing = 0;
-    std::optional<v1::BarrierId> barrier;  // none: the rendezvous or the set-up of communicators
+    std::optional<v1::BarrierId> barrier;  // no value: the rendezvous or the communicators
   };
 
-  // The job whose living generation `number` has ranks on the node and is not stopping; null
-  // otherwise.
+  // Returns the job if its living generation is `number`, has ranks on the node and is not
+  // stopping; null otherwise.
   const Job* FindOpen(const std::string& job, uint64_t number, const Node& node);
   void ArmPhase(const Job& job, v1::RankPhase awaited);
   bool IsReachable(const GenerationState& generation, uint32_t node_rank) const;
@@ -104,13 +107,14 @@ class Rendezvous {
   // ---- waits.cc
   std::vector<OpenWait> OpenWaits(const Job& job) const;
   v1::Wait DescribeWait(const Job& job, const OpenWait& open, size_t most, Time now) const;
-  // Adds `ids`, which are waited for, to the wait: `most` of them, then the number of the others.
+  // Adds the missing ranks `ids` to the wait: at most `most` of them, then the number of the
+  // others.
   void DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t most, Time now,
                      v1::Wait& wait) const;
   std::string DescribeRank(const Job& job, const RankState& rank, Time now) const;
-  // Makes the wait timer fire for a wait that begins now.
+  // Arms the wait timer for a wait that begins now.
   void ArmWaitTimer(const Job& job);
-  // Notifies the nodes of the generation and the log; returns what they were told.
+  // Sends a notice of the wait to the generation's nodes and logs it; returns the wait as sent.
   v1::Wait SendNotice(const Job& job, const OpenWait& open, bool timed_out);
 
   JobTable& jobs_;

@@ -64,7 +64,7 @@ class RendezvousTest : public ::testing::Test {
     arrive.add_ranks(rank);
     rendezvous_.ArriveAtBarrier(node(from), arrive);
   }
-  // The code of the newest release that the session got.
+  // The code of the last release that the session received; -1 if none.
   int ReleaseCode(uint64_t session) {
     const auto sent = Sent(context_, session, Message::kReleaseBarrier);
     return sent.empty() ? -1 : sent.back().release_barrier().code();
@@ -77,7 +77,7 @@ class RendezvousTest : public ::testing::Test {
   Job* job_ = nullptr;
 };
 
-TEST_F(RendezvousTest, TheWorldGoesOutWhenTheLastRankHasJoined) {
+TEST_F(RendezvousTest, SendsWorldWhenTheLastRankHasJoined) {
   job_->generation->Reach(job_->generation->ranks[0], v1::JOINED);
   rendezvous_.RecordJoin(*job_, 0, v1::JoinInfo());
   EXPECT_FALSE(rendezvous_.FormWorld(*job_).has_value());
@@ -86,7 +86,7 @@ TEST_F(RendezvousTest, TheWorldGoesOutWhenTheLastRankHasJoined) {
   EXPECT_FALSE(rendezvous_.FormWorld(*job_).has_value());
   ASSERT_THAT(Sent(context_, 1, Message::kWorld), SizeIs(1));
   EXPECT_EQ(Sent(context_, 2, Message::kWorld).at(0).world().node_rank(), 1u);
-  // A session gets it once, a new session again.
+  // Each session receives the world once.
   rendezvous_.SendWorld(*job_, 0);
   EXPECT_THAT(Sent(context_, 1, Message::kWorld), SizeIs(1));
   rendezvous_.OnNewSession(*job_, 0);
@@ -94,7 +94,7 @@ TEST_F(RendezvousTest, TheWorldGoesOutWhenTheLastRankHasJoined) {
   EXPECT_THAT(Sent(context_, 1, Message::kWorld), SizeIs(2));
 }
 
-TEST_F(RendezvousTest, AMismatchIsAFailureThatIsNotRetried) {
+TEST_F(RendezvousTest, MismatchIsNotRetryable) {
   v1::JoinInfo other;
   other.add_fingerprint()->set_name("torch");
   rendezvous_.RecordJoin(*job_, 1, other);
@@ -107,7 +107,7 @@ TEST_F(RendezvousTest, AMismatchIsAFailureThatIsNotRetried) {
   EXPECT_THAT(Sent(context_, 1, Message::kWorld), IsEmpty());
 }
 
-TEST_F(RendezvousTest, PhasesEndWithConnectedRanks) {
+TEST_F(RendezvousTest, AdvancesPhasesUntilAllRanksAreConnected) {
   const TimerKey deadline{TimerKey::Kind::kRendezvous, "job"};
   ReachAll(v1::STARTED);
   EXPECT_FALSE(rendezvous_.AdvancePhases(*job_));
@@ -118,13 +118,13 @@ TEST_F(RendezvousTest, PhasesEndWithConnectedRanks) {
   EXPECT_THAT(context_.stats.Take().rendezvous_seconds, SizeIs(3));
 }
 
-TEST_F(RendezvousTest, ACommandJobIsDoneWhenItsRanksHaveStarted) {
+TEST_F(RendezvousTest, CommandJobOnlyNeedsStartedRanks) {
   job_->status.mutable_spec()->add_command("true");
   ReachAll(v1::STARTED);
   EXPECT_TRUE(rendezvous_.AdvancePhases(*job_));
 }
 
-TEST_F(RendezvousTest, ATimeOutNamesTheMissingRank) {
+TEST_F(RendezvousTest, TimeOutNamesTheMissingRank) {
   job_->generation->Reach(job_->generation->ranks[0], v1::STARTED);
   Advance(context_, absl::Seconds(60));
   const v1::FirstFailure failure = rendezvous_.TimeOut(*job_);
@@ -134,7 +134,7 @@ TEST_F(RendezvousTest, ATimeOutNamesTheMissingRank) {
   EXPECT_TRUE(Sent(context_, 1, Message::kWaitNotice).at(0).wait_notice().timed_out());
 }
 
-TEST_F(RendezvousTest, AKeyReachesThoseWhoWaitedForIt) {
+TEST_F(RendezvousTest, SendsKeyToNodesThatWaitForIt) {
   Get("b", "id");
   EXPECT_THAT(context_.effects.sends, IsEmpty());
   Put("a", "id", "x");
@@ -143,7 +143,7 @@ TEST_F(RendezvousTest, AKeyReachesThoseWhoWaitedForIt) {
   EXPECT_THAT(Sent(context_, 1, Message::kKeyValue), SizeIs(1));
 }
 
-TEST_F(RendezvousTest, KeysOfAnotherGenerationAreRefused) {
+TEST_F(RendezvousTest, RejectsKeysOfAnotherGeneration) {
   Put("a", "id", "x", /*generation=*/2);
   EXPECT_EQ(Sent(context_, 1, Message::kKeyValue).at(0).key_value().code(),
             static_cast<int>(absl::StatusCode::kAborted));
@@ -151,7 +151,7 @@ TEST_F(RendezvousTest, KeysOfAnotherGenerationAreRefused) {
   EXPECT_THAT(Sent(context_, 2, Message::kKeyValue), IsEmpty());
 }
 
-TEST_F(RendezvousTest, TheLastArrivalReleasesEveryNode) {
+TEST_F(RendezvousTest, LastArrivalReleasesAllNodes) {
   Arrive("a", 0);
   EXPECT_EQ(ReleaseCode(1), -1);
   ASSERT_THAT(rendezvous_.ListWaits(), SizeIs(2));  // the rendezvous and the barrier
@@ -161,7 +161,7 @@ TEST_F(RendezvousTest, TheLastArrivalReleasesEveryNode) {
   EXPECT_THAT(context_.stats.Take().barrier_wait_seconds, SizeIs(1));
 }
 
-TEST_F(RendezvousTest, ABarrierWithoutAnEndedRankIsAborted) {
+TEST_F(RendezvousTest, AbortsBarrierWhenARankExitsWithoutArriving) {
   Arrive("a", 0);
   job_->generation->RecordOf(job_->generation->ranks[1]).set_exited(true);
   job_->generation->Reach(job_->generation->ranks[1], v1::EXITED);
@@ -169,7 +169,7 @@ TEST_F(RendezvousTest, ABarrierWithoutAnEndedRankIsAborted) {
   EXPECT_EQ(ReleaseCode(1), static_cast<int>(absl::StatusCode::kAborted));
 }
 
-TEST_F(RendezvousTest, StoppingAbortsBarriersAndRefusesNewOnes) {
+TEST_F(RendezvousTest, StopAbortsBarriersAndRejectsNewOnes) {
   Arrive("a", 0);
   jobs_.Transition(*job_, v1::STOPPING, "", "");
   rendezvous_.Stop(*job_, "cancelled");
@@ -182,7 +182,7 @@ TEST_F(RendezvousTest, StoppingAbortsBarriersAndRefusesNewOnes) {
   EXPECT_EQ(rendezvous_.Waits(*job_, context_.now)[0].what(), "stop");
 }
 
-TEST_F(RendezvousTest, WaitsAreAnnouncedAfterAWhile) {
+TEST_F(RendezvousTest, SendsNoticesOfWaitsAfterTwoSeconds) {
   const TimerKey timer{TimerKey::Kind::kWait, "job"};
   ASSERT_EQ(context_.timers.Get(timer), context_.now.steady + absl::Seconds(2));
   Advance(context_, absl::Seconds(2));

@@ -1,4 +1,4 @@
-// What ranks wait for, and the notices that announce it every few seconds.
+// The waits of ranks, and the notices that report them every few seconds.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -12,22 +12,22 @@
 namespace muster::core {
 namespace {
 
-// Missing ranks that one wait lists; the others are counted.
-constexpr size_t kShownWaits = 256;
-// The same in notices, which every node of the generation gets again and again.
-constexpr size_t kShownInNotice = 32;
-// Notices of one job at a time, of its oldest waits.
-constexpr size_t kNoticesAtOnce = 8;
-// The length of a rank's own name for its phase.
-constexpr size_t kShownPhaseBytes = 64;
-// Different names of waits of one job, as a label of metrics: users name groups of barriers.
-constexpr size_t kLabelsPerJob = 16;
+// Missing ranks listed per wait of a job's view; the others are only counted.
+constexpr size_t kRanksInView = 256;
+// Missing ranks listed per notice. Fewer, because each notice goes to all nodes of the generation.
+constexpr size_t kRanksInNotice = 32;
+// Notices sent per job each time its timer fires; the oldest waits come first.
+constexpr size_t kMaxNotices = 8;
+// Longest shown phase name of those that ranks report in their progress.
+constexpr size_t kMaxPhaseBytes = 64;
+// Distinct wait names per job, which are metric labels. Limited because users name barrier groups.
+constexpr size_t kMaxLabelsPerJob = 16;
 constexpr char kOtherBarriers[] = "barrier (others)";
 
 constexpr absl::Duration kFirstNotice = absl::Seconds(2);
 constexpr absl::Duration kNoticeInterval = absl::Seconds(5);
 
-void AddMore(size_t hidden, v1::Wait& wait) {
+void AddHiddenCount(size_t hidden, v1::Wait& wait) {
   if (hidden > 0) wait.add_missing()->set_reason(absl::StrCat("and ", hidden, " more"));
 }
 
@@ -36,7 +36,7 @@ std::string Seconds(absl::Duration d) {
                       absl::ToInt64Milliseconds(d) / 100 % 10, " s");
 }
 
-// The first moment after `after` at which a wait since `since` is announced.
+// The first time after `after` at which a notice is due for a wait that began at `since`.
 SteadyTime NextNotice(SteadyTime since, SteadyTime after) {
   const SteadyTime first = since + kFirstNotice;
   if (after < first) return first;
@@ -45,8 +45,10 @@ SteadyTime NextNotice(SteadyTime since, SteadyTime after) {
   return first + (passed + 1) * kNoticeInterval;
 }
 
-// Keeps the `most` suspicious ones: those that came the least far, then those silent for longest.
-void KeepSuspects(const GenerationState& generation, size_t most, std::vector<uint32_t>& ids) {
+// Keeps the `most` most suspicious ranks: those in the earliest phase, then those silent for
+// longest.
+void KeepMostSuspicious(const GenerationState& generation, size_t most,
+                        std::vector<uint32_t>& ids) {
   if (ids.size() <= most) return;
   std::nth_element(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(most), ids.end(),
                    [&generation](uint32_t a, uint32_t b) {
@@ -99,7 +101,7 @@ std::vector<LiveWait> Rendezvous::ListWaits() const {
     for (const OpenWait& open : OpenWaits(jobs_.at(id))) {
       std::string what =
           open.barrier.has_value() ? absl::StrCat("barrier ", open.barrier->group()) : open.what;
-      if (by_name.count(what) == 0 && by_name.size() >= kLabelsPerJob) what = kOtherBarriers;
+      if (by_name.count(what) == 0 && by_name.size() >= kMaxLabelsPerJob) what = kOtherBarriers;
       const LiveWait wait{id, what, open.since, open.missing};
       const auto [entry, first] = by_name.emplace(what, wait);
       if (!first && open.since < entry->second.since) entry->second = wait;
@@ -119,33 +121,33 @@ std::vector<v1::Wait> Rendezvous::Waits(const Job& job, Time now) const {
     v1::Wait& wait = waits.emplace_back();
     wait.set_what("stop");
     *wait.mutable_since() = ToProto(now.steady - job.generation->stopping_since);
-    DescribeRanks(job, std::move(live), kShownWaits, now, wait);
+    DescribeRanks(job, std::move(live), kRanksInView, now, wait);
   }
   for (const OpenWait& open : OpenWaits(job)) {
-    waits.push_back(DescribeWait(job, open, kShownWaits, now));
+    waits.push_back(DescribeWait(job, open, kRanksInView, now));
   }
   return waits;
 }
 
-// What a rank said of itself last; that its node is alive says nothing of it.
+// Describes the last report on a rank. A living node is no evidence that its ranks are alive.
 std::string Rendezvous::DescribeRank(const Job& job, const RankState& rank, Time now) const {
   const std::string& name = job.generation->placement(rank.node_rank).node();
   std::string phase =
       rank.lost ? "lost with its node" : absl::StrCat("phase ", v1::RankPhase_Name(rank.phase));
-  const bool tells = rank.progress.has_value() && !rank.progress->phase().empty() &&
-                     rank.progress->phase().size() <= kShownPhaseBytes;
-  if (!rank.gone() && tells) {
+  const bool has_own_phase = rank.progress.has_value() && !rank.progress->phase().empty() &&
+                             rank.progress->phase().size() <= kMaxPhaseBytes;
+  if (!rank.gone() && has_own_phase) {
     absl::StrAppend(&phase, " (", rank.progress->phase(), ")");
   }
   std::vector<std::string> parts = {std::move(phase)};
   if (rank.pid != 0) parts.push_back(absl::StrCat("pid ", rank.pid));
   const std::string silence = Seconds(now.steady - rank.last_seen);
-  parts.push_back(rank.phase == v1::PLACED ? absl::StrCat("no word of it for ", silence)
+  parts.push_back(rank.phase == v1::PLACED ? absl::StrCat("no report for ", silence)
                                            : absl::StrCat("last seen ", silence, " ago"));
   if (nodes_.at(NodeName(name)).state == v1::SUSPECT) {
     const std::optional<SteadyTime> lease = nodes_.LeaseEnd(NodeName(name));
     if (lease.has_value()) {
-      parts.push_back(absl::StrCat("its node is SUSPECT, and given up in ",
+      parts.push_back(absl::StrCat("its node is SUSPECT and will be LOST in ",
                                    Seconds(std::max(*lease - now.steady, absl::ZeroDuration()))));
     }
   }
@@ -156,7 +158,7 @@ void Rendezvous::DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t
                                v1::Wait& wait) const {
   const GenerationState& generation = *job.generation;
   const size_t all = ids.size();
-  KeepSuspects(generation, most, ids);
+  KeepMostSuspicious(generation, most, ids);
   for (const uint32_t id : ids) {
     const RankState& rank = generation.ranks[id];
     v1::WaitedFor& missing = *wait.add_missing();
@@ -164,7 +166,7 @@ void Rendezvous::DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t
     missing.set_node(generation.placement(rank.node_rank).node());
     missing.set_reason(DescribeRank(job, rank, now));
   }
-  AddMore(all - ids.size(), wait);
+  AddHiddenCount(all - ids.size(), wait);
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ void Rendezvous::OnWaitTimer(const Job& job) {
   for (const OpenWait& wait : waits) {
     next = std::min(next, NextNotice(wait.since, context_.now.steady));
     if (NextNotice(wait.since, state.noticed_until) > context_.now.steady) continue;
-    if (sent++ < kNoticesAtOnce) SendNotice(job, wait, /*timed_out=*/false);
+    if (sent++ < kMaxNotices) SendNotice(job, wait, /*timed_out=*/false);
   }
   state.noticed_until = context_.now.steady;
   if (next < SteadyTime::Infinite()) {
@@ -201,7 +203,7 @@ v1::Wait Rendezvous::SendNotice(const Job& job, const OpenWait& open, bool timed
   v1::WaitNotice& notice = *message.mutable_wait_notice();
   notice.set_job_id(job.status.job_id());
   notice.set_generation(generation.record.generation());
-  *notice.mutable_wait() = DescribeWait(job, open, kShownInNotice, context_.now);
+  *notice.mutable_wait() = DescribeWait(job, open, kRanksInNotice, context_.now);
   notice.set_timed_out(timed_out);
   for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
     const v1::NodePlacement& placement = generation.placement(node_rank);

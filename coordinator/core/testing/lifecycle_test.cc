@@ -539,7 +539,7 @@ TEST(Lifecycle, RendezvousThatDoesNotCompleteNamesTheMissing) {
   EXPECT_EQ(failure.rank(), 1u);
   EXPECT_THAT(failure.message(),
               HasSubstr("rendezvous timed out after 60.0 s, waiting for rank 1 (node b, phase "
-                        "PLACED, no word of it for 60.0 s)"));
+                        "PLACED, no report for 60.0 s)"));
 }
 
 TEST(Lifecycle, IdempotencyKeyAnswersWithTheSameJob) {
