@@ -1,4 +1,4 @@
-// Which build of a program this is.
+// The build id of the running program.
 #ifndef MUSTER_COMMON_BUILD_ID_H_
 #define MUSTER_COMMON_BUILD_ID_H_
 
@@ -6,8 +6,9 @@
 
 namespace muster {
 
-// What the linker drew from the program's content (--build-id), as hexadecimal digits: the same for
-// equal builds, wherever they lie and however they are started. Empty where it left nothing.
+// The build id that the linker derived from the program's content (--build-id), as hexadecimal
+// digits: equal for equal builds, independent of their path and of how they are started. Empty if
+// the program was linked without one.
 std::string BuildId();
 
 }  // namespace muster

@@ -24,7 +24,7 @@ std::string OutputOf(const std::string& command) {
   return output;
 }
 
-TEST(BuildIdTest, IsWhatToolsFindInTheFile) {
+TEST(BuildIdTest, MatchesReadelf) {
   const std::string notes =
       OutputOf(absl::StrCat("readelf -n '", (ProgramFolder() / "build_id_test").string(), "'"));
   if (BuildId().empty()) {

@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-TEST(IdsTest, KindsDoNotMix) {
+TEST(IdsTest, KindsDoNotConvertToEachOther) {
   static_assert(!std::is_convertible_v<Rank, Generation>);
   EXPECT_LT(Rank(1), Rank(2));
   EXPECT_EQ(JobId("a"), JobId("a"));
@@ -28,24 +28,25 @@ TEST(StatusTest, AnnotateKeepsCodeAndPayload) {
   EXPECT_TRUE(Annotate(absl::OkStatus(), "z").ok());
 }
 
-TEST(GrpcStatusTest, RoundTrip) {
+TEST(GrpcStatusTest, RoundTrips) {
   const absl::Status status = absl::ResourceExhaustedError("too many");
   EXPECT_EQ(FromGrpcStatus(ToGrpcStatus(status)), status);
   EXPECT_TRUE(FromGrpcStatus(ToGrpcStatus(absl::OkStatus())).ok());
 }
 
-TEST(ProtoTimeTest, RoundTripBelowZeroToo) {
+TEST(ProtoTimeTest, RoundTripsIncludingNegativeValues) {
   for (const absl::Duration d : {absl::Milliseconds(1500), absl::Milliseconds(-1500),
                                  absl::ZeroDuration(), absl::Nanoseconds(1)}) {
     EXPECT_EQ(FromProto(ToProto(d)), d);
   }
-  for (const absl::Time t : {absl::UnixEpoch() - absl::Milliseconds(1), absl::FromUnixMillis(1234567)}) {
+  for (const absl::Time t :
+       {absl::UnixEpoch() - absl::Milliseconds(1), absl::FromUnixMillis(1234567)}) {
     EXPECT_EQ(FromProto(ToProto(t)), t);
     EXPECT_GE(ToProto(t).nanos(), 0);
   }
 }
 
-TEST(TimeTest, SteadyNeverGoesBack) {
+TEST(TimeTest, SteadyTimeNeverDecreases) {
   const Time a = Now();
   const Time b = Now();
   EXPECT_LE(a.steady, b.steady);

@@ -1,5 +1,5 @@
-// Exit codes of Muster's programs and of the jobs' ranks: the only list. Values follow sysexits.h
-// and the shell where these have one.
+// Exit codes of Muster's programs and of the ranks of jobs. Values follow sysexits.h and shell
+// conventions where these define one.
 #ifndef MUSTER_COMMON_EXIT_CODE_H_
 #define MUSTER_COMMON_EXIT_CODE_H_
 
@@ -11,16 +11,16 @@ enum ExitCode : int {
   kExitUsage = 2,
   kExitDiverged = 65,        // the loss is not finite
   kExitNoInput = 66,         // an input file is missing or damaged
-  kExitUnavailable = 69,     // no coordinator answers
+  kExitUnavailable = 69,     // the coordinator cannot be reached
   kExitNoDevice = 71,        // the rank's GPU cannot be used
   kExitCannotCreate = 73,    // a file or directory cannot be written
-  kExitTryAgain = 75,        // a limit or time-out was met
-  kExitNotAllowed = 77,      // the coordinator denies the request
+  kExitTryAgain = 75,        // a limit or timeout was reached
+  kExitNotAllowed = 77,      // the coordinator denied the request
   kExitBadSpec = 78,         // the job's spec is invalid
-  kExitTimeLimit = 124,      // as timeout(1)
-  kExitCannotExecute = 126,  // as a shell
-  kExitNotFound = 127,       // as a shell
-  kExitSignal = 128,         // plus the signal's number, as a shell
+  kExitTimeLimit = 124,      // as in timeout(1)
+  kExitCannotExecute = 126,  // as in a shell
+  kExitNotFound = 127,       // as in a shell
+  kExitSignal = 128,         // plus the signal number, as in a shell
   kExitInterrupted = 130,
 };
 

@@ -18,14 +18,13 @@ absl::StatusOr<std::string> FindProgram(const std::string& given, const std::str
                                         const std::string& name, const std::string& flag) {
   if (!given.empty()) {
     if (IsProgram(given)) return given;
-    return absl::NotFoundError(absl::StrCat(flag, "=", given, " is not a program"));
+    return absl::NotFoundError(absl::StrCat(flag, "=", given, " is not an executable file"));
   }
   const std::filesystem::path own = ProgramFolder();
   for (const std::filesystem::path& path : {own / name, own.parent_path() / folder / name}) {
     if (IsProgram(path)) return path.string();
   }
-  return absl::NotFoundError(
-      absl::StrCat("there is no ", name, " in ", own.string(), "; ", flag, " names it"));
+  return absl::NotFoundError(absl::StrCat(name, " not found in ", own.string(), "; set ", flag));
 }
 
 }  // namespace muster

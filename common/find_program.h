@@ -1,4 +1,4 @@
-// Finds Muster's other programs, installed or as built.
+// Locates Muster's other programs, both in an installation and in a build tree.
 #ifndef MUSTER_COMMON_FIND_PROGRAM_H_
 #define MUSTER_COMMON_FIND_PROGRAM_H_
 
@@ -8,9 +8,9 @@
 
 namespace muster {
 
-// Where program `name` is: `given` itself unless it is empty; else beside this program, as where
-// they are installed, or in `folder` beside this program's own, as where they are built. NOT_FOUND
-// names `flag`, by which it can be given.
+// The path of program `name`: `given` unless it is empty; otherwise `name` in the folder of this
+// program (installed), or in `folder` next to that folder (build tree). NOT_FOUND names `flag`, the
+// flag that sets the path.
 absl::StatusOr<std::string> FindProgram(const std::string& given, const std::string& folder,
                                         const std::string& name, const std::string& flag);
 

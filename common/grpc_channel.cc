@@ -39,7 +39,7 @@ class AddMetadata final : public grpc::experimental::Interceptor {
   }
 
  private:
-  // The factory's, which lives as long as the channel.
+  // Owned by the factory, which lives as long as the channel.
   const std::string& target_;
   const security::ClientSecurity& security_;
 };
@@ -59,7 +59,7 @@ class AddMetadataFactory final : public grpc::experimental::ClientInterceptorFac
   const security::ClientSecurity security_;
 };
 
-// None when a file cannot be read: then every call fails, which is better than in the clear.
+// Null if a file cannot be read: then every call fails, rather than being sent in plaintext.
 std::shared_ptr<grpc::ChannelCredentials> Credentials(const security::TlsFiles& files) {
   if (files.ca.empty()) return grpc::InsecureChannelCredentials();
   grpc::SslCredentialsOptions options;
@@ -81,7 +81,7 @@ std::shared_ptr<grpc::ChannelCredentials> Credentials(const security::TlsFiles& 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target,
                                            grpc::ChannelArguments arguments,
                                            const security::ClientSecurity& security) {
-  // What goes wrong is said in the words of security::Explain.
+  // Suppress gRPC's own messages: security::Explain describes failures to the user.
   TakeGrpcLog([](const std::string&) {});
   arguments.SetMaxReceiveMessageSize(limits::kMessageBytes);
   arguments.SetMaxSendMessageSize(limits::kMessageBytes);

@@ -1,5 +1,5 @@
-// How every program of Muster opens a channel: one place for bounds, credentials and what each call
-// carries.
+// Opens the gRPC channels of all of Muster's programs, with message size limits, credentials and
+// per-call metadata.
 #ifndef MUSTER_COMMON_GRPC_CHANNEL_H_
 #define MUSTER_COMMON_GRPC_CHANNEL_H_
 
@@ -12,10 +12,10 @@
 
 namespace muster {
 
-// `arguments` are the caller's own; the bounds on messages are added to them. A proxy in the
-// environment is not used: whom a daemon talks to is said by its flags alone. Every call carries
-// the program's versions and, where one is found when the call starts, a token. The
-// files of `security` are read now: a new channel takes new certificates.
+// Opens a channel to `target` with the caller's `arguments` plus the message size limits. Proxies
+// from the environment are ignored: flags alone determine the peer of a daemon. Every call carries
+// the program's versions and a token, if one is found when the call starts. The TLS files of
+// `security` are read once, here: a new channel is required to use renewed certificates.
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target,
                                            grpc::ChannelArguments arguments,
                                            const security::ClientSecurity& security = {});

@@ -10,7 +10,7 @@ namespace {
 
 using Sink = std::function<void(const std::string&)>;
 
-// Once made, it stays: gRPC's threads may outlive main.
+// Never freed: gRPC's threads may outlive main.
 const Sink* sink_in_use = nullptr;
 
 bool Install(Sink sink) {

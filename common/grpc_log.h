@@ -1,4 +1,4 @@
-// What gRPC itself has to say.
+// Redirects the log of the gRPC library.
 #ifndef MUSTER_COMMON_GRPC_LOG_H_
 #define MUSTER_COMMON_GRPC_LOG_H_
 
@@ -7,9 +7,8 @@
 
 namespace muster {
 
-// gRPC would write lines of its own to stderr. From now on each goes to `sink` instead, from
-// whichever thread, unless GRPC_VERBOSITY asks for them. Process-wide, the first caller's sink
-// counts.
+// Passes each message that gRPC would write to stderr to `sink` instead, which must be thread-safe.
+// Has no effect if GRPC_VERBOSITY is set. Process-wide; only the first call has an effect.
 void TakeGrpcLog(std::function<void(const std::string&)> sink);
 
 }  // namespace muster

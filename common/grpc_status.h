@@ -1,4 +1,4 @@
-// absl::Status across gRPC: the codes are the same numbers on both sides.
+// Conversions between absl::Status and grpc::Status, whose codes have the same numbers.
 #ifndef MUSTER_COMMON_GRPC_STATUS_H_
 #define MUSTER_COMMON_GRPC_STATUS_H_
 

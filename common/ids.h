@@ -1,4 +1,4 @@
-// Strong types for the numbers and names that must not be mixed up.
+// Strong types for ids, so that ids of different kinds cannot be confused.
 #ifndef MUSTER_COMMON_IDS_H_
 #define MUSTER_COMMON_IDS_H_
 
@@ -11,7 +11,7 @@
 
 namespace muster {
 
-// An ordered, hashable wrapper: ids of two kinds neither compare nor convert.
+// An ordered, hashable wrapper. Ids with different tags neither compare nor convert.
 template <typename Tag, typename Value>
 class StrongId {
  public:
@@ -36,15 +36,15 @@ class StrongId {
 
 using JobId = StrongId<struct JobIdTag, std::string>;
 using NodeName = StrongId<struct NodeNameTag, std::string>;
-// One membership of a job's ranks: 1, 2, …; 0 before the first.
+// A start of a job with one set of ranks, numbered 1, 2, …; 0 before the first.
 using Generation = StrongId<struct GenerationTag, uint64_t>;
-// Global, 0..world_size-1.
+// Global rank, 0..world_size-1.
 using Rank = StrongId<struct RankTag, uint32_t>;
-// Drawn at random at each start of a daemon.
+// Random id of one run of a daemon.
 using Incarnation = StrongId<struct IncarnationTag, uint64_t>;
 // One session stream of a worker, numbered by the coordinator that accepted it.
 using SessionId = StrongId<struct SessionIdTag, uint64_t>;
-// One client call that waits for its reply.
+// A client call that waits for its reply.
 using RequestId = StrongId<struct RequestIdTag, uint64_t>;
 
 }  // namespace muster

@@ -1,6 +1,5 @@
-// The bound of everything that a peer can make grow. Beyond a bound the answer is
-// RESOURCE_EXHAUSTED or INVALID_ARGUMENT with the bound in its message; nothing here is ever a
-// crash.
+// Limits on every resource that a peer can make grow. A request that exceeds one fails with
+// RESOURCE_EXHAUSTED or INVALID_ARGUMENT and a message that contains the limit.
 #ifndef MUSTER_COMMON_LIMITS_H_
 #define MUSTER_COMMON_LIMITS_H_
 
@@ -10,44 +9,43 @@
 namespace muster::limits {
 
 inline constexpr int kMessageBytes = 16 << 20;  // any gRPC message
-inline constexpr size_t kSpecBytes = 1 << 20;   // a job's spec, serialised
+inline constexpr size_t kSpecBytes = 1 << 20;   // a serialized job spec
 inline constexpr size_t kNameLength = 63;       // job and node names
 inline constexpr size_t kIdempotencyKeyLength = 128;
 inline constexpr uint32_t kNodes = 16384;
 inline constexpr uint32_t kSlotsPerNode = 1024;
 inline constexpr uint32_t kRanksPerJob = 131072;
-inline constexpr size_t kJobs = 100000;         // finished ones included, which go first
-inline constexpr size_t kEventsPerJob = 10000;  // oldest go first
-inline constexpr size_t kKeyBytes = 256;        // of a generation's store
+inline constexpr size_t kJobs = 100000;         // including finished jobs, which are evicted first
+inline constexpr size_t kEventsPerJob = 10000;  // the oldest are evicted first
+inline constexpr size_t kKeyBytes = 256;        // a key in a generation's store
 inline constexpr size_t kValueBytes = 64 << 10;
 inline constexpr size_t kKeysPerGeneration = 262144;
 inline constexpr size_t kValueBytesPerGeneration = 256 << 20;
 inline constexpr size_t kBarriersPerGeneration = 1024;  // open at the same time
 inline constexpr size_t kWatchersPerJob = 1024;
-inline constexpr size_t kWatchers = 65536;  // of all jobs together
-inline constexpr size_t kLabels = 64;       // of a node
-inline constexpr size_t kLabelBytes = 256;  // and of other words: an address, a phase, a digest
+inline constexpr size_t kWatchers = 65536;  // over all jobs
+inline constexpr size_t kLabels = 64;       // per node
+inline constexpr size_t kLabelBytes = 256;  // also other short texts: an address, a phase, a digest
 inline constexpr size_t kCordonReasonBytes = 256;
 inline constexpr size_t kSlotReasonBytes = 512;  // why a slot cannot be used
 inline constexpr size_t kLinksPerDevice = 64;
 inline constexpr size_t kStderrTailBytes = 8 << 10;
 inline constexpr size_t kStderrTailLines = 50;
 inline constexpr size_t kExitTextBytesPerGeneration =
-    4 << 20;  // stderr tails and messages that are kept
+    4 << 20;  // stderr tails and messages kept by the coordinator
 inline constexpr size_t kLogChunkBytes = 64 << 10;
-inline constexpr size_t kLogTransfers = 1024;  // open at the same time
-inline constexpr size_t kSessions =
-    2 * kNodes;  // workers' streams, those on their way out included
+inline constexpr size_t kLogTransfers = 1024;    // open at the same time
+inline constexpr size_t kSessions = 2 * kNodes;  // worker streams, including those being closed
 inline constexpr size_t kSessionQueueBytes = 64 << 20;  // waiting to be written to one worker
-inline constexpr uint32_t kJobsPerList = 10000;         // in one answer
+inline constexpr uint32_t kJobsPerList = 10000;         // in one response
 inline constexpr size_t kReportedTextBytes = 8 << 10;   // a message in a rank's report
 inline constexpr size_t kGenerationsPerNode =
-    16384;  // that a worker still holds, ended ones included
+    16384;  // generations that a worker still holds, including ended ones
 inline constexpr size_t kRecordedLosses = 100000;
 inline constexpr size_t kRecordedEvaluations = 10000;
 inline constexpr int kRecordedDevices = 1024;  // in a summary
 inline constexpr int kStepParts = 32;
-inline constexpr size_t kFingerprintEntries = 32;  // of a rank's JoinInfo
+inline constexpr size_t kFingerprintEntries = 32;  // in a rank's JoinInfo
 
 }  // namespace muster::limits
 

@@ -10,8 +10,8 @@
 namespace muster {
 namespace {
 
-// Words beyond this are compared by their beginning: the cost is quadratic and the text may come
-// from outside.
+// Longer words are truncated before the comparison, because its cost is quadratic and the text is
+// untrusted.
 constexpr size_t kComparedLength = 64;
 constexpr size_t kQuotedLength = 80;
 
@@ -22,7 +22,7 @@ char Fold(char c) { return c == '-' ? '_' : absl::ascii_tolower(c); }
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   a = a.substr(0, kComparedLength);
   b = b.substr(0, kComparedLength);
-  // Three rows of the table of optimal string alignment: d(i-2), d(i-1), d(i).
+  // Three rows of the optimal string alignment table: d(i-2), d(i-1), d(i).
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -56,7 +56,7 @@ std::string Nearest(absl::string_view word, absl::Span<const std::string> candid
 std::string Quoted(absl::string_view text) {
   if (text.size() <= kQuotedLength) return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "'");
   size_t end = kQuotedLength;
-  // Not in the middle of a UTF-8 sequence.
+  // Do not cut a UTF-8 sequence.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return absl::StrCat("'", absl::Utf8SafeCHexEscape(text.substr(0, end)), "…'");
 }

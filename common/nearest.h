@@ -1,4 +1,4 @@
-// "Did you mean": the known word closest to an unknown one.
+// Suggestions for misspelled words ("did you mean …?") and quoting of untrusted text in errors.
 #ifndef MUSTER_COMMON_NEAREST_H_
 #define MUSTER_COMMON_NEAREST_H_
 
@@ -10,15 +10,16 @@
 
 namespace muster {
 
-// Edits (insert, delete, replace, swap neighbours) between two words; letter case and '-' against
-// '_' cost nothing.
+// Number of edits (insert, delete, replace, transpose adjacent characters) between two words.
+// Ignores case and treats '-' and '_' as equal.
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
-// The candidate with the fewest edits, the first of equals; empty when there are no candidates.
+// The candidate with the smallest edit distance, the first one on ties; empty if there are no
+// candidates.
 std::string Nearest(absl::string_view word, absl::Span<const std::string> candidates);
 
-// Text from outside, quoted and made fit for one line of an error: control characters escaped, long
-// text cut.
+// Untrusted text, quoted for a one-line error message: control characters are escaped and long text
+// is truncated.
 std::string Quoted(absl::string_view text);
 
 }  // namespace muster

@@ -5,23 +5,23 @@
 namespace muster {
 namespace {
 
-TEST(NearestTest, Distance) {
+TEST(NearestTest, ComputesEditDistance) {
   EXPECT_EQ(EditDistance("", ""), 0u);
   EXPECT_EQ(EditDistance("epoch", "epochs"), 1u);
-  EXPECT_EQ(EditDistance("epochs", "epcohs"), 1u);  // neighbours swapped
+  EXPECT_EQ(EditDistance("epochs", "epcohs"), 1u);  // transposition
   EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
   EXPECT_EQ(EditDistance("", "abc"), 3u);
   EXPECT_EQ(EditDistance("Global-Batch", "global_batch"), 0u);
 }
 
-TEST(NearestTest, PicksTheClosest) {
+TEST(NearestTest, ReturnsTheClosestCandidate) {
   const std::vector<std::string> words = {"train", "name", "restart"};
   EXPECT_EQ(Nearest("nmae", words), "name");
   EXPECT_EQ(Nearest("restarts", words), "restart");
   EXPECT_EQ(Nearest("x", {}), "");
 }
 
-TEST(NearestTest, QuotedFitsALine) {
+TEST(NearestTest, QuotedEscapesAndTruncates) {
   EXPECT_EQ(Quoted("a\nb"), "'a\\nb'");
   EXPECT_EQ(Quoted("größe"), "'größe'");
   const std::string cut = Quoted(std::string(79, 'x') + "ü" + std::string(1000, 'y'));

@@ -16,12 +16,12 @@ absl::StatusOr<Plugin> OpenPlugin(absl::string_view what, const std::vector<std:
     std::error_code error;
     if (!std::filesystem::exists(place, error)) continue;
     void* const opened = dlopen(place.c_str(), flags);
-    // Its words name the library that is missing.
+    // dlerror() names the missing library.
     if (opened == nullptr) return absl::NotFoundError(absl::StrCat(what, ": ", dlerror()));
     void* const function = dlsym(opened, entry);
     if (function == nullptr) {
       return absl::FailedPreconditionError(
-          absl::StrCat(what, ": ", place, " is not Muster's: it has no ", entry));
+          absl::StrCat(what, ": ", place, " is not a Muster plugin: it has no symbol ", entry));
     }
     return Plugin{place, function};
   }

@@ -1,5 +1,5 @@
-// Libraries of Muster's own that a program opens at run time, since not every machine has what they
-// are linked with.
+// Opens Muster's plugins: shared libraries loaded at run time because their dependencies, such as
+// CUDA or MPI, are not installed on every machine.
 #ifndef MUSTER_COMMON_PLUGIN_H_
 #define MUSTER_COMMON_PLUGIN_H_
 
@@ -13,12 +13,12 @@ namespace muster {
 
 struct Plugin {
   std::string path;
-  void* entry = nullptr;  // the function that gives its interface
+  void* entry = nullptr;  // the function that returns the plugin's interface
 };
 
-// The first of `places` that exists, with `flags` as dlopen's; never closed. `what` begins every
-// error: NOT_FOUND names the places, or the library that the plug-in itself lacks;
-// FAILED_PRECONDITION: it has no function `entry`. Thread-safe.
+// Opens the first of `places` that exists, with dlopen's `flags`; it is never closed. Errors start
+// with `what`. NOT_FOUND names the places, or the missing dependency of the plugin;
+// FAILED_PRECONDITION if the library has no function `entry`. Thread-safe.
 absl::StatusOr<Plugin> OpenPlugin(absl::string_view what, const std::vector<std::string>& places,
                                   const char* entry, int flags);
 

@@ -9,8 +9,8 @@
 namespace muster {
 namespace {
 
-// The file that this code is mapped from: /proc/self/exe names the loader where that was started
-// with the program as its argument, as a bundle's launcher does.
+// The file that this code is mapped from. /proc/self/exe is not used because it is the dynamic
+// loader if the program was started through it, as a bundle's launcher does.
 std::filesystem::path OwnFile() {
   const auto here = reinterpret_cast<uintptr_t>(&ProgramFolder);
   std::ifstream maps("/proc/self/maps");

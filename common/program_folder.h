@@ -1,4 +1,4 @@
-// Where Muster's programs find one another.
+// The folder in which Muster's programs find each other.
 #ifndef MUSTER_COMMON_PROGRAM_FOLDER_H_
 #define MUSTER_COMMON_PROGRAM_FOLDER_H_
 
@@ -6,9 +6,9 @@
 
 namespace muster {
 
-// The folder where this program and those installed with it are started from; empty where /proc is
-// missing. In a bundle (deploy/bundle) that is PREFIX/bin with the launchers, though this file lies
-// in PREFIX/libexec.
+// The folder from which this program and those installed with it are started; empty if /proc is not
+// mounted. In a bundle (deploy/bundle), this is PREFIX/bin, which contains the launchers, although
+// the program itself is in PREFIX/libexec.
 std::filesystem::path ProgramFolder();
 
 }  // namespace muster

@@ -12,29 +12,29 @@ namespace {
 
 constexpr char kExpected[] = "EXPECTED_PROGRAM_FOLDER";
 
-// This program, as a file.
+// The path of this test program.
 std::filesystem::path Self() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
-// Runs the first test below in another process, which expects another folder.
+// Runs the first test below in another process, with the given expected folder.
 int RunExpecting(const std::filesystem::path& expected, const std::string& command) {
   setenv(kExpected, expected.c_str(), 1);
-  const int status = system((command + " --gtest_filter=*IsWhereTheFileIs").c_str());
+  const int status = system((command + " --gtest_filter=*IsTheFolderOfTheFile").c_str());
   unsetenv(kExpected);
   return status;
 }
 
-TEST(ProgramFolderTest, IsWhereTheFileIs) {
+TEST(ProgramFolderTest, IsTheFolderOfTheFile) {
   const char* expected = getenv(kExpected);
   EXPECT_EQ(ProgramFolder(), expected != nullptr ? expected : Self().parent_path());
 }
 
-TEST(ProgramFolderTest, OfAProgramThatTheLoaderWasStartedWith) {
+TEST(ProgramFolderTest, WorksWhenStartedThroughTheDynamicLoader) {
   EXPECT_EQ(
       RunExpecting(Self().parent_path(), "/lib64/ld-linux-x86-64.so.2 '" + Self().string() + "'"),
       0);
 }
 
-TEST(ProgramFolderTest, OfABundleIsThatOfTheLaunchers) {
+TEST(ProgramFolderTest, IsTheLauncherFolderInABundle) {
   const std::filesystem::path bundle =
       std::filesystem::path(testing::TempDir()) / "a bundle of programs";
   std::filesystem::create_directories(bundle / "libexec");

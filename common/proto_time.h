@@ -1,4 +1,4 @@
-// absl's times and durations in protobuf's messages and back.
+// Conversions between absl times and durations and their protobuf messages.
 #ifndef MUSTER_COMMON_PROTO_TIME_H_
 #define MUSTER_COMMON_PROTO_TIME_H_
 
@@ -32,8 +32,8 @@ inline absl::Time FromProto(const google::protobuf::Timestamp& proto) {
   return absl::FromUnixSeconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
 }
 
-// Whether protobuf's own programs, its JSON among them, take it: the years 1 to 9999, or 10,000
-// years either way.
+// Whether the message is in the range that protobuf defines and its JSON conversion requires: years
+// 1 to 9999 for timestamps, ±10,000 years for durations.
 inline bool IsValid(const google::protobuf::Timestamp& proto) {
   return proto.seconds() >= -62'135'596'800 && proto.seconds() <= 253'402'300'799 &&
          proto.nanos() >= 0 && proto.nanos() <= 999'999'999;

@@ -8,7 +8,7 @@
 namespace muster {
 namespace {
 
-// getrandom returns up to this many bytes in one piece.
+// getrandom never returns fewer bytes than requested up to this size.
 constexpr size_t kMostBytes = 256;
 
 // `bytes` is at most kMostBytes.
@@ -29,7 +29,8 @@ uint64_t RandomId() {
 }
 
 std::string RandomId(size_t length, absl::string_view alphabet) {
-  // Larger bytes are drawn again: they would make the alphabet's first characters more frequent.
+  // Bytes from `end` on are discarded: they would make the first characters of the alphabet more
+  // frequent.
   const size_t end = 256 - 256 % alphabet.size();
   std::string id;
   while (id.size() < length) {

@@ -1,5 +1,5 @@
-// Random ids and tokens, drawn from the kernel's random source: unpredictable, and unique without
-// coordination. coordinator/core has no random source; its ids arrive with the events.
+// Random ids and tokens from the kernel's random source: unpredictable, and unique without
+// coordination. coordinator/core does not use it: its ids arrive as part of events.
 //
 // Thread-safe. No errors: on a kernel without getrandom the process aborts.
 #ifndef MUSTER_COMMON_RANDOM_ID_H_
@@ -16,10 +16,10 @@ namespace muster {
 // A uniformly distributed number, never 0.
 uint64_t RandomId();
 
-// `length` characters, each chosen uniformly from `alphabet`, which holds 1 to 256 of them.
+// `length` characters, each chosen uniformly from `alphabet`, which has 1 to 256 characters.
 std::string RandomId(size_t length, absl::string_view alphabet);
 
-// `bits`, a multiple of 4, as lower-case hexadecimal digits.
+// `bits` random bits, a multiple of 4, as lower-case hexadecimal digits.
 std::string RandomHexId(size_t bits);
 
 }  // namespace muster

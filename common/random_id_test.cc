@@ -26,7 +26,7 @@ TEST(RandomIdTest, NumbersDifferAndAreNotZero) {
   EXPECT_EQ(zeros, UINT64_MAX);
 }
 
-TEST(RandomIdTest, HexIdsHaveTheirBits) {
+TEST(RandomIdTest, HexIdsHaveTheRequestedLength) {
   EXPECT_THAT(RandomHexId(128), MatchesRegex("[0-9a-f]{32}"));
   EXPECT_THAT(RandomHexId(256), MatchesRegex("[0-9a-f]{64}"));
   EXPECT_NE(RandomHexId(128), RandomHexId(128));

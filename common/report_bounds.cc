@@ -14,7 +14,7 @@ template <typename Proto>
 absl::Status CheckValid(absl::string_view what, const Proto& time) {
   if (IsValid(time)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(what, " is no time: ", time.seconds(), " s and ", time.nanos(), " ns"));
+      absl::StrCat(what, " is not a valid time: ", time.seconds(), " s, ", time.nanos(), " ns"));
 }
 
 }  // namespace
@@ -22,12 +22,13 @@ absl::Status CheckValid(absl::string_view what, const Proto& time) {
 absl::Status CheckLength(absl::string_view what, size_t length, size_t bound) {
   if (length <= bound) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(what, " is ", length, " bytes long; the bound is ", bound));
+      absl::StrCat(what, " is ", length, " bytes long; the limit is ", bound));
 }
 
 absl::Status CheckCount(absl::string_view what, int count, size_t bound) {
   if (static_cast<size_t>(count) <= bound) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " are ", count, "; the bound is ", bound));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": ", count, " entries; the limit is ", bound));
 }
 
 absl::Status CheckTime(absl::string_view what, const google::protobuf::Timestamp& time) {
@@ -41,8 +42,8 @@ absl::Status CheckTime(absl::string_view what, const google::protobuf::Duration&
 absl::Status CheckBounds(const v1::JoinInfo& join) {
   RETURN_IF_ERROR(
       CheckLength("join.layout_digest", join.layout_digest().size(), limits::kLabelBytes));
-  RETURN_IF_ERROR(CheckCount("the entries of a fingerprint", join.fingerprint_size(),
-                             limits::kFingerprintEntries));
+  RETURN_IF_ERROR(
+      CheckCount("join.fingerprint", join.fingerprint_size(), limits::kFingerprintEntries));
   for (const v1::FingerprintEntry& entry : join.fingerprint()) {
     RETURN_IF_ERROR(CheckLength("fingerprint.name", entry.name().size(), limits::kLabelBytes));
     RETURN_IF_ERROR(CheckLength("fingerprint.value", entry.value().size(), limits::kLabelBytes));
@@ -74,28 +75,26 @@ absl::Status CheckBounds(const v1::TrainSummary& summary) {
       CheckLength("summary.precision", summary.precision().size(), limits::kLabelBytes));
   RETURN_IF_ERROR(CheckTime("summary.first_step_time", summary.first_step_time()));
   RETURN_IF_ERROR(CheckLength("summary.strategy", summary.strategy().size(), limits::kLabelBytes));
-  RETURN_IF_ERROR(
-      CheckCount("the devices of a summary", summary.devices_size(), limits::kRecordedDevices));
+  RETURN_IF_ERROR(CheckCount("summary.devices", summary.devices_size(), limits::kRecordedDevices));
   for (const v1::DeviceUse& use : summary.devices()) {
     RETURN_IF_ERROR(CheckLength("summary.devices.node", use.node().size(), limits::kLabelBytes));
     RETURN_IF_ERROR(
         CheckLength("summary.devices.device", use.device().size(), limits::kLabelBytes));
   }
-  RETURN_IF_ERROR(CheckCount("the parts of a step", summary.parts_size(), limits::kStepParts));
+  RETURN_IF_ERROR(CheckCount("summary.parts", summary.parts_size(), limits::kStepParts));
   for (const v1::StepPart& part : summary.parts()) {
     RETURN_IF_ERROR(CheckLength("summary.parts.name", part.name().size(), limits::kLabelBytes));
   }
-  RETURN_IF_ERROR(
-      CheckCount("the stages of a summary", summary.stages_size(), limits::kRecordedDevices));
+  RETURN_IF_ERROR(CheckCount("summary.stages", summary.stages_size(), limits::kRecordedDevices));
   for (const v1::StageUse& stage : summary.stages()) {
     RETURN_IF_ERROR(
         CheckLength("summary.stages.first_layer", stage.first_layer().size(), limits::kLabelBytes));
     RETURN_IF_ERROR(
         CheckLength("summary.stages.last_layer", stage.last_layer().size(), limits::kLabelBytes));
   }
-  RETURN_IF_ERROR(CheckCount("the evaluations of a summary", summary.evaluations_size(),
-                             limits::kRecordedEvaluations));
-  return CheckCount("the losses of a summary", summary.losses_size(), limits::kRecordedLosses);
+  RETURN_IF_ERROR(
+      CheckCount("summary.evaluations", summary.evaluations_size(), limits::kRecordedEvaluations));
+  return CheckCount("summary.losses", summary.losses_size(), limits::kRecordedLosses);
 }
 
 }  // namespace muster

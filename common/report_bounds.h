@@ -1,5 +1,5 @@
-// What a rank says of itself, within the bounds of common/limits.h: checked by its worker, so that
-// a rank hears of it and its node's session does not end for it, and by the coordinator.
+// Checks the messages that a rank reports against common/limits.h. The worker checks them, so that
+// the rank receives the error and its node's session continues; the coordinator checks them again.
 #ifndef MUSTER_COMMON_REPORT_BOUNDS_H_
 #define MUSTER_COMMON_REPORT_BOUNDS_H_
 
@@ -10,13 +10,13 @@
 
 namespace muster {
 
-// INVALID_ARGUMENT with the field, its size and the bound; or with the time, where it is none.
+// INVALID_ARGUMENT names the field, its size and the limit, or the invalid time.
 absl::Status CheckBounds(const v1::JoinInfo& join);
 absl::Status CheckBounds(const v1::Progress& progress);
 absl::Status CheckBounds(const v1::FailureReport& failure);
 absl::Status CheckBounds(const v1::TrainSummary& summary);
 
-// What these are made of.
+// Checks of single fields, which errors call `what`.
 absl::Status CheckLength(absl::string_view what, size_t length, size_t bound);
 absl::Status CheckCount(absl::string_view what, int count, size_t bound);
 absl::Status CheckTime(absl::string_view what, const google::protobuf::Timestamp& time);

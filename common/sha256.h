@@ -20,7 +20,7 @@ class Sha256 {
 
   void Update(const void* data, size_t size_bytes);
   void Update(absl::string_view text) { Update(text.data(), text.size()); }
-  // Of everything so far, 64 lower-case digits. Once.
+  // The digest of all data so far, 64 lower-case hexadecimal digits. May be called only once.
   std::string HexDigest();
 
  private:

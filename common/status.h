@@ -1,4 +1,4 @@
-// absl::Status, a little shorter to pass on.
+// Helpers for absl::Status: annotation, errno conversion and propagation macros.
 #ifndef MUSTER_COMMON_STATUS_H_
 #define MUSTER_COMMON_STATUS_H_
 
@@ -10,10 +10,11 @@
 
 namespace muster {
 
-// The same code, payloads kept, with `context: ` before the message. OK stays OK.
+// The same status with `context: ` prepended to its message; code and payloads are kept. OK stays
+// OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
-// What errno says of `what`, e.g. "open /x: No such file or directory".
+// A status for an errno value, e.g. "open /x: No such file or directory" if `what` is "open /x".
 absl::Status ErrnoStatus(int error_number, absl::string_view what);
 
 }  // namespace muster
@@ -27,7 +28,7 @@ absl::Status ErrnoStatus(int error_number, absl::string_view what);
     if (!muster_status_.ok()) return muster_status_; \
   } while (false)
 
-// ASSIGN_OR_RETURN(auto x, F()): x = *F(), or returns F's status.
+// ASSIGN_OR_RETURN(auto x, F()): assigns *F() to x, or returns F's status.
 #define ASSIGN_OR_RETURN(lhs, expression) \
   ASSIGN_OR_RETURN_IMPL_(MUSTER_CONCAT_(muster_status_or_, __LINE__), lhs, expression)
 #define ASSIGN_OR_RETURN_IMPL_(status_or, lhs, expression) \

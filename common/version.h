@@ -1,4 +1,4 @@
-// What this build calls itself.
+// Version numbers of this build.
 #ifndef MUSTER_COMMON_VERSION_H_
 #define MUSTER_COMMON_VERSION_H_
 
@@ -7,9 +7,9 @@
 namespace muster {
 
 inline constexpr char kSoftwareVersion[] = "0.1.0";
-// Of proto/muster/v1 between programs; another number is refused in words.
+// Version of the protocol in proto/muster/v1; peers with another version are rejected.
 inline constexpr uint32_t kProtocolVersion = 1;
-// Of the coordinator's store; an older one is migrated, a newer one refused.
+// Version of the coordinator's store schema; an older store is migrated, a newer one is rejected.
 inline constexpr uint32_t kSchemaVersion = 3;
 
 }  // namespace muster

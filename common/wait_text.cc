@@ -23,7 +23,7 @@ std::string WhoText(const v1::WaitedFor& who) {
   return parts.empty() ? name : absl::StrCat(name, " (", absl::StrJoin(parts, ", "), ")");
 }
 
-// Of the coordinator's own last entry, "and 3 more".
+// N if `who` is the entry "and N more" with which the coordinator truncates a list; 0 otherwise.
 size_t HiddenBy(const v1::WaitedFor& who) {
   absl::string_view reason = who.reason();
   size_t hidden = 0;
@@ -36,7 +36,7 @@ size_t HiddenBy(const v1::WaitedFor& who) {
 }  // namespace
 
 std::string MissingText(const v1::Wait& wait, size_t most_shown) {
-  if (wait.missing().empty()) return "nobody";
+  if (wait.missing().empty()) return "nothing";
   size_t named = wait.missing_size();
   size_t hidden = HiddenBy(*wait.missing().rbegin());
   if (hidden > 0) --named;

@@ -1,4 +1,4 @@
-// A wait in words, the same in the coordinator's log, the ranks' logs, errors and the CLI.
+// Human-readable text of a wait, shared by the coordinator's log, ranks' logs, errors and the CLI.
 #ifndef MUSTER_COMMON_WAIT_TEXT_H_
 #define MUSTER_COMMON_WAIT_TEXT_H_
 
@@ -12,7 +12,7 @@
 namespace muster {
 
 // "rank 17 (node gpu-03, phase STARTED, pid 4411, last seen 2.1 s ago), rank 18 (...) and 3 more".
-// "nobody" when nothing is missing.
+// "nothing" if the wait has no missing entries. `most_shown` limits the number of entries.
 std::string MissingText(const v1::Wait& wait,
                         size_t most_shown = std::numeric_limits<size_t>::max());
 

@@ -29,7 +29,7 @@ TEST(WaitText, NamesRankNodeAndReason) {
             "STARTED, last seen 2.1 s ago)");
 }
 
-TEST(WaitText, CountsWhatItDoesNotShow) {
+TEST(WaitText, CountsHiddenEntries) {
   v1::Wait wait = MakeWait(3);
   for (v1::WaitedFor& who : *wait.mutable_missing()) {
     who.clear_node();
@@ -42,10 +42,10 @@ TEST(WaitText, CountsWhatItDoesNotShow) {
   EXPECT_EQ(MissingText(wait, 2), "rank 17, rank 18 and 41 more");
 }
 
-TEST(WaitText, BlockersHaveNoRank) {
+TEST(WaitText, ShowsEntriesWithoutRank) {
   v1::Wait wait;
   wait.set_what("resources");
-  EXPECT_EQ(MissingText(wait), "nobody");
+  EXPECT_EQ(MissingText(wait), "nothing");
   wait.add_missing()->set_reason("needs 2 nodes; 1 has that");
   wait.add_missing()->set_node("a");
   wait.mutable_missing(1)->set_reason("0 of 1 slots free");

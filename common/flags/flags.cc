@@ -28,7 +28,7 @@ std::string Environment(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
-// Long names of the options that have all four sources.
+// Long names of all options except help and version.
 std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -47,7 +47,7 @@ Arguments FromEnvironment(const std::vector<std::string>& names) {
   return arguments;
 }
 
-// The name of a long flag, as in --name or --name=value; empty for other words.
+// The name of a long flag, as in --name or --name=value; empty for other arguments.
 absl::string_view FlagName(absl::string_view argument) {
   if (!absl::ConsumePrefix(&argument, "--")) return "";
   return argument.substr(0, argument.find('='));
@@ -68,8 +68,8 @@ std::string ConfigIn(const Arguments& arguments) {
   return path;
 }
 
-// Puts what `lower` says of options that `higher` does not mention before `higher`. An option that
-// only a short flag mentions stays: the last value of an option counts.
+// Prepends the arguments of `lower` whose options `higher` does not set. Options that `higher` sets
+// by a short flag are kept, too: the last value of an option counts.
 Arguments Merged(const Arguments& lower, const Arguments& higher) {
   Arguments merged;
   for (const std::string& argument : lower) {
@@ -88,7 +88,7 @@ absl::string_view Unquoted(absl::string_view value) {
   return quoted ? value.substr(1, value.size() - 2) : value;
 }
 
-// The arguments that all sources give together.
+// The arguments from all sources, in increasing order of precedence.
 absl::StatusOr<Arguments> Gather(const CLI::App& app, const Arguments& given,
                                  const std::string& default_config) {
   for (const std::string& word : given) {
@@ -128,7 +128,7 @@ std::string UserConfigPath() {
 absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
                                                     const std::vector<std::string>& names) {
   std::ifstream file(path);
-  // A directory opens, and then gives nothing.
+  // Opening a directory succeeds; only reading from it fails.
   if (!file || file.peek() == std::ifstream::traits_type::eof()) {
     const int error = errno;
     if (!file.is_open() || file.bad()) {
@@ -158,7 +158,7 @@ absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
 absl::Status Parse(CLI::App& app, const std::vector<std::string>& given,
                    const std::string& default_config) {
   ASSIGN_OR_RETURN(Arguments arguments, Gather(app, given, default_config));
-  // CLI11 takes them from the back.
+  // CLI11 consumes the vector from the back.
   std::reverse(arguments.begin(), arguments.end());
   app.parse(arguments);
   return absl::OkStatus();

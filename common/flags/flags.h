@@ -1,5 +1,5 @@
-// Options of a program from four sources: a flag overrides MUSTER_NAME in the environment, which
-// overrides the configuration file, which overrides the default.
+// Command-line options with four sources: a flag overrides the environment variable MUSTER_NAME,
+// which overrides the configuration file, which overrides the default.
 #ifndef MUSTER_COMMON_FLAGS_FLAGS_H_
 #define MUSTER_COMMON_FLAGS_FLAGS_H_
 
@@ -19,8 +19,8 @@ namespace muster::flags {
 // "tls-ca" → "MUSTER_TLS_CA".
 std::string EnvironmentName(absl::string_view option);
 
-// The user's own file: $XDG_CONFIG_HOME/muster/config, or ~/.config/muster/config; empty if neither
-// variable is set.
+// Path of the user's configuration file: $XDG_CONFIG_HOME/muster/config, or
+// $HOME/.config/muster/config; empty if neither variable is set.
 std::string UserConfigPath();
 
 // Reads `name=value` lines and returns them as flags: "--coordinator=host:7070". A value may be in
@@ -29,16 +29,16 @@ std::string UserConfigPath();
 absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
                                                     const std::vector<std::string>& names);
 
-// Parses `given` (argv without the program's name) and what environment and configuration file add
-// to it. Every option of `app` itself with a long name has all four sources, except help and
-// version. The file is the one that the option --config names; otherwise `default_config`, which
-// need not exist. With --help neither is read. Empty variables count as unset. Errors are those of
-// ReadConfig; throws CLI::Error as CLI::App::parse does.
+// Parses `given` (argv without the program's name) together with options from the environment and
+// the configuration file. Every option of `app` itself that has a long name can come from all four
+// sources, except help and version. The file is the value of --config, otherwise `default_config`,
+// which need not exist. With --help, neither environment nor file is read. Empty variables count as
+// unset. Returns the errors of ReadConfig; throws CLI::Error as CLI::App::parse does.
 absl::Status Parse(CLI::App& app, const std::vector<std::string>& given,
                    const std::string& default_config = "");
 
-// Parse for a daemon: prints help, version and errors as CLI11 does. Returns the exit status if the
-// program is to end: 0 or kExitUsage; -1 otherwise.
+// Parse for daemons: prints help, version and errors as CLI11 does. Returns the exit status, 0 or
+// kExitUsage, if the program must exit; -1 otherwise.
 int ParseOrExit(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace muster::flags

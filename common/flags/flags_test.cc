@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<std::string>> Read(const std::string& text) {
   return ReadConfig(WriteFile(text), {"coordinator", "output"});
 }
 
-TEST(ReadConfigTest, NamesAndValues) {
+TEST(ReadConfigTest, ParsesNamesAndValues) {
   const auto flags = Read("# mine\n\n; too\n coordinator = \"head:7070\" \noutput=json");
   ASSERT_TRUE(flags.ok()) << flags.status();
   EXPECT_THAT(*flags, ElementsAre("--coordinator=head:7070", "--output=json"));
@@ -40,7 +40,7 @@ TEST(ReadConfigTest, ErrorsNameTheLine) {
   EXPECT_EQ(ReadConfig("/tmp", {}).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST(UserConfigPathTest, XdgOverHome) {
+TEST(UserConfigPathTest, PrefersXdgConfigHomeToHome) {
   setenv("HOME", "/home/someone", 1);
   unsetenv("XDG_CONFIG_HOME");
   EXPECT_EQ(UserConfigPath(), "/home/someone/.config/muster/config");
@@ -77,7 +77,7 @@ class ParseTest : public ::testing::Test {
   std::string config_;
 };
 
-TEST_F(ParseTest, FlagOverEnvironmentOverFileOverDefault) {
+TEST_F(ParseTest, FlagOverridesEnvironmentOverridesFileOverridesDefault) {
   ASSERT_TRUE(Parse(app_, {}).ok());
   EXPECT_EQ(level_, "default");
   const std::string path = WriteFile("tls-level=file\nlabels=a,b\npin=true\n");
@@ -104,15 +104,15 @@ TEST_F(ParseTest, FlagOverEnvironmentOverFileOverDefault) {
   EXPECT_EQ(level_, "file");
 }
 
-TEST_F(ParseTest, OnlyANamedFileMustExist) {
+TEST_F(ParseTest, RequiresTheConfigFileOnlyIfGivenExplicitly) {
   EXPECT_TRUE(Parse(app_, {}, "/no/such/file").ok());
   EXPECT_TRUE(absl::IsNotFound(Parse(app_, {"--config=/no/such/file"})));
   EXPECT_TRUE(absl::IsInvalidArgument(Parse(app_, {}, WriteFile("level=1\n"))));
-  // Help is available whatever the file says.
+  // --help works even if the file cannot be read.
   EXPECT_THROW(Parse(app_, {"--help", "--config=/no/such/file"}).IgnoreError(), CLI::CallForHelp);
 }
 
-TEST_F(ParseTest, ExitStatus) {
+TEST_F(ParseTest, ParseOrExitReturnsExitStatus) {
   const auto parse = [this](std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), "program");
     ::testing::internal::CaptureStderr();

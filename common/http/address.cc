@@ -46,7 +46,7 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
 bool IsLoopback(absl::string_view host) {
   if (host == "localhost" || host == "::1") return true;
   if (!absl::StartsWith(host, "127.")) return false;
-  // A name such as 127.example.com is not a number.
+  // Excludes host names such as 127.example.com.
   for (const char c : host) {
     if (!absl::ascii_isdigit(c) && c != '.') return false;
   }

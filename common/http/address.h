@@ -1,4 +1,4 @@
-// HOST:PORT addresses that a daemon listens on.
+// HOST:PORT addresses.
 #ifndef MUSTER_COMMON_HTTP_ADDRESS_H_
 #define MUSTER_COMMON_HTTP_ADDRESS_H_
 
@@ -12,24 +12,24 @@
 namespace muster {
 
 struct Address {
-  std::string host;  // a name or a number, an IPv6 one without its brackets
+  std::string host;  // host name or IP address; IPv6 without brackets
   uint16_t port = 0;
 
-  // With brackets around an IPv6 host.
+  // HOST:PORT, with brackets around an IPv6 host.
   std::string ToString() const;
 };
 
-// From 127.0.0.1:80, [::1]:80 or name:80. INVALID_ARGUMENT for anything else; the host may not be
-// empty.
+// Parses 127.0.0.1:80, [::1]:80 or name:80. INVALID_ARGUMENT for anything else, including an empty
+// host.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 
-// Whether only this machine can reach the host: 127.0.0.0/8, ::1 and localhost. A name that would
-// have to be looked up is not.
+// Whether the host is 127.0.0.0/8, ::1 or localhost, so that only this machine can reach it. False
+// for any other host name, since names are not resolved.
 bool IsLoopback(absl::string_view host);
 
-// Why `address` cannot be listened on, found by trying: libraries that listen for us keep errno to
-// themselves. ALREADY_EXISTS when it is in use, by whom where that can be told; OK when it can be
-// listened on now. Port 0 tries the host alone.
+// Checks by a trial bind whether `address` can be listened on; used because gRPC and CivetWeb do
+// not report errno. ALREADY_EXISTS if the address is in use, with the owning process if it can be
+// determined. Port 0 checks only the host.
 absl::Status CheckListen(const Address& address);
 
 }  // namespace muster

@@ -20,13 +20,13 @@ TEST(AddressTest, ParsesAndPrints) {
   EXPECT_EQ(ParseAddress("[::1]:7")->host, "::1");
 }
 
-TEST(AddressTest, RefusesTheRest) {
+TEST(AddressTest, RejectsMalformedAddresses) {
   for (const char* text : {"", "80", ":80", "h:", "h:65536", "h:-1", "h: 1", "::1:80", "[::1:80"}) {
     EXPECT_EQ(ParseAddress(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }
 
-TEST(AddressTest, Loopback) {
+TEST(AddressTest, RecognizesLoopbackHosts) {
   for (const char* host : {"localhost", "127.0.0.1", "127.1.2.3", "::1"}) {
     EXPECT_TRUE(IsLoopback(host)) << host;
   }
@@ -35,7 +35,7 @@ TEST(AddressTest, Loopback) {
   }
 }
 
-TEST(AddressTest, CheckListenNamesATakenPort) {
+TEST(AddressTest, CheckListenNamesTheOwnerOfAPortInUse) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in bound = {};
   bound.sin_family = AF_INET;
@@ -56,8 +56,8 @@ TEST(AddressTest, CheckListenNamesATakenPort) {
   EXPECT_EQ(FindPortOwner(address.port), "");
 }
 
-TEST(AddressTest, CheckListenRefusesAnAddressOfAnotherMachine) {
-  // From the block that is kept for documentation.
+TEST(AddressTest, CheckListenRejectsAnAddressOfAnotherMachine) {
+  // An address reserved for documentation (RFC 5737).
   const absl::Status status = CheckListen({"192.0.2.1", 0});
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("192.0.2.1:0"), std::string::npos) << status.message();

@@ -1,4 +1,4 @@
-// The HTTP endpoints that every daemon has: /metrics, /livez, /readyz, /version.
+// The HTTP endpoints of every daemon: /metrics, /livez, /readyz, /version.
 #ifndef MUSTER_COMMON_HTTP_ENDPOINTS_H_
 #define MUSTER_COMMON_HTTP_ENDPOINTS_H_
 
@@ -13,22 +13,23 @@
 
 namespace muster::http {
 
-// GET /metrics in Prometheus' text format 0.0.4. A collectable that is gone is left out.
+// Serves GET /metrics in Prometheus' text format 0.0.4. Expired collectables are skipped.
 void HandleMetrics(HttpServer& server,
                    std::vector<std::weak_ptr<prometheus::Collectable>> collectables);
 
-// One thing that must hold for the daemon to do its work. Called on the server's threads.
+// A condition for the daemon to be healthy. `check` is called on the server's threads.
 struct HealthCheck {
   std::string name;
   std::function<absl::Status()> check;
 };
 
-// GET /livez and /readyz: 200 `ok`, or 503 with a line for each check that fails. With ?verbose a
-// line for every check. Live is what a restart would mend; ready also what passes by itself.
+// Serves GET /livez and /readyz: 200 `ok`, or 503 with a line for each failed check; with ?verbose
+// a line for every check. `live` checks fail only for conditions that a restart would fix; `ready`
+// checks may also fail for temporary ones.
 void HandleHealth(HttpServer& server, std::vector<HealthCheck> live,
                   std::vector<HealthCheck> ready);
 
-// GET /version: {"software_version": …, "protocol_version": …}.
+// Serves GET /version: {"software_version": …, "protocol_version": …}.
 void HandleVersion(HttpServer& server);
 
 }  // namespace muster::http

@@ -24,7 +24,7 @@ absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
   peer.sin_family = AF_INET;
   peer.sin_port = htons(address.port);
   if (inet_pton(AF_INET, address.host.c_str(), &peer.sin_addr) != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(address.host, " is not an IPv4 number"));
+    return absl::InvalidArgumentError(absl::StrCat(address.host, " is not an IPv4 address"));
   }
   if (connect(fd, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)) != 0) {
     return ErrnoStatus(errno, absl::StrCat("connect to ", address.ToString()));
@@ -36,21 +36,21 @@ absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
       static_cast<ssize_t>(request.size())) {
     return ErrnoStatus(errno, "send");
   }
-  std::string answer;
+  std::string response;
   std::array<char, 4096> buffer;
   ssize_t received = 0;
   while ((received = recv(fd, buffer.data(), buffer.size(), 0)) > 0) {
-    answer.append(buffer.data(), received);
+    response.append(buffer.data(), received);
   }
   if (received < 0) return ErrnoStatus(errno, "recv");
-  const size_t head_end = answer.find("\r\n\r\n");
+  const size_t head_end = response.find("\r\n\r\n");
   GetResult result;
-  if (head_end == std::string::npos || answer.size() < 12 ||
-      !absl::SimpleAtoi(answer.substr(9, 3), &result.status)) {
-    return absl::DataLossError(absl::StrCat("not an HTTP answer: ", answer));
+  if (head_end == std::string::npos || response.size() < 12 ||
+      !absl::SimpleAtoi(response.substr(9, 3), &result.status)) {
+    return absl::DataLossError(absl::StrCat("not an HTTP response: ", response));
   }
-  result.headers = answer.substr(0, head_end);
-  result.body = answer.substr(head_end + 4);
+  result.headers = response.substr(0, head_end);
+  result.body = response.substr(head_end + 4);
   return result;
 }
 

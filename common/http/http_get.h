@@ -1,4 +1,4 @@
-// A plain HTTP client for tests.
+// A minimal HTTP client for tests.
 #ifndef MUSTER_COMMON_HTTP_HTTP_GET_H_
 #define MUSTER_COMMON_HTTP_HTTP_GET_H_
 
@@ -16,7 +16,8 @@ struct GetResult {
   std::string body;
 };
 
-// `target` is a path with its query; `address` a loopback one. Waits for the whole answer.
+// Requests `target`, a path with an optional query, from the IPv4 address `address`. Blocks until
+// the response is complete.
 absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
                               absl::string_view method = "GET");
 

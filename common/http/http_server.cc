@@ -19,8 +19,8 @@
 namespace muster::http {
 namespace {
 
-// Scrapers and a browser or two; each connection is served and closed, so that none of them holds a
-// thread. Whoever connects and says nothing does, until his time is over.
+// Enough for a few scrapers and browsers: each connection is closed after one response, and a
+// client that sends no request occupies a thread only until the timeout.
 constexpr char kThreads[] = "16";
 constexpr char kRequestTimeoutMs[] = "2000";
 
@@ -44,8 +44,8 @@ const char* ReasonPhrase(int status) {
   }
 }
 
-// Connects and hangs up.
-void Poke(const Address& address) {
+// Opens a connection to `address` and closes it, which wakes the thread that listens there.
+void WakeListener(const Address& address) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -65,9 +65,9 @@ void Poke(const Address& address) {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(absl::string_view address) {
   ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
-  // CivetWeb takes numbers only.
+  // CivetWeb accepts only numeric addresses.
   if (parsed.host == "localhost") parsed.host = "127.0.0.1";
-  // CivetWeb would only log the reason.
+  // CivetWeb logs the reason of a failure instead of returning it.
   RETURN_IF_ERROR(CheckListen(parsed));
   auto server = absl::WrapUnique(new HttpServer);
   server->address_ = parsed;
@@ -99,14 +99,14 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(absl::string_view 
 
 HttpServer::~HttpServer() {
   if (context_ == nullptr) return;
-  // CivetWeb looks at its stop flag only when its two-second poll of the listening socket returns:
-  // connections wake it.
+  // CivetWeb checks its stop flag only when its two-second poll of the listening socket returns;
+  // connections end the poll early.
   absl::Notification stopped;
   std::thread stop([this, &stopped] {
     mg_stop(context_);
     stopped.Notify();
   });
-  while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(2))) Poke(address_);
+  while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(2))) WakeListener(address_);
   stop.join();
 }
 

@@ -1,5 +1,4 @@
-// A small HTTP server for what a daemon shows of itself: metrics, health, a status page. Over
-// CivetWeb.
+// A small HTTP server for a daemon's metrics, health checks and status page, based on CivetWeb.
 #ifndef MUSTER_COMMON_HTTP_HTTP_SERVER_H_
 #define MUSTER_COMMON_HTTP_HTTP_SERVER_H_
 
@@ -29,28 +28,28 @@ struct Response {
   std::string body;
 };
 
-// Runs on one of the server's few threads: answers from memory, never waits. Must be thread-safe.
-// `query` is what follows the '?', undecoded; empty without one.
+// Runs on one of the server's few threads, so it must not block. Must be thread-safe. `query` is
+// the part of the URL after '?', not decoded; empty if there is none.
 using Handler = std::function<Response(absl::string_view query)>;
 
-// Answers GET and HEAD for exactly the paths that were registered; 404 and 405 otherwise. It has no
-// files and reads no request body. Thread-safe.
+// Serves GET and HEAD for exactly the registered paths; 404 and 405 otherwise. Serves no files and
+// reads no request bodies. Thread-safe.
 class HttpServer {
  public:
-  // Listens on `address`; port 0 takes a free one.
-  // Errors: INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS when it is in use, or what the
-  // system says.
+  // Listens on `address`; port 0 chooses a free port. Errors: INVALID_ARGUMENT for a malformed
+  // address, ALREADY_EXISTS if it is in use, otherwise the system's error.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(absl::string_view address);
-  // Ends the requests under way first.
+  // Waits for requests in progress.
   ~HttpServer();
 
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // What `handler` uses must outlive the server. Replaces an earlier one of the same path.
+  // Registers `handler` for `path`, replacing an earlier one. Objects that it references must
+  // outlive the server.
   void Handle(std::string path, Handler handler);
 
-  // Where it listens, with the port that was chosen.
+  // The listening address, with the chosen port.
   const Address& address() const { return address_; }
 
  private:

@@ -27,7 +27,7 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
-TEST_F(HttpServerTest, ServesRegisteredPathsAlone) {
+TEST_F(HttpServerTest, ServesOnlyRegisteredPaths) {
   server_->Handle("/a", [](absl::string_view query) {
     return Response{200, kHtml, "query=" + std::string(query)};
   });
@@ -42,7 +42,7 @@ TEST_F(HttpServerTest, ServesRegisteredPathsAlone) {
   EXPECT_EQ(MustGet("/a", "DELETE").status, 405);
 }
 
-TEST_F(HttpServerTest, HeadHasNoBody) {
+TEST_F(HttpServerTest, OmitsBodyForHead) {
   server_->Handle("/a", [](absl::string_view) { return Response{200, kPlainText, "12345"}; });
   const GetResult head = MustGet("/a", "HEAD");
   EXPECT_EQ(head.status, 200);
@@ -50,13 +50,13 @@ TEST_F(HttpServerTest, HeadHasNoBody) {
   EXPECT_THAT(head.headers, HasSubstr("Content-Length: 5"));
 }
 
-TEST_F(HttpServerTest, TakenPortIsNamed) {
+TEST_F(HttpServerTest, ErrorNamesAPortInUse) {
   const auto second = HttpServer::Start(server_->address().ToString());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(server_->address().ToString()));
 }
 
-TEST_F(HttpServerTest, Metrics) {
+TEST_F(HttpServerTest, ServesMetrics) {
   auto registry = std::make_shared<prometheus::Registry>();
   prometheus::BuildCounter()
       .Name("muster_x_total")
@@ -71,7 +71,7 @@ TEST_F(HttpServerTest, Metrics) {
   EXPECT_THAT(metrics.body, HasSubstr("muster_x_total 1"));
 }
 
-TEST_F(HttpServerTest, HealthNamesWhatFails) {
+TEST_F(HttpServerTest, HealthNamesFailedChecks) {
   absl::Status disk = absl::OkStatus();
   HandleHealth(*server_, {},
                {{"core", [] { return absl::OkStatus(); }}, {"disk", [&disk] { return disk; }}});
@@ -83,7 +83,7 @@ TEST_F(HttpServerTest, HealthNamesWhatFails) {
   EXPECT_EQ(ready.body, "[-]disk failed: full\nnot ok\n");
 }
 
-TEST_F(HttpServerTest, Version) {
+TEST_F(HttpServerTest, ServesVersion) {
   HandleVersion(*server_);
   EXPECT_THAT(MustGet("/version").body, HasSubstr("\"protocol_version\":1"));
 }

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr absl::string_view kListening = "0A";
 
-// Adds the links, as /proc/PID/fd shows them, of the listening sockets in one table of the
-// kernel's.
+// Adds the sockets that listen on `port` according to `table`, a /proc/net file, in the form in
+// which /proc/PID/fd links to them.
 void AddListening(const char* table, uint16_t port, std::set<std::string>& links) {
   std::ifstream lines(table);
   std::string line;
@@ -60,7 +60,7 @@ std::string FindPortOwner(uint16_t port) {
     const std::string pid = process->path().filename().string();
     if (!absl::ascii_isdigit(static_cast<unsigned char>(pid[0]))) continue;
     if (!HoldsOneOf(process->path(), links)) continue;
-    // The program's file, because the kernel keeps only 15 characters of a process's name.
+    // The executable's name, because the kernel truncates process names to 15 characters.
     std::error_code unreadable;
     const fs::path program = fs::read_symlink(process->path() / "exe", unreadable);
     return absl::StrCat(unreadable ? "a process" : program.filename().string(), " (pid ", pid, ")");

@@ -1,4 +1,4 @@
-// Who holds a port that somebody else wants.
+// Finds the process that occupies a port, for error messages.
 #ifndef MUSTER_COMMON_HTTP_PORT_OWNER_H_
 #define MUSTER_COMMON_HTTP_PORT_OWNER_H_
 
@@ -7,9 +7,9 @@
 
 namespace muster {
 
-// The process that listens on a TCP port of this machine, for people: `muster-coordinator (pid
-// 4411)`. Empty when nobody does, or it cannot be told: another user's process, or another pid
-// namespace's. Looks through all of /proc: for the moment of a failure. Any thread.
+// The process that listens on a TCP port of this machine, human-readable: `muster-coordinator (pid
+// 4411)`. Empty if no process listens, or if the process belongs to another user or pid namespace.
+// Scans all of /proc, so call it only on failure. Thread-safe.
 std::string FindPortOwner(uint16_t port);
 
 }  // namespace muster

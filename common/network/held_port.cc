@@ -13,8 +13,8 @@
 namespace muster {
 namespace {
 
-// A socket bound to `port` on every IPv6 and IPv4 address, or on every IPv4 address where there is
-// no IPv6; -1 with errno set.
+// A socket bound to `port` on all IPv6 and IPv4 addresses, or on all IPv4 addresses if the machine
+// has no IPv6; -1 with errno set on failure.
 int BindEverywhere(uint16_t port) {
   for (const int family : {AF_INET6, AF_INET}) {
     const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<HeldPort>> HeldPort::Hold(uint16_t port) {
     close(fd);
     return ErrnoStatus(error, "getsockname");
   }
-  // The port lies at the same offset in both families.
+  // sockaddr_in and sockaddr_in6 have the port at the same offset.
   const uint16_t chosen = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
   return std::unique_ptr<HeldPort>(new HeldPort(fd, chosen));
 }

@@ -33,7 +33,7 @@ uint16_t PortOf(int fd) {
   return ntohs(name.sin_port);
 }
 
-TEST(HeldPortTest, AServerCanListenOnIt) {
+TEST(HeldPortTest, LetsAServerListen) {
   for (const uint32_t address : {INADDR_ANY, INADDR_LOOPBACK}) {
     const auto held = HeldPort::Hold(0);
     ASSERT_TRUE(held.ok()) << held.status();
@@ -44,7 +44,7 @@ TEST(HeldPortTest, AServerCanListenOnIt) {
   }
 }
 
-TEST(HeldPortTest, NoOtherProcessGetsIt) {
+TEST(HeldPortTest, IsNotAssignedToOtherSockets) {
   std::set<uint16_t> held;
   std::vector<std::unique_ptr<HeldPort>> ports;
   for (int i = 0; i < 200; ++i) {
@@ -61,7 +61,7 @@ TEST(HeldPortTest, NoOtherProcessGetsIt) {
     others.push_back(any);
   }
   for (const int fd : others) close(fd);
-  // Nor does a socket without SO_REUSEADDR that asks for it by number.
+  // A socket without SO_REUSEADDR cannot bind the port by number, either.
   EXPECT_EQ(Bind(INADDR_ANY, *held.begin(), false), -1);
   EXPECT_EQ(Bind(INADDR_LOOPBACK, *held.begin(), false), -1);
 }

@@ -15,13 +15,13 @@ TEST(NetworkTest, LoopbackAddressesAreOnTheLoopbackInterface) {
   EXPECT_EQ(InterfaceOf("localhost"), name);
 }
 
-TEST(NetworkTest, AddressOfNobodyHereHasNoInterface) {
+TEST(NetworkTest, ReturnsNoInterfaceForForeignAddresses) {
   EXPECT_EQ(InterfaceOf("203.0.113.77"), "");
   EXPECT_EQ(InterfaceOf("not an address"), "");
   EXPECT_EQ(InterfaceOf(""), "");
 }
 
-TEST(NetworkTest, IdentityStaysTheSame) {
+TEST(NetworkTest, IdentityIsStable) {
   EXPECT_NE(NetworkIdentity(), "");
   EXPECT_EQ(NetworkIdentity(), NetworkIdentity());
 }

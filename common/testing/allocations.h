@@ -1,6 +1,6 @@
-// For tests of what allocates nothing: counts the process's allocations.
+// Counts the process's allocations, for tests that assert that code does not allocate.
 //
-// A test that depends on this library gets operator new and aligned_alloc from it.
+// This library replaces operator new and aligned_alloc in every test that depends on it.
 #ifndef MUSTER_COMMON_TESTING_ALLOCATIONS_H_
 #define MUSTER_COMMON_TESTING_ALLOCATIONS_H_
 
@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// So far, of all threads.
+// The number of allocations so far, by all threads.
 int64_t Allocations();
 
 }  // namespace muster

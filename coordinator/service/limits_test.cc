@@ -44,7 +44,7 @@ TEST_F(LimitsTest, Specs) {
   grpc::Status status = SubmitOf(10 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(),
-              MatchesRegex("spec is 104857[0-9][0-9] bytes long; the bound is 1048576"));
+              MatchesRegex("spec is 104857[0-9][0-9] bytes long; the limit is 1048576"));
   // Beyond the bound of any message gRPC answers itself.
   status = SubmitOf(20 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -62,7 +62,7 @@ TEST_F(LimitsTest, NamesKeysAndReasons) {
   submit.set_idempotency_key(Beyond(limits::kIdempotencyKeyLength));
   status = Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, submit, &submitted);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("the bound is 128"));
+  EXPECT_THAT(status.error_message(), HasSubstr("the limit is 128"));
 
   v1::GetJobRequest get;
   get.set_job_id(Beyond(1000));
@@ -121,8 +121,8 @@ TEST_F(LimitsTest, GracePeriods) {
   };
   EXPECT_EQ(refusal(-1, 0), "grace_period is negative");
   EXPECT_EQ(refusal(0, -1), "grace_period is negative");
-  EXPECT_THAT(refusal(int64_t{1} << 62, 0), HasSubstr("is no time"));
-  EXPECT_THAT(refusal(1, 2'000'000'000), HasSubstr("is no time"));
+  EXPECT_THAT(refusal(int64_t{1} << 62, 0), HasSubstr("is not a valid time"));
+  EXPECT_THAT(refusal(1, 2'000'000'000), HasSubstr("is not a valid time"));
 }
 
 class FullStoreTest : public LimitsTest {
@@ -213,7 +213,7 @@ TEST_F(LimitsTest, Hellos) {
   };
   const std::string word = Beyond(limits::kLabelBytes);
   EXPECT_THAT(refusal([](auto& hello) { hello.set_node_name(Beyond(limits::kNameLength)); }),
-              HasSubstr("node_name is 64 bytes long; the bound is 63"));
+              HasSubstr("node_name is 64 bytes long; the limit is 63"));
   EXPECT_THAT(refusal([&](auto& hello) { hello.set_software_version(word); }),
               HasSubstr("software_version"));
   EXPECT_THAT(refusal([&](auto& hello) { hello.set_advertise_address(word); }),
@@ -235,19 +235,19 @@ TEST_F(LimitsTest, Hellos) {
                 v1::Device& device = *hello.mutable_slots(0)->mutable_device();
                 for (size_t i = 0; i <= limits::kLinksPerDevice; ++i) device.add_links();
               }),
-              HasSubstr("the links of a device are 65; the bound is 64"));
+              HasSubstr("the links of a device: 65 entries; the limit is 64"));
   EXPECT_THAT(refusal([](auto& hello) {
                 for (uint32_t i = 2; i <= limits::kSlotsPerNode; ++i) {
                   hello.add_slots()->set_index(i);
                 }
               }),
-              HasSubstr("the slots of a node are 1025; the bound is 1024"));
+              HasSubstr("the slots of a node: 1025 entries; the limit is 1024"));
   EXPECT_THAT(refusal([](auto& hello) {
                 for (size_t i = 0; i <= limits::kLabels; ++i) {
                   (*hello.mutable_labels())[absl::StrCat(i)] = "x";
                 }
               }),
-              HasSubstr("the labels of a node are 65; the bound is 64"));
+              HasSubstr("the labels of a node: 65 entries; the limit is 64"));
   EXPECT_THAT(refusal([&](auto& hello) { (*hello.mutable_labels())[word] = "x"; }),
               HasSubstr("a label's name"));
   EXPECT_THAT(refusal([&](auto& hello) { (*hello.mutable_labels())["x"] = word; }),
@@ -257,7 +257,7 @@ TEST_F(LimitsTest, Hellos) {
                   hello.add_inventory()->set_job_id("job");
                 }
               }),
-              HasSubstr("the generations of a node are 16385; the bound is 16384"));
+              HasSubstr("the generations of a node: 16385 entries; the limit is 16384"));
   EXPECT_THAT(refusal([](auto& hello) {
                 for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) {
                   v1::GenerationReport& report = *hello.add_inventory();
@@ -266,7 +266,7 @@ TEST_F(LimitsTest, Hellos) {
                   report.add_ranks()->set_phase(v1::STARTED);
                 }
               }),
-              HasSubstr("the ranks that run on a node are 1025; the bound is 1024"));
+              HasSubstr("the ranks that run on a node: 1025 entries; the limit is 1024"));
 }
 
 // What a worker says later.
@@ -302,13 +302,13 @@ TEST_F(MessageLimitsTest, Reports) {
   EXPECT_THAT(RefusalOfReport([](auto& report) {
                 for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) report.add_ranks();
               }),
-              HasSubstr("the ranks of a report are 1025; the bound is 1024"));
+              HasSubstr("the ranks of a report: 1025 entries; the limit is 1024"));
   EXPECT_THAT(RefusalOfReport([](auto& report) {
                 for (size_t i = 0; i <= limits::kBarriersPerGeneration; ++i) {
                   report.add_passed_barriers();
                 }
               }),
-              HasSubstr("the barriers of a report are 1025; the bound is 1024"));
+              HasSubstr("the barriers of a report: 1025 entries; the limit is 1024"));
   EXPECT_THAT(RefusalOfReport([](auto& report) {
                 report.add_passed_barriers()->set_group(Beyond(limits::kKeyBytes));
               }),
@@ -317,7 +317,7 @@ TEST_F(MessageLimitsTest, Reports) {
   for (size_t i = 0; i <= limits::kGenerationsPerNode; ++i) {
     heartbeat.mutable_heartbeat()->add_progress()->set_job_id("job");
   }
-  EXPECT_THAT(Refusal(heartbeat), HasSubstr("the bound is 16384"));
+  EXPECT_THAT(Refusal(heartbeat), HasSubstr("the limit is 16384"));
 }
 
 TEST_F(MessageLimitsTest, Ranks) {
@@ -326,7 +326,7 @@ TEST_F(MessageLimitsTest, Ranks) {
   EXPECT_THAT(RefusalOfRank([](auto& rank) {
                 rank.mutable_exit()->set_stderr_tail(Beyond(limits::kStderrTailBytes));
               }),
-              HasSubstr("exit.stderr_tail is 8193 bytes long; the bound is 8192"));
+              HasSubstr("exit.stderr_tail is 8193 bytes long; the limit is 8192"));
   EXPECT_THAT(
       RefusalOfRank([&](auto& rank) { rank.mutable_exit()->mutable_failure()->set_message(text); }),
       HasSubstr("failure.message"));
@@ -353,7 +353,7 @@ TEST_F(MessageLimitsTest, Ranks) {
                   rank.mutable_join()->add_fingerprint();
                 }
               }),
-              HasSubstr("the entries of a fingerprint are 33; the bound is 32"));
+              HasSubstr("join.fingerprint: 33 entries; the limit is 32"));
   EXPECT_THAT(
       RefusalOfRank([&](auto& rank) { rank.mutable_join()->add_fingerprint()->set_name(word); }),
       HasSubstr("fingerprint.name"));
@@ -367,42 +367,42 @@ TEST_F(MessageLimitsTest, Ranks) {
                   rank.mutable_summary()->add_losses(1);
                 }
               }),
-              HasSubstr("the losses of a summary are 100001; the bound is 100000"));
+              HasSubstr("summary.losses: 100001 entries; the limit is 100000"));
   EXPECT_THAT(RefusalOfRank([](auto& rank) {
                 for (size_t i = 0; i <= limits::kRecordedEvaluations; ++i) {
                   rank.mutable_summary()->add_evaluations()->set_step(i);
                 }
               }),
-              HasSubstr("the evaluations of a summary are 10001; the bound is 10000"));
+              HasSubstr("summary.evaluations: 10001 entries; the limit is 10000"));
 }
 
 TEST_F(MessageLimitsTest, Times) {
   constexpr int64_t kNever = int64_t{1} << 62;
   EXPECT_THAT(
       RefusalOfRank([](auto& rank) { rank.mutable_exit()->mutable_time()->set_seconds(kNever); }),
-      HasSubstr("exit.time is no time"));
+      HasSubstr("exit.time is not a valid time"));
   EXPECT_THAT(RefusalOfRank([](auto& rank) {
                 rank.mutable_progress()->mutable_first_step_time()->set_nanos(-1);
               }),
-              HasSubstr("progress.first_step_time is no time"));
+              HasSubstr("progress.first_step_time is not a valid time"));
   EXPECT_THAT(RefusalOfRank([](auto& rank) {
                 rank.mutable_progress()->mutable_time_left()->set_seconds(kNever);
               }),
-              HasSubstr("progress.time_left is no time"));
+              HasSubstr("progress.time_left is not a valid time"));
   EXPECT_THAT(RefusalOfRank([](auto& rank) {
                 rank.mutable_summary()->mutable_first_step_time()->set_seconds(kNever);
               }),
-              HasSubstr("summary.first_step_time is no time"));
+              HasSubstr("summary.first_step_time is not a valid time"));
 }
 
 TEST_F(MessageLimitsTest, KeysAndBarriers) {
   v1::WorkerMessage message;
   message.mutable_put_key()->set_job_id("job");
   message.mutable_put_key()->set_key(Beyond(limits::kKeyBytes));
-  EXPECT_THAT(Refusal(message), HasSubstr("the key is 257 bytes long; the bound is 256"));
+  EXPECT_THAT(Refusal(message), HasSubstr("the key is 257 bytes long; the limit is 256"));
   message.mutable_put_key()->set_key("key");
   message.mutable_put_key()->set_value(Beyond(limits::kValueBytes));
-  EXPECT_THAT(Refusal(message), HasSubstr("the value is 65537 bytes long; the bound is 65536"));
+  EXPECT_THAT(Refusal(message), HasSubstr("the value is 65537 bytes long; the limit is 65536"));
   message.mutable_get_key()->set_job_id("job");
   message.mutable_get_key()->set_key(Beyond(limits::kKeyBytes));
   EXPECT_THAT(Refusal(message), HasSubstr("the key"));

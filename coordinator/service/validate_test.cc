@@ -53,7 +53,7 @@ TEST(ValidateTest, Hello) {
   ExpectInvalid(ValidateHello(hello), "slot 1 came twice");
   hello = GoodHello();
   for (uint32_t i = 2; i <= limits::kSlotsPerNode; ++i) hello.add_slots()->set_index(i);
-  ExpectInvalid(ValidateHello(hello), "the slots of a node are 1025; the bound is 1024");
+  ExpectInvalid(ValidateHello(hello), "the slots of a node: 1025 entries; the limit is 1024");
   hello = GoodHello();
   for (size_t i = 0; i <= limits::kLabels; ++i) (*hello.mutable_labels())[absl::StrCat(i)] = "x";
   ExpectInvalid(ValidateHello(hello), "labels");

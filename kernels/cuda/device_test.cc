@@ -59,7 +59,7 @@ TEST(OpenCudaDeviceTest, RefusesAnotherVersion) {
 TEST(OpenCudaDeviceTest, RefusesAnotherLibrary) {
   const absl::Status status = OpenCudaDevice(0, "kernels/cuda/libanother.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/libanother.so is not Muster's"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/libanother.so is not a Muster plugin"));
 }
 
 TEST(OpenCudaDeviceTest, SaysWhyThereIsNone) {

@@ -137,7 +137,7 @@ class LocalTest(unittest.TestCase):
 
     def test_what_cannot_start(self):
         for status, text, args in (
-                (66, "/no/such is not a program", ["--worker-binary=/no/such"]),
+                (66, "/no/such is not an executable file", ["--worker-binary=/no/such"]),
                 (1, "the worker ended with status 1", ["--worker-binary=/bin/false"]),
                 (1, "the coordinator ended with status 1", ["--coordinator-binary=/bin/false"]),
                 (73, "is not empty", ["--keep", self.directory]),
@@ -276,7 +276,7 @@ class ExplainPlanTest(unittest.TestCase):
                 (78, "train.model.layers[0].conv2d.kernel: is missing",
                  ("--set", "train.model={layers: [conv2d: {out_channels: 8}]}")),
                 (78, "10 classes", ("--set", "train.model={layers: [flatten, linear: {out_features: 7}]}")),
-                (66, "/no/such/rank is not a program", ("--rank-binary", "/no/such/rank")),
+                (66, "/no/such/rank is not an executable file", ("--rank-binary", "/no/such/rank")),
                 (1, "/bin/false ended without an answer", ("--rank-binary", "/bin/false"))):
             message = self.explain(*args, status=status)
             self.assertIn(text, message)
