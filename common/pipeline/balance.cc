@@ -10,26 +10,26 @@
 namespace muster::pipeline {
 namespace {
 
-// sums[i]: of the first i costs.
+// Prefix sums: sums[i] is the sum of the first i costs.
 std::vector<double> PrefixSums(absl::Span<const double> costs) {
   std::vector<double> sums = {0};
   for (const double cost : costs) sums.push_back(sums.back() + cost);
   return sums;
 }
 
-// best[k - 1][i]: the slowest of k stages made of the parts from i on, with the best cuts; infinite
-// where there are fewer than k parts.
+// best[k - 1][i]: the cost of the slowest of k stages made of segments i and later, minimized over
+// the cuts; infinite if there are fewer than k segments.
 std::vector<std::vector<double>> SlowestOfSuffixes(const std::vector<double>& sums,
                                                    uint32_t stages) {
-  const size_t parts = sums.size() - 1;
+  const size_t segments = sums.size() - 1;
   constexpr double kImpossible = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(stages, std::vector<double>(parts + 1, kImpossible));
-  for (size_t i = 0; i < parts; ++i) best[0][i] = sums[parts] - sums[i];
+  std::vector<std::vector<double>> best(stages, std::vector<double>(segments + 1, kImpossible));
+  for (size_t i = 0; i < segments; ++i) best[0][i] = sums[segments] - sums[i];
   for (uint32_t k = 1; k < stages; ++k) {
-    for (size_t i = 0; i + k < parts; ++i) {
+    for (size_t i = 0; i + k < segments; ++i) {
       double slowest = kImpossible;
-      // With a later cut the first stage only gets slower.
-      for (size_t cut = i + 1; cut + k <= parts && sums[cut] - sums[i] < slowest; ++cut) {
+      // A later cut can only make the first stage slower.
+      for (size_t cut = i + 1; cut + k <= segments && sums[cut] - sums[i] < slowest; ++cut) {
         slowest = std::min(slowest, std::max(sums[cut] - sums[i], best[k - 1][cut]));
       }
       best[k][i] = slowest;
@@ -41,14 +41,14 @@ std::vector<std::vector<double>> SlowestOfSuffixes(const std::vector<double>& su
 }  // namespace
 
 absl::StatusOr<std::vector<size_t>> BalancedCuts(absl::Span<const double> costs, uint32_t stages) {
-  if (stages == 0) return absl::InvalidArgumentError("a pipeline has at least one stage");
+  if (stages == 0) return absl::InvalidArgumentError("a pipeline needs at least one stage");
   if (costs.size() < stages) {
     return absl::InvalidArgumentError(
-        absl::StrCat(costs.size(), " parts cannot be cut into ", stages, " stages"));
+        absl::StrCat("cannot split ", costs.size(), " segments into ", stages, " stages"));
   }
   for (const double cost : costs) {
     if (!std::isfinite(cost) || cost < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(cost, " is no cost"));
+      return absl::InvalidArgumentError(absl::StrCat("invalid cost ", cost));
     }
   }
   const std::vector<double> sums = PrefixSums(costs);

@@ -1,4 +1,4 @@
-// Where to cut a model into stages that take equally long, as far as that goes.
+// Splits a model into pipeline stages of balanced cost.
 #ifndef MUSTER_COMMON_PIPELINE_BALANCE_H_
 #define MUSTER_COMMON_PIPELINE_BALANCE_H_
 
@@ -10,15 +10,16 @@
 
 namespace muster::pipeline {
 
-// What each part of a model costs, in order, in any unit; parts are not cut. The index of the first
-// part of the second and every later stage, ascending, one fewer than `stages`: no other cuts have
-// a cheaper slowest stage. Every stage has at least one part. Of equally good cuts the earliest
-// ones, so that equal costs give equal cuts on every rank, and the first stages, which keep most
-// activations, are the small ones. Takes stages × parts² at most.
-// INVALID_ARGUMENT: no stage, fewer parts than stages, a cost that is negative or not finite.
+// Splits a model so that the cost of the slowest stage is minimal. `costs` are the costs of the
+// model's indivisible segments in order, in any unit. Returns the index of the first segment of the
+// second and each later stage, in ascending order, stages - 1 in total. Every stage has at least
+// one segment. Ties are broken towards the earliest cuts, so that all ranks compute the same cuts
+// and the first stages, which keep the most activations, are the smallest. Takes O(stages ×
+// segments²) time. INVALID_ARGUMENT: no stage, fewer segments than stages, or a cost that is
+// negative or not finite.
 absl::StatusOr<std::vector<size_t>> BalancedCuts(absl::Span<const double> costs, uint32_t stages);
 
-// By stage: the sum of its parts' costs, for cuts as above.
+// The sum of the segments' costs of each stage, for cuts as returned by BalancedCuts.
 std::vector<double> StageCosts(absl::Span<const double> costs, absl::Span<const size_t> cuts);
 
 }  // namespace muster::pipeline

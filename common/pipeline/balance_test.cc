@@ -14,10 +14,10 @@ double Slowest(const std::vector<double>& costs, const std::vector<size_t>& cuts
   return *std::max_element(stages.begin(), stages.end());
 }
 
-// The best of all cuts, the earliest first, by trying each of them.
-std::vector<size_t> ByTryingAll(const std::vector<double>& costs, uint32_t stages) {
+// The best cuts, the earliest ones on ties, by exhaustive search.
+std::vector<size_t> BruteForceCuts(const std::vector<double>& costs, uint32_t stages) {
   std::vector<bool> is_cut(costs.size(), false);
-  // The lowest arrangement of cuts comes last, so that it stays in favour with `<=`.
+  // Permutations end with the earliest cuts, so that `<=` prefers these on ties.
   std::fill(is_cut.end() - (stages - 1), is_cut.end(), true);
   std::vector<size_t> best;
   double slowest = std::numeric_limits<double>::infinity();
@@ -35,20 +35,20 @@ std::vector<size_t> ByTryingAll(const std::vector<double>& costs, uint32_t stage
   return best;
 }
 
-TEST(Balance, FindsWhatTryingAllFinds) {
+TEST(Balance, MatchesExhaustiveSearch) {
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     std::mt19937 random(seed);
     std::vector<double> costs(1 + random() % 11);
     const uint32_t stages = 1 + random() % std::min<size_t>(costs.size(), 6);
-    // Small whole numbers, zeros among them, so that there are ties and sums are exact.
+    // Small integers including zeros, so that there are ties and sums are exact.
     for (double& cost : costs) cost = random() % 7;
     const absl::StatusOr<std::vector<size_t>> cuts = BalancedCuts(costs, stages);
     ASSERT_TRUE(cuts.ok()) << cuts.status();
-    EXPECT_EQ(*cuts, ByTryingAll(costs, stages)) << "seed " << seed;
+    EXPECT_EQ(*cuts, BruteForceCuts(costs, stages)) << "seed " << seed;
   }
 }
 
-TEST(Balance, HoldsForCostsThatAreNotExact) {
+TEST(Balance, IsOptimalForFractionalCosts) {
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     std::mt19937 random(seed);
     std::vector<double> costs(5 + random() % 7);
@@ -56,18 +56,19 @@ TEST(Balance, HoldsForCostsThatAreNotExact) {
     const uint32_t stages = 2 + random() % 4;
     const absl::StatusOr<std::vector<size_t>> cuts = BalancedCuts(costs, stages);
     ASSERT_TRUE(cuts.ok()) << cuts.status();
-    EXPECT_EQ(Slowest(costs, *cuts), Slowest(costs, ByTryingAll(costs, stages))) << "seed " << seed;
+    EXPECT_EQ(Slowest(costs, *cuts), Slowest(costs, BruteForceCuts(costs, stages)))
+        << "seed " << seed;
   }
 }
 
-TEST(Balance, EqualPartsMakeEqualStages) {
+TEST(Balance, SplitsEqualSegmentsIntoEqualStages) {
   const absl::StatusOr<std::vector<size_t>> cuts = BalancedCuts(std::vector<double>(12, 2.0), 4);
   ASSERT_TRUE(cuts.ok());
   EXPECT_EQ(*cuts, (std::vector<size_t>{3, 6, 9}));
   EXPECT_EQ(StageCosts(std::vector<double>(12, 2.0), *cuts), (std::vector<double>(4, 6.0)));
 }
 
-TEST(Balance, AStageHasAtLeastOnePart) {
+TEST(Balance, GivesEveryStageAtLeastOneSegment) {
   const absl::StatusOr<std::vector<size_t>> cuts = BalancedCuts({0, 0, 100}, 3);
   ASSERT_TRUE(cuts.ok());
   EXPECT_EQ(*cuts, (std::vector<size_t>{1, 2}));
@@ -76,7 +77,7 @@ TEST(Balance, AStageHasAtLeastOnePart) {
   EXPECT_TRUE(one->empty());
 }
 
-TEST(Balance, RefusesWhatCannotBeCut) {
+TEST(Balance, RejectsInvalidArguments) {
   constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(BalancedCuts({1, 2}, 3).status().code(), kInvalid);
   EXPECT_EQ(BalancedCuts({1, 2}, 0).status().code(), kInvalid);

@@ -11,7 +11,7 @@ namespace {
 constexpr Schedule kSchedules[] = {Schedule::kSequential, Schedule::kGpipe,
                                    Schedule::kOneForwardOneBackward};
 
-// Forwards that go ahead of the first backward, at most; what a schedule is made of.
+// The number of forwards before the first backward, which defines a schedule.
 uint32_t ForwardsAhead(Schedule schedule, uint32_t stages, uint32_t stage, uint32_t micro_batches) {
   switch (schedule) {
     case Schedule::kSequential:
@@ -30,8 +30,8 @@ absl::StatusOr<Schedule> ParseSchedule(absl::string_view word) {
   for (const Schedule schedule : kSchedules) {
     if (word == ScheduleName(schedule)) return schedule;
   }
-  return absl::InvalidArgumentError(absl::StrCat("'", absl::Utf8SafeCHexEscape(word),
-                                                 "' is no schedule: sequential, gpipe, 1f1b"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown schedule '", absl::Utf8SafeCHexEscape(word), "'; one of: sequential, gpipe, 1f1b"));
 }
 
 absl::string_view ScheduleName(Schedule schedule) {

@@ -1,10 +1,10 @@
-// The order in which the stages of a pipeline compute the micro-batches of a step.
+// Pipeline schedules: the order in which each stage computes the micro-batches of a step.
 //
-// Pure functions of their arguments: every rank works out its own part, and the simulator all of
-// them. In every schedule each stage goes forward, and also backward, through the micro-batches in
-// ascending order. GPipe's paper goes backward in the reverse one, which costs the same time and
-// memory; but then a stage's gradients would be added up in another order, and training would not
-// be equal to the bit whatever the schedule.
+// Pure functions: each rank computes the actions of its own stage, the simulator those of all
+// stages. In every schedule, each stage computes forwards and backwards in ascending order of
+// micro-batches. The GPipe paper computes backwards in descending order, which takes the same time
+// and memory, but accumulates gradients in another order; here, all schedules give bit-identical
+// results.
 #ifndef MUSTER_COMMON_PIPELINE_SCHEDULE_H_
 #define MUSTER_COMMON_PIPELINE_SCHEDULE_H_
 
@@ -17,17 +17,17 @@
 namespace muster::pipeline {
 
 enum class Schedule {
-  // A micro-batch goes forward through all stages and back before the next one starts: one stage
-  // computes at a time.
+  // Each micro-batch passes forward and backward through all stages before the next one starts, so
+  // that one stage computes at a time.
   kSequential,
   // Forward of all micro-batches, then backward of all (Huang et al. 2019).
   kGpipe,
-  // As many forwards as fill the stages behind, then one forward and one backward in turn, then the
-  // backwards that are left (Narayanan et al. 2019, without its asynchronous updates).
+  // Warmup forwards that fill the later stages, then alternating backwards and forwards, then the
+  // remaining backwards (Narayanan et al. 2019, without its asynchronous updates).
   kOneForwardOneBackward,
 };
 
-// The spec's words: "sequential", "gpipe", "1f1b". INVALID_ARGUMENT for any other.
+// Parses the values of the spec: "sequential", "gpipe", "1f1b". INVALID_ARGUMENT for any other.
 absl::StatusOr<Schedule> ParseSchedule(absl::string_view word);
 absl::string_view ScheduleName(Schedule schedule);
 
@@ -41,15 +41,16 @@ struct Action {
   }
 };
 
-// What `stage` of `stages` computes in a step, in order: the forward and the backward of each of
-// `micro_batches`. A forward needs the output of the stage before, a backward the gradient from the
-// stage behind, of the same micro-batch; whoever waits for them in this order never deadlocks.
-// stage < stages; none for a step without micro-batches.
+// The actions of stage `stage` of `stages` in a step, in order: one forward and one backward for
+// each of `micro_batches` micro-batches. A forward needs the output of the previous stage, a
+// backward the gradient from the next stage, for the same micro-batch; waiting for them in this
+// order cannot deadlock. Requires stage < stages. Empty if micro_batches is 0.
 std::vector<Action> ActionsOf(Schedule schedule, uint32_t stages, uint32_t stage,
                               uint32_t micro_batches);
 
-// Micro-batches whose activations `stage` keeps at once, at most. Micro-batch i may use slot
-// i % ActivationSlots(...): the one that had it before is over. stage < stages.
+// The maximum number of in-flight micro-batches of `stage`, whose activations it must keep at the
+// same time. Micro-batch i may use slot i % ActivationSlots(...): the previous user of the slot has
+// completed its backward by then. Requires stage < stages.
 uint32_t ActivationSlots(Schedule schedule, uint32_t stages, uint32_t stage,
                          uint32_t micro_batches);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr Schedule kAll[] = {Schedule::kSequential, Schedule::kGpipe,
                              Schedule::kOneForwardOneBackward};
 
-// "F0 F1 B0 B1".
+// The actions as text: "F0 F1 B0 B1".
 std::string Text(const std::vector<Action>& actions) {
   std::string text;
   for (const Action& action : actions) {
@@ -23,7 +23,7 @@ std::string Text(const std::vector<Action>& actions) {
   return text;
 }
 
-TEST(Schedule, ReadsAndWritesTheSpecsWords) {
+TEST(Schedule, ParsesTheNamesOfTheSpec) {
   for (const Schedule schedule : kAll) {
     const absl::StatusOr<Schedule> parsed = ParseSchedule(ScheduleName(schedule));
     ASSERT_TRUE(parsed.ok());
@@ -32,22 +32,23 @@ TEST(Schedule, ReadsAndWritesTheSpecsWords) {
   EXPECT_EQ(ScheduleName(Schedule::kOneForwardOneBackward), "1f1b");
   const absl::StatusOr<Schedule> unknown = ParseSchedule("2f2b\n");
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(unknown.status().message(), "'2f2b\\n' is no schedule: sequential, gpipe, 1f1b");
+  EXPECT_EQ(unknown.status().message(),
+            "unknown schedule '2f2b\\n'; one of: sequential, gpipe, 1f1b");
 }
 
-TEST(Schedule, SequentialTakesOneMicroBatchAtATime) {
+TEST(Schedule, SequentialComputesOneMicroBatchAtATime) {
   for (uint32_t stage = 0; stage < 3; ++stage) {
     EXPECT_EQ(Text(ActionsOf(Schedule::kSequential, 3, stage, 3)), "F0 B0 F1 B1 F2 B2");
   }
 }
 
-TEST(Schedule, GpipeGoesBackwardAfterAllForwards) {
+TEST(Schedule, GpipeComputesAllForwardsBeforeBackwards) {
   for (uint32_t stage = 0; stage < 3; ++stage) {
     EXPECT_EQ(Text(ActionsOf(Schedule::kGpipe, 3, stage, 3)), "F0 F1 F2 B0 B1 B2");
   }
 }
 
-TEST(Schedule, OneForwardOneBackwardFillsTheStagesBehind) {
+TEST(Schedule, OneForwardOneBackwardFillsLaterStagesFirst) {
   const auto text = [](uint32_t stage, uint32_t micro_batches) {
     return Text(ActionsOf(Schedule::kOneForwardOneBackward, 3, stage, micro_batches));
   };
@@ -58,7 +59,7 @@ TEST(Schedule, OneForwardOneBackwardFillsTheStagesBehind) {
   EXPECT_EQ(text(0, 0), "");
 }
 
-TEST(Schedule, KeepsAsManyActivationsAsItSays) {
+TEST(Schedule, ReturnsActivationSlotsOfEachStage) {
   EXPECT_EQ(ActivationSlots(Schedule::kSequential, 4, 0, 8), 1u);
   EXPECT_EQ(ActivationSlots(Schedule::kGpipe, 4, 3, 8), 8u);
   EXPECT_EQ(ActivationSlots(Schedule::kOneForwardOneBackward, 4, 0, 8), 4u);
@@ -67,8 +68,8 @@ TEST(Schedule, KeepsAsManyActivationsAsItSays) {
   EXPECT_EQ(ActivationSlots(Schedule::kSequential, 4, 0, 0), 0u);
 }
 
-// Goal: whatever the pipeline, each micro-batch is computed once each way, in ascending order both
-// ways, in a slot that is free. Method: random pipelines; a table of slots.
+// For random pipelines, checks with a table of slots that each micro-batch is computed once forward
+// and once backward, both in ascending order, and always in a free slot.
 TEST(Schedule, UsesEachSlotForOneMicroBatchAtATime) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);

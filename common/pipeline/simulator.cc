@@ -15,11 +15,11 @@ constexpr double kNotYet = std::numeric_limits<double>::infinity();
 absl::Status CheckTimes(const std::vector<double>& seconds, size_t expected, const char* what) {
   if (seconds.size() != expected) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ": ", seconds.size(), " times in place of ", expected));
+        absl::StrCat(what, ": got ", seconds.size(), " times, expected ", expected));
   }
   for (const double time : seconds) {
     if (!std::isfinite(time) || time < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": ", time, " is no time"));
+      return absl::InvalidArgumentError(absl::StrCat(what, ": invalid time ", time));
     }
   }
   return absl::OkStatus();
@@ -27,11 +27,13 @@ absl::Status CheckTimes(const std::vector<double>& seconds, size_t expected, con
 
 absl::Status CheckCosts(const PipelineCosts& costs, uint32_t micro_batches) {
   const size_t stages = costs.forward_seconds.size();
-  if (stages == 0) return absl::InvalidArgumentError("a pipeline has at least one stage");
-  if (micro_batches == 0) return absl::InvalidArgumentError("a step has at least one micro-batch");
+  if (stages == 0) return absl::InvalidArgumentError("a pipeline needs at least one stage");
+  if (micro_batches == 0)
+    return absl::InvalidArgumentError("a step needs at least one micro-batch");
   if (stages * uint64_t{2} * micro_batches > kMaxSimulatedActions) {
-    return absl::InvalidArgumentError(absl::StrCat(stages, " stages with ", micro_batches,
-                                                   " micro-batches are too many to simulate"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot simulate ", stages, " stages with ",
+                                                   micro_batches, " micro-batches; the limit is ",
+                                                   kMaxSimulatedActions, " actions"));
   }
   absl::Status status = CheckTimes(costs.forward_seconds, stages, "forward");
   if (status.ok()) status = CheckTimes(costs.backward_seconds, stages, "backward");
@@ -39,7 +41,8 @@ absl::Status CheckCosts(const PipelineCosts& costs, uint32_t micro_batches) {
   return status;
 }
 
-bool IsEachOnce(const std::vector<Action>& actions, uint32_t micro_batches) {
+// Whether the actions are exactly one forward and one backward of each micro-batch.
+bool HasEachActionOnce(const std::vector<Action>& actions, uint32_t micro_batches) {
   if (actions.size() != size_t{2} * micro_batches) return false;
   std::vector<bool> forward(micro_batches), backward(micro_batches);
   for (const Action& action : actions) {
@@ -51,12 +54,13 @@ bool IsEachOnce(const std::vector<Action>& actions, uint32_t micro_batches) {
   return true;
 }
 
-// Tensors on their way in one direction: when each one is there.
+// A link between two stages in one direction, which carries one tensor at a time; records when each
+// micro-batch's tensor arrives.
 class Link {
  public:
   explicit Link(uint32_t micro_batches, double arrival = kNotYet)
       : arrivals_(micro_batches, arrival) {}
-  // In the order in which they are computed.
+  // Must be called in the order in which the tensors are computed.
   void Send(uint32_t micro_batch, double computed, double seconds) {
     free_ = std::max(computed, free_) + seconds;
     arrivals_[micro_batch] = free_;
@@ -81,15 +85,15 @@ class Simulation {
         done_(actions.size()) {}
 
   absl::StatusOr<SimulatedStep> Run() {
-    // A stage that has moved may have what its neighbours wait for.
+    // A stage that has progressed may unblock its neighbors.
     std::vector<size_t> to_try;
     for (size_t stage = actions_.size(); stage-- > 0;) to_try.push_back(stage);
     while (!to_try.empty()) {
       const size_t stage = to_try.back();
       to_try.pop_back();
-      bool moved = false;
-      while (TryNext(stage)) moved = true;
-      if (!moved) continue;
+      bool progressed = false;
+      while (TryNext(stage)) progressed = true;
+      if (!progressed) continue;
       if (stage > 0) to_try.push_back(stage - 1);
       if (stage + 1 < actions_.size()) to_try.push_back(stage + 1);
     }
@@ -97,7 +101,7 @@ class Simulation {
       if (next_[stage] == actions_[stage].size()) continue;
       const Action& action = actions_[stage][next_[stage]];
       return absl::FailedPreconditionError(
-          absl::StrCat("stage ", stage, " waits for ever with the ",
+          absl::StrCat("deadlock: stage ", stage, " waits for the input of the ",
                        action.kind == Action::Kind::kForward ? "forward" : "backward",
                        " of micro-batch ", action.micro_batch));
     }
@@ -115,7 +119,7 @@ class Simulation {
     const double end = start + (forward ? costs_.forward_seconds[stage]  //
                                         : costs_.backward_seconds[stage]);
     free_[stage] = end;
-    // The last stage's own backward takes the output where it is.
+    // The output of the last stage is not transferred: its own backward uses it.
     const bool last = stage + 1 == actions_.size();
     if (forward) {
       outputs_[stage].Send(action.micro_batch, end, last ? 0 : costs_.transfer_seconds[stage]);
@@ -164,10 +168,10 @@ class Simulation {
 
   const PipelineCosts& costs_;
   const std::vector<std::vector<Action>>& actions_;
-  std::vector<size_t> next_;                        // by stage, the action that is its turn
-  std::vector<double> free_;                        // by stage, when it has ended the one before
-  std::vector<Link> outputs_;                       // by the stage that computes them
-  std::vector<Link> gradients_;                     // by the stage that computes them
+  std::vector<size_t> next_;                        // by stage, the index of its next action
+  std::vector<double> free_;                        // by stage, the end of its previous action
+  std::vector<Link> outputs_;                       // by the stage that computes the outputs
+  std::vector<Link> gradients_;                     // by the stage that computes the gradients
   std::vector<std::vector<SimulatedAction>> done_;  // by stage
 };
 
@@ -180,12 +184,12 @@ absl::StatusOr<SimulatedStep> SimulateActions(const PipelineCosts& costs,
   if (!status.ok()) return status;
   if (actions.size() != costs.forward_seconds.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "actions of ", actions.size(), " stages in place of ", costs.forward_seconds.size()));
+        "got actions of ", actions.size(), " stages, expected ", costs.forward_seconds.size()));
   }
   for (size_t stage = 0; stage < actions.size(); ++stage) {
-    if (!IsEachOnce(actions[stage], micro_batches)) {
+    if (!HasEachActionOnce(actions[stage], micro_batches)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "stage ", stage, " does not compute each micro-batch once forward and once backward"));
+          "stage ", stage, " must compute each micro-batch once forward and once backward"));
     }
   }
   return Simulation(costs, actions, micro_batches).Run();

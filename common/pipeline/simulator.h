@@ -1,10 +1,11 @@
-// How long a step of a pipeline takes, and how long its stages wait, from what its parts take.
+// Simulates a pipeline step: computes its duration and each stage's idle time from the costs of the
+// stages.
 //
-// Each action of schedule.h starts when its stage has ended the one before and its input has
-// arrived; there is no formula in it, so it holds for stages and cuts of any costs. The model: a
-// stage computes one action at a time; its outputs travel while it goes on computing; each cut
-// carries one tensor at a time in each direction. The exchange of gradients between replicas and
-// the update, which follow, are not of it.
+// The simulation is event-driven, so that it is exact for stages and transfers of any cost. A stage
+// computes one action of schedule.h at a time, which starts when the previous action has ended and
+// its input has arrived. Transfers overlap with computation; each cut carries one tensor at a time
+// in each direction. The gradient all-reduce between replicas and the optimizer update are not
+// included.
 #ifndef MUSTER_COMMON_PIPELINE_SIMULATOR_H_
 #define MUSTER_COMMON_PIPELINE_SIMULATOR_H_
 
@@ -16,12 +17,11 @@
 
 namespace muster::pipeline {
 
-// Of one micro-batch, in seconds.
+// Costs of one micro-batch, in seconds.
 struct PipelineCosts {
   std::vector<double> forward_seconds;   // by stage; at least one
   std::vector<double> backward_seconds;  // by stage
-  std::vector<double>
-      transfer_seconds;  // by cut, one fewer than stages, the same in both directions
+  std::vector<double> transfer_seconds;  // by cut (stages - 1), equal in both directions
 };
 
 struct SimulatedAction {
@@ -33,26 +33,27 @@ struct SimulatedAction {
 
 struct SimulatedStage {
   double busy_seconds = 0;
-  double idle_seconds = 0;  // of the whole step
-  uint32_t peak_slots = 0;  // micro-batches whose activations are kept at once
+  double idle_seconds = 0;  // during the whole step
+  uint32_t peak_slots = 0;  // maximum number of in-flight micro-batches
 };
 
 struct SimulatedStep {
-  double seconds = 0;  // until the last action has ended
+  double seconds = 0;  // duration until the last action has ended
   std::vector<SimulatedStage> stages;
-  double bubble_ratio = 0;  // of the stages' time, the share in which they wait; 0 to 1
+  double bubble_ratio = 0;               // idle share of the stages' total time; 0 to 1
   std::vector<SimulatedAction> actions;  // by stage, then in order
 };
 
-// INVALID_ARGUMENT: no stage or micro-batch, lists that do not fit together, a time that is
-// negative or not finite, or more than kMaxSimulatedActions.
+// Simulates a step with one of the schedules. INVALID_ARGUMENT: no stage or micro-batch, lists
+// whose lengths do not match, a time that is negative or not finite, or more than
+// kMaxSimulatedActions.
 inline constexpr uint64_t kMaxSimulatedActions = 10'000'000;
 absl::StatusOr<SimulatedStep> SimulateStep(const PipelineCosts& costs, Schedule schedule,
                                            uint32_t micro_batches);
 
-// The same for any order of actions, by stage. Besides: INVALID_ARGUMENT when a stage has not each
-// micro-batch once forward and once backward, FAILED_PRECONDITION when stages wait for each other
-// for ever, naming the first one that does.
+// Simulates a step with an arbitrary order of actions, given for each stage. Additional errors:
+// INVALID_ARGUMENT if a stage does not compute each micro-batch once forward and once backward;
+// FAILED_PRECONDITION if the stages deadlock, naming the first one that waits.
 absl::StatusOr<SimulatedStep> SimulateActions(const PipelineCosts& costs,
                                               const std::vector<std::vector<Action>>& actions,
                                               uint32_t micro_batches);

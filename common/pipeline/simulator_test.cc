@@ -14,7 +14,7 @@ namespace {
 constexpr Schedule kAll[] = {Schedule::kSequential, Schedule::kGpipe,
                              Schedule::kOneForwardOneBackward};
 
-// Times are small whole numbers, so that sums are exact.
+// Costs of identical stages. Tests use small integers, so that sums are exact.
 PipelineCosts Identical(uint32_t stages, double forward, double backward, double transfer = 0) {
   return {std::vector<double>(stages, forward), std::vector<double>(stages, backward),
           std::vector<double>(stages - 1, transfer)};
@@ -26,7 +26,7 @@ SimulatedStep Simulate(const PipelineCosts& costs, Schedule schedule, uint32_t m
   return step.ok() ? *step : SimulatedStep();
 }
 
-TEST(Simulator, IdenticalStagesGiveTheClosedForms) {
+TEST(Simulator, MatchesClosedFormsForIdenticalStages) {
   for (uint32_t p = 1; p <= 8; ++p) {
     for (const uint32_t m : {1u, 2u, 3u, 7u, 8u, 32u}) {
       SCOPED_TRACE(absl::StrCat(p, " stages, ", m, " micro-batches"));
@@ -47,20 +47,20 @@ TEST(Simulator, IdenticalStagesGiveTheClosedForms) {
   }
 }
 
-TEST(Simulator, TransfersDelayWhatTheyFill) {
+TEST(Simulator, AccountsForTransfers) {
   // Forward of the only micro-batch, transfer, forward, backward, transfer, backward.
   EXPECT_EQ(Simulate(Identical(2, 1, 2, 5), Schedule::kGpipe, 1).seconds, 1 + 5 + 1 + 2 + 5 + 2);
-  // A slow cut carries one output after the other: 2 to begin with, 3 transfers, and the way back
-  // of the first gradient overlaps with the backward of those behind it.
+  // A slow cut carries one tensor at a time: the first forward, 3 output transfers, and the
+  // transfer of the first gradient overlaps with the later backwards.
   const SimulatedStep step = Simulate(Identical(2, 2, 2, 10), Schedule::kGpipe, 3);
   EXPECT_EQ(step.seconds, 2 + 3 * 10 + 2 + 3 * 10 + 2 + 2);
 }
 
-// By hand: stage 1 takes four times as long as its neighbours, and is waited for.
-TEST(Simulator, TheSlowestStageSetsThePace) {
+// Expected values computed by hand: stage 1 takes four times as long as its neighbors.
+TEST(Simulator, SlowestStageDeterminesTheDuration) {
   const PipelineCosts costs = {{1, 4, 1}, {1, 4, 1}, {0, 0}};
   const SimulatedStep gpipe = Simulate(costs, Schedule::kGpipe, 3);
-  // Forward: 1, 3 × 4, 1. The last stage then goes backward three times; stage 1 starts after the
+  // Forward: 1, 3 × 4, 1. The last stage then computes three backwards; stage 1 starts after the
   // first of these and takes 3 × 4, then stage 0.
   EXPECT_EQ(gpipe.seconds, 1 + 12 + 1 + 1 + 12 + 1);
   EXPECT_EQ(gpipe.stages[1].busy_seconds, 24);
@@ -80,9 +80,9 @@ TEST(Simulator, OneForwardOneBackwardTakesAsLongAsGpipeWithLessMemory) {
   EXPECT_EQ(ours.stages[3].peak_slots, 1u);
 }
 
-// Goal: the order of events is a possible one, and no schedule deadlocks. Method: random pipelines
-// with random costs; every action of the result is held against what it needs.
-TEST(Simulator, EveryActionHasWhatItNeeds) {
+// For random pipelines with random costs, checks that no schedule deadlocks and that every action
+// starts after its inputs have arrived.
+TEST(Simulator, ActionsStartAfterTheirInputs) {
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937 random(seed);
@@ -124,7 +124,7 @@ TEST(Simulator, EveryActionHasWhatItNeeds) {
       EXPECT_EQ(step.stages[s].busy_seconds,
                 m * (costs.forward_seconds[s] + costs.backward_seconds[s]));
     }
-    // Not faster than the slowest stage, nor slower than all work one after the other.
+    // A step is never slower than all actions and transfers in sequence.
     double one_by_one = 0;
     for (uint32_t s = 0; s < p; ++s) one_by_one += step.stages[s].busy_seconds;
     one_by_one +=
@@ -134,17 +134,18 @@ TEST(Simulator, EveryActionHasWhatItNeeds) {
   }
 }
 
-TEST(Simulator, NamesAStageThatWaitsForEver) {
-  // Stage 0 wants the gradient of micro-batch 1 back before it has computed its output.
+TEST(Simulator, ReportsDeadlocks) {
+  // Stage 0 waits for the gradient of micro-batch 1 before it has computed its output.
   const auto f = [](uint32_t i) { return Action{Action::Kind::kForward, i}; };
   const auto b = [](uint32_t i) { return Action{Action::Kind::kBackward, i}; };
   const absl::StatusOr<SimulatedStep> step =
       SimulateActions(Identical(2, 1, 1), {{f(0), b(1), f(1), b(0)}, {f(0), b(0), f(1), b(1)}}, 2);
   EXPECT_EQ(step.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(step.status().message(), "stage 0 waits for ever with the backward of micro-batch 1");
+  EXPECT_EQ(step.status().message(),
+            "deadlock: stage 0 waits for the input of the backward of micro-batch 1");
 }
 
-TEST(Simulator, RefusesWhatIsNoPipeline) {
+TEST(Simulator, RejectsInvalidPipelines) {
   const auto code = [](const PipelineCosts& costs, uint32_t micro_batches) {
     return SimulateStep(costs, Schedule::kGpipe, micro_batches).status().code();
   };

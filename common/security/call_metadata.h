@@ -1,13 +1,13 @@
-// What every call carries beside its message.
+// Keys of the metadata that every call carries.
 #ifndef MUSTER_COMMON_SECURITY_CALL_METADATA_H_
 #define MUSTER_COMMON_SECURITY_CALL_METADATA_H_
 
 namespace muster::security {
 
-// "Bearer TOKEN".
+// Value: "Bearer TOKEN".
 inline constexpr char kTokenKey[] = "authorization";
 inline constexpr char kTokenPrefix[] = "Bearer ";
-// Of the calling program; other clients (grpcurl) leave them out.
+// Versions of the calling program; absent in calls of other clients, such as grpcurl.
 inline constexpr char kProtocolVersionKey[] = "muster-protocol-version";
 inline constexpr char kSoftwareVersionKey[] = "muster-software-version";
 

@@ -22,7 +22,7 @@ absl::Status CheckClientSecurity(const ClientSecurity& security) {
   RETURN_IF_ERROR(CheckTlsFiles(security.tls));
   if (!security.tls.cert.empty() && security.tls.ca.empty()) {
     return absl::InvalidArgumentError(
-        "--tls-cert needs --tls-ca too: who signed the coordinator's certificate");
+        "--tls-cert needs --tls-ca, the CA certificate used to verify the coordinator");
   }
   if (security.token_file.empty()) return absl::OkStatus();
   return Annotate(ReadTokenFile(security.token_file).status(), "--token-file");
@@ -31,9 +31,9 @@ absl::Status CheckClientSecurity(const ClientSecurity& security) {
 absl::Status Explain(const absl::Status& status, const ClientSecurity& security,
                      const std::string& target) {
   const absl::string_view remedy =
-      "give one with --token-file or MUSTER_TOKEN_FILE; the coordinator keeps its own in "
+      "pass one with --token-file or MUSTER_TOKEN_FILE; the coordinator stores its token in "
       "DATA_DIR/token";
-  // The second is what gRPC says of a channel whose files could not be read.
+  // gRPC returns the latter for a channel without credentials, whose files could not be read.
   if (absl::IsUnavailable(status) || status.message() == "Invalid credentials.") {
     const absl::Status usable = CheckTlsFiles(security.tls);
     if (!usable.ok()) return absl::UnauthenticatedError(usable.message());
@@ -45,13 +45,14 @@ absl::Status Explain(const absl::Status& status, const ClientSecurity& security,
     if (!token.ok()) {
       return absl::UnauthenticatedError(absl::StrCat(
           "the coordinator at ", target,
-          " wants a token, and there is none: ", token.status().message(), "; ", remedy));
+          " requires a token, but none was found: ", token.status().message(), "; ", remedy));
     }
-    return absl::UnauthenticatedError(absl::StrCat("the coordinator at ", target, " does not know ",
-                                                   token->source, "; ", remedy));
+    return absl::UnauthenticatedError(
+        absl::StrCat("the coordinator at ", target, " rejected ", token->source, "; ", remedy));
   }
   if (absl::IsPermissionDenied(status) && token.ok()) {
-    return absl::PermissionDeniedError(absl::StrCat(status.message(), "; it is ", token->source));
+    return absl::PermissionDeniedError(
+        absl::StrCat(status.message(), "; the call used ", token->source));
   }
   return status;
 }

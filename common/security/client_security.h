@@ -1,4 +1,4 @@
-// How a client shows who it is, and whom it believes.
+// Client-side security: tokens and TLS credentials, and explanations of authentication failures.
 #ifndef MUSTER_COMMON_SECURITY_CLIENT_SECURITY_H_
 #define MUSTER_COMMON_SECURITY_CLIENT_SECURITY_H_
 
@@ -12,33 +12,34 @@
 
 namespace muster::security {
 
-// The first of token_file, token and the coordinator's local token that is there counts. With
-// tls.ca the client speaks TLS, and shows tls.cert where it has one.
+// Credentials of a client. The token is the first available one of token_file, token and the
+// coordinator's local token. With tls.ca the client uses TLS, with tls.cert, if set, as its client
+// certificate.
 struct ClientSecurity {
   std::string token_file;
   std::string token;
   TlsFiles tls;
-  // What each call says of its program.
+  // Versions that each call carries.
   uint32_t protocol_version = kProtocolVersion;
   std::string software_version = kSoftwareVersion;
 };
 
 struct ClientToken {
   std::string token;
-  std::string source;  // for people: "from FILE"
+  std::string source;  // human-readable: "the token in FILE"
 };
 
-// Read anew at each call, so that a token that changed is taken. The error says where it was looked
-// for.
+// Finds the token for `target`. Reads files at each call, so that a changed token takes effect.
+// Errors name the places that were searched.
 absl::StatusOr<ClientToken> FindToken(const ClientSecurity& security, const std::string& target);
 
-// Whether the flags can be used: those of CheckTlsFiles, a token file that can be read, and no
-// client certificate without a CA. For a program's start.
+// Checks the flags at program start: the TLS files (CheckTlsFiles), that the token file can be
+// read, and that a client certificate comes with a CA.
 absl::Status CheckClientSecurity(const ClientSecurity& security);
 
-// A call's failure in words that say what to do, where credentials are its cause: UNAUTHENTICATED
-// or PERMISSION_DENIED. Any other is returned as it is. May block for a few seconds: it asks the
-// coordinator once more (ProbeTls) what UNAVAILABLE does not say.
+// Turns the failure of a call into an error with a remedy if credentials are its cause:
+// UNAUTHENTICATED or PERMISSION_DENIED. Returns any other status unchanged. May block for a few
+// seconds: for UNAVAILABLE, it contacts the coordinator again (ProbeTls) to find the reason.
 absl::Status Explain(const absl::Status& status, const ClientSecurity& security,
                      const std::string& target);
 

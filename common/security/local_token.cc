@@ -45,7 +45,7 @@ std::string HomeDirectory() {
   return found == nullptr ? "" : found->pw_dir;
 }
 
-// In order of preference.
+// Token directories in order of preference.
 std::vector<std::string> Directories() {
   if (const char* given = std::getenv("MUSTER_TOKEN_DIR"); given != nullptr && *given != '\0') {
     return {given};
@@ -54,14 +54,14 @@ std::vector<std::string> Directories() {
   const std::string home = HomeDirectory();
   std::error_code error;
   if (std::filesystem::is_directory(home, error)) {
-    // Several machines may share a home.
+    // Several machines may share a home directory.
     directories.push_back(absl::StrCat(home, "/.muster/tokens/", HostName()));
   }
   directories.push_back(absl::StrCat("/tmp/muster-", geteuid(), "/tokens"));
   return directories;
 }
 
-// One of /tmp/muster-UID may have been made by somebody else.
+// Checks the parent directory, too, if it is /tmp/muster-UID, which another user may have created.
 absl::Status MakeTokenDirectory(const std::string& directory) {
   const std::string above = std::filesystem::path(directory).parent_path().string();
   if (absl::StartsWith(above, "/tmp/muster-")) RETURN_IF_ERROR(MakePrivateDirectory(above));
@@ -98,7 +98,7 @@ std::vector<Endpoint> Resolve(const Address& address) {
   return endpoints;
 }
 
-// Whether the address is one of this machine's: another one's cannot be bound.
+// Whether the address belongs to this machine, determined by a trial bind.
 bool IsHere(Endpoint endpoint) {
   sockaddr* address = reinterpret_cast<sockaddr*>(&endpoint.socket_address);
   const OwnedFd socket_fd(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -116,7 +116,7 @@ void RemoveStale(const std::string& directory) {
     if (!file.ok() || IsLocked(*file)) continue;
     struct stat opened;
     struct stat named;
-    // Unless it has just been replaced.
+    // Skip the file if it has just been replaced.
     if (fstat(file->get(), &opened) == 0 && stat(entry.path().c_str(), &named) == 0 &&
         opened.st_ino == named.st_ino) {
       unlink(entry.path().c_str());
@@ -131,7 +131,7 @@ absl::StatusOr<std::string> TokenIn(absl::string_view text, const std::string& p
     if (!absl::c_all_of(line, absl::ascii_isgraph)) break;
     return std::string(line);
   }
-  return absl::InvalidArgumentError(absl::StrCat(path, " holds no token"));
+  return absl::InvalidArgumentError(absl::StrCat(path, " contains no token"));
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ absl::StatusOr<PublishedToken> PublishedToken::Publish(const std::string& addres
                                                        const std::string& token) {
   ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   const std::string text =
-      absl::StrCat(token, "\n# of the coordinator at ", address, ", pid ", getpid(), "\n");
+      absl::StrCat(token, "\n# token of the coordinator at ", address, ", pid ", getpid(), "\n");
   absl::Status status;
   for (const std::string& directory : Directories()) {
     PublishedToken published;
@@ -187,9 +187,9 @@ absl::StatusOr<FoundToken> FindLocalToken(const std::string& target) {
   }
   if (names.empty()) {
     return absl::NotFoundError(
-        absl::StrCat(address.host, " is not this machine, so no token lies here for it"));
+        absl::StrCat(address.host, " is not this machine, so it has no local token here"));
   }
-  // Those of a coordinator that listens on all addresses.
+  // Files of a coordinator that listens on all addresses.
   names.push_back(absl::StrCat("0.0.0.0:", address.port));
   names.push_back(absl::StrCat(":::", address.port));
   const std::vector<std::string> directories = Directories();

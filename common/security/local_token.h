@@ -1,13 +1,12 @@
-// The token of a coordinator's own user: drawn by the coordinator, found by the same user's CLI and
-// worker on the same machine through the coordinator's address.
+// The local token: created by the coordinator and found, through the coordinator's address, by the
+// CLI and workers of the same user on the same machine.
 //
-// It lies in DIR/ADDRESS:PORT, mode 0600, in a directory of mode 0700 that both sides find without
-// agreeing on an environment: $MUSTER_TOKEN_DIR where it is set, else .muster/tokens/HOSTNAME in
-// the home directory that the user database names, else (no such directory, or none that can be
-// written) /tmp/muster-UID/tokens. ADDRESS is numeric; whatever name a client calls the coordinator
-// by, it is resolved first. The coordinator holds a lock on the file for as long as it lives: a
-// file that is not locked was left by a dead one and counts for nothing, so that its token is not
-// sent to whoever took the port.
+// The token is in DIR/ADDRESS:PORT (mode 0600). DIR (mode 0700) is $MUSTER_TOKEN_DIR if set,
+// otherwise .muster/tokens/HOSTNAME in the home directory from the user database, otherwise (no
+// home directory, or not writable) /tmp/muster-UID/tokens. ADDRESS is numeric: clients resolve the
+// coordinator's host name first. The coordinator holds a lock on the file while it runs. A file
+// that is not locked was left by a dead coordinator and is ignored, so that its token is never sent
+// to another process that has taken the port.
 #ifndef MUSTER_COMMON_SECURITY_LOCAL_TOKEN_H_
 #define MUSTER_COMMON_SECURITY_LOCAL_TOKEN_H_
 
@@ -20,21 +19,22 @@
 
 namespace muster::security {
 
-// 256 random bits as hexadecimal digits.
+// A new token: 256 random bits as hexadecimal digits.
 std::string NewToken();
 
-// The token in the file, made when there is none.
+// Reads the token in the file, or creates the file with a new token if it does not exist.
 absl::StatusOr<std::string> KeepToken(const std::string& path);
 
-// The first line of the file that is neither empty nor a comment (#), without what surrounds it.
-// Errors: those of ReadPrivateFile; INVALID_ARGUMENT when there is none.
+// The first line of the file that is neither empty nor a comment (#), without surrounding white
+// space. Errors: those of ReadPrivateFile; INVALID_ARGUMENT if the file contains no token.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
-// Published while it lives.
+// A token that clients on this machine can find during the lifetime of this object.
 class PublishedToken {
  public:
   PublishedToken() = default;
-  // `address` is HOST:PORT, as listened on. Files of dead coordinators beside it are removed.
+  // `address` is the HOST:PORT that the coordinator listens on. Removes files that dead
+  // coordinators left in the directory.
   static absl::StatusOr<PublishedToken> Publish(const std::string& address,
                                                 const std::string& token);
   ~PublishedToken();
@@ -54,7 +54,7 @@ struct FoundToken {
 };
 
 // The token of the coordinator at `target` (HOST:PORT), if it runs on this machine as this user.
-// NOT_FOUND says where it was looked for.
+// NOT_FOUND names the directories that were searched.
 absl::StatusOr<FoundToken> FindLocalToken(const std::string& target);
 
 }  // namespace muster::security

@@ -50,12 +50,12 @@ class LocalTokenTest : public ::testing::Test {
   std::string tokens_;
 };
 
-TEST_F(LocalTokenTest, TokensAreLongAndNeverTheSame) {
+TEST_F(LocalTokenTest, NewTokensAreLongAndUnique) {
   EXPECT_THAT(NewToken(), MatchesRegex("[0-9a-f]{64}"));
   EXPECT_NE(NewToken(), NewToken());
 }
 
-TEST_F(LocalTokenTest, IsKeptAndPrivate) {
+TEST_F(LocalTokenTest, KeepTokenCreatesAPrivateFileOnce) {
   const std::string path = directory_ + "/token";
   const absl::StatusOr<std::string> first = KeepToken(path);
   ASSERT_TRUE(first.ok()) << first.status();
@@ -65,24 +65,24 @@ TEST_F(LocalTokenTest, IsKeptAndPrivate) {
   EXPECT_EQ(*KeepToken(path), *first);
 }
 
-TEST_F(LocalTokenTest, FilesThatOthersCanReadAreRefusedWithTheRemedy) {
+TEST_F(LocalTokenTest, RejectsFilesReadableByOthersWithRemedy) {
   const std::string path = Write("open", "0123456789abcdef\n", 0640);
   const absl::Status status = ReadTokenFile(path).status();
   EXPECT_TRUE(absl::IsPermissionDenied(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("chmod 600 " + path));
 }
 
-TEST_F(LocalTokenTest, TheFirstLineThatIsNoCommentIsTheToken) {
+TEST_F(LocalTokenTest, ReadsTheFirstLineThatIsNotAComment) {
   EXPECT_EQ(*ReadTokenFile(Write("a", "\n# of mine\n  secret \nother\n")), "secret");
   EXPECT_THAT(std::string(ReadTokenFile(Write("b", "# nothing\n")).status().message()),
-              HasSubstr("holds no token"));
+              HasSubstr("contains no token"));
   EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(Write("c", "two words\n")).status()));
   EXPECT_TRUE(absl::IsResourceExhausted(
       ReadTokenFile(Write("d", std::string((1 << 20) + 1, '\n'))).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(directory_).status()));
 }
 
-TEST_F(LocalTokenTest, IsFoundByWhateverNameTheCoordinatorIsCalled) {
+TEST_F(LocalTokenTest, IsFoundByAddressAndByHostName) {
   const PublishedToken published = Publish("127.0.0.1:7070", "secret");
   EXPECT_EQ(Find("127.0.0.1:7070"), "secret");
   EXPECT_EQ(Find("localhost:7070"), "secret");
@@ -92,25 +92,25 @@ TEST_F(LocalTokenTest, IsFoundByWhateverNameTheCoordinatorIsCalled) {
   EXPECT_EQ(info.st_mode & 0777, 0700u);
 }
 
-TEST_F(LocalTokenTest, OfACoordinatorOnAllAddresses) {
+TEST_F(LocalTokenTest, FindsTokenOfACoordinatorOnAllAddresses) {
   const PublishedToken published = Publish("0.0.0.0:7070", "secret");
   EXPECT_EQ(Find("127.0.0.1:7070"), "secret");
   EXPECT_EQ(Find("localhost:7070"), "secret");
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
   EXPECT_EQ(Find(absl::StrCat(name, ":7070")), "secret");
-  // A documentation address, nobody's.
+  // An address reserved for documentation (RFC 5737).
   EXPECT_THAT(Find("192.0.2.1:7070"), HasSubstr("is not this machine"));
 }
 
-TEST_F(LocalTokenTest, CoordinatorsOfOnePortOnTwoAddressesAreTwo) {
+TEST_F(LocalTokenTest, DistinguishesAddressesWithTheSamePort) {
   const PublishedToken a = Publish("127.0.0.1:7070", "a");
   const PublishedToken b = Publish("127.0.0.2:7070", "b");
   EXPECT_EQ(Find("127.0.0.1:7070"), "a");
   EXPECT_EQ(Find("127.0.0.2:7070"), "b");
 }
 
-TEST_F(LocalTokenTest, IsGoneWithItsCoordinator) {
+TEST_F(LocalTokenTest, IsRemovedWithItsCoordinator) {
   std::string path;
   {
     const PublishedToken published = Publish("127.0.0.1:7070", "secret");
@@ -119,11 +119,11 @@ TEST_F(LocalTokenTest, IsGoneWithItsCoordinator) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(LocalTokenTest, WhatADeadCoordinatorLeftCountsForNothingAndIsSweptUp) {
+TEST_F(LocalTokenTest, IgnoresAndRemovesFilesOfDeadCoordinators) {
   const pid_t child = fork();
   if (child == 0) {
     auto published = PublishedToken::Publish("127.0.0.1:7070", "old");
-    _exit(published.ok() ? 0 : 1);  // its file stays
+    _exit(published.ok() ? 0 : 1);  // leaves the file behind
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -135,14 +135,14 @@ TEST_F(LocalTokenTest, WhatADeadCoordinatorLeftCountsForNothingAndIsSweptUp) {
   EXPECT_EQ(Find("127.0.0.1:7071"), "new");
 }
 
-TEST_F(LocalTokenTest, ADirectoryThatOthersMayWriteToIsNotUsed) {
+TEST_F(LocalTokenTest, RejectsADirectoryWritableByOthers) {
   std::filesystem::create_directories(tokens_);
   chmod(tokens_.c_str(), 0777);
   const absl::Status status = PublishedToken::Publish("127.0.0.1:7070", "secret").status();
   EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
 }
 
-TEST_F(LocalTokenTest, NoTokenForASocketInTheFileSystem) {
+TEST_F(LocalTokenTest, FindsNoTokenForAUnixDomainSocket) {
   EXPECT_FALSE(FindLocalToken("unix:/tmp/x").ok());
 }
 

@@ -34,21 +34,21 @@ OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
 }
 
 absl::StatusOr<OwnedFd> OpenPrivateFile(const std::string& path) {
-  // Not waiting for a writer, should it be a pipe.
+  // O_NONBLOCK: do not wait for a writer if the path is a pipe.
   OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
   struct stat info;
   if (fstat(file.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   }
   if (!IsOurs(info)) {
-    return absl::PermissionDeniedError(absl::StrCat(path, " belongs to user ", info.st_uid,
-                                                    ", and this program runs as ", geteuid()));
+    return absl::PermissionDeniedError(absl::StrCat(path, " is owned by user ", info.st_uid,
+                                                    ", but this program runs as user ", geteuid()));
   }
   if ((info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(absl::StrCat(
-        path, " holds secrets and is open to other users; close it with chmod 600 ", path));
+        path, " contains secrets but is accessible to other users; run chmod 600 ", path));
   }
   return file;
 }
@@ -78,12 +78,12 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path) {
 
 absl::StatusOr<OwnedFd> WritePrivateFile(const std::string& path, absl::string_view text,
                                          bool lock) {
-  std::string beside = path + ".XXXXXX";
-  // Of mode 0600.
-  OwnedFd file(mkostemp(beside.data(), O_CLOEXEC));
+  std::string temporary = path + ".XXXXXX";
+  // mkostemp creates the file with mode 0600.
+  OwnedFd file(mkostemp(temporary.data(), O_CLOEXEC));
   const auto fail = [&path] { return ErrnoStatus(errno, absl::StrCat("write ", path)); };
   if (file.get() < 0) return fail();
-  absl::Cleanup remove = [&beside] { unlink(beside.c_str()); };
+  absl::Cleanup remove = [&temporary] { unlink(temporary.c_str()); };
   if (lock && flock(file.get(), LOCK_EX | LOCK_NB) != 0) return fail();
   while (!text.empty()) {
     const ssize_t n = write(file.get(), text.data(), text.size());
@@ -91,7 +91,7 @@ absl::StatusOr<OwnedFd> WritePrivateFile(const std::string& path, absl::string_v
     if (n < 0) return fail();
     text.remove_prefix(n);
   }
-  if (fsync(file.get()) != 0 || rename(beside.c_str(), path.c_str()) != 0) return fail();
+  if (fsync(file.get()) != 0 || rename(temporary.c_str(), path.c_str()) != 0) return fail();
   std::move(remove).Cancel();
   return file;
 }
@@ -100,13 +100,13 @@ absl::Status MakePrivateDirectory(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return ErrnoStatus(errno, absl::StrCat("make directory ", path));
+    return ErrnoStatus(errno, absl::StrCat("create directory ", path));
   }
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 022) != 0) {
     return absl::PermissionDeniedError(
-        absl::StrCat(path, " is not a directory that this user alone may write to"));
+        absl::StrCat(path, " must be a directory that only this user owns and can write to"));
   }
   return absl::OkStatus();
 }

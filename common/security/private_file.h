@@ -1,4 +1,4 @@
-// Files that only their owner may read.
+// Files that only their owner can access, such as tokens and private keys.
 #ifndef MUSTER_COMMON_SECURITY_PRIVATE_FILE_H_
 #define MUSTER_COMMON_SECURITY_PRIVATE_FILE_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::security {
 
-// A file descriptor, closed at the end.
+// A file descriptor that is closed by the destructor.
 class OwnedFd {
  public:
   OwnedFd() = default;
@@ -24,21 +24,23 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-// Opens a file for reading that belongs to this user or root and that nobody else may read.
-// Errors: NOT_FOUND, PERMISSION_DENIED with the command that closes it, or what the system says.
+// Opens a file for reading that is owned by this user or root and not accessible to other users.
+// Errors: NOT_FOUND; INVALID_ARGUMENT if it is not a regular file; PERMISSION_DENIED, with the
+// chmod command that fixes the mode; otherwise the system's error.
 absl::StatusOr<OwnedFd> OpenPrivateFile(const std::string& path);
 
-// The whole of it. RESOURCE_EXHAUSTED beyond a MiB; otherwise as OpenPrivateFile.
+// Reads a whole file. RESOURCE_EXHAUSTED if it exceeds 1 MiB; otherwise the errors of
+// OpenPrivateFile. ReadFrom uses `path` only in errors.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path);
 absl::StatusOr<std::string> ReadFrom(const OwnedFd& file, const std::string& path);
 
-// Puts a file of mode 0600 in place of what is at `path`, whole or not at all. With `lock`, an
-// exclusive flock on it is held as long as what is returned.
+// Atomically replaces `path` with a file of mode 0600. With `lock`, the returned descriptor holds
+// an exclusive flock on the file.
 absl::StatusOr<OwnedFd> WritePrivateFile(const std::string& path, absl::string_view text,
                                          bool lock);
 
-// Makes the directory (mode 0700) and those above it. PERMISSION_DENIED when it belongs to another
-// user or others may write to it.
+// Creates the directory (mode 0700) and its parents. PERMISSION_DENIED if it exists and is owned by
+// another user or writable by others.
 absl::Status MakePrivateDirectory(const std::string& path);
 
 }  // namespace muster::security

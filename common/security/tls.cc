@@ -62,13 +62,13 @@ absl::StatusOr<Key> ReadKey(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadPrivateFile(path);
   if (!text.ok()) return Annotate(text.status(), "--tls-key");
   const Bio memory(BIO_new_mem_buf(text->data(), static_cast<int>(text->size())));
-  // Without a terminal to ask for a password.
+  // An empty password keeps OpenSSL from prompting on the terminal.
   char no_password[] = "";
   Key key(PEM_read_bio_PrivateKey(memory.get(), nullptr, nullptr, no_password));
   ERR_clear_error();
   if (key == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--tls-key: ", path, " is not a PEM private key without a password"));
+        absl::StrCat("--tls-key: ", path, " is not an unencrypted PEM private key"));
   }
   return key;
 }
@@ -82,7 +82,7 @@ std::string TimeText(const ASN1_TIME* time) {
 
 bool IsPast(const ASN1_TIME* time) { return X509_cmp_current_time(time) < 0; }
 
-// "localhost, 10.0.0.1": what the certificate is good for.
+// The certificate's subject alternative names: "localhost, 10.0.0.1".
 std::string NamesOf(X509* certificate) {
   std::vector<std::string> texts;
   const Names names(static_cast<GENERAL_NAMES*>(
@@ -100,10 +100,10 @@ std::string NamesOf(X509* certificate) {
       texts.emplace_back(text);
     }
   }
-  return texts.empty() ? "no name at all" : absl::StrJoin(texts, ", ");
+  return texts.empty() ? "no host name" : absl::StrJoin(texts, ", ");
 }
 
-// Connected within kConnectTimeoutMs, or -1.
+// A socket connected within kConnectTimeoutMs, or -1.
 OwnedFd Connect(const Address& address) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -133,36 +133,36 @@ OwnedFd Connect(const Address& address) {
   return {};
 }
 
-// What a handshake brought to light.
-struct Findings {
+// What a handshake revealed about the server.
+struct HandshakeResult {
   int verify_error = X509_V_OK;
-  Certificate shown;   // by the server
-  bool asked = false;  // for a certificate of ours
+  Certificate server_certificate;
+  bool client_certificate_requested = false;
 };
 
-// OpenSSL drops a certificate that it does not believe, so it is looked at before.
+// Keeps the server's certificate, because OpenSSL drops one that fails verification.
 int OnVerified(int ok, X509_STORE_CTX* store) {
   const auto* ssl = static_cast<const SSL*>(
       X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
-  auto& findings = *static_cast<Findings*>(SSL_get_app_data(ssl));
+  auto& handshake = *static_cast<HandshakeResult*>(SSL_get_app_data(ssl));
   X509* leaf = X509_STORE_CTX_get0_cert(store);
   X509_up_ref(leaf);
-  findings.shown.reset(leaf);
-  if (ok == 0 && findings.verify_error == X509_V_OK) {
-    findings.verify_error = X509_STORE_CTX_get_error(store);
+  handshake.server_certificate.reset(leaf);
+  if (ok == 0 && handshake.verify_error == X509_V_OK) {
+    handshake.verify_error = X509_STORE_CTX_get_error(store);
   }
   return ok;
 }
 
-// Asked or not, there is no other certificate than that of the context.
-int OnAsked(SSL* ssl, void* /*unused*/) {
-  static_cast<Findings*>(SSL_get_app_data(ssl))->asked = true;
+// Only records the request: the certificate, if any, is already set in the context.
+int OnCertificateRequest(SSL* ssl, void* /*unused*/) {
+  static_cast<HandshakeResult*>(SSL_get_app_data(ssl))->client_certificate_requested = true;
   return 1;
 }
 
-// A client's half of a handshake over `fd`, with the CA and the certificate of `files` where given.
+// The client side of a handshake over `fd`, with the CA and certificate of `files` if given.
 Ssl MakeSsl(SSL_CTX* context, int fd, const Address& address, const TlsFiles& files,
-            Findings& findings) {
+            HandshakeResult& handshake) {
   if (!files.ca.empty()) {
     SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, OnVerified);
@@ -171,11 +171,11 @@ Ssl MakeSsl(SSL_CTX* context, int fd, const Address& address, const TlsFiles& fi
     SSL_CTX_use_certificate_chain_file(context, files.cert.c_str());
     SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
   }
-  SSL_CTX_set_cert_cb(context, OnAsked, nullptr);
+  SSL_CTX_set_cert_cb(context, OnCertificateRequest, nullptr);
   static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
   SSL_CTX_set_alpn_protos(context, kHttp2, sizeof(kHttp2));
   Ssl ssl(SSL_new(context));
-  SSL_set_app_data(ssl.get(), &findings);
+  SSL_set_app_data(ssl.get(), &handshake);
   SSL_set_fd(ssl.get(), fd);
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl.get()), address.host.c_str()) != 1) {
     SSL_set1_host(ssl.get(), address.host.c_str());
@@ -185,54 +185,57 @@ Ssl MakeSsl(SSL_CTX* context, int fd, const Address& address, const TlsFiles& fi
   return ssl;
 }
 
-// What is wrong with the certificate that the server has shown.
-std::string VerifyVerdict(const Findings& findings, const std::string& target,
-                          const Address& address, const TlsFiles& files) {
-  X509* shown = findings.shown.get();
-  const std::string whose = absl::StrCat("the certificate of the coordinator at ", target);
-  switch (findings.verify_error) {
+// Why the server's certificate failed verification.
+std::string VerifyErrorText(const HandshakeResult& handshake, const std::string& target,
+                            const Address& address, const TlsFiles& files) {
+  X509* certificate = handshake.server_certificate.get();
+  const std::string subject = absl::StrCat("the certificate of the coordinator at ", target);
+  switch (handshake.verify_error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      return absl::StrCat(whose, " expired on ", TimeText(X509_get0_notAfter(shown)),
-                          ": the coordinator needs a new one");
+      return absl::StrCat(subject, " expired on ", TimeText(X509_get0_notAfter(certificate)),
+                          "; renew it");
     case X509_V_ERR_CERT_NOT_YET_VALID:
-      return absl::StrCat(whose, " is valid only from ", TimeText(X509_get0_notBefore(shown)),
-                          ": compare the clocks");
+      return absl::StrCat(subject, " is not valid before ",
+                          TimeText(X509_get0_notBefore(certificate)),
+                          "; check the clocks of both machines");
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return absl::StrCat(whose, " is for ", NamesOf(shown), " and not for ", address.host,
-                          ": call the coordinator by such a name, or give it a certificate for "
-                          "this one");
+      return absl::StrCat(
+          subject, " is valid for ", NamesOf(certificate), ", not for ", address.host,
+          "; connect by a name in the certificate or issue a certificate for ", address.host);
     default:
-      return absl::StrCat(whose, " is not signed by the CA in ", files.ca, " (",
-                          X509_verify_cert_error_string(findings.verify_error),
-                          "): give the coordinator's own CA with --tls-ca; if it is the right one, "
-                          "somebody else answers there");
+      return absl::StrCat(subject, " is not signed by the CA in ", files.ca, " (",
+                          X509_verify_cert_error_string(handshake.verify_error),
+                          "); pass the coordinator's CA certificate with --tls-ca; if it is the "
+                          "right one, another server is listening at this address");
   }
 }
 
-// Why the server hung up. It often says nothing: then what it had asked for tells.
-std::string HangUpVerdict(const Findings& findings, unsigned long error, const std::string& target,
-                          const TlsFiles& files) {
-  const std::string who = absl::StrCat("the coordinator at ", target);
+// Why the handshake failed. If the server closed the connection without a reason, it is inferred
+// from the server's request for a client certificate.
+std::string HandshakeErrorText(const HandshakeResult& handshake, unsigned long error,
+                               const std::string& target, const TlsFiles& files) {
+  const std::string server = absl::StrCat("the coordinator at ", target);
   switch (ERR_GET_REASON(error)) {
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_PACKET_LENGTH_TOO_LONG:
     case SSL_R_HTTP_REQUEST:
-      return absl::StrCat(who,
-                          " speaks plain text, and --tls-ca asks for TLS: start it with --tls-cert "
-                          "and --tls-key, or leave --tls-ca out");
+      return absl::StrCat(server,
+                          " serves plaintext, but --tls-ca requires TLS; start the coordinator "
+                          "with --tls-cert and --tls-key, or omit --tls-ca");
   }
-  if (findings.asked && files.cert.empty()) {
-    return absl::StrCat(who,
-                        " wants a client certificate: give one that its CA has signed, with "
+  if (handshake.client_certificate_requested && files.cert.empty()) {
+    return absl::StrCat(server,
+                        " requires a client certificate; pass one signed by its CA with "
                         "--tls-cert and --tls-key");
   }
-  if (findings.asked) {
-    return absl::StrCat(who, " does not accept the client certificate ", files.cert,
-                        ": it has to be signed by the CA of the coordinator's --tls-ca");
+  if (handshake.client_certificate_requested) {
+    return absl::StrCat(server, " rejected the client certificate ", files.cert,
+                        "; it must be signed by the CA of the coordinator's --tls-ca");
   }
   const char* reason = ERR_reason_error_string(error);
-  return absl::StrCat("no TLS with ", who, ": ", reason == nullptr ? "it hung up" : reason);
+  return absl::StrCat("TLS handshake with ", server,
+                      " failed: ", reason == nullptr ? "connection closed" : reason);
 }
 
 }  // namespace
@@ -240,8 +243,8 @@ std::string HangUpVerdict(const Findings& findings, unsigned long error, const s
 absl::Status CheckTlsFiles(const TlsFiles& files) {
   if (files.cert.empty() != files.key.empty()) {
     return absl::InvalidArgumentError(
-        files.key.empty() ? "--tls-cert needs --tls-key too: the certificate's private key"
-                          : "--tls-key needs --tls-cert too: the key's certificate");
+        files.key.empty() ? "--tls-cert needs --tls-key, the certificate's private key"
+                          : "--tls-key needs --tls-cert, the key's certificate");
   }
   if (!files.ca.empty()) RETURN_IF_ERROR(ReadCertificate("--tls-ca", files.ca).status());
   if (files.cert.empty()) return absl::OkStatus();
@@ -267,30 +270,31 @@ absl::Status ProbeTls(const std::string& target, const TlsFiles& files) {
   if (fd.get() < 0) return absl::OkStatus();
   const SslContext context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr) return absl::OkStatus();
-  Findings findings;
-  const Ssl ssl = MakeSsl(context.get(), fd.get(), *address, files, findings);
+  HandshakeResult handshake;
+  const Ssl ssl = MakeSsl(context.get(), fd.get(), *address, files, handshake);
   int result = SSL_connect(ssl.get());
   if (files.ca.empty()) {
-    // Whoever answers with a certificate speaks TLS, however it goes on.
-    const Certificate shown(SSL_get1_peer_certificate(ssl.get()));
+    // A server that sends a certificate uses TLS, whether or not the handshake succeeds.
+    const Certificate certificate(SSL_get1_peer_certificate(ssl.get()));
     ERR_clear_error();
-    if (shown == nullptr) return absl::OkStatus();
+    if (certificate == nullptr) return absl::OkStatus();
     return absl::UnauthenticatedError(
         absl::StrCat("the coordinator at ", target,
-                     " serves TLS, and this client speaks plain text: name the CA that signed the "
-                     "coordinator's certificate with --tls-ca"));
+                     " serves TLS, but this client uses plaintext; pass the CA certificate used to "
+                     "verify the coordinator with --tls-ca"));
   }
   if (result == 1) {
-    // What the server thinks of our certificate comes after the handshake; else its first frame.
+    // The server reports a rejected client certificate only after the handshake; otherwise it sends
+    // its first HTTP/2 frame.
     char byte = 0;
     result = SSL_read(ssl.get(), &byte, 1);
   }
   const unsigned long error = ERR_peek_error();
   ERR_clear_error();
   if (result == 1) return absl::OkStatus();
-  return absl::UnauthenticatedError(findings.verify_error != X509_V_OK
-                                        ? VerifyVerdict(findings, target, *address, files)
-                                        : HangUpVerdict(findings, error, target, files));
+  return absl::UnauthenticatedError(handshake.verify_error != X509_V_OK
+                                        ? VerifyErrorText(handshake, target, *address, files)
+                                        : HandshakeErrorText(handshake, error, target, files));
 }
 
 }  // namespace muster::security

@@ -1,4 +1,4 @@
-// Certificates and keys as the programs' flags name them, and why a handshake fails.
+// Checks the certificate and key files that flags name, and diagnoses failed TLS handshakes.
 #ifndef MUSTER_COMMON_SECURITY_TLS_H_
 #define MUSTER_COMMON_SECURITY_TLS_H_
 
@@ -8,22 +8,22 @@
 
 namespace muster::security {
 
-// Names of PEM files; empty where there is none.
+// Paths of PEM files; empty if not given.
 struct TlsFiles {
-  std::string cert;  // what this program shows, with its chain
-  std::string key;   // of cert; mode 0600
-  std::string ca;    // who must have signed what the peer shows
+  std::string cert;  // certificate chain of this program
+  std::string key;   // private key of cert; mode 0600
+  std::string ca;    // CA certificate used to verify the peer
 };
 
-// Whether the files can be used: each is there and is what its flag says, key and certificate
-// belong together, the certificate is not expired. INVALID_ARGUMENT, or what ReadPrivateFile says
-// of the key, in words that name the flag.
+// Checks that each file exists and has the type that its flag requires, that key and certificate
+// match, and that the certificate has not expired. INVALID_ARGUMENT, or the errors of
+// ReadPrivateFile for the key; messages name the flag.
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
-// Asks the server at `target` (HOST:PORT), by a handshake of its own, why a client with these files
-// (none: one without TLS) cannot talk to it; gRPC says no more than that it could not connect.
-// UNAUTHENTICATED with the reason and what to do; OK when it finds nothing wrong, or nobody there.
-// Blocks, for a few seconds at the most.
+// Determines by a separate handshake why a client with these files (without files: a plaintext
+// client) cannot connect to the server at `target` (HOST:PORT), because gRPC does not report the
+// reason. UNAUTHENTICATED with the reason and a remedy; OK if it finds no problem or cannot
+// connect. Blocks for at most a few seconds.
 absl::Status ProbeTls(const std::string& target, const TlsFiles& files);
 
 }  // namespace muster::security

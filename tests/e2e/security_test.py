@@ -101,12 +101,12 @@ class SecurityTest(unittest.TestCase):
                 cluster.muster("--coordinator", address, "node", "list")
             nowhere = {"MUSTER_TOKEN_DIR": str(cluster.directory / "nowhere")}
             line = self.refused(cluster, "list", env=nowhere)
-            self.assertRegex(line, f"coordinator at {cluster.address} wants a token, and there is none.*"
+            self.assertRegex(line, f"coordinator at {cluster.address} requires a token, but none was found.*"
                                    "--token-file")
             line = self.refused(cluster, "list", env={"MUSTER_TOKEN": "0123456789abcdef"})
-            self.assertIn("does not know the token in MUSTER_TOKEN", line)
+            self.assertIn("rejected the token in MUSTER_TOKEN", line)
             wrong = self.write(cluster, "wrong", "0123456789abcdef\n")
-            self.assertIn(f"does not know the token in {wrong}", self.refused(cluster, "list", "--token-file", wrong))
+            self.assertIn(f"rejected the token in {wrong}", self.refused(cluster, "list", "--token-file", wrong))
             self.write(cluster, "wrong", token, 0o644)
             self.assertIn(f"chmod 600 {wrong}", self.refused(cluster, "list", "--token-file", wrong))
             # Each of the ways to give the right one.
@@ -206,14 +206,14 @@ class SecurityTest(unittest.TestCase):
             self.assertIn("1 of 2", cluster.muster("logs", job, "--rank", "1").stdout)
             # A certificate alone opens nothing.
             nowhere = {"MUSTER_TOKEN_DIR": str(cluster.directory / "nowhere")}
-            self.assertIn("wants a token", self.refused(cluster, "list", own.ca, *own.client, env=nowhere))
+            self.assertIn("requires a token", self.refused(cluster, "list", own.ca, *own.client, env=nowhere))
             line = self.refused(cluster, "list", own.ca)
-            self.assertIn("wants a client certificate", line)
-            self.assertIn("does not accept the client certificate",
+            self.assertIn("requires a client certificate", line)
+            self.assertIn("rejected the client certificate",
                           self.refused(cluster, "list", own.ca, *own.foreign_client))
             self.assertIn("expired on", self.refused(cluster, "list", own.ca, *own.expired))
-            self.assertIn("serves TLS, and this client speaks plain text", self.refused(cluster, "list"))
-            self.assertIn("wants a client certificate", self.worker_refused(cluster, own.ca))
+            self.assertIn("serves TLS, but this client uses plaintext", self.refused(cluster, "list"))
+            self.assertIn("requires a client certificate", self.worker_refused(cluster, own.ca))
 
     def test_whom_a_client_believes(self):
         own = self.certificates
@@ -226,7 +226,7 @@ class SecurityTest(unittest.TestCase):
             self.assertIn("--tls-ca: read /nowhere/ca.pem: No such file", missing)
         with TlsCluster(own.elsewhere, [own.ca]) as cluster:
             line = self.refused(cluster, "list", own.ca)
-            self.assertIn("is for elsewhere.example and not for 127.0.0.1", line)
+            self.assertIn("is valid for elsewhere.example, not for 127.0.0.1", line)
 
     def test_certificates_that_expire_and_are_replaced(self):
         """The coordinator takes new files without a restart, good or bad; clients say what they see."""
@@ -256,8 +256,8 @@ class SecurityTest(unittest.TestCase):
         own = self.certificates
         with Cluster() as cluster:
             line = self.refused(cluster, "list", own.ca)
-            self.assertIn("speaks plain text, and --tls-ca asks for TLS", line)
-            self.assertIn("speaks plain text", self.worker_refused(cluster, own.ca))
+            self.assertIn("serves plaintext, but --tls-ca requires TLS", line)
+            self.assertIn("serves plaintext", self.worker_refused(cluster, own.ca))
             with socket.create_server(("127.0.0.1", 0)) as free:
                 address = f"127.0.0.1:{free.getsockname()[1]}"
             for flags in ([], [own.ca]):
