@@ -44,8 +44,8 @@ double NumberOf(const Message& message, const FieldDescriptor& field, int index)
   }
 }
 
-// Whether the field asks for something: an explicit zero or false does not.
-bool AsksForSomething(const Message& message, const FieldDescriptor& field) {
+// Whether the field is set to a value other than zero or false.
+bool IsSetToNonzero(const Message& message, const FieldDescriptor& field) {
   if (!IsSet(message, field)) return false;
   if (field.is_repeated()) return true;
   switch (field.cpp_type()) {
@@ -65,9 +65,9 @@ void CheckNotGiven(const Message& message, const FieldDescriptor& field, const s
   const FieldDescriptor& sibling =
       *message.GetDescriptor()->FindFieldByName(std::string(condition.field));
   const std::string value = message.GetReflection()->GetString(message, &sibling);
-  // A word that is unknown is a problem of its own.
+  // An unknown value of the sibling is reported separately.
   if (!value.empty() && !Contains(FieldOf(sibling).words, value)) return;
-  if (!AsksForSomething(message, field)) return;
+  if (!IsSetToNonzero(message, field)) return;
   problems.Add(JoinPath(where, field.name()),
                absl::StrCat("is given, but ", JoinPath(where, sibling.name()), " is ",
                             value.empty() ? "not set" : value, "; it applies only with ",
@@ -93,7 +93,7 @@ void CheckWord(const FieldDescriptor& field, absl::string_view path, const std::
                          "'? One of: ", absl::StrJoin(entry.words, ", ")));
 }
 
-// A value that is set; of a list the element at `index`.
+// Checks a value that is set; for a list, the element at `index`.
 void CheckValue(const Message& message, const FieldDescriptor& field, int index,
                 const std::string& path, Problems& problems) {
   const Field& entry = FieldOf(field);

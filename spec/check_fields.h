@@ -1,5 +1,5 @@
-// Checks single fields against the table in spec/fields.h: presence, range, words, paths, and
-// options of something that was not chosen.
+// Checks single fields against the table in spec/fields.h: presence, range, allowed values, paths,
+// and fields that do not apply.
 #ifndef MUSTER_SPEC_CHECK_FIELDS_H_
 #define MUSTER_SPEC_CHECK_FIELDS_H_
 
@@ -10,12 +10,12 @@
 
 namespace muster::spec {
 
-// Adds each problem of the fields of `message` and of its sections. `where` is the path of
-// `message`, empty for the spec itself. Does not enter lists of layers. Thread-safe.
+// Adds each problem of the fields of `message` and its sections to `problems`. `where` is the path
+// of `message`, empty for the spec itself. Does not descend into lists of layers. Thread-safe.
 void CheckFields(const google::protobuf::Message& message, const std::string& where,
                  Problems& problems);
 
-// Adds "path: is missing; …" with what to set.
+// Adds "path: is missing; …" with a description of the field or its allowed values.
 void AddMissing(const google::protobuf::FieldDescriptor& field, absl::string_view path,
                 Problems& problems);
 

@@ -1,4 +1,4 @@
-// ApplyDefaults: the table's defaults, and those that depend on other fields.
+// ApplyDefaults: sets the table's defaults and those that depend on other fields.
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -29,7 +29,7 @@ void ApplyTable(Message& message) {
     if (!Applies(message, field)) continue;
     const absl::string_view value = FieldOf(field).default_value;
     if (!value.empty() && !IsSet(message, field)) {
-      // A test sets every default of the table.
+      // Cannot fail: a test sets every default of the table.
       SetField(value, field, message).IgnoreError();
     }
     if (field.message_type() == nullptr || field.is_map()) continue;
@@ -45,7 +45,7 @@ void ApplyTable(Message& message) {
   }
 }
 
-// Lower-case letters, digits and single '-', the last not at an end.
+// `text` converted to a valid name: lower-case letters, digits and single '-', none at either end.
 std::string SanitizedName(absl::string_view text) {
   std::string name;
   for (const unsigned char c : text) {
@@ -103,7 +103,7 @@ void ApplyDataDefaults(v1::TrainSpec& train) {
   ApplyPoolStrides(*model.mutable_layers());
 }
 
-// bfloat16 has the range of float32: its loss is scaled only where the spec gives a scale.
+// bfloat16 has the range of float32, so its loss is scaled only if the spec sets a scale.
 void ApplyLossScale(v1::MixedPrecisionSpec& mixed) {
   if (mixed.dtype() != "float16") return;
   v1::LossScaleSpec& scale = *mixed.mutable_loss_scale();

@@ -18,9 +18,9 @@ using google::protobuf::FieldDescriptor;
 constexpr size_t kLineLength = 100;
 
 constexpr char kHead[] =
-    R"(# A Muster job, with its defaults. Lines that begin with '#' and no blank are fields that are not
-# set: they show the default or an example. `muster spec explain FIELD` describes a field in full,
-# `muster spec validate FILE` checks the file, `muster run FILE` runs it.
+    R"(# A Muster job. Lines that begin with '#' and no blank are fields that are not set; they show the
+# default or an example. `muster spec explain FIELD` describes a field in full, `muster spec
+# validate FILE` checks the file, `muster run FILE` runs it.
 )";
 
 void AppendComment(const std::string& text, const std::string& indent, std::string& out) {
@@ -35,7 +35,7 @@ void AppendComment(const std::string& text, const std::string& indent, std::stri
   absl::StrAppend(&out, line, "\n");
 }
 
-// The value of a field that ApplyDefaults sets in a spec with all of `example`; empty for none.
+// The field's value in `example`, a spec with defaults; empty if it has none.
 std::string DefaultOf(const FieldDescriptor& field, const v1::JobSpec& example) {
   const bool top = field.containing_type() == v1::JobSpec::descriptor();
   const google::protobuf::Message& message =

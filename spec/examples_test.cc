@@ -8,7 +8,7 @@
 namespace muster::spec {
 namespace {
 
-TEST(ExamplesTest, AreValid) {
+TEST(ExamplesTest, AllExamplesAreValid) {
   int examples = 0;
   for (const auto& entry : std::filesystem::directory_iterator("deploy/examples")) {
     ++examples;

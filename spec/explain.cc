@@ -16,7 +16,7 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// Whether it holds fields that have paths of their own.
+// Whether the field is a section whose fields have paths of their own.
 bool HasFields(const FieldDescriptor& field) {
   return field.message_type() != nullptr && !field.is_map() &&
          FormOf(field) != FieldForm::kDuration;
@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<const FieldDescriptor*>> Resolve(absl::string_view pa
   for (const absl::string_view name : absl::StrSplit(path, '.', absl::SkipEmpty())) {
     if (message == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat(where, " has no fields; there is no ", Quoted(path)));
+          absl::StrCat(where, " has no fields; unknown path ", Quoted(path)));
     }
     const FieldDescriptor* field = message->FindFieldByName(std::string(name));
     if (field == nullptr) {
@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<const FieldDescriptor*>> Resolve(absl::string_view pa
   return fields;
 }
 
-// `text` with the field's range and unit: "whole number from 4 to 1024, in pixels".
+// `text` with the field's range and unit: "integer from 4 to 1024, in pixels".
 std::string Bounded(absl::string_view text, const FieldDescriptor& field) {
   const std::string range = RangeText(field);
   const absl::string_view unit = FieldOf(field).unit;
@@ -51,7 +51,7 @@ std::string Bounded(absl::string_view text, const FieldDescriptor& field) {
                       in_unit ? unit : "");
 }
 
-bool IsWhole(const FieldDescriptor& field) {
+bool IsInteger(const FieldDescriptor& field) {
   return field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE &&
          field.cpp_type() != FieldDescriptor::CPPTYPE_FLOAT;
 }
@@ -61,14 +61,14 @@ std::string ListTypeText(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return "list of layers, as in [relu, {linear: {out_features: 10}}]";
     case FieldDescriptor::CPPTYPE_STRING:
-      return "list of texts";
+      return "list of strings";
     default:
-      return Bounded(IsWhole(field) ? "list of whole numbers" : "list of numbers", field);
+      return Bounded(IsInteger(field) ? "list of integers" : "list of numbers", field);
   }
 }
 
 std::string TypeText(const FieldDescriptor& field) {
-  if (field.is_map()) return "names with texts, as in {NAME: value}";
+  if (field.is_map()) return "map of strings, as in {NAME: value}";
   if (field.is_repeated()) return ListTypeText(field);
   switch (FormOf(field)) {
     case FieldForm::kDuration:
@@ -76,7 +76,7 @@ std::string TypeText(const FieldDescriptor& field) {
     case FieldForm::kSize:
       return Bounded("size", field);
     case FieldForm::kNodeCount:
-      return Bounded("whole number", field) + ", or {min: …, max: …}";
+      return Bounded("integer", field) + ", or {min: …, max: …}";
     case FieldForm::kLostCoordinator:
       return "continue, or {stop_after: …}";
     case FieldForm::kLayer:
@@ -84,26 +84,26 @@ std::string TypeText(const FieldDescriptor& field) {
       break;
   }
   if (field.message_type() != nullptr) {
-    return field.message_type()->field_count() > 0 ? "fields" : "a bare word";
+    return field.message_type()->field_count() > 0 ? "fields" : "no options";
   }
-  if (!FieldOf(field).words.empty()) return "word";
+  if (!FieldOf(field).words.empty()) return "string";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
-      return FieldOf(field).absolute_path ? "absolute path" : "text";
+      return FieldOf(field).absolute_path ? "absolute path" : "string";
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     default:
-      return Bounded(IsWhole(field) ? "whole number" : "number", field);
+      return Bounded(IsInteger(field) ? "integer" : "number", field);
   }
 }
 
-// The default for people; empty where there is none.
+// The default, human-readable; empty if there is none.
 std::string DefaultText(const FieldDescriptor& field) {
   const Field& entry = FieldOf(field);
   if (!entry.computed_default.empty()) return std::string(entry.computed_default);
   if (entry.default_value == "{}") return "";
   if (!entry.default_value.empty()) return std::string(entry.default_value);
-  // A zero that is a value of its own.
+  // Zero is a valid value, and thus the default, rather than meaning "not set".
   const bool zero = !field.is_repeated() && !field.has_presence() && !ZeroMeansUnset(field) &&
                     field.cpp_type() != FieldDescriptor::CPPTYPE_STRING;
   if (!zero) return "";
@@ -118,7 +118,8 @@ std::vector<std::string> PublicFields(const Descriptor& message) {
   return names;
 }
 
-// `message` lies within those of `outer`: layers within layers are listed once.
+// Adds the paths of `message`, which is nested in the messages `outer`. A message that is already
+// in `outer`, such as layers within layers, is not entered again.
 void AddPaths(const Descriptor& message, const std::string& where,
               std::vector<const Descriptor*> outer, std::vector<std::string>& paths) {
   outer.push_back(&message);

@@ -1,5 +1,5 @@
-// Descriptions of the spec's fields for people: what `muster spec explain`, completion, the JSON
-// schema, `muster spec init` and the reference page show. From the table in spec/fields.h.
+// Human-readable descriptions of the spec's fields, derived from the table in spec/fields.h, for
+// `muster spec explain`, completion, the JSON schema, `muster spec init` and the reference page.
 #ifndef MUSTER_SPEC_EXPLAIN_H_
 #define MUSTER_SPEC_EXPLAIN_H_
 
@@ -13,26 +13,26 @@ namespace muster::spec {
 
 struct FieldExplanation {
   std::string path;                // "train.epochs"; empty for the spec itself
-  std::string type;                // "number above 0", "duration, as in 90s", "fields"
-  std::string text;                // sentences, the condition under which it applies included
-  std::string default_value;       // in the spec's syntax, or in words; empty if none
-  bool required = false;           // once its section is given
+  std::string type;                // "number above 0", "duration from 1s to 87600h", "fields"
+  std::string text;                // sentences, including the condition under which it applies
+  std::string default_value;       // in the spec's syntax or as a description; empty if none
+  bool required = false;           // if its section is given
   bool testing_only = false;       // for Muster's own tests
-  std::vector<std::string> words;  // allowed words, if the type is "word"
+  std::vector<std::string> words;  // allowed values; empty if not restricted to a list
   std::vector<std::string> testing_words;  // also accepted, for Muster's own tests
-  std::vector<std::string> fields;         // names of the fields inside
+  std::vector<std::string> fields;         // names of the fields of a section
 };
 
-// INVALID_ARGUMENT for an unknown path, with the nearest one.
+// Describes the field at `path`. INVALID_ARGUMENT for an unknown path, with a suggestion.
 absl::StatusOr<FieldExplanation> ExplainField(absl::string_view path);
 
-// Every path, a field before those inside it. Fields for testing only are left out.
+// All paths, each section before its fields. Excludes fields for testing only.
 std::vector<std::string> FieldPaths();
 
-// The words that the field at `path` takes; empty for other fields and unknown paths.
+// The allowed values of the field at `path`; empty for unrestricted fields and unknown paths.
 std::vector<std::string> WordsOf(absl::string_view path);
 
-// A commented example of a spec that names each field of the top level and of train.
+// A commented example of a spec that includes every field of the top level and of train.
 std::string ExampleSpec();
 
 // The reference page of all fields, in Markdown: docs/reference/spec.md.

@@ -40,13 +40,13 @@ TEST(ExplainTest, EveryFieldHasATextAndAType) {
   EXPECT_THAT(paths, Not(Contains("time_limit.seconds")));
   EXPECT_THAT(paths, Contains("train.model.layers.conv2d.kernel"));
   EXPECT_THAT(paths, Contains("train.model.layers.residual.layers"));
-  // Layers within layers are the same once more.
+  // Layers within layers have the same fields and are listed once.
   EXPECT_THAT(paths, Not(Contains("train.model.layers.residual.layers.conv2d")));
   EXPECT_EQ(Explain("train.model.layers.residual.layers.conv2d.kernel").type,
-            "whole number from 1 to 1024, in pixels");
+            "integer from 1 to 1024, in pixels");
 }
 
-TEST(ExplainTest, DefaultsAreThoseThatAreApplied) {
+TEST(ExplainTest, ShowsDefaults) {
   EXPECT_EQ(Explain("failure_timeout").default_value, "30s");
   EXPECT_EQ(Explain("resources.nodes").default_value, "1");
   EXPECT_EQ(Explain("train.global_batch").default_value, "128");
@@ -86,8 +86,8 @@ TEST(ExplainTest, DefaultsAreThoseThatAreApplied) {
   }
 }
 
-// What is said of a field's words is what the spec's check takes.
-TEST(ExplainTest, WordsAreThoseThatAreValid) {
+// The listed values of a field are those that Validate accepts.
+TEST(ExplainTest, ListsValidWords) {
   int fields = 0;
   for (const std::string& path : FieldPaths()) {
     const auto problem_with = [&path](const std::string& word) {
@@ -105,7 +105,7 @@ TEST(ExplainTest, WordsAreThoseThatAreValid) {
       ++fields;
       EXPECT_THAT(problem_with(word), Not(HasSubstr("unknown"))) << path;
     }
-    // The words of an option of something else are not looked at.
+    // The value of a field that does not apply is not checked.
     const bool applies = !absl::StrContains(Explain(path).text, " Only with ") &&
                          !absl::StartsWith(path, "train.mixed_precision") &&
                          !absl::StartsWith(path, "train.strategy.pipeline");
@@ -116,7 +116,7 @@ TEST(ExplainTest, WordsAreThoseThatAreValid) {
   EXPECT_GT(fields, 10);
 }
 
-TEST(ExplainTest, FieldsInside) {
+TEST(ExplainTest, ListsFieldsOfSections) {
   EXPECT_THAT(
       Explain("train.optimizer").fields,
       ElementsAre("name", "learning_rate", "momentum", "weight_decay", "nesterov", "beta1", "beta2",
@@ -124,13 +124,13 @@ TEST(ExplainTest, FieldsInside) {
   EXPECT_EQ(Explain("train.model.layers").type,
             "list of layers, as in [relu, {linear: {out_features: 10}}]");
   EXPECT_THAT(Explain("train.model.layers").fields, Contains("residual"));
-  EXPECT_EQ(Explain("train.model.layers.relu").type, "a bare word");
+  EXPECT_EQ(Explain("train.model.layers.relu").type, "no options");
   EXPECT_EQ(Explain("train.dataset.mean").type, "list of numbers from 0 to 1");
   EXPECT_THAT(Explain("").fields, Contains("train"));
   EXPECT_TRUE(Explain("env").fields.empty());
 }
 
-TEST(ExplainTest, UnknownPathsNameTheNearest) {
+TEST(ExplainTest, SuggestsPathsForUnknownOnes) {
   EXPECT_EQ(ExplainField("train.epoch").status().message(),
             "unknown field 'epoch' in train; did you mean 'epochs'?");
   EXPECT_EQ(ExplainField("epochs").status().message(),
@@ -146,8 +146,8 @@ TEST(ExampleSpecTest, IsValid) {
   EXPECT_EQ(Validate(*spec).message(), "");
 }
 
-// Each field that is commented out, set in the example, is valid too, and all fields are named.
-TEST(ExampleSpecTest, NamesAndShowsEveryField) {
+// The example lists every field, and is still valid with each commented-out field set.
+TEST(ExampleSpecTest, ListsEveryFieldWithAValidValue) {
   const std::string example = ExampleSpec();
   std::set<std::string> named;
   std::string where;
@@ -165,7 +165,7 @@ TEST(ExampleSpecTest, NamesAndShowsEveryField) {
     }
     const std::string path = absl::StrCat(inside ? "train." : "", parts.first);
     named.insert(path);
-    if (!commented || path == "command") continue;  // it has train
+    if (!commented || path == "command") continue;  // command excludes train, which is set
     std::vector<std::string> overrides = {absl::StrCat(path, "=", parts.second)};
     if (path == "train.init_exclude") overrides.push_back("train.init_from=/m.safetensors");
     if (path == "train.mixed_precision") overrides.push_back("train.precision=O2");

@@ -1,4 +1,5 @@
-// The parts of the table in spec/fields.h, by message and field without the package.
+// Functions that build the table of spec/fields.h, and constants that they share. Keys are
+// "Message.field" without the package.
 #ifndef MUSTER_SPEC_FIELD_TABLE_H_
 #define MUSTER_SPEC_FIELD_TABLE_H_
 
@@ -11,8 +12,8 @@ namespace muster::spec {
 
 using FieldTable = std::map<std::string, Field>;
 
-// Each adds the entries of some messages.
-void AddJobFields(FieldTable& table);       // JobSpec and the sections for placement and failures
+// Each function adds the entries of the messages in its comment.
+void AddJobFields(FieldTable& table);       // JobSpec, sections for placement and failures
 void AddTrainFields(FieldTable& table);     // TrainSpec, its data, precision and output sections
 void AddModelFields(FieldTable& table);     // ModelSpec and its layers
 void AddLearningFields(FieldTable& table);  // optimizer, schedule, objective and strategy
@@ -30,11 +31,11 @@ constexpr Range BetweenZeroAndOne() {
 constexpr Range AboveZeroToOne() { return {.low = 0, .high = 1, .low_excluded = true}; }
 
 inline constexpr double kMaxEpochs = 1e6;
-inline constexpr double kMaxWidth = 65536;  // of a layer
+inline constexpr double kMaxWidth = 65536;  // width of a layer
 inline constexpr double kMaxThreads = 1024;
 inline constexpr double kMaxKernel = 1024;
 inline constexpr double kMaxBatch = 1 << 24;
-inline constexpr double kMaxLossScale = 1 << 24;  // the scale grows no further during training
+inline constexpr double kMaxLossScale = 1 << 24;  // also the limit of its growth during training
 
 }  // namespace muster::spec
 

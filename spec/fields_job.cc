@@ -17,7 +17,7 @@ void AddJobFields(FieldTable& table) {
         .examples = {"fashion-mnist"},
         .in_init = true}},
       {"JobSpec.train",
-       {.help = "Model to train with the built-in trainer. A job has either train or command."}},
+       {.help = "Training run of the built-in trainer. A job has either train or command."}},
       {"JobSpec.command",
        {.help = "Program and arguments, started once per rank. Ranks get RANK, WORLD_SIZE, "
                 "LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the other variables that torchrun sets. "
@@ -44,7 +44,7 @@ void AddJobFields(FieldTable& table) {
         .default_value = "auto",
         .words = {"auto", "shm", "gloo", "hierarchical", "nccl"},
         .testing_words = {"loopback"},
-        .rejected_words = {{"mpi", "mpi serves programs started by mpirun, not jobs"}}}},
+        .rejected_words = {{"mpi", "mpi is only for programs started by mpirun"}}}},
       {"JobSpec.failure_timeout",
        {.help = "A rank or node that is silent for this long is considered lost. All internal "
                 "timeouts are derived from it.",
@@ -55,8 +55,8 @@ void AddJobFields(FieldTable& table) {
         .default_value = "30s",
         .range = Between(0, kTenYears)}},
       {"JobSpec.on_lost_coordinator",
-       {.help = "What ranks do while the coordinator is unreachable: continue, or stop after a "
-                "while.",
+       {.help = "Behavior of ranks while the coordinator is unreachable: continue, or stop after a "
+                "timeout.",
         .default_value = "continue",
         .examples = {"continue", "{stop_after: 10m}"}}},
       {"JobSpec.restart", {.help = "Restart policy after a failure.", .default_value = "{max: 3}"}},
@@ -90,14 +90,14 @@ void AddJobFields(FieldTable& table) {
       {"Resources.share_device",
        {.help = "Allow ranks of this job to share one GPU.", .testing_only = true}},
       {"NodeCount.min",
-       {.help = "Fewest nodes that the job starts with.", .computed_default = "1"}},
-      {"NodeCount.max", {.help = "Most nodes that the job uses.", .computed_default = "min"}},
+       {.help = "Minimum number of nodes to start with.", .computed_default = "1"}},
+      {"NodeCount.max", {.help = "Maximum number of nodes.", .computed_default = "min"}},
       {"LostCoordinatorPolicy.stop_after",
        {.help = "Stop when the coordinator has been unreachable for this long.",
         .computed_default = "never",
         .range = Between(1, kTenYears)}},
       {"RestartPolicy.max",
-       {.help = "How often the job is restarted after a failure.",
+       {.help = "Maximum number of restarts after failures.",
         .computed_default = "3; 0 in a restart section without max",
         .range = Between(0, 1000)}},
   });

@@ -129,7 +129,7 @@ void AddLearningFields(FieldTable& table) {
         .default_value = "cross_entropy",
         .words = {"cross_entropy", "nt_xent"}}},
       {"ObjectiveSpec.label_smoothing",
-       {.help = "Share of the target that is spread over all classes.",
+       {.help = "Share of the target probability that is spread evenly over all classes.",
         .range = FromZeroBelowOne(),
         .only_with = {"name", {"cross_entropy"}}}},
       {"ObjectiveSpec.temperature",

@@ -62,7 +62,8 @@ void AddLayerFields(FieldTable& table) {
         .unit = "pixels",
         .range = Between(1, kMaxKernel)}},
       {"PoolSpec.padding",
-       {.help = "Padding on each side that never wins; at most half the kernel. For max_pool2d.",
+       {.help = "Padding on each side, ignored by the maximum; at most half the kernel. For "
+                "max_pool2d.",
         .unit = "pixels",
         .range = Between(0, kMaxKernel)}},
       {"LinearSpec.out_features",
@@ -124,7 +125,7 @@ void AddModelFields(FieldTable& table) {
         .only_with = ResNets()}},
       {"ModelSpec.layers",
        {.help = "Custom network instead of name, layer by layer, with the layer names of torch.nn. "
-                "A layer without options is a bare word, as in [flatten, relu, linear]."}},
+                "A layer without options is written as its name, as in [flatten, relu, linear]."}},
   });
 }
 

@@ -1,4 +1,4 @@
-// The table against the proto, and each use of it for a sample of fields.
+// Checks the table against the proto, and each use of the table for a sample of fields.
 #include "spec/fields.h"
 
 #include <set>
@@ -63,7 +63,7 @@ TEST(FieldsTest, EntriesAreConsistent) {
         EXPECT_THAT(FieldOf(*sibling).words, testing::Contains(word)) << name;
       }
     }
-    // A default and each example can be read, and the default is in range.
+    // The default and each example can be parsed.
     std::vector<std::string> values = entry.examples;
     if (!entry.default_value.empty()) values.push_back(std::string(entry.default_value));
     for (const std::string& value : values) {
@@ -77,45 +77,44 @@ TEST(FieldsTest, EntriesAreConsistent) {
   }
 }
 
-// One field of each kind, in each of the table's uses.
+// A field and the expected results of each use of the table.
 struct Sample {
   const char* path;
-  const char* section;   // what the field needs around it
-  const char* value;     // that it takes
-  const char* bad_text;  // that cannot be read, and the error
-  const char* parse_error;
-  const char* bad_value;  // that can be read but is invalid, and the error; null if there is none
-  const char* problem;
-  const char* default_text;  // what explain and the reference show
+  const char* section;       // a spec in which the field applies
+  const char* value;         // a valid value
+  const char* bad_text;      // a value that cannot be parsed
+  const char* parse_error;   // the error for bad_text
+  const char* bad_value;     // a value that can be parsed but is invalid
+  const char* problem;       // the error for bad_value
+  const char* default_text;  // the default that explain and the reference show
   const char* type;
   const char* in_example;  // its line in the example; null for fields of inner sections
 };
 
 const Sample kSamples[] = {
     {"train.image_size", "train: {}", "64", "0", "expected a number above 0", "2000",
-     "must be from 4 to 1024, not 2000", "the dataset's own",
-     "whole number from 4 to 1024, in pixels", "#image_size: 28"},
-    {"train.precision", "train: {}", "O2", "[O2]", "expected a text", "O4",
-     "unknown 'O4'; did you mean 'O0'? One of: O0, O1, O2, O3", "O0", "word", "#precision: O0"},
+     "must be from 4 to 1024, not 2000", "the dataset's own", "integer from 4 to 1024, in pixels",
+     "#image_size: 28"},
+    {"train.precision", "train: {}", "O2", "[O2]", "expected a string", "O4",
+     "unknown 'O4'; did you mean 'O0'? One of: O0, O1, O2, O3", "O0", "string", "#precision: O0"},
     {"train.strategy.bucket_bytes", "train: {}", "1MiB", "1Mb", "is not a size", "5GiB",
      "must be from 1 to 4GiB, not 5GiB", "25MiB", "size from 1 to 4GiB", nullptr},
     {"failure_timeout", "command: [x]", "90s", "90", "needs a unit", "10ms",
      "must be from 1s to 87600h, not 10ms", "30s", "duration from 1s to 87600h",
      "#failure_timeout: 30s"},
     {"resources.nodes", "command: [x]", "{min: 1, max: 2}", "two", "found 'two'", "16385",
-     "must be from 1 to 16384, not 16385", "1", "whole number from 1 to 16384, or {min: …, max: …}",
+     "must be from 1 to 16384, not 16385", "1", "integer from 1 to 16384, or {min: …, max: …}",
      nullptr},
     {"train.optimizer.beta1", "train: {optimizer: {name: adamw}}", "0.5", "x", "expected a number",
      "1", "must be above 0 and below 1, not 1", "0.9", "number above 0 and below 1", nullptr},
-    {"train.init_from", "train: {}", "/m.safetensors", "{}", "expected a text", "m.safetensors",
+    {"train.init_from", "train: {}", "/m.safetensors", "{}", "expected a string", "m.safetensors",
      "must be an absolute path on the node, not 'm.safetensors'", "", "absolute path",
      "#init_from: /srv/models/model.safetensors"},
-    {"priority", "command: [x]", "-5", "high", "expected a whole number", "1001",
-     "must be from -1000 to 1000, not 1001", "0", "whole number from -1000 to 1000",
-     "#priority: 0"},
-    {"backend", "command: [x]", "gloo", "{}", "expected a text", "glo",
+    {"priority", "command: [x]", "-5", "high", "expected an integer", "1001",
+     "must be from -1000 to 1000, not 1001", "0", "integer from -1000 to 1000", "#priority: 0"},
+    {"backend", "command: [x]", "gloo", "{}", "expected a string", "glo",
      "unknown 'glo'; did you mean 'gloo'? One of: auto, shm, gloo, hierarchical, nccl", "auto",
-     "word", "#backend: auto"},
+     "string", "#backend: auto"},
 };
 
 std::string ProblemsAt(const std::string& path, const v1::JobSpec& spec) {
@@ -124,7 +123,7 @@ std::string ProblemsAt(const std::string& path, const v1::JobSpec& spec) {
   return line == std::string::npos ? "" : all.substr(line, all.find('\n', line) - line);
 }
 
-TEST(FieldsTest, EachUseOfASample) {
+TEST(FieldsTest, AllUsesOfTheTableAgree) {
   for (const Sample& sample : kSamples) {
     const std::string path = sample.path;
     SCOPED_TRACE(path);
@@ -140,7 +139,7 @@ TEST(FieldsTest, EachUseOfASample) {
                 HasSubstr(sample.parse_error));
     ASSERT_TRUE(with(sample.bad_value).ok()) << with(sample.bad_value).status();
     EXPECT_EQ(ProblemsAt(path, *with(sample.bad_value)), path + ": " + sample.problem);
-    // The default, in `explain` and as it is applied.
+    // The default in `explain` and as set by ApplyDefaults.
     const FieldExplanation explanation = *ExplainField(path);
     EXPECT_THAT(explanation.default_value, HasSubstr(sample.default_text));
     EXPECT_EQ(explanation.type, sample.type);
@@ -155,7 +154,7 @@ TEST(FieldsTest, EachUseOfASample) {
   }
 }
 
-TEST(FieldsTest, TestingFieldsAreReadableButNotAdvertised) {
+TEST(FieldsTest, AcceptsButDoesNotDocumentTestingFields) {
   absl::StatusOr<v1::JobSpec> spec =
       Parse("command: [x]", "s", {"resources.share_device=true", "backend=loopback"});
   ASSERT_TRUE(spec.ok()) << spec.status();

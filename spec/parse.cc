@@ -21,11 +21,11 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 absl::Status SizeError(absl::string_view source, size_t size_bytes) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat(source, ": ", size_bytes, " bytes; a spec has at most ", limits::kSpecBytes));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      source, ": the spec is ", size_bytes, " bytes long; the limit is ", limits::kSpecBytes));
 }
 
-// Builds nothing; remembers where documents begin.
+// An event handler that builds nothing and only records where the latest document begins.
 class DocumentCounter : public YAML::EventHandler {
  public:
   const YAML::Mark& last_start() const { return last_start_; }
@@ -47,16 +47,16 @@ class DocumentCounter : public YAML::EventHandler {
   YAML::Mark last_start_;
 };
 
-// The one document of `text`; null, with the error noted, where there are more. YAML::LoadAll does
-// not do: behind a stray bracket it finds empty documents without end. YAML::Load alone passes over
-// whatever follows the first one.
+// The single document of `text`; null, with an error added, if there are several. YAML::LoadAll
+// cannot be used: after a stray bracket it returns empty documents without end. YAML::Load alone
+// ignores everything after the first document.
 YAML::Node LoadDocument(const std::string& text, YamlReader& reader) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   DocumentCounter counter;
   if (!parser.HandleNextDocument(counter)) return YAML::Node();
   if (parser.HandleNextDocument(counter)) {
-    reader.AddError(counter.last_start(), "here a second YAML document begins; one is expected");
+    reader.AddError(counter.last_start(), "a second YAML document begins here; expected only one");
     return YAML::Node();
   }
   return YAML::Load(text);
@@ -72,7 +72,7 @@ void ReadText(absl::string_view text, YamlReader& reader, v1::JobSpec& spec) {
   }
 }
 
-// Walks `path` from the spec down to the field that it names, and reads the value there.
+// Reads `value` into the field at `path`.
 void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& reader,
                   v1::JobSpec& spec) {
   const YAML::Node node = LoadDocument(std::string(value), reader);
@@ -89,39 +89,38 @@ void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& r
     }
     where = JoinPath(where, names[i]);
     if (i + 1 == names.size()) {
-      // `a.b=` takes the field back: its default applies.
+      // `a.b=` clears the field, so that its default applies.
       node.IsNull() ? message->GetReflection()->ClearField(message, field)
                     : reader.ReadField(node, where, *field, *message);
       return;
     }
     if (field->is_map()) {
-      // What is left is the key, dots included.
+      // The rest of the path, including dots, is the key.
       const std::string key(path.substr(where.size() + 1));
       return reader.ReadMapEntry(key, node.IsNull() ? YAML::Node(std::string()) : node, where,
                                  *field, *message);
     }
     if (field->is_repeated()) {
-      reader.AddError(
-          YAML::Mark::null_mark(),
-          absl::StrCat(where, " is a list, which is given as a whole: ", where, "=[…]"));
+      reader.AddError(YAML::Mark::null_mark(),
+                      absl::StrCat(where, " is a list; set it as a whole: ", where, "=[…]"));
       return;
     }
     if (field->message_type() == nullptr || FormOf(*field) == FieldForm::kDuration) {
       reader.AddError(YAML::Mark::null_mark(),
-                      absl::StrCat(where, " has no fields; there is no ", Quoted(path)));
+                      absl::StrCat(where, " has no fields; unknown path ", Quoted(path)));
       return;
     }
     message = message->GetReflection()->MutableMessage(message, field);
   }
 }
 
-// yaml-cpp throws; nothing of that leaves this file.
+// Runs `read` and turns exceptions of yaml-cpp into errors.
 template <typename Read>
 absl::Status Guarded(YamlReader& reader, Read read) {
   try {
     read();
   } catch (const YAML::DeepRecursion& error) {
-    reader.AddError(error.mark, "nested too deep to be a spec");
+    reader.AddError(error.mark, "nested too deeply");
   } catch (const YAML::Exception& error) {
     reader.AddError(error.mark, absl::StrCat("not YAML: ", error.msg));
   } catch (const std::exception& error) {
@@ -135,11 +134,10 @@ absl::Status Guarded(YamlReader& reader, Read read) {
 absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
                                   absl::Span<const std::string> overrides) {
   if (text.size() > limits::kSpecBytes) return SizeError(source, text.size());
-  // yaml-cpp lets some broken sequences through, and a spec with them could not be sent.
+  // yaml-cpp accepts some invalid UTF-8, but a protobuf string cannot contain it.
   if (!IsUtf8(text)) return absl::InvalidArgumentError(absl::StrCat(source, ": is not UTF-8"));
   if (text.find('\0') != absl::string_view::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ": is not text: it holds a NUL character"));
+    return absl::InvalidArgumentError(absl::StrCat(source, ": contains a NUL character"));
   }
   v1::JobSpec spec;
   YamlReader reader(source, /*with_lines=*/true);

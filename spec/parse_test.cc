@@ -47,7 +47,7 @@ std::string ErrorOf(absl::string_view text, const std::vector<std::string>& over
   return std::string(spec.status().message());
 }
 
-TEST(ParseTest, EveryForm) {
+TEST(ParseTest, ParsesEveryForm) {
   const auto spec = Parse(kFull, "job.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   const v1::TrainSpec& train = spec->train();
@@ -73,7 +73,7 @@ TEST(ParseTest, EveryForm) {
   EXPECT_EQ(spec->priority(), -3);
 }
 
-TEST(ParseTest, ShortForms) {
+TEST(ParseTest, ParsesShortForms) {
   const auto spec = Parse(R"(
 command: [python3, train.py, "--x=1", 5]
 resources: {nodes: 2, devices_per_rank: 1}
@@ -89,7 +89,7 @@ on_lost_coordinator: continue
   EXPECT_FALSE(spec->on_lost_coordinator().has_stop_after());
 }
 
-TEST(ParseTest, Json) {
+TEST(ParseTest, ParsesJson) {
   const auto spec = Parse(
       "{\"name\": \"j\",\n\t\"command\": [\"/bin/sh\", \"-c\", \"a \\\"b\\\" \\u00e9\\/\"],\n"
       "\t\"resources\": {\"nodes\": 2}, \"train\": null}",
@@ -98,7 +98,7 @@ TEST(ParseTest, Json) {
   EXPECT_EQ(spec->command(2), "a \"b\" é/");
 }
 
-TEST(ParseTest, Layers) {
+TEST(ParseTest, ParsesLayers) {
   const auto spec = Parse(R"(
 train:
   model:
@@ -130,16 +130,16 @@ train:
   EXPECT_TRUE(layers[5].has_linear());
 }
 
-TEST(ParseTest, LayersNameTheirPlace) {
+TEST(ParseTest, LayerErrorsNameTheLayer) {
   const std::pair<const char*, const char*> cases[] = {
       {"[relu, reluu]", "train.model.layers[1]: unknown layer 'reluu'; did you mean 'relu'?"},
       {"[{conv3d: {}}]", "train.model.layers[0]: unknown layer 'conv3d'; did you mean 'conv2d'?"},
       {"[relu, relu, relu, {conv2d: {kernel: big}}]",
-       "train.model.layers[3].conv2d.kernel: expected a whole number"},
+       "train.model.layers[3].conv2d.kernel: expected an integer"},
       {"[{conv2d: {kernel_size: 3}}]",
        "unknown field 'kernel_size' in train.model.layers[0].conv2d; did you mean 'kernel'?"},
       {"[{residual: {layers: [relu, {linear: {out_features: -1}}]}}]",
-       "train.model.layers[0].residual.layers[1].linear.out_features: expected a whole number"},
+       "train.model.layers[0].residual.layers[1].linear.out_features: expected an integer"},
       {"[{conv2d: , kernel: 3}]",
        "train.model.layers[0]: expected one layer, as in relu or {conv2d: {…}}, found 2 fields"},
       {"[[relu]]",
@@ -156,10 +156,10 @@ TEST(ParseTest, LayersNameTheirPlace) {
         << layers;
   }
   EXPECT_THAT(ErrorOf("name: a", {"train.model.layers.conv2d.kernel=3"}),
-              HasSubstr("train.model.layers is a list, which is given as a whole"));
+              HasSubstr("train.model.layers is a list; set it as a whole"));
 }
 
-TEST(ParseTest, ListsOfNumbers) {
+TEST(ParseTest, ParsesListsOfNumbers) {
   const auto spec =
       Parse("train: {dataset: {mean: [0.5, 1]}, schedule: {milestones: [1, 2.5]}}", "job.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
@@ -169,7 +169,7 @@ TEST(ParseTest, ListsOfNumbers) {
               HasSubstr("train.dataset.mean[0]: expected a number"));
 }
 
-TEST(ParseTest, UnknownFieldNamesLineAndNearest) {
+TEST(ParseTest, UnknownFieldErrorHasLineAndSuggestion) {
   EXPECT_EQ(ErrorOf("name: x\ntrain:\n  epoch: 3\n"),
             "job.yaml:3: unknown field 'epoch' in train; did you mean 'epochs'?");
   EXPECT_EQ(ErrorOf("epochs: 3\n"),
@@ -179,44 +179,44 @@ TEST(ParseTest, UnknownFieldNamesLineAndNearest) {
             "'learning_rate'?");
 }
 
-TEST(ParseTest, AllErrorsAtOnce) {
+TEST(ParseTest, ReportsAllErrors) {
   EXPECT_EQ(ErrorOf("nme: x\ntrain:\n  epochs: many\n  drop_last: maybe\n"),
             "job.yaml:1: unknown field 'nme' in the spec; did you mean 'name'?\n"
             "job.yaml:3: train.epochs: expected a number (above 0), found 'many'\n"
             "job.yaml:4: train.drop_last: expected true or false, found 'maybe'");
 }
 
-TEST(ParseTest, WrongTypes) {
+TEST(ParseTest, RejectsWrongTypes) {
   const std::pair<const char*, const char*> cases[] = {
-      {"name: [a]", "job.yaml:1: name: expected a text, found a list"},
-      {"name:", "job.yaml:1: name: expected a text, found nothing"},
+      {"name: [a]", "job.yaml:1: name: expected a string, found a list"},
+      {"name:", "job.yaml:1: name: expected a string, found nothing"},
       {"train: small_cnn", "train: expected fields, as in {model: …}, found 'small_cnn'"},
       {"command: echo hi", "command: expected a list, as in [a, b], found 'echo hi'"},
-      {"command: [[a]]", "command[0]: expected a text, found a list"},
-      {"command: [ls, ~]", "command[1]: expected a text, found nothing"},
-      {"env: [a]", "env: expected names with values, as in {NAME: value}, found a list"},
-      {"env: {A: {}}", "env 'A': expected a text, found fields"},
+      {"command: [[a]]", "command[0]: expected a string, found a list"},
+      {"command: [ls, ~]", "command[1]: expected a string, found nothing"},
+      {"env: [a]", "env: expected a map, as in {NAME: value}, found a list"},
+      {"env: {A: {}}", "env 'A': expected a string, found a map"},
       {"env: {A: 1, A: 2}", "env: 'A' is given twice"},
       {"name: a\nname: b", "job.yaml:2: name is given twice"},
       {"failure_timeout: 30", "failure_timeout: '30' needs a unit: '30s' or '30m'"},
       {"resources: {nodes: 0}", "resources.nodes: expected a number above 0"},
-      {"resources: {nodes: -1}", "expected a whole number from 0 to 4294967295, or {min: …"},
+      {"resources: {nodes: -1}", "expected an integer from 0 to 4294967295, or {min: …"},
       {"resources: {nodes: two}", "found 'two'"},
       {"resources: {nodes: {mim: 1}}", "did you mean 'min'?"},
       {"resources: {ranks_per_node: 0}", "resources.ranks_per_node: expected a number above 0"},
-      {"resources: {ranks_per_node: 1.5}", "expected a whole number"},
-      {"priority: 3000000000", "expected a whole number from -2147483648 to 2147483647"},
+      {"resources: {ranks_per_node: 1.5}", "expected an integer"},
+      {"priority: 3000000000", "expected an integer from -2147483648 to 2147483647"},
       {"train: {epochs: nan}", "train.epochs: expected a number"},
       {"train: {epochs: .inf}", "train.epochs: expected a number"},
       {"train: {seed: 0}", "train.seed: expected a number above 0"},
       {"train: {strategy: {bucket_bytes: 25Mb}}", "'25Mb' is not a size in bytes"},
-      {"train: {model: {hidden: [1, x]}}", "train.model.hidden[1]: expected a whole number"},
+      {"train: {model: {hidden: [1, x]}}", "train.model.hidden[1]: expected an integer"},
       {"on_lost_coordinator: stop", "expected 'continue' or {stop_after: 10m}, found 'stop'"},
       {"? [a]\n: b", "a field's name cannot be a list"},
       {"[a, b]", "the spec: expected fields, as in {name: …}, found a list"},
       {"", "the spec is empty"},
       {"# nothing", "the spec is empty"},
-      {"name: a\n---\nname: b", "job.yaml:2: here a second YAML document begins"},
+      {"name: a\n---\nname: b", "job.yaml:2: a second YAML document begins here"},
       {"name: a\n]\n", "job.yaml:2: "},
       {"name: 'a", "job.yaml:1: "},
       {"name: *nowhere", "job.yaml:1: "},
@@ -227,7 +227,7 @@ TEST(ParseTest, WrongTypes) {
   }
 }
 
-TEST(ParseTest, EmptySectionsAreNotGiven) {
+TEST(ParseTest, EmptySectionsCountAsAbsent) {
   const auto spec = Parse("train:\nenv:\ncommand: [x]\nresources:\n", "job.yaml");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->env_size(), 0);
@@ -235,7 +235,7 @@ TEST(ParseTest, EmptySectionsAreNotGiven) {
   EXPECT_FALSE(spec->has_resources());
 }
 
-TEST(ParseTest, Overrides) {
+TEST(ParseTest, AppliesOverrides) {
   const auto spec =
       Parse(kFull, "job.yaml",
             {"train.epochs=5", "train.optimizer={learning_rate: 0.2}", "env.X.Y=1=2", "env.A=2",
@@ -257,7 +257,7 @@ TEST(ParseTest, Overrides) {
   EXPECT_EQ(spec->restart().max(), 2u);
 }
 
-TEST(ParseTest, OverrideErrors) {
+TEST(ParseTest, RejectsInvalidOverrides) {
   EXPECT_EQ(ErrorOf("name: a", {"train.epoch=5"}),
             "--set 'train.epoch=5': unknown field 'epoch' in train; did you mean 'epochs'?");
   EXPECT_THAT(ErrorOf("name: a", {"epochs"}), HasSubstr("expected field=value"));
@@ -268,31 +268,29 @@ TEST(ParseTest, OverrideErrors) {
   EXPECT_THAT(ErrorOf("name: a", {"train..epochs=1"}), HasSubstr("unknown field '' in train"));
 }
 
-TEST(ParseTest, WhatIsNotYaml) {
+TEST(ParseTest, RejectsInvalidYaml) {
   EXPECT_EQ(ErrorOf("#!/bin/sh\necho hi: there: you\n"), "job.yaml:2: not YAML: illegal map value");
-  EXPECT_EQ(ErrorOf(absl::string_view("name: a\0b", 9)),
-            "job.yaml: is not text: it holds a NUL character");
+  EXPECT_EQ(ErrorOf(absl::string_view("name: a\0b", 9)), "job.yaml: contains a NUL character");
   EXPECT_EQ(ErrorOf("name: \xff"), "job.yaml: is not UTF-8");
-  EXPECT_EQ(ErrorOf("command: " + std::string(100'000, '[')),
-            "job.yaml:1: nested too deep to be a spec");
+  EXPECT_EQ(ErrorOf("command: " + std::string(100'000, '[')), "job.yaml:1: nested too deeply");
 }
 
-// ---- what nobody writes by hand
+// ---- hostile input
 
-TEST(ParseBoundsTest, TooLargeAText) {
+TEST(ParseBoundsTest, RejectsTooLargeText) {
   const std::string text = "name: a\n#" + std::string(limits::kSpecBytes, 'x');
   EXPECT_EQ(Parse(text, "s").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(ParseBoundsTest, AliasesMakeNoSmallTextAHugeSpec) {
+TEST(ParseBoundsTest, CountsEveryUseOfAnAlias) {
   std::string text = "name: &a " + std::string(100'000, 'x') + "\ncommand: [";
   for (int i = 0; i < 50'000; ++i) absl::StrAppend(&text, "*a, ");
   absl::StrAppend(&text, "end]\n");
   EXPECT_EQ(Parse(text, "s").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(ParseBoundsTest, NestedAliases) {
-  // Nine times ten to the ninth: must cost nothing.
+TEST(ParseBoundsTest, DoesNotExpandNestedAliases) {
+  // Expanding the aliases would give 9^10 elements.
   std::string text = "a: &a0 [x]\n";
   for (int i = 1; i < 10; ++i) {
     absl::StrAppend(&text, "b", i, ": &a", i, " [");
@@ -303,8 +301,8 @@ TEST(ParseBoundsTest, NestedAliases) {
   ErrorOf("train: &t {model: *t}\n");
 }
 
-TEST(ParseBoundsTest, LayersInLayers) {
-  const std::string too_deep = "layers lie in each other more than 8 deep";
+TEST(ParseBoundsTest, LimitsNestedLayers) {
+  const std::string too_deep = "layers are nested more than 8 deep";
   std::string layers = "[relu]";
   for (int depth = 1; depth < 8; ++depth) {
     layers = absl::StrCat("[{residual: {layers: ", layers, "}}]");
@@ -329,7 +327,7 @@ TEST(ParseBoundsTest, LayersInLayers) {
   EXPECT_EQ(Parse(nested, "s").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(ParseBoundsTest, DeepNesting) {
+TEST(ParseBoundsTest, RejectsDeepNesting) {
   for (const char* open : {"[", "{a: ", "- ", "? ", "[{", "!!x ", "&a "}) {
     std::string text;
     while (text.size() < 100'000) text += open;
@@ -337,15 +335,15 @@ TEST(ParseBoundsTest, DeepNesting) {
   }
 }
 
-TEST(ParseBoundsTest, ManyErrorsAreCut) {
+TEST(ParseBoundsTest, LimitsReportedErrors) {
   std::string text;
   for (int i = 0; i < 1000; ++i) absl::StrAppend(&text, "field", i, ": 1\n");
   const std::string error = ErrorOf(text);
   EXPECT_LT(error.size(), 4000u);
-  EXPECT_TRUE(absl::EndsWith(error, "and more"));
+  EXPECT_TRUE(absl::EndsWith(error, "further errors omitted"));
 }
 
-TEST(ParseBoundsTest, EveryPrefixOfAValidFile) {
+TEST(ParseBoundsTest, HandlesEveryPrefixOfAValidFile) {
   const std::string text = kFull;
   int good = 0;
   for (size_t length = 0; length <= text.size(); ++length) {
@@ -356,11 +354,11 @@ TEST(ParseBoundsTest, EveryPrefixOfAValidFile) {
       EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
     }
   }
-  // At least the prefixes that end with a top-level field are specs.
+  // At least the prefixes that end with a top-level field are valid specs.
   EXPECT_GT(good, 8);
 }
 
-TEST(ParseBoundsTest, DamagedFilesAreAnsweredWithAStatus) {
+TEST(ParseBoundsTest, ReturnsAStatusForDamagedFiles) {
   const std::string text = kFull;
   uint64_t state = 1;  // a small linear congruential generator: the same bytes everywhere
   const auto next = [&state] {
@@ -377,7 +375,7 @@ TEST(ParseBoundsTest, DamagedFilesAreAnsweredWithAStatus) {
       EXPECT_FALSE(spec.status().message().empty());
       continue;
     }
-    // What was read can be sent: valid UTF-8 throughout.
+    // The result can be serialized: all strings are valid UTF-8.
     v1::JobSpec copy;
     EXPECT_TRUE(copy.ParseFromString(spec->SerializeAsString()));
   }

@@ -17,7 +17,7 @@ void Problems::Require(bool good, absl::string_view path, absl::string_view must
 }
 
 void Problems::RequireText(absl::string_view path, absl::string_view value) {
-  if (value.find('\0') != absl::string_view::npos) Add(path, "holds a NUL character");
+  if (value.find('\0') != absl::string_view::npos) Add(path, "contains a NUL character");
   if (!IsUtf8(value)) Add(path, "is not UTF-8");
 }
 

@@ -1,4 +1,4 @@
-// Problems of a spec, collected by field path.
+// Collects the problems of a spec, each with the path of its field.
 #ifndef MUSTER_SPEC_PROBLEMS_H_
 #define MUSTER_SPEC_PROBLEMS_H_
 
@@ -15,11 +15,12 @@ class Problems {
   void Add(absl::string_view path, absl::string_view text);
   // Adds "path: must be …" unless `good`.
   void Require(bool good, absl::string_view path, absl::string_view must_be);
-  // Adds a problem unless the text is UTF-8 without NUL, as processes need it.
+  // Adds a problem unless the text is UTF-8 without NUL, as process arguments and environment
+  // require.
   void RequireText(absl::string_view path, absl::string_view value);
   void RequireAbsolutePath(absl::string_view path, const std::string& value);
 
-  // OK, or INVALID_ARGUMENT with a line for each problem.
+  // OK, or INVALID_ARGUMENT with one line per problem.
   absl::Status status() const;
 
  private:

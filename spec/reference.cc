@@ -1,4 +1,4 @@
-// SpecReference: docs/reference/spec.md.
+// SpecReference, which generates docs/reference/spec.md.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -41,7 +41,7 @@ std::string SpecReference() {
   for (const std::string& path : FieldPaths()) sections.push_back(path);
   for (const std::string& section : sections) {
     const FieldExplanation explanation = *ExplainField(section);
-    // Layers in layers are the same once more.
+    // Layers within layers have the same fields.
     if (explanation.fields.empty() ||
         (section != "train.model.layers" && explanation.type.rfind("list of layers", 0) == 0)) {
       continue;

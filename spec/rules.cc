@@ -28,7 +28,7 @@ bool IsName(absl::string_view name) {
   });
 }
 
-// Variables that tell a rank its place; a job that set them would break its own rendezvous.
+// Whether Muster sets the variable for each rank; a job that set it would break its own rendezvous.
 bool IsReserved(absl::string_view variable) {
   constexpr absl::string_view kReserved[] = {
       "RANK",        "WORLD_SIZE",  "LOCAL_RANK",           "LOCAL_WORLD_SIZE", "GROUP_RANK",
@@ -82,8 +82,8 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
                  absl::StrCat("max ", nodes.max(), " is below min ", nodes.min()));
   }
   if (nodes.max() <= limits::kNodes && MaxWorldSize(spec) > limits::kRanksPerJob) {
-    problems.Add("resources", absl::StrCat(MaxWorldSize(spec), " ranks; a job has at most ",
-                                           limits::kRanksPerJob));
+    problems.Add("resources",
+                 absl::StrCat(MaxWorldSize(spec), " ranks; the limit is ", limits::kRanksPerJob));
   }
   CheckDevices(spec, problems);
 }
@@ -91,15 +91,14 @@ void CheckResources(const v1::JobSpec& spec, Problems& problems) {
 void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
   const std::string& backend = spec.backend();
   if (backend == "shm" && spec.resources().nodes().max() > 1) {
-    problems.Add("backend",
-                 "shm connects the ranks of one node; between nodes: gloo, hierarchical");
+    problems.Add("backend", "shm supports only one node; use gloo or hierarchical between nodes");
   }
   if (backend == "nccl" && spec.resources().device() == "cpu") {
-    problems.Add("backend", "nccl connects GPUs; between CPUs: shm, gloo, hierarchical");
+    problems.Add("backend", "nccl requires GPUs; use shm, gloo or hierarchical on CPUs");
   }
   if (backend == "loopback" && MaxWorldSize(spec) > 1) {
     problems.Add("backend",
-                 absl::StrCat("loopback serves a single rank, not ", MaxWorldSize(spec)));
+                 absl::StrCat("loopback supports only one rank, not ", MaxWorldSize(spec)));
   }
 }
 
@@ -107,15 +106,15 @@ void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
 
 using Layers = google::protobuf::RepeatedPtrField<v1::LayerSpec>;
 
-constexpr int kMaxLayers = 1024;         // those in residual blocks included
-constexpr uint32_t kMaxPoolKernel = 15;  // of max_pool2d: a position within it fits into a byte
+constexpr int kMaxLayers = 1024;         // including layers in residual blocks
+constexpr uint32_t kMaxPoolKernel = 15;  // max_pool2d stores a position in its window in one byte
 
 // Checks layers and those inside them.
 class LayerChecker {
  public:
   explicit LayerChecker(Problems& problems) : problems_(problems) {}
 
-  // `depth` of these layers; 1 outside of any residual block.
+  // `depth` is the nesting depth of these layers; 1 outside of residual blocks.
   void Check(const std::string& where, const Layers& layers, int depth) {
     if (depth > kLayerDepth) {
       problems_.Add(where, absl::StrCat("layers are nested more than ", kLayerDepth, " deep"));
@@ -133,7 +132,7 @@ class LayerChecker {
  private:
   void CheckLayer(const std::string& where, const v1::LayerSpec& layer, int depth) {
     if (layer.kind_case() == v1::LayerSpec::KIND_NOT_SET) {
-      return problems_.Add(where, "names no layer");
+      return problems_.Add(where, "has no layer type");
     }
     const auto& kind = *layer.GetDescriptor()->FindFieldByNumber(layer.kind_case());
     const std::string path = JoinPath(where, kind.name());
@@ -182,15 +181,15 @@ void CheckChannels(absl::string_view path, int values, const std::string& datase
                                 ", one per channel, not ", values));
 }
 
-// The bounds of a random part of an image are in order.
-template <typename Part>
-void CheckPart(const std::string& path, const Part& part, Problems& problems) {
+// Checks that the bounds of a random image region are in order.
+template <typename Region>
+void CheckRegion(const std::string& path, const Region& region, Problems& problems) {
   problems.Require(
-      part.min_scale() <= part.max_scale(), path + ".min_scale",
-      absl::StrCat("at most max_scale, ", part.max_scale(), ", not ", part.min_scale()));
+      region.min_scale() <= region.max_scale(), path + ".min_scale",
+      absl::StrCat("at most max_scale, ", region.max_scale(), ", not ", region.min_scale()));
   problems.Require(
-      part.min_ratio() <= part.max_ratio(), path + ".min_ratio",
-      absl::StrCat("at most max_ratio, ", part.max_ratio(), ", not ", part.min_ratio()));
+      region.min_ratio() <= region.max_ratio(), path + ".min_ratio",
+      absl::StrCat("at most max_ratio, ", region.max_ratio(), ", not ", region.min_ratio()));
 }
 
 void CheckData(const v1::TrainSpec& train, Problems& problems) {
@@ -203,14 +202,14 @@ void CheckData(const v1::TrainSpec& train, Problems& problems) {
                    absl::StrCat("at most train.image_size, ", train.image_size(), ", not ",
                                 augment.crop_padding()));
   if (augment.has_random_resized_crop()) {
-    CheckPart("train.augment.random_resized_crop", augment.random_resized_crop(), problems);
+    CheckRegion("train.augment.random_resized_crop", augment.random_resized_crop(), problems);
     if (augment.crop_padding() > 0) {
       problems.Add("train.augment",
                    "has both crop_padding and random_resized_crop; remove one of them");
     }
   }
   if (augment.has_random_erasing()) {
-    CheckPart("train.augment.random_erasing", augment.random_erasing(), problems);
+    CheckRegion("train.augment.random_erasing", augment.random_erasing(), problems);
   }
 }
 
@@ -241,7 +240,7 @@ void CheckLength(const v1::TrainSpec& train, Problems& problems) {
   }
 }
 
-// Every rank has at least one sample in every micro-batch.
+// Checks that every rank has at least one sample in every micro-batch.
 void CheckBatch(const v1::JobSpec& spec, Problems& problems) {
   const v1::TrainSpec& train = spec.train();
   const uint32_t ranks = MaxWorldSize(spec);
@@ -294,15 +293,15 @@ void CheckHierarchical(const v1::JobSpec& spec, Problems& problems) {
   const std::string& choice = spec.train().strategy().hierarchical();
   const std::string& backend = spec.backend();
   if (choice == "off" && backend == "hierarchical") {
-    problems.Add(path, "is off, and backend is hierarchical; set one of them to auto");
+    problems.Add(path, "is off, but backend is hierarchical; set one of them to auto");
   }
   if (choice == "on" && (backend == "shm" || backend == "gloo" || backend == "loopback")) {
-    problems.Add(
-        path, absl::StrCat("is on, and backend ", backend, " has no levels; set backend to auto"));
+    problems.Add(path, absl::StrCat("is on, but backend ", backend,
+                                    " is not hierarchical; set backend to auto"));
   }
 }
 
-// dp and hybrid: one process per node drives the node's devices.
+// Checks that dp and hybrid use one process per node, which drives all devices of the node.
 void CheckProcesses(const v1::JobSpec& spec, Problems& problems) {
   const std::string& name = spec.train().strategy().name();
   const v1::Resources& resources = spec.resources();
@@ -329,8 +328,8 @@ void CheckCuts(const v1::PipelineSpec& pipeline, Problems& problems) {
   absl::flat_hash_set<std::string> seen;
   for (const std::string& cut : cuts) {
     problems.Require(!cut.empty() && seen.insert(cut).second, path,
-                     absl::StrCat("different names of layers, none of them empty, not ",
-                                  Quoted(cut), cut.empty() ? "" : " twice"));
+                     absl::StrCat("unique, nonempty layer names, not ", Quoted(cut),
+                                  cut.empty() ? "" : " twice"));
   }
 }
 

@@ -1,4 +1,5 @@
-// Rules between fields. Rules of a single field are in the table (spec/fields.h).
+// Validation rules that involve several fields. Rules for single fields are in the table
+// (spec/fields.h).
 #ifndef MUSTER_SPEC_RULES_H_
 #define MUSTER_SPEC_RULES_H_
 
@@ -7,7 +8,7 @@
 
 namespace muster::spec {
 
-// Adds each violation. Expects a spec with its defaults, but accepts any. Pure functions.
+// Each adds its violations to `problems`. They expect a spec with defaults, but accept any spec.
 void CheckJobRules(const v1::JobSpec& spec, Problems& problems);
 void CheckTrainRules(const v1::JobSpec& spec, Problems& problems);  // requires spec.train
 

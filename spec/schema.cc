@@ -29,7 +29,7 @@ bool IsNumber(const FieldDescriptor& field) {
   }
 }
 
-// A bound as it is written in a spec.
+// A bound in the spec's syntax.
 std::string BoundText(const FieldDescriptor& field, double bound) {
   switch (FormOf(field)) {
     case FieldForm::kSize:
@@ -43,14 +43,14 @@ std::string BoundText(const FieldDescriptor& field, double bound) {
   return whole ? absl::StrCat(static_cast<int64_t>(bound)) : absl::StrCat(bound);
 }
 
-// Paths of fields called `name` in `message` and below.
+// Appends the paths of all fields named `name` in `message` and its sections.
 void FindField(const Descriptor& message, absl::string_view where, absl::string_view name,
                std::vector<std::string>& paths) {
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
     const std::string path = JoinPath(where, field.name());
     if (absl::string_view(field.name()) == name) paths.push_back(path);
-    // Lists hold layers; their fields are no candidates.
+    // Skips lists, which contain layers.
     if (field.message_type() != nullptr && !field.is_repeated() &&
         FormOf(field) == FieldForm::kPlain) {
       FindField(*field.message_type(), path, name, paths);

@@ -1,5 +1,5 @@
-// Properties of fields that follow from their descriptors and the table in spec/fields.h. Reader,
-// writer, defaults and validation share them, so that what one writes the other reads.
+// Properties of fields, derived from their descriptors and the table in spec/fields.h. Shared by
+// reader, writer, defaults and validation, so that these agree on the syntax.
 #ifndef MUSTER_SPEC_SCHEMA_H_
 #define MUSTER_SPEC_SCHEMA_H_
 
@@ -22,12 +22,12 @@ enum class FieldForm {
 };
 FieldForm FormOf(const google::protobuf::FieldDescriptor& field);
 
-// True for a number without presence whose range excludes 0: its 0 means "not set". Such a 0 is
-// rejected in a text, and not written out.
+// True for a number without presence whose range excludes 0, so that 0 means "not set". An explicit
+// 0 is rejected when parsing, and 0 is not written.
 bool ZeroMeansUnset(const google::protobuf::FieldDescriptor& field);
 
-// Whether the field holds a value: a list with elements, a section or optional value that is
-// present, any other value that is not zero.
+// Whether the field is set: a list has elements, a section or optional value is present, any other
+// value is not zero.
 bool IsSet(const google::protobuf::Message& message,
            const google::protobuf::FieldDescriptor& field);
 
@@ -41,17 +41,17 @@ std::string RangeText(const google::protobuf::FieldDescriptor& field);
 // "a, b or c".
 std::string AnyOf(const std::vector<std::string>& words);
 
-// Maximum nesting of residual blocks; a layer outside of any block is at depth 1.
+// Maximum nesting depth of layers; a layer outside of residual blocks is at depth 1.
 inline constexpr int kLayerDepth = 8;
 
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor& message);
 
-// "unknown field 'epoch' in train; did you mean 'epochs'?". A field of another section is named
-// with its path. `where` is the path of `message`, empty for the spec itself.
+// "unknown field 'epoch' in train; did you mean 'epochs'?". A suggestion from another section is
+// shown with its path. `where` is the path of `message`, empty for the spec itself.
 std::string UnknownField(const google::protobuf::Descriptor& message, absl::string_view where,
                          absl::string_view name);
 
-// where.name, or name at the top.
+// "where.name", or "name" if `where` is empty.
 std::string JoinPath(absl::string_view where, absl::string_view name);
 
 }  // namespace muster::spec

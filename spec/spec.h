@@ -1,7 +1,7 @@
-// A job's spec: from YAML or JSON to a checked, complete v1::JobSpec and back.
+// Parses, completes, validates and prints job specs (YAML or JSON to v1::JobSpec and back).
 //
-// Client and coordinator use the same code: a spec that `muster spec validate` accepts is never
-// refused for its own words by the coordinator.
+// Client and coordinator use the same code, so the coordinator accepts the content of every spec
+// that `muster spec validate` accepts.
 #ifndef MUSTER_SPEC_SPEC_H_
 #define MUSTER_SPEC_SPEC_H_
 
@@ -18,24 +18,26 @@ namespace muster::spec {
 
 // Parses YAML (JSON is YAML). `source` names the text in errors: "job.yaml:7: unknown field 'epoch'
 // in train; did you mean 'epochs'?". `overrides` are `a.b=c` pairs, applied after the text.
-// INVALID_ARGUMENT for anything wrong; RESOURCE_EXHAUSTED for a text beyond limits::kSpecBytes.
+// INVALID_ARGUMENT lists all syntax and type errors; RESOURCE_EXHAUSTED if the spec exceeds
+// limits::kSpecBytes.
 absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
                                   absl::Span<const std::string> overrides = {});
 
-// Fills in every default, so that what runs is what is shown. Call before Validate.
+// Fills in every default, so that the spec shows every value that the job uses. Call before
+// Validate.
 void ApplyDefaults(v1::JobSpec& spec);
 
-// Everything that the spec alone shows to be wrong; INVALID_ARGUMENT lists all of it, a line each,
-// by field path.
+// Checks everything that can be checked without a cluster. INVALID_ARGUMENT lists all problems, one
+// line each, by field path.
 absl::Status Validate(const v1::JobSpec& spec);
 
-// In the form that Parse reads: human durations and sizes, no defaults left out.
+// The spec in the syntax of Parse, with human-readable durations and sizes and including defaults.
 std::string ToYaml(const v1::JobSpec& spec);
 
-// Ranks in the largest world that the spec allows.
+// The number of ranks of the largest world that the spec allows.
 uint32_t MaxWorldSize(const v1::JobSpec& spec);
 
-// Whether a rank drives all of its devices; otherwise it computes on the first.
+// Whether each rank computes on all of its devices; otherwise only on the first.
 bool DrivesSeveralDevices(const v1::StrategySpec& strategy);
 
 }  // namespace muster::spec

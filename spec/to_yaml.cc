@@ -39,7 +39,7 @@ bool IsPlain(absl::string_view text) {
   return true;
 }
 
-// As a plain or a double-quoted scalar.
+// The text as a plain scalar if possible, otherwise double-quoted.
 std::string Scalar(absl::string_view text) {
   if (IsPlain(text)) return std::string(text);
   std::string quoted = "\"";
@@ -60,7 +60,7 @@ std::string Scalar(absl::string_view text) {
   return quoted + "\"";
 }
 
-// The shortest text that reads back as the same value.
+// The shortest text that parses to the same value.
 template <typename T>
 std::string Number(T value) {
   char buffer[64];
@@ -68,7 +68,7 @@ std::string Number(T value) {
   return std::string(buffer, result.ptr);
 }
 
-// {a: b, c: d}
+// The message in flow style: {a: b, c: d}.
 std::string Flow(const Message& message) {
   std::vector<std::string> parts;
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
@@ -80,7 +80,7 @@ std::string Flow(const Message& message) {
   return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
 }
 
-// A bare word where the layer has no options.
+// A layer's name if it has no options, otherwise its name and options in flow style.
 std::string LayerText(const Message& layer) {
   std::vector<const FieldDescriptor*> kinds;
   layer.GetReflection()->ListFields(layer, &kinds);
@@ -88,7 +88,7 @@ std::string LayerText(const Message& layer) {
   return Flow(layer);
 }
 
-// A line for each layer.
+// Appends one line per layer.
 void AppendLayers(const Message& message, const FieldDescriptor& field, const std::string& indent,
                   std::string& out) {
   const Reflection& reflection = *message.GetReflection();
@@ -98,7 +98,7 @@ void AppendLayers(const Message& message, const FieldDescriptor& field, const st
   }
 }
 
-// One line per field where it fits and its fields are scalars; otherwise a block.
+// Appends one line per field; sections and lists of layers that do not fit become blocks.
 void AppendBlock(const Message& message, const std::string& indent, std::string& out) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);

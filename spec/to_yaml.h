@@ -1,4 +1,4 @@
-// Values of single fields of a spec, as ToYaml writes them.
+// Text of single fields of a spec, in the syntax of ToYaml.
 #ifndef MUSTER_SPEC_TO_YAML_H_
 #define MUSTER_SPEC_TO_YAML_H_
 
@@ -8,11 +8,11 @@
 
 namespace muster::spec {
 
-// Whether ToYaml writes the field: it is set, or its zero is a value of its own.
+// Whether ToYaml writes the field: it is set, or zero is one of its valid values.
 bool IsShown(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
 
-// A field that is not a message; of a list the element at `index`.
+// The value of a field that is not a message; for a list, the element at `index`.
 std::string ScalarText(const google::protobuf::Message& message,
                        const google::protobuf::FieldDescriptor& field, int index);
 

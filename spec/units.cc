@@ -44,10 +44,10 @@ absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
         absl::StrCat("'", text, "' is not a duration such as 90s, 10m or 1.5h"));
   }
   if (duration < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is below zero"));
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is negative"));
   }
   if (duration > absl::Seconds(kMaxDurationSeconds)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is too long"));
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' exceeds 10000 years"));
   }
   return duration;
 }

@@ -1,4 +1,4 @@
-// Durations and sizes as people write them.
+// Parses and prints human-readable durations and sizes.
 #ifndef MUSTER_SPEC_UNITS_H_
 #define MUSTER_SPEC_UNITS_H_
 
@@ -11,15 +11,15 @@
 
 namespace muster::spec {
 
-// "90s", "10m", "1.5h", "500ms", "1h30m". INVALID_ARGUMENT without a unit, below zero or beyond
-// 10,000 years (the range of google.protobuf.Duration).
+// Parses "90s", "10m", "1.5h", "500ms", "1h30m". INVALID_ARGUMENT if the unit is missing, or the
+// duration is negative or exceeds 10,000 years (the range of google.protobuf.Duration).
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
 std::string DurationText(absl::Duration duration);
 
-// "25MiB", "1.5GiB", "100MB" (powers of ten), "4096". INVALID_ARGUMENT unless it is a whole number
-// of bytes.
+// Parses "25MiB", "1.5GiB", "100MB" (powers of ten), "4096". INVALID_ARGUMENT unless the result is
+// an integral number of bytes.
 absl::StatusOr<uint64_t> ParseSize(absl::string_view text);
-// In the largest binary unit that divides it.
+// The size in the largest binary unit that divides it.
 std::string SizeText(uint64_t size_bytes);
 
 }  // namespace muster::spec

@@ -5,7 +5,7 @@
 namespace muster::spec {
 namespace {
 
-TEST(UnitsTest, DurationsAsPeopleWriteThem) {
+TEST(UnitsTest, ParsesDurations) {
   EXPECT_EQ(*ParseDuration("90s"), absl::Seconds(90));
   EXPECT_EQ(*ParseDuration("10m"), absl::Minutes(10));
   EXPECT_EQ(*ParseDuration("1.5h"), absl::Minutes(90));
@@ -14,17 +14,17 @@ TEST(UnitsTest, DurationsAsPeopleWriteThem) {
   EXPECT_EQ(*ParseDuration("0s"), absl::ZeroDuration());
 }
 
-TEST(UnitsTest, DurationWithoutUnitSaysSo) {
+TEST(UnitsTest, RejectsDurationWithoutUnit) {
   EXPECT_EQ(ParseDuration("90").status().message(), "'90' needs a unit: '90s' or '90m'");
 }
 
-TEST(UnitsTest, NotADuration) {
+TEST(UnitsTest, RejectsMalformedDurations) {
   for (const char* text : {"", "s", "soon", "-5s", "inf", "1x", "1 h 2", "99999999999999h"}) {
     EXPECT_EQ(ParseDuration(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }
 
-TEST(UnitsTest, Sizes) {
+TEST(UnitsTest, ParsesSizes) {
   EXPECT_EQ(*ParseSize("25MiB"), 25u << 20);
   EXPECT_EQ(*ParseSize("25 MiB"), 25u << 20);
   EXPECT_EQ(*ParseSize("1.5GiB"), 3u << 29);
@@ -34,14 +34,14 @@ TEST(UnitsTest, Sizes) {
   EXPECT_EQ(*ParseSize("18446744073709551615"), UINT64_MAX);
 }
 
-TEST(UnitsTest, NotASize) {
+TEST(UnitsTest, RejectsMalformedSizes) {
   for (const char* text : {"", "MiB", "-1", "1.5B", "1.0001KiB", "18446744073709551616", "1e3",
                            "17179869184GiB", "10 apples", "0x10", "1.2.3MiB", "."}) {
     EXPECT_EQ(ParseSize(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }
 
-TEST(UnitsTest, WhatIsWrittenIsRead) {
+TEST(UnitsTest, PrintedValuesParseToTheSameValue) {
   for (const absl::Duration d :
        {absl::ZeroDuration(), absl::Milliseconds(1), absl::Milliseconds(1500), absl::Seconds(90),
         absl::Hours(36), absl::Nanoseconds(123456789)}) {

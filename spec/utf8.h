@@ -1,4 +1,4 @@
-// Whether bytes are text.
+// UTF-8 validation.
 #ifndef MUSTER_SPEC_UTF8_H_
 #define MUSTER_SPEC_UTF8_H_
 
@@ -6,7 +6,8 @@
 
 namespace muster::spec {
 
-// Shortest forms only, no surrogates, up to U+10FFFF: what protobuf takes for a string.
+// Whether `text` is valid UTF-8 as protobuf requires for strings: shortest forms only, no
+// surrogates, code points up to U+10FFFF.
 bool IsUtf8(absl::string_view text);
 
 }  // namespace muster::spec

@@ -9,8 +9,8 @@ namespace muster::spec {
 
 absl::Status Validate(const v1::JobSpec& spec) {
   if (spec.ByteSizeLong() > limits::kSpecBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the spec takes ", spec.ByteSizeLong(),
-                                                   " bytes; at most ", limits::kSpecBytes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the spec is ", spec.ByteSizeLong(), " bytes long; the limit is ", limits::kSpecBytes));
   }
   Problems problems;
   CheckFields(spec, "", problems);

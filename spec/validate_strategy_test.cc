@@ -26,7 +26,7 @@ std::string Problems(const std::vector<std::string>& overrides) {
   return std::string(Validate(Defaulted(overrides)).message());
 }
 
-TEST(ValidateStrategyTest, PipelineDefaults) {
+TEST(ValidateStrategyTest, AppliesPipelineDefaults) {
   const v1::JobSpec spec = Defaulted(
       {"train.strategy.name=pipeline", "resources.nodes=2", "resources.ranks_per_node=2"});
   const v1::PipelineSpec& pipeline = spec.train().strategy().pipeline();
@@ -37,11 +37,11 @@ TEST(ValidateStrategyTest, PipelineDefaults) {
       Defaulted({"train.strategy={name: pipeline, pipeline: {schedule: sequential}}",
                  "resources.ranks_per_node=2"});
   EXPECT_EQ(sequential.train().strategy().pipeline().micro_batches(), 1u);
-  // Nothing of a pipeline where there is none.
+  // Other strategies have no pipeline section.
   EXPECT_FALSE(Defaulted({}).train().strategy().has_pipeline());
 }
 
-TEST(ValidateStrategyTest, Pipeline) {
+TEST(ValidateStrategyTest, ChecksPipeline) {
   const auto problems = [](const std::string& pipeline, std::vector<std::string> overrides = {}) {
     overrides.push_back("train.strategy={name: pipeline, pipeline: {" + pipeline + "}}");
     overrides.push_back("resources.ranks_per_node=4");
@@ -63,7 +63,7 @@ TEST(ValidateStrategyTest, Pipeline) {
               HasSubstr("train.strategy.name is ddp; it applies only with pipeline"));
 }
 
-TEST(ValidateStrategyTest, OneProcessForANodesDevices) {
+TEST(ValidateStrategyTest, DpAndHybridRequireOneProcessPerNode) {
   for (const std::string name : {"dp", "hybrid"}) {
     const std::string chosen = "train.strategy.name=" + name;
     EXPECT_THAT(Problems({chosen, "resources.ranks_per_node=2"}),
@@ -79,7 +79,7 @@ TEST(ValidateStrategyTest, OneProcessForANodesDevices) {
               HasSubstr("except with strategy dp or hybrid"));
 }
 
-TEST(ValidateStrategyTest, ShardedOptimizer) {
+TEST(ValidateStrategyTest, ChecksShardedOptimizer) {
   const std::string sharded = "train.strategy.shard_optimizer=true";
   EXPECT_THAT(Problems({sharded, "train.optimizer.name=lars"}),
               HasSubstr("must be false with lars"));

@@ -31,7 +31,7 @@ v1::JobSpec Defaulted(absl::string_view text, const std::vector<std::string>& ov
   return *std::move(spec);
 }
 
-TEST(DefaultsTest, Train) {
+TEST(DefaultsTest, AppliesTrainDefaults) {
   const v1::JobSpec spec = Defaulted(kTrain);
   EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
   EXPECT_EQ(spec.name(), "small-cnn-fashion-mnist");
@@ -63,7 +63,7 @@ TEST(DefaultsTest, Train) {
   EXPECT_FALSE(train.has_checkpoint());
 }
 
-TEST(DefaultsTest, GivenValuesStay) {
+TEST(DefaultsTest, KeepsGivenValues) {
   const v1::JobSpec spec =
       Defaulted(kTrain, {"restart.max=0", "train.model.batch_norm=false", "train.seed=9",
                          "train.checkpoint.dir=/c", "resources.nodes={max: 3}"});
@@ -75,28 +75,28 @@ TEST(DefaultsTest, GivenValuesStay) {
   EXPECT_EQ(spec.resources().nodes().max(), 3u);
 }
 
-TEST(DefaultsTest, NameOfACommand) {
+TEST(DefaultsTest, DerivesNameFromCommand) {
   EXPECT_EQ(Defaulted("command: [/usr/bin/Python3.11]").name(), "python3-11");
   EXPECT_EQ(Defaulted("command: [__]").name(), "job");
   EXPECT_EQ(Defaulted(absl::StrCat("command: [", std::string(200, 'a'), "]")).name(),
             std::string(63, 'a'));
 }
 
-TEST(DefaultsTest, Mlp) {
+TEST(DefaultsTest, AppliesMlpDefaults) {
   const v1::JobSpec spec = Defaulted(kTrain, {"train.model={name: mlp}"});
   EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
   EXPECT_THAT(spec.train().model().hidden(), testing::ElementsAre(256u, 128u));
   EXPECT_FALSE(spec.train().model().has_batch_norm());
 }
 
-TEST(DefaultsTest, TwiceIsOnce) {
+TEST(DefaultsTest, IsIdempotent) {
   v1::JobSpec spec = Defaulted(kTrain);
   const v1::JobSpec once = spec;
   ApplyDefaults(spec);
   EXPECT_TRUE(MessageDifferencer::Equals(once, spec));
 }
 
-TEST(ValidateTest, EachProblemByItsPath) {
+TEST(ValidateTest, ReportsEachProblemWithItsPath) {
   const std::pair<const char*, const char*> cases[] = {
       {"name=Bad_Name", "name: must be 1 to 63 lower-case letters"},
       {"name=-a", "name: must be"},
@@ -118,7 +118,7 @@ TEST(ValidateTest, EachProblemByItsPath) {
        "resources.devices_per_rank: is all, which leaves no device for a second rank"},
       {"resources.threads_per_rank=9999", "resources.threads_per_rank: must be from 1"},
       {"backend=glo", "backend: unknown 'glo'; did you mean 'gloo'? One of: auto, shm"},
-      {"backend=mpi", "backend: mpi serves programs started by mpirun, not jobs"},
+      {"backend=mpi", "backend: mpi is only for programs started by mpirun"},
       {"failure_timeout=1ms", "failure_timeout: must be from 1s to 87600h, not 1ms"},
       {"time_limit=0s", "time_limit: must be from 1s to 87600h, not 0s"},
       {"on_lost_coordinator={stop_after: 0s}", "on_lost_coordinator.stop_after: must be"},
@@ -168,39 +168,39 @@ TEST(ValidateTest, EachProblemByItsPath) {
     const absl::Status status = Validate(Defaulted(kTrain, {override_text}));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << override_text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << override_text;
-    EXPECT_FALSE(absl::StrContains(status.message(), "\n")) << status;  // that problem alone
+    EXPECT_FALSE(absl::StrContains(status.message(), "\n")) << status;  // only that problem
   }
 }
 
-TEST(ValidateTest, GlobalBatchBelowRanks) {
+TEST(ValidateTest, RejectsGlobalBatchBelowRanks) {
   const absl::Status status = Validate(Defaulted(
       kTrain, {"train.global_batch=7", "resources={nodes: {min: 1, max: 4}, ranks_per_node: 2}"}));
   EXPECT_EQ(status.message(), "train.global_batch: 7 is below the number of ranks, 8");
 }
 
-TEST(ValidateTest, ShapeBounds) {
+TEST(ValidateTest, LimitsNumberOfRanks) {
   const std::pair<const char*, const char*> cases[] = {
       {"resources.nodes=16385", "resources.nodes: must be from 1 to 16384, not 16385"},
       {"resources.ranks_per_node=1025",
        "resources.ranks_per_node: must be from 1 to 1024, not 1025"},
       {"resources={nodes: 16384, ranks_per_node: 1024}",
-       "resources: 16777216 ranks; a job has at most 131072"},
+       "resources: 16777216 ranks; the limit is 131072"},
   };
   for (const auto& [override_text, expected] : cases) {
     EXPECT_EQ(Validate(Defaulted("command: [x]", {override_text})).message(), expected);
   }
 }
 
-TEST(ValidateTest, BackendAgainstShape) {
+TEST(ValidateTest, ChecksBackendAgainstResources) {
   EXPECT_THAT(
       std::string(Validate(Defaulted(kTrain, {"backend=shm", "resources.nodes=2"})).message()),
-      HasSubstr("shm connects the ranks of one node"));
+      HasSubstr("shm supports only one node"));
   EXPECT_THAT(
       std::string(Validate(Defaulted(kTrain, {"backend=loopback", "resources.nodes=2"})).message()),
-      HasSubstr("loopback serves a single rank"));
+      HasSubstr("loopback supports only one rank"));
   EXPECT_THAT(
       std::string(Validate(Defaulted(kTrain, {"backend=nccl", "resources.device=cpu"})).message()),
-      HasSubstr("nccl connects GPUs"));
+      HasSubstr("nccl requires GPUs"));
   EXPECT_THAT(std::string(Validate(Defaulted(kTrain, {"backend=hierarchical",
                                                       "train.strategy.hierarchical=off"}))
                               .message()),
@@ -208,28 +208,28 @@ TEST(ValidateTest, BackendAgainstShape) {
   EXPECT_THAT(
       std::string(Validate(Defaulted(kTrain, {"backend=gloo", "train.strategy.hierarchical=on"}))
                       .message()),
-      HasSubstr("hierarchical: is on, and backend gloo has no levels"));
+      HasSubstr("hierarchical: is on, but backend gloo is not hierarchical"));
   for (const char* word : {"train.strategy.hierarchical=on", "train.strategy.hierarchical=off"}) {
     EXPECT_TRUE(Validate(Defaulted(kTrain, {word, "resources.nodes=2"})).ok()) << word;
   }
 }
 
-TEST(ValidateTest, AllProblemsAtOnce) {
+TEST(ValidateTest, ReportsAllProblems) {
   const absl::Status status =
       Validate(Defaulted(kTrain, {"train.epochs=", "train.precision=O4", "priority=5000"}));
   const std::vector<std::string> lines = absl::StrSplit(status.message(), '\n');
   EXPECT_EQ(lines.size(), 3u) << status;
 }
 
-TEST(ValidateTest, EmptySpec) {
+TEST(ValidateTest, RejectsEmptySpec) {
   v1::JobSpec spec;
   ApplyDefaults(spec);
   EXPECT_EQ(Validate(spec).message(), "train: is missing; a job needs train or command");
-  // Not defaulted either: an answer, not a crash.
+  // Without defaults, too, Validate returns an error instead of crashing.
   EXPECT_FALSE(Validate(v1::JobSpec()).ok());
 }
 
-TEST(ValidateTest, CommandJob) {
+TEST(ValidateTest, ChecksCommandJobs) {
   EXPECT_TRUE(Validate(Defaulted("command: [/bin/sh, -c, 'exit 7']\nenv: {A: 1}\n"
                                  "resources: {device: gpu, devices_per_rank: all}"))
                   .ok());
@@ -237,11 +237,11 @@ TEST(ValidateTest, CommandJob) {
   EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the program's name is empty"));
 }
 
-// What only the wire or argv can bring.
-TEST(ValidateTest, HostileStringsAndNumbers) {
+// Values that YAML cannot contain, but a request or an argument list can.
+TEST(ValidateTest, RejectsHostileStringsAndNumbers) {
   v1::JobSpec spec = Defaulted("command: [x]");
   spec.add_command(std::string("a\0b", 3));
-  EXPECT_EQ(Validate(spec).message(), "command[1]: holds a NUL character");
+  EXPECT_EQ(Validate(spec).message(), "command[1]: contains a NUL character");
   for (const char* bad : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
     spec.set_command(1, bad);
     EXPECT_EQ(Validate(spec).message(), "command[1]: is not UTF-8");
@@ -277,9 +277,9 @@ TEST(MaxWorldSizeTest, SaturatesInsteadOfWrapping) {
   EXPECT_EQ(MaxWorldSize(spec), 6u);
 }
 
-// ---- what is shown is what is read
+// ---- ToYaml
 
-TEST(ToYamlTest, RoundTrip) {
+TEST(ToYamlTest, RoundTrips) {
   const std::vector<std::vector<std::string>> variants = {
       {},
       {"train.checkpoint={dir: '/c/{node}', every_steps: 10}", "resources.nodes={min: 1, max: 4}"},
@@ -303,7 +303,7 @@ TEST(ToYamlTest, RoundTrip) {
   }
 }
 
-TEST(ToYamlTest, Command) {
+TEST(ToYamlTest, PrintsCommandJobs) {
   const v1::JobSpec spec = Defaulted("command: [/bin/sh, -c, 'echo $RANK; exit 7', 'null', '~']");
   EXPECT_THAT(ToYaml(spec),
               HasSubstr("command: [/bin/sh, \"-c\", \"echo $RANK; exit 7\", \"null\", \"~\"]\n"));

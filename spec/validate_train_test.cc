@@ -1,4 +1,4 @@
-// What the parts of a training may be, alone and together.
+// Tests of defaults and rules for the sections of train.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -47,7 +47,7 @@ Overrides With(Overrides overrides, const std::string& another) {
   return overrides;
 }
 
-TEST(TrainDefaultsTest, OfTheDataSet) {
+TEST(TrainDefaultsTest, DependOnTheDataset) {
   const std::pair<const char*, uint32_t> cases[] = {
       {"mnist", 28}, {"cifar10", 32}, {"cifar100", 32}, {"image_folder", 224}};
   for (const auto& [name, image_size] : cases) {
@@ -60,7 +60,7 @@ TEST(TrainDefaultsTest, OfTheDataSet) {
             112u);
 }
 
-TEST(TrainDefaultsTest, OnlyOfWhatWasChosen) {
+TEST(TrainDefaultsTest, ApplyOnlyToChosenOptions) {
   const v1::TrainSpec sgd = Defaulted({}).train();
   EXPECT_EQ(sgd.accumulation_steps(), 1u);
   EXPECT_EQ(sgd.optimizer().beta1(), 0);
@@ -83,7 +83,7 @@ TEST(TrainDefaultsTest, OnlyOfWhatWasChosen) {
   EXPECT_EQ(Defaulted({"train.tensorboard.dir=/t"}).train().tensorboard().every_steps(), 10u);
 }
 
-TEST(TrainDefaultsTest, Layers) {
+TEST(TrainDefaultsTest, ApplyToLayers) {
   const v1::JobSpec spec = Defaulted(
       {"train.model={layers: [conv2d: {out_channels: 4, kernel: 3}, batch_norm2d, "
        "avg_pool2d: {kernel: 3}, residual: {layers: [max_pool2d: {kernel: 2, stride: 1}], "
@@ -100,7 +100,7 @@ TEST(TrainDefaultsTest, Layers) {
   EXPECT_EQ(spec.name(), "fashion-mnist");
 }
 
-TEST(ValidateTrainTest, WhatIsGood) {
+TEST(ValidateTrainTest, AcceptsValidSpecs) {
   const Overrides cases[] = {
       {"train.model={name: resnet50, stochastic_depth: 0.2, zero_init_residual: true}"},
       {"train.model={name: resnet18, small_stem: true}", "train.sync_batch_norm=true"},
@@ -122,7 +122,7 @@ TEST(ValidateTrainTest, WhatIsGood) {
   for (const Overrides& overrides : cases) EXPECT_EQ(ProblemsOf(overrides), "") << overrides[0];
 }
 
-TEST(ValidateTrainTest, EachProblemByItsPath) {
+TEST(ValidateTrainTest, ReportsEachProblemWithItsPath) {
   const std::pair<const char*, const char*> cases[] = {
       {"train.model={name: resnet18, dropout: 0.5}",
        "train.model.dropout: is given, but train.model.name is "},
@@ -222,11 +222,11 @@ TEST(ValidateTrainTest, EachProblemByItsPath) {
   for (const auto& [override_text, expected] : cases) {
     const std::string problems = ProblemsOf({override_text});
     EXPECT_THAT(problems, HasSubstr(expected)) << override_text;
-    EXPECT_FALSE(absl::StrContains(problems, "\n")) << problems;  // that problem alone
+    EXPECT_FALSE(absl::StrContains(problems, "\n")) << problems;  // only that problem
   }
 }
 
-TEST(TrainDefaultsTest, MixedPrecision) {
+TEST(TrainDefaultsTest, ApplyToMixedPrecision) {
   EXPECT_FALSE(Defaulted({}).train().has_mixed_precision());
   const v1::MixedPrecisionSpec bfloat16 =
       Defaulted({"train.precision=O1"}).train().mixed_precision();
@@ -249,7 +249,7 @@ TEST(TrainDefaultsTest, MixedPrecision) {
   EXPECT_EQ(asked.growth_interval(), 2000u);
 }
 
-TEST(ValidateTrainTest, MixedPrecision) {
+TEST(ValidateTrainTest, ChecksMixedPrecision) {
   const std::pair<const char*, const char*> cases[] = {
       {"{}", ""},
       {"{dtype: float16, gradient_dtype: bfloat16}", ""},
@@ -280,11 +280,11 @@ TEST(ValidateTrainTest, MixedPrecision) {
         ProblemsOf({"train.precision=O2", absl::StrCat("train.mixed_precision=", mixed)});
     EXPECT_THAT(problems, HasSubstr(expected)) << mixed;
     EXPECT_EQ(problems.empty(), expected[0] == '\0') << problems;
-    EXPECT_FALSE(absl::StrContains(problems, "\n")) << problems;  // that problem alone
+    EXPECT_FALSE(absl::StrContains(problems, "\n")) << problems;  // only that problem
   }
 }
 
-TEST(ValidateTrainTest, NtXentAndTheBatch) {
+TEST(ValidateTrainTest, ChecksBatchOfNtXent) {
   EXPECT_THAT(ProblemsOf(With(kNtXent, "train.accumulation_steps=2")),
               HasSubstr("train.accumulation_steps: must be 1 with nt_xent"));
   EXPECT_THAT(ProblemsOf(With(kNtXent, "train.global_batch=1")),
@@ -293,7 +293,7 @@ TEST(ValidateTrainTest, NtXentAndTheBatch) {
               HasSubstr("train.augment: is missing"));
 }
 
-TEST(ValidateTrainTest, Layers) {
+TEST(ValidateTrainTest, ChecksLayers) {
   const std::pair<const char*, const char*> cases[] = {
       {"[conv2d: {kernel: 3}]", "train.model.layers[0].conv2d.out_channels: is missing"},
       {"[conv2d: {out_channels: 3}]", "train.model.layers[0].conv2d.kernel: is missing"},
@@ -334,11 +334,11 @@ TEST(ValidateTrainTest, Layers) {
             "small_cnn, mlp or mobilenet_v2");
 }
 
-// What no YAML brings, but the wire may.
-TEST(ValidateTrainTest, LayersFromTheWire) {
+// Layers that YAML cannot express, but a request can contain.
+TEST(ValidateTrainTest, RejectsMalformedLayersInRequests) {
   v1::JobSpec spec = Defaulted({"train.model={layers: [relu]}"});
   spec.mutable_train()->mutable_model()->add_layers();
-  EXPECT_EQ(Validate(spec).message(), "train.model.layers[1]: names no layer");
+  EXPECT_EQ(Validate(spec).message(), "train.model.layers[1]: has no layer type");
 
   spec = Defaulted({"train.model={layers: [relu]}"});
   for (int i = 1; i < 1024; ++i) {
@@ -362,7 +362,7 @@ TEST(ValidateTrainTest, LayersFromTheWire) {
   EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("train.schedule.milestones"));
 }
 
-TEST(TrainToYamlTest, RoundTrip) {
+TEST(TrainToYamlTest, RoundTrips) {
   const Overrides variants[] = {
       {"train.model={layers: [conv2d: {out_channels: 8, kernel: 3, bias: false}, relu, "
        "residual: {layers: [batch_norm2d, relu6], shortcut: [max_pool2d: {kernel: 2}], "
@@ -390,7 +390,7 @@ TEST(TrainToYamlTest, RoundTrip) {
   }
 }
 
-TEST(TrainToYamlTest, LayersInLines) {
+TEST(TrainToYamlTest, PrintsOneLinePerLayer) {
   const v1::JobSpec spec = Defaulted(
       {"train.model={layers: [conv2d: {out_channels: 8, kernel: 3}, relu, flatten, linear]}"});
   EXPECT_THAT(ToYaml(spec),

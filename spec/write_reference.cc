@@ -1,4 +1,4 @@
-// Prints docs/reference/spec.md.
+// Prints the content of docs/reference/spec.md.
 #include <cstdio>
 
 #include "spec/explain.h"

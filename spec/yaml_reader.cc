@@ -23,7 +23,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// What a layer counts for: about its size in memory.
+// Bytes that each layer counts towards the size limit: approximately its size in memory.
 constexpr size_t kLayerBytes = 64;
 
 absl::string_view KindOf(const YAML::Node& node) {
@@ -31,7 +31,7 @@ absl::string_view KindOf(const YAML::Node& node) {
     case YAML::NodeType::Sequence:
       return "a list";
     case YAML::NodeType::Map:
-      return "fields";
+      return "a map";
     case YAML::NodeType::Null:
     case YAML::NodeType::Undefined:
       return "nothing";
@@ -48,7 +48,7 @@ std::string Found(const YAML::Node& node) {
 bool ReadFloating(const std::string& text, double& value) { return absl::SimpleAtod(text, &value); }
 bool ReadFloating(const std::string& text, float& value) { return absl::SimpleAtof(text, &value); }
 
-// INVALID_ARGUMENT says what was expected.
+// INVALID_ARGUMENT names the expected type and bounds.
 template <typename T>
 absl::StatusOr<T> ParseNumber(const std::string& text, bool zero_allowed) {
   const std::string or_more = zero_allowed ? "" : " (above 0)";
@@ -58,14 +58,14 @@ absl::StatusOr<T> ParseNumber(const std::string& text, bool zero_allowed) {
       return absl::InvalidArgumentError(absl::StrCat("expected a number", or_more));
     }
   } else if (!absl::SimpleAtoi(text, &value)) {
-    // Words for the bound only where somebody can meet it.
+    // The bounds are shown only for integers that exceed them.
     double number;
     if (absl::SimpleAtod(text, &number) && number == std::floor(number)) {
-      return absl::InvalidArgumentError(absl::StrCat("expected a whole number from ",
+      return absl::InvalidArgumentError(absl::StrCat("expected an integer from ",
                                                      std::numeric_limits<T>::min(), " to ",
                                                      std::numeric_limits<T>::max()));
     }
-    return absl::InvalidArgumentError(absl::StrCat("expected a whole number", or_more));
+    return absl::InvalidArgumentError(absl::StrCat("expected an integer", or_more));
   }
   if (value == 0 && !zero_allowed) {
     return absl::InvalidArgumentError("expected a number above 0");
@@ -73,7 +73,7 @@ absl::StatusOr<T> ParseNumber(const std::string& text, bool zero_allowed) {
   return value;
 }
 
-// Shows the form with the message's first field.
+// "expected fields", with the message's first field as an example.
 std::string ExpectedFields(const google::protobuf::Descriptor& message) {
   if (message.field_count() == 0) return "expected no fields";
   return absl::StrCat("expected fields, as in {", message.field(0)->name(), ": …}");
@@ -91,7 +91,7 @@ void AddMapEntry(const std::string& key, const std::string& value, const FieldDe
 void YamlReader::AddError(const YAML::Mark& mark, absl::string_view text) {
   if (errors_.size() > kErrors) return;
   if (errors_.size() == kErrors) {
-    errors_.push_back(absl::StrCat(source_, ": and more"));
+    errors_.push_back(absl::StrCat(source_, ": further errors omitted"));
     return;
   }
   errors_.push_back(with_lines_ && !mark.is_null()
@@ -142,7 +142,7 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
   if (field.is_map()) return ReadMap(node, where, field, message);
   if (field.is_repeated()) return ReadRepeated(node, where, field, message);
   if (field.message_type() == nullptr) return ReadNumberOrText(node, where, field, message);
-  // A section whose lines are all comments is a section not given.
+  // A section that contains only comments counts as absent.
   if (node.IsNull() && FormOf(field) == FieldForm::kPlain) return;
   Message& child = *reflection.MutableMessage(&message, &field);
   switch (FormOf(field)) {
@@ -182,8 +182,8 @@ void YamlReader::ReadLayer(const YAML::Node& node, const std::string& where, Mes
   const auto& descriptor = *layer.GetDescriptor();
   if (!Count(node.Mark(), kLayerBytes)) return;
   if (layer_depth_ == kLayerDepth) {
-    return AddError(node.Mark(), absl::StrCat(where, ": layers lie in each other more than ",
-                                              kLayerDepth, " deep"));
+    return AddError(node.Mark(),
+                    absl::StrCat(where, ": layers are nested more than ", kLayerDepth, " deep"));
   }
   const bool one_field = node.IsMap() && node.size() == 1 && node.begin()->first.IsScalar();
   if (!node.IsScalar() && !one_field) {
@@ -200,7 +200,7 @@ void YamlReader::ReadLayer(const YAML::Node& node, const std::string& where, Mes
                                  Nearest(word, FieldNames(descriptor)), "'?"));
   }
   Message& options = *layer.GetReflection()->MutableMessage(&layer, kind);
-  // A name alone, in either form, is a layer with its defaults.
+  // A name without options, in either form, is a layer with its defaults.
   if (node.IsScalar() || node.begin()->second.IsNull()) return;
   ++layer_depth_;
   ReadMessage(node.begin()->second, JoinPath(where, word), options);
@@ -211,8 +211,8 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
                          const FieldDescriptor& field, Message& message) {
   if (node.IsNull()) return;
   if (!node.IsMap()) {
-    AddError(node.Mark(), absl::StrCat(where, ": expected names with values, as in {NAME: value}, ",
-                                       "found ", Found(node)));
+    AddError(node.Mark(),
+             absl::StrCat(where, ": expected a map, as in {NAME: value}, found ", Found(node)));
     return;
   }
   std::set<std::string> seen;
@@ -225,7 +225,8 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
       continue;
     }
     std::string value;
-    if (!ReadScalar(entry.second, absl::StrCat(where, " ", Quoted(key)), "a text", value)) continue;
+    if (!ReadScalar(entry.second, absl::StrCat(where, " ", Quoted(key)), "a string", value))
+      continue;
     AddMapEntry(key, value, field, message);
   }
 }
@@ -234,7 +235,7 @@ void YamlReader::ReadMapEntry(const std::string& key, const YAML::Node& value,
                               const std::string& where, const FieldDescriptor& field,
                               Message& message) {
   std::string text;
-  if (!ReadScalar(value, absl::StrCat(where, " ", Quoted(key)), "a text", text)) return;
+  if (!ReadScalar(value, absl::StrCat(where, " ", Quoted(key)), "a string", text)) return;
   const Reflection& reflection = *message.GetReflection();
   const FieldDescriptor* key_field = field.message_type()->map_key();
   for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
@@ -296,7 +297,8 @@ bool YamlReader::Count(const YAML::Mark& mark, size_t bytes) {
   read_bytes_ += bytes;
   if (read_bytes_ <= limits::kSpecBytes) return true;
   if (!too_large_) {
-    AddError(mark, absl::StrCat("the spec's values take more than ", limits::kSpecBytes, " bytes"));
+    AddError(mark,
+             absl::StrCat("the spec's values exceed the limit of ", limits::kSpecBytes, " bytes"));
   }
   too_large_ = true;
   return false;
@@ -313,7 +315,7 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
   };
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING: {
-      if (!ReadScalar(node, where, "a text", text)) return;
+      if (!ReadScalar(node, where, "a string", text)) return;
       repeated ? reflection.AddString(&message, &field, text)
                : reflection.SetString(&message, &field, text);
       return;
@@ -341,14 +343,14 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
       return;
     }
     case FieldDescriptor::CPPTYPE_INT32: {
-      if (!ReadScalar(node, where, "a whole number", text)) return;
+      if (!ReadScalar(node, where, "an integer", text)) return;
       const auto number = ParseNumber<int32_t>(text, zero_allowed);
       if (!number.ok()) return refuse(number.status().message());
       reflection.SetInt32(&message, &field, *number);
       return;
     }
     case FieldDescriptor::CPPTYPE_UINT32: {
-      if (!ReadScalar(node, where, "a whole number", text)) return;
+      if (!ReadScalar(node, where, "an integer", text)) return;
       const auto number = ParseNumber<uint32_t>(text, zero_allowed);
       if (!number.ok()) return refuse(number.status().message());
       repeated ? reflection.AddUInt32(&message, &field, *number)
@@ -356,7 +358,7 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
       return;
     }
     case FieldDescriptor::CPPTYPE_UINT64: {
-      if (!ReadScalar(node, where, "a whole number", text)) return;
+      if (!ReadScalar(node, where, "an integer", text)) return;
       if (FormOf(field) == FieldForm::kSize) {
         const auto size = ParseSize(text);
         if (!size.ok()) {
@@ -371,7 +373,7 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
       return;
     }
     default:
-      // A type that no field of the spec has today.
+      // No field of the spec has another type.
       return AddError(node.Mark(), absl::StrCat(where, " cannot be written in a spec"));
   }
 }

@@ -12,22 +12,22 @@
 
 namespace muster::spec {
 
-// Collects every error it meets, each with source and line, and goes on. Not thread-safe. May throw
-// YAML::Exception; the caller catches.
+// Collects all errors, each with source and line, instead of stopping at the first. Not
+// thread-safe. May throw YAML::Exception, which the caller must catch.
 class YamlReader {
  public:
-  // `with_lines`: whether lines of the source mean anything to its reader.
+  // `with_lines`: whether errors include line numbers.
   YamlReader(absl::string_view source, bool with_lines)
       : source_(source), with_lines_(with_lines) {}
 
   // `where` is the message's path within the spec.
   void ReadMessage(const YAML::Node& node, const std::string& where,
                    google::protobuf::Message& message);
-  // Replaces what the field held.
+  // Replaces the field's value.
   void ReadField(const YAML::Node& node, const std::string& where,
                  const google::protobuf::FieldDescriptor& field,
                  google::protobuf::Message& message);
-  // One more entry of a map<string, string>, or a new value for its key.
+  // Adds an entry to a map<string, string>, or replaces the value of an existing key.
   void ReadMapEntry(const std::string& key, const YAML::Node& value, const std::string& where,
                     const google::protobuf::FieldDescriptor& field,
                     google::protobuf::Message& message);
@@ -37,12 +37,12 @@ class YamlReader {
   absl::Status status() const;
 
  private:
-  // Nothing more is worth reading.
+  // Whether to stop reading because of the spec's size or the number of errors.
   bool done() const { return too_large_ || errors_.size() > kErrors; }
   void ReadRepeated(const YAML::Node& node, const std::string& where,
                     const google::protobuf::FieldDescriptor& field,
                     google::protobuf::Message& message);
-  // A bare word, or a single field.
+  // Reads a layer: its name, or a map with its name as the only field.
   void ReadLayer(const YAML::Node& node, const std::string& where,
                  google::protobuf::Message& layer);
   void ReadMap(const YAML::Node& node, const std::string& where,
@@ -53,30 +53,31 @@ class YamlReader {
                      google::protobuf::Message& count);
   void ReadLostCoordinator(const YAML::Node& node, const std::string& where,
                            google::protobuf::Message& policy);
-  // False, with the error noted, unless the node is a scalar with a value within the bounds.
+  // False, with an error added, unless the node is a scalar and the spec stays within its size
+  // limit.
   bool ReadScalar(const YAML::Node& node, const std::string& where, absl::string_view expected,
                   std::string& text);
-  // False, with the error noted, when all that was read takes more than a spec may.
+  // Adds to the size of the spec. False, with an error added, if it exceeds limits::kSpecBytes.
   bool Count(const YAML::Mark& mark, size_t bytes);
-  // Sets or, for a repeated field, adds.
+  // Sets the field or, if it is repeated, appends to it.
   void ReadNumberOrText(const YAML::Node& node, const std::string& where,
                         const google::protobuf::FieldDescriptor& field,
                         google::protobuf::Message& message);
 
-  static constexpr size_t kErrors = 20;  // reported at most
+  static constexpr size_t kErrors = 20;  // maximum number of reported errors
 
   const std::string source_;
   const bool with_lines_;
-  // Bytes of scalars and list elements read so far, each use of an alias counted: anchors make no
-  // small text a huge spec.
+  // Bytes of scalars and list elements read so far, counting each use of an alias, so that anchors
+  // cannot expand a small text into a huge spec.
   size_t read_bytes_ = 0;
   bool too_large_ = false;
-  int layer_depth_ = 0;  // an anchor may even contain itself
+  int layer_depth_ = 0;  // limited, because an anchor may contain itself
   std::vector<std::string> errors_;
 };
 
-// Sets a field from a value in the spec's syntax: "3", "25MiB", "{max: 3}". INVALID_ARGUMENT for a
-// value that the field does not take.
+// Sets a field from a value in the spec's syntax: "3", "25MiB", "{max: 3}". INVALID_ARGUMENT if the
+// field does not accept the value.
 absl::Status SetField(absl::string_view value, const google::protobuf::FieldDescriptor& field,
                       google::protobuf::Message& message);
 

@@ -186,7 +186,7 @@ class SpecTest(unittest.TestCase):
                 ("large", "name: x\nenv: {A: '" + "x" * 10_000_000 + "'}\n", "larger than 1048576 bytes"),
                 ("not-yaml", "#!/bin/sh\necho hi: there: you\n", ":2: not YAML"),
                 ("garbage", bytes(range(256)) * 20, "is not UTF-8"),
-                ("nul", "name: a\0b\n", "holds a NUL character"),
+                ("nul", "name: a\0b\n", "contains a NUL character"),
                 ("deep", "command: " + "[" * 100_000, "nested too deep"),
                 ("laughs", laughs + "command: *a9\n", "unknown field"),
                 ("empty", "", "the spec is empty"),

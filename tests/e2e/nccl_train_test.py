@@ -80,7 +80,7 @@ class NcclTrainTest(unittest.TestCase):
             on_cpu = cluster.write_spec(dict(self.spec("cpu", folder, 1, 1), backend="nccl",
                                              resources={"nodes": 1, "ranks_per_node": 1, "device": "cpu"}))
             refused = cluster.muster("submit", on_cpu, check=False)
-            self.assertIn("nccl connects GPUs", refused.stderr)
+            self.assertIn("nccl requires GPUs", refused.stderr)
             by_processes = cluster.run(dict(self.spec("shm", folder, 1, 2), backend="shm"))
             self.assertNotIn("gradients go by NCCL", cluster.muster("logs", by_processes["job_id"]).stdout)
 
