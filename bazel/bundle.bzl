@@ -1,6 +1,6 @@
 """Relocatable tarballs of programs with the libraries that they need.
 
-deploy/bundle/make_bundle.py says what is in one.
+deploy/bundle/make_bundle.py documents the contents of a bundle.
 """
 
 def _impl(ctx):
@@ -14,11 +14,11 @@ def _impl(ctx):
     arguments.add_all(ctx.files.plugins, before_each = "--plugin")
     ctx.actions.run(
         outputs = [ctx.outputs.out],
-        # The state of the packages stands for the libraries, which are taken from the system.
+        # The package database represents the system's libraries, which are not declared as inputs.
         inputs = programs + ctx.files.plugins + [ctx.file._maker, ctx.file._launcher] + ctx.files._packages,
         executable = "/usr/bin/python3",
         arguments = [arguments],
-        # dpkg, objdump, patchelf and strip.
+        # For dpkg, objdump, patchelf and strip.
         env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
         mnemonic = "Bundle",
     )
@@ -27,8 +27,8 @@ def _impl(ctx):
 bundle = rule(
     implementation = _impl,
     attrs = {
-        "out": attr.output(mandatory = True, doc = "NAME.tar.xz; it holds one folder of that NAME."),
-        "programs": attr.label_list(doc = "Binaries; each gets its name in bin/."),
+        "out": attr.output(mandatory = True, doc = "NAME.tar.xz; contains one folder with that NAME."),
+        "programs": attr.label_list(doc = "Binaries, available under their names in bin/."),
         "plugins": attr.label_list(allow_files = True, doc = "Shared libraries that the programs open by name."),
         "_launcher": attr.label(default = "//deploy/bundle:launcher", allow_single_file = True),
         "_maker": attr.label(default = "//deploy/bundle:make_bundle.py", allow_single_file = True),

@@ -1,7 +1,7 @@
-"""@cuda: whether this machine has the CUDA Toolkit to compile with, and where; and the rule that uses it.
+"""@cuda: repository rule that locates the CUDA Toolkit.
 
-@cuda//:config.bzl gives CUDA_PRESENT. A machine without the toolkit builds everything but the CUDA library, and says
-so in one line.
+@cuda//:config.bzl defines CUDA_PRESENT and NVCC. On a machine without the toolkit, everything except the CUDA library
+is built, and one line is printed.
 """
 
 def _cuda_configure_impl(ctx):

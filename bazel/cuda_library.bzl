@@ -1,8 +1,8 @@
-"""Libraries of .cu sources, where there is a CUDA Toolkit."""
+"""Shared libraries of .cu sources, built if the CUDA Toolkit is present."""
 
 load("@cuda//:config.bzl", "CUDA_PRESENT", "NVCC")
 
-# Ampere and Hopper natively; PTX of the oldest serves whatever is newer than both.
+# SASS for Ampere and Hopper; newer GPUs compile the Ampere PTX at load time.
 _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=sm_80",
     "-gencode=arch=compute_90a,code=sm_90a",
@@ -10,15 +10,15 @@ _ARCHITECTURES = [
 ]
 
 def cuda_shared_library(name, srcs, hdrs = [], unfused = [], visibility = None):
-    """NAME.so of the sources, to be opened at run time; an empty filegroup without the toolkit.
+    """Builds NAME.so, to be opened at run time; an empty filegroup without the toolkit.
 
     Args:
       name: the file's name without .so.
       srcs: .cu files, each compiled by nvcc.
-      hdrs: headers that they include, from this workspace.
-      unfused: of srcs, those compiled without fused multiply-add, so that vector and scalar versions of a loop round
-        alike.
-      visibility: of the filegroup `NAME`.
+      hdrs: headers of this workspace that the sources include.
+      unfused: the subset of srcs compiled without fused multiply-add, so that vector and scalar versions of a loop
+        round identically.
+      visibility: visibility of the filegroup `NAME`.
     """
     if not CUDA_PRESENT:
         native.filegroup(name = name, srcs = [], visibility = visibility)

@@ -1,10 +1,10 @@
-"""@mpi: whether this machine has an MPI to compile with. A machine without one builds everything but the mpi backend's
-library, and says so in one line.
+"""@mpi: repository rule that locates an MPI installation.
 
-@mpi//:config.bzl gives MPI_PRESENT, and @mpi//:mpi is the library where there is one.
+@mpi//:config.bzl defines MPI_PRESENT, and @mpi//:mpi is the library if MPI is present. On a machine without MPI,
+everything except the mpi backend's library is built, and one line is printed.
 """
 
-# Open MPI's and MPICH's, by what they call themselves.
+# pkg-config modules of Open MPI and MPICH.
 _MODULES = ["ompi-c", "ompi", "mpich"]
 
 def _mpi_configure_impl(ctx):
@@ -26,7 +26,7 @@ cc_library(name = "mpi", hdrs = glob(["include/**/*.h"]), includes = ["include"]
         return
 
     # buildifier: disable=print
-    print("MPI: no mpi.h by pkg-config ({}); building without the mpi backend's library".format(", ".join(_MODULES)))
+    print("MPI: pkg-config found no mpi.h ({}); building without the mpi backend's library".format(", ".join(_MODULES)))
     ctx.file("BUILD", "")
     ctx.file("config.bzl", "MPI_PRESENT = False\n")
 

@@ -1,7 +1,7 @@
-"""@system//:NAME, one cc_library for each library that the operating system's packages provide.
+"""@system//:NAME: one cc_library for each library that the operating system's packages provide.
 
-Where a library has a pkg-config file, its link options come from there; the few without one are named by
-header and linker flag. A missing library stops the build with the command that installs it.
+Link options come from pkg-config if the library has a pkg-config file; the few others are defined by header and linker
+flag. If a library is missing, the build stops and prints the command that installs it.
 """
 
 # Target name -> pkg-config modules.
@@ -66,7 +66,7 @@ def _impl(ctx):
         if result.return_code != 0:
             _missing("{} ({})".format(name, result.stderr.strip()))
 
-        # absl's modules each add --no-as-needed-like noise: only libraries and threads are of use here.
+        # Keeps only libraries and -pthread: absl's modules also add linker options that are not wanted here.
         flags = [f for f in result.stdout.strip().split(" ") if f.startswith("-l") or f.startswith("-L") or f == "-pthread"]
         build += _cc_library(name, flags)
     for name, (header, linkopts, deps) in _BY_HEADER.items():
@@ -74,7 +74,8 @@ def _impl(ctx):
             _missing("{} ({})".format(name, header))
         build += _cc_library(name, linkopts, deps)
 
-    # Whatever copies the libraries (bazel/bundle.bzl) does so anew when a package has changed.
+    # Rules that copy the libraries (bazel/bundle.bzl) depend on this file, so that they run again after a package
+    # update.
     build += "filegroup(name = 'packages', srcs = glob(['dpkg_status'], allow_empty = True))\n"
     if ctx.path("/var/lib/dpkg/status").exists:
         ctx.symlink("/var/lib/dpkg/status", "dpkg_status")

@@ -1,6 +1,7 @@
-// What every binary of a TSan build needs: options, suppressions, and the knowledge of what the
-// system's Abseil synchronizes. That library is not instrumented, so all data that an absl::Mutex
-// guards would seem to race. The functions below replace Abseil's and call them.
+// Support for TSan builds: options, suppressions and annotations of Abseil's synchronization. The
+// system's Abseil is not instrumented, so without annotations all data guarded by an absl::Mutex
+// would seem to race. The functions below replace Abseil's, annotate the operation and call the
+// originals.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
@@ -11,14 +12,14 @@
 extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
 extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
 
-// A race ends the process by a signal, which the parents of ranks notice.
+// A race ends the process with a signal, so that the parent process of a rank detects it.
 extern "C" const char* __tsan_default_options() { return "halt_on_error=1:abort_on_error=1"; }
 
 extern "C" const char* __tsan_default_suppressions() {
   return
-      // Abseil guards the tables of its deadlock detection with a spin lock.
+      // Abseil guards the tables of its deadlock detector with a spin lock.
       "race:libabsl_graphcycles_internal\n"
-      // Gloo destroys a buffer once the reference count of its users, an atomic, is zero.
+      // Gloo destroys a buffer once the atomic reference count of its users is zero.
       "race:libgloo.so\n";
 }
 
@@ -32,9 +33,9 @@ Result CallReal(const char* mangled_name, Args... args) {
   return reinterpret_cast<Result (*)(Args...)>(dlsym(RTLD_NEXT, mangled_name))(args...);
 }
 
-// During a call that releases `mutex`. Abseil evaluates the conditions of waiting threads in the
-// thread that releases, which still holds the mutex then: ThreadSanitizer must not see these reads,
-// because it already takes the mutex for released.
+// Scope of a call that releases `mutex`. Abseil evaluates the conditions of waiting threads in the
+// releasing thread while it still holds the mutex. ThreadSanitizer, which already considers the
+// mutex released, must ignore these reads.
 class Releasing {
  public:
   explicit Releasing(void* mutex) {
@@ -56,7 +57,7 @@ Result Wait(Mutex* mutex, const char* mangled_name, Args... args) {
   return result;
 }
 
-// The member that the inline HasBeenNotified loads.
+// The address of the member that the inline function HasBeenNotified loads.
 void* Flag(const Notification* notification) {
   return reinterpret_cast<char*>(const_cast<Notification*>(notification)) + sizeof(Mutex);
 }

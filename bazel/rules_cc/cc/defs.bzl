@@ -1,4 +1,4 @@
-"""The names that Bazel's own tools load from rules_cc, as the native rules they stand for."""
+"""Aliases of native rules under the names that Bazel's own tools load from rules_cc."""
 
 cc_binary = native.cc_binary
 cc_import = native.cc_import
