@@ -19,7 +19,7 @@
 namespace muster {
 namespace {
 
-// The bytes of an IPv4 or IPv6 address; their number differs. Empty for other families.
+// An IPv4 or IPv6 address as 4 or 16 bytes; empty for other families.
 std::string BytesOf(const sockaddr* address) {
   if (address == nullptr) return "";
   if (address->sa_family == AF_INET) {

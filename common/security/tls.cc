@@ -133,7 +133,7 @@ OwnedFd Connect(const Address& address) {
   return {};
 }
 
-// What a handshake revealed about the server.
+// Observations about the server during a handshake.
 struct HandshakeResult {
   int verify_error = X509_V_OK;
   Certificate server_certificate;
