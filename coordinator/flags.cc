@@ -21,7 +21,8 @@ std::string CheckDuration(const std::string& text) {
   absl::Duration duration;
   if (!absl::ParseDuration(text, &duration) || duration <= absl::ZeroDuration() ||
       duration > absl::Hours(24)) {
-    return absl::StrCat("'", text, "' is not a duration such as 500ms, 10s or 2m");
+    return absl::StrCat("'", text,
+                        "' is not a positive duration of at most 24h, such as 500ms, 10s or 2m");
   }
   return "";
 }
@@ -39,7 +40,7 @@ void AddDuration(CLI::App& app, const std::string& name, absl::Duration& value,
       ->default_str(absl::FormatDuration(value));
 }
 
-// A duration, or whole days: "30d".
+// Parses a duration or a whole number of days, such as "30d".
 bool ParseAge(absl::string_view text, absl::Duration& age) {
   int days = 0;
   if (absl::ConsumeSuffix(&text, "d")) {
@@ -52,9 +53,8 @@ bool ParseAge(absl::string_view text, absl::Duration& age) {
 }
 
 void AddRetention(CLI::App& app, Flags& flags) {
-  app.add_option(
-         "--keep-jobs", flags.keep_jobs,
-         "number of finished jobs to keep, newest first; each is kept for at least a minute")
+  app.add_option("--keep-jobs", flags.keep_jobs,
+                 "number of newest finished jobs to keep; each is kept for at least a minute")
       ->check(CLI::Range(size_t{0}, limits::kJobs))
       ->type_name("N")
       ->capture_default_str();
@@ -68,28 +68,31 @@ void AddRetention(CLI::App& app, Flags& flags) {
                                    : absl::StrCat("'", text, "' is not an age such as 36h or 30d");
       })
       ->type_name("DURATION")
-      ->default_str("for ever");
+      ->default_str("forever");
 }
 
-// What no single flag shows to be wrong.
-std::string CheckTogether(const Flags& flags) {
+// Checks combinations of flags; returns an error message, or "" when they are valid.
+std::string CheckCombination(const Flags& flags) {
   if (flags.store == "sqlite" && flags.data_dir.empty()) {
-    return "--data-dir is required: the directory where jobs are kept";
+    return "--data-dir is required with --store=sqlite";
   }
   if (flags.lease < 3 * flags.heartbeat_interval) {
-    return "--lease must be at least three times --heartbeat-interval";
+    return absl::StrCat("--lease=", absl::FormatDuration(flags.lease),
+                        " must be at least three times --heartbeat-interval=",
+                        absl::FormatDuration(flags.heartbeat_interval));
   }
   const absl::Status tls = security::CheckTlsFiles(flags.tls);
   if (!tls.ok()) return std::string(tls.message());
   if (!flags.tls.ca.empty() && flags.tls.cert.empty()) {
-    return "--tls-ca needs --tls-cert and --tls-key too: what this coordinator shows";
+    return "--tls-ca requires --tls-cert and --tls-key";
   }
   if (flags.tls.cert.empty() && !flags.insecure_bind &&
       !IsLoopback(ParseAddress(flags.listen)->host)) {
-    return absl::StrCat("--listen=", flags.listen,
-                        " can be reached from other machines, and in plain text whoever sees a "
-                        "token can run programs here: give --tls-cert and --tls-key, or add "
-                        "--insecure-bind to accept that");
+    return absl::StrCat(
+        "--listen=", flags.listen,
+        " is reachable from other machines; without TLS, an eavesdropper can steal a token "
+        "and run programs here; set --tls-cert and --tls-key, or pass --insecure-bind to "
+        "accept the risk");
   }
   return "";
 }
@@ -99,48 +102,50 @@ std::string CheckTogether(const Flags& flags) {
 std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   CLI::App app(
       "Queues training jobs, places their ranks on nodes and supervises them.\n"
-      "Each flag is also read from MUSTER_<FLAG> and from the --config file.",
+      "Each flag can also be set in MUSTER_<FLAG> or in the --config file.",
       "muster-coordinator");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--listen", flags.listen, "gRPC address; port 0 selects a free port")
       ->check(CheckAddress)
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--http", flags.http, "address of metrics, health and the status page")
+  app.add_option("--http", flags.http,
+                 "HTTP address for metrics, health checks and the status page")
       ->check(CheckAddress)
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--data-dir", flags.data_dir,
-                 "directory for the state of jobs; created if missing")
+  app.add_option("--data-dir", flags.data_dir, "directory for job state; created if missing")
       ->type_name("DIR");
-  app.add_option("--store", flags.store, "sqlite, or memory to keep nothing on disk")
+  app.add_option("--store", flags.store,
+                 "storage backend: sqlite, or memory to keep nothing on disk")
       ->check(CLI::IsMember({"sqlite", "memory"}))
       ->type_name("KIND")
       ->capture_default_str();
   app.add_option(
          "--tokens", flags.tokens,
-         "access tokens: lines of ROLE TOKEN [NAME], with role view, submit, admin or worker; "
-         "mode 0600; reloaded when it changes")
+         "access token file with lines ROLE TOKEN [NAME], where ROLE is view, submit, admin or "
+         "worker; mode 0600; reloaded on change")
       ->type_name("FILE");
-  app.add_option("--tls-cert", flags.tls.cert, "serve TLS with this certificate (PEM)")
+  app.add_option("--tls-cert", flags.tls.cert, "certificate used to serve TLS (PEM)")
       ->type_name("FILE");
-  app.add_option("--tls-key", flags.tls.key, "private key of the certificate; mode 0600")
+  app.add_option("--tls-key", flags.tls.key, "private key of --tls-cert (PEM); mode 0600")
       ->type_name("FILE");
-  app.add_option("--tls-ca", flags.tls.ca, "require a client certificate signed by this CA")
+  app.add_option("--tls-ca", flags.tls.ca,
+                 "CA certificate used to verify clients; requires client certificates")
       ->type_name("FILE");
-  AddDuration(app, "--lease", flags.lease,
-              "a node that is silent for this long is considered lost");
+  AddDuration(app, "--lease", flags.lease, "time without a heartbeat after which a node is lost");
   AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
               "interval between worker heartbeats");
   AddRetention(app, flags);
   app.add_flag("--insecure-bind", flags.insecure_bind,
-               "serve plain text on an address that other machines can reach");
+               "allow plaintext on an address that other machines can reach");
   std::string config;
-  app.add_option("--config", config, "a file of flags, name=value each")->type_name("FILE");
+  app.add_option("--config", config, "config file with one NAME=VALUE flag per line")
+      ->type_name("FILE");
   app.set_version_flag("--version", absl::StrCat("muster-coordinator ", kSoftwareVersion));
 
   if (const int code = flags::ParseOrExit(app, argc, argv); code >= 0) return code;
-  const std::string problem = CheckTogether(flags);
+  const std::string problem = CheckCombination(flags);
   if (!problem.empty()) {
     std::cerr << problem << "\n";
     return kExitUsage;

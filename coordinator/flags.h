@@ -1,4 +1,4 @@
-// The command line of muster-coordinator.
+// Command-line flags of muster-coordinator.
 #ifndef MUSTER_COORDINATOR_FLAGS_H_
 #define MUSTER_COORDINATOR_FLAGS_H_
 
@@ -26,8 +26,9 @@ struct Flags {
 };
 
 // Fills `flags` from the command line, the environment (MUSTER_LISTEN and so on) and the file that
-// --config names; see common/flags/flags.h. Returns the exit status if there is nothing to run: 0
-// after --help and --version, kExitUsage for an error, which it has written to stderr.
+// --config names; see common/flags/flags.h. Returns nullopt when the coordinator should run,
+// otherwise the exit status: 0 after --help and --version, kExitUsage after an error, which is
+// written to stderr.
 std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags);
 
 }  // namespace muster

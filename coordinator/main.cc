@@ -1,4 +1,5 @@
-// muster-coordinator: flags, store, coordinator, signals.
+// The muster-coordinator program: parses flags, opens the store, runs the coordinator and handles
+// signals.
 #include <glog/logging.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +25,8 @@
 namespace muster {
 namespace {
 
-// The store and the lock that keeps other coordinators out of it, released in the other order.
+// The store and the data directory's lock, which keeps other coordinators out. The store is
+// destroyed first.
 struct Storage {
   std::unique_ptr<store::DataDir> data_dir;
   std::unique_ptr<store::Store> store;
@@ -44,7 +46,8 @@ absl::StatusOr<Storage> OpenStorage(const Flags& flags) {
   return storage;
 }
 
-// The same over restarts, where there is a place to keep it.
+// Returns the local token: kept in the data directory across restarts, or a new one when there is
+// no data directory.
 absl::StatusOr<std::string> LocalToken(const Storage& storage) {
   if (storage.data_dir == nullptr) return security::NewToken();
   return security::KeepToken(storage.data_dir->PathTo("token"));
@@ -55,13 +58,14 @@ int Fail(const absl::Status& status) {
   return absl::IsDataLoss(status) ? kExitFailure : kExitCannotCreate;
 }
 
-void Tell(const std::string& notify_socket, const char* state) {
+void Notify(const std::string& notify_socket, const char* state) {
   const absl::Status status = service::NotifySystemd(notify_socket, state);
   if (!status.ok()) LOG(WARNING) << status.message();
 }
 
 int Run(const Flags& flags) {
-  // Taken by sigwait below; blocked before any thread starts, so that none of them gets one.
+  // sigwait below receives these signals. They are blocked before any thread starts, so that no
+  // thread handles one.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
@@ -91,21 +95,21 @@ int Run(const Flags& flags) {
   const std::string address = (*coordinator)->grpc_address().ToString();
   const auto published = security::PublishedToken::Publish(address, *token);
   if (!published.ok()) {
-    LOG(WARNING) << "clients on this machine have to be given the token with --token-file: "
+    LOG(WARNING) << "cannot publish the local token; pass --token-file to clients on this machine: "
                  << published.status().message();
   }
 
   printf("listening grpc=%s http=%s\n", address.c_str(),
          (*coordinator)->http_address().ToString().c_str());
   fflush(stdout);
-  Tell(options.notify_socket, "READY=1");
+  Notify(options.notify_socket, "READY=1");
 
   int signal_number = 0;
   sigwait(&signals, &signal_number);
-  // A second one ends the process at once.
+  // A second signal ends the process at once.
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   LOG(INFO) << strsignal(signal_number) << ": shutting down";
-  Tell(options.notify_socket, "STOPPING=1");
+  Notify(options.notify_socket, "STOPPING=1");
   coordinator->reset();
   return 0;
 }
@@ -119,8 +123,8 @@ int main(int argc, char** argv) {
   if (status.has_value()) return *status;
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
-  // Debian's Abseil is built to look for lock cycles whenever a mutex is taken, gRPC's included:
-  // a tenth of this program's time with many workers.
+  // Debian's Abseil is built with lock-cycle detection on every mutex, including gRPC's. With many
+  // workers it takes a tenth of this program's CPU time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return muster::Run(flags);
 }

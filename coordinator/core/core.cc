@@ -22,7 +22,7 @@
 
 namespace muster::core {
 
-// The parts, in the order of their dependencies: each knows only those above it.
+// The parts of the core in dependency order: each uses only those declared above it.
 struct Core::Parts {
   explicit Parts(Options options) : context(std::move(options)) {}
 
@@ -33,12 +33,12 @@ struct Core::Parts {
   Scheduler scheduler;
   Rendezvous rendezvous{jobs, nodes, context};
   Failures failures{jobs, context};
-  // ---- Changes of that state
+  // ---- Changing that state
   LifeCycle life_cycle{jobs, nodes, scheduler, rendezvous, failures, context};
   Requests requests{jobs, scheduler, life_cycle, context};
   Reports reports{jobs, nodes, scheduler, rendezvous, failures, life_cycle, context};
   Sessions sessions{jobs, nodes, scheduler, rendezvous, failures, life_cycle, reports, context};
-  // ---- Reading it
+  // ---- Reading that state
   Views views{jobs, nodes, scheduler, rendezvous};
 };
 
@@ -82,14 +82,15 @@ Effects Core::Step(const Event& event, Time now) {
 
 void Core::OnTick(const Tick& tick) {
   Context& context = parts_->context;
-  // Lateness that every loop has is not made up for: deadlines would recede for ever.
+  // Small delays, which every loop has, are not compensated: deadlines would recede forever.
   if (tick.lag > context.options.heartbeat_interval / 4) context.timers.ExtendAll(tick.lag);
   for (const TimerKey& key : context.timers.TakeDue(context.now.steady)) {
     parts_->life_cycle.OnTimer(key);
   }
 }
 
-// Places what can be placed, then writes out what the step changed: each record at most once.
+// Places the jobs that fit, then adds the records that the step changed to its effects, each at
+// most once.
 Effects Core::FinishStep() {
   Parts& p = *parts_;
   p.life_cycle.RunQueue();
@@ -160,15 +161,16 @@ absl::StatusOr<Core::RankLocation> Core::FindRank(const JobId& id, Generation ge
     if (rank.value() < first || rank.value() >= first + placement.ranks_size()) continue;
     const Node* const node = parts_->nodes.Find(NodeName(placement.node()));
     if (node == nullptr || !node->session.has_value()) {
-      return absl::UnavailableError(
-          absl::StrCat("node ", placement.node(), ", which ran rank ", rank.value(), ", is away"));
+      return absl::UnavailableError(absl::StrCat("node ", placement.node(), ", which ran rank ",
+                                                 rank.value(), ", is not connected"));
     }
     const v1::RankRecord& of_rank = placement.ranks(rank.value() - first);
     return RankLocation{*node->session, node->name(), number,
                         record->over() || of_rank.exited() || of_rank.lost()};
   }
-  return absl::NotFoundError(absl::StrCat("generation ", number.value(), " of job ", id.value(),
-                                          " has ", record->world_size(), " ranks"));
+  return absl::NotFoundError(absl::StrCat("rank ", rank.value(), " is out of range: generation ",
+                                          number.value(), " of job ", id.value(), " has ",
+                                          record->world_size(), " ranks"));
 }
 
 Stats Core::TakeStats() { return parts_->context.stats.Take(); }

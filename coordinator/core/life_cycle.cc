@@ -34,7 +34,7 @@ void LifeCycle::RunQueue() {
   }
 }
 
-// False when the job has to wait.
+// Returns false when the job has to wait.
 bool LifeCycle::TryPlace(Job& job) {
   Decision decision =
       Decide(job.spec().resources(), nodes_.all(), context_.options.lease, context_.now.steady);
@@ -92,7 +92,7 @@ void LifeCycle::Requeue(Job& job) {
     if (blockers.size() == 4) break;
   }
   std::string message =
-      absl::StrCat(failure.message(), "; to restart it ", absl::StrJoin(blockers, "; "));
+      absl::StrCat(failure.message(), "; waiting to restart: ", absl::StrJoin(blockers, "; "));
   jobs_.AddEvent(job, events::kRequeued, message);
   jobs_.Transition(job, v1::QUEUED, failure.reason(), std::move(message));
 }
@@ -100,7 +100,7 @@ void LifeCycle::Requeue(Job& job) {
 void LifeCycle::Resume(Job& job) {
   const GenerationState& generation = *job.generation;
   for (const v1::NodePlacement& placement : generation.record.nodes()) {
-    // Also where all ranks have ended: the node may know of barriers that they passed.
+    // Also for nodes whose ranks have all ended: the node may know of barriers that they passed.
     nodes_.Expect(placement);
     for (const v1::RankRecord& rank : placement.ranks()) {
       if (rank.exited() || rank.lost()) continue;
@@ -146,12 +146,12 @@ void LifeCycle::Advance(Job& job) {
     }
     job.failed_at.reset();
     const std::string message =
-        job.is_train() ? "every rank is connected" : "every rank has started";
+        job.is_train() ? "all ranks are connected" : "all ranks have started";
     jobs_.AddEvent(job, events::kRunning, message);
     jobs_.Transition(job, v1::RUNNING, reasons::kRunning, message);
   }
   if (job.state() == v1::RUNNING && job.generation->EveryRankExitedCleanly()) {
-    Stop(job, {v1::SUCCEEDED, reasons::kCompleted, "every rank exited with code 0",
+    Stop(job, {v1::SUCCEEDED, reasons::kCompleted, "all ranks exited with code 0",
                absl::ZeroDuration(), /*abort=*/false});
   }
 }
@@ -191,8 +191,9 @@ void LifeCycle::ArmTimeLimit(const Job& job) {
 }
 
 void LifeCycle::OnTimeLimit(Job& job) {
-  const std::string message = absl::StrCat(
-      "its time limit of ", absl::FormatDuration(FromProto(job.spec().time_limit())), " is over");
+  const std::string message =
+      absl::StrCat("the time limit of ", absl::FormatDuration(FromProto(job.spec().time_limit())),
+                   " has expired");
   if (job.state() == v1::STOPPING) {
     if (job.ending.outcome != v1::FAILED && job.ending.outcome != v1::QUEUED) return;
     job.ending.outcome = v1::TIMED_OUT;
@@ -214,7 +215,7 @@ void LifeCycle::OnTimer(const TimerKey& key) {
     if (node == nullptr || node->state == v1::LOST) return;
     const absl::Duration silence =
         absl::Trunc(context_.now.steady - node->last_heard, absl::Milliseconds(100));
-    LoseNode(node->name(), absl::StrCat("no word from it for ", absl::FormatDuration(silence)));
+    LoseNode(node->name(), absl::StrCat("no heartbeat for ", absl::FormatDuration(silence)));
     return;
   }
   Job* const job = jobs_.Find(JobId(key.name));
@@ -272,7 +273,7 @@ void LifeCycle::StopAndRequeue(Job& job, absl::string_view reason, std::string m
 }
 
 void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace) {
-  constexpr char kMessage[] = "cancelled by its user";
+  constexpr char kMessage[] = "cancelled by user";
   const absl::Duration grace_period = grace.value_or(GraceOf(job));
   switch (job.state()) {
     case v1::QUEUED:
@@ -300,21 +301,21 @@ void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace) {
       }
       break;
     default:
-      break;  // over already
+      break;  // already finished
   }
 }
 
 void LifeCycle::Hold(Job& job) {
   scheduler_.Remove(job.id());
-  jobs_.AddEvent(job, events::kHeld, "held by its user");
-  jobs_.Transition(job, v1::HELD, reasons::kHeldByUser, "held by its user");
+  jobs_.AddEvent(job, events::kHeld, "held by user");
+  jobs_.Transition(job, v1::HELD, reasons::kHeldByUser, "held by user");
 }
 
 void LifeCycle::Release(Job& job) {
   scheduler_.Add(job);
-  jobs_.AddEvent(job, events::kReleased, "released by its user");
+  jobs_.AddEvent(job, events::kReleased, "released by user");
   jobs_.Transition(job, v1::QUEUED, reasons::kWaitingForResources,
-                   "waits for its turn and for resources");
+                   "waiting in the queue for resources");
 }
 
 void LifeCycle::CheckStopped(Job& job) {
@@ -360,7 +361,7 @@ void LifeCycle::Restart(Job& job) {
   job.failed_at_step = job.highest_step;
   if (!verdict.allowed) {
     const v1::FirstFailure& failure = job.status.first_failure();
-    // A mismatch is two lines to compare: nothing is added to the second.
+    // A mismatch message is two lines to compare, so nothing is appended to the second.
     const bool differ = failure.reason() == reasons::kFingerprintMismatch;
     Finish(job, v1::FAILED, verdict.reason,
            differ ? failure.message() : absl::StrCat(failure.message(), "; ", verdict.why_not),
@@ -386,7 +387,7 @@ void LifeCycle::Finish(Job& job, v1::JobState state, absl::string_view reason, s
 
 void LifeCycle::LoseNode(const NodeName& name, const std::string& why) {
   nodes_.Lose(name, why);
-  scheduler_.OnCapacityChanged();  // what waited for this node alone need not wait any more
+  scheduler_.OnCapacityChanged();  // jobs that waited only for this node need not wait any more
   const Node& node = nodes_.at(name);
   for (const auto& [id, number] : node.PlacedGenerations()) {
     Job& job = jobs_.at(id);
@@ -417,18 +418,18 @@ void LifeCycle::LoseRank(Job& job, RankState& rank) {
 }
 
 void LifeCycle::LoseAccusedNodes(const Job& job) {
-  std::map<NodeName, uint32_t> lost;  // with the rank that a peer lost
+  std::map<NodeName, uint32_t> lost;  // the rank on each node that a peer reported as lost
   for (const uint32_t rank : failures_.AccusedRanks(job)) {
     const GenerationState& generation = *job.generation;
     const NodeName name(generation.placement(generation.ranks[rank].node_rank).node());
     const Node& node = nodes_.at(name);
-    // Nodes are also SUSPECT before they have found a coordinator that was restarted; that says
-    // nothing about them.
+    // Nodes that have not yet reconnected to a restarted coordinator are also SUSPECT, which is no
+    // evidence against them.
     if (node.state == v1::SUSPECT && node.seen) lost.emplace(name, rank);
   }
   for (const auto& [name, rank] : lost) {
-    LoseNode(name,
-             absl::StrCat("its stream broke, and a peer lost rank ", rank, ", which ran there"));
+    LoseNode(name, absl::StrCat("its stream broke, and a peer reported losing rank ", rank,
+                                ", which ran on it"));
   }
 }
 
@@ -448,7 +449,7 @@ bool LifeCycle::HasAccusedRank(const Node& node) const {
 void LifeCycle::MoveJobsAway(const Node& node, const std::string& why) {
   for (const auto& [id, number] : node.PlacedGenerations()) {
     Job& job = jobs_.at(id);
-    // A stopping job goes elsewhere, or nowhere, anyway.
+    // A stopping job leaves the node anyway.
     if (job.state() == v1::STARTING || job.state() == v1::RUNNING) {
       StopAndRequeue(job, reasons::kNodeDrained, why);
     }

@@ -17,13 +17,13 @@ namespace muster::core {
 namespace {
 
 constexpr size_t kFailureMessageBytes = 4096;
-// The same once the generation has enough text.
+// The limit for a message once the generation's records have used up their space for text.
 constexpr size_t kShortMessageBytes = 256;
 
 bool IsInsideCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
-// Keeps whole characters from the beginning, or the end, of the text: a record with half of one
-// could not be read back.
+// KeepFirst and KeepLast cut at character boundaries: a record with half a UTF-8 character could
+// not be parsed.
 void KeepFirst(size_t bytes, std::string& text) {
   if (text.size() <= bytes) return;
   while (bytes > 0 && IsInsideCharacter(text[bytes])) --bytes;
@@ -36,8 +36,8 @@ void KeepLast(size_t bytes, std::string& text) {
   text.erase(0, begin);
 }
 
-// Bounds what a rank's exit takes up in the records, with `room` for text. Ranks that did not fail
-// keep no last lines.
+// Bounds the size of a rank's exit record; `room` is the space left for text, in bytes. Ranks that
+// did not fail keep no stderr tail.
 v1::ExitInfo Bounded(v1::ExitInfo exit, size_t room) {
   std::string& tail = *exit.mutable_stderr_tail();
   KeepLast(limits::kStderrTailBytes, tail);
@@ -99,7 +99,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
     job.highest_step = std::max(job.highest_step, report.progress().step());
     jobs_.MarkChanged(job);
   }
-  // An inventory repeats what the worker heard from the rank some time ago.
+  // An inventory repeats what the worker received from the rank some time ago.
   if (!inventory || report.phase() > rank.phase) rank.last_seen = context_.now.steady;
   if (report.pid() != 0) rank.pid = report.pid();
   rank.started |=
@@ -143,7 +143,8 @@ void Reports::RecordExit(Job& job, RankState& rank, const v1::RankReport& report
   failures_.NoteExit(job, rank);
 }
 
-// The first time, and then whenever the number has doubled: a history has room for few events.
+// Adds an event the first time, and then whenever the number has doubled: a job's history holds few
+// events.
 void Reports::RecordSkippedSteps(Job& job, const v1::Progress& progress) {
   const uint64_t skipped = progress.skipped_steps();
   const uint64_t reported = job.reported_skipped_steps;
@@ -151,8 +152,8 @@ void Reports::RecordSkippedSteps(Job& job, const v1::Progress& progress) {
   job.reported_skipped_steps = skipped;
   jobs_.AddEvent(job, events::kLossScaleLowered,
                  absl::StrCat("the loss scale is ", absl::StrFormat("%.12g", progress.loss_scale()),
-                              " at step ", progress.step(), ": gradients overflowed, and ", skipped,
-                              skipped == 1 ? " step was skipped" : " steps were skipped in all"));
+                              " at step ", progress.step(), ": gradients overflowed; ", skipped,
+                              skipped == 1 ? " step" : " steps", " skipped in total"));
 }
 
 void Reports::RecordSummary(Job& job, const v1::TrainSummary& reported) {
@@ -196,14 +197,14 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
     if (!lives && (inventory || had_leftovers)) nodes_.SendForget(node, id, number);
     return;
   }
-  if (!inventory) return;  // stopped already
+  if (!inventory) return;  // already stopped
   v1::StopGeneration stop;
   stop.set_job_id(id.value());
   stop.set_generation(number.value());
   *stop.mutable_grace_period() =
       ToProto(job == nullptr ? absl::ZeroDuration() : FromProto(job->spec().grace_period()));
   stop.set_reason(reasons::kNodeLost);
-  stop.set_message("the job went on without these ranks, or is over");
+  stop.set_message("the job continued without these ranks or has ended");
   stop.set_abort(true);
   nodes_.SendStop(node, std::move(stop));
 }
@@ -212,7 +213,7 @@ void Reports::OnSlots(const Node& node, const v1::SlotReport& report) {
   for (const v1::SlotCondition& condition : nodes_.SetConditions(node.name(), report)) {
     const std::string text =
         absl::StrCat(node.NameOfSlot(condition.index()), ": ", condition.unavailable());
-    context_.Log(absl::StrCat("nothing is placed on ", text));
+    context_.Log(absl::StrCat("no ranks will be placed on ", text));
     const auto holders = node.busy.equal_range(condition.index());
     for (auto holder = holders.first; holder != holders.second; ++holder) {
       const RankRef& rank = holder->second;
@@ -222,7 +223,7 @@ void Reports::OnSlots(const Node& node, const v1::SlotReport& report) {
       }
     }
   }
-  // A job may wait for one of the slots that are healthy now.
+  // A job may be waiting for a slot that has become healthy.
   scheduler_.OnCapacityChanged();
 }
 

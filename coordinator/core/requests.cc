@@ -30,9 +30,10 @@ void Requests::Handle(const HoldJob& event) {
   if (job->state() == v1::QUEUED) {
     life_cycle_.Hold(*job);
   } else if (job->state() != v1::HELD) {
-    ReplyError(event.request, absl::FailedPreconditionError(absl::StrCat(
-                                  "job ", event.job_id.value(), " is ",
-                                  v1::JobState_Name(job->state()), "; only a QUEUED one is held")));
+    ReplyError(event.request,
+               absl::FailedPreconditionError(absl::StrCat("job ", event.job_id.value(), " is ",
+                                                          v1::JobState_Name(job->state()),
+                                                          "; only a QUEUED job can be held")));
     return;
   }
   ReplyLater(event.request, event.job_id);
@@ -47,7 +48,7 @@ void Requests::Handle(const ReleaseJob& event) {
     ReplyError(event.request,
                absl::FailedPreconditionError(absl::StrCat("job ", event.job_id.value(), " is ",
                                                           v1::JobState_Name(job->state()),
-                                                          "; only a HELD one is released")));
+                                                          "; only a HELD job can be released")));
     return;
   }
   ReplyLater(event.request, event.job_id);
@@ -63,12 +64,12 @@ void Requests::Handle(const RequeueJob& event) {
     ReplyError(event.request,
                absl::FailedPreconditionError(absl::StrCat(
                    "job ", event.job_id.value(), " is ", v1::JobState_Name(job->state()),
-                   is_ending ? absl::StrCat(" to be ", v1::JobState_Name(outcome)) : "",
-                   "; only a STARTING or RUNNING one is requeued")));
+                   is_ending ? absl::StrCat(" (will be ", v1::JobState_Name(outcome), ")") : "",
+                   "; only a STARTING or RUNNING job can be requeued")));
     return;
   }
   if (job->state() != v1::QUEUED) {
-    life_cycle_.StopAndRequeue(*job, reasons::kRequeuedByUser, "requeued by its user");
+    life_cycle_.StopAndRequeue(*job, reasons::kRequeuedByUser, "requeued by user");
   }
   ReplyLater(event.request, event.job_id);
 }

@@ -23,13 +23,15 @@ void Sessions::Handle(const SessionClosed& event) {
   const Node* const node = nodes_.OnSessionClosed(event.session);
   if (node == nullptr) return;
   for (const auto& [id, number] : node->PlacedGenerations()) {
-    jobs_.AddEvent(jobs_.at(id), events::kNodeSuspect,
-                   absl::StrCat("the stream of node ", node->record.name(), " broke; its lease of ",
-                                absl::FormatDuration(context_.options.lease), " runs"));
+    jobs_.AddEvent(
+        jobs_.at(id), events::kNodeSuspect,
+        absl::StrCat("the stream of node ", node->record.name(),
+                     " broke; the node is lost unless it reconnects within its lease of ",
+                     absl::FormatDuration(context_.options.lease)));
   }
   if (life_cycle_.HasAccusedRank(*node)) {
     life_cycle_.LoseNode(node->name(),
-                         "its stream broke after a peer had lost a rank that ran there");
+                         "its stream broke after a peer reported losing a rank that ran on it");
   }
 }
 
@@ -62,16 +64,17 @@ void Sessions::Handle(const SessionMessage& event) {
     case v1::WorkerMessage::kLeaving:
       if (nodes_.SetLeaving(node->name())) {
         life_cycle_.MoveJobsAway(
-            *node, absl::StrCat("the worker of node ", node->record.name(), " is ending"));
+            *node, absl::StrCat("the worker of node ", node->record.name(), " is shutting down"));
       }
       break;
     case v1::WorkerMessage::kSlots:
       reports_.OnSlots(*node, message.slots());
       break;
     case v1::WorkerMessage::kHello:
-      nodes_.Reject(node->name(), absl::InvalidArgumentError("a session has one Hello"));
+      nodes_.Reject(node->name(),
+                    absl::InvalidArgumentError("Hello was sent twice in one session"));
       break;
-    case v1::WorkerMessage::kLogUnavailable:  // for the service
+    case v1::WorkerMessage::kLogUnavailable:  // handled by the service
     case v1::WorkerMessage::KIND_NOT_SET:
       break;
   }
@@ -96,7 +99,7 @@ void Sessions::Handle(const UncordonNode& event) {
 // reconciliation
 
 void Sessions::Reconcile(const Node& node, const v1::Hello& hello) {
-  // The leftovers are those of this inventory, no more.
+  // From now on, the node's leftovers are those in this inventory.
   nodes_.ClearLeftovers(node.name());
   const std::vector<std::pair<JobId, Generation>> placed = node.PlacedGenerations();
   std::set<std::pair<JobId, Generation>> reported;
@@ -112,7 +115,7 @@ void Sessions::Reconcile(const Node& node, const v1::Hello& hello) {
   life_cycle_.AbortHopelessBarriers(node.name());
   for (const auto& [id, number] : placed) {
     Job* const job = jobs_.FindLiving(id, number.value(), node.name());
-    if (job == nullptr) continue;  // ended by what others reported
+    if (job == nullptr) continue;  // ended by a report processed above
     const uint32_t node_rank = *job->generation->NodeRank(node.name());
     if (reported.count({id, number}) == 0) {
       rendezvous_.OnNewSession(*job, node_rank);
@@ -140,14 +143,14 @@ void Sessions::Adopt(const Node& node, Job& job, const v1::GenerationReport& rep
     RankState& rank = generation.ranks[id];
     if (rank.gone() || present.count(id) != 0) continue;
     if (!std::exchange(missing, true)) {
-      failures_.NoteNodeLost(job, node, absl::StrCat("its worker came back without rank ", id));
+      failures_.NoteNodeLost(job, node, absl::StrCat("its worker reconnected without rank ", id));
     }
     life_cycle_.LoseRank(job, rank);
   }
   if (!missing) {
     jobs_.AddEvent(
         job, events::kNodeAdopted,
-        absl::StrCat("node ", node.record.name(), " is back with its ranks, which go on"));
+        absl::StrCat("node ", node.record.name(), " reconnected with its ranks, which continue"));
   }
 }
 
@@ -157,7 +160,7 @@ void Sessions::ReconcileMissing(const Node& node, Job& job) {
   const bool same_worker =
       generation.placement(node_rank).incarnation() == node.record.incarnation();
   const auto [first, end] = generation.RanksOf(node_rank);
-  // A worker keeps what it started until it is told to forget it: the Launch never arrived.
+  // A worker keeps the ranks that it started until it receives Forget, so the Launch never arrived.
   const bool never_launched =
       job.state() != v1::RUNNING &&
       std::all_of(generation.ranks.begin() + first, generation.ranks.begin() + end,
@@ -167,11 +170,11 @@ void Sessions::ReconcileMissing(const Node& node, Job& job) {
     return;
   }
   if (never_launched && job.state() == v1::STARTING) {
-    // The Launch crossed with the end of the worker before this one: nothing has failed.
+    // The Launch crossed with the end of the previous worker: nothing has failed.
     failures_.Displace(job, absl::StrCat("the worker of node ", node.record.name(),
                                          " was replaced before it had started any rank"));
   } else if (!never_launched) {
-    failures_.NoteNodeLost(job, node, "its worker came back without the ranks that ran there");
+    failures_.NoteNodeLost(job, node, "its worker reconnected without the ranks that ran on it");
   }
   for (uint32_t rank = first; rank < end; ++rank) {
     life_cycle_.LoseRank(job, generation.ranks[rank]);

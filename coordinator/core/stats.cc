@@ -5,7 +5,7 @@
 namespace muster::core {
 namespace {
 
-// Without a reader the newest few are enough.
+// The most samples kept while nothing calls Take.
 constexpr size_t kSamples = 10000;
 
 }  // namespace

@@ -164,7 +164,7 @@ TEST_F(FullStoreTest, Jobs) {
       Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, SubmitRequest("more"), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(),
-              HasSubstr(absl::StrCat("has ", limits::kJobs, " jobs that are not over")));
+              HasSubstr(absl::StrCat("has ", limits::kJobs, " unfinished jobs")));
   StopCoordinator();
 }
 

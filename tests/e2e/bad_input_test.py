@@ -174,10 +174,10 @@ class BadInputTest(unittest.TestCase):
 
     def test_job_larger_than_the_cluster(self):
         for shape, expected in (
-                ({"nodes": 3}, "needs 3 nodes with 1 free slot; 2 have that; "
-                               "the cluster has 2 nodes of that size: 1 more must join"),
-                ({"ranks": 2}, "needs 1 node with 2 free slots; 0 have that; "
-                               "the cluster has 0 nodes of that size: 1 more must join")):
+                ({"nodes": 3}, "needs 3 nodes with 1 free slot; 2 available; "
+                               "the cluster has 2 nodes of that size; at least 1 more must join"),
+                ({"ranks": 2}, "needs 1 node with 2 free slots; 0 available; "
+                               "the cluster has 0 nodes of that size; at least 1 more must join")):
             job = self.cluster.submit(command_spec("large", "/bin/true", **shape))
             self.addCleanup(self.cluster.muster, "cancel", job)
             queued = self.cluster.get(job)
@@ -261,7 +261,7 @@ class BadInputTest(unittest.TestCase):
                                    f"--data-dir={data}", "--http=127.0.0.1:0", "--slots=1"],
                         self.cluster.directory, env=self.cluster.environment())
         self.cluster.workers["second"] = second
-        said = "a live worker is node node-2 already, from 127.0.0.1"
+        said = "node name node-2 is already in use by a live worker at 127.0.0.1"
         self.addCleanup(self.cluster.muster, "cancel", job, "--force", check=False)
         wait_until(lambda: said in second.log(), 10, f"'{said}' in the second worker's log")
         self.assertEqual({n["state"] for n in self.cluster.nodes()}, {"READY"})

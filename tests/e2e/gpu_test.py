@@ -176,7 +176,7 @@ class SharedGpuTest(unittest.TestCase):
             job = cluster.run(spec, check=False)
             self.assertEqual((job["state"], job["reason"]), ("FAILED", "DeviceShared"))
             refusal = ("rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b, and there "
-                       "are not enough others; resources.share_device: true lets them")
+                       "are not enough other GPUs; set resources.share_device: true to allow it")
             self.assertEqual(job["message"], refusal)
             self.assertIn(f"DeviceShared: {refusal}\n", cluster.muster("why", job["job_id"]).stdout)
             spec["resources"]["share_device"] = True
@@ -203,7 +203,7 @@ class HealthTest(unittest.TestCase):
             self.assertIn("devices=GPU-1.", gpu.log_of(job))
             self.assertIn('muster_gpu_healthy{gpu="0",uuid="GPU-0"} 0', gpu.metrics())
             self.assertIn("Xid 79", gpu.cluster.muster("node", "describe", "node-1").stdout)
-            self.assertIn("nothing is placed on GPU 0 (GPU-0) of node-1: Xid 79", gpu.cluster.coordinator.log())
+            self.assertIn("no ranks will be placed on GPU 0 (GPU-0) of node-1: Xid 79", gpu.cluster.coordinator.log())
             wait_until(lambda: "muster_slots_unhealthy 1" in fetch(f"http://{gpu.cluster.http}/metrics"), 5,
                        "the coordinator's metric")
             both = gpu.cluster.submit(gpu_spec("both", "true", ranks=2))

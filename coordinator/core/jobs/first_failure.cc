@@ -82,7 +82,7 @@ std::string Describe(const v1::ExitInfo& exit, uint32_t rank, const std::string&
   } else if (exit.stopped_by_worker() && exit.has_failure()) {
     absl::StrAppend(&text, " failed");
   } else if (exit.stopped_by_worker()) {
-    absl::StrAppend(&text, " was ended by its worker");
+    absl::StrAppend(&text, " was stopped by its worker");
   } else if (exit.signal() != 0) {
     const char* name = SignalName(exit.signal());
     absl::StrAppend(&text, " was killed by signal ", exit.signal());

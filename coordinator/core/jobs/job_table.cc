@@ -16,10 +16,10 @@
 namespace muster::core {
 namespace {
 
-// Deletions in one step, so that a step stays short.
+// The most keys deleted in one step, so that a step stays short.
 constexpr size_t kDeletionsPerStep = 256;
 
-// The keys of all records of a job, its own first.
+// Returns the keys of all records of a job, its own first.
 std::vector<std::string> KeysOf(const Job& job) {
   const std::string& id = job.status.job_id();
   std::vector<std::string> keys = {JobKey(id)};
@@ -63,18 +63,19 @@ bool JobTable::UsesNode(const NodeName& node) const {
 
 absl::StatusOr<JobId> JobTable::Resolve(absl::string_view name) const {
   const std::string prefix(name);
-  if (prefix.empty()) return absl::NotFoundError("no job is named");
+  if (prefix.empty()) return absl::NotFoundError("job id is empty");
   const auto first = jobs_.lower_bound(JobId(prefix));
   if (first == jobs_.end() || !absl::StartsWith(first->first.value(), prefix)) {
-    return absl::NotFoundError(absl::StrCat("no job ", prefix, " (of finished jobs the newest ",
-                                            context_.options.keep_jobs, " are remembered)"));
+    return absl::NotFoundError(absl::StrCat("no job ", prefix,
+                                            " (the coordinator keeps the newest ",
+                                            context_.options.keep_jobs, " finished jobs)"));
   }
   const auto second = std::next(first);
   const bool exact = first->first.value() == prefix;
   if (!exact && second != jobs_.end() && absl::StartsWith(second->first.value(), prefix)) {
-    return absl::InvalidArgumentError(absl::StrCat("job ", prefix,
-                                                   " is ambiguous: ", first->first.value(), " and ",
-                                                   second->first.value(), " begin like that"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("job prefix ", prefix, " is ambiguous: it matches ", first->first.value(),
+                     " and ", second->first.value()));
   }
   return first->first;
 }
@@ -109,11 +110,11 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
     const auto made = idempotency_keys_.find(event.idempotency_key);
     if (made != idempotency_keys_.end()) return Submitted{&jobs_.at(made->second), true};
   }
-  if (event.job_id.value().empty() ||
-      event.idempotency_key.size() > limits::kIdempotencyKeyLength) {
-    return absl::InvalidArgumentError(absl::StrCat("an idempotency key has at most ",
-                                                   limits::kIdempotencyKeyLength,
-                                                   " characters, and a job an id"));
+  if (event.job_id.value().empty()) return absl::InvalidArgumentError("job id is empty");
+  if (event.idempotency_key.size() > limits::kIdempotencyKeyLength) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("idempotency key has ", event.idempotency_key.size(),
+                     " characters; the limit is ", limits::kIdempotencyKeyLength));
   }
   if (jobs_.count(event.job_id) != 0 || retention_.IsForgotten(event.job_id)) {
     return absl::AlreadyExistsError(absl::StrCat("job id ", event.job_id.value(), " is taken"));
@@ -124,7 +125,7 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   if (jobs_.size() >= limits::kJobs) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the coordinator has ", limits::kJobs,
-                     " jobs that are not over, and takes no more: wait for some, or cancel them"));
+                     " unfinished jobs, the limit; wait for some to finish or cancel some"));
   }
   Job& job = jobs_[event.job_id];
   v1::Job& status = job.status;
@@ -132,7 +133,7 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   *status.mutable_spec() = event.spec;
   status.set_state(v1::QUEUED);
   status.set_reason(reasons::kWaitingForResources);
-  status.set_message("waits for its turn and for resources");
+  status.set_message("waiting in the queue for resources");
   status.set_idempotency_key(event.idempotency_key);
   *status.mutable_submit_time() = ToProto(context_.now.wall);
   job.queue_sequence = next_queue_sequence_++;

@@ -148,13 +148,13 @@ std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
   FreeNode free = Describe();
   for (const v1::Slot& slot : hello.slots()) {
     if (NameOfKind(slot) != kind) continue;
-    // What is ill is as if it were not there: `all` are all others.
+    // Unhealthy slots are left out, as if the node did not have them.
     if (!slot.unavailable().empty() && !slot.returning()) continue;
     ++free.slot_count;
     if (busy.count(slot.index()) == 0 && !slot.returning()) free.free_slots.push_back(slot.index());
   }
   std::sort(free.free_slots.begin(), free.free_slots.end());
-  // Ranks of generations that are not on record: nobody knows which slots they sit on.
+  // For leftover ranks of generations without a record, the slots that they hold are unknown.
   for (const auto& [generation, ranks] : leftovers) {
     for (const uint32_t rank : ranks) {
       const RankRef ref{generation.first, generation.second, rank};
@@ -200,34 +200,35 @@ v1::Node Node::View(const Time& now) const {
 
 absl::Status CheckHello(const v1::Hello& hello) {
   if (hello.protocol_version() != kProtocolVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "worker speaks protocol ", hello.protocol_version(), " (version ", hello.software_version(),
-        "), coordinator ", kProtocolVersion, " (version ", kSoftwareVersion, ")"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the worker uses protocol ", hello.protocol_version(), " (Muster ",
+                     hello.software_version(), "), but this coordinator uses protocol ",
+                     kProtocolVersion, " (Muster ", kSoftwareVersion, ")"));
   }
   if (!IsName(hello.node_name())) {
-    return absl::InvalidArgumentError(absl::StrCat("a node's name has 1 to ", limits::kNameLength,
-                                                   " letters, digits, '-', '_' and '.': \"",
-                                                   hello.node_name(), "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("node name \"", hello.node_name(), "\" is invalid: it must have 1 to ",
+                     limits::kNameLength, " letters, digits, '-', '_' and '.'"));
   }
   if (hello.incarnation() == 0) return absl::InvalidArgumentError("incarnation is missing");
   if (hello.slots_size() > static_cast<int>(limits::kSlotsPerNode)) {
-    return absl::InvalidArgumentError(absl::StrCat("a node has at most ", limits::kSlotsPerNode,
-                                                   " slots, this one ", hello.slots_size()));
+    return absl::InvalidArgumentError(absl::StrCat("node has ", hello.slots_size(),
+                                                   " slots; the limit is ", limits::kSlotsPerNode));
   }
   std::set<uint32_t> indices;
   for (const v1::Slot& slot : hello.slots()) {
     if (!indices.insert(slot.index()).second) {
-      return absl::InvalidArgumentError(absl::StrCat("slot ", slot.index(), " appears twice"));
+      return absl::InvalidArgumentError(absl::StrCat("slot ", slot.index(), " is listed twice"));
     }
   }
   if (hello.labels().size() > limits::kLabels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a node has at most ", limits::kLabels, " labels"));
+    return absl::InvalidArgumentError(absl::StrCat("node has ", hello.labels().size(),
+                                                   " labels; the limit is ", limits::kLabels));
   }
   for (const auto& [key, value] : hello.labels()) {
     if (key.size() > limits::kLabelBytes || value.size() > limits::kLabelBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a label has at most ", limits::kLabelBytes, " bytes"));
+          absl::StrCat("name or value of a label is longer than ", limits::kLabelBytes, " bytes"));
     }
   }
   return absl::OkStatus();

@@ -67,8 +67,8 @@ Node* NodeTable::Admit(const SessionOpened& event,
   auto entry = nodes_.find(name);
   if (entry == nodes_.end()) {
     if (nodes_.size() >= limits::kNodes && !MakeRoom(is_needed)) {
-      Close(event.session, absl::ResourceExhaustedError(
-                               absl::StrCat("the cluster has at most ", limits::kNodes, " nodes")));
+      Close(event.session, absl::ResourceExhaustedError(absl::StrCat(
+                               "the cluster has ", limits::kNodes, " nodes, the limit")));
       return nullptr;
     }
     entry = nodes_.emplace(name, Node()).first;
@@ -76,15 +76,15 @@ Node* NodeTable::Admit(const SessionOpened& event,
   }
   Node& node = entry->second;
   if (node.IsFenced(incarnation)) {
-    Close(event.session, absl::AlreadyExistsError(
-                             absl::StrCat("a newer worker has taken over as node ", name.value())));
+    Close(event.session, absl::AlreadyExistsError(absl::StrCat(
+                             "a newer worker has replaced this one as node ", name.value())));
     return nullptr;
   }
   if (node.incarnation() != incarnation) {
     if (node.session.has_value()) {
-      Close(event.session,
-            absl::AlreadyExistsError(absl::StrCat("a live worker is node ", name.value(),
-                                                  " already, from ", node.address)));
+      Close(event.session, absl::AlreadyExistsError(absl::StrCat(
+                               "node name ", name.value(),
+                               " is already in use by a live worker at ", node.address)));
       return nullptr;
     }
     node.Replace(incarnation);
@@ -219,7 +219,7 @@ void NodeTable::Cordon(const NodeName& name, const std::string& reason) {
   record.set_cordoned(true);
   record.set_cordon_reason(reason);
   changed_.insert(name);
-  context_.Log(WithReason(absl::StrCat("node ", name.value(), " is cordoned"), reason));
+  context_.Log(WithReason(absl::StrCat("node ", name.value(), " was cordoned"), reason));
 }
 
 bool NodeTable::Uncordon(const NodeName& name) {
@@ -228,7 +228,7 @@ bool NodeTable::Uncordon(const NodeName& name) {
   entry->second.record.clear_cordoned();
   entry->second.record.clear_cordon_reason();
   changed_.insert(name);
-  context_.Log(absl::StrCat("node ", name.value(), " is not cordoned any more"));
+  context_.Log(absl::StrCat("node ", name.value(), " was uncordoned"));
   return true;
 }
 

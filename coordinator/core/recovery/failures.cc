@@ -11,11 +11,11 @@
 namespace muster::core {
 namespace {
 
-// RankFailed events of one generation. In a large world every rank fails at once, and for the same
-// reason.
+// The most RankFailed events of one generation. In a large world, all ranks fail at once and for
+// the same reason.
 constexpr size_t kFailureEvents = 16;
 
-// What is known so far about a rank that has failed, whether it has exited or not.
+// Returns what is known so far about a failed rank, which may not have exited yet.
 v1::FirstFailure MakeRankFailure(const GenerationState& generation, const RankState& rank) {
   const v1::RankRecord& record = generation.RecordOf(rank);
   const std::string& node = generation.placement(rank.node_rank).node();
@@ -34,13 +34,14 @@ v1::FirstFailure MakeRankFailure(const GenerationState& generation, const RankSt
   return failure;
 }
 
-// Whether the report says that another rank ended first.
+// Returns whether the report blames another rank for the failure.
 bool IsConsequence(const v1::FailureReport& report) {
   return report.has_peer_rank() || report.code() == static_cast<int>(absl::StatusCode::kAborted) ||
          report.code() == static_cast<int>(absl::StatusCode::kCancelled);
 }
 
-// Bounds the record of a job that failed often: only its last generations keep their texts.
+// Drops the messages of all but the newest failures, to bound the record of a job that failed
+// often.
 void ForgetText(v1::Job& job) {
   constexpr int kWithText = 16;
   if (job.past_failures_size() <= kWithText) return;
@@ -50,16 +51,16 @@ void ForgetText(v1::Job& job) {
   exit.clear_failure();
 }
 
-// Whether the failure was concluded here about a rank that may be healthy: how that rank ends
-// afterwards does not change it.
+// Returns whether the coordinator itself concluded the failure about a rank that may be healthy.
+// How that rank ends afterwards does not change the failure.
 bool IsVerdict(const v1::FirstFailure& failure) {
   return failure.reason() == reasons::kRendezvousTimedOut ||
          failure.reason() == reasons::kFingerprintMismatch ||
          failure.reason() == reasons::kRankHung;
 }
 
-// No rank failed by itself, but one waited in vain for a peer: the peer is the cause, and the rank
-// that waited is its witness.
+// No rank failed by itself, but one timed out waiting for a peer: the peer is the cause, and the
+// failure of the waiting rank is the evidence.
 std::optional<v1::FirstFailure> MakeHungFailure(const GenerationState& generation,
                                                 const v1::FirstFailure& witness) {
   const v1::FailureReport& said = witness.exit().failure();
@@ -73,7 +74,7 @@ std::optional<v1::FirstFailure> MakeHungFailure(const GenerationState& generatio
   failure.set_node(generation.placement(hung.node_rank).node());
   *failure.mutable_slots() = generation.RecordOf(hung).slots();
   failure.set_message(absl::StrCat("rank ", hung.rank, " on ", failure.node(),
-                                   " took no part any more: ", witness.message()));
+                                   " stopped participating: ", witness.message()));
   *failure.mutable_time() = witness.time();
   return failure;
 }
@@ -114,7 +115,8 @@ void Failures::NoteExit(Job& job, const RankState& rank) {
   if (SeeksCause(job)) Accuse(job, exit.failure(), rank.rank);
   const bool unasked_stop = exit.stopped_by_worker() && job.state() != v1::STOPPING;
   if (unasked_stop && !exit.has_failure() && Earliest(job) == nullptr) {
-    // The worker is ending, whether or not it has said so yet: the rank did nothing wrong.
+    // The worker is shutting down, whether or not it has reported so yet: this is no failure of the
+    // rank.
     Displace(job,
              Describe(exit, rank.rank, generation.placement(rank.node_rank).node(), rank.started));
     return;
@@ -127,7 +129,7 @@ void Failures::NoteExit(Job& job, const RankState& rank) {
   v1::Job& status = job.status;
   v1::FirstFailure failure = MakeRankFailure(generation, rank);
   if (IsAttributed(job)) {
-    // The rank is on record as the one that failed first; now it is known how it ended.
+    // The rank is already recorded as the first failure; its exit adds the details.
     if (!status.first_failure().has_rank() || status.first_failure().rank() != rank.rank) return;
     if (IsVerdict(status.first_failure())) return;
     *failure.mutable_time() = status.first_failure().time();
@@ -142,7 +144,7 @@ void Failures::NoteExit(Job& job, const RankState& rank) {
 }
 
 void Failures::NoteReport(Job& job, const RankState& rank) {
-  // That a rank goes which was asked to end says nothing about its node.
+  // A rank that disappears after it was asked to stop is no evidence against its node.
   if (!SeeksCause(job)) return;
   Accuse(job, *rank.failure, rank.rank);
   if (IsAttributed(job)) return;
@@ -263,7 +265,7 @@ RestartVerdict MayRestart(const Job& job) {
   const v1::Job& status = job.status;
   const v1::FirstFailure& failure = status.first_failure();
   if (failure.exit().failure().not_retryable()) {
-    return {false, failure.reason(), "it is not tried again, for it would fail in the same way"};
+    return {false, failure.reason(), "not restarted because the failure would recur"};
   }
   const uint32_t budget = status.spec().restart().max();
   const int failures = status.past_failures_size();
@@ -273,14 +275,13 @@ RestartVerdict MayRestart(const Job& job) {
         job.highest_step <= job.failed_at_step) {
       return {false, reasons::kRepeatedFailure,
               absl::StrCat("generations ", before.generation(), " and ", failure.generation(),
-                           " ended in the same way without a step between them")};
+                           " failed in the same way without a training step in between")};
     }
   }
   if (status.restarts() >= budget) {
     return {false, failure.reason(),
-            budget == 0 ? "the job has no restarts"
-                        : absl::StrCat("its ", budget,
-                                       budget == 1 ? " restart is" : " restarts are", " used up")};
+            budget == 0 ? "restarts are disabled (restart.max: 0)"
+                        : absl::StrCat("restart limit reached (restart.max: ", budget, ")")};
   }
   return {true, "", ""};
 }

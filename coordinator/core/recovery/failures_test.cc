@@ -108,7 +108,7 @@ TEST_F(FailuresTest, ARankThatItsWorkerEndedDisplacesTheJob) {
   Exit(0, exit);
   EXPECT_EQ(failures_.Earliest(*job_), nullptr);
   ASSERT_NE(failures_.Displaced(*job_), nullptr);
-  EXPECT_THAT(*failures_.Displaced(*job_), HasSubstr("rank 0 on a was ended by its worker"));
+  EXPECT_THAT(*failures_.Displaced(*job_), HasSubstr("rank 0 on a was stopped by its worker"));
 }
 
 TEST_F(FailuresTest, ExitsAfterAStopAreNoFailures) {

@@ -17,7 +17,7 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
   ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
   context.effects.writes = std::move(migration.writes);
   if (migration.from != 0 && migration.from != kSchemaVersion) {
-    context.Log(absl::StrCat("the store is migrated from schema ", migration.from, " to ",
+    context.Log(absl::StrCat("migrating the store from schema ", migration.from, " to ",
                              kSchemaVersion, ": ", stored.size(), " records become ",
                              migration.records.size()));
   }

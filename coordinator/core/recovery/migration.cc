@@ -15,8 +15,8 @@
 namespace muster::core {
 namespace {
 
-// 1 to 2: each node's part of a generation gets a record of its own, so that a rank's exit writes
-// that part and not the whole world.
+// Schema 1 to 2: each node of a generation gets a record of its own, so that the exit of a rank
+// rewrites only that record and not the whole generation.
 absl::StatusOr<std::vector<store::Mutation>> SplitGenerations(
     absl::Span<const store::Record> records) {
   std::vector<store::Mutation> writes;
@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<store::Mutation>> SplitGenerations(
     writes.push_back(PutGeneration(generation));
     if (writes.back().key != record.key) {
       return absl::DataLossError(
-          absl::StrCat("record ", record.key, " holds what belongs to ", writes.back().key));
+          absl::StrCat("record ", record.key, " has the contents of record ", writes.back().key));
     }
     for (int node_rank = 0; node_rank < generation.nodes_size(); ++node_rank) {
       writes.push_back(PutPlacement(generation, node_rank));
@@ -36,7 +36,8 @@ absl::StatusOr<std::vector<store::Mutation>> SplitGenerations(
   return writes;
 }
 
-// 2 to 3: the record of a job no longer embeds the API's Job; its spec and summary become bytes.
+// Schema 2 to 3: a job's record no longer embeds the API's Job message; its spec and summary become
+// bytes.
 absl::StatusOr<std::vector<store::Mutation>> SeparateJobs(absl::Span<const store::Record> records) {
   std::vector<store::Mutation> writes;
   for (const store::Record& record : records) {
@@ -65,14 +66,14 @@ absl::StatusOr<std::vector<store::Mutation>> SeparateJobs(absl::Span<const store
     writes.push_back(Put(job));
     if (writes.back().key != record.key) {
       return absl::DataLossError(
-          absl::StrCat("record ", record.key, " holds what belongs to ", writes.back().key));
+          absl::StrCat("record ", record.key, " has the contents of record ", writes.back().key));
     }
   }
   return writes;
 }
 
-// The step at [v - 1] leads from schema v to v + 1. A step gets all records and returns the
-// writes and deletions; it is not changed once a release has it.
+// The element at [v - 1] migrates schema v to v + 1. It gets all records and returns the writes and
+// deletions. It must not change once a release contains it.
 using Step = absl::StatusOr<std::vector<store::Mutation>> (*)(absl::Span<const store::Record>);
 constexpr Step kSteps[] = {SplitGenerations, SeparateJobs};
 static_assert(std::size(kSteps) + 1 == kSchemaVersion);
@@ -111,9 +112,9 @@ absl::StatusOr<Migration> Migrate(absl::Span<const store::Record> stored) {
   Migration migration;
   ASSIGN_OR_RETURN(migration.from, ReadSchema(stored));
   if (migration.from > kSchemaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the store has schema ", migration.from,
-                     ", written by a newer Muster; this one reads up to ", kSchemaVersion));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the store has schema ", migration.from,
+        ", written by a newer Muster; this version supports schemas up to ", kSchemaVersion));
   }
   migration.records.assign(stored.begin(), stored.end());
   if (migration.from == 0) migration.writes.push_back(PutSchema());

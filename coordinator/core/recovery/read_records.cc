@@ -16,7 +16,8 @@
 namespace muster::core {
 namespace {
 
-// The job that a record belongs to, by its key; empty for records of no job.
+// Returns the job that the record belongs to, taken from its key; empty for records that belong to
+// no job.
 JobId JobOf(absl::string_view key) {
   for (const absl::string_view prefix : {kGenerationPrefix, kPlacementPrefix, kEventPrefix}) {
     if (absl::ConsumePrefix(&key, prefix)) return JobId(std::string(key.substr(0, key.find('/'))));
@@ -27,15 +28,16 @@ JobId JobOf(absl::string_view key) {
 absl::Status CheckKey(const store::Record& record, const std::string& expected) {
   if (record.key == expected) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat("record ", record.key, " holds what belongs to ", expected));
+      absl::StrCat("record ", record.key, " has the contents of record ", expected));
 }
 
-// Ranks are numbered node by node from 0, and nodes are named once.
+// Checks that ranks are numbered node by node from 0 and that each node appears once.
 absl::Status CheckRankMap(const v1::GenerationRecord& record) {
   const std::string key = GenerationKey(record.job_id(), record.generation());
   if (record.node_count() != static_cast<uint32_t>(record.nodes_size())) {
-    return absl::DataLossError(absl::StrCat("record ", key, " is of ", record.node_count(),
-                                            " nodes, and there are ", record.nodes_size()));
+    return absl::DataLossError(absl::StrCat("record ", key, " has ", record.node_count(),
+                                            " nodes, but there are ", record.nodes_size(),
+                                            " placement records"));
   }
   std::set<std::string> nodes;
   uint32_t next = 0;
@@ -50,8 +52,8 @@ absl::Status CheckRankMap(const v1::GenerationRecord& record) {
     }
   }
   if (next == 0 || next != record.world_size()) {
-    return absl::DataLossError(
-        absl::StrCat("record ", key, " has ", next, " ranks of ", record.world_size()));
+    return absl::DataLossError(absl::StrCat("record ", key, " has ", next,
+                                            " ranks, but world size ", record.world_size()));
   }
   return absl::OkStatus();
 }
@@ -97,19 +99,19 @@ absl::Status ReadOne(const store::Record& record, Records& result, Placements& p
     RETURN_IF_ERROR(CheckKey(record, NodeKey(node.name())));
     result.nodes[NodeName(node.name())] = std::move(node);
   } else {
-    return absl::DataLossError(absl::StrCat("record ", record.key, " is of no known kind"));
+    return absl::DataLossError(absl::StrCat("record ", record.key, " has an unknown kind"));
   }
   return absl::OkStatus();
 }
 
-// `placements` are in the order of node rank.
+// `placements` are sorted by node rank.
 absl::Status AddNodes(Placements placements, Records& result) {
   for (auto& [key, placement] : placements) {
     const auto& [job, number, node_rank] = key;
     const auto generations = result.generations.find(job);
     if (generations == result.generations.end() || generations->second.count(number) == 0) {
       return absl::DataLossError(
-          absl::StrCat("there are placements of no generation: ",
+          absl::StrCat("placement record without a generation: ",
                        PlacementKey(job.value(), number.value(), node_rank)));
     }
     v1::GenerationRecord& generation = generations->second.at(number);
@@ -126,20 +128,20 @@ absl::Status AddNodes(Placements placements, Records& result) {
   return absl::OkStatus();
 }
 
-// An active job has exactly one generation that lives, its newest; any other job has none.
+// Checks that an active job has exactly one living generation, its newest, and any other job none.
 absl::Status CheckGenerations(const v1::Job& job,
                               const std::map<Generation, v1::GenerationRecord>& generations) {
   for (const auto& [number, record] : generations) {
     if (number.value() > job.generation()) {
-      return absl::DataLossError(absl::StrCat("job ", job.job_id(), " is at generation ",
-                                              job.generation(), ", yet there is a record of ",
-                                              number.value()));
+      return absl::DataLossError(
+          absl::StrCat("job ", job.job_id(), " is at generation ", job.generation(),
+                       ", but there is a record of generation ", number.value()));
     }
     const bool may_live = IsActive(job.state()) && number == Generation(job.generation());
     if (record.over() == may_live) {
       return absl::DataLossError(absl::StrCat(
-          "job ", job.job_id(), " is ", v1::JobState_Name(job.state()), ", yet its generation ",
-          number.value(), record.over() ? " is over" : " lives"));
+          "job ", job.job_id(), " is ", v1::JobState_Name(job.state()), ", but its generation ",
+          number.value(), record.over() ? " has ended" : " has not ended"));
     }
   }
   if (job.generation() != 0 && generations.count(Generation(job.generation())) == 0) {
@@ -149,7 +151,7 @@ absl::Status CheckGenerations(const v1::Job& job,
   return absl::OkStatus();
 }
 
-absl::Status CheckTogether(const Records& records) {
+absl::Status CheckConsistency(const Records& records) {
   std::set<std::tuple<std::string, uint32_t>> taken;
   for (const auto& [id, job] : records.jobs) {
     const auto generations = records.generations.find(id);
@@ -159,7 +161,7 @@ absl::Status CheckTogether(const Records& records) {
   }
   for (const auto& [id, generations] : records.generations) {
     if (records.jobs.count(id) == 0) {
-      return absl::DataLossError(absl::StrCat("there are generations of no job: ", id.value()));
+      return absl::DataLossError(absl::StrCat("generation records without a job: ", id.value()));
     }
     for (const auto& [number, record] : generations) {
       if (record.over()) continue;
@@ -169,7 +171,7 @@ absl::Status CheckTogether(const Records& records) {
           for (const uint32_t slot : rank.slots()) {
             if (taken.emplace(node.node(), slot).second) continue;
             return absl::DataLossError(
-                absl::StrCat("slot ", slot, " of ", node.node(), " is given twice"));
+                absl::StrCat("slot ", slot, " of ", node.node(), " is assigned twice"));
           }
         }
       }
@@ -177,7 +179,7 @@ absl::Status CheckTogether(const Records& records) {
   }
   for (const auto& [id, events] : records.events) {
     if (records.jobs.count(id) == 0) {
-      return absl::DataLossError(absl::StrCat("there are events of no job: ", id.value()));
+      return absl::DataLossError(absl::StrCat("event records without a job: ", id.value()));
     }
   }
   return absl::OkStatus();
@@ -206,7 +208,7 @@ absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
       return a.sequence() < b.sequence();
     });
   }
-  RETURN_IF_ERROR(CheckTogether(result));
+  RETURN_IF_ERROR(CheckConsistency(result));
   return result;
 }
 

@@ -23,11 +23,11 @@ std::string HoldersOf(const Node& node) {
     holders.push_back(absl::StrCat("job ", holder.job.value(), " rank ", holder.rank));
     if (holders.size() == kShown) break;
   }
-  if (holders.empty() && !node.leftovers.empty()) holders.push_back("ranks that are ending");
+  if (holders.empty() && !node.leftovers.empty()) holders.push_back("ranks that are stopping");
   return holders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(holders, ", "), ")");
 }
 
-// A slot is one of a CPU unless it is said to be something else.
+// Returns the word for a kind of slot: empty for CPU slots, the default.
 std::string KindWord(const std::string& kind) {
   return kind == "cpu" ? "" : absl::StrCat(" ", kind);
 }
@@ -44,9 +44,9 @@ std::string UnavailableOf(const Node& node, const std::string& kind) {
   return text;
 }
 
-// What keeps the node from taking its share of a job; empty when it can take it.
+// Returns the reason why the node cannot take its share of a job; empty when it can.
 std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
-  if (node.leaving && node.state != v1::LOST) return "leaving: its worker is ending";
+  if (node.leaving && node.state != v1::LOST) return "leaving: its worker is shutting down";
   if (node.state != v1::READY) return v1::NodeState_Name(node.state);
   if (node.record.cordoned()) {
     return node.record.cordon_reason().empty()
@@ -67,7 +67,7 @@ std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<st
                            : "offers no slots";
 }
 
-// Whether the node could take its share of a job if it were idle.
+// Returns whether the node could take its share of a job if it were idle.
 bool IsLargeEnough(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
   if (node.state == v1::LOST || node.leaving) return false;
   return std::any_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
@@ -86,16 +86,16 @@ std::string NeedText(const Shape& shape, const std::vector<std::string>& kinds, 
   }
   std::string text =
       absl::StrCat("needs ", shape.min_nodes, shape.min_nodes == 1 ? " node with " : " nodes with ",
-                   slots, "; ", fitting, fitting == 1 ? " has that" : " have that");
+                   slots, "; ", fitting, " available");
   if (large_enough < shape.min_nodes) {
     absl::StrAppend(&text, "; the cluster has ", large_enough,
-                    large_enough == 1 ? " node" : " nodes",
-                    " of that size: ", shape.min_nodes - large_enough, " more must join");
+                    large_enough == 1 ? " node" : " nodes", " of that size; at least ",
+                    shape.min_nodes - large_enough, " more must join");
   }
   return text;
 }
 
-// What the nodes have, in the order of placement, which `nodes` is brought into.
+// Returns the slots of the nodes in the order of placement, and sorts `nodes` into that order.
 Forecast PoolsOf(std::vector<const Node*>& nodes) {
   std::vector<std::pair<FreeNode, const Node*>> ordered;
   for (const Node* node : nodes) ordered.emplace_back(*node->Offer(""), node);
@@ -114,7 +114,7 @@ Forecast PoolsOf(std::vector<const Node*>& nodes) {
   return forecast;
 }
 
-// The slots that the job has on the node.
+// Adds the slots that the job has on the node.
 void AddReleases(const Node& node, size_t place, const JobId& job, absl::Duration in,
                  Forecast& forecast) {
   std::map<std::string, uint32_t> held;
@@ -124,12 +124,12 @@ void AddReleases(const Node& node, size_t place, const JobId& job, absl::Duratio
   for (const auto& [kind, slots] : held) forecast.releases.push_back({in, kind, place, slots});
 }
 
-// Until the job's generation is over at the latest; none when that is not known.
+// Returns the longest time until the job's generation ends; nullopt when that is unknown.
 std::optional<absl::Duration> TimeLeft(const Job& job, Time now) {
   const GenerationState& generation = *job.generation;
   if (job.state() == v1::STOPPING) {
     if (!IsTerminal(job.ending.outcome) || job.ending.outcome == v1::FAILED) {
-      return std::nullopt;  // it comes back
+      return std::nullopt;  // it will be restarted
     }
     return job.ending.grace_period - (now.steady - generation.stopping_since);
   }
@@ -152,8 +152,8 @@ std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const
   std::vector<v1::WaitedFor> blockers;
   const uint32_t position = queue.PositionOf(job.id());
   if (position > 1) {
-    blockers.emplace_back().set_reason(absl::StrCat("waits behind job ", queue.head().value(),
-                                                    "; place ", position, " in the queue"));
+    blockers.emplace_back().set_reason(absl::StrCat("waiting behind job ", queue.head().value(),
+                                                    ", at position ", position, " in the queue"));
   }
   const v1::Resources& resources = job.spec().resources();
   const Shape shape = ShapeOf(resources);

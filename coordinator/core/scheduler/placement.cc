@@ -11,10 +11,10 @@
 namespace muster::core {
 namespace {
 
-constexpr char kNoOthers[] =
-    ", and there are not enough others; resources.share_device: true lets them";
+constexpr char kNotEnoughDevices[] =
+    ", and there are not enough other GPUs; set resources.share_device: true to allow it";
 
-// Whether any GPU is offered twice, by workers of one machine.
+// Returns whether several workers of one machine offer the same GPU.
 bool OffersShareDevices(const NodeMap& nodes) {
   absl::flat_hash_set<absl::string_view> uuids;
   for (const auto& [name, node] : nodes) {
@@ -74,7 +74,7 @@ Decision Decide(const v1::Resources& resources, const NodeMap& nodes, absl::Dura
   const std::string sharing = SharingText(resources, nodes, Offers::kIdle);
   if (sharing.empty()) return decision;
   if (!Place(resources, nodes, Offers::kIdle, /*share_device=*/false).empty()) return decision;
-  // Nodes that a restarted coordinator knows only by their records may still come back.
+  // Nodes that a restarted coordinator knows only from their records may still reconnect.
   SteadyTime all_known = now;
   for (const auto& [name, node] : nodes) {
     if (!node.seen) all_known = std::max(all_known, node.last_heard + lease);
@@ -82,7 +82,7 @@ Decision Decide(const v1::Resources& resources, const NodeMap& nodes, absl::Dura
   if (all_known > now) {
     decision.retry_at = all_known;
   } else {
-    decision.refusal = absl::StrCat(sharing, kNoOthers);
+    decision.refusal = absl::StrCat(sharing, kNotEnoughDevices);
   }
   return decision;
 }

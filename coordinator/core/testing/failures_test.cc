@@ -261,7 +261,7 @@ TEST_F(Attribution, RankThatItsWorkerEndedUnaskedHasNotFailed) {
   const v1::Job stopping = cluster_.Get(job_);
   EXPECT_EQ(stopping.state(), v1::STOPPING);
   EXPECT_EQ(stopping.reason(), reasons::kNodeDrained);
-  EXPECT_THAT(stopping.message(), HasSubstr("rank 0 on a was ended by its worker"));
+  EXPECT_THAT(stopping.message(), HasSubstr("rank 0 on a was stopped by its worker"));
   cluster_.ReportExit("b", job_, 1, ExitWith(1));
   cluster_.ReportExit("c", job_, 2, KilledBy(SIGTERM));
   const v1::Job again = cluster_.Get(job_);

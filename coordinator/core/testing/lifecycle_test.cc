@@ -397,7 +397,7 @@ TEST(Lifecycle, RestartsEndWhenTheyAreUsedUp) {
   EXPECT_EQ(failed.reason(), reasons::kRankFailed);
   EXPECT_EQ(failed.exit_code(), 4);
   EXPECT_EQ(failed.past_failures_size(), 2);
-  EXPECT_THAT(failed.message(), HasSubstr("its 1 restart is used up"));
+  EXPECT_THAT(failed.message(), HasSubstr("restart limit reached (restart.max: 1)"));
 }
 
 TEST(Lifecycle, SameFailureTwiceWithoutAStepEndsTheJob) {

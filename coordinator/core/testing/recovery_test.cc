@@ -416,7 +416,7 @@ TEST_F(BadRecords, SlotGivenTwice) {
   records_["placement/job2/0000000001/0000000000"] = placement.SerializeAsString();
   const absl::Status status = Load();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("given twice"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("assigned twice"));
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(Requeue, CancelGoesBeforeIt) {
   ASSERT_TRUE(cluster.Cancel(job).ok());
   const absl::Status late = cluster.Requeue(job).status();
   EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(late.message()), HasSubstr("is STOPPING to be CANCELLED"));
+  EXPECT_THAT(std::string(late.message()), HasSubstr("is STOPPING (will be CANCELLED)"));
   cluster.ExitAll(job, Stopped());
   EXPECT_EQ(cluster.State(job), v1::CANCELLED);
 }

@@ -257,7 +257,7 @@ TEST(Retention, AFullCoordinatorForgetsToMakeRoom) {
   ASSERT_EQ(refused.replies.size(), 1u);
   EXPECT_TRUE(absl::IsResourceExhausted(refused.replies[0].job.status()));
   EXPECT_THAT(std::string(refused.replies[0].job.status().message()),
-              HasSubstr(absl::StrCat(limits::kJobs, " jobs that are not over")));
+              HasSubstr(absl::StrCat(limits::kJobs, " unfinished jobs")));
 }
 
 }  // namespace
