@@ -21,9 +21,9 @@
 namespace muster::service {
 namespace {
 
-constexpr absl::Duration kLookInterval = absl::Seconds(1);
-// A person's own invention is found by trying.
-constexpr size_t kLeastTokenBytes = 16;
+constexpr absl::Duration kReloadInterval = absl::Seconds(1);
+// Short, hand-picked tokens can be guessed.
+constexpr size_t kMinTokenBytes = 16;
 
 struct MethodRole {
   absl::string_view method;
@@ -62,7 +62,7 @@ bool Suffices(Role has, Role needed) {
   return has == Role::kSubmit && needed == Role::kView;
 }
 
-// Takes as long whatever the two differ in.
+// Compares in a time that does not depend on where the two differ.
 bool EqualDigests(absl::string_view a, absl::string_view b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) difference |= a[i] ^ b[i];
@@ -72,11 +72,11 @@ bool EqualDigests(absl::string_view a, absl::string_view b) {
 absl::Status CheckVersion(const Authorizer::Caller& caller) {
   if (caller.protocol_version.empty() || caller.protocol_version == absl::StrCat(kProtocolVersion))
     return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the caller is of version ", absl::CHexEscape(caller.software_version.substr(0, 64)),
-      " and speaks protocol ", absl::CHexEscape(caller.protocol_version.substr(0, 16)),
-      "; this coordinator is of version ", kSoftwareVersion, " and speaks protocol ",
-      kProtocolVersion, ": install version ", kSoftwareVersion, " on both sides"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("client version ", absl::CHexEscape(caller.software_version.substr(0, 64)),
+                   " uses protocol ", absl::CHexEscape(caller.protocol_version.substr(0, 16)),
+                   ", but coordinator version ", kSoftwareVersion, " uses protocol ",
+                   kProtocolVersion, "; install version ", kSoftwareVersion, " on both sides"));
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Authorizer>> Authorizer::Create(AccessOptions opt
                                                                std::function<Time()> clock) {
   std::unique_ptr<Authorizer> authorizer(new Authorizer(std::move(options), std::move(clock)));
   absl::MutexLock lock(&authorizer->mutex_);
-  authorizer->stamp_ = authorizer->Look();
+  authorizer->stamp_ = authorizer->ReadStamp();
   RETURN_IF_ERROR(authorizer->Load());
   return authorizer;
 }
@@ -128,10 +128,10 @@ absl::Status Authorizer::Load() {
       return wrong(absl::StrCat("'", absl::CHexEscape(words[0]),
                                 "' is not a role; roles are view, submit, admin and worker"));
     }
-    if (words.size() < 2 || words.size() > 3) return wrong("a line is ROLE TOKEN [NAME]");
-    if (words[1].size() < kLeastTokenBytes) {
-      return wrong(absl::StrCat("the token is shorter than ", kLeastTokenBytes,
-                                " characters; openssl rand -hex 32 makes a good one"));
+    if (words.size() < 2 || words.size() > 3) return wrong("expected ROLE TOKEN [NAME]");
+    if (words[1].size() < kMinTokenBytes) {
+      return wrong(absl::StrCat("the token is shorter than ", kMinTokenBytes,
+                                " characters; generate one with openssl rand -hex 32"));
     }
     entries.push_back({Sha256Hex(words[1]), role->second,
                        words.size() == 3 ? words[2] : absl::StrCat("line ", number)});
@@ -140,7 +140,7 @@ absl::Status Authorizer::Load() {
   return absl::OkStatus();
 }
 
-Authorizer::Stamp Authorizer::Look() const {
+Authorizer::Stamp Authorizer::ReadStamp() const {
   struct stat info;
   if (options_.tokens_file.empty() || stat(options_.tokens_file.c_str(), &info) != 0) return {};
   return {info.st_ctim.tv_sec * 1'000'000'000 + info.st_ctim.tv_nsec, info.st_ino};
@@ -148,16 +148,16 @@ Authorizer::Stamp Authorizer::Look() const {
 
 void Authorizer::LoadIfChanged() {
   const SteadyTime now = clock_().steady;
-  if (options_.tokens_file.empty() || now < next_look_) return;
-  next_look_ = now + kLookInterval;
-  const Stamp stamp = Look();
+  if (options_.tokens_file.empty() || now < next_reload_) return;
+  next_reload_ = now + kReloadInterval;
+  const Stamp stamp = ReadStamp();
   if (stamp == stamp_) return;
   stamp_ = stamp;
   const absl::Status loaded = Load();
   if (loaded.ok()) {
-    LOG(INFO) << "read " << options_.tokens_file << " again: " << entries_.size() << " tokens";
+    LOG(INFO) << "reloaded " << options_.tokens_file << ": " << entries_.size() << " tokens";
   } else {
-    LOG(ERROR) << "the tokens of before go on to count: " << loaded.message();
+    LOG(ERROR) << "reload failed; keeping the previous tokens: " << loaded.message();
   }
 }
 
@@ -165,23 +165,24 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   RETURN_IF_ERROR(CheckVersion(caller));
   if (!options_.require_token) return absl::OkStatus();
   if (!caller.token.has_value()) {
-    return absl::UnauthenticatedError("the call carries no token, and this coordinator wants one");
+    return absl::UnauthenticatedError("the call has no token, and this coordinator requires one");
   }
   absl::string_view token = *caller.token;
   if (!absl::ConsumePrefix(&token, security::kTokenPrefix)) {
-    return absl::UnauthenticatedError(absl::StrCat("the call's ", security::kTokenKey, " is not '",
+    return absl::UnauthenticatedError(absl::StrCat("metadata ", security::kTokenKey,
+                                                   " of the call is not of the form '",
                                                    security::kTokenPrefix, "TOKEN'"));
   }
   const std::string digest = Sha256Hex(token);
   absl::MutexLock lock(&mutex_);
   LoadIfChanged();
   const Entry* found = nullptr;
-  // All of them, so that the time tells nothing.
+  // Compares with every token, so that the time reveals nothing.
   for (const Entry& entry : entries_) {
     if (EqualDigests(entry.digest, digest)) found = &entry;
   }
   if (found == nullptr) {
-    return absl::UnauthenticatedError("the call's token is not one of this coordinator's");
+    return absl::UnauthenticatedError("the token of the call is not valid for this coordinator");
   }
   const std::optional<Role> needed = RoleFor(method);
   if (!needed.has_value()) {
@@ -189,8 +190,8 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   }
   if (!Suffices(found->role, *needed)) {
     return absl::PermissionDeniedError(
-        absl::StrCat(method.substr(method.rfind('/') + 1), " needs the role ", RoleName(*needed),
-                     "; the token (", found->name, ") has the role ", RoleName(found->role)));
+        absl::StrCat(method.substr(method.rfind('/') + 1), " requires role ", RoleName(*needed),
+                     ", but token '", found->name, "' has role ", RoleName(found->role)));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Who may call what.
+// Decides which callers may call which methods.
 #ifndef MUSTER_COORDINATOR_SERVICE_AUTHORIZER_H_
 #define MUSTER_COORDINATOR_SERVICE_AUTHORIZER_H_
 
@@ -20,42 +20,43 @@
 
 namespace muster::service {
 
-// Each of view, submit and admin may do what those before it may; worker is a node's, and admin may
-// act as one.
+// view, submit and admin each include the rights of the roles before them. worker is the role of a
+// node's worker; admin includes it as well.
 enum class Role { kView, kSubmit, kAdmin, kWorker };
 
 absl::string_view RoleName(Role role);
 
 struct AccessOptions {
-  // Off, whoever reaches the port may do everything: for tests in one process.
+  // When false, every caller may call every method. For in-process tests only.
   bool require_token = true;
-  // Of role admin; empty: none.
+  // A token with role admin; none when empty.
   std::string local_token;
-  // More tokens, a line each: ROLE TOKEN [NAME]. Empty: none.
+  // Path of a file with further tokens, one ROLE TOKEN [NAME] per line; none when empty.
   std::string tokens_file;
 };
 
-// Decides by the method's name and what the call carries. Thread-safe.
+// Checks a call by its method name and metadata. Thread-safe.
 class Authorizer {
  public:
-  // Errors, for a tokens file: those of security::ReadPrivateFile, and INVALID_ARGUMENT with the
-  // line's number.
+  // Reads the tokens file. Errors: those of security::ReadPrivateFile; INVALID_ARGUMENT, with the
+  // line number, for a malformed line.
   static absl::StatusOr<std::unique_ptr<Authorizer>> Create(AccessOptions options,
                                                             std::function<Time()> clock = Now);
 
   struct Caller {
-    std::optional<std::string> token;  // as it came, "Bearer …"
-    std::string protocol_version;      // empty: not said
+    std::optional<std::string> token;  // the metadata value as sent: "Bearer TOKEN"
+    std::string protocol_version;      // empty when the client did not send it
     std::string software_version;
   };
 
-  // FAILED_PRECONDITION for a client of another protocol version, UNAUTHENTICATED without a valid
-  // token, PERMISSION_DENIED when its role may not call the method, which nobody may while
-  // RoleFor knows none. The tokens file is read again when it has changed, looked at once a
-  // second at most; while what it then says is wrong, the tokens of before count.
+  // Errors: FAILED_PRECONDITION for a client with another protocol version, UNAUTHENTICATED without
+  // a valid token, PERMISSION_DENIED when the token's role may not call the method (or RoleFor
+  // knows no role for it). Reloads the tokens file when it has changed, which is checked at most
+  // once a second; if the reload fails, the previous tokens stay valid.
   absl::Status Check(absl::string_view method, const Caller& caller);
 
-  // What "/package.Service/Method" needs; none for a method that is not in the table.
+  // The role that "/package.Service/Method" requires; nullopt for a method that is not in the
+  // table.
   static std::optional<Role> RoleFor(absl::string_view method);
 
  private:
@@ -64,6 +65,7 @@ class Authorizer {
     Role role;
     std::string name;
   };
+  // Identifies a version of the tokens file.
   struct Stamp {
     int64_t changed_ns = 0;
     uint64_t inode = 0;
@@ -75,14 +77,14 @@ class Authorizer {
 
   absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LoadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Stamp Look() const;
+  Stamp ReadStamp() const;
 
   const AccessOptions options_;
   const std::function<Time()> clock_;
   absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   Stamp stamp_ ABSL_GUARDED_BY(mutex_);
-  SteadyTime next_look_ ABSL_GUARDED_BY(mutex_);
+  SteadyTime next_reload_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::service

@@ -98,7 +98,7 @@ TEST_F(AuthorizerTest, RolesContainOneAnother) {
 
   const absl::Status low = Check(**authorizer, "ClusterService/SubmitJob", view);
   EXPECT_TRUE(absl::IsPermissionDenied(low));
-  EXPECT_EQ(low.message(), "SubmitJob needs the role submit; the token (alice) has the role view");
+  EXPECT_EQ(low.message(), "SubmitJob requires role submit; token 'alice' has role view");
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/CordonNode", submit)));
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "WorkerService/Session", submit)));
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/GetJob", worker)));
@@ -112,9 +112,9 @@ TEST_F(AuthorizerTest, MissingAndWrongTokensAreToldApart) {
   const std::string method = "/muster.v1.ClusterService/GetJob";
   EXPECT_THAT(std::string((*authorizer)->Check(method, {}).message()), HasSubstr("no token"));
   EXPECT_THAT(std::string(Check(**authorizer, "ClusterService/GetJob", "wrong").message()),
-              HasSubstr("not one of"));
+              HasSubstr("not valid"));
   EXPECT_THAT(std::string(Check(**authorizer, "ClusterService/GetJob", "").message()),
-              HasSubstr("not one of"));
+              HasSubstr("not valid"));
   Authorizer::Caller caller;
   caller.token = "Basic YTpi";
   const absl::Status basic = (*authorizer)->Check(method, caller);
@@ -148,7 +148,7 @@ TEST_F(AuthorizerTest, WrongLinesAreNamed) {
   };
   EXPECT_THAT(problem("view view-token-0123456\nroot root-token-012345\n"),
               HasSubstr(file_ + ":2: 'root' is not a role"));
-  EXPECT_THAT(problem("view\n"), HasSubstr(":1: a line is ROLE TOKEN [NAME]"));
+  EXPECT_THAT(problem("view\n"), HasSubstr(":1: expected ROLE TOKEN [NAME]"));
   EXPECT_THAT(problem("view abc\n"), HasSubstr("shorter than 16"));
   EXPECT_THAT(problem("view view-token-0123456\n", 0644), HasSubstr("chmod 600"));
   std::filesystem::remove(file_);
@@ -263,9 +263,9 @@ TEST_F(GuardTest, AClientOfAnotherVersionIsToldWhatToInstall) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(
       status.error_message(),
-      absl::StrCat("the caller is of version 9.9.9 and speaks protocol ", kProtocolVersion + 1,
-                   "; this coordinator is of version ", kSoftwareVersion, " and speaks protocol ",
-                   kProtocolVersion, ": install version ", kSoftwareVersion, " on both sides"));
+      absl::StrCat("client version 9.9.9 uses protocol ", kProtocolVersion + 1,
+                   ", but coordinator version ", kSoftwareVersion, " uses protocol ",
+                   kProtocolVersion, "; install version ", kSoftwareVersion, " on both sides"));
 }
 
 TEST_F(GuardTest, ADefaultCoordinatorLetsNobodyIn) {

@@ -20,7 +20,7 @@
 namespace muster::service {
 namespace {
 
-// Five base-32 characters: among kJobs ids of one name a draw is taken once in 300.
+// With five base-32 characters, one draw in 300 collides when kJobs jobs have the same name.
 constexpr int kIdAttempts = 8;
 
 grpc::ServerUnaryReactor* Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
@@ -30,7 +30,7 @@ grpc::ServerUnaryReactor* Finish(grpc::ServerUnaryReactor* reactor, const absl::
 
 absl::Status ShuttingDown() { return absl::UnavailableError("the coordinator is shutting down"); }
 
-// A stream that only says why there is none.
+// A stream that only ends with a status.
 template <typename Message>
 class RefusedStream final : public grpc::ServerWriteReactor<Message> {
  public:
@@ -40,8 +40,8 @@ class RefusedStream final : public grpc::ServerWriteReactor<Message> {
 
 absl::Status CheckSize(const google::protobuf::Message& response) {
   if (response.ByteSizeLong() <= limits::kMessageBytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("the answer has ", response.ByteSizeLong(),
-                                                   " bytes; the bound is ", limits::kMessageBytes));
+  return absl::ResourceExhaustedError(absl::StrCat("response has ", response.ByteSizeLong(),
+                                                   " bytes; the limit is ", limits::kMessageBytes));
 }
 
 }  // namespace
@@ -81,7 +81,8 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ChangeNode(grpc::ServerUnaryReacto
                                                          const std::string& node, core::Event event,
                                                          v1::Node* response) {
   if (!loop_.Push(std::move(event))) return Finish(reactor, ShuttingDown());
-  // Comes after the event, and is answered when what that wrote is on disk.
+  // The query is queued behind the event, and its answer is released once the event's writes are on
+  // disk.
   return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
     ASSIGN_OR_RETURN(*response, core.GetNode(NodeName(node), now));
     return absl::OkStatus();
@@ -89,7 +90,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ChangeNode(grpc::ServerUnaryReacto
 }
 
 JobId ClusterServiceImpl::DrawJobId(const std::string& name) {
-  // Without the letters that are mistaken for digits.
+  // Omits letters that look like digits.
   static constexpr char kDigits[] = "0123456789abcdefghjkmnpqrstvwxyz";
   return JobId(absl::StrCat(name, "-", RandomId(5, kDigits)));
 }
@@ -156,7 +157,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListJobs(grpc::CallbackServerConte
                                             : std::min(request->limit(), limits::kJobsPerList));
     size_t bytes = 0;
     for (v1::Job& job : core.ListJobs(bounded, now)) {
-      // Newest first: what does not fit is the oldest. 16 bytes are ample for a field's head.
+      // Jobs come newest first, so the oldest are cut off. 16 bytes exceed any field header.
       bytes += job.ByteSizeLong() + 16;
       if (bytes > limits::kMessageBytes) break;
       *response->add_jobs() = std::move(job);
@@ -184,7 +185,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListEvents(grpc::CallbackServerCon
                      core.ListEvents(id, request->after_sequence()));
     size_t bytes = 0;
     for (v1::JobEvent& event : events) {
-      // Oldest first: the caller asks again after the last one it got.
+      // Events come oldest first, so the caller can request the rest with after_sequence.
       bytes += event.ByteSizeLong() + 16;
       if (bytes > limits::kMessageBytes) break;
       *response->add_events() = std::move(event);

@@ -31,16 +31,17 @@
 namespace muster::service {
 namespace {
 
-// A turn or a commit that takes this long is a matter for a restart.
+// The health check fails when a turn or a commit takes this long, so that the coordinator is
+// restarted.
 constexpr absl::Duration kStuck = absl::Seconds(30);
-// A peer that does not take its last status is cut off after this.
+// On shutdown, calls that have not ended after this time are cancelled.
 constexpr std::chrono::seconds kShutdownPatience(2);
 
 }  // namespace
 
 void EndOnCommitFailure(const absl::Status& status) {
-  LOG(ERROR) << "the store failed: " << status.message()
-             << "; ending, since what is in memory is not on disk";
+  LOG(ERROR) << "commit to the store failed: " << status.message()
+             << "; exiting because the state in memory is not on disk";
   google::FlushLogFiles(google::INFO);
   std::_Exit(1);
 }
@@ -79,7 +80,7 @@ class Coordinator::Impl : public TurnObserver {
   LogRelay logs_;
   SnapshotPublisher snapshots_;
   std::shared_ptr<SnapshotMetrics> snapshot_metrics_;
-  SteadyTime next_watchdog_;  // the core thread's
+  SteadyTime next_watchdog_;  // core thread only
   CoreLoop loop_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
@@ -90,12 +91,13 @@ class Coordinator::Impl : public TurnObserver {
 };
 
 absl::Status Coordinator::Impl::Serve() {
-  // Before anything can be asked: the page and the metrics begin with what was recovered.
+  // Queued before any call can arrive, so that the status page and the metrics start from the
+  // recovered state.
   const bool asked = loop_.Ask([this](core::Core& core, const Time& now) -> Release {
     snapshots_.Load(core, now);
     return nullptr;
   });
-  if (!asked) return absl::InternalError("the core loop does not run");
+  if (!asked) return absl::InternalError("the core loop is not running");
   loop_.Start();
   ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
   HandleHttp();
@@ -158,7 +160,7 @@ Coordinator::Impl::~Impl() {
   watchers_.Shutdown();
   logs_.Shutdown();
   sessions_.CloseAll(ending);
-  // The loop still runs: it answers the calls that are under way.
+  // The loop still runs and answers the calls in progress.
   if (grpc_ != nullptr) grpc_->Shutdown(kShutdownPatience);
   loop_.Stop();
   requests_.FailAll();

@@ -58,8 +58,8 @@ v1::CoordinatorMessage RawWorker::Next(v1::CoordinatorMessage::KindCase kind) {
     if (message.kind_case() == kind) return message;
   }
   const grpc::Status status = Finish();
-  ADD_FAILURE() << "the session ended (" << status.error_code() << ": " << status.error_message()
-                << ") before message " << kind;
+  ADD_FAILURE() << "the session ended with (" << status.error_code() << ": "
+                << status.error_message() << ") before message " << kind;
   return {};
 }
 
@@ -122,7 +122,7 @@ std::unique_ptr<RawWorker> CoordinatorFixture::Connect(const std::string& name) 
 void CoordinatorFixture::AwaitCondition(const std::function<bool()>& condition) {
   const auto deadline = TestDeadline();
   while (!condition()) {
-    ASSERT_LT(std::chrono::system_clock::now(), deadline) << "the condition never held";
+    ASSERT_LT(std::chrono::system_clock::now(), deadline) << "timed out waiting for the condition";
     v1::GetVersionResponse response;
     ASSERT_TRUE(
         Call(*cluster_, &v1::ClusterService::Stub::GetVersion, v1::GetVersionRequest(), &response)

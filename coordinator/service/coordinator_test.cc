@@ -268,7 +268,7 @@ TEST_F(SessionsTest, MalformedMessagesEndTheSessionWithAStatus) {
   other.set_protocol_version(99);
   status = ends_with([&](RawWorker& w) { w.SendHello(other); });
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), HasSubstr("speaks protocol 99"));
+  EXPECT_THAT(status.error_message(), HasSubstr("uses protocol 99"));
 
   status = ends_with([&](RawWorker& w) {
     w.SendHello(RawWorker::HelloOf("node-1"));

@@ -7,13 +7,13 @@
 namespace muster::service {
 namespace {
 
-// So that a long queue does not keep deadlines waiting.
+// Bounds a turn, so that a long queue does not delay deadlines.
 constexpr size_t kItemsPerTurn = 256;
-// Turns that wait for the disk; beyond, the core waits for it too.
+// The most turns that may wait for the disk; beyond it, the core thread waits as well.
 constexpr size_t kOutstandingTurns = 4096;
-// A loop that is this late was away (stopped, starved, asleep with its machine). What arrived
-// meanwhile waits in the kernel and comes in over the next turns; until then no silence is held
-// against anybody.
+// A loop that is this late was not running (stopped, starved of CPU, or on a suspended machine).
+// What arrived in the meantime is still in kernel buffers and comes in over the next turns; until
+// then, no node or rank is treated as silent.
 constexpr absl::Duration kAway = absl::Milliseconds(200);
 constexpr absl::Duration kCatchUp = absl::Seconds(2);
 
@@ -99,7 +99,7 @@ void CoreLoop::RunCore() {
     }
     for (Item& item : items) StepItem(std::move(item), now, turn, changed);
     if (core_->NextDeadline() <= now.steady) {
-      // A deadline that was already behind when the last turn began was not ours to keep.
+      // A deadline that had already passed when the last turn began does not count as lag.
       const absl::Duration lag =
           std::max(now.steady - std::max(deadline, last_turn), absl::ZeroDuration());
       if (options_.observer != nullptr) options_.observer->OnLag(lag);
@@ -156,7 +156,7 @@ void CoreLoop::HandOver(Turn turn) {
       return;
     }
   }
-  // Nothing is outstanding and only this thread adds to it: the committer is idle.
+  // Nothing is outstanding, and only this thread adds work, so the committer is idle.
   for (Release& release : turn.releases) release();
 }
 

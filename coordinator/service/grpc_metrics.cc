@@ -40,13 +40,12 @@ class CallTimer final : public grpc::experimental::Interceptor {
 GrpcMetrics::GrpcMetrics(prometheus::Registry& registry)
     : handled_(prometheus::BuildCounter()
                    .Name("grpc_server_handled_total")
-                   .Help("Calls that ended, by status.")
+                   .Help("Completed calls by status.")
                    .Register(registry)),
-      handling_(
-          prometheus::BuildHistogram()
-              .Name("grpc_server_handling_seconds")
-              .Help("From a call's arrival to its end; streams last as long as their peers want.")
-              .Register(registry)) {
+      handling_(prometheus::BuildHistogram()
+                    .Name("grpc_server_handling_seconds")
+                    .Help("Time from the arrival of a call to its end, streams included.")
+                    .Register(registry)) {
   for (const auto* file :
        {v1::SubmitJobRequest::descriptor()->file(), v1::WorkerMessage::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {

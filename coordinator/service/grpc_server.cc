@@ -20,17 +20,17 @@
 namespace muster::service {
 namespace {
 
-// A connection whose peer is gone without a word is closed after the two together. Peers may ping
-// as often.
+// A connection whose peer stops responding is closed after the sum of the two. Peers may ping at
+// the same rate.
 constexpr int kKeepaliveTimeMs = 10000;
 constexpr int kKeepaliveTimeoutMs = 10000;
 constexpr int kLeastPingIntervalMs = 5000;
 
-// A peer cannot fill the disk.
+// Rate limit, so that a peer cannot fill the disk with log lines.
 constexpr int kSecondsBetweenLogLines = 5;
 constexpr unsigned kCertificateRefreshSeconds = 10;
 
-// The one place where credentials are made.
+// The only place where server credentials are created.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const security::TlsFiles& tls) {
   if (tls.cert.empty()) return grpc::InsecureServerCredentials();
   using grpc::experimental::FileWatcherCertificateProvider;
@@ -54,10 +54,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   auto server = absl::WrapUnique(new GrpcServer);
   RETURN_IF_ERROR(security::CheckTlsFiles(tls));
   ASSIGN_OR_RETURN(server->address_, ParseAddress(address));
-  // gRPC would only log the reason, in lines of its own.
+  // Checked here for a usable error: gRPC would only log the reason.
   RETURN_IF_ERROR(CheckListen(server->address_));
 
-  // Failed handshakes above all.
+  // Mostly failed TLS handshakes.
   TakeGrpcLog([](const std::string& line) {
     LOG_EVERY_T(WARNING, kSecondsBetweenLogLines) << "gRPC: " << line;
   });
@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   }
   builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
   builder.SetMaxSendMessageSize(limits::kMessageBytes);
-  // Otherwise a second coordinator on the same port would get half of the connections.
+  // Without this, a second coordinator on the same port would receive half of the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || port == 0) {
-    return absl::UnavailableError(absl::StrCat("listen on ", address, ": gRPC could not start"));
+    return absl::UnavailableError(
+        absl::StrCat("listen on ", address, ": failed to start the gRPC server"));
   }
   server->address_.port = static_cast<uint16_t>(port);
   server->server_->GetHealthCheckService()->SetServingStatus(true);

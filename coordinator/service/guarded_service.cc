@@ -19,17 +19,17 @@ using ::grpc::internal::MethodHandler;
 using ::grpc::internal::RpcMethod;
 using ::grpc::internal::RpcServiceMethod;
 
-// At most as often, so that a peer cannot fill the disk.
+// Rate limit, so that a peer cannot fill the disk with log lines.
 constexpr int kSecondsBetweenLogLines = 5;
 
-// A call that only gets a status.
+// A call that only ends with a status.
 class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   explicit Refusal(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
   void OnDone() override { delete this; }
 };
 
-// Whatever the method's kind: on the wire they end in the same way.
+// Ends a call of any method kind with `status`: on the wire, all kinds end in the same way.
 void Refuse(const MethodHandler::HandlerParameter& call, const absl::Status& status) {
   grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer> handler(
       [&status](grpc::CallbackServerContext*) { return new Refusal(status); });
@@ -58,7 +58,7 @@ class GuardedHandler final : public MethodHandler {
                  Authorizer& authorizer)
       : handler_(handler), method_(method), name_(std::move(name)), authorizer_(authorizer) {}
 
-  // Kept as it came until the call is let pass.
+  // Keeps the raw request; it is parsed after the call has been authorized.
   void* Deserialize(grpc_call* /*call*/, grpc_byte_buffer* request, grpc::Status* /*status*/,
                     void** /*handler_data*/) override {
     return request;
@@ -80,7 +80,7 @@ class GuardedHandler final : public MethodHandler {
     if (!method_.client_streaming()) {
       request = handler_.Deserialize(call.call->call(), raw_request, &parsed, &handler_data);
     }
-    // The handler answers what could not be parsed, with UNIMPLEMENTED, as gRPC does everywhere.
+    // The handler answers requests that cannot be parsed with UNIMPLEMENTED, as gRPC always does.
     handler_.RunHandler(HandlerParameter(call.call, call.server_context, request, parsed,
                                          handler_data, call.call_requester));
   }
@@ -99,7 +99,7 @@ RpcMethod::RpcType TypeOf(const MethodDescriptor& method) {
   return method.server_streaming() ? RpcMethod::SERVER_STREAMING : RpcMethod::NORMAL_RPC;
 }
 
-// Reaches a service's handlers, which gRPC lets only services do.
+// Gives access to a service's handlers, which gRPC exposes only to subclasses.
 struct Handlers : grpc::Service {
   static MethodHandler& Of(grpc::Service& service, int index) {
     return *(service.*&Handlers::GetHandler)(index);
@@ -110,7 +110,7 @@ struct Handlers : grpc::Service {
 
 GuardedService::GuardedService(const google::protobuf::ServiceDescriptor& descriptor,
                                grpc::Service& service, Authorizer& authorizer) {
-  // Generated code numbers the methods in the order of the proto.
+  // Generated code numbers methods in the order of the proto file.
   for (int i = 0; i < descriptor.method_count(); ++i) {
     const MethodDescriptor& method = *descriptor.method(i);
     names_.push_back(absl::StrCat("/", descriptor.full_name(), "/", method.name()));

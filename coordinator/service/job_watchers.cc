@@ -30,12 +30,12 @@ absl::Status JobWatchers::Add(const JobId& job, std::shared_ptr<JobWatcher> watc
   if (shut_down_) return absl::UnavailableError("the coordinator is shutting down");
   if (count_ >= limits::kWatchers) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the coordinator has ", limits::kWatchers, " watchers already"));
+        absl::StrCat("the coordinator has ", limits::kWatchers, " watchers, the limit"));
   }
   Watched& watched = watched_[job];
   if (watched.watchers.size() >= limits::kWatchersPerJob) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("job ", job.value(), " has ", limits::kWatchersPerJob, " watchers already"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "job ", job.value(), " has ", limits::kWatchersPerJob, " watchers, the limit"));
   }
   watched.watchers.push_back(std::move(watcher));
   ++count_;

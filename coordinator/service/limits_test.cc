@@ -193,7 +193,7 @@ TEST_F(LimitsTest, LogTransfers) {
   AwaitCondition([&] { return coordinator_->log_transfer_count() == limits::kLogTransfers; });
   const grpc::Status refused = read().stream->Finish();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(refused.error_message(), HasSubstr("1024 logs are being read already"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("1024 log transfers are in progress"));
   for (const auto& reading : readings) reading->context.TryCancel();
   AwaitCondition([&] { return coordinator_->log_transfer_count() == 0; });
 }
@@ -446,14 +446,14 @@ TEST(WatcherLimits, OfOneJobAndOfAll) {
     return watchers.Add(JobId(absl::StrCat("job-", job)), watcher);
   };
   for (size_t i = 0; i < limits::kWatchersPerJob; ++i) ASSERT_TRUE(add(0).ok());
-  EXPECT_THAT(std::string(add(0).message()), HasSubstr("job-0 has 1024 watchers already"));
+  EXPECT_THAT(std::string(add(0).message()), HasSubstr("job-0 has 1024 watchers, the limit"));
   for (size_t i = limits::kWatchersPerJob; i < limits::kWatchers; ++i) {
     ASSERT_TRUE(add(i / limits::kWatchersPerJob).ok());
   }
   EXPECT_EQ(watchers.size(), limits::kWatchers);
   const absl::Status refused = add(limits::kWatchers);
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("65536 watchers already"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("65536 watchers, the limit"));
   watchers.Remove(JobId("job-1"), watcher.get());
   EXPECT_TRUE(add(limits::kWatchers).ok());
 }

@@ -14,9 +14,9 @@ absl::StatusOr<TransferId> LogRelay::Open(SessionId session, std::shared_ptr<Log
   if (shut_down_) return absl::UnavailableError("the coordinator is shutting down");
   if (transfers_.size() >= limits::kLogTransfers) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(limits::kLogTransfers, " logs are being read already"));
+        absl::StrCat(limits::kLogTransfers, " log transfers are in progress, the limit"));
   }
-  // Random, so that no worker guesses another one's.
+  // Random, so that a worker cannot guess the id of another worker's transfer.
   TransferId id;
   do {
     id = TransferId(RandomId());
@@ -37,7 +37,7 @@ void LogRelay::Start(TransferId id, const v1::ReadLogRequest& request) {
   message.mutable_open_log()->set_transfer(id.value());
   *message.mutable_open_log()->mutable_request() = request;
   if (!sessions_.Send(session, std::move(message))) {
-    End(id, absl::UnavailableError("the node that has the log is away"));
+    End(id, absl::UnavailableError("the node that has the log is not connected"));
   }
 }
 
@@ -64,15 +64,15 @@ void LogRelay::Cancel(TransferId id) {
   message.mutable_close_log()->set_transfer(id.value());
   sessions_.Send(transfer.session, std::move(message));
   if (transfer.source != nullptr)
-    transfer.source->Stop(absl::CancelledError("the reader has gone"));
+    transfer.source->Stop(absl::CancelledError("the client stopped reading"));
 }
 
 absl::Status LogRelay::Attach(TransferId id, std::shared_ptr<LogSource> source) {
   absl::MutexLock lock(&mutex_);
   const auto it = transfers_.find(id);
-  if (it == transfers_.end()) return absl::CancelledError("nobody reads this transfer");
+  if (it == transfers_.end()) return absl::CancelledError("the transfer has no reader");
   if (it->second.source != nullptr) {
-    return absl::AlreadyExistsError("the transfer has a stream already");
+    return absl::AlreadyExistsError("the transfer already has a stream");
   }
   it->second.source = std::move(source);
   return absl::OkStatus();
@@ -104,7 +104,7 @@ void LogRelay::Unavailable(SessionId session, TransferId id, absl::Status status
   {
     absl::MutexLock lock(&mutex_);
     const auto it = transfers_.find(id);
-    // Of its own transfers only.
+    // A session may end only its own transfers.
     if (it == transfers_.end() || it->second.session != session) return;
   }
   End(id, std::move(status));
@@ -132,7 +132,7 @@ void LogRelay::EndAll(const std::function<bool(const Transfer&)>& which,
 
 void LogRelay::SessionEnded(SessionId session) {
   EndAll([session](const Transfer& transfer) { return transfer.session == session; },
-         absl::UnavailableError("the node that has the log went away"));
+         absl::UnavailableError("the node that has the log disconnected"));
 }
 
 void LogRelay::Shutdown() {

@@ -21,8 +21,8 @@ using ::prometheus::MetricFamily;
 using ::prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// Barriers come and go; a series for each would tell nothing.
-constexpr absl::Duration kNotableWait = absl::Seconds(2);
+// Short waits come and go; a series for each would be useless.
+constexpr absl::Duration kMinReportedWait = absl::Seconds(2);
 
 const prometheus::Histogram::BucketBoundaries& SecondsBuckets() {
   static const auto& buckets = *new prometheus::Histogram::BucketBoundaries{
@@ -46,7 +46,7 @@ void ObserveAll(prometheus::Histogram& histogram, const std::vector<double>& sam
 
 class Gatherer {
  public:
-  // Valid until the next call.
+  // The reference is valid until the next call.
   MetricFamily& Family(absl::string_view name, absl::string_view help, MetricType type) {
     families_.push_back({std::string(name), std::string(help), type, {}});
     return families_.back();
@@ -74,15 +74,16 @@ std::string StateLabel(v1::JobState state) {
 
 void GatherTotals(const core::Stats& totals, Gatherer& gather) {
   MetricFamily& submitted =
-      gather.Family("muster_jobs_submitted_total", "Jobs that were accepted.", MetricType::Counter);
+      gather.Family("muster_jobs_submitted_total", "Jobs accepted.", MetricType::Counter);
   Gatherer::Add(submitted, {}, totals.jobs_submitted);
   MetricFamily& finished = gather.Family(
       "muster_jobs_finished_total", "Jobs that reached a terminal state.", MetricType::Counter);
   for (const core::Stats::Finished& f : totals.jobs_finished) {
     Gatherer::Add(finished, {{"state", StateLabel(f.state)}, {"reason", f.reason}}, f.count);
   }
-  MetricFamily& restarts = gather.Family(
-      "muster_job_restarts_total", "Generations that followed a failed one.", MetricType::Counter);
+  MetricFamily& restarts =
+      gather.Family("muster_job_restarts_total",
+                    "Restarts of jobs after a failed generation, by cause.", MetricType::Counter);
   for (const auto& [cause, count] : totals.restarts_by_cause) {
     Gatherer::Add(restarts, {{"cause", cause}}, count);
   }
@@ -102,26 +103,26 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, Gatherer& gather)
       if (node.state() != v1::LOST && ill) ++unhealthy;
     }
   }
-  MetricFamily& nodes =
-      gather.Family("muster_nodes", "Nodes by state of their lease.", MetricType::Gauge);
+  MetricFamily& nodes = gather.Family("muster_nodes", "Nodes by state.", MetricType::Gauge);
   for (const auto& [state, count] : states) Gatherer::Add(nodes, {{"state", state}}, count);
   MetricFamily& ages =
       gather.Family("muster_node_heartbeat_age_seconds",
-                    "Time since the node's newest heartbeat arrived.", MetricType::Gauge);
+                    "Time since the last heartbeat of the node.", MetricType::Gauge);
   for (const v1::Node& node : snapshot.nodes) {
     Gatherer::Add(ages, {{"node", node.name()}},
                   absl::ToDoubleSeconds(FromProto(node.heartbeat_age()) + age));
   }
   Gatherer::Add(
-      gather.Family("muster_slots", "Slots of the nodes that are not lost.", MetricType::Gauge), {},
+      gather.Family("muster_slots", "Slots on nodes that are not lost.", MetricType::Gauge), {},
       slots);
   Gatherer::Add(
-      gather.Family("muster_slots_allocated", "Slots that ranks occupy.", MetricType::Gauge), {},
+      gather.Family("muster_slots_allocated", "Slots occupied by ranks.", MetricType::Gauge), {},
       allocated);
-  Gatherer::Add(gather.Family("muster_slots_unhealthy",
-                              "Slots of the nodes that are not lost on which nothing is placed.",
-                              MetricType::Gauge),
-                {}, unhealthy);
+  Gatherer::Add(
+      gather.Family("muster_slots_unhealthy",
+                    "Unhealthy slots on nodes that are not lost; no ranks are placed on them.",
+                    MetricType::Gauge),
+      {}, unhealthy);
 }
 
 void GatherJobStates(const Snapshot& snapshot, Gatherer& gather) {
@@ -130,8 +131,7 @@ void GatherJobStates(const Snapshot& snapshot, Gatherer& gather) {
   for (const auto& job : snapshot.jobs) {
     if (!IsTerminal(job->state())) ++states[job->state()];
   }
-  MetricFamily& jobs =
-      gather.Family("muster_jobs", "Jobs that are not over, by state.", MetricType::Gauge);
+  MetricFamily& jobs = gather.Family("muster_jobs", "Unfinished jobs by state.", MetricType::Gauge);
   for (const auto& [state, count] : states) {
     Gatherer::Add(jobs, {{"state", StateLabel(state)}}, count);
   }
@@ -141,14 +141,14 @@ void GatherWaits(const Snapshot& snapshot, SteadyTime now, Gatherer& gather) {
   const auto gather_all = [&](const char* name, const char* help, auto value) {
     MetricFamily& family = gather.Family(name, help, MetricType::Gauge);
     for (const core::LiveWait& wait : snapshot.waits) {
-      if (now - wait.since < kNotableWait) continue;
+      if (now - wait.since < kMinReportedWait) continue;
       Gatherer::Add(family, {{"job_id", wait.job.value()}, {"what", wait.what}}, value(wait));
     }
   };
   gather_all("muster_wait_seconds",
-             "How long ranks have waited for others, where it is two seconds or more.",
+             "Time that ranks have been waiting for other ranks, for waits of 2 s or more.",
              [now](const core::LiveWait& wait) { return absl::ToDoubleSeconds(now - wait.since); });
-  gather_all("muster_wait_missing_ranks", "Ranks that such a wait waits for.",
+  gather_all("muster_wait_missing_ranks", "Missing ranks, for waits of 2 s or more.",
              [](const core::LiveWait& wait) { return wait.missing; });
 }
 
@@ -160,15 +160,15 @@ struct ProgressMetric {
 };
 
 constexpr ProgressMetric kProgressMetrics[] = {
-    {"muster_train_step", "Training steps completed, the lowest rank's.", MetricType::Gauge,
+    {"muster_train_step", "Training steps completed by the lowest rank.", MetricType::Gauge,
      [](const v1::Progress& p) -> double { return p.step(); }},
-    {"muster_train_loss", "Training loss of the newest step.", MetricType::Gauge,
+    {"muster_train_loss", "Training loss of the last step.", MetricType::Gauge,
      [](const v1::Progress& p) -> double { return p.loss(); }},
-    {"muster_train_accuracy_ratio", "Test accuracy of the newest evaluation.", MetricType::Gauge,
+    {"muster_train_accuracy_ratio", "Test accuracy of the last evaluation.", MetricType::Gauge,
      [](const v1::Progress& p) -> double { return p.test_accuracy(); }},
-    {"muster_train_learning_rate", "Learning rate of the newest step.", MetricType::Gauge,
+    {"muster_train_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
      [](const v1::Progress& p) -> double { return p.learning_rate(); }},
-    {"muster_train_samples_total", "Samples trained on, all ranks.", MetricType::Counter,
+    {"muster_train_samples_total", "Samples trained on by all ranks.", MetricType::Counter,
      [](const v1::Progress& p) -> double { return p.samples(); }},
 };
 
@@ -179,7 +179,8 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, Gatherer& gather) {
       shown.push_back(job.get());
     }
   }
-  MetricFamily& info = gather.Family("muster_job_info", "Names of a job.", MetricType::Gauge);
+  MetricFamily& info =
+      gather.Family("muster_job_info", "Name and kind of a job.", MetricType::Gauge);
   for (const v1::Job* job : shown) {
     Gatherer::Add(info,
                   {{"job_id", job->job_id()},
@@ -197,10 +198,10 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, Gatherer& gather) {
       Gatherer::Add(family, {{"job_id", job->job_id()}}, metric.value(job->progress()));
     }
   }
-  MetricFamily& durations =
-      gather.Family("muster_train_step_duration_seconds",
-                    "Median time of a step lately, the lowest rank's, and what it waited for.",
-                    MetricType::Gauge);
+  MetricFamily& durations = gather.Family(
+      "muster_train_step_duration_seconds",
+      "Recent median step time of the lowest rank, and its waiting times within a step, by phase.",
+      MetricType::Gauge);
   for (const v1::Job* job : shown) {
     if (!trains(*job)) continue;
     const v1::Progress& progress = job->progress();
@@ -219,17 +220,19 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, Gatherer& gather) {
 Metrics::Metrics()
     : registry_(std::make_shared<prometheus::Registry>()),
       queue_wait_(Histogram(*registry_, "muster_queue_wait_seconds",
-                            "From a job's submission or requeueing to its placement.")),
+                            "Time from submission or requeueing of a job to its placement.")),
       barrier_wait_(Histogram(*registry_, "muster_barrier_wait_seconds",
-                              "From a barrier's first arrival to its release.")),
-      failure_detection_(Histogram(*registry_, "muster_failure_detection_seconds",
-                                   "From the last sign of life to the verdict.")),
-      recovery_(Histogram(*registry_, "muster_recovery_duration_seconds",
-                          "From a failure's verdict to the next generation running.")),
+                              "Time from the first arrival at a barrier to its release.")),
+      failure_detection_(
+          Histogram(*registry_, "muster_failure_detection_seconds",
+                    "Time from the last sign of life to the detection of a failure.")),
+      recovery_(
+          Histogram(*registry_, "muster_recovery_duration_seconds",
+                    "Time from the detection of a failure until the next generation is running.")),
       lag_(Histogram(*registry_, "muster_event_loop_lag_seconds",
-                     "How late the core took an event or kept a deadline.")),
+                     "Delay of the core in handling events and deadlines.")),
       rendezvous_(HistogramFamily(*registry_, "muster_rendezvous_duration_seconds",
-                                  "Time of each phase from placement to running.")) {
+                                  "Duration of each phase from placement to running.")) {
   prometheus::BuildGauge()
       .Name("muster_build_info")
       .Help("Version of this coordinator.")

@@ -129,13 +129,13 @@ void ReadLogCall::OnEnd(absl::Status status) {
     if (finished_) return;
     transfer_.reset();
     if (status.ok() && request_.follow() && !drained_) {
-      status = absl::UnavailableError("the node ended the log before its end");
+      status = absl::UnavailableError("the node closed the log stream early");
     }
     if (!status.ok() || !Follows()) {
       FinishLocked(std::move(status));
       return;
     }
-    // On to the next generation's log, from its beginning.
+    // Continues with the next generation's log, from its beginning.
     request_.set_offset(0);
     request_.set_tail_lines(0);
   }
@@ -144,7 +144,7 @@ void ReadLogCall::OnEnd(absl::Status status) {
 
 void ReadLogCall::OnShutdown() { End(ShuttingDown()); }
 
-void ReadLogCall::OnCancel() { End(absl::CancelledError("the reader has gone")); }
+void ReadLogCall::OnCancel() { End(absl::CancelledError("the client stopped reading")); }
 
 void ReadLogCall::End(absl::Status status) {
   absl::MutexLock lock(&mutex_);

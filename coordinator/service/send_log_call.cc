@@ -35,17 +35,17 @@ void SendLogCall::End(absl::Status status) {
 
 void SendLogCall::OnReadDone(bool ok) {
   if (!ok) {
-    // A half-close is the end of what there is; a broken stream is not.
+    // A half-close means that the log is complete; a broken stream does not.
     const bool broken = context_->IsCancelled();
     End(broken ? absl::UnavailableError("the stream from the node that has the log broke")
                : absl::OkStatus());
     Stop(id_.has_value() ? absl::OkStatus()
-                         : absl::InvalidArgumentError("the stream names no transfer"));
+                         : absl::InvalidArgumentError("the stream does not name a transfer"));
     return;
   }
   const absl::Status status = Forward();
   if (status.ok()) return;
-  End(absl::InternalError(absl::StrCat("the node sent a bad log stream: ", status.message())));
+  End(absl::InternalError(absl::StrCat("the node sent an invalid log stream: ", status.message())));
   Stop(status);
 }
 
@@ -60,8 +60,8 @@ absl::Status SendLogCall::Forward() {
     return absl::OkStatus();
   }
   if (incoming_.chunk().data().size() > limits::kLogChunkBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk has ", incoming_.chunk().data().size(),
-                                                   " bytes; the bound is ",
+    return absl::InvalidArgumentError(absl::StrCat("chunk has ", incoming_.chunk().data().size(),
+                                                   " bytes; the limit is ",
                                                    limits::kLogChunkBytes));
   }
   v1::LogChunk chunk = std::move(*incoming_.mutable_chunk());
@@ -71,7 +71,8 @@ absl::Status SendLogCall::Forward() {
 }
 
 void SendLogCall::OnCancel() {
-  // With a read under way its end says the same; this covers a stream that waits for its reader.
+  // While a read is in progress, its completion does the same; this covers a stream that waits for
+  // its reader.
   Stop(absl::CancelledError("the stream was cancelled"));
 }
 

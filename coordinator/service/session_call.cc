@@ -58,14 +58,14 @@ void SessionCall::OnReadDone(bool ok) {
 
 absl::Status SessionCall::Open() {
   if (!incoming_.has_hello()) {
-    return absl::InvalidArgumentError("the session's first message is not Hello");
+    return absl::InvalidArgumentError("the first message of the session is not Hello");
   }
   RETURN_IF_ERROR(ValidateHello(incoming_.hello()));
   ASSIGN_OR_RETURN(const SessionId id, sessions_.Add(shared_from_this()));
   const std::string node_name = incoming_.hello().node_name();
   core::SessionOpened opened{id, std::move(*incoming_.mutable_hello()), PeerHost(peer_)};
   incoming_.Clear();
-  // Under the lock, so that neither the next message nor the session's end can reach the core
+  // Holds the lock, so that neither the next message nor the end of the session can reach the core
   // first.
   absl::MutexLock lock(&mutex_);
   if (!loop_.Push(std::move(opened), [self = shared_from_this()] { self->ReadOn(); })) {
@@ -82,7 +82,7 @@ absl::Status SessionCall::Forward(SessionId id) {
   RETURN_IF_ERROR(ValidateWorkerMessage(incoming_));
   if (incoming_.has_log_unavailable()) {
     const v1::LogUnavailable& report = incoming_.log_unavailable();
-    // A code from the wire: what is none of gRPC's, or OK, is not passed on.
+    // The code comes from the wire: OK and unknown codes are not passed on.
     absl::Status status(static_cast<absl::StatusCode>(report.code()), report.message());
     if (status.ok() || status.code() == absl::StatusCode::kUnknown) {
       status = absl::UnknownError(report.message());
@@ -104,11 +104,11 @@ void SessionCall::Send(v1::CoordinatorMessage message) {
   if (finished_ || closing_.has_value()) return;
   outgoing_bytes_ += message.ByteSizeLong();
   if (outgoing_bytes_ > limits::kSessionQueueBytes) {
-    LOG(WARNING) << "worker " << node_name_ << " does not read: " << outgoing_bytes_
-                 << " bytes wait for it; its session is ended";
+    LOG(WARNING) << "worker " << node_name_ << ": closing the session because " << outgoing_bytes_
+                 << " bytes of it are unread; the limit is " << limits::kSessionQueueBytes;
     FinishWhenWritten(absl::ResourceExhaustedError(absl::StrCat(
         "the worker left more than ", limits::kSessionQueueBytes, " bytes of the session unread")));
-    // It would not read the status either.
+    // A worker that does not read would not read the status either.
     context_->TryCancel();
     return;
   }
@@ -127,7 +127,7 @@ void SessionCall::OnWriteDone(bool ok) {
   } else if (!outgoing_.empty() && ok) {
     StartWrite(&outgoing_.front());
   } else if (!ok) {
-    // The stream is broken; the read under way says so too.
+    // The stream is broken; the read in progress fails as well.
     outgoing_.clear();
     outgoing_bytes_ = 0;
   }
@@ -162,7 +162,7 @@ void SessionCall::Ended() {
     if (ended_ || !id_.has_value()) return;
     ended_ = true;
     id = *id_;
-    LOG(INFO) << "worker " << node_name_ << ": its session ended";
+    LOG(INFO) << "worker " << node_name_ << ": session ended";
   }
   sessions_.Remove(id);
   logs_.SessionEnded(id);

@@ -60,7 +60,8 @@ void SnapshotPublisher::DropEnded(const Time& now) {
   }
   std::sort(ended.rbegin(), ended.rend());
   for (size_t i = 0; i < ended.size(); ++i) {
-    // The page keeps the newest whatever their age; the metrics look at the age themselves.
+    // The page shows the newest ended jobs whatever their age; the metrics check the age
+    // themselves.
     if (i >= kEndedJobsShown) jobs_.erase(ended[i].second);
   }
 }

@@ -39,7 +39,7 @@ absl::Status NotifySystemd(absl::string_view socket_path, absl::string_view stat
     return absl::InvalidArgumentError(absl::StrCat("NOTIFY_SOCKET is too long: ", socket_path));
   }
   memcpy(address.sun_path, socket_path.data(), socket_path.size());
-  // An abstract name begins with a zero byte, written '@'.
+  // '@' denotes an abstract socket name, whose first byte is zero.
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
   const socklen_t size =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_path.size());

@@ -94,9 +94,9 @@ absl::Status ValidateKey(absl::string_view job, absl::string_view key) {
 absl::Status CheckProtocolVersion(uint32_t version, absl::string_view who) {
   if (version == kProtocolVersion) return absl::OkStatus();
   if (version == 0) return Invalid("protocol_version is missing");
-  return absl::FailedPreconditionError(
-      absl::StrCat("the ", who, " speaks protocol ", version, ", this coordinator (Muster ",
-                   kSoftwareVersion, ") protocol ", kProtocolVersion, ": run the same version"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the ", who, " uses protocol ", version, ", but this coordinator (Muster ", kSoftwareVersion,
+      ") uses protocol ", kProtocolVersion, "; run the same version on both"));
 }
 
 absl::Status ValidateSubmit(const v1::SubmitJobRequest& request) {
@@ -126,7 +126,7 @@ absl::Status ValidateNodeName(absl::string_view name) {
   for (const char c : name) {
     if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') {
       return Invalid("node_name '", absl::CHexEscape(name),
-                     "' has other characters than letters, digits, '-', '_' and '.'");
+                     "' may contain only letters, digits, '-', '_' and '.'");
     }
   }
   return absl::OkStatus();
@@ -142,7 +142,8 @@ absl::Status ValidateReadLog(const v1::ReadLogRequest& request) {
   if (request.stream() != v1::STDOUT && request.stream() != v1::STDERR) {
     return Invalid("stream is neither STDOUT nor STDERR");
   }
-  if (request.rank() >= limits::kRanksPerJob) return Invalid("no job has a rank ", request.rank());
+  if (request.rank() >= limits::kRanksPerJob)
+    return Invalid("rank is ", request.rank(), "; the limit is ", limits::kRanksPerJob - 1);
   return absl::OkStatus();
 }
 
@@ -159,7 +160,8 @@ absl::Status ValidateHello(const v1::Hello& hello) {
   RETURN_IF_ERROR(CheckCount("the slots of a node", hello.slots_size(), limits::kSlotsPerNode));
   absl::flat_hash_set<uint32_t> indices;
   for (const v1::Slot& slot : hello.slots()) {
-    if (!indices.insert(slot.index()).second) return Invalid("slot ", slot.index(), " came twice");
+    if (!indices.insert(slot.index()).second)
+      return Invalid("slot ", slot.index(), " is listed twice");
     RETURN_IF_ERROR(CheckLength("slot.kind", slot.kind().size(), limits::kLabelBytes));
     RETURN_IF_ERROR(CheckLength("slot.uuid", slot.uuid().size(), limits::kLabelBytes));
     RETURN_IF_ERROR(CheckUnavailable(slot.unavailable()));
@@ -183,7 +185,7 @@ absl::Status ValidateHello(const v1::Hello& hello) {
 absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
   switch (message.kind_case()) {
     case v1::WorkerMessage::kHello:
-      return Invalid("a session has one Hello");
+      return Invalid("Hello was sent twice in one session");
     case v1::WorkerMessage::kHeartbeat:
       return ValidateReports(message.heartbeat().progress());
     case v1::WorkerMessage::kReport:
@@ -207,9 +209,9 @@ absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
       return CheckLength("message", message.log_unavailable().message().size(),
                          limits::kReportedTextBytes);
     case v1::WorkerMessage::KIND_NOT_SET:
-      return Invalid("the message has no kind that this coordinator knows");
+      return Invalid("the message is of an unknown kind");
   }
-  return Invalid("the message has no kind that this coordinator knows");
+  return Invalid("the message is of an unknown kind");
 }
 
 std::string PeerHost(absl::string_view peer) {
@@ -221,7 +223,7 @@ std::string PeerHost(absl::string_view peer) {
   host = host.substr(0, host.rfind(':'));
   absl::ConsumePrefix(&host, "[");
   absl::ConsumeSuffix(&host, "]");
-  // An IPv4 peer of a socket that listens on both.
+  // An IPv4 peer of a dual-stack socket.
   absl::ConsumePrefix(&host, "::ffff:");
   return std::string(host);
 }

@@ -50,7 +50,7 @@ TEST(ValidateTest, Hello) {
   ExpectInvalid(ValidateHello(hello), "incarnation");
   hello = GoodHello();
   hello.add_slots()->set_index(1);
-  ExpectInvalid(ValidateHello(hello), "slot 1 came twice");
+  ExpectInvalid(ValidateHello(hello), "slot 1 is listed twice");
   hello = GoodHello();
   for (uint32_t i = 2; i <= limits::kSlotsPerNode; ++i) hello.add_slots()->set_index(i);
   ExpectInvalid(ValidateHello(hello), "the slots of a node: 1025 entries; the limit is 1024");

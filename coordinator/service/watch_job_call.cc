@@ -33,7 +33,7 @@ Release WatchJobCall::Watch(const std::string& name, core::Core& core, const Tim
     if (finished_) return nullptr;
     const absl::Status added = watchers_.Add(*id, shared_from_this());
     if (!added.ok()) return end(added);
-    // Whoever ends the call from now on removes it.
+    // From now on, the end of the call removes the watcher.
     job_id_ = *id;
   }
   return [self = shared_from_this(), job = std::make_shared<const v1::Job>(*std::move(job))] {

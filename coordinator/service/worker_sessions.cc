@@ -12,7 +12,7 @@ absl::StatusOr<SessionId> WorkerSessions::Add(std::shared_ptr<WorkerSession> ses
   if (closed_) return absl::UnavailableError("the coordinator is shutting down");
   if (sessions_.size() >= limits::kSessions) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the coordinator has ", limits::kSessions, " sessions already"));
+        absl::StrCat("the coordinator has ", limits::kSessions, " sessions, the limit"));
   }
   const SessionId id(++last_id_);
   sessions_.emplace(id, std::move(session));

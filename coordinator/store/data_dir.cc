@@ -19,10 +19,10 @@
 namespace muster::store {
 
 absl::StatusOr<std::unique_ptr<DataDir>> DataDir::Acquire(const std::string& path) {
-  std::error_code ignored;  // mkdir says what is wrong
+  std::error_code ignored;  // mkdir reports the error
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return ErrnoStatus(errno, absl::StrCat("make data directory ", path));
+    return ErrnoStatus(errno, absl::StrCat("create data directory ", path));
   }
   const std::string lock_path = absl::StrCat(path, "/lock");
   const int fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

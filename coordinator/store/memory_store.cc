@@ -20,7 +20,7 @@ absl::Status MemoryStore::Commit(absl::Span<const Mutation> batch) {
   }
   if (bytes > capacity_bytes_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the memory store is full: its bound is ", capacity_bytes_, " bytes"));
+        absl::StrCat("the memory store is full; the limit is ", capacity_bytes_, " bytes"));
   }
   for (const auto& [key, mutation] : last) {
     if (mutation->value.has_value()) {

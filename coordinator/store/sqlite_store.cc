@@ -12,7 +12,7 @@
 namespace muster::store {
 namespace {
 
-// "MSTR": tells our files from other programs' databases.
+// "MSTR" distinguishes Muster's files from those of other programs.
 constexpr int64_t kApplicationId = 0x4d535452;
 constexpr int64_t kLayoutVersion = 1;
 
@@ -35,8 +35,8 @@ absl::StatusCode CodeOf(int sqlite_code) {
   }
 }
 
-// The least string that is greater than every string with this prefix; none when there is no such
-// string.
+// Returns the least string that is greater than every string with this prefix; nullopt when there
+// is none.
 std::optional<std::string> PrefixEnd(absl::string_view prefix) {
   std::string end(prefix);
   while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xff) end.pop_back();
@@ -45,8 +45,8 @@ std::optional<std::string> PrefixEnd(absl::string_view prefix) {
   return end;
 }
 
-// The bytes must outlive the statement's run. A null pointer would bind NULL, so an empty view gets
-// another one.
+// `bytes` must outlive the execution of the statement. SQLite binds a null pointer as NULL, so an
+// empty view is bound as "".
 void BindBlob(sqlite3_stmt* statement, int index, absl::string_view bytes) {
   sqlite3_bind_blob64(statement, index, bytes.empty() ? "" : bytes.data(), bytes.size(),
                       SQLITE_STATIC);
@@ -106,7 +106,7 @@ absl::Status SqliteStore::OpenConnection(Connection& connection) const {
       nullptr);
   connection.database.reset(database);
   if (code != SQLITE_OK) return ToStatus(connection, code, "open");
-  // Checkpoints of the log by the other connection hold locks for a moment.
+  // WAL checkpoints of the other connection hold locks for a short time.
   sqlite3_busy_timeout(database, 5000);
   RETURN_IF_ERROR(Execute(connection, "PRAGMA journal_mode = WAL"));
   return Execute(connection, "PRAGMA synchronous = FULL");
@@ -118,7 +118,7 @@ absl::Status SqliteStore::CheckLayout(Connection& connection) const {
   ASSIGN_OR_RETURN(const int64_t tables,
                    QueryInt(connection, "SELECT count(*) FROM sqlite_schema"));
   if (application == 0 && version == 0 && tables == 0) {
-    // One transaction, so that a crash in here leaves an empty file and not half a layout.
+    // One transaction, so that a crash leaves an empty file rather than half a layout.
     return Execute(connection, absl::StrCat("BEGIN IMMEDIATE;"
                                             "CREATE TABLE records (key BLOB NOT NULL PRIMARY KEY, "
                                             "value BLOB NOT NULL) WITHOUT ROWID;"
@@ -128,12 +128,12 @@ absl::Status SqliteStore::CheckLayout(Connection& connection) const {
   }
   if (application != kApplicationId) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path_, " is another program's database, not a Muster store"));
+        absl::StrCat(path_, " is a database of another program, not a Muster store"));
   }
   if (version > kLayoutVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path_, " was written by a newer Muster (layout ", version, "; this one knows ",
-                     kLayoutVersion, "): start that version instead"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path_, " was written by a newer Muster (layout ", version,
+        "; this version supports layout ", kLayoutVersion, "); start the newer version instead"));
   }
   Statement check;
   RETURN_IF_ERROR(Prepare(connection, "PRAGMA quick_check(1)", check));
@@ -180,7 +180,7 @@ absl::StatusOr<int64_t> SqliteStore::QueryInt(const Connection& connection,
 
 absl::Status SqliteStore::Run(const Connection& connection, const Statement& statement) const {
   const int code = sqlite3_step(statement.get());
-  // The reset repeats the step's error.
+  // sqlite3_reset returns the same error as the step.
   const absl::Status status =
       code == SQLITE_DONE ? absl::OkStatus() : ToStatus(connection, code, "commit");
   sqlite3_reset(statement.get());
@@ -201,7 +201,7 @@ absl::Status SqliteStore::Commit(absl::Span<const Mutation> batch) {
   absl::MutexLock lock(&write_mutex_);
   RETURN_IF_ERROR(Run(writer_, writer_.begin));
   const absl::Status status = Write(batch);
-  // A full disk may have ended the transaction by itself.
+  // A full disk may already have rolled the transaction back.
   if (!status.ok() && sqlite3_get_autocommit(writer_.database.get()) == 0) {
     (void)Run(writer_, writer_.rollback);
   }

@@ -78,7 +78,7 @@ TEST_F(SqliteStoreTest, NewerLayout) {
 
 TEST_F(SqliteStoreTest, AnotherProgramsDatabase) {
   Sql("CREATE TABLE t (x)");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "another program's database");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "a database of another program");
 }
 
 TEST_F(SqliteStoreTest, DirectoryThatIsMissing) {

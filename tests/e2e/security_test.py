@@ -116,7 +116,7 @@ class SecurityTest(unittest.TestCase):
                                check=True, capture_output=True)
             line = self.worker_refused(cluster, env=nowhere)
             self.assertIn("waiting will not help: the coordinator at", line)
-            self.assertRegex(cluster.coordinator.log(), r"refused \w+ from ipv4:127.0.0.1:\d+: the call carries no token")
+            self.assertRegex(cluster.coordinator.log(), r"refused \w+ from ipv4:127.0.0.1:\d+: the call has no token")
         # In order, nothing is left.
         self.assertFalse(cluster.directory.exists())
 
@@ -173,16 +173,16 @@ class SecurityTest(unittest.TestCase):
                 spec = cluster.write_spec(shell_spec("hello", "echo hello"))
                 allowed("view", "list")
                 line = self.refused(cluster, "submit", spec, env=env("view"))
-                self.assertIn("SubmitJob needs the role submit; the token (viewer) has the role view", line)
+                self.assertIn("SubmitJob requires role submit; token 'viewer' has role view", line)
                 allowed("submit", "run", spec)
                 line = self.refused(cluster, "list", env=env("worker"))
-                self.assertIn("needs the role view", line)
+                self.assertIn("requires role view", line)
                 line = self.worker_refused(cluster, env=env("submit"))
-                self.assertIn("Session needs the role worker", line)
+                self.assertIn("Session requires role worker", line)
                 # A token that is taken away counts no longer, and a file that is wrong changes nothing.
                 path.write_text("view\n")
                 wait_until(lambda: allowed("view", "list") is not None and
-                           re.search(r"tokens:1: a line is ROLE TOKEN", cluster.coordinator.log()), 20,
+                           re.search(r"tokens:1: expected ROLE TOKEN", cluster.coordinator.log()), 20,
                            "the mistake in the log")
                 path.write_text(f"submit {tokens['submit']}\n")
                 wait_until(lambda: subprocess.run([binary("cli/muster"), "list"], capture_output=True,

@@ -95,7 +95,7 @@ TEST_F(FailuresTest, ALostNodeIsTheCauseForThoseWhoLostItsRanks) {
   ReportLostPeer(0, /*peer=*/1);
   Node node;
   node.record.set_name("b");
-  failures_.NoteNodeLost(*job_, node, "no word from it");
+  failures_.NoteNodeLost(*job_, node, "no heartbeat for 10s");
   failures_.Attribute(*job_, /*final=*/false);
   EXPECT_EQ(job_->status.first_failure().reason(), reasons::kNodeLost);
   EXPECT_EQ(job_->status.first_failure().node(), "b");
@@ -151,7 +151,7 @@ TEST_F(FailuresTest, RestartsHaveABudget) {
   EXPECT_FALSE(MayRestart(*job_).allowed);
   EXPECT_EQ(MayRestart(*job_).why_not, "its 3 restarts are used up");
   job_->status.mutable_spec()->mutable_restart()->set_max(0);
-  EXPECT_EQ(MayRestart(*job_).why_not, "the job has no restarts");
+  EXPECT_EQ(MayRestart(*job_).why_not, "restarts are disabled (restart.max: 0)");
 }
 
 TEST_F(FailuresTest, ARankMaySayThatARestartIsInVain) {

@@ -226,9 +226,8 @@ TEST_F(OldStore, IsMigratedOnce) {
   const size_t before = Scan().size();
   Start();
   ASSERT_EQ(started_.logs.size(), 1u);
-  EXPECT_EQ(started_.logs[0],
-            absl::StrCat("the store is migrated from schema 1 to ", kSchemaVersion, ": ", before,
-                         " records become ", Scan().size()));
+  EXPECT_EQ(started_.logs[0], absl::StrCat("migrating the store from schema 1 to ", kSchemaVersion,
+                                           ": ", before, " records become ", Scan().size()));
   const absl::StatusOr<Migration> again = Migrate(Scan());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->from, kSchemaVersion);
@@ -351,7 +350,7 @@ TEST_F(StoreOfSchema2, IsMigratedOnce) {
   const size_t before = Scan().size();
   Start();
   EXPECT_THAT(started_.logs,
-              ElementsAre(absl::StrCat("the store is migrated from schema 2 to ", kSchemaVersion,
+              ElementsAre(absl::StrCat("migrating the store from schema 2 to ", kSchemaVersion,
                                        ": ", before, " records become ", before)));
   Start();
   EXPECT_THAT(started_.logs, IsEmpty());

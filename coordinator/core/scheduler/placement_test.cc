@@ -128,7 +128,7 @@ TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
   scheduler_.Add(job);
   const std::vector<v1::WaitedFor> blockers = Blockers(job, scheduler_.queue(), nodes_.all());
   ASSERT_THAT(blockers, SizeIs(3));
-  EXPECT_EQ(blockers[0].reason(), "needs 1 node with 1 free slot; 0 have that");
+  EXPECT_EQ(blockers[0].reason(), "needs 1 node with 1 free slot; 0 available");
   EXPECT_EQ(blockers[1].reason(), "0 of 1 slots free (job other rank 4)");
   EXPECT_EQ(blockers[2].node(), "b");
   EXPECT_EQ(blockers[2].reason(), "cordoned: noisy");

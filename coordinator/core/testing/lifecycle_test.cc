@@ -313,7 +313,7 @@ TEST(Lifecycle, QueuedJobNamesEveryBlocker) {
   ASSERT_EQ(job.waits_size(), 1);
   EXPECT_EQ(job.waits(0).what(), "resources");
   ASSERT_EQ(job.waits(0).missing_size(), 2);
-  EXPECT_EQ(job.waits(0).missing(0).reason(), "needs 2 nodes with 1 free slot; 1 has that");
+  EXPECT_EQ(job.waits(0).missing(0).reason(), "needs 2 nodes with 1 free slot; 1 available");
   EXPECT_EQ(job.waits(0).missing(1).node(), "node-a");
   EXPECT_EQ(job.waits(0).missing(1).reason(), "0 of 1 slots free (job " + running + " rank 0)");
 }
@@ -327,12 +327,12 @@ TEST(Lifecycle, QueuedJobSaysWhenTheClusterIsTooSmall) {
   const std::string job = cluster.Submit(MakeSpec(4));
   const auto need = [&] { return cluster.Get(job).waits(0).missing(0).reason(); };
   EXPECT_EQ(need(),
-            "needs 4 nodes with 1 free slot; 2 have that; the cluster has 3 nodes of that size: 1 "
-            "more must join");
+            "needs 4 nodes with 1 free slot; 2 available; the cluster has 3 nodes of that size; at "
+            "least 1 more must join");
   cluster.Run(absl::Seconds(20), {"node-a", "node-b"});
   EXPECT_EQ(need(),
-            "needs 4 nodes with 1 free slot; 2 have that; the cluster has 2 nodes of that size: 2 "
-            "more must join");
+            "needs 4 nodes with 1 free slot; 2 available; the cluster has 2 nodes of that size; at "
+            "least 2 more must join");
 }
 
 TEST(Lifecycle, RestartWithCapacityStartsTheNextGeneration) {

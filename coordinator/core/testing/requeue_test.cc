@@ -304,7 +304,8 @@ TEST_F(Leaving, UntilANewWorkerSaysHello) {
   cluster_.Leave("a");
   cluster_.ExitAll(job_, Stopped());
   EXPECT_EQ(cluster_.State(job_), v1::QUEUED);
-  EXPECT_EQ(cluster_.Get(job_).waits(0).missing(1).reason(), "leaving: its worker is ending");
+  EXPECT_EQ(cluster_.Get(job_).waits(0).missing(1).reason(),
+            "leaving: its worker is shutting down");
   cluster_.CloseStream("a");
   cluster_.Join("a");
   EXPECT_TRUE(cluster_.GetNode("a").leaving()) << "it is the same worker";

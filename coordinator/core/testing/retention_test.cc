@@ -66,8 +66,8 @@ TEST(Retention, OldestFinishedJobsGo) {
   EXPECT_EQ(RecordsOf(cluster, jobs[2]), 3 + cluster.EventTypes(jobs[2]).size());
   const absl::Status gone = cluster.core().ResolveJob(jobs[0]).status();
   EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(gone.message(),
-            absl::StrCat("no job ", jobs[0], " (of finished jobs the newest 2 are remembered)"));
+  EXPECT_EQ(gone.message(), absl::StrCat("no job ", jobs[0],
+                                         " (the coordinator keeps the newest 2 finished jobs)"));
 }
 
 TEST(Retention, EveryFinishedJobStaysForAMinute) {

@@ -74,15 +74,16 @@ TEST_F(Slots, WhereThereIsNoGpuItIsSaid) {
   cluster_.Join("a", 4);
   const std::string job = cluster_.Submit(Spec("gpu", 2));
   EXPECT_EQ(Blocker(job, 0),
-            "needs 1 node with 2 free gpu slots; 0 have that; the cluster has 0 nodes of that "
-            "size: 1 more must join");
+            "needs 1 node with 2 free gpu slots; 0 available; the cluster has 0 nodes of that "
+            "size; at least 1 more must join");
   EXPECT_EQ(Blocker(job, 1), "offers no gpu slots");
 }
 
 TEST_F(Slots, NothingIsPlacedOnWhatIsIllUntilItIsWell) {
   cluster_.Open(HelloOf("a", 2));
   const Effects effects = SayConditions("a", {{1, "Xid 79, x"}});
-  EXPECT_THAT(effects.logs, ElementsAre("nothing is placed on GPU 1 (GPU-1) of a: Xid 79, x"));
+  EXPECT_THAT(effects.logs,
+              ElementsAre("no ranks will be placed on GPU 1 (GPU-1) of a: Xid 79, x"));
   EXPECT_THAT(SayConditions("a", {{1, "Xid 79, x"}}).logs, IsEmpty());
   EXPECT_EQ(cluster_.GetNode("a").slots(1).unavailable(), "Xid 79, x");
   const std::string first = cluster_.Submit(Spec("gpu"));
@@ -182,7 +183,7 @@ TEST_F(SharedDevices, AJobThatCouldOnlyShareIsRefused) {
   EXPECT_EQ(job.reason(), reasons::kDeviceShared);
   EXPECT_EQ(job.message(),
             "rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b, and "
-            "there are not enough others; resources.share_device: true lets them");
+            "there are not enough other GPUs; set resources.share_device: true to allow it");
   EXPECT_EQ(job.exit_code(), 1);
   EXPECT_EQ(job.generation(), 0u);
   // Nothing of it is in the way of others.
@@ -229,7 +230,7 @@ TEST_F(SharedDevices, AJobWaitsForOthersThatAreTaken) {
   EXPECT_THAT(SlotsOf(other), ElementsAre(1));
   const std::string job = cluster_.Submit(TwoNodes());
   EXPECT_EQ(cluster_.State(job), v1::QUEUED);
-  EXPECT_EQ(Blocker(job, 0), "needs 2 nodes with 1 free gpu slot; 2 have that");
+  EXPECT_EQ(Blocker(job, 0), "needs 2 nodes with 1 free gpu slot; 2 available");
   EXPECT_EQ(Blocker(job, 1),
             "rank 0 (node a) and rank 1 (node b) would be on the same GPU, GPU 0 (GPU-0) of b");
   cluster_.BringUp(other);

@@ -14,10 +14,10 @@
 namespace muster::service {
 namespace {
 
-// So that a page of a large cluster stays a page.
+// Bounds the page of a large cluster.
 constexpr size_t kRowsShown = 500;
 
-// A worker that gives no host means the one at which its ranks are reached.
+// Returns the scrape target; a metrics address without a host is completed with the node's address.
 std::string MetricsTarget(const v1::Node& node) {
   const std::string& address = node.metrics_address();
   if (!absl::StartsWith(address, ":")) return address;
@@ -128,7 +128,7 @@ std::string DiscoveryJson(const Snapshot& snapshot) {
     if (node.metrics_address().empty()) continue;
     groups.push_back({{"targets", {MetricsTarget(node)}}, {"labels", {{"node", node.name()}}}});
   }
-  // Invalid UTF-8 cannot come out of a protobuf string, but a page must not throw for it either.
+  // A protobuf string cannot hold invalid UTF-8, but a page must never throw.
   return groups.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
