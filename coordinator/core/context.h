@@ -1,6 +1,6 @@
-// What the parts of the core share: the time of the step, deadlines, counters, and the effects
-// collected so far. It holds no job or node and takes no decision, so that a test of one part needs
-// nothing else.
+// State that the parts of the core share: the time of the step, deadlines, counters, and the
+// effects collected so far. It holds no jobs or nodes and makes no decisions, so that a unit test
+// of one part needs nothing else.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_CONTEXT_H_

@@ -1,13 +1,13 @@
-// The coordinator's decisions, as a state machine: Step(event, now) -> effects.
+// The coordinator's decision logic, as a state machine: Step(event, now) -> effects.
 //
-// No gRPC, thread, clock, disk or random source in here: events carry all that, so a test or a
-// simulation decides what happens when. Starting up is Load() with the store's records and stepping
-// on; recovery is the same path.
+// The core has no gRPC, thread, clock, disk or random source: events carry all of that, so a test
+// or a simulation controls what happens when. A coordinator starts with Load(), which reads the
+// store's records; recovery takes the same path.
 //
 // The core is composed of parts that own their state: nodes, jobs, scheduler, rendezvous and
 // failures (folder recovery), each in a folder of its own, with its unit tests. LifeCycle,
-// Requests, Reports and Sessions change that state, Views read it. core.cc shows how they depend on
-// each other.
+// Requests, Reports and Sessions change that state; Views reads it. core.cc shows the dependencies
+// between the parts.
 //
 // Not thread-safe: one thread owns it.
 #ifndef MUSTER_COORDINATOR_CORE_CORE_H_
@@ -39,28 +39,32 @@ class Core {
   explicit Core(Options options);
   ~Core();
 
-  // Once, before the first Step. Nodes that held ranks get a fresh lease from `now`.
-  // Errors: DATA_LOSS when records contradict one another, FAILED_PRECONDITION for a newer schema.
+  // Loads the state from the store. Called once, before the first Step. Nodes that held ranks get a
+  // fresh lease from `now`. Errors: DATA_LOSS when records contradict one another,
+  // FAILED_PRECONDITION for a newer schema.
   absl::StatusOr<Effects> Load(absl::Span<const store::Record> records, Time now);
 
+  // Handles one event.
   Effects Step(const Event& event, Time now);
 
-  // When a Tick is due; infinite when nothing waits.
+  // The time of the next required Tick; infinite when none is required.
   SteadyTime NextDeadline() const;
 
-  // ---- Reading. `name` is a job id or a unique prefix: NOT_FOUND, INVALID_ARGUMENT when
-  // ambiguous.
+  // ---- Queries
+  // Resolves a job id or a unique prefix of one. Errors: NOT_FOUND, INVALID_ARGUMENT when the
+  // prefix is ambiguous.
   absl::StatusOr<JobId> ResolveJob(absl::string_view name) const;
-  // With ranks and waits when detailed.
+  // The job, with ranks and waits when `detailed`. Errors: NOT_FOUND.
   absl::StatusOr<v1::Job> GetJob(const JobId& job, bool detailed, Time now) const;
-  // Newest first.
+  // The jobs that the request selects, newest first.
   std::vector<v1::Job> ListJobs(const v1::ListJobsRequest& request, Time now) const;
+  // The events of the job with a sequence number greater than `after`.
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(const JobId& job, uint64_t after) const;
   std::vector<v1::Node> ListNodes(Time now) const;
   absl::StatusOr<v1::Node> GetNode(const NodeName& name, Time now) const;
   std::vector<LiveWait> ListWaits() const;
-  // Where a rank of a generation (0: newest) runs or ran. NOT_FOUND; UNAVAILABLE when that node has
-  // no session.
+  // The location of a rank of a generation (0: the newest). Errors: NOT_FOUND; UNAVAILABLE when the
+  // rank's node has no session.
   struct RankLocation {
     SessionId session;
     NodeName node;
@@ -68,6 +72,7 @@ class Core {
     bool over = false;  // the rank has exited
   };
   absl::StatusOr<RankLocation> FindRank(const JobId& job, Generation generation, Rank rank) const;
+  // Totals, and the samples since the last call.
   Stats TakeStats();
 
  private:

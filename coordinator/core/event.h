@@ -1,4 +1,4 @@
-// The events that go into the core and the effects that come out of it. Both are plain data.
+// The core's inputs (events) and outputs (effects). Both are plain data.
 #ifndef MUSTER_COORDINATOR_CORE_EVENT_H_
 #define MUSTER_COORDINATOR_CORE_EVENT_H_
 
@@ -18,12 +18,11 @@
 namespace muster::core {
 
 // ------------------------------------------------------------------------------------------------
-// events: the service has checked sizes and the spec; the core checks what depends on its state.
+// Events. The service has checked sizes and the spec; the core checks what depends on its state.
 
 struct SubmitJob {
   RequestId request;
-  JobId job_id;  // drawn by the service; ALREADY_EXISTS in the reply when taken, and the service
-                 // draws again
+  JobId job_id;  // drawn by the service, which draws again after an ALREADY_EXISTS reply
   v1::JobSpec spec;
   std::string idempotency_key;
 };
@@ -45,11 +44,11 @@ struct RequeueJob {
   JobId job_id;
 };
 
-// A request of an operator. Unknown nodes are ignored: the service reads the node afterwards.
+// A request of an operator. Unknown nodes are ignored; the service reads the node afterwards.
 struct CordonNode {
   NodeName node;
   std::string reason;
-  bool drain = false;  // queue its jobs again
+  bool drain = false;  // stop its jobs and queue them again
 };
 struct UncordonNode {
   NodeName node;
@@ -70,8 +69,8 @@ struct SessionClosed {
   SessionId session;
 };
 
-// Time has reached what NextDeadline() said. `lag` is how late the service is: leases and
-// deadlines are extended by it, so that a slow coordinator declares no node lost.
+// NextDeadline() has been reached. `lag` is the delay of the service; leases and deadlines are
+// extended by it, so that a slow coordinator does not declare nodes lost.
 struct Tick {
   absl::Duration lag;
 };
@@ -80,7 +79,7 @@ using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob
                            UncordonNode, SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
-// effects
+// Effects.
 
 struct Send {
   SessionId session;
@@ -97,8 +96,7 @@ struct CloseSession {
   absl::Status status;
 };
 
-// The effects of a step. Nothing else of the step may leave the process before its writes are on
-// disk.
+// The effects of a step. They may leave the process only after `writes` are on disk.
 struct Effects {
   std::vector<store::Mutation> writes;
   std::vector<Send> sends;

@@ -1,6 +1,6 @@
-// What the end of a large job costs the coordinator with SQLite, where every rank exits with code 0
-// and where every rank fails: each exit stepped and committed by itself, then each node's in one
-// report.
+// Measures what the end of a large job costs the coordinator with SQLite when every rank exits with
+// code 0 and when every rank fails: with each exit in a step and commit of its own, then with one
+// report per node.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t kNodes = 250;
 constexpr uint32_t kRanksPerNode = 8;
-constexpr size_t kStderrBytes = 4096;  // of a rank that fails
+constexpr size_t kStderrBytes = 4096;  // per failed rank
 
 class Cluster {
  public:
@@ -46,7 +46,7 @@ class Cluster {
     Step(SessionOpened{SessionId(node + 1), hello, "10.0.0.1"});
   }
 
-  // Reports `count` ranks from `first` on, of one node.
+  // Reports `count` ranks of one node, starting at `first`.
   void Report(uint32_t first, uint32_t count, v1::RankPhase phase, int exit_code = 0) {
     v1::WorkerMessage message;
     v1::GenerationReport& report = *message.mutable_report();
@@ -85,8 +85,8 @@ class Cluster {
     }
     const v1::JobState state = core_.GetJob(JobId("bench"), false, Now())->state();
     printf(
-        "%u exits, %u in a report: %s after %.2f s, of these %.2f s stepping; %zu commits, %.1f "
-        "MB\n",
+        "%u exits, %u per report: %s after %.2f s (%.2f s of it in Step), %zu commits, %.1f MB\
+",
         kNodes * kRanksPerNode, ranks_per_report, v1::JobState_Name(state).c_str(),
         absl::ToDoubleSeconds(stepping_ + committing_), absl::ToDoubleSeconds(stepping_), commits_,
         static_cast<double>(bytes_) / 1e6);

@@ -1,6 +1,6 @@
-// Moves jobs through their states, and nodes out of the cluster, by means of the parts: it starts,
-// advances, stops, restarts and requeues jobs. All state is in the parts. The table of job states
-// is in jobs/job.h.
+// Moves jobs through their states and removes lost nodes: starts, advances, stops, restarts and
+// requeues jobs. It has no state of its own: the parts do. The table of job states is in
+// jobs/job.h.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_LIFE_CYCLE_H_
@@ -31,32 +31,32 @@ class LifeCycle {
         context_(context) {}
 
   // ---- Jobs
-  // Places queued jobs, if capacity has changed. A restarting job that does not fit is requeued.
+  // Places queued jobs if capacity has changed. A restarting job that does not fit is requeued.
   void RunQueue();
-  // Does whatever the ranks' phases, failures and exits call for by now. Safe to repeat.
+  // Makes the transitions that the ranks' phases, failures and exits call for. Idempotent.
   void Advance(Job& job);
-  // Stops the generation, if it is not stopping yet, and queues the job again; no restart is used
-  // up.
+  // Stops the generation, if it is not stopping yet, and queues the job again. This uses up no
+  // restart.
   void StopAndRequeue(Job& job, absl::string_view reason, std::string message);
-  // `grace` replaces the spec's; while the job is STOPPING, only a shorter one counts.
+  // `grace` replaces the spec's grace period; while the job is STOPPING, it may only shorten it.
   void Cancel(Job& job, std::optional<absl::Duration> grace);
   void Hold(Job& job);
   void Release(Job& job);
-  // Makes a job that was active when the coordinator ended go on.
+  // Continues a job that was active when the coordinator ended.
   void Resume(Job& job);
-  // Sends what the node's session needs for the job's state: Launch, World or StopGeneration.
+  // Sends the message that matches the job's state to the node: Launch, World or StopGeneration.
   void SyncNode(Job& job, uint32_t node_rank, bool launch);
 
   // ---- Nodes
-  // Ends the node's lease and session; its ranks are lost.
+  // Ends the node's lease and session, and loses its ranks.
   void LoseNode(const NodeName& name, const std::string& why);
   void LoseRank(Job& job, RankState& rank);
-  // Loses the nodes whose stream broke and of which a peer lost a rank.
+  // Loses the nodes whose stream broke if a peer also reported the loss of one of their ranks.
   void LoseAccusedNodes(const Job& job);
   bool HasAccusedRank(const Node& node) const;
   // Stops the jobs with ranks on the node and queues them again.
   void MoveJobsAway(const Node& node, const std::string& why);
-  // Aborts the barriers of every job on the node that can never be passed.
+  // Aborts the barriers that can never complete, of every job on the node.
   void AbortHopelessBarriers(const NodeName& name);
 
   void OnTimer(const TimerKey& key);

@@ -1,4 +1,4 @@
-// How a core is configured.
+// Configuration of the core.
 #ifndef MUSTER_COORDINATOR_CORE_OPTIONS_H_
 #define MUSTER_COORDINATOR_CORE_OPTIONS_H_
 
@@ -10,14 +10,14 @@
 namespace muster::core {
 
 struct Options {
-  Incarnation incarnation;  // of this coordinator process
+  Incarnation incarnation;  // identifies this coordinator process
   absl::Duration lease = absl::Seconds(10);
   absl::Duration heartbeat_interval = absl::Seconds(1);
   // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause
   // to be reported.
   absl::Duration cause_window = absl::Seconds(2);
-  // The newest finished jobs that are kept, and for how long at most; each is kept for at least a
-  // minute.
+  // How many of the newest finished jobs are kept, and for how long at most. Each is kept for at
+  // least a minute.
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();
 };

@@ -1,12 +1,11 @@
-// Why a job is in its state, and what happened to it: the constants of Job.reason,
-// FirstFailure.reason and JobEvent.type. Programs compare them; the message beside each is for
-// people.
+// The constants of Job.reason, FirstFailure.reason and JobEvent.type. They are meant for programs;
+// the message next to each is meant for people.
 #ifndef MUSTER_COORDINATOR_CORE_REASONS_H_
 #define MUSTER_COORDINATOR_CORE_REASONS_H_
 
 namespace muster::core::reasons {
 
-// Of states.
+// Reasons of job states.
 inline constexpr char kWaitingForResources[] = "WaitingForResources";
 inline constexpr char kHeldByUser[] = "HeldByUser";
 inline constexpr char kRendezvous[] = "Rendezvous";
@@ -16,10 +15,11 @@ inline constexpr char kCancelledByUser[] = "CancelledByUser";
 inline constexpr char kTimeLimit[] = "TimeLimit";
 inline constexpr char kRepeatedFailure[] = "RepeatedFailure";
 inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
-inline constexpr char kNodeDrained[] = "NodeDrained";    // by an operator, or its worker is ending
-inline constexpr char kDeviceShared[] = "DeviceShared";  // ranks would be on one GPU
+// by an operator, or its worker is shutting down
+inline constexpr char kNodeDrained[] = "NodeDrained";
+inline constexpr char kDeviceShared[] = "DeviceShared";  // ranks would be on the same GPU
 
-// Of failures, and of the states that they lead to.
+// Reasons of failures, and of the job states that result from them.
 inline constexpr char kRankFailed[] = "RankFailed";
 inline constexpr char kRankKilled[] = "RankKilled";
 inline constexpr char kRankHung[] = "RankHung";

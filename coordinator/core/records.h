@@ -1,5 +1,5 @@
-// The coordinator's records as keys and bytes: proto/muster/v1/store.proto. docs/store.md describes
-// the keys.
+// Keys and serialized values of the coordinator's records, defined in proto/muster/v1/store.proto.
+// docs/store.md describes the keys.
 #ifndef MUSTER_COORDINATOR_CORE_RECORDS_H_
 #define MUSTER_COORDINATOR_CORE_RECORDS_H_
 
@@ -28,17 +28,17 @@ std::string NodeKey(const std::string& node);
 
 store::Mutation PutSchema();
 store::Mutation Put(const v1::JobRecord& record);
-// The record of a generation without its nodes, and the record of one of its nodes.
+// PutGeneration writes the record of a generation without its nodes, PutPlacement that of one node.
 store::Mutation PutGeneration(const v1::GenerationRecord& record);
 store::Mutation PutPlacement(const v1::GenerationRecord& record, uint32_t node_rank);
 store::Mutation Put(const v1::EventRecord& record);
 store::Mutation Put(const v1::NodeRecord& record);
-// Replaces the job's record while its other records are deleted.
+// Replaces the job's record while its other records are being deleted.
 store::Mutation PutForgotten(const JobId& job);
 store::Mutation DeleteEvent(const JobId& job, uint64_t sequence);
 store::Mutation DeleteNode(const NodeName& node);
 
-// DATA_LOSS, with the key, for bytes that are no such message.
+// Errors: DATA_LOSS, with the key, when the bytes cannot be parsed as this message.
 absl::Status ParseRecord(const store::Record& record, google::protobuf::Message& message);
 
 }  // namespace muster::core

@@ -1,4 +1,4 @@
-// Applies what workers report about their ranks and slots.
+// Applies workers' reports about their ranks and slots.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_REPORTS_H_
@@ -29,9 +29,10 @@ class Reports {
         life_cycle_(life_cycle),
         context_(context) {}
 
-  // `inventory`: the report is from a Hello, and thus complete.
+  // `inventory`: the report is part of a Hello and therefore complete.
   void OnReport(const Node& node, const v1::GenerationReport& report, bool inventory);
-  // Logs slots that have become unhealthy, and adds an event to the jobs that have ranks on them.
+  // Logs slots that have become unhealthy, and adds an event to each job with a rank on one of
+  // them.
   void OnSlots(const Node& node, const v1::SlotReport& report);
 
  private:
@@ -39,8 +40,8 @@ class Reports {
   void RecordExit(Job& job, RankState& rank, const v1::RankReport& report);
   void RecordSkippedSteps(Job& job, const v1::Progress& progress);
   void RecordSummary(Job& job, const v1::TrainSummary& reported);
-  // Ranks that no longer count: stops them, keeps their slots until they have ended, and lets the
-  // worker forget them.
+  // Handles ranks that no longer count: stops them, keeps their slots occupied until they have
+  // exited, then lets the worker forget them.
   void OnStrayRanks(const Node& node, const JobId& id, Generation number,
                     const std::vector<const v1::RankReport*>& ranks, bool inventory);
 

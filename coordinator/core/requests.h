@@ -1,4 +1,4 @@
-// Answers the requests of clients.
+// Handles client requests.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_REQUESTS_H_
@@ -27,7 +27,7 @@ class Requests {
   void Handle(const ReleaseJob& event);
   void Handle(const RequeueJob& event);
 
-  // Adds the replies that show a job, as the step leaves it, to the step's effects.
+  // Adds the replies that show a job, in its state after the step, to the step's effects.
   void Reply(const std::function<v1::Job(const Job&)>& view);
 
  private:
@@ -37,7 +37,7 @@ class Requests {
     bool already_existed;
   };
 
-  // Null after a reply of NOT_FOUND.
+  // Returns null after replying NOT_FOUND.
   Job* FindFor(RequestId request, const JobId& id);
   void ReplyError(RequestId request, absl::Status status);
   void ReplyLater(RequestId request, const JobId& job, bool already_existed = false);

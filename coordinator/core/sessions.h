@@ -1,5 +1,4 @@
-// Handles the sessions of workers: how nodes come, what their workers send, how they go, and the
-// requests of operators.
+// Handles the sessions of workers (Hello, messages, disconnects) and the requests of operators.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_SESSIONS_H_
@@ -38,10 +37,10 @@ class Sessions {
  private:
   // Compares the inventory of a Hello with what the node should have.
   void Reconcile(const Node& node, const v1::Hello& hello);
-  // The worker still has the generation: its ranks go on under the new incarnation, and those that
-  // are missing are lost.
+  // Adopts a generation that the worker still has: its ranks continue under the new incarnation;
+  // those that are missing are lost.
   void Adopt(const Node& node, Job& job, const v1::GenerationReport& report);
-  // The worker does not know a generation that the node has ranks of.
+  // Handles a generation with ranks on the node that the worker does not know.
   void ReconcileMissing(const Node& node, Job& job);
 
   JobTable& jobs_;

@@ -1,4 +1,4 @@
-// Counts what happens, for Core::TakeStats.
+// Collects counters and samples for Core::TakeStats.
 #ifndef MUSTER_COORDINATOR_CORE_STATS_H_
 #define MUSTER_COORDINATOR_CORE_STATS_H_
 
@@ -15,15 +15,15 @@
 
 namespace muster::core {
 
-// Totals since the process started and gauges of now, for the metrics endpoint; copied out between
-// steps.
+// Totals since the process started and samples since the last call of TakeStats, for the metrics
+// endpoint. Copied out between steps.
 struct Stats {
   struct Finished {
     v1::JobState state;
     std::string reason;
     uint64_t count = 0;
   };
-  struct Seconds {  // samples since the last call of TakeStats
+  struct Seconds {  // samples with a label
     std::string label;
     std::vector<double> samples;
   };
@@ -37,12 +37,12 @@ struct Stats {
   std::vector<double> recovery_seconds;
 };
 
-// A rendezvous, the set-up of communicators, or a barrier that is under way.
+// A rendezvous, communicator setup or barrier in progress.
 struct LiveWait {
   JobId job;
-  std::string what;      // rendezvous, communicators, barrier <group>: few per job, also over time
-  SteadyTime since;      // the oldest, where a group has several barriers
-  uint32_t missing = 0;  // ranks
+  std::string what;  // rendezvous, communicators or barrier <group>: few distinct values per job
+  SteadyTime since;  // of the oldest barrier when a group has several
+  uint32_t missing = 0;  // number of ranks
 };
 
 // Not thread-safe.
@@ -59,7 +59,7 @@ class StatsCollector {
   void OnFailureDetected(absl::Duration after) { Add(samples_.failure_detection_seconds, after); }
   void OnRecovered(absl::Duration took) { Add(samples_.recovery_seconds, took); }
 
-  // Totals, and the samples since the last call.
+  // Returns the totals, and the samples since the last call.
   Stats Take();
 
  private:

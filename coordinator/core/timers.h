@@ -1,4 +1,4 @@
-// Deadlines by key, with fast access to the earliest.
+// Deadlines by key, with fast access to the earliest one.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_TIMERS_H_
@@ -24,8 +24,8 @@ struct TimerKey {
     kRendezvous,  // a phase of a job's rendezvous
     kTimeLimit,   // a job's time limit
     kRetention,   // finished jobs are due to be deleted
-    kPlacement,   // the queue is due for another look
-    kWait,        // a wait for a job's ranks is due to be announced
+    kPlacement,   // the queue has to be examined again
+    kWait,        // a long wait for a job's ranks is to be announced
   };
   Kind kind;
   std::string name;  // the node's name or the job's id
@@ -41,7 +41,7 @@ class Timers {
   void Set(const TimerKey& key, SteadyTime deadline);
   void Cancel(const TimerKey& key);
   std::optional<SteadyTime> Get(const TimerKey& key) const;
-  // Infinite when there is none.
+  // The earliest deadline; infinite when there is none.
   SteadyTime Next() const;
   // Removes and returns the keys that are due, earliest first.
   std::vector<TimerKey> TakeDue(SteadyTime now);

@@ -11,7 +11,7 @@
 namespace muster::core {
 namespace {
 
-// Blockers that the wait for resources lists; the others are counted.
+// The most blockers listed in the wait for resources; the others are only counted.
 constexpr size_t kShownBlockers = 256;
 
 v1::Wait ResourceWait(std::vector<v1::WaitedFor> blockers, absl::Duration since) {
@@ -26,7 +26,7 @@ v1::Wait ResourceWait(std::vector<v1::WaitedFor> blockers, absl::Duration since)
   return wait;
 }
 
-// The ranks of the newest generation; `living` is null when it is over.
+// Adds the ranks of the newest generation; `living` is null when it has ended.
 void AddRanks(const v1::GenerationRecord& record, const GenerationState* living, Time now,
               v1::Job& view) {
   for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {

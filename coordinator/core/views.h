@@ -1,4 +1,4 @@
-// What clients see of jobs: a job's status with its ranks, waits and place in the queue.
+// The client's view of jobs: a job's status with its ranks, waits and queue position.
 #ifndef MUSTER_COORDINATOR_CORE_VIEWS_H_
 #define MUSTER_COORDINATOR_CORE_VIEWS_H_
 
@@ -11,14 +11,14 @@
 
 namespace muster::core {
 
-// Reads the parts; changes nothing.
+// Reads the parts and changes nothing.
 class Views {
  public:
   Views(const JobTable& jobs, const NodeTable& nodes, const Scheduler& scheduler,
         const Rendezvous& rendezvous)
       : jobs_(jobs), nodes_(nodes), scheduler_(scheduler), rendezvous_(rendezvous) {}
 
-  // Without ranks, waits and past failures.
+  // The job without ranks, waits and past failures.
   v1::Job Summary(const Job& job) const;
   v1::Job Details(const Job& job, Time now) const;
 

@@ -1,8 +1,9 @@
 // The failures of a generation, and which of them came first: the cause, not its consequences.
 //
-// When a rank dies, its peers see their connections reset, and often report it before its own end
-// has been reported. A failure that names a peer is therefore a probable consequence: it counts as
-// the cause only if the exit of the peer, or the loss of its node, is not reported within a while.
+// When a rank dies, its peers see their connections reset, and often report that before the death
+// itself is reported. A failure that names a peer is therefore a probable consequence: it counts as
+// the cause only if neither the exit of the peer nor the loss of its node is reported within a
+// while.
 #ifndef MUSTER_COORDINATOR_CORE_JOBS_FIRST_FAILURE_H_
 #define MUSTER_COORDINATOR_CORE_JOBS_FIRST_FAILURE_H_
 
@@ -16,26 +17,26 @@
 
 namespace muster::core {
 
-// Whether a rank that ended like this has failed.
+// Returns whether a rank that exited like this has failed.
 bool IsFailure(const v1::ExitInfo& exit);
 
-// The exit status that a process would have: its own code, 128 + n for a signal, 1 when there is
-// none. A rank that reported why it failed, and was stopped before it could exit, has the code that
-// matches its report.
+// The exit status in shell convention: the rank's exit code, 128 + n for signal n, or 1 when there
+// is neither. For a rank that reported a failure and was stopped before it could exit, the exit
+// code that matches its report.
 int ExitCodeOf(const v1::FirstFailure& failure);
 
-// RankFailed, RankKilled, OutOfMemory; LaunchFailed for one that never started.
+// RankFailed, RankKilled or OutOfMemory; LaunchFailed for a rank that never started.
 std::string ReasonOf(const v1::ExitInfo& exit, bool started);
 
-// One sentence: "rank 1 on node-2 exited with code 3: no such file: /data/x".
+// A one-sentence description: "rank 1 on node-2 exited with code 3: no such file: /data/x".
 std::string Describe(const v1::ExitInfo& exit, uint32_t rank, const std::string& node,
                      bool started);
 
-// Whether two generations ended in the same way. Lost nodes never do: they say nothing about the
-// job.
+// Returns whether two generations failed in the same way. Lost nodes never count as the same
+// failure, because the job is not at fault.
 bool IsSameFailure(const v1::FirstFailure& a, const v1::FirstFailure& b);
 
-// Not thread-safe.
+// The failures of one generation in order of arrival. Not thread-safe.
 class FailureLog {
  public:
   void Add(v1::FirstFailure failure, bool consequence);
@@ -43,9 +44,9 @@ class FailureLog {
   size_t size() const { return entries_.size(); }
   const v1::FirstFailure& first() const { return entries_.front().failure; }
 
-  // The cause, if it is certain; with `final` the best guess. Null if there is none (yet).
-  // `is_accused` returns whether a peer reported the loss of the failure's rank, or of a rank on
-  // its node.
+  // Returns the cause if it is certain, or the best guess when `final`; null if there is none
+  // (yet). `is_accused` returns whether a peer reported the loss of the failure's rank, or of a
+  // rank on its node.
   const v1::FirstFailure* FindCause(const std::function<bool(const v1::FirstFailure&)>& is_accused,
                                     bool final) const;
 
@@ -54,7 +55,7 @@ class FailureLog {
     v1::FirstFailure failure;
     bool consequence;
   };
-  std::vector<Entry> entries_;  // in the order of arrival
+  std::vector<Entry> entries_;  // in order of arrival
 };
 
 }  // namespace muster::core

@@ -1,4 +1,4 @@
-// The living generation of an active job: where its ranks are and how far each has come.
+// The living generation of an active job: the placement of its ranks and the phase of each.
 #ifndef MUSTER_COORDINATOR_CORE_JOBS_GENERATION_H_
 #define MUSTER_COORDINATOR_CORE_JOBS_GENERATION_H_
 
@@ -22,23 +22,23 @@ struct RankState {
   uint32_t node_rank = 0;
   v1::RankPhase phase = v1::PLACED;
   int64_t pid = 0;
-  bool started = false;         // false also for a rank that could not be launched
-  bool exited_cleanly = false;  // has exited, without a failure
+  bool started = false;         // false for a rank that could not be launched
+  bool exited_cleanly = false;  // exited without a failure
   std::optional<v1::FailureReport> failure;
   std::optional<v1::Progress> progress;
   bool lost = false;  // lost with its node
   SteadyTime last_seen;
 
-  // Whether nothing is left of the rank that could matter.
+  // Returns whether the rank has exited or was lost.
   bool gone() const { return lost || phase == v1::EXITED; }
 };
 
 struct GenerationState {
-  // Phases and losses are taken from the record.
+  // Restores phases and losses from the record.
   GenerationState(v1::GenerationRecord generation_record, SteadyTime now);
 
   Generation number() const { return Generation(record.generation()); }
-  // The place of a node in the rank map; none when the node has no ranks of this generation.
+  // The index of the node in the rank map; nullopt when the node has no ranks of this generation.
   std::optional<uint32_t> NodeRank(const NodeName& node) const;
   const v1::NodePlacement& placement(uint32_t node_rank) const { return record.nodes(node_rank); }
   v1::RankRecord& RecordOf(const RankState& rank);
@@ -47,8 +47,8 @@ struct GenerationState {
   std::pair<uint32_t, uint32_t> RanksOf(uint32_t node_rank) const;
   bool HasLiveRanks(uint32_t node_rank) const;
 
-  // Raises the rank's phase; a clean exit counts as having reached every phase. The record of an
-  // exit comes before EXITED.
+  // Raises the rank's phase; a clean exit counts as having reached every phase. Record an exit
+  // before the phase becomes EXITED.
   void Reach(RankState& rank, v1::RankPhase phase);
   void MarkLost(RankState& rank);
   bool EveryRankReached(v1::RankPhase phase) const { return reached[phase] == ranks.size(); }
@@ -58,16 +58,16 @@ struct GenerationState {
   std::vector<uint32_t> RanksBefore(v1::RankPhase phase) const;
 
   v1::GenerationRecord record;
-  std::vector<RankState> ranks;  // by number
+  std::vector<RankState> ranks;  // indexed by rank
   std::map<std::string, uint32_t> node_ranks;
   std::array<uint32_t, v1::RankPhase_ARRAYSIZE> reached{};
   uint32_t gone = 0;
   uint32_t clean_exits = 0;
-  size_t exit_text_bytes = 0;  // of all recorded exits
+  size_t exit_text_bytes = 0;  // total of all recorded exits
   SteadyTime stopping_since;
 };
 
-// The bytes of text that a rank's exit carries.
+// The size of the text in a rank's exit, in bytes.
 size_t ExitTextBytes(const v1::ExitInfo& exit);
 
 // The slots of a rank on `node`; empty when the generation has no such rank there.

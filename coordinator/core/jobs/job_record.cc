@@ -9,7 +9,7 @@
 namespace muster::core {
 namespace {
 
-// States have the same numbers in the store and in the API.
+// Job states have the same numbers in the store and in the API.
 static_assert(static_cast<int>(v1::STORED_QUEUED) == v1::QUEUED);
 static_assert(static_cast<int>(v1::STORED_HELD) == v1::HELD);
 static_assert(static_cast<int>(v1::STORED_STARTING) == v1::STARTING);
@@ -67,7 +67,7 @@ void CopyEvent(const Other& from, Event& to) {
   to.set_message(from.message());
 }
 
-// The fields that a job's status and its record have in common.
+// Copies the fields that a job's status and its record have in common.
 template <typename Status, typename Other>
 void CopyStatus(const Other& from, Status& to) {
   to.set_job_id(from.job_id());

@@ -1,5 +1,5 @@
-// Conversion between what the core holds and what the store keeps. The store's messages are apart
-// from the public API, so that either can change without the other.
+// Converts between the core's data and the store's records. The store's messages are separate from
+// the public API, so that each can change without the other.
 #ifndef MUSTER_COORDINATOR_CORE_JOBS_JOB_RECORD_H_
 #define MUSTER_COORDINATOR_CORE_JOBS_JOB_RECORD_H_
 
@@ -10,10 +10,10 @@
 
 namespace muster::core {
 
-// The job without its generations and events, which have records of their own, and without
-// progress, which workers report again.
+// Converts a job without its generations and events, which have records of their own, and without
+// its progress, which workers report again.
 v1::JobRecord ToRecord(const Job& job);
-// DATA_LOSS when the spec, the summary or a state cannot be read.
+// Errors: DATA_LOSS when the spec, the summary or a state cannot be parsed.
 absl::StatusOr<Job> FromRecord(const v1::JobRecord& record);
 
 v1::EventRecord ToRecord(const v1::JobEvent& event);

@@ -1,8 +1,8 @@
 // All jobs that the coordinator knows, with their states, histories and records.
 //
-// The table owns every job. The other parts find jobs here and change them; they mark what they
-// changed, so that a step writes each record at most once. A state changes by Transition alone,
-// which ends the process on a transition that job.h does not allow.
+// The table owns every job. The other parts look jobs up here and change them; they mark what they
+// changed, so that a step writes each record at most once. Only Transition changes a job's state,
+// and it ends the process on a transition that job.h does not allow.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_JOBS_JOB_TABLE_H_
@@ -40,15 +40,16 @@ class JobTable {
   const Job& at(const JobId& id) const { return jobs_.at(id); }
   // Jobs with a living generation.
   const std::set<JobId>& active() const { return active_; }
-  // The job whose living generation is `number` and has ranks on the node; null otherwise.
+  // The job if `number` is its living generation and has ranks on the node; null otherwise.
   Job* FindLiving(const JobId& id, uint64_t number, const NodeName& node);
-  // Whether a living generation has, or had, ranks on the node.
+  // Returns whether a living generation has, or had, ranks on the node.
   bool UsesNode(const NodeName& node) const;
-  // `name` is an id or a unique prefix. NOT_FOUND, INVALID_ARGUMENT when ambiguous.
+  // Resolves a job id or a unique prefix of one. Errors: NOT_FOUND, INVALID_ARGUMENT when
+  // ambiguous.
   absl::StatusOr<JobId> Resolve(absl::string_view name) const;
-  // NOT_FOUND.
+  // Errors: NOT_FOUND.
   absl::StatusOr<const Job*> Get(const JobId& id) const;
-  // The jobs that the request asks for, newest first.
+  // The jobs that the request selects, newest first.
   std::vector<const Job*> List(const v1::ListJobsRequest& request) const;
 
   // ---- Life cycle
@@ -56,18 +57,18 @@ class JobTable {
     Job* job = nullptr;
     bool already_existed = false;  // an earlier submission had the same idempotency key
   };
-  // The new job is QUEUED. Errors: INVALID_ARGUMENT, ALREADY_EXISTS (the id is taken),
+  // Adds a job in state QUEUED. Errors: INVALID_ARGUMENT, ALREADY_EXISTS when the id is taken,
   // RESOURCE_EXHAUSTED.
   absl::StatusOr<Submitted> Submit(const SubmitJob& event);
   void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   void SetReason(Job& job, absl::string_view reason, std::string message);
-  // The next generation begins; what the one before left is cleared.
+  // Starts the next generation and clears what the previous one left in the job's status.
   void BeginGeneration(Job& job, v1::GenerationRecord record);
-  // Nothing of the living generation is left: it becomes a past one, which is returned.
+  // Moves the living generation, of which no rank is left, to the past ones; returns its record.
   const v1::GenerationRecord& EndGeneration(Job& job);
   void Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
               int exit_code);
-  // Adds to the job's history; the oldest events go beyond limits::kEventsPerJob.
+  // Adds an event to the job's history; drops the oldest beyond limits::kEventsPerJob.
   void AddEvent(Job& job, absl::string_view type, std::string message);
 
   // ---- Records
@@ -83,13 +84,13 @@ class JobTable {
   void WriteChanges();
 
   // ---- Retention
-  // Deletes this step's share of what is due.
+  // Deletes finished jobs that are due, a bounded number of records per step.
   void ForgetDue();
   // Sets the timer for the next ForgetDue.
   void ArmRetention();
 
  private:
-  // Takes a finished job out of memory; its records are deleted over the following steps.
+  // Removes a finished job from memory; its records are deleted over the following steps.
   void Forget(const JobId& id);
   const v1::GenerationRecord& RecordOf(const JobId& id, Generation number) const {
     return *jobs_.at(id).FindRecord(number);
@@ -101,7 +102,7 @@ class JobTable {
   std::map<std::string, JobId> idempotency_keys_;
   Retention retention_;
   uint64_t next_queue_sequence_ = 1;
-  // Changed in this step.
+  // Changes of the current step.
   std::set<JobId> changed_;
   std::set<JobId> dirty_jobs_;
   std::set<std::pair<JobId, Generation>> dirty_generations_;

@@ -6,8 +6,7 @@
 namespace muster::core {
 namespace {
 
-// Whoever waits for a job learns how it ended, also a client that asks again after a lost
-// connection.
+// Clients that wait for a job can still read how it ended, even after a lost connection.
 constexpr absl::Duration kKeptAtLeast = absl::Minutes(1);
 
 }  // namespace

@@ -1,5 +1,5 @@
-// How long finished jobs are kept, and how they are deleted: the oldest first, their records a few
-// at a time.
+// Decides how long finished jobs are kept, and deletes them: the oldest first, a few records at a
+// time.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_JOBS_RETENTION_H_
@@ -31,17 +31,17 @@ class Retention {
   }
   bool HasFinished() const { return !finished_.empty(); }
   const JobId& OldestFinished() const { return finished_.begin()->second; }
-  // When the job that finished first may be forgotten; infinite when there is none.
+  // The time at which the oldest finished job may be deleted; infinite when there is none.
   absl::Time NextDue() const;
 
-  // Keys of a forgotten job that are still in the store, the job's own first.
+  // Registers the keys of a deleted job that are still in the store, the job's own first.
   void AddForgotten(const JobId& job, std::vector<std::string> keys) {
     forgotten_[job] = std::move(keys);
   }
   bool HasForgotten() const { return !forgotten_.empty(); }
   bool IsForgotten(const JobId& job) const { return forgotten_.count(job) != 0; }
-  // Moves up to `limit` keys of one forgotten job into `writes`, as deletions; a job's own key
-  // comes last. Returns how many.
+  // Moves up to `limit` keys of one deleted job into `writes`, as deletions; a job's own key is
+  // deleted last. Returns their number.
   size_t TakeDeletions(size_t limit, std::vector<store::Mutation>& writes);
 
  private:

@@ -1,4 +1,4 @@
-// What a node offers to placement.
+// A node's offer of slots to placement.
 #ifndef MUSTER_COORDINATOR_CORE_NODES_FREE_NODE_H_
 #define MUSTER_COORDINATOR_CORE_NODES_FREE_NODE_H_
 
@@ -11,15 +11,15 @@
 
 namespace muster::core {
 
-// A node that takes ranks, as placement sees it.
+// A node that can take ranks, as placement sees it.
 struct FreeNode {
   std::string name;
   std::string rack;  // its topology label
   std::string address;
   uint64_t incarnation = 0;
-  uint32_t slot_count = 0;           // of the kind asked for
-  std::vector<uint32_t> free_slots;  // of these, ascending
-  // As the node offers them; the node outlives this. Null: all are alike.
+  uint32_t slot_count = 0;           // number of slots of the requested kind
+  std::vector<uint32_t> free_slots;  // the free ones among them, ascending
+  // The node's slots; owned by the node. Null: all slots are equivalent.
   const google::protobuf::RepeatedPtrField<v1::Slot>* slots = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// A node of the cluster: its worker, its slots, and the ranks that hold them.
+// A node of the cluster: its worker, its slots and the ranks that occupy them.
 #ifndef MUSTER_COORDINATOR_CORE_NODES_NODE_H_
 #define MUSTER_COORDINATOR_CORE_NODES_NODE_H_
 
@@ -34,64 +34,65 @@ struct RankRef {
 //           hello                 stream broke
 //   LOST ──────────▶ READY ──────────────────────▶ SUSPECT
 //     ▲               │  ▲          hello            │ │
-//     │  lease ended  │  └───────────────────────────┘ │  lease ended, or a peer of one of its
-//     ranks └───────────────┴────────────────────────────────┘  saw the rank go as well
+//     │  lease ended  │  └───────────────────────────┘ │  lease ended, or a peer
+//     └───────────────┴────────────────────────────────┘  reported a rank there as lost
 struct Node {
   v1::NodeRecord record;
   v1::NodeState state = v1::LOST;
-  v1::Hello hello;  // the last one, without inventory
+  v1::Hello hello;  // the last Hello, without its inventory
   std::string address;
   std::string metrics_address;
   std::optional<SessionId> session;  // while READY
-  bool seen = false;                 // it has had a session with this coordinator
-  bool leaving = false;              // its worker is ending: it takes no more ranks
+  bool seen = false;                 // has had a session with this coordinator process
+  bool leaving = false;              // its worker is shutting down: no new ranks are placed on it
   SteadyTime last_heard;
-  // The holders of each slot: ranks of living generations, and leftovers. A slot has two holders
+  // The ranks that occupy each slot: ranks of living generations, and leftovers. A slot has two
   // when a returning worker still runs a leftover on the slot of a placed rank.
   std::multimap<uint32_t, RankRef> busy;
-  // Ranks that still run though they no longer count: their generation is over, or they are lost.
-  // Their slots are free once they have ended.
+  // Ranks that still run but no longer belong to a living generation, or were declared lost. Their
+  // slots become free when they have exited.
   std::map<std::pair<JobId, Generation>, std::set<uint32_t>> leftovers;
 
   NodeName name() const { return NodeName(record.name()); }
   Incarnation incarnation() const { return Incarnation(record.incarnation()); }
   bool IsFenced(Incarnation incarnation) const;
-  // Makes this the node's incarnation and fences the one before.
+  // Makes `incarnation` the node's incarnation and fences the previous one.
   void Replace(Incarnation incarnation);
   bool HasLeftover(const RankRef& rank) const;
 
   void Occupy(const RankRef& rank, const std::vector<uint32_t>& slots);
   void Vacate(const RankRef& rank);
-  // The generations in `busy`, leftovers excluded.
+  // The generations of the ranks in `busy`, leftovers excluded.
   std::vector<std::pair<JobId, Generation>> PlacedGenerations() const;
 
-  // Applies the worker's report about its slots. Returns those that became unhealthy by it (not
-  // only for a moment), with the reason.
+  // Applies the worker's report about its slots. Returns the slots that it made unhealthy (not just
+  // temporarily), with the reasons.
   std::vector<v1::SlotCondition> SetConditions(const v1::SlotReport& report);
-  // "GPU 1 (GPU-…) of node-1"; "slot 3 of node-1" for one that is no GPU.
+  // "GPU 1 (GPU-…) of node-1"; "slot 3 of node-1" for a slot that is not a GPU.
   std::string NameOfSlot(uint32_t slot) const;
 
-  // Kind and UUID of a slot; "" for an unknown slot.
+  // Kind and UUID of a slot; empty for an unknown slot.
   std::string KindOf(uint32_t slot) const;
   std::string UuidOf(uint32_t slot) const;
   std::set<std::string> Kinds() const;
   uint32_t SlotCount(absl::string_view kind) const;
 
-  // The slots of `kind` that placement may use; none when the node takes no ranks now.
+  // The slots of `kind` that placement may use now; nullopt when the node takes no ranks.
   std::optional<FreeNode> Offer(absl::string_view kind) const;
-  // The same for an idle node with healthy slots; none when it is lost or leaving.
+  // The slots of `kind` if the node were idle and healthy; nullopt when it is lost or leaving.
   std::optional<FreeNode> IdleOffer(absl::string_view kind) const;
   v1::Node View(const Time& now) const;
 
  private:
-  // The offer without slots.
+  // Returns the offer without its slots.
   FreeNode Describe() const;
 };
 
-// Checks what a Hello shows by itself. FAILED_PRECONDITION (protocol), INVALID_ARGUMENT.
+// Checks a Hello independently of the state. Errors: FAILED_PRECONDITION for another protocol
+// version, INVALID_ARGUMENT.
 absl::Status CheckHello(const v1::Hello& hello);
 
-// host:port where an empty host in `metrics_address` stands for `address`.
+// Returns `metrics_address` (host:port), with an empty host replaced by `address`.
 std::string CompleteAddress(const std::string& metrics_address, const std::string& address);
 
 }  // namespace muster::core

@@ -1,6 +1,6 @@
-// The nodes of the cluster: their sessions, leases, slots and what operators asked for.
+// The nodes of the cluster: their sessions, leases and slots, and the requests of operators.
 //
-// The table owns every Node and hands out const references; changes go through its methods, which
+// The table owns every Node and hands out const references. Changes go through its methods, which
 // also keep the node's record and lease timer up to date.
 //
 // Not thread-safe.
@@ -36,25 +36,27 @@ class NodeTable {
   const NodeMap& all() const { return nodes_; }
   const Node* Find(const NodeName& name) const;  // null when unknown
   const Node& at(const NodeName& name) const { return nodes_.at(name); }
-  // When the node's lease ends; none when no lease runs.
+  // The end of the node's lease; nullopt when no lease is running.
   std::optional<SteadyTime> LeaseEnd(const NodeName& name) const;
 
   // ---- Sessions
-  // Admits the worker, makes its node READY and sends a Welcome. Null when the worker is refused;
-  // its session is then closed with the reason. A full table drops the lost node that has been
-  // silent for longest, unless `is_needed`.
+  // Admits the worker, makes its node READY and sends a Welcome. Returns null when the worker is
+  // refused; its session is then closed with the reason. When the table is full, drops the lost
+  // node that has been silent for longest and for which `is_needed` is false.
   const Node* Open(const SessionOpened& event,
                    const std::function<bool(const NodeName&)>& is_needed);
-  // The session's node, with its lease renewed; null for a session that was replaced or closed.
+  // Returns the session's node, with its lease renewed; null for a session that was replaced or
+  // closed.
   const Node* RenewLease(SessionId session);
-  // The stream broke: the node is SUSPECT while its lease runs. Null for an unknown session.
+  // Handles a broken stream: the node is SUSPECT while its lease runs. Returns null for an unknown
+  // session.
   const Node* OnSessionClosed(SessionId session);
-  // Closes the node's session with `status`; the node is SUSPECT.
+  // Closes the node's session with `status`; the node becomes SUSPECT.
   void Reject(const NodeName& name, absl::Status status);
-  // Ends the node's lease and session; the node is LOST.
+  // Ends the node's lease and session; the node becomes LOST.
   void Lose(const NodeName& name, const std::string& why);
 
-  // Messages are dropped when the node has no session.
+  // A message to a node without a session is dropped.
   void Send(const Node& node, v1::CoordinatorMessage message);
   void SendStop(const Node& node, v1::StopGeneration stop);
   void SendForget(const Node& node, const JobId& job, Generation generation);
@@ -62,24 +64,25 @@ class NodeTable {
   // ---- Slots
   void Occupy(const NodeName& name, const RankRef& rank, const std::vector<uint32_t>& slots);
   void Vacate(const NodeName& name, const RankRef& rank);
-  // The ranks of the generation that run on the node though they no longer count; none: an empty
-  // set.
+  // Sets the ranks of the generation that still run on the node although they no longer count. An
+  // empty set removes the entry.
   void SetLeftovers(const NodeName& name, const JobId& job, Generation generation,
                     std::set<uint32_t> ranks);
   void ClearLeftovers(const NodeName& name);
   // See Node::SetConditions.
   std::vector<v1::SlotCondition> SetConditions(const NodeName& name, const v1::SlotReport& report);
 
-  // ---- Operators, and workers that are ending. Unknown nodes are ignored.
+  // ---- Operators, and workers that are shutting down. Unknown nodes are ignored.
   void Cordon(const NodeName& name, const std::string& reason);
-  // Whether the node was cordoned.
+  // Returns whether the node was cordoned.
   bool Uncordon(const NodeName& name);
-  // False when it was leaving already.
+  // Returns false if the node was already leaving.
   bool SetLeaving(const NodeName& name);
 
   // ---- Records
   void Restore(v1::NodeRecord record);
-  // A living generation has ranks here: the node is SUSPECT and has a fresh lease to come back.
+  // Makes the node SUSPECT, with a fresh lease in which to reconnect: a living generation has ranks
+  // on it.
   void Expect(const v1::NodePlacement& placement);
   // Adds the writes of changed nodes to the step's effects.
   void WriteChanges();
@@ -96,7 +99,7 @@ class NodeTable {
   std::set<NodeName> changed_;
 };
 
-// "<text>: <reason>", or the text alone when there is no reason.
+// Returns "<text>: <reason>", or `text` alone when there is no reason.
 std::string WithReason(std::string text, const std::string& reason);
 
 }  // namespace muster::core

@@ -40,8 +40,7 @@ bool IsConsequence(const v1::FailureReport& report) {
          report.code() == static_cast<int>(absl::StatusCode::kCancelled);
 }
 
-// Drops the messages of all but the newest failures, to bound the record of a job that failed
-// often.
+// Drops the text of older failures, to bound the record of a job that failed often.
 void ForgetText(v1::Job& job) {
   constexpr int kWithText = 16;
   if (job.past_failures_size() <= kWithText) return;

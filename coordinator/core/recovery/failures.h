@@ -1,5 +1,5 @@
-// What went wrong in each living generation, and which of it is recorded as the job's first
-// failure.
+// Collects the failures of each living generation and decides which of them is recorded as the
+// job's first failure.
 //
 // Evidence arrives in any order: exits, reports of ranks that lost a peer, lost nodes. It is kept
 // per generation, in memory; after a restart of the coordinator, Recall rebuilds it from the
@@ -27,32 +27,32 @@ class Failures {
  public:
   Failures(JobTable& jobs, Context& context) : jobs_(jobs), context_(context) {}
 
-  // ---- Evidence. The job has a living generation.
-  // The exit of the rank is on record.
+  // ---- Evidence. The job must have a living generation.
+  // Notes an exit that has been recorded.
   void NoteExit(Job& job, const RankState& rank);
-  // rank.failure is set; the rank has not exited yet.
+  // Notes a failure report: rank.failure is set, but the rank has not exited yet.
   void NoteReport(Job& job, const RankState& rank);
   void NoteNodeLost(Job& job, const Node& node, const std::string& why);
-  // A failure without a generation or time gets the job's generation and the step's time.
+  // Adds a failure. Generation and time default to the job's generation and the step's time.
   void Add(Job& job, v1::FirstFailure failure, bool consequence);
-  // The job has to move though nothing failed: a worker ended a rank of its own accord.
+  // Notes that the job has to move although nothing failed: a worker stopped a rank on its own.
   void Displace(const Job& job, std::string why) { evidence_[job.id()].displaced = std::move(why); }
   // Rebuilds the evidence of a generation that was active when the coordinator ended.
   void Recall(Job& job);
-  // The generation is over.
+  // Drops the evidence of a generation that has ended.
   void Clear(const Job& job) { evidence_.erase(job.id()); }
 
   // ---- Conclusions
-  // The failure that arrived first; null when nothing failed.
+  // The failure that arrived first; null when nothing has failed.
   const v1::FirstFailure* Earliest(const Job& job) const;
-  // Why the job has to move; null when it does not.
+  // The reason why the job has to move; null when it does not.
   const std::string* Displaced(const Job& job) const;
-  // Living ranks that a peer reported as lost.
+  // Ranks that are still alive but that a peer reported as lost.
   std::set<uint32_t> AccusedRanks(const Job& job) const;
   bool IsAttributed(const Job& job) const;
-  // Waits for Options::cause_window, at most, for the cause to become certain.
+  // Waits at most Options::cause_window for the cause to become certain.
   void ArmCauseTimer(const Job& job);
-  // Records the first failure if its cause is certain; with `final`, the best guess.
+  // Records the first failure if its cause is certain; when `final`, records the best guess.
   void Attribute(Job& job, bool final);
 
  private:
@@ -63,7 +63,7 @@ class Failures {
   };
 
   const Evidence* Find(const Job& job) const;
-  // Whether failures count: not those of ranks that end because they were asked to.
+  // Returns whether failures count: those of ranks that were asked to stop do not.
   bool SeeksCause(const Job& job) const;
   void Accuse(const Job& job, const v1::FailureReport& report, uint32_t by_rank);
   bool IsAccused(const Job& job, const v1::FirstFailure& failure) const;
@@ -73,11 +73,11 @@ class Failures {
   std::map<JobId, Evidence> evidence_;
 };
 
-// Whether a job whose generation failed gets another one, and if not, why not.
+// Whether a job whose generation failed is restarted, and if not, why.
 struct RestartVerdict {
   bool allowed = false;
-  std::string reason;   // of the job's end
-  std::string why_not;  // for people
+  std::string reason;   // reason of the job's final state
+  std::string why_not;  // message for people
 };
 RestartVerdict MayRestart(const Job& job);
 

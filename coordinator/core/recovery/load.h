@@ -1,4 +1,4 @@
-// Loads a coordinator's state from its store.
+// Loads the coordinator's state from its store.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_LOAD_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_LOAD_H_
 
@@ -15,9 +15,9 @@
 
 namespace muster::core {
 
-// Migrates the records if they are of an older schema, and fills the tables and the queue. Returns
-// the jobs that were active, which have to be resumed. Errors: DATA_LOSS when records contradict
-// one another, FAILED_PRECONDITION for a newer schema.
+// Migrates records of an older schema and fills the tables and the queue. Returns the jobs that
+// were active, which the caller has to resume. Errors: DATA_LOSS when records contradict one
+// another, FAILED_PRECONDITION for a newer schema.
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Scheduler& scheduler,
                                              Context& context);

@@ -1,4 +1,4 @@
-// Migrates the records of an older schema to this build's.
+// Migrates records of an older schema to the schema of this build.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
 
@@ -12,13 +12,14 @@
 namespace muster::core {
 
 struct Migration {
-  uint32_t from = 0;                    // 0: the store is empty
-  std::vector<store::Record> records;   // as they are after `writes`
-  std::vector<store::Mutation> writes;  // to be committed in one batch; none when `from` is current
+  uint32_t from = 0;                   // 0: the store is empty
+  std::vector<store::Record> records;  // the state after `writes`
+  // to be committed in one batch; empty when `from` is current
+  std::vector<store::Mutation> writes;
 };
 
-// Errors: FAILED_PRECONDITION for a newer schema, DATA_LOSS for records without one or that cannot
-// be read.
+// Errors: FAILED_PRECONDITION for a newer schema, DATA_LOSS for records that have no schema or
+// cannot be parsed.
 absl::StatusOr<Migration> Migrate(absl::Span<const store::Record> stored);
 
 }  // namespace muster::core

@@ -1,4 +1,4 @@
-// Reads the records of a store, and checks that they agree with one another.
+// Reads the records of a store and checks that they are consistent.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_READ_RECORDS_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_READ_RECORDS_H_
 
@@ -18,14 +18,14 @@ namespace muster::core {
 struct Records {
   std::map<JobId, Job> jobs;  // without generations and events
   std::map<JobId, std::map<Generation, v1::GenerationRecord>> generations;  // with their nodes
-  std::map<JobId, std::vector<v1::JobEvent>> events;                        // by sequence
+  std::map<JobId, std::vector<v1::JobEvent>> events;  // sorted by sequence number
   std::map<NodeName, v1::NodeRecord> nodes;
-  // Jobs that are being forgotten, with the keys that are left: the job's own first.
+  // Jobs that are being deleted, with the keys still in the store, the job's own first.
   std::map<JobId, std::vector<std::string>> forgotten;
 };
 
-// Reads records of this build's schema. Errors: DATA_LOSS for a record that cannot be read, does
-// not belong to its key, or contradicts another one.
+// Reads records of this build's schema. Errors: DATA_LOSS for a record that cannot be parsed, does
+// not match its key, or contradicts another one.
 absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records);
 
 }  // namespace muster::core

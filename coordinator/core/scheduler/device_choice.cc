@@ -11,12 +11,12 @@
 namespace muster::core {
 namespace {
 
-// All sets of half of 16 GPUs.
-constexpr size_t kMostSets = 12870;
-// Nobody builds larger nodes; what a worker claims must not keep the coordinator busy.
-constexpr size_t kMostDevices = 64;
+// The number of ways to choose 8 of 16 GPUs.
+constexpr size_t kMaxSets = 12870;
+// Larger nodes do not exist; this bounds the work that a worker's claim can cause.
+constexpr size_t kMaxDevices = 64;
 
-// An NVLink of any generation since Volta.
+// Bandwidth of one NVLink of any generation since Volta, in GB/s.
 constexpr uint32_t kNvlink = 25;
 
 uint32_t PathCloseness(absl::string_view path) {
@@ -29,7 +29,7 @@ uint32_t PathCloseness(absl::string_view path) {
   return 0;
 }
 
-// The link to the device of that index; null where none is told.
+// Returns the link to the device with that index; null when none is reported.
 const v1::DeviceLink* LinkTo(const v1::Device& device, uint32_t index) {
   const auto& links = device.links();
   const auto found = std::find_if(links.begin(), links.end(), [index](const v1::DeviceLink& link) {
@@ -38,7 +38,7 @@ const v1::DeviceLink* LinkTo(const v1::Device& device, uint32_t index) {
   return found == links.end() ? nullptr : &*found;
 }
 
-// Of free devices, by their positions.
+// The closeness of each pair of free devices, indexed by their positions in `free`.
 class Matrix {
  public:
   Matrix(const google::protobuf::RepeatedPtrField<v1::Slot>& slots,
@@ -85,7 +85,7 @@ class Matrix {
   std::vector<uint64_t> rows_;
 };
 
-// A set of devices under construction, and how good it is.
+// A set of devices under construction, and its quality.
 struct Set {
   std::vector<size_t> members;
   uint32_t worst = std::numeric_limits<uint32_t>::max();
@@ -100,7 +100,8 @@ struct Set {
     rows += matrix.row(member);
     members.push_back(member);
   }
-  // The rest loses all pairs that the members are in; those among members are in two rows.
+  // The closeness of all pairs that this set takes from later jobs. Pairs within the set are in two
+  // rows, so their sum is subtracted once.
   uint64_t lost() const { return rows - sum; }
   bool IsBetterThan(const Set& other) const {
     return std::make_tuple(worst, sum, other.lost()) >
@@ -108,8 +109,8 @@ struct Set {
   }
 };
 
-// In the order of indices, so that of equals the lowest stays.
-void TryAll(const Matrix& matrix, size_t count, size_t first, const Set& begun, Set& best) {
+// Enumerates the sets in the order of their indices, so that the lowest of equal sets is kept.
+void EnumerateSets(const Matrix& matrix, size_t count, size_t first, const Set& begun, Set& best) {
   if (begun.members.size() == count) {
     if (best.members.empty() || begun.IsBetterThan(best)) best = begun;
     return;
@@ -119,7 +120,7 @@ void TryAll(const Matrix& matrix, size_t count, size_t first, const Set& begun, 
     Set longer = begun;
     longer.Add(matrix, next);
     if (!best.members.empty() && longer.worst < best.worst) continue;
-    TryAll(matrix, count, next + 1, longer, best);
+    EnumerateSets(matrix, count, next + 1, longer, best);
   }
 }
 
@@ -128,7 +129,7 @@ Set GrowFrom(const Matrix& matrix, size_t count, size_t first) {
   set.Add(matrix, first);
   std::vector<bool> taken(matrix.size());
   taken[first] = true;
-  // Of each device to those in the set.
+  // For each device, the worst and the total closeness to the devices in the set.
   std::vector<std::pair<uint32_t, uint64_t>> to_set(matrix.size(), {set.worst, 0});
   while (set.members.size() < count) {
     size_t next = matrix.size();
@@ -145,19 +146,19 @@ Set GrowFrom(const Matrix& matrix, size_t count, size_t first) {
   return set;
 }
 
-bool AreFew(size_t size, size_t count) {
+bool CanEnumerate(size_t size, size_t count) {
   size_t sets = 1;
   for (size_t i = 0; i < std::min(count, size - count); ++i) {
     sets = sets * (size - i) / (i + 1);
-    if (sets > kMostSets) return false;
+    if (sets > kMaxSets) return false;
   }
   return true;
 }
 
 std::vector<size_t> FindBest(const Matrix& matrix, size_t count) {
   Set best;
-  if (AreFew(matrix.size(), count)) {
-    TryAll(matrix, count, 0, Set(), best);
+  if (CanEnumerate(matrix.size(), count)) {
+    EnumerateSets(matrix, count, 0, Set(), best);
     return best.members;
   }
   for (size_t first = 0; first < matrix.size(); ++first) {
@@ -173,18 +174,18 @@ uint32_t Closeness(const v1::Device& one, const v1::Device& other) {
   const v1::DeviceLink* link = LinkTo(one, other.index());
   if (link == nullptr) link = LinkTo(other, one.index());
   uint32_t closeness = link == nullptr ? 0 : PathCloseness(link->path());
-  // Numbers of links are a worker's word.
-  constexpr uint32_t kMostLinks = 1024;
+  // The number of links comes from the worker and is not trusted.
+  constexpr uint32_t kMaxLinks = 1024;
   const uint32_t direct = link == nullptr ? 0 : link->nvlinks();
   const uint32_t switched = std::min(one.nvswitch_links(), other.nvswitch_links());
-  return std::max(closeness, kNvlink * std::min(kMostLinks, std::max(direct, switched)));
+  return std::max(closeness, kNvlink * std::min(kMaxLinks, std::max(direct, switched)));
 }
 
 std::vector<uint32_t> DeviceChooser::Choose(
     const google::protobuf::RepeatedPtrField<v1::Slot>* slots, const std::vector<uint32_t>& free,
     size_t count) {
   std::vector<uint32_t> chosen(free.begin(), free.begin() + static_cast<ptrdiff_t>(count));
-  if (slots == nullptr || count == free.size() || free.size() > kMostDevices) return chosen;
+  if (slots == nullptr || count == free.size() || free.size() > kMaxDevices) return chosen;
   if (std::none_of(slots->begin(), slots->end(), [](const auto& s) { return s.has_device(); })) {
     return chosen;
   }

@@ -1,4 +1,4 @@
-// Which of a node's free GPUs a job gets: those that are close to each other.
+// Chooses which of a node's free GPUs a job gets: those with the fastest links between them.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_DEVICE_CHOICE_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_DEVICE_CHOICE_H_
 
@@ -13,25 +13,25 @@
 
 namespace muster::core {
 
-// Of what lies between two GPUs, in GB/s of about what it carries one way: NVLinks by their number,
-// directly or by switches, else the PCI path. 0 where nothing is known. Only comparisons of sums of
-// it mean anything.
+// An estimate of the one-way bandwidth between two GPUs, in GB/s: NVLinks by their number, direct
+// or through switches, otherwise the PCI path. 0 when nothing is known. Only useful to compare
+// sums.
 uint32_t Closeness(const v1::Device& one, const v1::Device& other);
 
-// Remembers its choices, as the nodes of a cluster are alike.
+// Chooses GPUs, and caches the choices, because the nodes of a cluster are alike.
 class DeviceChooser {
  public:
-  // `count` of `free`, indices of a node's `slots` in ascending order, and so the result. The worst
-  // pair is as close as can be, since a ring is as fast as its worst link; of such sets, in this
-  // order, the one whose pairs are the closest together, the one that leaves the closest pairs to
-  // those who come later, the one with the lowest indices. Where there are too many sets to look at
-  // all, sets grown from each GPU by the closest next are compared. Slots without a device are all
-  // alike, and so are those of null.
+  // Returns `count` of `free`, which holds indices of a node's `slots`; both are in ascending
+  // order. The first criterion is the closeness of the worst pair, since a ring is as fast as its
+  // slowest link. Ties are broken, in this order, by the total closeness of the pairs in the set,
+  // by the closeness left to later jobs, and by the lowest indices. When there are too many sets to
+  // try them all, sets that are grown greedily from each GPU are compared. All slots without a
+  // device, or all slots when `slots` is null, are equivalent.
   std::vector<uint32_t> Choose(const google::protobuf::RepeatedPtrField<v1::Slot>* slots,
                                const std::vector<uint32_t>& free, size_t count);
 
  private:
-  // By count and closenesses: positions in `free`.
+  // Cached positions in `free`, keyed by count and closeness matrix.
   std::unordered_map<std::string, std::vector<size_t>> choices_;
 };
 

@@ -6,12 +6,12 @@
 namespace muster::core {
 namespace {
 
-// Moments at which slots become free. Each costs a look at every node.
-constexpr size_t kMoments = 1024;
+// The most times at which slots become free. Each costs a look at every node.
+constexpr size_t kMaxReleaseTimes = 1024;
 
-class Playback {
+class QueueSimulation {
  public:
-  explicit Playback(Forecast forecast) : pools_(std::move(forecast.pools)) {
+  explicit QueueSimulation(Forecast forecast) : pools_(std::move(forecast.pools)) {
     for (Forecast::Release& release : forecast.releases) Add(std::move(release));
   }
 
@@ -24,9 +24,9 @@ class Playback {
     return false;
   }
 
-  // Moves on to when slots become free; false when none ever will.
+  // Advances to the next time at which slots become free; returns false when there is none.
   bool Advance() {
-    if (releases_.empty() || ++moments_ > kMoments) return false;
+    if (releases_.empty() || ++moments_ > kMaxReleaseTimes) return false;
     now_ = releases_.begin()->first;
     const auto freed = releases_.extract(releases_.begin());
     for (const Forecast::Release& release : freed.mapped()) {
@@ -73,7 +73,7 @@ class Playback {
 std::optional<absl::Duration> EstimateStart(Forecast forecast,
                                             const std::vector<QueuedJob>& queue) {
   if (queue.empty() || queue.size() > kForecastJobs) return std::nullopt;
-  Playback playback(std::move(forecast));
+  QueueSimulation playback(std::move(forecast));
   for (const QueuedJob& job : queue) {
     while (!playback.TryPlace(job)) {
       if (!playback.Advance()) return std::nullopt;

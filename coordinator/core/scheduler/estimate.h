@@ -1,5 +1,5 @@
-// Estimates when a queued job may start, by playing the queue forward over the slots that running
-// jobs will free.
+// Estimates when a queued job may start by simulating the queue over the slots that running jobs
+// will free.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_ESTIMATE_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_ESTIMATE_H_
 
@@ -15,15 +15,15 @@
 
 namespace muster::core {
 
-// What is placed on, as placement sees it; numbers in place of slots.
+// The slots of the cluster as placement sees them, with counts in place of individual slots.
 struct Forecast {
   struct Pool {
     uint32_t slots = 0;
     uint32_t free = 0;
   };
-  // By kind of slot, then by node, in the order of placement.
+  // Keyed by kind of slot, then indexed by node in order of placement.
   std::map<std::string, std::vector<Pool>> pools;
-  // Slots that a job gives back.
+  // Slots that a job frees after `in`.
   struct Release {
     absl::Duration in;
     std::string kind;
@@ -35,17 +35,17 @@ struct Forecast {
 
 struct QueuedJob {
   Shape shape;
-  std::vector<std::string> kinds;  // the best first
-  // How long it runs at most.
+  std::vector<std::string> kinds;  // in order of preference
+  // The longest time that the job can run.
   absl::Duration length = absl::InfiniteDuration();
 };
 
-// How long it takes until the last of `queue` is placed, each job after those before it; none when
-// that rests on a job that says nothing about its end. Bounded work: with more jobs or releases
-// than it looks at, none.
+// Returns the time until the last job of `queue` is placed, where each job is placed after those
+// before it; nullopt when that depends on a job with unknown running time, or when there are more
+// jobs or releases than the work limit allows.
 std::optional<absl::Duration> EstimateStart(Forecast forecast, const std::vector<QueuedJob>& queue);
 
-// The longest queue that EstimateStart looks at.
+// The longest queue that EstimateStart considers.
 inline constexpr size_t kForecastJobs = 256;
 
 }  // namespace muster::core

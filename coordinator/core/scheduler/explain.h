@@ -1,4 +1,4 @@
-// Why a queued job waits, and when it may start.
+// Explains why a queued job waits, and estimates when it may start.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_EXPLAIN_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_EXPLAIN_H_
 
@@ -14,10 +14,10 @@
 
 namespace muster::core {
 
-// What keeps the job from being placed: a summary, then each node that cannot take its share.
+// The reasons why the job cannot be placed: a summary, then each node that cannot take its share.
 std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const NodeMap& nodes);
 
-// How long until the queued job may start; none when that cannot be known.
+// The time until the queued job may start; nullopt when it is unknown.
 std::optional<absl::Duration> TimeToStart(const Job& job, const JobTable& jobs,
                                           const JobQueue& queue, const NodeMap& node_map, Time now);
 

@@ -1,4 +1,4 @@
-// Which nodes and slots a job gets: pure functions of its resources and the nodes.
+// Chooses the nodes and slots of a job: pure functions of its resources and the nodes.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_PLACEMENT_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_PLACEMENT_H_
 
@@ -14,26 +14,26 @@
 
 namespace muster::core {
 
-// Which slots of a node count: those that are free now, or all that an idle node would have.
+// Which slots of a node count: those free now, or all that it would offer when idle.
 enum class Offers { kNow, kIdle };
 
-// The rank map of a job with these resources; empty when it does not fit. `share_device` takes the
-// place of the resources' own.
+// Returns the rank map of a job with these resources; empty when it does not fit. `share_device`
+// overrides the value in `resources`.
 std::vector<v1::NodePlacement> Place(const v1::Resources& resources, const NodeMap& nodes,
                                      Offers offers, bool share_device);
 
-// Which two ranks of the job would be on one GPU, where that keeps it from being placed, or may;
-// empty otherwise.
+// Names two ranks of the job that would be on the same GPU, if that prevents its placement or may
+// prevent it; empty otherwise.
 std::string SharingText(const v1::Resources& resources, const NodeMap& nodes, Offers offers);
 
-// What to do with the job at the head of the queue. Exactly one of the members is set, or none: the
-// job waits until capacity changes.
+// What to do with the job at the head of the queue. At most one member is set; if none is, the job
+// waits until capacity changes.
 struct Decision {
   std::vector<v1::NodePlacement> placements;  // place it
   std::string refusal;                        // fail it: no known node could ever take it
   std::optional<SteadyTime> retry_at;         // decide again by then
 };
-// `lease`: for how long after a start of the coordinator recorded nodes may still come back.
+// `lease`: time after a start of the coordinator in which recorded nodes may still reconnect.
 Decision Decide(const v1::Resources& resources, const NodeMap& nodes, absl::Duration lease,
                 SteadyTime now);
 

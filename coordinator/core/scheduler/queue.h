@@ -1,6 +1,6 @@
-// The order in which jobs are placed: by priority, then those that ran before (they restart or were
-// requeued), then by submission. The head blocks the others, so that a large job is not starved by
-// small ones.
+// The order in which jobs are placed: by priority, then jobs that have run before (restarted or
+// requeued), then by submission. The head blocks the others, so that small jobs do not starve a
+// large one.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_QUEUE_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_QUEUE_H_
 

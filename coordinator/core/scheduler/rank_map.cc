@@ -12,7 +12,7 @@
 namespace muster::core {
 namespace {
 
-// Takes the leading run of digits (or of anything else) off `text`.
+// Removes the leading run of digits (or of non-digits) from `text` and returns it.
 absl::string_view TakeRun(absl::string_view& text) {
   const bool digits = absl::ascii_isdigit(static_cast<unsigned char>(text.front()));
   size_t length = 1;
@@ -34,7 +34,7 @@ bool IsNumber(absl::string_view run) {
   return absl::ascii_isdigit(static_cast<unsigned char>(run.front()));
 }
 
-// GPUs by UUID: workers of one machine may offer the same.
+// The physical GPUs by UUID: workers of one machine may offer the same GPU.
 class PhysicalDevices {
  public:
   explicit PhysicalDevices(const std::vector<FreeNode>& nodes) {
@@ -46,7 +46,7 @@ class PhysicalDevices {
     }
   }
 
-  // Free slots of the node on whose GPUs nobody has been put.
+  // Returns the node's free slots whose GPUs are not taken yet.
   std::vector<uint32_t> Left(const FreeNode& node) const {
     absl::flat_hash_set<absl::string_view> own;
     std::vector<uint32_t> left;
@@ -57,7 +57,8 @@ class PhysicalDevices {
     }
     return left;
   }
-  // Of these, those that no other node offers, if that is enough of them; else all.
+  // Returns the slots of `left` that no other node offers, if there are enough of them; otherwise
+  // all of `left`.
   std::vector<uint32_t> Preferred(const FreeNode& node, const std::vector<uint32_t>& left,
                                   size_t count) const {
     std::vector<uint32_t> alone;
@@ -75,7 +76,7 @@ class PhysicalDevices {
   }
 
  private:
-  // Slots are numbered from 0 as a rule, but need not be.
+  // Slots are usually numbered from 0, but need not be.
   static absl::string_view UuidOf(const FreeNode& node, uint32_t slot) {
     if (node.slots == nullptr) return "";
     if (slot < static_cast<uint32_t>(node.slots->size())) {
@@ -130,7 +131,7 @@ bool NaturalLess(absl::string_view a, absl::string_view b) {
     }
   }
   if (a.empty() != b.empty()) return a.empty();
-  return whole_a < whole_b;  // equal but for leading zeros
+  return whole_a < whole_b;  // equal except for leading zeros
 }
 
 bool IsPlacedBefore(const FreeNode& a, const FreeNode& b) {

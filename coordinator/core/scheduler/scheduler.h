@@ -1,5 +1,5 @@
-// The queue of jobs that wait for resources, and whether it has to be looked at again. Decisions
-// are pure functions over this queue, the jobs and the nodes: placement.h, explain.h.
+// The queue of jobs that wait for resources, and whether it has to be examined again. Decisions are
+// pure functions over this queue, the jobs and the nodes: placement.h, explain.h.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_SCHEDULER_H_
@@ -17,22 +17,22 @@ class Scheduler {
  public:
   const JobQueue& queue() const { return queue_; }
 
-  // The job waits to be placed.
+  // Adds a job that waits to be placed.
   void Add(const Job& job) {
     queue_.Add(job);
     OnCapacityChanged();
   }
-  // The job no longer waits; those behind it may be placed.
+  // Removes a job that no longer waits; jobs behind it may now be placed.
   void Remove(const JobId& id) {
     queue_.Remove(id);
     OnCapacityChanged();
   }
-  // The job at the head got its nodes.
+  // Removes the job at the head, which has been placed.
   void OnPlaced(const JobId& id) { queue_.Remove(id); }
 
-  // A job may fit that did not fit before.
+  // Called when a job may fit that did not fit before.
   void OnCapacityChanged() { capacity_changed_ = true; }
-  // Whether capacity changed since the last call.
+  // Returns whether capacity changed since the last call.
   bool TakeCapacityChange() { return std::exchange(capacity_changed_, false); }
 
  private:
