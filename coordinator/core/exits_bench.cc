@@ -85,8 +85,7 @@ class Cluster {
     }
     const v1::JobState state = core_.GetJob(JobId("bench"), false, Now())->state();
     printf(
-        "%u exits, %u per report: %s after %.2f s (%.2f s of it in Step), %zu commits, %.1f MB\
-",
+        "%u exits, %u per report: %s after %.2f s (%.2f s of it in Step), %zu commits, %.1f MB\n",
         kNodes * kRanksPerNode, ranks_per_report, v1::JobState_Name(state).c_str(),
         absl::ToDoubleSeconds(stepping_ + committing_), absl::ToDoubleSeconds(stepping_), commits_,
         static_cast<double>(bytes_) / 1e6);

@@ -26,7 +26,7 @@ class QueueSimulation {
 
   // Advances to the next time at which slots become free; returns false when there is none.
   bool Advance() {
-    if (releases_.empty() || ++moments_ > kMaxReleaseTimes) return false;
+    if (releases_.empty() || ++release_times_ > kMaxReleaseTimes) return false;
     now_ = releases_.begin()->first;
     const auto freed = releases_.extract(releases_.begin());
     for (const Forecast::Release& release : freed.mapped()) {
@@ -65,7 +65,7 @@ class QueueSimulation {
   std::map<std::string, std::vector<Forecast::Pool>> pools_;
   std::map<absl::Duration, std::vector<Forecast::Release>> releases_;
   absl::Duration now_ = absl::ZeroDuration();
-  size_t moments_ = 0;
+  size_t release_times_ = 0;
 };
 
 }  // namespace
