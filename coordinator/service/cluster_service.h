@@ -1,5 +1,5 @@
-// ClusterService over gRPC's callback API: requests become core events or queries; no thread waits
-// for an answer.
+// ClusterService over gRPC's callback API: requests become core events or queries, and no thread
+// waits for an answer.
 #ifndef MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
 
@@ -16,7 +16,7 @@
 
 namespace muster::service {
 
-// Everything that is referred to outlives the server that this is registered with.
+// All referenced objects must outlive the server with which this service is registered.
 class ClusterServiceImpl : public v1::ClusterService::CallbackService {
  public:
   ClusterServiceImpl(CoreLoop& loop, PendingRequests& requests, JobWatchers& watchers,
@@ -69,17 +69,17 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
 
  private:
   using Read = absl::AnyInvocable<absl::Status(core::Core&, const Time&)>;
-  // Finishes the call with what `read` returns on the core's thread.
+  // Runs `read` on the core thread and finishes the call with its result.
   grpc::ServerUnaryReactor* Answer(grpc::ServerUnaryReactor* reactor, Read read);
-  // Finds the job by id or unique prefix, pushes the event that `make` makes for it, and finishes
-  // with the reply.
+  // Finds the job by id or unique prefix, pushes the event that `make` creates for it, and finishes
+  // the call with the reply.
   template <typename Make>
   grpc::ServerUnaryReactor* Change(grpc::ServerUnaryReactor* reactor, const std::string& job,
                                    v1::Job* response, Make make);
-  // Pushes the event and finishes with the node as it is afterwards.
+  // Pushes the event and finishes the call with the resulting node.
   grpc::ServerUnaryReactor* ChangeNode(grpc::ServerUnaryReactor* reactor, const std::string& node,
                                        core::Event event, v1::Node* response);
-  // Draws an id, and another one while it is taken.
+  // Submits the job under a random id, and draws another one while the id is taken.
   void Submit(grpc::ServerUnaryReactor* reactor, const v1::SubmitJobRequest* request,
               v1::JobSpec spec, v1::SubmitJobResponse* response, int attempts);
   JobId DrawJobId(const std::string& name);

@@ -1,4 +1,4 @@
-// The coordinator as a whole: core, loop, gRPC services and HTTP endpoints over one store.
+// The complete coordinator: core, event loop, gRPC services and HTTP endpoints over one store.
 #ifndef MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 #define MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 
@@ -19,16 +19,16 @@
 
 namespace muster::service {
 
-// Logs one line and ends the process.
+// Logs the error and ends the process.
 [[noreturn]] void EndOnCommitFailure(const absl::Status& status);
 
 struct CoordinatorOptions {
-  std::string listen = "127.0.0.1:7070";  // gRPC, HOST:PORT; port 0 takes a free one
+  std::string listen = "127.0.0.1:7070";  // gRPC, HOST:PORT; port 0 selects a free port
   std::string http = "127.0.0.1:7071";
   AccessOptions access;
   security::TlsFiles tls;
-  core::Options core;         // an incarnation of 0 is drawn at random
-  std::string notify_socket;  // systemd's; empty: none
+  core::Options core;         // an incarnation of 0 is replaced by a random one
+  std::string notify_socket;  // systemd's socket; none when empty
   absl::Duration watchdog_interval = absl::InfiniteDuration();
   std::function<Time()> clock = Now;
   std::function<void(const absl::Status&)> on_commit_failure = EndOnCommitFailure;
@@ -36,21 +36,22 @@ struct CoordinatorOptions {
 
 class Coordinator {
  public:
-  // Recovers from the store, then listens. Serves when it returns. `store` outlives it.
-  // Errors: ALREADY_EXISTS for an address in use and INVALID_ARGUMENT for a malformed one, both
-  // with the address; DATA_LOSS and FAILED_PRECONDITION from the store and core::Core::Load.
+  // Recovers from the store, then listens; the coordinator is serving when this returns. `store`
+  // must outlive it. Errors: ALREADY_EXISTS for an address in use and INVALID_ARGUMENT for a
+  // malformed one, both with the address; DATA_LOSS and FAILED_PRECONDITION from the store and
+  // core::Core::Load.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store& store);
-  // Ends every stream with UNAVAILABLE, answers the calls under way, commits, stops.
+  // Ends all streams with UNAVAILABLE, answers the calls in progress, commits, and stops.
   ~Coordinator();
 
   const Address& grpc_address() const;
   const Address& http_address() const;
 
-  // What clients have open. Thread-safe.
+  // Numbers of open watches and log transfers. Thread-safe.
   size_t watcher_count() const;
   size_t log_transfer_count() const;
-  // Looks at the clock again: for clocks moved by hand. Thread-safe.
+  // Makes the coordinator read the clock again; for manual clocks in tests. Thread-safe.
   void Wake();
 
  private:

@@ -1,5 +1,5 @@
-// A whole coordinator on loopback for tests, and a worker that is nothing but its session's
-// messages.
+// Test fixture: a complete coordinator on loopback, and a worker that only sends and receives
+// session messages.
 #ifndef MUSTER_COORDINATOR_SERVICE_COORDINATOR_FIXTURE_H_
 #define MUSTER_COORDINATOR_SERVICE_COORDINATOR_FIXTURE_H_
 
@@ -18,7 +18,7 @@
 
 namespace muster::service {
 
-// The deadline of every call that a test makes: only a failing test waits for it.
+// The deadline of all calls in tests; only a failing test waits for it.
 inline std::chrono::system_clock::time_point TestDeadline() {
   return std::chrono::system_clock::now() + std::chrono::seconds(20);
 }
@@ -31,23 +31,23 @@ grpc::Status Call(Stub& stub, Method method, const Request& request, Response* r
   return (stub.*method)(&context, request, response);
 }
 
-// A worker's session, driven by hand. One thread.
+// A manually driven worker session. Not thread-safe.
 class RawWorker {
  public:
   explicit RawWorker(const std::shared_ptr<grpc::Channel>& channel);
   ~RawWorker();
 
-  // With two CPU slots.
+  // Returns a Hello with two CPU slots.
   static v1::Hello HelloOf(const std::string& name, uint64_t incarnation = 1);
   void SendHello(const v1::Hello& hello);
   bool Send(const v1::WorkerMessage& message) { return stream_->Write(message); }
-  // Reports one phase of all of `launch`'s ranks.
+  // Reports `phase` for all ranks of `launch`.
   void Report(const v1::Launch& launch, v1::RankPhase phase, int exit_code = 0);
 
-  // The next message of this kind; others are passed over. A test failure and an empty one at the
-  // stream's end.
+  // Returns the next message of this kind and skips others. If the stream ends first, fails the
+  // test and returns an empty message.
   v1::CoordinatorMessage Next(v1::CoordinatorMessage::KindCase kind);
-  // Reads to the end.
+  // Reads to the end of the stream and returns its status.
   grpc::Status Finish();
   void Cancel() { context_.TryCancel(); }
 
@@ -67,14 +67,14 @@ class CoordinatorFixture : public ::testing::Test {
   void StopCoordinator() { coordinator_.reset(); }
 
   static v1::SubmitJobRequest SubmitRequest(const std::string& name);
-  // Submits a command job of one node with two ranks; returns its id.
+  // Submits a command job with one node and two ranks; returns its id.
   std::string Submit(const std::string& name);
   v1::Job Get(const std::string& job);
-  // A worker that has been welcomed.
+  // Returns a worker that has received its Welcome.
   std::unique_ptr<RawWorker> Connect(const std::string& name);
-  // Until `condition` holds: asks the coordinator something in between.
+  // Polls until `condition` holds, with a call to the coordinator in between.
   void AwaitCondition(const std::function<bool()>& condition);
-  // Until the job is in `state`, by its watch.
+  // Watches the job until it is in `state`.
   v1::Job AwaitState(const std::string& job, v1::JobState state);
 
   store::MemoryStore store_;

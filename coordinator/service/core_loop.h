@@ -1,12 +1,12 @@
-// Runs the core: one thread steps it, a second one commits its writes, and what the steps want done
-// leaves the process only when nothing can make it untrue.
+// Runs the core: one thread steps it, and a second one commits its writes. Effects leave the
+// process only when nothing can invalidate them any more.
 //
-// A turn takes what is queued, steps it, and yields its writes and its releases (effects and the
-// answers of queries). Turns are released in the order in which they were taken, each after its own
-// writes are on disk. A turn without writes is therefore released at once when no commit is
-// outstanding, and otherwise behind the commits before it: what it says may rest on them. Turns
-// that queue up behind a commit share the next one. Releases never run concurrently; they run on
-// either thread, and must not wait.
+// A turn takes the queued items, steps the core with them, and yields writes and releases (effects
+// and the answers of queries). Turns are released in the order in which they were taken, each after
+// its own writes are on disk. A turn without writes is therefore released at once when no commit is
+// outstanding, and otherwise after the commits before it, because its results may depend on them.
+// Turns that queue up behind a commit share the next one. Releases never run concurrently; they run
+// on either thread and must not block.
 //
 // A failed commit ends the process: memory is never ahead of disk.
 #ifndef MUSTER_COORDINATOR_SERVICE_CORE_LOOP_H_
@@ -35,15 +35,16 @@ namespace muster::service {
 
 using Release = absl::AnyInvocable<void()>;
 
-// Sees every turn, on the core's thread.
+// Observes every turn, on the core thread.
 class TurnObserver {
  public:
   virtual ~TurnObserver() = default;
-  // After a turn's steps; `changed` holds each job once. What is added to `releases` is released
-  // with the turn. Returns when it wants to be called again at the latest.
+  // Called after the steps of a turn; `changed` holds each changed job once. Entries added to
+  // `releases` are released with the turn. Returns the latest time at which it must be called
+  // again.
   virtual SteadyTime AfterTurn(core::Core& core, absl::Span<const JobId> changed, const Time& now,
                                std::vector<Release>& releases) = 0;
-  // How late the loop was: for an event from its arrival, for a deadline from its time.
+  // Reports the delay of the loop: of an event since its arrival, or of a deadline since its time.
   virtual void OnLag(absl::Duration lag) = 0;
 };
 
@@ -51,33 +52,35 @@ class CoreLoop {
  public:
   struct Options {
     std::function<Time()> clock = Now;
-    // Where effects go, as a release. Their writes are already committed.
+    // Receives effects, as a release: their writes are already committed.
     std::function<void(core::Effects)> deliver;
-    // On the committing thread, when nothing can be released any more. Expected to end the process.
+    // Called on the commit thread after a failed commit, when nothing can be released any more.
+    // Expected to end the process.
     std::function<void(const absl::Status&)> on_commit_failure;
     TurnObserver* observer = nullptr;  // outlives the loop
   };
-  // Runs on the core's thread; what it returns is released in turn. May return nothing.
+  // Runs on the core thread and returns a release, or an empty one.
   using Query = absl::AnyInvocable<Release(core::Core&, const Time&)>;
 
-  // `core` is loaded. `store` outlives the loop.
+  // `core` must be loaded. `store` must outlive the loop.
   CoreLoop(std::unique_ptr<core::Core> core, store::Store& store, Options options);
-  // Stops.
+  // Calls Stop.
   ~CoreLoop();
 
   void Start();
-  // Steps, commits and releases everything that was queued before, then returns.
+  // Steps, commits and releases everything that was queued before the call, then returns.
   void Stop();
 
-  // Thread-safe. False, with nothing kept, once stopping. `taken` runs on the core's thread when
-  // the event has left the queue: who waits for it before queueing the next has one event in it at
-  // most.
+  // Thread-safe. Returns false, and drops the argument, when the loop is stopping. `taken` runs on
+  // the core thread when the event has left the queue: a caller that waits for it before pushing
+  // the next event has at most one event in the queue.
   bool Push(core::Event event, absl::AnyInvocable<void()> taken = nullptr);
+  // Thread-safe. Queues a query. Returns false, and drops it, when the loop is stopping.
   bool Ask(Query query);
-  // Looks at the clock again: for clocks moved by hand.
+  // Makes the loop read the clock again; for manual clocks in tests. Thread-safe.
   void Wake();
 
-  // Thread-safe. How long the turn under way or the oldest event that waits has been taking.
+  // The age of the current turn or of the oldest waiting event. Thread-safe.
   absl::Duration Delay() const;
 
  private:
@@ -95,7 +98,7 @@ class CoreLoop {
   bool Enqueue(Item item);
   void RunCore();
   void RunCommitter();
-  // Waits for something to do; what it took is empty when a deadline has come.
+  // Waits for items or the deadline; `items` is empty when the deadline came first.
   bool TakeItems(SteadyTime deadline, std::vector<Item>& items);
   void StepItem(Item item, const Time& now, Turn& turn, std::vector<JobId>& changed);
   void StepEvent(const core::Event& event, const Time& now, Turn& turn,
@@ -104,7 +107,7 @@ class CoreLoop {
 
   const Options options_;
   store::Store& store_;
-  std::unique_ptr<core::Core> core_;  // the core thread's
+  std::unique_ptr<core::Core> core_;  // core thread only
 
   mutable absl::Mutex mutex_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
@@ -114,7 +117,7 @@ class CoreLoop {
 
   absl::Mutex commit_mutex_;
   std::vector<Turn> pending_ ABSL_GUARDED_BY(commit_mutex_);
-  // Turns handed over and not yet released, those under way included.
+  // Turns handed over and not yet released, including those in progress.
   size_t outstanding_ ABSL_GUARDED_BY(commit_mutex_) = 0;
   bool core_ended_ ABSL_GUARDED_BY(commit_mutex_) = false;
   bool commit_failed_ ABSL_GUARDED_BY(commit_mutex_) = false;

@@ -1,5 +1,5 @@
-// grpc_server_handled_total and grpc_server_handling_seconds, under the names that gRPC's other
-// Prometheus integrations use, so that their dashboards serve.
+// The metrics grpc_server_handled_total and grpc_server_handling_seconds. They have the names that
+// gRPC's other Prometheus integrations use, so that existing dashboards work.
 #ifndef MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_
 #define MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_
 
@@ -14,11 +14,11 @@
 
 namespace muster::service {
 
-// Counts every call of the services that it is told of; a call of an unknown method counts under
-// the method "unknown", so that a client cannot make series. Thread-safe.
+// Counts all calls of the known services. A call of an unknown method counts under the method
+// "unknown", so that clients cannot create series. Thread-safe.
 class GrpcMetrics : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  // `registry` outlives the server.
+  // `registry` must outlive the server.
   explicit GrpcMetrics(prometheus::Registry& registry);
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
@@ -31,7 +31,7 @@ class GrpcMetrics : public grpc::experimental::ServerInterceptorFactoryInterface
     std::string service;
     std::string method;
   };
-  absl::flat_hash_map<std::string, Names> methods_;  // by "/package.Service/Method"
+  absl::flat_hash_map<std::string, Names> methods_;  // keyed by "/package.Service/Method"
   prometheus::Family<prometheus::Counter>& handled_;
   prometheus::Family<prometheus::Histogram>& handling_;
 };

@@ -1,4 +1,4 @@
-// The listening gRPC server: credentials, bounds, keepalive, health and reflection.
+// The gRPC server: credentials, limits, keepalive, health and reflection.
 #ifndef MUSTER_COORDINATOR_SERVICE_GRPC_SERVER_H_
 #define MUSTER_COORDINATOR_SERVICE_GRPC_SERVER_H_
 
@@ -22,7 +22,7 @@ class ServerInterceptorFactoryInterface;
 
 namespace muster::service {
 
-// A callback service and its full name in the proto.
+// A callback service and its full name in the proto file.
 struct Served {
   const char* name;
   grpc::Service* service;
@@ -30,22 +30,22 @@ struct Served {
 
 class GrpcServer {
  public:
-  // With a certificate in `tls` it serves TLS, with a CA there it wants a certificate of each
-  // client that this CA has signed. The files are looked at again every ten seconds. Every call of
-  // `services` has to pass `authorizer`; health and reflection are open. Services and authorizer
-  // outlive the server. Errors: those of CheckTlsFiles, INVALID_ARGUMENT for a malformed address,
-  // ALREADY_EXISTS for one in use, or what the system says.
+  // Starts the server. A certificate in `tls` enables TLS; a CA in it makes the server require
+  // client certificates signed by that CA. The files are checked for changes every ten seconds.
+  // `authorizer` checks every call of `services`; health and reflection are open. `services` and
+  // `authorizer` must outlive the server. Errors: those of CheckTlsFiles, INVALID_ARGUMENT for a
+  // malformed address, ALREADY_EXISTS for one in use, or the system's error.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
       const std::string& address, const std::vector<Served>& services, Authorizer& authorizer,
       const security::TlsFiles& tls,
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor);
   ~GrpcServer();
 
-  // Takes no more calls, waits for those under way, and cancels what is left after `patience`.
-  // Idempotent.
+  // Accepts no more calls, waits for those in progress, and cancels those that are left after
+  // `patience`. Idempotent.
   void Shutdown(std::chrono::milliseconds patience);
 
-  // With the port that was chosen.
+  // The listening address, with the actual port.
   const Address& address() const { return address_; }
 
  private:

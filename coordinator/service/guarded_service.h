@@ -1,4 +1,4 @@
-// A gRPC service behind the authorizer: no call of it reaches the service unchecked.
+// A gRPC service that authorizes every call before it reaches the wrapped service.
 #ifndef MUSTER_COORDINATOR_SERVICE_GUARDED_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_GUARDED_SERVICE_H_
 
@@ -11,14 +11,14 @@
 
 namespace muster::service {
 
-// Registered with a server in place of `service`, has all of its methods, unary and streams, those
-// included that are added to its proto later, and hands on what the authorizer lets pass. A request
-// is parsed only then. (gRPC's interceptors can watch a call but not refuse one, and its
-// credentials check tokens only under TLS. So this stands where generated code does: between the
-// server and the method handlers.)
+// Registered with a server in place of `service`. It has all methods of the service, unary and
+// streaming, including those added to its proto later, and forwards the calls that the authorizer
+// allows. A request is parsed only after that. (gRPC's interceptors can observe a call but not
+// refuse it, and its credentials check tokens only under TLS. The check is therefore placed where
+// generated code is: between the server and the method handlers.)
 class GuardedService final : public grpc::Service {
  public:
-  // `service` is a callback service of `descriptor`; both it and `authorizer` outlive this.
+  // `service` is a callback service of `descriptor`; it and `authorizer` must outlive this object.
   GuardedService(const google::protobuf::ServiceDescriptor& descriptor, grpc::Service& service,
                  Authorizer& authorizer);
 

@@ -1,4 +1,4 @@
-// Who waits for which job to change.
+// Notifies watchers about changes of jobs.
 #ifndef MUSTER_COORDINATOR_SERVICE_JOB_WATCHERS_H_
 #define MUSTER_COORDINATOR_SERVICE_JOB_WATCHERS_H_
 
@@ -19,39 +19,38 @@
 
 namespace muster::service {
 
-// One call. OnJob is a release: never concurrent, in order, and it must not wait.
+// One watch. OnJob is a release: calls are sequential and in order, and it must not block.
 class JobWatcher {
  public:
   virtual ~JobWatcher() = default;
   virtual void OnJob(std::shared_ptr<const v1::Job> job) = 0;
-  // The coordinator ends: no more will come.
+  // The coordinator is shutting down; no further calls follow.
   virtual void OnShutdown() = 0;
 };
 
-// Add and AfterTurn belong to the core's thread, so that no change falls between a look at the job
-// and the watch.
+// Add and AfterTurn must be called on the core thread, so that no change is missed between reading
+// the job and adding the watch.
 class JobWatchers {
  public:
   // RESOURCE_EXHAUSTED beyond limits::kWatchersPerJob and kWatchers; UNAVAILABLE after Shutdown.
   absl::Status Add(const JobId& job, std::shared_ptr<JobWatcher> watcher);
-  // Any thread. Without effect when it is not there. A release under way may still reach the
-  // watcher.
+  // Removes the watcher if it is there. A release in progress may still reach it. Thread-safe.
   void Remove(const JobId& job, const JobWatcher* watcher);
 
-  // Adds a release for each changed job that is watched and differs from what was released last.
+  // Adds a release for each changed job that has watchers and differs from its last release.
   void AfterTurn(const core::Core& core, absl::Span<const JobId> changed, const Time& now,
                  std::vector<Release>& releases);
 
-  // Any thread. Tells every watcher, and refuses new ones.
+  // Notifies all watchers and refuses new ones. Thread-safe.
   void Shutdown();
 
-  // Any thread.
+  // The number of watchers. Thread-safe.
   size_t size() const;
 
  private:
   struct Watched {
     std::vector<std::shared_ptr<JobWatcher>> watchers;
-    std::string last;  // serialised
+    std::string last;  // the last released job, serialized
   };
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<JobId, Watched> watched_ ABSL_GUARDED_BY(mutex_);

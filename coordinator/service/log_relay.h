@@ -1,7 +1,6 @@
-// Carries log bytes from the worker that has them to the client that reads them: one transfer at a
-// time per reader, one chunk at a time per transfer. The next chunk is read from the worker once
-// the client has taken the one before, so a slow reader holds back its own worker's stream and
-// nothing else.
+// Relays log bytes from a worker to the client that reads them: one transfer at a time per reader,
+// one chunk at a time per transfer. The next chunk is read from the worker after the client has
+// accepted the previous one, so a slow reader only delays its own stream.
 #ifndef MUSTER_COORDINATOR_SERVICE_LOG_RELAY_H_
 #define MUSTER_COORDINATOR_SERVICE_LOG_RELAY_H_
 
@@ -21,46 +20,47 @@ namespace muster::service {
 
 using TransferId = StrongId<struct TransferIdTag, uint64_t>;
 
-// The client's end. Called by the relay without its lock.
+// The client side. The relay calls it without holding its lock.
 class LogReader {
  public:
   virtual ~LogReader() = default;
-  // Answered by LogRelay::Next when the client has taken it.
+  // Delivers a chunk. The reader calls LogRelay::Next when it is ready for the next one.
   virtual void OnChunk(v1::LogChunk chunk) = 0;
-  // Last; not after Cancel. OK when the worker sent all there is.
+  // The last call; not made after Cancel. OK when the worker has sent the complete log.
   virtual void OnEnd(absl::Status status) = 0;
 };
 
-// The worker's end.
+// The worker side.
 class LogSource {
  public:
   virtual ~LogSource() = default;
-  // Reads one more chunk.
+  // Reads the next chunk.
   virtual void Next() = 0;
-  // Nobody reads any more.
+  // Ends the stream, because the reader has stopped.
   virtual void Stop(absl::Status status) = 0;
 };
 
-// Thread-safe. A transfer has one reader, and a source once the worker has opened its stream.
+// Thread-safe. A transfer has one reader, and a source after the worker has opened its stream.
 class LogRelay {
  public:
   explicit LogRelay(WorkerSessions& sessions) : sessions_(sessions) {}
 
-  // Errors: RESOURCE_EXHAUSTED beyond limits::kLogTransfers; UNAVAILABLE after Shutdown.
+  // Creates a transfer. Errors: RESOURCE_EXHAUSTED beyond limits::kLogTransfers; UNAVAILABLE after
+  // Shutdown.
   absl::StatusOr<TransferId> Open(SessionId session, std::shared_ptr<LogReader> reader);
-  // Asks the worker for what `request` names. From here on the reader is called, perhaps before
-  // this returns.
+  // Requests the log from the worker. From here on the reader is called, possibly before this
+  // returns.
   void Start(TransferId id, const v1::ReadLogRequest& request);
-  // The reader is ready for more.
+  // Requests the next chunk for the reader.
   void Next(TransferId id);
-  // The reader has gone.
+  // Ends the transfer because its reader has stopped.
   void Cancel(TransferId id);
 
-  // The worker's stream for the transfer is here. CANCELLED when its reader has gone,
-  // ALREADY_EXISTS when it has one.
+  // Attaches the worker's stream to the transfer. Errors: CANCELLED when the reader has stopped,
+  // ALREADY_EXISTS when the transfer already has a stream.
   absl::Status Attach(TransferId id, std::shared_ptr<LogSource> source);
   void Chunk(TransferId id, v1::LogChunk chunk);
-  // The worker's stream has ended, or `session` cannot serve the transfer.
+  // End: the worker's stream has ended. Unavailable: `session` cannot serve the transfer.
   void End(TransferId id, absl::Status status);
   void Unavailable(SessionId session, TransferId id, absl::Status status);
   void SessionEnded(SessionId session);
@@ -76,7 +76,7 @@ class LogRelay {
     std::shared_ptr<LogReader> reader;
     std::shared_ptr<LogSource> source;
   };
-  // Ends those that `which` picks.
+  // Ends the transfers for which `which` returns true.
   void EndAll(const std::function<bool(const Transfer&)>& which, const absl::Status& status);
 
   WorkerSessions& sessions_;

@@ -1,5 +1,5 @@
-// The coordinator's Prometheus metrics: what is counted as it happens, and what is read off the
-// snapshot at a scrape.
+// The coordinator's Prometheus metrics: counters and histograms updated as events happen, and
+// gauges computed from the snapshot at each scrape.
 #ifndef MUSTER_COORDINATOR_SERVICE_METRICS_H_
 #define MUSTER_COORDINATOR_SERVICE_METRICS_H_
 
@@ -26,11 +26,11 @@ class Metrics {
  public:
   Metrics();
 
-  // The samples of `stats`.
+  // Adds the samples of `stats`.
   void Observe(const core::Stats& stats);
   void ObserveLag(absl::Duration lag);
 
-  // Where others add their own.
+  // The registry, to which other components add their own metrics.
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
  private:
@@ -43,7 +43,7 @@ class Metrics {
   prometheus::Family<prometheus::Histogram>& rendezvous_;
 };
 
-// Everything that a snapshot shows. Job series last kEndedJobsStay beyond the job.
+// The metrics derived from a snapshot. A job's series last for kEndedJobsStay after its end.
 class SnapshotMetrics : public prometheus::Collectable {
  public:
   SnapshotMetrics(std::function<std::shared_ptr<const Snapshot>()> snapshot,

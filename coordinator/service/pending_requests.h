@@ -1,4 +1,4 @@
-// Client calls that wait for the core's Reply. Thread-safe.
+// Client calls that wait for the core's reply. Thread-safe.
 #ifndef MUSTER_COORDINATOR_SERVICE_PENDING_REQUESTS_H_
 #define MUSTER_COORDINATOR_SERVICE_PENDING_REQUESTS_H_
 
@@ -13,13 +13,13 @@ namespace muster::service {
 
 class PendingRequests {
  public:
-  // Called once: by Complete, or by FailAll with UNAVAILABLE.
+  // Called once, by Complete, or by FailAll with UNAVAILABLE.
   using Callback = absl::AnyInvocable<void(core::Reply)>;
 
   RequestId Add(Callback callback);
-  // A reply that nobody waits for is dropped.
+  // Completes a request; a reply without a waiting request is dropped.
   void Complete(core::Reply reply);
-  // Once no reply can come any more.
+  // Fails all requests. Called when no reply can arrive any more.
   void FailAll();
 
  private:

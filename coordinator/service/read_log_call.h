@@ -1,13 +1,12 @@
-// One ClusterService.ReadLog stream: the client's end of log transfers.
+// One ClusterService.ReadLog stream: the client side of log transfers.
 //
-//   find ──► transfer ──► done                    without follow, or for a generation that was
-//   named
-//    │ ▲        │ drained, and the job goes on
-//    ▼ │        ▼
-//   wait for the next generation                  with follow and generation 0, until the job is
-//   over
+//   find ──► transfer ──► done            without follow, or for a given generation
+//    ▲ │        │
+//    │ │        │ end of the log, and the job continues
+//    │ ▼        ▼
+//   wait for the next generation          with follow and generation 0, until the job ends
 //
-// No thread is held in any of them.
+// No thread is blocked in any of these states.
 #ifndef MUSTER_COORDINATOR_SERVICE_READ_LOG_CALL_H_
 #define MUSTER_COORDINATOR_SERVICE_READ_LOG_CALL_H_
 
@@ -25,13 +24,13 @@
 
 namespace muster::service {
 
-// Owns itself until gRPC says that the call is done.
+// Owns itself until the gRPC call is done.
 class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
                           public LogReader,
                           public JobWatcher,
                           public std::enable_shared_from_this<ReadLogCall> {
  public:
-  // `request` is valid.
+  // `request` must be valid.
   static ReadLogCall* Start(const v1::ReadLogRequest& request, CoreLoop& loop,
                             JobWatchers& watchers, LogRelay& logs);
 
@@ -50,12 +49,12 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
  private:
   ReadLogCall(const v1::ReadLogRequest& request, CoreLoop& loop, JobWatchers& watchers,
               LogRelay& logs);
-  // Asks the core where the log is, or for the generation after `read_generation_`.
+  // Queries the core for the location of the log, or for the generation after `read_generation_`.
   void Find() ABSL_LOCKS_EXCLUDED(mutex_);
   Release Look(core::Core& core, const Time& now) ABSL_LOCKS_EXCLUDED(mutex_);
   Release WaitForGeneration(const v1::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Transfer(const core::Core::RankLocation& location) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Ends the call once no write is under way, and lets go of whatever it holds.
+  // Ends the call when no write is in progress, and releases its transfer and watch.
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Follows() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -68,13 +67,13 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
 
   absl::Mutex mutex_;
   std::shared_ptr<ReadLogCall> self_ ABSL_GUARDED_BY(mutex_);
-  v1::ReadLogRequest request_ ABSL_GUARDED_BY(mutex_);  // its job_id a prefix until found
+  v1::ReadLogRequest request_ ABSL_GUARDED_BY(mutex_);  // job_id is a prefix until resolved
   bool watching_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<TransferId> transfer_ ABSL_GUARDED_BY(mutex_);
-  uint64_t read_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // of the newest transfer
+  uint64_t read_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // generation of the newest transfer
   v1::LogChunk writing_ ABSL_GUARDED_BY(mutex_);
   bool write_under_way_ ABSL_GUARDED_BY(mutex_) = false;
-  bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the transfer's last chunk said end
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the last chunk had the end marker
   std::optional<absl::Status> end_status_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -1,4 +1,4 @@
-// One WorkerService.SendLog stream: the worker's end of a log transfer.
+// One WorkerService.SendLog stream: the worker side of a log transfer.
 #ifndef MUSTER_COORDINATOR_SERVICE_SEND_LOG_CALL_H_
 #define MUSTER_COORDINATOR_SERVICE_SEND_LOG_CALL_H_
 
@@ -13,7 +13,7 @@
 
 namespace muster::service {
 
-// Owns itself until gRPC says that the call is done; the relay shares it meanwhile.
+// Owns itself until the gRPC call is done; the relay shares ownership.
 class SendLogCall final : public grpc::ServerReadReactor<v1::SendLogRequest>,
                           public LogSource,
                           public std::enable_shared_from_this<SendLogCall> {
@@ -30,14 +30,14 @@ class SendLogCall final : public grpc::ServerReadReactor<v1::SendLogRequest>,
  private:
   SendLogCall(grpc::CallbackServerContext* context, LogRelay& logs)
       : context_(context), logs_(logs) {}
-  // The stream's end as seen by the reader.
+  // Reports the end of the stream to the reader.
   void End(absl::Status status);
   absl::Status Forward();
 
   grpc::CallbackServerContext* const context_;
   LogRelay& logs_;
-  v1::SendLogRequest incoming_;   // of the read under way
-  std::optional<TransferId> id_;  // set by the first read; the reads' alone until then
+  v1::SendLogRequest incoming_;   // of the read in progress
+  std::optional<TransferId> id_;  // set by the first read; until then, only reads access it
 
   absl::Mutex mutex_;
   std::shared_ptr<SendLogCall> self_ ABSL_GUARDED_BY(mutex_);

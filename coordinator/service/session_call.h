@@ -19,11 +19,12 @@
 
 namespace muster::service {
 
-// Owns itself until gRPC says that the call is done; the registry and callbacks under way share it.
+// Owns itself until the gRPC call is done; the registry and callbacks in progress share
+// ownership.
 //
-// Reads one message, hands it to the core, and reads the next when the core has taken it. Writes
-// one message at a time from a bounded queue. The core hears of the session's end once, as soon as
-// either side ends it.
+// Reads one message, passes it to the core, and reads the next one when the core has taken it.
+// Writes one message at a time from a bounded queue. Reports the end of the session to the core
+// once, as soon as either side ends it.
 class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>,
                           public WorkerSession,
                           public std::enable_shared_from_this<SessionCall> {
@@ -45,7 +46,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
   absl::Status Open() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Forward(SessionId id);
   void ReadOn() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Tells the core and the log relay, once.
+  // Reports the end of the session to the core and the log relay, once.
   void Ended() ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishWhenWritten(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -55,11 +56,11 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
   LogRelay& logs_;
   const std::string peer_;
 
-  v1::WorkerMessage incoming_;  // of the read under way
+  v1::WorkerMessage incoming_;  // of the read in progress
 
   absl::Mutex mutex_;
   std::string node_name_ ABSL_GUARDED_BY(mutex_);        // the peer's address before its Hello
-  std::optional<SessionId> id_ ABSL_GUARDED_BY(mutex_);  // once the core has been told of it
+  std::optional<SessionId> id_ ABSL_GUARDED_BY(mutex_);  // set when the core knows the session
   std::shared_ptr<SessionCall> self_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::CoordinatorMessage> outgoing_
       ABSL_GUARDED_BY(mutex_);  // the first is being written

@@ -1,4 +1,4 @@
-// A picture of the cluster for the HTTP endpoints, so that a scrape never takes the core's turn.
+// A snapshot of the cluster for the HTTP endpoints, so that a scrape never waits for the core.
 #ifndef MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_
 #define MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_
 
@@ -25,31 +25,31 @@ namespace muster::service {
 struct Snapshot {
   Time taken;
   std::vector<v1::Node> nodes;
-  // Every job that is not over, and those that ended lately; newest first. Without ranks, waits and
-  // recorded losses.
+  // All unfinished jobs and recently ended ones, newest first. Without ranks, waits and past
+  // failures.
   std::vector<std::shared_ptr<const v1::Job>> jobs;
   std::vector<core::LiveWait> waits;
-  // Totals only; the samples of a core::Stats go to the publisher's `on_stats`.
+  // Totals only; samples go to the publisher's `on_stats`.
   core::Stats totals;
 };
 
-// How long a job that has ended stays in the snapshot, and how many such jobs do.
+// How long an ended job stays in the snapshot, and how many ended jobs stay in it.
 inline constexpr absl::Duration kEndedJobsStay = absl::Minutes(5);
 inline constexpr size_t kEndedJobsShown = 50;
 
-// Load and Refresh belong to the core's thread; Get to any.
+// Load and Refresh must be called on the core thread; Get is thread-safe.
 class SnapshotPublisher {
  public:
-  // `on_stats` sees every core::Stats that is taken, on the core's thread. `clock` tells what a
-  // refresh costs.
+  // `on_stats` receives every core::Stats taken, on the core thread. `clock` measures the cost of a
+  // refresh.
   explicit SnapshotPublisher(std::function<void(const core::Stats&)> on_stats,
                              std::function<Time()> clock = Now);
 
-  // The first picture, of a core that was just loaded.
+  // Takes the first snapshot, of a core that was just loaded.
   void Load(core::Core& core, const Time& now);
-  // Notes what changed and takes a new picture if one is due: at most four a second, and at most a
-  // twentieth of the core's time. Returns when one will be; infinite when nothing has happened
-  // since the last.
+  // Notes the changed jobs and takes a new snapshot if one is due: at most four a second, and using
+  // at most a twentieth of the core's time. Returns the time of the next one; infinite when nothing
+  // has happened since the last.
   SteadyTime Refresh(core::Core& core, absl::Span<const JobId> changed, const Time& now);
 
   std::shared_ptr<const Snapshot> Get() const;
@@ -62,7 +62,7 @@ class SnapshotPublisher {
   const std::function<void(const core::Stats&)> on_stats_;
   const std::function<Time()> clock_;
 
-  // The core thread's.
+  // Core thread only.
   std::map<JobId, std::shared_ptr<const v1::Job>> jobs_;
   std::vector<JobId> changed_;
   SteadyTime next_;

@@ -1,5 +1,4 @@
-// What systemd wants to hear of a service of Type=notify: datagrams to the socket in
-// $NOTIFY_SOCKET.
+// Notifications to systemd for a service of Type=notify: datagrams to the socket in $NOTIFY_SOCKET.
 #ifndef MUSTER_COORDINATOR_SERVICE_SYSTEMD_H_
 #define MUSTER_COORDINATOR_SERVICE_SYSTEMD_H_
 
@@ -11,14 +10,14 @@
 
 namespace muster::service {
 
-// Sends `state`, e.g. "READY=1". OK without effect when `socket_path` (of $NOTIFY_SOCKET) is empty.
-// Thread-safe.
+// Sends `state`, e.g. "READY=1". Does nothing and returns OK when `socket_path` (from
+// $NOTIFY_SOCKET) is empty. Thread-safe.
 absl::Status NotifySystemd(absl::string_view socket_path, absl::string_view state);
 
-// Of $NOTIFY_SOCKET; empty when there is none.
+// The value of $NOTIFY_SOCKET; empty when it is unset.
 std::string NotifySocket();
 
-// How often to say WATCHDOG=1, half of what $WATCHDOG_USEC allows; infinite when nobody watches.
+// The interval for WATCHDOG=1 messages, half of $WATCHDOG_USEC; infinite when the watchdog is off.
 absl::Duration WatchdogInterval();
 
 }  // namespace muster::service

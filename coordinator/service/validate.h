@@ -1,5 +1,5 @@
-// Whether what arrived from outside is within bounds, by its own bytes. What depends on the
-// coordinator's state is the core's to check.
+// Checks that messages from outside are within limits, independently of the coordinator's state.
+// The core checks what depends on its state.
 #ifndef MUSTER_COORDINATOR_SERVICE_VALIDATE_H_
 #define MUSTER_COORDINATOR_SERVICE_VALIDATE_H_
 
@@ -12,32 +12,33 @@
 
 namespace muster::service {
 
-// INVALID_ARGUMENT for none, FAILED_PRECONDITION for another than ours. `who` names the speaker.
+// Errors: INVALID_ARGUMENT without a version, FAILED_PRECONDITION for a version other than this
+// build's. `who` names the caller in the message.
 absl::Status CheckProtocolVersion(uint32_t version, absl::string_view who);
 
-// All but the protocol version and the spec's contents.
+// Checks a submission, except for its protocol version and the contents of its spec.
 absl::Status ValidateSubmit(const v1::SubmitJobRequest& request);
 
-// A job id or the start of one.
+// Checks a job id or a prefix of one.
 absl::Status ValidateJobName(absl::string_view job);
 
 absl::Status ValidateNodeName(absl::string_view name);
-// What an operator says of a node.
+// Checks the node name and reason of a cordon or drain.
 absl::Status ValidateCordon(absl::string_view node, absl::string_view reason);
 
 absl::Status ValidateCancel(const v1::CancelJobRequest& request);
 
 absl::Status ValidateReadLog(const v1::ReadLogRequest& request);
 
-// A session's first message. FAILED_PRECONDITION for another protocol version, otherwise
-// INVALID_ARGUMENT.
+// Checks the first message of a session. Errors: FAILED_PRECONDITION for another protocol version,
+// otherwise INVALID_ARGUMENT.
 absl::Status ValidateHello(const v1::Hello& hello);
 
-// Any later one: INVALID_ARGUMENT; a second Hello too.
+// Checks a later message of a session. Errors: INVALID_ARGUMENT, also for a second Hello.
 absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message);
 
-// The host's number out of grpc::ServerContext::peer(), e.g. "ipv4:127.0.0.1:4711"; empty for other
-// kinds of peer.
+// The IP address in grpc::ServerContext::peer(), e.g. "ipv4:127.0.0.1:4711"; empty for other kinds
+// of peer.
 std::string PeerHost(absl::string_view peer);
 
 }  // namespace muster::service

@@ -15,8 +15,7 @@
 
 namespace muster::service {
 
-// Owns itself until gRPC says that the call is done. Keeps the newest job that is not yet written
-// and no other.
+// Owns itself until the gRPC call is done. Keeps only the newest job that is not yet written.
 class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
                            public JobWatcher,
                            public std::enable_shared_from_this<WatchJobCall> {
@@ -35,7 +34,7 @@ class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
   explicit WatchJobCall(JobWatchers& watchers) : watchers_(watchers) {}
   Release Watch(const std::string& name, core::Core& core, const Time& now);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Writes what is newest, or finishes, unless a write is under way.
+  // Writes the newest job, or finishes the call, unless a write is in progress.
   void Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   JobWatchers& watchers_;

@@ -1,5 +1,5 @@
-// WorkerService over gRPC's callback API: each session's messages become core events, one at a time
-// per session.
+// WorkerService over gRPC's callback API: the messages of a session become core events, one at a
+// time per session.
 #ifndef MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::service {
 
-// Everything that is referred to outlives the server that this is registered with.
+// All referenced objects must outlive the server with which this service is registered.
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
   WorkerServiceImpl(CoreLoop& loop, WorkerSessions& sessions, LogRelay& logs)

@@ -1,4 +1,4 @@
-// The workers' session streams, by the number under which the core knows them.
+// The workers' session streams by session id.
 #ifndef MUSTER_COORDINATOR_SERVICE_WORKER_SESSIONS_H_
 #define MUSTER_COORDINATOR_SERVICE_WORKER_SESSIONS_H_
 
@@ -14,24 +14,24 @@
 
 namespace muster::service {
 
-// One stream. Thread-safe; neither call waits.
+// One session stream. Thread-safe; neither call blocks.
 class WorkerSession {
  public:
   virtual ~WorkerSession() = default;
-  // Queues a message; a session whose queue is full is ended with RESOURCE_EXHAUSTED.
+  // Queues a message; if the queue is full, ends the session with RESOURCE_EXHAUSTED.
   virtual void Send(v1::CoordinatorMessage message) = 0;
-  // Ends the stream with `status`; what is queued and not yet being written is dropped.
+  // Ends the stream with `status`; drops queued messages, except one already being written.
   virtual void Close(absl::Status status) = 0;
 };
 
 // Thread-safe.
 class WorkerSessions {
  public:
-  // RESOURCE_EXHAUSTED beyond limits::kSessions; UNAVAILABLE after CloseAll.
+  // Errors: RESOURCE_EXHAUSTED beyond limits::kSessions; UNAVAILABLE after CloseAll.
   absl::StatusOr<SessionId> Add(std::shared_ptr<WorkerSession> session);
   void Remove(SessionId id);
 
-  // False, with the message dropped, when the session has ended.
+  // Returns false, and drops the message, when the session has ended.
   bool Send(SessionId id, v1::CoordinatorMessage message);
   void Close(SessionId id, absl::Status status);
   // Ends every session and refuses new ones.

@@ -1,4 +1,4 @@
-// The coordinator's data directory, held by one process at a time.
+// The coordinator's data directory, which one process at a time may use.
 #ifndef MUSTER_COORDINATOR_STORE_DATA_DIR_H_
 #define MUSTER_COORDINATOR_STORE_DATA_DIR_H_
 
@@ -9,13 +9,12 @@
 
 namespace muster::store {
 
-// Owns an exclusive flock on DIR/lock, which ends with the process however that ends. The file
-// holds the owner's pid.
+// Holds an exclusive flock on DIR/lock, which the kernel releases when the process ends. The file
+// contains the owner's pid.
 class DataDir {
  public:
-  // Makes the directory (mode 0700) and those above it.
-  // Errors: FAILED_PRECONDITION when another coordinator has it; otherwise what the system says,
-  // with the path.
+  // Creates the directory (mode 0700) and its parents, and locks it. Errors: FAILED_PRECONDITION
+  // when another coordinator holds it; otherwise the system's error, with the path.
   static absl::StatusOr<std::unique_ptr<DataDir>> Acquire(const std::string& path);
   ~DataDir();
 

@@ -1,5 +1,4 @@
-// A store that forgets when the process ends: for tests, and for a coordinator of one afternoon
-// (--store=memory).
+// A store without persistence (--store=memory): for tests and short-lived coordinators.
 #ifndef MUSTER_COORDINATOR_STORE_MEMORY_STORE_H_
 #define MUSTER_COORDINATOR_STORE_MEMORY_STORE_H_
 
@@ -17,7 +16,7 @@ namespace muster::store {
 
 class MemoryStore : public Store {
  public:
-  // `capacity_bytes` bounds keys and values together: RESOURCE_EXHAUSTED beyond it.
+  // `capacity_bytes` limits the total size of keys and values: RESOURCE_EXHAUSTED beyond it.
   explicit MemoryStore(size_t capacity_bytes = std::numeric_limits<size_t>::max());
 
   absl::Status Commit(absl::Span<const Mutation> batch) override;

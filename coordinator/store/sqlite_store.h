@@ -1,7 +1,7 @@
-// The embedded default: one SQLite file, one table of keys and values.
+// The default store: one SQLite file with one table of keys and values.
 //
-// Write-ahead log with full synchronisation: Commit returns after the log is on disk. The file's
-// user_version is the layout of this table, not of the records in it (that is the record
+// It uses a write-ahead log with full synchronization: Commit returns after the log is on disk. The
+// file's user_version is the layout of this table, not of the records in it (that is the record
 // "meta/schema").
 #ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
@@ -22,17 +22,18 @@ struct sqlite3_stmt;
 namespace muster::store {
 
 struct SqliteOptions {
-  // The most pages (of 4 KiB) that the file may have; 0 for SQLite's own bound. Commits beyond it
-  // are RESOURCE_EXHAUSTED, as on a full disk.
+  // The maximum number of pages (4 KiB each) in the file; 0 for SQLite's own limit. Commits beyond
+  // it fail with RESOURCE_EXHAUSTED, as on a full disk.
   uint32_t max_pages = 0;
 };
 
 class SqliteStore : public Store {
  public:
-  // Makes the file when there is none. Keep a DataDir's lock while it is open: SQLite alone lets
-  // two processes write in turn. Errors: DATA_LOSS when the file is damaged or no database;
-  // FAILED_PRECONDITION when a newer Muster or another program made it; PERMISSION_DENIED,
-  // RESOURCE_EXHAUSTED or INTERNAL when it cannot be opened. All name the file.
+  // Creates the file if it is missing. Hold the lock of a DataDir while the store is open: SQLite
+  // alone allows two processes to write in turn. Errors: DATA_LOSS when the file is damaged or not
+  // a database; FAILED_PRECONDITION when a newer Muster or another program created it;
+  // PERMISSION_DENIED, RESOURCE_EXHAUSTED or INTERNAL when it cannot be opened. All messages name
+  // the file.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path,
                                                            const SqliteOptions& options = {});
   ~SqliteStore() override;
@@ -49,12 +50,11 @@ class SqliteStore : public Store {
   };
   using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-  // A connection with the statements that are prepared on it; they are finalised before it is
-  // closed.
+  // A connection with its prepared statements, which are finalized before the connection is closed.
   struct Connection {
     std::unique_ptr<sqlite3, CloseDatabase> database;
-    Statement begin, put, erase, commit, rollback;  // of the writer
-    Statement scan, scan_all;                       // of the reader
+    Statement begin, put, erase, commit, rollback;  // used by the writer
+    Statement scan, scan_all;                       // used by the reader
   };
 
   explicit SqliteStore(std::string path) : path_(std::move(path)) {}

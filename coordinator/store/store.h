@@ -1,9 +1,9 @@
-// Where the coordinator keeps its records: keys and serialised messages of
+// Storage of the coordinator's records: keys and serialized messages of
 // proto/muster/v1/store.proto.
 //
 // The interface is what an embedded database and a replicated one (etcd) both do well: an atomic
-// batch of puts and deletes, and a scan. Decisions live in coordinator/core; a store only keeps
-// what it is given.
+// batch of puts and deletes, and a scan. coordinator/core makes all decisions; a store only keeps
+// records.
 #ifndef MUSTER_COORDINATOR_STORE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_H_
 
@@ -18,7 +18,7 @@
 
 namespace muster::store {
 
-// One write: a value puts it, none deletes the key (a missing key is no error).
+// One write: puts the value, or deletes the key when there is none (a missing key is not an error).
 struct Mutation {
   std::string key;
   std::optional<std::string> value;
@@ -29,19 +29,19 @@ struct Record {
   std::string value;
 };
 
-// Thread-safe: Scan may run beside Commit, which callers give one at a time.
+// Thread-safe: Scan may run concurrently with Commit; callers must not run Commit concurrently.
 class Store {
  public:
   virtual ~Store() = default;
 
-  // All of the batch or nothing; when it returns OK the batch survives the loss of power. Later
-  // mutations of a key in one batch win. Any error leaves the state unknown to the caller, who must
-  // end and read it again. Errors: RESOURCE_EXHAUSTED (disk full), INTERNAL, FAILED_PRECONDITION
-  // (fenced: somebody else leads).
+  // Commits the whole batch or nothing; after OK, the batch survives power loss. If a batch has
+  // several mutations of a key, the last one wins. After an error the state is unknown, and the
+  // caller must end and load it again. Errors: RESOURCE_EXHAUSTED (disk full), INTERNAL,
+  // FAILED_PRECONDITION (fenced: another coordinator leads).
   virtual absl::Status Commit(absl::Span<const Mutation> batch) = 0;
 
-  // Every record whose key begins with prefix, in byte order of the keys.
-  // Errors: DATA_LOSS (damaged), INTERNAL.
+  // All records whose keys begin with `prefix`, in byte order of the keys. Errors: DATA_LOSS
+  // (damaged), INTERNAL.
   virtual absl::StatusOr<std::vector<Record>> Scan(absl::string_view prefix) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The coordinator's own HTTP pages, made from a snapshot.
+// The coordinator's own HTTP pages, rendered from a snapshot.
 #ifndef MUSTER_COORDINATOR_SERVICE_HTTP_PAGES_H_
 #define MUSTER_COORDINATOR_SERVICE_HTTP_PAGES_H_
 
@@ -9,12 +9,11 @@
 
 namespace muster::service {
 
-// For a Prometheus' http_sd_configs: every worker's metrics address, a JSON list with one entry
-// each.
+// Target list for Prometheus' http_sd_configs: a JSON list with one entry per worker that serves
+// metrics.
 std::string DiscoveryJson(const Snapshot& snapshot);
 
-// Nodes and jobs for a browser: one page without scripts or anything from elsewhere, which loads
-// itself again.
+// Status page with nodes and jobs. It is self-contained, has no scripts, and reloads itself.
 std::string StatusPage(const Snapshot& snapshot, const Time& now);
 
 }  // namespace muster::service
