@@ -1,6 +1,5 @@
 // Moves jobs through their states and removes lost nodes: starts, advances, stops, restarts and
-// requeues jobs. It has no state of its own: the parts do. The table of job states is in
-// jobs/job.h.
+// requeues jobs. All state is in the parts. The table of job states is in jobs/job.h.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_LIFE_CYCLE_H_

@@ -15,7 +15,7 @@ inline constexpr char kCancelledByUser[] = "CancelledByUser";
 inline constexpr char kTimeLimit[] = "TimeLimit";
 inline constexpr char kRepeatedFailure[] = "RepeatedFailure";
 inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
-// by an operator, or its worker is shutting down
+// Drained by an operator, or its worker is shutting down.
 inline constexpr char kNodeDrained[] = "NodeDrained";
 inline constexpr char kDeviceShared[] = "DeviceShared";  // ranks would be on the same GPU
 

@@ -149,7 +149,7 @@ TEST_F(FailuresTest, RestartsHaveABudget) {
   EXPECT_TRUE(MayRestart(*job_).allowed);
   job_->status.set_restarts(3);
   EXPECT_FALSE(MayRestart(*job_).allowed);
-  EXPECT_EQ(MayRestart(*job_).why_not, "its 3 restarts are used up");
+  EXPECT_EQ(MayRestart(*job_).why_not, "restart limit reached (restart.max: 3)");
   job_->status.mutable_spec()->mutable_restart()->set_max(0);
   EXPECT_EQ(MayRestart(*job_).why_not, "restarts are disabled (restart.max: 0)");
 }

@@ -14,7 +14,7 @@ namespace muster::core {
 struct Migration {
   uint32_t from = 0;                   // 0: the store is empty
   std::vector<store::Record> records;  // the state after `writes`
-  // to be committed in one batch; empty when `from` is current
+  // Must be committed in one batch; empty when `from` is current.
   std::vector<store::Mutation> writes;
 };
 

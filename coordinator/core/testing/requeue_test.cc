@@ -146,7 +146,7 @@ TEST(Cordon, NodeKeepsItsRanksAndGetsNoMore) {
   const std::string running = cluster.Submit(MakeSpec(1));
   cluster.BringUp(running);
   const Effects effects = cluster.Step(CordonNode{NodeName("a"), "bad fan"});
-  EXPECT_THAT(effects.logs, ElementsAre("node a is cordoned: bad fan"));
+  EXPECT_THAT(effects.logs, ElementsAre("node a was cordoned: bad fan"));
   EXPECT_TRUE(cluster.Step(CordonNode{NodeName("a"), "bad fan"}).writes.empty()) << "idempotent";
   EXPECT_EQ(cluster.State(running), v1::RUNNING);
   const std::string waiting = cluster.Submit(MakeSpec(1));
