@@ -30,7 +30,7 @@ class FlagsTest : public ::testing::Test {
   }
 };
 
-TEST_F(FlagsTest, Defaults) {
+TEST_F(FlagsTest, HasDefaults) {
   Flags flags;
   EXPECT_EQ(Parse({"--data-dir=/d"}, flags), std::nullopt);
   EXPECT_EQ(flags.listen, "127.0.0.1:7070");
@@ -38,7 +38,7 @@ TEST_F(FlagsTest, Defaults) {
   EXPECT_EQ(flags.lease, absl::Seconds(10));
 }
 
-TEST_F(FlagsTest, CommandLineOverEnvironmentOverFile) {
+TEST_F(FlagsTest, CommandLineOverridesEnvironmentOverridesFile) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/coordinator.conf");
   std::ofstream(path) << "listen=127.0.0.1:1\nlease=20s\n";
   const std::string config = "--config=" + path;
@@ -55,7 +55,7 @@ TEST_F(FlagsTest, CommandLineOverEnvironmentOverFile) {
   EXPECT_EQ(command_line.listen, "127.0.0.1:3");
 }
 
-TEST_F(FlagsTest, HowLongJobsAreKept) {
+TEST_F(FlagsTest, ParsesRetention) {
   Flags flags;
   EXPECT_EQ(Parse({"--data-dir=/d"}, flags), std::nullopt);
   EXPECT_EQ(flags.keep_jobs, 10000u);
@@ -73,21 +73,21 @@ TEST_F(FlagsTest, HowLongJobsAreKept) {
   }
 }
 
-TEST_F(FlagsTest, OpenAddressNeedsConsent) {
+TEST_F(FlagsTest, NonLoopbackAddressRequiresInsecureBind) {
   EXPECT_THAT(UsageError({"--data-dir=/d", "--listen=0.0.0.0:7070"}), HasSubstr("--insecure-bind"));
   Flags flags;
   EXPECT_EQ(Parse({"--data-dir=/d", "--listen=0.0.0.0:7070", "--insecure-bind"}, flags),
             std::nullopt);
 }
 
-TEST_F(FlagsTest, TlsFilesBelongTogether) {
+TEST_F(FlagsTest, RequiresTlsCertAndKeyTogether) {
   EXPECT_THAT(UsageError({"--data-dir=/d", "--tls-cert=/c"}), HasSubstr("--tls-key"));
   EXPECT_THAT(UsageError({"--data-dir=/d", "--tls-key=/k"}), HasSubstr("--tls-cert"));
   EXPECT_THAT(UsageError({"--data-dir=/d", "--tls-cert=/none/c", "--tls-key=/none/k"}),
               HasSubstr("--tls-cert: read /none/c: No such file"));
 }
 
-TEST_F(FlagsTest, UsageErrors) {
+TEST_F(FlagsTest, RejectsInvalidFlags) {
   EXPECT_THAT(UsageError({}), HasSubstr("--data-dir"));
   EXPECT_THAT(UsageError({"--data-dir=/d", "--lisen=x"}), HasSubstr("--lisen"));
   EXPECT_THAT(UsageError({"--data-dir=/d", "--listen=7070"}), HasSubstr("HOST:PORT"));
@@ -96,7 +96,7 @@ TEST_F(FlagsTest, UsageErrors) {
   EXPECT_THAT(UsageError({"--data-dir=/d", "--store=oracle"}), HasSubstr("sqlite"));
 }
 
-TEST_F(FlagsTest, HelpAndVersion) {
+TEST_F(FlagsTest, PrintsHelpAndVersion) {
   ::testing::internal::CaptureStdout();
   Flags flags;
   EXPECT_THAT(Parse({"--help"}, flags), Optional(0));

@@ -10,7 +10,7 @@ const TimerKey kA{TimerKey::Kind::kLease, "a"};
 const TimerKey kB{TimerKey::Kind::kLease, "b"};
 const TimerKey kJob{TimerKey::Kind::kCause, "a"};
 
-TEST(Timers, EarliestFirst) {
+TEST(Timers, ReturnsEarliestFirst) {
   Timers timers;
   EXPECT_EQ(timers.Next(), SteadyTime::Infinite());
   timers.Set(kA, At(5));
@@ -36,7 +36,7 @@ TEST(Timers, SetReplacesAndCancelRemoves) {
   EXPECT_EQ(timers.Next(), SteadyTime::Infinite());
 }
 
-TEST(Timers, ExtendMovesAll) {
+TEST(Timers, ExtendAllMovesAllDeadlines) {
   Timers timers;
   timers.Set(kA, At(5));
   timers.Set(kB, At(6));

@@ -68,12 +68,13 @@ class AuthorizerTest : public ::testing::Test {
 TEST_F(AuthorizerTest, EveryMethodHasARole) {
   for (const auto* method : AllMethods()) {
     EXPECT_TRUE(Authorizer::RoleFor(FullName(*method)).has_value())
-        << FullName(*method) << " is missing from the table in authorizer.cc: nobody can call it";
+        << FullName(*method)
+        << " is missing from the table in authorizer.cc, so no role may call it";
   }
   EXPECT_FALSE(Authorizer::RoleFor("/muster.v1.ClusterService/Unheard").has_value());
 }
 
-TEST_F(AuthorizerTest, RolesContainOneAnother) {
+TEST_F(AuthorizerTest, RolesIncludeLowerRoles) {
   WriteTokens(
       "# people\n"
       "view    view-token-0123456 alice\n"
@@ -105,7 +106,7 @@ TEST_F(AuthorizerTest, RolesContainOneAnother) {
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/Unheard", admin)));
 }
 
-TEST_F(AuthorizerTest, MissingAndWrongTokensAreToldApart) {
+TEST_F(AuthorizerTest, DistinguishesMissingAndInvalidTokens) {
   WriteTokens("");
   auto authorizer = Create();
   ASSERT_TRUE(authorizer.ok()) << authorizer.status();
@@ -122,7 +123,7 @@ TEST_F(AuthorizerTest, MissingAndWrongTokensAreToldApart) {
   EXPECT_THAT(std::string(basic.message()), HasSubstr("'Bearer TOKEN'"));
 }
 
-TEST_F(AuthorizerTest, AnotherProtocolIsToldBothVersions) {
+TEST_F(AuthorizerTest, ProtocolMismatchNamesBothVersions) {
   AccessOptions options;
   options.require_token = false;
   auto authorizer = Authorizer::Create(options);
@@ -141,7 +142,7 @@ TEST_F(AuthorizerTest, AnotherProtocolIsToldBothVersions) {
   }
 }
 
-TEST_F(AuthorizerTest, WrongLinesAreNamed) {
+TEST_F(AuthorizerTest, NamesInvalidLines) {
   const auto problem = [this](const std::string& text, mode_t mode = 0600) {
     WriteTokens(text, mode);
     return std::string(Create().status().message());
@@ -155,7 +156,7 @@ TEST_F(AuthorizerTest, WrongLinesAreNamed) {
   EXPECT_THAT(std::string(Create().status().message()), HasSubstr("No such file"));
 }
 
-TEST_F(AuthorizerTest, TheFileIsReadAgainWhenItChanges) {
+TEST_F(AuthorizerTest, ReloadsChangedFile) {
   WriteTokens("view view-token-0123456\n");
   auto authorizer = Create();
   ASSERT_TRUE(authorizer.ok()) << authorizer.status();
@@ -167,7 +168,7 @@ TEST_F(AuthorizerTest, TheFileIsReadAgainWhenItChanges) {
   now_.steady = now_.steady + absl::Seconds(1);
   EXPECT_TRUE(may("other-token-012345"));
   EXPECT_FALSE(may("view-token-0123456"));
-  // A broken one changes nothing.
+  // A malformed file changes nothing.
   WriteTokens("view other-token-012345\nroot root-token-012345\n");
   now_.steady = now_.steady + absl::Seconds(1);
   EXPECT_TRUE(may("other-token-012345"));
@@ -178,7 +179,8 @@ TEST_F(AuthorizerTest, TheFileIsReadAgainWhenItChanges) {
   EXPECT_FALSE(may("other-token-012345"));
 }
 
-// The whole coordinator, by each method of each service: what is refused never reaches a handler.
+// Calls every method of every service of a complete coordinator; refused calls must not reach a
+// handler.
 class GuardTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -192,7 +194,7 @@ class GuardTest : public ::testing::Test {
         coordinator_->grpc_address().ToString(), grpc::InsecureChannelCredentials()));
   }
 
-  // A call with an empty message, if any.
+  // Calls the method with an empty message if it takes one.
   grpc::Status Call(const std::string& method, const std::string& token,
                     const std::string& protocol = "") {
     grpc::ClientContext context;
@@ -240,13 +242,13 @@ TEST_F(GuardTest, NoMethodIsOpen) {
   }
 }
 
-TEST_F(GuardTest, HealthIsOpenAndWhatIsNotServedIsSaidSo) {
+TEST_F(GuardTest, HealthIsOpenAndUnknownMethodsAreUnimplemented) {
   EXPECT_TRUE(Call("/grpc.health.v1.Health/Check", "").ok());
   EXPECT_EQ(Call("/muster.v1.ClusterService/Unheard", kLocalToken).error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
 }
 
-TEST_F(GuardTest, AClientOfAnotherVersionIsToldWhatToInstall) {
+TEST_F(GuardTest, VersionMismatchNamesVersionToInstall) {
   security::ClientSecurity security;
   security.token = kLocalToken;
   const auto get_version = [&] {
@@ -268,7 +270,7 @@ TEST_F(GuardTest, AClientOfAnotherVersionIsToldWhatToInstall) {
                    kProtocolVersion, "; install version ", kSoftwareVersion, " on both sides"));
 }
 
-TEST_F(GuardTest, ADefaultCoordinatorLetsNobodyIn) {
+TEST_F(GuardTest, DefaultCoordinatorRefusesAllCalls) {
   CoordinatorOptions options;
   EXPECT_TRUE(options.access.require_token);
 }

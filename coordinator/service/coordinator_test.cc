@@ -32,7 +32,7 @@ TEST_F(JobsTest, SubmitDefaultsTheSpecAndNamesTheJob) {
   EXPECT_EQ(Get("hello").job_id(), response.job().job_id());
 }
 
-TEST_F(JobsTest, SubmitRefusesWhatItCannotRun) {
+TEST_F(JobsTest, SubmitRejectsInvalidSpecs) {
   const auto refused = [this](const v1::SubmitJobRequest& request) {
     v1::SubmitJobResponse response;
     return Call(*cluster_, &Stub::SubmitJob, request, &response);
@@ -60,7 +60,7 @@ TEST_F(JobsTest, ValidateOnlyQueuesNothing) {
   EXPECT_EQ(jobs.jobs_size(), 0);
 }
 
-TEST_F(JobsTest, SameIdempotencyKeySameJob) {
+TEST_F(JobsTest, SameIdempotencyKeyReturnsSameJob) {
   v1::SubmitJobRequest request = SubmitRequest("hello");
   request.set_idempotency_key("key");
   v1::SubmitJobResponse first, second;
@@ -70,7 +70,7 @@ TEST_F(JobsTest, SameIdempotencyKeySameJob) {
   EXPECT_TRUE(second.already_existed());
 }
 
-TEST_F(JobsTest, UnknownAndMalformedNames) {
+TEST_F(JobsTest, RejectsUnknownAndMalformedJobs) {
   v1::GetJobRequest request;
   v1::Job job;
   EXPECT_EQ(Call(*cluster_, &Stub::GetJob, request, &job).error_code(),
@@ -90,7 +90,7 @@ TEST_F(JobsTest, UnknownAndMalformedNames) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_F(JobsTest, HoldReleaseCancelAndEvents) {
+TEST_F(JobsTest, HoldReleaseAndCancelAddEvents) {
   const std::string id = Submit("hello");
   v1::Job job;
   v1::HoldJobRequest hold;
@@ -129,7 +129,7 @@ TEST_F(JobsTest, HoldReleaseCancelAndEvents) {
   EXPECT_EQ(jobs.jobs_size(), 1);
 }
 
-TEST_F(JobsTest, FromSubmitToSucceeded) {
+TEST_F(JobsTest, RunsFromSubmitToSucceeded) {
   const auto worker = Connect("node-1");
   const std::string id = Submit("hello");
   const v1::Launch launch = worker->Next(v1::CoordinatorMessage::kLaunch).launch();
@@ -148,7 +148,7 @@ TEST_F(JobsTest, FromSubmitToSucceeded) {
   EXPECT_EQ(worker->Next(v1::CoordinatorMessage::kForget).forget().job_id(), id);
 }
 
-TEST_F(JobsTest, WatchEndsWithTheJob) {
+TEST_F(JobsTest, WatchEndsWithJob) {
   const std::string id = Submit("hello");
   grpc::ClientContext context;
   context.set_deadline(TestDeadline());
@@ -183,7 +183,7 @@ TEST_F(JobsTest, CancelledWatchLeavesNoWatcher) {
   AwaitCondition([this] { return coordinator_->watcher_count() == 0; });
 }
 
-TEST_F(JobsTest, WatchersAreBounded) {
+TEST_F(JobsTest, LimitsWatchers) {
   const std::string id = Submit("hello");
   v1::WatchJobRequest watch;
   watch.set_job_id(id);
@@ -205,14 +205,14 @@ TEST_F(JobsTest, WatchersAreBounded) {
   AwaitCondition([this] { return coordinator_->watcher_count() == 0; });
 }
 
-TEST_F(JobsTest, AcknowledgedJobsSurviveARestart) {
+TEST_F(JobsTest, AcknowledgedJobsSurviveRestart) {
   const std::string id = Submit("hello");
   StopCoordinator();
   StartCoordinator();
   EXPECT_EQ(Get(id).state(), v1::QUEUED);
 }
 
-TEST_F(JobsTest, ShutdownEndsEveryStream) {
+TEST_F(JobsTest, ShutdownEndsAllStreams) {
   const auto worker = Connect("node-1");
   const std::string id = Submit("hello");
   worker->Next(v1::CoordinatorMessage::kLaunch);
@@ -232,7 +232,7 @@ TEST_F(JobsTest, ShutdownEndsEveryStream) {
 
 using SessionsTest = CoordinatorFixture;
 
-TEST_F(SessionsTest, WelcomeAndNodes) {
+TEST_F(SessionsTest, WelcomesWorkersAndListsNodes) {
   RawWorker worker(channel_);
   worker.SendHello(RawWorker::HelloOf("node-1"));
   const v1::Welcome welcome = worker.Next(v1::CoordinatorMessage::kWelcome).welcome();
@@ -252,7 +252,7 @@ TEST_F(SessionsTest, WelcomeAndNodes) {
   EXPECT_EQ(nodes.nodes(0).slots_size(), 2);
 }
 
-TEST_F(SessionsTest, MalformedMessagesEndTheSessionWithAStatus) {
+TEST_F(SessionsTest, MalformedMessagesEndSessionWithStatus) {
   const auto ends_with = [this](const std::function<void(RawWorker&)>& speak) {
     RawWorker worker(channel_);
     speak(worker);
@@ -281,11 +281,11 @@ TEST_F(SessionsTest, MalformedMessagesEndTheSessionWithAStatus) {
     w.Send(v1::WorkerMessage());
   });
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  // The coordinator serves on.
+  // The coordinator keeps serving.
   EXPECT_NE(Submit("hello"), "");
 }
 
-TEST_F(SessionsTest, AWorkerThatDoesNotReadIsCutOff) {
+TEST_F(SessionsTest, ClosesSessionOfWorkerThatDoesNotRead) {
   const auto worker = Connect("node-1");
   Submit("hello");
   const v1::Launch launch = worker->Next(v1::CoordinatorMessage::kLaunch).launch();
@@ -300,7 +300,7 @@ TEST_F(SessionsTest, AWorkerThatDoesNotReadIsCutOff) {
   get.set_job_id(launch.job_id());
   get.set_generation(launch.generation());
   get.set_key("key");
-  // Each is answered with 64 KiB.
+  // Each reply has 64 KiB.
   size_t sent = 0;
   while (worker->Send(message)) ++sent;
   EXPECT_GT(sent, limits::kSessionQueueBytes / limits::kValueBytes);
@@ -308,14 +308,14 @@ TEST_F(SessionsTest, AWorkerThatDoesNotReadIsCutOff) {
               AnyOf(grpc::StatusCode::RESOURCE_EXHAUSTED, grpc::StatusCode::CANCELLED));
 }
 
-TEST_F(SessionsTest, ALiveNameIsTaken) {
+TEST_F(SessionsTest, RejectsNameOfLiveWorker) {
   const auto first = Connect("node-1");
   RawWorker second(channel_);
   second.SendHello(RawWorker::HelloOf("node-1", 2));
   EXPECT_EQ(second.Finish().error_code(), grpc::StatusCode::ALREADY_EXISTS);
 }
 
-TEST_F(SessionsTest, ABrokenStreamMakesTheNodeSuspect) {
+TEST_F(SessionsTest, BrokenStreamMakesNodeSuspect) {
   const auto worker = Connect("node-1");
   worker->Cancel();
   AwaitCondition([this] {
@@ -325,7 +325,7 @@ TEST_F(SessionsTest, ABrokenStreamMakesTheNodeSuspect) {
   });
 }
 
-TEST_F(JobsTest, RequeueEndsTheRanksAndStartsThemAnew) {
+TEST_F(JobsTest, RequeueStopsAndRestartsRanks) {
   const auto worker = Connect("node-1");
   const std::string id = Submit("hello");
   const v1::Launch launch = worker->Next(v1::CoordinatorMessage::kLaunch).launch();
@@ -345,7 +345,7 @@ TEST_F(JobsTest, RequeueEndsTheRanksAndStartsThemAnew) {
             grpc::StatusCode::FAILED_PRECONDITION);
 }
 
-TEST_F(SessionsTest, CordonDrainAndUncordonAnswerWithTheNode) {
+TEST_F(SessionsTest, CordonDrainAndUncordonReturnNode) {
   const auto worker = Connect("node-1");
   const std::string id = Submit("hello");
   const v1::Launch launch = worker->Next(v1::CoordinatorMessage::kLaunch).launch();
@@ -356,7 +356,7 @@ TEST_F(SessionsTest, CordonDrainAndUncordonAnswerWithTheNode) {
   ASSERT_TRUE(Call(*cluster_, &Stub::CordonNode, cordon, &node).ok());
   EXPECT_TRUE(node.cordoned());
   EXPECT_EQ(node.cordon_reason(), "bad fan");
-  EXPECT_EQ(node.slots(0).job_id(), id) << "its ranks run on";
+  EXPECT_EQ(node.slots(0).job_id(), id) << "its ranks keep running";
   v1::DrainNodeRequest drain;
   drain.set_name("node-1");
   ASSERT_TRUE(Call(*cluster_, &Stub::DrainNode, drain, &node).ok());
@@ -368,14 +368,14 @@ TEST_F(SessionsTest, CordonDrainAndUncordonAnswerWithTheNode) {
   v1::GetNodeRequest get;
   get.set_name("node-1");
   ASSERT_TRUE(Call(*cluster_, &Stub::GetNode, get, &node).ok());
-  EXPECT_TRUE(node.cordoned()) << "what was acknowledged survives";
+  EXPECT_TRUE(node.cordoned()) << "the acknowledged cordon survives";
   v1::UncordonNodeRequest uncordon;
   uncordon.set_name("node-1");
   ASSERT_TRUE(Call(*cluster_, &Stub::UncordonNode, uncordon, &node).ok());
   EXPECT_FALSE(node.cordoned());
 }
 
-TEST_F(SessionsTest, UnknownAndMalformedNodes) {
+TEST_F(SessionsTest, RejectsUnknownAndMalformedNodes) {
   const auto cordon = [this](const std::string& name, const std::string& reason) {
     v1::CordonNodeRequest request;
     request.set_name(name);
@@ -390,7 +390,7 @@ TEST_F(SessionsTest, UnknownAndMalformedNodes) {
             grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(SessionsTest, ALeavingWorkerGetsNoMoreRanks) {
+TEST_F(SessionsTest, LeavingWorkerGetsNoMoreRanks) {
   const auto worker = Connect("node-1");
   v1::WorkerMessage message;
   message.mutable_leaving();
@@ -407,7 +407,7 @@ TEST_F(SessionsTest, ALeavingWorkerGetsNoMoreRanks) {
 
 using ServerTest = CoordinatorFixture;
 
-// Calls a method by name with serialised messages.
+// Calls a method by name with serialized messages.
 grpc::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                      const std::string& request, std::string* response) {
   grpc::GenericStub stub(channel);
@@ -430,14 +430,14 @@ grpc::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, const std::s
   return status;
 }
 
-TEST_F(ServerTest, HealthSaysServing) {
+TEST_F(ServerTest, HealthReturnsServing) {
   std::string response;
   const grpc::Status status = RawCall(channel_, "/grpc.health.v1.Health/Check", "", &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response, "\x08\x01");  // HealthCheckResponse{status: SERVING}
 }
 
-TEST_F(ServerTest, ReflectionListsTheServices) {
+TEST_F(ServerTest, ReflectionListsServices) {
   // ServerReflectionRequest{list_services: ""}
   std::string response;
   const grpc::Status status =
@@ -448,7 +448,7 @@ TEST_F(ServerTest, ReflectionListsTheServices) {
   EXPECT_THAT(response, HasSubstr("muster.v1.WorkerService"));
 }
 
-TEST_F(ServerTest, BytesThatAreNoMessageGetAStatus) {
+TEST_F(ServerTest, MalformedRequestsGetStatus) {
   std::string response;
   EXPECT_FALSE(
       RawCall(channel_, "/muster.v1.ClusterService/SubmitJob", "\xff\xff\xff", &response).ok());
@@ -457,7 +457,7 @@ TEST_F(ServerTest, BytesThatAreNoMessageGetAStatus) {
   EXPECT_NE(Submit("hello"), "");
 }
 
-TEST_F(ServerTest, TakenAddressIsNamed) {
+TEST_F(ServerTest, NamesAddressInUse) {
   store::MemoryStore store;
   CoordinatorOptions options;
   options.listen = coordinator_->grpc_address().ToString();

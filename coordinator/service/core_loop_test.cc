@@ -1,5 +1,5 @@
-// Goal: nothing leaves the process that a crash could make untrue. Method: a store whose commits
-// wait for the test, or fail, under the real core and its real threads.
+// Checks that effects leave the process only after their writes are committed. The store blocks or
+// fails commits on request; the core and its threads are real.
 #include "coordinator/service/core_loop.h"
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Commits to `base` once the test lets it, or fails.
+// Blocks each commit until the test releases it, then commits to `base` or fails.
 class GatedStore : public store::Store {
  public:
   absl::Status Commit(absl::Span<const store::Mutation> batch) override {
@@ -134,7 +134,7 @@ class CoreLoopTest : public ::testing::Test {
     spec::ApplyDefaults(submit.spec);
     ASSERT_TRUE(loop_->Push(std::move(submit)));
   }
-  // Runs on the core's thread; its release adds `name`.
+  // Queues a query whose release adds `name`.
   void Query(const std::string& name) {
     ASSERT_TRUE(loop_->Ask([this, name](core::Core&, const Time&) -> Release {
       return [this, name] {
@@ -143,7 +143,7 @@ class CoreLoopTest : public ::testing::Test {
       };
     }));
   }
-  // Until the core has stepped everything that was pushed before; its turn may still be going on.
+  // Waits until the core has stepped all events pushed before. Their turn may still be in progress.
   void AwaitStepped() {
     absl::Notification stepped;
     ASSERT_TRUE(loop_->Ask([&stepped](core::Core&, const Time&) -> Release {
@@ -175,11 +175,11 @@ class CoreLoopTest : public ::testing::Test {
   std::unique_ptr<CoreLoop> loop_;
 };
 
-TEST_F(CoreLoopTest, NothingLeavesBeforeItsCommit) {
+TEST_F(CoreLoopTest, ReleasesNothingBeforeItsCommit) {
   store_.Close();
   Submit(1);
   store_.AwaitEntered(commits_at_start_ + 1);
-  // It has seen the job that is not on disk yet, so it waits as well.
+  // The query has seen a job that is not on disk yet, so its release waits as well.
   Query("query");
   AwaitStepped();
   EXPECT_THAT(released(), IsEmpty());
@@ -188,7 +188,7 @@ TEST_F(CoreLoopTest, NothingLeavesBeforeItsCommit) {
   EXPECT_THAT(released(), ElementsAre("reply 1 OK", "query"));
 }
 
-TEST_F(CoreLoopTest, NothingToWaitForMeansNoWait) {
+TEST_F(CoreLoopTest, ReleasesAtOnceWithoutPendingCommit) {
   store_.Close();
   Query("query");
   AwaitReleased(1);
@@ -196,7 +196,7 @@ TEST_F(CoreLoopTest, NothingToWaitForMeansNoWait) {
   store_.Open();
 }
 
-TEST_F(CoreLoopTest, TurnsShareACommitAndKeepTheirOrder) {
+TEST_F(CoreLoopTest, TurnsShareCommitAndKeepOrder) {
   store_.Close();
   Submit(1);
   store_.AwaitEntered(commits_at_start_ + 1);
@@ -204,7 +204,7 @@ TEST_F(CoreLoopTest, TurnsShareACommitAndKeepTheirOrder) {
     Submit(i);
     AwaitStepped();
   }
-  // One turn more: the last submission's turn has been handed over.
+  // One more turn, after which the turn of the last submission has been handed over.
   AwaitStepped();
   store_.Open();
   AwaitReleased(20);
@@ -213,7 +213,7 @@ TEST_F(CoreLoopTest, TurnsShareACommitAndKeepTheirOrder) {
   for (uint64_t i = 1; i <= 20; ++i) EXPECT_EQ(order[i - 1], absl::StrCat("reply ", i, " OK"));
 }
 
-TEST_F(CoreLoopTest, FailedCommitReleasesNothingEver) {
+TEST_F(CoreLoopTest, FailedCommitReleasesNothing) {
   store_.Close();
   Submit(1);
   store_.AwaitEntered(commits_at_start_ + 1);
@@ -228,7 +228,7 @@ TEST_F(CoreLoopTest, FailedCommitReleasesNothingEver) {
   EXPECT_THAT(released(), IsEmpty());
 }
 
-TEST_F(CoreLoopTest, StopReleasesWhatWasQueuedAndRefusesTheRest) {
+TEST_F(CoreLoopTest, StopReleasesQueuedItemsAndRefusesNewOnes) {
   store_.Close();
   for (uint64_t i = 1; i <= 300; ++i) Submit(i);
   Query("query");
@@ -239,13 +239,13 @@ TEST_F(CoreLoopTest, StopReleasesWhatWasQueuedAndRefusesTheRest) {
   EXPECT_FALSE(loop_->Ask([](core::Core&, const Time&) -> Release { return nullptr; }));
 }
 
-TEST_F(CoreLoopTest, TakenSaysThatTheEventLeftTheQueue) {
+TEST_F(CoreLoopTest, TakenRunsWhenEventLeavesQueue) {
   absl::Notification taken;
   ASSERT_TRUE(loop_->Push(core::SessionClosed{SessionId(1)}, [&taken] { taken.Notify(); }));
   taken.WaitForNotification();
 }
 
-TEST_F(CoreLoopTest, DeadlinesComeFromTheClockAndLatenessIsTold) {
+TEST_F(CoreLoopTest, KeepsDeadlinesAndReportsLag) {
   core::SessionOpened opened;
   opened.session = SessionId(1);
   opened.hello.set_protocol_version(kProtocolVersion);
@@ -267,12 +267,12 @@ TEST_F(CoreLoopTest, DeadlinesComeFromTheClockAndLatenessIsTold) {
   };
   EXPECT_EQ(node_state(), v1::SUSPECT);
   EXPECT_EQ(lag_.longest(), absl::ZeroDuration());
-  // Far beyond the lease in one leap: the coordinator itself was away, and gives the node its time.
+  // The clock jumps far beyond the lease: the coordinator was suspended, so the lease is extended.
   Advance(absl::Seconds(60));
   AwaitStepped();
   EXPECT_EQ(node_state(), v1::SUSPECT);
   EXPECT_EQ(lag_.longest(), absl::Seconds(50));
-  // Now it is the node that is silent.
+  // This time the node is silent.
   for (int i = 0; i < 30; ++i) {
     Advance(absl::Milliseconds(100));
     AwaitStepped();
@@ -280,7 +280,7 @@ TEST_F(CoreLoopTest, DeadlinesComeFromTheClockAndLatenessIsTold) {
   EXPECT_EQ(node_state(), v1::LOST);
 }
 
-TEST_F(CoreLoopTest, DelayIsTheAgeOfWhatWaits) {
+TEST_F(CoreLoopTest, DelayIsAgeOfOldestItem) {
   EXPECT_EQ(loop_->Delay(), absl::ZeroDuration());
   absl::Notification entered;
   absl::Notification leave;
@@ -293,7 +293,7 @@ TEST_F(CoreLoopTest, DelayIsTheAgeOfWhatWaits) {
   Advance(absl::Seconds(40));
   EXPECT_EQ(loop_->Delay(), absl::Seconds(40));
   leave.Notify();
-  loop_->Stop();  // the query waits on what ends with this scope
+  loop_->Stop();  // the query waits for objects of this scope
 }
 
 }  // namespace

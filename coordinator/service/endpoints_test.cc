@@ -1,4 +1,4 @@
-// The coordinator's HTTP endpoints, with a worker and a job behind them.
+// The coordinator's HTTP endpoints, with a worker and a job in the cluster.
 #include <nlohmann/json.hpp>
 
 #include "common/http/http_get.h"
@@ -22,7 +22,7 @@ class EndpointsTest : public CoordinatorFixture {
   }
 };
 
-TEST_F(EndpointsTest, EmptyCluster) {
+TEST_F(EndpointsTest, ServesEmptyCluster) {
   EXPECT_EQ(MustGet("/sd").body, "[]\n");
   EXPECT_THAT(MustGet("/sd").headers, HasSubstr("application/json"));
   EXPECT_EQ(MustGet("/livez").body, "ok\n");
@@ -32,7 +32,7 @@ TEST_F(EndpointsTest, EmptyCluster) {
   EXPECT_EQ(MustGet("/favicon.ico").status, 404);
 }
 
-TEST_F(EndpointsTest, FollowsTheCluster) {
+TEST_F(EndpointsTest, FollowsClusterChanges) {
   const auto worker = Connect("node-1");
   const std::string id = Submit("hello");
   AwaitBody("/", id);
@@ -50,7 +50,7 @@ TEST_F(EndpointsTest, FollowsTheCluster) {
       nlohmann::json::parse(R"([{"targets": ["127.0.0.1:9100"], "labels": {"node": "node-1"}}])"));
 }
 
-TEST_F(EndpointsTest, ShowsWhatWasRecovered) {
+TEST_F(EndpointsTest, ShowsRecoveredState) {
   const std::string id = Submit("hello");
   StopCoordinator();
   StartCoordinator();

@@ -1,5 +1,5 @@
-// Every bound of common/limits.h that a peer can reach over the network: what is beyond it is
-// refused in words, and the coordinator serves on.
+// The limits of common/limits.h that a peer can reach over the network: values beyond them are
+// refused with a message, and the coordinator keeps serving.
 #include "common/limits.h"
 
 #include <functional>
@@ -37,21 +37,21 @@ class LimitsTest : public CoordinatorFixture {
 };
 
 // -------------------------------------------------------------------------------------------------
-// requests of clients
+// Client requests.
 
-TEST_F(LimitsTest, Specs) {
+TEST_F(LimitsTest, LimitsSpecs) {
   EXPECT_TRUE(SubmitOf(limits::kSpecBytes - 1000).ok());
   grpc::Status status = SubmitOf(10 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(),
               MatchesRegex("spec is 104857[0-9][0-9] bytes long; the limit is 1048576"));
-  // Beyond the bound of any message gRPC answers itself.
+  // gRPC itself refuses messages beyond its own limit.
   status = SubmitOf(20 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat(limits::kMessageBytes)));
 }
 
-TEST_F(LimitsTest, NamesKeysAndReasons) {
+TEST_F(LimitsTest, LimitsNamesKeysAndReasons) {
   v1::SubmitJobRequest submit = SubmitRequest(std::string(limits::kNameLength + 1, 'a'));
   v1::SubmitJobResponse submitted;
   grpc::Status status = Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, submit, &submitted);
@@ -79,7 +79,7 @@ TEST_F(LimitsTest, NamesKeysAndReasons) {
   EXPECT_THAT(status.error_message(), HasSubstr("reason is 257 bytes long"));
 }
 
-TEST_F(LimitsTest, Resources) {
+TEST_F(LimitsTest, LimitsResources) {
   v1::SubmitJobResponse response;
   const auto refusal = [&](const std::function<void(v1::Resources&)>& change) {
     v1::SubmitJobRequest request = SubmitRequest("hello");
@@ -106,7 +106,7 @@ TEST_F(LimitsTest, Resources) {
               HasSubstr(absl::StrCat(limits::kRanksPerJob)));
 }
 
-TEST_F(LimitsTest, GracePeriods) {
+TEST_F(LimitsTest, LimitsGracePeriods) {
   const std::string job = Submit("hello");
   const auto refusal = [&](int64_t seconds, int32_t nanos) {
     v1::CancelJobRequest request;
@@ -128,7 +128,7 @@ TEST_F(LimitsTest, GracePeriods) {
 class FullStoreTest : public LimitsTest {
  protected:
   void SetUp() override {}
-  // Starts on a store with so many jobs that are held.
+  // Starts a coordinator on a store with `jobs` held jobs.
   void StartWith(size_t jobs) {
     std::vector<store::Mutation> writes = {core::PutSchema()};
     for (size_t i = 0; i < jobs; ++i) {
@@ -150,14 +150,14 @@ class FullStoreTest : public LimitsTest {
   }
 };
 
-TEST_F(FullStoreTest, ListsOfJobs) {
+TEST_F(FullStoreTest, LimitsListsOfJobs) {
   StartWith(limits::kJobsPerList + 1);
   EXPECT_EQ(ListedWithLimit(0), limits::kJobsPerList);
   EXPECT_EQ(ListedWithLimit(limits::kJobsPerList + 1), limits::kJobsPerList);
   EXPECT_EQ(ListedWithLimit(3), 3);
 }
 
-TEST_F(FullStoreTest, Jobs) {
+TEST_F(FullStoreTest, LimitsJobs) {
   StartWith(limits::kJobs);
   v1::SubmitJobResponse response;
   const grpc::Status status =
@@ -169,9 +169,9 @@ TEST_F(FullStoreTest, Jobs) {
 }
 
 // -------------------------------------------------------------------------------------------------
-// logs
+// Logs.
 
-TEST_F(LimitsTest, LogTransfers) {
+TEST_F(LimitsTest, LimitsLogTransfers) {
   const auto worker = Connect("node-1");
   const std::string job = Submit("hello");
   worker->Report(worker->Next(v1::CoordinatorMessage::kLaunch).launch(), v1::STARTED);
@@ -199,9 +199,9 @@ TEST_F(LimitsTest, LogTransfers) {
 }
 
 // -------------------------------------------------------------------------------------------------
-// sessions of workers
+// Worker sessions.
 
-TEST_F(LimitsTest, Hellos) {
+TEST_F(LimitsTest, LimitsHellos) {
   const auto refusal = [this](const std::function<void(v1::Hello&)>& change) {
     v1::Hello hello = RawWorker::HelloOf("node-1");
     change(hello);
@@ -269,7 +269,7 @@ TEST_F(LimitsTest, Hellos) {
               HasSubstr("the ranks that run on a node: 1025 entries; the limit is 1024"));
 }
 
-// What a worker says later.
+// Messages after the Hello.
 class MessageLimitsTest : public LimitsTest {
  protected:
   std::string Refusal(const v1::WorkerMessage& message) {
@@ -296,7 +296,7 @@ class MessageLimitsTest : public LimitsTest {
   }
 };
 
-TEST_F(MessageLimitsTest, Reports) {
+TEST_F(MessageLimitsTest, LimitsReports) {
   EXPECT_THAT(RefusalOfReport([](auto& report) { report.set_job_id(Beyond(100)); }),
               HasSubstr("job_id"));
   EXPECT_THAT(RefusalOfReport([](auto& report) {
@@ -320,7 +320,7 @@ TEST_F(MessageLimitsTest, Reports) {
   EXPECT_THAT(Refusal(heartbeat), HasSubstr("the limit is 16384"));
 }
 
-TEST_F(MessageLimitsTest, Ranks) {
+TEST_F(MessageLimitsTest, LimitsRanks) {
   const std::string word = Beyond(limits::kLabelBytes);
   const std::string text = Beyond(limits::kReportedTextBytes);
   EXPECT_THAT(RefusalOfRank([](auto& rank) {
@@ -376,7 +376,7 @@ TEST_F(MessageLimitsTest, Ranks) {
               HasSubstr("summary.evaluations: 10001 entries; the limit is 10000"));
 }
 
-TEST_F(MessageLimitsTest, Times) {
+TEST_F(MessageLimitsTest, RejectsInvalidTimes) {
   constexpr int64_t kNever = int64_t{1} << 62;
   EXPECT_THAT(
       RefusalOfRank([](auto& rank) { rank.mutable_exit()->mutable_time()->set_seconds(kNever); }),
@@ -395,7 +395,7 @@ TEST_F(MessageLimitsTest, Times) {
               HasSubstr("summary.first_step_time is not a valid time"));
 }
 
-TEST_F(MessageLimitsTest, KeysAndBarriers) {
+TEST_F(MessageLimitsTest, LimitsKeysAndBarriers) {
   v1::WorkerMessage message;
   message.mutable_put_key()->set_job_id("job");
   message.mutable_put_key()->set_key(Beyond(limits::kKeyBytes));
@@ -416,7 +416,7 @@ TEST_F(MessageLimitsTest, KeysAndBarriers) {
   EXPECT_THAT(Refusal(message), HasSubstr("message is 8193 bytes long"));
 }
 
-TEST_F(MessageLimitsTest, AMessageBeyondAllBounds) {
+TEST_F(MessageLimitsTest, RejectsMessageBeyondAllLimits) {
   RawWorker worker(channel_);
   worker.SendHello(RawWorker::HelloOf("node-1"));
   worker.Next(v1::CoordinatorMessage::kWelcome);
@@ -439,7 +439,7 @@ class IdleWatcher : public JobWatcher {
   void OnShutdown() override {}
 };
 
-TEST(WatcherLimits, OfOneJobAndOfAll) {
+TEST(WatcherLimits, LimitsWatchersPerJobAndInTotal) {
   JobWatchers watchers;
   const auto watcher = std::make_shared<IdleWatcher>();
   const auto add = [&](size_t job) {
@@ -458,7 +458,7 @@ TEST(WatcherLimits, OfOneJobAndOfAll) {
   EXPECT_TRUE(add(limits::kWatchers).ok());
 }
 
-TEST(SessionLimits, Sessions) {
+TEST(SessionLimits, LimitsSessions) {
   WorkerSessions sessions;
   const auto session = std::make_shared<SilentSession>();
   for (size_t i = 0; i < limits::kSessions; ++i) ASSERT_TRUE(sessions.Add(session).ok());

@@ -68,7 +68,7 @@ class SnapshotMetricsTest : public ::testing::Test {
   Time now_ = kNow;
 };
 
-TEST_F(SnapshotMetricsTest, Values) {
+TEST_F(SnapshotMetricsTest, ReportsValues) {
   const std::string text = Collect();
   for (const char* line :
        {"muster_jobs_submitted_total 3", "muster_jobs{state=\"running\"} 1",
@@ -81,13 +81,13 @@ TEST_F(SnapshotMetricsTest, Values) {
   }
 }
 
-TEST_F(SnapshotMetricsTest, HeartbeatsAgeBetweenSnapshots) {
+TEST_F(SnapshotMetricsTest, HeartbeatAgeGrowsBetweenSnapshots) {
   EXPECT_THAT(Collect(), HasSubstr("muster_node_heartbeat_age_seconds{node=\"node-1\"} 0.5\n"));
   now_.steady = now_.steady + absl::Seconds(2);
   EXPECT_THAT(Collect(), HasSubstr("muster_node_heartbeat_age_seconds{node=\"node-1\"} 2.5\n"));
 }
 
-TEST_F(SnapshotMetricsTest, WaitsOfSomeLength) {
+TEST_F(SnapshotMetricsTest, ReportsLongWaits) {
   snapshot_->waits.push_back({JobId("job-2"), "rendezvous", kNow.steady - absl::Seconds(1), 4});
   const char* labels = "{job_id=\"job-1\",what=\"barrier a \\\"group\\\"\\n\"}";
   EXPECT_THAT(Collect(), HasSubstr(absl::StrCat("muster_wait_seconds", labels, " 3\n")));
@@ -99,7 +99,7 @@ TEST_F(SnapshotMetricsTest, WaitsOfSomeLength) {
       << "grows between snapshots";
 }
 
-TEST_F(SnapshotMetricsTest, SeriesOfAJobEndAWhileAfterIt) {
+TEST_F(SnapshotMetricsTest, SeriesEndSomeTimeAfterTheirJob) {
   const auto job = MakeJob("job-2", v1::FAILED);
   *job->mutable_finish_time() = ToProto(kNow.wall);
   snapshot_->jobs.push_back(job);
@@ -110,8 +110,8 @@ TEST_F(SnapshotMetricsTest, SeriesOfAJobEndAWhileAfterIt) {
   EXPECT_THAT(Collect(), HasSubstr("job-1"));
 }
 
-// The rules that `promtool check metrics` applies, and the text format's own.
-TEST_F(SnapshotMetricsTest, KeepsToTheFormatAndTheNamingRules) {
+// The rules of `promtool check metrics` and of the text format.
+TEST_F(SnapshotMetricsTest, FollowsFormatAndNamingRules) {
   Metrics metrics;
   core::Stats stats;
   stats.queue_wait_seconds = {0.5};

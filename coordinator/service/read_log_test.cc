@@ -1,4 +1,4 @@
-// Logs from a worker's stream to a client's, over real gRPC.
+// Relays logs from a worker's stream to a client's stream, over real gRPC.
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A client's ReadLog.
+// The client side: a ReadLog stream.
 class LogReading {
  public:
   LogReading(v1::ClusterService::Stub& stub, const std::string& job, bool follow,
@@ -44,7 +44,7 @@ class LogReading {
   std::unique_ptr<grpc::ClientReader<v1::LogChunk>> stream_;
 };
 
-// A worker's SendLog.
+// The worker side: a SendLog stream.
 class LogSending {
  public:
   LogSending(RawWorker& worker, uint64_t transfer) : transfer_(transfer) {
@@ -64,7 +64,7 @@ class LogSending {
     stream_->WritesDone();
     return stream_->Finish();
   }
-  // Without a word of its own.
+  // Waits for the coordinator to end the stream.
   grpc::Status Wait() { return stream_->Finish(); }
   void Cancel() { context_.TryCancel(); }
 
@@ -78,7 +78,7 @@ class LogSending {
 
 class ReadLogTest : public CoordinatorFixture {
  protected:
-  // A running job.
+  // Starts a worker and a job, and waits until the job is RUNNING.
   void StartJob() {
     worker_ = Connect("node-1");
     job_ = Submit("hello");
@@ -100,7 +100,7 @@ class ReadLogTest : public CoordinatorFixture {
   v1::Launch launch_;
 };
 
-TEST_F(ReadLogTest, BytesReachTheReaderInOrder) {
+TEST_F(ReadLogTest, DeliversBytesInOrder) {
   StartJob();
   LogReading reading(*cluster_, "hello", /*follow=*/false, /*offset=*/3);
   const v1::OpenLog open = NextOpenLog();
@@ -121,7 +121,7 @@ TEST_F(ReadLogTest, BytesReachTheReaderInOrder) {
   EXPECT_EQ(coordinator_->log_transfer_count(), 0);
 }
 
-TEST_F(ReadLogTest, FollowEndsWithTheJob) {
+TEST_F(ReadLogTest, FollowEndsWithJob) {
   StartJob();
   LogReading reading(*cluster_, job_, /*follow=*/true);
   LogSending sending(*worker_, NextOpenLog().transfer());
@@ -134,7 +134,7 @@ TEST_F(ReadLogTest, FollowEndsWithTheJob) {
   EXPECT_TRUE(reading.Finish().ok());
 }
 
-TEST_F(ReadLogTest, FollowOfAQueuedJobWaitsForItsStart) {
+TEST_F(ReadLogTest, FollowOfQueuedJobWaitsForStart) {
   const std::string id = Submit("hello");
   LogReading refused(*cluster_, id, /*follow=*/false);
   const grpc::Status status = refused.Finish();
@@ -150,7 +150,7 @@ TEST_F(ReadLogTest, FollowOfAQueuedJobWaitsForItsStart) {
   EXPECT_EQ(coordinator_->watcher_count(), 0);
 }
 
-TEST_F(ReadLogTest, FollowOfAJobThatNeverStartsEndsWithIt) {
+TEST_F(ReadLogTest, FollowOfJobThatNeverStartsEndsWithJob) {
   const std::string id = Submit("hello");
   LogReading reading(*cluster_, id, /*follow=*/true);
   v1::CancelJobRequest cancel;
@@ -160,7 +160,7 @@ TEST_F(ReadLogTest, FollowOfAJobThatNeverStartsEndsWithIt) {
   EXPECT_TRUE(reading.Finish().ok());
 }
 
-TEST_F(ReadLogTest, FollowGoesOnWithTheNextGeneration) {
+TEST_F(ReadLogTest, FollowContinuesWithNextGeneration) {
   StartJob();
   LogReading reading(*cluster_, job_, /*follow=*/true, /*offset=*/2);
   const v1::OpenLog first = NextOpenLog();
@@ -177,7 +177,7 @@ TEST_F(ReadLogTest, FollowGoesOnWithTheNextGeneration) {
   EXPECT_EQ(reading.Next().generation(), 2);
 }
 
-TEST_F(ReadLogTest, AGoneReaderStopsTheWorker) {
+TEST_F(ReadLogTest, CancelledReadStopsWorkerStream) {
   StartJob();
   LogReading reading(*cluster_, job_, /*follow=*/true);
   const v1::OpenLog open = NextOpenLog();
@@ -191,11 +191,12 @@ TEST_F(ReadLogTest, AGoneReaderStopsTheWorker) {
   AwaitNoTransfers();
 }
 
-TEST_F(ReadLogTest, AReaderThatDoesNotReadHoldsBackTheWorker) {
+TEST_F(ReadLogTest, SlowReaderHoldsBackWorker) {
   StartJob();
   LogReading reading(*cluster_, job_, /*follow=*/true);
   LogSending sending(*worker_, NextOpenLog().transfer());
-  // More than the windows of both streams hold: the writes can only end if the reader reads.
+  // More than the flow-control windows of both streams hold: the writes can only finish if the
+  // client reads.
   constexpr int kChunks = 1000;
   const std::string data(64 << 10, 'x');
   absl::Notification written;
@@ -205,13 +206,13 @@ TEST_F(ReadLogTest, AReaderThatDoesNotReadHoldsBackTheWorker) {
     EXPECT_TRUE(sending.Finish().ok());
   });
   EXPECT_FALSE(written.WaitForNotificationWithTimeout(absl::Milliseconds(300)));
-  // Other calls get through beside it.
+  // Other calls are not affected.
   EXPECT_EQ(Get(job_).state(), v1::RUNNING);
   for (uint64_t i = 0; i < kChunks; ++i) ASSERT_EQ(reading.Next().offset(), i * data.size());
   writer.join();
 }
 
-TEST_F(ReadLogTest, LostWorkersAreUnavailable) {
+TEST_F(ReadLogTest, ReturnsUnavailableForLostWorker) {
   StartJob();
   LogReading broken(*cluster_, job_, /*follow=*/true);
   LogSending sending(*worker_, NextOpenLog().transfer());
@@ -227,7 +228,7 @@ TEST_F(ReadLogTest, LostWorkersAreUnavailable) {
   AwaitNoTransfers();
 }
 
-TEST_F(ReadLogTest, TheWorkersRefusalReachesTheReader) {
+TEST_F(ReadLogTest, ReturnsErrorOfWorker) {
   StartJob();
   LogReading reading(*cluster_, job_, /*follow=*/false);
   v1::WorkerMessage message;
@@ -241,7 +242,7 @@ TEST_F(ReadLogTest, TheWorkersRefusalReachesTheReader) {
   EXPECT_EQ(status.error_message(), "no such log");
 }
 
-TEST_F(ReadLogTest, StreamsThatNobodyAskedForAreRefused) {
+TEST_F(ReadLogTest, RejectsUnrequestedStreams) {
   StartJob();
   LogSending unknown(*worker_, 4711);
   unknown.Send(0, "one\n");
@@ -255,7 +256,7 @@ TEST_F(ReadLogTest, StreamsThatNobodyAskedForAreRefused) {
   EXPECT_EQ(reading.Finish().error_code(), grpc::StatusCode::INTERNAL);
 }
 
-TEST_F(ReadLogTest, UnknownRanksAndStreams) {
+TEST_F(ReadLogTest, RejectsUnknownRanksAndStreams) {
   StartJob();
   v1::ReadLogRequest request;
   request.set_job_id(job_);

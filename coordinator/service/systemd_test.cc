@@ -14,7 +14,8 @@
 namespace muster::service {
 namespace {
 
-// Listens at `name`, whose first '@' stands for a zero byte, notifies it, and returns what arrived.
+// Listens on socket `name` (a leading '@' denotes an abstract socket), sends a notification to it,
+// and returns the received text.
 std::string NotifyAndReceive(const std::string& name, absl::string_view state) {
   const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
   sockaddr_un address = {};
@@ -33,7 +34,7 @@ std::string NotifyAndReceive(const std::string& name, absl::string_view state) {
 }
 
 TEST(SystemdTest, Notifies) {
-  // A socket's name is short; the test's own directory may not be.
+  // Socket names must be short; the path of the test's directory may be too long.
   const std::string path = absl::StrCat("/tmp/muster-notify-", getpid());
   EXPECT_EQ(NotifyAndReceive(path, "READY=1"), "READY=1");
   unlink(path.c_str());
@@ -41,7 +42,7 @@ TEST(SystemdTest, Notifies) {
             "WATCHDOG=1");
 }
 
-TEST(SystemdTest, WithoutSystemd) {
+TEST(SystemdTest, DoesNothingWithoutSystemd) {
   EXPECT_TRUE(NotifySystemd("", "READY=1").ok());
   EXPECT_FALSE(NotifySystemd("/nonexistent/socket", "READY=1").ok());
   EXPECT_FALSE(NotifySystemd(std::string(200, 'x'), "READY=1").ok());

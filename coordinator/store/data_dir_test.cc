@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(DataDirTest, HeldByOne) {
+TEST(DataDirTest, RejectsSecondOwner) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/data_dir_", getpid());
   auto first = DataDir::Acquire(path);
   ASSERT_TRUE(first.ok()) << first.status();
@@ -23,7 +23,7 @@ TEST(DataDirTest, HeldByOne) {
   EXPECT_TRUE(DataDir::Acquire(path).ok());
 }
 
-TEST(DataDirTest, NamesThePathThatCannotBeMade) {
+TEST(DataDirTest, NamesPathThatCannotBeCreated) {
   const auto status = DataDir::Acquire("/dev/null/muster").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/dev/null/muster"));

@@ -1,4 +1,4 @@
-// What only a file can go through: damage, other versions, a killed process.
+// Tests of the file itself: damage, other versions, a killed process.
 #include "coordinator/store/sqlite_store.h"
 
 #include <signal.h>
@@ -38,7 +38,7 @@ class SqliteStoreTest : public ::testing::Test {
   const std::string path_ = absl::StrCat(::testing::TempDir(), "/store_", getpid(), ".sqlite");
 };
 
-TEST_F(SqliteStoreTest, ReopensWithEverything) {
+TEST_F(SqliteStoreTest, ReopensWithAllRecords) {
   const std::vector<Mutation> batch = {{"a", "1"}, {"b", "2"}};
   ASSERT_TRUE((*SqliteStore::Open(path_))->Commit(batch).ok());
   const auto store = SqliteStore::Open(path_);
@@ -49,12 +49,12 @@ TEST_F(SqliteStoreTest, ReopensWithEverything) {
   EXPECT_EQ((*records)[1].value, "2");
 }
 
-TEST_F(SqliteStoreTest, FileThatIsNoDatabase) {
+TEST_F(SqliteStoreTest, RejectsFileThatIsNotADatabase) {
   std::ofstream(path_) << std::string(5000, 'x');
   ExpectRefused(absl::StatusCode::kDataLoss, "is not a database");
 }
 
-TEST_F(SqliteStoreTest, DamagedFile) {
+TEST_F(SqliteStoreTest, RejectsDamagedFile) {
   {
     auto store = SqliteStore::Open(path_);
     ASSERT_TRUE(store.ok());
@@ -70,26 +70,26 @@ TEST_F(SqliteStoreTest, DamagedFile) {
   ExpectRefused(absl::StatusCode::kDataLoss, "");
 }
 
-TEST_F(SqliteStoreTest, NewerLayout) {
+TEST_F(SqliteStoreTest, RejectsNewerLayout) {
   ASSERT_TRUE(SqliteStore::Open(path_).ok());
   Sql("PRAGMA user_version = 7");
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "newer Muster (layout 7");
 }
 
-TEST_F(SqliteStoreTest, AnotherProgramsDatabase) {
+TEST_F(SqliteStoreTest, RejectsDatabaseOfAnotherProgram) {
   Sql("CREATE TABLE t (x)");
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "a database of another program");
 }
 
-TEST_F(SqliteStoreTest, DirectoryThatIsMissing) {
+TEST_F(SqliteStoreTest, ReturnsErrorForMissingDirectory) {
   const absl::Status status = SqliteStore::Open("/nonexistent/store").status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nonexistent/store"));
 }
 
-// A child commits and tells each commit; it is killed at some moment; whatever it told is there,
-// and of the batch under way all or nothing.
-TEST_F(SqliteStoreTest, KilledProcessLosesNothingThatItAcknowledged) {
+// A child process commits and reports each commit, until it is killed. All reported commits must be
+// in the store, and the batch in progress completely or not at all.
+TEST_F(SqliteStoreTest, KilledProcessKeepsAcknowledgedCommits) {
   constexpr int kRounds = 3;
   constexpr uint32_t kAcknowledgements = 20;
   uint32_t first = 0;

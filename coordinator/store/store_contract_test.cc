@@ -1,4 +1,4 @@
-// What every Store must do, run on each of them.
+// The contract of Store, tested on each implementation.
 #include <unistd.h>
 
 #include <functional>
@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 struct Implementation {
   std::string name;
   std::function<std::unique_ptr<Store>(const std::string& path)> open;
-  // Holds about a megabyte.
+  // Opens a store that holds about 1 MB.
   std::function<std::unique_ptr<Store>(const std::string& path)> open_small;
 };
 
@@ -64,7 +64,7 @@ class StoreContractTest : public ::testing::TestWithParam<Implementation> {
 
 TEST_P(StoreContractTest, StartsEmpty) { EXPECT_THAT(Keys(""), IsEmpty()); }
 
-TEST_P(StoreContractTest, PutsReplacesDeletes) {
+TEST_P(StoreContractTest, PutsReplacesAndDeletes) {
   ASSERT_TRUE(store_->Commit({Mutation{"a", "1"}, {"b", "2"}}).ok());
   ASSERT_TRUE(
       store_->Commit({Mutation{"a", "3"}, {"b", std::nullopt}, {"missing", std::nullopt}}).ok());
@@ -72,20 +72,20 @@ TEST_P(StoreContractTest, PutsReplacesDeletes) {
   EXPECT_EQ(Value("a"), "3");
 }
 
-TEST_P(StoreContractTest, LaterMutationsOfAKeyWin) {
+TEST_P(StoreContractTest, LastMutationOfAKeyWins) {
   ASSERT_TRUE(
       store_->Commit({Mutation{"a", "1"}, {"a", std::nullopt}, {"b", std::nullopt}, {"b", "2"}})
           .ok());
   EXPECT_THAT(Keys(""), ElementsAre("b"));
 }
 
-TEST_P(StoreContractTest, EmptyBatchAndEmptyValue) {
+TEST_P(StoreContractTest, AcceptsEmptyBatchAndEmptyValue) {
   ASSERT_TRUE(store_->Commit({}).ok());
   ASSERT_TRUE(store_->Commit({Mutation{"a", ""}}).ok());
   EXPECT_EQ(Value("a"), "");
 }
 
-TEST_P(StoreContractTest, KeysAndValuesAreAnyBytes) {
+TEST_P(StoreContractTest, KeysAndValuesMayHoldAnyBytes) {
   const std::string zero("a\0b", 3);
   const std::string value("\0\xff\x80'\"%", 6);
   ASSERT_TRUE(
@@ -95,7 +95,7 @@ TEST_P(StoreContractTest, KeysAndValuesAreAnyBytes) {
   EXPECT_THAT(Keys("a%"), ElementsAre("a%"));
 }
 
-TEST_P(StoreContractTest, ScansInByteOrderAndOnlyThePrefix) {
+TEST_P(StoreContractTest, ScansPrefixInByteOrder) {
   ASSERT_TRUE(store_
                   ->Commit({Mutation{"job/b", ""},
                             {"job/a", ""},
@@ -115,7 +115,7 @@ TEST_P(StoreContractTest, ScansInByteOrderAndOnlyThePrefix) {
   EXPECT_THAT(Keys("nothing"), IsEmpty());
 }
 
-TEST_P(StoreContractTest, LargeBatch) {
+TEST_P(StoreContractTest, CommitsLargeBatch) {
   std::vector<Mutation> batch;
   for (int i = 0; i < 20000; ++i) {
     batch.push_back({absl::StrFormat("event/%010d", i), std::string(100, 'x')});
@@ -126,7 +126,7 @@ TEST_P(StoreContractTest, LargeBatch) {
   EXPECT_EQ(Value("large").size(), 8 << 20);
 }
 
-TEST_P(StoreContractTest, ScansBesideCommits) {
+TEST_P(StoreContractTest, ScansDuringCommits) {
   absl::Notification done;
   absl::Status committed;
   std::thread writer([&] {
@@ -138,7 +138,7 @@ TEST_P(StoreContractTest, ScansBesideCommits) {
   do {
     const auto records = store_->Scan("");
     ASSERT_TRUE(records.ok()) << records.status();
-    // Both of a batch or neither.
+    // A batch is visible completely or not at all.
     ASSERT_TRUE(records->empty() || records->size() == 2);
     if (!records->empty()) ASSERT_EQ((*records)[0].value, (*records)[1].value);
   } while (!done.HasBeenNotified());
@@ -146,7 +146,7 @@ TEST_P(StoreContractTest, ScansBesideCommits) {
   EXPECT_TRUE(committed.ok()) << committed;
 }
 
-TEST_P(StoreContractTest, FullStoreKeepsWhatItAcknowledged) {
+TEST_P(StoreContractTest, FullStoreKeepsAcknowledgedRecords) {
   store_.reset();
   TearDown();
   store_ = GetParam().open_small(path_);
@@ -162,7 +162,7 @@ TEST_P(StoreContractTest, FullStoreKeepsWhatItAcknowledged) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_GT(acknowledged, 10);
   EXPECT_EQ(Keys("").size(), 2 * acknowledged);
-  // It still works within its bound.
+  // The store still works within its limit.
   EXPECT_TRUE(store_->Commit({Mutation{"0000/a", std::nullopt}, {"0000/b", std::nullopt}}).ok());
   EXPECT_EQ(Keys("").size(), 2 * acknowledged - 2);
 }

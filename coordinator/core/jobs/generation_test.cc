@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Ranks 0 and 1 on a, rank 2 on b.
+// Ranks 0 and 1 are on node a, rank 2 is on node b.
 GenerationState MakeGeneration() {
   v1::GenerationRecord record;
   record.set_generation(1);
@@ -40,7 +40,7 @@ TEST(GenerationTest, FindsRanksAndNodes) {
   EXPECT_THAT(SlotsOf(generation.record, NodeName("a"), 2), ElementsAre());
 }
 
-TEST(GenerationTest, ACleanExitCountsAsEveryPhase) {
+TEST(GenerationTest, CleanExitCountsAsEveryPhase) {
   GenerationState generation = MakeGeneration();
   generation.Reach(generation.ranks[0], v1::CONNECTED);
   generation.Reach(generation.ranks[1], v1::JOINED);
@@ -51,7 +51,7 @@ TEST(GenerationTest, ACleanExitCountsAsEveryPhase) {
   EXPECT_FALSE(generation.EveryRankExitedCleanly());
 }
 
-TEST(GenerationTest, AFailedExitReachesNoPhase) {
+TEST(GenerationTest, FailedExitReachesNoPhase) {
   GenerationState generation = MakeGeneration();
   Exit(generation, 0, 3);
   EXPECT_EQ(generation.reached[v1::STARTED], 0u);
@@ -59,7 +59,7 @@ TEST(GenerationTest, AFailedExitReachesNoPhase) {
   EXPECT_EQ(generation.clean_exits, 0u);
 }
 
-TEST(GenerationTest, NothingIsLeftOnceEveryRankExitedOrIsLost) {
+TEST(GenerationTest, NothingLeftOnceAllRanksExitedOrLost) {
   GenerationState generation = MakeGeneration();
   Exit(generation, 0, 0);
   generation.MarkLost(generation.ranks[1]);
@@ -71,7 +71,7 @@ TEST(GenerationTest, NothingIsLeftOnceEveryRankExitedOrIsLost) {
   EXPECT_TRUE(generation.NothingLeft());
 }
 
-TEST(GenerationTest, IsRestoredFromItsRecord) {
+TEST(GenerationTest, RestoresStateFromRecord) {
   GenerationState before = MakeGeneration();
   Exit(before, 0, 1);
   before.MarkLost(before.ranks[2]);

@@ -10,7 +10,7 @@ v1::FirstFailure MakeFailure() {
   v1::FirstFailure failure;
   failure.set_generation(2);
   failure.set_reason("RankKilled");
-  failure.set_rank(0);  // present, though it is the default
+  failure.set_rank(0);  // set explicitly to the default value
   failure.set_node("node-1");
   failure.add_slots(3);
   failure.set_message("rank 0 on node-1 was killed");
@@ -63,7 +63,7 @@ Job MakeJob() {
   return job;
 }
 
-TEST(JobRecordTest, AJobSurvivesTheStore) {
+TEST(JobRecordTest, JobRoundTrips) {
   const Job job = MakeJob();
   v1::JobRecord record;
   ASSERT_TRUE(record.ParseFromString(ToRecord(job).SerializeAsString()));
@@ -84,7 +84,7 @@ TEST(JobRecordTest, AJobSurvivesTheStore) {
   EXPECT_EQ(found->reported_skipped_steps, job.reported_skipped_steps);
 }
 
-TEST(JobRecordTest, ANewJobHasNothingThatItNeverGot) {
+TEST(JobRecordTest, NewJobHasNoUnsetFields) {
   Job job;
   job.status.set_job_id("job-1");
   job.status.set_state(v1::QUEUED);
@@ -98,20 +98,20 @@ TEST(JobRecordTest, ANewJobHasNothingThatItNeverGot) {
   EXPECT_EQ(found->ending.outcome, v1::JOB_STATE_UNSPECIFIED);
 }
 
-TEST(JobRecordTest, ProgressIsNotKept) {
+TEST(JobRecordTest, DropsProgress) {
   Job job = MakeJob();
   job.status.mutable_progress()->set_step(3);
   EXPECT_FALSE(FromRecord(ToRecord(job))->status.has_progress());
 }
 
-TEST(JobRecordTest, TheSpecIsKeptAsBytes) {
+TEST(JobRecordTest, StoresSpecAsBytes) {
   const Job job = MakeJob();
   v1::JobSpec spec;
   ASSERT_TRUE(spec.ParseFromString(ToRecord(job).spec()));
   EXPECT_EQ(spec.DebugString(), job.spec().DebugString());
 }
 
-TEST(JobRecordTest, DamageIsDataLoss) {
+TEST(JobRecordTest, ReturnsDataLossForDamagedRecord) {
   for (const auto& damage : std::vector<void (*)(v1::JobRecord&)>{
            [](v1::JobRecord& record) { record.set_spec("\xff\xff"); },
            [](v1::JobRecord& record) { record.set_summary("\xff\xff"); },
@@ -122,7 +122,7 @@ TEST(JobRecordTest, DamageIsDataLoss) {
   }
 }
 
-TEST(JobRecordTest, EveryStateSurvives) {
+TEST(JobRecordTest, EveryStateRoundTrips) {
   for (int state = v1::QUEUED; state <= v1::JobState_MAX; ++state) {
     Job job;
     job.status.set_state(static_cast<v1::JobState>(state));
@@ -133,7 +133,7 @@ TEST(JobRecordTest, EveryStateSurvives) {
   }
 }
 
-TEST(JobRecordTest, EventsExitsAndFailuresSurvive) {
+TEST(JobRecordTest, EventsExitsAndFailuresRoundTrip) {
   v1::JobEvent event;
   event.set_job_id("job-1");
   event.set_sequence(3);

@@ -30,7 +30,7 @@ class JobTableTest : public ::testing::Test {
   JobTable jobs_{context_};
 };
 
-TEST_F(JobTableTest, ASubmittedJobIsQueuedAndRecorded) {
+TEST_F(JobTableTest, SubmittedJobIsQueuedAndRecorded) {
   const Job& job = Submit(jobs_, "one");
   EXPECT_EQ(job.state(), v1::QUEUED);
   jobs_.WriteChanges();
@@ -38,7 +38,7 @@ TEST_F(JobTableTest, ASubmittedJobIsQueuedAndRecorded) {
   EXPECT_EQ(context_.stats.Take().jobs_submitted, 1u);
 }
 
-TEST_F(JobTableTest, TheSameIdempotencyKeyIsTheSameJob) {
+TEST_F(JobTableTest, SameIdempotencyKeyReturnsSameJob) {
   const auto first = jobs_.Submit({RequestId(1), JobId("one"), {}, "key"});
   const auto again = jobs_.Submit({RequestId(2), JobId("two"), {}, "key"});
   ASSERT_TRUE(again.ok());
@@ -47,7 +47,7 @@ TEST_F(JobTableTest, TheSameIdempotencyKeyIsTheSameJob) {
   EXPECT_EQ(jobs_.Find(JobId("two")), nullptr);
 }
 
-TEST_F(JobTableTest, ATakenIdIsRefused) {
+TEST_F(JobTableTest, RejectsDuplicateJobId) {
   Submit(jobs_, "one");
   const auto again = jobs_.Submit({RequestId(2), JobId("one"), {}, ""});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
@@ -83,7 +83,7 @@ TEST_F(JobTableTest, ListsTheNewestFirst) {
   EXPECT_THAT(ids(), ElementsAre("b"));
 }
 
-TEST_F(JobTableTest, AStepWritesEachRecordOnce) {
+TEST_F(JobTableTest, StepWritesEachRecordOnce) {
   Job& job = Submit(jobs_, "one");
   Start(jobs_, job, {"a", "a", "b"});
   jobs_.MarkJob(job);
@@ -95,7 +95,7 @@ TEST_F(JobTableTest, AStepWritesEachRecordOnce) {
   EXPECT_THAT(KeysWritten(), IsEmpty());
 }
 
-TEST_F(JobTableTest, AGenerationThatEndsBecomesAPastOne) {
+TEST_F(JobTableTest, EndedGenerationMovesToPast) {
   Job& job = Submit(jobs_, "one");
   Start(jobs_, job, {"a"});
   EXPECT_TRUE(jobs_.UsesNode(NodeName("a")));
@@ -109,7 +109,7 @@ TEST_F(JobTableTest, AGenerationThatEndsBecomesAPastOne) {
   ASSERT_NE(job.FindRecord(Generation(1)), nullptr);
 }
 
-TEST_F(JobTableTest, ANewGenerationClearsWhatTheLastOneLeft) {
+TEST_F(JobTableTest, NewGenerationClearsPreviousState) {
   Job& job = Submit(jobs_, "one");
   Start(jobs_, job, {"a"});
   job.ending = {v1::FAILED, "r", "m", absl::Seconds(1), true};
@@ -124,7 +124,7 @@ TEST_F(JobTableTest, ANewGenerationClearsWhatTheLastOneLeft) {
   EXPECT_FALSE(job.status.has_progress());
 }
 
-TEST_F(JobTableTest, HistoriesAreBounded) {
+TEST_F(JobTableTest, BoundsHistory) {
   Job& job = Submit(jobs_, "one");
   for (size_t i = 0; i < limits::kEventsPerJob; ++i) jobs_.AddEvent(job, "Test", "");
   EXPECT_EQ(job.events.size(), limits::kEventsPerJob);
@@ -133,14 +133,14 @@ TEST_F(JobTableTest, HistoriesAreBounded) {
   EXPECT_FALSE(context_.effects.writes.back().value.has_value());
 }
 
-TEST(JobTableDeathTest, AForbiddenTransitionEndsTheProcess) {
+TEST(JobTableDeathTest, ForbiddenTransitionEndsProcess) {
   Context context = MakeContext();
   JobTable jobs(context);
   Job& job = Submit(jobs, "one");
   EXPECT_DEATH(jobs.Transition(job, v1::RUNNING, "", ""), "cannot go from QUEUED to RUNNING");
 }
 
-TEST(JobTableRetention, ForgetsTheOldestFinishedJob) {
+TEST(JobTableRetention, DeletesOldestFinishedJob) {
   Options options;
   options.keep_jobs = 1;
   Context context = MakeContext(options);

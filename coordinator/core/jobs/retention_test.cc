@@ -11,13 +11,13 @@ TEST(RetentionTest, NothingIsDueWithoutFinishedJobs) {
   EXPECT_EQ(Retention(0, absl::ZeroDuration()).NextDue(), absl::InfiniteFuture());
 }
 
-TEST(RetentionTest, EveryJobIsKeptForAMinute) {
+TEST(RetentionTest, KeepsEveryJobForAMinute) {
   Retention retention(/*keep_jobs=*/0, absl::ZeroDuration());
   retention.AddFinished(kTime, JobId("a"));
   EXPECT_EQ(retention.NextDue(), kTime + absl::Minutes(1));
 }
 
-TEST(RetentionTest, BeyondTheNumberTheOldestIsDue) {
+TEST(RetentionTest, OldestIsDueBeyondLimit) {
   Retention retention(/*keep_jobs=*/1, absl::Hours(1));
   retention.AddFinished(kTime + absl::Seconds(9), JobId("b"));
   EXPECT_EQ(retention.NextDue(), kTime + absl::Seconds(9) + absl::Hours(1));
@@ -28,7 +28,7 @@ TEST(RetentionTest, BeyondTheNumberTheOldestIsDue) {
   EXPECT_EQ(retention.OldestFinished(), JobId("b"));
 }
 
-TEST(RetentionTest, AJobsOwnKeyIsDeletedLast) {
+TEST(RetentionTest, DeletesJobsOwnKeyLast) {
   Retention retention(1, absl::Hours(1));
   retention.AddForgotten(JobId("a"), {"job/a", "event/a/1", "event/a/2"});
   std::vector<store::Mutation> writes;

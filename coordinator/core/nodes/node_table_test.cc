@@ -24,7 +24,7 @@ class NodeTableTest : public ::testing::Test {
   NodeTable nodes_{context_};
 };
 
-TEST_F(NodeTableTest, AnAdmittedWorkerIsReadyAndHasALease) {
+TEST_F(NodeTableTest, AdmittedWorkerIsReadyAndHasLease) {
   const Node* const node = Open(nodes_, MakeSession(1, "a", 2));
   ASSERT_NE(node, nullptr);
   EXPECT_EQ(node->state, v1::READY);
@@ -33,7 +33,7 @@ TEST_F(NodeTableTest, AnAdmittedWorkerIsReadyAndHasALease) {
   EXPECT_EQ(nodes_.LeaseEnd(a_), context_.now.steady + context_.options.lease);
 }
 
-TEST_F(NodeTableTest, AnOldProtocolIsRefused) {
+TEST_F(NodeTableTest, RejectsOldProtocol) {
   SessionOpened session = MakeSession(1, "a");
   session.hello.set_protocol_version(kProtocolVersion + 1);
   EXPECT_EQ(Open(nodes_, session), nullptr);
@@ -42,17 +42,17 @@ TEST_F(NodeTableTest, AnOldProtocolIsRefused) {
   EXPECT_THAT(nodes_.all(), IsEmpty());
 }
 
-TEST_F(NodeTableTest, ASecondWorkerOfTheSameNameIsRefusedWhileTheFirstIsLive) {
+TEST_F(NodeTableTest, RejectsSecondWorkerWhileFirstIsLive) {
   Open(nodes_, MakeSession(1, "a", 1, /*incarnation=*/1));
   EXPECT_EQ(Open(nodes_, MakeSession(2, "a", 1, /*incarnation=*/2)), nullptr);
   nodes_.OnSessionClosed(SessionId(1));
   EXPECT_NE(Open(nodes_, MakeSession(3, "a", 1, /*incarnation=*/2)), nullptr);
-  // The first one is fenced from now on.
+  // The first incarnation is fenced now.
   nodes_.OnSessionClosed(SessionId(3));
   EXPECT_EQ(Open(nodes_, MakeSession(4, "a", 1, /*incarnation=*/1)), nullptr);
 }
 
-TEST_F(NodeTableTest, ANewSessionReplacesTheOldOne) {
+TEST_F(NodeTableTest, NewSessionReplacesOldOne) {
   Open(nodes_, MakeSession(1, "a"));
   ASSERT_NE(Open(nodes_, MakeSession(2, "a")), nullptr);
   ASSERT_EQ(context_.effects.closes.size(), 1u);
@@ -62,7 +62,7 @@ TEST_F(NodeTableTest, ANewSessionReplacesTheOldOne) {
   EXPECT_EQ(nodes_.at(a_).state, v1::READY);
 }
 
-TEST_F(NodeTableTest, MessagesRenewTheLeaseAndABrokenStreamDoesNot) {
+TEST_F(NodeTableTest, MessagesRenewLeaseAndBrokenStreamDoesNot) {
   Open(nodes_, MakeSession(1, "a"));
   Advance(context_, absl::Seconds(4));
   ASSERT_NE(nodes_.RenewLease(SessionId(1)), nullptr);
@@ -74,9 +74,9 @@ TEST_F(NodeTableTest, MessagesRenewTheLeaseAndABrokenStreamDoesNot) {
   EXPECT_EQ(nodes_.LeaseEnd(a_), end);
 }
 
-TEST_F(NodeTableTest, ALostNodeHasNoSessionAndNoLease) {
+TEST_F(NodeTableTest, LostNodeHasNoSessionOrLease) {
   Open(nodes_, MakeSession(1, "a"));
-  nodes_.Lose(a_, "it is gone");
+  nodes_.Lose(a_, "disconnected");
   EXPECT_EQ(nodes_.at(a_).state, v1::LOST);
   EXPECT_EQ(nodes_.LeaseEnd(a_), std::nullopt);
   ASSERT_EQ(context_.effects.closes.size(), 1u);
@@ -94,7 +94,7 @@ TEST_F(NodeTableTest, OccupiedSlotsAreNotOffered) {
   EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 1, 2));
 }
 
-TEST_F(NodeTableTest, LeftoversKeepTheirSlotsUntilCleared) {
+TEST_F(NodeTableTest, LeftoversKeepSlotsUntilCleared) {
   Open(nodes_, MakeSession(1, "a", 2));
   nodes_.Occupy(a_, {JobId("job"), Generation(1), 0}, {0});
   nodes_.SetLeftovers(a_, JobId("job"), Generation(1), {0});
@@ -104,7 +104,7 @@ TEST_F(NodeTableTest, LeftoversKeepTheirSlotsUntilCleared) {
   EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 1));
 }
 
-TEST_F(NodeTableTest, OneRecordPerChangedNode) {
+TEST_F(NodeTableTest, WritesOneRecordPerChangedNode) {
   Open(nodes_, MakeSession(1, "a"));
   nodes_.Cordon(a_, "noisy");
   nodes_.Cordon(a_, "very noisy");
@@ -115,19 +115,19 @@ TEST_F(NodeTableTest, OneRecordPerChangedNode) {
   EXPECT_EQ(record.cordon_reason(), "very noisy");
   EXPECT_EQ(record.incarnation(), 1u);
   context_.effects = Effects();
-  nodes_.Cordon(a_, "very noisy");  // nothing new
+  nodes_.Cordon(a_, "very noisy");  // no change
   nodes_.WriteChanges();
   EXPECT_THAT(context_.effects.writes, IsEmpty());
   EXPECT_TRUE(nodes_.Uncordon(a_));
   EXPECT_FALSE(nodes_.Uncordon(a_));
 }
 
-TEST_F(NodeTableTest, AFullTableDropsALostNodeThatIsNotNeeded) {
+TEST_F(NodeTableTest, FullTableDropsUnneededLostNode) {
   for (uint32_t i = 0; i < limits::kNodes; ++i) {
     v1::NodeRecord record;
     record.set_name(absl::StrCat("node-", i));
     record.set_incarnation(1);
-    record.set_cordoned(i > 1);  // operators' nodes are kept
+    record.set_cordoned(i > 1);  // cordoned nodes are kept
     nodes_.Restore(std::move(record));
   }
   const auto needed = [](const NodeName& name) { return name == NodeName("node-0"); };
@@ -138,7 +138,7 @@ TEST_F(NodeTableTest, AFullTableDropsALostNodeThatIsNotNeeded) {
   EXPECT_EQ(context_.effects.closes.at(0).status.code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST_F(NodeTableTest, ANodeOfALivingGenerationIsExpectedBack) {
+TEST_F(NodeTableTest, NodeOfLivingGenerationGetsFreshLease) {
   v1::NodePlacement placement;
   placement.set_node("a");
   placement.set_incarnation(7);

@@ -17,7 +17,7 @@ using testing::MakeContext;
 using testing::Start;
 using testing::Submit;
 
-// A running job with rank 0 on node a, rank 1 on node b, rank 2 on node c.
+// A running job with rank 0 on node a, rank 1 on node b and rank 2 on node c.
 class FailuresTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -57,7 +57,7 @@ class FailuresTest : public ::testing::Test {
   Job* job_ = nullptr;
 };
 
-TEST_F(FailuresTest, AnExitOfItsOwnIsTheCause) {
+TEST_F(FailuresTest, IndependentExitIsTheCause) {
   Exit(1, Killed());
   failures_.Attribute(*job_, /*final=*/false);
   ASSERT_TRUE(failures_.IsAttributed(*job_));
@@ -66,24 +66,24 @@ TEST_F(FailuresTest, AnExitOfItsOwnIsTheCause) {
   EXPECT_EQ(job_->status.past_failures_size(), 1);
 }
 
-TEST_F(FailuresTest, ALostPeerIsAConsequenceUntilTheEnd) {
+TEST_F(FailuresTest, LostPeerReportIsAConsequence) {
   ReportLostPeer(0, /*peer=*/2);
   EXPECT_THAT(failures_.AccusedRanks(*job_), ElementsAre(2));
   failures_.Attribute(*job_, /*final=*/false);
   EXPECT_FALSE(failures_.IsAttributed(*job_));
   Exit(2, Killed());
-  EXPECT_THAT(failures_.AccusedRanks(*job_), IsEmpty()) << "it is gone";
+  EXPECT_THAT(failures_.AccusedRanks(*job_), IsEmpty()) << "the rank has exited";
   failures_.Attribute(*job_, /*final=*/false);
   EXPECT_EQ(job_->status.first_failure().rank(), 2u);
 }
 
-TEST_F(FailuresTest, WithoutACauseTheConsequenceIsTaken) {
+TEST_F(FailuresTest, FallsBackToConsequenceWithoutCause) {
   ReportLostPeer(0, /*peer=*/2);
   failures_.Attribute(*job_, /*final=*/true);
   EXPECT_EQ(job_->status.first_failure().rank(), 0u);
 }
 
-TEST_F(FailuresTest, ARankThatAPeerWaitedForInVainIsHung) {
+TEST_F(FailuresTest, RankThatPeerTimedOutOnIsHung) {
   ReportLostPeer(0, /*peer=*/2, absl::StatusCode::kDeadlineExceeded);
   failures_.Attribute(*job_, /*final=*/true);
   EXPECT_EQ(job_->status.first_failure().reason(), reasons::kRankHung);
@@ -91,7 +91,7 @@ TEST_F(FailuresTest, ARankThatAPeerWaitedForInVainIsHung) {
   EXPECT_EQ(job_->status.first_failure().node(), "c");
 }
 
-TEST_F(FailuresTest, ALostNodeIsTheCauseForThoseWhoLostItsRanks) {
+TEST_F(FailuresTest, LostNodeCausesLossOfItsRanks) {
   ReportLostPeer(0, /*peer=*/1);
   Node node;
   node.record.set_name("b");
@@ -101,7 +101,7 @@ TEST_F(FailuresTest, ALostNodeIsTheCauseForThoseWhoLostItsRanks) {
   EXPECT_EQ(job_->status.first_failure().node(), "b");
 }
 
-TEST_F(FailuresTest, ARankThatItsWorkerEndedDisplacesTheJob) {
+TEST_F(FailuresTest, RankStoppedByWorkerDisplacesJob) {
   v1::ExitInfo exit;
   exit.set_signal(SIGTERM);
   exit.set_stopped_by_worker(true);
@@ -111,7 +111,7 @@ TEST_F(FailuresTest, ARankThatItsWorkerEndedDisplacesTheJob) {
   EXPECT_THAT(*failures_.Displaced(*job_), HasSubstr("rank 0 on a was stopped by its worker"));
 }
 
-TEST_F(FailuresTest, ExitsAfterAStopAreNoFailures) {
+TEST_F(FailuresTest, IgnoresExitsAfterStop) {
   jobs_.Transition(*job_, v1::STOPPING, "", "");
   Exit(0, Killed());
   EXPECT_EQ(failures_.Earliest(*job_), nullptr);
@@ -119,7 +119,7 @@ TEST_F(FailuresTest, ExitsAfterAStopAreNoFailures) {
   EXPECT_FALSE(failures_.IsAttributed(*job_));
 }
 
-TEST_F(FailuresTest, TheRecordsRecallTheEvidence) {
+TEST_F(FailuresTest, RecallRebuildsEvidenceFromRecords) {
   ReportLostPeer(0, /*peer=*/2);
   job_->suspected_failure = *failures_.Earliest(*job_);
   Exit(1, Killed());
@@ -132,7 +132,7 @@ TEST_F(FailuresTest, TheRecordsRecallTheEvidence) {
   EXPECT_EQ(job_->status.first_failure().rank(), 1u);
 }
 
-TEST_F(FailuresTest, ANewGenerationBeginsWithoutEvidence) {
+TEST_F(FailuresTest, NewGenerationStartsWithoutEvidence) {
   Exit(1, Killed());
   failures_.Clear(*job_);
   EXPECT_EQ(failures_.Earliest(*job_), nullptr);
@@ -140,9 +140,9 @@ TEST_F(FailuresTest, ANewGenerationBeginsWithoutEvidence) {
 }
 
 // ------------------------------------------------------------------------------------------------
-// restarts
+// Restarts.
 
-TEST_F(FailuresTest, RestartsHaveABudget) {
+TEST_F(FailuresTest, LimitsRestarts) {
   v1::FirstFailure& failure = *job_->status.mutable_first_failure();
   failure.set_generation(1);
   failure.set_reason(reasons::kRankFailed);
@@ -154,12 +154,12 @@ TEST_F(FailuresTest, RestartsHaveABudget) {
   EXPECT_EQ(MayRestart(*job_).why_not, "restarts are disabled (restart.max: 0)");
 }
 
-TEST_F(FailuresTest, ARankMaySayThatARestartIsInVain) {
+TEST_F(FailuresTest, DoesNotRestartAfterNonRetryableFailure) {
   job_->status.mutable_first_failure()->mutable_exit()->mutable_failure()->set_not_retryable(true);
   EXPECT_FALSE(MayRestart(*job_).allowed);
 }
 
-TEST_F(FailuresTest, TheSameFailureTwiceWithoutAStepEndsTheJob) {
+TEST_F(FailuresTest, SameFailureTwiceWithoutStepEndsJob) {
   for (uint64_t generation : {1, 2}) {
     v1::FirstFailure& failure = *job_->status.add_past_failures();
     failure.set_generation(generation);
@@ -169,7 +169,7 @@ TEST_F(FailuresTest, TheSameFailureTwiceWithoutAStepEndsTheJob) {
     *job_->status.mutable_first_failure() = failure;
   }
   EXPECT_EQ(MayRestart(*job_).reason, reasons::kRepeatedFailure);
-  job_->highest_step = 5;  // beyond the step at which the generation before failed
+  job_->highest_step = 5;  // beyond the step at which the previous generation failed
   EXPECT_TRUE(MayRestart(*job_).allowed);
 }
 

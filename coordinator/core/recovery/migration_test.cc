@@ -1,5 +1,5 @@
-// Stores that coordinators of older schemas left behind, opened by this one. The files in testdata
-// say what is in them.
+// Opens stores written by coordinators with older schemas. The files in testdata describe their
+// contents.
 #include "coordinator/core/recovery/migration.h"
 
 #include <sqlite3.h>
@@ -66,7 +66,7 @@ class OldStore : public ::testing::Test {
   }
   std::vector<store::Record> Scan() const { return *Open()->Scan(""); }
 
-  // A coordinator that starts on the store.
+  // Starts a coordinator on the store.
   void Start() {
     const std::unique_ptr<store::SqliteStore> store = Open();
     core_ = std::make_unique<Core>(Harness::DefaultOptions());
@@ -91,7 +91,7 @@ class OldStore : public ::testing::Test {
     for (const v1::JobEvent& event : *events) types.push_back(event.type());
     return types;
   }
-  // The same worker is back, with these ranks of the jobs that it ran.
+  // Reconnects the same worker, with these ranks of its jobs.
   Effects Return(SessionId session, const std::string& node,
                  const std::vector<std::pair<std::string, std::vector<v1::RankReport>>>& ranks) {
     v1::Hello hello;
@@ -137,7 +137,7 @@ class OldStore : public ::testing::Test {
   Effects started_;
 };
 
-TEST_F(OldStore, EveryJobIsThereAsItWas) {
+TEST_F(OldStore, KeepsEveryJob) {
   Start();
   EXPECT_EQ(DescribeJobs(),
             "withdrawn CANCELLED CancelledByUser 0 1\n"
@@ -162,7 +162,7 @@ TEST_F(OldStore, EveryJobIsThereAsItWas) {
   EXPECT_EQ(Get("stopping").spec().grace_period().seconds(), 600);
 }
 
-TEST_F(OldStore, FailuresAndEventsAreThere) {
+TEST_F(OldStore, KeepsFailuresAndEvents) {
   Start();
   const v1::Job failed = Get("failed");
   EXPECT_EQ(failed.restarts(), 1u);
@@ -184,7 +184,7 @@ TEST_F(OldStore, FailuresAndEventsAreThere) {
   EXPECT_THAT(EventTypes("held"), ElementsAre(events::kSubmitted, events::kHeld));
 }
 
-TEST_F(OldStore, EveryGenerationHasItsRankMap) {
+TEST_F(OldStore, KeepsRankMapOfEveryGeneration) {
   Start();
   const absl::StatusOr<Records> records = ReadRecords(Scan());
   ASSERT_TRUE(records.ok()) << records.status();
@@ -202,7 +202,7 @@ TEST_F(OldStore, EveryGenerationHasItsRankMap) {
   EXPECT_EQ(generations.at(Generation(2)).world_size(), 4u);
 }
 
-TEST_F(OldStore, LivingGenerationsGoOn) {
+TEST_F(OldStore, LivingGenerationsContinue) {
   Start();
   Return(
       SessionId(1), "node-1",
@@ -238,10 +238,10 @@ TEST_F(OldStore, IsMigratedOnce) {
   EXPECT_EQ(Get("running").SerializeAsString(), running);
 }
 
-TEST_F(OldStore, AMigrationThatDoesNotEndLeavesItAsItWas) {
+TEST_F(OldStore, FailedMigrationLeavesStoreUnchanged) {
   const std::vector<store::Record> before = Scan();
   {
-    // The disk is full before the transaction is.
+    // The transaction fails because the disk is full.
     const std::unique_ptr<store::SqliteStore> store = Open({/*max_pages=*/1});
     Core core(Harness::DefaultOptions());
     const absl::StatusOr<Effects> loaded = core.Load(before, now_);
@@ -258,7 +258,7 @@ TEST_F(OldStore, AMigrationThatDoesNotEndLeavesItAsItWas) {
   EXPECT_EQ(Get("running").state(), v1::RUNNING);
 }
 
-TEST_F(OldStore, DamageIsNotCarriedOver) {
+TEST_F(OldStore, RejectsDamagedRecord) {
   std::vector<store::Record> records = Scan();
   for (store::Record& record : records) {
     if (record.key.rfind("generation/", 0) == 0) record.value = "\xff\xff";
@@ -269,14 +269,14 @@ TEST_F(OldStore, DamageIsNotCarriedOver) {
 }
 
 // ------------------------------------------------------------------------------------------------
-// schema 2
+// Schema 2.
 
 class StoreOfSchema2 : public OldStore {
  protected:
   StoreOfSchema2() : OldStore(2, 1'795'383'600) {}
 };
 
-TEST_F(StoreOfSchema2, EveryJobIsThereAsItWas) {
+TEST_F(StoreOfSchema2, KeepsEveryJob) {
   Start();
   EXPECT_EQ(DescribeJobs(),
             "withdrawn CANCELLED CancelledByUser 0 1\n"
@@ -301,8 +301,8 @@ TEST_F(StoreOfSchema2, EveryJobIsThereAsItWas) {
                                               events::kStopping, events::kFinished));
 }
 
-// Schema 2 embedded the API's Job of its time, whose fields this build's Job still has.
-TEST_F(StoreOfSchema2, EveryFieldOfAJobIsCarriedOver) {
+// Schema 2 embedded the API's Job message of that time; this build's Job still has its fields.
+TEST_F(StoreOfSchema2, KeepsEveryFieldOfAJob) {
   std::map<std::string, v1::Job> before;
   for (const store::Record& record : Scan()) {
     v1::JobRecordV2 old;
@@ -314,7 +314,7 @@ TEST_F(StoreOfSchema2, EveryFieldOfAJobIsCarriedOver) {
   Start();
   for (auto& [id, expected] : before) {
     v1::Job found = *core_->GetJob(JobId(id), /*detailed=*/true, now_);
-    // What a view adds to the job, or hides.
+    // Fields that Views adds or hides.
     found.clear_queue_position();
     found.clear_ranks();
     found.clear_waits();
@@ -326,7 +326,7 @@ TEST_F(StoreOfSchema2, EveryFieldOfAJobIsCarriedOver) {
   EXPECT_EQ(Get("running").spec().env().at("MODE"), "slow");
 }
 
-TEST_F(StoreOfSchema2, StoppingJobsRememberHowTheyEnd) {
+TEST_F(StoreOfSchema2, StoppingJobsKeepTheirEnding) {
   Start();
   const Effects back = Return(
       SessionId(1), "node-1",
@@ -356,7 +356,7 @@ TEST_F(StoreOfSchema2, IsMigratedOnce) {
   EXPECT_THAT(started_.logs, IsEmpty());
 }
 
-TEST_F(StoreOfSchema2, ADamagedJobIsNotCarriedOver) {
+TEST_F(StoreOfSchema2, RejectsDamagedJob) {
   std::vector<store::Record> records = Scan();
   for (store::Record& record : records) {
     if (record.key.rfind("job/", 0) == 0) record.value = "\xff\xff";
@@ -364,7 +364,7 @@ TEST_F(StoreOfSchema2, ADamagedJobIsNotCarriedOver) {
   EXPECT_EQ(Migrate(records).status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST(Migration, AnEmptyStoreGetsThisSchema) {
+TEST(Migration, EmptyStoreGetsCurrentSchema) {
   const absl::StatusOr<Migration> migration = Migrate({});
   ASSERT_TRUE(migration.ok()) << migration.status();
   EXPECT_EQ(migration->from, 0u);

@@ -39,7 +39,7 @@ Slots Machine(uint32_t gpus, const std::function<Link(uint32_t, uint32_t)>& betw
   return slots;
 }
 
-// Four GPUs to a socket.
+// Four GPUs per socket.
 bool SameSocket(uint32_t i, uint32_t j) { return i / 4 == j / 4; }
 
 Slots Hgx() {
@@ -49,13 +49,13 @@ Slots Hgx() {
   return slots;
 }
 
-// A switch under each socket.
+// One PCIe switch per socket.
 Slots PcieSwitches() {
   return Machine(
       8, [](uint32_t i, uint32_t j) { return Link{SameSocket(i, j) ? "switch" : "system"}; });
 }
 
-// Bridges between 0 and 1, 2 and 3, 4 and 5, 6 and 7.
+// NVLink bridges between GPUs 0 and 1, 2 and 3, 4 and 5, 6 and 7.
 Slots Bridges() {
   return Machine(8, [](uint32_t i, uint32_t j) {
     return Link{SameSocket(i, j) ? "NUMA node" : "system", i / 2 == j / 2 ? 4u : 0u};
@@ -82,7 +82,7 @@ std::vector<uint32_t> Choose(const Slots& slots, size_t count,
   return DeviceChooser().Choose(&slots, *free, count);
 }
 
-TEST(DeviceChoiceTest, OnSwitchesOfNvlinkAllAreEqual) {
+TEST(DeviceChoiceTest, AllGpusAreEqualOnNvSwitch) {
   EXPECT_THAT(Choose(Hgx(), 1), ElementsAre(0));
   EXPECT_THAT(Choose(Hgx(), 4), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Choose(Hgx(), 3, {{1, 3, 4, 6, 7}}), ElementsAre(1, 3, 4));
@@ -91,36 +91,36 @@ TEST(DeviceChoiceTest, OnSwitchesOfNvlinkAllAreEqual) {
 TEST(DeviceChoiceTest, StaysUnderOnePcieSwitch) {
   EXPECT_THAT(Choose(PcieSwitches(), 4), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Choose(PcieSwitches(), 3, {{0, 1, 5, 6, 7}}), ElementsAre(5, 6, 7));
-  // The three are left to somebody who needs three.
+  // The set of three is left to a job that needs three.
   EXPECT_THAT(Choose(PcieSwitches(), 2, {{0, 1, 5, 6, 7}}), ElementsAre(0, 1));
   EXPECT_THAT(Choose(PcieSwitches(), 1, {{2, 5, 6, 7}}), ElementsAre(2));
   EXPECT_THAT(Choose(PcieSwitches(), 1, {{0, 1, 2, 5}}), ElementsAre(5));
 }
 
-TEST(DeviceChoiceTest, TakesBridgedPairsWholeAndBreaksNoneUp) {
+TEST(DeviceChoiceTest, KeepsBridgedPairsTogether) {
   EXPECT_THAT(Choose(Bridges(), 2), ElementsAre(0, 1));
   EXPECT_THAT(Choose(Bridges(), 4), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Choose(Bridges(), 2, {{1, 2, 6, 7}}), ElementsAre(6, 7));
   EXPECT_THAT(Choose(Bridges(), 1, {{0, 1, 2, 4, 5}}), ElementsAre(2));
   EXPECT_THAT(Choose(Bridges(), 3, {{0, 2, 3, 4, 5, 6, 7}}), ElementsAre(0, 2, 3));
-  // Of a pair and two odd ones the socket of two pairs is left alone.
+  // Takes the pair on the partly used socket and leaves the socket with two pairs free.
   EXPECT_THAT(Choose(Bridges(), 2, {{0, 1, 3, 4, 5, 6, 7}}), ElementsAre(0, 1));
   EXPECT_THAT(Choose(Bridges(), 4, {{0, 1, 2, 4, 5, 6, 7}}), ElementsAre(4, 5, 6, 7));
 }
 
-TEST(DeviceChoiceTest, FindsTheQuadsOfACubeMesh) {
+TEST(DeviceChoiceTest, FindsQuadsOfCubeMesh) {
   EXPECT_THAT(Choose(CubeMesh(), 4), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Choose(CubeMesh(), 4, {{1, 2, 3, 4, 5, 6, 7}}), ElementsAre(4, 5, 6, 7));
-  // Two links are better than one, also across.
+  // Two links are better than one, also across quads.
   EXPECT_THAT(Choose(CubeMesh(), 2), ElementsAre(0, 3));
   EXPECT_THAT(Choose(CubeMesh(), 2, {{0, 1, 5}}), ElementsAre(1, 5));
   EXPECT_THAT(Choose(CubeMesh(), 3), ElementsAre(0, 2, 3));
-  // What is left of a broken quad, and not a pair of the whole one.
+  // Takes the rest of a partly used quad rather than a pair of the free one.
   EXPECT_THAT(Choose(CubeMesh(), 2, {{1, 2, 4, 5, 6, 7}}), ElementsAre(1, 2));
 }
 
-TEST(DeviceChoiceTest, TheWorstPairGoesBeforeTheSum) {
-  // 0, 1, 2: two good pairs and a bad one. 3, 4, 5: three fair ones.
+TEST(DeviceChoiceTest, ComparesWorstPairBeforeSum) {
+  // GPUs 0, 1, 2 form two fast pairs and a slow one, GPUs 3, 4, 5 three medium pairs.
   const Slots slots = Machine(6, [](uint32_t i, uint32_t j) {
     if (j <= 2) return i == 0 && j == 2 ? Link{"system"} : Link{"switch", 12};
     return Link{i >= 3 ? "switch" : "system"};
@@ -128,7 +128,7 @@ TEST(DeviceChoiceTest, TheWorstPairGoesBeforeTheSum) {
   EXPECT_THAT(Choose(slots, 3), ElementsAre(3, 4, 5));
 }
 
-TEST(DeviceChoiceTest, SlotsAreNotNumberedAsDevicesAre) {
+TEST(DeviceChoiceTest, HandlesSlotNumbersThatDifferFromDevices) {
   // A worker that offers GPUs 0, 2 and 3 of Bridges(), behind a CPU slot.
   Slots slots;
   slots.Add()->set_index(0);
@@ -140,7 +140,7 @@ TEST(DeviceChoiceTest, SlotsAreNotNumberedAsDevicesAre) {
   EXPECT_THAT(Choose(slots, 2, {{1, 2, 3}}), ElementsAre(2, 3));
 }
 
-TEST(DeviceChoiceTest, WhereNothingIsKnownTheFirstAreTaken) {
+TEST(DeviceChoiceTest, TakesFirstSlotsWithoutTopology) {
   Slots slots;
   for (uint32_t i = 0; i < 4; ++i) slots.Add()->set_index(i);
   EXPECT_THAT(Choose(slots, 2), ElementsAre(0, 1));
@@ -149,7 +149,7 @@ TEST(DeviceChoiceTest, WhereNothingIsKnownTheFirstAreTaken) {
   EXPECT_THAT(DeviceChooser().Choose(nullptr, {3, 5, 7}, 2), ElementsAre(3, 5));
 }
 
-TEST(DeviceChoiceTest, OneChooserForNodesThatDiffer) {
+TEST(DeviceChoiceTest, CacheDistinguishesNodes) {
   DeviceChooser chooser;
   const std::vector<uint32_t> free = {0, 1, 2, 3, 5, 6};
   for (int round = 0; round < 2; ++round) {
@@ -161,7 +161,7 @@ TEST(DeviceChoiceTest, OneChooserForNodesThatDiffer) {
   }
 }
 
-// As the header says it, set by set.
+// Reference implementation: exhaustive search with the criteria of the header.
 std::vector<uint32_t> Slowly(const Slots& slots, size_t count) {
   const uint32_t gpus = static_cast<uint32_t>(slots.size());
   std::vector<uint32_t> best;
@@ -192,13 +192,13 @@ std::vector<uint32_t> Slowly(const Slots& slots, size_t count) {
   return best;
 }
 
-TEST(DeviceChoiceTest, IsTheBestOfAllSets) {
+TEST(DeviceChoiceTest, MatchesExhaustiveSearch) {
   std::mt19937 random(1);
   const char* const paths[] = {"board", "switch", "switches", "host bridge", "system"};
   for (int round = 0; round < 300; ++round) {
     const uint32_t gpus = 2 + random() % 8;
     const Slots slots = Machine(gpus, [&](uint32_t i, uint32_t j) {
-      // The same in both directions.
+      // Links are symmetric.
       std::mt19937 pair(static_cast<uint32_t>(round) * 1000 + i * 10 + j);
       return Link{paths[pair() % 5], pair() % 3 == 0 ? static_cast<uint32_t>(pair() % 3) : 0};
     });
@@ -208,8 +208,8 @@ TEST(DeviceChoiceTest, IsTheBestOfAllSets) {
   }
 }
 
-TEST(DeviceChoiceTest, WhereThereAreTooManySetsTheyAreGrown) {
-  // Two crates of twelve, one GPU after the other.
+TEST(DeviceChoiceTest, GrowsSetsWhenThereAreTooMany) {
+  // Two groups of twelve GPUs, with alternating indices.
   const Slots crates = Machine(24, [](uint32_t i, uint32_t j) {
     return Link{"system", i % 2 == j % 2 ? 6u : 0u};
   });
@@ -217,7 +217,7 @@ TEST(DeviceChoiceTest, WhereThereAreTooManySetsTheyAreGrown) {
   std::vector<uint32_t> free = {0,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
                                 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23};
   EXPECT_THAT(Choose(crates, 11, free), ElementsAre(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20));
-  // Nobody has so many.
+  // More GPUs than any node has.
   const Slots claims = Machine(66, [](uint32_t i, uint32_t j) {
     return Link{"system", i % 2 == j % 2 ? 6u : 0u};
   });

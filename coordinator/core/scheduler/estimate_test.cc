@@ -23,11 +23,11 @@ QueuedJob MakeJob(uint32_t nodes, uint32_t ranks_per_node,
 
 constexpr absl::Duration kMinute = absl::Minutes(1);
 
-TEST(EstimateStart, WhatFitsStartsNow) {
+TEST(EstimateStart, JobThatFitsStartsNow) {
   EXPECT_EQ(EstimateStart(MakeCluster({{2, 1}, {2, 1}}), {MakeJob(2, 1)}), absl::ZeroDuration());
 }
 
-TEST(EstimateStart, WaitsForTheLastOfTheSlotsItNeeds) {
+TEST(EstimateStart, WaitsForLastNeededSlot) {
   Forecast forecast = MakeCluster({{2, 0}, {2, 0}});
   forecast.releases = {
       {3 * kMinute, "cpu", 0, 2}, {kMinute, "cpu", 1, 1}, {9 * kMinute, "cpu", 1, 1}};
@@ -36,21 +36,21 @@ TEST(EstimateStart, WaitsForTheLastOfTheSlotsItNeeds) {
   EXPECT_EQ(EstimateStart(forecast, {MakeJob(2, 2)}), 9 * kMinute);
 }
 
-TEST(EstimateStart, ThoseAheadGoFirstAndGiveBackWhatTheyTook) {
+TEST(EstimateStart, JobsAheadStartFirstAndReleaseTheirSlots) {
   Forecast forecast = MakeCluster({{1, 0}});
   forecast.releases = {{kMinute, "cpu", 0, 1}};
   EXPECT_EQ(EstimateStart(forecast, {MakeJob(1, 1, 5 * kMinute), MakeJob(1, 1)}), 6 * kMinute);
   EXPECT_EQ(EstimateStart(forecast, {MakeJob(1, 1), MakeJob(1, 1)}), std::nullopt)
-      << "the one ahead says nothing about its end";
+      << "the job ahead has no time limit";
 }
 
-TEST(EstimateStart, HeadBlocksWhatWouldFitBehindIt) {
+TEST(EstimateStart, HeadBlocksSmallerJobs) {
   Forecast forecast = MakeCluster({{2, 1}});
   forecast.releases = {{kMinute, "cpu", 0, 1}};
   EXPECT_EQ(EstimateStart(forecast, {MakeJob(1, 2, kMinute), MakeJob(1, 1)}), 2 * kMinute);
 }
 
-TEST(EstimateStart, WholeNodesAndOtherKinds) {
+TEST(EstimateStart, HandlesWholeNodesAndSlotKinds) {
   Forecast forecast = MakeCluster({{4, 3}});
   forecast.pools["gpu"] = {{1, 0}};
   forecast.releases = {{kMinute, "cpu", 0, 1}, {2 * kMinute, "gpu", 0, 1}};
@@ -62,7 +62,7 @@ TEST(EstimateStart, WholeNodesAndOtherKinds) {
   EXPECT_EQ(EstimateStart(forecast, {gpu}), 2 * kMinute);
 }
 
-TEST(EstimateStart, NeverAndTooMuch) {
+TEST(EstimateStart, ReturnsNulloptForImpossibleAndTooLongQueues) {
   EXPECT_EQ(EstimateStart(MakeCluster({{1, 1}}), {MakeJob(2, 1)}), std::nullopt);
   EXPECT_EQ(EstimateStart(MakeCluster({}), {MakeJob(1, 1)}), std::nullopt);
   EXPECT_EQ(EstimateStart(MakeCluster({{1, 1}}),
@@ -73,8 +73,8 @@ TEST(EstimateStart, NeverAndTooMuch) {
                   .has_value());
 }
 
-// Slots that overdue jobs hold count as free at any moment now.
-TEST(EstimateStart, OverdueIsNow) {
+// Slots of jobs that have exceeded their time limit count as free now.
+TEST(EstimateStart, OverdueReleaseCountsAsNow) {
   Forecast forecast = MakeCluster({{1, 0}});
   forecast.releases = {{-kMinute, "cpu", 0, 1}};
   EXPECT_EQ(EstimateStart(forecast, {MakeJob(1, 1)}), absl::ZeroDuration());

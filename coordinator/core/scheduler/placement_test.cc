@@ -35,7 +35,7 @@ class PlacementTest : public ::testing::Test {
   Decision DecideOn(const v1::JobSpec& spec) {
     return Decide(spec.resources(), nodes_.all(), context_.options.lease, context_.now.steady);
   }
-  // One GPU, the same for every node of a machine.
+  // A node with one GPU, which all nodes of the machine offer.
   void OpenWithGpu(uint64_t session, const std::string& node) {
     SessionOpened opened = MakeSession(session, node);
     opened.hello.mutable_slots(0)->set_kind("gpu");
@@ -48,7 +48,7 @@ class PlacementTest : public ::testing::Test {
   Scheduler scheduler_;
 };
 
-TEST_F(PlacementTest, AJobThatFitsIsPlacedAtOnce) {
+TEST_F(PlacementTest, PlacesJobThatFits) {
   Open(nodes_, MakeSession(1, "b"));
   Open(nodes_, MakeSession(2, "a"));
   const Decision decision = DecideOn(MakeSpec(2));
@@ -57,7 +57,7 @@ TEST_F(PlacementTest, AJobThatFitsIsPlacedAtOnce) {
   EXPECT_EQ(decision.placements[1].ranks(0).rank(), 1u);
 }
 
-TEST_F(PlacementTest, AJobThatDoesNotFitWaits) {
+TEST_F(PlacementTest, JobThatDoesNotFitWaits) {
   Open(nodes_, MakeSession(1, "a"));
   const Decision decision = DecideOn(MakeSpec(2));
   EXPECT_THAT(decision.placements, IsEmpty());
@@ -65,7 +65,7 @@ TEST_F(PlacementTest, AJobThatDoesNotFitWaits) {
   EXPECT_FALSE(decision.retry_at.has_value());
 }
 
-TEST_F(PlacementTest, RanksThatWouldShareAGpuAreRefused) {
+TEST_F(PlacementTest, RefusesRanksThatWouldShareGpu) {
   OpenWithGpu(1, "a");
   OpenWithGpu(2, "b");
   EXPECT_THAT(DecideOn(MakeSpec(2, "gpu")).refusal, HasSubstr("would be on the same GPU"));
@@ -74,7 +74,7 @@ TEST_F(PlacementTest, RanksThatWouldShareAGpuAreRefused) {
   EXPECT_THAT(DecideOn(sharing).placements, SizeIs(2));
 }
 
-TEST_F(PlacementTest, NothingIsRefusedWhileRecordedNodesMayComeBack) {
+TEST_F(PlacementTest, DoesNotRefuseWhileRecordedNodesMayReconnect) {
   v1::NodeRecord record;
   record.set_name("c");
   nodes_.Restore(record);
@@ -88,9 +88,9 @@ TEST_F(PlacementTest, NothingIsRefusedWhileRecordedNodesMayComeBack) {
 }
 
 // ------------------------------------------------------------------------------------------------
-// the queue
+// Queue.
 
-TEST_F(PlacementTest, TheQueueGoesByPriorityThenRestartsThenSubmission) {
+TEST_F(PlacementTest, QueueOrdersByPriorityThenRestartsThenSubmission) {
   for (const char* id : {"first", "second", "third", "again"}) Submit(jobs_, id, MakeSpec(1));
   Submit(jobs_, "urgent", MakeSpec(1, "cpu", /*priority=*/5));
   jobs_.at(JobId("again")).status.set_generation(1);
@@ -106,7 +106,7 @@ TEST_F(PlacementTest, TheQueueGoesByPriorityThenRestartsThenSubmission) {
   EXPECT_EQ(scheduler_.queue().PositionOf(JobId("again")), 0u);
 }
 
-TEST_F(PlacementTest, TheQueueIsLookedAtWhenCapacityChanges) {
+TEST_F(PlacementTest, QueueIsExaminedWhenCapacityChanges) {
   EXPECT_FALSE(scheduler_.TakeCapacityChange());
   scheduler_.Add(Submit(jobs_, "one"));
   EXPECT_TRUE(scheduler_.TakeCapacityChange());
@@ -117,7 +117,7 @@ TEST_F(PlacementTest, TheQueueIsLookedAtWhenCapacityChanges) {
 }
 
 // ------------------------------------------------------------------------------------------------
-// explanations
+// Explanations.
 
 TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
   Open(nodes_, MakeSession(1, "a"));
@@ -134,7 +134,7 @@ TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
   EXPECT_EQ(blockers[2].reason(), "cordoned: noisy");
 }
 
-TEST_F(PlacementTest, AJobStartsWhenTheTimeLimitOfTheOneBeforeEnds) {
+TEST_F(PlacementTest, EstimatesStartFromTimeLimitOfRunningJob) {
   Open(nodes_, MakeSession(1, "a"));
   v1::JobSpec limited = MakeSpec(1);
   limited.mutable_time_limit()->set_seconds(600);
@@ -149,7 +149,7 @@ TEST_F(PlacementTest, AJobStartsWhenTheTimeLimitOfTheOneBeforeEnds) {
   };
   EXPECT_EQ(start(waiting), absl::Seconds(500));
   EXPECT_EQ(start(running), std::nullopt);
-  // The job behind rests on one without an end.
+  // The job behind it depends on a job without a time limit.
   const Job& behind = Submit(jobs_, "behind", MakeSpec(1));
   scheduler_.Add(behind);
   EXPECT_EQ(start(behind), std::nullopt);

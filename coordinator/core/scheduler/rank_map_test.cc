@@ -33,7 +33,7 @@ std::string Text(const std::vector<v1::NodePlacement>& placements) {
   return text;
 }
 
-TEST(NaturalOrder, CountsNumbersAsNumbers) {
+TEST(NaturalOrder, ComparesNumbersByValue) {
   std::vector<std::string> names = {"node-10",  "node-2",  "node-1", "a",
                                     "node-2-b", "node-02", "node"};
   std::sort(names.begin(), names.end(), NaturalLess);
@@ -41,7 +41,7 @@ TEST(NaturalOrder, CountsNumbersAsNumbers) {
               ElementsAre("a", "node", "node-1", "node-02", "node-2", "node-2-b", "node-10"));
 }
 
-TEST(NaturalOrder, IsAStrictOrder) {
+TEST(NaturalOrder, IsStrictWeakOrdering) {
   const std::vector<std::string> names = {
       "", "0", "00", "1", "01", "a1", "a01", "a1b", "1a", "b", "18446744073709551616", "2"};
   for (const std::string& a : names) {
@@ -57,7 +57,7 @@ TEST(NaturalOrder, IsAStrictOrder) {
   }
 }
 
-TEST(Shapes, ComeFromTheSpec) {
+TEST(Shapes, AreDerivedFromSpec) {
   v1::Resources resources;
   EXPECT_EQ(ShapeOf(resources).min_nodes, 1u);
   EXPECT_EQ(ShapeOf(resources).devices_per_rank, 1u);
@@ -69,7 +69,7 @@ TEST(Shapes, ComeFromTheSpec) {
   EXPECT_EQ(ShapeOf(resources).devices_per_rank, std::nullopt);
 }
 
-TEST(RankMap, NumbersNodeByNodeInTheOrderOfRackAndName) {
+TEST(RankMap, NumbersRanksByRackThenName) {
   const std::vector<v1::NodePlacement> placements = MapRanks(
       {3, 3, 2, 1}, {MakeNode("n-10", 2, "r1"), MakeNode("n-2", 2, "r1"), MakeNode("z", 2, "r0")});
   EXPECT_THAT(Names(placements), ElementsAre("z", "n-2", "n-10"));
@@ -90,14 +90,14 @@ TEST(RankMap, IsAllOrNothing) {
   EXPECT_TRUE(MapRanks({1, 1, 1, 1}, {}).empty());
 }
 
-TEST(RankMap, TakesTheLargestNumberOfNodesThatFits) {
+TEST(RankMap, UsesMostNodesThatFit) {
   const std::vector<FreeNode> nodes = {MakeNode("a", 1), MakeNode("b", 0), MakeNode("c", 1),
                                        MakeNode("d", 1)};
   EXPECT_THAT(Names(MapRanks({1, 2, 1, 1}, nodes)), ElementsAre("a", "c"));
   EXPECT_THAT(Names(MapRanks({1, 8, 1, 1}, nodes)), ElementsAre("a", "c", "d"));
 }
 
-TEST(RankMap, GivesEachRankItsSlots) {
+TEST(RankMap, AssignsSlotsToEachRank) {
   FreeNode node = MakeNode("a", 6);
   node.free_slots = {1, 2, 4, 5};
   const std::vector<v1::NodePlacement> placements = MapRanks({1, 1, 2, 2}, {node});
@@ -106,7 +106,7 @@ TEST(RankMap, GivesEachRankItsSlots) {
   EXPECT_THAT(placements[0].ranks(1).slots(), ElementsAre(4, 5));
 }
 
-TEST(RankMap, AllMeansTheWholeNode) {
+TEST(RankMap, AllDevicesMeansWholeNode) {
   EXPECT_EQ(MapRanks({1, 1, 1, std::nullopt}, {MakeNode("a", 4)})[0].ranks(0).slots_size(), 4);
   EXPECT_EQ(MapRanks({1, 1, 2, std::nullopt}, {MakeNode("a", 4)})[0].ranks(1).slots_size(), 2);
   FreeNode partly = MakeNode("a", 4);
@@ -114,7 +114,7 @@ TEST(RankMap, AllMeansTheWholeNode) {
   EXPECT_TRUE(MapRanks({1, 1, 1, std::nullopt}, {partly}).empty());
 }
 
-TEST(RankMap, DoesNotDependOnTheOrderOfArrivalAndMovesOnlyWhatItMust) {
+TEST(RankMap, IsIndependentOfArrivalOrderAndMovesFewRanks) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
     std::vector<FreeNode> nodes;
@@ -130,7 +130,7 @@ TEST(RankMap, DoesNotDependOnTheOrderOfArrivalAndMovesOnlyWhatItMust) {
     EXPECT_EQ(Text(MapRanks(shape, nodes)), Text(placements));
 
     if (placements.empty()) continue;
-    // Without one of its nodes, the nodes before it keep their ranks.
+    // When a node is missing, the nodes before it keep their ranks.
     const size_t lost = random() % placements.size();
     nodes.erase(std::find_if(nodes.begin(), nodes.end(), [&](const FreeNode& node) {
       return node.name == placements[lost].node();

@@ -1,4 +1,4 @@
-// Which failure was first: the cause, not what followed from it.
+// Attribution of the first failure: the cause, not its consequences.
 #include <csignal>
 
 #include "coordinator/core/jobs/first_failure.h"
@@ -17,9 +17,9 @@ using testing::KilledBy;
 using testing::MakeSpec;
 
 // ------------------------------------------------------------------------------------------------
-// single functions
+// Single functions.
 
-TEST(ExitCode, IsTheRanksOwn) {
+TEST(ExitCode, IsExitCodeOfRank) {
   v1::FirstFailure failure;
   EXPECT_EQ(ExitCodeOf(failure), 1);
   failure.mutable_exit()->set_exit_code(42);
@@ -29,7 +29,7 @@ TEST(ExitCode, IsTheRanksOwn) {
   EXPECT_EQ(ExitCodeOf(failure), 137);
 }
 
-TEST(ExitCode, OfARankStoppedAfterItSaidWhy) {
+TEST(ExitCode, MatchesReportOfStoppedRank) {
   v1::FirstFailure failure;
   failure.mutable_exit()->set_signal(SIGTERM);
   failure.mutable_exit()->set_stopped_by_worker(true);
@@ -53,7 +53,7 @@ TEST(Reason, FollowsTheExit) {
   EXPECT_EQ(ReasonOf(exit, false), reasons::kLaunchFailed);
 }
 
-TEST(Description, IsASentence) {
+TEST(Description, IsOneSentence) {
   v1::ExitInfo exit = ExitWith(3);
   exit.mutable_failure()->set_message("/data: no such directory");
   EXPECT_EQ(Describe(exit, 1, "b", true),
@@ -78,15 +78,15 @@ TEST(SameFailure, ComparesRankReasonAndCode) {
   b.mutable_exit()->set_exit_code(4);
   EXPECT_FALSE(IsSameFailure(a, b));
   a.set_reason(reasons::kNodeLost);
-  EXPECT_FALSE(IsSameFailure(a, a)) << "says nothing of the job";
+  EXPECT_FALSE(IsSameFailure(a, a)) << "a lost node is not a fault of the job";
 }
 
 // --------------------------------------------------------------------------------------------------
-// in the cluster
+// Whole core.
 
 class Attribution : public ::testing::Test {
  protected:
-  // A running job with ranks 0, 1, 2 on nodes a, b, c.
+  // A running job with ranks 0, 1 and 2 on nodes a, b and c.
   void SetUp() override {
     for (const char* node : {"a", "b", "c"}) cluster_.Join(node);
     job_ = cluster_.Submit(MakeSpec(3));
@@ -114,9 +114,9 @@ class Attribution : public ::testing::Test {
   std::string job_;
 };
 
-TEST_F(Attribution, CauseThatArrivesAfterItsConsequenceIsFirst) {
+TEST_F(Attribution, LateCauseReplacesItsConsequence) {
   ReportPeerLost("a", 0, 1);
-  EXPECT_EQ(cluster_.State(job_), v1::STOPPING) << "what to do does not wait for the cause";
+  EXPECT_EQ(cluster_.State(job_), v1::STOPPING) << "stops before the cause is known";
   EXPECT_FALSE(IsAttributed());
   cluster_.Advance(absl::Milliseconds(500));
   cluster_.ReportExit("b", job_, 1, KilledBy(SIGSEGV));
@@ -126,13 +126,13 @@ TEST_F(Attribution, CauseThatArrivesAfterItsConsequenceIsFirst) {
   EXPECT_EQ(cluster_.Get(job_).reason(), reasons::kRankKilled);
 }
 
-TEST_F(Attribution, HungRankIsTheCauseAndNotWhoWaitedForIt) {
+TEST_F(Attribution, BlamesHungRankAndNotItsPeers) {
   const absl::StatusCode late = absl::StatusCode::kDeadlineExceeded;
   ReportPeerLost("a", 0, 1, late, "no sign of rank 1 within 4s");
   ReportPeerLost("c", 2, 1, late, "no sign of rank 1 within 4s");
   cluster_.ReportExit("a", job_, 0, Stopped());
   cluster_.ReportExit("c", job_, 2, Stopped());
-  EXPECT_FALSE(IsAttributed()) << "rank 1 may yet turn out to have died";
+  EXPECT_FALSE(IsAttributed()) << "rank 1 may still turn out to have died";
   cluster_.Run(absl::Seconds(3), {"a", "b", "c"});
   ASSERT_TRUE(IsAttributed());
   EXPECT_EQ(FirstFailure().reason(), reasons::kRankHung);
@@ -140,7 +140,8 @@ TEST_F(Attribution, HungRankIsTheCauseAndNotWhoWaitedForIt) {
   EXPECT_EQ(FirstFailure().node(), "b");
   EXPECT_THAT(FirstFailure().message(), HasSubstr("no sign of rank 1 within 4s"));
   cluster_.ReportExit("b", job_, 1, Stopped());
-  EXPECT_EQ(FirstFailure().reason(), reasons::kRankHung) << "how it was ended says nothing";
+  EXPECT_EQ(FirstFailure().reason(), reasons::kRankHung)
+      << "the exit of the stopped rank does not change the verdict";
   EXPECT_EQ(cluster_.Get(job_).generation(), 2u);
 }
 
@@ -154,7 +155,7 @@ TEST_F(Attribution, FollowsAChainOfPeers) {
   EXPECT_EQ(FirstFailure().exit().exit_code(), 5);
 }
 
-TEST_F(Attribution, WithoutACauseTheFirstReportStands) {
+TEST_F(Attribution, FallsBackToFirstReportWithoutCause) {
   ReportPeerLost("a", 0, 1);
   cluster_.Run(absl::Seconds(1), {"a", "b", "c"});
   EXPECT_FALSE(IsAttributed());
@@ -162,14 +163,14 @@ TEST_F(Attribution, WithoutACauseTheFirstReportStands) {
   ASSERT_TRUE(IsAttributed());
   EXPECT_EQ(FirstFailure().rank(), 0u);
   EXPECT_THAT(FirstFailure().message(), HasSubstr("connection reset"));
-  // How that rank ended is filled in; who was first does not change any more.
+  // The exit of that rank is added; the attribution itself does not change any more.
   cluster_.ReportExit("b", job_, 1, KilledBy(SIGSEGV));
   EXPECT_EQ(FirstFailure().rank(), 0u);
   cluster_.ReportExit("a", job_, 0, ExitWith(7));
   EXPECT_EQ(FirstFailure().exit().exit_code(), 7);
 }
 
-TEST_F(Attribution, IsSettledWhenNothingIsLeft) {
+TEST_F(Attribution, IsFinalWhenNoRankIsLeft) {
   ReportPeerLost("a", 0, 1);
   cluster_.ReportExit("a", job_, 0, ExitWith(1));
   cluster_.ReportExit("b", job_, 1, Stopped());
@@ -179,7 +180,7 @@ TEST_F(Attribution, IsSettledWhenNothingIsLeft) {
   EXPECT_EQ(cluster_.Get(job_).generation(), 2u);
 }
 
-TEST_F(Attribution, RecordedOnce) {
+TEST_F(Attribution, IsRecordedOnce) {
   cluster_.ReportExit("b", job_, 1, ExitWith(3));
   EXPECT_EQ(FirstFailure().rank(), 1u);
   cluster_.ReportExit("a", job_, 0, ExitWith(4));
@@ -187,7 +188,7 @@ TEST_F(Attribution, RecordedOnce) {
   EXPECT_EQ(cluster_.Get(job_).past_failures_size(), 1);
 }
 
-TEST_F(Attribution, NodeThatBrokeAndWhoseRankAPeerSawGoIsLostAtOnce) {
+TEST_F(Attribution, LosesNodeWithBrokenStreamAndAccusedRankAtOnce) {
   cluster_.CloseStream("b");
   EXPECT_EQ(cluster_.StateOf("b"), v1::SUSPECT);
   ReportPeerLost("a", 0, 1);
@@ -198,7 +199,7 @@ TEST_F(Attribution, NodeThatBrokeAndWhoseRankAPeerSawGoIsLostAtOnce) {
   EXPECT_FALSE(FirstFailure().has_rank());
 }
 
-TEST_F(Attribution, TheSameTheOtherWayRound) {
+TEST_F(Attribution, LosesNodeAccusedBeforeItsStreamBroke) {
   ReportPeerLost("a", 0, 1);
   EXPECT_EQ(cluster_.StateOf("b"), v1::READY);
   cluster_.CloseStream("b");
@@ -206,7 +207,7 @@ TEST_F(Attribution, TheSameTheOtherWayRound) {
   EXPECT_EQ(FirstFailure().reason(), reasons::kNodeLost);
 }
 
-TEST_F(Attribution, BrokenStreamAloneIsNoLoss) {
+TEST_F(Attribution, BrokenStreamAloneDoesNotLoseNode) {
   cluster_.CloseStream("b");
   cluster_.Run(absl::Seconds(9), {"a", "c"});
   EXPECT_EQ(cluster_.State(job_), v1::RUNNING);
@@ -215,7 +216,7 @@ TEST_F(Attribution, BrokenStreamAloneIsNoLoss) {
   EXPECT_EQ(FirstFailure().reason(), reasons::kNodeLost);
 }
 
-TEST_F(Attribution, NodesNotYetBackAfterARestartAreNotLostAtOnce) {
+TEST_F(Attribution, DoesNotLoseNodesThatHaveNotReconnectedAfterRestart) {
   cluster_.Restart();
   v1::RankReport report = Harness::MakeReport(0, v1::CONNECTED);
   report.mutable_failure()->set_peer_rank(1);
@@ -233,7 +234,7 @@ TEST_F(Attribution, NodesNotYetBackAfterARestartAreNotLostAtOnce) {
   EXPECT_EQ(FirstFailure().reason(), reasons::kRankKilled);
 }
 
-TEST_F(Attribution, SurvivesARestartOfTheCoordinator) {
+TEST_F(Attribution, SurvivesCoordinatorRestart) {
   ReportPeerLost("a", 0, 1);
   cluster_.Restart();
   EXPECT_FALSE(IsAttributed());
@@ -246,7 +247,7 @@ TEST_F(Attribution, SurvivesARestartOfTheCoordinator) {
   EXPECT_EQ(FirstFailure().rank(), 1u);
 }
 
-TEST_F(Attribution, ExitBehindAPeerReportIsAConsequenceToo) {
+TEST_F(Attribution, ExitAfterPeerReportIsAConsequence) {
   v1::ExitInfo exit = ExitWith(1);
   exit.mutable_failure()->set_peer_rank(2);
   exit.mutable_failure()->set_code(14);
@@ -256,7 +257,7 @@ TEST_F(Attribution, ExitBehindAPeerReportIsAConsequenceToo) {
   EXPECT_EQ(FirstFailure().rank(), 2u);
 }
 
-TEST_F(Attribution, RankThatItsWorkerEndedUnaskedHasNotFailed) {
+TEST_F(Attribution, RankStoppedByItsWorkerHasNotFailed) {
   cluster_.ReportExit("a", job_, 0, Stopped());
   const v1::Job stopping = cluster_.Get(job_);
   EXPECT_EQ(stopping.state(), v1::STOPPING);
@@ -270,7 +271,7 @@ TEST_F(Attribution, RankThatItsWorkerEndedUnaskedHasNotFailed) {
   EXPECT_FALSE(again.has_first_failure());
 }
 
-TEST_F(Attribution, RankThatFailedAndWasThenEndedHasFailed) {
+TEST_F(Attribution, RankThatFailedAndWasThenStoppedHasFailed) {
   v1::ExitInfo exit = Stopped();
   exit.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kInternal));
   exit.mutable_failure()->set_message("loss is not a number");
@@ -278,7 +279,7 @@ TEST_F(Attribution, RankThatFailedAndWasThenEndedHasFailed) {
   EXPECT_THAT(FirstFailure().message(), HasSubstr("loss is not a number"));
 }
 
-TEST(LaunchFailure, IsTold) {
+TEST(LaunchFailure, EndsJobWithReason) {
   Harness cluster;
   cluster.Join("a");
   v1::JobSpec spec = MakeSpec(1);

@@ -1,4 +1,5 @@
-// Ranks that do not train the same thing are refused when they join, with both sides in words.
+// Ranks with different fingerprints are refused when they join, with a message that names both
+// sides.
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,7 @@ class FingerprintTest : public ::testing::Test {
     cluster_.Report("node-1", job_, Joined(1, usual_));
     cluster_.Report("node-2", job_, Joined(2, usual_));
   }
-  // What the job says when rank 3 has told this.
+  // Returns the job's message after rank 3 has joined with this fingerprint.
   std::string MessageAfter(const Entries& entries) {
     cluster_.Report("node-2", job_, Joined(3, entries));
     cluster_.ExitAll(job_, KilledBy(15));
@@ -49,17 +50,17 @@ class FingerprintTest : public ::testing::Test {
   std::string job_;
 };
 
-TEST_F(FingerprintTest, EqualRanksGoOn) {
+TEST_F(FingerprintTest, EqualFingerprintsContinue) {
   const Effects last = cluster_.Report("node-2", job_, Joined(3, usual_));
   EXPECT_EQ(CountSent(last, cluster_.session("node-2"), v1::CoordinatorMessage::kWorld), 1);
 }
 
-TEST_F(FingerprintTest, TheOrderIsNoDifference) {
+TEST_F(FingerprintTest, IgnoresOrderOfEntries) {
   const Effects last = cluster_.Report("node-2", job_, Joined(3, {usual_.rbegin(), usual_.rend()}));
   EXPECT_EQ(CountSent(last, cluster_.session("node-2"), v1::CoordinatorMessage::kWorld), 1);
 }
 
-TEST_F(FingerprintTest, ADifferenceEndsTheJobForGoodInTwoLines) {
+TEST_F(FingerprintTest, MismatchFailsJobWithTwoLines) {
   const Effects last = cluster_.Report(
       "node-2", job_, Joined(3, {{"muster-rank", "1.0"}, {"dataset", "A"}, {"NCCL", "2.27.3"}}));
   for (const char* node : {"node-1", "node-2"}) {
@@ -77,18 +78,18 @@ TEST_F(FingerprintTest, ADifferenceEndsTheJobForGoodInTwoLines) {
   EXPECT_EQ(job.first_failure().message(), job.message());
 }
 
-TEST_F(FingerprintTest, AllThatDiffersIsInTheTwoLines) {
+TEST_F(FingerprintTest, TwoLinesContainAllDifferences) {
   EXPECT_EQ(MessageAfter({{"muster-rank", "1.0"}, {"dataset", "B"}, {"NCCL", "2.27.3"}}),
             "node node-1 (rank 0): dataset A; NCCL 2.28.9\n"
             "node node-2 (rank 3): dataset B; NCCL 2.27.3");
 }
 
-TEST_F(FingerprintTest, SayingLessIsDifferent) {
+TEST_F(FingerprintTest, MissingEntryIsAMismatch) {
   EXPECT_EQ(MessageAfter({{"muster-rank", "1.0"}, {"dataset", "A"}}),
             "node node-1 (rank 0): NCCL 2.28.9\nnode node-2 (rank 3): no NCCL");
 }
 
-TEST_F(FingerprintTest, SayingMoreIsDifferent) {
+TEST_F(FingerprintTest, AdditionalEntryIsAMismatch) {
   Entries more = usual_;
   more.emplace_back("driver", "580.65.06");
   EXPECT_EQ(MessageAfter(more),

@@ -89,7 +89,7 @@ void Harness::CheckRecords() const {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     v1::Job of_now = expected[i];
-    of_now.clear_progress();  // told again by the workers
+    of_now.clear_progress();  // reported again by the workers
     EXPECT_EQ(found[i].SerializeAsString(), of_now.SerializeAsString())
         << found[i].ShortDebugString() << "\n"
         << of_now.ShortDebugString();
@@ -112,12 +112,12 @@ Effects Harness::TickAtDeadline() {
   return Step(Tick{});
 }
 
-Effects Harness::Run(absl::Duration by, const std::vector<std::string>& beating) {
+Effects Harness::Run(absl::Duration by, const std::vector<std::string>& alive) {
   Effects all;
   const SteadyTime end = now_.steady + by;
   while (now_.steady < end) {
     Advance(std::min(absl::Milliseconds(500), end - now_.steady));
-    for (const std::string& node : beating) Beat(node);
+    for (const std::string& node : alive) SendHeartbeat(node);
     if (core_->NextDeadline() > now_.steady) continue;
     Effects effects = Step(Tick{});
     std::move(effects.sends.begin(), effects.sends.end(), std::back_inserter(all.sends));
@@ -207,20 +207,20 @@ Effects Harness::CloseStream(const std::string& node) {
   return Step(SessionClosed{sessions_.at(node)});
 }
 
-Effects Harness::Say(const std::string& node, v1::WorkerMessage message) {
+Effects Harness::SendMessage(const std::string& node, v1::WorkerMessage message) {
   return Step(SessionMessage{sessions_.at(node), std::move(message)});
 }
 
-Effects Harness::Beat(const std::string& node) {
+Effects Harness::SendHeartbeat(const std::string& node) {
   v1::WorkerMessage message;
   message.mutable_heartbeat()->set_sequence(1);
-  return Say(node, std::move(message));
+  return SendMessage(node, std::move(message));
 }
 
-Effects Harness::Leave(const std::string& node) {
+Effects Harness::SendLeaving(const std::string& node) {
   v1::WorkerMessage message;
   message.mutable_leaving();
-  return Say(node, std::move(message));
+  return SendMessage(node, std::move(message));
 }
 
 Effects Harness::Arrive(const std::string& node, const std::string& job,
@@ -232,14 +232,14 @@ Effects Harness::Arrive(const std::string& node, const std::string& job,
   arrive.mutable_barrier()->set_group(group);
   arrive.mutable_barrier()->set_sequence(sequence);
   for (const uint32_t rank : ranks) arrive.add_ranks(rank);
-  return Say(node, std::move(message));
+  return SendMessage(node, std::move(message));
 }
 
 Effects Harness::Report(const std::string& node, const std::string& job,
                         const v1::RankReport& rank) {
   v1::WorkerMessage message;
   *message.mutable_report() = MakeInventory(job, {rank});
-  return Say(node, std::move(message));
+  return SendMessage(node, std::move(message));
 }
 
 v1::RankReport Harness::MakeReport(uint32_t rank, v1::RankPhase phase) {

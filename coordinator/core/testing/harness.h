@@ -1,8 +1,7 @@
-// A core on a clock and a store that a test moves by hand, and workers that say what the test has
-// them say.
+// Test harness: a core with a manual clock, an in-memory store and scripted workers.
 //
-// After every step the records are loaded into a second core, which must show the same jobs: the
-// coordinator can be killed between any two steps.
+// After every step, it loads the records into a second core, which must show the same jobs, because
+// the coordinator can be killed between any two steps.
 #ifndef MUSTER_COORDINATOR_CORE_TESTING_HARNESS_H_
 #define MUSTER_COORDINATOR_CORE_TESTING_HARNESS_H_
 
@@ -20,7 +19,7 @@
 
 namespace muster::core::testing {
 
-// Train jobs unless a command is given.
+// Specs of a train job and of a command job.
 v1::JobSpec MakeSpec(uint32_t nodes, uint32_t ranks_per_node = 1);
 v1::JobSpec MakeCommandSpec(uint32_t nodes, uint32_t ranks_per_node = 1);
 
@@ -34,16 +33,16 @@ class Harness {
 
   Effects Step(const Event& event);
   void Advance(absl::Duration by) { now_ = {now_.steady + by, now_.wall + by}; }
-  // Moves time to the next deadline and ticks.
+  // Advances the clock to the next deadline and steps a Tick.
   Effects TickAtDeadline();
-  // Moves time on in small steps, ticking whenever it is due; `beating` nodes send heartbeats.
-  // Returns what the ticks did, their sends and log lines one after the other.
-  Effects Run(absl::Duration by, const std::vector<std::string>& beating = {});
+  // Advances the clock in small steps and ticks whenever due; the nodes in `alive` send heartbeats.
+  // Returns the concatenated sends and log lines of the ticks.
+  Effects Run(absl::Duration by, const std::vector<std::string>& alive = {});
 
-  // Loads a new coordinator from the records; every stream is gone.
+  // Replaces the core by one loaded from the records; all streams are closed.
   void Restart();
 
-  // ---- clients
+  // ---- Clients
   std::string Submit(v1::JobSpec spec, const std::string& idempotency_key = "");
   absl::StatusOr<v1::Job> Cancel(const std::string& job);
   absl::StatusOr<v1::Job> Hold(const std::string& job);
@@ -53,17 +52,17 @@ class Harness {
   v1::JobState State(const std::string& job) const { return Get(job).state(); }
   std::vector<std::string> EventTypes(const std::string& job) const;
 
-  // ---- workers
+  // ---- Workers
   v1::Hello MakeHello(const std::string& node, uint32_t slots, uint64_t incarnation = 1) const;
-  // Opens a session; the last one that was opened is the node's.
+  // Opens a session, which becomes the current session of the node.
   Effects Open(const v1::Hello& hello);
   Effects Join(const std::string& node, uint32_t slots = 1, uint64_t incarnation = 1) {
     return Open(MakeHello(node, slots, incarnation));
   }
   Effects CloseStream(const std::string& node);
-  Effects Say(const std::string& node, v1::WorkerMessage message);
-  Effects Beat(const std::string& node);
-  Effects Leave(const std::string& node);
+  Effects SendMessage(const std::string& node, v1::WorkerMessage message);
+  Effects SendHeartbeat(const std::string& node);
+  Effects SendLeaving(const std::string& node);
   Effects Arrive(const std::string& node, const std::string& job, std::vector<uint32_t> ranks,
                  uint64_t sequence = 1, const std::string& group = "world");
   Effects Report(const std::string& node, const std::string& job, const v1::RankReport& rank);
@@ -71,8 +70,9 @@ class Harness {
                       v1::RankPhase phase);
   Effects ReportExit(const std::string& node, const std::string& job, uint32_t rank,
                      v1::ExitInfo exit);
-  // All ranks of the job's generation, wherever they are.
+  // Reports the phase for all ranks of the job's generation, on all nodes.
   void ReportPhaseOfAll(const std::string& job, v1::RankPhase phase);
+  // Takes the job to RUNNING.
   void BringUp(const std::string& job);
   void ExitAll(const std::string& job, const v1::ExitInfo& exit);
   static v1::RankReport MakeReport(uint32_t rank, v1::RankPhase phase);
@@ -84,7 +84,7 @@ class Harness {
   const std::map<std::string, std::string>& records() const { return records_; }
   SessionId session(const std::string& node) const { return sessions_.at(node); }
   v1::NodeState StateOf(const std::string& node) const { return GetNode(node).state(); }
-  // Empty when there is no such node.
+  // The node; an empty message when it is unknown.
   v1::Node GetNode(const std::string& node) const;
 
  private:
@@ -103,9 +103,9 @@ class Harness {
   std::map<uint64_t, absl::StatusOr<v1::Job>> replies_;
 };
 
-// How many messages of `kind` a step sends to the session.
+// The number of messages of `kind` that a step sends to the session.
 int CountSent(const Effects& effects, SessionId session, v1::CoordinatorMessage::KindCase kind);
-// The first of them, or nothing.
+// The first of them; null when there is none.
 const v1::CoordinatorMessage* FindSent(const Effects& effects, SessionId session,
                                        v1::CoordinatorMessage::KindCase kind);
 

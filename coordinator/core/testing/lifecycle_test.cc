@@ -1,5 +1,4 @@
-// A job's way through its states: what each event does in each of them, and what the nodes are
-// told.
+// The life cycle of jobs: the effect of each event in each state, and the messages to the nodes.
 #include <algorithm>
 #include <csignal>
 
@@ -28,7 +27,7 @@ const std::vector<v1::JobState> kStates = {v1::QUEUED,  v1::HELD,      v1::START
                                            v1::RUNNING, v1::STOPPING,  v1::SUCCEEDED,
                                            v1::FAILED,  v1::CANCELLED, v1::TIMED_OUT};
 
-TEST(JobTable, HasTheseTransitionsAndNoOthers) {
+TEST(JobTable, HasOnlyTheseTransitions) {
   const std::set<std::pair<v1::JobState, v1::JobState>> table = {
       {v1::QUEUED, v1::HELD},        {v1::HELD, v1::QUEUED},       {v1::QUEUED, v1::STARTING},
       {v1::STARTING, v1::RUNNING},   {v1::STARTING, v1::STOPPING}, {v1::RUNNING, v1::STOPPING},
@@ -43,7 +42,7 @@ TEST(JobTable, HasTheseTransitionsAndNoOthers) {
   }
 }
 
-// A one-rank job on node "a", brought into each state by the shortest way.
+// A one-rank job on node "a", taken to each state by the shortest path.
 std::string MakeJobIn(Harness& cluster, v1::JobState state) {
   v1::JobSpec spec = MakeSpec(1);
   spec.mutable_restart()->set_max(0);
@@ -152,19 +151,19 @@ TEST_P(Transitions, LostNode) {
 TEST_P(Transitions, TimeLimit) {
   Harness cluster;
   const std::string job = MakeJobIn(cluster, GetParam().from);
-  std::vector<std::string> beating;
-  if (cluster.StateOf("a") == v1::READY) beating = {"a"};
+  std::vector<std::string> alive;
+  if (cluster.StateOf("a") == v1::READY) alive = {"a"};
   if (GetParam().from == v1::STARTING) {
-    // Of the phases of the rendezvous none times out before.
-    cluster.Run(absl::Seconds(50), beating);
+    // No phase of the rendezvous times out before that.
+    cluster.Run(absl::Seconds(50), alive);
     cluster.ReportPhaseOfAll(job, v1::STARTED);
-    cluster.Run(absl::Seconds(50), beating);
+    cluster.Run(absl::Seconds(50), alive);
     cluster.ReportPhaseOfAll(job, v1::JOINED);
     cluster.Advance(absl::Minutes(9));
-    if (!beating.empty()) cluster.Beat("a");
+    if (!alive.empty()) cluster.SendHeartbeat("a");
     cluster.Step(Tick{});
   } else {
-    cluster.Run(absl::Minutes(11), beating);
+    cluster.Run(absl::Minutes(11), alive);
   }
   EXPECT_EQ(cluster.State(job), GetParam().after_time_limit);
 }
@@ -212,7 +211,7 @@ TEST(Lifecycle, TrainJobFromSubmitToSuccess) {
       std::any_of(placed.writes.begin(), placed.writes.end(), [&](const store::Mutation& write) {
         return write.key == "generation/" + job + "/0000000001";
       });
-  EXPECT_TRUE(recorded) << "the rank map must be on disk before Launch leaves";
+  EXPECT_TRUE(recorded) << "the rank map must be on disk before Launch is sent";
 
   cluster.ReportPhaseOfAll(job, v1::STARTED);
   EXPECT_EQ(cluster.State(job), v1::STARTING);
@@ -260,7 +259,7 @@ TEST(Lifecycle, TrainJobFromSubmitToSuccess) {
   }
 }
 
-TEST(Lifecycle, CommandJobRunsWhenStartedAndItsRanksMayJoin) {
+TEST(Lifecycle, CommandJobRunsWhenStartedAndRanksMayJoin) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -275,7 +274,7 @@ TEST(Lifecycle, CommandJobRunsWhenStartedAndItsRanksMayJoin) {
   EXPECT_EQ(cluster.State(job), v1::SUCCEEDED);
 }
 
-TEST(Lifecycle, CommandThatEndsBeforeAnybodySawItStart) {
+TEST(Lifecycle, CommandThatExitsBeforeItsStartIsReported) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -318,7 +317,7 @@ TEST(Lifecycle, QueuedJobNamesEveryBlocker) {
   EXPECT_EQ(job.waits(0).missing(1).reason(), "0 of 1 slots free (job " + running + " rank 0)");
 }
 
-TEST(Lifecycle, QueuedJobSaysWhenTheClusterIsTooSmall) {
+TEST(Lifecycle, QueuedJobReportsTooSmallCluster) {
   Harness cluster;
   cluster.Join("node-a");
   cluster.Join("node-b");
@@ -363,7 +362,7 @@ TEST(Lifecycle, RestartWithCapacityStartsTheNextGeneration) {
   EXPECT_EQ(launch->launch().restarts(), 1u);
 }
 
-TEST(Lifecycle, RestartWithoutCapacityQueuesAtTheHead) {
+TEST(Lifecycle, RestartWithoutCapacityQueuesAtHead) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -383,7 +382,7 @@ TEST(Lifecycle, RestartWithoutCapacityQueuesAtTheHead) {
   EXPECT_EQ(cluster.Get(job).generation(), 2u);
 }
 
-TEST(Lifecycle, RestartsEndWhenTheyAreUsedUp) {
+TEST(Lifecycle, FailsWhenRestartLimitIsReached) {
   Harness cluster;
   cluster.Join("a");
   v1::JobSpec spec = MakeSpec(1);
@@ -400,7 +399,7 @@ TEST(Lifecycle, RestartsEndWhenTheyAreUsedUp) {
   EXPECT_THAT(failed.message(), HasSubstr("restart limit reached (restart.max: 1)"));
 }
 
-TEST(Lifecycle, SameFailureTwiceWithoutAStepEndsTheJob) {
+TEST(Lifecycle, SameFailureTwiceWithoutStepEndsJob) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -412,7 +411,7 @@ TEST(Lifecycle, SameFailureTwiceWithoutAStepEndsTheJob) {
   EXPECT_EQ(failed.exit_code(), 3);
 }
 
-TEST(Lifecycle, SameFailureTwiceWithAStepBetweenIsTriedAgain) {
+TEST(Lifecycle, SameFailureTwiceWithStepBetweenRestarts) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -425,7 +424,7 @@ TEST(Lifecycle, SameFailureTwiceWithAStepBetweenIsTriedAgain) {
   EXPECT_EQ(cluster.Get(job).generation(), 3u);
 }
 
-TEST(Lifecycle, SkippedStepsAreTold) {
+TEST(Lifecycle, ReportsSkippedSteps) {
   Harness cluster;
   cluster.Join("a", 2);
   const std::string job = cluster.Submit(MakeSpec(1, 2));
@@ -442,21 +441,21 @@ TEST(Lifecycle, SkippedStepsAreTold) {
   };
   report(0, 0);
   EXPECT_EQ(events(), 0);
-  // Every rank skips the same steps; rank 0 tells of them.
+  // All ranks skip the same steps; rank 0 reports them.
   report(1, 3);
   EXPECT_EQ(events(), 0);
   report(0, 3);
   report(0, 3);
   EXPECT_EQ(events(), 1);
   report(0, 5);
-  EXPECT_EQ(events(), 1) << "not yet twice as many";
+  EXPECT_EQ(events(), 1) << "the number has not doubled yet";
   report(0, 6);
   EXPECT_EQ(events(), 2);
   report(0, 2);
-  EXPECT_EQ(events(), 2) << "back at a checkpoint";
+  EXPECT_EQ(events(), 2) << "restarted from a checkpoint";
 }
 
-TEST(Lifecycle, FailureThatIsNotRetryableKeepsItsCode) {
+TEST(Lifecycle, NonRetryableFailureKeepsItsExitCode) {
   Harness cluster;
   cluster.Join("a", 2);
   const std::string job = cluster.Submit(MakeSpec(1, 2));
@@ -489,7 +488,7 @@ TEST(Lifecycle, CancelWhileStoppingForARestart) {
   EXPECT_EQ(cancelled.first_failure().exit().exit_code(), 3);
 }
 
-TEST(Lifecycle, CancelledRanksAreNoFailure) {
+TEST(Lifecycle, CancelledRanksDoNotCountAsFailure) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -502,7 +501,7 @@ TEST(Lifecycle, CancelledRanksAreNoFailure) {
   EXPECT_FALSE(cluster.Get(job).has_first_failure());
 }
 
-TEST(Lifecycle, ShorterGraceReplacesALongerOne) {
+TEST(Lifecycle, ShorterGracePeriodReplacesLonger) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -513,14 +512,14 @@ TEST(Lifecycle, ShorterGraceReplacesALongerOne) {
   EXPECT_EQ(FromProto(stop->stop().grace_period()), absl::Seconds(1));
 }
 
-TEST(Lifecycle, TimeLimitCodeIs124) {
+TEST(Lifecycle, TimeLimitExitCodeIs124) {
   Harness cluster;
   const std::string job = MakeJobIn(cluster, v1::TIMED_OUT);
   EXPECT_EQ(cluster.Get(job).exit_code(), 124);
   EXPECT_EQ(cluster.Get(job).reason(), reasons::kTimeLimit);
 }
 
-TEST(Lifecycle, RendezvousThatDoesNotCompleteNamesTheMissing) {
+TEST(Lifecycle, RendezvousTimeoutNamesMissingRanks) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -542,7 +541,7 @@ TEST(Lifecycle, RendezvousThatDoesNotCompleteNamesTheMissing) {
                         "PLACED, no report for 60.0 s)"));
 }
 
-TEST(Lifecycle, IdempotencyKeyAnswersWithTheSameJob) {
+TEST(Lifecycle, IdempotencyKeyReturnsSameJob) {
   Harness cluster;
   const std::string job = cluster.Submit(MakeSpec(1), "key");
   EXPECT_EQ(cluster.Submit(MakeSpec(2), "key"), job);
@@ -554,7 +553,7 @@ TEST(Lifecycle, IdempotencyKeyAnswersWithTheSameJob) {
   EXPECT_TRUE(effects.replies[0].already_existed);
 }
 
-TEST(Lifecycle, TakenJobIdIsRefused) {
+TEST(Lifecycle, RejectsDuplicateJobId) {
   Harness cluster;
   const std::string job = cluster.Submit(MakeSpec(1));
   const Effects effects = cluster.Step(SubmitJob{RequestId(902), JobId(job), MakeSpec(1), ""});
@@ -562,7 +561,7 @@ TEST(Lifecycle, TakenJobIdIsRefused) {
   EXPECT_EQ(effects.replies[0].job.status().code(), absl::StatusCode::kAlreadyExists);
 }
 
-TEST(Lifecycle, ElasticJobTakesTheLargestWorldThatFits) {
+TEST(Lifecycle, ElasticJobUsesLargestWorldThatFits) {
   Harness cluster;
   for (const char* node : {"a", "b", "c"}) cluster.Join(node);
   v1::JobSpec spec = MakeSpec(1);
@@ -579,7 +578,7 @@ TEST(Lifecycle, UnknownJobsAreNotFound) {
   EXPECT_EQ(cluster.core().ResolveJob("nope").status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST(Lifecycle, JobsAreFoundByAnUnambiguousPrefix) {
+TEST(Lifecycle, JobsAreFoundByUniquePrefix) {
   Harness cluster;
   const std::string one = cluster.Submit(MakeSpec(1));
   EXPECT_EQ(cluster.core().ResolveJob("jo")->value(), one);
@@ -588,7 +587,7 @@ TEST(Lifecycle, JobsAreFoundByAnUnambiguousPrefix) {
   EXPECT_EQ(cluster.core().ResolveJob(one)->value(), one);
 }
 
-TEST(Lifecycle, EventsTellTheStory) {
+TEST(Lifecycle, RecordsEventsInOrder) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -602,7 +601,7 @@ TEST(Lifecycle, EventsTellTheStory) {
   EXPECT_EQ(later->size(), 2u);
 }
 
-TEST(Lifecycle, StatsCountWhatHappened) {
+TEST(Lifecycle, StatsCountEvents) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));

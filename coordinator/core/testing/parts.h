@@ -1,4 +1,4 @@
-// Small builders for the unit tests of single parts.
+// Builders for the unit tests of single parts.
 #ifndef MUSTER_COORDINATOR_CORE_TESTING_PARTS_H_
 #define MUSTER_COORDINATOR_CORE_TESTING_PARTS_H_
 
@@ -16,7 +16,7 @@
 
 namespace muster::core::testing {
 
-// A context at a fixed time.
+// Returns a context at a fixed time.
 inline Context MakeContext(Options options = {}) {
   Context context(std::move(options));
   context.now = {SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(1'700'000'000)};
@@ -45,7 +45,7 @@ inline Job& Submit(JobTable& jobs, const std::string& id, v1::JobSpec spec = {})
   return *jobs.Submit({RequestId(1), JobId(id), std::move(spec), ""})->job;
 }
 
-// The job's next generation: rank i is on nodes[i].
+// Starts the job's next generation with rank i on nodes[i].
 inline void Start(JobTable& jobs, Job& job, const std::vector<std::string>& nodes,
                   uint64_t incarnation = 1) {
   v1::GenerationRecord record;

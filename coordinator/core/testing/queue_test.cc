@@ -1,5 +1,5 @@
-// The queue under load: whatever the sizes, jobs start in the order in which they stand in it, no
-// slot is given twice, and all of them end.
+// The queue under load: whatever their sizes, jobs start in queue order, no slot is assigned twice,
+// and all jobs finish.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -21,7 +21,7 @@ using testing::MakeCommandSpec;
 
 class Queue : public ::testing::Test {
  protected:
-  // Every slot of every rank that has not exited, once.
+  // The slots of all ranks that have not exited.
   void CheckSlots() {
     std::set<std::pair<std::string, uint32_t>> taken;
     for (const std::string& job : jobs_) {
@@ -73,7 +73,7 @@ TEST_F(Queue, ThirtyTwoJobsOnFourSlotsRunInOrder) {
   for (const std::string& job : jobs_) EXPECT_EQ(cluster_.State(job), v1::SUCCEEDED);
 }
 
-TEST_F(Queue, RandomSizesAndPriorities) {
+TEST_F(Queue, RandomSizesAndPrioritiesRunInOrder) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     cluster_ = Harness();
@@ -82,7 +82,7 @@ TEST_F(Queue, RandomSizesAndPriorities) {
     const uint32_t nodes = 1 + random() % 3;
     const uint32_t slots = 1 + random() % 3;
     for (uint32_t i = 0; i < nodes; ++i) cluster_.Join(absl::StrCat("node-", i), slots);
-    // All that the cluster has, so that nobody starts while the others are submitted.
+    // Uses the whole cluster, so that no job starts while the others are submitted.
     const std::string first = cluster_.Submit(MakeCommandSpec(nodes, slots));
     std::map<std::string, int32_t> priority;
     for (int i = 0; i < 24; ++i) {
@@ -98,7 +98,7 @@ TEST_F(Queue, RandomSizesAndPriorities) {
     cluster_.ExitAll(first, ExitWith(0));
     while (!Active().empty()) {
       CheckSlots();
-      // Nobody starts before those that stand in front of it.
+      // No job starts before the jobs ahead of it.
       const std::set<std::string> started = Started();
       ASSERT_EQ(started,
                 std::set<std::string>(expected.begin(),
@@ -106,12 +106,12 @@ TEST_F(Queue, RandomSizesAndPriorities) {
       const std::vector<std::string> active = Active();
       cluster_.ExitAll(active[random() % active.size()], ExitWith(0));
     }
-    EXPECT_EQ(Started().size(), expected.size()) << "not everybody ran";
+    EXPECT_EQ(Started().size(), expected.size()) << "not all jobs ran";
     for (const std::string& job : jobs_) EXPECT_EQ(cluster_.State(job), v1::SUCCEEDED);
   }
 }
 
-TEST(Estimate, IsOfTheJobsThatSayWhenTheyEnd) {
+TEST(Estimate, UsesTimeLimitsAndProgress) {
   Harness cluster;
   cluster.Join("a");
   v1::JobSpec limited = MakeCommandSpec(1);
@@ -124,7 +124,7 @@ TEST(Estimate, IsOfTheJobsThatSayWhenTheyEnd) {
     return FromProto(cluster.Get(job).estimated_start_time()) - cluster.now().wall;
   };
   EXPECT_EQ(wait_of(next), absl::Minutes(10));
-  EXPECT_FALSE(cluster.Get(last).has_estimated_start_time()) << "the next one has no limit";
+  EXPECT_FALSE(cluster.Get(last).has_estimated_start_time()) << "the next job has no time limit";
   EXPECT_FALSE(cluster.core()
                    .GetJob(JobId(next), /*detailed=*/false, cluster.now())
                    ->has_estimated_start_time());
@@ -134,14 +134,14 @@ TEST(Estimate, IsOfTheJobsThatSayWhenTheyEnd) {
   *report.mutable_progress()->mutable_time_left() = ToProto(absl::Minutes(3));
   cluster.Report("a", running, report);
   cluster.Advance(absl::Minutes(1));
-  EXPECT_EQ(wait_of(next), absl::Minutes(2)) << "what it says itself is nearer than its limit";
+  EXPECT_EQ(wait_of(next), absl::Minutes(2)) << "the reported time left is below the time limit";
   cluster.Advance(absl::Minutes(4));
   EXPECT_EQ(wait_of(next), absl::ZeroDuration()) << "overdue";
   cluster.Join("b");
   EXPECT_EQ(cluster.State(next), v1::STARTING);
   cluster.Step(CordonNode{NodeName("a"), ""});
   EXPECT_FALSE(cluster.Get(last).has_estimated_start_time())
-      << "what a cordoned node frees is of no use";
+      << "slots of a cordoned node cannot be used";
 }
 
 }  // namespace

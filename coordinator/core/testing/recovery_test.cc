@@ -1,5 +1,4 @@
-// What a coordinator that was killed knows again from its records, and what it refuses to believe
-// of them.
+// Recovery of a killed coordinator from its records, and the records that it rejects.
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/now.h"
@@ -47,7 +46,7 @@ TEST(Recovery, RunningJobIsAdopted) {
   EXPECT_EQ(cluster.Get(job).generation(), 1u);
 }
 
-TEST(Recovery, NodesThatHeldRanksGetAFreshLease) {
+TEST(Recovery, NodesWithRanksGetFreshLease) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("idle");
@@ -64,7 +63,7 @@ TEST(Recovery, NodesThatHeldRanksGetAFreshLease) {
   EXPECT_EQ(cluster.Get(job).reason(), reasons::kNodeLost);
 }
 
-TEST(Recovery, LaunchThatNeverLeftIsSentNow) {
+TEST(Recovery, SendsLaunchThatWasNeverSent) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -75,7 +74,7 @@ TEST(Recovery, LaunchThatNeverLeftIsSentNow) {
   EXPECT_EQ(cluster.State(job), v1::RUNNING);
 }
 
-TEST(Recovery, WorldIsSentWhenAllHaveReportedAgain) {
+TEST(Recovery, SendsWorldWhenAllRanksHaveReportedAgain) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -90,7 +89,7 @@ TEST(Recovery, WorldIsSentWhenAllHaveReportedAgain) {
   EXPECT_EQ(CountSent(last, cluster.session("b"), Message::kWorld), 1);
 }
 
-TEST(Recovery, JobThatFinishedInTheMeantimeSucceeds) {
+TEST(Recovery, JobThatFinishedMeanwhileSucceeds) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -104,7 +103,7 @@ TEST(Recovery, JobThatFinishedInTheMeantimeSucceeds) {
   EXPECT_EQ(CountSent(effects, cluster.session("a"), Message::kForget), 1);
 }
 
-TEST(Recovery, SummaryIsKeptThoughItsRankEndedBefore) {
+TEST(Recovery, KeepsSummaryOfExitedRank) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -119,7 +118,7 @@ TEST(Recovery, SummaryIsKeptThoughItsRankEndedBefore) {
   EXPECT_EQ(cluster.Get(job).summary().steps(), 99u);
 }
 
-TEST(Recovery, TimeLimitCountsFromTheFirstStart) {
+TEST(Recovery, TimeLimitCountsFromFirstStart) {
   Harness cluster;
   cluster.Join("a");
   v1::JobSpec spec = MakeSpec(1);
@@ -157,7 +156,7 @@ std::vector<std::string> KeysWritten(const Effects& effects, const std::string& 
   return keys;
 }
 
-TEST(Recovery, ExitsWriteTheirNodesPartAndNoMore) {
+TEST(Recovery, ExitWritesOnlyItsNodesRecord) {
   Harness cluster;
   cluster.Join("a", 2);
   cluster.Join("b", 2);
@@ -168,18 +167,18 @@ TEST(Recovery, ExitsWriteTheirNodesPartAndNoMore) {
   const Effects first = cluster.ReportExit("b", job, 2, ExitWith(0));
   EXPECT_THAT(KeysWritten(first, "placement/"), ::testing::ElementsAre(placement + "1"));
   EXPECT_THAT(KeysWritten(first, "generation/"), ::testing::IsEmpty());
-  // Both ranks of a node in one report are one write.
+  // Two ranks of a node in one report cause one write.
   v1::WorkerMessage both;
   *both.mutable_report() = cluster.MakeInventory(
       job, {Harness::MakeReport(0, v1::EXITED), Harness::MakeReport(1, v1::EXITED)});
-  EXPECT_THAT(KeysWritten(cluster.Say("a", both), "placement/"),
+  EXPECT_THAT(KeysWritten(cluster.SendMessage("a", both), "placement/"),
               ::testing::ElementsAre(placement + "0"));
   const Effects last = cluster.ReportExit("b", job, 3, ExitWith(0));
   EXPECT_THAT(KeysWritten(last, "placement/"), ::testing::ElementsAre(placement + "1"));
   EXPECT_THAT(KeysWritten(last, "generation/"), ::testing::ElementsAre(generation + "/0000000001"));
 }
 
-TEST(Recovery, EventsAreBounded) {
+TEST(Recovery, BoundsEvents) {
   Harness cluster;
   const std::string job = cluster.Submit(MakeSpec(1));
   Core& core = cluster.core();
@@ -202,13 +201,13 @@ TEST(Recovery, EventsAreBounded) {
   EXPECT_EQ(kept, limits::kEventsPerJob);
 }
 
-TEST(Recovery, NodesAreBounded) {
+TEST(Recovery, BoundsNodes) {
   std::vector<store::Record> records = {{PutSchema().key, *PutSchema().value}};
   for (uint32_t i = 0; i < limits::kNodes; ++i) {
     v1::NodeRecord node;
     node.set_name(absl::StrCat("node-", i));
     node.set_incarnation(1);
-    node.set_cordoned(i != 7);  // these are not forgotten
+    node.set_cordoned(i != 7);  // cordoned nodes are not forgotten
     records.push_back({Put(node).key, *Put(node).value});
   }
   Core core(Harness::DefaultOptions());
@@ -231,7 +230,7 @@ v1::ExitInfo ExitWithText(size_t stderr_bytes, const std::string& message) {
   return exit;
 }
 
-TEST(Recovery, WhatRanksLeaveInWordsIsBounded) {
+TEST(Recovery, BoundsTextOfExits) {
   constexpr uint32_t kRanks = 1024;
   Harness cluster;
   cluster.Join("a", kRanks);
@@ -247,7 +246,7 @@ TEST(Recovery, WhatRanksLeaveInWordsIsBounded) {
     *of_rank.mutable_exit() =
         ExitWithText(limits::kStderrTailBytes, std::string(limits::kReportedTextBytes, 'm'));
   }
-  cluster.Say("a", message);
+  cluster.SendMessage("a", message);
   size_t bytes = 0;
   const v1::Job failed = cluster.Get(job);
   EXPECT_EQ(failed.state(), v1::FAILED);
@@ -263,8 +262,8 @@ TEST(Recovery, WhatRanksLeaveInWordsIsBounded) {
   EXPECT_EQ(failed.first_failure().exit().stderr_tail().size(), limits::kStderrTailBytes);
 }
 
-// Half of a character would make the record one that cannot be read.
-TEST(Recovery, TextIsCutBetweenCharacters) {
+// A record with half a UTF-8 character could not be parsed.
+TEST(Recovery, CutsTextAtCharacterBoundaries) {
   for (const size_t before : {4093u, 4094u, 4095u, 4096u}) {
     Harness cluster;
     cluster.Join("a");
@@ -277,7 +276,7 @@ TEST(Recovery, TextIsCutBetweenCharacters) {
   }
 }
 
-TEST(Recovery, OldFailuresOfAJobLoseTheirText) {
+TEST(Recovery, DropsTextOfOldFailures) {
   Harness cluster;
   cluster.Join("a");
   v1::JobSpec spec = MakeSpec(1);
@@ -285,7 +284,7 @@ TEST(Recovery, OldFailuresOfAJobLoseTheirText) {
   const std::string job = cluster.Submit(spec);
   for (int i = 0; i <= 20; ++i) {
     v1::ExitInfo exit = ExitWithText(100, "what went wrong");
-    exit.set_exit_code(i + 1);  // never the same failure twice
+    exit.set_exit_code(i + 1);  // differs, so that no failure repeats
     cluster.ReportExit("a", job, 0, exit);
     cluster.Run(absl::Seconds(3), {"a"});
   }
@@ -300,7 +299,7 @@ TEST(Recovery, OldFailuresOfAJobLoseTheirText) {
 }
 
 // -------------------------------------------------------------------------------------------------------
-// bad stores
+// Invalid stores.
 
 class BadRecords : public ::testing::Test {
  protected:
@@ -330,7 +329,7 @@ class BadRecords : public ::testing::Test {
   std::map<std::string, std::string> records_;
 };
 
-TEST_F(BadRecords, NewerSchemaIsRefusedInWords) {
+TEST_F(BadRecords, RejectsNewerSchema) {
   v1::SchemaRecord schema;
   schema.set_version(kSchemaVersion + 1);
   records_["meta/schema"] = schema.SerializeAsString();
@@ -338,58 +337,58 @@ TEST_F(BadRecords, NewerSchemaIsRefusedInWords) {
   EXPECT_EQ(Load().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(BadRecords, MissingSchema) {
+TEST_F(BadRecords, RejectsMissingSchema) {
   records_.erase("meta/schema");
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, Garbage) {
+TEST_F(BadRecords, RejectsGarbage) {
   records_["job/job1"] = "\xff\xff garbage";
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, UnderTheWrongKey) {
+TEST_F(BadRecords, RejectsRecordUnderWrongKey) {
   records_["job/job2"] = records_["job/job1"];
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, ActiveJobWithoutItsGeneration) {
+TEST_F(BadRecords, RejectsActiveJobWithoutGeneration) {
   records_.erase("generation/job1/0000000001");
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, ActiveJobWhoseGenerationIsOver) {
+TEST_F(BadRecords, RejectsActiveJobWithEndedGeneration) {
   v1::GenerationRecord record = Generation();
   record.set_over(true);
   records_["generation/job1/0000000001"] = record.SerializeAsString();
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, GenerationOfNoJob) {
+TEST_F(BadRecords, RejectsGenerationWithoutJob) {
   records_.erase("job/job1");
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, RankMapWithAHole) {
+TEST_F(BadRecords, RejectsRankMapWithGap) {
   v1::PlacementRecord record = Placement();
   record.mutable_placement()->mutable_ranks(0)->set_rank(5);
   records_[kPlacementKey] = record.SerializeAsString();
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, GenerationWithoutItsPlacement) {
+TEST_F(BadRecords, RejectsGenerationWithoutPlacement) {
   records_.erase(kPlacementKey);
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, PlacementOfNoGeneration) {
+TEST_F(BadRecords, RejectsPlacementWithoutGeneration) {
   v1::PlacementRecord record = Placement();
   record.set_generation(2);
   records_["placement/job1/0000000002/0000000000"] = record.SerializeAsString();
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, PlacementBeyondTheLastNode) {
+TEST_F(BadRecords, RejectsPlacementBeyondLastNode) {
   v1::PlacementRecord record = Placement();
   record.set_node_rank(1);
   record.mutable_placement()->set_node("b");
@@ -398,12 +397,12 @@ TEST_F(BadRecords, PlacementBeyondTheLastNode) {
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, OfNoKind) {
+TEST_F(BadRecords, RejectsUnknownKind) {
   records_["surprise/job1"] = "x";
   EXPECT_EQ(Load().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(BadRecords, SlotGivenTwice) {
+TEST_F(BadRecords, RejectsSlotAssignedTwice) {
   v1::JobRecord job;
   ASSERT_TRUE(job.ParseFromString(records_["job/job1"]));
   job.set_job_id("job2");

@@ -1,5 +1,5 @@
-// Jobs that go back to the queue though nothing failed: at their user's wish, and because a node is
-// drained or its worker ends. No restart is used up.
+// Jobs that are requeued without a failure: by their user, because a node is drained, or because
+// its worker shuts down. This uses up no restart.
 #include <csignal>
 
 #include "common/proto_time.h"
@@ -28,7 +28,7 @@ v1::ExitInfo Stopped() {
   return exit;
 }
 
-TEST(Requeue, EndsTheRanksWithGraceAndStartsAnew) {
+TEST(Requeue, StopsRanksWithGraceAndStartsNextGeneration) {
   Harness cluster;
   cluster.Join("a");
   v1::JobSpec spec = MakeSpec(1);
@@ -39,7 +39,7 @@ TEST(Requeue, EndsTheRanksWithGraceAndStartsAnew) {
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->state(), v1::STOPPING);
   EXPECT_EQ(reply->reason(), reasons::kRequeuedByUser);
-  EXPECT_EQ(cluster.Requeue(job)->state(), v1::STOPPING) << "repeating changes nothing";
+  EXPECT_EQ(cluster.Requeue(job)->state(), v1::STOPPING) << "requeueing is idempotent";
   cluster.ExitAll(job, Stopped());
   const v1::Job again = cluster.Get(job);
   EXPECT_EQ(again.state(), v1::STARTING);
@@ -48,10 +48,10 @@ TEST(Requeue, EndsTheRanksWithGraceAndStartsAnew) {
   EXPECT_FALSE(again.has_first_failure());
   EXPECT_THAT(cluster.EventTypes(job), Contains(events::kRequeued));
   EXPECT_TRUE(cluster.core().FindRank(JobId(job), Generation(1), Rank(0)).ok())
-      << "what generation 1 was is kept";
+      << "generation 1 is kept";
 }
 
-TEST(Requeue, GoesToTheHeadOfItsPriority) {
+TEST(Requeue, QueuesAtHeadOfItsPriority) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -69,11 +69,11 @@ TEST(Requeue, GoesToTheHeadOfItsPriority) {
   EXPECT_EQ(queued.queue_position(), 1u);
   EXPECT_EQ(cluster.Get(waiting).queue_position(), 2u);
   cluster.Restart();
-  EXPECT_EQ(cluster.Get(job).queue_position(), 1u) << "also for the next coordinator";
+  EXPECT_EQ(cluster.Get(job).queue_position(), 1u) << "also after a restart";
   EXPECT_EQ(cluster.Requeue(job)->state(), v1::QUEUED);
 }
 
-TEST(Requeue, SurvivesTheCoordinatorWhileItStops) {
+TEST(Requeue, SurvivesCoordinatorRestartWhileStopping) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -92,7 +92,7 @@ TEST(Requeue, SurvivesTheCoordinatorWhileItStops) {
   EXPECT_EQ(cluster.Get(job).generation(), 2u);
 }
 
-TEST(Requeue, CancelGoesBeforeIt) {
+TEST(Requeue, CancelTakesPrecedence) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -106,9 +106,9 @@ TEST(Requeue, CancelGoesBeforeIt) {
   EXPECT_EQ(cluster.State(job), v1::CANCELLED);
 }
 
-// The user wants it to run: that it was about to fail for good does not matter, but stays on
+// The user requeues a job that was about to fail for good: it runs again, and the failure stays on
 // record.
-TEST(Requeue, SavesAFailingJob) {
+TEST(Requeue, RestartsFailingJobWithoutRestartsLeft) {
   Harness cluster;
   cluster.Join("a", 2);
   v1::JobSpec spec = MakeSpec(1, 2);
@@ -124,7 +124,7 @@ TEST(Requeue, SavesAFailingJob) {
   EXPECT_EQ(again.first_failure().exit().exit_code(), 3);
 }
 
-TEST(Requeue, TimeLimitOfAStoppingJobIsKept) {
+TEST(Requeue, KeepsTimeLimitOfStoppingJob) {
   Harness cluster;
   cluster.Join("a");
   v1::JobSpec spec = MakeSpec(1);
@@ -140,7 +140,7 @@ TEST(Requeue, TimeLimitOfAStoppingJobIsKept) {
 
 // ---------------------------------------------------------------------------------------- nodes
 
-TEST(Cordon, NodeKeepsItsRanksAndGetsNoMore) {
+TEST(Cordon, NodeKeepsItsRanksAndGetsNoNewOnes) {
   Harness cluster;
   cluster.Join("a", 2);
   const std::string running = cluster.Submit(MakeSpec(1));
@@ -155,7 +155,7 @@ TEST(Cordon, NodeKeepsItsRanksAndGetsNoMore) {
 
   cluster.Restart();
   cluster.Join("a", 2, 2);
-  EXPECT_TRUE(cluster.GetNode("a").cordoned()) << "also a new worker, of a new coordinator";
+  EXPECT_TRUE(cluster.GetNode("a").cordoned()) << "also for a new worker and after a restart";
   EXPECT_EQ(cluster.GetNode("a").cordon_reason(), "bad fan");
   EXPECT_EQ(cluster.State(waiting), v1::QUEUED);
   cluster.Step(UncordonNode{NodeName("a")});
@@ -164,7 +164,7 @@ TEST(Cordon, NodeKeepsItsRanksAndGetsNoMore) {
   EXPECT_TRUE(cluster.Step(UncordonNode{NodeName("a")}).writes.empty());
 }
 
-TEST(Cordon, UnknownNodeIsNotMadeUp) {
+TEST(Cordon, IgnoresUnknownNode) {
   Harness cluster;
   EXPECT_TRUE(cluster.Step(CordonNode{NodeName("a"), ""}).writes.empty());
   EXPECT_TRUE(cluster.Step(UncordonNode{NodeName("a")}).writes.empty());
@@ -172,7 +172,7 @@ TEST(Cordon, UnknownNodeIsNotMadeUp) {
             absl::StatusCode::kNotFound);
 }
 
-TEST(Drain, JobsGoElsewhereWithoutUsingUpARestart) {
+TEST(Drain, JobsMoveWithoutUsingARestart) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -185,7 +185,7 @@ TEST(Drain, JobsGoElsewhereWithoutUsingUpARestart) {
   ASSERT_NE(stop, nullptr);
   EXPECT_EQ(stop->stop().reason(), reasons::kNodeDrained);
   EXPECT_EQ(stop->stop().message(), "node a is being drained: new disk");
-  EXPECT_FALSE(stop->stop().abort()) << "there is time for a checkpoint";
+  EXPECT_FALSE(stop->stop().abort()) << "the ranks have time for a checkpoint";
   EXPECT_TRUE(cluster.Step(CordonNode{NodeName("a"), "new disk", true}).sends.empty());
   cluster.ExitAll(job, Stopped());
   const v1::Job moved = cluster.Get(job);
@@ -195,7 +195,7 @@ TEST(Drain, JobsGoElsewhereWithoutUsingUpARestart) {
   EXPECT_TRUE(cluster.GetNode("a").slots(0).job_id().empty());
 }
 
-TEST(Drain, WithoutCapacityElsewhereTheyWait) {
+TEST(Drain, JobsWaitWithoutCapacityElsewhere) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -215,9 +215,9 @@ TEST(Drain, WithoutCapacityElsewhereTheyWait) {
   EXPECT_EQ(cluster.State(behind), v1::QUEUED);
 }
 
-// A rank that was asked to end goes, and its peers see it go. Should its node's stream break just
-// then, that is no reason to give up the node.
-TEST(Drain, PeersOfAStoppedRankAreNoEvidenceAgainstItsNode) {
+// Peers report the loss of a rank that was asked to stop. If its node's stream breaks at that time,
+// the node must not be lost for it.
+TEST(Drain, ReportsAboutStoppedRanksDoNotAccuseTheirNode) {
   Harness cluster;
   cluster.Join("a", 2);
   cluster.Join("b", 1);
@@ -258,28 +258,28 @@ class Leaving : public ::testing::Test {
   std::string job_;
 };
 
-TEST_F(Leaving, WordFirst) {
+TEST_F(Leaving, LeavingArrivesBeforeExit) {
   cluster_.Join("b");
-  const Effects effects = cluster_.Leave("a");
+  const Effects effects = cluster_.SendLeaving("a");
   EXPECT_EQ(CountSent(effects, cluster_.session("a"), Message::kStop), 1);
   EXPECT_TRUE(cluster_.GetNode("a").leaving());
   EXPECT_EQ(cluster_.Get(job_).reason(), reasons::kNodeDrained);
   cluster_.ExitAll(job_, Stopped());
   ExpectMovedTo("b");
-  EXPECT_TRUE(cluster_.Leave("a").sends.empty());
+  EXPECT_TRUE(cluster_.SendLeaving("a").sends.empty());
 }
 
-TEST_F(Leaving, ExitFirst) {
+TEST_F(Leaving, ExitArrivesBeforeLeaving) {
   cluster_.Join("b");
   cluster_.ExitAll(job_, Stopped());
-  EXPECT_EQ(cluster_.Get(job_).generation(), 2u) << "and perhaps on the same node";
-  cluster_.Leave("a");
+  EXPECT_EQ(cluster_.Get(job_).generation(), 2u) << "possibly on the same node";
+  cluster_.SendLeaving("a");
   cluster_.ExitAll(job_, Stopped());
   ExpectMovedTo("b");
 }
 
-// The worker waited in vain for a coordinator, ended its ranks, and tells when there is one again.
-TEST_F(Leaving, ExitWhileTheCoordinatorWasAway) {
+// The worker stopped its ranks while the coordinator was down, and reports that when it is back.
+TEST_F(Leaving, ExitDuringCoordinatorOutage) {
   cluster_.Restart();
   cluster_.Join("b");
   v1::Hello hello = cluster_.MakeHello("a", 1);
@@ -287,21 +287,21 @@ TEST_F(Leaving, ExitWhileTheCoordinatorWasAway) {
   *exited.mutable_exit() = Stopped();
   *hello.add_inventory() = cluster_.MakeInventory(job_, {exited});
   cluster_.Open(hello);
-  cluster_.Leave("a");
+  cluster_.SendLeaving("a");
   cluster_.ExitAll(job_, Stopped());
   ExpectMovedTo("b");
 }
 
-TEST_F(Leaving, WorkerThatIsGoneBeforeItsRanksWereReported) {
-  cluster_.Leave("a");
+TEST_F(Leaving, WorkerExitsBeforeReportingItsRanks) {
+  cluster_.SendLeaving("a");
   cluster_.CloseStream("a");
   cluster_.Join("b");
   cluster_.Run(absl::Seconds(11), {"b"});
   ExpectMovedTo("b");
 }
 
-TEST_F(Leaving, UntilANewWorkerSaysHello) {
-  cluster_.Leave("a");
+TEST_F(Leaving, LastsUntilNewWorkerSendsHello) {
+  cluster_.SendLeaving("a");
   cluster_.ExitAll(job_, Stopped());
   EXPECT_EQ(cluster_.State(job_), v1::QUEUED);
   EXPECT_EQ(cluster_.Get(job_).waits(0).missing(1).reason(),

@@ -1,4 +1,4 @@
-// How long finished jobs are remembered, and that nothing of them stays behind.
+// Retention of finished jobs, and the deletion of all their records.
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -29,7 +29,7 @@ Options Keep(size_t jobs, absl::Duration age = absl::InfiniteDuration()) {
   return options;
 }
 
-// Submits a job and sees it through on node "a".
+// Submits a job and runs it to its end on node "a".
 std::string RunJob(Harness& cluster) {
   const std::string job = cluster.Submit(MakeCommandSpec(1));
   cluster.ReportPhaseOfAll(job, v1::STARTED);
@@ -47,7 +47,7 @@ size_t RecordsOf(const Harness& cluster, const std::string& job) {
   });
 }
 
-TEST(Retention, OldestFinishedJobsGo) {
+TEST(Retention, DeletesOldestFinishedJobs) {
   Harness cluster(Keep(2));
   cluster.Join("a");
   std::vector<std::string> jobs;
@@ -70,7 +70,7 @@ TEST(Retention, OldestFinishedJobsGo) {
                                          " (the coordinator keeps the newest 2 finished jobs)"));
 }
 
-TEST(Retention, EveryFinishedJobStaysForAMinute) {
+TEST(Retention, KeepsEveryFinishedJobForAMinute) {
   Harness cluster(Keep(0));
   cluster.Join("a");
   const std::string job = RunJob(cluster);
@@ -81,7 +81,7 @@ TEST(Retention, EveryFinishedJobStaysForAMinute) {
   EXPECT_EQ(RecordsOf(cluster, job), 0u);
 }
 
-TEST(Retention, AnIdleCoordinatorForgetsByItself) {
+TEST(Retention, IdleCoordinatorDeletesJobs) {
   Harness cluster(Keep(10, absl::Hours(48)));
   const std::string job = cluster.Submit(MakeSpec(1));
   ASSERT_TRUE(cluster.Cancel(job).ok());
@@ -91,7 +91,7 @@ TEST(Retention, AnIdleCoordinatorForgetsByItself) {
   EXPECT_EQ(cluster.core().NextDeadline(), SteadyTime::Infinite());
 }
 
-TEST(Retention, JobsThatAreNotOverStay) {
+TEST(Retention, KeepsUnfinishedJobs) {
   Harness cluster(Keep(0, absl::ZeroDuration()));
   cluster.Join("a");
   const std::string running = cluster.Submit(MakeSpec(1));
@@ -105,7 +105,7 @@ TEST(Retention, JobsThatAreNotOverStay) {
   EXPECT_EQ(cluster.State(held), v1::HELD);
 }
 
-TEST(Retention, TheIdempotencyKeyGoesWithItsJob) {
+TEST(Retention, DeletesIdempotencyKeyWithJob) {
   Harness cluster(Keep(0));
   const std::string first = cluster.Submit(MakeSpec(1), "nightly");
   ASSERT_TRUE(cluster.Cancel(first).ok());
@@ -114,7 +114,7 @@ TEST(Retention, TheIdempotencyKeyGoesWithItsJob) {
   EXPECT_NE(cluster.Submit(MakeSpec(1), "nightly"), first);
 }
 
-TEST(Retention, AWorkerThatWasAwayIsToldToForget) {
+TEST(Retention, ReturningWorkerReceivesForget) {
   Harness cluster(Keep(0));
   cluster.Join("a");
   cluster.Join("b");
@@ -145,7 +145,7 @@ struct LongJob {
     }
     Apply(core.Step(CancelJob{RequestId(1), JobId(job), std::nullopt}, cluster.now()));
   }
-  // Returns how many records were deleted.
+  // Returns the number of deleted records.
   size_t Apply(const Effects& effects) {
     size_t deleted = 0;
     for (const store::Mutation& write : effects.writes) {
@@ -172,7 +172,7 @@ struct LongJob {
   std::map<std::string, std::string> records;
 };
 
-TEST(Retention, AStepDeletesABoundedPart) {
+TEST(Retention, StepDeletesBoundedNumberOfRecords) {
   LongJob long_job(2000, /*keep=*/0);
   ASSERT_EQ(long_job.records.size(), 2002u);  // the job, its events, the schema
   Core& core = long_job.cluster.core();
@@ -191,7 +191,7 @@ TEST(Retention, AStepDeletesABoundedPart) {
   EXPECT_THAT(long_job.records, ::testing::ElementsAre(::testing::Key("meta/schema")));
 }
 
-TEST(Retention, ACoordinatorKilledInBetweenGoesOn) {
+TEST(Retention, RestartedCoordinatorContinuesDeleting) {
   LongJob long_job(2000, /*keep=*/0);
   Time now = long_job.cluster.now();
   now = {now.steady + absl::Minutes(1), now.wall + absl::Minutes(1)};
@@ -203,7 +203,7 @@ TEST(Retention, ACoordinatorKilledInBetweenGoesOn) {
   const std::unique_ptr<Core> core = long_job.Load(effects);
   long_job.Apply(effects);
   EXPECT_FALSE(core->ResolveJob(long_job.job).ok());
-  // Its id is not free before nothing is left of it.
+  // The id is free only after all of its records are deleted.
   const Effects refused =
       core->Step(SubmitJob{RequestId(7), JobId(long_job.job), MakeSpec(1), ""}, now);
   long_job.Apply(refused);
@@ -213,7 +213,7 @@ TEST(Retention, ACoordinatorKilledInBetweenGoesOn) {
   EXPECT_THAT(long_job.records, ::testing::ElementsAre(::testing::Key("meta/schema")));
 }
 
-TEST(Retention, FewerAreKeptAfterARestartThatSaysSo) {
+TEST(Retention, AppliesLowerLimitAfterRestart) {
   LongJob long_job(10, /*keep=*/1000);
   Effects effects;
   const std::unique_ptr<Core> core = long_job.Load(effects);
@@ -227,9 +227,9 @@ TEST(Retention, FewerAreKeptAfterARestartThatSaysSo) {
 }
 
 // -------------------------------------------------------------------------------------------------
-// the bound on all jobs together
+// Limit on the total number of jobs.
 
-// kJobs jobs, the last `finished` of them over since `age`.
+// Returns kJobs jobs, of which the last `finished` ended `age` ago.
 std::vector<store::Record> FullStore(size_t finished, absl::Time finish_time) {
   std::vector<store::Record> records = {{PutSchema().key, *PutSchema().value}};
   for (size_t i = 0; i < limits::kJobs; ++i) {
@@ -244,7 +244,7 @@ std::vector<store::Record> FullStore(size_t finished, absl::Time finish_time) {
   return records;
 }
 
-TEST(Retention, AFullCoordinatorForgetsToMakeRoom) {
+TEST(Retention, FullCoordinatorDeletesToMakeRoom) {
   const Time now = Now();
   Core core(Keep(limits::kJobs));
   ASSERT_TRUE(core.Load(FullStore(/*finished=*/1, now.wall), now).ok());

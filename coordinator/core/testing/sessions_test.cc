@@ -1,5 +1,5 @@
-// Nodes: leases, fencing, and what a worker that comes back is told. Also keys and barriers over
-// sessions.
+// Sessions of workers: leases, fencing, and the messages to reconnecting workers. Also keys and
+// barriers over sessions.
 #include <csignal>
 
 #include "common/limits.h"
@@ -32,7 +32,7 @@ absl::StatusCode Refusal(const Effects& effects) {
 }
 
 // ----------------------------------------------------------------------------------------------------------
-// hello
+// Hello.
 
 TEST(Hello, IsAnsweredWithWelcome) {
   Harness cluster;
@@ -48,7 +48,7 @@ TEST(Hello, IsAnsweredWithWelcome) {
   EXPECT_EQ(nodes[0].metrics_address(), "10.0.0.1:9100");
 }
 
-TEST(Hello, OutOfBoundsIsRefused) {
+TEST(Hello, RejectsValuesBeyondLimits) {
   const auto refusal = [](auto change) {
     Harness cluster;
     v1::Hello hello = cluster.MakeHello("a", 1);
@@ -79,16 +79,16 @@ TEST(Hello, OutOfBoundsIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Hello, AddressOfMetricsIsCompleted) {
+TEST(Hello, CompletesMetricsAddress) {
   EXPECT_EQ(CompleteAddress(":9100", "10.0.0.1"), "10.0.0.1:9100");
   EXPECT_EQ(CompleteAddress(":9100", "fe80::1"), "[fe80::1]:9100");
   EXPECT_EQ(CompleteAddress("host:9100", "10.0.0.1"), "host:9100");
 }
 
 // ---------------------------------------------------------------------------------------------------------
-// fencing
+// Fencing.
 
-TEST(Fencing, SecondWorkerOfTheNameIsRefusedWhileTheFirstLives) {
+TEST(Fencing, RejectsSecondWorkerWhileFirstIsLive) {
   Harness cluster;
   cluster.Join("a", 1, 1);
   EXPECT_EQ(Refusal(cluster.Join("a", 1, 2)), absl::StatusCode::kAlreadyExists);
@@ -98,7 +98,7 @@ TEST(Fencing, SecondWorkerOfTheNameIsRefusedWhileTheFirstLives) {
   EXPECT_EQ(cluster.StateOf("a"), v1::READY);
 }
 
-TEST(Fencing, OlderIncarnationNeverComesBack) {
+TEST(Fencing, RejectsOlderIncarnation) {
   Harness cluster;
   cluster.Join("a", 1, 1);
   cluster.CloseStream("a");
@@ -110,7 +110,7 @@ TEST(Fencing, OlderIncarnationNeverComesBack) {
   EXPECT_EQ(Refusal(cluster.Join("a", 1, 2)), absl::StatusCode::kOk);
 }
 
-TEST(Fencing, NewerSessionOfTheSameWorkerReplacesTheOlder) {
+TEST(Fencing, NewerSessionOfSameWorkerReplacesOlder) {
   Harness cluster;
   cluster.Join("a", 1, 1);
   const SessionId old = cluster.session("a");
@@ -122,7 +122,7 @@ TEST(Fencing, NewerSessionOfTheSameWorkerReplacesTheOlder) {
   EXPECT_EQ(cluster.StateOf("a"), v1::READY);
 }
 
-TEST(Fencing, WordOfAStaleSessionDoesNotCount) {
+TEST(Fencing, IgnoresMessagesOfStaleSession) {
   Harness cluster;
   cluster.Join("a", 1, 1);
   const SessionId old = cluster.session("a");
@@ -135,7 +135,7 @@ TEST(Fencing, WordOfAStaleSessionDoesNotCount) {
   EXPECT_EQ(cluster.Get(job).ranks(0).phase(), v1::PLACED);
 }
 
-TEST(Fencing, RanksOfAnotherNodeAreNobodyElsesToReport) {
+TEST(Fencing, IgnoresReportsAboutRanksOfOtherNodes) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -146,17 +146,17 @@ TEST(Fencing, RanksOfAnotherNodeAreNobodyElsesToReport) {
 }
 
 // ----------------------------------------------------------------------------------------------------------
-// leases
+// Leases.
 
-TEST(Leases, HeartbeatsRenewAndAreAcknowledged) {
+TEST(Leases, HeartbeatsRenewLeaseAndAreAcknowledged) {
   Harness cluster;
   cluster.Join("a");
-  EXPECT_EQ(CountSent(cluster.Beat("a"), cluster.session("a"), Message::kHeartbeatAck), 1);
+  EXPECT_EQ(CountSent(cluster.SendHeartbeat("a"), cluster.session("a"), Message::kHeartbeatAck), 1);
   cluster.Run(absl::Seconds(60), {"a"});
   EXPECT_EQ(cluster.StateOf("a"), v1::READY);
 }
 
-TEST(Leases, SilentNodeIsLostWhenItsLeaseEnds) {
+TEST(Leases, SilentNodeIsLostWhenLeaseEnds) {
   Harness cluster;
   cluster.Join("a");
   cluster.Advance(absl::Seconds(10) - absl::Nanoseconds(1));
@@ -170,18 +170,18 @@ TEST(Leases, SilentNodeIsLostWhenItsLeaseEnds) {
   EXPECT_EQ(cluster.StateOf("a"), v1::READY);
 }
 
-TEST(Leases, LagOfTheCoordinatorExtendsThem) {
+TEST(Leases, CoordinatorLagExtendsLeases) {
   Harness cluster;
   cluster.Join("a");
   cluster.Advance(absl::Seconds(25));
   cluster.Step(Tick{absl::Seconds(16)});
-  EXPECT_EQ(cluster.StateOf("a"), v1::READY) << "the coordinator slept, not the node";
+  EXPECT_EQ(cluster.StateOf("a"), v1::READY) << "the coordinator was suspended, not the node";
   cluster.Advance(absl::Seconds(1));
   cluster.Step(Tick{});
   EXPECT_EQ(cluster.StateOf("a"), v1::LOST);
 }
 
-TEST(Leases, OrdinaryLatenessDoesNot) {
+TEST(Leases, SmallLagDoesNotExtendLeases) {
   Harness cluster;
   cluster.Join("a");
   cluster.Advance(absl::Seconds(10) + absl::Milliseconds(5));
@@ -189,7 +189,7 @@ TEST(Leases, OrdinaryLatenessDoesNot) {
   EXPECT_EQ(cluster.StateOf("a"), v1::LOST);
 }
 
-TEST(Leases, NextDeadlineIsTheEarliest) {
+TEST(Leases, NextDeadlineIsEarliest) {
   Harness cluster;
   EXPECT_EQ(cluster.core().NextDeadline(), SteadyTime::Infinite());
   cluster.Join("a");
@@ -198,14 +198,14 @@ TEST(Leases, NextDeadlineIsTheEarliest) {
   cluster.Advance(absl::Seconds(3));
   cluster.Join("b");
   EXPECT_EQ(cluster.core().NextDeadline(), first);
-  cluster.Beat("a");
+  cluster.SendHeartbeat("a");
   EXPECT_EQ(cluster.core().NextDeadline(), cluster.now().steady + absl::Seconds(10));
 }
 
 // --------------------------------------------------------------------------------------------------------
-// adoption
+// Adoption.
 
-TEST(Adoption, RestartedWorkerThatHoldsItsRanksGoesOn) {
+TEST(Adoption, RestartedWorkerWithItsRanksContinues) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -223,7 +223,7 @@ TEST(Adoption, RestartedWorkerThatHoldsItsRanksGoesOn) {
   EXPECT_EQ(cluster.Get(job).generation(), 1u);
 }
 
-TEST(Adoption, RestartedWorkerWithoutItsRanksHasLostThem) {
+TEST(Adoption, RestartedWorkerWithoutItsRanksLosesThem) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -239,7 +239,7 @@ TEST(Adoption, RestartedWorkerWithoutItsRanksHasLostThem) {
   EXPECT_EQ(cluster.Get(job).generation(), 2u);
 }
 
-TEST(Adoption, PartOfTheRanksIsNotEnough) {
+TEST(Adoption, FailsGenerationWhenSomeRanksAreMissing) {
   Harness cluster;
   cluster.Join("a", 2);
   const std::string job = cluster.Submit(MakeSpec(1, 2));
@@ -255,7 +255,7 @@ TEST(Adoption, PartOfTheRanksIsNotEnough) {
   EXPECT_EQ(cluster.Get(job).generation(), 2u);
 }
 
-TEST(Adoption, LaunchThatNeverArrivedIsSentAgain) {
+TEST(Adoption, ResendsLaunchThatNeverArrived) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -265,7 +265,7 @@ TEST(Adoption, LaunchThatNeverArrivedIsSentAgain) {
   EXPECT_EQ(cluster.State(job), v1::STARTING);
 }
 
-TEST(Adoption, LaunchIsNotSentAgainToAnotherWorker) {
+TEST(Adoption, DoesNotResendLaunchToAnotherWorker) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -273,11 +273,11 @@ TEST(Adoption, LaunchIsNotSentAgainToAnotherWorker) {
   cluster.Join("a", 1, 2);
   const v1::Job again = cluster.Get(job);
   EXPECT_EQ(again.generation(), 2u);
-  EXPECT_EQ(again.restarts(), 0u) << "nothing of generation 1 had been seen";
+  EXPECT_EQ(again.restarts(), 0u) << "generation 1 had not started";
   EXPECT_FALSE(again.has_first_failure());
 }
 
-TEST(Adoption, WorldAndStopAreSentAgain) {
+TEST(Adoption, ResendsWorldAndStop) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -290,7 +290,7 @@ TEST(Adoption, WorldAndStopAreSentAgain) {
   EXPECT_EQ(CountSent(cluster.Open(hello), cluster.session("a"), Message::kStop), 1);
 }
 
-TEST(Adoption, StopOfRanksThatWereNeverLaunchedEndsAtOnce) {
+TEST(Adoption, StopOfUnlaunchedRanksEndsAtOnce) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -301,7 +301,7 @@ TEST(Adoption, StopOfRanksThatWereNeverLaunchedEndsAtOnce) {
   EXPECT_EQ(cluster.State(job), v1::CANCELLED);
 }
 
-TEST(Leftovers, KeepTheirSlotsUntilTheyEnd) {
+TEST(Leftovers, KeepSlotsUntilExit) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -311,23 +311,23 @@ TEST(Leftovers, KeepTheirSlotsUntilTheyEnd) {
   v1::GenerationReport live = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
   const Effects back = cluster.Open(WithInventory(cluster.MakeHello("a", 1), live));
   EXPECT_EQ(CountSent(back, cluster.session("a"), Message::kStop), 1);
-  EXPECT_EQ(cluster.State(job), v1::QUEUED) << "its own leftover still sits on the slot";
-  // A straggling heartbeat changes nothing.
+  EXPECT_EQ(cluster.State(job), v1::QUEUED) << "its own leftover still occupies the slot";
+  // A late heartbeat changes nothing.
   v1::WorkerMessage beat;
   *beat.mutable_heartbeat()->add_progress() = live;
-  cluster.Say("a", beat);
+  cluster.SendMessage("a", beat);
   v1::RankReport gone = Harness::MakeReport(0, v1::EXITED);
   gone.mutable_exit()->set_signal(SIGKILL);
   v1::WorkerMessage report;
   *report.mutable_report() = live;
   *report.mutable_report()->mutable_ranks(0) = gone;
-  const Effects ended = cluster.Say("a", report);
+  const Effects ended = cluster.SendMessage("a", report);
   EXPECT_EQ(CountSent(ended, cluster.session("a"), Message::kForget), 1);
   EXPECT_EQ(cluster.State(job), v1::STARTING);
   EXPECT_EQ(cluster.Get(job).generation(), 2u);
 }
 
-TEST(Leftovers, OfUnknownJobsKeepTheWholeNodeBusy) {
+TEST(Leftovers, OfUnknownJobsOccupyWholeNode) {
   Harness cluster;
   const std::string job = cluster.Submit(MakeSpec(1));
   v1::GenerationReport unknown;
@@ -340,11 +340,11 @@ TEST(Leftovers, OfUnknownJobsKeepTheWholeNodeBusy) {
   *unknown.mutable_ranks(0) = Harness::MakeReport(0, v1::EXITED);
   v1::WorkerMessage report;
   *report.mutable_report() = unknown;
-  EXPECT_EQ(CountSent(cluster.Say("a", report), cluster.session("a"), Message::kForget), 1);
+  EXPECT_EQ(CountSent(cluster.SendMessage("a", report), cluster.session("a"), Message::kForget), 1);
   EXPECT_EQ(cluster.State(job), v1::STARTING);
 }
 
-TEST(Leftovers, WorkerForgetsWhatIsOver) {
+TEST(Leftovers, WorkerForgetsEndedGenerations) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -358,7 +358,7 @@ TEST(Leftovers, WorkerForgetsWhatIsOver) {
 }
 
 // -----------------------------------------------------------------------------------------------
-// keys and barriers
+// Keys and barriers.
 
 v1::WorkerMessage PutMessage(const std::string& job, const std::string& key,
                              const std::string& value, uint64_t generation = 1) {
@@ -390,111 +390,111 @@ v1::WorkerMessage ArriveMessage(const std::string& job, uint64_t sequence,
   return message;
 }
 
-TEST(Keys, WaitersAreAnsweredWhenTheKeyIsPut) {
+TEST(Keys, PutKeyReleasesWaiters) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
   const std::string job = cluster.Submit(MakeSpec(2));
-  const Effects asked = cluster.Say("b", GetMessage(job, "unique-id/WORLD/0"));
+  const Effects asked = cluster.SendMessage("b", GetMessage(job, "unique-id/WORLD/0"));
   EXPECT_EQ(CountSent(asked, cluster.session("b"), Message::kKeyValue), 0);
-  // The answer finds the node's newest session.
+  // The answer is sent to the node's newest session.
   cluster.CloseStream("b");
   cluster.Open(WithInventory(cluster.MakeHello("b", 1),
                              cluster.MakeInventory(job, {Harness::MakeReport(1, v1::STARTED)})));
-  const Effects put = cluster.Say("a", PutMessage(job, "unique-id/WORLD/0", "id"));
+  const Effects put = cluster.SendMessage("a", PutMessage(job, "unique-id/WORLD/0", "id"));
   const Message* answer = FindSent(put, cluster.session("b"), Message::kKeyValue);
   ASSERT_NE(answer, nullptr);
   EXPECT_EQ(answer->key_value().value(), "id");
   EXPECT_EQ(answer->key_value().code(), 0);
-  const Effects late = cluster.Say("b", GetMessage(job, "unique-id/WORLD/0"));
+  const Effects late = cluster.SendMessage("b", GetMessage(job, "unique-id/WORLD/0"));
   EXPECT_EQ(CountSent(late, cluster.session("b"), Message::kKeyValue), 1);
 }
 
-TEST(Keys, NeverCrossGenerations) {
+TEST(Keys, AreSeparatePerGeneration) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
-  cluster.Say("a", PutMessage(job, "k", "of 1"));
+  cluster.SendMessage("a", PutMessage(job, "k", "of 1"));
   cluster.ExitAll(job, ExitWith(3));
   ASSERT_EQ(cluster.Get(job).generation(), 2u);
-  const Effects asked = cluster.Say("a", GetMessage(job, "k", 2));
+  const Effects asked = cluster.SendMessage("a", GetMessage(job, "k", 2));
   EXPECT_EQ(CountSent(asked, cluster.session("a"), Message::kKeyValue), 0);
-  const Effects stale = cluster.Say("a", PutMessage(job, "k", "of 1", 1));
+  const Effects stale = cluster.SendMessage("a", PutMessage(job, "k", "of 1", 1));
   const Message* refused = FindSent(stale, cluster.session("a"), Message::kKeyValue);
   ASSERT_NE(refused, nullptr);
   EXPECT_EQ(refused->key_value().code(), static_cast<int>(absl::StatusCode::kAborted));
   EXPECT_EQ(refused->key_value().generation(), 1u);
 }
 
-TEST(Barriers, ReleaseEveryNodeWhenTheLastRankArrives) {
+TEST(Barriers, ReleaseAllNodesWhenLastRankArrives) {
   Harness cluster;
   cluster.Join("a", 2);
   cluster.Join("b", 2);
   const std::string job = cluster.Submit(MakeSpec(2, 2));
-  cluster.Say("a", ArriveMessage(job, 1, {0, 1}));
-  cluster.Say("b", ArriveMessage(job, 1, {2}));
+  cluster.SendMessage("a", ArriveMessage(job, 1, {0, 1}));
+  cluster.SendMessage("b", ArriveMessage(job, 1, {2}));
   const v1::Job waiting = cluster.Get(job);
   ASSERT_EQ(waiting.waits_size(), 2);
   EXPECT_EQ(waiting.waits(1).what(), "barrier world/1");
   ASSERT_EQ(waiting.waits(1).missing_size(), 1);
   EXPECT_EQ(waiting.waits(1).missing(0).rank(), 3u);
-  // Arrivals survive their session.
+  // Arrivals outlive their session.
   cluster.CloseStream("a");
   cluster.Open(WithInventory(cluster.MakeHello("a", 2),
                              cluster.MakeInventory(job, {Harness::MakeReport(0, v1::STARTED),
                                                          Harness::MakeReport(1, v1::STARTED)})));
-  const Effects released = cluster.Say("b", ArriveMessage(job, 1, {2, 3}));
+  const Effects released = cluster.SendMessage("b", ArriveMessage(job, 1, {2, 3}));
   EXPECT_EQ(CountSent(released, cluster.session("a"), Message::kReleaseBarrier), 1);
   EXPECT_EQ(CountSent(released, cluster.session("b"), Message::kReleaseBarrier), 1);
-  const Effects again = cluster.Say("a", ArriveMessage(job, 1, {0, 1}));
+  const Effects again = cluster.SendMessage("a", ArriveMessage(job, 1, {0, 1}));
   EXPECT_EQ(CountSent(again, cluster.session("a"), Message::kReleaseBarrier), 1);
   EXPECT_EQ(CountSent(again, cluster.session("b"), Message::kReleaseBarrier), 0);
   EXPECT_EQ(cluster.core().TakeStats().barrier_wait_seconds.size(), 1u);
 }
 
-TEST(Barriers, OnesThatRanksOfOthersMustNotSpeakForStayShut) {
+TEST(Barriers, IgnoreArrivalsForRanksOfOtherNodes) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
   const std::string job = cluster.Submit(MakeSpec(2));
-  const Effects effects = cluster.Say("a", ArriveMessage(job, 1, {0, 1, 7}));
+  const Effects effects = cluster.SendMessage("a", ArriveMessage(job, 1, {0, 1, 7}));
   EXPECT_EQ(CountSent(effects, cluster.session("a"), Message::kReleaseBarrier), 0);
 }
 
-TEST(Barriers, AreAbortedWhenTheGenerationStops) {
+TEST(Barriers, AreAbortedWhenGenerationStops) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
   const std::string job = cluster.Submit(MakeSpec(2));
-  cluster.Say("a", ArriveMessage(job, 1, {0}));
+  cluster.SendMessage("a", ArriveMessage(job, 1, {0}));
   const Effects failed = cluster.ReportExit("b", job, 1, ExitWith(3));
   const Message* release = FindSent(failed, cluster.session("a"), Message::kReleaseBarrier);
   ASSERT_NE(release, nullptr);
   EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
-  const Effects late = cluster.Say("a", ArriveMessage(job, 2, {0}));
+  const Effects late = cluster.SendMessage("a", ArriveMessage(job, 2, {0}));
   release = FindSent(late, cluster.session("a"), Message::kReleaseBarrier);
   ASSERT_NE(release, nullptr);
   EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
 }
 
-TEST(Barriers, ThatARankCanNoLongerReachAreAborted) {
+TEST(Barriers, AreAbortedWhenARankCanNoLongerArrive) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
   const std::string job = cluster.Submit(MakeSpec(2));
   cluster.BringUp(job);
-  cluster.Say("a", ArriveMessage(job, 1, {0}));
+  cluster.SendMessage("a", ArriveMessage(job, 1, {0}));
   const Effects ended = cluster.ReportExit("b", job, 1, ExitWith(0));
   const Message* release = FindSent(ended, cluster.session("a"), Message::kReleaseBarrier);
   ASSERT_NE(release, nullptr);
   EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
   EXPECT_EQ(release->release_barrier().message(),
             "rank 1 ended without arriving at barrier world/1");
-  const Effects again = cluster.Say("a", ArriveMessage(job, 1, {0}));
+  const Effects again = cluster.SendMessage("a", ArriveMessage(job, 1, {0}));
   EXPECT_EQ(CountSent(again, cluster.session("a"), Message::kReleaseBarrier), 1);
 }
 
-TEST(Barriers, AreNotAbortedBeforeARestartedCoordinatorHasHeardEverybody) {
+TEST(Barriers, AreNotAbortedBeforeAllNodesReconnectAfterRestart) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
@@ -504,7 +504,7 @@ TEST(Barriers, AreNotAbortedBeforeARestartedCoordinatorHasHeardEverybody) {
   cluster.Restart();
   cluster.Open(WithInventory(cluster.MakeHello("a", 1),
                              cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)})));
-  const Effects waits = cluster.Say("a", ArriveMessage(job, 1, {0}));
+  const Effects waits = cluster.SendMessage("a", ArriveMessage(job, 1, {0}));
   EXPECT_EQ(CountSent(waits, cluster.session("a"), Message::kReleaseBarrier), 0);
   cluster.Run(absl::Seconds(9), {"a"});
   EXPECT_EQ(cluster.StateOf("b"), v1::SUSPECT);
@@ -515,17 +515,17 @@ TEST(Barriers, AreNotAbortedBeforeARestartedCoordinatorHasHeardEverybody) {
   EXPECT_EQ(release->release_barrier().code(), static_cast<int>(absl::StatusCode::kAborted));
 }
 
-TEST(Barriers, CoordinatorThatForgotLearnsFromThoseThatPassed) {
+TEST(Barriers, RestartedCoordinatorLearnsPassedBarriers) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("b");
   const std::string job = cluster.Submit(MakeSpec(2));
   cluster.BringUp(job);
-  // Everybody arrived, "a" was released, and the coordinator died before it told "b".
+  // All ranks arrived, node "a" was released, and the coordinator died before it released node "b".
   cluster.Restart();
   cluster.Open(WithInventory(cluster.MakeHello("b", 1),
                              cluster.MakeInventory(job, {Harness::MakeReport(1, v1::CONNECTED)})));
-  const Effects waits = cluster.Say("b", ArriveMessage(job, 3, {1}));
+  const Effects waits = cluster.SendMessage("b", ArriveMessage(job, 3, {1}));
   EXPECT_EQ(CountSent(waits, cluster.session("b"), Message::kReleaseBarrier), 0);
   v1::GenerationReport passed = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
   passed.add_passed_barriers()->set_group("world");
@@ -534,7 +534,7 @@ TEST(Barriers, CoordinatorThatForgotLearnsFromThoseThatPassed) {
   EXPECT_EQ(CountSent(told, cluster.session("b"), Message::kReleaseBarrier), 1);
 }
 
-TEST(Views, RanksAreFoundOnTheirNodes) {
+TEST(Views, FindRanksOnTheirNodes) {
   Harness cluster;
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));

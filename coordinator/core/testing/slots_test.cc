@@ -1,4 +1,4 @@
-// What workers say of their GPUs, and what is placed where because of it.
+// Workers' reports about their GPUs, and their effect on placement.
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"
@@ -18,7 +18,7 @@ using ::testing::Not;
 
 class Slots : public ::testing::Test {
  protected:
-  // `gpus` GPUs and then `cpus` CPU slots.
+  // A node with `gpus` GPUs followed by `cpus` CPU slots.
   v1::Hello HelloOf(const std::string& node, uint32_t gpus, uint32_t cpus = 0) {
     v1::Hello hello = cluster_.MakeHello(node, gpus + cpus);
     for (uint32_t i = 0; i < gpus; ++i) {
@@ -39,7 +39,7 @@ class Slots : public ::testing::Test {
     std::string unavailable;
     bool returning = false;
   };
-  Effects SayConditions(const std::string& node, const std::vector<Condition>& conditions) {
+  Effects ReportConditions(const std::string& node, const std::vector<Condition>& conditions) {
     v1::WorkerMessage message;
     message.mutable_slots();
     for (const Condition& condition : conditions) {
@@ -48,7 +48,7 @@ class Slots : public ::testing::Test {
       said.set_unavailable(condition.unavailable);
       said.set_returning(condition.returning);
     }
-    return cluster_.Say(node, message);
+    return cluster_.SendMessage(node, message);
   }
   std::vector<uint32_t> SlotsOf(const std::string& job, uint32_t rank = 0) const {
     const v1::RankStatus status = cluster_.Get(job).ranks(rank);
@@ -61,7 +61,7 @@ class Slots : public ::testing::Test {
   Harness cluster_;
 };
 
-TEST_F(Slots, JobsGetTheKindThatTheyAskFor) {
+TEST_F(Slots, JobsGetRequestedKind) {
   cluster_.Open(HelloOf("a", 1, 2));
   EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("cpu"))), ElementsAre(1));
   EXPECT_THAT(SlotsOf(cluster_.Submit(Spec("auto"))), ElementsAre(0));
@@ -70,7 +70,7 @@ TEST_F(Slots, JobsGetTheKindThatTheyAskFor) {
   EXPECT_EQ(cluster_.State(waiting), v1::QUEUED);
 }
 
-TEST_F(Slots, WhereThereIsNoGpuItIsSaid) {
+TEST_F(Slots, ReportsMissingGpus) {
   cluster_.Join("a", 4);
   const std::string job = cluster_.Submit(Spec("gpu", 2));
   EXPECT_EQ(Blocker(job, 0),
@@ -79,12 +79,12 @@ TEST_F(Slots, WhereThereIsNoGpuItIsSaid) {
   EXPECT_EQ(Blocker(job, 1), "offers no gpu slots");
 }
 
-TEST_F(Slots, NothingIsPlacedOnWhatIsIllUntilItIsWell) {
+TEST_F(Slots, UnhealthySlotsGetNoRanks) {
   cluster_.Open(HelloOf("a", 2));
-  const Effects effects = SayConditions("a", {{1, "Xid 79, x"}});
+  const Effects effects = ReportConditions("a", {{1, "Xid 79, x"}});
   EXPECT_THAT(effects.logs,
               ElementsAre("no ranks will be placed on GPU 1 (GPU-1) of a: Xid 79, x"));
-  EXPECT_THAT(SayConditions("a", {{1, "Xid 79, x"}}).logs, IsEmpty());
+  EXPECT_THAT(ReportConditions("a", {{1, "Xid 79, x"}}).logs, IsEmpty());
   EXPECT_EQ(cluster_.GetNode("a").slots(1).unavailable(), "Xid 79, x");
   const std::string first = cluster_.Submit(Spec("gpu"));
   EXPECT_THAT(SlotsOf(first), ElementsAre(0));
@@ -92,11 +92,11 @@ TEST_F(Slots, NothingIsPlacedOnWhatIsIllUntilItIsWell) {
   EXPECT_EQ(cluster_.State(second), v1::QUEUED);
   EXPECT_EQ(Blocker(second, 1),
             "0 of 2 gpu slots free (job " + first + " rank 0); GPU 1: Xid 79, x");
-  SayConditions("a", {});
+  ReportConditions("a", {});
   EXPECT_THAT(SlotsOf(second), ElementsAre(1));
 }
 
-TEST_F(Slots, AHelloTellsTheSame) {
+TEST_F(Slots, HelloReportsUnhealthySlots) {
   v1::Hello hello = HelloOf("a", 1);
   hello.mutable_slots(0)->set_unavailable("lost");
   cluster_.Open(hello);
@@ -107,57 +107,57 @@ TEST_F(Slots, AHelloTellsTheSame) {
   EXPECT_EQ(cluster_.State(job), v1::STARTING);
 }
 
-TEST_F(Slots, AllAreAllThatAreWell) {
+TEST_F(Slots, AllDevicesMeansHealthyDevices) {
   cluster_.Open(HelloOf("a", 3));
-  SayConditions("a", {{1, "lost"}});
+  ReportConditions("a", {{1, "lost"}});
   v1::JobSpec spec = Spec("gpu");
   spec.mutable_resources()->set_devices_per_rank("all");
   EXPECT_THAT(SlotsOf(cluster_.Submit(spec)), ElementsAre(0, 2));
 }
 
-TEST_F(Slots, WhoWaitsForAllWaitsForWhatIsReturning) {
+TEST_F(Slots, JobForAllDevicesWaitsForReturningOnes) {
   cluster_.Open(HelloOf("a", 2));
-  SayConditions("a", {{1, "memory", /*returning=*/true}});
+  ReportConditions("a", {{1, "memory", /*returning=*/true}});
   v1::JobSpec spec = Spec("gpu");
   spec.mutable_resources()->set_devices_per_rank("all");
   const std::string job = cluster_.Submit(spec);
   EXPECT_EQ(Blocker(job, 1), "1 of 2 gpu slots free; GPU 1: memory");
-  SayConditions("a", {});
+  ReportConditions("a", {});
   EXPECT_THAT(SlotsOf(job), ElementsAre(0, 1));
 }
 
-TEST_F(Slots, AJobHearsOfTheDeviceThatItRunsOn) {
+TEST_F(Slots, JobGetsEventAboutItsUnhealthyDevice) {
   cluster_.Open(HelloOf("a", 2));
   const std::string job = cluster_.Submit(Spec("gpu", 2));
   cluster_.BringUp(job);
-  SayConditions("a", {{0, "x", /*returning=*/true}});
+  ReportConditions("a", {{0, "x", /*returning=*/true}});
   EXPECT_THAT(cluster_.EventTypes(job), Not(Contains(events::kDeviceUnhealthy)));
-  SayConditions("a", {{0, "memory held by pid 7"}, {1, "lost"}});
+  ReportConditions("a", {{0, "memory held by pid 7"}, {1, "lost"}});
   const auto said = *cluster_.core().ListEvents(JobId(job), 0);
   EXPECT_EQ(said.back().type(), events::kDeviceUnhealthy);
   EXPECT_EQ(said.back().message(), "rank 1 runs on GPU 1 (GPU-1) of a: lost");
   EXPECT_EQ(cluster_.State(job), v1::RUNNING);
 }
 
-TEST_F(Slots, ARestartWaitsForTheMemory) {
+TEST_F(Slots, RestartWaitsForReleasedMemory) {
   cluster_.Open(HelloOf("a", 1));
   v1::JobSpec spec = Spec("gpu");
   spec.mutable_restart()->set_max(1);
   const std::string job = cluster_.Submit(spec);
   cluster_.BringUp(job);
-  // In this order: the slot is not free for a moment.
-  SayConditions("a", {{0, "memory", /*returning=*/true}});
+  // Reported in this order, so that the slot is never free in between.
+  ReportConditions("a", {{0, "memory", /*returning=*/true}});
   cluster_.ReportExit("a", job, 0, ExitWith(1));
   EXPECT_EQ(cluster_.State(job), v1::QUEUED);
-  SayConditions("a", {});
+  ReportConditions("a", {});
   EXPECT_EQ(cluster_.State(job), v1::STARTING);
   EXPECT_EQ(cluster_.Get(job).restarts(), 1u);
 }
 
-// Two workers of one machine, each of which offers some of its GPUs.
+// Two workers of one machine that may offer the same GPUs.
 class SharedDevices : public Slots {
  protected:
-  // GPUs of these numbers.
+  // Opens a node with the GPUs of these indices.
   void Open(const std::string& node, const std::vector<uint32_t>& gpus) {
     v1::Hello hello = HelloOf(node, static_cast<uint32_t>(gpus.size()));
     for (size_t i = 0; i < gpus.size(); ++i) {
@@ -175,7 +175,7 @@ class SharedDevices : public Slots {
   }
 };
 
-TEST_F(SharedDevices, AJobThatCouldOnlyShareIsRefused) {
+TEST_F(SharedDevices, RefusesJobThatCouldOnlyShare) {
   Open("a", {0});
   Open("b", {0});
   const v1::Job job = cluster_.Get(cluster_.Submit(TwoNodes()));
@@ -186,11 +186,11 @@ TEST_F(SharedDevices, AJobThatCouldOnlyShareIsRefused) {
             "there are not enough other GPUs; set resources.share_device: true to allow it");
   EXPECT_EQ(job.exit_code(), 1);
   EXPECT_EQ(job.generation(), 0u);
-  // Nothing of it is in the way of others.
+  // The refused job does not block others.
   EXPECT_EQ(cluster_.State(cluster_.Submit(Spec("gpu"))), v1::STARTING);
 }
 
-TEST_F(SharedDevices, UnlessItIsSaidThatItMay) {
+TEST_F(SharedDevices, PlacesSharingJobWhenAllowed) {
   Open("a", {0});
   Open("b", {0});
   const std::string job = cluster_.Submit(TwoNodes(/*share_device=*/true));
@@ -198,7 +198,7 @@ TEST_F(SharedDevices, UnlessItIsSaidThatItMay) {
   EXPECT_EQ(cluster_.Get(job).ranks_size(), 2);
 }
 
-TEST_F(SharedDevices, OthersAreTakenWhereThereAreAny) {
+TEST_F(SharedDevices, PrefersUnsharedDevices) {
   Open("a", {0, 1});
   Open("b", {0});
   const std::string first = cluster_.Submit(TwoNodes());
@@ -206,7 +206,7 @@ TEST_F(SharedDevices, OthersAreTakenWhereThereAreAny) {
   EXPECT_THAT(SlotsOf(first, 1), ElementsAre(0));
 }
 
-TEST_F(SharedDevices, EachOfTwoThatOfferTheSameGetsAnother) {
+TEST_F(SharedDevices, NodesOfferingSameDeviceGetDifferentOnes) {
   Open("a", {0, 1});
   Open("b", {1, 0});
   const std::string job = cluster_.Submit(TwoNodes());
@@ -214,7 +214,7 @@ TEST_F(SharedDevices, EachOfTwoThatOfferTheSameGetsAnother) {
   EXPECT_THAT(SlotsOf(job, 1), ElementsAre(0));  // GPU 1
 }
 
-TEST_F(SharedDevices, OtherKindsOfSlotWillDoForWhoTakesAny) {
+TEST_F(SharedDevices, FallsBackToOtherKinds) {
   for (const char* node : {"a", "b"}) cluster_.Open(HelloOf(node, 1, /*cpus=*/1));
   v1::JobSpec spec = TwoNodes();
   spec.mutable_resources()->set_device("auto");
@@ -223,7 +223,7 @@ TEST_F(SharedDevices, OtherKindsOfSlotWillDoForWhoTakesAny) {
   EXPECT_THAT(SlotsOf(job, 1), ElementsAre(1));
 }
 
-TEST_F(SharedDevices, AJobWaitsForOthersThatAreTaken) {
+TEST_F(SharedDevices, JobWaitsForOccupiedDevices) {
   Open("a", {0, 1});
   Open("b", {0});
   const std::string other = cluster_.Submit(Spec("gpu"));
@@ -238,11 +238,11 @@ TEST_F(SharedDevices, AJobWaitsForOthersThatAreTaken) {
   EXPECT_EQ(cluster_.State(job), v1::STARTING);
 }
 
-TEST_F(SharedDevices, ACoordinatorThatWasRestartedHearsOfAllNodesFirst) {
+TEST_F(SharedDevices, RestartedCoordinatorWaitsForAllNodesBeforeRefusing) {
   Open("a", {0});
   Open("b", {0});
   Open("c", {1});
-  SayConditions("c", {{0, "lost"}});
+  ReportConditions("c", {{0, "lost"}});
   const std::string job = cluster_.Submit(TwoNodes());
   EXPECT_EQ(cluster_.State(job), v1::QUEUED);
   cluster_.Restart();
@@ -255,14 +255,14 @@ TEST_F(SharedDevices, ACoordinatorThatWasRestartedHearsOfAllNodesFirst) {
   EXPECT_EQ(cluster_.State(job), v1::FAILED);
 }
 
-TEST_F(SharedDevices, ARestartIsRefusedToo) {
+TEST_F(SharedDevices, RefusesRestartThatCouldOnlyShare) {
   Open("a", {0});
   Open("b", {1});
   v1::JobSpec spec = TwoNodes();
   spec.mutable_restart()->set_max(3);
   const std::string job = cluster_.Submit(spec);
   cluster_.BringUp(job);
-  // The other GPU is moved out of the machine.
+  // The other GPU is removed from the machine.
   cluster_.CloseStream("b");
   Open("b", {0});
   cluster_.ExitAll(job, ExitWith(1));
@@ -270,8 +270,8 @@ TEST_F(SharedDevices, ARestartIsRefusedToo) {
   EXPECT_EQ(cluster_.Get(job).reason(), reasons::kDeviceShared);
 }
 
-// As the worker finds it: 0 and 1, 2 and 3 have a bridge.
-TEST_F(Slots, AJobGetsGpusThatAreCloseToEachOther) {
+// Topology as reported by the worker: bridges between GPUs 0 and 1, and 2 and 3.
+TEST_F(Slots, JobGetsGpusCloseToEachOther) {
   v1::Hello hello = HelloOf("a", 4);
   for (uint32_t i = 0; i < 4; ++i) {
     v1::DeviceLink& bridge =

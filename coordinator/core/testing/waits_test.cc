@@ -1,5 +1,5 @@
-// Who waits is told for whom: two seconds after a wait began, then every five seconds, and when it
-// times out.
+// Notices about waits: they name the missing ranks two seconds after a wait began, then every five
+// seconds, and when the wait times out.
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "coordinator/core/reasons.h"
@@ -32,7 +32,7 @@ class Waits : public ::testing::Test {
     report.mutable_progress()->set_phase(phase);
     v1::WorkerMessage message;
     *message.mutable_heartbeat()->add_progress() = cluster_.MakeInventory(job_, {report});
-    cluster_.Say(node, message);
+    cluster_.SendMessage(node, message);
   }
 
   std::vector<v1::WaitNotice> NoticesTo(const Effects& effects, const std::string& node) const {
@@ -55,7 +55,7 @@ class Waits : public ::testing::Test {
   std::string job_;
 };
 
-TEST_F(Waits, RendezvousIsToldAfterTwoSecondsAndThenEveryFive) {
+TEST_F(Waits, ReportsRendezvousAfterTwoSecondsThenEveryFive) {
   cluster_.ReportPhaseOfAll(job_, v1::STARTED);
   for (const auto& [rank, node] : {std::pair(0, "a"), std::pair(1, "a"), std::pair(3, "b")}) {
     cluster_.ReportPhase(node, job_, rank, v1::JOINED);
@@ -84,7 +84,7 @@ TEST_F(Waits, RendezvousIsToldAfterTwoSecondsAndThenEveryFive) {
   EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(10), kNodes), "b"), SizeIs(2));
 }
 
-TEST_F(Waits, TimeOutIsTheLastNoticeAndComesBeforeTheStop) {
+TEST_F(Waits, TimeoutNoticeIsLastAndPrecedesStop) {
   cluster_.ReportPhaseOfAll(job_, v1::STARTED);
   for (const auto& [rank, node] : {std::pair(0, "a"), std::pair(1, "a"), std::pair(3, "b")}) {
     cluster_.ReportPhase(node, job_, rank, v1::JOINED);
@@ -108,11 +108,11 @@ TEST_F(Waits, TimeOutIsTheLastNoticeAndComesBeforeTheStop) {
   EXPECT_EQ(cluster_.Get(job_).message(), failure.message());
   EXPECT_THAT(last.logs, ElementsAre(HasSubstr(failure.message())));
   EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(20), kNodes), "a"), IsEmpty())
-      << "a job that stops waits for nobody to arrive";
+      << "a stopping job waits for no arrivals";
 }
 
-// A node's heartbeats, and its worker's coming back, are no word of its ranks.
-TEST_F(Waits, SilentRankIsToldApartFromItsNeighbour) {
+// Heartbeats of a node, and the reconnection of its worker, are no signs of life of its ranks.
+TEST_F(Waits, DistinguishesSilentRankFromItsNeighbor) {
   cluster_.ReportPhaseOfAll(job_, v1::STARTED);
   for (int second = 0; second < 20; ++second) {
     cluster_.Run(absl::Seconds(1), kNodes);
@@ -133,7 +133,7 @@ TEST_F(Waits, SilentRankIsToldApartFromItsNeighbour) {
   EXPECT_EQ(FromProto(cluster_.Get(job_).ranks(2).last_seen()), absl::Seconds(20));
 }
 
-TEST_F(Waits, CommunicatorsHaveTheirName) {
+TEST_F(Waits, NamesCommunicatorSetup) {
   cluster_.ReportPhaseOfAll(job_, v1::STARTED);
   cluster_.ReportPhaseOfAll(job_, v1::JOINED);
   for (const uint32_t rank : {0, 1}) cluster_.ReportPhase("a", job_, rank, v1::CONNECTED);
@@ -143,7 +143,7 @@ TEST_F(Waits, CommunicatorsHaveTheirName) {
   EXPECT_THAT(Missing(NoticesTo(effects, "a")[0].wait()), ElementsAre(2, 3));
 }
 
-TEST_F(Waits, BarrierNamesExactlyThoseThatHaveNotArrived) {
+TEST_F(Waits, BarrierNamesRanksThatHaveNotArrived) {
   cluster_.BringUp(job_);
   cluster_.Run(absl::Seconds(30), kNodes);
   cluster_.Arrive("a", job_, {0, 1});
@@ -160,13 +160,14 @@ TEST_F(Waits, BarrierNamesExactlyThoseThatHaveNotArrived) {
   EXPECT_THAT(notices[0].wait().missing(2).reason(), HasSubstr("last seen 2.0 s ago"));
 
   cluster_.Arrive("b", job_, {2, 3});
-  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(5), kNodes), "a"), SizeIs(1)) << "of mine alone";
+  EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(5), kNodes), "a"), SizeIs(1))
+      << "for this node's ranks only";
   cluster_.Arrive("a", job_, {1}, 1, "mine");
   cluster_.Arrive("b", job_, {2, 3}, 1, "mine");
   EXPECT_THAT(cluster_.Run(absl::Seconds(20), kNodes).logs, IsEmpty());
 }
 
-TEST_F(Waits, QuickBarriersAreNotToldOf) {
+TEST_F(Waits, DoesNotReportQuickBarriers) {
   cluster_.BringUp(job_);
   for (uint64_t sequence = 1; sequence <= 20; ++sequence) {
     cluster_.Arrive("a", job_, {0, 1}, sequence);
@@ -175,7 +176,7 @@ TEST_F(Waits, QuickBarriersAreNotToldOf) {
   }
 }
 
-TEST_F(Waits, AreForMetricsWithoutTheBarriersNumber) {
+TEST_F(Waits, MetricsOmitBarrierNumber) {
   cluster_.BringUp(job_);
   EXPECT_THAT(cluster_.core().ListWaits(), IsEmpty());
   cluster_.Arrive("a", job_, {0}, 8);
@@ -185,15 +186,15 @@ TEST_F(Waits, AreForMetricsWithoutTheBarriersNumber) {
   ASSERT_THAT(waits, SizeIs(1));
   EXPECT_EQ(waits[0].job, JobId(job_));
   EXPECT_EQ(waits[0].what, "barrier world");
-  EXPECT_EQ(waits[0].missing, 3u) << "of the oldest";
+  EXPECT_EQ(waits[0].missing, 3u) << "of the oldest barrier";
   EXPECT_EQ(cluster_.now().steady - waits[0].since, absl::Seconds(3));
   for (int i = 0; i < 100; ++i) cluster_.Arrive("a", job_, {0}, 1, absl::StrCat("group-", i));
-  EXPECT_THAT(cluster_.core().ListWaits(), SizeIs(17)) << "users name groups";
+  EXPECT_THAT(cluster_.core().ListWaits(), SizeIs(17)) << "the number of groups is up to users";
   EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(1), kNodes), "a"), SizeIs(1));
   EXPECT_THAT(NoticesTo(cluster_.Run(absl::Seconds(1), kNodes), "a"), SizeIs(8)) << "the oldest";
 }
 
-TEST_F(Waits, GoOnAfterARestartOfTheCoordinator) {
+TEST_F(Waits, ContinueAfterCoordinatorRestart) {
   cluster_.ReportPhaseOfAll(job_, v1::STARTED);
   cluster_.Restart();
   for (const auto& [node, first] : {std::pair("a", 0u), std::pair("b", 2u)}) {
@@ -208,7 +209,7 @@ TEST_F(Waits, GoOnAfterARestartOfTheCoordinator) {
   EXPECT_THAT(Missing(NoticesTo(effects, "a")[0].wait()), ElementsAre(3));
 }
 
-TEST(LargeWaits, ShowTheWorstAndCountTheOthers) {
+TEST(LargeWaits, ShowWorstRanksAndCountOthers) {
   Harness cluster;
   std::vector<std::string> nodes;
   for (int i = 0; i < 10; ++i) {
@@ -216,8 +217,7 @@ TEST(LargeWaits, ShowTheWorstAndCountTheOthers) {
     cluster.Join(nodes.back(), 8);
   }
   const std::string job = cluster.Submit(MakeSpec(10, 8));
-  // Everybody but the ranks of the last node runs; of these the two last ones have been silent
-  // longest.
+  // All ranks run except those of the last node; its two last ranks have been silent longest.
   v1::GenerationReport report;
   for (int node = 0; node < 9; ++node) {
     std::vector<v1::RankReport> ranks;
@@ -226,14 +226,14 @@ TEST(LargeWaits, ShowTheWorstAndCountTheOthers) {
     }
     v1::WorkerMessage message;
     *message.mutable_report() = cluster.MakeInventory(job, std::move(ranks));
-    cluster.Say(nodes[node], message);
+    cluster.SendMessage(nodes[node], message);
   }
   const Effects effects = cluster.Run(absl::Seconds(2), nodes);
   const Message* notice =
       testing::FindSent(effects, cluster.session("node-0"), Message::kWaitNotice);
   ASSERT_NE(notice, nullptr);
   const v1::Wait& wait = notice->wait_notice().wait();
-  EXPECT_EQ(wait.missing_size(), 8) << "those of the last node, whose start nobody has reported";
+  EXPECT_EQ(wait.missing_size(), 8) << "the ranks of the last node, whose start was not reported";
   EXPECT_EQ(wait.missing(0).rank(), 72u);
 
   for (uint32_t rank = 72; rank < 80; ++rank) cluster.ReportPhase("node-9", job, rank, v1::STARTED);
@@ -244,7 +244,7 @@ TEST(LargeWaits, ShowTheWorstAndCountTheOthers) {
   ASSERT_EQ(all.missing_size(), 33);
   EXPECT_EQ(all.missing(0).rank(), 0u) << "longest silent";
   EXPECT_EQ(all.missing(32).reason(), "and 48 more");
-  EXPECT_EQ(cluster.Get(job).waits(0).missing_size(), 80) << "who asks is told of all";
+  EXPECT_EQ(cluster.Get(job).waits(0).missing_size(), 80) << "queries return all missing ranks";
 }
 
 }  // namespace

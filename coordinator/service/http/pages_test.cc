@@ -36,7 +36,7 @@ Snapshot MakeSnapshot() {
   return snapshot;
 }
 
-TEST(DiscoveryTest, EmptyIsAnEmptyList) { EXPECT_EQ(DiscoveryJson(Snapshot()), "[]\n"); }
+TEST(DiscoveryTest, EmptyClusterGivesEmptyList) { EXPECT_EQ(DiscoveryJson(Snapshot()), "[]\n"); }
 
 TEST(DiscoveryTest, OneTargetPerWorkerWithMetrics) {
   Snapshot snapshot = MakeSnapshot();
@@ -67,13 +67,13 @@ TEST(StatusPageTest, ShowsNodesAndJobs) {
   EXPECT_THAT(page, HasSubstr("http-equiv=\"refresh\""));
 }
 
-TEST(StatusPageTest, EscapesWhatOthersWrote) {
+TEST(StatusPageTest, EscapesUserText) {
   const std::string page = StatusPage(MakeSnapshot(), kNow);
   EXPECT_THAT(page, Not(HasSubstr("<script>")));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
 }
 
-TEST(StatusPageTest, EmptyClusterSaysWhatToDo) {
+TEST(StatusPageTest, EmptyClusterShowsNextStep) {
   const std::string page = StatusPage(Snapshot(), kNow);
   EXPECT_THAT(page, HasSubstr("No worker has connected yet"));
   EXPECT_THAT(page, HasSubstr("muster submit"));
