@@ -47,12 +47,12 @@ absl::Status CheckSize(const google::protobuf::Message& response) {
 }  // namespace
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::Answer(grpc::ServerUnaryReactor* reactor, Read read) {
-  const bool asked =
-      loop_.Ask([reactor, read = std::move(read)](core::Core& core, const Time& now) mutable {
+  const bool queued =
+      loop_.PushQuery([reactor, read = std::move(read)](core::Core& core, const Time& now) mutable {
         const absl::Status status = read(core, now);
         return Release([reactor, status] { Finish(reactor, status); });
       });
-  return asked ? reactor : Finish(reactor, ShuttingDown());
+  return queued ? reactor : Finish(reactor, ShuttingDown());
 }
 
 template <typename Make>
@@ -65,7 +65,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::Change(grpc::ServerUnaryReactor* r
     if (reply.job.ok()) *response = *std::move(reply.job);
     Finish(reactor, reply.job.status());
   };
-  const bool asked = loop_.Ask([=, this](core::Core& core, const Time& now) -> Release {
+  const bool queued = loop_.PushQuery([=, this](core::Core& core, const Time& now) -> Release {
     const absl::StatusOr<JobId> id = core.ResolveJob(job);
     if (!id.ok()) return [reactor, status = id.status()] { Finish(reactor, status); };
     const RequestId request = requests_.Add(complete);
@@ -74,7 +74,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::Change(grpc::ServerUnaryReactor* r
     }
     return nullptr;
   });
-  return asked ? reactor : Finish(reactor, ShuttingDown());
+  return queued ? reactor : Finish(reactor, ShuttingDown());
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::ChangeNode(grpc::ServerUnaryReactor* reactor,

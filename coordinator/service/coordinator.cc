@@ -93,11 +93,11 @@ class Coordinator::Impl : public TurnObserver {
 absl::Status Coordinator::Impl::Serve() {
   // Queued before any call can arrive, so that the status page and the metrics start from the
   // recovered state.
-  const bool asked = loop_.Ask([this](core::Core& core, const Time& now) -> Release {
+  const bool queued = loop_.PushQuery([this](core::Core& core, const Time& now) -> Release {
     snapshots_.Load(core, now);
     return nullptr;
   });
-  if (!asked) return absl::InternalError("the core loop is not running");
+  if (!queued) return absl::InternalError("the core loop is not running");
   loop_.Start();
   ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
   HandleHttp();

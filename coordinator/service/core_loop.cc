@@ -42,7 +42,7 @@ bool CoreLoop::Push(core::Event event, absl::AnyInvocable<void()> taken) {
   return Enqueue({std::move(event), std::move(taken), nullptr, options_.clock().steady});
 }
 
-bool CoreLoop::Ask(Query query) {
+bool CoreLoop::PushQuery(Query query) {
   return Enqueue({core::Event(), nullptr, std::move(query), options_.clock().steady});
 }
 

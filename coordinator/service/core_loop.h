@@ -76,7 +76,7 @@ class CoreLoop {
   // the next event has at most one event in the queue.
   bool Push(core::Event event, absl::AnyInvocable<void()> taken = nullptr);
   // Thread-safe. Queues a query. Returns false, and drops it, when the loop is stopping.
-  bool Ask(Query query);
+  bool PushQuery(Query query);
   // Makes the loop read the clock again; for manual clocks in tests. Thread-safe.
   void Wake();
 

@@ -136,7 +136,7 @@ class CoreLoopTest : public ::testing::Test {
   }
   // Queues a query whose release adds `name`.
   void Query(const std::string& name) {
-    ASSERT_TRUE(loop_->Ask([this, name](core::Core&, const Time&) -> Release {
+    ASSERT_TRUE(loop_->PushQuery([this, name](core::Core&, const Time&) -> Release {
       return [this, name] {
         absl::MutexLock lock(&mutex_);
         released_.push_back(name);
@@ -146,7 +146,7 @@ class CoreLoopTest : public ::testing::Test {
   // Waits until the core has stepped all events pushed before. Their turn may still be in progress.
   void AwaitStepped() {
     absl::Notification stepped;
-    ASSERT_TRUE(loop_->Ask([&stepped](core::Core&, const Time&) -> Release {
+    ASSERT_TRUE(loop_->PushQuery([&stepped](core::Core&, const Time&) -> Release {
       stepped.Notify();
       return nullptr;
     }));
@@ -236,7 +236,7 @@ TEST_F(CoreLoopTest, StopReleasesQueuedItemsAndRefusesNewOnes) {
   loop_->Stop();
   EXPECT_EQ(released().size(), 301);
   EXPECT_FALSE(loop_->Push(core::SessionClosed{SessionId(1)}));
-  EXPECT_FALSE(loop_->Ask([](core::Core&, const Time&) -> Release { return nullptr; }));
+  EXPECT_FALSE(loop_->PushQuery([](core::Core&, const Time&) -> Release { return nullptr; }));
 }
 
 TEST_F(CoreLoopTest, TakenRunsWhenEventLeavesQueue) {
@@ -256,13 +256,13 @@ TEST_F(CoreLoopTest, KeepsDeadlinesAndReportsLag) {
   AwaitStepped();
   const auto node_state = [this] {
     v1::NodeState state = v1::NODE_STATE_UNSPECIFIED;
-    absl::Notification asked;
-    EXPECT_TRUE(loop_->Ask([&](core::Core& core, const Time& now) -> Release {
+    absl::Notification done;
+    EXPECT_TRUE(loop_->PushQuery([&](core::Core& core, const Time& now) -> Release {
       state = core.ListNodes(now).at(0).state();
-      asked.Notify();
+      done.Notify();
       return nullptr;
     }));
-    asked.WaitForNotification();
+    done.WaitForNotification();
     return state;
   };
   EXPECT_EQ(node_state(), v1::SUSPECT);
@@ -284,7 +284,7 @@ TEST_F(CoreLoopTest, DelayIsAgeOfOldestItem) {
   EXPECT_EQ(loop_->Delay(), absl::ZeroDuration());
   absl::Notification entered;
   absl::Notification leave;
-  ASSERT_TRUE(loop_->Ask([&](core::Core&, const Time&) -> Release {
+  ASSERT_TRUE(loop_->PushQuery([&](core::Core&, const Time&) -> Release {
     entered.Notify();
     leave.WaitForNotification();
     return nullptr;

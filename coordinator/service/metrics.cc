@@ -99,8 +99,8 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, Gatherer& gather)
     for (const v1::Slot& slot : node.slots()) {
       if (node.state() != v1::LOST) ++slots;
       if (!slot.job_id().empty()) ++allocated;
-      const bool ill = !slot.unavailable().empty() && !slot.returning();
-      if (node.state() != v1::LOST && ill) ++unhealthy;
+      const bool is_unhealthy = !slot.unavailable().empty() && !slot.returning();
+      if (node.state() != v1::LOST && is_unhealthy) ++unhealthy;
     }
   }
   MetricFamily& nodes = gather.Family("muster_nodes", "Nodes by state.", MetricType::Gauge);

@@ -28,13 +28,13 @@ ReadLogCall* ReadLogCall::Start(const v1::ReadLogRequest& request, CoreLoop& loo
 }
 
 void ReadLogCall::Find() {
-  auto look = [self = shared_from_this()](core::Core& core, const Time& now) {
-    return self->Look(core, now);
+  auto locate = [self = shared_from_this()](core::Core& core, const Time& now) {
+    return self->Locate(core, now);
   };
-  if (!loop_.Ask(std::move(look))) End(ShuttingDown());
+  if (!loop_.PushQuery(std::move(locate))) End(ShuttingDown());
 }
 
-Release ReadLogCall::Look(core::Core& core, const Time& now) {
+Release ReadLogCall::Locate(core::Core& core, const Time& now) {
   const auto end = [this](absl::Status status) -> Release {
     return [self = shared_from_this(), status = std::move(status)] { self->End(status); };
   };

@@ -51,7 +51,7 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
               LogRelay& logs);
   // Queries the core for the location of the log, or for the generation after `read_generation_`.
   void Find() ABSL_LOCKS_EXCLUDED(mutex_);
-  Release Look(core::Core& core, const Time& now) ABSL_LOCKS_EXCLUDED(mutex_);
+  Release Locate(core::Core& core, const Time& now) ABSL_LOCKS_EXCLUDED(mutex_);
   Release WaitForGeneration(const v1::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Transfer(const core::Core::RankLocation& location) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends the call when no write is in progress, and releases its transfer and watch.

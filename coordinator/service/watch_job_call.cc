@@ -16,7 +16,7 @@ WatchJobCall* WatchJobCall::Start(std::string job, CoreLoop& loop, JobWatchers& 
   auto watch = [call, job = std::move(job)](core::Core& core, const Time& now) {
     return call->Watch(job, core, now);
   };
-  if (!loop.Ask(std::move(watch))) reactor->OnShutdown();
+  if (!loop.PushQuery(std::move(watch))) reactor->OnShutdown();
   return reactor;
 }
 

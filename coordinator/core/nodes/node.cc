@@ -71,19 +71,19 @@ std::vector<v1::SlotCondition> Node::SetConditions(const v1::SlotReport& report)
   for (const v1::SlotCondition& condition : report.conditions()) {
     conditions[condition.index()] = &condition;
   }
-  std::vector<v1::SlotCondition> ill;
+  std::vector<v1::SlotCondition> unhealthy;
   for (v1::Slot& slot : *hello.mutable_slots()) {
     const auto found = conditions.find(slot.index());
     const v1::SlotCondition condition =
         found == conditions.end() ? v1::SlotCondition() : *found->second;
-    const bool is_ill = !condition.unavailable().empty() && !condition.returning();
-    if (is_ill && (slot.returning() || slot.unavailable() != condition.unavailable())) {
-      ill.push_back(condition);
+    const bool is_unhealthy = !condition.unavailable().empty() && !condition.returning();
+    if (is_unhealthy && (slot.returning() || slot.unavailable() != condition.unavailable())) {
+      unhealthy.push_back(condition);
     }
     slot.set_unavailable(condition.unavailable());
     slot.set_returning(condition.returning());
   }
-  return ill;
+  return unhealthy;
 }
 
 std::string Node::NameOfSlot(uint32_t slot) const {

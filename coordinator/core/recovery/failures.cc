@@ -62,10 +62,10 @@ bool IsVerdict(const v1::FirstFailure& failure) {
 // failure of the waiting rank is the evidence.
 std::optional<v1::FirstFailure> MakeHungFailure(const GenerationState& generation,
                                                 const v1::FirstFailure& witness) {
-  const v1::FailureReport& said = witness.exit().failure();
-  if (said.code() != static_cast<int>(absl::StatusCode::kDeadlineExceeded)) return std::nullopt;
-  if (!said.has_peer_rank() || said.peer_rank() >= generation.ranks.size()) return std::nullopt;
-  const RankState& hung = generation.ranks[said.peer_rank()];
+  const v1::FailureReport& report = witness.exit().failure();
+  if (report.code() != static_cast<int>(absl::StatusCode::kDeadlineExceeded)) return std::nullopt;
+  if (!report.has_peer_rank() || report.peer_rank() >= generation.ranks.size()) return std::nullopt;
+  const RankState& hung = generation.ranks[report.peer_rank()];
   v1::FirstFailure failure;
   failure.set_generation(generation.record.generation());
   failure.set_reason(reasons::kRankHung);

@@ -30,10 +30,10 @@ Slots Machine(uint32_t gpus, const std::function<Link(uint32_t, uint32_t)>& betw
     for (uint32_t j = 0; j < gpus; ++j) {
       if (i == j) continue;
       const Link link = between(std::min(i, j), std::max(i, j));
-      v1::DeviceLink& told = *slot.mutable_device()->add_links();
-      told.set_index(j);
-      told.set_path(link.path);
-      told.set_nvlinks(link.nvlinks);
+      v1::DeviceLink& reported = *slot.mutable_device()->add_links();
+      reported.set_index(j);
+      reported.set_path(link.path);
+      reported.set_nvlinks(link.nvlinks);
     }
   }
   return slots;

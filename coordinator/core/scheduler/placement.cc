@@ -55,10 +55,11 @@ std::string SharingText(const v1::Resources& resources, const NodeMap& nodes, Of
       for (const uint32_t slot : rank.slots()) {
         const std::string uuid = node.UuidOf(slot);
         if (uuid.empty()) continue;
-        std::string who = absl::StrCat("rank ", rank.rank(), " (node ", placement.node(), ")");
-        const auto [other, first] = ranks.emplace(uuid, who);
+        std::string rank_name =
+            absl::StrCat("rank ", rank.rank(), " (node ", placement.node(), ")");
+        const auto [other, first] = ranks.emplace(uuid, rank_name);
         if (first) continue;
-        return absl::StrCat(other->second, " and ", who, " would be on the same GPU, ",
+        return absl::StrCat(other->second, " and ", rank_name, " would be on the same GPU, ",
                             node.NameOfSlot(slot));
       }
     }

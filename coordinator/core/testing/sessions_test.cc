@@ -530,8 +530,8 @@ TEST(Barriers, RestartedCoordinatorLearnsPassedBarriers) {
   v1::GenerationReport passed = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
   passed.add_passed_barriers()->set_group("world");
   passed.mutable_passed_barriers(0)->set_sequence(3);
-  const Effects told = cluster.Open(WithInventory(cluster.MakeHello("a", 1), passed));
-  EXPECT_EQ(CountSent(told, cluster.session("b"), Message::kReleaseBarrier), 1);
+  const Effects effects = cluster.Open(WithInventory(cluster.MakeHello("a", 1), passed));
+  EXPECT_EQ(CountSent(effects, cluster.session("b"), Message::kReleaseBarrier), 1);
 }
 
 TEST(Views, FindRanksOnTheirNodes) {

@@ -43,10 +43,10 @@ class Slots : public ::testing::Test {
     v1::WorkerMessage message;
     message.mutable_slots();
     for (const Condition& condition : conditions) {
-      v1::SlotCondition& said = *message.mutable_slots()->add_conditions();
-      said.set_index(condition.index);
-      said.set_unavailable(condition.unavailable);
-      said.set_returning(condition.returning);
+      v1::SlotCondition& reported = *message.mutable_slots()->add_conditions();
+      reported.set_index(condition.index);
+      reported.set_unavailable(condition.unavailable);
+      reported.set_returning(condition.returning);
     }
     return cluster_.SendMessage(node, message);
   }
@@ -133,9 +133,9 @@ TEST_F(Slots, JobGetsEventAboutItsUnhealthyDevice) {
   ReportConditions("a", {{0, "x", /*returning=*/true}});
   EXPECT_THAT(cluster_.EventTypes(job), Not(Contains(events::kDeviceUnhealthy)));
   ReportConditions("a", {{0, "memory held by pid 7"}, {1, "lost"}});
-  const auto said = *cluster_.core().ListEvents(JobId(job), 0);
-  EXPECT_EQ(said.back().type(), events::kDeviceUnhealthy);
-  EXPECT_EQ(said.back().message(), "rank 1 runs on GPU 1 (GPU-1) of a: lost");
+  const auto history = *cluster_.core().ListEvents(JobId(job), 0);
+  EXPECT_EQ(history.back().type(), events::kDeviceUnhealthy);
+  EXPECT_EQ(history.back().message(), "rank 1 runs on GPU 1 (GPU-1) of a: lost");
   EXPECT_EQ(cluster_.State(job), v1::RUNNING);
 }
 

@@ -47,7 +47,7 @@ class Waits : public ::testing::Test {
 
   static std::vector<uint32_t> Missing(const v1::Wait& wait) {
     std::vector<uint32_t> ranks;
-    for (const v1::WaitedFor& who : wait.missing()) ranks.push_back(who.rank());
+    for (const v1::WaitedFor& missing : wait.missing()) ranks.push_back(missing.rank());
     return ranks;
   }
 
@@ -91,11 +91,11 @@ TEST_F(Waits, TimeoutNoticeIsLastAndPrecedesStop) {
   }
   cluster_.Run(absl::Milliseconds(59'500), kNodes);
   const Effects last = cluster_.Run(absl::Milliseconds(500), kNodes);
-  std::vector<Message::KindCase> told;
+  std::vector<Message::KindCase> kinds;
   for (const Send& send : last.sends) {
-    if (send.session == cluster_.session("b")) told.push_back(send.message.kind_case());
+    if (send.session == cluster_.session("b")) kinds.push_back(send.message.kind_case());
   }
-  ASSERT_THAT(told, ElementsAre(Message::kWaitNotice, Message::kStop));
+  ASSERT_THAT(kinds, ElementsAre(Message::kWaitNotice, Message::kStop));
   EXPECT_TRUE(NoticesTo(last, "b")[0].timed_out());
   EXPECT_EQ(cluster_.State(job_), v1::STOPPING);
   const v1::FirstFailure failure = cluster_.Get(job_).first_failure();
