@@ -1,4 +1,4 @@
-"""Jobs started and cancelled at any moment leave nothing behind, and nobody else is touched."""
+"""Jobs that are started and cancelled at random times leave nothing behind and affect no other processes."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from tests.support.footprint import files_below, footprint, threads
 CYCLES = 20
 LONG_CYCLES = 100
 
-# Forks twice, makes itself a session leader, forgets its environment, ignores SIGTERM; so does what it came from.
+# Forks twice; the last process is a session leader with an empty environment, and all of them ignore SIGTERM.
 ESCAPEE = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -29,14 +29,14 @@ time.sleep(1000)
 
 
 def sleepers(duration):
-    """Pids of the processes that were started as `sleep DURATION`."""
+    """Return the pids of the processes started as `sleep DURATION`."""
     result = subprocess.run(["pgrep", "-fx", f"sleep {duration}"], capture_output=True, text=True, check=False)
     return {int(pid) for pid in result.stdout.split()}
 
 
-class Cycles(unittest.TestCase):
+class CycleTestCase(unittest.TestCase):
     def specs(self):
-        """(spec, whether its ranks are to be seen running first), drawn at random for ever."""
+        """Yield random pairs (spec, whether to wait until its ranks run) forever."""
         kinds = [
             lambda: training_spec("train", max_steps=100000, grace_period="1s", resources={
                 "nodes": 2, "ranks_per_node": self.random.choice((1, 2))}),
@@ -57,7 +57,7 @@ class Cycles(unittest.TestCase):
         job = self.cluster.submit(spec)
         if self.random.random() < 0.5:
             self.cluster.wait_for_state(job, "RUNNING")
-        # Any moment is a good one; this is not a wait for anything.
+        # Cancel at a random time; this does not wait for any condition.
         time.sleep(self.random.uniform(0, 0.5))
         self.cluster.muster("cancel", job, "--grace", self.random.choice(("0s", "100ms", "300ms")))
         finished = self.cluster.wait(job, check=False, timeout=30)
@@ -69,10 +69,10 @@ class Cycles(unittest.TestCase):
         seed = int(os.environ.get("MUSTER_TEST_SEED", random.randrange(1 << 32)))
         print(f"MUSTER_TEST_SEED={seed}")
         self.random = random.Random(seed)
-        # A number that nobody else sleeps for.
+        # A duration that no other process sleeps for.
         self.duration = f"{100000 + os.getpid()}.5"
         with Cluster(nodes=2, slots=2) as self.cluster:
-            # Unrelated: one in the worker's own session, with the escapee's command line; another in a session apart.
+            # Unrelated processes with the escapee's command line: one in the worker's session, one in its own.
             bystanders = [subprocess.Popen(["sleep", self.duration], start_new_session=apart)
                           for apart in (False, True)]
             try:
@@ -84,7 +84,7 @@ class Cycles(unittest.TestCase):
 
     def check_cycles(self, count, bystanders):
         specs = self.specs()
-        # Every kind once, and the data set unpacked, so that what is made once and kept is there.
+        # Warm-up: runs each kind of job once and unpacks the data set, so that later cycles create nothing that stays.
         self.cluster.run(training_spec("warm", max_steps=3, resources={"nodes": 2, "ranks_per_node": 1}))
         for _ in range(5):
             self.one(next(specs))
@@ -95,7 +95,7 @@ class Cycles(unittest.TestCase):
         after = self.settled(before)
         for part, was in before.items():
             self.assertEqual(after[part], was, part)
-        # gRPC's pool of threads comes and goes with the load, but not with the number of jobs.
+        # gRPC's thread pool varies with the load, but not with the number of jobs.
         self.assertLess(self.threads() - threads_before, 8)
         kept = self.files() - files_before
         self.assertLessEqual({path for path in kept if not self.may_stay(path, jobs)}, set())
@@ -105,7 +105,7 @@ class Cycles(unittest.TestCase):
         self.assertFalse([s for n in self.cluster.nodes() for s in n["slots"] if s.get("job_id")])
 
     def settled(self, wanted=None):
-        """The footprint once it is as wanted, or else once it stays the same."""
+        """Return the footprint once it equals `wanted`, or once it is stable."""
         last = [None]
 
         def same():
@@ -133,17 +133,17 @@ class Cycles(unittest.TestCase):
                 for path in files_below(self.cluster.directory / name, without=("logs",))}
 
     def may_stay(self, path, jobs):
-        """A job's folder itself, and the two in which its program may leave what it likes."""
+        """Return whether the path may remain: a job's folder, and the two where its program may leave files."""
         parts = path.split("/")
         return parts[1] == "jobs" and parts[2] in jobs and (len(parts) == 3 or parts[3] in ("work", "checkpoint"))
 
 
-class CycleTest(Cycles):
-    def test_start_and_cancel(self):
+class CycleTest(CycleTestCase):
+    def test_cancelled_jobs_leave_nothing_behind(self):
         self.run_cycles(CYCLES)
 
-    def test_escapee_is_gone_and_bystanders_are_not(self):
-        """A command that does all it can to outlive its job."""
+    def test_kills_escapee_and_spares_bystanders(self):
+        """A command that tries everything to outlive its job."""
         duration = f"{200000 + os.getpid()}.5"
         with Cluster(nodes=1, slots=1) as cluster:
             bystanders = [subprocess.Popen(["sleep", duration], start_new_session=apart) for apart in (False, True)]
@@ -161,8 +161,8 @@ class CycleTest(Cycles):
                     bystander.wait()
 
 
-class CycleLongTest(Cycles):
-    def test_start_and_cancel(self):
+class CycleLongTest(CycleTestCase):
+    def test_cancelled_jobs_leave_nothing_behind(self):
         self.run_cycles(LONG_CYCLES)
 
 

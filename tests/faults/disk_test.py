@@ -1,4 +1,4 @@
-"""A full disk under a daemon's data directory: said in words, nothing acknowledged is lost, and room heals it."""
+"""A full disk under a daemon's data directory is reported, loses nothing acknowledged, and is recovered from."""
 
 import os
 import unittest
@@ -10,7 +10,7 @@ WHY_NOT = namespaces.why_not()
 
 
 def fill(folder):
-    """Writes until nothing fits any more."""
+    """Write to a file in `folder` until the disk is full."""
     with open(folder / "filler", "wb", buffering=0) as filler:
         for size in (1 << 16, 1 << 10, 1):
             try:
@@ -23,14 +23,14 @@ def fill(folder):
 @unittest.skipIf(WHY_NOT, WHY_NOT)
 class DiskTest(unittest.TestCase):
     def disk(self, cluster, name, size):
-        """A small disk under the daemon's data directory, for processes of the mounts alone."""
+        """Mount a small disk under the daemon's data directory, visible only to processes of the mount namespace."""
         folder = cluster.directory / name
         folder.mkdir()
         mounts = cluster.resources.enter_context(namespaces.Mounts(f"mount -t tmpfs -o size={size} tmpfs {folder}"))
         return mounts, mounts.path(folder)
 
-    def test_coordinator(self):
-        """It ends rather than acknowledge what it cannot keep; training goes on; with room it has lost nothing."""
+    def test_coordinator_keeps_acknowledged_jobs_on_full_disk(self):
+        """It exits rather than acknowledge what it cannot store; jobs keep running; with space, nothing is lost."""
         with Cluster() as cluster:
             cluster.coordinator.stop()
             cluster.coordinator = None
@@ -53,7 +53,7 @@ class DiskTest(unittest.TestCase):
                     return True
                 refused.append(cluster.muster("submit", "--", "/bin/sh", "-c", "#" + "x" * 100000, check=False))
                 return False
-            wait_until(submit_until_it_ends, 60, "the coordinator to end")
+            wait_until(submit_until_it_ends, 60, "the coordinator to exit")
             self.assertNotEqual(cluster.coordinator.process.returncode, 0)
             last = cluster.coordinator.log().strip().splitlines()[-1]
             self.assertIn("full", last)
@@ -64,7 +64,7 @@ class DiskTest(unittest.TestCase):
             (folder / "filler").unlink()
             cluster.start_coordinator(**where)
             jobs = {j["job_id"]: j for j in
-                    [cluster.get(job) for job in {running, queued, *acknowledged}]}  # each is there
+                    [cluster.get(job) for job in {running, queued, *acknowledged}]}  # all are found
             self.assertEqual(jobs[running]["state"], "RUNNING")
             for job in acknowledged:
                 cluster.muster("cancel", job)
@@ -76,15 +76,15 @@ class DiskTest(unittest.TestCase):
                 self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1))
             cluster.coordinator.stop()
 
-    def test_worker(self):
-        """A job that fills the disk with its log runs on; a new one fails with the reason; room heals it."""
+    def test_worker_recovers_from_full_disk(self):
+        """A job that fills the disk with its log keeps running; a new one fails with the reason; space fixes it."""
         with Cluster() as cluster:
             mounts, folder = self.disk(cluster, "node-1", "8m")
             worker = cluster.start_worker("node-1", slots=1, prefix=mounts.prefix())
             cluster.wait_for_nodes(1)
             finished = cluster.run(shell_spec("chatty", "yes 'a line of a log' | head -c 20000000; echo the end"))
             self.assertEqual(finished["state"], "SUCCEEDED")
-            wait_until(lambda: "of its logs could not be written" in worker.log(), 10, "the worker to say so")
+            wait_until(lambda: "of its logs could not be written" in worker.log(), 10, "the worker to report it")
 
             fill(folder)
             result = cluster.muster("run", cluster.write_spec(shell_spec("late", "true")), check=False)

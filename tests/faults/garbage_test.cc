@@ -1,7 +1,8 @@
-// Goal: whatever bytes arrive at a port, the daemons answer, go on, and do not grow.
-// Method: a real coordinator and a real worker; from a seed, random and mutilated input to each of
-// their ports, and well-framed calls with broken messages to every method of every service that the
-// descriptors know.
+// Checks that the daemons answer, keep running and do not grow, whatever bytes arrive at their
+// ports.
+//
+// A real coordinator and a real worker receive, from a seed, random and mutated input on each of
+// their ports, and well-framed calls with malformed messages for every method of every service.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -42,17 +43,17 @@ using security::OwnedFd;
 using std::chrono::seconds;
 using std::chrono::system_clock;
 
-constexpr int kConnections = 150;      // of random bytes, to each port
+constexpr int kConnections = 150;      // with random bytes, to each port
 constexpr int kHeldConnections = 100;  // half open, to each port
-constexpr int kMessages = 25;          // broken ones, to each method
+constexpr int kMessages = 25;          // malformed ones, to each method
 constexpr size_t kGrowthBytes = 64 << 20;
 constexpr size_t kGrowthDescriptors = 32;
 constexpr seconds kCallTimeout(10);
 constexpr int kSlowRequests = 32;
-// What they may keep others waiting.
+// The longest time that slow clients may delay others.
 constexpr seconds kSlowPatience(10);
 
-// One process that prints `listening NAME=ADDRESS …`.
+// A daemon process that prints `listening NAME=ADDRESS …`.
 class Daemon {
  public:
   explicit Daemon(std::vector<std::string> arguments) {
@@ -85,7 +86,7 @@ class Daemon {
 
   const std::string& address(const std::string& name) const { return addresses_.at(name); }
   bool Runs() const { return waitpid(pid_, nullptr, WNOHANG) == 0; }
-  // Its exit status after SIGTERM.
+  // Stops the daemon with SIGTERM and returns its exit status.
   int Stop() const {
     kill(pid_, SIGTERM);
     int status = -1;
@@ -110,7 +111,7 @@ class Daemon {
   std::map<std::string, std::string> addresses_;
 };
 
-// 127.0.0.1:PORT, or the path of a unix socket.
+// Connects to 127.0.0.1:PORT or to the path of a unix socket.
 OwnedFd Connect(const std::string& address) {
   sockaddr_storage storage = {};
   socklen_t size = 0;
@@ -129,7 +130,7 @@ OwnedFd Connect(const std::string& address) {
     size = sizeof(name);
   }
   OwnedFd fd(socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // A server that stopped accepting does not stop the test.
+  // A server that stops accepting must not block the test.
   const timeval timeout = {5, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -140,7 +141,7 @@ OwnedFd Connect(const std::string& address) {
 void SendAll(const OwnedFd& fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n <= 0) return;  // the server has hung up, as it may
+    if (n <= 0) return;  // the server may close the connection
     bytes.remove_prefix(n);
   }
 }
@@ -172,7 +173,7 @@ class GarbageTest : public ::testing::Test {
     channel_ =
         grpc::CreateChannel(coordinator_->address("grpc"), grpc::InsecureChannelCredentials());
     ASSERT_TRUE(AwaitNode());
-    // Once, so that what is only made at first use is there.
+    // Warm-up, so that memory allocated at first use is not counted as growth.
     Calls(channel_, Cluster());
     Calls(channel_, Worker());
     before_ = {Measure(*coordinator_), Measure(*worker_)};
@@ -181,13 +182,14 @@ class GarbageTest : public ::testing::Test {
   void TearDown() override {
     EXPECT_TRUE(coordinator_->Runs());
     EXPECT_TRUE(worker_->Runs());
-    EXPECT_TRUE(AwaitNode()) << "the worker has no session any more";
+    EXPECT_TRUE(AwaitNode()) << "the worker has lost its session";
     for (const std::string& http : {coordinator_->address("http"), worker_->address("http")}) {
       EXPECT_TRUE(absl::StartsWith(Get(http, "GET /livez HTTP/1.1\r\n\r\n"), "HTTP/1.1 200"))
           << http;
     }
-    EXPECT_TRUE(Settles(*coordinator_, before_[0])) << "the coordinator has grown";
-    EXPECT_TRUE(Settles(*worker_, before_[1])) << "the worker has grown";
+    EXPECT_TRUE(Settles(*coordinator_, before_[0]))
+        << "the coordinator's memory or descriptors have grown";
+    EXPECT_TRUE(Settles(*worker_, before_[1])) << "the worker's memory or descriptors have grown";
     EXPECT_EQ(worker_->Stop(), 0);
     EXPECT_EQ(coordinator_->Stop(), 0);
     std::filesystem::remove_all(directory_);
@@ -200,7 +202,7 @@ class GarbageTest : public ::testing::Test {
   static Size Measure(const Daemon& daemon) {
     return {daemon.ResidentBytes(), daemon.Descriptors()};
   }
-  // Within the bounds of what it was, once connections that are gone are closed.
+  // Waits until the size is within limits of `before`, once closed connections are gone.
   static bool Settles(const Daemon& daemon, const Size& before) {
     const auto deadline = system_clock::now() + seconds(20);
     Size now;
@@ -239,7 +241,7 @@ class GarbageTest : public ::testing::Test {
     return std::uniform_int_distribution<size_t>(0, bound - 1)(random_);
   }
 
-  // A message of the type with something in most of its fields.
+  // Returns a message of the type with values in most of its fields.
   std::unique_ptr<google::protobuf::Message> Message(const google::protobuf::Descriptor& type,
                                                      int depth) {
     auto* factory = google::protobuf::MessageFactory::generated_factory();
@@ -274,7 +276,7 @@ class GarbageTest : public ::testing::Test {
         }
         return;
       case FieldDescriptor::CPPTYPE_STRING: {
-        // Text has to be UTF-8 to be sent at all.
+        // Text must be UTF-8 to be sent at all.
         std::string text = field.type() == FieldDescriptor::TYPE_BYTES
                                ? Bytes(Below(300))
                                : std::string(Below(300), static_cast<char>(' ' + Below(95)));
@@ -317,7 +319,7 @@ class GarbageTest : public ::testing::Test {
     }
   }
 
-  // Random bytes, or a message of the type whole, cut short or with some bytes changed.
+  // Returns random bytes or a message of the type: whole, truncated or with some bytes changed.
   std::string Payload(const google::protobuf::Descriptor& type) {
     if (Below(4) == 0) return Bytes(Below(2000));
     std::string bytes = Message(type, 4)->SerializeAsString();
@@ -328,7 +330,7 @@ class GarbageTest : public ::testing::Test {
     return bytes;
   }
 
-  // One call with these messages and no more.
+  // Makes one call with exactly these messages.
   grpc::Status Call(grpc::GenericStub& stub, const std::string& method,
                     const std::vector<std::string>& messages) {
     grpc::ClientContext context;
@@ -371,7 +373,7 @@ class GarbageTest : public ::testing::Test {
     return *v1::WorkerMessage::descriptor()->file()->service(0);
   }
 
-  // Broken messages to every method of the service: each ends with a status, and soon.
+  // Sends malformed messages to every method of the service; each call must end with a status soon.
   void Calls(const std::shared_ptr<grpc::Channel>& channel,
              const google::protobuf::ServiceDescriptor& service) {
     grpc::GenericStub stub(channel);
@@ -394,7 +396,7 @@ class GarbageTest : public ::testing::Test {
     }
   }
 
-  // What an HTTP server answers, until it hangs up.
+  // Returns everything that an HTTP server answers until it closes the connection.
   static std::string Get(const std::string& address, absl::string_view request) {
     const OwnedFd fd = Connect(address);
     SendAll(fd, request);
@@ -420,14 +422,14 @@ class GarbageTest : public ::testing::Test {
   std::vector<Size> before_;
 };
 
-TEST_F(GarbageTest, BrokenMessagesToEveryMethod) {
+TEST_F(GarbageTest, SurvivesMalformedMessages) {
   Calls(channel_, Cluster());
   Calls(channel_, Worker());
   Calls(grpc::CreateChannel("unix:" + rank_socket_, grpc::InsecureChannelCredentials()),
         *v1::JoinRequest::descriptor()->file()->service(0));
 }
 
-TEST_F(GarbageTest, RandomBytesAndTruncatedHttp2) {
+TEST_F(GarbageTest, SurvivesRandomBytesAndTruncatedHttp2) {
   const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
   for (const std::string& port : Ports()) {
@@ -443,7 +445,7 @@ TEST_F(GarbageTest, RandomBytesAndTruncatedHttp2) {
         case 2:  // frames of any kind and length
           SendAll(fd, absl::StrCat(preface, settings, Bytes(Below(4000))));
           break;
-        default: {  // a frame that promises more than comes, of each kind in turn
+        default: {  // a frame that announces more bytes than follow
           std::string head = Bytes(9);
           head[3] = static_cast<char>(i % 10);
           SendAll(fd, absl::StrCat(preface, settings, head, Bytes(Below(200))));
@@ -453,7 +455,7 @@ TEST_F(GarbageTest, RandomBytesAndTruncatedHttp2) {
   }
 }
 
-TEST_F(GarbageTest, ConnectionsThatSayNothing) {
+TEST_F(GarbageTest, SurvivesIdleConnections) {
   std::vector<OwnedFd> held;
   for (const std::string& port : {coordinator_->address("grpc"), rank_socket_}) {
     for (int i = 0; i < kHeldConnections; ++i) {
@@ -461,10 +463,10 @@ TEST_F(GarbageTest, ConnectionsThatSayNothing) {
       if (i % 2 == 0) SendAll(held.back(), "PRI * HT");
     }
   }
-  EXPECT_TRUE(AwaitNode()) << "held connections keep others out";
+  EXPECT_TRUE(AwaitNode()) << "held connections block other clients";
 }
 
-TEST_F(GarbageTest, HttpRequestsOfEverySize) {
+TEST_F(GarbageTest, SurvivesHttpRequestsOfAnySize) {
   for (const std::string& port : {coordinator_->address("http"), worker_->address("http")}) {
     const std::string huge(1 << 20, 'a');
     for (const std::string& request :
@@ -477,7 +479,7 @@ TEST_F(GarbageTest, HttpRequestsOfEverySize) {
       const std::string answer = Get(port, request);
       EXPECT_FALSE(absl::StrContains(answer, "root:")) << request.substr(0, 60);
     }
-    // Slow ones: a byte, and no more. Their places are free again when their time is over.
+    // Slow requests: a single byte each. Their connections are closed after a timeout.
     std::vector<OwnedFd> slow;
     for (int i = 0; i < kSlowRequests; ++i) {
       slow.push_back(Connect(port));

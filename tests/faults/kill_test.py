@@ -1,4 +1,4 @@
-"""kill -9 of each kind of process in mid-training: the job ends SUCCEEDED, with its cause on record."""
+"""kill -9 of each kind of process during training: the job ends SUCCEEDED, and the cause is recorded."""
 
 import json
 import os
@@ -14,7 +14,7 @@ STEPS = 700
 
 
 def fault_spec(cluster, name):
-    """Two nodes, a directory of checkpoints per worker, long enough to be killed in the middle."""
+    """Return a spec for two nodes with a checkpoint directory each, long enough to be killed midway."""
     return training_spec(
         name, max_steps=STEPS,
         checkpoint={"dir": str(cluster.directory / "ckpt-{node}"), "every_steps": 100},
@@ -30,7 +30,7 @@ class KillTest(unittest.TestCase):
         self.assertEqual(int(finished["summary"]["steps"]), STEPS)
         return finished
 
-    def test_rank(self):
+    def test_job_succeeds_after_rank_is_killed(self):
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "rank"))
             cluster.wait_for_step(job, 250)
@@ -42,8 +42,8 @@ class KillTest(unittest.TestCase):
             self.assertEqual(int(failure["generation"]), 1)
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
 
-    def test_resume_from_another_rank(self):
-        """The only checkpoint is on a node whose rank is 1 in the next generation: that rank reads it for all."""
+    def test_resumes_from_checkpoint_of_another_rank(self):
+        """The only checkpoint is on the node of rank 1 in the next generation: that rank reads it for all ranks."""
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "moved"))
             cluster.wait_for_step(job, 250)
@@ -58,7 +58,7 @@ class KillTest(unittest.TestCase):
             self.assertTrue((cluster.directory / "ckpt-node-0" / last).is_dir())
             self.assertFalse((cluster.directory / "ckpt-node-1" / last).exists())
 
-    def test_worker_with_its_ranks(self):
+    def test_job_succeeds_after_worker_and_ranks_are_killed(self):
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "node"))
             cluster.wait_for_step(job, 250)
@@ -79,8 +79,8 @@ class KillTest(unittest.TestCase):
             self.assertEqual(finished["first_failure"]["node"], "node-2")
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
 
-    def test_worker_alone(self):
-        """Its ranks do not notice; the worker that comes back finds them."""
+    def test_ranks_survive_killed_worker(self):
+        """Its ranks are not affected, and the restarted worker adopts them."""
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "worker"))
             cluster.wait_for_step(job, 250)
@@ -93,8 +93,8 @@ class KillTest(unittest.TestCase):
             events = json.dumps(json.loads(cluster.muster("describe", job, "--events", "-o", "json").stdout))
             self.assertIn("node-2", events)
 
-    def test_coordinator(self):
-        """The ranks keep stepping without it; restarted 3 s later it adopts them."""
+    def test_ranks_survive_killed_coordinator(self):
+        """The ranks keep training without it; restarted 3 s later, it adopts them."""
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "coord"))
             before = int(cluster.wait_for_step(job, 100)["progress"]["step"])

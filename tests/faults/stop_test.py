@@ -1,4 +1,4 @@
-"""SIGSTOP of each kind of process: what only pauses is waited for, what stays silent too long is lost."""
+"""SIGSTOP of each kind of process: short pauses are tolerated, and processes that are silent too long are lost."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ FLAGS = [f"--lease={LEASE}s", "--heartbeat-interval=300ms"]
 
 
 class Stopped:
-    """With it a process is stopped for so many seconds at least."""
+    """Context manager that stops a process for at least `seconds`."""
 
     def __init__(self, pid, seconds):
         self.pid, self.seconds = pid, seconds
@@ -37,7 +37,7 @@ class Stopped:
 
 class StopTest(unittest.TestCase):
     def start(self, **top):
-        """Two jobs for as long as the test wants them, a rank of each on both nodes."""
+        """Start two long-running jobs, each with a rank on both nodes."""
         self.cluster = self.enterContext(Cluster(nodes=2, slots=2, coordinator_flags=FLAGS))
         self.command = self.cluster.submit(shell_spec("command", "exec sleep 1000", nodes=2, restart={"max": 3}))
         self.train = self.cluster.submit(training_spec(
@@ -55,8 +55,8 @@ class StopTest(unittest.TestCase):
     def step(self):
         return int(self.cluster.get(self.train).get("progress", {}).get("step", 0))
 
-    def check_goes_on(self, generation=1, jobs=("command", "train")):
-        """Every job is in the generation, without a failure when it is the first, and training advances."""
+    def check_continues(self, generation=1, jobs=("command", "train")):
+        """Check that the jobs are in `generation`, without a failure if it is the first, and that training advances."""
         for name in jobs:
             job = self.cluster.get(getattr(self, name))
             self.assertEqual((job["state"], int(job["generation"])), ("RUNNING", generation), job)
@@ -67,17 +67,17 @@ class StopTest(unittest.TestCase):
     def nodes(self):
         return {n["name"]: n["state"] for n in self.cluster.nodes()}
 
-    def test_rank_for_a_short_while(self):
+    def test_tolerates_short_pause_of_rank(self):
         self.start()
         with Stopped(self.cluster.rank_pids("node-2")[0], SHORT):
             time.sleep(0.5)  # the last word of it is on its way until then
             step = self.step()
         self.assertLessEqual(self.step(), step + 5)
         self.assertEqual(self.nodes(), {"node-1": "READY", "node-2": "READY"})
-        self.check_goes_on()
+        self.check_continues()
 
-    def test_rank_for_longer_than_its_failure_timeout(self):
-        """It is taken for hung: named in the first failure, killed though it cannot handle a signal, replaced."""
+    def test_replaces_rank_paused_beyond_failure_timeout(self):
+        """It counts as hung: it is named in the first failure, killed although it handles no signals, and replaced."""
         self.start(failure_timeout="4s")
         hung = self.cluster.rank_pids("node-2")[0]
         with Stopped(hung, 0):
@@ -86,19 +86,19 @@ class StopTest(unittest.TestCase):
         self.cluster.wait_for_state(self.train, "RUNNING")
         failure = self.cluster.get(self.train)["first_failure"]
         self.assertEqual((failure["reason"], failure["rank"], failure["node"]), ("RankHung", 1, "node-2"), failure)
-        self.check_goes_on(2, ("train",))
+        self.check_continues(2, ("train",))
         self.assertEqual(int(self.cluster.get(self.command)["generation"]), 1)
 
-    def test_worker_for_a_short_while(self):
+    def test_tolerates_short_pause_of_worker(self):
         self.start()
         with Stopped(self.cluster.workers["node-2"].pid, SHORT):
             step = self.step()
             wait_until(lambda: self.step() > step + 5, 10, "steps without the worker")
         self.assertEqual(self.nodes(), {"node-1": "READY", "node-2": "READY"})
-        self.check_goes_on()
+        self.check_continues()
 
-    def test_worker_for_longer_than_the_lease(self):
-        """Its node is lost and its ranks are fenced; it comes back and is used again."""
+    def test_loses_node_of_worker_paused_beyond_lease(self):
+        """Its node is lost and its ranks are fenced; when it continues, the node is used again."""
         self.start()
         old = set(self.cluster.rank_pids())
         with Stopped(self.cluster.workers["node-2"].pid, LONG):
@@ -111,17 +111,17 @@ class StopTest(unittest.TestCase):
             self.assertEqual((running["first_failure"]["reason"], running["first_failure"]["node"]),
                              ("NodeLost", "node-2"))
         self.assertEqual(set(self.cluster.rank_pids()) & old, set())
-        self.check_goes_on(2)
+        self.check_continues(2)
 
-    def test_coordinator(self):
-        """Its own absence, however long, is nobody's failure: leases wait for it."""
+    def test_tolerates_pause_of_coordinator(self):
+        """Its absence, however long, loses no node: leases are extended."""
         self.start()
         for seconds in (SHORT, LONG):
             with Stopped(self.cluster.coordinator.pid, seconds):
                 pass
-            # The workers may have hung up meanwhile; they come back and nothing was lost.
+            # The workers may have disconnected in the meantime; they reconnect, and nothing is lost.
             wait_until(lambda: self.nodes() == {"node-1": "READY", "node-2": "READY"}, 20, "both nodes ready")
-            self.check_goes_on()
+            self.check_continues()
 
 
 if __name__ == "__main__":

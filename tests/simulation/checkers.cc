@@ -20,32 +20,32 @@ std::string Name(const Process& process) {
   return absl::StrCat(process.job, " generation ", process.generation, " rank ", process.rank);
 }
 
-// A rank of a generation runs in one place, once.
-class OnePlace : public Checker {
+// A rank of a generation runs once, on one machine.
+class SinglePlacement : public Checker {
  public:
   using Checker::Checker;
   void OnStarted(const Process& process) override {
     if (!started_.insert(process.id()).second)
-      Object(absl::StrCat(Name(process), " started twice"));
+      AddViolation(absl::StrCat(Name(process), " started twice"));
   }
 
  private:
   std::set<std::tuple<std::string, uint64_t, uint32_t>> started_;
 };
 
-// A slot is one process's at a time.
-class SlotsOnce : public Checker {
+// A slot belongs to one process at a time.
+class ExclusiveSlots : public Checker {
  public:
   using Checker::Checker;
   void OnStarted(const Process& process) override {
     for (const uint32_t slot : process.slots) {
       const auto [entry, free] = holders_.emplace(std::make_pair(process.machine, slot), process);
       if (free) continue;
-      Object(absl::StrCat("slot ", slot, " of machine ", process.machine, " was given to ",
-                          Name(process), " while ", Name(entry->second), " had it"));
+      AddViolation(absl::StrCat("slot ", slot, " of machine ", process.machine, " was assigned to ",
+                                Name(process), " while ", Name(entry->second), " had it"));
     }
   }
-  void OnEnded(const Process& process) override {
+  void OnExited(const Process& process) override {
     for (const uint32_t slot : process.slots) {
       const auto entry = holders_.find({process.machine, slot});
       if (entry != holders_.end() && entry->second.id() == process.id()) holders_.erase(entry);
@@ -56,7 +56,7 @@ class SlotsOnce : public Checker {
   std::map<std::pair<uint64_t, uint32_t>, Process> holders_;
 };
 
-// What was acknowledged survives any crash: the job itself, that it was cancelled, that it is over.
+// Acknowledged facts survive any crash: that a job exists, that it was cancelled, that it ended.
 class AcknowledgedSurvives : public Checker {
  public:
   using Checker::Checker;
@@ -67,12 +67,13 @@ class AcknowledgedSurvives : public Checker {
     for (const auto& [id, job] : acknowledged_) {
       const absl::StatusOr<v1::Job> found = core.GetJob(JobId(id), /*detailed=*/false, now);
       if (!found.ok()) {
-        Object(absl::StrCat("acknowledged job ", id, " is gone: ", found.status().ToString()));
+        AddViolation(
+            absl::StrCat("acknowledged job ", id, " is gone: ", found.status().ToString()));
       } else if (core::IsTerminal(job.state()) && found->state() != job.state()) {
-        Object(absl::StrCat("job ", id, " was ", v1::JobState_Name(job.state()), " and is ",
-                            v1::JobState_Name(found->state())));
+        AddViolation(absl::StrCat("job ", id, " was ", v1::JobState_Name(job.state()), " and is ",
+                                  v1::JobState_Name(found->state())));
       } else if (found->generation() < job.generation()) {
-        Object(absl::StrCat("job ", id, " went back to generation ", found->generation()));
+        AddViolation(absl::StrCat("job ", id, " went back to generation ", found->generation()));
       }
     }
   }
@@ -81,7 +82,7 @@ class AcknowledgedSurvives : public Checker {
   std::map<std::string, v1::Job> acknowledged_;
 };
 
-// A barrier lets a rank go once, and only when every rank of the generation has arrived.
+// A barrier releases a rank once, and only when all ranks of the generation have arrived.
 class BarriersComplete : public Checker {
  public:
   using Checker::Checker;
@@ -91,11 +92,11 @@ class BarriersComplete : public Checker {
   void OnReleased(const Process& process, uint64_t sequence, uint32_t world_size) override {
     const auto& arrived = arrived_[{process.job, process.generation, sequence}];
     if (arrived.size() != world_size) {
-      Object(absl::StrCat(Name(process), " passed barrier ", sequence, " when ", arrived.size(),
-                          " of ", world_size, " ranks had arrived"));
+      AddViolation(absl::StrCat(Name(process), " passed barrier ", sequence, " when ",
+                                arrived.size(), " of ", world_size, " ranks had arrived"));
     }
     if (!released_.emplace(process.id(), sequence).second) {
-      Object(absl::StrCat(Name(process), " was released twice from barrier ", sequence));
+      AddViolation(absl::StrCat(Name(process), " was released twice from barrier ", sequence));
     }
   }
 
@@ -104,18 +105,19 @@ class BarriersComplete : public Checker {
   std::set<std::pair<std::tuple<std::string, uint64_t, uint32_t>, uint64_t>> released_;
 };
 
-// A unique id is seen by its own generation only, and by all of it alike.
+// Only the ranks of a generation receive its unique id, and all receive the same one.
 class KeysStayInTheirGeneration : public Checker {
  public:
   using Checker::Checker;
   void OnKey(const Process& process, const std::string& value) override {
     const std::string prefix = absl::StrCat(process.job, "/", process.generation, "/");
     if (!absl::StartsWith(value, prefix)) {
-      Object(absl::StrCat(Name(process), " was given the unique id ", value));
+      AddViolation(absl::StrCat(Name(process), " received the unique id ", value));
     }
     const auto [entry, first] = values_.emplace(prefix, value);
     if (!first && entry->second != value) {
-      Object(absl::StrCat(Name(process), " was given ", value, ", others ", entry->second));
+      AddViolation(
+          absl::StrCat(Name(process), " received ", value, ", other ranks ", entry->second));
     }
   }
 
@@ -123,8 +125,7 @@ class KeysStayInTheirGeneration : public Checker {
   std::map<std::string, std::string> values_;
 };
 
-// A generation number stands for one rank map for ever, is on disk before it is used, and grows by
-// one.
+// A generation number denotes one rank map forever, is on disk before it is used, and grows by one.
 class GenerationsAreNew : public Checker {
  public:
   using Checker::Checker;
@@ -135,8 +136,8 @@ class GenerationsAreNew : public Checker {
                                                  launch.generation(), launch.node_rank()));
     v1::PlacementRecord record;
     if (entry == disk.end() || !record.ParseFromString(entry->second)) {
-      Object(absl::StrCat("generation ", launch.generation(), " of ", launch.job_id(),
-                          " was launched before it was on disk"));
+      AddViolation(absl::StrCat("generation ", launch.generation(), " of ", launch.job_id(),
+                                " was launched before it was on disk"));
       return;
     }
     const v1::NodePlacement& node = record.placement();
@@ -144,7 +145,8 @@ class GenerationsAreNew : public Checker {
     for (int i = 0; same && i < node.ranks_size(); ++i) {
       same = node.ranks(i).rank() == launch.ranks(i).rank();
     }
-    if (!same) Object(absl::StrCat("what was launched of ", launch.job_id(), " is not on disk"));
+    if (!same)
+      AddViolation(absl::StrCat("the launched ranks of ", launch.job_id(), " are not on disk"));
   }
   void OnCommit(const std::vector<store::Mutation>& writes) override {
     for (const store::Mutation& write : writes) {
@@ -157,13 +159,14 @@ class GenerationsAreNew : public Checker {
       }
       const auto [entry, first] = maps_.emplace(write.key, map);
       if (!first && entry->second != map) {
-        Object(absl::StrCat(write.key, " had the rank map ", entry->second, "and has ", map));
+        AddViolation(
+            absl::StrCat(write.key, " had the rank map ", entry->second, " and now has ", map));
       }
       uint64_t& newest = newest_[record.job_id()];
       const bool begins = first && record.node_rank() == 0;
       if (begins && record.generation() != newest + 1) {
-        Object(absl::StrCat(record.job_id(), " went from generation ", newest, " to ",
-                            record.generation()));
+        AddViolation(absl::StrCat(record.job_id(), " went from generation ", newest, " to ",
+                                  record.generation()));
       }
       newest = std::max(newest, record.generation());
     }
@@ -174,7 +177,7 @@ class GenerationsAreNew : public Checker {
   std::map<std::string, uint64_t> newest_;
 };
 
-// From one record on disk to the next a job's state moves along the table. A step may take more
+// Between two records on disk, a job's state moves along the transition table. A step may take more
 // than one edge.
 class LegalTransitions : public Checker {
  public:
@@ -189,8 +192,8 @@ class LegalTransitions : public Checker {
       if (first || entry->second == to) continue;
       std::set<v1::JobState> seen;
       if (!IsReachable(entry->second, to, seen)) {
-        Object(absl::StrCat(write.key, " went from ", v1::JobState_Name(entry->second), " to ",
-                            v1::JobState_Name(to)));
+        AddViolation(absl::StrCat(write.key, " went from ", v1::JobState_Name(entry->second),
+                                  " to ", v1::JobState_Name(to)));
       }
       entry->second = to;
     }
@@ -210,23 +213,22 @@ class LegalTransitions : public Checker {
   std::map<std::string, v1::JobState> states_;
 };
 
-// The word of a worker that was replaced changes nothing and is not answered, and it is not let in
-// again.
-class StaleWordsDoNotCount : public Checker {
+// Messages of a replaced worker have no effect and are not answered, and it is not admitted again.
+class StaleWorkersAreIgnored : public Checker {
  public:
   using Checker::Checker;
   void OnStep(const core::Event& event, const core::Effects& effects, bool stale) override {
     if (stale && (!effects.writes.empty() || !effects.sends.empty())) {
-      Object("the word of a replaced worker had an effect");
+      AddViolation("a message of a replaced worker had an effect");
     }
   }
   void OnWelcome(const std::string& node, uint64_t incarnation) override {
     std::vector<uint64_t>& known = welcomed_[node];
     if (!known.empty() && known.back() == incarnation) return;
-    // The coordinator remembers the latest few.
+    // The coordinator remembers only the latest ones.
     const auto latest = known.size() > 16 ? known.end() - 16 : known.begin();
     if (std::find(latest, known.end(), incarnation) != known.end()) {
-      Object(absl::StrCat("a replaced worker was let in as ", node));
+      AddViolation(absl::StrCat("a replaced worker was admitted as ", node));
     }
     known.push_back(incarnation);
   }
@@ -235,7 +237,7 @@ class StaleWordsDoNotCount : public Checker {
   std::map<std::string, std::vector<uint64_t>> welcomed_;
 };
 
-// Who is told whom a barrier waits for is told of everybody who has not arrived, and not too soon.
+// A notice about a barrier names all ranks that have not arrived, and does not come too early.
 class NoticesNameTheMissing : public Checker {
  public:
   using Checker::Checker;
@@ -250,17 +252,18 @@ class NoticesNameTheMissing : public Checker {
     if (!message.has_wait_notice()) return;
     const v1::WaitNotice& notice = message.wait_notice();
     const std::string text = WaitText(notice.wait(), notice.timed_out());
-    if (FromProto(notice.wait().since()) < absl::Seconds(2)) Object(absl::StrCat("early: ", text));
+    if (FromProto(notice.wait().since()) < absl::Seconds(2))
+      AddViolation(absl::StrCat("notice is too early: ", text));
     std::set<uint32_t> named;
     for (const v1::WaitedFor& who : notice.wait().missing()) named.insert(who.rank());
-    if (named.empty()) Object(absl::StrCat("nobody is named: ", text));
+    if (named.empty()) AddViolation(absl::StrCat("notice names no rank: ", text));
     absl::string_view what = notice.wait().what();
     uint64_t sequence = 0;
     if (!absl::ConsumePrefix(&what, "barrier world/") || !absl::SimpleAtoi(what, &sequence)) return;
     const std::pair<std::string, uint64_t> key(notice.job_id(), notice.generation());
     for (uint32_t rank = 0; rank < world_sizes_[key]; ++rank) {
       if (arrived_[key][sequence].count(rank) == 0 && named.count(rank) == 0) {
-        Object(absl::StrCat("rank ", rank, " is missing in: ", text));
+        AddViolation(absl::StrCat("rank ", rank, " is not named in: ", text));
       }
     }
   }
@@ -284,7 +287,8 @@ class OneWorld : public Checker {
     const auto [entry, first] =
         facts_.emplace(std::make_pair(world.job_id(), world.generation()), facts);
     if (!first && entry->second != facts) {
-      Object(absl::StrCat("two worlds of ", world.job_id(), ": ", entry->second, " and ", facts));
+      AddViolation(
+          absl::StrCat("two worlds of ", world.job_id(), ": ", entry->second, " and ", facts));
     }
   }
 
@@ -294,18 +298,18 @@ class OneWorld : public Checker {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Checker>> MakeCheckers(Objections& objections) {
+std::vector<std::unique_ptr<Checker>> MakeCheckers(Violations& violations) {
   std::vector<std::unique_ptr<Checker>> checkers;
-  checkers.push_back(std::make_unique<OnePlace>(objections));
-  checkers.push_back(std::make_unique<SlotsOnce>(objections));
-  checkers.push_back(std::make_unique<AcknowledgedSurvives>(objections));
-  checkers.push_back(std::make_unique<BarriersComplete>(objections));
-  checkers.push_back(std::make_unique<KeysStayInTheirGeneration>(objections));
-  checkers.push_back(std::make_unique<GenerationsAreNew>(objections));
-  checkers.push_back(std::make_unique<LegalTransitions>(objections));
-  checkers.push_back(std::make_unique<StaleWordsDoNotCount>(objections));
-  checkers.push_back(std::make_unique<OneWorld>(objections));
-  checkers.push_back(std::make_unique<NoticesNameTheMissing>(objections));
+  checkers.push_back(std::make_unique<SinglePlacement>(violations));
+  checkers.push_back(std::make_unique<ExclusiveSlots>(violations));
+  checkers.push_back(std::make_unique<AcknowledgedSurvives>(violations));
+  checkers.push_back(std::make_unique<BarriersComplete>(violations));
+  checkers.push_back(std::make_unique<KeysStayInTheirGeneration>(violations));
+  checkers.push_back(std::make_unique<GenerationsAreNew>(violations));
+  checkers.push_back(std::make_unique<LegalTransitions>(violations));
+  checkers.push_back(std::make_unique<StaleWorkersAreIgnored>(violations));
+  checkers.push_back(std::make_unique<OneWorld>(violations));
+  checkers.push_back(std::make_unique<NoticesNameTheMissing>(violations));
   return checkers;
 }
 

@@ -1,6 +1,5 @@
-// The invariants, one class each. They see what really happens: steps of the core, commits,
-// processes that start and end on machines. What they object to is collected; a simulation without
-// objections has passed.
+// The invariants, one class each. Checkers observe what really happens: steps of the core, commits,
+// and processes that start and end on machines. A simulation passes if it collects no violations.
 #ifndef MUSTER_TESTS_SIMULATION_CHECKERS_H_
 #define MUSTER_TESTS_SIMULATION_CHECKERS_H_
 
@@ -20,7 +19,7 @@ namespace muster::simulation {
 
 using Store = std::map<std::string, std::string>;
 
-// One process of a job.
+// One rank process of a job.
 struct Process {
   uint64_t machine = 0;
   std::string job;
@@ -31,7 +30,7 @@ struct Process {
   std::tuple<std::string, uint64_t, uint32_t> id() const { return {job, generation, rank}; }
 };
 
-class Objections {
+class Violations {
  public:
   void Add(std::string text) {
     if (list_.size() < 20) list_.push_back(std::move(text));
@@ -44,34 +43,34 @@ class Objections {
 
 class Checker {
  public:
-  explicit Checker(Objections& objections) : objections_(objections) {}
+  explicit Checker(Violations& violations) : violations_(violations) {}
   virtual ~Checker() = default;
 
-  // `stale`: the event is the word of a worker that another one has replaced.
+  // `stale`: the event is from a worker that has been replaced.
   virtual void OnStep(const core::Event& event, const core::Effects& effects, bool stale) {}
-  // One step's writes have reached the disk.
+  // The writes of one step have reached the disk.
   virtual void OnCommit(const std::vector<store::Mutation>& writes) {}
-  // Something leaves the coordinator; `disk` is what it could know of again.
+  // The coordinator sends a message; `disk` is the state from which it could recover at this time.
   virtual void OnSend(const v1::CoordinatorMessage& message, const Store& disk) {}
-  // A worker is let in.
+  // The coordinator welcomes a worker.
   virtual void OnWelcome(const std::string& node, uint64_t incarnation) {}
   virtual void OnReply(const core::Reply& reply) {}
   virtual void OnRecovered(const core::Core& core, Time now) {}
   virtual void OnStarted(const Process& process) {}
-  virtual void OnEnded(const Process& process) {}
+  virtual void OnExited(const Process& process) {}
   virtual void OnArrived(const Process& process, uint64_t sequence) {}
   virtual void OnReleased(const Process& process, uint64_t sequence, uint32_t world_size) {}
   virtual void OnKey(const Process& process, const std::string& value) {}
 
  protected:
-  void Object(std::string text) { objections_.Add(std::move(text)); }
+  void AddViolation(std::string text) { violations_.Add(std::move(text)); }
 
  private:
-  Objections& objections_;
+  Violations& violations_;
 };
 
-// All of the invariants.
-std::vector<std::unique_ptr<Checker>> MakeCheckers(Objections& objections);
+// Creates a checker for each invariant.
+std::vector<std::unique_ptr<Checker>> MakeCheckers(Violations& violations);
 
 }  // namespace muster::simulation
 

@@ -15,14 +15,14 @@ void Coordinator::Start() {
   for (const auto& [key, value] : disk_) records.push_back({key, value});
   absl::StatusOr<core::Effects> loaded = core->Load(records, world_.scheduler.now());
   if (!loaded.ok()) {
-    world_.objections.Add(absl::StrCat("recovery failed: ", loaded.status().ToString()));
+    world_.violations.Add(absl::StrCat("recovery failed: ", loaded.status().ToString()));
     return;
   }
   core_ = std::move(core);
   paused_until_ = SteadyTime();
   armed_ = SteadyTime::Infinite();
   world_.Note("coordinator starts");
-  world_.Tell(&Checker::OnRecovered, *core_, world_.scheduler.now());
+  world_.NotifyCheckers(&Checker::OnRecovered, *core_, world_.scheduler.now());
   Commit(*loaded);
   ArmTick();
 }
@@ -30,7 +30,7 @@ void Coordinator::Start() {
 void Coordinator::Crash() {
   if (!up()) return;
   world_.Note("coordinator crashes");
-  // Commits are in order: a prefix of them made it.
+  // Commits are in order, so a prefix of them reached the disk.
   const size_t durable = world_.random.Below(turns_.size() + 1);
   for (size_t i = 0; i < turns_.size(); ++i) {
     if (i < durable && !turns_[i].committed) Commit(turns_[i].effects);
@@ -79,7 +79,7 @@ void Coordinator::Request(core::Event event, std::function<void(const core::Repl
 }
 
 void Coordinator::Handle(core::Event event) {
-  // A process that does not run finds its events when it runs again.
+  // A paused process handles its events when it continues.
   if (paused_until_ > world_.scheduler.now().steady) {
     world_.scheduler.At(paused_until_, [this, event = std::move(event), process = process_] {
       if (process == process_ && up()) Step(event);
@@ -99,7 +99,7 @@ bool Coordinator::IsStale(const core::Event& event) const {
 
 void Coordinator::Step(const core::Event& event) {
   core::Effects effects = core_->Step(event, world_.scheduler.now());
-  world_.Tell(&Checker::OnStep, event, effects, IsStale(event));
+  world_.NotifyCheckers(&Checker::OnStep, event, effects, IsStale(event));
   for (const core::Send& send : effects.sends) {
     if (send.message.has_welcome()) {
       const auto& [node, incarnation] = workers_.at(send.session);
@@ -134,7 +134,7 @@ void Coordinator::Commit(const core::Effects& effects) {
       disk_.erase(write.key);
     }
   }
-  world_.Tell(&Checker::OnCommit, effects.writes);
+  world_.NotifyCheckers(&Checker::OnCommit, effects.writes);
 }
 
 void Coordinator::ReleaseCommitted() {
@@ -148,10 +148,10 @@ void Coordinator::ReleaseCommitted() {
 
 void Coordinator::Release(const core::Effects& effects) {
   for (const core::Send& send : effects.sends) {
-    world_.Tell(&Checker::OnSend, send.message, disk_);
+    world_.NotifyCheckers(&Checker::OnSend, send.message, disk_);
     if (send.message.has_welcome()) {
       const auto& [node, incarnation] = workers_.at(send.session);
-      world_.Tell(&Checker::OnWelcome, node, incarnation);
+      world_.NotifyCheckers(&Checker::OnWelcome, node, incarnation);
     }
     const auto session = sessions_.find(send.session);
     if (session == sessions_.end()) continue;
@@ -159,7 +159,7 @@ void Coordinator::Release(const core::Effects& effects) {
         [deliver = session->second.deliver, message = send.message] { deliver(message); });
   }
   for (const core::Reply& reply : effects.replies) {
-    world_.Tell(&Checker::OnReply, reply);
+    world_.NotifyCheckers(&Checker::OnReply, reply);
     const auto request = requests_.find(reply.request);
     if (request == requests_.end()) continue;
     const auto done = std::move(request->second);

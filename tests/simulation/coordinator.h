@@ -1,5 +1,5 @@
 // A coordinator process around the real core: a disk that survives it, commits that take time,
-// effects that leave only after their commit, and crashes between any two of these.
+// effects that leave only after their commit, and crashes between any of these.
 #ifndef MUSTER_TESTS_SIMULATION_COORDINATOR_H_
 #define MUSTER_TESTS_SIMULATION_COORDINATOR_H_
 
@@ -25,20 +25,21 @@ class Coordinator {
   core::Core* core() { return core_.get(); }
 
   void Start();
-  // Of the steps not yet committed some reach the disk and the others do not; nothing that waits
-  // for them leaves.
+  // Ends the process. Some of the steps not yet committed reach the disk and the others do not;
+  // effects that wait for them are lost.
   void Crash();
-  // Handles nothing for a while, as if it were stopped.
+  // Handles no events for a while, as if the process were stopped.
   void Pause(absl::Duration by) {
     paused_until_ = std::max(paused_until_, world_.scheduler.now().steady + by);
   }
 
-  // A worker's stream with its Hello.
+  // Opens a worker's stream with its Hello.
   void Open(const std::shared_ptr<Stream>& stream, const v1::Hello& hello,
             std::function<void(const v1::CoordinatorMessage&)> deliver,
             std::function<void(const absl::Status&)> closed);
   void Receive(const std::shared_ptr<Stream>& stream, const v1::WorkerMessage& message);
-  // A client's request; `event` carries the request id. The reply is lost with the process.
+  // Sends a client's request; `event` carries the request id. The reply is lost if the process
+  // ends.
   RequestId NewRequest() { return RequestId(next_request_++); }
   void Request(core::Event event, std::function<void(const core::Reply&)> done);
 
@@ -64,7 +65,7 @@ class Coordinator {
   World& world_;
   Store disk_;
   std::unique_ptr<core::Core> core_;
-  uint64_t process_ = 0;  // counts starts: what an earlier process scheduled is void
+  uint64_t process_ = 0;  // number of starts: actions scheduled by an earlier process are void
   std::deque<Turn> turns_;
   uint64_t first_turn_ = 0;
   SteadyTime last_commit_;
@@ -75,7 +76,7 @@ class Coordinator {
   std::map<SessionId, Session> sessions_;
   std::map<SessionId, std::pair<std::string, uint64_t>>
       workers_;                               // node and incarnation of each session
-  std::map<std::string, uint64_t> accepted_;  // node -> incarnation that was welcomed last
+  std::map<std::string, uint64_t> accepted_;  // node -> incarnation of the last welcomed worker
   std::map<RequestId, std::function<void(const core::Reply&)>> requests_;
 };
 

@@ -11,7 +11,7 @@ namespace muster::simulation {
 namespace {
 
 constexpr char kUniqueId[] = "unique-id/WORLD/0";
-constexpr uint64_t kBarriers = 3;  // that every rank passes
+constexpr uint64_t kBarriers = 3;  // barriers that each rank passes
 
 std::string Brief(const v1::CoordinatorMessage& message) {
   v1::CoordinatorMessage brief = message;
@@ -55,7 +55,7 @@ void Machine::StartWorker() {
   world_.Note(absl::StrCat("worker of ", node(), " starts on machine ", id()));
   for (auto& [key, holding] : holdings_) holding.world.reset();
   Connect();
-  Beat();
+  SendHeartbeat();
 }
 
 void Machine::CrashWorker() {
@@ -91,7 +91,7 @@ void Machine::SendLeaving() {
 
 void Machine::EndIfIdle() {
   if (!leaving_ || HasLiveRanks()) return;
-  // What was said last may get through.
+  // Messages sent last may still arrive.
   world_.scheduler.After(absl::Milliseconds(20), [this, worker = worker_] {
     if (worker == worker_) CrashWorker();
   });
@@ -116,7 +116,7 @@ void Machine::Crash(bool forget) {
       rank.stage = Stage::kEnded;
       rank.report.set_phase(v1::EXITED);
       rank.report.mutable_exit()->set_signal(SIGKILL);
-      world_.Tell(&Checker::OnEnded, rank.process);
+      world_.NotifyCheckers(&Checker::OnExited, rank.process);
       options_.on_death(rank.process);
     }
   }
@@ -167,10 +167,10 @@ void Machine::Connect() {
             BreakStream();
           });
     });
-    world_.Note(absl::StrCat("machine ", id(), " (", node(), ") says hello with ", holdings_.size(),
-                             " generations"));
+    world_.Note(absl::StrCat("machine ", id(), " (", node(), ") sends Hello with ",
+                             holdings_.size(), " generations"));
     if (leaving_) SendLeaving();
-    TellAgain();
+    ReportAgain();
   });
 }
 
@@ -195,7 +195,7 @@ v1::Hello Machine::MakeHello() const {
   return hello;
 }
 
-void Machine::TellAgain() {
+void Machine::ReportAgain() {
   for (const auto& [key, holding] : holdings_) {
     std::set<uint64_t> barriers;
     bool wants_key = false;
@@ -228,7 +228,7 @@ void Machine::Send(const v1::WorkerMessage& message) {
       [this, stream = stream_, message] { coordinator_.Receive(stream, message); });
 }
 
-void Machine::Beat() {
+void Machine::SendHeartbeat() {
   world_.scheduler.After(absl::Seconds(1), [this, worker = worker_] {
     if (worker != worker_ || !worker_up_) return;
     v1::WorkerMessage message;
@@ -244,7 +244,7 @@ void Machine::Beat() {
       }
     }
     Send(message);
-    Beat();
+    SendHeartbeat();
   });
 }
 
@@ -269,13 +269,13 @@ void Machine::SendArrivals(const Key& key, const Holding& holding, uint64_t sequ
   Send(message);
 }
 
-// -------------------------------------------------------------------------------------- what the
-// coordinator says
+// ----------------------------------------------------------------------------------------------
+// messages from the coordinator
 
 void Machine::Receive(const v1::CoordinatorMessage& message) {
   if (!worker_up_) return;
   if (!message.has_heartbeat_ack()) {
-    world_.Note(absl::StrCat("machine ", id(), " (", node(), ") hears ", Brief(message)));
+    world_.Note(absl::StrCat("machine ", id(), " (", node(), ") receives ", Brief(message)));
   }
   switch (message.kind_case()) {
     case v1::CoordinatorMessage::kWelcome:
@@ -314,7 +314,7 @@ void Machine::OnLaunch(const v1::Launch& launch) {
   for (auto& [other, holding] : holdings_) {
     if (other.first != key.first) continue;
     if (other.second > key.second) {
-      world_.objections.Add(absl::StrCat("an older generation of ", key.first, " was launched"));
+      world_.violations.Add(absl::StrCat("an older generation of ", key.first, " was launched"));
     }
     for (auto& [number, rank] : holding.ranks) {
       if (rank.stage != Stage::kEnded) End(holding, rank, StoppedByWorker(SIGKILL));
@@ -332,14 +332,14 @@ void Machine::OnLaunch(const v1::Launch& launch) {
     rank.report.set_rank(placement.rank());
     rank.report.set_phase(v1::PLACED);
     if (leaving_) {
-      // Nothing is started any more.
+      // The worker starts no ranks any more.
       rank.stage = Stage::kEnded;
       rank.report.set_phase(v1::EXITED);
       *rank.report.mutable_exit() = StoppedByWorker();
       SendReport(holding, rank);
       continue;
     }
-    world_.Tell(&Checker::OnStarted, rank.process);
+    world_.NotifyCheckers(&Checker::OnStarted, rank.process);
     Later(key, placement.rank(), absl::Milliseconds(1), absl::Milliseconds(50),
           [this](Holding& of, Rank& started) { Start(of, started); });
   }
@@ -363,7 +363,7 @@ void Machine::OnStop(const v1::StopGeneration& stop) {
   for (auto& [number, rank] : entry->second.ranks) {
     Later(entry->first, number, absl::Milliseconds(10), absl::Seconds(2),
           [this, worker = worker_](Holding& of, Rank& stopped) {
-            // Without the worker that was to follow up with SIGKILL, some ranks hold out.
+            // Some ranks survive SIGTERM when the worker that would send SIGKILL is gone.
             if (worker != worker_ && world_.random.Chance(0.5)) return;
             End(of, stopped, StoppedByWorker());
           });
@@ -376,7 +376,7 @@ void Machine::OnKeyValue(const v1::KeyValue& value) {
   for (auto& [number, rank] : entry->second.ranks) {
     if (rank.stage != Stage::kWaitsForKey) continue;
     rank.stage = Stage::kRunning;
-    world_.Tell(&Checker::OnKey, rank.process, value.value());
+    world_.NotifyCheckers(&Checker::OnKey, rank.process, value.value());
     Later(entry->first, number, absl::Milliseconds(1), absl::Milliseconds(200),
           [this](Holding& of, Rank& waited) { SetConnected(of, waited); });
   }
@@ -388,7 +388,7 @@ void Machine::OnReleaseBarrier(const v1::ReleaseBarrier& release) {
   Holding& holding = entry->second;
   if (release.code() != 0) {
     if (!world_.forgetful && absl::StrContains(release.message(), "ended without arriving")) {
-      world_.objections.Add(release.message());
+      world_.violations.Add(release.message());
     }
     for (auto& [number, rank] : holding.ranks) {
       if (rank.stage != Stage::kWaitsAtBarrier) continue;
@@ -411,7 +411,8 @@ void Machine::OnReleaseBarrier(const v1::ReleaseBarrier& release) {
     if (rank.stage != Stage::kWaitsAtBarrier) continue;
     if (rank.barrier > release.barrier().sequence()) continue;
     rank.stage = Stage::kRunning;
-    world_.Tell(&Checker::OnReleased, rank.process, rank.barrier, holding.launch.world_size());
+    world_.NotifyCheckers(&Checker::OnReleased, rank.process, rank.barrier,
+                          holding.launch.world_size());
     Work(holding, rank);
   }
 }
@@ -421,8 +422,8 @@ void Machine::OnForget(const v1::ForgetGeneration& forget) {
   if (entry == holdings_.end()) return;
   for (const auto& [number, rank] : entry->second.ranks) {
     if (rank.stage != Stage::kEnded) {
-      world_.objections.Add(absl::StrCat(forget.job_id(), " generation ", forget.generation(),
-                                         " was to be forgotten though rank ", number, " runs"));
+      world_.violations.Add(absl::StrCat(forget.job_id(), " generation ", forget.generation(),
+                                         " was forgotten while rank ", number, " still runs"));
     }
   }
   holdings_.erase(entry);
@@ -486,7 +487,7 @@ void Machine::FetchUniqueId(Holding& holding, Rank& rank) {
     holding.put = absl::StrCat(holding.launch.job_id(), "/", holding.launch.generation(), "/",
                                world_.random.Next());
   }
-  TellAgain();
+  ReportAgain();
 }
 
 void Machine::SetConnected(Holding& holding, Rank& rank) {
@@ -514,7 +515,7 @@ void Machine::Work(Holding& holding, Rank& rank) {
 void Machine::Arrive(Holding& holding, Rank& rank) {
   rank.stage = Stage::kWaitsAtBarrier;
   ++rank.barrier;
-  world_.Tell(&Checker::OnArrived, rank.process, rank.barrier);
+  world_.NotifyCheckers(&Checker::OnArrived, rank.process, rank.barrier);
   SendArrivals(KeyOf(holding), holding, rank.barrier);
 }
 
@@ -528,7 +529,7 @@ void Machine::End(Holding& holding, Rank& rank, v1::ExitInfo exit) {
   if (rank.report.has_failure()) {
     *rank.report.mutable_exit()->mutable_failure() = rank.report.failure();
   }
-  world_.Tell(&Checker::OnEnded, rank.process);
+  world_.NotifyCheckers(&Checker::OnExited, rank.process);
   SendReport(holding, rank);
   EndIfIdle();
   if (died) options_.on_death(rank.process);
@@ -551,7 +552,7 @@ bool Machine::FailSomeRank() {
   }
   if (rank->stage != Stage::kLaunched && world_.random.Chance(0.3)) {
     rank->report.mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kInternal));
-    rank->report.mutable_failure()->set_message("out of luck");
+    rank->report.mutable_failure()->set_message("simulated failure");
     SendReport(*holding, *rank);
   }
   End(*holding, *rank, exit);

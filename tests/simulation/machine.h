@@ -1,9 +1,9 @@
 // A machine with its worker and the ranks that run on it. Ranks outlive the worker; nothing
 // outlives the machine.
 //
-// A rank joins, fetches the unique id of its generation, passes a few barriers and ends, unless it
-// is stopped, fails or loses a peer. What it did and whom it waits for is on the machine, so that a
-// worker that is started again can tell it all again, as the real one does.
+// A rank joins, fetches the unique id of its generation, passes a few barriers and exits, unless it
+// is stopped, fails or loses a peer. The machine keeps the state of its ranks, so that a restarted
+// worker can report it again, as the real one does.
 #ifndef MUSTER_TESTS_SIMULATION_MACHINE_H_
 #define MUSTER_TESTS_SIMULATION_MACHINE_H_
 
@@ -28,7 +28,7 @@ class Machine {
     std::string node;
     uint64_t id = 0;
     uint32_t slots = 1;
-    // A rank has ended by itself, and not well.
+    // Called when a rank has failed by itself.
     std::function<void(const Process&)> on_death;
   };
   Machine(World& world, Coordinator& coordinator, Options options);
@@ -40,22 +40,22 @@ class Machine {
   bool retired() const { return retired_; }
   bool worker_up() const { return worker_up_; }
   bool idle() const { return holdings_.empty(); }
-  // What it still holds, for a person.
+  // The state that the machine still holds, for failure messages.
   std::string Describe() const;
 
   void StartWorker();
   void CrashWorker();
-  // The worker says that it is leaving, and ends when its ranks have; after a while it ends them
-  // itself.
+  // The worker reports that it is leaving, and exits when its ranks have exited; after a while it
+  // stops them itself.
   void Leave();
-  // With `forget`, the disk is gone as well.
+  // With `forget`, the disk is lost as well.
   void Crash(bool forget);
-  // Crashes, and is never seen again.
+  // Crashes for good.
   void Retire();
   void BreakStream();
   void CutNetwork(absl::Duration how_long);
 
-  // One of its live ranks fails; false if there is none.
+  // Makes one of the live ranks fail; returns false if there is none.
   bool FailSomeRank();
   void PeerDied(const Process& peer);
 
@@ -65,22 +65,22 @@ class Machine {
     Process process;
     v1::RankReport report;
     Stage stage = Stage::kLaunched;
-    uint64_t barrier = 0;  // the newest it arrived at
+    uint64_t barrier = 0;  // the newest one that it arrived at
   };
   struct Holding {
     v1::Launch launch;
     std::map<uint32_t, Rank> ranks;
     std::optional<v1::World> world;  // known to this worker
-    std::string put;                 // the unique id that rank 0 made
+    std::string put;                 // the unique id created by rank 0
     uint64_t passed = 0;
   };
   using Key = std::pair<std::string, uint64_t>;
 
   void Connect();
   v1::Hello MakeHello() const;
-  void TellAgain();
+  void ReportAgain();
   void Send(const v1::WorkerMessage& message);
-  void Beat();
+  void SendHeartbeat();
   void SendReport(const Holding& holding, const Rank& rank);
   void SendLeaving();
   void EndIfIdle();
@@ -95,7 +95,7 @@ class Machine {
   void OnReleaseBarrier(const v1::ReleaseBarrier& release);
   void OnForget(const v1::ForgetGeneration& forget);
 
-  // Runs `step` on the rank after a while, if it still runs then.
+  // Runs `step` on the rank after a delay, if the rank still runs then.
   void Later(const Key& key, uint32_t rank, absl::Duration least, absl::Duration most,
              std::function<void(Holding&, Rank&)> step);
   void Start(Holding& holding, Rank& rank);
@@ -112,8 +112,9 @@ class Machine {
   World& world_;
   Coordinator& coordinator_;
   const Options options_;
-  uint64_t boot_ = 0;    // counts crashes of the machine: what was under way before is void
-  uint64_t worker_ = 0;  // likewise of the worker
+  uint64_t boot_ = 0;  // number of crashes of the machine: actions scheduled before are void
+  uint64_t worker_ =
+      0;  // number of starts and crashes of the worker: actions scheduled before are void
   uint64_t incarnation_ = 0;
   bool worker_up_ = false;
   bool leaving_ = false;

@@ -1,4 +1,4 @@
-// All that a simulation leaves to chance, from one seed.
+// The random source of a simulation; everything derives from one seed.
 #ifndef MUSTER_TESTS_SIMULATION_RANDOM_H_
 #define MUSTER_TESTS_SIMULATION_RANDOM_H_
 
@@ -14,7 +14,8 @@ class Random {
   explicit Random(uint64_t seed) : engine_(seed) {}
 
   uint64_t Next() { return engine_(); }
-  // 0 to bound - 1. (std's distributions differ between libraries; a seed must not.)
+  // A value from 0 to bound - 1. (The distributions of std differ between libraries, and a seed
+  // must give the same simulation everywhere.)
   uint64_t Below(uint64_t bound) { return engine_() % bound; }
   bool Chance(double probability) {
     return static_cast<double>(engine_() >> 11) * 0x1.0p-53 < probability;

@@ -1,4 +1,4 @@
-// Simulated time: what is to happen, in order.
+// Simulated time: runs scheduled actions in order.
 #ifndef MUSTER_TESTS_SIMULATION_SCHEDULER_H_
 #define MUSTER_TESTS_SIMULATION_SCHEDULER_H_
 
@@ -23,7 +23,7 @@ class Scheduler {
     actions_.emplace(std::make_pair(std::max(when.since_start(), now_), next_++),
                      std::move(action));
   }
-  // Until `end`, or until nothing is left, or `stop` says so.
+  // Runs actions until `end`, until none is left, or until `stop` returns true.
   void RunUntil(
       SteadyTime end, const std::function<bool()>& stop = [] { return false; }) {
     while (!actions_.empty() && actions_.begin()->first.first <= end.since_start() && !stop()) {
@@ -35,7 +35,7 @@ class Scheduler {
 
  private:
   absl::Duration now_ = absl::ZeroDuration();
-  uint64_t next_ = 0;  // keeps the order of what happens at the same time
+  uint64_t next_ = 0;  // keeps the order of simultaneous actions
   std::map<std::pair<absl::Duration, uint64_t>, std::function<void()>> actions_;
 };
 

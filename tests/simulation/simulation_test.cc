@@ -1,17 +1,16 @@
-// Goal: whatever breaks, the coordinator's promises hold, and when nothing breaks any more,
-// everything ends.
+// Checks that the coordinator keeps its invariants whatever fails, and that every job ends once the
+// faults stop.
 //
-// Method: the real core between simulated machines, streams, disk and time, all from one seed. For
-// a while jobs are submitted, held, requeued and cancelled and nodes cordoned and drained, while
-// workers end in order, streams break, networks are cut, workers, machines, ranks and the
-// coordinator crash or stall, and other machines pretend to be nodes. In some clusters nothing
-// worse happens than that workers end in order and the coordinator is away: there, no job may fail
-// or use up a restart.
-// Checkers watch the invariants all the time. Then everything heals, and every job must reach its
-// end, every slot must be free, and no worker may hold anything.
+// The real core runs between simulated machines, streams, disk and time, all derived from one seed.
+// For a while, jobs are submitted, held, requeued and cancelled and nodes are cordoned and drained,
+// while workers leave in order, streams break, networks are cut, workers, machines, ranks and the
+// coordinator crash or stall, and other machines claim the names of nodes. In some clusters the
+// only faults are workers that leave in order and an absent coordinator: there, no job may fail or
+// use up a restart. Checkers watch the invariants all the time. Then all faults are repaired, and
+// every job must end, every slot must become free, and no worker may hold any state.
 //
-// MUSTER_SIMULATION_SEEDS says how many seeds to run, MUSTER_SIMULATION_SEED which one alone, with
-// its story.
+// MUSTER_SIMULATION_SEEDS is the number of seeds to run; MUSTER_SIMULATION_SEED selects a single
+// seed and prints its trace.
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -34,8 +33,8 @@ namespace muster::simulation {
 namespace {
 
 constexpr uint64_t kDefaultSeeds = 300;
-constexpr absl::Duration kUnsafe = absl::Seconds(120);
-constexpr absl::Duration kSafe = absl::Seconds(600);
+constexpr absl::Duration kFaultDuration = absl::Seconds(120);
+constexpr absl::Duration kHealDuration = absl::Seconds(600);
 
 class Simulation {
  public:
@@ -54,23 +53,23 @@ class Simulation {
   void Run() {
     coordinator_.Start();
     for (const auto& machine : machines_) machine->StartWorker();
-    Keep(absl::Milliseconds(100), absl::Seconds(6), &Simulation::SubmitSomething);
-    // Some clusters have a bad day, some a bad minute.
-    Keep(absl::Milliseconds(100), absl::Seconds(1 << (1 + Below(5))),
-         world_->orderly ? &Simulation::EndSomethingInOrder : &Simulation::BreakSomething);
-    Keep(absl::Seconds(1), absl::Seconds(10), &Simulation::ChangeSomeMind);
-    Keep(absl::Seconds(1), absl::Seconds(20), &Simulation::OperateSomeNode);
-    world_->scheduler.RunUntil(SteadyTime(kUnsafe), [this] { return Failed(); });
+    Repeat(absl::Milliseconds(100), absl::Seconds(6), &Simulation::SubmitSomeJob);
+    // Fault rates differ widely between clusters.
+    Repeat(absl::Milliseconds(100), absl::Seconds(1 << (1 + Below(5))),
+           world_->orderly ? &Simulation::CauseOrderlyFault : &Simulation::CauseFault);
+    Repeat(absl::Seconds(1), absl::Seconds(10), &Simulation::HoldRequeueOrCancelSomeJob);
+    Repeat(absl::Seconds(1), absl::Seconds(20), &Simulation::OperateSomeNode);
+    world_->scheduler.RunUntil(SteadyTime(kFaultDuration), [this] { return Failed(); });
     if (Failed()) return;
     Heal();
-    world_->scheduler.RunUntil(SteadyTime(kUnsafe + kSafe),
+    world_->scheduler.RunUntil(SteadyTime(kFaultDuration + kHealDuration),
                                [this] { return Failed() || HasConverged(); });
     if (!Failed() && !HasConverged()) ExplainStall();
   }
 
   uint64_t wait_notices() const { return world_->wait_notices; }
-  bool Failed() const { return !world_->objections.list().empty(); }
-  const std::vector<std::string>& objections() const { return world_->objections.list(); }
+  bool Failed() const { return !world_->violations.list().empty(); }
+  const std::vector<std::string>& violations() const { return world_->violations.list(); }
   const std::vector<std::string>& trace() const { return world_->trace; }
   std::vector<v1::Job> Jobs() {
     v1::ListJobsRequest all;
@@ -92,16 +91,16 @@ class Simulation {
     return *machines_.back();
   }
 
-  // Again and again until it is safe.
-  void Keep(absl::Duration least, absl::Duration most, void (Simulation::*what)()) {
+  // Repeats `what` at random intervals until the faults stop.
+  void Repeat(absl::Duration least, absl::Duration most, void (Simulation::*what)()) {
     world_->scheduler.After(world_->random.Between(least, most), [this, least, most, what] {
-      if (world_->scheduler.now().steady >= SteadyTime(kUnsafe)) return;
+      if (world_->scheduler.now().steady >= SteadyTime(kFaultDuration)) return;
       (this->*what)();
-      Keep(least, most, what);
+      Repeat(least, most, what);
     });
   }
 
-  void SubmitSomething() {
+  void SubmitSomeJob() {
     v1::JobSpec spec;
     spec.set_name("job");
     if (Below(3) == 0) {
@@ -123,7 +122,7 @@ class Simulation {
     Submit(spec, absl::StrCat("key-", next_job_), 1 + Below(2));
   }
 
-  // A client repeats what was not answered, with the same key and another id.
+  // A client repeats unanswered submissions with the same key and another id.
   void Submit(const v1::JobSpec& spec, const std::string& key, uint64_t attempts) {
     core::SubmitJob submit;
     submit.request = coordinator_.NewRequest();
@@ -132,14 +131,14 @@ class Simulation {
     submit.idempotency_key = key;
     coordinator_.Request(submit, [this, key](const core::Reply& reply) {
       if (!reply.job.ok()) {
-        world_->objections.Add(reply.job.status().ToString());
+        world_->violations.Add(reply.job.status().ToString());
         return;
       }
       const auto [made, first] = made_.emplace(key, reply.job->job_id());
       if (first) {
         jobs_.push_back(reply.job->job_id());
       } else if (made->second != reply.job->job_id()) {
-        world_->objections.Add(absl::StrCat(key, " made two jobs"));
+        world_->violations.Add(absl::StrCat(key, " created two jobs"));
       }
     });
     if (attempts > 1) {
@@ -148,7 +147,7 @@ class Simulation {
     }
   }
 
-  void ChangeSomeMind() {
+  void HoldRequeueOrCancelSomeJob() {
     if (jobs_.empty()) return;
     const JobId job(jobs_[Below(jobs_.size())]);
     const RequestId request = coordinator_.NewRequest();
@@ -184,7 +183,7 @@ class Simulation {
     }
   }
 
-  void EndSomethingInOrder() {
+  void CauseOrderlyFault() {
     Machine& machine = *machines_[Below(machines_.size())];
     switch (Below(4)) {
       case 0:
@@ -210,7 +209,7 @@ class Simulation {
         [this, &machine] { machine.worker_up() ? StartWhenGone(machine) : machine.StartWorker(); });
   }
 
-  void BreakSomething() {
+  void CauseFault() {
     Machine& machine = *machines_[Below(machines_.size())];
     switch (Below(13)) {
       case 0:
@@ -247,7 +246,7 @@ class Simulation {
         break;
       default:
         if (!world_->forgetful || Below(3) != 0) break;
-        // Another machine claims the name; it stays if nobody objects.
+        // Another machine claims the name of a node, and keeps it if the coordinator admits it.
         if (machines_.size() < 2 * node_count_)
           AddMachine(machine.node(), slots_[machine.node()]).StartWorker();
     }
@@ -258,9 +257,9 @@ class Simulation {
                             [&machine] { machine.StartWorker(); });
   }
 
-  // One machine for each node, all up; nobody holds jobs back, and every node takes ranks.
+  // Repairs everything: one running machine per node, no held jobs, no cordoned nodes.
   void Heal() {
-    world_->Note("everything heals");
+    world_->Note("all faults are repaired");
     coordinator_.Start();
     for (const auto& machine : machines_) {
       const bool newest = std::none_of(machines_.begin(), machines_.end(), [&](const auto& other) {
@@ -283,7 +282,7 @@ class Simulation {
     }
   }
 
-  // A worker that another one has replaced gets back as a new one only.
+  // A worker that was replaced can return only with a new incarnation.
   void RestartWhileRefused(Machine& machine) {
     world_->scheduler.After(absl::Seconds(15), [this, &machine] {
       if (machine.refused()) {
@@ -304,36 +303,36 @@ class Simulation {
       const v1::Job job = *coordinator_.core()->GetJob(JobId(brief.job_id()), /*detailed=*/true,
                                                        world_->scheduler.now());
       if (static_cast<int>(job.restarts()) > job.past_failures_size()) {
-        world_->objections.Add(
-            absl::StrCat(job.job_id(), " was restarted though it had not failed"));
+        world_->violations.Add(absl::StrCat(job.job_id(), " was restarted without a failure"));
       }
       if (world_->orderly && job.has_first_failure()) {
-        world_->objections.Add(absl::StrCat(
-            job.job_id(), " failed in an orderly world: ", job.first_failure().message()));
+        world_->violations.Add(absl::StrCat(
+            job.job_id(),
+            " failed in a simulation with orderly faults only: ", job.first_failure().message()));
       }
       if (job.state() == v1::CANCELLED && cancel_tried_.count(job.job_id()) == 0) {
-        world_->objections.Add(absl::StrCat(job.job_id(), " was cancelled by nobody"));
+        world_->violations.Add(absl::StrCat(job.job_id(), " was cancelled without a request"));
       }
       if (cancelled_.count(job.job_id()) != 0 && job.state() != v1::CANCELLED &&
           job.state() != v1::TIMED_OUT) {
-        world_->objections.Add(absl::StrCat(job.job_id(), " went on though it was cancelled"));
+        world_->violations.Add(absl::StrCat(job.job_id(), " continued after it was cancelled"));
       }
       if (job.first_failure().reason() == core::reasons::kRendezvousTimedOut) {
-        world_->objections.Add(
-            absl::StrCat(job.job_id(), " waited in vain: ", job.first_failure().message()));
+        world_->violations.Add(absl::StrCat(
+            job.job_id(), " timed out in its rendezvous: ", job.first_failure().message()));
       }
       if (job.state() == v1::SUCCEEDED && job.exit_code() != 0) {
-        world_->objections.Add(absl::StrCat(job.job_id(), " succeeded with a code"));
+        world_->violations.Add(absl::StrCat(job.job_id(), " succeeded with a nonzero exit code"));
       }
       if (job.state() == v1::FAILED && (job.exit_code() == 0 || !job.has_first_failure())) {
-        world_->objections.Add(absl::StrCat(job.job_id(), " failed without a cause"));
+        world_->violations.Add(absl::StrCat(job.job_id(), " failed without a cause"));
       }
     }
     for (const v1::Node& node : coordinator_.core()->ListNodes(world_->scheduler.now())) {
       for (const v1::Slot& slot : node.slots()) {
         if (!slot.job_id().empty()) {
-          world_->objections.Add(
-              absl::StrCat("slot ", slot.index(), " of ", node.name(), " is never given back"));
+          world_->violations.Add(
+              absl::StrCat("slot ", slot.index(), " of ", node.name(), " is never released"));
         }
       }
     }
@@ -341,15 +340,15 @@ class Simulation {
   }
 
   void ExplainStall() {
-    world_->objections.Add("it has not come to its end");
+    world_->violations.Add("the simulation did not finish");
     for (const v1::Job& job : Jobs()) {
       if (core::IsTerminal(job.state())) continue;
-      world_->objections.Add(coordinator_.core()
+      world_->violations.Add(coordinator_.core()
                                  ->GetJob(JobId(job.job_id()), true, world_->scheduler.now())
                                  ->DebugString());
     }
     for (const auto& machine : machines_) {
-      if (!machine->retired() && !machine->idle()) world_->objections.Add(machine->Describe());
+      if (!machine->retired() && !machine->idle()) world_->violations.Add(machine->Describe());
     }
   }
 
@@ -371,7 +370,7 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
 }
 
-TEST(Simulation, PromisesHoldAndEverythingEnds) {
+TEST(Simulation, InvariantsHoldAndAllJobsEnd) {
   const uint64_t alone = FromEnvironment("MUSTER_SIMULATION_SEED", 0);
   const uint64_t seeds = FromEnvironment("MUSTER_SIMULATION_SEEDS", kDefaultSeeds);
   std::map<std::string, uint64_t> ends;
@@ -387,7 +386,7 @@ TEST(Simulation, PromisesHoldAndEverythingEnds) {
     notices += simulation.wait_notices();
     if (alone != 0) std::cout << absl::StrJoin(simulation.trace(), "\n") << "\n";
     ASSERT_FALSE(simulation.Failed()) << "repeat with MUSTER_SIMULATION_SEED=" << seed << "\n"
-                                      << absl::StrJoin(simulation.objections(), "\n");
+                                      << absl::StrJoin(simulation.violations(), "\n");
   }
   for (const auto& [state, count] : ends) std::cout << state << " " << count << "\n";
   std::cout << "restarts " << restarts << "\nwait notices " << notices << "\n";

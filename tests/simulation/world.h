@@ -1,5 +1,5 @@
-// What the simulated coordinator and machines share: time, chance, the invariants, and streams that
-// break.
+// State shared by the simulated coordinator and machines: time, random source, invariants and
+// streams.
 #ifndef MUSTER_TESTS_SIMULATION_WORLD_H_
 #define MUSTER_TESTS_SIMULATION_WORLD_H_
 
@@ -20,10 +20,10 @@
 namespace muster::simulation {
 
 struct World {
-  explicit World(uint64_t seed) : random(seed), checkers(MakeCheckers(objections)) {}
+  explicit World(uint64_t seed) : random(seed), checkers(MakeCheckers(violations)) {}
 
   template <typename Method, typename... Arguments>
-  void Tell(Method method, const Arguments&... arguments) {
+  void NotifyCheckers(Method method, const Arguments&... arguments) {
     for (const auto& checker : checkers) ((*checker).*method)(arguments...);
   }
   void Note(const std::string& text) {
@@ -34,20 +34,20 @@ struct World {
 
   Scheduler scheduler;
   Random random;
-  // Whether machines lose what they hold, so that not everything can go on.
+  // Whether machines may lose their state, so that not every job can continue.
   bool forgetful = false;
-  // Whether nothing worse happens than that workers end in order and the coordinator is away.
+  // Whether the only faults are workers that leave in order and an absent coordinator.
   bool orderly = false;
-  uint64_t wait_notices = 0;  // that arrived
-  Objections objections;
+  uint64_t wait_notices = 0;  // number that arrived
+  Violations violations;
   std::vector<std::unique_ptr<Checker>> checkers;
   bool tracing = false;
   std::vector<std::string> trace;
 };
 
-// A worker's session stream. Messages arrive in order, each after a delay; a break loses those
-// under way, and each end hears of it in its own time. Ends are functions of whoever holds them,
-// and must outlive the simulation.
+// A worker's session stream. Messages arrive in order, each after a delay. A break loses messages
+// in transit, and each end notices it at its own time. The callbacks for the ends must outlive the
+// simulation.
 class Stream {
  public:
   Stream(World& world, uint64_t incarnation) : world_(world), incarnation_(incarnation) {}
@@ -62,7 +62,7 @@ class Stream {
     if (broken_) return;
     broken_ = true;
     const auto soon = [this] {
-      // Mostly at once; a cut cable is noticed late or by the lease alone.
+      // Usually noticed at once; a cut cable is noticed late, or only when the lease ends.
       return world_.orderly || world_.random.Chance(0.8)
                  ? world_.random.Between(absl::ZeroDuration(), absl::Milliseconds(50))
                  : world_.random.Between(absl::Seconds(1), absl::Seconds(20));
