@@ -1,9 +1,9 @@
--- A store of schema 1, as a coordinator of that schema left it when it was killed: three nodes of 4, 4 and
--- 2 slots, of which node-10 was lost, and jobs of every kind. Their names say what became of them: trained,
--- succeeded, recovered (a rank failed in generation 1), failed (in both of its generations), late (its time
--- limit), cancelled, withdrawn (cancelled while queued), moved (node-10 was lost in generation 1); when the
--- coordinator was killed the others were running (rank 3 had exited), stopping, queued (its idempotency key
--- is nightly-17), behind (that one, in the queue) and held. migration_test.cc reads it.
+-- A store of schema 1, as a killed coordinator of that schema left it. There are three nodes with 4, 4 and 2
+-- slots, of which node-10 was lost, and jobs in every state. The names of ended jobs describe their end: trained,
+-- succeeded, recovered (a rank failed in generation 1), failed (in both generations), late (time limit),
+-- cancelled, withdrawn (cancelled while queued), moved (node-10 was lost in generation 1). When the coordinator
+-- was killed, the other jobs were running (rank 3 had exited), stopping, queued (its idempotency key is
+-- nightly-17), behind (queued behind that one) and held. migration_test.cc reads this file.
 PRAGMA application_id = 1297306706;
 PRAGMA user_version = 1;
 BEGIN;

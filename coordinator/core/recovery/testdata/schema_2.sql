@@ -1,9 +1,9 @@
--- A store of schema 2, as a coordinator of that schema left it when it was killed: two nodes of 4 and 2
--- slots, of which node-2 is cordoned ("fan is loud"), and jobs of every kind. Their names say what became
--- of them: trained, succeeded, failed (in both of its generations), recovered (it failed in generation 1),
--- late (its time limit), cancelled, withdrawn (cancelled while queued); when the coordinator was killed the
--- others were failing (rank 1 had failed, rank 0 was stopping), running, stopping (cancelled), queued (its
--- idempotency key is nightly-17), behind (that one, in the queue) and held. migration_test.cc reads it.
+-- A store of schema 2, as a killed coordinator of that schema left it. There are two nodes with 4 and 2 slots, of
+-- which node-2 is cordoned ("fan is loud"), and jobs in every state. The names of ended jobs describe their end:
+-- trained, succeeded, failed (in both generations), recovered (failed in generation 1), late (time limit),
+-- cancelled, withdrawn (cancelled while queued). When the coordinator was killed, the other jobs were failing
+-- (rank 1 had failed, rank 0 was stopping), running, stopping (cancelled), queued (its idempotency key is
+-- nightly-17), behind (queued behind that one) and held. migration_test.cc reads this file.
 PRAGMA application_id = 1297306706;
 PRAGMA user_version = 1;
 BEGIN;
