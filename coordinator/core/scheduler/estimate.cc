@@ -73,13 +73,13 @@ class QueueSimulation {
 std::optional<absl::Duration> EstimateStart(Forecast forecast,
                                             const std::vector<QueuedJob>& queue) {
   if (queue.empty() || queue.size() > kForecastJobs) return std::nullopt;
-  QueueSimulation playback(std::move(forecast));
+  QueueSimulation simulation(std::move(forecast));
   for (const QueuedJob& job : queue) {
-    while (!playback.TryPlace(job)) {
-      if (!playback.Advance()) return std::nullopt;
+    while (!simulation.TryPlace(job)) {
+      if (!simulation.Advance()) return std::nullopt;
     }
   }
-  return playback.now();
+  return simulation.now();
 }
 
 }  // namespace muster::core
