@@ -155,7 +155,7 @@ class BadInputTest(unittest.TestCase):
         resumed, logs = self.checkpointed("second", 100)
         self.assertEqual(resumed, 40)
         for step in (80, 60):
-            self.assertRegex(logs, f"checkpoint passed over, falling back to the one before: .*step-{step:08}")
+            self.assertRegex(logs, f"skipping invalid checkpoint, falling back to the previous one: .*step-{step:08}")
         self.assertIn(f"resumed from {steps[40]}", logs)
 
     def test_no_checkpoint_left(self):
@@ -164,8 +164,8 @@ class BadInputTest(unittest.TestCase):
         (self.directory / "step-00000020/model.safetensors").unlink()
         resumed, logs = self.checkpointed("second", 60)
         self.assertEqual(resumed, 0)
-        self.assertRegex(logs, "passed over, falling back to the one before: .*step-00000040")
-        self.assertRegex(logs, "passed over, and there is none before it: .*step-00000020")
+        self.assertRegex(logs, "skipping invalid checkpoint, falling back to the previous one: .*step-00000040")
+        self.assertRegex(logs, "skipping invalid checkpoint, no earlier one exists: .*step-00000020")
         # What the second job wrote in their place is whole.
         resumed, _ = self.checkpointed("third", 80)
         self.assertEqual(resumed, 60)

@@ -47,7 +47,7 @@ class NcclTrainTest(unittest.TestCase):
                 self.assertEqual(job["state"], "SUCCEEDED")
                 losses[name] = job["summary"]["losses"]
                 log = cluster.muster("logs", job["job_id"]).stdout
-                self.assertEqual("gradients go by NCCL 2.28.9" in log, nodes * ranks > 1, log)
+                self.assertEqual("reducing gradients with NCCL 2.28.9" in log, nodes * ranks > 1, log)
             self.assertEqual(len(losses["one"]), 30)
             self.assertLess(losses["one"][-1], 0.8 * losses["one"][0])
             for name in ("one-node", "two-nodes", "four"):
@@ -82,7 +82,7 @@ class NcclTrainTest(unittest.TestCase):
             refused = cluster.muster("submit", on_cpu, check=False)
             self.assertIn("nccl requires GPUs", refused.stderr)
             by_processes = cluster.run(dict(self.spec("shm", folder, 1, 2), backend="shm"))
-            self.assertNotIn("gradients go by NCCL", cluster.muster("logs", by_processes["job_id"]).stdout)
+            self.assertNotIn("reducing gradients with NCCL", cluster.muster("logs", by_processes["job_id"]).stdout)
 
 
 if __name__ == "__main__":

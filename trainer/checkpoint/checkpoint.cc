@@ -111,9 +111,9 @@ std::optional<CheckpointState> CheckpointDirectory::FindNewestValid() const {
   for (const uint64_t step : steps) {
     auto state = Verify(step);
     if (state.ok()) return *std::move(state);
-    LOG(WARNING) << "checkpoint passed over, "
-                 << (step == steps.back() ? "and there is none before it: "
-                                          : "falling back to the one before: ")
+    LOG(WARNING) << "skipping invalid checkpoint, "
+                 << (step == steps.back() ? "no earlier one exists: "
+                                          : "falling back to the previous one: ")
                  << state.status().message();
   }
   return std::nullopt;
@@ -123,7 +123,8 @@ absl::StatusOr<CheckpointState> CheckpointDirectory::Verify(uint64_t step) const
   RETURN_IF_ERROR(VerifyManifest(StepPath(step)));
   ASSIGN_OR_RETURN(CheckpointState state, ReadState(StepPath(step)));
   if (state.step != step) {
-    return absl::DataLossError(absl::StrCat(StepPath(step), " holds step ", state.step));
+    return absl::DataLossError(
+        absl::StrCat(StepPath(step), " contains the state of step ", state.step));
   }
   return state;
 }

@@ -58,12 +58,12 @@ absl::Status VerifyFile(const std::string& path, const Json& entry) {
   const uint64_t expected_bytes = Get<uint64_t>(entry, "bytes");
   if (file->bytes().size() != expected_bytes) {
     return absl::DataLossError(absl::StrCat(path, " has ", file->bytes().size(),
-                                            " bytes where its manifest says ", expected_bytes));
+                                            " bytes; expected by the manifest: ", expected_bytes));
   }
   Sha256 hasher;
   hasher.Update(file->bytes().data(), file->bytes().size());
   if (hasher.HexDigest() != Get<std::string>(entry, "sha256")) {
-    return absl::DataLossError(absl::StrCat(path, " differs from its manifest's digest"));
+    return absl::DataLossError(absl::StrCat(path, " does not match its SHA-256 in the manifest"));
   }
   return absl::OkStatus();
 }
@@ -119,7 +119,7 @@ absl::Status VerifyManifest(const std::string& directory) {
   }
   for (const auto& item : files->items()) {
     if (!item.value().is_object() || absl::StrContains(item.key(), '/')) {
-      return absl::DataLossError(absl::StrCat(path, " has no size and digest of ", item.key()));
+      return absl::DataLossError(absl::StrCat(path, " has no size and SHA-256 for ", item.key()));
     }
     RETURN_IF_ERROR(VerifyFile(absl::StrCat(directory, "/", item.key()), item.value()));
   }

@@ -90,9 +90,9 @@ absl::Status GenerationFence::Publish(const std::function<absl::Status()>& publi
 absl::Status GenerationFence::StaleError(const std::string& holder) const {
   const uint64_t newer = GenerationOf(holder, job_id_);
   if (newer > generation_) {
-    return absl::AbortedError(absl::StrCat(directory_, " belongs to generation ", newer,
-                                           " of the job now; generation ", generation_,
-                                           " publishes nothing more"));
+    return absl::AbortedError(absl::StrCat(directory_, " now belongs to generation ", newer,
+                                           " of the job; generation ", generation_,
+                                           " must not write to it"));
   }
   return absl::FailedPreconditionError(
       absl::StrCat(directory_, " was taken over by another job: '", holder, "'"));

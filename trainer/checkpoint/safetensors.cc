@@ -106,11 +106,11 @@ absl::Status WriteSafetensors(absl::Span<const Tensor> tensors, const ByteSink& 
   for (const Tensor& tensor : tensors) {
     const size_t size_bytes = BytesOf(tensor).size();
     if (header.contains(tensor.name)) {
-      return absl::InvalidArgumentError(absl::StrCat("two tensors are named ", tensor.name));
+      return absl::InvalidArgumentError(absl::StrCat("duplicate tensor name ", tensor.name));
     }
     if (ArrayBytes(tensor.shape, BytesPerElement(DtypeOf(tensor))) != size_bytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the shape of tensor ", tensor.name, " does not fit its values"));
+          absl::StrCat("shape of tensor ", tensor.name, " does not match its number of values"));
     }
     header[tensor.name] = {{"dtype", std::string(DtypeOf(tensor))},
                            {"shape", tensor.shape},
@@ -148,16 +148,16 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(const std::string& path,
 
 absl::Status SafetensorsFile::ParseHeader() {
   const absl::Span<const uint8_t> bytes = this->bytes();
-  if (bytes.size() < 8) return absl::DataLossError("too short for a safetensors file");
+  if (bytes.size() < 8) return absl::DataLossError("not a safetensors file: shorter than 8 bytes");
   uint64_t length = 0;
   for (int i = 0; i < 8; ++i) length |= uint64_t{bytes[i]} << (8 * i);
   if (length > kMaxHeaderBytes || length > bytes.size() - 8) {
-    return absl::DataLossError(absl::StrCat("claims a header of ", length, " bytes"));
+    return absl::DataLossError(absl::StrCat("invalid header length: ", length, " bytes"));
   }
   const absl::Span<const uint8_t> arrays = bytes.subspan(8 + length);
   const Json header = Json::parse(bytes.data() + 8, bytes.data() + 8 + length,
                                   /*cb=*/nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) return absl::DataLossError("its header is not a JSON object");
+  if (!header.is_object()) return absl::DataLossError("header is not a JSON object");
 
   std::vector<std::pair<int64_t, int64_t>> ranges;
   for (const auto& item : header.items()) {
@@ -169,7 +169,7 @@ absl::Status SafetensorsFile::ParseHeader() {
     };
     if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string() ||
         !value.contains("shape") || !value.contains("data_offsets")) {
-      return malformed("needs dtype, shape and data_offsets");
+      return malformed("dtype, shape or data_offsets is missing");
     }
     Entry entry;
     entry.dtype = value["dtype"].get<std::string>();
@@ -177,15 +177,17 @@ absl::Status SafetensorsFile::ParseHeader() {
     if (bytes_per_element == 0) return malformed("unknown dtype " + entry.dtype);
     auto shape = ParseIntegers(value["shape"]);
     auto offsets = ParseIntegers(value["data_offsets"]);
-    if (!shape.has_value()) return malformed("its shape is not a list of integers");
-    if (!offsets.has_value() || offsets->size() != 2) return malformed("needs two data_offsets");
+    if (!shape.has_value()) return malformed("shape is not a list of integers");
+    if (!offsets.has_value() || offsets->size() != 2) {
+      return malformed("data_offsets is not a list of two integers");
+    }
     const int64_t begin = (*offsets)[0], end = (*offsets)[1];
     if (begin < 0 || end < begin || static_cast<uint64_t>(end) > arrays.size()) {
-      return malformed(absl::StrCat("its data_offsets ", begin, " to ", end, " are outside of ",
-                                    arrays.size(), " bytes"));
+      return malformed(absl::StrCat("data_offsets [", begin, ", ", end, "] exceed the ",
+                                    arrays.size(), " bytes of data"));
     }
     if (ArrayBytes(*shape, bytes_per_element) != static_cast<uint64_t>(end - begin)) {
-      return malformed("its shape does not fit its data_offsets");
+      return malformed("shape does not match data_offsets");
     }
     entry.shape = *std::move(shape);
     entry.bytes = arrays.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
@@ -195,11 +197,11 @@ absl::Status SafetensorsFile::ParseHeader() {
   std::sort(ranges.begin(), ranges.end());
   int64_t covered = 0;
   for (const auto& range : ranges) {
-    if (range.first != covered) return absl::DataLossError("its tensors overlap or leave gaps");
+    if (range.first != covered) return absl::DataLossError("tensors overlap or leave gaps");
     covered = range.second;
   }
   if (static_cast<uint64_t>(covered) != arrays.size()) {
-    return absl::DataLossError("bytes follow its last tensor");
+    return absl::DataLossError("extra bytes after the last tensor");
   }
   return absl::OkStatus();
 }
@@ -234,7 +236,7 @@ absl::StatusOr<std::vector<float>> SafetensorsFile::ReadFloats(
   }
   return absl::InvalidArgumentError(absl::StrCat(
       path_, ": tensor ", name, " is ", entry.dtype, " [", absl::StrJoin(entry.shape, ", "),
-      "], not floats [", absl::StrJoin(shape, ", "), "]"));
+      "]; expected floats [", absl::StrJoin(shape, ", "), "]"));
 }
 
 }  // namespace muster::train

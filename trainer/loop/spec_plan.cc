@@ -24,7 +24,8 @@ uint32_t MaxSamplesOf(const v1::TrainSpec& spec, uint32_t world_size) {
 absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::DatasetInfo& dataset) {
   const data::ImageSize size = InputSizeOf(spec, dataset);
   if (size.height < 1 || size.width < 1) {
-    return absl::InvalidArgumentError("train.image_size is missing: the images differ in size");
+    return absl::InvalidArgumentError(
+        "train.image_size: is missing, and the images differ in size; set image_size");
   }
   nn::ModelHead head;
   head.classes = dataset.classes;

@@ -21,7 +21,7 @@ absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint() {
   CheckpointFiles files;
   if (world_.rank() != options_.resume->rank) return files;
   if (!options_.checkpoints.has_value()) {
-    return absl::InternalError("told to resume from a checkpoint without a checkpoint directory");
+    return absl::InternalError("cannot resume: rank has no checkpoint directory");
   }
   ASSIGN_OR_RETURN(const CheckpointState state, options_.checkpoints->Verify(step_));
   files.model = options_.checkpoints->ModelPath(step_);

@@ -20,11 +20,11 @@ absl::Status Check(const NtXentOptions& options) {
   const auto temperature = static_cast<float>(options.temperature);
   if (!(temperature > 0) || !std::isfinite(temperature) || !std::isfinite(1 / temperature)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("nt_xent: a temperature of ", options.temperature, " is not above zero"));
+        absl::StrCat("nt_xent: temperature must be positive, not ", options.temperature));
   }
   if (options.width < 1 || options.width > kMostColumns) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("nt_xent: embeddings of ", options.width, " elements"));
+    return absl::InvalidArgumentError(absl::StrCat("nt_xent: embedding width must be from 1 to ",
+                                                   kMostColumns, ", not ", options.width));
   }
   return absl::OkStatus();
 }
@@ -55,8 +55,9 @@ absl::StatusOr<std::unique_ptr<NtXentObjective>> NtXentObjective::Create(
   }
   objective->capacity_ = (static_cast<size_t>(max_rows) + 1) / 2 * 2;
   if (objective->capacity_ * objective->ranks() > kMostSamples) {
-    return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", objective->ranks(), " ranks with ",
-                                                   max_rows, " rows each are too many"));
+    return absl::InvalidArgumentError(absl::StrCat("nt_xent: too many rows: ", objective->ranks(),
+                                                   " ranks with ", max_rows, " rows each; at most ",
+                                                   kMostSamples));
   }
   RETURN_IF_ERROR(objective->Allocate());
   return objective;
@@ -77,8 +78,8 @@ absl::Status NtXentObjective::Allocate() {
     group_log_sums_ = DeviceFloats(device_, largest.line());
     workspace_ = DeviceFloats(device_, largest.workspace_elements());
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("nt_xent: no memory for ", capacity_, " rows against ", largest.samples));
+    return absl::ResourceExhaustedError(absl::StrCat("nt_xent: out of memory for ", capacity_,
+                                                     " x ", largest.samples, " similarities"));
   }
   ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(nn::LossResult)));
   if (ranks() == 1) return absl::OkStatus();
@@ -96,8 +97,9 @@ absl::Status NtXentObjective::Queue(nn::Execution& model, uint32_t rows, uint64_
                                     bool training, nn::LossResult* result) {
   const absl::Span<const float> embeddings = model.logits(rows);
   if (embeddings.size() != rows * width_) {
-    return absl::InvalidArgumentError(absl::StrCat("nt_xent: ", embeddings.size(), " elements in ",
-                                                   rows, " rows, not ", width_, " in each"));
+    return absl::InvalidArgumentError(absl::StrCat("nt_xent: expected ", rows, " embeddings of ",
+                                                   width_, " elements, got ", embeddings.size(),
+                                                   " elements"));
   }
   return Run(embeddings.data(), rows, GradientScale(global_rows),
              training ? model.output_gradient() : nullptr, result);
@@ -114,8 +116,8 @@ absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings,
 absl::Status NtXentObjective::Run(const float* embeddings, uint32_t rows, double scale,
                                   float* gradients, nn::LossResult* result) {
   if (rows % 2 != 0 || rows > capacity_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("nt_xent: ", rows, " rows are no pairs of views, or more than ", capacity_));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "nt_xent: the number of rows must be even and at most ", capacity_, ", not ", rows));
   }
   const bool alone = ranks() == 1;
   float* const own_units = alone ? units_.get() : own_units_.get();
@@ -162,7 +164,8 @@ absl::Status NtXentObjective::Compact() {
     const float* block = blocks_ + from * block_elements();
     const float rows = block[capacity_ * width_];
     if (!(rows >= 0 && rows <= static_cast<float>(capacity_))) {
-      return absl::DataLossError(absl::StrCat("nt_xent: a block of ", rows, " rows"));
+      return absl::DataLossError(
+          absl::StrCat("nt_xent: rank ", from, " sent a block with an invalid row count ", rows));
     }
     rows_of_[from] = static_cast<size_t>(rows);
     if (from == rank()) shape_.first = static_cast<int64_t>(samples);

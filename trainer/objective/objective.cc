@@ -14,14 +14,14 @@ absl::StatusOr<collectives::Communicator*> NegativesOf(const v1::ObjectiveSpec& 
                                                        const ProcessGroups& groups) {
   if (spec.negatives() == "rank") return nullptr;
   if (spec.negatives() != "global" && spec.negatives() != "node") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("nt_xent: no negatives are called '", spec.negatives(), "'"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "train.objective.negatives: unknown '", spec.negatives(), "'; one of: global, node, rank"));
   }
   collectives::Communicator* const group =
       (spec.negatives() == "node" ? groups.local_group : groups.world).get();
   if (group == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("nt_xent: negatives are '", spec.negatives(), "', and that group is missing"));
+        absl::StrCat("train.objective.negatives: no process group for '", spec.negatives(), "'"));
   }
   return group;
 }
@@ -41,7 +41,8 @@ absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::Objective
     return std::make_unique<CrossEntropyObjective>(spec.label_smoothing());
   }
   if (spec.name() != "nt_xent") {
-    return absl::InvalidArgumentError(absl::StrCat("no objective is called '", spec.name(), "'"));
+    return absl::InvalidArgumentError(absl::StrCat("train.objective.name: unknown '", spec.name(),
+                                                   "'; one of: cross_entropy, nt_xent"));
   }
   NtXentOptions options;
   options.temperature = spec.temperature();

@@ -177,10 +177,10 @@ TEST(ObjectiveTest, SaysWhatItCannotServe) {
   };
   v1::ObjectiveSpec spec = CrossEntropy(0);
   spec.set_name("hinge");
-  EXPECT_THAT(message(spec), HasSubstr("no objective is called 'hinge'"));
-  EXPECT_THAT(message(NtXent("some")), HasSubstr("no negatives are called 'some'"));
-  EXPECT_THAT(message(NtXent("global")), HasSubstr("'global', and that group is missing"));
-  EXPECT_THAT(message(NtXent("node")), HasSubstr("'node', and that group is missing"));
+  EXPECT_THAT(message(spec), HasSubstr("train.objective.name: unknown 'hinge'"));
+  EXPECT_THAT(message(NtXent("some")), HasSubstr("train.objective.negatives: unknown 'some'"));
+  EXPECT_THAT(message(NtXent("global")), HasSubstr("no process group for 'global'"));
+  EXPECT_THAT(message(NtXent("node")), HasSubstr("no process group for 'node'"));
   spec = NtXent("rank");
   spec.set_temperature(0);
   EXPECT_THAT(message(spec), HasSubstr("temperature"));

@@ -191,8 +191,8 @@ absl::Status ModelState::InitializeFrom(const SafetensorsFile& file,
   const absl::Status status = ImportTensors(file, excluded);
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(),
-                                                  "; train.init_exclude, e.g. [fc.], leaves "
-                                                  "tensors as a new model has them"));
+                                                  "; use train.init_exclude, e.g. [fc.], to "
+                                                  "keep the initial values of some tensors"));
 }
 
 absl::Status ModelState::ImportTensors(const SafetensorsFile& file,
@@ -218,10 +218,11 @@ absl::Status ModelState::ImportTensors(const SafetensorsFile& file,
         file.path(), " has no tensor ", Names(missing),
         unknown.empty()
             ? ""
-            : absl::StrCat(", but ", Names(unknown), ", which the model does not have")));
+            : absl::StrCat("; tensors that the model does not have: ", Names(unknown))));
   }
   if (!unknown.empty()) {
-    LOG(WARNING) << file.path() << ": passed over what the model does not have: " << Names(unknown);
+    LOG(WARNING) << file.path()
+                 << ": ignoring tensors that the model does not have: " << Names(unknown);
   }
   for (const auto& infos : {plan_->parameters(), plan_->buffers()}) {
     for (const nn::ParameterInfo& info : infos) {
@@ -255,7 +256,7 @@ absl::Status ModelState::ImportOptimizer(const SafetensorsFile& file) {
     const auto parameters = plan_->parameters();
     if (std::none_of(parameters.begin(), parameters.end(),
                      [&](const auto& info) { return file.Contains(name_of(info)); })) {
-      LOG(WARNING) << file.path() << " has no " << state.name << ": it starts from zero";
+      LOG(WARNING) << file.path() << " has no " << state.name << "; starting from zero";
       plan_->device().Zero(state.values.get(), plan_->parameter_elements() * sizeof(float));
       continue;
     }

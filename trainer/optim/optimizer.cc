@@ -109,7 +109,7 @@ class Lars final : public Optimizer {
 
 absl::Status Require(bool condition, absl::string_view field, absl::string_view range) {
   if (condition) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("train.optimizer.", field, " must be ", range));
+  return absl::InvalidArgumentError(absl::StrCat("train.optimizer.", field, ": must be ", range));
 }
 
 // As spec does, except for what it fills in.
@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
     optimizer = std::make_unique<Lars>(spec, parameters, options);
   } else {
     return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
-                                                   "'; known are sgd, adamw, lars"));
+                                                   "'; one of: sgd, adamw, lars"));
   }
   return optimizer;
 }

@@ -22,7 +22,7 @@ absl::StatusOr<Schedule> Schedule::Create(const v1::ScheduleSpec& spec, double b
     RETURN_IF_ERROR(schedule.SetSteps(spec, steps_per_epoch));
   } else if (!spec.name().empty() && spec.name() != "constant") {
     return absl::InvalidArgumentError(absl::StrCat("train.schedule.name: unknown '", spec.name(),
-                                                   "'; known are constant, cosine, step"));
+                                                   "'; one of: constant, cosine, step"));
   }
   return schedule;
 }
@@ -34,21 +34,21 @@ absl::Status Schedule::SetSteps(const v1::ScheduleSpec& spec, uint64_t steps_per
     return static_cast<uint64_t>(std::clamp(steps, 1.0, 1e18));
   };
   if (!(spec.factor() > 0) || !std::isfinite(spec.factor())) {
-    return absl::InvalidArgumentError("train.schedule.factor must be above 0");
+    return absl::InvalidArgumentError("train.schedule.factor: must be above 0");
   }
   factor_ = spec.factor();
   for (const double milestone : spec.milestones()) {
     if (!(milestone > 0)) {
-      return absl::InvalidArgumentError("train.schedule.milestones must be above 0");
+      return absl::InvalidArgumentError("train.schedule.milestones: must be above 0");
     }
     milestones_.push_back(steps(milestone));
   }
   if (!(spec.every_epochs() >= 0)) {
-    return absl::InvalidArgumentError("train.schedule.every_epochs must be 0 or more");
+    return absl::InvalidArgumentError("train.schedule.every_epochs: must be 0 or more");
   }
   if (spec.every_epochs() > 0) every_steps_ = steps(spec.every_epochs());
   if (milestones_.empty() && every_steps_ == 0) {
-    return absl::InvalidArgumentError("train.schedule: step needs milestones or every_epochs");
+    return absl::InvalidArgumentError("train.schedule: step requires milestones or every_epochs");
   }
   return absl::OkStatus();
 }

@@ -85,7 +85,7 @@ TEST(ScheduleTest, WhatCannotBeIsRefused) {
   spec.set_factor(0.1);
   EXPECT_THAT(error(spec), ::testing::HasSubstr("milestones or every_epochs"));
   spec.add_milestones(-1);
-  EXPECT_THAT(error(spec), ::testing::HasSubstr("milestones must be"));
+  EXPECT_THAT(error(spec), ::testing::HasSubstr("milestones: must be"));
 }
 
 TEST(TotalStepsTest, WhicheverEndsFirst) {

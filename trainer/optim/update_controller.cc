@@ -1,5 +1,6 @@
 #include "trainer/optim/update_controller.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 
 namespace muster::train {
@@ -35,7 +36,8 @@ void UpdateController::SetLossScale(const kernels::LossScaleState& state) {
 
 absl::Status UpdateController::Begin(uint64_t step, double learning_rate) {
   if (pending() == kStepsAhead) {
-    return absl::FailedPreconditionError("too many step results were not polled");
+    return absl::FailedPreconditionError(
+        absl::StrCat(kStepsAhead, " step results have not been polled; poll them first"));
   }
   if (pending() == 0) next_ = step;
   end_ = step;

@@ -11,7 +11,7 @@ using kernels::DataType;
 
 absl::Status Unknown(absl::string_view field, absl::string_view word) {
   return absl::InvalidArgumentError(
-      absl::StrCat("train.", field, ": ", word, " is not known to this rank"));
+      absl::StrCat("train.", field, ": '", word, "' is not supported by this rank"));
 }
 
 absl::StatusOr<DataType> TypeOf(absl::string_view field, absl::string_view word) {

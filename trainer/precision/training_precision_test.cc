@@ -70,7 +70,8 @@ TEST(TrainingPrecisionTest, UnknownWordsAreNamed) {
                                     Spec("O2", "int8", "auto"), Spec("O2", "bfloat16", "int8")}) {
     const absl::Status status = PrecisionOf(spec).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << spec.ShortDebugString();
-    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("is not known to this rank"));
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("is not supported by this rank"));
   }
 }
 

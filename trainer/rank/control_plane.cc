@@ -37,7 +37,7 @@ absl::StatusOr<std::string> Variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " is not set: muster-rank is started by muster-worker"));
+        absl::StrCat(name, " is not set; muster-rank must be started by muster-worker"));
   }
   return std::string(value);
 }

@@ -44,7 +44,7 @@ absl::StatusOr<data::DatasetInfo> InfoOf(const v1::DatasetSpec& spec) {
                                         data::Split::kTrain, /*cache_dir=*/"");
   if (folder.ok()) return (*folder)->info();
   return train::WithExitCode(
-      Annotate(folder.status(), "the model has as many classes as the data set has folders"),
+      Annotate(folder.status(), "cannot count the classes (one per folder of the data set)"),
       train::kExitNoInput);
 }
 
@@ -222,10 +222,10 @@ absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std
   ASSIGN_OR_RETURN(Flags parsed, ParseFlags(flags));
   v1::JobSpec spec;
   if (!spec.ParseFromIstream(&in)) {
-    return absl::DataLossError("muster-rank: standard input is not a serialised JobSpec");
+    return absl::DataLossError("muster-rank: standard input is not a serialized JobSpec");
   }
   if (!spec.has_train()) {
-    return absl::DataLossError("muster-rank: the spec is not of a train job");
+    return absl::DataLossError("muster-rank: the spec is not a train job's");
   }
   ASSIGN_OR_RETURN(const auto gpu, ChooseGpu(parsed.device, spec.resources()));
   if (gpu != nullptr) parsed.options.device = gpu.get();

@@ -141,8 +141,8 @@ TEST(RunExplainPlanTest, AnswersInEveryCase) {
   EXPECT_THAT(run({"--device=tpu"}, spec, 1).error(), HasSubstr("unknown flag --device=tpu"));
   EXPECT_THAT(run({"--ranks=0"}, spec, 1).error(), HasSubstr("unknown flag --ranks=0"));
   EXPECT_THAT(run({"--ranks=x"}, spec, 1).error(), HasSubstr("unknown flag"));
-  EXPECT_THAT(run({}, "\xff\xff", 1).error(), HasSubstr("not a serialised JobSpec"));
-  EXPECT_THAT(run({}, "", 1).error(), HasSubstr("not of a train job"));
+  EXPECT_THAT(run({}, "\xff\xff", 1).error(), HasSubstr("not a serialized JobSpec"));
+  EXPECT_THAT(run({}, "", 1).error(), HasSubstr("not a train job's"));
   const v1::JobSpec unfit =
       Spec({"train.model={layers: [relu, avg_pool2d: {kernel: 99}, flatten, linear]}"});
   EXPECT_THAT(run({}, unfit.SerializeAsString(), 78).error(), HasSubstr("layer 1: a kernel of 99"));

@@ -38,7 +38,7 @@ absl::StatusOr<Entry> Decode(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   uint32_t port = 0;
   if (words.size() != 4 || !absl::SimpleAtoi(words[2], &port) || port > 65535) {
-    return absl::InternalError(absl::StrCat("not where a node can be reached: ", line));
+    return absl::InternalError(absl::StrCat("malformed node address: ", line));
   }
   return Entry{words[0], {{words[1], static_cast<uint16_t>(port)}, absl::StrCat(words[3], "\n")}};
 }
@@ -74,8 +74,8 @@ class Directory {
       }
     }
     if (entries.size() != options_.node_rank) {
-      return absl::InternalError(absl::StrCat("of ", options_.node_rank, " nodes ", entries.size(),
-                                              " have told where they can be reached"));
+      return absl::InternalError(absl::StrCat("expected the addresses of ", options_.node_rank,
+                                              " nodes, got ", entries.size()));
     }
     return entries;
   }
@@ -84,8 +84,8 @@ class Directory {
   absl::StatusOr<std::string> Get(const std::string& key, uint32_t node_rank) {
     auto value = store_->Get(key, std::max(deadline_ - absl::Now(), absl::ZeroDuration()));
     if (!absl::IsDeadlineExceeded(value.status())) return value;
-    return absl::DeadlineExceededError(absl::StrCat("the node of node rank ", node_rank,
-                                                    " has not told where it can be reached within ",
+    return absl::DeadlineExceededError(absl::StrCat("node rank ", node_rank,
+                                                    " did not publish its address within ",
                                                     absl::FormatDuration(options_.timeout)));
   }
 

@@ -142,8 +142,7 @@ TEST_F(PreflightTest, ANodeThatTellsNothingIsNamed) {
   ASSERT_TRUE(control_.Put("preflight/node/1", "node-1 127.0.0.1 1 word\n").ok());
   const absl::Status status = CheckNodes(options, &control_).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
-  EXPECT_EQ(status.message(),
-            "the node of node rank 2 has not told where it can be reached within 100ms");
+  EXPECT_EQ(status.message(), "node rank 2 did not publish its address within 100ms");
 }
 
 TEST_F(PreflightTest, NonsenseIsRefused) {
@@ -154,7 +153,7 @@ TEST_F(PreflightTest, NonsenseIsRefused) {
 TEST_F(PreflightTest, AHoleInTheListIsRefused) {
   ASSERT_TRUE(control_.Put("preflight/block/0", "node-0 127.0.0.1 1 word\n").ok());
   EXPECT_EQ(CheckNodes(Options(2, 3), &control_).status().message(),
-            "of 2 nodes 1 have told where they can be reached");
+            "expected the addresses of 2 nodes, got 1");
 }
 
 TEST_F(PreflightTest, TheFirstRankOfEachNodeChecksAndAllWait) {

@@ -93,15 +93,15 @@ class Attempt {
     if (said_ == target_.word) return true;
     // Not what was to be said, or cut off.
     if (bytes == 0 || !absl::StartsWith(target_.word, said_)) {
-      return absl::UnavailableError("somebody else answers there");
+      return absl::UnavailableError("unexpected reply; the address is in use by another program");
     }
     return false;
   }
 
   absl::Status TimedOut(absl::Duration timeout) const {
     return absl::UnavailableError(
-        absl::StrCat(connected_ ? "connected, but nobody answers" : "the connection timed out",
-                     " (", absl::FormatDuration(absl::Trunc(timeout, kSlice)), ")"));
+        absl::StrCat(connected_ ? "connected, but no reply within " : "connection timed out after ",
+                     absl::FormatDuration(absl::Trunc(timeout, kSlice))));
   }
   pollfd Poller() const { return {socket_, static_cast<short>(connected_ ? POLLIN : POLLOUT), 0}; }
   size_t number() const { return number_; }

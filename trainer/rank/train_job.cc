@@ -48,16 +48,16 @@ absl::StatusOr<v1::Launch> ReadLaunch() {
   const char* path = std::getenv("MUSTER_LAUNCH_FILE");
   if (path == nullptr) {
     return absl::InvalidArgumentError(
-        "MUSTER_LAUNCH_FILE is not set: muster-rank is started by muster-worker");
+        "MUSTER_LAUNCH_FILE is not set; muster-rank must be started by muster-worker");
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat("open ", path));
   v1::Launch launch;
   if (!launch.ParseFromIstream(&file)) {
-    return absl::DataLossError(absl::StrCat(path, " is not a launch"));
+    return absl::DataLossError(absl::StrCat(path, ": not a serialized Launch message"));
   }
   if (!launch.spec().has_train()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not of a train job"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the spec is not a train job's"));
   }
   return launch;
 }
@@ -103,8 +103,9 @@ absl::Status TrainJob::RunToEnd() {
   ASSIGN_OR_RETURN(const v1::JoinResponse joined,
                    control_->Join(info, kJoinTimeouts * failure_timeout_));
   if (joined.world().world_size() != setup_->world_size) {
-    return absl::InternalError(absl::StrCat("launched into a world of ", setup_->world_size,
-                                            " ranks, joined one of ", joined.world().world_size()));
+    return absl::InternalError(absl::StrCat("launched for a world of ", setup_->world_size,
+                                            " ranks, but joined a world of ",
+                                            joined.world().world_size(), " ranks"));
   }
   RETURN_IF_ERROR(Preflight(
       joined.world(), environment_, [this] { return !abort_->reason().ok(); }, control_));
@@ -130,7 +131,7 @@ absl::Status TrainJob::OpenDevice() {
   if (!UsesGpu(launch_.spec().resources(), visible != nullptr ? visible : "")) {
     if (backend != "nccl") return absl::OkStatus();
     return train::WithExitCode(
-        absl::InvalidArgumentError("backend nccl connects GPUs, and this rank was given none"),
+        absl::InvalidArgumentError("backend nccl requires a GPU, and this rank has none"),
         train::kExitNoDevice);
   }
   SetPhase("opening-device");
@@ -142,13 +143,13 @@ absl::Status TrainJob::OpenDevice() {
     LOG(INFO) << "computes on " << gpus_.back()->name();
   }
   if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {
-    LOG(WARNING) << "of the GPUs " << visible << " the first alone is used";
+    LOG(WARNING) << "using only the first of the visible GPUs " << visible;
   }
   // With any other backend that is named, gradients go by the processes.
   if (launch_.world_size() > 1 && train::RequiredGroupsOf(launch_.spec().train()).devices &&
       (backend.empty() || backend == "auto" || backend == "nccl")) {
     ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpus_.front()));
-    LOG(INFO) << "gradients go by NCCL " << nccl_->library->VersionText() << ", "
+    LOG(INFO) << "reducing gradients with NCCL " << nccl_->library->VersionText() << ", "
               << nccl_->library->path;
   }
   return absl::OkStatus();
@@ -192,8 +193,8 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
         absl::FailedPreconditionError(absl::StrCat(
             "checkpoint directory ", options.path, " holds step ", newest->step,
             " of another training (job ", newest->job_id,
-            "): its model, data set, batch, precision, seed or augmentation differ; give another "
-            "directory")),
+            "), whose model, data set, batch, precision, seed or augmentation differs; choose "
+            "another directory")),
         train::kExitCannotCreate);
   }
   info.set_has_checkpoint(true);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 
 namespace muster::train {
@@ -30,7 +31,7 @@ absl::StatusOr<std::vector<v1::TrainSummary>> GatherSummaries(Communicator& worl
     if (size < 0 || size > longest ||
         !summaries.emplace_back().ParseFromArray(all.data() + at + sizeof(size),
                                                  static_cast<int>(size))) {
-      return absl::DataLossError("what a rank tells of itself cannot be read");
+      return absl::DataLossError(absl::StrCat("cannot parse the summary of rank ", at / bytes));
     }
   }
   return summaries;

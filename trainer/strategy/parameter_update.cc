@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> FusedUpdate::MakeFused(
                    FusedSharedMemoryUpdate::Create(parts.replicas, buckets, parts.optimizer,
                                                    parts.plan->parameter_elements()));
   if (fused == nullptr) {
-    return absl::InternalError("ranks of one node cannot reach each other's memory");
+    return absl::InternalError("a rank cannot map the shared memory of a peer on its node");
   }
   return fused;
 }

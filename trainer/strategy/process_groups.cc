@@ -51,8 +51,9 @@ absl::Status AddPipelineGroups(collectives::WorldOptions options, uint32_t stage
 
 absl::StatusOr<PipelinePlace> PipelinePlaceOf(uint32_t rank, uint32_t world_size, uint32_t stages) {
   if (stages == 0 || world_size % stages != 0 || rank >= world_size) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", world_size,
-                                                   " ranks in pipelines of ", stages, " stages"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot divide ", world_size, " ranks (rank ",
+                                                   rank, ") into pipelines of ", stages,
+                                                   " stages"));
   }
   return PipelinePlace{.stages = stages,
                        .stage = rank % stages,

@@ -25,8 +25,7 @@ kernels::UpdateRules RulesOf(const v1::TrainSpec& spec) {
 absl::Status Diverged(const std::string& what) {
   return WithExitCode(
       absl::FailedPreconditionError(absl::StrCat(
-          what,
-          ": the training diverged; a smaller learning rate, a warm-up or clip_norm may help")),
+          what, ": training diverged; try a smaller learning rate, a longer warm-up or clip_norm")),
       kExitDiverged);
 }
 
@@ -114,7 +113,7 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
   if (!record.has_value()) return std::nullopt;
   if (record->failed != 0) {
     RETURN_IF_ERROR(groups_.status());
-    return absl::InternalError("a step whose gradients were not exchanged");
+    return absl::InternalError("the gradients of a step were not reduced");
   }
   const PendingStep& done = pending(next_result_++);
   const auto samples = static_cast<double>(done.global_samples);
@@ -146,9 +145,9 @@ absl::Status StepController::DivergedAt(const StepResult& result) const {
     return Diverged(absl::StrCat("the loss of step ", result.step + 1, " is ", result.loss));
   }
   return Diverged(absl::StrCat(
-      "the loss of step ", result.step + 1, ", which is ", result.loss,
-      ", or its gradients overflowed, as in the ", kernels::kLossScalePatience - 1,
-      " steps before, with a loss scale of ", scaled_->state.scale, " that cannot fall"));
+      "the loss (", result.loss, ") or the gradients of step ", result.step + 1,
+      " overflowed, as in the ", kernels::kLossScalePatience - 1,
+      " steps before, and the loss scale of ", scaled_->state.scale, " cannot be reduced"));
 }
 
 void StepController::RestoreLossScale(const LossScaleState& state) {

@@ -27,7 +27,7 @@ absl::Status AwaitStepResult(absl::FunctionRef<bool()> known,
     const absl::Duration waited = Now().steady - begin;
     if (waited > timeout) {
       devices.Abort(absl::DeadlineExceededError(
-          absl::StrCat("no end of step ", step, " within ", absl::FormatDuration(timeout))));
+          absl::StrCat("step ", step, " did not finish within ", absl::FormatDuration(timeout))));
       continue;
     }
     absl::SleepFor(std::clamp(waited / 16, kShortestPause, kLongestPause));

@@ -36,7 +36,7 @@ TEST_F(StepResultWaitTest, GivesUpAStepThatDoesNotEnd) {
   const absl::Status waited = AwaitStepResult([] { return false; }, [&] { return status(); },
                                               devices(), absl::Milliseconds(30), 12);
   EXPECT_TRUE(absl::IsDeadlineExceeded(waited)) << waited;
-  EXPECT_THAT(std::string(waited.message()), HasSubstr("no end of step 12 within 30ms"));
+  EXPECT_THAT(std::string(waited.message()), HasSubstr("step 12 did not finish within 30ms"));
   EXPECT_EQ(status(), waited);
 }
 

@@ -199,7 +199,7 @@ absl::Status StrategyBase::SummarizeWeights(v1::TrainSummary& summary) {
   ASSIGN_OR_RETURN(const uint32_t differing, CountDiffering(world(), replicas_, own));
   LOG_IF(ERROR, differing > 0 && world().rank() == 0)
       << differing << " of " << world().size()
-      << " ranks ended with other weights than the first that has the same";
+      << " ranks ended with weights that differ from those of their first replica";
   summary.set_differing_replicas(differing);
   summary.set_weights_digest(own);
   if (replicas_.rank() == 0) {

@@ -33,10 +33,11 @@ Replicas::~Replicas() = default;
 absl::StatusOr<std::unique_ptr<Replicas>> Replicas::Compile(const nn::Graph& graph,
                                                             const nn::CompileOptions& compiling,
                                                             const ReplicaOptions& options) {
-  if (options.devices.empty()) return absl::InvalidArgumentError("no device to compute on");
+  if (options.devices.empty()) {
+    return absl::InvalidArgumentError("replicas need at least one device");
+  }
   if (compiling.in_flight_micro_batches != 1 || !graph.inputs.empty() || !graph.outputs.empty()) {
-    return absl::InvalidArgumentError(
-        "several devices of one rank compute whole models, one batch at a time");
+    return absl::InvalidArgumentError("replicas need a whole model with one micro-batch in flight");
   }
   std::unique_ptr<Replicas> replicas(new Replicas(options, compiling.max_batch));
   RETURN_IF_ERROR(replicas->CompilePlans(graph, compiling));

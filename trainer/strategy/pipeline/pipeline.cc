@@ -343,8 +343,7 @@ RequiredGroups PipelineGroups(const v1::TrainSpec& spec) {
 
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpPipeline(const ModelSetup& setup) {
   if (setup.spec->strategy().pipeline().stages() == 0) {
-    return absl::InvalidArgumentError(
-        "train.strategy.name: pipeline is not supported by this rank without stages");
+    return absl::InvalidArgumentError("train.strategy.pipeline.stages: must be at least 1, not 0");
   }
   auto pipeline = std::make_unique<PipelineSetup>(setup);
   RETURN_IF_ERROR(pipeline->Check());

@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<PipelineStage>> PipelineStage::Create(
     const PipelineOptions& options, const ProcessGroups& groups) {
   if (options.micro_batches == 0 || compiling.synchronize_batch_norm) {
     return absl::InvalidArgumentError(
-        "a pipeline needs at least one micro-batch, and does not synchronize batch norm");
+        "a pipeline needs at least one micro-batch and does not support synchronized batch norm");
   }
   ASSIGN_OR_RETURN(const nn::Graph part, nn::CutGraph(graph, begin, end));
   std::unique_ptr<PipelineStage> stage(new PipelineStage(options, groups));

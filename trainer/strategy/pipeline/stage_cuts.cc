@@ -147,14 +147,15 @@ absl::Status CheckCuts(const Graph& graph, uint32_t stages, const std::vector<st
     ASSIGN_OR_RETURN(const NodeId node, nn::FindCutPoint(graph, cut));
     if (node <= before) {
       return absl::InvalidArgumentError(absl::StrCat("train.strategy.pipeline.cuts: ", cut,
-                                                     " does not come after the cut before it"));
+                                                     " does not come after the previous cut"));
     }
     before = node;
   }
   const size_t parts = nn::CutPoints(graph).size() + 1;
   if (parts >= stages) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("train.strategy.pipeline.stages: the model has ",
-                                                 parts, " parts that can be stages, not ", stages));
+  return absl::InvalidArgumentError(absl::StrCat("train.strategy.pipeline.stages: ", stages,
+                                                 " stages, but the model can be cut into at most ",
+                                                 parts));
 }
 
 absl::StatusOr<std::vector<NodeId>> StageBegins(const Graph& graph,
@@ -189,9 +190,9 @@ absl::StatusOr<std::vector<NodeId>> StageBegins(const Graph& graph,
   begins.push_back(nodes);
   const std::vector<double> costs = StageCosts(seconds, chosen);
   const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / place.stages;
-  LOG_IF(INFO, world.rank() == 0) << "stages as measured take at most "
+  LOG_IF(INFO, world.rank() == 0) << "pipeline cuts chosen by measurement: the slowest stage takes "
                                   << *std::max_element(costs.begin(), costs.end()) / mean
-                                  << " times their mean, " << mean << " s for a micro-batch";
+                                  << " times the mean of " << mean << " s per micro-batch";
   return begins;
 }
 

@@ -47,7 +47,7 @@ absl::Status ReceiveTensors(Communicator& stages, uint32_t from, std::vector<Ten
   RETURN_IF_ERROR(stages.Recv(text.data(), text.size(), DataType::kUint8, from)->Wait());
   const json headers = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!headers.is_array()) {
-    return absl::DataLossError(absl::StrCat("the tensors of stage ", from, " cannot be read"));
+    return absl::DataLossError(absl::StrCat("cannot parse the tensors of stage ", from));
   }
   for (const json& header : headers) {
     Tensor& tensor = tensors.emplace_back();
@@ -88,7 +88,7 @@ absl::StatusOr<SafetensorsFile> OpenOnAllRanks(Communicator& world, uint32_t roo
                                                const std::string& path) {
   const bool is_root = world.rank() == root;
   absl::StatusOr<SafetensorsFile> file =
-      is_root ? SafetensorsFile::Open(path) : absl::UnknownError("not here");
+      is_root ? SafetensorsFile::Open(path) : absl::UnknownError("not the root");
   int64_t size = -1;
   if (file.ok()) size = static_cast<int64_t>(file->bytes().size());
   RETURN_IF_ERROR(world.Broadcast(&size, 1, DataType::kInt64, root)->Wait());

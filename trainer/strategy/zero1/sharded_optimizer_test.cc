@@ -279,8 +279,9 @@ TEST_F(ShardedOptimizerTest, NotWhereRanksLayParametersOutDifferently) {
     Trainer trainer(std::move(setup), &groups, std::move(options));
     return trainer.Run().status();
   };
-  EXPECT_THAT(collectives::RunRankThreads(2, run),
-              ::testing::Each(::testing::HasSubstr("train.strategy.shard_optimizer: the ranks")));
+  EXPECT_THAT(
+      collectives::RunRankThreads(2, run),
+      ::testing::Each(::testing::HasSubstr("train.strategy.shard_optimizer: the ranks lay out")));
 }
 
 }  // namespace

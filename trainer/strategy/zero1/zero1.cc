@@ -23,8 +23,8 @@ class Zero1 final : public DataParallelStrategy {
                                                           CompiledModel model) {
     if (context.canonical_layout && context.groups->world->size() > 1) {
       return absl::FailedPreconditionError(
-          "train.strategy.shard_optimizer: the ranks lay parameters out differently, as on "
-          "processors of several kinds, and their shares would differ");
+          "train.strategy.shard_optimizer: the ranks lay out parameters differently (different "
+          "processor types); use nodes of one type or turn shard_optimizer off");
     }
     std::unique_ptr<Zero1> strategy(new Zero1(context, std::move(model)));
     RETURN_IF_ERROR(strategy->Build(CreatePath, /*threads=*/nullptr));
