@@ -21,19 +21,19 @@ std::vector<std::pair<size_t, size_t>> Make(const std::vector<size_t>& counts, s
   return result;
 }
 
-TEST(BucketsTest, FromTheEndTheFirstOneSmall) {
+TEST(BucketsTest, StartsAtLastParameterWithSmallBucket) {
   EXPECT_THAT(Make({10, 10, 10, 10, 10}, 40, 80), ElementsAre(Pair(4, 5), Pair(2, 4), Pair(0, 2)));
 }
 
-TEST(BucketsTest, ALargeParameterFillsItsBucketAlone) {
+TEST(BucketsTest, PutsLargeParameterInItsOwnBucket) {
   EXPECT_THAT(Make({1, 1000, 1}, 4, 100), ElementsAre(Pair(2, 3), Pair(1, 2), Pair(0, 1)));
 }
 
-TEST(BucketsTest, ARestSmallerThanABucketIsOneToo) {
+TEST(BucketsTest, KeepsRemainderSmallerThanBucket) {
   EXPECT_THAT(Make({1, 1, 1}, 4, 4000), ElementsAre(Pair(2, 3), Pair(0, 2)));
 }
 
-TEST(BucketsTest, SmallModelsHaveOneBucket) {
+TEST(BucketsTest, UsesOneBucketForSmallModels) {
   EXPECT_THAT(Make({1, 1, 1}, 4000, 4000), ElementsAre(Pair(0, 3)));
   EXPECT_THAT(Make({}, 4000, 4000), ElementsAre(Pair(0, 0)));
 }

@@ -35,7 +35,7 @@ constexpr StrategyType kTypes[] = {
     {"pipeline", SetUpPipeline, PipelineDivision, PipelineGroups},
 };
 
-// In a spec zero1 is ddp with shard_optimizer. Null where there is none.
+// Specs select zero1 as ddp with shard_optimizer. Returns null for an unknown strategy.
 const StrategyType* Find(const v1::StrategySpec& spec) {
   std::string name = spec.name().empty() ? "ddp" : spec.name();
   if (name == "zero1") return nullptr;

@@ -1,4 +1,4 @@
-// From a spec's strategy to its implementation: the one place that knows all strategies by name.
+// Creates strategies by the name in the spec. The only place that depends on all strategies.
 #ifndef MUSTER_TRAINER_STRATEGY_CREATE_STRATEGY_H_
 #define MUSTER_TRAINER_STRATEGY_CREATE_STRATEGY_H_
 
@@ -11,14 +11,14 @@
 
 namespace muster::train {
 
-// Does what a rank can do for the strategy before it knows its peers. INVALID_ARGUMENT for a
-// strategy that is not known, and for what the strategy cannot do; kExitNoDevice as exit code where
-// a device lacks a library.
+// Sets up the strategy as far as possible before the rank knows its peers. INVALID_ARGUMENT for an
+// unknown strategy or a spec that the strategy does not support; exit code kExitNoDevice if a
+// device lacks a library.
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpStrategy(const ModelSetup& setup);
 
-// Of a spec whose strategy is not known: as ddp.
+// How the strategy divides global batches. An unknown strategy is treated as ddp.
 BatchDivision BatchDivisionOf(const v1::TrainSpec& spec, uint32_t world_size);
-// The strategy's and the objective's.
+// Process groups that the strategy and the objective require.
 RequiredGroups RequiredGroupsOf(const v1::TrainSpec& spec);
 
 }  // namespace muster::train

@@ -24,7 +24,7 @@ DeviceBucketReducer::DeviceBucketReducer(collectives::Communicator* communicator
   size_t end = elements_;
   for (const Bucket& bucket :
        MakeBuckets(counts, options.first_bucket_bytes, options.bucket_bytes)) {
-    // The bucket of the first parameters takes everything down to the start.
+    // The bucket of the first parameters extends to the start of the array.
     const size_t begin = bucket.first == 0 ? 0 : plan->parameters()[bucket.first].offset;
     buckets_.push_back({begin, end});
     end = begin;
@@ -34,10 +34,10 @@ DeviceBucketReducer::DeviceBucketReducer(collectives::Communicator* communicator
 absl::StatusOr<std::unique_ptr<DeviceBucketReducer>> DeviceBucketReducer::Create(
     collectives::Communicator* communicator, nn::Plan* plan,
     const DeviceBucketReducerOptions& options) {
-  std::unique_ptr<DeviceBucketReducer> exchange(
+  std::unique_ptr<DeviceBucketReducer> reducer(
       new DeviceBucketReducer(communicator, plan, options));
-  RETURN_IF_ERROR(exchange->Allocate(options));
-  return exchange;
+  RETURN_IF_ERROR(reducer->Allocate(options));
+  return reducer;
 }
 
 absl::Status DeviceBucketReducer::Allocate(const DeviceBucketReducerOptions& options) {
@@ -45,7 +45,7 @@ absl::Status DeviceBucketReducer::Allocate(const DeviceBucketReducerOptions& opt
   if (communicator_ != nullptr) {
     ASSIGN_OR_RETURN(registered_, communicator_->Allocate(bytes));
     reduced_ = registered_->data();
-    // What lies between two parameters stays zero.
+    // Padding between parameters stays zero.
     device_.Zero(reduced_, bytes);
   } else {
     own_reduced_ = DeviceFloats(device_, elements_);

@@ -1,5 +1,5 @@
-// Gradients summed over the ranks in the memory of the ranks' devices, which wait for each other:
-// the process only queues.
+// Reduces gradients over the ranks in device memory. The process only queues work; the devices wait
+// for each other.
 #ifndef MUSTER_TRAINER_STRATEGY_DEVICE_BUCKET_REDUCER_H_
 #define MUSTER_TRAINER_STRATEGY_DEVICE_BUCKET_REDUCER_H_
 
@@ -21,52 +21,55 @@ namespace muster::train {
 struct DeviceBucketReducerOptions {
   size_t first_bucket_bytes = 1 << 20;
   size_t bucket_bytes = 25 << 20;
-  // Accumulate will be called.
+  // Whether Accumulate will be called.
   bool accumulates = false;
-  // As HostBucketReducerOptions::scatters.
+  // See HostBucketReducerOptions::scatters.
   bool scatters = false;
-  // As HostBucketReducerOptions::type. A world of one rounds to it too.
+  // See HostBucketReducerOptions::type. A world of one rank rounds to it, too.
   kernels::DataType type = kernels::DataType::kFloat32;
 };
 
-// For one training thread and one generation. Each step: for its last or only micro-batch
-// ReduceLosses, then Ready as the plan calls it, then Finish; for each micro-batch before,
-// Accumulate after the plan's backward. All of it only calls the device, alike in every step, and
-// may be recorded.
+// Used by one training thread in one generation. Calls of a step: Accumulate after the backward
+// pass of every micro-batch but the last; for the last or only micro-batch ReduceLosses, then Ready
+// as the plan calls it, then Finish. All of them only issue device calls, the same in every step,
+// and may be captured in a graph.
 class DeviceBucketReducer {
  public:
-  // Collective. `communicator`, of the ranks' devices, and `plan` outlive the exchange; null: a
-  // world of one, whose gradients stay where they are. The plan's gradients are to be bound to
-  // gradients(), and all ranks' are laid out alike. RESOURCE_EXHAUSTED.
+  // Collective. `communicator` connects the ranks' devices; null for a world of one rank, which
+  // communicates nothing. It and `plan` outlive the reducer. The caller must bind the plan's
+  // gradients to gradients(); all ranks use the same layout. RESOURCE_EXHAUSTED if out of device
+  // memory.
   static absl::StatusOr<std::unique_ptr<DeviceBucketReducer>> Create(
       collectives::Communicator* communicator, nn::Plan* plan,
       const DeviceBucketReducerOptions& options);
 
-  // In the device's memory.
+  // Gradient array in device memory.
   float* gradients() { return gradients_; }
 
-  // Keeps the gradients of a micro-batch before the last, which backward left in gradients(): of
-  // the `first` of a step, or besides those of the ones before.
+  // Saves the gradients of a micro-batch before the last: copies gradients() to the accumulator if
+  // `first`, otherwise adds it.
   void Accumulate(bool first);
-  // losses [count], in the device's memory, become the sums over the ranks while backward runs.
+  // Reduces losses [count], in device memory, in place over the ranks while backward runs.
   void ReduceLosses(nn::LossResult* losses, size_t count);
-  // As nn::Plan::Backward's `ready`. `accumulated`: there were micro-batches before.
+  // See the `ready` argument of nn::Plan::Backward. `accumulated`: the step had earlier
+  // micro-batches.
   void Ready(size_t offset, bool accumulated);
-  // After Ready(0). What the device does from now on finds the sums, of this rank's share where
-  // they are scattered. Errors: those of operations that could not begin; of what happens to the
-  // others the communicator's status() and failed_flag() tell.
+  // Called after Ready(0). Later device work reads the sums, with `scatters` only those of this
+  // rank's shard. Returns the errors of operations that could not be started; other errors are
+  // reported by the communicator's status() and failed_flag().
   absl::Status Finish();
 
-  // Of one step.
+  // Collective operations per step.
   size_t operations() const {
     if (communicator_ == nullptr) return 0;
     return (scatters_ ? 1 : buckets_.size()) + 1;
   }
+  // Bytes of gradients reduced per step.
   size_t bytes() const { return communicator_ == nullptr ? 0 : elements_ * kernels::SizeOf(type_); }
 
  private:
   struct Range {
-    size_t begin = 0, end = 0;  // in the plan's gradients; complete when its first offset is
+    size_t begin = 0, end = 0;  // in the plan's gradients; complete when `begin` is ready
   };
   DeviceBucketReducer(collectives::Communicator* communicator, nn::Plan* plan,
                       const DeviceBucketReducerOptions& options);
@@ -79,7 +82,7 @@ class DeviceBucketReducer {
   const kernels::DataType type_;
   const size_t elements_;
   const Shares shares_;
-  // Of float16's sums.
+  // Scaling of float16 sums; see RankScale.
   const float postscale_, prescale_;
   std::vector<Range> buckets_;
   std::unique_ptr<collectives::Allocation> registered_;
@@ -87,9 +90,9 @@ class DeviceBucketReducer {
   DeviceFloats own_reduced_;
   DeviceFloats accumulated_;
   float* gradients_ = nullptr;
-  void* reduced_ = nullptr;  // elements_ of type_; gradients_ itself in float32
-  size_t ready_ = 0;         // buckets of this step, from the first on
-  std::vector<std::shared_ptr<collectives::Work>> work_;  // of this step
+  void* reduced_ = nullptr;  // elements_ of type_; equals gradients_ for float32
+  size_t ready_ = 0;         // buckets completed in this step
+  std::vector<std::shared_ptr<collectives::Work>> work_;  // operations of this step
 };
 
 }  // namespace muster::train

@@ -1,5 +1,5 @@
-// Ranks whose devices exchange gradients among themselves, each a process with the recording device
-// and the library that stands in for NCCL: the same training as by the processes, to the bit.
+// Trains with ranks that reduce gradients between devices (each rank a process with the recording
+// device and the fake NCCL) and expects bit-identical results to training with the processes.
 #include <algorithm>
 #include <csignal>
 #include <functional>
@@ -40,7 +40,7 @@ class DeviceTrainingTest : public ::testing::Test {
 
   void SetUp() override { data::WriteSyntheticDataset(data_.path(), 330, 50); }
 
-  // Batches of 50, the last of an epoch one of 30.
+  // Batches of 50 samples; the last batch of an epoch has 30.
   v1::JobSpec Spec(uint64_t steps) const {
     v1::JobSpec job;
     v1::TrainSpec& spec = *job.mutable_train();
@@ -67,7 +67,7 @@ class DeviceTrainingTest : public ::testing::Test {
                                                     const AtProgress& at_progress) {
     kernels::Device& device = on_devices ? kernels::RecordingDevice() : kernels::CpuDevice();
     ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, kRanks, "", {&device}));
-    // Which makes no memory of its own: the device knows all that it computes in.
+    // This NCCL version does not allocate memory itself, so all memory is known to the device.
     collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
     parts.make_stream = [&device] { return device.MakeStream(); };
     collectives::WorldOptions options;
@@ -85,7 +85,7 @@ class DeviceTrainingTest : public ::testing::Test {
     return trainer.Run();
   }
 
-  // What each rank ends with, in words: weights, the number of skipped steps, all losses.
+  // Final state of each rank as text: weights digest, number of skipped steps, all losses.
   std::vector<std::string> Train(v1::JobSpec spec, bool on_devices,
                                  const AtProgress& at_progress = nullptr) {
     spec::ApplyDefaults(spec);
@@ -95,9 +95,9 @@ class DeviceTrainingTest : public ::testing::Test {
                        TrainRank(spec, rank, on_devices, store, at_progress));
       std::string text =
           absl::StrCat(summary.weights_digest(), " ", summary.skipped_steps(), " skipped:");
-      // By the processes a loss passes through a float on its way.
+      // The processes reduce the loss as a float, hence few digits.
       for (const float loss : summary.losses()) absl::StrAppendFormat(&text, " %.4g", loss);
-      // A status is all that comes out of a rank's process.
+      // A rank's process can return only a status.
       return absl::UnknownError(text);
     });
   }
@@ -112,9 +112,9 @@ class DeviceTrainingTest : public ::testing::Test {
   data::TemporaryDirectory data_;
 };
 
-TEST_F(DeviceTrainingTest, Float32) { ExpectTheSame(Spec(20)); }
+TEST_F(DeviceTrainingTest, TrainsInFloat32) { ExpectTheSame(Spec(20)); }
 
-TEST_F(DeviceTrainingTest, AccumulatedGradientsClippingAndAnAverage) {
+TEST_F(DeviceTrainingTest, TrainsWithAccumulationClippingAndAverage) {
   v1::JobSpec spec = Spec(16);
   spec.mutable_train()->set_accumulation_steps(3);
   spec.mutable_train()->mutable_optimizer()->set_clip_norm(1);
@@ -122,7 +122,7 @@ TEST_F(DeviceTrainingTest, AccumulatedGradientsClippingAndAnAverage) {
   ExpectTheSame(spec);
 }
 
-TEST_F(DeviceTrainingTest, LowPrecisionOnTheWay) {
+TEST_F(DeviceTrainingTest, ReducesInLowPrecision) {
   for (const char* type : {"bfloat16", "float16"}) {
     v1::JobSpec spec = Spec(16);
     spec.mutable_train()->set_precision("O2");
@@ -133,7 +133,7 @@ TEST_F(DeviceTrainingTest, LowPrecisionOnTheWay) {
   }
 }
 
-TEST_F(DeviceTrainingTest, StepsThatOverflowAreSkippedByAll) {
+TEST_F(DeviceTrainingTest, AllRanksSkipOverflowingSteps) {
   v1::JobSpec spec = Spec(24);
   spec.mutable_train()->set_precision("O2");
   v1::MixedPrecisionSpec& mixed = *spec.mutable_train()->mutable_mixed_precision();
@@ -147,8 +147,8 @@ TEST_F(DeviceTrainingTest, StepsThatOverflowAreSkippedByAll) {
   EXPECT_EQ(results, Train(spec, /*on_devices=*/false));
 }
 
-// Each rank with the optimizer's states of its share alone.
-TEST_F(DeviceTrainingTest, ShardedOptimizer) {
+// Each rank keeps only the optimizer states of its shard.
+TEST_F(DeviceTrainingTest, TrainsWithShardedOptimizer) {
   v1::JobSpec spec = Spec(12);
   const std::vector<std::string> whole = Train(spec, /*on_devices=*/true);
   spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
@@ -163,7 +163,7 @@ TEST_F(DeviceTrainingTest, ShardedOptimizer) {
   ExpectTheSame(spec);
 }
 
-TEST_F(DeviceTrainingTest, ShardedOptimizerInLowPrecision) {
+TEST_F(DeviceTrainingTest, TrainsWithShardedOptimizerInLowPrecision) {
   v1::JobSpec spec = Spec(20);
   spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
   spec.mutable_train()->set_precision("O2");
@@ -178,14 +178,14 @@ TEST_F(DeviceTrainingTest, ShardedOptimizerInLowPrecision) {
   EXPECT_EQ(results, Train(spec, /*on_devices=*/false));
 }
 
-TEST_F(DeviceTrainingTest, SynchronisedBatchNorm) {
+TEST_F(DeviceTrainingTest, TrainsWithSynchronizedBatchNorm) {
   v1::JobSpec spec = Spec(12);
   spec.mutable_train()->set_sync_batch_norm(true);
   ExpectTheSame(spec);
 }
 
-// Steps are not recorded: each call is made in each step.
-TEST_F(DeviceTrainingTest, WithoutGraphs) {
+// Steps are not captured: all device calls are made in every step.
+TEST_F(DeviceTrainingTest, TrainsWithoutGraphs) {
   v1::JobSpec spec = Spec(12);
   spec.mutable_train()->set_sync_batch_norm(true);
   const std::vector<std::string> recorded = Train(spec, /*on_devices=*/true);
@@ -193,7 +193,7 @@ TEST_F(DeviceTrainingTest, WithoutGraphs) {
   EXPECT_EQ(Train(spec, /*on_devices=*/true), recorded);
 }
 
-TEST_F(DeviceTrainingTest, ARankThatDiesEndsTheOthersStep) {
+TEST_F(DeviceTrainingTest, LostRankEndsStepOfPeers) {
   const absl::Time start = absl::Now();
   const auto results =
       Train(Spec(1'000'000), /*on_devices=*/true, [](uint32_t rank, const v1::Progress& progress) {
@@ -204,7 +204,7 @@ TEST_F(DeviceTrainingTest, ARankThatDiesEndsTheOthersStep) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(30));
 }
 
-TEST_F(DeviceTrainingTest, RanksThatEndWithOtherWeightsAreTold) {
+TEST_F(DeviceTrainingTest, ReportsRanksWithDifferentWeights) {
   for (const float other_rate : {0.02f, 0.03f}) {
     collectives::FileKeyStore store;
     const auto results = collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
@@ -219,33 +219,33 @@ TEST_F(DeviceTrainingTest, RanksThatEndWithOtherWeightsAreTold) {
   }
 }
 
-TEST_F(DeviceTrainingTest, GradientsOfAWorldOfOneNeedNotTravel) {
+TEST_F(DeviceTrainingTest, DoesNotCommunicateInWorldOfOne) {
   const auto compiled = nn::Compile(nn::SmallResNet(), {.max_batch = 1});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   nn::Plan& plan = **compiled;
   DeviceBucketReducerOptions options;
   options.first_bucket_bytes = 1024;
   options.accumulates = true;
-  const auto exchange = DeviceBucketReducer::Create(nullptr, &plan, options);
-  ASSERT_TRUE(exchange.ok()) << exchange.status();
+  const auto reducer = DeviceBucketReducer::Create(nullptr, &plan, options);
+  ASSERT_TRUE(reducer.ok()) << reducer.status();
   const size_t count = plan.parameter_elements();
-  const auto gradients = absl::MakeSpan((*exchange)->gradients(), count);
+  const auto gradients = absl::MakeSpan((*reducer)->gradients(), count);
   nn::LossResult loss{1.5, 2};
   for (int step = 0; step < 2; ++step) {
     for (const bool first : {true, false}) {
       std::fill(gradients.begin(), gradients.end(), first ? 1.0f : 2.0f);
-      (*exchange)->Accumulate(first);
+      (*reducer)->Accumulate(first);
     }
     std::fill(gradients.begin(), gradients.end(), 4.0f);
-    (*exchange)->ReduceLosses(&loss, 1);
-    (*exchange)->Ready(count / 2, /*accumulated=*/true);
-    (*exchange)->Ready(0, /*accumulated=*/true);
-    ASSERT_TRUE((*exchange)->Finish().ok());
+    (*reducer)->ReduceLosses(&loss, 1);
+    (*reducer)->Ready(count / 2, /*accumulated=*/true);
+    (*reducer)->Ready(0, /*accumulated=*/true);
+    ASSERT_TRUE((*reducer)->Finish().ok());
     EXPECT_THAT(gradients, Each(7.0f));
     EXPECT_EQ(loss.loss_sum, 1.5);
   }
-  EXPECT_EQ((*exchange)->operations(), 0);
-  EXPECT_EQ((*exchange)->bytes(), 0);
+  EXPECT_EQ((*reducer)->operations(), 0);
+  EXPECT_EQ((*reducer)->bytes(), 0);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 namespace muster::train {
 namespace {
 
-// Decoded pixels for each one of the network's input, both ways: enough that images look as they
-// do at full resolution.
+// Decoded pixels per input pixel in each dimension: high enough that images resemble those at full
+// resolution.
 constexpr double kDetail = 2;
 
 struct Totals {
@@ -23,7 +23,7 @@ struct Totals {
   }
 };
 
-// Over the samples of all ranks.
+// Mean over the samples of all ranks.
 absl::StatusOr<Evaluation> MeanOver(uint64_t samples, const Totals& totals,
                                     collectives::Communicator& communicator) {
   double sums[2] = {totals.loss_sum, totals.correct};

@@ -1,4 +1,4 @@
-// Accuracy and loss over the test set, each sample once, shared among the ranks.
+// Evaluates accuracy and loss over the test set; every sample is evaluated once, by one rank.
 #ifndef MUSTER_TRAINER_STRATEGY_EVALUATE_H_
 #define MUSTER_TRAINER_STRATEGY_EVALUATE_H_
 
@@ -16,24 +16,24 @@
 namespace muster::train {
 
 struct EvaluationOptions {
-  data::TransformOptions transform;  // of which augment and detail are not used
-  uint32_t max_samples = 0;          // of the plan, at a time
-  // The data set is divided into `parts`, of which this rank computes one; the stages of a pipeline
-  // compute the same one.
+  data::TransformOptions transform;  // augment and detail are ignored
+  uint32_t max_samples = 0;          // largest batch of the plan
+  // This rank evaluates slice `part` of the data set's `parts` slices. The stages of a pipeline
+  // evaluate the same slice.
   uint32_t part = 0;
   uint32_t parts = 1;
-  bool labels_only = false;  // this rank reads no images
-  uint32_t threads = 1;      // of the loader
+  bool labels_only = false;  // this rank loads labels but no images
+  uint32_t threads = 1;      // loader threads
   uint32_t prefetch = 4;
 };
 
-// For an objective that compares augmented views: its loss on the test set, with views drawn as in
-// training, always the same ones.
+// Evaluation of an objective that compares augmented views: its loss on the test set, with views
+// drawn as in training but from a fixed seed.
 struct ContrastiveEvaluationOptions {
   data::TransformOptions transform;
   uint64_t global_batch = 0;
-  // Of each rank's share of a global batch, computed one after the other; the samples of one part
-  // are compared with each other.
+  // Slices of each rank's share of a global batch, evaluated one after the other. Only samples of
+  // the same slice are compared with each other.
   uint32_t parts = 1;
   uint32_t views = 2;
   uint64_t seed = 0;
@@ -46,20 +46,20 @@ struct Evaluation {
   double accuracy = 0;  // 0 to 1
 };
 
-// Loss of one batch without training, of global_samples on all ranks; collective where the
-// objective is, or the model is in stages.
+// Computes the loss of one batch in evaluation mode; global_samples counts the samples on all
+// ranks. Collective if the objective is or if the model is pipelined.
 using BatchLoss = absl::FunctionRef<absl::StatusOr<nn::LossResult>(const data::Batch& batch,
                                                                    uint64_t global_samples)>;
 
-// Collective over `world`. Batches are loaded for `device`. The errors of the data set, of `loss`
-// and of the communicator.
+// Collective over `world`. Loads batches for `device`. Returns errors of the data set, `loss` and
+// the communicator.
 absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
                                            const EvaluationOptions& options,
                                            kernels::Device& device,
                                            collectives::Communicator& world, BatchLoss loss);
 
-// The same by the objective's loss. Accuracy is the share of rows whose nearest other row is their
-// sample's other view.
+// Same, for a contrastive objective. Accuracy is the fraction of views whose nearest neighbor is
+// the other view of the same sample.
 absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset,
                                                const ContrastiveEvaluationOptions& options,
                                                kernels::Device& device,

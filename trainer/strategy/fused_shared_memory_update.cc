@@ -10,8 +10,8 @@
 namespace muster::train {
 namespace {
 
-// What a block reads and writes fits the second-level cache several times over, so that only its
-// first reads and its last writes reach memory.
+// A block's working set is a fraction of the L2 cache, so that only its first reads and last writes
+// access memory.
 constexpr size_t kBlockElements = 8 << 10;
 
 }  // namespace
@@ -25,13 +25,13 @@ FusedSharedMemoryUpdate::FusedSharedMemoryUpdate(collectives::Communicator* comm
       addends_(communicator->size()) {}
 
 absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> FusedSharedMemoryUpdate::Create(
-    collectives::Communicator* communicator, HostBucketReducer* exchange, Optimizer* optimizer,
+    collectives::Communicator* communicator, HostBucketReducer* reducer, Optimizer* optimizer,
     size_t elements) {
   std::unique_ptr<FusedSharedMemoryUpdate> update(
       new FusedSharedMemoryUpdate(communicator, optimizer, elements));
   ASSIGN_OR_RETURN(update->memory_, communicator->Allocate(elements * sizeof(float)));
   for (uint32_t rank = 0; rank < communicator->size(); ++rank) {
-    const Peer peer{exchange->PeerGradients(rank),
+    const Peer peer{reducer->PeerGradients(rank),
                     static_cast<float*>(communicator->PeerData(*update->memory_, rank))};
     if (peer.gradients == nullptr || peer.parameters == nullptr) return {nullptr};
     update->peers_.push_back(peer);
@@ -47,7 +47,7 @@ absl::Status FusedSharedMemoryUpdate::Run(const kernels::UpdateScalars* scalars)
       UpdateBlock(scalars, begin, std::min(kBlockElements, share.end - begin));
     }
   }
-  // Nobody reads what others still write, nor writes what they still read.
+  // No rank may read parameters that others still write, or write gradients that others still read.
   return communicator_->Barrier()->Wait();
 }
 

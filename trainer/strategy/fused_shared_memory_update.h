@@ -1,10 +1,10 @@
-// The sum of the gradients and the update in one pass, where the ranks share memory: each rank
-// reads its share of everybody's gradients, updates its share of the parameters and writes it to
-// everybody's.
+// Reduces gradients and updates parameters in one pass for ranks that share memory: each rank reads
+// its shard of all ranks' gradients, updates its shard of the parameters and writes it to all
+// ranks' parameters.
 //
-// An all-reduce before an update of everything by everybody moves about 4 + 5 floats per parameter
-// and rank; with n ranks this moves 2 + 5 / n. The all-reduce would not be hidden by backward
-// either, where ranks compute on all cores: it takes them from it.
+// All-reducing and then updating all parameters on every rank moves about 4 + 5 floats per
+// parameter and rank; with n ranks this moves 2 + 5 / n. Overlapping an all-reduce with backward
+// would not help: ranks compute on all cores, and the all-reduce would compete for them.
 // (Xu et al. 2020, Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training.)
 #ifndef MUSTER_TRAINER_STRATEGY_FUSED_SHARED_MEMORY_UPDATE_H_
 #define MUSTER_TRAINER_STRATEGY_FUSED_SHARED_MEMORY_UPDATE_H_
@@ -25,32 +25,33 @@
 
 namespace muster::train {
 
-// For one training thread and one generation.
+// Used by one training thread in one generation.
 class FusedSharedMemoryUpdate {
  public:
-  // Collective. Null where a rank cannot reach a peer's memory. `exchange`, which does not sum, and
-  // `optimizer`, which is elementwise, outlive this and have arrays of `elements`.
-  // RESOURCE_EXHAUSTED when the communicator has no memory.
+  // Collective. Returns null if a rank cannot access a peer's memory. `reducer` must be created
+  // with sums = false and `optimizer` must be elementwise; both outlive this object and have arrays
+  // of `elements` elements. RESOURCE_EXHAUSTED if the communicator is out of memory.
   static absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> Create(
-      collectives::Communicator* communicator, HostBucketReducer* exchange, Optimizer* optimizer,
+      collectives::Communicator* communicator, HostBucketReducer* reducer, Optimizer* optimizer,
       size_t elements);
 
-  // This rank's, zeros at first, 64-byte aligned. Between steps they are its own to write.
+  // This rank's parameters, initially zero, 64-byte aligned. Only this rank accesses them between
+  // steps.
   float* parameters() { return peers_[communicator_->rank()].parameters; }
 
-  // Collective, after the exchange's Finish. OK: every rank's parameters are as one update with the
-  // sum of all gradients leaves them, added up in the order of ranks. After an error, the
-  // communicator's, they are worth nothing.
+  // Collective; called after the reducer's Finish. On success every rank has the parameters of one
+  // update with the sum of all gradients, which are added in rank order. After an error (the
+  // communicator's) the parameters are undefined.
   absl::Status Run(const kernels::UpdateScalars* scalars);
 
-  // Collective; not where the optimizer keeps this rank's share alone. Only those of its own share
-  // are of worth on each rank; from here to the next step all ranks have all of them. The
-  // communicator's errors.
+  // Collective; not allowed if the optimizer keeps only this rank's shard. Gathers the optimizer
+  // states: each rank updates only its own shard of them, and after this call all ranks have all
+  // states until the next step. Returns the communicator's errors.
   absl::Status GatherStates();
 
   const Shares& shares() const { return shares_; }
 
-  // Spent in Run on anything but waiting, since Create.
+  // Compute time in Run since Create, without waiting.
   absl::Duration kernel_time() const { return kernel_time_; }
 
  private:
@@ -66,9 +67,9 @@ class FusedSharedMemoryUpdate {
   collectives::Communicator* const communicator_;
   Optimizer* const optimizer_;
   const Shares shares_;
-  std::unique_ptr<collectives::Allocation> memory_;  // of the parameters
+  std::unique_ptr<collectives::Allocation> memory_;  // holds the parameters
   std::vector<Peer> peers_;                          // by rank
-  AlignedFloats sum_;                                // of a block's gradients
+  AlignedFloats sum_;                                // sum of a block's gradients
   std::vector<const void*> addends_;                 // scratch of UpdateBlock
   absl::Duration kernel_time_;
 };

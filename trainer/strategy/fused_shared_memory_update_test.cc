@@ -1,5 +1,4 @@
-// Held to what it takes the place of: an all-reduce of the gradients and a whole update on each
-// rank.
+// Compares FusedSharedMemoryUpdate with an all-reduce followed by a full update on every rank.
 #include "trainer/strategy/fused_shared_memory_update.h"
 
 #include <algorithm>
@@ -23,7 +22,7 @@ namespace {
 
 using collectives::Communicator;
 
-// Several blocks a rank, in parameters of sizes that are no multiple of anything.
+// Several blocks per rank, with odd parameter sizes.
 absl::StatusOr<std::unique_ptr<nn::Plan>> CompileMlp() {
   v1::ModelSpec spec;
   spec.set_name("mlp");
@@ -34,12 +33,12 @@ absl::StatusOr<std::unique_ptr<nn::Plan>> CompileMlp() {
   return nn::Compile(graph, options);
 }
 
-// One way of training, on one rank.
+// One rank's training with either update.
 struct Trained {
-  std::unique_ptr<HostBucketReducer> exchange;
+  std::unique_ptr<HostBucketReducer> reducer;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<TestUpdates> updates;
-  std::unique_ptr<FusedSharedMemoryUpdate> sharded;  // null: sums, then a whole update
+  std::unique_ptr<FusedSharedMemoryUpdate> sharded;  // null: all-reduce and full update
   AlignedFloats own_parameters;
   float* parameters = nullptr;
 };
@@ -51,15 +50,15 @@ absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Pl
   options.first_bucket_bytes = 1000;
   options.bucket_bytes = 50000;
   options.sums = !sharded;
-  ASSIGN_OR_RETURN(trained.exchange, HostBucketReducer::Create(world, plan, options));
+  ASSIGN_OR_RETURN(trained.reducer, HostBucketReducer::Create(world, plan, options));
   ASSIGN_OR_RETURN(trained.optimizer, Optimizer::Create(spec, plan->parameters()));
   trained.updates = std::make_unique<TestUpdates>(UpdateRulesOf(spec));
   const size_t elements = plan->parameter_elements();
   if (sharded) {
     ASSIGN_OR_RETURN(trained.sharded,
-                     FusedSharedMemoryUpdate::Create(world, trained.exchange.get(),
+                     FusedSharedMemoryUpdate::Create(world, trained.reducer.get(),
                                                      trained.optimizer.get(), elements));
-    if (trained.sharded == nullptr) return absl::InternalError("no memory in common");
+    if (trained.sharded == nullptr) return absl::InternalError("no shared memory");
     trained.parameters = trained.sharded->parameters();
   } else {
     trained.own_parameters = MakeAlignedFloats(elements);
@@ -74,12 +73,12 @@ absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Pl
 
 absl::Status Step(Trained& trained, const std::vector<float>& gradients, uint32_t rank,
                   uint64_t step) {
-  trained.exchange->Begin({1.5 * (rank + 1), 1.0 * rank}, /*accumulated=*/false);
-  std::copy(gradients.begin(), gradients.end(), trained.exchange->gradients());
-  trained.exchange->Ready(gradients.size() / 2);
-  RETURN_IF_ERROR(trained.exchange->Finish());
+  trained.reducer->Begin({1.5 * (rank + 1), 1.0 * rank}, /*accumulated=*/false);
+  std::copy(gradients.begin(), gradients.end(), trained.reducer->gradients());
+  trained.reducer->Ready(gradients.size() / 2);
+  RETURN_IF_ERROR(trained.reducer->Finish());
   const double learning_rate = 0.1 / static_cast<double>(step + 1);
-  const float* const sums = trained.exchange->gradients();
+  const float* const sums = trained.reducer->gradients();
   const kernels::UpdateScalars* const scalars =
       trained.updates->Decide(learning_rate, step, sums, gradients.size());
   if (trained.sharded != nullptr) return trained.sharded->Run(scalars);
@@ -92,7 +91,7 @@ absl::Status ExpectEqual(const float* a, const float* b, size_t count, const std
   return absl::InternalError(what + " differ");
 }
 
-// What both ways leave, bit by bit, after each of some steps.
+// Expects both updates to give bit-identical results after each of several steps.
 absl::Status Compare(const v1::OptimizerSpec& spec, Communicator* world) {
   ASSIGN_OR_RETURN(const auto plan, CompileMlp());
   ASSIGN_OR_RETURN(Trained summed, Make(/*sharded=*/false, spec, plan.get(), world));
@@ -105,8 +104,8 @@ absl::Status Compare(const v1::OptimizerSpec& spec, Communicator* world) {
     RETURN_IF_ERROR(Step(summed, gradients, world->rank(), step));
     RETURN_IF_ERROR(Step(sharded, gradients, world->rank(), step));
     RETURN_IF_ERROR(ExpectEqual(sharded.parameters, summed.parameters, elements, "parameters"));
-    if (sharded.exchange->totals().loss_sum != summed.exchange->totals().loss_sum ||
-        sharded.exchange->totals().correct != summed.exchange->totals().correct) {
+    if (sharded.reducer->totals().loss_sum != summed.reducer->totals().loss_sum ||
+        sharded.reducer->totals().correct != summed.reducer->totals().correct) {
       return absl::InternalError("losses differ");
     }
   }
@@ -116,11 +115,11 @@ absl::Status Compare(const v1::OptimizerSpec& spec, Communicator* world) {
                                 summed.optimizer->states()[i].values.get(), elements,
                                 sharded.optimizer->states()[i].name));
   }
-  // A step after it goes on from the same states.
+  // Another step after gathering starts from the same states.
   const std::vector<float> ones(elements, 1);
   RETURN_IF_ERROR(Step(summed, ones, world->rank(), 4));
   RETURN_IF_ERROR(Step(sharded, ones, world->rank(), 4));
-  return ExpectEqual(sharded.parameters, summed.parameters, elements, "parameters in the end");
+  return ExpectEqual(sharded.parameters, summed.parameters, elements, "final parameters");
 }
 
 v1::OptimizerSpec Sgd() {
@@ -129,7 +128,7 @@ v1::OptimizerSpec Sgd() {
   spec.set_momentum(0.9);
   spec.set_nesterov(true);
   spec.set_weight_decay(0.01);
-  spec.set_exclude_norm_and_bias(true);  // several ranges
+  spec.set_exclude_norm_and_bias(true);  // to have several ranges
   return spec;
 }
 
@@ -143,7 +142,7 @@ v1::OptimizerSpec AdamW() {
   return spec;
 }
 
-// On a thread for each of `ranks`, with shared memory between them.
+// Runs each rank on its own thread, connected by `backend`.
 void OnEachRank(uint32_t ranks, const std::string& backend,
                 const std::function<absl::Status(Communicator*)>& run) {
   collectives::FileKeyStore keys;
@@ -162,7 +161,7 @@ void OnEachRank(uint32_t ranks, const std::string& backend,
   for (uint32_t rank = 0; rank < ranks; ++rank) EXPECT_EQ(results[rank], "") << "rank " << rank;
 }
 
-TEST(FusedSharedMemoryUpdateTest, IsAnAllReduceAndAWholeUpdate) {
+TEST(FusedSharedMemoryUpdateTest, EqualsAllReduceAndFullUpdate) {
   for (const uint32_t ranks : {2u, 3u, 5u}) {
     for (const v1::OptimizerSpec& spec : {Sgd(), AdamW()}) {
       SCOPED_TRACE(spec.name() + " on " + std::to_string(ranks));
@@ -171,29 +170,31 @@ TEST(FusedSharedMemoryUpdateTest, IsAnAllReduceAndAWholeUpdate) {
   }
 }
 
-TEST(FusedSharedMemoryUpdateTest, NeedsMemoryInCommon) {
+TEST(FusedSharedMemoryUpdateTest, RequiresSharedMemory) {
   OnEachRank(2, "gloo", [](Communicator* world) -> absl::Status {
     ASSIGN_OR_RETURN(const auto plan, CompileMlp());
     const absl::Status made = Make(/*sharded=*/true, Sgd(), plan.get(), world).status();
-    return made.message() == "no memory in common" ? absl::OkStatus()
-                                                   : absl::InternalError("made, or not even that");
+    return made.message() == "no shared memory"
+               ? absl::OkStatus()
+               : absl::InternalError("expected 'no shared memory'");
   });
 }
 
-TEST(FusedSharedMemoryUpdateTest, APeerThatIsGoneEndsTheStep) {
+TEST(FusedSharedMemoryUpdateTest, ReturnsErrorWhenPeerIsLost) {
   OnEachRank(2, "shm", [](Communicator* world) -> absl::Status {
     ASSIGN_OR_RETURN(const auto plan, CompileMlp());
     ASSIGN_OR_RETURN(Trained trained, Make(/*sharded=*/true, Sgd(), plan.get(), world));
     const std::vector<float> gradients(plan->parameter_elements(), 1);
     RETURN_IF_ERROR(Step(trained, gradients, world->rank(), 0));
-    trained.exchange->Begin({}, /*accumulated=*/false);
-    RETURN_IF_ERROR(trained.exchange->Finish());
+    trained.reducer->Begin({}, /*accumulated=*/false);
+    RETURN_IF_ERROR(trained.reducer->Finish());
     if (world->rank() == 1) {
       world->Abort(absl::AbortedError("gone"));
       return absl::OkStatus();
     }
     const kernels::UpdateScalars scalars{.learning_rate = 0.1};
-    return trained.sharded->Run(&scalars).ok() ? absl::InternalError("went on") : absl::OkStatus();
+    return trained.sharded->Run(&scalars).ok() ? absl::InternalError("expected an error")
+                                               : absl::OkStatus();
   });
 }
 

@@ -14,7 +14,7 @@ using collectives::ReduceOp;
 
 absl::StatusOr<std::vector<v1::TrainSummary>> GatherSummaries(Communicator& world,
                                                               const v1::TrainSummary& own) {
-  // All ranks send as many bytes: the longest text, its length before it.
+  // All ranks send the same number of bytes: a length, then the text padded to the longest one.
   std::string text = own.SerializeAsString();
   const auto length = static_cast<int64_t>(text.size());
   int64_t longest = length;

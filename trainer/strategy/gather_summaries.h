@@ -1,4 +1,4 @@
-// What ranks tell each other at the end of a training.
+// Collectives that build the training summary.
 #ifndef MUSTER_TRAINER_STRATEGY_GATHER_SUMMARIES_H_
 #define MUSTER_TRAINER_STRATEGY_GATHER_SUMMARIES_H_
 
@@ -12,13 +12,13 @@
 
 namespace muster::train {
 
-// Collective. By rank, on rank 0; empty elsewhere. The communicator's errors; DATA_LOSS for what
-// cannot be read.
+// Collective. Returns the summaries of all ranks in rank order on rank 0, and an empty vector on
+// other ranks. Returns the communicator's errors; DATA_LOSS for a summary that cannot be parsed.
 absl::StatusOr<std::vector<v1::TrainSummary>> GatherSummaries(collectives::Communicator& world,
                                                               const v1::TrainSummary& own);
 
-// Collective over both. How many ranks of the world have another digest than the first of those
-// that ought to have the same, `equals`.
+// Collective over both communicators. Number of ranks of `world` whose digest differs from that of
+// the first rank in their group `equals`, whose members should have equal digests.
 absl::StatusOr<uint32_t> CountDiffering(collectives::Communicator& world,
                                         collectives::Communicator& equals,
                                         const std::string& digest);

@@ -1,12 +1,12 @@
-// Sums of gradients and losses over the ranks that have the same parameters. Which implementation a
-// strategy uses is chosen once, when the ranks are connected:
+// Reduces gradients and losses over the ranks that have the same parameters. The implementation is
+// chosen once, when the ranks are connected:
 //
 //   HostGradientReducer          by the processes, bucket by bucket while backward runs
 //   CapturedHostGradientReducer  by the processes, after passes that are captured as a CUDA graph
-//   DeviceGradientReducer        between the GPUs' memories, as part of the passes
+//   DeviceGradientReducer        between GPU memories, as part of the passes
 //
-// Where ranks share memory and the update sums gradients itself (FusedUpdate), a
-// HostGradientReducer sums the losses alone.
+// If ranks share memory and the update reduces the gradients itself (FusedUpdate),
+// HostGradientReducer reduces the losses only.
 #ifndef MUSTER_TRAINER_STRATEGY_GRADIENT_REDUCER_H_
 #define MUSTER_TRAINER_STRATEGY_GRADIENT_REDUCER_H_
 
@@ -30,24 +30,24 @@
 
 namespace muster::train {
 
-// Where the sums of gradients are made; the same on all ranks.
+// Where gradients are reduced; the same on all ranks.
 enum class ReductionPath { kHost, kFusedSharedMemory, kDevice };
 
-// What reducers and updates work on; all of it outlives them.
+// Objects that reducers and updates work on; all outlive them.
 struct StepParts {
   const StrategyContext* context = nullptr;
-  collectives::Communicator* replicas = nullptr;  // the ranks that have the same parameters
-  nn::Plan* plan = nullptr;                       // of which the arrays are
+  collectives::Communicator* replicas = nullptr;  // ranks that have the same parameters
+  nn::Plan* plan = nullptr;                       // describes the arrays
   Optimizer* optimizer = nullptr;
   ModelState* state = nullptr;
   StepController* controller = nullptr;
   StepGraphs* graphs = nullptr;
   TrainingPrecision precision;
   ReductionPath path = ReductionPath::kHost;
-  // Forward and backward are captured: the processes cannot communicate meanwhile.
+  // Forward and backward are captured as a graph, so processes cannot communicate during them.
   bool captures_passes = false;
-  // Idle between passes, for the update on a device whose memory is the process's; null: there are
-  // none.
+  // Worker threads that the update may use between passes on a device with host memory; null if
+  // there are none.
   kernels::ThreadPool* threads = nullptr;
 };
 
@@ -55,38 +55,38 @@ ReductionPath ChooseReductionPath(const StrategyContext& context,
                                   const collectives::Communicator& replicas, const nn::Plan& plan,
                                   const Optimizer& optimizer, const TrainingPrecision& precision);
 
-// For one training thread and one generation. Each step: Accumulate after backward of each
-// accumulation step before the last; around the last one's backward BeginBackward, GradientsReady
-// and EndBackward; then Finish. All but Finish may be part of a captured graph where
-// StepParts::captures_passes.
+// Used by one training thread in one generation. Calls of a step: Accumulate after the backward
+// pass of every accumulation step but the last; BeginBackward, GradientsReady and EndBackward
+// around the last one's backward pass; then Finish. With StepParts::captures_passes, all but Finish
+// may be captured in a graph.
 class GradientReducer {
  public:
   virtual ~GradientReducer() = default;
 
-  // What backward writes, in the device's memory.
+  // Gradient array that backward writes, in device memory.
   virtual float* gradients() = 0;
-  // Keeps the gradients of an accumulation step before the last: of the `first` of a step, or added
-  // to those before.
+  // Saves the gradients of an accumulation step before the last: overwrites the accumulator if
+  // `first`, otherwise adds to it.
   virtual void Accumulate(bool first) = 0;
   virtual void BeginBackward() = 0;
-  // As the `ready` of nn::Execution::Backward.
+  // See the `ready` argument of nn::Execution::Backward.
   virtual void GradientsReady(size_t offset) = 0;
   virtual absl::Status EndBackward() = 0;
-  // Collective. OK: what the device does from now on finds the sums in gradients(), and the total
-  // loss and whether the sums are finite in the controller. After an error, the communicators',
-  // they are worthless and the update must not run. Adds to times.exposed_communication.
+  // Collective. On success, later device work reads the sums from gradients(), and the controller
+  // has the total loss and whether the sums are finite. After an error (the communicators') their
+  // values are undefined and the update must not run. Adds to times.exposed_communication.
   virtual absl::Status Finish(StepTimes& times) = 0;
 
-  // Collective operations of one step, and the bytes of gradients that they reduce.
+  // Collective operations per step, and bytes of gradients that they reduce.
   virtual uint64_t operations() const = 0;
   virtual uint64_t bytes() const = 0;
-  // Time spent on anything but waiting, since it was created.
+  // Compute time since construction, without waiting.
   virtual absl::Duration kernel_time() const = 0;
 };
 
 class HostGradientReducer : public GradientReducer {
  public:
-  // Collective. `scatters`: each rank gets the sums of its Shares alone.
+  // Collective. With `scatters`, each rank receives only the sums of its shard (see Shares).
   static absl::StatusOr<std::unique_ptr<HostBucketReducer>> MakeBuckets(const StepParts& parts,
                                                                         bool scatters);
   HostGradientReducer(const StepParts& parts, std::unique_ptr<HostBucketReducer> buckets,
@@ -105,7 +105,7 @@ class HostGradientReducer : public GradientReducer {
   absl::Duration kernel_time() const override { return buckets_->kernel_time() + check_time_; }
 
  protected:
-  // For BeginBackward and for Finish. This rank's loss travels with the first bucket.
+  // Loss that BeginBackward sends along with the first bucket, and total loss after Finish.
   virtual nn::LossResult LossOfBuckets() { return controller_.OwnLoss(); }
   virtual absl::StatusOr<nn::LossResult> TotalLoss() { return buckets_->totals(); }
   StepController& controller() { return controller_; }
@@ -113,7 +113,7 @@ class HostGradientReducer : public GradientReducer {
  private:
   StepController& controller_;
   const ProcessGroups& groups_;
-  const Shares::Share summed_;  // of the gradients
+  const Shares::Share summed_;  // elements whose sums this rank has
   const std::unique_ptr<HostBucketReducer> buckets_;
   absl::Duration check_time_;
 };
@@ -131,7 +131,7 @@ class CapturedHostGradientReducer final : public HostGradientReducer {
 
 class DeviceGradientReducer final : public GradientReducer {
  public:
-  // Collective. `scatters` as above.
+  // Collective. `scatters`: see HostGradientReducer::MakeBuckets.
   static absl::StatusOr<std::unique_ptr<DeviceGradientReducer>> Create(const StepParts& parts,
                                                                        bool scatters);
 
@@ -152,11 +152,11 @@ class DeviceGradientReducer final : public GradientReducer {
   StepController& controller_;
   const ProcessGroups& groups_;
   const bool scatters_;
-  const Shares::Share summed_;  // of the gradients
+  const Shares::Share summed_;  // elements whose sums this rank has
   const std::unique_ptr<DeviceBucketReducer> buckets_;
 };
 
-// Collective. Of parts.path.
+// Collective. Creates the reducer selected by parts.path.
 absl::StatusOr<std::unique_ptr<GradientReducer>> CreateGradientReducer(const StepParts& parts,
                                                                        bool scatters);
 

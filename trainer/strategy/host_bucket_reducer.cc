@@ -14,8 +14,8 @@ namespace {
 
 using kernels::DataType;
 
-// Behind the gradients: the sum of losses and the count of correct rows. A float holds counts up to
-// 2^24 exactly.
+// Elements after the gradients: sum of losses and number of correct samples. A float represents
+// counts up to 2^24 exactly.
 constexpr size_t kTailElements = 2;
 
 size_t CanonicalCount(const nn::ParameterInfo& parameter) {
@@ -42,10 +42,10 @@ HostBucketReducer::HostBucketReducer(collectives::Communicator* communicator, nn
 absl::StatusOr<std::unique_ptr<HostBucketReducer>> HostBucketReducer::Create(
     collectives::Communicator* communicator, nn::Plan* plan,
     const HostBucketReducerOptions& options) {
-  std::unique_ptr<HostBucketReducer> exchange(new HostBucketReducer(communicator, plan, options));
-  exchange->LayOut(options);
-  RETURN_IF_ERROR(exchange->Allocate(options));
-  return exchange;
+  std::unique_ptr<HostBucketReducer> reducer(new HostBucketReducer(communicator, plan, options));
+  reducer->LayOut(options);
+  RETURN_IF_ERROR(reducer->Allocate(options));
+  return reducer;
 }
 
 void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
@@ -65,7 +65,7 @@ void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
        MakeBuckets(counts, options.first_bucket_bytes, options.bucket_bytes)) {
     Range range;
     range.parameters = bucket;
-    // The bucket of the first parameters takes everything down to the start.
+    // The bucket of the first parameters extends to the start of the array.
     range.plan_begin = bucket.first == 0 ? 0 : parameters[bucket.first].offset;
     range.plan_end = plan_end;
     plan_end = range.plan_begin;
@@ -79,7 +79,8 @@ void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
 absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options) {
   const size_t floats = plan_->parameter_elements();
   if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
-  // A float32 tail follows at once and is reduced with the gradients; another one is aligned.
+  // The tail follows the gradients directly if both are float32, so that they are reduced together;
+  // otherwise it is aligned.
   const size_t width = kernels::SizeOf(type_);
   const size_t reduced = scatters_ ? shares_.padded() : elements_;
   const size_t tail_at = (reduced * width + sizeof(float) - 1) / sizeof(float) * sizeof(float);
@@ -88,11 +89,11 @@ absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options
   if (scatters_) std::memset(reduced_, 0, reduced * width);
   tail_ = reinterpret_cast<float*>(static_cast<std::byte*>(reduced_) + tail_at);
   const bool narrow = type_ != DataType::kFloat32;
-  if (narrow) own_exchanged_ = MakeAlignedFloats(elements_);
-  exchanged_ = narrow ? own_exchanged_.get() : static_cast<float*>(reduced_);
+  if (narrow) own_packed_ = MakeAlignedFloats(elements_);
+  packed_ = narrow ? own_packed_.get() : static_cast<float*>(reduced_);
   const bool apart = canonical_ || !device_.host_memory();
   if (apart) own_gradients_ = DeviceFloats(device_, floats);
-  gradients_ = apart ? own_gradients_.get() : exchanged_;
+  gradients_ = apart ? own_gradients_.get() : packed_;
   return absl::OkStatus();
 }
 
@@ -121,10 +122,10 @@ void HostBucketReducer::Begin(const nn::LossResult& loss, bool accumulated) {
   has_accumulated_ = accumulated;
   tail_[0] = static_cast<float>(loss.loss_sum);
   tail_[1] = static_cast<float>(loss.correct);
-  if (sums_ && !TailRides()) ExchangeTail();
+  if (sums_ && !TailInFirstBucket()) ReduceTail();
 }
 
-void HostBucketReducer::ExchangeTail() {
+void HostBucketReducer::ReduceTail() {
   tail_work_ = communicator_->AllReduce(
       tail_, tail_, kTailElements, collectives::DataType::kFloat32, collectives::ReduceOp::kSum);
 }
@@ -134,7 +135,7 @@ void HostBucketReducer::Ready(size_t offset) {
     const Range& range = buckets_[ready_];
     Pack(range);
     if (!sums_ || scatters_) continue;
-    const bool with_tail = ready_ == 0 && TailRides();
+    const bool with_tail = ready_ == 0 && TailInFirstBucket();
     void* const begin = Reduced(range.begin);
     work_.push_back(communicator_->AllReduce(
         begin, begin, range.end - range.begin + (with_tail ? kTailElements : 0), type_,
@@ -156,16 +157,16 @@ void HostBucketReducer::Pack(const Range& range) {
   if (canonical_) {
     for (size_t i = range.parameters.first; i < range.parameters.end; ++i) {
       const nn::ParameterInfo& parameter = plan_->parameters()[i];
-      // The sizes are the plan's own, so this cannot fail.
+      // Cannot fail: the sizes are the plan's own.
       (void)plan_->ExportFrom(gradients_, parameter,
-                              absl::MakeSpan(exchanged_ + offsets_[i], CanonicalCount(parameter)));
+                              absl::MakeSpan(packed_ + offsets_[i], CanonicalCount(parameter)));
     }
-  } else if (gradients_ != exchanged_) {
-    device_.CopyToHost(exchanged_ + range.begin, gradients_ + range.begin,
+  } else if (gradients_ != packed_) {
+    device_.CopyToHost(packed_ + range.begin, gradients_ + range.begin,
                        (range.end - range.begin) * sizeof(float));
   }
   if (type_ == DataType::kFloat32) return;
-  kernels::CpuKernels().cast(DataType::kFloat32, exchanged_ + range.begin, prescale_, type_,
+  kernels::CpuKernels().cast(DataType::kFloat32, packed_ + range.begin, prescale_, type_,
                              Reduced(range.begin), range.end - range.begin);
 }
 
@@ -174,10 +175,10 @@ void HostBucketReducer::Unpack(size_t begin, size_t end) {
   const size_t count = end - begin;
   if (type_ != DataType::kFloat32) {
     kernels::CpuKernels().cast(type_, Reduced(begin), postscale_, DataType::kFloat32,
-                               exchanged_ + begin, count);
+                               packed_ + begin, count);
   }
-  if (gradients_ != exchanged_ && !canonical_) {
-    device_.CopyToDevice(gradients_ + begin, exchanged_ + begin, count * sizeof(float));
+  if (gradients_ != packed_ && !canonical_) {
+    device_.CopyToDevice(gradients_ + begin, packed_ + begin, count * sizeof(float));
   }
 }
 
@@ -188,16 +189,16 @@ absl::Status HostBucketReducer::Finish() {
         communicator_->ReduceScatter(reduced_, Reduced(communicator_->rank() * shares_.length()),
                                      shares_.length(), type_, collectives::ReduceOp::kSum));
   }
-  // Its sum is there when all ranks have come here: nobody's gradients change any more.
-  if (!sums_) ExchangeTail();
-  // The first error is the cause; the others are waited for so that nothing writes to the memory
-  // any more.
+  // Also synchronizes the ranks: once it completes, no rank's gradients change any more.
+  if (!sums_) ReduceTail();
+  // Returns the first error, which is the cause, but waits for all operations so that none still
+  // writes to the memory.
   absl::Status status;
   if (tail_work_ != nullptr) status = tail_work_->Wait();
   for (size_t i = 0; i < work_.size(); ++i) {
     absl::Status done = work_[i]->Wait();
     if (status.ok()) status = std::move(done);
-    // While those behind it are still under way.
+    // Unpacks while later buckets are still in flight.
     if (!status.ok()) continue;
     if (scatters_) {
       const Shares::Share own = shares_.of(communicator_->rank());
@@ -217,9 +218,9 @@ absl::Status HostBucketReducer::ImportCanonical() {
   const Stopwatch stopwatch(kernel_time_);
   for (size_t i = 0; i < plan_->parameters().size(); ++i) {
     const nn::ParameterInfo& parameter = plan_->parameters()[i];
-    RETURN_IF_ERROR(plan_->ImportInto(
-        gradients_, parameter,
-        absl::MakeConstSpan(exchanged_ + offsets_[i], CanonicalCount(parameter))));
+    RETURN_IF_ERROR(
+        plan_->ImportInto(gradients_, parameter,
+                          absl::MakeConstSpan(packed_ + offsets_[i], CanonicalCount(parameter))));
   }
   return absl::OkStatus();
 }

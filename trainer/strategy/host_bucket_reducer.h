@@ -1,23 +1,22 @@
-// Distributed data parallel's gradients: summed over the ranks bucket by bucket while backward
-// still runs.
+// Reduces the gradients of data-parallel ranks bucket by bucket while backward runs.
 //
 //   backward:    … fc2 ── fc1 ───────────── conv2 ────────── conv1
 //   all-reduce:            bucket 0 ···················· bucket 1 ····
 //
-// The step's loss rides at the end of the first bucket: it is known before any gradient is, and
-// costs no operation of its own. A step in several micro-batches is exchanged once, with the last
-// one's backward: each bucket has the gradients of those before added just before it goes.
+// The step's loss is appended to the first bucket: it is known before any gradient, and so needs no
+// operation of its own. With several micro-batches per step, gradients are reduced once, during the
+// last backward pass; the accumulated gradients are added to each bucket just before it is sent.
 //
-// Gradients are float32. They may be summed in a 16-bit type, which halves what travels: a bucket
-// is rounded as it goes and widened as it comes back. The loss, of which such a type holds too few
-// digits, then travels in an operation of its own.
+// Gradients are float32. They may be reduced in a 16-bit type, which halves the traffic: a bucket
+// is rounded before the reduction and widened afterwards. The loss needs more precision and is then
+// reduced by a separate operation.
 //
-// What travels lies in the communicator's memory, which backward writes to where that is the
-// device's as well; else it is copied there and back.
+// Buckets are in the communicator's memory. Backward writes there directly if the device uses host
+// memory; otherwise gradients are copied to it and back.
 //
-// Where the update adds the gradients up itself (fused_shared_memory_update.h), all that travels is
-// the loss. Where each rank updates a share of the parameters (zero1/sharded_parameters.h), it gets
-// the sums of that share alone, by one reduce-scatter after backward.
+// If the update reduces the gradients itself (fused_shared_memory_update.h), only the loss is
+// reduced. If each rank updates a shard of the parameters (zero1/sharded_parameters.h), it receives
+// only the sums of that shard, through one reduce-scatter after backward.
 #ifndef MUSTER_TRAINER_STRATEGY_HOST_BUCKET_REDUCER_H_
 #define MUSTER_TRAINER_STRATEGY_HOST_BUCKET_REDUCER_H_
 
@@ -42,85 +41,88 @@ namespace muster::train {
 struct HostBucketReducerOptions {
   size_t first_bucket_bytes = 1 << 20;
   size_t bucket_bytes = 25 << 20;
-  // Ranks lay their arrays out differently: exchange in the parameters' canonical order, at the
-  // cost of two copies.
+  // Ranks use different parameter layouts: reduce in the parameters' canonical order, at the cost
+  // of two copies.
   bool canonical = false;
-  // Accumulate will be called.
+  // Whether Accumulate will be called.
   bool accumulates = false;
-  // False: each rank's gradients stay its own, for whoever reads them in the communicator's memory.
-  // Only of float32 that is not canonical, of a device whose memory is the process's.
+  // If false, only losses are reduced; each rank's gradients stay in the communicator's memory,
+  // where peers can read them. Requires float32, canonical = false and a device with host memory.
   bool sums = true;
-  // Each rank gets the sums of its Shares of the plan's array alone. Not canonical.
+  // Each rank receives only the sums of its shard (see Shares) of the plan's array. Requires
+  // canonical = false.
   bool scatters = false;
-  // What is summed over the ranks. In float16 each rank's gradients are divided by the number of
-  // ranks before they are added, so that their sum overflows no sooner than they do, and the sums
-  // are multiplied by it afterwards.
+  // Type in which gradients are reduced. For float16, each rank's gradients are divided by the
+  // number of ranks before the reduction, so that a sum does not overflow unless its terms do, and
+  // the sums are multiplied by it afterwards.
   kernels::DataType type = kernels::DataType::kFloat32;
 };
 
-// For one training thread and one generation. Each step: for its last or only micro-batch Begin,
-// then Ready as the plan calls it, or not at all, then Finish; for each micro-batch before,
-// Accumulate after the plan's backward. A step allocates nothing but what the communicator does.
+// Used by one training thread in one generation. Calls of a step: Accumulate after the backward
+// pass of every micro-batch but the last; for the last or only micro-batch Begin, then Ready as the
+// plan calls it, or not at all, then Finish. Only the communicator allocates memory during a step.
 class HostBucketReducer {
  public:
-  // Collective. `communicator` and `plan` outlive the exchange; the plan's gradients are to be
-  // bound to gradients(). RESOURCE_EXHAUSTED when the communicator has no memory.
+  // Collective. `communicator` and `plan` outlive the reducer. The caller must bind the plan's
+  // gradients to gradients(). RESOURCE_EXHAUSTED if the communicator is out of memory.
   static absl::StatusOr<std::unique_ptr<HostBucketReducer>> Create(
       collectives::Communicator* communicator, nn::Plan* plan,
       const HostBucketReducerOptions& options);
 
-  // In the device's memory.
+  // Gradient array in device memory.
   float* gradients() { return gradients_; }
-  // Those of `rank`, where they are exchanged without a copy and this process can read them; else
-  // null.
+  // Gradients of `rank`; null if they are copied before the reduction or this process cannot read
+  // them.
   const float* PeerGradients(uint32_t rank);
 
-  // Keeps the gradients of a micro-batch before the last, which backward left in gradients(): of
-  // the `first` of a step, or besides those of the ones before. Only calls the device.
+  // Saves the gradients of a micro-batch before the last: copies gradients() to the accumulator if
+  // `first`, otherwise adds it. Only issues device calls.
   void Accumulate(bool first);
-  // This rank's loss of all micro-batches, before the backward of the last one or after it;
-  // `accumulated`: there were others.
+  // Starts the reduction, before or after the last backward pass. `loss`: this rank's loss over all
+  // micro-batches. `accumulated`: the step had earlier micro-batches.
   void Begin(const nn::LossResult& loss, bool accumulated);
-  // As nn::Plan::Backward's `ready`.
+  // See the `ready` argument of nn::Plan::Backward.
   void Ready(size_t offset);
-  // Waits for every bucket. OK: gradients() holds the sums over all ranks, of which any may be an
-  // infinity or NaN; where they are scattered, those of this rank's share, and nothing of worth
-  // besides; or, where they are not summed, all ranks have got as far. Otherwise they are worth
-  // nothing and the update must not run; the error is the communicator's.
+  // Waits for all buckets. On success gradients() has the sums over all ranks, which may be
+  // infinite or NaN; with `scatters` only this rank's shard of it is defined; with sums = false all
+  // ranks have reached this point. After an error (the communicator's) the values are undefined and
+  // the update must not run.
   absl::Status Finish();
-  // After Finish: what the ranks' losses add up to.
+  // Loss summed over the ranks; valid after Finish.
   const nn::LossResult& totals() const { return totals_; }
 
   size_t buckets() const { return buckets_.size(); }
-  // Of one step.
-  size_t operations() const { return Sums() + (TailRides() ? 0 : 1); }
+  // Collective operations per step, and bytes that they reduce.
+  size_t operations() const { return GradientOperations() + (TailInFirstBucket() ? 0 : 1); }
   size_t bytes() const;
 
-  // Spent on adding, copying and rounding since Create: everything but waiting.
+  // Time spent adding, copying and rounding since Create, without waiting.
   absl::Duration kernel_time() const { return kernel_time_; }
 
  private:
   struct Range {
     Bucket parameters;
-    // In the plan's gradients; the bucket is complete when its first offset is.
+    // Range in the plan's gradients; complete when `plan_begin` is ready.
     size_t plan_begin = 0, plan_end = 0;
-    size_t begin = 0, end = 0;  // in the exchanged array
+    size_t begin = 0, end = 0;  // in packed_
   };
   HostBucketReducer(collectives::Communicator* communicator, nn::Plan* plan,
                     const HostBucketReducerOptions& options);
   void LayOut(const HostBucketReducerOptions& options);
   absl::Status Allocate(const HostBucketReducerOptions& options);
-  // From gradients_ to what is reduced.
+  // Converts a bucket of gradients_ into reduced_.
   void Pack(const Range& range);
   void* Reduced(size_t element) const;
-  // And back, of elements that were reduced.
+  // Converts reduced elements back into gradients_.
   void Unpack(size_t begin, size_t end);
   absl::Status ImportCanonical();
-  // The loss and the first bucket are one array of one type.
-  bool TailRides() const { return sums_ && !scatters_ && type_ == kernels::DataType::kFloat32; }
-  // Operations that sum gradients.
-  size_t Sums() const { return !sums_ ? 0 : (scatters_ ? 1 : buckets_.size()); }
-  void ExchangeTail();
+  // Whether the loss is reduced with the first bucket.
+  bool TailInFirstBucket() const {
+    return sums_ && !scatters_ && type_ == kernels::DataType::kFloat32;
+  }
+  // Collective operations that reduce gradients, per step.
+  size_t GradientOperations() const { return !sums_ ? 0 : (scatters_ ? 1 : buckets_.size()); }
+  void ReduceTail();
 
   collectives::Communicator* const communicator_;
   nn::Plan* const plan_;
@@ -129,26 +131,26 @@ class HostBucketReducer {
   const bool sums_;
   const bool scatters_;
   const kernels::DataType type_;
-  // Of float16's sums.
+  // Scaling of float16 sums; see RankScale.
   const float postscale_, prescale_;
   std::unique_ptr<collectives::Allocation> memory_;
-  void* reduced_ = nullptr;  // in memory_: elements_ of type_
-  float* tail_ = nullptr;    // in memory_, behind them
-  // The same in float32: reduced_ itself, gradients_ or own_exchanged_.
-  float* exchanged_ = nullptr;
+  void* reduced_ = nullptr;  // in memory_; elements_ of type_
+  float* tail_ = nullptr;    // in memory_, after them
+  // float32 copy of reduced_; equals reduced_ for float32, otherwise own_packed_.
+  float* packed_ = nullptr;
   size_t elements_ = 0;
-  const Shares shares_;         // of the plan's array
-  float* gradients_ = nullptr;  // in the plan's layout: exchanged_, or own_gradients_
-  AlignedFloats own_exchanged_;
+  const Shares shares_;         // shards of the plan's array
+  float* gradients_ = nullptr;  // in the plan's layout; packed_ or own_gradients_
+  AlignedFloats own_packed_;
   DeviceFloats own_gradients_;
-  DeviceFloats accumulated_;      // like gradients_, of the micro-batches before; null: never any
+  DeviceFloats accumulated_;      // sum of earlier micro-batches; null if unused
   bool has_accumulated_ = false;  // in this step
-  std::vector<size_t> offsets_;   // of each parameter in exchanged_
+  std::vector<size_t> offsets_;   // of each parameter in packed_
   std::vector<Range> buckets_;
-  std::shared_ptr<collectives::Work> tail_work_;  // null where the tail rides with a bucket
-  size_t ready_ = 0;                              // buckets of this step, from the first on
+  std::shared_ptr<collectives::Work> tail_work_;  // null if reduced with the first bucket
+  size_t ready_ = 0;                              // buckets completed in this step
   std::vector<std::shared_ptr<collectives::Work>>
-      work_;  // of the buckets issued in this step, or of the one that scatters
+      work_;  // one per bucket sent in this step, or the reduce-scatter
   absl::Duration kernel_time_;
   nn::LossResult totals_;
 };

@@ -41,7 +41,7 @@ struct Layout {
   bool scatters = false;
 };
 
-// On each of `ranks`, with a thread, a plan and an exchange of its own.
+// Runs each rank on its own thread with its own plan and reducer.
 class Group {
  public:
   using Run = std::function<void(uint32_t, nn::Plan&, HostBucketReducer&)>;
@@ -62,10 +62,10 @@ class Group {
       threads.emplace_back([&, rank] {
         const auto plan = CompileMlp();
         ModelState state(plan.get(), nullptr);
-        auto exchange = HostBucketReducer::Create(communicators_[rank].get(), plan.get(), options);
-        ASSERT_TRUE(exchange.ok()) << exchange.status();
-        state.BindGradients((*exchange)->gradients());
-        run(rank, *plan, **exchange);
+        auto reducer = HostBucketReducer::Create(communicators_[rank].get(), plan.get(), options);
+        ASSERT_TRUE(reducer.ok()) << reducer.status();
+        state.BindGradients((*reducer)->gradients());
+        run(rank, *plan, **reducer);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -77,7 +77,7 @@ class Group {
   const std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
 };
 
-class GradientExchangeTest : public ::testing::TestWithParam<Layout> {
+class HostBucketReducerTest : public ::testing::TestWithParam<Layout> {
  protected:
   static constexpr uint32_t kRanks = 3;
 
@@ -92,68 +92,67 @@ size_t CountOf(const nn::ParameterInfo& parameter) {
   return count;
 }
 
-// What rank `rank` contributes to element i of a parameter in step `step`: small multiples of
-// three, so that sums and thirds are exact in every type.
+// Gradient of rank `rank` for element i of a parameter in step `step`: small multiples of three, so
+// that sums and thirds are exact in every type.
 float Contribution(uint32_t rank, int step, size_t i) {
   return static_cast<float>(3 * ((rank + 1) * (i % 4) + static_cast<size_t>(step)));
 }
 
-// As backward leaves it: from the last parameter to the first.
-void WriteGradients(nn::Plan& plan, HostBucketReducer& exchange, uint32_t rank, int step,
+// Writes gradients in the order of backward: from the last parameter to the first.
+void WriteGradients(nn::Plan& plan, HostBucketReducer& reducer, uint32_t rank, int step,
                     bool ready) {
   for (size_t p = plan.parameters().size(); p-- > 0;) {
     const nn::ParameterInfo& parameter = plan.parameters()[p];
     std::vector<float> values(CountOf(parameter));
     for (size_t i = 0; i < values.size(); ++i) values[i] = Contribution(rank, step, i);
-    ASSERT_TRUE(plan.ImportInto(exchange.gradients(), parameter, values).ok());
-    if (ready) exchange.Ready(parameter.offset);
+    ASSERT_TRUE(plan.ImportInto(reducer.gradients(), parameter, values).ok());
+    if (ready) reducer.Ready(parameter.offset);
   }
 }
 
-// expected(i) of each element i of each parameter.
-void ExpectGradients(nn::Plan& plan, HostBucketReducer& exchange,
+// Expects expected(i) for element i of every parameter.
+void ExpectGradients(nn::Plan& plan, HostBucketReducer& reducer,
                      const std::function<float(size_t)>& expected) {
   for (const nn::ParameterInfo& parameter : plan.parameters()) {
     std::vector<float> values(CountOf(parameter));
-    ASSERT_TRUE(plan.ExportFrom(exchange.gradients(), parameter, absl::MakeSpan(values)).ok());
+    ASSERT_TRUE(plan.ExportFrom(reducer.gradients(), parameter, absl::MakeSpan(values)).ok());
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(values[i], expected(i)) << parameter.name << " " << i;
     }
   }
 }
 
-TEST_P(GradientExchangeTest, SumsOverTheRanks) {
-  OnEachRank([](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
-    EXPECT_GE(exchange.buckets(), 3);
+TEST_P(HostBucketReducerTest, SumsOverRanks) {
+  OnEachRank([](uint32_t rank, nn::Plan& plan, HostBucketReducer& reducer) {
+    EXPECT_GE(reducer.buckets(), 3);
     for (int step = 0; step < 3; ++step) {
-      // More correct rows than a 16-bit type could count.
-      exchange.Begin({0.5 * (rank + 1), 1001.0 + rank}, /*accumulated=*/false);
-      WriteGradients(plan, exchange, rank, step, /*ready=*/true);
-      ASSERT_TRUE(exchange.Finish().ok());
-      EXPECT_EQ(exchange.totals().loss_sum, 0.5 + 1.0 + 1.5);
-      EXPECT_EQ(exchange.totals().correct, 3003 + 0 + 1 + 2);
-      ExpectGradients(plan, exchange, [step](size_t i) {
+      // More correct samples than a 16-bit float can represent exactly.
+      reducer.Begin({0.5 * (rank + 1), 1001.0 + rank}, /*accumulated=*/false);
+      WriteGradients(plan, reducer, rank, step, /*ready=*/true);
+      ASSERT_TRUE(reducer.Finish().ok());
+      EXPECT_EQ(reducer.totals().loss_sum, 0.5 + 1.0 + 1.5);
+      EXPECT_EQ(reducer.totals().correct, 3003 + 0 + 1 + 2);
+      ExpectGradients(plan, reducer, [step](size_t i) {
         return Contribution(0, step, i) + Contribution(1, step, i) + Contribution(2, step, i);
       });
     }
   });
 }
 
-// Rank r has r + 1 micro-batches, as shares may be short: each step's are added up, and no step's
-// reach the next.
-TEST_P(GradientExchangeTest, MicroBatchesAreAddedUp) {
-  OnEachRank([](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
+// Rank r has r + 1 micro-batches. Gradients accumulate within a step but not across steps.
+TEST_P(HostBucketReducerTest, AccumulatesMicroBatches) {
+  OnEachRank([](uint32_t rank, nn::Plan& plan, HostBucketReducer& reducer) {
     for (int step = 0; step < 3; ++step) {
       for (uint32_t part = 0; part < rank; ++part) {
-        WriteGradients(plan, exchange, rank, step, /*ready=*/false);
-        exchange.Accumulate(/*first=*/part == 0);
+        WriteGradients(plan, reducer, rank, step, /*ready=*/false);
+        reducer.Accumulate(/*first=*/part == 0);
       }
-      exchange.Begin({0.25 + 1.5 * rank, 1 + 2.0 * rank}, /*accumulated=*/rank > 0);
-      WriteGradients(plan, exchange, rank, step, /*ready=*/true);
-      ASSERT_TRUE(exchange.Finish().ok());
-      EXPECT_EQ(exchange.totals().loss_sum, 3 * 0.25 + 3 * 1.5);
-      EXPECT_EQ(exchange.totals().correct, 3 * 1 + 3 * 2);
-      ExpectGradients(plan, exchange, [step](size_t i) {
+      reducer.Begin({0.25 + 1.5 * rank, 1 + 2.0 * rank}, /*accumulated=*/rank > 0);
+      WriteGradients(plan, reducer, rank, step, /*ready=*/true);
+      ASSERT_TRUE(reducer.Finish().ok());
+      EXPECT_EQ(reducer.totals().loss_sum, 3 * 0.25 + 3 * 1.5);
+      EXPECT_EQ(reducer.totals().correct, 3 * 1 + 3 * 2);
+      ExpectGradients(plan, reducer, [step](size_t i) {
         return Contribution(0, step, i) + 2 * Contribution(1, step, i) +
                3 * Contribution(2, step, i);
       });
@@ -161,13 +160,13 @@ TEST_P(GradientExchangeTest, MicroBatchesAreAddedUp) {
   });
 }
 
-// Real backward passes: the batch of six in one, and in parts of different sizes.
-TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
-  // What a gradient of at most one is rounded by, on each rank and once more in each sum.
+// Real backward passes over a batch of six samples: whole, and in micro-batches of different sizes.
+TEST_P(HostBucketReducerTest, MicroBatchesGiveGradientOfWholeBatch) {
+  // Rounding error of a gradient of at most one, on each rank and in each sum.
   const double tolerance = GetParam().type == DataType::kFloat32
                                ? 1e-6
                                : (GetParam().type == DataType::kFloat16 ? 4e-3 : 3e-2);
-  OnEachRank([tolerance](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
+  OnEachRank([tolerance](uint32_t rank, nn::Plan& plan, HostBucketReducer& reducer) {
     std::mt19937 random(rank);
     std::vector<float> pixels(6 * 25);
     for (float& pixel : pixels) pixel = std::normal_distribution<float>()(random);
@@ -183,44 +182,44 @@ TEST_P(GradientExchangeTest, PartsOfABatchGiveTheBatchsGradient) {
         const bool last = part + 1 == parts.size();
         total.loss_sum += loss.loss_sum;
         total.correct += loss.correct;
-        if (last) exchange.Begin(total, /*accumulated=*/part > 0);
+        if (last) reducer.Begin(total, /*accumulated=*/part > 0);
         plan.Backward(rows, [&](size_t offset) {
-          if (last) exchange.Ready(offset);
+          if (last) reducer.Ready(offset);
         });
-        if (!last) exchange.Accumulate(/*first=*/part == 0);
+        if (!last) reducer.Accumulate(/*first=*/part == 0);
         row += rows;
       }
       EXPECT_EQ(row, 6);
-      EXPECT_TRUE(exchange.Finish().ok());
-      return std::vector<float>(exchange.gradients(),
-                                exchange.gradients() + plan.parameter_elements());
+      EXPECT_TRUE(reducer.Finish().ok());
+      return std::vector<float>(reducer.gradients(),
+                                reducer.gradients() + plan.parameter_elements());
     };
     plan.Initialize(3);
     const std::vector<float> whole = step({6});
-    const nn::LossResult totals = exchange.totals();
+    const nn::LossResult totals = reducer.totals();
     for (const std::vector<uint32_t>& parts :
          std::vector<std::vector<uint32_t>>{{3, 3}, {1, 2, 3}, {6, 0}}) {
       const std::vector<float> sum = step(parts);
-      EXPECT_NEAR(exchange.totals().loss_sum, totals.loss_sum, 1e-5);
-      EXPECT_EQ(exchange.totals().correct, totals.correct);
+      EXPECT_NEAR(reducer.totals().loss_sum, totals.loss_sum, 1e-5);
+      EXPECT_EQ(reducer.totals().correct, totals.correct);
       float largest = 0;
       for (size_t i = 0; i < whole.size(); ++i) {
         largest = std::max(largest, std::abs(whole[i]));
         ASSERT_NEAR(sum[i], whole[i], tolerance) << i;
       }
       EXPECT_GT(largest, 0.01);
-      EXPECT_EQ(sum, step(parts)) << "to the last bit";
+      EXPECT_EQ(sum, step(parts)) << "not bit-identical";
     }
   });
 }
 
-TEST_P(GradientExchangeTest, APeerThatAbortsEndsTheStep) {
-  OnEachRank([this](uint32_t rank, nn::Plan&, HostBucketReducer& exchange) {
-    exchange.Begin({}, /*accumulated=*/false);
+TEST_P(HostBucketReducerTest, ReturnsErrorWhenPeerAborts) {
+  OnEachRank([this](uint32_t rank, nn::Plan&, HostBucketReducer& reducer) {
+    reducer.Begin({}, /*accumulated=*/false);
     if (rank == 1) {
       group_.communicator(rank).Abort(absl::AbortedError("gone"));
     }
-    EXPECT_FALSE(exchange.Finish().ok());
+    EXPECT_FALSE(reducer.Finish().ok());
   });
 }
 
@@ -232,97 +231,97 @@ std::vector<Layout> Layouts() {
   return layouts;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, GradientExchangeTest, ::testing::ValuesIn(Layouts()),
+INSTANTIATE_TEST_SUITE_P(Layouts, HostBucketReducerTest, ::testing::ValuesIn(Layouts()),
                          [](const auto& info) {
                            return std::string(kernels::NameOf(info.param.type)) +
                                   (info.param.canonical ? "Canonical" : "");
                          });
 
-TEST(GradientsThatAreNotSummedTest, StayEachRanksOwn) {
+TEST(HostBucketReducerWithoutSumsTest, KeepsEachRanksGradients) {
   constexpr uint32_t kRanks = 3;
   const Layout layout{/*canonical=*/false, DataType::kFloat32, /*sums=*/false};
-  Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
-    WriteGradients(plan, exchange, rank, 1, /*ready=*/false);
-    exchange.Accumulate(/*first=*/true);
-    exchange.Begin({1.5 + rank, 2}, /*accumulated=*/true);
-    WriteGradients(plan, exchange, rank, 0, /*ready=*/true);
-    ASSERT_TRUE(exchange.Finish().ok());
-    ExpectGradients(plan, exchange, [rank](size_t i) {
+  Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan, HostBucketReducer& reducer) {
+    WriteGradients(plan, reducer, rank, 1, /*ready=*/false);
+    reducer.Accumulate(/*first=*/true);
+    reducer.Begin({1.5 + rank, 2}, /*accumulated=*/true);
+    WriteGradients(plan, reducer, rank, 0, /*ready=*/true);
+    ASSERT_TRUE(reducer.Finish().ok());
+    ExpectGradients(plan, reducer, [rank](size_t i) {
       return Contribution(rank, 1, i) + Contribution(rank, 0, i);
     });
-    EXPECT_EQ(exchange.totals().loss_sum, 0.5 * kRanks + 1 + 2 + 3);
-    EXPECT_EQ(exchange.totals().correct, 2 * kRanks);
-    EXPECT_EQ(exchange.operations(), 1);
+    EXPECT_EQ(reducer.totals().loss_sum, 0.5 * kRanks + 1 + 2 + 3);
+    EXPECT_EQ(reducer.totals().correct, 2 * kRanks);
+    EXPECT_EQ(reducer.operations(), 1);
   });
 }
 
-TEST(GradientsThatAreScatteredTest, AreSumsOfEachRanksShare) {
+TEST(HostBucketReducerScatterTest, SumsEachRanksShard) {
   constexpr uint32_t kRanks = 3;
   for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
     const Layout layout{/*canonical=*/false, type, /*sums=*/true, /*scatters=*/true};
-    Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan,
-                                        HostBucketReducer& exchange) {
+    Group(kRanks).OnEachRank(layout, [](uint32_t rank, nn::Plan& plan, HostBucketReducer& reducer) {
       const size_t count = plan.parameter_elements();
       const Shares::Share own = Shares(count, kRanks).of(rank);
       ASSERT_GT(own.count(), 0);
-      EXPECT_EQ(exchange.operations(), 2);
+      EXPECT_EQ(reducer.operations(), 2);
       for (uint32_t step = 1; step < 3; ++step) {
         const auto write = [&](float times) {
           for (size_t i = 0; i < count; ++i) {
-            exchange.gradients()[i] = times * static_cast<float>(3 * (rank + 1) * (i % 4) * step);
+            reducer.gradients()[i] = times * static_cast<float>(3 * (rank + 1) * (i % 4) * step);
           }
         };
         write(1);
-        exchange.Accumulate(/*first=*/true);
-        exchange.Begin({1.5, 2.0 + rank}, /*accumulated=*/true);
+        reducer.Accumulate(/*first=*/true);
+        reducer.Begin({1.5, 2.0 + rank}, /*accumulated=*/true);
         write(2);
-        exchange.Ready(count / 2);
-        ASSERT_TRUE(exchange.Finish().ok());
-        EXPECT_EQ(exchange.totals().loss_sum, 4.5);
-        EXPECT_EQ(exchange.totals().correct, 9);
+        reducer.Ready(count / 2);
+        ASSERT_TRUE(reducer.Finish().ok());
+        EXPECT_EQ(reducer.totals().loss_sum, 4.5);
+        EXPECT_EQ(reducer.totals().correct, 9);
         for (size_t i = own.begin; i < own.end; ++i) {
-          ASSERT_EQ(exchange.gradients()[i], static_cast<float>(3 * 3 * 6 * (i % 4) * step)) << i;
+          ASSERT_EQ(reducer.gradients()[i], static_cast<float>(3 * 3 * 6 * (i % 4) * step)) << i;
         }
       }
     });
   }
 }
 
-// Of every element, where all those of a rank are alike; the same on all ranks.
+// Reduces arrays in which all elements of a rank have the same value. Expects the same result on
+// all ranks and returns it.
 float SumOf(const std::vector<float>& values, DataType type) {
   std::vector<float> sums(values.size());
-  const auto sum_up = [&](uint32_t rank, nn::Plan& plan, HostBucketReducer& exchange) {
-    exchange.Begin({}, /*accumulated=*/false);
-    std::fill_n(exchange.gradients(), plan.parameter_elements(), values[rank]);
-    exchange.Ready(0);
-    ASSERT_TRUE(exchange.Finish().ok());
-    sums[rank] = exchange.gradients()[0];
+  const auto sum_up = [&](uint32_t rank, nn::Plan& plan, HostBucketReducer& reducer) {
+    reducer.Begin({}, /*accumulated=*/false);
+    std::fill_n(reducer.gradients(), plan.parameter_elements(), values[rank]);
+    reducer.Ready(0);
+    ASSERT_TRUE(reducer.Finish().ok());
+    sums[rank] = reducer.gradients()[0];
     const auto same = [&](float sum) { return std::memcmp(&sum, &sums[rank], sizeof(sum)) == 0; };
     EXPECT_TRUE(
-        std::all_of(exchange.gradients(), exchange.gradients() + plan.parameter_elements(), same));
+        std::all_of(reducer.gradients(), reducer.gradients() + plan.parameter_elements(), same));
   };
   Group(static_cast<uint32_t>(values.size())).OnEachRank({/*canonical=*/false, type}, sum_up);
   for (const float sum : sums) EXPECT_EQ(std::memcmp(&sum, &sums[0], sizeof(sum)), 0);
   return sums[0];
 }
 
-TEST(GradientTypesTest, AreRoundedAsTheyTravel) {
+TEST(HostBucketReducerTypesTest, RoundsGradientsForReduction) {
   const std::vector<float> values = {1, 0x1p-9f, 0x1p-9f};
   EXPECT_EQ(SumOf(values, DataType::kFloat32), 1 + 0x1p-8f);
   EXPECT_EQ(SumOf({1 + 0x1p-12f}, DataType::kBfloat16), 1);
   EXPECT_EQ(SumOf({1 + 0x1p-12f}, DataType::kFloat16), 1);
-  EXPECT_EQ(SumOf({1e-30f, 1e-30f}, DataType::kFloat16), 0) << "what a loss scale is for";
+  EXPECT_EQ(SumOf({1e-30f, 1e-30f}, DataType::kFloat16), 0) << "underflows without a loss scale";
   EXPECT_NEAR(SumOf({1e-30f, 1e-30f}, DataType::kBfloat16), 2e-30, 1e-32);
 }
 
-TEST(GradientTypesTest, Float16IsDividedBeforeItIsAdded) {
-  // Together beyond its largest number, 65,504.
+TEST(HostBucketReducerTypesTest, DividesFloat16BeforeSumming) {
+  // The sums exceed the largest float16, 65,504.
   EXPECT_NEAR(SumOf({40000, 40000, 40000}, DataType::kFloat16), 120000, 120);
   EXPECT_NEAR(SumOf({60000, 50000}, DataType::kFloat16), 110000, 110);
   EXPECT_EQ(SumOf({60000}, DataType::kFloat16), 60000);
 }
 
-TEST(GradientTypesTest, AnOverflowOfOneRankReachesAll) {
+TEST(HostBucketReducerTypesTest, PropagatesOverflowToAllRanks) {
   for (const DataType type : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     EXPECT_EQ(SumOf({1, kInfinity, 1}, type), kInfinity);

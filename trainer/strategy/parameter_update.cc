@@ -10,7 +10,7 @@
 namespace muster::train {
 
 void ParameterUpdate::Optimize(size_t begin, size_t end) {
-  constexpr size_t kLine = 16;  // elements, so that no two threads write to the same cache line
+  constexpr size_t kLine = 16;  // elements per cache line; threads must not write to the same line
   float* const parameters = parts_.state->parameters();
   const float* const gradients = reducer_.gradients();
   const auto update = [&](size_t from, size_t to) {
@@ -66,7 +66,7 @@ FusedUpdate::FusedUpdate(const StepParts& parts, GradientReducer* reducer,
 absl::Status FusedUpdate::Run(StepTimes& times) {
   {
     const Stopwatch stopwatch(kernel_time_);
-    // Optimizers that clip by the norm are not fused.
+    // Optimizers that clip by norm do not use the fused update.
     parts_.controller->Decide();
   }
   const absl::Duration computed = fused_->kernel_time();

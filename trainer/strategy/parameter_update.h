@@ -1,10 +1,10 @@
-// How parameters are updated once a step's gradients were reduced. Which implementation a strategy
-// uses is chosen once, when the ranks are connected:
+// Updates the parameters after a step's gradients were reduced. The implementation is chosen once,
+// when the ranks are connected:
 //
-//   ReplicatedUpdate  every rank updates all parameters, by the same sums
-//   FusedUpdate       ranks that share memory sum and update shares of the parameters in one pass
+//   ReplicatedUpdate  every rank updates all parameters with the same sums
+//   FusedUpdate       ranks that share memory reduce and update parameter shards in one pass
 //
-// zero1 has more, where each rank keeps the optimizer's states of its share alone.
+// zero1 adds variants in which each rank keeps the optimizer states of its shard only.
 #ifndef MUSTER_TRAINER_STRATEGY_PARAMETER_UPDATE_H_
 #define MUSTER_TRAINER_STRATEGY_PARAMETER_UPDATE_H_
 
@@ -23,7 +23,7 @@
 
 namespace muster::train {
 
-// All optimizer states: the optimizer's own arrays, or ones that were gathered.
+// The complete optimizer states: either the optimizer's own arrays or gathered copies.
 class WholeOptimizerStates {
  public:
   explicit WholeOptimizerStates(absl::Span<const OptimizerState> states) : states_(states) {}
@@ -36,7 +36,7 @@ class WholeOptimizerStates {
   absl::Span<const OptimizerState> states_;
 };
 
-// For one training thread and one generation.
+// Used by one training thread in one generation.
 class ParameterUpdate {
  public:
   // `reducer` outlives the update.
@@ -46,28 +46,30 @@ class ParameterUpdate {
   ParameterUpdate(const ParameterUpdate&) = delete;
   ParameterUpdate& operator=(const ParameterUpdate&) = delete;
 
-  // Collective where it communicates, after GradientReducer::Finish. OK: all ranks have the same
-  // new parameters and moving average, or none where the update is skipped. Adds to
-  // times.exposed_communication.
+  // Runs the update after GradientReducer::Finish; collective if it communicates. On success all
+  // ranks have the same parameters and moving average, which are unchanged if the update was
+  // skipped. Adds to times.exposed_communication.
   virtual absl::Status Run(StepTimes& times) = 0;
 
-  // Once a checkpoint was read into an optimizer that kept all states for it, before the first
-  // step.
+  // Called before the first step, after a checkpoint was read into an optimizer that held all
+  // states. Drops the states that this rank does not keep.
   virtual void KeepOwnOptimizerStates() { parts_.optimizer->KeepAll(); }
-  // Collective. All states, for a checkpoint of rank 0: valid until the next step.
+  // Collective. Complete optimizer states for a checkpoint written by rank 0; valid until the next
+  // step.
   virtual absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() {
     return WholeOptimizerStates(parts_.optimizer->states());
   }
 
-  // Collective operations of one step.
+  // Collective operations per step.
   virtual uint64_t operations() const { return 0; }
-  // Time spent on anything but waiting, since it was created.
+  // Compute time since construction, without waiting.
   virtual absl::Duration kernel_time() const { return kernel_time_; }
 
  protected:
   static constexpr StepGraphs::Key kGraphKey = {~uint64_t{0}};
 
-  // Updates the elements [begin, end), by StepParts::threads where the work can be divided.
+  // Updates elements [begin, end), in parallel on StepParts::threads if the optimizer is
+  // elementwise.
   void Optimize(size_t begin, size_t end);
   bool clips() const { return parts_.context->spec->optimizer().clip_norm() > 0; }
 
@@ -82,16 +84,16 @@ class ReplicatedUpdate : public ParameterUpdate {
   absl::Status Run(StepTimes& times) override;
 
  protected:
-  // The squared norm of this rank's gradients is in *sum, in the device's memory.
+  // Reduces *sum, in device memory, which holds the squared norm of this rank's gradients.
   virtual absl::Status ReduceSquaredNorm(double* sum) { return absl::OkStatus(); }
 };
 
 class FusedUpdate : public ParameterUpdate {
  public:
-  // Collective. `reducer` sums losses alone. INTERNAL where a rank cannot reach a peer's memory.
+  // Collective. `buckets` reduces losses only. INTERNAL if a rank cannot access a peer's memory.
   static absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> MakeFused(
       const StepParts& parts, HostBucketReducer* buckets);
-  // Binds the parameters to memory that all ranks reach.
+  // Binds the parameters to memory that all ranks can access.
   FusedUpdate(const StepParts& parts, GradientReducer* reducer,
               std::unique_ptr<FusedSharedMemoryUpdate> fused);
 
@@ -107,13 +109,14 @@ class FusedUpdate : public ParameterUpdate {
   const std::unique_ptr<FusedSharedMemoryUpdate> fused_;
 };
 
-// How a strategy's gradients become an update.
+// A gradient reducer and the parameter update that goes with it.
 struct GradientPath {
   std::unique_ptr<GradientReducer> reducer;
-  std::unique_ptr<ParameterUpdate> update;  // goes before the reducer
+  std::unique_ptr<ParameterUpdate> update;  // destroyed before the reducer
 };
 
-// Collective. Of strategies whose ranks all keep all optimizer states, by parts.path.
+// Collective. Creates the path for strategies whose ranks all keep all optimizer states, as
+// selected by parts.path.
 absl::StatusOr<GradientPath> CreateReplicatedPath(const StepParts& parts);
 
 }  // namespace muster::train

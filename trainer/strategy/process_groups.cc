@@ -15,7 +15,7 @@ absl::Status AddPipelineGroups(collectives::WorldOptions options, uint32_t stage
                                ProcessGroups& groups) {
   ASSIGN_OR_RETURN(const PipelinePlace place,
                    PipelinePlaceOf(options.rank, options.world_size, stages));
-  // Only WORLD has two levels.
+  // Only WORLD uses hierarchical collectives.
   if (options.backend == "hierarchical") options.backend = "auto";
   std::vector<uint32_t> pipeline, replicas;
   for (uint32_t stage = 0; stage < stages; ++stage) {
@@ -28,7 +28,7 @@ absl::Status AddPipelineGroups(collectives::WorldOptions options, uint32_t stage
                    CreateGroupCommunicator(options, "PIPELINE", place.replica, pipeline));
   ASSIGN_OR_RETURN(groups.data_parallel_group,
                    CreateGroupCommunicator(options, "DATA_PARALLEL", place.stage, replicas));
-  // From the front to the back, so that each stage waits only for those before it.
+  // Connects links from the first stage to the last, so that a stage waits only for earlier stages.
   if (!place.is_first()) {
     const uint32_t previous = options.rank - 1;
     const std::vector<uint32_t> both = {previous, options.rank};
@@ -66,7 +66,7 @@ absl::StatusOr<ProcessGroups> ProcessGroups::Create(const collectives::WorldOpti
   collectives::WorldOptions processes = options;
   processes.nccl = nullptr;
   if (processes.hierarchical.empty()) processes.hierarchical = "auto";
-  // NCCL connects GPUs; the processes still exchange control values of their own.
+  // NCCL connects GPUs; the processes still exchange control values through another backend.
   if (options.backend.empty() || options.backend == "nccl") processes.backend = "auto";
   ProcessGroups groups;
   ASSIGN_OR_RETURN(groups.world, collectives::CreateWorldCommunicator(processes));

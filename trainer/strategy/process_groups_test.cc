@@ -30,27 +30,27 @@ std::string PlaceIn(const std::unique_ptr<collectives::Communicator>& communicat
   return absl::StrCat(communicator->rank(), "/", communicator->size());
 }
 
-// Each rank's places in the world and on its node, in words.
+// Each rank's "rank/size" in the world and on its node.
 std::vector<std::string> Connect(bool local) {
   collectives::FileKeyStore store;
   return collectives::RunRankProcesses(3, [&](uint32_t rank) -> absl::Status {
     ASSIGN_OR_RETURN(const ProcessGroups groups,
                      ProcessGroups::Create(TwoNodes(rank, &store), {.local = local}));
     RETURN_IF_ERROR(groups.world->Barrier()->Wait());
-    // A status is all that comes out of a rank's process.
+    // A rank's process can return only a status.
     return absl::UnknownError(
         absl::StrCat(PlaceIn(groups.world), " ", PlaceIn(groups.local_group)));
   });
 }
 
-TEST(ProcessGroupsTest, TheLocalGroupOnlyWhereRequired) {
+TEST(ProcessGroupsTest, CreatesLocalGroupOnlyWhenRequired) {
   EXPECT_THAT(Connect(false),
               testing::ElementsAre("UNKNOWN: 0/3 none", "UNKNOWN: 1/3 none", "UNKNOWN: 2/3 none"));
   EXPECT_THAT(Connect(true),
               testing::ElementsAre("UNKNOWN: 0/3 0/2", "UNKNOWN: 1/3 1/2", "UNKNOWN: 2/3 0/1"));
 }
 
-TEST(ProcessGroupsTest, ABackendThatDoesNotExist) {
+TEST(ProcessGroupsTest, RejectsUnknownBackend) {
   collectives::FileKeyStore store;
   collectives::WorldOptions options = TwoNodes(0, &store);
   options.backend = "pigeon";
@@ -58,7 +58,7 @@ TEST(ProcessGroupsTest, ABackendThatDoesNotExist) {
   EXPECT_TRUE(absl::IsInvalidArgument(groups.status())) << groups.status();
 }
 
-TEST(ProcessGroupsTest, GpusAreAGroupOfTheirOwn) {
+TEST(ProcessGroupsTest, CreatesDeviceGroupForNccl) {
   const collectives::FakeNcclRules rules;
   collectives::FileKeyStore store;
   const auto results = collectives::RunRankProcesses(3, [&](uint32_t rank) -> absl::Status {
@@ -76,7 +76,7 @@ TEST(ProcessGroupsTest, GpusAreAGroupOfTheirOwn) {
                                             "UNKNOWN: hierarchical nccl 2/3"));
 }
 
-TEST(ProcessGroupsTest, EachPipelineAndTheReplicasOfEachStage) {
+TEST(ProcessGroupsTest, CreatesPipelineAndDataParallelGroups) {
   collectives::FileKeyStore store;
   const auto results = collectives::RunRankProcesses(4, [&](uint32_t rank) -> absl::Status {
     collectives::WorldOptions options;
@@ -97,7 +97,7 @@ TEST(ProcessGroupsTest, EachPipelineAndTheReplicasOfEachStage) {
                            "UNKNOWN: 0/2 1/2 none 0/2 of 5", "UNKNOWN: 1/2 1/2 1/2 none of 5"));
 }
 
-TEST(PipelinePlaceTest, PipelineByPipeline) {
+TEST(PipelinePlaceTest, NumbersRanksPipelineByPipeline) {
   const absl::StatusOr<PipelinePlace> place = PipelinePlaceOf(5, 8, 4);
   ASSERT_TRUE(place.ok());
   EXPECT_EQ(place->stage, 1u);

@@ -1,5 +1,5 @@
-// Equal shares of a flat array, one for each rank, in whole cache lines: of a padded array that a
-// reduce-scatter and an all-gather take as it is. Shares at the end may be short or empty.
+// Divides a flat array into equal shards, one per rank, in whole cache lines, for reduce-scatter
+// and all-gather on the padded array. The last shards may be short or empty.
 #ifndef MUSTER_TRAINER_STRATEGY_SHARES_H_
 #define MUSTER_TRAINER_STRATEGY_SHARES_H_
 
@@ -16,16 +16,16 @@ class Shares {
     size_t count() const { return end - begin; }
   };
 
-  // `ranks` is not 0.
+  // `ranks` must not be 0.
   Shares(size_t elements, uint32_t ranks)
       : elements_(elements), ranks_(ranks), length_(RoundUp((elements + ranks - 1) / ranks)) {}
 
   size_t elements() const { return elements_; }
-  // Of a share with its padding.
+  // Elements of a shard, including padding.
   size_t length() const { return length_; }
-  // Of the array with its padding.
+  // Elements of the array, including padding.
   size_t padded() const { return length_ * ranks_; }
-  // Without padding.
+  // Shard of `rank`, without padding.
   Share of(uint32_t rank) const {
     return {std::min(rank * length_, elements_), std::min((rank + 1) * length_, elements_)};
   }

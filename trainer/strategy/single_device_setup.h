@@ -1,4 +1,4 @@
-// Setup of strategies that compile the whole model for the rank's one device: ddp and zero1.
+// Setup of the strategies that compile the whole model for a single device: ddp and zero1.
 #ifndef MUSTER_TRAINER_STRATEGY_SINGLE_DEVICE_SETUP_H_
 #define MUSTER_TRAINER_STRATEGY_SINGLE_DEVICE_SETUP_H_
 
@@ -15,7 +15,8 @@ struct CompiledModel {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// `create` is what StrategySetup::Connect calls. The errors of nn::Compile and Optimizer::Create.
+// Compiles the model and creates the optimizer; StrategySetup::Connect calls `create`. Returns the
+// errors of nn::Compile and Optimizer::Create.
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpOnOneDevice(
     const ModelSetup& setup,
     std::function<absl::StatusOr<std::unique_ptr<Strategy>>(const StrategyContext&, CompiledModel)>

@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(
     const StrategyContext& context, kernels::Device& device, ModelState& state,
     const Options& options) {
   std::unique_ptr<StepController> controller(new StepController(context, device, options));
-  // Where processes sum, the total is in one place; devices sum each accumulation step's loss.
+  // Processes reduce one total; devices reduce the loss of each accumulation step.
   const uint32_t accumulation_steps = controller->accumulation_steps_;
   ASSIGN_OR_RETURN(controller->update_,
                    UpdateController::Create(RulesOf(*context.spec), device,
@@ -158,7 +158,7 @@ void StepController::RestoreLossScale(const LossScaleState& state) {
 absl::Status StepController::BroadcastLossScale(uint32_t root) {
   if (!scaled_.has_value()) return absl::OkStatus();
   const LossScaleState& state = scaled_->state;
-  // Counts of steps, which a double holds exactly.
+  // Step counts are exact in a double.
   double values[] = {state.scale, static_cast<double>(state.clean_steps),
                      static_cast<double>(state.skipped_steps),
                      static_cast<double>(state.overflows_in_row)};

@@ -1,5 +1,5 @@
-// Decides each step's update and keeps its result until it is polled: learning rate, loss scale,
-// whether gradients are finite, and what became of the step on a device that may be behind.
+// Computes what each step's update depends on (learning rate, loss scale, whether gradients are
+// finite), and queues step results until they are polled. The device may run several steps behind.
 #ifndef MUSTER_TRAINER_STRATEGY_STEP_CONTROLLER_H_
 #define MUSTER_TRAINER_STRATEGY_STEP_CONTROLLER_H_
 
@@ -23,15 +23,15 @@
 
 namespace muster::train {
 
-// For the training thread of one generation. Steps are consecutive; each is BeginStep, Decide,
-// FinishStep.
+// Used by the training thread of one generation. Steps are consecutive; each calls BeginStep,
+// Decide and FinishStep.
 class StepController {
  public:
   struct Options {
-    // Gradients and losses are summed between the devices' memories (groups->devices, where there
-    // are several ranks), so that only the device knows when a step ends.
+    // Gradients and losses are reduced between device memories (over groups->devices if there are
+    // several ranks), so that only the device determines when a step ends.
     bool reduces_on_devices = false;
-    size_t buffer_elements = 0;  // of the running statistics, ModelState::buffers()
+    size_t buffer_elements = 0;  // elements of ModelState::buffers(), the running statistics
   };
   // `context`, `device` and `state` outlive the controller. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<StepController>> Create(const StrategyContext& context,
@@ -40,50 +40,53 @@ class StepController {
                                                                 const Options& options);
 
   uint32_t accumulation_steps() const { return accumulation_steps_; }
-  // Where the loss of an accumulation step is written, and what multiplies its gradient, in the
-  // device's memory; the latter null where the loss is not scaled.
+  // Location of an accumulation step's loss, and of the factor for its gradient, both in device
+  // memory. The factor is null without loss scaling.
   nn::LossResult* loss(uint32_t index) const { return update_->loss(index); }
   const double* loss_scale_factor() const { return update_->loss_scale(); }
-  // For the update's kernels, after Decide.
+  // Scalars for the update kernels; valid after Decide.
   const kernels::UpdateScalars* scalars() const { return update_->scalars(); }
 
-  // FAILED_PRECONDITION where too many results were not polled.
+  // FAILED_PRECONDITION if too many results have not been polled.
   absl::Status BeginStep(uint64_t step);
-  // Before the step's first forward pass. Only calls the device.
+  // Called before the step's first forward pass. Only issues device calls.
   void BeginForward();
-  // The loss of all accumulation steps of this rank; waits for the device.
+  // This rank's loss, summed over the accumulation steps. Waits for the device.
   nn::LossResult OwnLoss() const;
-  // The loss of all ranks, where the processes summed it.
+  // Sets the loss of all ranks, if it was reduced by the processes.
   void SetTotalLoss(const nn::LossResult& total);
 
-  // Whether overflows are looked for, as with a loss scale. Only then the next three.
+  // Whether gradients are checked for overflows, i.e. with loss scaling. The next three methods may
+  // be called only then.
   bool checks_gradients() const { return scaled_.has_value(); }
-  // Summed gradients [count], in the device's memory. Only calls the device.
+  // Checks reduced gradients [count] in device memory. Only issues device calls.
   void CheckGradients(const float* gradients, size_t count);
-  // Collective: by the processes.
+  // Collective over the processes. Combines the ranks' results of CheckGradients.
   absl::Status AgreeOnGradients();
-  // In the device's memory: what CheckGradients found, to be reduced in place of AgreeOnGradients.
+  // Result of CheckGradients in device memory, for callers that reduce it on the devices instead of
+  // calling AgreeOnGradients.
   bool* own_gradients_finite();
 
-  // Before Decide: the squared norm of gradients [count], in the device's memory; null where
-  // nothing is clipped. Only calls the device.
+  // Called before Decide. Squared norm of gradients [count], in device memory; null if the
+  // optimizer does not clip. Only issues device calls.
   double* SumOfSquares(const float* gradients, size_t count) {
     return update_->SumOfSquares(gradients, count);
   }
-  // Once gradients and their norm are known. Only calls the device, alike in every step.
+  // Called once the gradients and their norm are known. Only issues device calls, the same in every
+  // step.
   void Decide();
   void FinishStep(uint64_t global_samples);
 
-  // As Strategy's methods of these names.
+  // See the methods of the same names in Strategy.
   absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait);
   const LossScaleState* loss_scale() const {
     return scaled_.has_value() ? &scaled_->state : nullptr;
   }
-  // Only where the loss is scaled: as a checkpoint has it.
+  // Restores the loss scale of a checkpoint. Only with loss scaling.
   void RestoreLossScale(const LossScaleState& state);
-  // Collective, between steps: gives all ranks `root`'s loss scale.
+  // Collective; called between steps. Broadcasts `root`'s loss scale.
   absl::Status BroadcastLossScale(uint32_t root);
-  // Of `steps`, whose results were polled, the number that changed the model.
+  // Number of the first `steps` steps that updated the model. Their results must have been polled.
   uint64_t updates(uint64_t steps) const;
 
  private:
@@ -110,8 +113,8 @@ class StepController {
   const uint32_t accumulation_steps_;
   std::unique_ptr<UpdateController> update_;
   std::optional<ScaledLoss> scaled_;
-  uint64_t step_ = 0;         // under way
-  uint64_t next_result_ = 0;  // the step whose result is polled next
+  uint64_t step_ = 0;         // current step
+  uint64_t next_result_ = 0;  // step whose result is polled next
   std::array<PendingStep, UpdateController::kStepsAhead> pending_;
 };
 

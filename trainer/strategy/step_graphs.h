@@ -1,5 +1,5 @@
-// The phases of a step that call a device alike in every step: where the device captures CUDA
-// graphs, they are captured once and launched from then on.
+// Captures the phases of a step that issue the same device calls in every step as CUDA graphs, and
+// launches the graphs in later steps.
 #ifndef MUSTER_TRAINER_STRATEGY_STEP_GRAPHS_H_
 #define MUSTER_TRAINER_STRATEGY_STEP_GRAPHS_H_
 
@@ -14,26 +14,27 @@
 
 namespace muster::train {
 
-// For one training thread.
+// Used by one training thread.
 class StepGraphs {
  public:
-  // Identifies a phase, with all of it that may differ from step to step.
+  // Identifies a phase, including everything in it that may vary between steps.
   using Key = std::array<uint64_t, 3>;
 
-  // Without `enabled` every call is made each time. The device outlives the graphs.
+  // If not `enabled`, Run always makes the calls directly. The device outlives the graphs.
   StepGraphs(kernels::Device& device, bool enabled) : device_(device), enabled_(enabled) {}
 
   bool enabled() const { return enabled_; }
 
-  // The first time with a key `calls` just runs: kernels choose their plans and take memory then.
-  // The second time what it calls is captured and launched, and later it is only launched: `calls`
-  // must do nothing else that counts. Its errors; the device's.
+  // On the first call with a key, runs `calls` directly, so that kernels can select algorithms and
+  // allocate memory. On the second call, captures and launches them; later calls only launch the
+  // graph. `calls` must therefore have no effects other than device calls. Returns its errors and
+  // the device's.
   absl::Status Run(const Key& key, absl::FunctionRef<absl::Status()> calls);
 
  private:
   kernels::Device& device_;
   const bool enabled_;
-  std::map<Key, std::unique_ptr<kernels::DeviceGraph>> graphs_;  // null: was called once
+  std::map<Key, std::unique_ptr<kernels::DeviceGraph>> graphs_;  // null: run once, not captured yet
 };
 
 }  // namespace muster::train

@@ -51,7 +51,7 @@ TEST_F(StepGraphsTest, CallsTwiceAndLaunchesFromThenOn) {
   EXPECT_EQ(called_, 2);
 }
 
-TEST_F(StepGraphsTest, KeysHaveGraphsOfTheirOwn) {
+TEST_F(StepGraphsTest, CapturesOneGraphPerKey) {
   StepGraphs graphs(device_, /*enabled=*/true);
   float expected = 0;
   for (int step = 0; step < 4; ++step) {
@@ -64,7 +64,7 @@ TEST_F(StepGraphsTest, KeysHaveGraphsOfTheirOwn) {
   EXPECT_EQ(called_, 4);
 }
 
-TEST_F(StepGraphsTest, WithoutRecordsEveryStepIsCalled) {
+TEST_F(StepGraphsTest, CallsEveryStepWhenDisabled) {
   StepGraphs graphs(device_, /*enabled=*/false);
   for (int step = 1; step <= 4; ++step) {
     ASSERT_TRUE(Add(graphs, 1).ok());
@@ -73,7 +73,7 @@ TEST_F(StepGraphsTest, WithoutRecordsEveryStepIsCalled) {
   EXPECT_EQ(called_, 4);
 }
 
-TEST_F(StepGraphsTest, WhatCannotBeRecordedIsAnError) {
+TEST_F(StepGraphsTest, ReturnsErrorForCallsThatCannotBeCaptured) {
   StepGraphs graphs(device_, /*enabled=*/true);
   const auto read = [&] {
     Sum();
@@ -81,7 +81,7 @@ TEST_F(StepGraphsTest, WhatCannotBeRecordedIsAnError) {
   };
   EXPECT_TRUE(graphs.Run({7}, read).ok());
   EXPECT_THAT(std::string(graphs.Run({7}, read).message()), ::testing::HasSubstr("to the host"));
-  // An error of the calls' own; and calls can be recorded again.
+  // Errors of the calls are returned, and capturing works again afterwards.
   const auto fail = [] { return absl::DataLossError("gone"); };
   EXPECT_EQ(graphs.Run({8}, fail).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(graphs.Run({8}, fail).code(), absl::StatusCode::kDataLoss);

@@ -11,7 +11,7 @@
 namespace muster::train {
 namespace {
 
-// Between two looks at whether a device has come to the end of a step.
+// Bounds of the pause between two polls.
 constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
 

@@ -1,4 +1,4 @@
-// Waiting for what a device was told to do, when a lost peer may keep it from its end.
+// Waits for a step queued on a device, which a lost peer may keep from finishing.
 #ifndef MUSTER_TRAINER_STRATEGY_STEP_RESULT_WAIT_H_
 #define MUSTER_TRAINER_STRATEGY_STEP_RESULT_WAIT_H_
 
@@ -11,10 +11,10 @@
 
 namespace muster::train {
 
-// Until `known`, as long as no group has failed: nobody but the device knows how far what was
-// recorded has come. When `timeout` has passed, `devices` is aborted with a DEADLINE_EXCEEDED that
-// names the step. `status`, of all groups that the step goes by, is what is given back; OK: it is
-// known.
+// Polls until `known` returns true or `status`, the status of all groups that the step uses,
+// returns an error. OK if the result is known; otherwise the error of `status`. After `timeout`,
+// aborts `devices` with a DEADLINE_EXCEEDED error that names the step. The host has to poll because
+// only the device knows the progress of queued work.
 absl::Status AwaitStepResult(absl::FunctionRef<bool()> known,
                              absl::FunctionRef<absl::Status()> status,
                              collectives::Communicator& devices, absl::Duration timeout,

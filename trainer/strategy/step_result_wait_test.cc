@@ -22,7 +22,7 @@ class StepResultWaitTest : public testing::Test {
   const std::vector<std::unique_ptr<collectives::Communicator>> group_ = MakeLoopbackGroup(2);
 };
 
-TEST_F(StepResultWaitTest, EndsWhenItIsKnown) {
+TEST_F(StepResultWaitTest, ReturnsWhenResultIsKnown) {
   int looks = 0;
   const absl::Status waited =
       AwaitStepResult([&] { return ++looks == 5; }, [&] { return status(); }, devices(), kLong, 1);
@@ -31,8 +31,8 @@ TEST_F(StepResultWaitTest, EndsWhenItIsKnown) {
   EXPECT_TRUE(status().ok());
 }
 
-// A peer that lives and computes nothing: nobody but the clock ends a step that waits for it.
-TEST_F(StepResultWaitTest, GivesUpAStepThatDoesNotEnd) {
+// A peer that is alive but hangs: only the timeout ends the step.
+TEST_F(StepResultWaitTest, AbortsDevicesAfterTimeout) {
   const absl::Status waited = AwaitStepResult([] { return false; }, [&] { return status(); },
                                               devices(), absl::Milliseconds(30), 12);
   EXPECT_TRUE(absl::IsDeadlineExceeded(waited)) << waited;
@@ -40,7 +40,7 @@ TEST_F(StepResultWaitTest, GivesUpAStepThatDoesNotEnd) {
   EXPECT_EQ(status(), waited);
 }
 
-TEST_F(StepResultWaitTest, EndsWithTheGroup) {
+TEST_F(StepResultWaitTest, ReturnsErrorOfAbortedGroup) {
   const absl::Status reason = absl::AbortedError("the generation is over");
   std::thread aborts([&] { devices().Abort(reason); });
   const absl::Status waited =

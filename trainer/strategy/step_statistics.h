@@ -1,4 +1,4 @@
-// Where the time of steps goes: medians over the newest steps.
+// Step time statistics: medians over the most recent steps.
 #ifndef MUSTER_TRAINER_STRATEGY_STEP_STATISTICS_H_
 #define MUSTER_TRAINER_STRATEGY_STEP_STATISTICS_H_
 
@@ -11,41 +11,40 @@
 
 namespace muster::train {
 
-// Medians of several durations of each step. Keeps a bounded number of the newest steps. Not
-// thread-safe.
+// Medians of several durations per step. Keeps a bounded number of recent steps. Not thread-safe.
 class DurationStatistics {
  public:
-  // Caches, page faults and kernels' first calls make the first steps slower.
+  // The first steps are slower because of cold caches, page faults and kernel setup.
   static constexpr size_t kWarmupSteps = 5;
 
-  // `durations`: of each step.
+  // `durations`: number of durations per step.
   explicit DurationStatistics(size_t durations) : durations_(durations) {}
 
   void Add(absl::Span<const absl::Duration> step);
-  // Each over the newest `window` steps at most; zeros before there is any.
+  // Median of each duration over the last `window` steps; zeros if there are none.
   std::vector<absl::Duration> Median(size_t window = std::numeric_limits<size_t>::max()) const;
-  // Without the warm-up steps; zeros where there are no others.
+  // Medians without the warm-up steps; zeros if there are no other steps.
   std::vector<absl::Duration> SteadyMedian() const;
-  // SteadyMedian, or Median for a training too short for a steady state.
+  // SteadyMedian, or Median if only warm-up steps were added.
   std::vector<absl::Duration> TypicalMedian() const;
 
  private:
-  // Enough for a median, and a bound for a training of any length.
+  // Bounds memory for trainings of any length; large enough for a median.
   static constexpr size_t kCapacity = 1 << 14;
   const size_t durations_;
-  size_t steps_ = 0;                  // added
-  std::vector<absl::Duration> ring_;  // step s at s % kCapacity
+  size_t steps_ = 0;                  // number of steps added
+  std::vector<absl::Duration> ring_;  // step s is at s % kCapacity
 };
 
-// Phases of a step that every strategy has.
+// Step times that every strategy reports.
 struct StepTimes {
-  absl::Duration step;                   // from the wait for its data to the end of its update
-  absl::Duration data_wait;              // for the loader
+  absl::Duration step;                   // from waiting for data to the end of the update
+  absl::Duration data_wait;              // waiting for the loader
   absl::Duration exposed_communication;  // waiting for gradients and parameters of other ranks
-  absl::Duration kernels;                // in computing, from the batch's bytes to the update
+  absl::Duration kernels;                // compute time, from input conversion to the update
 };
 
-// As DurationStatistics, of StepTimes.
+// DurationStatistics for StepTimes.
 class StepStatistics {
  public:
   void Add(const StepTimes& times) {

@@ -10,12 +10,12 @@ StepTimes Times(int milliseconds) {
           absl::Milliseconds(milliseconds / 5), absl::Milliseconds(milliseconds / 2)};
 }
 
-TEST(StepStatisticsTest, NothingIsZero) {
+TEST(StepStatisticsTest, ReturnsZeroWithoutSteps) {
   EXPECT_EQ(StepStatistics().Median(10).step, absl::ZeroDuration());
   EXPECT_EQ(StepStatistics().TypicalMedian().step, absl::ZeroDuration());
 }
 
-TEST(StepStatisticsTest, MedianOfEachAfterTheWarmUp) {
+TEST(StepStatisticsTest, ReturnsMediansAfterWarmUp) {
   StepStatistics statistics;
   for (size_t i = 0; i < DurationStatistics::kWarmupSteps; ++i) statistics.Add(Times(100000));
   EXPECT_EQ(statistics.TypicalMedian().step, absl::Milliseconds(100000));
@@ -27,7 +27,7 @@ TEST(StepStatisticsTest, MedianOfEachAfterTheWarmUp) {
   EXPECT_EQ(median.kernels, absl::Milliseconds(10));
 }
 
-TEST(StepStatisticsTest, AWindowOfTheNewest) {
+TEST(StepStatisticsTest, UsesLastStepsOfWindow) {
   StepStatistics statistics;
   for (int i = 0; i < 40000; ++i) statistics.Add(Times(i < 39999 - 10 ? 10 : 50));
   EXPECT_EQ(statistics.Median(11).step, absl::Milliseconds(50));
@@ -35,7 +35,7 @@ TEST(StepStatisticsTest, AWindowOfTheNewest) {
   EXPECT_EQ(statistics.TypicalMedian().step, absl::Milliseconds(10));
 }
 
-TEST(DurationStatisticsTest, SteadyIsZeroDuringTheWarmUp) {
+TEST(DurationStatisticsTest, SteadyMedianIsZeroDuringWarmUp) {
   DurationStatistics statistics(2);
   for (size_t i = 0; i < DurationStatistics::kWarmupSteps; ++i) {
     statistics.Add({absl::Seconds(1), absl::Seconds(2)});

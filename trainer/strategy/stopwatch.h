@@ -1,4 +1,4 @@
-// Where time goes, added up.
+// Measures elapsed time in a scope.
 #ifndef MUSTER_TRAINER_STRATEGY_STOPWATCH_H_
 #define MUSTER_TRAINER_STRATEGY_STOPWATCH_H_
 
@@ -8,7 +8,7 @@
 
 namespace muster::train {
 
-// Adds the time that it lives to `total`, which outlives it.
+// Adds its own lifetime to `total`, which outlives it.
 class Stopwatch {
  public:
   explicit Stopwatch(absl::Duration& total) : total_(total), start_(Now().steady) {}

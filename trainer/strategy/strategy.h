@@ -1,12 +1,12 @@
-// How ranks divide a training: what the training loop and the rank know of a strategy.
+// Interface between the training loop and a parallel training strategy.
 //
-// A strategy is set up in two phases, because the ranks join a generation in between:
+// A strategy is created in two phases, because the ranks join a generation in between:
 //
 //   StrategySetup   before the rank knows its peers: checks the spec and compiles what it can
-//   Strategy        of connected ranks: owns the plans, the optimizer and the state of a training,
-//                   and does its steps
+//   Strategy        after the ranks are connected: owns the plans, the optimizer and the training
+//                   state, and runs the steps
 //
-// Each strategy has a folder below; docs/design/strategy.md explains how to add one.
+// Each strategy has its own folder; docs/design/strategy.md explains how to add one.
 #ifndef MUSTER_TRAINER_STRATEGY_STRATEGY_H_
 #define MUSTER_TRAINER_STRATEGY_STRATEGY_H_
 
@@ -36,94 +36,95 @@
 
 namespace muster::train {
 
-// Result of one step, the same on all ranks. Means are over the global batch, before the update.
+// Result of one step, the same on all ranks. Loss and accuracy are means over the global batch,
+// computed before the update.
 struct StepResult {
   uint64_t step = 0;  // counted from 0
   double loss = 0;
   double accuracy = 0;
   double learning_rate = 0;
-  std::optional<double> gradient_norm;  // where the optimizer clips
-  // The loss or a gradient overflowed on some rank: there was no update. Only with a loss scale;
-  // the loss may then be no finite number.
+  std::optional<double> gradient_norm;  // only if the optimizer clips
+  // The update was skipped because the loss or a gradient overflowed on some rank. Only with loss
+  // scaling; the loss may then be infinite or NaN.
   bool skipped = false;
 };
 
 // How a strategy divides global batches.
 struct BatchDivision {
-  uint32_t shares = 1;         // of a global batch, each for one replica of the model
-  uint32_t micro_batches = 1;  // of one pass of a replica, executed one after the other
+  uint32_t shares = 1;         // slices of a global batch, one per model replica
+  uint32_t micro_batches = 1;  // run one after the other in a replica's pass
 };
 
-// A share of each global batch: the loader's part `index` of `count`.
+// This rank's share of each global batch: slice `index` of `count` in the data loader.
 struct BatchShare {
   uint32_t index = 0;
   uint32_t count = 1;
-  bool labels_only = false;  // this rank reads no images
+  bool labels_only = false;  // this rank loads labels but no images
 };
 
-// The whole model's tensors, as checkpoint files hold them.
+// Tensors of the whole model in the layout of checkpoint files.
 struct ModelTensors {
   std::vector<Tensor> model;
   std::vector<Tensor> optimizer;
   std::vector<Tensor> average;  // empty without a moving average
 };
 
-// What a checkpoint holds of the state. The paths are those of the rank that reads it.
+// Files and values of a checkpoint. Paths are local to the rank that reads them.
 struct CheckpointFiles {
   std::string model;
   std::string optimizer;
-  std::string average;  // empty: it has none
+  std::string average;  // empty if the checkpoint has none
   std::optional<LossScaleState> loss_scale;
 };
 
-// A strategy of connected ranks. For the training thread of one generation. Methods marked
-// collective are called by all ranks alike. Errors: the communicators', the device's, and what the
-// methods name.
+// A strategy whose ranks are connected. All methods are called from the training thread of one
+// generation; every rank must call the methods marked collective, in the same order. Methods return
+// the communicators' and the device's errors in addition to those they document.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // The device of the loader's batches.
+  // Device that the loader prepares batches for.
   virtual kernels::Device& device() const = 0;
   virtual BatchShare batch_share() const = 0;
   virtual const TrainingPrecision& precision() const = 0;
 
-  // Collective, once, before the first step: initial values as the seed gives them, or train's
-  // init_from (kExitNoInput as exit code where it cannot be read).
+  // Collective; called once, before the first step. Initializes the state from the seed, or from
+  // train.init_from (exit code kExitNoInput if the file cannot be read).
   virtual absl::Status InitializeState() = 0;
-  // Collective, in place of InitializeState: the state that rank `root` reads from `files`, which
-  // are empty elsewhere.
+  // Collective; called instead of InitializeState. Restores the state from `files`, which rank
+  // `root` reads; `files` is empty on other ranks.
   virtual absl::Status RestoreState(const CheckpointFiles& files, uint32_t root) = 0;
-  // Collective, between steps whose results were polled: after `steps` steps. Whole on rank 0;
-  // elsewhere without meaning.
+  // Collective; called between steps, after all results were polled. Returns the state after
+  // `steps` steps: complete on rank 0, unspecified on other ranks.
   virtual absl::StatusOr<ModelTensors> GatherState(uint64_t steps) = 0;
 
-  // Collective: step number `step`, counted from 0, one after the other. A device may be behind:
-  // the step is queued, and its result is polled later. Adds to times.exposed_communication and
-  // times.kernels. The update runs on all ranks or, after an error, on none that could report it.
-  // FAILED_PRECONDITION where too many results were not polled.
+  // Collective. Runs step number `step`; steps are consecutive and counted from 0. On an
+  // asynchronous device the step is only queued and its result is polled later. Adds to
+  // times.exposed_communication and times.kernels. Either all ranks update or, after an error, none
+  // that could report it does. FAILED_PRECONDITION if too many results have not been polled.
   virtual absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) = 0;
-  // Result of the next step, in order; absent where no step is pending, or its result is not known
-  // yet and neither `wait` nor the number of pending steps asks for waiting. kExitDiverged (as exit
-  // code) where the loss is no finite number, or with a loss scale where no scale helps: no later
-  // step changed anything.
+  // Returns the result of the next step, in order. Empty if no step is pending, or if the result is
+  // not available yet, unless `wait` is set or so many steps are pending that the call must wait.
+  // Error with exit code kExitDiverged if the loss is infinite or NaN or, with loss scaling, if
+  // reducing the scale no longer helps; no later step has changed the state then.
   virtual absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) = 0;
-  // After the last result that was polled; null where the loss is not scaled.
+  // Loss scale after the last polled result; null without loss scaling.
   virtual const LossScaleState* loss_scale() const = 0;
-  // Collective operations of one step, and the bytes of gradients that they reduce.
+  // Collective operations per step, and bytes of gradients that they reduce.
   virtual uint64_t collectives_per_step() const = 0;
   virtual uint64_t collective_bytes_per_step() const = 0;
 
-  // Collective, between steps: with the moving average where there is one, and rank 0's running
-  // statistics.
+  // Collective; called between steps. Evaluates the moving average of the weights if there is one,
+  // otherwise the weights, with the running statistics of rank 0.
   virtual absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset,
                                               const data::TransformOptions& transform) = 0;
-  // Collective, at the end. Adds digest and number of the parameters, and what devices and stages
-  // hold and did: on rank 0 those of all ranks.
+  // Collective; called once at the end. Adds the parameters' digest and count and the memory and
+  // compute times of devices and stages; on rank 0 those of all ranks.
   virtual absl::Status Summarize(v1::TrainSummary& summary) = 0;
 };
 
-// What a connected strategy works with; all of it outlives the strategy.
+// Inputs of a connected strategy. Everything pointed to outlives the strategy.
 struct StrategyContext {
   const v1::TrainSpec* spec = nullptr;
   const Schedule* schedule = nullptr;
@@ -131,30 +132,30 @@ struct StrategyContext {
   const ProcessGroups* groups = nullptr;
   TrainingPrecision precision;
   uint32_t max_samples = 0;       // CompileOptions::max_batch
-  bool canonical_layout = false;  // ranks lay their arrays out differently
+  bool canonical_layout = false;  // ranks use different parameter layouts
   std::string node_name;          // for the summary
-  // Called for a phase of Connect that takes long, with its name.
+  // Called with the name of each long-running phase of Connect.
   std::function<void(const std::string& phase)> report_phase = [](const std::string&) {};
 };
 
-// What a strategy is set up from.
+// Inputs of a strategy's setup.
 struct ModelSetup {
   const v1::TrainSpec* spec = nullptr;  // outlives the setup
   nn::Graph graph;
   nn::CompileOptions compiling;
   TrainingPrecision precision;
-  uint32_t views = 1;  // of each sample, as the objective compares them
-  // Where the rank computes: on the first, but for strategies that drive several.
+  uint32_t views = 1;  // augmented views of each sample
+  // Devices of this rank. Only strategies that drive several devices use more than the first.
   std::vector<kernels::Device*> devices;
 };
 
-// A strategy before the ranks are connected.
+// A strategy whose ranks are not connected yet.
 class StrategySetup {
  public:
   virtual ~StrategySetup() = default;
-  // Digest of how the rank lays out parameters: JoinInfo.layout_digest.
+  // Digest of the rank's parameter layout (JoinInfo.layout_digest).
   virtual std::string layout_digest() const = 0;
-  // Collective, once. Errors carry an exit code where they are not the communicators'.
+  // Collective; called once. Errors other than the communicators' carry an exit code.
   virtual absl::StatusOr<std::unique_ptr<Strategy>> Connect(const StrategyContext& context) = 0;
 };
 

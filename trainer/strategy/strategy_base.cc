@@ -13,7 +13,8 @@
 namespace muster::train {
 namespace {
 
-// Ranks that share memory sum float32 faster than they round it.
+// Whether the replicas share memory. Summing float32 through shared memory is faster than rounding
+// it first.
 bool SharesMemory(const ProcessGroups& groups, const collectives::Communicator& replicas) {
   return replicas.size() == 1 || (replicas.backend() == "shm" && groups.devices == nullptr);
 }
@@ -69,7 +70,7 @@ absl::Status StrategyBase::InitializeState() {
 }
 
 absl::Status StrategyBase::RestoreState(const CheckpointFiles& files, uint32_t root) {
-  optimizer_->KeepAll();  // a checkpoint has all states
+  optimizer_->KeepAll();  // checkpoints contain all states
   if (world().rank() == root && loss_scale() != nullptr && files.loss_scale.has_value()) {
     controller_->RestoreLossScale(*files.loss_scale);
   }
@@ -82,9 +83,9 @@ absl::Status StrategyBase::RestoreState(const CheckpointFiles& files, uint32_t r
 absl::Status StrategyBase::FinishState(uint32_t root, bool resuming) {
   RETURN_IF_ERROR(BroadcastState(root, resuming));
   path_.update->KeepOwnOptimizerStates();
-  // A file may hold more digits than the weights are kept in.
+  // The file may have a higher precision than the weights.
   state_.RoundParameters(precision_.weights);
-  // Until the first update, which is not the first step where that overflows.
+  // Initial value until the first update. If the first step overflows, a later one updates first.
   if (!resuming) state_.StartAverage();
   return absl::OkStatus();
 }
@@ -111,9 +112,9 @@ absl::Status StrategyBase::BroadcastState(uint32_t root, bool resuming) {
 absl::StatusOr<ModelTensors> StrategyBase::GatherState(uint64_t steps) {
   ASSIGN_OR_RETURN(const WholeOptimizerStates optimizer, path_.update->GatherOptimizerStates());
   ModelTensors tensors;
-  // The running statistics of the first replica are the ones that count.
+  // Checkpoints contain the running statistics of the first replica.
   if (replicas_.rank() > 0) return tensors;
-  // Batch norm sees each slice of a batch by itself, as PyTorch counts.
+  // As in PyTorch, each slice of a batch counts as a batch of batch norm.
   const uint64_t batches = controller_->updates(steps) * batches_per_step();
   ASSIGN_OR_RETURN(tensors.model, GatherTensors(state_.ExportModel(batches)));
   ASSIGN_OR_RETURN(tensors.optimizer, GatherTensors(state_.ExportOptimizer(optimizer.states())));

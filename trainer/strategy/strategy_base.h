@@ -1,5 +1,5 @@
-// What strategies have in common: an optimizer and the state that training changes, reading and
-// writing them, evaluation and summary. The defaults are those of strategies whose ranks all have
+// Common base of the strategies: owns the optimizer and the training state, and implements reading
+// and writing them, evaluation and the summary. The defaults suit strategies whose ranks all have
 // the whole model.
 #ifndef MUSTER_TRAINER_STRATEGY_STRATEGY_BASE_H_
 #define MUSTER_TRAINER_STRATEGY_STRATEGY_BASE_H_
@@ -20,12 +20,12 @@
 
 namespace muster::train {
 
-// For the parameters of `plan`. The errors of Optimizer::Create.
+// Creates the optimizer for the parameters of `plan`. Returns Optimizer::Create's errors.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const ModelSetup& setup,
                                                            const nn::Plan& plan);
 
-// kExitNoDevice as exit code for the error of a device that lacks a library; a device reports it
-// where it is first asked for kernels.
+// Adds exit code kExitNoDevice to the error of a device that lacks a library. A device reports this
+// when its kernels are first requested.
 absl::Status WithDeviceExitCode(const absl::Status& status);
 
 class StrategyBase : public Strategy {
@@ -52,41 +52,41 @@ class StrategyBase : public Strategy {
   absl::Status Summarize(v1::TrainSummary& summary) override;
 
  protected:
-  // `replicas`: the ranks that have the same parameters. `plan`: what the arrays belong to; they
-  // are bound to `execution`, which is the plan where it is null. All outlive the strategy's
-  // methods.
+  // `replicas`: group of the ranks that have the same parameters. `plan`: describes the arrays,
+  // which are bound to `execution`, or to `plan` itself if `execution` is null. All of them outlive
+  // the calls of the strategy's methods.
   StrategyBase(const StrategyContext& context, collectives::Communicator* replicas, nn::Plan* plan,
                std::unique_ptr<Optimizer> optimizer, nn::Execution* execution = nullptr);
 
   const v1::TrainSpec& spec() const { return *context_.spec; }
   collectives::Communicator& world() const { return *context_.groups->world; }
-  // Parts of what a step works on; the rest is its own.
+  // Fills the members of StepParts that the base class owns; the caller sets the others.
   StepParts PartsOfStep();
-  // Collective. The loss of one batch in evaluation, which `input` writes.
+  // Collective. Loss of one evaluation batch, which is written by `input`.
   virtual absl::StatusOr<nn::LossResult> EvaluateBatch(const data::Batch& batch,
                                                        uint64_t global_samples,
                                                        data::InputWriter& input) = 0;
-  // Batches that one step's batch norm sees, one after the other.
+  // Number of batches that batch norm processes per step.
   virtual uint32_t batches_per_step() const { return controller_->accumulation_steps(); }
 
-  // Collective. Reads initial values from the file at `path`, on all ranks or on rank 0.
+  // Collective. Reads initial values from the file at `path`, either on all ranks or on rank 0.
   virtual absl::Status ReadInitialModel(const std::string& path,
                                         const std::vector<std::string>& excluded);
-  // Collective. Reads the files of rank `root`, there or on all ranks.
+  // Collective. Reads the files of rank `root`, either on that rank or on all ranks.
   virtual absl::Status ReadCheckpoint(const CheckpointFiles& files, uint32_t root);
-  // Collective. Gives all ranks what `root` read or initialised.
+  // Collective. Broadcasts the state that `root` read or initialized.
   virtual absl::Status BroadcastState(uint32_t root, bool resuming);
-  // Collective over the ranks that have a part of one replica of the model: all tensors of it on
-  // the first of them, given each one's own.
+  // Collective over the ranks that form one model replica. Takes each rank's own tensors and
+  // returns all tensors of the replica on its first rank.
   virtual absl::StatusOr<std::vector<Tensor>> GatherTensors(std::vector<Tensor> own) { return own; }
 
-  // How long a step computed, for the summary.
+  // Records a step's compute time for the summary.
   void RecordBusy(absl::Duration busy) { busy_.Add({busy}); }
-  // What this rank's devices hold and did. The default is of a rank with one device.
+  // Adds memory and compute time of this rank's devices. The default is for a rank with one device.
   virtual void DescribeRank(v1::TrainSummary& own) const;
-  // On rank 0: adds to the summary what the ranks described, but for their devices.
+  // Called on rank 0: merges the ranks' descriptions, except for their devices, into the summary.
   virtual void MergeRanks(const std::vector<v1::TrainSummary>& ranks, v1::TrainSummary& summary) {}
-  // An entry of DescribeRank.
+  // Adds one device to the description of this rank.
   v1::DeviceUse& AddDevice(v1::TrainSummary& own, const nn::Plan& plan, absl::Duration busy) const;
 
   const StrategyContext context_;

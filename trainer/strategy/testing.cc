@@ -55,7 +55,7 @@ std::vector<v1::TrainSummary> TrainRanks(v1::JobSpec spec, const TestWorld& worl
     own.progress = [](const v1::Progress&) {};
     Trainer trainer(std::move(setup), &groups, std::move(own));
     ASSIGN_OR_RETURN(summaries[rank], trainer.Run());
-    // No rank leaves while a peer may still need it.
+    // A rank must not leave while a peer may still need it.
     return groups.world->Barrier()->Wait();
   };
   EXPECT_THAT(collectives::RunRankThreads(world.size(), run), ::testing::Each(""));

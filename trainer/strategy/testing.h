@@ -1,4 +1,4 @@
-// For tests: trainings of a strategy, whose ranks are threads of the test.
+// Test support: trains with a strategy whose ranks are threads of the test.
 #ifndef MUSTER_TRAINER_STRATEGY_TESTING_H_
 #define MUSTER_TRAINER_STRATEGY_TESTING_H_
 
@@ -15,21 +15,22 @@ namespace muster::train {
 struct TestWorld {
   std::string backend = "loopback";
   std::vector<uint32_t> ranks_on_node = {1};
-  // Of each rank.
+  // Devices of each rank.
   std::vector<kernels::Device*> devices = {&kernels::CpuDevice()};
-  TrainerOptions options;  // of all ranks; without progress
+  TrainerOptions options;  // used by all ranks; progress is ignored
 
   uint32_t size() const;
 };
 
-// small_cnn with batch norm, dropout and momentum, on the synthetic data set at `data_path`.
+// small_cnn with dropout and momentum, without batch norm, on the synthetic data set at
+// `data_path`.
 v1::JobSpec SmallTraining(const std::string& data_path, uint64_t steps);
 
-// By rank, after the spec's defaults are filled in. An error of a rank, and ranks that end with
-// other weights, fail the test.
+// Fills in the spec's defaults, trains, and returns the summaries by rank. The test fails if a rank
+// returns an error or if ranks end with different weights.
 std::vector<v1::TrainSummary> TrainRanks(v1::JobSpec spec, const TestWorld& world);
 
-// Losses within `tolerance` of the expected ones, relatively.
+// Expects losses within a relative `tolerance` of the expected ones.
 void ExpectLossesNear(const v1::TrainSummary& actual, const v1::TrainSummary& expected,
                       double tolerance);
 
