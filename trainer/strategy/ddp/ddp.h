@@ -1,6 +1,6 @@
-// ddp: a process for each device, each with the whole model. Gradients are all-reduced bucket by
-// bucket while backward runs, and every rank does the same update. (PyTorch's
-// DistributedDataParallel.) step.cc has the step.
+// ddp: one process per device, each with the whole model. Gradients are all-reduced bucket by
+// bucket while backward runs, and every rank performs the same update, as in PyTorch's
+// DistributedDataParallel. The step is in step.cc.
 #ifndef MUSTER_TRAINER_STRATEGY_DDP_DDP_H_
 #define MUSTER_TRAINER_STRATEGY_DDP_DDP_H_
 
@@ -11,7 +11,7 @@
 
 namespace muster::train {
 
-// The errors of nn::Compile and Optimizer::Create.
+// Returns the errors of nn::Compile and Optimizer::Create.
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpDdp(const ModelSetup& setup);
 
 }  // namespace muster::train

@@ -41,7 +41,7 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
                                            .buffer_elements = plan_.buffer_elements()}));
   objective_->set_loss_scale(controller_->loss_scale_factor());
   if (spec().sync_batch_norm()) execution_.set_statistics_reducer(&batch_norm_statistics_);
-  // Processes cannot sum statistics in the middle of a captured pass.
+  // Processes cannot reduce statistics within a captured pass.
   captures_passes_ = graphs_.enabled() && objective_->supports_graph_capture() &&
                      (on_devices || !spec().sync_batch_norm());
   StepParts parts = PartsOfStep();
@@ -107,7 +107,7 @@ absl::Status DataParallelStrategy::ForwardBackward(uint32_t index, uint32_t samp
     path_.reducer->Accumulate(first);
     return absl::OkStatus();
   }
-  // Buckets of gradients are reduced as soon as backward has written them.
+  // A bucket of gradients is reduced as soon as backward has written it.
   path_.reducer->BeginBackward();
   execution_.Backward(samples, [this](size_t offset) { path_.reducer->GradientsReady(offset); });
   return path_.reducer->EndBackward();

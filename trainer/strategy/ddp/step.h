@@ -1,10 +1,9 @@
-// One training step of ranks that all execute the whole model, and reduce their gradients while
-// backward runs. ddp, zero1, dp and hybrid do this step; they differ in what executes the model and
-// in how reduced gradients become an update.
+// Training step of ranks that all execute the whole model and reduce their gradients while backward
+// runs. Shared by ddp, zero1, dp and hybrid, which differ in how the model is executed and how
+// reduced gradients are applied.
 //
-// A device may be behind: a step is queued on it, and its result is polled later. Where the device
-// supports CUDA graphs, forward, loss and backward are captured once for each number of samples,
-// and the update once.
+// On an asynchronous device a step is queued and its result is polled later. If the device supports
+// CUDA graphs, forward, loss and backward are captured once per batch size, and the update once.
 #ifndef MUSTER_TRAINER_STRATEGY_DDP_STEP_H_
 #define MUSTER_TRAINER_STRATEGY_DDP_STEP_H_
 
@@ -20,24 +19,24 @@
 
 namespace muster::train {
 
-// A step allocates nothing but what the communicators do.
+// Only the communicators allocate memory during a step.
 class DataParallelStrategy : public StrategyBase {
  public:
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override;
 
  protected:
-  // Time spent in phases since it was created.
+  // Time spent in each phase since construction.
   struct Phases {
     absl::Duration loss;
     absl::Duration reduction;  // after backward
     absl::Duration update;
   };
 
-  // `plan` and `execution` as StrategyBase.
+  // `plan` and `execution`: see StrategyBase.
   DataParallelStrategy(const StrategyContext& context, nn::Plan* plan,
                        std::unique_ptr<Optimizer> optimizer, nn::Execution* execution);
 
-  // Collective, once, before anything else. `threads` as StepParts::threads.
+  // Collective; called once, before all other methods. `threads`: see StepParts::threads.
   using PathFactory = absl::FunctionRef<absl::StatusOr<GradientPath>(const StepParts&)>;
   absl::Status Build(PathFactory create_path, kernels::ThreadPool* threads);
 
@@ -47,10 +46,10 @@ class DataParallelStrategy : public StrategyBase {
   const Phases& phases() const { return phases_; }
 
  private:
-  // One accumulation step: its slice of the batch, forward, loss and backward.
+  // Runs one accumulation step on its slice of the batch: forward, loss and backward.
   absl::Status RunSlice(const data::Batch& slice, uint32_t index, uint64_t step,
                         uint64_t global_samples);
-  // What of it is the same in every step.
+  // The part of RunSlice that is the same in every step and can be captured.
   absl::Status ForwardBackward(uint32_t index, uint32_t samples, uint64_t global_samples);
   absl::Duration kernel_time() const;
 

@@ -1,5 +1,4 @@
-// What a whole step allocates, and which calls are captured. trainer_test checks what it computes,
-// through the trainer.
+// Tests memory allocations and graph capture of a step. trainer_test covers its results.
 #include "trainer/strategy/ddp/step.h"
 
 #include <algorithm>
@@ -23,7 +22,7 @@
 namespace muster::train {
 namespace {
 
-// ddp's step over a plan that the test can ask.
+// ddp's step with access to its plan.
 class MeasuredStep final : public DataParallelStrategy {
  public:
   MeasuredStep(const StrategyContext& context, nn::Plan* plan, std::unique_ptr<Optimizer> optimizer)
@@ -38,12 +37,12 @@ class StepTest : public ::testing::Test {
 
   void SetUp() override { data::WriteSyntheticDataset(data_.path(), 100, 10); }
 
-  // Allocations of kSteps steps of a world of one after some steps before, with batches of two
-  // sizes, and those of the same collectives alone.
+  // Allocations during kSteps steps of a world of one after a warm-up, with two batch sizes, and
+  // allocations of the same number of collectives without a step.
   struct Counts {
     int64_t steps = 0;
     int64_t collectives = 0;
-    absl::Duration plan;  // spent by the plan in calls of kernels
+    absl::Duration plan;  // time in the plan's kernel calls
   };
   Counts Count(const std::function<void(v1::TrainSpec&)>& change) {
     v1::JobSpec job;
@@ -53,7 +52,7 @@ class StepTest : public ::testing::Test {
     spec.mutable_dataset()->set_name("mnist");
     spec.mutable_dataset()->set_path(data_.path());
     spec.set_max_steps(kWarmup + kSteps);
-    spec.set_global_batch(8);  // and of 4 at the end of an epoch
+    spec.set_global_batch(8);  // the last batch of an epoch has 4
     spec.mutable_optimizer()->set_learning_rate(0.01);
     spec.mutable_optimizer()->set_momentum(0.9);
     spec.mutable_ema()->set_decay(0.9);
@@ -85,7 +84,7 @@ class StepTest : public ::testing::Test {
     EXPECT_TRUE(built.ok()) << built;
     EXPECT_TRUE(step.InitializeState().ok());
 
-    // One loader for the full batches and one that comes to the short one at once.
+    // One loader for the full batches and one that starts at the short batch.
     data::LoaderOptions loading;
     loading.transform = TrainingTransformOf(spec, setup.training->info());
     loading.views = ViewsOf(spec.objective());
@@ -128,19 +127,19 @@ class StepTest : public ::testing::Test {
     return counts;
   }
 
-  // The queue of a communicator takes memory for many operations at a time.
+  // A communicator's queue allocates memory for many operations at a time.
   static constexpr int64_t kQueueBlocks = 8;
 
   kernels::Device* device_ = &kernels::CpuDevice();
   data::TemporaryDirectory data_;
 };
 
-TEST_F(StepTest, ASteadyStepAllocatesNothing) {
+TEST_F(StepTest, DoesNotAllocateInSteadyState) {
   const Counts counts = Count([](v1::TrainSpec&) {});
   EXPECT_LE(counts.steps, counts.collectives + kQueueBlocks);
 }
 
-TEST_F(StepTest, NorWithClippingAccumulationAndAdamW) {
+TEST_F(StepTest, DoesNotAllocateWithClippingAccumulationAndAdamW) {
   const Counts counts = Count([](v1::TrainSpec& spec) {
     spec.set_accumulation_steps(2);
     spec.mutable_optimizer()->Clear();
@@ -151,7 +150,7 @@ TEST_F(StepTest, NorWithClippingAccumulationAndAdamW) {
   EXPECT_LE(counts.steps, counts.collectives + kQueueBlocks);
 }
 
-TEST_F(StepTest, NorInLowPrecision) {
+TEST_F(StepTest, DoesNotAllocateInLowPrecision) {
   const Counts counts = Count([](v1::TrainSpec& spec) {
     spec.set_precision("O2");
     spec.mutable_mixed_precision()->set_dtype("float16");
@@ -159,7 +158,7 @@ TEST_F(StepTest, NorInLowPrecision) {
   EXPECT_LE(counts.steps, counts.collectives + kQueueBlocks);
 }
 
-TEST_F(StepTest, NorInAResNetWithStochasticDepth) {
+TEST_F(StepTest, DoesNotAllocateInResNetWithStochasticDepth) {
   const Counts counts = Count([](v1::TrainSpec& spec) {
     spec.mutable_model()->Clear();
     spec.mutable_model()->set_name("resnet18");
@@ -168,17 +167,17 @@ TEST_F(StepTest, NorInAResNetWithStochasticDepth) {
   EXPECT_LE(counts.steps, counts.collectives + kQueueBlocks);
 }
 
-// Once for each of the two sizes of batches, and the update.
-TEST_F(StepTest, WherePassesAreCapturedNoneIsCalledAgain) {
-  const auto in_parts = [](v1::TrainSpec& spec) {
+// Passes are captured once per batch size, and the update once.
+TEST_F(StepTest, LaunchesCapturedPassesWithoutCallingThemAgain) {
+  const auto accumulating = [](v1::TrainSpec& spec) {
     spec.mutable_model()->Clear();
     spec.mutable_model()->set_name("mlp");
     spec.set_accumulation_steps(2);
     spec.mutable_optimizer()->set_clip_norm(1);
   };
-  EXPECT_GT(Count(in_parts).plan, absl::ZeroDuration());
+  EXPECT_GT(Count(accumulating).plan, absl::ZeroDuration());
   device_ = &kernels::RecordingDevice();
-  EXPECT_EQ(Count(in_parts).plan, absl::ZeroDuration());
+  EXPECT_EQ(Count(accumulating).plan, absl::ZeroDuration());
 }
 
 }  // namespace

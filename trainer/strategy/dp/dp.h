@@ -1,10 +1,10 @@
-// dp: one process drives all devices of a node, each with a replica of the model. (PyTorch's
-// DataParallel.) Each device computes a share of the batch; loss, sums of gradients and update are
-// on the first one. The step is ddp's (ddp/step.cc), over Replicas (replicas.h) in place of one
-// plan.
+// dp: one process drives all devices of a node, each with a replica of the model, as in PyTorch's
+// DataParallel. Each device computes a share of the batch; the loss, the gradient sums and the
+// update are computed on the first. The step is ddp's (ddp/step.cc) with Replicas (replicas.h)
+// instead of a single plan.
 //
-// hybrid is dp on each of several nodes: the ranks of the world all-reduce the sums of their
-// devices' gradients, as ddp's do.
+// hybrid runs dp on each of several nodes and all-reduces the gradient sums between the ranks, as
+// ddp does.
 #ifndef MUSTER_TRAINER_STRATEGY_DP_DP_H_
 #define MUSTER_TRAINER_STRATEGY_DP_DP_H_
 
@@ -18,7 +18,7 @@
 
 namespace muster::train {
 
-// Adds to the summary the phases of a step, and what each device holds and how long it computes.
+// Also adds the step's phases and each device's memory and compute time to the summary.
 class DataParallel final : public DataParallelStrategy {
  public:
   // Collective.
@@ -29,7 +29,7 @@ class DataParallel final : public DataParallelStrategy {
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override;
 
  private:
-  // In the order of the summary.
+  // Phase names, in the order of the summary.
   static constexpr std::array<const char*, 10> kPhases = {
       "scatter",          "replicate", "forward", "gather",   "loss",
       "scatter_gradient", "backward",  "reduce",  "exchange", "update"};
@@ -40,7 +40,7 @@ class DataParallel final : public DataParallelStrategy {
 
   void DescribeRank(v1::TrainSummary& own) const override;
   void MergeRanks(const std::vector<v1::TrainSummary>& ranks, v1::TrainSummary& summary) override;
-  // Since the replicas were compiled.
+  // Total times since the replicas were compiled.
   PhaseTimes TimesSoFar() const;
   std::vector<absl::Duration> BusySoFar() const;
 
@@ -49,8 +49,8 @@ class DataParallel final : public DataParallelStrategy {
   DurationStatistics busy_statistics_;  // by device
 };
 
-// Of dp and hybrid. Compiles the replicas for setup.devices. The errors of Replicas::Compile and
-// Optimizer::Create.
+// Sets up dp or hybrid: compiles the replicas for setup.devices. Returns the errors of
+// Replicas::Compile and Optimizer::Create.
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpDp(const ModelSetup& setup);
 
 }  // namespace muster::train

@@ -1,4 +1,4 @@
-// One process for several devices does the training of one device.
+// Expects one process with several devices to train as one device does.
 #include "trainer/strategy/dp/dp.h"
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace muster::train {
 namespace {
 
-TEST(DpTest, TrainsAsOneDeviceDoesAndReportsItsPhases) {
+TEST(DpTest, TrainsLikeOneDeviceAndReportsPhases) {
   const data::TemporaryDirectory data;
   data::WriteSyntheticDataset(data.path(), 330, 50);
   v1::JobSpec spec = SmallTraining(data.path(), 12);

@@ -31,7 +31,7 @@ void ReplicaReducer::SumAll(T* values, size_t count) {
     std::memcpy(own, sum_.arrays_[0], bytes);
     if (own != values) device_.CopyToDevice(values, own, bytes);
   }
-  // The first one's array is its own again.
+  // From here on the first replica may modify its array again.
   sum_.barrier_.arrive_and_wait();
 }
 

@@ -1,5 +1,4 @@
-// Sums over the replicas of a model that threads of one process compute, for batch norm's
-// statistics.
+// Reduces batch norm statistics over the model replicas that the threads of one process compute.
 #ifndef MUSTER_TRAINER_STRATEGY_DP_REPLICA_REDUCER_H_
 #define MUSTER_TRAINER_STRATEGY_DP_REPLICA_REDUCER_H_
 
@@ -12,29 +11,29 @@
 
 namespace muster::train {
 
-// What the replicas' reducers share.
+// State shared by the reducers of all replicas.
 class ReplicaSum {
  public:
   explicit ReplicaSum(size_t replicas)
       : arrays_(replicas), barrier_(static_cast<std::ptrdiff_t>(replicas)) {}
 
-  // Adds up over other processes what the replicas' sums are; null, as at first: there are none.
-  // Not during a Sum.
+  // Reducer that combines the sums of the replicas with those of other processes; null (default) if
+  // there are none. Must not be called during a Sum.
   void set_outer(nn::StatisticsReducer* outer) { outer_ = outer; }
 
  private:
   friend class ReplicaReducer;
 
-  std::vector<const void*> arrays_;  // of this sum, by replica, in the process's memory
+  std::vector<const void*> arrays_;  // by replica, in host memory
   std::barrier<> barrier_;
   nn::StatisticsReducer* outer_ = nullptr;
 };
 
-// One for each replica, called by its thread: a sum waits for all of them. They are added in the
-// order of the replicas.
+// Reducer of one replica, called by its thread. A sum waits for all replicas and adds them in
+// replica order.
 class ReplicaReducer final : public nn::StatisticsReducer {
  public:
-  // Outlive the reducer; `device` is the replica's.
+  // `sum` and `device`, the replica's device, outlive the reducer.
   ReplicaReducer(ReplicaSum* sum, size_t replica, kernels::Device* device)
       : sum_(*sum), replica_(replica), device_(*device) {}
 
@@ -48,7 +47,7 @@ class ReplicaReducer final : public nn::StatisticsReducer {
   ReplicaSum& sum_;
   const size_t replica_;
   kernels::Device& device_;
-  std::vector<std::byte> stage_;  // where the device has memory of its own
+  std::vector<std::byte> stage_;  // staging buffer for devices with their own memory
 };
 
 }  // namespace muster::train

@@ -10,7 +10,7 @@
 namespace muster::train {
 namespace {
 
-// What a thread adds up of the gradients at a time: whole cache lines.
+// Elements per cache line; threads sum whole cache lines of gradients.
 constexpr size_t kLineElements = 16;
 
 bool AllHostMemory(const std::vector<kernels::Device*>& devices) {
@@ -102,8 +102,8 @@ void Replicas::Bind(float* parameters, float* gradients, float* buffers) {
   }
 }
 
-// As ranks share a batch: rows r * n / d to (r + 1) * n / d.
-void Replicas::Share(uint32_t rows) {
+// Splits a batch as ranks do: device r of d gets samples r * n / d to (r + 1) * n / d.
+void Replicas::SplitRows(uint32_t rows) {
   const size_t unit = options_.views;
   const size_t samples = rows / unit;
   for (size_t i = 0; i < replicas_.size(); ++i) {
@@ -120,7 +120,7 @@ void Replicas::Run(absl::Duration ReplicaTimes::*phase,
     Replica& replica = replicas_[static_cast<size_t>(index)];
     const SteadyTime begin = Now().steady;
     work(replica);
-    // Other devices read what this one wrote. An error stays, and is returned by a later call.
+    // Other devices read this device's results. An error is sticky and is returned by a later call.
     if (!host_memory_) replica.plan->device().Synchronize().IgnoreError();
     if (busy) replica.busy += Now().steady - begin;
   });
@@ -128,8 +128,8 @@ void Replicas::Run(absl::Duration ReplicaTimes::*phase,
 }
 
 void Replicas::Forward(uint32_t rows, bool training) {
-  Share(rows);
-  if (!host_memory_) device().Synchronize().IgnoreError();  // the batch and the update
+  SplitRows(rows);
+  if (!host_memory_) device().Synchronize().IgnoreError();  // wait for the batch and the update
   Run(&ReplicaTimes::scatter, [&](Replica& replica) {
     replica.plan->device().Copy(replica.plan->input(),
                                 input_.as<float>() + replica.begin * input_elements_,
@@ -176,7 +176,7 @@ void Replicas::QueueLoss(uint32_t rows, const nn::LossOptions& options, nn::Loss
 }
 
 void Replicas::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {
-  if (!host_memory_) device().Synchronize().IgnoreError();  // the loss's gradient
+  if (!host_memory_) device().Synchronize().IgnoreError();  // wait for the gradient of the loss
   Run(&ReplicaTimes::scatter_gradient, [&](Replica& replica) {
     replica.plan->device().Copy(replica.plan->output_gradient(),
                                 output_gradient() + replica.begin * output_elements_,

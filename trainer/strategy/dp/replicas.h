@@ -1,11 +1,11 @@
-// Replicas of a model on several devices that one process drives, with a thread for each: each
-// device computes its share of the batch. (torch.nn.DataParallel's way.)
+// Model replicas on several devices of one process, with a thread per device. Each device computes
+// its share of the batch, as in torch.nn.DataParallel.
 //
 //   first device:  batch ──┬ scatter                  gather ┬── loss ──┬ scatter          ┬ reduce
 //   each device:           └─ rows ─ replicate ─ forward ────┘          └─ gradient ─ backward ┘
 //
-// Callers see one execution on the first device: the arrays that it is bound to, its batch, its
-// logits and their gradient are there, and hold the whole batch.
+// Callers see a single execution on the first device, whose batch, logits and logits' gradient are
+// those of the whole batch and which has the bound arrays.
 #ifndef MUSTER_TRAINER_STRATEGY_DP_REPLICAS_H_
 #define MUSTER_TRAINER_STRATEGY_DP_REPLICAS_H_
 
@@ -27,14 +27,14 @@
 namespace muster::train {
 
 struct ReplicaOptions {
-  // At least one; they outlive the replicas. All with memory of their own, or all with the
-  // process's, where parameters are shared and not replicated.
+  // At least one device; they outlive the replicas. Either all have their own memory or all use
+  // host memory; in host memory parameters are shared instead of replicated.
   std::vector<kernels::Device*> devices;
-  // Views of each sample: so many neighbouring rows are always on one device.
+  // Views per sample. The consecutive rows of one sample stay on one device.
   uint32_t views = 1;
 };
 
-// Time spent in the phases of steps and evaluations, since the replicas were compiled.
+// Time spent in each phase of steps and evaluations since the replicas were compiled.
 struct ReplicaTimes {
   absl::Duration scatter, replicate, forward, gather, scatter_gradient, backward, reduce;
 
@@ -43,35 +43,36 @@ struct ReplicaTimes {
   }
 };
 
-// For one training thread; it brings those of the other devices.
+// Used by one training thread; owns the threads of the devices.
 class Replicas final : public nn::Execution {
  public:
-  // compiling.device is ignored; compiling.max_batch is that of all devices together. Errors:
-  // Compile's; INVALID_ARGUMENT for a part of a model or several in-flight micro-batches.
+  // compiling.device is ignored; compiling.max_batch is the batch size of all devices together.
+  // Returns nn::Compile's errors; INVALID_ARGUMENT for a pipeline stage or several micro-batches in
+  // flight.
   static absl::StatusOr<std::unique_ptr<Replicas>> Compile(const nn::Graph& graph,
                                                            const nn::CompileOptions& compiling,
                                                            const ReplicaOptions& options);
   ~Replicas() override;
 
   size_t size() const { return replicas_.size(); }
-  // Of one device. The first one's arrays are those that are bound.
+  // Plan of one device. The first plan uses the bound arrays.
   nn::Plan& plan(size_t device) const { return *replicas_[device].plan; }
-  // Idle between passes.
+  // Threads of the devices; idle between passes.
   kernels::ThreadPool& threads() { return threads_; }
 
   const ReplicaTimes& times() const { return times_; }
-  // In forward and backward passes, since the replicas were compiled.
+  // Time in forward and backward passes since the replicas were compiled.
   absl::Duration busy(size_t device) const { return replicas_[device].busy; }
-  // Whether the device computes with the first one's parameters.
+  // Whether the device uses the parameters of the first device.
   bool shares_parameters(size_t device) const { return host_memory_ && device > 0; }
-  // On the first device: the whole batch, its outputs, and gradients on their way.
+  // Bytes on the first device for the whole batch, its outputs and staged gradients.
   size_t gathered_bytes() const;
 
   kernels::Device& device() const override { return first().device(); }
-  // Threads of the process do a part of each pass.
+  // Not supported: host threads take part in each pass.
   bool supports_graph_capture() const override { return false; }
   void Bind(float* parameters, float* gradients, float* buffers) override;
-  // Sums further what the replicas' statistics add up to.
+  // `reducer` receives the sums over the replicas.
   void set_statistics_reducer(nn::StatisticsReducer* reducer) override { sum_.set_outer(reducer); }
   float* input() override { return input_.as<float>(); }
   int32_t* labels() override { return labels_.as<int32_t>(); }
@@ -90,13 +91,13 @@ class Replicas final : public nn::Execution {
   struct Replica {
     std::unique_ptr<nn::Plan> plan;
     std::unique_ptr<ReplicaReducer> reducer;
-    // Of all but the first; parameters only where devices have memory of their own.
+    // Null for the first replica; parameters only if devices have their own memory.
     kernels::DeviceMemory parameters, gradients, buffers;
     float* bound_parameters = nullptr;
     float* bound_gradients = nullptr;
     float* bound_buffers = nullptr;
-    size_t begin = 0, end = 0;  // of the rows of this call
-    absl::Duration busy;        // in forward and backward
+    size_t begin = 0, end = 0;  // rows of this call
+    absl::Duration busy;        // in forward and backward passes
 
     uint32_t rows() const { return static_cast<uint32_t>(end - begin); }
   };
@@ -105,12 +106,12 @@ class Replicas final : public nn::Execution {
   absl::Status CompilePlans(const nn::Graph& graph, nn::CompileOptions compiling);
   absl::Status Allocate(const nn::CompileOptions& compiling);
   nn::Plan& first() const { return *replicas_.front().plan; }
-  void Share(uint32_t rows);
-  // For each replica, in its thread, at the same time; returns when the devices are done. Adds to
-  // `phase`, and with `busy` to each replica's busy time.
+  void SplitRows(uint32_t rows);
+  // Runs `work` for all replicas concurrently, each on its thread, and waits for the devices. Adds
+  // the time to `phase` and, with `busy`, to each replica's busy time.
   void Run(absl::Duration ReplicaTimes::*phase, absl::FunctionRef<void(Replica& replica)> work,
            bool busy = false);
-  // By the threads together into the first device's.
+  // Sums the gradients of all replicas into those of the first, using all threads in host memory.
   void Reduce();
 
   const ReplicaOptions options_;
@@ -122,9 +123,9 @@ class Replicas final : public nn::Execution {
   size_t input_elements_ = 0;   // of a row
   size_t output_elements_ = 0;  // of a row
   nn::StepContext step_;
-  // On the first device, of all rows.
+  // On the first device, for the whole batch.
   kernels::DeviceMemory input_, labels_, logits_, output_gradient_;
-  kernels::DeviceMemory staged_gradients_;  // another device's, as they are added
+  kernels::DeviceMemory staged_gradients_;  // copy of another device's gradients
   ReplicaTimes times_;
   absl::Duration loss_time_;
 };

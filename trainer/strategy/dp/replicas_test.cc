@@ -1,4 +1,4 @@
-// Replicas on several devices give what a plan for one device gives.
+// Expects replicas on several devices to give the results of a plan on one device.
 #include "trainer/strategy/dp/replicas.h"
 
 #include <memory>
@@ -49,9 +49,8 @@ void ExpectSameStep(TestTrainer& actual, TestTrainer& expected, uint64_t step, u
 
 class ReplicasTest : public testing::TestWithParam<TestGraph> {};
 
-// Also where some devices have no row. Batch norm's statistics are of all devices' rows, as one
-// device's are.
-TEST_P(ReplicasTest, TrainsAsOneDeviceDoes) {
+// Also with devices that have no rows. Batch norm statistics are synchronized over the devices.
+TEST_P(ReplicasTest, TrainsLikeOneDevice) {
   const Graph& graph = GetParam().graph;
   for (const size_t devices : {1, 2, 3, 4}) {
     TestTrainer alone(graph, {.max_batch = kBatch});
@@ -79,8 +78,8 @@ TEST_P(ReplicasTest, TrainsAsOneDeviceDoes) {
 INSTANTIATE_TEST_SUITE_P(Graphs, ReplicasTest, testing::ValuesIn(TestGraphs()),
                          [](const auto& info) { return info.param.name; });
 
-// Each device has statistics of its own rows, and those of the first one are kept.
-TEST(ReplicasTest, RunningStatisticsAreTheFirstDevices) {
+// Each device computes statistics of its own rows; those of the first are kept.
+TEST(ReplicasTest, KeepsRunningStatisticsOfFirstDevice) {
   const Graph graph = SmallResNet();
   const auto replicas = Replicated(graph, {.max_batch = 8}, 2);
   TestTrainer replicated(graph, &replicas->plan(0), replicas.get());
@@ -90,7 +89,7 @@ TEST(ReplicasTest, RunningStatisticsAreTheFirstDevices) {
   ExpectBuffersClose(replicated, first);
 }
 
-// As if there were a second process with the same rows.
+// Simulates a second process with the same rows.
 class Doubling final : public nn::StatisticsReducer {
  public:
   void Sum(double* values, size_t count) override { Double(values, count); }
@@ -105,7 +104,7 @@ class Doubling final : public nn::StatisticsReducer {
   }
 };
 
-TEST(ReplicasTest, SumsWithOtherProcesses) {
+TEST(ReplicasTest, SumsStatisticsWithOtherProcesses) {
   const Graph graph = SmallResNet();
   const CompileOptions compiling{.max_batch = 8, .synchronize_batch_norm = true};
   const auto replicas = Replicated(graph, compiling, 3);
@@ -120,7 +119,7 @@ TEST(ReplicasTest, SumsWithOtherProcesses) {
   EXPECT_GT(ours.calls, 0);
 }
 
-TEST(ReplicasTest, ReportsWhatEachDeviceDidAndHolds) {
+TEST(ReplicasTest, ReportsTimesAndMemoryOfEachDevice) {
   const Graph graph = SmallResNet();
   const auto replicas = Replicated(graph, {.max_batch = 8}, 2);
   TestTrainer trainer(graph, &replicas->plan(0), replicas.get());
@@ -134,15 +133,15 @@ TEST(ReplicasTest, ReportsWhatEachDeviceDidAndHolds) {
   ASSERT_EQ(replicas->size(), 2u);
   EXPECT_FALSE(replicas->shares_parameters(0));
   EXPECT_TRUE(replicas->shares_parameters(1));
-  // The whole batch and all outputs.
+  // At least the whole batch.
   EXPECT_GE(replicas->gathered_bytes(), 8 * trainer.image_elements() * sizeof(float));
   for (size_t device = 0; device < 2; ++device) {
     EXPECT_GT(replicas->busy(device), absl::ZeroDuration());
   }
 }
 
-// The two views of a sample stay together.
-TEST(ReplicasTest, DividesSamplesNotRows) {
+// The two views of a sample stay on one device.
+TEST(ReplicasTest, KeepsViewsOfSampleTogether) {
   const Graph graph = SmallResNet();
   const auto replicas = Replicated(graph, {.max_batch = 6}, 2, /*views=*/2);
   TestTrainer replicated(graph, &replicas->plan(0), replicas.get());
@@ -152,8 +151,8 @@ TEST(ReplicasTest, DividesSamplesNotRows) {
   ExpectBuffersClose(replicated, first);
 }
 
-// Nothing is touched but by the device's own calls.
-TEST(ReplicasTest, OnMemoryThatTheProcessCannotReach) {
+// Memory is accessed only through device calls.
+TEST(ReplicasTest, TrainsInDeviceMemory) {
   const Graph graph = SmallResNet();
   ReplicaOptions options;
   options.devices = {&kernels::GuardedDevice()};
@@ -169,12 +168,12 @@ TEST(ReplicasTest, OnMemoryThatTheProcessCannotReach) {
   }
 }
 
-TEST(ReplicasTest, NeedsADevice) {
+TEST(ReplicasTest, RejectsEmptyDeviceList) {
   const auto replicas = Replicas::Compile(SmallResNet(), {.max_batch = 1}, {});
   EXPECT_EQ(replicas.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(ReplicasTest, TakesWholeModelsOneBatchAtATime) {
+TEST(ReplicasTest, RejectsPartialModelsAndSeveralMicroBatches) {
   const Graph graph = SmallResNet();
   Graph part = graph;
   part.nodes.pop_back();

@@ -1,6 +1,6 @@
-// hybrid: dp inside a node and ddp between nodes. One rank on each node drives the node's devices
-// (dp/dp.h), and the ranks all-reduce the sums of their devices' gradients while the next bucket is
-// prepared (ddp/step.cc). Synchronised batch norm sums in both levels (dp/replica_reducer.h).
+// hybrid: dp within a node and ddp between nodes. One rank per node drives the node's devices
+// (dp/dp.h), and the ranks all-reduce the gradient sums of their devices bucket by bucket
+// (ddp/step.cc). Synchronized batch norm reduces on both levels (dp/replica_reducer.h).
 #ifndef MUSTER_TRAINER_STRATEGY_HYBRID_HYBRID_H_
 #define MUSTER_TRAINER_STRATEGY_HYBRID_HYBRID_H_
 
@@ -11,7 +11,7 @@
 
 namespace muster::train {
 
-// As SetUpDp; the ranks' groups make the difference.
+// Same as SetUpDp: hybrid differs only in its process groups.
 inline absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpHybrid(const ModelSetup& setup) {
   return SetUpDp(setup);
 }

@@ -1,4 +1,4 @@
-// A process with several devices on each of several nodes does the training of one device.
+// Expects several nodes, each with one process and several devices, to train as one device does.
 #include "trainer/strategy/hybrid/hybrid.h"
 
 #include <vector>
@@ -11,7 +11,7 @@
 namespace muster::train {
 namespace {
 
-TEST(HybridTest, TrainsAsOneDeviceDoesWithSynchronizedBatchNorm) {
+TEST(HybridTest, TrainsLikeOneDeviceWithSynchronizedBatchNorm) {
   const data::TemporaryDirectory data;
   data::WriteSyntheticDataset(data.path(), 330, 50);
   v1::JobSpec spec = SmallTraining(data.path(), 12);

@@ -25,7 +25,7 @@ namespace {
 using pipeline::PipelineStage;
 using pipeline::StageTimes;
 
-// The loss is known at the last stages only, after backward.
+// Reduces losses separately: only last stages have a loss, and only after backward.
 class StageGradientReducer final : public HostGradientReducer {
  public:
   StageGradientReducer(const StepParts& parts, std::unique_ptr<HostBucketReducer> buckets)
@@ -50,7 +50,7 @@ class StageGradientReducer final : public HostGradientReducer {
   collectives::Communicator& world_;
 };
 
-// The gradients' norm is that of all stages.
+// Clips by the gradient norm over all stages.
 class StageUpdate final : public ReplicatedUpdate {
  public:
   using ReplicatedUpdate::ReplicatedUpdate;
@@ -112,8 +112,8 @@ class Pipeline final : public StrategyBase {
       RETURN_IF_ERROR(input_.Write(batch, stage_->input(), stage_->labels()));
     }
     controller_->BeginForward();
-    // Forward and backward of all micro-batches. The gradients of the last one's backward are
-    // complete, and are reduced over the replicas of this stage as soon as they are written.
+    // Forward and backward of all micro-batches. The last micro-batch's backward completes the
+    // gradients, which are reduced over the replicas of this stage as soon as they are written.
     path_.reducer->BeginBackward();
     RETURN_IF_ERROR(stage_->Train(
         static_cast<uint32_t>(batch.rows),
@@ -148,11 +148,11 @@ class Pipeline final : public StrategyBase {
     return spec().strategy().pipeline().micro_batches();
   }
 
-  // Every rank reads its part of the root's files.
+  // Every rank reads its tensors from the root's files.
   absl::Status ReadInitialModel(const std::string& path,
                                 const std::vector<std::string>& excluded) override {
     const absl::StatusOr<SafetensorsFile> file = OpenOnAllRanks(world(), /*root=*/0, path);
-    // The root reports why.
+    // The root reports the cause.
     if (absl::IsAborted(file.status())) return file.status();
     RETURN_IF_ERROR(WithExitCode(file.status(), kExitNoInput));
     return WithExitCode(state_.InitializeFrom(*file, excluded), kExitNoInput);
@@ -175,7 +175,7 @@ class Pipeline final : public StrategyBase {
     return state_.ImportAverage(average);
   }
 
-  // All replicas of a stage initialised or read the same.
+  // Not needed: all replicas of a stage initialized or read the same values.
   absl::Status BroadcastState(uint32_t, bool) override { return absl::OkStatus(); }
 
   absl::StatusOr<std::vector<Tensor>> GatherTensors(std::vector<Tensor> own) override {
@@ -209,7 +209,7 @@ class Pipeline final : public StrategyBase {
       for (const v1::StageUse& use : rank.stages()) {
         waiting += use.waiting_seconds();
         span += use.span_seconds();
-        // The first replica's.
+        // Stages of the first replica only.
         if (use.rank() < pipeline_group().size()) *summary.add_stages() = use;
       }
     }
@@ -236,12 +236,12 @@ class Pipeline final : public StrategyBase {
     StepParts parts = PartsOfStep();
     parts.graphs = &graphs_;
     parts.path = ChooseReductionPath(context_, replicas_, plan_, *optimizer_, precision_);
-    // Stages exchange by the processes.
+    // Stages communicate through the processes.
     if (parts.path == ReductionPath::kDevice) parts.path = ReductionPath::kHost;
     ASSIGN_OR_RETURN(path_, CreateStagePath(parts));
     state_.BindGradients(path_.reducer->gradients());
     path_.update->KeepOwnOptimizerStates();
-    // A file of the whole model has the tensors of other stages too.
+    // A file of the whole model also contains the tensors of other stages.
     std::set<std::string, std::less<>> layers;
     for (const nn::Node& node : whole_model.nodes) layers.insert(node.name);
     state_.set_layers(std::move(layers));
@@ -255,7 +255,7 @@ class Pipeline final : public StrategyBase {
            path_.update->kernel_time() + input_time_;
   }
 
-  // Of one step.
+  // Records the times of one step.
   void RecordStage(const StageTimes& before, const StageTimes& after) {
     const auto micro_batches = static_cast<int64_t>(after.micro_batches - before.micro_batches);
     if (micro_batches == 0) return stage_statistics_.Add({{}, {}, {}, {}});
@@ -267,8 +267,7 @@ class Pipeline final : public StrategyBase {
   const std::unique_ptr<PipelineStage> stage_;
   data::InputWriter input_;
   StepGraphs graphs_;
-  // Of each step: a micro-batch forward and backward; waiting for other stages, and that with what
-  // the stage computes.
+  // Per step: forward and backward time of a micro-batch, waiting for other stages, and total span.
   DurationStatistics stage_statistics_{4};
   absl::Duration input_time_;
 };
@@ -288,7 +287,7 @@ class PipelineSetup final : public StrategySetup {
     return pipeline::CheckCuts(setup_.graph, strategy_.stages(), cuts());
   }
 
-  // The stages' arrays differ in any case; those of replicas do where kernels do.
+  // Layouts of different stages always differ; those of replicas differ if their kernels do.
   std::string layout_digest() const override { return setup_.compiling.device->kernels().name; }
 
   absl::StatusOr<std::unique_ptr<Strategy>> Connect(const StrategyContext& context) override {

@@ -1,6 +1,6 @@
-// pipeline: the model is cut into stages, one for each rank; a batch goes through them in
-// micro-batches. Further pipelines are replicas, whose stages all-reduce their gradients as ddp's
-// ranks do. pipeline.cc has the step, pipeline_stage.h the schedule of micro-batches.
+// pipeline: the model is cut into stages, one per rank, and a batch passes through them in
+// micro-batches. Additional pipelines are replicas whose stages all-reduce their gradients as ddp
+// ranks do. The step is in pipeline.cc, the schedule of micro-batches in pipeline_stage.h.
 #ifndef MUSTER_TRAINER_STRATEGY_PIPELINE_PIPELINE_H_
 #define MUSTER_TRAINER_STRATEGY_PIPELINE_PIPELINE_H_
 
@@ -11,14 +11,14 @@
 
 namespace muster::train {
 
-// INVALID_ARGUMENT where the model cannot be cut as the spec asks. Connect measures where to cut,
-// unless the spec names the layers, and reports that as a phase.
+// INVALID_ARGUMENT if the model cannot be cut as the spec requires. Unless the spec names the
+// layers to cut at, Connect chooses the cuts by measurement and reports this as a phase.
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpPipeline(const ModelSetup& setup);
 
-// Shares are pipelines; each stage executes a share in micro-batches.
+// One share of the batch per pipeline, executed in micro-batches.
 BatchDivision PipelineDivision(const v1::TrainSpec& spec, uint32_t world_size);
 
-// Stages exchange by the ranks' processes.
+// Stages communicate through the ranks' processes, not between devices.
 RequiredGroups PipelineGroups(const v1::TrainSpec& spec);
 
 }  // namespace muster::train

@@ -17,8 +17,8 @@ uint32_t LargestMicroBatch(uint32_t samples, uint32_t micro_batches) {
   return static_cast<uint32_t>(data::LargestShare(samples, micro_batches));
 }
 
-// One more than the schedule keeps, but never more than the first stage: a stage receives the next
-// micro-batch while it computes one.
+// Slots of a stage: one more than the schedule requires, so that the stage can receive the next
+// micro-batch while it computes one. The first stage receives nothing.
 uint32_t SlotsFor(const PipelineOptions& options) {
   const PipelinePlace& place = options.place;
   const uint32_t kept =
@@ -91,7 +91,7 @@ absl::Status PipelineStage::Train(uint32_t samples, const nn::StepContext& conte
   const nn::LossResult sum = SumLosses();
   device().CopyToDevice(result, &sum, sizeof(sum));
   const SteadyTime end = Now().steady;
-  // The stages at the back have ended before those at the front.
+  // Last stages finish before first stages.
   RETURN_IF_ERROR(groups_.pipeline_group->Barrier()->Wait());
   times_.waiting += links_->waited() - waited_before + (Now().steady - end);
   times_.span += Now().steady - start;
@@ -136,7 +136,7 @@ absl::Status PipelineStage::PostReceives(const Action& action) {
     links_->PostRecvGradients(slot, SamplesOf(action.micro_batch));
     return absl::OkStatus();
   }
-  // What the slot held may still be on its way.
+  // Previous data in the slot may still be in flight.
   RETURN_IF_ERROR(links_->AwaitSent(slot));
   links_->PostRecvActivations(slot, SamplesOf(action.micro_batch));
   return absl::OkStatus();
@@ -186,7 +186,7 @@ absl::Status PipelineStage::Backward(uint32_t micro_batch, const Ready& ready) {
   const SteadyTime start = Now().steady;
   plan_->SelectSlot(slot);
   if (last && micro_batch > 0) {
-    // Those from `done` on are summed up.
+    // Elements from `done` on are summed already.
     size_t done = plan_->parameter_elements();
     const auto sum_up = [&](size_t offset) {
       device().kernels().accumulate(kernels::DataType::kFloat32, done - offset,
@@ -227,7 +227,7 @@ absl::StatusOr<nn::LossResult> PipelineStage::Evaluate(uint32_t samples, LossFun
   RETURN_IF_ERROR(post(0));
   for (uint32_t i = 0; i < options_.micro_batches; ++i) {
     const bool has_next = i + 1 < options_.micro_batches;
-    // With one slot the next one can only come when this one is gone.
+    // With a single slot, the next micro-batch can be received only after this one was sent.
     const bool ahead = has_next && slots_ > 1;
     if (ahead) RETURN_IF_ERROR(post(i + 1));
     RETURN_IF_ERROR(Forward(i, /*context=*/nullptr, loss));

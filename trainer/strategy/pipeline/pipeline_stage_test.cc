@@ -1,4 +1,4 @@
-// Stages as threads of one process, against the whole model's plan.
+// Compares pipeline stages, which are threads of one process, with a plan of the whole model.
 #include "trainer/strategy/pipeline/pipeline_stage.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ constexpr int64_t kClasses = 5;
 constexpr nn::ImageShape kImage = {8, 8, 3};
 constexpr double kScale = 1.0 / kRows;
 
-// Two residual blocks, so that two values cross some cuts.
+// Two residual blocks, so that some cuts are crossed by two tensors.
 nn::Graph Residual() {
   nn::Graph graph;
   graph.input = kImage;
@@ -51,7 +51,7 @@ struct Outcome {
   std::map<std::string, std::vector<float>> gradients;
 };
 
-// Arrays for a plan to compute in.
+// A plan with its arrays.
 class Model {
  public:
   explicit Model(nn::Plan* plan)
@@ -64,7 +64,7 @@ class Model {
     plan->Initialize(7);
   }
 
-  // Of the whole model.
+  // Runs the whole model.
   absl::Status Run(uint32_t rows, Outcome& outcome) {
     Load(plan_.input(), plan_.labels(), rows);
     plan_.Forward(rows, /*training=*/true, kContext);
@@ -76,7 +76,7 @@ class Model {
     return absl::OkStatus();
   }
 
-  // Of a stage, whose plan this is of.
+  // Runs a stage whose plan this is.
   absl::Status Run(PipelineStage& stage, uint32_t rows, Outcome& outcome) {
     Load(stage.input(), stage.labels(), rows);
     const auto loss_of = [](double scale) {
@@ -132,7 +132,7 @@ class Model {
   const kernels::DeviceMemory parameters_, gradients_, buffers_, loss_;
 };
 
-Outcome OfWholeModel(uint32_t rows) {
+Outcome RunWholeModel(uint32_t rows) {
   Outcome outcome;
   const auto plan = nn::Compile(Residual(), {.max_batch = kRows});
   EXPECT_TRUE(plan.ok()) << plan.status();
@@ -140,7 +140,7 @@ Outcome OfWholeModel(uint32_t rows) {
   return outcome;
 }
 
-struct Way {
+struct Config {
   std::vector<std::string> cuts;
   Schedule schedule = Schedule::kOneForwardOneBackward;
   uint32_t micro_batches = 4;
@@ -149,35 +149,35 @@ struct Way {
   uint32_t stages() const { return static_cast<uint32_t>(cuts.size() + 1); }
 };
 
-struct OfRank {
+struct RankOutcome {
   Outcome outcome;
   uint32_t slots = 0;
   size_t activation_bytes = 0;
 };
 
-absl::StatusOr<OfRank> RunRank(const Way& way, uint32_t rank, const std::string& backend,
-                               kernels::Device& device, collectives::KeyStore* keys) {
+absl::StatusOr<RankOutcome> RunRank(const Config& config, uint32_t rank, const std::string& backend,
+                                    kernels::Device& device, collectives::KeyStore* keys) {
   const nn::Graph graph = Residual();
   collectives::WorldOptions options;
   options.backend = backend;
   options.rank = rank;
-  options.world_size = way.stages();
-  options.ranks_on_node = {way.stages()};
+  options.world_size = config.stages();
+  options.ranks_on_node = {config.stages()};
   options.store = keys;
   ASSIGN_OR_RETURN(const ProcessGroups groups,
-                   ProcessGroups::Create(options, {.pipeline_stages = way.stages()}));
-  PipelineOptions pipeline{.schedule = way.schedule, .micro_batches = way.micro_batches};
-  ASSIGN_OR_RETURN(pipeline.place, train::PipelinePlaceOf(rank, way.stages(), way.stages()));
+                   ProcessGroups::Create(options, {.pipeline_stages = config.stages()}));
+  PipelineOptions pipeline{.schedule = config.schedule, .micro_batches = config.micro_batches};
+  ASSIGN_OR_RETURN(pipeline.place, train::PipelinePlaceOf(rank, config.stages(), config.stages()));
   const nn::CompileOptions compiling{.max_batch = kRows, .device = &device};
   ASSIGN_OR_RETURN(const std::vector<nn::NodeId> begins,
-                   StageBegins(graph, pipeline.place, way.cuts, compiling, *groups.world));
+                   StageBegins(graph, pipeline.place, config.cuts, compiling, *groups.world));
   ASSIGN_OR_RETURN(const auto stage, PipelineStage::Create(graph, begins[rank], begins[rank + 1],
                                                            compiling, pipeline, groups));
   Model model(&stage->plan());
-  // Twice: nothing of a step is left for the next.
-  OfRank first, own;
-  RETURN_IF_ERROR(model.Run(*stage, way.rows, first.outcome));
-  RETURN_IF_ERROR(model.Run(*stage, way.rows, own.outcome));
+  // Runs twice to check that no state leaks into the next step.
+  RankOutcome first, own;
+  RETURN_IF_ERROR(model.Run(*stage, config.rows, first.outcome));
+  RETURN_IF_ERROR(model.Run(*stage, config.rows, own.outcome));
   EXPECT_EQ(own.outcome.gradients, first.outcome.gradients);
   EXPECT_GT(stage->times().span, stage->times().waiting);
   own.slots = stage->in_flight_micro_batches();
@@ -186,21 +186,21 @@ absl::StatusOr<OfRank> RunRank(const Way& way, uint32_t rank, const std::string&
 }
 
 struct Staged {
-  Outcome outcome;                 // of all stages together
-  std::vector<std::string> ranks;  // how each ended
+  Outcome outcome;                 // combined over all stages
+  std::vector<std::string> ranks;  // status by rank; empty: OK
   std::vector<uint32_t> slots;
   std::vector<size_t> activation_bytes;
 };
 
-Staged RunStages(const Way& way) {
+Staged RunStages(const Config& config) {
   Staged staged;
-  std::vector<OfRank> ranks(way.stages());
+  std::vector<RankOutcome> ranks(config.stages());
   collectives::FileKeyStore keys;
-  staged.ranks = collectives::RunRankThreads(way.stages(), [&](uint32_t rank) -> absl::Status {
-    ASSIGN_OR_RETURN(ranks[rank], RunRank(way, rank, "loopback", kernels::CpuDevice(), &keys));
+  staged.ranks = collectives::RunRankThreads(config.stages(), [&](uint32_t rank) -> absl::Status {
+    ASSIGN_OR_RETURN(ranks[rank], RunRank(config, rank, "loopback", kernels::CpuDevice(), &keys));
     return absl::OkStatus();
   });
-  for (const OfRank& rank : ranks) {
+  for (const RankOutcome& rank : ranks) {
     staged.slots.push_back(rank.slots);
     staged.activation_bytes.push_back(rank.activation_bytes);
     staged.outcome.loss.loss_sum += rank.outcome.loss.loss_sum;
@@ -225,8 +225,8 @@ void ExpectSame(const Outcome& actual, const Outcome& expected, const std::strin
   }
 }
 
-TEST(PipelineStageTest, IsTheWholeModelInEverySchedule) {
-  const Outcome whole = OfWholeModel(kRows);
+TEST(PipelineStageTest, EqualsWholeModelInEverySchedule) {
+  const Outcome whole = RunWholeModel(kRows);
   for (const Schedule schedule :
        {Schedule::kSequential, Schedule::kGpipe, Schedule::kOneForwardOneBackward}) {
     for (const uint32_t micro_batches : {1u, 3u, 4u}) {
@@ -239,9 +239,9 @@ TEST(PipelineStageTest, IsTheWholeModelInEverySchedule) {
   }
 }
 
-TEST(PipelineStageTest, EveryCutOfOneIsGood) {
+TEST(PipelineStageTest, EqualsWholeModelAtEveryCut) {
   const nn::Graph graph = Residual();
-  const Outcome whole = OfWholeModel(kRows);
+  const Outcome whole = RunWholeModel(kRows);
   const std::vector<nn::NodeId> points = nn::CutPoints(graph);
   EXPECT_GT(points.size(), 4u);
   for (const nn::NodeId point : points) {
@@ -252,29 +252,30 @@ TEST(PipelineStageTest, EveryCutOfOneIsGood) {
   }
 }
 
-// As a last batch has, or one with fewer rows than micro-batches.
-TEST(PipelineStageTest, FewerRows) {
+// As in the last batch of an epoch, or with fewer rows than micro-batches.
+TEST(PipelineStageTest, HandlesPartialBatches) {
   for (const uint32_t rows : {1u, 3u, 7u}) {
     const Staged staged = RunStages({.cuts = {"a.add"}, .rows = rows});
     EXPECT_THAT(staged.ranks, Each(""));
-    ExpectSame(staged.outcome, OfWholeModel(rows), absl::StrCat(rows, " rows"));
+    ExpectSame(staged.outcome, RunWholeModel(rows), absl::StrCat(rows, " rows"));
   }
 }
 
-// Such a device is one process's. What does not agree with the whole model is the rank's error.
-TEST(PipelineStageTest, OnADeviceOfItsOwnMemory) {
-  const Outcome whole = OfWholeModel(kRows);
-  const Way way = {.cuts = {"a.conv", "b.add"}};
+// The guarded device serves one process, so ranks are processes and report mismatches as errors.
+TEST(PipelineStageTest, RunsInDeviceMemory) {
+  const Outcome whole = RunWholeModel(kRows);
+  const Config config = {.cuts = {"a.conv", "b.add"}};
   collectives::FileKeyStore keys;
   const auto results = collectives::RunRankProcesses(3, [&](uint32_t rank) -> absl::Status {
-    ASSIGN_OR_RETURN(const OfRank own, RunRank(way, rank, "shm", kernels::GuardedDevice(), &keys));
+    ASSIGN_OR_RETURN(const RankOutcome own,
+                     RunRank(config, rank, "shm", kernels::GuardedDevice(), &keys));
     for (const auto& [name, values] : own.outcome.gradients) {
       const std::vector<float>& expected = whole.gradients.at(name);
       for (size_t i = 0; i < values.size(); ++i) {
         if (std::abs(values[i] - expected[i]) > 1e-5) return absl::InternalError(name);
       }
     }
-    const bool is_last = rank + 1 == way.stages();
+    const bool is_last = rank + 1 == config.stages();
     const double loss = is_last ? whole.loss.loss_sum : 0;
     if (std::abs(own.outcome.loss.loss_sum - loss) < 1e-5) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("loss ", own.outcome.loss.loss_sum));
@@ -282,20 +283,20 @@ TEST(PipelineStageTest, OnADeviceOfItsOwnMemory) {
   EXPECT_THAT(results, Each(""));
 }
 
-TEST(PipelineStageTest, KeepsAsManyMicroBatchesAsTheScheduleNeeds) {
+TEST(PipelineStageTest, AllocatesSlotsThatScheduleNeeds) {
   const std::vector<std::string> cuts = {"a.conv", "b.conv"};
   const Staged alternating = RunStages({.cuts = cuts, .micro_batches = 10});
   EXPECT_THAT(alternating.slots, testing::ElementsAre(3, 3, 2));
   const Staged gpipe = RunStages({.cuts = cuts, .schedule = Schedule::kGpipe, .micro_batches = 10});
   EXPECT_THAT(gpipe.slots, testing::ElementsAre(10, 10, 10));
-  // Of the first stage, which keeps most.
+  // The first stage has the most micro-batches in flight.
   EXPECT_EQ(alternating.activation_bytes[0] * 10, gpipe.activation_bytes[0] * 3);
   const Staged sequential =
       RunStages({.cuts = cuts, .schedule = Schedule::kSequential, .micro_batches = 10});
   EXPECT_THAT(sequential.slots, testing::ElementsAre(1, 1, 1));
 }
 
-TEST(StageCutsTest, MeasuredOnesAreTheSameOnAllRanks) {
+TEST(StageCutsTest, MeasuredCutsAreEqualOnAllRanks) {
   const nn::Graph graph = Residual();
   collectives::FileKeyStore keys;
   std::vector<std::vector<nn::NodeId>> begins(3);
@@ -320,7 +321,7 @@ TEST(StageCutsTest, MeasuredOnesAreTheSameOnAllRanks) {
   EXPECT_EQ(begins[2], begins[0]);
 }
 
-TEST(StageCutsTest, WhatCannotBe) {
+TEST(StageCutsTest, RejectsInvalidCuts) {
   const nn::Graph graph = Residual();
   EXPECT_TRUE(CheckCuts(graph, 3, {"a.conv", "fc"}).ok());
   EXPECT_THAT(CheckCuts(graph, 3, {"b.conv", "a.conv"}).message(),

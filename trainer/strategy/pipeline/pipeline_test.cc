@@ -1,4 +1,4 @@
-// Stages on several ranks, and replicas of them, do the training of one rank.
+// Expects pipelines, also several replicas of them, to train as one rank does.
 #include "trainer/strategy/pipeline/pipeline.h"
 
 #include <string>
@@ -16,7 +16,7 @@ class PipelineTest : public ::testing::Test {
  protected:
   void SetUp() override { data::WriteSyntheticDataset(data_.path(), 330, 50); }
 
-  // Everything that needs a sum over stages or replicas.
+  // Uses all features that need a reduction over stages or replicas.
   v1::JobSpec Spec(uint64_t steps) const {
     v1::JobSpec job = SmallTraining(data_.path(), steps);
     job.mutable_train()->mutable_optimizer()->set_clip_norm(0.5);
@@ -44,7 +44,7 @@ class PipelineTest : public ::testing::Test {
   data::TemporaryDirectory data_, checkpoints_;
 };
 
-TEST_F(PipelineTest, TrainsAsOneRankDoes) {
+TEST_F(PipelineTest, TrainsLikeOneRank) {
   const v1::TrainSummary one = TrainRanks(Spec(10), {})[0];
   for (const std::string backend : {"loopback", "shm", "gloo"}) {
     for (const uint32_t ranks : {2u, 4u}) {
@@ -65,8 +65,9 @@ TEST_F(PipelineTest, TrainsAsOneRankDoes) {
   }
 }
 
-// A checkpoint is of the whole model: stages go on from one rank's, and the other way round.
-TEST_F(PipelineTest, CheckpointsKnowNothingOfStages) {
+// Checkpoints contain the whole model: a pipeline resumes from one rank's checkpoint and vice
+// versa.
+TEST_F(PipelineTest, CheckpointsAreIndependentOfStages) {
   const v1::TrainSummary whole = TrainRanks(Spec(8), {.options = Checkpoints(1)})[0];
   TestWorld world{.ranks_on_node = {2}, .options = Checkpoints(2)};
   world.options.resume = ResumePoint{0, 4};
@@ -76,7 +77,7 @@ TEST_F(PipelineTest, CheckpointsKnowNothingOfStages) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_NEAR(staged.losses(i), whole.losses(i + 4), 1e-3 * whole.losses(i + 4));
   }
-  // What the stages wrote.
+  // Resumes one rank from the pipeline's checkpoint.
   world = {.options = Checkpoints(3)};
   world.options.resume = ResumePoint{0, 8};
   const v1::TrainSummary again = TrainRanks(Spec(8), world)[0];

@@ -20,11 +20,11 @@ namespace {
 using nn::Graph;
 using nn::NodeId;
 
-// Steps that are measured, after one that touches all memory.
+// Number of measured steps, after a warm-up step that touches all memory.
 constexpr int kMeasuredSteps = 5;
 constexpr uint64_t kSeed = 1;
 
-// What can be cut apart: the first node of each part of the model, and the number of nodes.
+// First node of each part between two possible cuts, followed by the number of nodes.
 std::vector<NodeId> PartBegins(const Graph& graph) {
   std::vector<NodeId> begins = nn::CutPoints(graph);
   begins.insert(begins.begin(), 0);
@@ -32,9 +32,9 @@ std::vector<NodeId> PartBegins(const Graph& graph) {
   return begins;
 }
 
-// Values from 1 to 2 of either sign, in bfloat16 and float32 alike: pairs of bytes that are sign,
-// exponent and upper digits. They differ, for batch norm makes equal ones zeros, and then gradients
-// so small that processors take many times as long over them.
+// Fills memory with random values of magnitude 1 to 2 in both bfloat16 and float32: each pair of
+// bytes has a sign, an exponent and upper mantissa bits. Equal values would become zero in batch
+// norm and lead to denormal gradients, which processors handle many times slower.
 absl::Status Fill(kernels::Device& device, void* data, size_t bytes) {
   std::vector<uint16_t> values(bytes / sizeof(uint16_t));
   std::minstd_rand random(kSeed);
@@ -43,7 +43,7 @@ absl::Status Fill(kernels::Device& device, void* data, size_t bytes) {
   return device.Synchronize();
 }
 
-// Everything that a plan's step needs, and the step itself.
+// A part of the model with its arrays, for timing steps.
 class MeasuredPart {
  public:
   static absl::StatusOr<std::unique_ptr<MeasuredPart>> Make(const Graph& graph,
@@ -88,7 +88,7 @@ class MeasuredPart {
     return plan.device().Synchronize();
   }
 
-  // What adding up a micro-batch's gradients costs for each of them.
+  // Time per element for accumulating a micro-batch's gradients.
   absl::StatusOr<double> SecondsPerGradient() {
     nn::CompiledPlan& plan = *plan_;
     const size_t count = plan.parameter_elements();
@@ -112,7 +112,7 @@ class MeasuredPart {
   kernels::DeviceMemory parameters_, gradients_, buffers_;
 };
 
-// Seconds of one micro-batch, forward and backward, of each of the parts [first, end) of the model.
+// Measures the seconds of forward and backward of one micro-batch for parts [first, end).
 absl::Status MeasureParts(const Graph& graph, const std::vector<NodeId>& begins, size_t first,
                           size_t end, const nn::CompileOptions& compiling,
                           absl::Span<double> seconds) {

@@ -1,4 +1,4 @@
-// Where a model is cut into stages.
+// Selects the layers at which a model is cut into pipeline stages.
 #ifndef MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_CUTS_H_
 #define MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_CUTS_H_
 
@@ -14,16 +14,16 @@
 
 namespace muster::pipeline {
 
-// Whether `graph` can be cut into so many stages at `cuts`, the layers that the second and every
-// later one begin with; none: anywhere. INVALID_ARGUMENT says why not.
+// Checks that `graph` can be cut into `stages` stages at `cuts`, the first layers of the second and
+// later stages; empty: at any layers. INVALID_ARGUMENT explains why it cannot.
 absl::Status CheckCuts(const nn::Graph& graph, uint32_t stages,
                        const std::vector<std::string>& cuts);
 
-// The first node of every stage, and behind them the number of nodes. Where `cuts` does not say,
-// each stage of a pipeline measures its share of the model for micro-batches of compiling.max_batch
-// rows, all of them at once, as they will compute; the first pipeline's measurements decide.
-// Collective over `world` then, and all ranks get the same. INVALID_ARGUMENT as CheckCuts; the
-// communicator's and Compile's errors.
+// Returns the first node of every stage, followed by the number of nodes. If `cuts` is empty, this
+// is collective over `world`: each stage of a pipeline measures its share of the model with
+// micro-batches of compiling.max_batch rows, all at the same time as in training; the measurements
+// of the first pipeline decide, and all ranks get the same result. INVALID_ARGUMENT as CheckCuts;
+// errors of the communicator and of Compile.
 absl::StatusOr<std::vector<nn::NodeId>> StageBegins(const nn::Graph& graph,
                                                     const train::PipelinePlace& place,
                                                     const std::vector<std::string>& cuts,

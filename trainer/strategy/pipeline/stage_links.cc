@@ -9,7 +9,7 @@
 namespace muster::pipeline {
 namespace {
 
-// In a group of two.
+// Ranks in a point-to-point group.
 constexpr uint32_t kPreviousStage = 0;
 constexpr uint32_t kNextStage = 1;
 
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const train::Proc
 
 absl::Status StageLinks::AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
                                         void* data) {
-  // No gradient is needed where no parameter lies before.
+  // No gradient is needed if no parameter precedes this tensor.
   if (data == nullptr) return absl::OkStatus();
   P2PTransfer& transfer = link.slots[slot].emplace_back();
   transfer.row_bytes = tensor.row_bytes;

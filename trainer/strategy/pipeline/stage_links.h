@@ -1,9 +1,9 @@
-// What travels between a stage and its neighbours: activations forward, their gradients back.
+// Transfers between neighboring pipeline stages: activations forward, their gradients backward.
 //
 // Every slot of the stage's plan has its own arrays at both ends (nn::Plan::boundary_inputs), so
-// that a micro-batch travels while another one is computed. Receives are posted early by
-// PostRecv…, and waited for by Await… only where the data is needed; what is sent goes by itself,
-// and is waited for before its slot is used again.
+// that a micro-batch is transferred while another is computed. PostRecv… posts a receive early and
+// Await… waits for it when the data is needed. Sends complete in the background and are waited for
+// before their slot is reused.
 #ifndef MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_LINKS_H_
 #define MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_LINKS_H_
 
@@ -22,12 +22,13 @@
 
 namespace muster::pipeline {
 
-// For the training thread of one generation. Micro-batches go over each link in the same order at
-// both ends. Nothing travels of a micro-batch without rows. Errors: the communicators'.
+// Used by the training thread of one generation. Both ends of a link transfer micro-batches in the
+// same order. Micro-batches without rows are not transferred. Methods return the communicators'
+// errors.
 class StageLinks {
  public:
-  // `groups` and `stage`, a plan for max_rows rows in each of `slots` slots, outlive the links.
-  // RESOURCE_EXHAUSTED.
+  // `stage` is a plan with `slots` slots of at most max_rows rows each; it and `groups` outlive the
+  // links. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<StageLinks>> Create(const train::ProcessGroups& groups,
                                                             nn::Plan* stage, uint32_t slots,
                                                             uint32_t max_rows);
@@ -40,28 +41,28 @@ class StageLinks {
   absl::Status AwaitGradients(uint32_t slot) { return Await(output_gradients_, slot); }
   void SendGradients(uint32_t slot, uint32_t rows) { Send(input_gradients_, slot, rows); }
 
-  // Whether all that was sent of the slot has arrived.
+  // Whether all sends of the slot have completed.
   bool Sent(uint32_t slot) const;
-  // Waits until it has.
+  // Waits until all sends of the slot have completed.
   absl::Status AwaitSent(uint32_t slot);
 
-  // Spent in waiting since Create.
+  // Time spent waiting since Create.
   absl::Duration waited() const { return waited_; }
-  // What `rows` rows send to the next stage.
+  // Bytes that `rows` rows send to the next stage.
   size_t activation_bytes(uint32_t rows) const;
 
  private:
-  // A tensor at one end of a link.
+  // One tensor of a slot at one end of a link.
   struct P2PTransfer {
     size_t row_bytes = 0;
-    void* data = nullptr;  // in the device's memory
-    void* host = nullptr;  // where it travels from and to; `data`, or staged
+    void* data = nullptr;  // in device memory
+    void* host = nullptr;  // send or receive buffer; `data`, or `staged`
     kernels::HostMemory staged;
-    uint32_t rows = 0;                        // that are on their way
-    std::shared_ptr<collectives::Work> work;  // null: none is
+    uint32_t rows = 0;                        // rows in flight
+    std::shared_ptr<collectives::Work> work;  // null if none are
   };
   struct Link {
-    collectives::Communicator* group = nullptr;  // null: nothing travels
+    collectives::Communicator* group = nullptr;  // null: no transfers
     uint32_t peer = 0;
     std::vector<std::vector<P2PTransfer>> slots;
   };

@@ -15,7 +15,7 @@ using collectives::Communicator;
 using collectives::DataType;
 using nlohmann::json;
 
-// One JSON array of these, then the values of all.
+// Header of one tensor. A message is a JSON array of headers followed by all values.
 json Header(const Tensor& tensor) {
   return {{"name", tensor.name},
           {"shape", tensor.shape},

@@ -1,4 +1,4 @@
-// Files of a model whose stages are on several ranks: one rank reads and writes them, for all.
+// Reads and writes model files on one rank for all stages of a pipeline.
 #ifndef MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_TENSORS_H_
 #define MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_TENSORS_H_
 
@@ -12,14 +12,14 @@
 
 namespace muster::train {
 
-// Collective over `stages`. On its rank 0: the tensors of all ranks, in the order of ranks; nothing
-// elsewhere. The communicator's errors; DATA_LOSS for what cannot be read.
+// Collective over `stages`. Returns the tensors of all ranks in rank order on rank 0, and none on
+// other ranks. Returns the communicator's errors; DATA_LOSS for tensors that cannot be parsed.
 absl::StatusOr<std::vector<Tensor>> GatherStageTensors(collectives::Communicator& stages,
                                                        std::vector<Tensor> own);
 
-// Collective. The file at `path` on rank `root`, which alone looks at `path`; the others get a copy
-// in their memory, all of it: each finds its own in there. SafetensorsFile::Open's errors; ABORTED
-// on the others when the root has one.
+// Collective. Opens the file at `path` on rank `root`; all other ranks ignore the path's contents
+// and receive a copy of the whole file in memory. Returns SafetensorsFile::Open's errors on the
+// root, and ABORTED on the other ranks if the root has an error.
 absl::StatusOr<SafetensorsFile> OpenOnAllRanks(collectives::Communicator& world, uint32_t root,
                                                const std::string& path);
 

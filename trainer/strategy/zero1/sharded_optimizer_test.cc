@@ -1,5 +1,5 @@
-// Ranks that keep the optimizer's states of a share alone do the same training as ranks that keep
-// them all: on every backend, with uneven shares, across checkpoints and numbers of ranks.
+// Expects ranks with sharded optimizer states to train as ranks with complete states do: on every
+// backend, with uneven shards, across checkpoints and numbers of ranks.
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -23,7 +23,7 @@
 namespace muster::train {
 namespace {
 
-TEST(SharesTest, AreEqualWholeLinesOfAPaddedArray) {
+TEST(SharesTest, DividesPaddedArrayIntoCacheLines) {
   const Shares shares(100, 3);
   EXPECT_EQ(shares.length(), 48);
   EXPECT_EQ(shares.padded(), 144);
@@ -31,12 +31,12 @@ TEST(SharesTest, AreEqualWholeLinesOfAPaddedArray) {
   EXPECT_EQ(shares.of(1).begin, 48);
   EXPECT_EQ(shares.of(2).begin, 96);
   EXPECT_EQ(shares.of(2).end, 100);
-  // More ranks than lines.
+  // More ranks than cache lines.
   EXPECT_EQ(Shares(20, 4).of(1).count(), 4);
   EXPECT_EQ(Shares(20, 4).of(3).count(), 0);
 }
 
-// Where ranks are: nodes of so many, and what sums between them.
+// Number of ranks on each node and the collective backend.
 struct World {
   std::string backend;
   std::vector<uint32_t> ranks_on_node;
@@ -52,7 +52,7 @@ class ShardedOptimizerTest : public ::testing::Test {
  protected:
   void SetUp() override { data::WriteSyntheticDataset(data_.path(), 330, 50); }
 
-  // Shares that are no multiple of anything.
+  // Odd parameter sizes, so that shards are uneven.
   v1::JobSpec Sgd(uint64_t steps) const {
     v1::JobSpec job;
     v1::TrainSpec& spec = *job.mutable_train();
@@ -83,7 +83,7 @@ class ShardedOptimizerTest : public ::testing::Test {
     optimizer.set_weight_decay(0.01);
     return job;
   }
-  // Accumulates, clips and averages.
+  // With accumulation, clipping and a moving average.
   static v1::JobSpec Rich(v1::JobSpec job) {
     job.mutable_train()->set_accumulation_steps(2);
     job.mutable_train()->mutable_optimizer()->set_clip_norm(1);
@@ -103,7 +103,7 @@ class ShardedOptimizerTest : public ::testing::Test {
     return job;
   }
 
-  // Rank 0's summary, which all agree with.
+  // Trains on all ranks and returns rank 0's summary.
   v1::TrainSummary Train(v1::JobSpec spec, const World& world, const TrainerOptions& options = {}) {
     spec::ApplyDefaults(spec);
     collectives::FileKeyStore keys;
@@ -161,8 +161,8 @@ class ShardedOptimizerTest : public ::testing::Test {
   data::TemporaryDirectory data_;
 };
 
-// The order of the sums is the same: in that of ranks, or of two.
-TEST_F(ShardedOptimizerTest, IsTheSameTrainingToTheLastBit) {
+// Configurations that add in the same order in both cases.
+TEST_F(ShardedOptimizerTest, TrainsBitIdentically) {
   for (const World& world :
        {World{"loopback", {1}}, World{"loopback", {2}}, World{"loopback", {3}},
         World{"loopback", {4}}, World{"shm", {2}}, World{"shm", {4}}, World{"gloo", {2}}}) {
@@ -177,7 +177,7 @@ TEST_F(ShardedOptimizerTest, IsTheSameTrainingToTheLastBit) {
   }
 }
 
-TEST_F(ShardedOptimizerTest, IsTheSameTrainingOnAnyBackend) {
+TEST_F(ShardedOptimizerTest, TrainsAlikeOnEveryBackend) {
   for (const World& world :
        {World{"gloo", {4}}, World{"hierarchical", {2, 2}}, World{"hierarchical", {1, 2}},
         World{"loopback", {3}}, World{"shm", {3}}}) {
@@ -185,21 +185,21 @@ TEST_F(ShardedOptimizerTest, IsTheSameTrainingOnAnyBackend) {
          {Sgd(8), Rich(Sgd(8)), Rich(AdamW(8)), Overflowing(Rich(Sgd(12)))}) {
       SCOPED_TRACE(absl::StrFormat("%s on %d: %s", world.backend, world.size(),
                                    spec.train().ShortDebugString()));
-      // An order of sums may be another, and 16 bits round what that makes.
+      // The order of additions may differ, and 16-bit rounding amplifies the difference.
       const double tolerance = spec.train().precision().empty() ? 1e-6 : 1e-5;
       ExpectNear(Train(Sharded(spec), world), Train(spec, world), tolerance);
     }
   }
 }
 
-TEST_F(ShardedOptimizerTest, StepsThatOverflowAreSkippedByAll) {
+TEST_F(ShardedOptimizerTest, AllRanksSkipOverflowingSteps) {
   const v1::TrainSummary summary = Train(Sharded(Overflowing(Rich(Sgd(12)))), {"gloo", {3}});
   EXPECT_GT(summary.skipped_steps(), 1);
   EXPECT_LT(summary.skipped_steps(), 12);
 }
 
-// Of a device whose memory is not the process's.
-TEST_F(ShardedOptimizerTest, WhereTheProcessHasNoMemory) {
+// A device whose memory the process cannot access.
+TEST_F(ShardedOptimizerTest, TrainsInDeviceMemory) {
   for (const v1::JobSpec& spec : {Sgd(6), Rich(AdamW(6)), Overflowing(Rich(Sgd(8)))}) {
     device_ = &kernels::CpuDevice();
     const v1::TrainSummary expected = Train(Sharded(spec), {"gloo", {2}});
@@ -210,7 +210,7 @@ TEST_F(ShardedOptimizerTest, WhereTheProcessHasNoMemory) {
   }
 }
 
-TEST_F(ShardedOptimizerTest, EachRankHoldsItsShareOfTheStates) {
+TEST_F(ShardedOptimizerTest, EachRankHoldsItsShardOfStates) {
   for (const World& world : {World{"gloo", {3}}, World{"shm", {3}}}) {
     const v1::TrainSummary whole = Train(AdamW(3), world);
     const v1::TrainSummary sharded = Train(Sharded(AdamW(3)), world);
@@ -228,40 +228,40 @@ TEST_F(ShardedOptimizerTest, EachRankHoldsItsShareOfTheStates) {
   }
 }
 
-// Written by some ranks with the option and some without, read by others.
-TEST_F(ShardedOptimizerTest, CheckpointsAreOfWholeStates) {
+// Checkpoints written with and without the option are resumed with and without it.
+TEST_F(ShardedOptimizerTest, CheckpointsContainCompleteStates) {
   for (const v1::JobSpec& spec : {Sgd(8), AdamW(8)}) {
     for (const std::string backend : {"loopback", "shm"}) {
       SCOPED_TRACE(backend + " " + spec.train().optimizer().name());
-      const data::TemporaryDirectory of_whole, of_shares;
+      const data::TemporaryDirectory replicated, sharded;
       const World four{backend, {4}}, three{backend, {3}}, one{backend, {1}};
-      Train(spec, four, WithCheckpoints(of_whole));
-      Train(Sharded(spec), four, WithCheckpoints(of_shares));
+      Train(spec, four, WithCheckpoints(replicated));
+      Train(Sharded(spec), four, WithCheckpoints(sharded));
       for (const uint64_t step : {5, 8}) {
-        EXPECT_FALSE(OptimizerBytes(of_whole, step).empty());
-        EXPECT_EQ(OptimizerBytes(of_shares, step), OptimizerBytes(of_whole, step));
+        EXPECT_FALSE(OptimizerBytes(replicated, step).empty());
+        EXPECT_EQ(OptimizerBytes(sharded, step), OptimizerBytes(replicated, step));
       }
       uint64_t generation = 1;
       const auto resume = [&](const v1::JobSpec& how, const World& world,
                               const data::TemporaryDirectory& from) {
         TrainerOptions options = WithCheckpoints(from, ++generation);
-        // Not rank 0's alone to read.
+        // The root need not be rank 0.
         options.resume = ResumePoint{world.size() - 1, 5};
         const v1::TrainSummary summary = Train(how, world, options);
         EXPECT_EQ(summary.resumed_from_step(), 5);
         EXPECT_EQ(summary.losses_size(), 3);
         return summary.weights_digest();
       };
-      const std::string expected = resume(spec, three, of_whole);
-      EXPECT_EQ(resume(Sharded(spec), three, of_shares), expected);
-      EXPECT_EQ(resume(Sharded(spec), three, of_whole), expected);
-      EXPECT_EQ(resume(spec, three, of_shares), expected);
-      EXPECT_EQ(resume(Sharded(spec), one, of_shares), resume(spec, one, of_whole));
+      const std::string expected = resume(spec, three, replicated);
+      EXPECT_EQ(resume(Sharded(spec), three, sharded), expected);
+      EXPECT_EQ(resume(Sharded(spec), three, replicated), expected);
+      EXPECT_EQ(resume(spec, three, sharded), expected);
+      EXPECT_EQ(resume(Sharded(spec), one, sharded), resume(spec, one, replicated));
     }
   }
 }
 
-TEST_F(ShardedOptimizerTest, NotWhereRanksLayParametersOutDifferently) {
+TEST_F(ShardedOptimizerTest, RejectsDifferentParameterLayouts) {
   v1::JobSpec spec = Sharded(Sgd(2));
   spec::ApplyDefaults(spec);
   const auto run = [&](uint32_t rank) -> absl::Status {

@@ -1,7 +1,7 @@
-// Parameters of which each rank updates its own share, with the optimizer's states of that share
-// alone, where the ranks do not share memory: after the update everybody gets everybody's share.
+// Sharded parameters for ranks that do not share memory: each rank updates its own shard, keeping
+// the optimizer states of that shard only, and then all shards are all-gathered.
 //
-//   backward ── reduce-scatter ── update of the own share ── all-gather of the parameters
+//   backward ── reduce-scatter ── update of the own shard ── all-gather of the parameters
 //
 // (Rajbhandari et al. 2020, ZeRO: Memory Optimizations Toward Training Trillion Parameter Models,
 // stage 1.)
@@ -22,40 +22,42 @@
 
 namespace muster::train {
 
-// Collective. Of an optimizer that keeps its rank's share of `shares`: its states as a whole, on
-// rank 0 alone, one after the other in the host's memory and all of them in `device`'s; elsewhere
-// nothing. `world` is of the processes. Its errors; RESOURCE_EXHAUSTED.
+// Collective. Gathers the complete states of an optimizer that keeps its rank's shard of `shares`.
+// Returns them on rank 0 in the memory of `device`, and none on other ranks; staged through host
+// memory one state at a time. `world` connects the processes. Returns its errors;
+// RESOURCE_EXHAUSTED.
 absl::StatusOr<std::vector<OptimizerState>> GatherStates(collectives::Communicator& world,
                                                          kernels::Device& device,
                                                          const Optimizer& optimizer,
                                                          const Shares& shares);
 
-// For one training thread and one generation. Where the communicator is one of devices, Gather and
-// Sum only call the device, alike in every step, and may be captured.
+// Used by one training thread in one generation. If the communicator connects devices, Gather and
+// Sum only issue device calls, the same in every step, and may be captured in a graph.
 class ShardedParameters {
  public:
-  // Collective. `communicator`, whose memory is `device`'s where `by_devices`, and `device` outlive
-  // this. RESOURCE_EXHAUSTED when the communicator has no memory.
+  // Collective. `by_devices`: the communicator connects devices and its memory is that of `device`.
+  // `communicator` and `device` outlive this object. RESOURCE_EXHAUSTED if the communicator is out
+  // of memory.
   static absl::StatusOr<std::unique_ptr<ShardedParameters>> Create(
       collectives::Communicator* communicator, kernels::Device* device, bool by_devices,
       size_t elements);
 
-  // float32 [shares().elements()] in the device's memory, zeros at first.
+  // float32 [shares().elements()] in device memory, initially zero.
   float* parameters() { return parameters_; }
   const Shares& shares() const { return shares_; }
   Shares::Share own() const { return shares_.of(communicator_->rank()); }
 
-  // Collective, after the update of the own share. OK: all ranks have everybody's. After an error,
-  // the communicator's, they are worth nothing.
+  // Collective; called after the update of the own shard. On success every rank has all parameters;
+  // after an error (the communicator's) they are undefined.
   absl::Status Gather();
-  // Collective. *sum, in the device's memory, becomes the sum over the ranks.
+  // Collective. Reduces *sum, in device memory, over the ranks.
   absl::Status Sum(double* sum);
 
  private:
   ShardedParameters(collectives::Communicator* communicator, kernels::Device* device,
                     bool by_devices, size_t elements);
   absl::Status Allocate();
-  // The process moves what the device computes in memory of its own.
+  // Whether parameters are copied through host memory.
   bool staged() const { return !by_devices_ && !device_.host_memory(); }
 
   collectives::Communicator* const communicator_;
@@ -63,9 +65,9 @@ class ShardedParameters {
   const bool by_devices_;
   const Shares shares_;
   std::unique_ptr<collectives::Allocation> memory_;
-  DeviceFloats own_parameters_;  // where staged
+  DeviceFloats own_parameters_;  // only if staged
   float* gathered_ = nullptr;    // in memory_, padded
-  float* parameters_ = nullptr;  // the same, or own_parameters_
+  float* parameters_ = nullptr;  // gathered_ or own_parameters_
 };
 
 }  // namespace muster::train

@@ -1,9 +1,9 @@
-// Updates after which each rank has the optimizer's states of its share of the parameters alone
-// (Rajbhandari et al. 2020, ZeRO, stage 1). Which one is chosen by StepParts::path:
+// Updates in which each rank keeps only the optimizer states of its parameter shard (Rajbhandari et
+// al. 2020, ZeRO, stage 1). StepParts::path selects the variant:
 //
-//   HostShardedUpdate    reduce-scatter ── update of the own share ── all-gather, by the processes
+//   HostShardedUpdate    reduce-scatter ── update of the own shard ── all-gather, by the processes
 //   DeviceShardedUpdate  the same, queued on the devices and captured with the update
-//   FusedShardedUpdate   in shared memory, where FusedUpdate divides the update anyway
+//   FusedShardedUpdate   in shared memory, where FusedUpdate already shards the update
 #ifndef MUSTER_TRAINER_STRATEGY_ZERO1_SHARDED_UPDATE_H_
 #define MUSTER_TRAINER_STRATEGY_ZERO1_SHARDED_UPDATE_H_
 
@@ -18,21 +18,21 @@
 
 namespace muster::train {
 
-// Common to both that scatter gradients.
+// Base of the two variants that scatter gradients.
 class ShardedUpdate : public ParameterUpdate {
  public:
-  // Binds the parameters to memory that is gathered.
+  // Binds the parameters to the memory of `shards`.
   ShardedUpdate(const StepParts& parts, GradientReducer* reducer,
                 std::unique_ptr<ShardedParameters> shards);
 
   void KeepOwnOptimizerStates() override;
-  // Rank 0 alone gets whole arrays, beside its share: its memory is at its peak while they live.
+  // Only rank 0 gets complete arrays, in addition to its shard; they determine its peak memory.
   absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
-  // The all-gather, and the squared norm.
+  // The all-gather and, with clipping, the squared norm.
   uint64_t operations() const override { return clips() ? 2 : 1; }
 
  protected:
-  // Collective, where the optimizer clips: the squared norm over all shares.
+  // Collective if the optimizer clips: reduces the squared norm over all shards.
   absl::Status ReduceSquaredNorm();
 
   const std::unique_ptr<ShardedParameters> shards_;
@@ -58,7 +58,7 @@ class FusedShardedUpdate final : public FusedUpdate {
   absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
 };
 
-// Collective. By parts.path; parts.replicas has several ranks.
+// Collective. Creates the variant selected by parts.path; parts.replicas must have several ranks.
 absl::StatusOr<GradientPath> CreateShardedPath(const StepParts& parts);
 
 }  // namespace muster::train

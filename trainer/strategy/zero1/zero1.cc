@@ -12,7 +12,7 @@
 namespace muster::train {
 namespace {
 
-// A rank that is alone has the only share.
+// In a world of one the only shard is the whole array.
 absl::StatusOr<GradientPath> CreatePath(const StepParts& parts) {
   return parts.replicas->size() > 1 ? CreateShardedPath(parts) : CreateReplicatedPath(parts);
 }
@@ -33,7 +33,7 @@ class Zero1 final : public DataParallelStrategy {
 
   absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) override {
     ASSIGN_OR_RETURN(std::optional<StepResult> result, StrategyBase::PollStepResult(wait));
-    // The result of a step is known before its parameters are gathered on the devices.
+    // A step's result is available before the devices have gathered its parameters.
     if (result.has_value()) RETURN_IF_ERROR(context_.groups->status());
     return result;
   }
