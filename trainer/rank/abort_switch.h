@@ -1,4 +1,4 @@
-// Lets the control plane's thread end what the training thread waits for.
+// Lets the control plane thread abort operations that the training thread waits for.
 #ifndef MUSTER_TRAINER_RANK_ABORT_SWITCH_H_
 #define MUSTER_TRAINER_RANK_ABORT_SWITCH_H_
 
@@ -14,27 +14,27 @@ namespace muster::rank {
 // Thread-safe.
 class AbortSwitch {
  public:
-  // Aborts the attached communicators, and any that are attached later. The first reason counts.
+  // Aborts all attached communicators, and those attached later. Only the first reason is kept.
   void Abort(const absl::Status& reason) {
     absl::MutexLock lock(&mutex_);
     if (reason_.ok()) reason_ = reason;
     for (collectives::Communicator* communicator : communicators_) communicator->Abort(reason_);
   }
 
-  // The communicator lives until Detach.
+  // `communicator` must live until Detach.
   void Attach(collectives::Communicator* communicator) {
     absl::MutexLock lock(&mutex_);
     communicators_.push_back(communicator);
     if (!reason_.ok()) communicator->Abort(reason_);
   }
 
-  // Of all that are attached.
+  // Detaches all communicators.
   void Detach() {
     absl::MutexLock lock(&mutex_);
     communicators_.clear();
   }
 
-  // OK as long as nobody aborted.
+  // Reason of the first Abort; OK before it.
   absl::Status reason() const {
     absl::MutexLock lock(&mutex_);
     return reason_;

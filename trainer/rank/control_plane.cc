@@ -28,9 +28,9 @@ namespace {
 constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
 constexpr absl::Duration kDefaultTimeout = absl::Seconds(30);
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
-// What has not changed is said again after this: a rank that waits for another one is told apart
-// from one that has been stopped.
-constexpr absl::Duration kSignOfLife = absl::Seconds(2);
+// Unchanged progress is sent again after this interval, to distinguish a waiting rank from a
+// stopped one.
+constexpr absl::Duration kProgressKeepalive = absl::Seconds(2);
 constexpr absl::Duration kLastProgressTimeout = absl::Milliseconds(500);
 
 absl::StatusOr<std::string> Variable(const char* name) {
@@ -54,7 +54,7 @@ absl::StatusOr<Number> NumberVariable(const char* name) {
 
 std::shared_ptr<grpc::Channel> OpenWorkerChannel(const std::string& target) {
   grpc::ChannelArguments arguments;
-  // A worker that was restarted is to be found again soon.
+  // Reconnect quickly to a restarted worker.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   return OpenChannel(target, std::move(arguments));
@@ -164,7 +164,7 @@ class GrpcControlPlane final : public ControlPlane {
       const absl::Status status =
           FromGrpcStatus((stub_.get()->*method)(&context, request, &response));
       if (!absl::IsUnavailable(status) || absl::Now() + kRetryDelay >= deadline) return status;
-      // The worker was there and went away: it may be back in a moment.
+      // The worker disconnected; it may be restarting.
       if (WaitForStop(kRetryDelay)) return status;
     }
   }
@@ -200,11 +200,11 @@ class GrpcControlPlane final : public ControlPlane {
       bool last = false;
       {
         absl::MutexLock lock(&mutex_);
-        // Often enough for people to look at; a new phase is told at once.
+        // A new phase is sent at once, other progress at a rate for human readers.
         mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsUrgent),
                                 kProgressInterval);
         mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsDue),
-                                kSignOfLife);
+                                kProgressKeepalive);
         last = stopping_;
         if (last && !progress_.has_value()) return;
         if (progress_.has_value()) *request.mutable_progress() = *std::move(progress_);
@@ -216,7 +216,7 @@ class GrpcControlPlane final : public ControlPlane {
       context.set_deadline(
           absl::ToChronoTime(absl::Now() + (last ? kLastProgressTimeout : Timeout())));
       v1::ReportResponse response;
-      // Lost progress is made up for by the next.
+      // Errors are ignored: the next report replaces a lost one.
       stub_->Report(&context, request, &response);
     }
   }
@@ -236,7 +236,7 @@ class GrpcControlPlane final : public ControlPlane {
       const auto reader = stub_->Watch(&context, request);
       v1::Directive directive;
       while (reader->Read(&directive)) {
-        // A stream opened anew begins with what the one before it had said.
+        // A reopened stream repeats the last directive of the previous one.
         std::string bytes = directive.SerializeAsString();
         if (bytes == last) continue;
         last = std::move(bytes);
@@ -258,7 +258,7 @@ class GrpcControlPlane final : public ControlPlane {
     return stopping_ || handler_ != nullptr;
   }
 
-  // False when the control plane ends.
+  // Returns false if the control plane is shutting down.
   bool Deliver(const v1::Directive& directive) ABSL_LOCKS_EXCLUDED(mutex_) {
     std::function<void(const v1::Directive&)> handler;
     {
@@ -283,7 +283,7 @@ class GrpcControlPlane final : public ControlPlane {
   std::function<void(const v1::Directive&)> handler_ ABSL_GUARDED_BY(mutex_);
   grpc::ClientContext* watch_context_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
-  // Last, so that they end before what they use.
+  // Declared last, so that the threads are destroyed before the members that they use.
   std::thread progress_thread_;
   std::thread watch_thread_;
 };

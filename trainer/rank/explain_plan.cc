@@ -32,7 +32,7 @@
 namespace muster::rank {
 namespace {
 
-// The first steps build kernels and touch memory.
+// Warm-up steps, which build kernels and touch memory.
 constexpr size_t kWarmupSteps = 2;
 constexpr size_t kFewestSteps = 3;
 constexpr size_t kMostSteps = 50;
@@ -59,7 +59,7 @@ absl::StatusOr<nn::Graph> BuildGraph(const v1::TrainSpec& spec) {
   return nn::BuildModel(spec.model(), {spec.image_size(), spec.image_size(), info.channels}, head);
 }
 
-// A rank without peers and data: what one step is made of.
+// State for the steps of a rank without peers and data.
 struct Step {
   std::unique_ptr<nn::CompiledPlan> plan;
   nn::PlanUse use;
@@ -76,7 +76,7 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   ASSIGN_OR_RETURN(nn::CompileOptions options, train::CompileOptionsOf(job, ranks));
   options.device = &device;
   step.use.views = train::ViewsOf(spec.objective());
-  // The whole model, for one micro-batch.
+  // Plan of the whole model for one micro-batch.
   const uint32_t micro_batches = train::BatchDivisionOf(spec, ranks).micro_batches;
   step.use.accumulation_steps = spec.accumulation_steps() * micro_batches;
   options.max_batch = static_cast<uint32_t>(data::LargestShare(options.max_batch, micro_batches));
@@ -84,7 +84,7 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   ASSIGN_OR_RETURN(const nn::Graph graph, BuildGraph(spec));
   ASSIGN_OR_RETURN(step.plan, nn::CompiledPlan::Make(graph, options));
 
-  // A world of one.
+  // A world of one rank.
   ASSIGN_OR_RETURN(step.groups,
                    train::ProcessGroups::Create({.backend = "loopback", .ranks_on_node = {1}},
                                                 {.local = true, .devices = false}));
@@ -100,7 +100,7 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   return step;
 }
 
-// Pixels around zero, as normalised images have them, and labels in turn.
+// Fills the batch with pixels around zero, like normalized images, and cycling labels.
 void FillBatch(const Step& step, uint64_t seed) {
   const nn::ImageShape& shape = step.plan->operations().front()->input()->shape;
   const int64_t elements = step.use.rows * shape.height * shape.width * shape.channels;
@@ -132,7 +132,7 @@ absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Durati
   FillBatch(step, spec.seed());
 
   const uint64_t step_rows = uint64_t{step.use.rows} * step.use.accumulation_steps;
-  // A rate of zero: the same work, and the weights stay in the range of real ones.
+  // A learning rate of zero does the same work and keeps the weights realistic.
   const auto run = [&](uint64_t number, nn::PlanTimer* timer) -> absl::Status {
     absl::Status status;
     const auto objective = [&] {
@@ -208,7 +208,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& flags) {
   return parsed;
 }
 
-// The GPU that the plan is to be of; null for the processor.
+// Opens the GPU to plan for; null for the CPU.
 absl::StatusOr<std::unique_ptr<kernels::Device>> ChooseGpu(const std::string& device,
                                                            const v1::Resources& resources) {
   const bool wanted = device.empty() ? resources.device() == "gpu" : device == "cuda";

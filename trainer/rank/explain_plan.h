@@ -1,4 +1,5 @@
-// The plan that a train job's ranks would compute by, told without a job, its data or its peers.
+// Explains the plan of a train job's ranks without running the job, reading its data or connecting
+// ranks.
 #ifndef MUSTER_TRAINER_RANK_EXPLAIN_PLAN_H_
 #define MUSTER_TRAINER_RANK_EXPLAIN_PLAN_H_
 
@@ -17,22 +18,23 @@
 namespace muster::rank {
 
 struct ExplainPlanOptions {
-  uint32_t ranks = 1;  // the batch is divided among so many
-  bool time = false;   // run steps on random data
-  // Steps are timed until this is over, a few at least and some tens at most.
+  uint32_t ranks = 1;  // number of ranks that the batch is divided among
+  bool time = false;   // also time steps on random data
+  // Time limit for timed steps; at least a few and at most some tens of steps are run.
   absl::Duration time_budget = absl::Seconds(3);
   kernels::Device* device = &kernels::CpuDevice();
 };
 
-// Compiles the plan of the largest share. `spec` is a train job's, complete and valid. Of the data
-// nothing is read but, for an image_folder, its folders' names. Errors carry an exit code:
-// kExitBadSpec where the model does not fit together, kExitNoInput where a folder cannot be read.
+// Compiles the plan for the largest share of the batch. `spec` must be a complete and valid train
+// job. Reads no data except, for an image_folder, the names of its folders. Errors carry an exit
+// code: kExitBadSpec if the model is inconsistent, kExitNoInput if a folder cannot be read.
 absl::StatusOr<v1::PlanReport> ExplainPlan(const v1::JobSpec& spec,
                                            const ExplainPlanOptions& options);
 
-// `muster-rank --explain-plan [--time] [--ranks=N] [--device=cpu|cuda]`: a serialised JobSpec in, a
-// serialised PlanAnswer out. `flags` are those behind the first. Without --device it is the GPU
-// where the spec has device gpu and there is one, else the processor. Returns the exit status.
+// Implements `muster-rank --explain-plan [--time] [--ranks=N] [--device=cpu|cuda]`: reads a
+// serialized JobSpec and writes a serialized PlanAnswer. `flags` are those after --explain-plan.
+// Without --device, uses the GPU if the spec has device gpu and there is one, otherwise the CPU.
+// Returns the exit status.
 int RunExplainPlan(const std::vector<std::string>& flags, std::istream& in, std::ostream& out);
 
 }  // namespace muster::rank

@@ -33,19 +33,19 @@ train:
   return *spec;
 }
 
-TEST(ExplainPlanTest, TheLargestShareWithoutData) {
+TEST(ExplainPlanTest, PlansLargestShareWithoutData) {
   const auto report = ExplainPlan(Spec(), {.ranks = 4});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->ranks(), 4u);
   EXPECT_EQ(report->rows(), 10u);
   EXPECT_EQ(report->parameters(), 421834u);
-  // Parameters, gradients and momentum at least.
+  // At least parameters, gradients and momentum.
   EXPECT_GE(report->parameter_bytes(), 3u * 4 * 421834);
   EXPECT_GT(report->operations_size(), 4);
   EXPECT_FALSE(report->has_times());
 }
 
-TEST(ExplainPlanTest, AccumulationAndViews) {
+TEST(ExplainPlanTest, PlansAccumulationAndViews) {
   const auto parts = ExplainPlan(Spec({"train.accumulation_steps=4"}), {.ranks = 2});
   ASSERT_TRUE(parts.ok()) << parts.status();
   EXPECT_EQ(parts->rows(), 5u);  // of 19
@@ -53,31 +53,31 @@ TEST(ExplainPlanTest, AccumulationAndViews) {
   ASSERT_TRUE(views.ok()) << views.status();
   EXPECT_EQ(views->rows(), 38u);
   EXPECT_EQ(views->views(), 2u);
-  // The projection is in place of the classifier.
+  // The projection head replaces the classifier.
   EXPECT_EQ(views->operations().rbegin()->output().channels(), 128);
 }
 
-TEST(ExplainPlanTest, AShareOfTheOptimizersState) {
+TEST(ExplainPlanTest, CountsShardOfOptimizerState) {
   const auto whole = ExplainPlan(Spec(), {.ranks = 4});
   const auto shared = ExplainPlan(Spec({"train.strategy.shard_optimizer=true"}), {.ranks = 4});
   ASSERT_TRUE(whole.ok() && shared.ok());
-  // Three quarters of the momentum are with other ranks.
+  // Three quarters of the momentum are on other ranks.
   EXPECT_NEAR(static_cast<double>(whole->parameter_bytes() - shared->parameter_bytes()),
               0.75 * 4 * 421834, 4096);
 }
 
-TEST(ExplainPlanTest, MicroBatchesOfAPipeline) {
+TEST(ExplainPlanTest, PlansMicroBatchesOfPipeline) {
   const auto report = ExplainPlan(
       Spec({"resources.ranks_per_node=4",
             "train.strategy={name: pipeline, pipeline: {stages: 2, micro_batches: 3}}"}),
       {.ranks = 4});
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->rows(), 7u);  // of 19, half a batch
+  EXPECT_EQ(report->rows(), 7u);  // largest of 3 micro-batches of 19 samples
   EXPECT_EQ(report->accumulation_steps(), 3u);
   EXPECT_EQ(report->parameters(), 421834u);
 }
 
-TEST(ExplainPlanTest, Times) {
+TEST(ExplainPlanTest, TimesOperations) {
   for (const auto& [objective, device] : {std::pair("cross_entropy", &kernels::CpuDevice()),
                                           {"nt_xent", &kernels::GuardedDevice()}}) {
     const auto report = ExplainPlan(
@@ -95,14 +95,14 @@ TEST(ExplainPlanTest, Times) {
   }
 }
 
-TEST(ExplainPlanTest, WhatDoesNotFitIsTheSpecsFault) {
+TEST(ExplainPlanTest, ReturnsBadSpecForInconsistentModel) {
   const auto report = ExplainPlan(
       Spec({"train.model={layers: [conv2d: {out_channels: 3, kernel: 40}, flatten, linear]}"}), {});
   EXPECT_EQ(report.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(train::ExitCodeOf(report.status()), train::kExitBadSpec);
 }
 
-TEST(ExplainPlanTest, ClassesOfAFolder) {
+TEST(ExplainPlanTest, CountsFoldersAsClasses) {
   const data::TemporaryDirectory directory;
   const std::vector<std::string> overrides = {
       "train.dataset={name: image_folder, path: " + directory.path() + "}", "train.image_size=16"};
@@ -112,7 +112,7 @@ TEST(ExplainPlanTest, ClassesOfAFolder) {
   for (const char* name : {"cat", "dog", "owl"}) {
     const std::string folder = directory.path() + "/train/" + name;
     std::filesystem::create_directories(folder);
-    data::WriteFile(folder + "/1.jpg", "looked at by nobody");
+    data::WriteFile(folder + "/1.jpg", "not read");
   }
   const auto report = ExplainPlan(Spec(overrides), {});
   ASSERT_TRUE(report.ok()) << report.status();
@@ -120,7 +120,7 @@ TEST(ExplainPlanTest, ClassesOfAFolder) {
   EXPECT_EQ(report->operations(0).inputs(0).channels(), 3);
 }
 
-TEST(RunExplainPlanTest, AnswersInEveryCase) {
+TEST(RunExplainPlanTest, WritesAnswerInEveryCase) {
   const auto run = [](const std::vector<std::string>& flags, const std::string& input,
                       int exit_code) {
     std::istringstream in(input);
@@ -133,7 +133,7 @@ TEST(RunExplainPlanTest, AnswersInEveryCase) {
   const std::string spec = Spec().SerializeAsString();
   EXPECT_EQ(run({"--ranks=2"}, spec, 0).report().rows(), 19u);
   EXPECT_EQ(run({"--device=cpu"}, spec, 0).report().device(), "cpu");
-  // There is no library beside this program; only who asks for a GPU must have one.
+  // There is no CUDA library next to this program; it is required only if a GPU is requested.
   EXPECT_THAT(run({"--device=cuda"}, spec, train::kExitNoDevice).error(),
               HasSubstr("/trainer/rank/libmuster-cuda.so"));
   const v1::JobSpec on_gpu = Spec({"resources.device=gpu"});

@@ -19,7 +19,7 @@ bool MustBeEqual(absl::string_view variable) {
          name != "NCCL_HOSTID" && name != "NCCL_SOCKET_IFNAME";
 }
 
-// As long as an entry may be: what is cut off is told apart by a digest of all.
+// Truncates text to the maximum length of an entry, with a digest of the full text at the end.
 std::string Bounded(const std::string& text) {
   constexpr size_t kShownDigits = 16;
   constexpr absl::string_view kCut = "... sha256 ";
@@ -31,7 +31,7 @@ std::string Bounded(const std::string& text) {
 std::string VariablesText(const char* const* environment) {
   std::vector<std::string> variables;
   for (; *environment != nullptr; ++environment) {
-    // One line of printable text, whatever somebody put there.
+    // Escaped, because the environment may contain unprintable text.
     if (MustBeEqual(*environment)) variables.push_back(absl::CHexEscape(*environment));
   }
   std::sort(variables.begin(), variables.end());

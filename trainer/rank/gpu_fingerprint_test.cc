@@ -23,25 +23,25 @@ std::vector<std::string> Texts(const std::string& nccl, const std::string& drive
   return texts;
 }
 
-TEST(GpuFingerprintTest, TellsWhatThereIs) {
+TEST(GpuFingerprintTest, ReturnsVersionsAndVariables) {
   EXPECT_THAT(Texts("2.28.9", "580.65.06", {"PATH=/bin", "NCCL_PROTO=Simple", "NCCL_ALGO=Ring"}),
               ElementsAre("NCCL 2.28.9", "driver 580.65.06",
                           "NCCL variables NCCL_ALGO=Ring NCCL_PROTO=Simple"));
   EXPECT_THAT(Texts("", "", {"PATH=/bin"}), ElementsAre());
 }
 
-TEST(GpuFingerprintTest, WhatIsANodesOwnIsLeftOut) {
+TEST(GpuFingerprintTest, ExcludesPerNodeVariables) {
   EXPECT_THAT(Texts("", "",
                     {"NCCL_SOCKET_IFNAME=eth1", "NCCL_HOSTID=a", "NCCL_DEBUG=INFO",
                      "NCCL_DEBUG_FILE=/tmp/%h", "NCCL_SOCKET_FAMILY=AF_INET"}),
               ElementsAre("NCCL variables NCCL_SOCKET_FAMILY=AF_INET"));
 }
 
-TEST(GpuFingerprintTest, IsOneLineOfPrintableText) {
+TEST(GpuFingerprintTest, EscapesUnprintableText) {
   EXPECT_THAT(Texts("", "", {"NCCL_A=1\n\xff"}), ElementsAre(R"(NCCL variables NCCL_A=1\n\xff)"));
 }
 
-TEST(GpuFingerprintTest, WhatIsTooLongIsToldApartByADigest) {
+TEST(GpuFingerprintTest, TruncatesLongTextWithDigest) {
   const std::string shared = absl::StrCat("NCCL_A=", std::string(limits::kLabelBytes, 'x'));
   const auto value = [](const std::string& variable) {
     const std::vector<const char*> environment = {variable.c_str(), nullptr};

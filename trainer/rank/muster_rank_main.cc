@@ -1,5 +1,5 @@
-// muster-rank: one rank of a train job. Started by muster-worker's shim, with everything it needs
-// in its environment; or by `muster spec explain-plan`, with --explain-plan.
+// muster-rank: runs one rank of a train job. Started by muster-worker's shim, which configures it
+// through environment variables, or by `muster spec explain-plan` with --explain-plan.
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -38,13 +38,13 @@ int RunRank() {
   control->SetDirectiveHandler([&abort](const v1::Directive& directive) {
     const std::string why = absl::StrCat(directive.reason(), ": ", directive.message());
     if (directive.kind() == v1::Directive::ABORT) {
-      LOG(WARNING) << "aborting, " << why;
+      LOG(WARNING) << "aborting: " << why;
       abort.Abort(absl::AbortedError(why));
     } else if (directive.kind() == v1::Directive::STOP) {
-      LOG(WARNING) << "stopping, " << why;
+      LOG(WARNING) << "stopping: " << why;
       Flush();
-      // As the signal that is on its way would end it: a checkpoint is published whole or not at
-      // all.
+      // Same effect as the worker's signal, which will follow. Safe, because checkpoints are
+      // published atomically.
       std::raise(SIGTERM);
     }
   });

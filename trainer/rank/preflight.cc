@@ -17,11 +17,11 @@
 namespace muster::rank {
 namespace {
 
-// Names and addresses of so many nodes fit into one value of the store (limits::kValueBytes).
+// Nodes per block: their names and addresses fit into one value of the store (limits::kValueBytes).
 constexpr uint32_t kBlock = 128;
 constexpr char kBarrier[] = "preflight";
-// Where the job's failure_timeout allows it.
-constexpr absl::Duration kLeastLimit = absl::Seconds(15);
+// Minimum duration of the check, unless failure_timeout is shorter.
+constexpr absl::Duration kMinLimit = absl::Seconds(15);
 
 struct Entry {
   std::string node;
@@ -29,7 +29,7 @@ struct Entry {
 };
 
 std::string Encode(const Entry& entry) {
-  // The word ends the line.
+  // The token ends with a newline.
   return absl::StrCat(entry.node, " ", entry.target.address.host, " ", entry.target.address.port,
                       " ", entry.target.word);
 }
@@ -46,13 +46,13 @@ absl::StatusOr<Entry> Decode(absl::string_view line) {
 std::string NodeKey(uint32_t node_rank) { return absl::StrCat("preflight/node/", node_rank); }
 std::string BlockKey(uint32_t first) { return absl::StrCat("preflight/block/", first); }
 
-// What nodes tell each other of where they can be reached.
+// Exchanges the nodes' addresses through the store.
 class Directory {
  public:
   Directory(const PreflightOptions& options, absl::Time deadline, collectives::KeyStore* store)
       : options_(options), deadline_(deadline), store_(store) {}
 
-  absl::Status Tell(const std::string& own) {
+  absl::Status Publish(const std::string& own) {
     const uint32_t first = options_.node_rank / kBlock * kBlock;
     if (options_.node_rank != first) return store_->Put(NodeKey(options_.node_rank), own);
     const uint32_t end = std::min(first + kBlock, options_.node_count);
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions
   ASSIGN_OR_RETURN(auto listener, ReachListener::Start(options.address, own.target.word));
   own.target.address.port = listener->port();
   Directory directory(options, deadline, store);
-  RETURN_IF_ERROR(directory.Tell(Encode(own)));
+  RETURN_IF_ERROR(directory.Publish(Encode(own)));
   ASSIGN_OR_RETURN(const std::vector<Entry> lower, directory.LowerNodes());
 
   std::vector<ReachTarget> targets;
@@ -133,8 +133,8 @@ absl::Status Preflight(const v1::World& world, const RankEnvironment& environmen
                        const std::function<bool()>& cancelled, ControlPlane* control) {
   if (world.node_count() <= 1) return absl::OkStatus();
   const absl::Duration timeout = FromProto(world.failure_timeout());
-  // Before the coordinator gives the rendezvous up.
-  const absl::Duration limit = std::min(timeout, std::max(timeout / 2, kLeastLimit));
+  // Ends before the coordinator's rendezvous timeout.
+  const absl::Duration limit = std::min(timeout, std::max(timeout / 2, kMinLimit));
   std::unique_ptr<ReachListener> listener;
   const bool first = !world.ranks().empty() && world.ranks(0).rank() == environment.identity.rank();
   if (first) {
@@ -147,7 +147,8 @@ absl::Status Preflight(const v1::World& world, const RankEnvironment& environmen
     options.cancelled = cancelled;
     ASSIGN_OR_RETURN(listener, CheckNodes(options, control));
   }
-  // Whoever cannot reach a node says so before the others stop waiting.
+  // The barrier's timeout is longer, so that a failed check is reported before other ranks time
+  // out.
   return control->Barrier(kBarrier, limit + timeout);
 }
 

@@ -1,6 +1,6 @@
-// Before the ranks of several nodes connect: whether the nodes reach each other at all. What a
-// firewall or a wrong address does to a collective library is a time-out somewhere; here it is the
-// names of two nodes.
+// Checks that all nodes of a job can reach each other before their ranks connect. A firewall or a
+// wrong address would otherwise only cause a timeout in the collective library; this check names
+// the two nodes.
 #ifndef MUSTER_TRAINER_RANK_PREFLIGHT_H_
 #define MUSTER_TRAINER_RANK_PREFLIGHT_H_
 
@@ -23,24 +23,26 @@ struct PreflightOptions {
   uint32_t node_rank = 0;
   uint32_t node_count = 1;
   std::string node_name;
-  std::string address;                         // of this node, as others reach it
-  absl::Duration timeout = absl::Seconds(15);  // for all of it
-  std::function<bool()> cancelled;             // as in ReachOptions
+  std::string address;                         // address at which others reach this node
+  absl::Duration timeout = absl::Seconds(15);  // of the whole check
+  std::function<bool()> cancelled;             // see ReachOptions
 };
 
-// One process of each node calls it, all with the same store. Each node listens on a port of its
-// own and connects to all nodes of lower ranks, so that every pair is tried once. Addresses go
-// through the store in blocks: each node puts one key, the first node of a block gathers it, each
-// gets the blocks up to its own.
+// Called by one process per node, all with the same store. Each node listens on a port and connects
+// to all nodes with lower node ranks, so that every pair is tested once. Addresses are exchanged in
+// blocks through the store: each node writes one key, the first node of a block collects its block,
+// and each node reads the blocks up to its own.
 //
-// OK gives what answers the nodes of higher ranks; to be kept until they are done. Errors:
+// Returns the listener for nodes with higher node ranks; keep it until they are done. Errors:
 // UNAVAILABLE "node a cannot reach node b at 10.0.0.2:4711 (interface eth1): Connection refused";
-// DEADLINE_EXCEEDED names the node rank that told no address; CANCELLED; the store's own.
+// DEADLINE_EXCEEDED with the node rank that did not publish its address; CANCELLED; the store's
+// errors.
 absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions& options,
                                                           collectives::KeyStore* store);
 
-// The same for a rank: the first of each node checks, and all wait until all nodes have. Nothing
-// where there is one node. ABORTED and others of ControlPlane::Barrier.
+// Called by every rank: the first rank of each node runs CheckNodes, and all ranks wait until all
+// nodes are done. Returns immediately if there is one node. Also returns errors of
+// ControlPlane::Barrier, e.g. ABORTED.
 absl::Status Preflight(const v1::World& world, const RankEnvironment& environment,
                        const std::function<bool()>& cancelled, ControlPlane* control);
 

@@ -1,4 +1,4 @@
-// What one node of a large job pays for the preflight: the last one, which connects to all others.
+// Measures the preflight time of the last node of a large job, which connects to all others.
 //   bazel run -c opt //trainer/rank:preflight_bench -- [NODES=1250] [ROUNDS=5]
 #include <algorithm>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace muster;
 
-// A store that has everything already.
+// A store with the addresses of all nodes.
 class FilledStore final : public collectives::KeyStore {
  public:
   absl::Status Put(absl::string_view key, absl::string_view value) override {
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
     }
   }
   std::sort(milliseconds.begin(), milliseconds.end());
-  std::printf("%u nodes: %.1f ms for the last one (median of %d), which got %d keys, %zu bytes\n",
+  std::printf("%u nodes: %.1f ms on the last node (median of %d), which read %d keys, %zu bytes\n",
               nodes, milliseconds[milliseconds.size() / 2], rounds, store.gets() / rounds,
               store.bytes() / static_cast<size_t>(rounds));
   return 0;

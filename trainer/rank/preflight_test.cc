@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::MatchesRegex;
 
-// The generation's keys, and a barrier of so many ranks.
+// The generation's key-value store and a barrier, in memory.
 class InMemoryControlPlane final : public ControlPlane {
  public:
   explicit InMemoryControlPlane(int ranks = 0) : ranks_(ranks) {}
@@ -89,7 +89,7 @@ class PreflightTest : public ::testing::Test {
     options.timeout = absl::Seconds(60);
     return options;
   }
-  // All nodes at the same time.
+  // Runs CheckNodes of all nodes concurrently.
   std::vector<absl::Status> CheckAll(uint32_t node_count) {
     InMemoryControlPlane control;
     std::vector<absl::Status> statuses(node_count);
@@ -109,14 +109,14 @@ class PreflightTest : public ::testing::Test {
   InMemoryControlPlane control_;
 };
 
-TEST_F(PreflightTest, NodesThatReachEachOther) {
-  // The last ones are more than one block.
+TEST_F(PreflightTest, SucceedsWhenNodesReachEachOther) {
+  // 131 nodes need more than one block.
   for (const uint32_t nodes : {2u, 5u, 131u}) {
     for (const absl::Status& status : CheckAll(nodes)) EXPECT_TRUE(status.ok()) << status;
   }
 }
 
-TEST_F(PreflightTest, APairThatDoesNotIsNamed) {
+TEST_F(PreflightTest, NamesNodesThatCannotReachEachOther) {
   const auto answers = ReachListener::Start("127.0.0.1", "word-0\n");
   ASSERT_TRUE(answers.ok()) << answers.status();
   uint16_t closed_port = 0;
@@ -136,7 +136,7 @@ TEST_F(PreflightTest, APairThatDoesNotIsNamed) {
                                            closed_port, " (interface lo): Connection refused"));
 }
 
-TEST_F(PreflightTest, ANodeThatTellsNothingIsNamed) {
+TEST_F(PreflightTest, NamesNodeThatDoesNotPublishItsAddress) {
   PreflightOptions options = Options(0, 3);
   options.timeout = absl::Milliseconds(100);
   ASSERT_TRUE(control_.Put("preflight/node/1", "node-1 127.0.0.1 1 word\n").ok());
@@ -145,18 +145,18 @@ TEST_F(PreflightTest, ANodeThatTellsNothingIsNamed) {
   EXPECT_EQ(status.message(), "node rank 2 did not publish its address within 100ms");
 }
 
-TEST_F(PreflightTest, NonsenseIsRefused) {
+TEST_F(PreflightTest, RejectsMalformedAddress) {
   ASSERT_TRUE(control_.Put("preflight/block/0", "node-0 127.0.0.1 99999 word\n").ok());
   EXPECT_TRUE(absl::IsInternal(CheckNodes(Options(1, 2), &control_).status()));
 }
 
-TEST_F(PreflightTest, AHoleInTheListIsRefused) {
+TEST_F(PreflightTest, RejectsIncompleteBlock) {
   ASSERT_TRUE(control_.Put("preflight/block/0", "node-0 127.0.0.1 1 word\n").ok());
   EXPECT_EQ(CheckNodes(Options(2, 3), &control_).status().message(),
             "expected the addresses of 2 nodes, got 1");
 }
 
-TEST_F(PreflightTest, TheFirstRankOfEachNodeChecksAndAllWait) {
+TEST_F(PreflightTest, FirstRankOfEachNodeChecksAndAllRanksWait) {
   v1::World world;
   world.set_node_count(2);
   world.set_node_address("127.0.0.1");
@@ -175,11 +175,11 @@ TEST_F(PreflightTest, TheFirstRankOfEachNodeChecksAndAllWait) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  // A key of each node's, each of which gets the other's.
+  // Each node puts its own key and gets the other's.
   EXPECT_EQ(control.calls(), 4);
 }
 
-TEST_F(PreflightTest, OneNodeHasNothingToCheck) {
+TEST_F(PreflightTest, SkipsCheckForOneNode) {
   v1::World world;
   world.set_node_count(1);
   EXPECT_TRUE(Preflight(world, {}, nullptr, &control_).ok());

@@ -1,4 +1,4 @@
-// What a rank computes on.
+// Selects and opens the device of a rank.
 #ifndef MUSTER_TRAINER_RANK_RANK_DEVICE_H_
 #define MUSTER_TRAINER_RANK_RANK_DEVICE_H_
 
@@ -13,17 +13,17 @@
 
 namespace muster::rank {
 
-// Whether a rank computes on a GPU: device gpu, or auto where the worker gave it one, which
-// `visible_devices`, its CUDA_VISIBLE_DEVICES, then names.
+// Whether a rank computes on a GPU: with device gpu, or with device auto if the worker assigned
+// one. `visible_devices`: CUDA_VISIBLE_DEVICES of the rank.
 bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices);
 
-// A GPU that this process sees, numbered from 0, by kernels::OpenCudaDevice's `library`. Its
-// errors, with kExitNoDevice: a rank that was given a GPU and cannot use it does not train without.
+// Opens visible GPU `index` (from 0); `library`: see kernels::OpenCudaDevice. Returns its errors
+// with kExitNoDevice: there is no fallback to the CPU.
 absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(int index = 0,
                                                          const std::string& library = "");
 
-// What connects `device`, a GPU that outlives it, with those of other ranks. OpenNcclLibrary's
-// errors, with kExitNoDevice.
+// Opens NCCL for `device`, a GPU that outlives the result. Returns OpenNcclLibrary's errors with
+// kExitNoDevice.
 absl::StatusOr<collectives::NcclParts> OpenNccl(kernels::Device& device);
 
 }  // namespace muster::rank

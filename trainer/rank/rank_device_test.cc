@@ -7,7 +7,7 @@
 namespace muster::rank {
 namespace {
 
-TEST(RankDeviceTest, AutoIsWhatTheWorkerGave) {
+TEST(RankDeviceTest, AutoUsesGpuAssignedByWorker) {
   v1::Resources resources;
   for (const char* visible : {"", "GPU-1", "GPU-1,GPU-2"}) {
     resources.set_device("cpu");
@@ -19,14 +19,14 @@ TEST(RankDeviceTest, AutoIsWhatTheWorkerGave) {
   }
 }
 
-TEST(RankDeviceTest, OpensTheFirst) {
+TEST(RankDeviceTest, OpensFirstGpu) {
   const auto device = OpenGpu(0, "kernels/cuda/libmuster-cuda-on-host.so");
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ((*device)->name(), "cuda:0 host");
   EXPECT_FALSE((*device)->host_memory());
 }
 
-TEST(RankDeviceTest, AMissingLibraryIsNamedAndNoFaultOfTheSpec) {
+TEST(RankDeviceTest, ReturnsNoDeviceForMissingLibrary) {
   const absl::Status status = OpenGpu(0, "/no/such/library.so").status();
   EXPECT_EQ(status.message(), "CUDA: no /no/such/library.so");
   EXPECT_EQ(train::ExitCodeOf(status), train::kExitNoDevice);

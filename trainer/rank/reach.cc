@@ -24,7 +24,7 @@
 namespace muster::rank {
 namespace {
 
-// How often it is asked whether to go on, and how exactly a time is told.
+// Interval between checks for cancellation, and resolution of reported times.
 constexpr absl::Duration kSlice = absl::Milliseconds(100);
 
 struct SocketAddress {
@@ -55,7 +55,7 @@ uint16_t PortOf(int socket) {
                                            : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
 }
 
-// A connection to one target until its word has come.
+// A connection attempt to one target, complete when its token has been received.
 class Attempt {
  public:
   Attempt(const ReachTarget& target, size_t number) : target_(target), number_(number) {}
@@ -76,7 +76,7 @@ class Attempt {
     return absl::OkStatus();
   }
 
-  // Something happened. True when the word has come.
+  // Handles a socket event. Returns true when the token has been received.
   absl::StatusOr<bool> Proceed() {
     if (!connected_) {
       int error = 0;
@@ -89,10 +89,10 @@ class Attempt {
     const ssize_t bytes = recv(socket_, buffer, sizeof(buffer), 0);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (bytes < 0) return Failure(errno);
-    said_.append(buffer, static_cast<size_t>(bytes));
-    if (said_ == target_.word) return true;
-    // Not what was to be said, or cut off.
-    if (bytes == 0 || !absl::StartsWith(target_.word, said_)) {
+    received_.append(buffer, static_cast<size_t>(bytes));
+    if (received_ == target_.word) return true;
+    // Wrong or truncated token.
+    if (bytes == 0 || !absl::StartsWith(target_.word, received_)) {
       return absl::UnavailableError("unexpected reply; the address is in use by another program");
     }
     return false;
@@ -113,7 +113,7 @@ class Attempt {
   const size_t number_;
   int socket_ = -1;
   bool connected_ = false;
-  std::string said_;
+  std::string received_;
 };
 
 }  // namespace
@@ -162,7 +162,7 @@ void ReachListener::Answer() {
       send(peer, word_.data(), word_.size(), MSG_NOSIGNAL);
       close(peer);
     } else if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
-      // Whoever connects from here on says that nobody answers.
+      // Clients that connect from now on will report that they received no reply.
       PLOG(WARNING) << "accept on port " << port_;
       return;
     }
@@ -189,7 +189,7 @@ ReachResult ReachAll(const std::vector<ReachTarget>& targets, const ReachOptions
     if (options.cancelled != nullptr && options.cancelled()) {
       return {absl::CancelledError("cancelled"), under_way.front().number()};
     }
-    // Rounded up: what is left of a millisecond is not spent spinning.
+    // Rounded up to avoid spinning during the last millisecond.
     poll(pollers.data(), pollers.size(),
          static_cast<int>(absl::ToInt64Milliseconds(std::min(left, kSlice))) + 1);
     auto attempt = under_way.begin();

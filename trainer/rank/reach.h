@@ -1,4 +1,4 @@
-// Whether nodes can be connected to, by sockets of its own: before a job's ranks rely on it.
+// Tests TCP connections between nodes before a job's ranks rely on them.
 #ifndef MUSTER_TRAINER_RANK_REACH_H_
 #define MUSTER_TRAINER_RANK_REACH_H_
 
@@ -17,12 +17,12 @@
 
 namespace muster::rank {
 
-// Answers whoever connects with a word, from a thread of its own, for as long as it lives.
+// Sends a token to every client that connects; runs a thread during its lifetime.
 class ReachListener {
  public:
-  // On a free port of `host`, a number or a name; on every address of its family where this machine
-  // has no such address, as behind an address translation. `word` fits into a socket's buffer.
-  // Errors name the address.
+  // Listens on a free port of `host`, an address or a name; on all addresses of its family if this
+  // machine does not have the address, as behind NAT. `word`, the token, must fit into a socket
+  // buffer. Errors name the address.
   static absl::StatusOr<std::unique_ptr<ReachListener>> Start(const std::string& host,
                                                               std::string word);
   ~ReachListener();
@@ -36,7 +36,7 @@ class ReachListener {
   void Answer();
 
   const int socket_;
-  const int stop_;  // an eventfd: readable once the thread is to end
+  const int stop_;  // eventfd that becomes readable when the thread must exit
   const uint16_t port_;
   const std::string word_;
   std::thread thread_;
@@ -44,22 +44,23 @@ class ReachListener {
 
 struct ReachTarget {
   Address address;
-  std::string word;  // that its ReachListener says
+  std::string word;  // token that its ReachListener sends
 };
 
 struct ReachOptions {
-  size_t at_once = 64;                         // connects under way
-  absl::Duration timeout = absl::Seconds(15);  // for all of them together
-  std::function<bool()> cancelled;             // asked ten times a second; may be empty
+  size_t at_once = 64;                         // maximum number of concurrent connection attempts
+  absl::Duration timeout = absl::Seconds(15);  // for all targets together
+  std::function<bool()> cancelled;             // polled every 100 ms; may be empty
 };
 
 struct ReachResult {
-  // OK: all were reached. UNAVAILABLE says what happened, without a name; CANCELLED.
+  // OK if all targets were reached; UNAVAILABLE with the cause, but not the target's name;
+  // CANCELLED.
   absl::Status status;
-  size_t target = 0;  // the first that was found to be out of reach
+  size_t target = 0;  // index of the first target that could not be reached
 };
 
-// Connects to all of them and waits for each one's word. Blocks.
+// Connects to all targets and waits for the token of each. Blocks.
 ReachResult ReachAll(const std::vector<ReachTarget>& targets, const ReachOptions& options);
 
 }  // namespace muster::rank

@@ -16,7 +16,7 @@ using ::testing::StartsWith;
 
 constexpr char kHost[] = "127.0.0.1";
 
-// A socket on a free port of loopback that nobody serves.
+// A loopback socket with a free port that accepts no connections.
 class Unserved {
  public:
   Unserved() {
@@ -32,8 +32,8 @@ class Unserved {
   }
 
   void Listen(int backlog) { EXPECT_EQ(listen(socket_, backlog), 0); }
-  // Connections wait to be accepted until there is no room for more: what comes then is dropped
-  // without a word, as a firewall does.
+  // Fills the accept queue, so that further connection attempts are silently dropped, as by a
+  // firewall.
   void FillUp() {
     Listen(0);
     for (int i = 0; i < 2; ++i) {
@@ -41,8 +41,8 @@ class Unserved {
       connect(clients_.back(), reinterpret_cast<sockaddr*>(&address_), sizeof(address_));
     }
   }
-  // Takes one connection and says so much.
-  void Say(const std::string& text) {
+  // Accepts one connection and sends `text`.
+  void SendText(const std::string& text) {
     const int peer = accept(socket_, nullptr, nullptr);
     EXPECT_EQ(send(peer, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
     close(peer);
@@ -69,7 +69,7 @@ class ReachTest : public ::testing::Test {
   std::vector<ReachTarget> targets_;
 };
 
-TEST_F(ReachTest, AllOfThem) {
+TEST_F(ReachTest, ReachesAllTargets) {
   EXPECT_TRUE(ReachAll({}, {}).status.ok());
   for (int i = 0; i < 20; ++i) AddListener();
   for (const size_t at_once : {1, 3, 64}) {
@@ -78,7 +78,7 @@ TEST_F(ReachTest, AllOfThem) {
   }
 }
 
-TEST_F(ReachTest, WhoeverRefuses) {
+TEST_F(ReachTest, ReportsRefusedConnection) {
   const Unserved closed;
   for (int i = 0; i < 3; ++i) AddListener();
   targets_.insert(targets_.begin() + 2, closed.target());
@@ -88,7 +88,7 @@ TEST_F(ReachTest, WhoeverRefuses) {
   EXPECT_EQ(result.target, 2u);
 }
 
-TEST_F(ReachTest, WhoeverIsSilent) {
+TEST_F(ReachTest, ReportsMissingReply) {
   Unserved silent;
   silent.Listen(8);
   AddListener();
@@ -99,7 +99,7 @@ TEST_F(ReachTest, WhoeverIsSilent) {
   EXPECT_EQ(result.target, 1u);
 }
 
-TEST_F(ReachTest, WhoeverDropsWhatComes) {
+TEST_F(ReachTest, ReportsConnectionTimeout) {
   Unserved full;
   full.FillUp();
   AddListener();
@@ -109,11 +109,11 @@ TEST_F(ReachTest, WhoeverDropsWhatComes) {
   EXPECT_EQ(result.target, 1u);
 }
 
-TEST_F(ReachTest, WhoeverIsSomebodyElse) {
+TEST_F(ReachTest, ReportsUnexpectedReply) {
   for (const char* text : {"", "wo", "HTTP/1.1 400", "word\nand more"}) {
     Unserved other;
     other.Listen(8);
-    std::thread server([&] { other.Say(text); });
+    std::thread server([&] { other.SendText(text); });
     const ReachResult result = ReachAll({other.target()}, {});
     server.join();
     EXPECT_TRUE(absl::IsUnavailable(result.status));
@@ -122,7 +122,7 @@ TEST_F(ReachTest, WhoeverIsSomebodyElse) {
   }
 }
 
-TEST_F(ReachTest, EndsWhenItIsCancelled) {
+TEST_F(ReachTest, ReturnsWhenCancelled) {
   Unserved silent;
   silent.Listen(8);
   std::atomic<int> asked{0};
@@ -132,12 +132,12 @@ TEST_F(ReachTest, EndsWhenItIsCancelled) {
   EXPECT_TRUE(absl::IsCancelled(result.status));
 }
 
-TEST_F(ReachTest, BehindAnAddressTranslationItListensEverywhere) {
-  AddListener("192.0.2.1");  // no machine's: RFC 5737
+TEST_F(ReachTest, ListensOnAllAddressesBehindNat) {
+  AddListener("192.0.2.1");  // reserved for documentation: RFC 5737
   EXPECT_TRUE(ReachAll(targets_, {}).status.ok());
 }
 
-TEST_F(ReachTest, AListenerIsGoneWithItsObject) {
+TEST_F(ReachTest, DestructorStopsListening) {
   AddListener();
   listeners_.clear();
   EXPECT_EQ(ReachAll(targets_, {}).status.message(), "Connection refused");

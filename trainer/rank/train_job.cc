@@ -29,10 +29,10 @@
 namespace muster::rank {
 namespace {
 
-// Peers may still be unpacking their data, or wait for a node that starts.
+// Join timeout in units of failure_timeout. Peers may still be unpacking data or starting.
 constexpr int kJoinTimeouts = 4;
-// The training is done: a coordinator that is away for a while must not undo it. Whoever really
-// ends a generation says so by a directive or a signal.
+// Long, because an unavailable coordinator must not fail a finished training. A generation that
+// really ends is announced by a directive or a signal.
 constexpr absl::Duration kFinishTimeout = absl::Hours(24);
 
 absl::optional<uint32_t> LostPeer(const absl::Status& status) {
@@ -76,8 +76,8 @@ TrainJob::TrainJob(const RankEnvironment& environment, v1::Launch launch, Contro
 int TrainJob::Run() {
   const absl::Status status = RunToEnd();
   if (status.ok()) return 0;
-  // The report makes the coordinator stop the job's ranks. This one ends by itself at once, and a
-  // SIGTERM must not take the place of its exit code.
+  // After the report, the coordinator stops the job's ranks with SIGTERM, which must not replace
+  // the exit code of this rank.
   std::signal(SIGTERM, SIG_IGN);
   ReportFailure(status);
   return train::ExitCodeOf(status);
@@ -121,7 +121,7 @@ absl::Status TrainJob::RunToEnd() {
   absl::Cleanup detach = [this] { abort_->Detach(); };
   RETURN_IF_ERROR(control_->ReportConnected());
   RETURN_IF_ERROR(Train(groups, joined.world()));
-  // Nobody leaves while a peer may still need it.
+  // A rank must not leave while a peer may still need it.
   return control_->Barrier("finish", kFinishTimeout);
 }
 
@@ -145,7 +145,7 @@ absl::Status TrainJob::OpenDevice() {
   if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {
     LOG(WARNING) << "using only the first of the visible GPUs " << visible;
   }
-  // With any other backend that is named, gradients go by the processes.
+  // With any other explicit backend, gradients are reduced by the processes.
   if (launch_.world_size() > 1 && train::RequiredGroupsOf(launch_.spec().train()).devices &&
       (backend.empty() || backend == "auto" || backend == "nccl")) {
     ASSIGN_OR_RETURN(nccl_, OpenNccl(*gpus_.front()));
@@ -166,7 +166,7 @@ std::vector<kernels::Device*> TrainJob::Devices() const {
   std::vector<kernels::Device*> devices;
   for (const auto& gpu : gpus_) devices.push_back(gpu.get());
   if (!devices.empty()) return devices;
-  // One processor's slot is one device to a strategy that drives several.
+  // A strategy that drives several devices uses one CPU device per slot.
   devices.assign(static_cast<size_t>(std::max(1, Placement().slots_size())), &kernels::CpuDevice());
   return devices;
 }
@@ -235,7 +235,7 @@ void TrainJob::ReportFailure(const absl::Status& status) {
   const std::string message =
       named ? std::string(status.message()) : absl::StrCat(node, ": ", status.message());
   LOG(ERROR) << phase_ << ": " << message;
-  // Who ended this rank knows already.
+  // The initiator of an abort needs no report.
   if (!abort_->reason().ok()) return;
   v1::FailureReport report;
   report.set_code(status.raw_code());

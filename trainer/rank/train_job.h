@@ -1,4 +1,4 @@
-// One rank's life in a train job: set up, join, connect, train, report.
+// Runs one rank of a train job: set up, join, connect, train, report.
 #ifndef MUSTER_TRAINER_RANK_TRAIN_JOB_H_
 #define MUSTER_TRAINER_RANK_TRAIN_JOB_H_
 
@@ -23,37 +23,37 @@
 
 namespace muster::rank {
 
-// The launch that this rank is part of, from the file that MUSTER_LAUNCH_FILE names: the worker
-// wrote it before it started the rank. INVALID_ARGUMENT when the variable is not set; DATA_LOSS and
-// others name the file.
+// Reads this rank's launch from the file in MUSTER_LAUNCH_FILE, which the worker wrote before
+// starting the rank. INVALID_ARGUMENT if the variable is not set; DATA_LOSS and other errors name
+// the file.
 absl::StatusOr<v1::Launch> ReadLaunch();
 
-// Makes the communicators of a rank; ProcessGroups::Create, but for tests.
+// Creates the communicators of a rank: ProcessGroups::Create, or a fake in tests.
 using CommunicatorFactory = std::function<absl::StatusOr<train::ProcessGroups>(
     const collectives::WorldOptions& options, const train::RequiredGroups& required)>;
 
-// For the process's main thread.
+// Used by the main thread of the process.
 class TrainJob {
  public:
-  // `control` and `abort` outlive the job. Whoever aborts the switch ends collectives under way:
-  // Run returns soon.
+  // `control` and `abort` outlive the job. Aborting the switch aborts collectives in progress, so
+  // that Run returns soon.
   TrainJob(const RankEnvironment& environment, v1::Launch launch, ControlPlane* control,
            AbortSwitch* abort, CommunicatorFactory factory);
 
-  // Runs to the end, reports a failure, and returns what the process is to exit with
-  // (train/exit_code.h).
+  // Runs the rank to its end, reports a failure, and returns the exit code of the process
+  // (trainer/loop/exit_code.h).
   int Run();
 
  private:
   absl::Status RunToEnd();
-  // The GPU, where the rank has one, and what connects it with others'.
+  // Opens the rank's GPUs, if any, and NCCL.
   absl::Status OpenDevice();
-  v1::RankPlacement Placement() const;  // this rank's
-  // On which it computes; more than one only where the strategy drives several.
+  v1::RankPlacement Placement() const;  // of this rank
+  // Devices that the rank computes on; several only if the strategy drives several.
   std::vector<kernels::Device*> Devices() const;
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
   absl::Status Train(const train::ProcessGroups& groups, const v1::World& world);
-  // A directory of the spec's, on this node.
+  // Path on this node of a directory in the spec.
   std::string OnThisNode(const std::string& directory) const;
   void ReportFailure(const absl::Status& status);
   void SetPhase(const std::string& phase);
@@ -64,7 +64,7 @@ class TrainJob {
   ControlPlane* const control_;
   AbortSwitch* const abort_;
   const CommunicatorFactory factory_;
-  std::vector<std::unique_ptr<kernels::Device>> gpus_;  // none: the rank computes on the processor
+  std::vector<std::unique_ptr<kernels::Device>> gpus_;  // empty: computes on the CPU
   std::optional<collectives::NcclParts> nccl_;
   std::unique_ptr<train::TrainingSetup> setup_;
   std::optional<train::CheckpointDirectory> checkpoints_;

@@ -23,8 +23,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// One generation's ranks and what they said, in memory; decides where to resume as the coordinator
-// does.
+// In-memory control plane of one generation: records the ranks' reports and chooses the resume
+// point as the coordinator does.
 class Generation {
  public:
   explicit Generation(uint32_t world_size)
@@ -140,7 +140,7 @@ class TrainJobTest : public ::testing::Test {
     return environment;
   }
 
-  // The next generation of the job, one node per rank; `nodes[r]` is where rank r is.
+  // Runs the next generation of the job with one rank per node; `nodes[r]` is the node of rank r.
   std::vector<Outcome> RunWorld(const std::vector<uint32_t>& nodes) {
     launch_.set_world_size(nodes.size());
     Generation generation(nodes.size());
@@ -182,7 +182,7 @@ class TrainJobTest : public ::testing::Test {
   std::function<void(const v1::Progress&)> at_progress_;
 };
 
-TEST_F(TrainJobTest, TrainsAndTells) {
+TEST_F(TrainJobTest, TrainsAndReportsSummary) {
   const std::vector<Outcome> outcomes = RunWorld({0, 1});
   for (const Outcome& outcome : outcomes) {
     EXPECT_EQ(outcome.exit_code, 0);
@@ -203,10 +203,10 @@ TEST_F(TrainJobTest, TrainsAndTells) {
   EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-0/checkpoints/step-00000010"));
 }
 
-TEST_F(TrainJobTest, ResumesFromWhicheverNodeHasTheNewestCheckpoint) {
+TEST_F(TrainJobTest, ResumesFromNodeWithNewestCheckpoint) {
   ASSERT_EQ(RunWorld({0, 1})[0].exit_code, 0);
   spec().set_max_steps(15);
-  // Rank 0 is now on a node that has none; node-0 has become rank 1's.
+  // Rank 0 is now on a node without checkpoints; rank 1 is on node-0.
   const std::vector<Outcome> outcomes = RunWorld({1, 0});
   EXPECT_FALSE(outcomes[0].control->join_info.has_checkpoint());
   EXPECT_TRUE(outcomes[1].control->join_info.has_checkpoint());
@@ -217,7 +217,7 @@ TEST_F(TrainJobTest, ResumesFromWhicheverNodeHasTheNewestCheckpoint) {
   EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-1/checkpoints/step-00000015"));
 }
 
-TEST_F(TrainJobTest, MissingDataIsToldBeforeJoining) {
+TEST_F(TrainJobTest, ReportsMissingDataBeforeJoining) {
   spec().mutable_dataset()->set_path("/does/not/exist");
   const Outcome outcome = std::move(RunWorld({0})[0]);
   EXPECT_EQ(outcome.exit_code, train::kExitNoInput);
@@ -230,8 +230,8 @@ TEST_F(TrainJobTest, MissingDataIsToldBeforeJoining) {
   EXPECT_THAT(failure.message(), HasSubstr("/does/not/exist"));
 }
 
-// The library lies neither beside this program nor in ../lib.
-TEST_F(TrainJobTest, AGpuThatCannotBeUsedEndsTheRank) {
+// The CUDA library is neither next to this program nor in ../lib.
+TEST_F(TrainJobTest, FailsWhenGpuCannotBeOpened) {
   launch_.mutable_spec()->mutable_resources()->set_device("gpu");
   const Outcome outcome = std::move(RunWorld({0})[0]);
   EXPECT_EQ(outcome.exit_code, train::kExitNoDevice);
@@ -244,7 +244,7 @@ TEST_F(TrainJobTest, AGpuThatCannotBeUsedEndsTheRank) {
   EXPECT_THAT(failure.message(), HasSubstr("/trainer/rank/libmuster-cuda.so"));
 }
 
-TEST_F(TrainJobTest, ACheckpointDirectoryThatCannotBeMadeIsPermanent) {
+TEST_F(TrainJobTest, FailsPermanentlyWhenCheckpointDirectoryCannotBeCreated) {
   data::WriteFile(directory_.path() + "/node-0", "a file is in the way");
   const Outcome outcome = std::move(RunWorld({0})[0]);
   EXPECT_EQ(outcome.exit_code, train::kExitCannotCreate);
@@ -253,7 +253,7 @@ TEST_F(TrainJobTest, ACheckpointDirectoryThatCannotBeMadeIsPermanent) {
   EXPECT_THAT(outcome.control->failures[0].message(), HasSubstr("/node-0/checkpoints"));
 }
 
-TEST_F(TrainJobTest, ABadSpecIsPermanent) {
+TEST_F(TrainJobTest, FailsPermanentlyForBadSpec) {
   spec().mutable_model()->set_name("vgg");
   const Outcome outcome = std::move(RunWorld({0})[0]);
   EXPECT_EQ(outcome.exit_code, train::kExitBadSpec);
@@ -261,7 +261,7 @@ TEST_F(TrainJobTest, ABadSpecIsPermanent) {
   EXPECT_TRUE(outcome.control->failures[0].not_retryable());
 }
 
-TEST_F(TrainJobTest, AnotherTrainingsCheckpointsAreNotContinued) {
+TEST_F(TrainJobTest, RejectsCheckpointsOfAnotherTraining) {
   ASSERT_EQ(RunWorld({0})[0].exit_code, 0);
   spec().set_seed(77);
   const Outcome outcome = std::move(RunWorld({0})[0]);
@@ -269,7 +269,7 @@ TEST_F(TrainJobTest, AnotherTrainingsCheckpointsAreNotContinued) {
   EXPECT_THAT(outcome.control->failures[0].message(), HasSubstr("another training"));
 }
 
-TEST_F(TrainJobTest, ALostPeerIsNamedAsAConsequence) {
+TEST_F(TrainJobTest, ReportsLostPeerAsConsequence) {
   connect_error_ = absl::UnavailableError("rank 3 closed its connection");
   connect_error_.SetPayload(collectives::kPeerRankPayload, absl::Cord("3"));
   const Outcome outcome = std::move(RunWorld({0})[0]);
@@ -281,7 +281,7 @@ TEST_F(TrainJobTest, ALostPeerIsNamedAsAConsequence) {
   EXPECT_EQ(outcome.control->failures[0].phase(), "connecting");
 }
 
-TEST_F(TrainJobTest, AnOrderedAbortEndsTheRankWithoutAReport) {
+TEST_F(TrainJobTest, EndsWithoutReportWhenAborted) {
   spec().set_max_steps(1'000'000);
   at_progress_ = [this](const v1::Progress& progress) {
     if (progress.step() > 0) abort_.Abort(absl::AbortedError("NodeLost: node-7 is gone"));
@@ -291,7 +291,7 @@ TEST_F(TrainJobTest, AnOrderedAbortEndsTheRankWithoutAReport) {
   }
 }
 
-TEST_F(TrainJobTest, AnAbortBeforeTheCommunicatorIsNotLost) {
+TEST_F(TrainJobTest, KeepsAbortIssuedBeforeConnecting) {
   abort_.Abort(absl::AbortedError("RankFailed: rank 1 is gone"));
   const Outcome outcome = std::move(RunWorld({0})[0]);
   EXPECT_EQ(outcome.exit_code, train::kExitFailure);
@@ -310,7 +310,7 @@ class ReadLaunchTest : public ::testing::Test {
   data::TemporaryDirectory directory_;
 };
 
-TEST_F(ReadLaunchTest, OnlyATrainJobsLaunch) {
+TEST_F(ReadLaunchTest, AcceptsOnlyTrainJobs) {
   v1::Launch launch;
   launch.mutable_spec()->mutable_train()->set_seed(1);
   EXPECT_TRUE(Read(launch.SerializeAsString()).ok());

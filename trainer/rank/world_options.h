@@ -1,4 +1,4 @@
-// From what the coordinator reports of a generation to the options of its ranks' communicators.
+// Converts the coordinator's description of a generation to communicator options.
 #ifndef MUSTER_TRAINER_RANK_WORLD_OPTIONS_H_
 #define MUSTER_TRAINER_RANK_WORLD_OPTIONS_H_
 
@@ -9,7 +9,7 @@
 
 namespace muster::rank {
 
-// Of rank `rank` of `world`. The caller adds the store, the backend and the rest.
+// Options for rank `rank` of `world`. The caller sets the remaining fields, e.g. store and backend.
 collectives::WorldOptions WorldOptionsOf(const v1::World& world, uint32_t rank);
 
 }  // namespace muster::rank
