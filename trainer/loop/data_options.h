@@ -1,4 +1,4 @@
-// From a spec's words about data to the options of trainer/data.
+// Converts a spec's data settings to the options of trainer/data.
 #ifndef MUSTER_TRAINER_LOOP_DATA_OPTIONS_H_
 #define MUSTER_TRAINER_LOOP_DATA_OPTIONS_H_
 
@@ -11,15 +11,15 @@ namespace muster::train {
 
 data::DatasetOptions DatasetOptionsOf(const v1::DatasetSpec& spec);
 
-// The size of the model's input: the spec's, or that of the data set's images. Zero where neither
-// tells.
+// Size of the model's input: that of the spec, otherwise that of the data set's images. Zero if
+// neither defines it.
 data::ImageSize InputSizeOf(const v1::TrainSpec& spec, const data::DatasetInfo& info);
 
-// Of training: the whole image, augmented. Zeros in the spec's numbers stand for their defaults.
+// Transform for training: the whole image, augmented. Zero values in the spec mean the default.
 data::TransformOptions TrainingTransformOf(const v1::TrainSpec& spec,
                                            const data::DatasetInfo& info);
 
-// Of evaluation: the central part.
+// Transform for evaluation: the center crop.
 data::TransformOptions EvaluationTransformOf(const v1::TrainSpec& spec,
                                              const data::DatasetInfo& info);
 

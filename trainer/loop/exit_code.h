@@ -1,4 +1,4 @@
-// What a rank's process exits with when a status ends it.
+// Attaches process exit codes to statuses.
 #ifndef MUSTER_TRAINER_LOOP_EXIT_CODE_H_
 #define MUSTER_TRAINER_LOOP_EXIT_CODE_H_
 
@@ -14,14 +14,14 @@ using muster::kExitFailure;
 using muster::kExitNoDevice;
 using muster::kExitNoInput;
 
-// The same status with the exit code as a payload, unless it is OK or has one already.
+// Returns `status` with the exit code as a payload, unless it is OK or already has one.
 absl::Status WithExitCode(const absl::Status& status, int exit_code);
 
-// The payload's, or kExitFailure.
+// Returns the exit code in the payload, or kExitFailure.
 int ExitCodeOf(const absl::Status& status);
 
-// Whether a new generation would fail the same way: true for the codes above other than
-// kExitFailure and kExitNoDevice.
+// Whether a new generation would fail in the same way: true for all codes above except kExitFailure
+// and kExitNoDevice.
 bool IsPermanent(int exit_code);
 
 }  // namespace muster::train

@@ -5,13 +5,14 @@
 namespace muster::train {
 namespace {
 
-TEST(ExitCodeTest, TravelsWithTheStatus) {
+TEST(ExitCodeTest, IsKeptInStatusPayload) {
   const absl::Status plain = absl::NotFoundError("x");
   EXPECT_EQ(ExitCodeOf(plain), kExitFailure);
   const absl::Status marked = WithExitCode(plain, kExitNoInput);
   EXPECT_EQ(ExitCodeOf(marked), kExitNoInput);
   EXPECT_EQ(marked.message(), "x");
-  EXPECT_EQ(ExitCodeOf(WithExitCode(marked, kExitBadSpec)), kExitNoInput);  // the first mark stays
+  EXPECT_EQ(ExitCodeOf(WithExitCode(marked, kExitBadSpec)),
+            kExitNoInput);  // the first code is kept
   EXPECT_TRUE(WithExitCode(absl::OkStatus(), kExitBadSpec).ok());
 }
 

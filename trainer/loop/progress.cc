@@ -26,7 +26,7 @@ void ProgressReporter::Measure(const StepStatistics& statistics, const Time& now
   progress_.set_exposed_communication_seconds(absl::ToDoubleSeconds(median.exposed_communication));
 
   samples_.emplace_back(now.steady, progress_.samples());
-  // The oldest one kept is the last from before the window, so that the rate spans all of it.
+  // Keeps one sample from before the window, so that the rate spans the whole window.
   while (samples_.size() > 2 && now.steady - samples_[1].first >= kWindow) samples_.pop_front();
   const double seconds = absl::ToDoubleSeconds(now.steady - samples_.front().first);
   if (seconds > 0) {

@@ -1,4 +1,4 @@
-// Tells how a training goes, often enough to watch and seldom enough to cost nothing.
+// Reports training progress at a limited cost.
 #ifndef MUSTER_TRAINER_LOOP_PROGRESS_H_
 #define MUSTER_TRAINER_LOOP_PROGRESS_H_
 
@@ -17,19 +17,19 @@ namespace muster::train {
 
 using ProgressSink = std::function<void(const v1::Progress&)>;
 
-// Not thread-safe: belongs to the training thread. Time comes in with each call.
+// Not thread-safe; used by the training thread. Callers pass in the current time.
 class ProgressReporter {
  public:
   explicit ProgressReporter(ProgressSink sink);
 
-  // Fields that change rarely, or that the callers below do not set; sent with the next report.
+  // Fields that the methods below do not set; sent with the next report.
   v1::Progress& progress() { return progress_; }
 
-  // Sends at once.
+  // Sets the phase and sends a report at once.
   void SetPhase(const std::string& phase);
-  // After each step, with progress().step() and progress().samples() set. Sends every step, so that
-  // of a world that hangs it is known where each rank stood; rates and medians are new five times a
-  // second.
+  // Called after each step, with progress().step() and progress().samples() set. Sends every step,
+  // so that the position of each rank is known if the world hangs; updates rates and medians five
+  // times per second.
   void StepDone(const StepStatistics& statistics, const Time& now);
 
  private:
@@ -37,14 +37,14 @@ class ProgressReporter {
   void Send();
 
   static constexpr absl::Duration kInterval = absl::Milliseconds(200);
-  // Rates and medians are over the last few seconds.
+  // Window of rates and medians.
   static constexpr absl::Duration kWindow = absl::Seconds(5);
   static constexpr size_t kMedianSteps = 200;
 
   const ProgressSink sink_;
   v1::Progress progress_;
   SteadyTime last_measured_;
-  std::deque<std::pair<SteadyTime, uint64_t>> samples_;  // at earlier reports, oldest first
+  std::deque<std::pair<SteadyTime, uint64_t>> samples_;  // at earlier measurements, oldest first
 };
 
 }  // namespace muster::train

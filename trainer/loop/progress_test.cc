@@ -26,7 +26,7 @@ class ProgressTest : public ::testing::Test {
   Time now_{SteadyTime(absl::Seconds(1000)), absl::FromUnixSeconds(5000)};
 };
 
-TEST_F(ProgressTest, EveryStepAndItsRatesFiveTimesASecond) {
+TEST_F(ProgressTest, SendsEveryStepAndUpdatesRatesFiveTimesPerSecond) {
   Step(absl::Milliseconds(10));
   ASSERT_EQ(sent_.size(), 1);
   EXPECT_EQ(sent_[0].first_step_time().seconds(), 5000);
@@ -36,23 +36,23 @@ TEST_F(ProgressTest, EveryStepAndItsRatesFiveTimesASecond) {
   std::set<double> medians;
   for (const v1::Progress& progress : sent_) medians.insert(progress.step_seconds());
   EXPECT_EQ(sent_.back().step(), 201);
-  EXPECT_LT(medians.size(), 110) << "of 20.1 s";
+  EXPECT_LT(medians.size(), 110) << "over 20.1 s";
   EXPECT_GT(medians.size(), 50);
   EXPECT_EQ(sent_.back().first_step_time().nanos(), 10'000'000);
 }
 
-TEST_F(ProgressTest, RateAndTimeLeft) {
+TEST_F(ProgressTest, ReportsRateAndTimeLeft) {
   reporter_.progress().set_total_steps(1000);
   for (int i = 0; i < 500; ++i) Step(absl::Milliseconds(20));
   EXPECT_NEAR(sent_.back().images_per_second(), 5000, 1);
   EXPECT_NEAR(sent_.back().step_seconds(), 0.02, 1e-9);
   EXPECT_NEAR(sent_.back().time_left().seconds(), (1000.0 - sent_.back().step()) * 0.02, 1);
-  // Slower from now on: after the window only the new rate shows.
+  // Slower steps: after the window only the new rate is reported.
   for (int i = 0; i < 200; ++i) Step(absl::Milliseconds(100));
   EXPECT_NEAR(sent_.back().images_per_second(), 1000, 1);
 }
 
-TEST_F(ProgressTest, PhasesAreSentAtOnce) {
+TEST_F(ProgressTest, SendsPhasesAtOnce) {
   reporter_.SetPhase("training");
   reporter_.SetPhase("evaluating");
   ASSERT_EQ(sent_.size(), 2);

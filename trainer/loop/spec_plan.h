@@ -1,5 +1,5 @@
-// From a spec to what the engine computes for it: the model's graph, and how many samples at a
-// time. Each augmented view counts as a sample here.
+// Derives the model's graph and batch sizes from a spec. Each augmented view counts as a sample
+// here.
 #ifndef MUSTER_TRAINER_LOOP_SPEC_PLAN_H_
 #define MUSTER_TRAINER_LOOP_SPEC_PLAN_H_
 
@@ -13,18 +13,18 @@
 
 namespace muster::train {
 
-// Augmented views of each sample.
+// Number of augmented views per sample.
 uint32_t ViewsOf(const v1::ObjectiveSpec& spec);
 
-// At most, in one pass of a replica of the model: its share of an accumulation step. A pipeline
-// divides that further.
+// Maximum number of samples in one pass of a model replica: its share of an accumulation step. A
+// pipeline divides it further.
 uint32_t MaxSamplesOf(const v1::TrainSpec& spec, uint32_t world_size);
 
-// The model for images of `dataset` in the spec's size, with the objective's head.
-// INVALID_ARGUMENT, also for an image size that neither spec nor data set gives.
+// Graph of the model with the objective's head, for images of `dataset` at the spec's size.
+// INVALID_ARGUMENT, also if neither spec nor data set defines the image size.
 absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::DatasetInfo& dataset);
 
-// INVALID_ARGUMENT for a precision that is not known.
+// INVALID_ARGUMENT for an unknown precision.
 absl::StatusOr<nn::CompileOptions> CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size);
 
 }  // namespace muster::train

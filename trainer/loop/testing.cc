@@ -57,7 +57,7 @@ TestUpdates::TestUpdates(const kernels::UpdateRules& rules)
 const kernels::UpdateScalars* TestUpdates::Decide(double learning_rate, uint64_t step,
                                                   const float* gradients, size_t count,
                                                   double loss_scale) {
-  // Whatever they are.
+  // Treats all gradients as finite.
   const bool finite = true;
   control_->SetLossScale({.scale = loss_scale});
   EXPECT_TRUE(control_->Begin(step, learning_rate).ok());

@@ -1,4 +1,4 @@
-// For tests: a world of ranks that are threads of the test, and updates without a training.
+// Test support: worlds whose ranks are threads of the test, and updates without a training.
 #ifndef MUSTER_TRAINER_LOOP_TESTING_H_
 #define MUSTER_TRAINER_LOOP_TESTING_H_
 
@@ -14,22 +14,22 @@
 
 namespace muster::train {
 
-// By rank. A failed test, and null, where a communicator cannot be made.
+// Communicators by rank. If one cannot be created, the test fails and its entry is null.
 std::vector<std::unique_ptr<collectives::Communicator>> MakeLoopbackGroup(uint32_t size);
 
-// By rank: a WORLD of such a group.
+// Process groups by rank, with such a group as WORLD.
 std::vector<ProcessGroups> MakeLoopbackWorld(uint32_t size);
 
-// Decides updates on the processor as a training does, one after the other.
+// Computes the scalars of consecutive updates on the CPU, as a training does.
 class TestUpdates {
  public:
   explicit TestUpdates(const kernels::UpdateRules& rules);
 
-  // Of step number `step`, counted from 0, with these gradients [count], which are `loss_scale`
-  // times as large as they are.
+  // Returns the scalars of step number `step` (from 0) for gradients [count], which are scaled by
+  // `loss_scale`.
   const kernels::UpdateScalars* Decide(double learning_rate, uint64_t step, const float* gradients,
                                        size_t count, double loss_scale = 1);
-  // Of the gradients of the last one, where the rules clip.
+  // Norm of the last gradients, if the rules clip.
   std::optional<double> gradient_norm() const;
 
  private:

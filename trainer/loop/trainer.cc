@@ -99,11 +99,11 @@ absl::Status Trainer::TrainAll() {
   const uint64_t save_every = spec_.checkpoint().every_steps();
   while (step_ < setup_->total_steps) {
     RETURN_IF_ERROR(TrainStep(*loader));
-    // The end has a checkpoint and an evaluation of its own.
+    // The final checkpoint and evaluation are made after the loop.
     if (step_ == setup_->total_steps) break;
     const bool save = save_every > 0 && step_ % save_every == 0;
     const bool evaluate = evaluate_every > 0 && step_ % evaluate_every == 0;
-    // Only steps whose results are known to be good are kept.
+    // Save and evaluate only after the results of all steps are known to be good.
     if (save || evaluate) RETURN_IF_ERROR(Settle());
     if (save) RETURN_IF_ERROR(SaveCheckpoint());
     if (evaluate) RETURN_IF_ERROR(EvaluateModel());
@@ -149,7 +149,7 @@ absl::Status Trainer::PollStepResults(bool all) {
   while (true) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, strategy_->PollStepResult(all));
     if (!result.has_value()) return absl::OkStatus();
-    // The loss of a step that overflowed has no meaning.
+    // The loss of a step that overflowed is meaningless.
     if (std::isfinite(result->loss)) loss_ = result->loss;
     if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
       losses_.push_back(static_cast<float>(result->loss));
@@ -196,7 +196,7 @@ absl::Status Trainer::EvaluateModel() {
   RETURN_IF_ERROR(strategy_->device().Synchronize());
   const SteadyTime begin = Now().steady;
   const data::DatasetInfo& info = setup_->test->info();
-  // An objective that compares views draws them as in training.
+  // An objective that compares views uses augmentation as in training.
   const data::TransformOptions transform = ViewsOf(spec_.objective()) == 1
                                                ? EvaluationTransformOf(spec_, info)
                                                : TrainingTransformOf(spec_, info);

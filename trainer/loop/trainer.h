@@ -1,10 +1,10 @@
-// The training loop of one rank: batches, steps, checkpoints, evaluations, progress and the
-// summary. What a step does, and on which ranks the model is, are the strategy's
-// (trainer/strategy).
+// Training loop of one rank: batches, steps, checkpoints, evaluations, progress and the summary.
+// The strategy (trainer/strategy) implements the step and distributes the model.
 //
-// Of n shares of each global batch of B samples, share r takes the samples floor(rB/n) up to
-// floor((r+1)B/n). Each rank's loss gradient is divided by the samples that the global batch really
-// has, and the update runs only when all gradients arrived: a step is done by all ranks or by none.
+// A global batch of B samples is divided into n shares; share r has samples floor(rB/n) to
+// floor((r+1)B/n), exclusive. Each rank's loss gradient is divided by the actual number of samples
+// of the global batch, and the update runs only after all gradients have arrived: either all ranks
+// perform a step or none.
 #ifndef MUSTER_TRAINER_LOOP_TRAINER_H_
 #define MUSTER_TRAINER_LOOP_TRAINER_H_
 
@@ -30,7 +30,7 @@
 
 namespace muster::train {
 
-// The rank that reads a checkpoint, and which one.
+// Checkpoint to resume from, and the rank that reads it.
 struct ResumePoint {
   uint32_t rank = 0;
   uint64_t step = 0;
@@ -39,17 +39,17 @@ struct ResumePoint {
 struct TrainerOptions {
   std::string job_id;
   uint64_t generation = 1;
-  bool canonical_layout = false;  // ranks lay their arrays out differently
+  bool canonical_layout = false;  // ranks use different parameter layouts
   std::optional<ResumePoint> resume;
-  // Where this rank reads and writes checkpoints; absent: nowhere. Rank 0 writes.
+  // Directory for this rank's checkpoints; absent: no checkpoints. Only rank 0 writes.
   std::optional<CheckpointDirectory> checkpoints;
-  // Where rank 0 writes TensorBoard's event files; empty: nowhere.
+  // Directory for rank 0's TensorBoard event files; empty: none are written.
   std::string tensorboard_directory;
   std::string node_name;  // for the summary
   ProgressSink progress;
 };
 
-// One training in one generation, on one thread.
+// One training in one generation. Used by one thread.
 class Trainer {
  public:
   // `groups` outlive the trainer.
@@ -59,36 +59,36 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Collective; once. Trains from the resume point, or from the spec's start, to the end;
-  // evaluates; summarises. Errors: the communicator's; kExitCannotCreate (as exit code payload) for
-  // a checkpoint that cannot be written, kExitNoInput for init_from that cannot be read; ABORTED
-  // from a checkpoint fence.
+  // Collective; called once. Trains from the resume point, or from the initial state, to the end,
+  // evaluates and returns the summary. Errors: the communicator's; exit code payload
+  // kExitCannotCreate for a checkpoint that cannot be written, and kExitNoInput for an init_from
+  // that cannot be read; ABORTED from the checkpoint fence.
   absl::StatusOr<v1::TrainSummary> Run();
 
-  // Steps done, for a failure's report. After Run.
+  // Number of completed steps, for a failure report. Valid after Run.
   uint64_t step() const { return step_; }
 
  private:
   bool is_first() const { return world_.rank() == 0; }
   absl::Status CreateStrategy();
   absl::Status LoadInitialState();
-  // Of the step to resume from, on the rank that reads them; empty elsewhere.
+  // Files of the checkpoint to resume from, on the rank that reads them; empty on other ranks.
   absl::StatusOr<CheckpointFiles> FindCheckpoint();
   absl::Status TrainAll();
   data::LoaderOptions LoaderOptionsFor(const kernels::DeviceMemory& resident) const;
-  // The next batch, its step and the results that are known.
+  // Loads the next batch, runs its step and polls available results.
   absl::Status TrainStep(data::Loader& loader);
-  // Of steps whose result is known, or of `all`; kExitDiverged.
+  // Processes available step results; with `all`, waits for all of them. Exit code kExitDiverged.
   absl::Status PollStepResults(bool all);
-  // Of those polled last, for TensorBoard.
+  // Writes the results polled last to TensorBoard.
   absl::Status WriteScalars();
-  // Until the result of every step so far was polled.
+  // Waits until the results of all steps so far have been polled.
   absl::Status Settle();
   absl::Status EvaluateModel();
   void RecordEvaluation(SteadyTime begin);
   absl::Status SaveCheckpoint();
   absl::StatusOr<v1::TrainSummary> Summarize();
-  double Epochs() const;  // done in the training's whole life
+  double Epochs() const;  // completed, including earlier generations
   void SetPhase(const std::string& phase);
   void CountCollectives(uint64_t operations, uint64_t bytes);
 
@@ -98,21 +98,21 @@ class Trainer {
   collectives::Communicator& world_;
   const TrainerOptions options_;
   std::unique_ptr<Strategy> strategy_;
-  std::unique_ptr<TensorBoardWriter> tensorboard_;  // of rank 0, where asked for
+  std::unique_ptr<TensorBoardWriter> tensorboard_;  // on rank 0, if enabled
   ProgressReporter progress_;
   StepStatistics statistics_;
 
-  uint64_t step_ = 0;        // done in the training's whole life
-  uint64_t first_step_ = 0;  // where this generation began
-  uint64_t saved_step_;      // the newest checkpoint; none is kNever
-  absl::Duration stall_;     // waited for the loader in this generation
+  uint64_t step_ = 0;        // completed, including earlier generations
+  uint64_t first_step_ = 0;  // first step of this generation
+  uint64_t saved_step_;      // step of the newest checkpoint; kNever if none
+  absl::Duration stall_;     // time waited for the loader in this generation
   double loss_ = 0;
-  std::vector<StepResult> results_;  // polled last
+  std::vector<StepResult> results_;  // results polled last
   Evaluation evaluation_;
   std::vector<float> losses_;
-  std::vector<float> step_ends_;  // of the same steps, in seconds
-  // Of this generation.
-  SteadyTime training_start_;  // of the first step
+  std::vector<float> step_ends_;  // end times of the same steps, in seconds
+  // Times of this generation.
+  SteadyTime training_start_;  // start of the first step
   absl::Duration evaluating_;
   absl::Duration last_evaluation_;
   std::vector<v1::Evaluation> evaluations_;

@@ -1,4 +1,4 @@
-// What a training begins with, and what it keeps for another.
+// Initial state and checkpoints of a training.
 #include <utility>
 
 #include "common/status.h"
@@ -52,7 +52,7 @@ absl::Status Trainer::SaveCheckpoint() {
   checkpoint.optimizer = std::move(tensors.optimizer);
   checkpoint.average = std::move(tensors.average);
   const absl::Status written = options_.checkpoints->Write(checkpoint);
-  // That a newer generation writes is no fault of the directory.
+  // Aborted because a newer generation owns the directory, which itself is fine.
   if (absl::IsAborted(written)) return written;
   return WithExitCode(written, kExitCannotCreate);
 }

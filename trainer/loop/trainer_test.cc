@@ -35,7 +35,7 @@ struct Result {
 
 class TrainerTest : public ::testing::Test {
  protected:
-  // 1210 training samples: with batches of 250 every fifth is one of 210.
+  // 1210 training samples: with a batch size of 250, every fifth batch has 210 samples.
   void SetUp() override { data::WriteSyntheticDataset(data_.path(), 1210, 103); }
 
   v1::JobSpec Spec(uint64_t steps) const {
@@ -56,7 +56,7 @@ class TrainerTest : public ::testing::Test {
     return job;
   }
 
-  // Everything at once: batch norm, dropout, augmentation, a schedule.
+  // Combines batch norm, dropout, augmentation and a schedule.
   v1::JobSpec FullSpec(uint64_t steps) const {
     v1::JobSpec job = Spec(steps);
     v1::TrainSpec& spec = *job.mutable_train();
@@ -72,8 +72,8 @@ class TrainerTest : public ::testing::Test {
     return job;
   }
 
-  // What FullSpec leaves out: residual blocks that are left out of steps, all augmentations,
-  // accumulated gradients, an average of the weights, synchronised batch norm.
+  // Features that FullSpec does not use: stochastic depth, all augmentations, gradient
+  // accumulation, a moving average of the weights, synchronized batch norm.
   v1::JobSpec RichSpec(uint64_t steps) const {
     v1::JobSpec job = FullSpec(steps);
     v1::TrainSpec& spec = *job.mutable_train();
@@ -116,13 +116,13 @@ class TrainerTest : public ::testing::Test {
     return job;
   }
 
-  // In low precision.
+  // Returns the job in low precision.
   static v1::JobSpec Mixed(v1::JobSpec job, const std::string& level, const std::string& dtype) {
     job.mutable_train()->set_precision(level);
     job.mutable_train()->mutable_mixed_precision()->set_dtype(dtype);
     return job;
   }
-  // With float16 and a loss scale that overflows at first, and is tried again soon.
+  // Returns the job in float16 with an initial loss scale that overflows and that grows again soon.
   static v1::JobSpec Overflowing(v1::JobSpec job, const std::string& level) {
     job = Mixed(std::move(job), level, "float16");
     v1::LossScaleSpec& scale =
@@ -187,7 +187,7 @@ class TrainerTest : public ::testing::Test {
   std::string ModelPath(uint64_t step) const {
     return absl::StrFormat("%s/step-%08d/model.safetensors", checkpoints_.path(), step);
   }
-  // Of all that training goes on from: model, optimizer, and the average where there is one.
+  // Bytes of all state in a checkpoint: model, optimizer and, if any, moving average.
   std::string StateBytes(uint64_t step) const {
     std::string bytes;
     for (const char* name : {"model", "optimizer", "ema"}) {
@@ -198,8 +198,9 @@ class TrainerTest : public ::testing::Test {
     }
     return bytes;
   }
-  // Stops after step 5 of 13, in mid-epoch, and goes on in a new generation.
-  void ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t world);
+  // Expects a training resumed in a new generation after step 5 of 13, in mid-epoch, to equal an
+  // uninterrupted one.
+  void ExpectResumedEqualsUninterrupted(const v1::JobSpec& spec, uint32_t world);
 
   kernels::Device* device_ = &kernels::CpuDevice();
   data::TemporaryDirectory data_;
@@ -213,7 +214,7 @@ TEST_F(TrainerTest, LossesAgreeOnAnyNumberOfRanks) {
   spec.mutable_train()->mutable_model()->set_batch_norm(false);
   const v1::TrainSummary one = TrainOk(spec, 1);
   ASSERT_EQ(one.losses_size(), 50);
-  EXPECT_EQ(one.parameters(), 421642);  // 421,834 less two batch norms of 32 and 64 channels
+  EXPECT_EQ(one.parameters(), 421642);  // 421,834 without the batch norms of 32 and 64 channels
   EXPECT_LT(one.losses(49), 0.8 * one.losses(0));
   for (const uint32_t world : {2u, 4u}) {
     const v1::TrainSummary many = TrainOk(spec, world);
@@ -226,8 +227,8 @@ TEST_F(TrainerTest, LossesAgreeOnAnyNumberOfRanks) {
   }
 }
 
-// As on a GPU, and to the last bit what the processor makes of it, also across a checkpoint.
-TEST_F(TrainerTest, TrainsWhereTheProcessHasNoMemory) {
+// Emulates a GPU's memory. Results must be bit-identical to the CPU's, also after resuming.
+TEST_F(TrainerTest, TrainsInDeviceMemory) {
   v1::JobSpec contrastive = RichSpec(6);
   contrastive.mutable_train()->mutable_objective()->set_name("nt_xent");
   contrastive.mutable_train()->mutable_objective()->set_temperature(0.5);
@@ -238,30 +239,29 @@ TEST_F(TrainerTest, TrainsWhereTheProcessHasNoMemory) {
         Mixed(RichSpec(6), "O3", "bfloat16"), Overflowing(RichSpec(6), "O2")}) {
     SCOPED_TRACE(spec.ShortDebugString());
     TrainerOptions options;
-    options.canonical_layout = spec.train().has_ema();  // some
+    options.canonical_layout = spec.train().has_ema();  // covers both layouts
     device_ = &kernels::CpuDevice();
     const v1::TrainSummary expected = TrainOk(spec, 1, options);
     device_ = &kernels::GuardedDevice();
     const v1::TrainSummary actual = TrainOk(spec, 1, options);
     EXPECT_EQ(actual.weights_digest(), expected.weights_digest());
-    // By the processes a loss passes through a float.
+    // The processes reduce the loss as a float.
     EXPECT_THAT(actual.losses(), ::testing::Pointwise(::testing::FloatEq(), expected.losses()));
     EXPECT_EQ(actual.test_loss(), expected.test_loss());
     EXPECT_EQ(actual.skipped_steps(), expected.skipped_steps());
   }
-  ExpectResumingLeavesNoTrace(RichSpec(13), 1);
+  ExpectResumedEqualsUninterrupted(RichSpec(13), 1);
 }
 
-// Steps that are recorded once and replayed leave to the last bit what steps do that are computed
-// call by call, also with batches of two sizes. The loss is a sum that no longer passes through a
-// float.
-TEST_F(TrainerTest, RecordedStepsAreSteps) {
+// Captured steps must give bit-identical weights to steps computed call by call, also with two
+// batch sizes. The loss differs slightly, because it is not reduced as a float.
+TEST_F(TrainerTest, CapturedStepsEqualDirectSteps) {
   const v1::JobSpec full_and_short_batches = Spec(15);
   v1::JobSpec lars = FullSpec(5);
   lars.mutable_train()->mutable_optimizer()->set_name("lars");
   v1::JobSpec rich = RichSpec(5);
   rich.mutable_train()->set_sync_batch_norm(false);
-  const v1::JobSpec synchronized = RichSpec(4);  // is not recorded
+  const v1::JobSpec synchronized = RichSpec(4);  // not captured
   v1::JobSpec contrastive = rich;
   contrastive.mutable_train()->mutable_objective()->set_name("nt_xent");
   contrastive.mutable_train()->mutable_objective()->set_temperature(0.5);
@@ -281,7 +281,7 @@ TEST_F(TrainerTest, RecordedStepsAreSteps) {
   }
 }
 
-TEST_F(TrainerTest, RecordedStepsThatOverflowAreSkipped) {
+TEST_F(TrainerTest, SkipsCapturedStepsThatOverflow) {
   v1::JobSpec rich = RichSpec(8);
   rich.mutable_train()->set_sync_batch_norm(false);
   const v1::JobSpec spec = Overflowing(rich, "O2");
@@ -295,8 +295,8 @@ TEST_F(TrainerTest, RecordedStepsThatOverflowAreSkipped) {
   EXPECT_EQ(actual.weights_digest(), expected.weights_digest());
 }
 
-// The process is told late, and nothing is kept of what came after.
-TEST_F(TrainerTest, WhereStepsAreQueuedADivergedTrainingSaysSoLater) {
+// The result is available late, and nothing of later steps is saved.
+TEST_F(TrainerTest, ReportsDivergenceOfQueuedSteps) {
   device_ = &kernels::RecordingDevice();
   v1::JobSpec spec = Spec(100);
   spec.mutable_train()->mutable_optimizer()->set_learning_rate(1e20);
@@ -307,7 +307,7 @@ TEST_F(TrainerTest, WhereStepsAreQueuedADivergedTrainingSaysSoLater) {
   EXPECT_FALSE(fs::exists(ModelPath(3)));
 }
 
-TEST_F(TrainerTest, AnAbortEndsEveryRankThatIsAlone) {
+TEST_F(TrainerTest, AbortEndsWorldOfOne) {
   device_ = &kernels::RecordingDevice();
   const Result result =
       Train(Spec(1'000'000), 1, {}, [this](uint32_t, const v1::Progress& progress) {
@@ -316,7 +316,7 @@ TEST_F(TrainerTest, AnAbortEndsEveryRankThatIsAlone) {
   EXPECT_TRUE(absl::IsAborted(result.status)) << result.status;
 }
 
-TEST_F(TrainerTest, LearnsAndTellsAboutIt) {
+TEST_F(TrainerTest, LearnsAndReportsProgress) {
   const std::vector<Result> results = Train(Spec(40), 2);
   ASSERT_TRUE(results[0].status.ok()) << results[0].status;
   const v1::TrainSummary& summary = results[0].summary;
@@ -339,7 +339,7 @@ TEST_F(TrainerTest, LearnsAndTellsAboutIt) {
   EXPECT_EQ(summary.evaluations(0).test_loss(), summary.test_loss());
   EXPECT_GT(summary.evaluations(0).training_seconds(), 0);
   EXPECT_GT(last.collective_sequence(), 40 * 2);
-  // The first step is told as soon as it is done.
+  // The first step is reported as soon as it completes.
   const auto first = std::find_if(results[0].progress.begin(), results[0].progress.end(),
                                   [](const v1::Progress& p) { return p.step() > 0; });
   ASSERT_NE(first, results[0].progress.end());
@@ -347,7 +347,7 @@ TEST_F(TrainerTest, LearnsAndTellsAboutIt) {
   EXPECT_TRUE(first->has_first_step_time());
 }
 
-TEST_F(TrainerTest, TheSameShapeRepeatsToTheLastBit) {
+TEST_F(TrainerTest, RepeatedTrainingIsBitIdentical) {
   for (const uint32_t world : {1u, 3u}) {
     const v1::TrainSummary first = TrainOk(FullSpec(10), world);
     const v1::TrainSummary second = TrainOk(FullSpec(10), world);
@@ -356,7 +356,7 @@ TEST_F(TrainerTest, TheSameShapeRepeatsToTheLastBit) {
   }
 }
 
-void TrainerTest::ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t world) {
+void TrainerTest::ExpectResumedEqualsUninterrupted(const v1::JobSpec& spec, uint32_t world) {
   SCOPED_TRACE(world);
   const v1::TrainSummary whole = TrainOk(spec, world, WithCheckpoints(1));
   const std::string state = StateBytes(13);
@@ -366,7 +366,7 @@ void TrainerTest::ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t 
 
   TrainerOptions options = WithCheckpoints(2);
   ASSERT_EQ(options.checkpoints->FindNewestValid()->step, 5);
-  // Not rank 0's alone to read.
+  // The root need not be rank 0.
   options.resume = ResumePoint{world - 1, 5};
   const v1::TrainSummary rest = TrainOk(spec, world, std::move(options));
   EXPECT_EQ(rest.resumed_from_step(), 5);
@@ -379,7 +379,7 @@ void TrainerTest::ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t 
   EXPECT_EQ(rest.skipped_steps(), whole.skipped_steps());
   ASSERT_EQ(rest.losses_size(), 8);
   for (int i = 0; i < 8; ++i) {
-    // One that overflowed may be no number.
+    // The loss of an overflowed step may be NaN.
     const bool both_nan = std::isnan(rest.losses(i)) && std::isnan(whole.losses(i + 5));
     EXPECT_TRUE(both_nan || rest.losses(i) == whole.losses(i + 5)) << i;
   }
@@ -389,19 +389,18 @@ void TrainerTest::ExpectResumingLeavesNoTrace(const v1::JobSpec& spec, uint32_t 
   fs::remove(checkpoints_.path() + "/GENERATION");
 }
 
-TEST_F(TrainerTest, ResumingInMidEpochIsNeverHavingStopped) {
+TEST_F(TrainerTest, ResumesInMidEpoch) {
   for (const uint32_t world : {1u, 2u}) {
-    ExpectResumingLeavesNoTrace(FullSpec(13), world);
-    ExpectResumingLeavesNoTrace(RichSpec(13), world);
+    ExpectResumedEqualsUninterrupted(FullSpec(13), world);
+    ExpectResumedEqualsUninterrupted(RichSpec(13), world);
   }
 }
 
-TEST_F(TrainerTest, SynchronisedAndRandomLossesAgreeOnAnyNumberOfRanks) {
+TEST_F(TrainerTest, LossesAgreeWithSyncBatchNormAndRandomness) {
   v1::JobSpec spec = RichSpec(20);
-  // The parts of a batch have statistics of their own, and which parts there are depends on the
-  // ranks.
+  // Each slice of a batch has its own statistics, and the slices depend on the number of ranks.
   spec.mutable_train()->set_accumulation_steps(1);
-  // AdamW divides rounding errors by what may be as small.
+  // AdamW would amplify rounding errors of small gradients.
   *spec.mutable_train()->mutable_optimizer() = FullSpec(20).train().optimizer();
   const v1::TrainSummary one = TrainOk(spec, 1);
   for (const uint32_t world : {2u, 4u}) {
@@ -413,7 +412,7 @@ TEST_F(TrainerTest, SynchronisedAndRandomLossesAgreeOnAnyNumberOfRanks) {
   }
 }
 
-TEST_F(TrainerTest, AccumulatingIsTheSameBatchInParts) {
+TEST_F(TrainerTest, AccumulationEqualsWholeBatch) {
   v1::JobSpec spec = Spec(20);
   const v1::TrainSummary whole = TrainOk(spec, 2);
   spec.mutable_train()->set_accumulation_steps(3);
@@ -421,7 +420,7 @@ TEST_F(TrainerTest, AccumulatingIsTheSameBatchInParts) {
   for (int i = 0; i < 20; ++i) EXPECT_NEAR(parts.losses(i), whole.losses(i), 1e-4);
 }
 
-TEST_F(TrainerTest, ContrastiveLearningFindsTheOtherView) {
+TEST_F(TrainerTest, ContrastiveTrainingFindsOtherView) {
   v1::JobSpec spec = Spec(60);
   spec.mutable_train()->mutable_objective()->set_name("nt_xent");
   spec.mutable_train()->mutable_objective()->set_temperature(0.2);
@@ -433,11 +432,11 @@ TEST_F(TrainerTest, ContrastiveLearningFindsTheOtherView) {
   const v1::TrainSummary one = TrainOk(spec, 1);
   const v1::TrainSummary three = TrainOk(spec, 3);
   EXPECT_LT(one.losses(59), 0.7 * one.losses(0));
-  EXPECT_GT(one.test_accuracy(), 0.2);  // by chance it would be one in 99
+  EXPECT_GT(one.test_accuracy(), 0.2);  // chance level is 1 / 99
   for (int i = 0; i < 60; ++i) EXPECT_NEAR(three.losses(i), one.losses(i), 1e-4 * one.losses(i));
 }
 
-TEST_F(TrainerTest, ADivergedTrainingSaysSoForGood) {
+TEST_F(TrainerTest, DivergenceIsPermanentFailure) {
   v1::JobSpec spec = Spec(100);
   spec.mutable_train()->mutable_optimizer()->set_learning_rate(1e20);
   for (const Result& result : Train(spec, 2)) {
@@ -447,7 +446,7 @@ TEST_F(TrainerTest, ADivergedTrainingSaysSoForGood) {
   }
 }
 
-TEST_F(TrainerTest, EveryPrecisionTrains) {
+TEST_F(TrainerTest, TrainsInEveryPrecision) {
   const v1::TrainSummary whole = TrainOk(FullSpec(30), 2);
   EXPECT_EQ(whole.precision(), "O0 float32");
   EXPECT_EQ(whole.loss_scale(), 0);
@@ -459,7 +458,7 @@ TEST_F(TrainerTest, EveryPrecisionTrains) {
       EXPECT_EQ(mixed.loss_scale() > 0, std::string(dtype) == "float16");
       EXPECT_NE(mixed.weights_digest(), whole.weights_digest());
       ASSERT_EQ(mixed.losses_size(), 30);
-      // Single steps part ways; where the training goes does not.
+      // Individual losses differ, but their trend must not.
       double difference = 0, sum = 0;
       for (int i = 10; i < 30; ++i) {
         difference += mixed.losses(i) - whole.losses(i);
@@ -473,8 +472,8 @@ TEST_F(TrainerTest, EveryPrecisionTrains) {
   }
 }
 
-// By powers of two it is exact, and taken back exactly, whatever the scale does meanwhile.
-TEST_F(TrainerTest, ScalingTheLossChangesNothing) {
+// Scaling and unscaling by powers of two is exact, even while the scale changes.
+TEST_F(TrainerTest, LossScalingDoesNotChangeResults) {
   v1::JobSpec spec = Mixed(FullSpec(12), "O2", "bfloat16");
   const v1::TrainSummary plain = TrainOk(spec, 2);
   v1::LossScaleSpec& scale = *spec.mutable_train()->mutable_mixed_precision()->mutable_loss_scale();
@@ -487,9 +486,9 @@ TEST_F(TrainerTest, ScalingTheLossChangesNothing) {
   EXPECT_THAT(scaled.losses(), ::testing::ElementsAreArray(plain.losses()));
 }
 
-TEST_F(TrainerTest, StepsThatOverflowAreSkippedByAll) {
+TEST_F(TrainerTest, AllRanksSkipOverflowingSteps) {
   v1::JobSpec spec = Overflowing(FullSpec(30), "O2");
-  // From its first update on, which is not the first step.
+  // The average starts with the first update, which is not the first step.
   spec.mutable_train()->mutable_ema()->set_decay(0.5);
   const std::vector<Result> results = Train(spec, 3, WithCheckpoints(1));
   for (const Result& result : results) {
@@ -506,7 +505,7 @@ TEST_F(TrainerTest, StepsThatOverflowAreSkippedByAll) {
   EXPECT_LT(summary.loss_scale(), 1 << 24);
   EXPECT_LT(summary.losses(29), 0.8 * summary.losses(0));
   EXPECT_TRUE(std::isfinite(summary.test_loss()));
-  // Nothing of a skipped step is in the running statistics, nor among their batches.
+  // Skipped steps do not affect the running statistics.
   const auto file = SafetensorsFile::Open(ModelPath(30));
   ASSERT_TRUE(file.ok()) << file.status();
   for (const char* name : {"1.running_mean", "1.running_var"}) {
@@ -516,15 +515,15 @@ TEST_F(TrainerTest, StepsThatOverflowAreSkippedByAll) {
   }
 }
 
-TEST_F(TrainerTest, ResumingGoesOnWithTheLossScale) {
+TEST_F(TrainerTest, ResumesLossScale) {
   for (const uint32_t world : {1u, 2u}) {
-    ExpectResumingLeavesNoTrace(Overflowing(FullSpec(13), "O2"), world);
-    ExpectResumingLeavesNoTrace(Overflowing(RichSpec(13), "O1"), world);
-    ExpectResumingLeavesNoTrace(Mixed(RichSpec(13), "O3", "bfloat16"), world);
+    ExpectResumedEqualsUninterrupted(Overflowing(FullSpec(13), "O2"), world);
+    ExpectResumedEqualsUninterrupted(Overflowing(RichSpec(13), "O1"), world);
+    ExpectResumedEqualsUninterrupted(Mixed(RichSpec(13), "O3", "bfloat16"), world);
   }
 }
 
-TEST_F(TrainerTest, WhenNoLossScaleHelpsTheTrainingDiverged) {
+TEST_F(TrainerTest, DivergesWhenLossScaleCannotBeReduced) {
   v1::JobSpec spec = Mixed(Spec(100), "O2", "float16");
   spec.mutable_train()->mutable_optimizer()->set_learning_rate(1e20);
   for (const Result& result : Train(spec, 2)) {
@@ -536,7 +535,7 @@ TEST_F(TrainerTest, WhenNoLossScaleHelpsTheTrainingDiverged) {
   }
 }
 
-TEST_F(TrainerTest, RankZeroWritesForTensorBoard) {
+TEST_F(TrainerTest, RankZeroWritesTensorBoardEvents) {
   v1::JobSpec spec = Overflowing(Spec(12), "O1");
   spec.mutable_train()->mutable_tensorboard()->set_every_steps(5);
   TrainerOptions options;
@@ -553,7 +552,7 @@ TEST_F(TrainerTest, RankZeroWritesForTensorBoard) {
   }
 }
 
-TEST_F(TrainerTest, NothingLeftToTrainIsEvaluated) {
+TEST_F(TrainerTest, EvaluatesFinishedTraining) {
   const v1::TrainSummary whole = TrainOk(FullSpec(5), 2, WithCheckpoints(1));
   TrainerOptions options = WithCheckpoints(2);
   options.resume = ResumePoint{0, 5};
@@ -564,7 +563,7 @@ TEST_F(TrainerTest, NothingLeftToTrainIsEvaluated) {
   EXPECT_EQ(again.test_accuracy(), whole.test_accuracy());
 }
 
-TEST_F(TrainerTest, ACheckpointIsAStateDict) {
+TEST_F(TrainerTest, CheckpointIsStateDict) {
   TrainOk(FullSpec(5), 1, WithCheckpoints(1));
   const auto file = SafetensorsFile::Open(ModelPath(5));
   ASSERT_TRUE(file.ok()) << file.status();
@@ -575,7 +574,7 @@ TEST_F(TrainerTest, ACheckpointIsAStateDict) {
   EXPECT_FALSE(file->Contains("num_batches_tracked"));
 }
 
-TEST_F(TrainerTest, SharesMayBeShortOrEmpty) {
+TEST_F(TrainerTest, AllowsShortOrEmptyShares) {
   v1::JobSpec spec = Spec(5);
   spec.mutable_train()->set_global_batch(3);
   const v1::TrainSummary one = TrainOk(spec, 1);
@@ -583,14 +582,14 @@ TEST_F(TrainerTest, SharesMayBeShortOrEmpty) {
   for (int i = 0; i < 5; ++i) EXPECT_NEAR(many.losses(i), one.losses(i), 1e-4 * one.losses(i));
 }
 
-TEST_F(TrainerTest, CanonicalExchangeGivesTheSameWeights) {
+TEST_F(TrainerTest, CanonicalLayoutGivesSameWeights) {
   TrainerOptions options;
   options.canonical_layout = true;
   EXPECT_EQ(TrainOk(FullSpec(6), 2, std::move(options)).weights_digest(),
             TrainOk(FullSpec(6), 2).weights_digest());
 }
 
-TEST_F(TrainerTest, EvaluatesAfterEpochsWhenAsked) {
+TEST_F(TrainerTest, EvaluatesAfterEpochsIfConfigured) {
   v1::JobSpec spec = Spec(15);
   spec.mutable_train()->set_evaluate_every_epochs(1);
   const std::vector<Result> results = Train(spec, 2);
@@ -609,7 +608,7 @@ TEST_F(TrainerTest, EvaluatesAfterEpochsWhenAsked) {
   }
 }
 
-TEST_F(TrainerTest, StartsFromAFile) {
+TEST_F(TrainerTest, InitializesFromFile) {
   const v1::TrainSummary trained = TrainOk(Spec(40), 2, WithCheckpoints(1));
   v1::JobSpec spec = Spec(1);
   spec.mutable_train()->set_init_from(ModelPath(40));
@@ -621,20 +620,20 @@ TEST_F(TrainerTest, StartsFromAFile) {
   EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr("none.safetensors"));
 }
 
-TEST_F(TrainerTest, AnAbortEndsEveryRank) {
+TEST_F(TrainerTest, AbortEndsAllRanks) {
   const std::vector<Result> results =
       Train(Spec(1'000'000), 3, {}, [this](uint32_t rank, const v1::Progress& progress) {
         if (rank != 1 || progress.step() == 0) return;
         for (ProcessGroups& groups : groups_) groups.world->Abort(absl::AbortedError("enough"));
       });
   for (const Result& result : results) {
-    // Or a peer that was aborted a moment earlier is missed.
+    // UNAVAILABLE if a peer was aborted earlier and closed its connection.
     EXPECT_TRUE(absl::IsAborted(result.status) || absl::IsUnavailable(result.status))
         << result.status;
   }
 }
 
-TEST_F(TrainerTest, AStaleGenerationStopsAtItsNextCheckpoint) {
+TEST_F(TrainerTest, StaleGenerationStopsAtNextCheckpoint) {
   TrainerOptions stale = WithCheckpoints(1);
   ASSERT_TRUE(CheckpointDirectory::OpenForReading(Checkpoints(2)).ok());
   const Result result = Train(FullSpec(20), 1, std::move(stale))[0];
@@ -643,7 +642,7 @@ TEST_F(TrainerTest, AStaleGenerationStopsAtItsNextCheckpoint) {
   EXPECT_EQ(result.progress.back().step(), 5);
 }
 
-TEST_F(TrainerTest, ACheckpointDirectoryThatGoesAwayIsNamed) {
+TEST_F(TrainerTest, NamesMissingCheckpointDirectory) {
   TrainerOptions options = WithCheckpoints(1);
   fs::remove_all(checkpoints_.path());
   const Result result = Train(FullSpec(20), 1, std::move(options))[0];

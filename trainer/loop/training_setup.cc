@@ -16,8 +16,8 @@
 namespace muster::train {
 namespace {
 
-// A longer training, another learning rate or another place for the data is still the same
-// training.
+// Excludes settings that may change on resume, e.g. the number of steps, the learning rate and the
+// location of the data.
 std::string TrainingDigest(const v1::TrainSpec& spec) {
   v1::TrainSpec essential;
   *essential.mutable_model() = spec.model();
@@ -38,7 +38,7 @@ std::string TrainingDigest(const v1::TrainSpec& spec) {
   essential.set_drop_last(spec.drop_last());
   essential.set_sync_batch_norm(spec.sync_batch_norm());
   essential.set_accumulation_steps(spec.accumulation_steps());
-  // No maps in there, so that the text is the same everywhere.
+  // The message has no maps, so its text is deterministic.
   return Sha256Hex(essential.ShortDebugString());
 }
 
@@ -46,7 +46,7 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
                                               const data::ImageDataset& test,
                                               const TrainingPrecision& precision,
                                               const kernels::Device& device) {
-  // Enough digits to tell two data sets or builds apart, few enough to be read.
+  // Enough digits to distinguish data sets and builds, and short enough to read.
   constexpr size_t kShownDigits = 16;
   const auto split = [](const data::ImageDataset& images) {
     return absl::StrCat(images.size(), " images ", images.Digest().substr(0, kShownDigits));
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
   const auto open = [&](data::Split split) -> OpenedDataset {
     auto dataset = data::OpenDataset(DatasetOptionsOf(spec.dataset()), split, cache_dir);
-    // What the spec alone shows is marked by the caller.
+    // The caller adds the exit code for errors in the spec itself.
     if (dataset.ok() || absl::IsInvalidArgument(dataset.status())) return dataset;
     return WithExitCode(dataset.status(), kExitNoInput);
   };

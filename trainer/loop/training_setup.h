@@ -1,4 +1,4 @@
-// What a rank can do for a train job before it knows its peers: open the data, compile the model.
+// Sets up a train job on a rank before it knows its peers: opens the data and compiles the model.
 #ifndef MUSTER_TRAINER_LOOP_TRAINING_SETUP_H_
 #define MUSTER_TRAINER_LOOP_TRAINING_SETUP_H_
 
@@ -21,7 +21,7 @@ namespace muster::train {
 
 struct TrainingSetup {
   v1::TrainSpec spec;
-  uint32_t world_size = 0;  // whose batches are divided
+  uint32_t world_size = 0;  // number of ranks
   std::unique_ptr<data::ImageDataset> training;
   std::unique_ptr<data::ImageDataset> test;
   data::StepMap steps;
@@ -30,16 +30,16 @@ struct TrainingSetup {
   TrainingPrecision precision;
   uint32_t max_samples = 0;  // CompileOptions::max_batch
   std::unique_ptr<StrategySetup> strategy;
-  // Of everything that a checkpoint's content depends on; see CheckpointState.
+  // Digest of everything that a checkpoint's contents depend on; see CheckpointState.
   std::string training_digest;
-  // What must be the same on every rank and no spec can promise: see JoinInfo.fingerprint.
+  // Properties that must agree between all ranks but that the spec does not determine; see
+  // JoinInfo.fingerprint.
   std::vector<v1::FingerprintEntry> fingerprint;
 };
 
-// Errors carry an exit code: kExitNoInput for data, kExitBadSpec for what the spec asks for,
-// kExitNoDevice where the device lacks a library for it.
-// `devices`, which outlive the setup, are where the rank computes: on the first, but for strategies
-// that drive several.
+// Errors carry an exit code: kExitNoInput for data that cannot be read, kExitBadSpec for an invalid
+// spec, kExitNoDevice if the device lacks a library. `devices` are the rank's devices and outlive
+// the setup; only strategies that drive several devices use more than the first.
 absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpTraining(
     const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
     const std::vector<kernels::Device*>& devices = {&kernels::CpuDevice()});

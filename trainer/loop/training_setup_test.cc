@@ -42,7 +42,7 @@ class TrainingSetupTest : public ::testing::Test {
   data::TemporaryDirectory data_;
 };
 
-TEST_F(TrainingSetupTest, HasAllThatTrainingNeeds) {
+TEST_F(TrainingSetupTest, CreatesDataScheduleAndStrategy) {
   const auto setup = SetUpTraining(Spec(), 4, data_.path());
   ASSERT_TRUE(setup.ok()) << setup.status();
   EXPECT_EQ((*setup)->total_steps, 8);
@@ -52,7 +52,7 @@ TEST_F(TrainingSetupTest, HasAllThatTrainingNeeds) {
   EXPECT_FALSE((*setup)->strategy->layout_digest().empty());
 }
 
-TEST_F(TrainingSetupTest, WhatTheSpecAsksInVainIsABadSpec) {
+TEST_F(TrainingSetupTest, ReturnsBadSpecForUnsupportedSettings) {
   for (const std::function<void(v1::TrainSpec&)>& change :
        std::vector<std::function<void(v1::TrainSpec&)>>{
            [](v1::TrainSpec& s) { s.mutable_model()->set_name("vgg"); },
@@ -80,14 +80,14 @@ TEST_F(TrainingSetupTest, WhatTheSpecAsksInVainIsABadSpec) {
   }
 }
 
-TEST_F(TrainingSetupTest, MissingDataIsNoInput) {
+TEST_F(TrainingSetupTest, ReturnsNoInputForMissingData) {
   const absl::Status status =
       Change([](v1::TrainSpec& s) { s.mutable_dataset()->set_path("/does/not/exist"); });
   EXPECT_EQ(ExitCodeOf(status), kExitNoInput);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("/does/not/exist/train-images"));
 }
 
-// A GPU of a machine without cuDNN.
+// A GPU on a machine without cuDNN.
 class Lacking final : public kernels::HostMemoryDevice {
  public:
   std::string name() const override { return "lacking"; }
@@ -98,14 +98,14 @@ class Lacking final : public kernels::HostMemoryDevice {
   }
 };
 
-TEST_F(TrainingSetupTest, AMissingLibraryIsTheMachinesFault) {
+TEST_F(TrainingSetupTest, ReturnsNoDeviceForMissingLibrary) {
   Lacking device;
   const absl::Status status = SetUpTraining(Spec(), 4, data_.path(), {&device}).status();
   EXPECT_EQ(ExitCodeOf(status), kExitNoDevice);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("CUDA: no libcudnn.so.9"));
 }
 
-TEST_F(TrainingSetupTest, TheDigestTellsTrainingsApart) {
+TEST_F(TrainingSetupTest, DigestDistinguishesTrainings) {
   const auto digest = [this](const std::function<void(v1::TrainSpec&)>& change) {
     v1::JobSpec spec = Spec();
     change(*spec.mutable_train());
@@ -129,7 +129,7 @@ TEST_F(TrainingSetupTest, TheDigestTellsTrainingsApart) {
   EXPECT_EQ(trainings.size(), 5u);
 }
 
-TEST_F(TrainingSetupTest, TheFingerprintTellsBuildsApart) {
+TEST_F(TrainingSetupTest, FingerprintIncludesBuild) {
   const auto setup = SetUpTraining(Spec(), 4, data_.path());
   ASSERT_TRUE(setup.ok()) << setup.status();
   const v1::FingerprintEntry& entry = (*setup)->fingerprint.front();
@@ -138,7 +138,7 @@ TEST_F(TrainingSetupTest, TheFingerprintTellsBuildsApart) {
   EXPECT_THAT(entry.value(), ::testing::EndsWith(BuildId().substr(0, 16)));
 }
 
-TEST_F(TrainingSetupTest, TheFingerprintTellsPrecisionsApart) {
+TEST_F(TrainingSetupTest, FingerprintIncludesPrecision) {
   v1::JobSpec spec = Spec();
   const auto precision = [&spec, this] {
     const auto setup = SetUpTraining(spec, 4, data_.path());
@@ -154,7 +154,7 @@ TEST_F(TrainingSetupTest, TheFingerprintTellsPrecisionsApart) {
   EXPECT_EQ(precision().value(), "O2 bfloat16, gradients float32");
 }
 
-TEST_F(TrainingSetupTest, TheFingerprintTellsDevicesApart) {
+TEST_F(TrainingSetupTest, FingerprintIncludesDevice) {
   const auto device = [this](kernels::Device& device) {
     const auto setup = SetUpTraining(Spec(), 4, data_.path(), {&device});
     EXPECT_TRUE(setup.ok()) << setup.status();

@@ -22,9 +22,8 @@ struct RankEnvironment {
   std::string worker_socket;  // gRPC target, e.g. unix:/path
   v1::RankIdentity identity;
   std::string node_name;
-  std::string cache_dir;  // shared by the node's ranks; kept between jobs
-  std::string
-      driver_version;  // GPU driver version; empty if there is no GPU or the version is unknown
+  std::string cache_dir;       // shared by the node's ranks; kept between jobs
+  std::string driver_version;  // GPU driver version; empty if unknown or without a GPU
 };
 
 // INVALID_ARGUMENT with the name of the missing or malformed variable.
