@@ -1,4 +1,4 @@
-// Softmax cross-entropy with the plan's labels.
+// Softmax cross-entropy loss on the plan's labels.
 #ifndef MUSTER_TRAINER_OBJECTIVE_CROSS_ENTROPY_OBJECTIVE_H_
 #define MUSTER_TRAINER_OBJECTIVE_CROSS_ENTROPY_OBJECTIVE_H_
 
@@ -10,14 +10,14 @@
 
 namespace muster::train {
 
-// Not collective; never fails.
+// Not collective; Queue never fails.
 class CrossEntropyObjective final : public Objective {
  public:
   explicit CrossEntropyObjective(double label_smoothing) : label_smoothing_(label_smoothing) {}
 
   uint32_t views() const override { return 1; }
   bool supports_graph_capture() const override { return true; }
-  // Labels are smoothed in training only.
+  // Label smoothing is applied only in training.
   absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows, bool training,
                      nn::LossResult* result) override;
 

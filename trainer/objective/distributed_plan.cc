@@ -30,7 +30,7 @@ class Rank {
                                                     const ProcessGroups& groups) {
     std::unique_ptr<Rank> rank(new Rank(graph, options, groups.world.get()));
     const auto largest = static_cast<uint32_t>(data::LargestShare(options.samples, options.ranks));
-    // Every sample may need two rows.
+    // A sample may have two rows (views).
     nn::CompileOptions compile{.max_batch = 2 * largest};
     compile.synchronize_batch_norm = options.synchronize_batch_norm;
     ASSIGN_OR_RETURN(rank->plan_, nn::Compile(graph, compile));

@@ -11,20 +11,20 @@
 namespace muster::train {
 namespace {
 
-// Up to here a float counts exactly, and sizes in bytes stay far from overflow.
-constexpr uint64_t kMostSamples = 1 << 24;
-constexpr int64_t kMostColumns = 1 << 20;
+// Limits up to which a float represents counts exactly and sizes in bytes cannot overflow.
+constexpr uint64_t kMaxSamples = 1 << 24;
+constexpr int64_t kMaxColumns = 1 << 20;
 
 absl::Status Check(const NtXentOptions& options) {
-  // As the kernels take it, also as a divisor.
+  // Kernels use the temperature as a float, also as a divisor.
   const auto temperature = static_cast<float>(options.temperature);
   if (!(temperature > 0) || !std::isfinite(temperature) || !std::isfinite(1 / temperature)) {
     return absl::InvalidArgumentError(
         absl::StrCat("nt_xent: temperature must be positive, not ", options.temperature));
   }
-  if (options.width < 1 || options.width > kMostColumns) {
+  if (options.width < 1 || options.width > kMaxColumns) {
     return absl::InvalidArgumentError(absl::StrCat("nt_xent: embedding width must be from 1 to ",
-                                                   kMostColumns, ", not ", options.width));
+                                                   kMaxColumns, ", not ", options.width));
   }
   return absl::OkStatus();
 }
@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<NtXentObjective>> NtXentObjective::Create(
     const NtXentOptions& options) {
   RETURN_IF_ERROR(Check(options));
   std::unique_ptr<NtXentObjective> objective(new NtXentObjective(options));
-  // All blocks are as large as that of the rank with most rows.
+  // Blocks are as large as that of the rank with the most rows.
   int64_t max_rows = options.max_rows;
   if (options.group != nullptr) {
     RETURN_IF_ERROR(options.group
@@ -54,10 +54,10 @@ absl::StatusOr<std::unique_ptr<NtXentObjective>> NtXentObjective::Create(
                         ->Wait());
   }
   objective->capacity_ = (static_cast<size_t>(max_rows) + 1) / 2 * 2;
-  if (objective->capacity_ * objective->ranks() > kMostSamples) {
+  if (objective->capacity_ * objective->ranks() > kMaxSamples) {
     return absl::InvalidArgumentError(absl::StrCat("nt_xent: too many rows: ", objective->ranks(),
                                                    " ranks with ", max_rows, " rows each; at most ",
-                                                   kMostSamples));
+                                                   kMaxSamples));
   }
   RETURN_IF_ERROR(objective->Allocate());
   return objective;

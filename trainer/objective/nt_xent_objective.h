@@ -1,10 +1,11 @@
-// NT-Xent over the samples of several ranks (Chen et al. 2020, SimCLR): see kernels/nt_xent.h.
+// NT-Xent contrastive loss over the samples of several ranks (Chen et al. 2020, SimCLR); see
+// kernels/nt_xent.h.
 //
-// Ranks exchange their embeddings, of length one, by an all-gather, and each computes the losses of
-// its own anchors against all samples of the group. For the gradient, a second all-gather brings
-// the log sum of every anchor: one number per sample, from which each rank knows what the other
-// ranks' losses say of its own samples. Shares of a batch may be of any size: blocks travel at full
-// size with the number of rows in use behind them, and the samples are put together without gaps.
+// Ranks all-gather their normalized embeddings, and each rank computes the losses of its own
+// anchors against all samples of the group. For the gradient, a second all-gather distributes the
+// log-sum of every anchor (one number per sample), from which each rank computes the gradient of
+// the other ranks' losses with respect to its own samples. Shares of a batch may have any size:
+// fixed-size blocks are gathered, each followed by its number of used rows, and then compacted.
 #ifndef MUSTER_TRAINER_OBJECTIVE_NT_XENT_OBJECTIVE_H_
 #define MUSTER_TRAINER_OBJECTIVE_NT_XENT_OBJECTIVE_H_
 
@@ -25,31 +26,31 @@ namespace muster::train {
 
 struct NtXentOptions {
   double temperature = 0.5;
-  // The ranks whose samples are each other's negatives, or null for this rank's own alone.
+  // Group of ranks whose samples serve as negatives; null: only this rank's samples.
   collectives::Communicator* group = nullptr;
-  uint32_t max_rows = 0;  // of this rank
-  int64_t width = 0;      // of an embedding
-  // Where embeddings and gradients are; outlives the objective.
+  uint32_t max_rows = 0;  // largest number of rows on this rank
+  int64_t width = 0;      // elements per embedding
+  // Device of embeddings and gradients; outlives the objective.
   kernels::Device* device = &kernels::CpuDevice();
 };
 
-// For one training thread. Nothing is allocated in a step, but by the communicator.
+// Used by one training thread. Only the communicator allocates memory during a step.
 class NtXentObjective final : public Objective {
  public:
-  // Collective over the group. INVALID_ARGUMENT; RESOURCE_EXHAUSTED; the communicator's errors.
+  // Collective over the group. INVALID_ARGUMENT, RESOURCE_EXHAUSTED, or the communicator's errors.
   static absl::StatusOr<std::unique_ptr<NtXentObjective>> Create(const NtXentOptions& options);
 
   uint32_t views() const override { return 2; }
-  // With no other rank's samples nothing travels.
+  // A single rank does not communicate.
   bool supports_graph_capture() const override { return ranks() == 1; }
   absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows, bool training,
                      nn::LossResult* result) override;
 
-  // embeddings float32 [rows, width], the two views of a sample next to each other, to their loss
-  // and, unless gradients is null, `scale`, and the loss's, times the gradient of the group's
-  // summed losses [rows, width]; all ranks of the group agree on whether they want it. Collective,
-  // rows may be 0. INVALID_ARGUMENT for an odd number of rows or too many: such a call fails before
-  // it exchanges anything, so the group is to be aborted.
+  // Computes the loss of embeddings, float32 [rows, width], where the two views of a sample are
+  // adjacent. Unless `gradients` is null, also writes the gradient of the group's summed losses
+  // [rows, width], multiplied by `scale` and the loss scale; all ranks of the group must agree on
+  // whether it is null. Collective; rows may be 0. INVALID_ARGUMENT if rows is odd or too large;
+  // such a call fails before it communicates, so the caller must abort the group.
   absl::StatusOr<nn::LossResult> Compute(const float* embeddings, uint32_t rows, double scale,
                                          float* gradients);
 
@@ -57,46 +58,45 @@ class NtXentObjective final : public Objective {
   explicit NtXentObjective(const NtXentOptions& options);
 
   absl::Status Allocate();
-  // As Compute, with the result in the device's memory.
+  // Same as Compute, but writes the result to device memory.
   absl::Status Run(const float* embeddings, uint32_t rows, double scale, float* gradients,
                    nn::LossResult* result);
-  // Of all ranks, from own_units_ to units_, and shape_.
+  // Gathers the normalized embeddings of all ranks from own_units_ into units_, and sets shape_.
   absl::Status GatherUnits(uint32_t rows);
   absl::Status AllGather(const float* send, float* receive, size_t count);
-  // From the blocks of all ranks to units_ without gaps, rows_of_ and shape_.
+  // Copies the blocks of all ranks to units_ without gaps, and sets rows_of_ and shape_.
   absl::Status Compact();
-  // Of all samples, from own_log_sums_ to group_log_sums_.
+  // Gathers the log-sums of all samples from own_log_sums_ into group_log_sums_.
   absl::Status GatherLogSums(uint32_t rows);
 
   uint32_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
   uint32_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
-  // A rank's embeddings and how many they are, at the end.
+  // Elements of a rank's block: its embeddings followed by their number.
   size_t block_elements() const { return capacity_ * width_ + 1; }
 
   kernels::Device& device_;
   const kernels::KernelTable& kernels_;
   collectives::Communicator* const group_;
   const size_t width_;
-  size_t capacity_ = 0;         // rows of a rank, at most; the same on all ranks of the group
-  kernels::NtXentShape shape_;  // of the newest call
+  size_t capacity_ = 0;  // maximum number of rows per rank; the same on all ranks of the group
+  kernels::NtXentShape shape_;  // of the last call
 
-  // What travels lies in the process's memory, where the communicator likes it best; nothing does
-  // where there is one rank.
+  // Communication buffers in host memory, allocated by the communicator; none for a single rank.
   std::unique_ptr<collectives::Allocation> shared_memory_;
   float* block_ = nullptr;         // block_elements()
-  float* blocks_ = nullptr;        // those of all ranks
+  float* blocks_ = nullptr;        // blocks of all ranks
   float* log_sums_ = nullptr;      // capacity_
-  float* all_log_sums_ = nullptr;  // those of all ranks
+  float* all_log_sums_ = nullptr;  // log-sums of all ranks
 
-  std::vector<size_t> rows_of_;  // by rank, in the newest call
-  // In the device's memory.
-  DeviceFloats own_units_;        // [capacity_, width]; of one rank in units_
-  DeviceFloats own_log_sums_;     // capacity_; of one rank in group_log_sums_
+  std::vector<size_t> rows_of_;  // by rank, in the last call
+  // In device memory.
+  DeviceFloats own_units_;        // [capacity_, width]; unused with one rank, see units_
+  DeviceFloats own_log_sums_;     // capacity_; unused with one rank, see group_log_sums_
   DeviceFloats inverse_norms_;    // capacity_
   DeviceFloats units_;            // [samples, width]
-  DeviceFloats logits_;           // [anchors, line of samples]
-  DeviceFloats group_log_sums_;   // [line of samples]
-  DeviceFloats workspace_;        // of forward
+  DeviceFloats logits_;           // [anchors, padded samples]
+  DeviceFloats group_log_sums_;   // [padded samples]
+  DeviceFloats workspace_;        // workspace of the forward kernel
   kernels::DeviceMemory result_;  // an nn::LossResult
 };
 

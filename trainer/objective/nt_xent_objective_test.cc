@@ -1,4 +1,4 @@
-// NT-Xent on several ranks against the reference kernels on the whole group. Ranks are threads.
+// Compares NT-Xent on several ranks (threads) with the reference kernels on the whole group.
 #include "trainer/objective/nt_xent_objective.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Outcome {
   Floats gradients;
 };
 
-// One group by the reference kernels, all at once.
+// Result of the reference kernels for one group.
 Outcome Direct(const Floats& embeddings, float scale) {
   const kernels::KernelTable& table = kernels::ReferenceKernels();
   const auto rows = static_cast<int64_t>(embeddings.size()) / kWidth;
@@ -76,7 +76,7 @@ NtXentOptions Options(collectives::Communicator* group, uint32_t max_rows) {
   return {.temperature = kTemperature, .group = group, .max_rows = max_rows, .width = kWidth};
 }
 
-// Rows of each rank, two per sample, of a batch shared as the loader shares it.
+// Rows of each rank, two per sample, of a batch divided as by the loader.
 std::vector<uint32_t> SharesOf(uint32_t samples, uint32_t ranks) {
   std::vector<uint32_t> rows;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -89,7 +89,7 @@ Floats Part(const Floats& all, uint32_t first_row, uint32_t rows) {
   return Floats(all.begin() + first_row * kWidth, all.begin() + (first_row + rows) * kWidth);
 }
 
-// What the ranks find together, rank r with shares[r] rows; objectives by rank.
+// Combined result of all ranks, where rank r has shares[r] rows; `objectives` are by rank.
 Outcome ComputeOn(std::vector<std::unique_ptr<NtXentObjective>>& objectives,
                   const std::vector<uint32_t>& shares, const Floats& embeddings, float scale) {
   std::vector<Outcome> parts(shares.size());
@@ -97,7 +97,7 @@ Outcome ComputeOn(std::vector<std::unique_ptr<NtXentObjective>>& objectives,
       static_cast<uint32_t>(shares.size()), [&](uint32_t rank) -> absl::Status {
         const uint32_t first = std::accumulate(shares.begin(), shares.begin() + rank, 0u);
         const Floats own = Part(embeddings, first, shares[rank]);
-        // At least one element, so that a gradient is asked for without rows too.
+        // At least one element, so that the gradient pointer is not null without rows.
         parts[rank].gradients.assign(std::max<size_t>(own.size(), 1), std::nanf(""));
         ASSIGN_OR_RETURN(const nn::LossResult loss,
                          objectives[rank]->Compute(own.data(), shares[rank], scale,
@@ -140,8 +140,8 @@ void ExpectSame(const Outcome& actual, const Outcome& expected, const std::strin
   }
 }
 
-TEST(NtXentObjectiveTest, TheSameOnAnyNumberOfRanks) {
-  // Equal shares, uneven ones, and ranks that have none.
+TEST(NtXentObjectiveTest, ResultIsIndependentOfNumberOfRanks) {
+  // Equal shares, uneven shares, and ranks without samples.
   for (const uint32_t samples : {16u, 10u, 3u, 1u}) {
     const Floats embeddings = RandomRows(2 * samples, samples);
     const float scale = 1.0f / static_cast<float>(2 * samples);
@@ -156,8 +156,8 @@ TEST(NtXentObjectiveTest, TheSameOnAnyNumberOfRanks) {
   }
 }
 
-// Nothing of an earlier step is left where a later one has fewer rows.
-TEST(NtXentObjectiveTest, SharesChangeFromStepToStep) {
+// A step with fewer rows must not use data of earlier steps.
+TEST(NtXentObjectiveTest, AllowsSharesToChangeBetweenSteps) {
   const Group group = MakeLoopbackGroup(3);
   auto objectives = MakeObjectives(group, 12);
   uint32_t seed = 50;
@@ -169,8 +169,8 @@ TEST(NtXentObjectiveTest, SharesChangeFromStepToStep) {
   }
 }
 
-// Ranks may be able to hold different numbers of rows.
-TEST(NtXentObjectiveTest, BlocksAreAsLargeAsTheLargest) {
+// Ranks may have different max_rows.
+TEST(NtXentObjectiveTest, SizesBlocksForLargestRank) {
   const Group group = MakeLoopbackGroup(2);
   std::vector<std::unique_ptr<NtXentObjective>> objectives(2);
   const auto results = collectives::RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
@@ -183,7 +183,7 @@ TEST(NtXentObjectiveTest, BlocksAreAsLargeAsTheLargest) {
   ExpectSame(ComputeOn(objectives, {4, 8}, embeddings, 1), Direct(embeddings, 1), "4 and 8");
 }
 
-TEST(NtXentObjectiveTest, EveryRunGivesTheSameBits) {
+TEST(NtXentObjectiveTest, ResultIsBitIdenticalInEveryRun) {
   const std::vector<uint32_t> shares = SharesOf(10, 4);
   const Floats embeddings = RandomRows(20, 8);
   std::vector<Outcome> outcomes;
@@ -198,8 +198,8 @@ TEST(NtXentObjectiveTest, EveryRunGivesTheSameBits) {
   }
 }
 
-// Two nodes of two ranks: a sample's negatives are on its own node.
-TEST(NtXentObjectiveTest, NegativesOfANode) {
+// Two nodes with two ranks each: negatives come from the sample's node only.
+TEST(NtXentObjectiveTest, UsesNegativesOfNode) {
   const std::vector<uint32_t> shares = {4, 6, 2, 8};
   const Floats embeddings = RandomRows(20, 21);
   Outcome expected = Direct(Part(embeddings, 0, 10), 0.1f);
@@ -218,7 +218,7 @@ TEST(NtXentObjectiveTest, NegativesOfANode) {
   EXPECT_GT(std::abs(global.loss_sum - expected.loss_sum), 1);
 }
 
-TEST(NtXentObjectiveTest, NegativesOfOneRank) {
+TEST(NtXentObjectiveTest, UsesNegativesOfRank) {
   const std::vector<uint32_t> shares = {6, 0, 8};
   const Floats embeddings = RandomRows(14, 22);
   Outcome expected;
@@ -237,7 +237,7 @@ TEST(NtXentObjectiveTest, NegativesOfOneRank) {
   ExpectSame(ComputeOn(objectives, shares, embeddings, 0.1f), expected, "by rank");
 }
 
-TEST(NtXentObjectiveTest, OneSampleInTheWorldHasNothingToLearn) {
+TEST(NtXentObjectiveTest, LossOfSingleSampleIsZero) {
   const Group group = MakeLoopbackGroup(2);
   auto objectives = MakeObjectives(group, 2);
   const Outcome outcome = ComputeOn(objectives, {0, 2}, RandomRows(2, 5), 1);
@@ -246,7 +246,7 @@ TEST(NtXentObjectiveTest, OneSampleInTheWorldHasNothingToLearn) {
   EXPECT_THAT(outcome.gradients, testing::Each(0.0f));
 }
 
-TEST(NtXentObjectiveTest, ALossWithoutGradientIsTheSame) {
+TEST(NtXentObjectiveTest, ComputesSameLossWithoutGradient) {
   const Floats embeddings = RandomRows(10, 6);
   auto objective = NtXentObjective::Create(Options(nullptr, 10));
   ASSERT_TRUE(objective.ok()) << objective.status();
@@ -255,7 +255,7 @@ TEST(NtXentObjectiveTest, ALossWithoutGradientIsTheSame) {
   EXPECT_NEAR(loss->loss_sum, Direct(embeddings, 1).loss_sum, 1e-4);
 }
 
-TEST(NtXentObjectiveTest, AStepAllocatesNothing) {
+TEST(NtXentObjectiveTest, DoesNotAllocateInStep) {
   const Floats embeddings = RandomRows(24, 7);
   Floats gradients(embeddings.size());
   const int64_t at_first = Allocations();
@@ -270,7 +270,7 @@ TEST(NtXentObjectiveTest, AStepAllocatesNothing) {
   EXPECT_EQ(Allocations(), created);
 }
 
-TEST(NtXentObjectiveTest, RefusesWhatItCannotDo) {
+TEST(NtXentObjectiveTest, RejectsInvalidOptions) {
   NtXentOptions options = Options(nullptr, 8);
   for (const double temperature : {0.0, -1.0, 1e-60, std::nan(""), 1e60}) {
     options.temperature = temperature;
@@ -291,8 +291,8 @@ TEST(NtXentObjectiveTest, RefusesWhatItCannotDo) {
   }
 }
 
-// A rank that waits for one that will not come.
-TEST(NtXentObjectiveTest, AbortEndsTheWait) {
+// A rank waits for a peer that never calls.
+TEST(NtXentObjectiveTest, ReturnsErrorWhenAborted) {
   const Group group = MakeLoopbackGroup(2);
   auto objectives = MakeObjectives(group, 8);
   const Floats embeddings = RandomRows(8, 10);

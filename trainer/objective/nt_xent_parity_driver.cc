@@ -1,5 +1,6 @@
-// NT-Xent on numbers that a test gives it: nt_xent_parity_driver TEMPERATURE WIDTH ROWS…, with the
-// rows of each rank in turn, all at least 0 and even. Ranks are threads.
+// Computes NT-Xent on given embeddings, for nt_xent_parity_test.py: nt_xent_parity_driver
+// TEMPERATURE WIDTH ROWS…, where ROWS are the rows of each rank, even and at least 0. Ranks are
+// threads.
 //
 // stdin: embeddings, float32 [all rows, width]. stdout: the mean loss and the number of correct
 // rows as float64, then the mean loss's gradient, float32 like the embeddings.
@@ -42,7 +43,7 @@ int Run(const Arguments& arguments) {
   const uint32_t rows = std::accumulate(arguments.rows.begin(), arguments.rows.end(), 0u);
   std::vector<float> embeddings(rows * arguments.width), gradients(embeddings.size());
   if (std::fread(embeddings.data(), sizeof(float), embeddings.size(), stdin) != embeddings.size()) {
-    std::fprintf(stderr, "stdin has no %zu floats\n", embeddings.size());
+    std::fprintf(stderr, "cannot read %zu floats from stdin\n", embeddings.size());
     return 1;
   }
   const auto world = MakeLoopbackGroup(ranks);

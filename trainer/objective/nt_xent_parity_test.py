@@ -1,4 +1,4 @@
-"""NT-Xent on several ranks equals the same loss written in PyTorch, by PyTorch's own differentiation."""
+"""Compares NT-Xent and its gradient on several ranks with a PyTorch implementation and autograd."""
 
 import subprocess
 import unittest
@@ -21,7 +21,7 @@ def nt_xent(embeddings, temperature):
 
 
 def by_torch(embeddings, temperature):
-    """Mean loss, correct rows and gradient, in double."""
+    """Returns mean loss, number of correct rows and gradient, in double."""
     leaf = torch.tensor(embeddings, dtype=torch.float64, requires_grad=True)
     loss, logits = nt_xent(leaf, temperature)
     loss.backward()
@@ -37,7 +37,7 @@ def by_muster(embeddings, temperature, rows):
 
 
 def views(samples, width, seed, noise=0.7):
-    """Two noisy views of each sample, next to each other; lengths differ."""
+    """Returns two noisy views of each sample, adjacent and of different lengths."""
     random = numpy.random.default_rng(seed)
     rows = numpy.repeat(random.normal(size=(samples, width)), 2, axis=0)
     rows += noise * random.normal(size=rows.shape)

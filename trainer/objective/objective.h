@@ -1,5 +1,4 @@
-// What a training minimises: from a plan's outputs to the loss and the gradient that backward
-// starts from.
+// Training objectives: compute the loss and the gradient of the model's outputs.
 #ifndef MUSTER_TRAINER_OBJECTIVE_OBJECTIVE_H_
 #define MUSTER_TRAINER_OBJECTIVE_OBJECTIVE_H_
 
@@ -15,49 +14,50 @@
 
 namespace muster::train {
 
-// Whether the objective needs ProcessGroups::local_group.
+// Whether the objective requires ProcessGroups::local_group.
 bool NeedsLocalGroup(const v1::ObjectiveSpec& spec);
 
-// For the training thread of one generation.
+// Used by the training thread of one generation.
 class Objective {
  public:
-  // `spec` with its defaults filled in. max_rows: the plan's CompileOptions::max_batch;
-  // output_width: elements of a row of its output; device: the plan's. `groups` outlives the
-  // objective. Collective where the objective exchanges anything. Errors: INVALID_ARGUMENT for a
-  // spec that it cannot serve; the communicators'.
+  // `spec` must have its defaults filled in. max_rows: the plan's CompileOptions::max_batch;
+  // output_width: elements per row of the plan's output; device: the plan's. `groups` outlives the
+  // objective. Collective if the objective communicates. INVALID_ARGUMENT for an unsupported spec;
+  // the communicators' errors.
   static absl::StatusOr<std::unique_ptr<Objective>> Create(
       const v1::ObjectiveSpec& spec, const ProcessGroups& groups, uint32_t max_rows,
       int64_t output_width, kernels::Device& device = kernels::CpuDevice());
   virtual ~Objective() = default;
 
-  // Rows that each sample needs: its augmented views, one after the other.
+  // Rows per sample, i.e. its augmented views, which are consecutive.
   virtual uint32_t views() const = 0;
 
-  // What the gradient is multiplied by, in the memory of the model's device; null, as at first: 1.
-  // The loss stays as it is.
+  // Sets a factor for the gradient, in the memory of the model's device; null (default): 1. The
+  // loss is not scaled.
   void set_loss_scale(const double* scale) { loss_scale_ = scale; }
 
-  // Whether Queue only calls the device, alike in every step with as many rows.
+  // Whether Queue only issues device calls, the same in every step with the same number of rows.
   virtual bool supports_graph_capture() const { return false; }
 
-  // Spent in computing since Create; what the model's execution computes of it is in its own count.
+  // Compute time since Create, without the part that the model's execution counts itself.
   absl::Duration kernel_time() const { return kernel_time_; }
 
-  // After model.Forward of the same rows. The loss, to *result in the memory of the model's device,
-  // is summed over this rank's rows; whoever wants the mean divides the ranks' sum by global_rows
-  // (views times the samples of the global batch). When training, writes model.output_gradient():
-  // that of the mean, as far as it is this rank's rows', times the loss scale.
+  // Called after model.Forward of the same rows. Writes the loss, summed over this rank's rows, to
+  // *result in the memory of the model's device; for the mean, divide the sum over all ranks by
+  // global_rows (views times samples of the global batch). In training, also writes
+  // model.output_gradient(): the gradient of the mean loss for this rank's rows, times the loss
+  // scale.
   //
-  // An objective that compares ranks' samples is collective: every rank calls it equally often,
-  // also with zero rows. Errors: the communicators'.
+  // An objective that compares samples of different ranks is collective: all ranks must make the
+  // same number of calls, also with zero rows. Returns the communicators' errors.
   virtual absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows,
                              bool training, nn::LossResult* result) = 0;
-  // The same, for which it waits.
+  // Same as Queue, but waits for the result and returns it.
   absl::StatusOr<nn::LossResult> Compute(nn::Execution& model, uint32_t rows, uint64_t global_rows,
                                          bool training);
 
  protected:
-  // From the gradient of a sum to that of the mean.
+  // Factor from the gradient of the sum to that of the mean.
   static double GradientScale(uint64_t global_rows) {
     return 1 / static_cast<double>(std::max<uint64_t>(1, global_rows));
   }
@@ -67,7 +67,7 @@ class Objective {
 
  private:
   const double* loss_scale_ = nullptr;
-  kernels::DeviceMemory result_;  // of Compute
+  kernels::DeviceMemory result_;  // result of Compute
 };
 
 }  // namespace muster::train

@@ -34,7 +34,7 @@ v1::ObjectiveSpec NtXent(const std::string& negatives = "global") {
   return spec;
 }
 
-// A convolution and a projection head, without batch norm.
+// A convolution with a projection head, without batch norm.
 nn::Graph ProjectionGraph() {
   nn::Graph graph;
   graph.input = {.height = 5, .width = 7, .channels = 2};
@@ -47,7 +47,7 @@ nn::Graph ProjectionGraph() {
   return graph;
 }
 
-TEST(ObjectiveTest, NtXentTrainsTheSameOnAnyNumberOfRanks) {
+TEST(ObjectiveTest, NtXentTrainsAlikeOnAnyNumberOfRanks) {
   for (const uint32_t samples : {10u, 3u}) {
     DistributedOptions options{.samples = samples, .steps = 3, .objective = NtXent()};
     const auto one = TrainDistributed(ProjectionGraph(), options);
@@ -59,8 +59,8 @@ TEST(ObjectiveTest, NtXentTrainsTheSameOnAnyNumberOfRanks) {
   }
 }
 
-// By processes' own backends too, and with the node's group beside the world's.
-TEST(ObjectiveTest, NtXentTrainsTheSameByEveryBackend) {
+// With all process backends, and with the node's group in addition to the world.
+TEST(ObjectiveTest, NtXentTrainsAlikeOnEveryBackend) {
   DistributedOptions options{.samples = 10, .steps = 2, .objective = NtXent()};
   const auto one = TrainDistributed(ProjectionGraph(), options);
   options.ranks = 4;
@@ -70,14 +70,14 @@ TEST(ObjectiveTest, NtXentTrainsTheSameByEveryBackend) {
     options.objective = NtXent("global");
     ExpectSameSteps(TrainDistributed(ProjectionGraph(), options), one, 1e-5, backend);
     if (options.ranks_per_node < 4) continue;
-    // One node has all samples.
+    // A single node has all samples.
     options.objective = NtXent("node");
     ExpectSameSteps(TrainDistributed(ProjectionGraph(), options), one, 1e-5, backend + ", node");
   }
 }
 
-// Two nodes with half of the batch each find the losses of two halves.
-TEST(ObjectiveTest, NegativesOfTheNode) {
+// Two nodes with half of the batch each compute the losses of two separate halves.
+TEST(ObjectiveTest, UsesNegativesOfNode) {
   DistributedOptions options{
       .ranks = 4, .ranks_per_node = 2, .samples = 12, .objective = NtXent("node")};
   const auto by_four = TrainDistributed(ProjectionGraph(), options);
@@ -87,14 +87,14 @@ TEST(ObjectiveTest, NegativesOfTheNode) {
   ExpectSameSteps(by_four, TrainDistributed(ProjectionGraph(), options), 1e-5, "halves");
 }
 
-TEST(ObjectiveTest, CrossEntropyTrainsTheSameOnAnyNumberOfRanks) {
+TEST(ObjectiveTest, CrossEntropyTrainsAlikeOnAnyNumberOfRanks) {
   DistributedOptions options{.samples = 10, .steps = 3, .objective = CrossEntropy(0.1)};
   const auto one = TrainDistributed(ProjectionGraph(), options);
   options.ranks = 4;
   ExpectSameSteps(TrainDistributed(ProjectionGraph(), options), one, 1e-5, "cross-entropy");
 }
 
-TEST(ObjectiveTest, NegativesOfEachRankAreFewer) {
+TEST(ObjectiveTest, UsesFewerNegativesPerRank) {
   DistributedOptions options{.ranks = 2, .samples = 6, .objective = NtXent()};
   const auto global = TrainDistributed(ProjectionGraph(), options);
   options.objective = NtXent("rank");
@@ -102,7 +102,7 @@ TEST(ObjectiveTest, NegativesOfEachRankAreFewer) {
   EXPECT_LT(own[0].loss_sum, global[0].loss_sum - 1);
 }
 
-// One rank's plan, forwarded once.
+// A plan of one rank after one forward pass.
 class PlanTest : public testing::Test {
  protected:
   static constexpr uint32_t kRows = 8;
@@ -134,7 +134,7 @@ class PlanTest : public testing::Test {
   AlignedFloats parameters_, gradients_;
 };
 
-TEST_F(PlanTest, CrossEntropyIsThePlansOwn) {
+TEST_F(PlanTest, CrossEntropyEqualsLossOfPlan) {
   const auto objective = Make(CrossEntropy(0.2));
   EXPECT_EQ(objective->views(), 1u);
   const auto loss = objective->Compute(*plan_, kRows, 32, /*training=*/true);
@@ -142,14 +142,14 @@ TEST_F(PlanTest, CrossEntropyIsThePlansOwn) {
   const std::vector<float> gradient = OutputGradient();
   EXPECT_EQ(loss->loss_sum, plan_->Loss(kRows, 0.2, 1.0f / 32).loss_sum);
   EXPECT_EQ(gradient, OutputGradient());
-  // Labels are not smoothed where nothing is learnt.
+  // No label smoothing in evaluation.
   const auto plain = objective->Compute(*plan_, kRows, 32, /*training=*/false);
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_EQ(plain->loss_sum, plan_->Loss(kRows, 0, 0).loss_sum);
   EXPECT_NE(plain->loss_sum, loss->loss_sum);
 }
 
-TEST_F(PlanTest, NtXentWritesTheGradientInTrainingOnly) {
+TEST_F(PlanTest, NtXentWritesGradientOnlyInTraining) {
   const auto objective = Make(NtXent("rank"));
   EXPECT_EQ(objective->views(), 2u);
   std::fill_n(plan_->output_gradient(), kRows * 11, 7.0f);
@@ -159,7 +159,7 @@ TEST_F(PlanTest, NtXentWritesTheGradientInTrainingOnly) {
   const auto trained = objective->Compute(*plan_, kRows, kRows, /*training=*/true);
   ASSERT_TRUE(trained.ok()) << trained.status();
   EXPECT_EQ(trained->loss_sum, evaluated->loss_sum);
-  // It does not change a row's length: each row's gradient is at a right angle to the row.
+  // The loss does not depend on a row's length, so each row's gradient is orthogonal to the row.
   for (uint32_t row = 0; row < kRows; ++row) {
     double product = 0, size = 0;
     for (uint32_t i = row * 11; i < (row + 1) * 11; ++i) {
@@ -171,7 +171,7 @@ TEST_F(PlanTest, NtXentWritesTheGradientInTrainingOnly) {
   }
 }
 
-TEST(ObjectiveTest, SaysWhatItCannotServe) {
+TEST(ObjectiveTest, RejectsUnsupportedSpecs) {
   const auto message = [](const v1::ObjectiveSpec& spec) {
     return std::string(Objective::Create(spec, ProcessGroups{}, 8, 11).status().message());
   };
@@ -186,7 +186,7 @@ TEST(ObjectiveTest, SaysWhatItCannotServe) {
   EXPECT_THAT(message(spec), HasSubstr("temperature"));
 }
 
-TEST(ObjectiveTest, OnlyNegativesOfTheNodeNeedItsCommunicator) {
+TEST(ObjectiveTest, NeedsLocalGroupOnlyForNegativesOfNode) {
   EXPECT_TRUE(NeedsLocalGroup(NtXent("node")));
   EXPECT_FALSE(NeedsLocalGroup(NtXent("global")));
   EXPECT_FALSE(NeedsLocalGroup(NtXent("rank")));

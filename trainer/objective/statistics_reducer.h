@@ -1,4 +1,4 @@
-// Sums over all ranks for a plan whose batch norm's statistics are of all ranks' rows.
+// Sums synchronized batch norm statistics over all ranks.
 #ifndef MUSTER_TRAINER_OBJECTIVE_STATISTICS_REDUCER_H_
 #define MUSTER_TRAINER_OBJECTIVE_STATISTICS_REDUCER_H_
 
@@ -12,24 +12,24 @@
 
 namespace muster::train {
 
-// By the ranks' processes, or by their devices. For the training thread of one generation. A failed
-// sum leaves worthless values to the plan, so that whoever runs the plan asks for the status before
-// it uses what came of it.
+// Reduces through the ranks' processes or directly between their devices. Used by the training
+// thread of one generation. A failed sum leaves undefined values in the plan, so callers must check
+// status() before they use the results of a pass.
 class CommunicatorReducer final : public nn::StatisticsReducer {
  public:
-  // The processes sum: values go through their memory where the device has its own, and the device
-  // is waited for.
+  // Reduces through the processes. If the device has its own memory, waits for it and copies values
+  // through host memory.
   static CommunicatorReducer ByProcesses(collectives::Communicator* communicator,
                                          kernels::Device* device) {
     return CommunicatorReducer(communicator, device->host_memory() ? nullptr : device);
   }
-  // The devices sum, as what else they are given to compute; it may be recorded. null: a world of
-  // one, where there is nothing to add.
+  // Reduces between devices, in the order of other queued work; may be captured in a graph.
+  // `devices`: null for a world of one, where nothing is reduced.
   static CommunicatorReducer ByDevices(collectives::Communicator* devices) {
     return CommunicatorReducer(devices, nullptr);
   }
 
-  // Do nothing after an error.
+  // No-ops after an error.
   void Sum(double* values, size_t count) override {
     Sum(values, count, sizeof(double), collectives::DataType::kFloat64);
   }
@@ -37,7 +37,8 @@ class CommunicatorReducer final : public nn::StatisticsReducer {
     Sum(values, count, sizeof(float), collectives::DataType::kFloat32);
   }
 
-  // OK, or the communicator's first error; of devices, of what they could not begin.
+  // OK, or the communicator's first error; between devices, only errors of operations that could
+  // not be started.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -45,9 +46,9 @@ class CommunicatorReducer final : public nn::StatisticsReducer {
       : communicator_(communicator), staged_(staged) {}
   void Sum(void* values, size_t count, size_t element_bytes, collectives::DataType type);
 
-  // Outlive the reducer; the communicator may have other operations under way.
+  // Both outlive the reducer. The communicator may have other operations in flight.
   collectives::Communicator* communicator_;
-  kernels::Device* staged_;  // whose memory the communicator does not reach; else null
+  kernels::Device* staged_;  // device whose memory the communicator cannot access; otherwise null
   std::vector<std::byte> stage_;
   absl::Status status_;
 };

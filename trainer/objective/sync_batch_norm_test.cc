@@ -1,5 +1,5 @@
-// Batch norm whose statistics are of all ranks' rows: however many ranks share a batch, they train
-// as one. Ranks are threads.
+// Tests synchronized batch norm: training must not depend on the number of ranks. Ranks are
+// threads.
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +32,7 @@ v1::ObjectiveSpec NtXent() {
   return spec;
 }
 
-// Batch norm with what it is fused with, in a residual block, and alone.
+// Batch norm fused with other operations, in a residual block, and alone.
 nn::Graph BatchNormGraph() {
   nn::Graph graph;
   graph.input = {.height = 6, .width = 8, .channels = 3};
@@ -61,10 +61,10 @@ class SyncBatchNormTest : public testing::TestWithParam<v1::ObjectiveSpec> {
   }
 };
 
-TEST_P(SyncBatchNormTest, RanksTrainAsOne) {
-  // Uneven shares; with three samples, one of four ranks has none.
+TEST_P(SyncBatchNormTest, TrainsAlikeOnAnyNumberOfRanks) {
+  // Uneven shares; with three samples, one of four ranks has no sample.
   for (const uint32_t samples : {16u, 10u, 3u}) {
-    // One rank needs nobody's help.
+    // A single rank needs no synchronization.
     const auto one = TrainDistributed(BatchNormGraph(), Options(1, samples, false));
     for (const uint32_t ranks : {1u, 2u, 4u}) {
       ExpectSameSteps(TrainDistributed(BatchNormGraph(), Options(ranks, samples, true)), one, 1e-5,
@@ -73,7 +73,7 @@ TEST_P(SyncBatchNormTest, RanksTrainAsOne) {
   }
 }
 
-TEST_P(SyncBatchNormTest, RanksTrainAsOneByEveryBackend) {
+TEST_P(SyncBatchNormTest, TrainsAlikeOnEveryBackend) {
   const auto one = TrainDistributed(BatchNormGraph(), Options(1, 10, false));
   for (const std::string backend : {"shm", "gloo", "hierarchical"}) {
     DistributedOptions options = Options(4, 10, true);
@@ -83,7 +83,7 @@ TEST_P(SyncBatchNormTest, RanksTrainAsOneByEveryBackend) {
   }
 }
 
-TEST_P(SyncBatchNormTest, WithoutItRanksDiffer) {
+TEST_P(SyncBatchNormTest, TrainsDifferentlyWithoutSynchronization) {
   const auto one = TrainDistributed(BatchNormGraph(), Options(1, 10, false));
   const auto four = TrainDistributed(BatchNormGraph(), Options(4, 10, false));
   EXPECT_GT(std::abs(one[0].loss_sum - four[0].loss_sum), 1e-3);
@@ -92,7 +92,7 @@ TEST_P(SyncBatchNormTest, WithoutItRanksDiffer) {
 INSTANTIATE_TEST_SUITE_P(Objectives, SyncBatchNormTest, testing::Values(CrossEntropy(), NtXent()),
                          [](const auto& info) { return info.param.name(); });
 
-TEST(CommunicatorReducerTest, SumsOverTheRanks) {
+TEST(CommunicatorReducerTest, SumsOverRanks) {
   const auto world = MakeLoopbackGroup(3);
   const auto results = collectives::RunRankThreads(3, [&](uint32_t rank) -> absl::Status {
     auto reducer = CommunicatorReducer::ByProcesses(world[rank].get(), &kernels::CpuDevice());
@@ -109,9 +109,8 @@ TEST(CommunicatorReducerTest, SumsOverTheRanks) {
   for (const std::string& result : results) EXPECT_EQ(result, "");
 }
 
-// A rank in the middle of a step whose peer will not come: the step ends, and with it all sums
-// that were still to come.
-TEST(CommunicatorReducerTest, AbortEndsTheStep) {
+// A rank waits for a peer in the middle of a step. The abort ends the step and all later sums.
+TEST(CommunicatorReducerTest, AbortEndsStep) {
   const auto world = MakeLoopbackGroup(2);
   const absl::Status reason = absl::AbortedError("the generation is over");
   absl::Time aborted;

@@ -1,5 +1,5 @@
-// The factor on the loss that keeps small gradients within float16's range (Micikevicius et al.
-// 2018): as large as overflow allows. kernels/update_rules.h has the rules.
+// Dynamic loss scaling for float16 (Micikevicius et al. 2018): keeps small gradients in range with
+// the largest scale that does not overflow. The rules are in kernels/update_rules.h.
 #ifndef MUSTER_TRAINER_PRECISION_LOSS_SCALE_H_
 #define MUSTER_TRAINER_PRECISION_LOSS_SCALE_H_
 
@@ -8,13 +8,13 @@
 
 namespace muster::train {
 
-// All that changes from step to step; what a checkpoint keeps.
+// State that changes between steps and is saved in checkpoints.
 using kernels::LossScaleState;
 
-// `spec` with its defaults filled in.
+// `spec` must have its defaults filled in.
 kernels::LossScaleRules LossScaleRulesOf(const v1::LossScaleSpec& spec);
 LossScaleState InitialLossScale(const v1::LossScaleSpec& spec);
-// As a checkpoint has it. A fixed scale stays what the spec says.
+// State restored from a checkpoint. A fixed scale is always that of the spec.
 LossScaleState RestoredLossScale(const v1::LossScaleSpec& spec, const LossScaleState& state);
 
 }  // namespace muster::train

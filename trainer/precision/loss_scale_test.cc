@@ -15,7 +15,7 @@ v1::LossScaleSpec Spec(double initial) {
   return spec;
 }
 
-// A training's, step by step.
+// Simulates the loss scale of a training step by step.
 class LossScale {
  public:
   static constexpr double kSmallest = kernels::kSmallestLossScale;
@@ -41,7 +41,7 @@ void Steps(LossScale& scale, int count, bool overflowed) {
   for (int i = 0; i < count; ++i) scale.StepDone(overflowed);
 }
 
-TEST(LossScaleTest, GrowsAfterCleanStepsAndFallsAtOnce) {
+TEST(LossScaleTest, GrowsAfterCleanStepsAndFallsOnOverflow) {
   LossScale scale(Spec(1024));
   Steps(scale, 2, false);
   EXPECT_EQ(scale.scale(), 1024);
@@ -50,7 +50,7 @@ TEST(LossScaleTest, GrowsAfterCleanStepsAndFallsAtOnce) {
   Steps(scale, 1, true);
   EXPECT_EQ(scale.scale(), 1024);
   EXPECT_EQ(scale.skipped_steps(), 1u);
-  // Clean steps are counted anew after an overflow.
+  // An overflow restarts the count of clean steps.
   Steps(scale, 2, false);
   Steps(scale, 1, true);
   Steps(scale, 2, false);
@@ -69,18 +69,18 @@ TEST(LossScaleTest, StaysWithinItsBounds) {
   EXPECT_EQ(low.scale(), LossScale::kSmallest);
 }
 
-TEST(LossScaleTest, DivergedOnceSmallerScalesDoNotHelp) {
+TEST(LossScaleTest, DivergesWhenScaleCannotBeReduced) {
   LossScale scale(Spec(4));
   Steps(scale, 2 + LossScale::kPatience - 1, true);
   EXPECT_FALSE(scale.diverged());
   Steps(scale, 1, false);
   Steps(scale, LossScale::kPatience - 1, true);
-  EXPECT_FALSE(scale.diverged()) << "a step went well in between";
+  EXPECT_FALSE(scale.diverged()) << "a clean step in between";
   Steps(scale, 1, true);
   EXPECT_TRUE(scale.diverged());
 }
 
-TEST(LossScaleTest, AFixedOneStays) {
+TEST(LossScaleTest, KeepsFixedScale) {
   v1::LossScaleSpec spec = Spec(128);
   spec.set_fixed(true);
   LossScale scale(spec);
@@ -98,7 +98,7 @@ TEST(LossScaleTest, AFixedOneStays) {
   EXPECT_TRUE(scale.diverged());
 }
 
-TEST(LossScaleTest, GoesOnAsItWas) {
+TEST(LossScaleTest, ResumesFromSavedState) {
   LossScale whole(Spec(256));
   Steps(whole, 1, true);
   Steps(whole, 2, false);

@@ -25,8 +25,8 @@ void NonFiniteGradientGuard::Check(const float* gradients, size_t count) {
 }
 
 absl::Status NonFiniteGradientGuard::Agree() {
-  // The sums are the same on all ranks. But ranks of which some skip a step drift apart, and nobody
-  // would notice: that is worth a message of four bytes.
+  // The sums should be the same on all ranks. The reduction guards against silent divergence in
+  // case only some ranks skip a step.
   if (communicator_->size() == 1) return absl::OkStatus();
   bool finite = false;
   device_.CopyToHost(&finite, finite_.data(), sizeof(finite));

@@ -1,5 +1,4 @@
-// With loss scaling, what is done about a step whose gradients overflow: all ranks skip it, and it
-// leaves no trace.
+// With loss scaling, makes all ranks skip a step whose gradients overflow and undoes its effects.
 #ifndef MUSTER_TRAINER_PRECISION_NON_FINITE_GRADIENT_GUARD_H_
 #define MUSTER_TRAINER_PRECISION_NON_FINITE_GRADIENT_GUARD_H_
 
@@ -12,27 +11,29 @@
 
 namespace muster::train {
 
-// For the training thread of one generation. `communicator` outlives the guard. All but Agree only
-// calls the device, alike in every step.
+// Used by the training thread of one generation. `communicator` outlives the guard. All methods
+// except Agree only issue device calls, the same in every step.
 class NonFiniteGradientGuard {
  public:
-  // buffers: the flat array of running statistics that forward changes; outlives the guard.
-  // It and gradients are in `device`'s memory.
+  // buffers: the flat array of running statistics that forward changes; outlives the guard. Buffers
+  // and gradients are in the memory of `device`.
   NonFiniteGradientGuard(collectives::Communicator* communicator, kernels::Device& device,
                          float* buffers, size_t buffer_elements);
 
-  // Before a step's forward: keeps the running statistics.
+  // Called before a step's forward pass; saves the running statistics.
   void Begin();
-  // Once the gradients are summed: whether each of `count` is a finite number, to *finite().
+  // Called after the gradients are reduced; sets *finite() to whether all `count` gradients are
+  // finite.
   void Check(const float* gradients, size_t count);
-  // Collective. *finite() becomes whether all ranks say so. The communicator's errors.
+  // Collective. Sets *finite() to whether it was true on all ranks. Returns the communicator's
+  // errors.
   absl::Status Agree();
-  // In the device's memory.
+  // In device memory.
   const bool* finite() const { return finite_.as<bool>(); }
-  // After Check, for who agrees on it in place of Agree.
+  // Result of Check, for callers that reduce it themselves instead of calling Agree.
   bool* own_finite() { return finite_.as<bool>(); }
-  // Where the update is skipped, the running statistics are again as they were at Begin: forward
-  // may have put infinities into them.
+  // If the update is skipped, restores the running statistics saved by Begin, because forward may
+  // have written infinities.
   void Restore(const kernels::UpdateScalars* scalars);
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-TEST(NonFiniteGradientGuardTest, SeesAnyElement) {
+TEST(NonFiniteGradientGuardTest, ChecksEveryElement) {
   const auto communicators = MakeLoopbackGroup(1);
   NonFiniteGradientGuard guard(communicators[0].get(), kernels::CpuDevice(), nullptr, 0);
   std::vector<float> gradients(67, 1e38f);
@@ -33,7 +33,7 @@ TEST(NonFiniteGradientGuardTest, SeesAnyElement) {
   }
 }
 
-// The ranks' answers to what each of them saw, by rank; and what is left of their statistics.
+// Decision and running statistics of each rank.
 struct Agreement {
   std::vector<bool> skip;
   std::vector<std::vector<float>> buffers;
@@ -47,7 +47,7 @@ Agreement Agree(const std::vector<bool>& overflowed) {
     NonFiniteGradientGuard guard(communicators[rank].get(), kernels::CpuDevice(),
                                  buffers[rank].data(), buffers[rank].size());
     guard.Begin();
-    buffers[rank] = {4, overflowed[rank] ? kNan : 5, 6};  // as forward leaves them
+    buffers[rank] = {4, overflowed[rank] ? kNan : 5, 6};  // as after forward
     const float gradient = overflowed[rank] ? kNan : 1;
     guard.Check(&gradient, 1);
     const absl::Status agreed = guard.Agree();
@@ -60,19 +60,19 @@ Agreement Agree(const std::vector<bool>& overflowed) {
   return {std::vector<bool>(skip.begin(), skip.end()), std::move(buffers)};
 }
 
-TEST(NonFiniteGradientGuardTest, OneRanksOverflowIsEveryones) {
+TEST(NonFiniteGradientGuardTest, OverflowOnOneRankSkipsStepOnAll) {
   for (const size_t culprit : {0u, 1u, 2u}) {
     std::vector<bool> overflowed(3, false);
     overflowed[culprit] = true;
     const Agreement agreement = Agree(overflowed);
     for (size_t rank = 0; rank < 3; ++rank) {
       EXPECT_TRUE(agreement.skip[rank]);
-      EXPECT_EQ(agreement.buffers[rank], (std::vector<float>{1, 2, 3})) << "as before the step";
+      EXPECT_EQ(agreement.buffers[rank], (std::vector<float>{1, 2, 3})) << "not restored";
     }
   }
 }
 
-TEST(NonFiniteGradientGuardTest, ACleanStepKeepsWhatForwardLeft) {
+TEST(NonFiniteGradientGuardTest, CleanStepKeepsNewStatistics) {
   for (const size_t ranks : {1u, 3u}) {
     const Agreement agreement = Agree(std::vector<bool>(ranks, false));
     for (size_t rank = 0; rank < ranks; ++rank) {

@@ -1,4 +1,4 @@
-// From a spec's precision to what is stored and computed in which type.
+// Maps a spec's precision settings to data types for storage and computation.
 #ifndef MUSTER_TRAINER_PRECISION_TRAINING_PRECISION_H_
 #define MUSTER_TRAINER_PRECISION_TRAINING_PRECISION_H_
 
@@ -12,28 +12,28 @@
 namespace muster::train {
 
 struct TrainingPrecision {
-  int level = 0;  // of O0 to O3
+  int level = 0;  // 0 to 3 for O0 to O3
   nn::Precision plan;
-  // What gradients are summed over the ranks in. Each rank's own are float32.
+  // Type in which gradients are reduced over the ranks. Each rank's own gradients are float32.
   kernels::DataType gradients = kernels::DataType::kFloat32;
-  // The spec leaves `gradients` open; see ChooseGradients.
+  // `gradients` is automatic in the spec; see ChooseGradients.
   bool automatic_gradients = false;
-  // What parameters and the optimizer's states are rounded to after each update; their arrays are
-  // float32 all the same.
+  // Type to which parameters and optimizer states are rounded after each update; their arrays
+  // remain float32.
   kernels::DataType weights = kernels::DataType::kFloat32;
 };
 
-// `spec` with its defaults filled in, or without any precision, which is O0. INVALID_ARGUMENT names
+// `spec` must have its defaults filled in, or no precision, which means O0. INVALID_ARGUMENT names
 // the field.
 absl::StatusOr<TrainingPrecision> PrecisionOf(const v1::TrainSpec& spec);
 
-// `precision` for ranks that share memory, or not: adding up float32 through it takes less time
-// than rounding for it would, so that there float32 is what `auto` means.
+// Resolves automatic gradients: float32 for ranks that share memory, where adding float32 is faster
+// than rounding it.
 TrainingPrecision ChooseGradients(TrainingPrecision precision, bool shared_memory);
 
 v1::PrecisionInfo PrecisionInfoOf(const TrainingPrecision& precision);
 
-// "O0 float32", "O2 bfloat16, gradients bfloat16".
+// E.g. "O0 float32" or "O2 bfloat16, gradients bfloat16".
 std::string PrecisionText(const TrainingPrecision& precision);
 
 }  // namespace muster::train

@@ -19,7 +19,7 @@ v1::TrainSpec Spec(const std::string& level, const std::string& dtype,
   return spec;
 }
 
-TEST(TrainingPrecisionTest, Levels) {
+TEST(TrainingPrecisionTest, MapsLevelsToTypes) {
   constexpr DataType kFloat32 = DataType::kFloat32;
   for (const DataType low : {DataType::kBfloat16, DataType::kFloat16}) {
     const struct {
@@ -40,12 +40,12 @@ TEST(TrainingPrecisionTest, Levels) {
   }
 }
 
-TEST(TrainingPrecisionTest, GradientsAreChosenApart) {
+TEST(TrainingPrecisionTest, ChoosesGradientTypeSeparately) {
   EXPECT_EQ(PrecisionOf(Spec("O1", "bfloat16", "float16"))->gradients, DataType::kFloat16);
   EXPECT_EQ(PrecisionOf(Spec("O2", "float16", "float32"))->gradients, DataType::kFloat32);
 }
 
-TEST(TrainingPrecisionTest, AutoIsFloat32InSharedMemory) {
+TEST(TrainingPrecisionTest, AutomaticGradientsAreFloat32InSharedMemory) {
   const TrainingPrecision automatic = *PrecisionOf(Spec("O2", "bfloat16", "auto"));
   EXPECT_EQ(ChooseGradients(automatic, /*shared_memory=*/true).gradients, DataType::kFloat32);
   EXPECT_EQ(ChooseGradients(automatic, /*shared_memory=*/false).gradients, DataType::kBfloat16);
@@ -53,7 +53,7 @@ TEST(TrainingPrecisionTest, AutoIsFloat32InSharedMemory) {
   EXPECT_EQ(ChooseGradients(chosen, /*shared_memory=*/true).gradients, DataType::kBfloat16);
 }
 
-TEST(TrainingPrecisionTest, InWords) {
+TEST(TrainingPrecisionTest, FormatsPrecision) {
   EXPECT_EQ(PrecisionText(*PrecisionOf({})), "O0 float32");
   EXPECT_EQ(PrecisionText(*PrecisionOf(Spec("O2", "bfloat16", "auto"))),
             "O2 bfloat16, gradients bfloat16");
@@ -65,7 +65,7 @@ TEST(TrainingPrecisionTest, InWords) {
   EXPECT_EQ(info.gradient_dtype(), "float16");
 }
 
-TEST(TrainingPrecisionTest, UnknownWordsAreNamed) {
+TEST(TrainingPrecisionTest, RejectsUnknownValues) {
   for (const v1::TrainSpec& spec : {Spec("O4", "bfloat16", "auto"), Spec("O2", "float32", "auto"),
                                     Spec("O2", "int8", "auto"), Spec("O2", "bfloat16", "int8")}) {
     const absl::Status status = PrecisionOf(spec).status();
