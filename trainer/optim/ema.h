@@ -1,4 +1,4 @@
-// An exponential moving average of a model's parameters and running statistics.
+// Exponential moving average (EMA) of a model's parameters and running statistics.
 #ifndef MUSTER_TRAINER_OPTIM_EMA_H_
 #define MUSTER_TRAINER_OPTIM_EMA_H_
 
@@ -10,19 +10,19 @@
 
 namespace muster::train {
 
-// After each update average = d * average + (1 - d) * value. d is the spec's decay, but at most (1
-// + update) / (10 + update): otherwise the average would for thousands of steps be mostly what the
-// weights were at first. After the first update it is the values themselves. Flat float32 arrays in
-// the plan's layout, all that an average is. For one training thread.
+// After each update, average = d * average + (1 - d) * value. d is the spec's decay, limited to (1
+// + update) / (10 + update): otherwise the initial weights would dominate the average for thousands
+// of steps. After the first update the average equals the values. The arrays are flat float32
+// arrays in the plan's layout and are the only state. Used by one training thread.
 class ExponentialMovingAverage {
  public:
-  // Arrays of zeros.
+  // The arrays are initially zero.
   ExponentialMovingAverage(size_t parameter_elements, size_t buffer_elements,
                            kernels::Device& device = kernels::CpuDevice());
 
-  // Takes the values for the average so far.
+  // Initializes the average with the given values.
   void Start(const float* parameters, const float* buffers);
-  // After an update that was not skipped, by its average_weight.
+  // Called after an update; uses scalars->average_weight.
   void Update(const kernels::UpdateScalars* scalars, const float* parameters, const float* buffers);
 
   float* parameters() { return parameters_.get(); }

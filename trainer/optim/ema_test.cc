@@ -21,14 +21,14 @@ void ExpectAll(ExponentialMovingAverage& average, float value) {
   for (size_t i = 0; i < kBuffers; ++i) EXPECT_FLOAT_EQ(average.buffers()[i], -value);
 }
 
-// After update number `update` of a training with this decay.
+// Updates the average after update number `update` with the given decay.
 void Update(ExponentialMovingAverage& average, double decay, uint64_t update,
             const Values& values) {
   const kernels::UpdateScalars scalars{.average_weight = kernels::AverageWeight(decay, update)};
   average.Update(&scalars, values.parameters.data(), values.buffers.data());
 }
 
-TEST(EmaTest, AveragesFromTheFirstStepOn) {
+TEST(EmaTest, AveragesFromFirstStep) {
   ExponentialMovingAverage average(kParameters, kBuffers);
   const auto update = [&](uint64_t step, float value) {
     Update(average, 0.75, step, Values(value));
@@ -41,7 +41,7 @@ TEST(EmaTest, AveragesFromTheFirstStepOn) {
   ExpectAll(average, 8);
 }
 
-TEST(EmaTest, ForgetsTheFirstWeightsSoon) {
+TEST(EmaTest, LimitsDecayInFirstSteps) {
   ExponentialMovingAverage average(kParameters, kBuffers);
   const auto update = [&](uint64_t step, float value) {
     Update(average, 0.999, step, Values(value));
@@ -53,7 +53,7 @@ TEST(EmaTest, ForgetsTheFirstWeightsSoon) {
   EXPECT_LT(average.parameters()[0], 1e-6);
 }
 
-TEST(EmaTest, GoesOnFromAStart) {
+TEST(EmaTest, ContinuesFromStart) {
   ExponentialMovingAverage average(kParameters, kBuffers);
   const Values start(2), next(6);
   average.Start(start.parameters.data(), start.buffers.data());
@@ -62,7 +62,7 @@ TEST(EmaTest, GoesOnFromAStart) {
   ExpectAll(average, 4);
 }
 
-TEST(EmaTest, WithoutDecayItIsTheValues) {
+TEST(EmaTest, EqualsValuesWithoutDecay) {
   ExponentialMovingAverage average(kParameters, kBuffers);
   for (uint64_t step = 0; step < 3; ++step) {
     Update(average, 0, step, Values(static_cast<float>(step) + 0.1f));

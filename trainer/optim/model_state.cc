@@ -27,13 +27,13 @@ using Importer = std::function<absl::Status(const nn::ParameterInfo&, absl::Span
 
 std::vector<float> ExportValues(const nn::ParameterInfo& parameter, const Exporter& exporter) {
   std::vector<float> values(CountOf(parameter));
-  // The size is the plan's own, so nothing can be wrong with it.
+  // Cannot fail: the size is the plan's own.
   const absl::Status status = exporter(parameter, absl::MakeSpan(values));
   LOG_IF(DFATAL, !status.ok()) << parameter.name << ": " << status;
   return values;
 }
 
-// The values of all `infos` in one broadcast.
+// Broadcasts the values of all `infos` at once.
 absl::Status BroadcastValues(collectives::Communicator& communicator, uint32_t root,
                              absl::Span<const nn::ParameterInfo> infos, const Exporter& exporter,
                              const Importer& importer) {
@@ -61,7 +61,7 @@ bool BeginsWithOneOf(absl::string_view name, absl::Span<const std::string> prefi
                      [name](const std::string& prefix) { return absl::StartsWith(name, prefix); });
 }
 
-// "a, b and 3 more".
+// Returns e.g. "a, b and 3 more".
 std::string Names(absl::Span<const std::string> names) {
   constexpr size_t kNamed = 8;
   std::string text = absl::StrJoin(names.first(std::min(names.size(), kNamed)), ", ");
@@ -100,7 +100,7 @@ void ModelState::RoundParameters(kernels::DataType type) {
   if (type == kernels::DataType::kFloat32) return;
   const size_t count = plan_->parameter_elements();
   const kernels::KernelTable& kernels = plan_->device().kernels();
-  const DeviceFloats rounded(plan_->device(), (count + 1) / 2);  // of 16 bits each
+  const DeviceFloats rounded(plan_->device(), (count + 1) / 2);  // 16 bits per element
   kernels.cast(kernels::DataType::kFloat32, parameters_, 1, type, rounded.get(), count);
   kernels.cast(type, rounded.get(), 1, kernels::DataType::kFloat32, parameters_, count);
 }
@@ -131,7 +131,7 @@ std::vector<Tensor> ModelState::ExportModel(uint64_t batches) {
   }
   for (const nn::ParameterInfo& buffer : plan_->buffers()) {
     tensors.push_back({buffer.name, buffer.shape, ExportValues(buffer, exporter)});
-    // torch counts a batch norm's training batches in a buffer of its own.
+    // PyTorch counts a batch norm's training batches in a separate buffer.
     absl::string_view layer = buffer.name;
     if (absl::ConsumeSuffix(&layer, "running_var")) {
       tensors.push_back({absl::StrCat(layer, "num_batches_tracked"),

@@ -1,8 +1,8 @@
-// Everything that training changes, with its names: parameters and buffers, what the optimizer
-// remembers of them, and their moving average.
+// The state that training changes, as named tensors: parameters and buffers, optimizer states, and
+// their moving average.
 //
-// With the number of steps done this is all there is: learning rate, order of samples, augmentation
-// and dropout are functions of the spec and the step.
+// Together with the number of steps this is the complete state: learning rate, sample order,
+// augmentation and dropout are functions of the spec and the step.
 #ifndef MUSTER_TRAINER_OPTIM_MODEL_STATE_H_
 #define MUSTER_TRAINER_OPTIM_MODEL_STATE_H_
 
@@ -26,81 +26,83 @@
 
 namespace muster::train {
 
-// Owns the plan's arrays, in its device's memory, except for the gradients, and parameters that it
-// is told to have elsewhere. For one training thread.
+// Owns the plan's arrays, in its device's memory, except for gradients and parameters that are
+// bound to external memory. Used by one training thread.
 class ModelState {
  public:
-  // Binds the arrays, all zeros, without gradients. `optimizer` is null where nothing is trained.
-  // `averages`: with a moving average. The arrays are bound to `execution`, whose layout `plan`
-  // describes; null: to the plan. All three outlive the state.
+  // Binds the arrays, initially zero, without gradients. `optimizer` is null if nothing is trained.
+  // `averages`: keep a moving average. The arrays are bound to `execution`, whose layout `plan`
+  // describes, or to `plan` if it is null. All three outlive the state.
   ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages = false,
              nn::Execution* execution = nullptr);
 
-  // Binds the arrays again.
+  // Rebinds the arrays with these gradients.
   void BindGradients(float* gradients);
-  // To memory of somebody else's for as many zeros, in place of the state's own.
+  // Rebinds the arrays with the parameters in external memory of the same size, which must be zero.
   void BindParameters(float* parameters);
   float* parameters() { return parameters_; }
   float* buffers() { return buffers_.get(); }
 
-  // To the nearest values of `type`; the array stays one of float32.
+  // Rounds the parameters to the nearest values of `type`; the array remains float32.
   void RoundParameters(kernels::DataType type);
 
-  // After an update; nothing where there is no average.
+  // Called after an update; does nothing without an average.
   void UpdateAverage(const kernels::UpdateScalars* scalars);
-  // Runs `work` with the plan bound to the average, or to the model itself where there is none.
+  // Runs `work` with the plan bound to the average, or to the model itself if there is none.
+  // Returns its status.
   absl::Status WithAverage(const std::function<absl::Status()>& work);
 
-  // As a state_dict: parameters and buffers by name, and batch norm's num_batches_tracked, which is
-  // `batches`: the batches that were trained on, each part of one counted.
+  // Exports a state_dict: parameters and buffers by name, and batch norm's num_batches_tracked,
+  // which is set to `batches`, the number of training batches (counting each slice of a batch).
   std::vector<Tensor> ExportModel(uint64_t batches);
-  // The same of the average; empty where there is none.
+  // Same for the average; empty if there is none.
   std::vector<Tensor> ExportAverage(uint64_t batches);
-  // PARAMETER.STATE, e.g. fc.weight.exp_avg. Of whole `states`, which are the optimizer's or were
-  // gathered.
+  // Exports complete `states`, the optimizer's own or gathered ones, as PARAMETER.STATE, e.g.
+  // fc.weight.exp_avg.
   std::vector<Tensor> ExportOptimizer(absl::Span<const OptimizerState> states) const;
-  // Of the optimizer's, where it keeps all.
+  // Same for the optimizer's states; requires that it keeps all of them.
   std::vector<Tensor> ExportOptimizer() const;
 
-  // Layers of the model that other ranks have, or this one: a file may hold their tensors too.
+  // Sets the layers of the whole model. Files may contain tensors of these layers that this rank
+  // does not have.
   void set_layers(std::set<std::string, std::less<>> names) { layers_ = std::move(names); }
 
-  // Every tensor of the model must be there, of floats and of the right shape; others are named in
-  // the log. NOT_FOUND, INVALID_ARGUMENT, and SafetensorsFile::Open's errors.
+  // The file must contain every tensor of the model, as floats and with the right shape; unknown
+  // tensors are logged. NOT_FOUND, INVALID_ARGUMENT, or SafetensorsFile::Open's errors.
   absl::Status ImportModel(const std::string& path);
   absl::Status ImportModel(const SafetensorsFile& file);
-  // For a start from somebody else's file: tensors whose names begin with one of `excluded` are
-  // left as they are. An error says so where that would help.
+  // Initializes the model from a file of another training. Tensors whose names start with one of
+  // `excluded` keep their values. Errors mention train.init_exclude.
   absl::Status InitializeFrom(const std::string& path, absl::Span<const std::string> excluded);
   absl::Status InitializeFrom(const SafetensorsFile& file, absl::Span<const std::string> excluded);
-  // The optimizer keeps all. A state that the file holds for no parameter at all, as after a
-  // training without momentum, becomes zero. A plain PARAMETER is read as its momentum.
+  // The optimizer must keep all states. A state that the file has for no parameter, as after
+  // training without momentum, is set to zero. A tensor named PARAMETER is read as its momentum.
   absl::Status ImportOptimizer(const std::string& path);
   absl::Status ImportOptimizer(const SafetensorsFile& file);
-  // Nothing where there is no average.
+  // Does nothing without an average.
   absl::Status ImportAverage(const std::string& path);
   absl::Status ImportAverage(const SafetensorsFile& file);
-  // The average begins as the model is now: for a checkpoint that has none.
+  // Initializes the average with the model's current values, e.g. for a checkpoint without one.
   void StartAverage();
 
-  // The parameters alone.
+  // Exports the parameters only.
   std::vector<Tensor> ExportParameters() const;
-  // SHA-256 over names, shapes and values of all parameters in the model's order: equal for equal
-  // weights, however they lie in memory.
+  // SHA-256 of the names, shapes and values of all parameters in model order; independent of their
+  // layout in memory.
   static std::string WeightsDigest(absl::Span<const Tensor> parameters);
   std::string WeightsDigest() const { return WeightsDigest(ExportParameters()); }
 
-  // Gives all ranks `root`'s parameters and buffers, and, for training that goes on, also its
-  // optimizer's states, of which it keeps all, and its average. In canonical order, so that ranks
-  // may lay them out differently. The communicator's errors.
+  // Collective. Broadcasts `root`'s parameters and buffers and, if `resuming`, its average and
+  // complete optimizer states. Uses the canonical order, so that ranks may have different layouts.
+  // Returns the communicator's errors.
   absl::Status Broadcast(collectives::Communicator& communicator, uint32_t root, bool resuming);
-  // The buffers alone that the plan is bound to: batch norm's running statistics differ between
-  // ranks.
+  // Collective. Broadcasts only the buffers that the plan is bound to, because batch norm's running
+  // statistics differ between ranks.
   absl::Status BroadcastBuffers(collectives::Communicator& communicator, uint32_t root);
 
  private:
   absl::Status ImportTensors(const SafetensorsFile& file, absl::Span<const std::string> excluded);
-  // Of a flat array in the layout of the parameters.
+  // Broadcasts a flat array in the layout of the parameters.
   absl::Status BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
                                    float* flat);
 

@@ -40,8 +40,7 @@ v1::OptimizerSpec SpecOf(const std::string& name) {
   return spec;
 }
 
-// A plan and its state, with weights, buffers, optimizer states and average that depend on the
-// seed.
+// A plan and its state; weights, buffers, optimizer states and average depend on the seed.
 struct Model {
   explicit Model(uint64_t seed, const std::string& optimizer_name = "sgd")
       : plan(CompileSmallCnn()),
@@ -98,7 +97,7 @@ class ModelStateTest : public ::testing::Test {
   data::TemporaryDirectory directory_;
 };
 
-TEST_F(ModelStateTest, FilesRoundTrip) {
+TEST_F(ModelStateTest, ExportsAndImportsFiles) {
   for (const char* optimizer : {"sgd", "adamw", "lars"}) {
     Model from(1, optimizer), to(2, optimizer);
     ASSERT_NE(from.state.WeightsDigest(), to.state.WeightsDigest());
@@ -114,7 +113,7 @@ TEST_F(ModelStateTest, FilesRoundTrip) {
   }
 }
 
-TEST_F(ModelStateTest, OptimizerStatesAreNamed) {
+TEST_F(ModelStateTest, NamesOptimizerStates) {
   Model model(1, "adamw");
   const std::vector<Tensor> tensors = model.state.ExportOptimizer();
   const size_t parameters = model.plan->parameters().size();
@@ -124,8 +123,8 @@ TEST_F(ModelStateTest, OptimizerStatesAreNamed) {
   EXPECT_EQ(tensors[0].shape, model.plan->parameters()[0].shape);
 }
 
-// Files of before there was more than one optimizer.
-TEST_F(ModelStateTest, PlainNamesAreMomentum) {
+// The format of older files, which had only momentum.
+TEST_F(ModelStateTest, ReadsPlainNamesAsMomentum) {
   Model from(1), to(2);
   std::vector<Tensor> tensors = from.state.ExportOptimizer();
   for (Tensor& tensor : tensors) {
@@ -137,7 +136,7 @@ TEST_F(ModelStateTest, PlainNamesAreMomentum) {
   EXPECT_EQ(Values(to.state.ExportOptimizer()), Values(from.state.ExportOptimizer()));
 }
 
-TEST_F(ModelStateTest, OfAnOptimizersStateAllIsThereOrNothing) {
+TEST_F(ModelStateTest, RejectsIncompleteOptimizerState) {
   Model model(1);
   std::vector<Tensor> tensors = model.state.ExportOptimizer();
   tensors.pop_back();
@@ -149,19 +148,19 @@ TEST_F(ModelStateTest, OfAnOptimizersStateAllIsThereOrNothing) {
   }
 }
 
-TEST_F(ModelStateTest, TheAverageIsBoundForAWhile) {
+TEST_F(ModelStateTest, WithAverageBindsAverage) {
   Model model(1);
   const auto model_values = Values(model.state.ExportModel(0));
   const auto average = Values(model.state.ExportAverage(0));
   const std::string digest = model.state.WeightsDigest();
   const absl::Status status = model.state.WithAverage([&] {
     EXPECT_EQ(Values(model.state.ExportModel(0)), average);
-    EXPECT_EQ(model.state.WeightsDigest(), digest);  // the model's all the same
-    return absl::NotFoundError("passed on");
+    EXPECT_EQ(model.state.WeightsDigest(), digest);  // still the digest of the model
+    return absl::NotFoundError("error of the work");
   });
-  EXPECT_EQ(status.message(), "passed on");
+  EXPECT_EQ(status.message(), "error of the work");
   EXPECT_EQ(Values(model.state.ExportModel(0)), model_values);
-  // From what the average was.
+  // Continues from the previous average.
   kernels::UpdateScalars scalars{.average_weight = 0.5f};
   model.state.UpdateAverage(&scalars);
   const auto updated = Values(model.state.ExportAverage(0));
@@ -171,7 +170,7 @@ TEST_F(ModelStateTest, TheAverageIsBoundForAWhile) {
   EXPECT_EQ(Values(model.state.ExportAverage(0)), model_values);
 }
 
-TEST_F(ModelStateTest, WithoutAnAverageTheModelTakesItsPlace) {
+TEST_F(ModelStateTest, WithAverageUsesModelIfThereIsNoAverage) {
   const auto plan = CompileSmallCnn();
   ModelState state(plan.get(), nullptr);
   plan->Initialize(1);
@@ -186,7 +185,7 @@ TEST_F(ModelStateTest, WithoutAnAverageTheModelTakesItsPlace) {
                   .ok());
 }
 
-TEST_F(ModelStateTest, BatchNormCountsItsSteps) {
+TEST_F(ModelStateTest, ExportsNumberOfBatchNormBatches) {
   Model model(1);
   int counters = 0;
   for (const Tensor& tensor : model.state.ExportModel(7)) {
@@ -199,7 +198,7 @@ TEST_F(ModelStateTest, BatchNormCountsItsSteps) {
   EXPECT_EQ(counters, 2);
 }
 
-TEST_F(ModelStateTest, AFileThatDoesNotFitIsRefused) {
+TEST_F(ModelStateTest, RejectsFileOfAnotherModel) {
   Model model(1);
   std::vector<Tensor> tensors = model.state.ExportModel(0);
   const Tensor first = tensors[0];
@@ -213,7 +212,7 @@ TEST_F(ModelStateTest, AFileThatDoesNotFitIsRefused) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(first.name));
 }
 
-TEST_F(ModelStateTest, MissingTensorsAreNamedBesideUnknownOnes) {
+TEST_F(ModelStateTest, NamesMissingAndUnknownTensors) {
   Model model(1);
   std::vector<Tensor> tensors = model.state.ExportModel(0);
   tensors[0].name = "module." + tensors[0].name;
@@ -224,14 +223,14 @@ TEST_F(ModelStateTest, MissingTensorsAreNamedBesideUnknownOnes) {
               ::testing::HasSubstr("does not have: module.0.weight"));
 }
 
-TEST_F(ModelStateTest, PartsOfAForeignFileMayBeLeftOut) {
+TEST_F(ModelStateTest, InitializesFromPartOfFile) {
   Model from(1), to(2);
   std::vector<Tensor> tensors = from.state.ExportModel(0);
   const auto last = std::find_if(tensors.begin(), tensors.end(),
                                  [](const Tensor& tensor) { return tensor.name == "9.weight"; });
   ASSERT_NE(last, tensors.end());
   const auto expected = Values(to.state.ExportModel(0))[last - tensors.begin()];
-  // A classifier of other classes, and none of its bias.
+  // A classifier with another number of classes; later its bias is removed.
   last->shape = {3, 1};
   last->values = std::vector<float>{1, 2, 3};
   const std::string path = Write(tensors);
@@ -252,7 +251,7 @@ TEST_F(ModelStateTest, PartsOfAForeignFileMayBeLeftOut) {
   }
 }
 
-TEST_F(ModelStateTest, BroadcastGivesAllTheRootsState) {
+TEST_F(ModelStateTest, BroadcastsStateOfRoot) {
   for (const bool resuming : {false, true}) {
     const auto communicators = MakeLoopbackGroup(3);
     std::vector<std::unique_ptr<Model>> models;

@@ -67,8 +67,8 @@ class AdamW final : public Optimizer {
   const std::vector<Range> ranges_;
 };
 
-// Each tensor learns at a rate in proportion to its own norm over that of its gradient: see
-// kernels::LarsRates. The velocity holds the rate of its time.
+// The learning rate of each tensor is proportional to its norm divided by its gradient's norm; see
+// kernels::LarsRates. The momentum includes the rate of each step.
 class Lars final : public Optimizer {
  public:
   Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
@@ -94,7 +94,7 @@ class Lars final : public Optimizer {
   }
 
  private:
-  // Of all elements: norms are of whole tensors.
+  // Updates all elements, because norms are those of whole tensors.
   void Update(const Part& part) override {
     const auto* const tensors = tensors_.as<kernels::LarsTensor>();
     auto* const rates = rates_.as<kernels::UpdateScalars>();
@@ -112,7 +112,7 @@ absl::Status Require(bool condition, absl::string_view field, absl::string_view 
   return absl::InvalidArgumentError(absl::StrCat("train.optimizer.", field, ": must be ", range));
 }
 
-// As spec does, except for what it fills in.
+// Same checks as in spec/, except for fields with defaults.
 absl::Status Check(const v1::OptimizerSpec& spec) {
   const auto below_one = [](double value) { return value >= 0 && value < 1; };
   const auto not_negative = [](double value) { return value >= 0 && std::isfinite(value); };

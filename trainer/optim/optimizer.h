@@ -1,4 +1,4 @@
-// How gradients change the parameters: SGD, AdamW and LARS over the plan's flat arrays.
+// Optimizers on the plan's flat arrays: SGD, AdamW and LARS.
 #ifndef MUSTER_TRAINER_OPTIM_OPTIMIZER_H_
 #define MUSTER_TRAINER_OPTIM_OPTIMIZER_H_
 
@@ -20,32 +20,31 @@
 
 namespace muster::train {
 
-// What an optimizer remembers from step to step of each parameter: a flat array in the plan's
-// layout, or the share of one that the rank keeps, zero before the first step, in the device's
-// memory.
+// Optimizer state with one value per parameter element: a flat array in the plan's layout, or this
+// rank's shard of it, in device memory. Zero before the first step.
 struct OptimizerState {
   std::string name;  // momentum; exp_avg, exp_avg_sq
   DeviceFloats values;
 };
 
 struct OptimizerOptions {
-  // Parameters and states are rounded to it after each update; they stay float32 arrays.
+  // Type to which parameters and states are rounded after each update; the arrays remain float32.
   kernels::DataType round_to = kernels::DataType::kFloat32;
-  // Where all arrays are; outlives the optimizer.
+  // Device of all arrays; outlives the optimizer.
   kernels::Device* device = &kernels::CpuDevice();
-  // No arrays before KeepShare or KeepAll is called.
+  // Do not allocate states until KeepShare or KeepAll is called.
   bool deferred = false;
 };
 
-// What of the spec decides each update; that of the loss's scale and of averages apart.
+// Update rules from the optimizer spec, without those for loss scaling and averages.
 kernels::UpdateRules UpdateRulesOf(const v1::OptimizerSpec& spec);
 
-// A step is a function of its arguments and of states(): equal arrays in the same layout give equal
-// bits on all ranks of one instruction set. For one training thread.
+// A step is a function of its arguments and states(): equal arrays in the same layout give
+// bit-identical results on all ranks with the same instruction set. Used by one training thread.
 class Optimizer {
  public:
-  // `spec` with the coordinator's defaults. `parameters` are the plan's. INVALID_ARGUMENT names the
-  // field.
+  // `spec` must have the coordinator's defaults filled in. `parameters` are the plan's.
+  // INVALID_ARGUMENT names the field.
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
       const OptimizerOptions& options = {});
@@ -55,52 +54,54 @@ class Optimizer {
 
   absl::Span<const OptimizerState> states() const { return states_; }
 
-  // From now on states() are of the elements [begin, begin + count) alone, or of all; what is not
-  // remembered of an element is zero. While one array is remade there are two of it: the peak of
-  // the memory is that of all whole arrays and a share. Not once a step was recorded: arrays move.
+  // Restricts states() to elements [begin, begin + count), or extends them to all elements;
+  // elements without a previous state become zero. Reallocates one array at a time, so peak memory
+  // is that of all complete arrays plus one shard. Must not be called after a step was captured in
+  // a graph, because the arrays move.
   void KeepShare(size_t begin, size_t count);
   void KeepAll() { KeepShare(0, elements_); }
 
-  // parameters, gradients: flat float32 arrays in the plan's layout, their padding zero. Only calls
-  // the device, alike in every step: what differs is in *scalars, in the device's memory.
+  // Updates all parameters. parameters, gradients: flat float32 arrays in the plan's layout with
+  // zero padding. Only issues device calls, the same in every step; what varies is in *scalars, in
+  // device memory.
   void Step(const kernels::UpdateScalars* scalars, float* parameters, const float* gradients);
 
-  // Whether a step is one of each element by itself, so that it may be done in parts: not where the
-  // spec clips, or a rate depends on a tensor's norm.
+  // Whether elements are updated independently, so that a step may be divided: false if the spec
+  // clips or if rates depend on a tensor's norm.
   bool elementwise() const { return elementwise_ && spec_.clip_norm() == 0; }
 
-  // The part [begin, begin + count) of Step, of what states() are of. Where elementwise(), or where
-  // the spec clips and *scalars were decided by the norm of all gradients. parameters and gradients
-  // point at element `begin`.
+  // Updates only elements [begin, begin + count), which states() must cover. Requires
+  // elementwise(), or that the spec clips and *scalars were computed from the norm of all
+  // gradients. parameters and gradients point to element `begin`.
   void StepPart(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
                 float* parameters, const float* gradients);
 
  protected:
-  // Neighbouring parameters that are treated alike, so that a step is few kernel calls.
+  // Consecutive parameters with the same settings; grouped to reduce the number of kernel calls.
   struct Range {
     size_t offset;
     size_t count;
     double weight_decay;
   };
 
-  // What Step was called with, for a part of the arrays.
+  // Arguments of Step for a range of the arrays.
   struct Part {
     const kernels::UpdateScalars* scalars;
     size_t begin, end;
-    float* parameters;       // from element `begin` on
-    const float* gradients;  // from element `begin` on
+    float* parameters;       // points to element `begin`
+    const float* gradients;  // points to element `begin`
   };
 
   Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
             const OptimizerOptions& options, std::vector<std::string> state_names,
             bool elementwise);
 
-  // Whether the spec's exclude_norm_and_bias means this parameter: those of norms and biases are
-  // the ones with a single dimension.
+  // Whether exclude_norm_and_bias applies to this parameter. Parameters of norms and biases are
+  // those with one dimension.
   bool IsExcluded(const nn::ParameterInfo& parameter) const;
-  // By whether weight decay applies.
+  // Ranges of parameters with and without weight decay.
   std::vector<Range> DecayRanges(absl::Span<const nn::ParameterInfo> parameters) const;
-  // Calls visit(begin, count, weight_decay) for what of each range lies in the part.
+  // Calls visit(begin, count, weight_decay) for the intersection of each range with the part.
   template <typename Visit>
   static void ForEachRange(absl::Span<const Range> ranges, const Part& part, const Visit& visit) {
     for (const Range& range : ranges) {
@@ -109,7 +110,8 @@ class Optimizer {
       if (begin < end) visit(begin, end - begin, range.weight_decay);
     }
   }
-  // Of `element`, which is one that is kept. Null where the optimizer has no such state.
+  // Address of state `index` of `element`, which must be kept. Null if the optimizer has no such
+  // state.
   float* state(size_t index, size_t element) const {
     return index < states_.size() ? states_[index].values.get() + (element - kept_begin_) : nullptr;
   }
@@ -124,7 +126,7 @@ class Optimizer {
   const OptimizerOptions options_;
   const bool elementwise_;
   size_t elements_ = 0;  // of the flat arrays
-  // What states_ are of.
+  // Range of elements in states_.
   size_t kept_begin_ = 0, kept_end_ = 0;
   std::vector<OptimizerState> states_;
 };

@@ -1,11 +1,11 @@
-// Runs an optimizer and a schedule on given numbers, for optimizer_parity_test.py.
+// Runs an optimizer and a schedule on given gradients, for optimizer_parity_test.py.
 //
 //   optimizer_parity_driver OPTIMIZER SCHEDULE TOTAL_STEPS STEPS_PER_EPOCH SHAPE…
 //
-// OPTIMIZER and SCHEDULE are OptimizerSpec and ScheduleSpec in text format; a SHAPE is 3x5, a
-// parameter. stdin: the parameters, then each step's gradients, float32 without padding. stdout:
-// after each step the learning rate and the gradients' norm (0 where nothing is clipped) as two
-// float64, then the parameters as float32.
+// OPTIMIZER and SCHEDULE are OptimizerSpec and ScheduleSpec in text format; each SHAPE, e.g. 3x5,
+// is that of a parameter. stdin: the parameters, then the gradients of each step, float32 without
+// padding. stdout: for each step the learning rate and the gradient norm (0 without clipping) as
+// two float64, then the parameters as float32.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -24,7 +24,7 @@
 namespace muster::train {
 namespace {
 
-constexpr size_t kAlignedElements = 16;  // each parameter is padded to a multiple, as in a plan
+constexpr size_t kAlignedElements = 16;  // parameters are padded to a multiple, as in a plan
 
 [[noreturn]] void Fail(const std::string& what) {
   std::cerr << "optimizer_parity_driver: " << what << "\n";
@@ -34,13 +34,13 @@ constexpr size_t kAlignedElements = 16;  // each parameter is padded to a multip
 template <typename Message>
 Message Parse(const std::string& text) {
   Message message;
-  if (!google::protobuf::TextFormat::ParseFromString(text, &message)) Fail("cannot read " + text);
+  if (!google::protobuf::TextFormat::ParseFromString(text, &message)) Fail("cannot parse " + text);
   return message;
 }
 
 int64_t ParseNumber(absl::string_view text) {
   int64_t number = 0;
-  if (!absl::SimpleAtoi(text, &number) || number <= 0) Fail(absl::StrCat("not a size: ", text));
+  if (!absl::SimpleAtoi(text, &number) || number <= 0) Fail(absl::StrCat("invalid size: ", text));
   return number;
 }
 
@@ -97,14 +97,14 @@ class Driver {
     for (const nn::ParameterInfo& parameter : parameters_) {
       const size_t count = CountOf(parameter);
       if (std::fread(flat.data() + parameter.offset, sizeof(float), count, stdin) != count) {
-        Fail("stdin is too short");
+        Fail("unexpected end of stdin");
       }
     }
   }
 
   template <typename Value>
   void Write(const Value* values, size_t count) {
-    if (std::fwrite(values, sizeof(Value), count, stdout) != count) Fail("cannot write");
+    if (std::fwrite(values, sizeof(Value), count, stdout) != count) Fail("cannot write to stdout");
   }
 
   std::vector<nn::ParameterInfo> parameters_;

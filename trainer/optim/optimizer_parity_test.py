@@ -1,4 +1,4 @@
-"""Our optimizers and schedules against PyTorch's own, step by step on the same random gradients."""
+"""Compares optimizers and schedules with PyTorch's, step by step on the same random gradients."""
 
 import math
 import pathlib
@@ -18,7 +18,7 @@ TOLERANCE = 1e-6  # of the largest magnitude that the tensor has had: a single n
 
 
 def text_format(fields):
-    """A proto of numbers, words and lists of numbers in text format."""
+    """Formats a proto of numbers, words and lists of numbers in text format."""
     parts = []
     for key, value in fields.items():
         for item in value if isinstance(value, list) else [value]:
@@ -28,7 +28,7 @@ def text_format(fields):
 
 
 class Problem:
-    """Parameters and each step's gradients; the scales differ from tensor to tensor and over the steps."""
+    """Parameters and each step's gradients, whose scales vary between tensors and steps."""
 
     def __init__(self, seed=1, scale=1.0):
         random = torch.Generator().manual_seed(seed)
@@ -38,7 +38,7 @@ class Problem:
                            for i, shape in enumerate(SHAPES)] for step in range(STEPS)]
 
     def ours(self, optimizer, schedule):
-        """(learning rate, norm, parameters) of each step."""
+        """Returns (learning rate, norm, parameters) of each step."""
         tensors = self.parameters + [g for step in self.gradients for g in step]
         done = subprocess.run(
             [DRIVER, text_format(optimizer), text_format(schedule), str(STEPS), str(STEPS_PER_EPOCH)]
@@ -54,7 +54,7 @@ class Problem:
 
 
 def run_torch(problem, make_optimizer, make_scheduler=None, clip_norm=None):
-    """The same of PyTorch."""
+    """Returns the same values computed by PyTorch."""
     parameters = [torch.nn.Parameter(p.clone()) for p in problem.parameters]
     optimizer = make_optimizer(parameters)
     scheduler = make_scheduler(optimizer) if make_scheduler else None
@@ -70,7 +70,7 @@ def run_torch(problem, make_optimizer, make_scheduler=None, clip_norm=None):
 
 
 def run_lars(problem, rate, momentum, weight_decay, trust_coefficient):
-    """You et al. 2017, algorithm 1, without adaptation or decay for tensors of one dimension."""
+    """LARS (You et al. 2017, algorithm 1), without adaptation or decay for tensors of one dimension."""
     parameters = [p.double() for p in problem.parameters]
     velocities = [torch.zeros_like(p) for p in parameters]
     for gradients in problem.gradients:
@@ -85,7 +85,7 @@ def run_lars(problem, rate, momentum, weight_decay, trust_coefficient):
 
 class OptimizerParityTest(unittest.TestCase):
     def setUp(self):
-        # The order of scheduler.step and optimizer.step, which SequentialLR itself gets wrong.
+        # SequentialLR itself causes a warning on the order of scheduler.step and optimizer.step.
         warnings.simplefilter("ignore")
 
     def check(self, ours, theirs, what):
@@ -143,7 +143,7 @@ class OptimizerParityTest(unittest.TestCase):
             run_lars(Problem(), 0.2, 0.9, 1e-3, 0.02), "lars")
 
     def test_clipping(self):
-        """The limit is below some steps' norms and above others'."""
+        """The limit is between the smallest and the largest norm."""
         sgd = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "clip_norm": 5}
         norms = [norm for _, norm, _ in Problem().ours(sgd, {})]
         self.assertGreater(max(norms), 10)
@@ -173,7 +173,8 @@ class OptimizerParityTest(unittest.TestCase):
              lambda o: lr_scheduler.MultiStepLR(o, milestones=[15, 30], gamma=0.1)),
             ({"name": "step", "every_epochs": 0.7, "factor": 0.5},
              lambda o: lr_scheduler.StepLR(o, step_size=7, gamma=0.5)),
-            # Ours counts from the training's start, SequentialLR from the end of the warm-up.
+            # Muster counts milestones from the start of training, SequentialLR from the end of the
+            # warm-up.
             ({"name": "step", "milestones": [2, 4], "factor": 0.3, "warmup_epochs": 1},
              warmed_up(10, lambda o: lr_scheduler.MultiStepLR(o, milestones=[10, 30], gamma=0.3))),
         ]

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::Truly;
 using Floats = std::vector<float>;
 
-// Padded to 16 elements each, as a plan's are.
+// Parameters padded to multiples of 16 elements, as in a plan.
 const std::vector<nn::ParameterInfo>& Parameters() {
   static const auto* const parameters = new std::vector<nn::ParameterInfo>{
       {.name = "a.weight", .shape = {3, 5}, .offset = 0, .count = 16},
@@ -47,9 +47,9 @@ v1::OptimizerSpec Spec(const std::string& name) {
   return spec;
 }
 
-// Updates of shares by optimizers that each keep one are an update of everything, and what they
-// keep is what all would be.
-TEST(OptimizerSharesTest, KeepWhatTheyUpdate) {
+// Optimizers that each keep and update one shard must give the parameters and states of one full
+// update.
+TEST(OptimizerSharesTest, EqualFullUpdate) {
   for (const std::string name : {"sgd", "adamw"}) {
     SCOPED_TRACE(name);
     v1::OptimizerSpec spec = Spec(name);
@@ -59,7 +59,7 @@ TEST(OptimizerSharesTest, KeepWhatTheyUpdate) {
     const auto shared = Optimizer::Create(spec, Parameters(), {.deferred = true});
     ASSERT_TRUE(whole.ok() && shared.ok());
     EXPECT_EQ((*shared)->states()[0].values.bytes(), 0);
-    // In the midst of a parameter, besides.
+    // The shard begins and ends within parameters.
     constexpr size_t kBegin = 24, kCount = 44;
     TestUpdates updates(UpdateRulesOf(spec));
     Floats expected(kElements, 0.5f), parameters = expected, gradients(kElements);
@@ -86,7 +86,7 @@ TEST(OptimizerSharesTest, KeepWhatTheyUpdate) {
   }
 }
 
-// An optimizer with what decides its updates.
+// An optimizer with an update controller.
 class TestOptimizer {
  public:
   explicit TestOptimizer(const v1::OptimizerSpec& spec, const OptimizerOptions& options = {})
@@ -96,7 +96,7 @@ class TestOptimizer {
     optimizer_ = *std::move(optimizer);
   }
 
-  // Step number `step`, counted from 0 -> the gradients' norm, where the spec clips.
+  // Runs step number `step` (from 0) and returns the gradient norm if the spec clips.
   std::optional<double> Step(double learning_rate, uint64_t step, float* parameters,
                              const float* gradients, double loss_scale = 1) {
     optimizer_->Step(updates_.Decide(learning_rate, step, gradients, kElements, loss_scale),
@@ -121,7 +121,7 @@ size_t CountOf(const nn::ParameterInfo& parameter) {
   return count;
 }
 
-// Random numbers, and zeros in the padding.
+// Returns random numbers, with zeros in the padding.
 Floats Random(uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -146,13 +146,13 @@ double Norm(const Floats& values, const nn::ParameterInfo& parameter) {
   return std::sqrt(sum);
 }
 
-// Of how much of `before` is left in the parameter's first element.
+// Ratio of the first element of a parameter after and before.
 float Left(const Floats& before, const Floats& after, size_t parameter) {
   const size_t offset = Parameters()[parameter].offset;
   return after[offset] / before[offset];
 }
 
-TEST(OptimizerTest, RemembersWhatItNeeds) {
+TEST(OptimizerTest, NamesStates) {
   const auto names = [](const v1::OptimizerSpec& spec) {
     std::vector<std::string> names;
     const auto optimizer = Make(spec);
@@ -167,8 +167,8 @@ TEST(OptimizerTest, RemembersWhatItNeeds) {
   EXPECT_THAT(names(plain), ElementsAre());
 }
 
-// A gradient of zero leaves the decay alone: 1 - 0.1 * 0.5.
-TEST(OptimizerTest, NormsAndBiasesMayBeExcludedFromDecay) {
+// With zero gradients, only the decay applies: 1 - 0.1 * 0.5.
+TEST(OptimizerTest, ExcludesNormsAndBiasesFromDecay) {
   for (const char* name : {"sgd", "adamw"}) {
     for (const bool exclude : {false, true}) {
       v1::OptimizerSpec spec = Spec(name);
@@ -185,7 +185,7 @@ TEST(OptimizerTest, NormsAndBiasesMayBeExcludedFromDecay) {
   }
 }
 
-TEST(OptimizerTest, LarsMovesEachTensorInProportionToItsNorm) {
+TEST(OptimizerTest, LarsUpdatesEachTensorInProportionToItsNorm) {
   v1::OptimizerSpec spec = Spec("lars");
   spec.set_exclude_norm_and_bias(true);
   const Floats before = Random(1), gradients = Random(2);
@@ -198,21 +198,21 @@ TEST(OptimizerTest, LarsMovesEachTensorInProportionToItsNorm) {
     const double expected = 2.0 * 0.001 * Norm(before, parameter);
     EXPECT_NEAR(Norm(moved, parameter), expected, 1e-4 * expected);
   }
-  // The others take a step of plain SGD.
+  // The other tensors use plain SGD.
   for (const size_t plain : {1, 3}) {
     const size_t offset = Parameters()[plain].offset;
     EXPECT_NEAR(moved[offset], 2.0f * gradients[offset], 1e-5);
   }
 }
 
-TEST(OptimizerTest, LarsStartsFromZero) {
+TEST(OptimizerTest, LarsHandlesZeroParameters) {
   Floats parameters(kElements, 0.0f);
   const Floats gradients = Random(2);
   Make(Spec("lars"))->Step(0.5, 0, parameters.data(), gradients.data());
   EXPECT_EQ(parameters, Scaled(gradients, -0.5f));
 }
 
-TEST(OptimizerTest, ClipsTheNormOfAllGradientsTogether) {
+TEST(OptimizerTest, ClipsByNormOfAllGradients) {
   for (const char* name : {"sgd", "adamw", "lars"}) {
     v1::OptimizerSpec clipping = Spec(name);
     clipping.set_clip_norm(0.5);
@@ -234,8 +234,8 @@ TEST(OptimizerTest, ClipsTheNormOfAllGradientsTogether) {
   }
 }
 
-// Powers of two, so that scaling back is exact.
-TEST(OptimizerTest, ScalesGradientsBackBeforeClipping) {
+// Powers of two, so that unscaling is exact.
+TEST(OptimizerTest, UnscalesGradientsBeforeClipping) {
   for (const char* name : {"sgd", "adamw", "lars"}) {
     for (const double clip_norm : {0.0, 0.5, 100.0}) {
       v1::OptimizerSpec spec = Spec(name);
@@ -268,7 +268,7 @@ TEST(OptimizerTest, RoundsParametersAndStates) {
   }
 }
 
-TEST(OptimizerTest, ANormThatIsNotANumberShows) {
+TEST(OptimizerTest, ReturnsNonFiniteNorm) {
   v1::OptimizerSpec spec = Spec("sgd");
   spec.set_clip_norm(1);
   Floats parameters = Random(1), gradients = Random(2);
@@ -279,8 +279,8 @@ TEST(OptimizerTest, ANormThatIsNotANumberShows) {
   EXPECT_TRUE(std::isnan(parameters[40]));
 }
 
-// Whatever an optimizer knows is in its states and the number of the step.
-TEST(OptimizerTest, GoingOnIsNeverHavingStopped) {
+// States and step number are the optimizer's complete state.
+TEST(OptimizerTest, ResumesFromStates) {
   for (const char* name : {"sgd", "adamw", "lars"}) {
     v1::OptimizerSpec spec = Spec(name);
     spec.set_weight_decay(0.1);
@@ -305,7 +305,7 @@ TEST(OptimizerTest, GoingOnIsNeverHavingStopped) {
   }
 }
 
-TEST(OptimizerTest, WhatCannotBeIsRefused) {
+TEST(OptimizerTest, RejectsInvalidSpecs) {
   const auto error = [](const v1::OptimizerSpec& spec) {
     const absl::Status status = Optimizer::Create(spec, Parameters()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -28,7 +28,7 @@ absl::StatusOr<Schedule> Schedule::Create(const v1::ScheduleSpec& spec, double b
 }
 
 absl::Status Schedule::SetSteps(const v1::ScheduleSpec& spec, uint64_t steps_per_epoch) {
-  // At least one: a rate that changes before the first step would only be another base rate.
+  // At least one step: a change before the first step would only change the base rate.
   const auto steps = [steps_per_epoch](double epochs) {
     const double steps = std::round(epochs * static_cast<double>(steps_per_epoch));
     return static_cast<uint64_t>(std::clamp(steps, 1.0, 1e18));
@@ -60,7 +60,7 @@ double Schedule::Multiplier(uint64_t step) const {
     case Shape::kCosine: {
       const double after_warmup = std::max(static_cast<double>(step) - warmup_steps_, 0.0);
       const double span = total_steps_ - warmup_steps_;
-      // Nothing is left of the cosine where the warm-up takes the whole training.
+      // The warm-up spans the whole training.
       if (span <= 0) return 1;
       return 0.5 * (1 + std::cos(M_PI * std::min(after_warmup / span, 1.0)));
     }
@@ -78,14 +78,14 @@ double Schedule::Multiplier(uint64_t step) const {
 double Schedule::LearningRate(uint64_t step) const {
   const auto position = static_cast<double>(step);
   const double rate = base_rate_ * Multiplier(step);
-  // The first step already learns something: a rate of exactly zero would waste it.
+  // Starts above zero, because a step with a rate of zero would be wasted.
   return position < warmup_steps_ ? rate * (position + 1) / (warmup_steps_ + 1) : rate;
 }
 
 uint64_t TotalSteps(const v1::TrainSpec& spec, uint64_t steps_per_epoch) {
   uint64_t total = std::numeric_limits<uint64_t>::max();
   if (spec.epochs() > 0) {
-    // Rounded up, but not because 0.1 epochs of 10 steps are a little more than one in binary.
+    // Rounds up, with a tolerance for binary fractions: 0.1 epochs of 10 steps are one step.
     const double steps = spec.epochs() * static_cast<double>(steps_per_epoch);
     total = static_cast<uint64_t>(std::min(std::ceil(steps - 1e-6), 1e18));
   }

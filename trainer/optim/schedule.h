@@ -11,26 +11,27 @@
 
 namespace muster::train {
 
-// Linear warm-up from zero, which reaches the rate with the first step after it, and one of
+// Linear warm-up from zero, which reaches the base rate at the first step after it, combined with
+// one of
 //   constant
-//   cosine    half a cosine after the warm-up, which would reach zero with the step after the last
-//             (Loshchilov & Hutter 2017, without restarts)
-//   step      times `factor` after each milestone, and after every so many epochs; warm-up or not,
-//             these count from the training's start
+//   cosine    half a cosine period after the warm-up, which would reach zero at the step after the
+//             last (Loshchilov & Hutter 2017, without restarts)
+//   step      multiplied by `factor` after each milestone, or every `every_epochs` epochs, counted
+//             from the start of training even with a warm-up
 // Immutable.
 class Schedule {
  public:
-  // `spec` with the coordinator's defaults. INVALID_ARGUMENT names the field.
+  // `spec` must have the coordinator's defaults filled in. INVALID_ARGUMENT names the field.
   static absl::StatusOr<Schedule> Create(const v1::ScheduleSpec& spec, double base_rate,
                                          uint64_t total_steps, uint64_t steps_per_epoch);
-  // Of the step that follows after `step` steps were done.
+  // Learning rate of the next step after `step` completed steps.
   double LearningRate(uint64_t step) const;
 
  private:
   enum class Shape { kConstant, kCosine, kStep };
   Schedule() = default;
   absl::Status SetSteps(const v1::ScheduleSpec& spec, uint64_t steps_per_epoch);
-  // What the base rate is multiplied by, apart from the warm-up.
+  // Factor for the base rate, without the warm-up.
   double Multiplier(uint64_t step) const;
 
   Shape shape_ = Shape::kConstant;
@@ -38,11 +39,11 @@ class Schedule {
   double warmup_steps_ = 0;
   double total_steps_ = 0;
   std::vector<uint64_t> milestones_;  // in steps
-  uint64_t every_steps_ = 0;          // 0: milestones alone
+  uint64_t every_steps_ = 0;          // 0: only milestones
   double factor_ = 0;
 };
 
-// Steps of the whole training: epochs (parts of one count) or max_steps, whichever ends first; at
+// Total number of training steps: epochs (may be fractional) or max_steps, whichever ends first; at
 // least 1.
 uint64_t TotalSteps(const v1::TrainSpec& spec, uint64_t steps_per_epoch);
 

@@ -15,7 +15,7 @@ v1::ScheduleSpec Spec(const char* name, double warmup_epochs) {
   return spec;
 }
 
-TEST(ScheduleTest, ConstantIsConstant) {
+TEST(ScheduleTest, KeepsConstantRate) {
   const Schedule schedule = *Schedule::Create(Spec("constant", 0), 0.1, 100, 10);
   for (const uint64_t step : {0, 1, 99, 1000}) EXPECT_EQ(schedule.LearningRate(step), 0.1);
 }
@@ -51,7 +51,7 @@ TEST(ScheduleTest, StepsDownAtMilestones) {
   EXPECT_NEAR(schedule.LearningRate(1000), 0.02, 1e-12);
 }
 
-TEST(ScheduleTest, StepsDownEverySoManyEpochs) {
+TEST(ScheduleTest, StepsDownEveryNEpochs) {
   v1::ScheduleSpec spec = Spec("step", 0);
   spec.set_factor(0.5);
   spec.set_every_epochs(2);
@@ -61,7 +61,7 @@ TEST(ScheduleTest, StepsDownEverySoManyEpochs) {
   EXPECT_EQ(schedule.LearningRate(65), 0.125);
 }
 
-TEST(ScheduleTest, MilestonesCountFromTheStartWarmUpOrNot) {
+TEST(ScheduleTest, CountsMilestonesFromStartWithWarmUp) {
   v1::ScheduleSpec spec = Spec("step", 1);
   spec.set_factor(0.5);
   spec.add_milestones(0.5);
@@ -73,7 +73,7 @@ TEST(ScheduleTest, MilestonesCountFromTheStartWarmUpOrNot) {
   EXPECT_NEAR(schedule.LearningRate(12), 0.275, 1e-12);
 }
 
-TEST(ScheduleTest, WhatCannotBeIsRefused) {
+TEST(ScheduleTest, RejectsInvalidSpecs) {
   const auto error = [](const v1::ScheduleSpec& spec) {
     const absl::Status status = Schedule::Create(spec, 1, 10, 10).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -88,7 +88,7 @@ TEST(ScheduleTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(error(spec), ::testing::HasSubstr("milestones: must be"));
 }
 
-TEST(TotalStepsTest, WhicheverEndsFirst) {
+TEST(TotalStepsTest, UsesWhicheverEndsFirst) {
   v1::TrainSpec spec;
   spec.set_epochs(3);
   EXPECT_EQ(TotalSteps(spec, 235), 705);
@@ -100,7 +100,7 @@ TEST(TotalStepsTest, WhicheverEndsFirst) {
   EXPECT_EQ(TotalSteps(spec, 235), 1000);
 }
 
-TEST(TotalStepsTest, PartsOfEpochsAreRoundedUp) {
+TEST(TotalStepsTest, RoundsFractionalEpochsUp) {
   v1::TrainSpec spec;
   spec.set_epochs(0.1);
   EXPECT_EQ(TotalSteps(spec, 10), 1);

@@ -1,6 +1,5 @@
-// What decides each step's update, where the device computes it, and what is told of the step
-// afterwards. The process asks nothing of the device meanwhile: steps are queued, and what became
-// of them is read when they are done.
+// Computes the scalars of each step's update on the device and reads step results back
+// asynchronously: steps are queued, and their records are read when they complete.
 #ifndef MUSTER_TRAINER_OPTIM_UPDATE_CONTROLLER_H_
 #define MUSTER_TRAINER_OPTIM_UPDATE_CONTROLLER_H_
 
@@ -17,59 +16,60 @@
 
 namespace muster::train {
 
-// For one training thread. Steps are consecutive; each is Begin, Decide, Finish.
+// Used by one training thread. Steps are consecutive; each calls Begin, Decide and Finish.
 class UpdateController {
  public:
-  // Steps whose records nobody has read, at most: how far the process may be ahead of the device.
+  // Maximum number of steps whose records have not been read, i.e. that the host is ahead of the
+  // device.
   static constexpr uint64_t kStepsAhead = 10;
 
-  // `rules` but for their number of records. There is room for the losses of `parts`, of which the
-  // first `counted` make a step's. The device outlives this. RESOURCE_EXHAUSTED.
+  // rules.records is ignored. Allocates losses for `parts` accumulation steps, of which the first
+  // `counted` are summed to the step's loss. The device outlives this object. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<UpdateController>> Create(const kernels::UpdateRules& rules,
                                                                   kernels::Device& device,
                                                                   uint32_t counted, uint32_t parts);
 
-  // Where the loss of a part is to be written, and what scales it, in the device's memory; the
-  // latter null where it is not scaled.
+  // Location of an accumulation step's loss, and the loss scale, both in device memory. The loss
+  // scale is null without loss scaling.
   kernels::LossResult* loss(uint32_t part) const {
     return losses_.as<kernels::LossResult>() + part;
   }
   const double* loss_scale() const {
     return rules_.scales_loss ? &variables()->state.loss_scale.scale : nullptr;
   }
-  // For the update's kernels, after Decide.
+  // Scalars for the update kernels; valid after Decide.
   const kernels::UpdateScalars* scalars() const { return &variables()->scalars; }
 
   void SetLossScale(const kernels::LossScaleState& state);
 
-  // FAILED_PRECONDITION where kStepsAhead steps were not read.
+  // FAILED_PRECONDITION if kStepsAhead steps have not been read.
   absl::Status Begin(uint64_t step, double learning_rate);
-  // Before Decide: the squared norm of gradients [count], in the device's memory, for whoever adds
-  // up those of other shares; null where nothing is clipped. Only calls the device.
+  // Called before Decide. Squared norm of gradients [count], in device memory, to which callers may
+  // add that of other shards; null without clipping. Only issues device calls.
   double* SumOfSquares(const float* gradients, size_t count);
-  // Of gradients whose SumOfSquares there is, of which `finite` says whether all are finite
-  // numbers; null where the loss is not scaled. `failed` as UpdateInputs::failed. Only calls the
-  // device, alike in every step.
+  // Computes the scalars from the last SumOfSquares. `finite`: whether all gradients are finite, in
+  // device memory; null without loss scaling. `failed`: see UpdateInputs::failed. Only issues
+  // device calls, the same in every step.
   void Decide(const bool* finite, const uint32_t* failed = nullptr);
-  // Both, of all gradients.
+  // SumOfSquares and Decide for all gradients.
   void Decide(const float* gradients, size_t count, const bool* finite,
               const uint32_t* failed = nullptr) {
     SumOfSquares(gradients, count);
     Decide(finite, failed);
   }
-  // After the update. What was told before it of this step is then on its way.
+  // Called after the update; queues the step's record for reading.
   void Finish();
 
-  // Whether the next step's record is there.
+  // Whether the next step's record is available.
   bool Known() const { return pending() > 0 && events_[next_ % kStepsAhead]->Done(); }
-  // Of steps that were not read yet.
+  // Number of steps whose records have not been read.
   uint64_t pending() const { return end_ - next_; }
-  // The next step's record, in order; absent where there is none, or it is not known yet and nobody
-  // waits. The device's errors.
+  // Returns the next step's record, in order. Empty if no step is pending, or if the record is not
+  // available and `wait` is false. Returns the device's errors.
   absl::StatusOr<std::optional<kernels::StepRecord>> Read(bool wait);
 
  private:
-  // In the device's memory.
+  // In device memory.
   struct Variables {
     kernels::StepScalars step;
     kernels::UpdateState state;
@@ -78,18 +78,18 @@ class UpdateController {
   };
 
   UpdateController(const kernels::UpdateRules& rules, kernels::Device& device, uint32_t counted);
-  // An address, not to be read or written here.
+  // Device address; must not be dereferenced on the host.
   Variables* variables() const { return variables_.as<Variables>(); }
 
   const kernels::UpdateRules rules_;
   kernels::Device& device_;
   const uint32_t counted_;
   kernels::DeviceMemory variables_;
-  kernels::DeviceMemory losses_;                                           // by part
+  kernels::DeviceMemory losses_;                                           // by accumulation step
   kernels::HostMemory records_;                                            // written by the device
   std::array<std::unique_ptr<kernels::DeviceEvent>, kStepsAhead> events_;  // by record
-  uint64_t next_ = 0;                                                      // step to be read
-  uint64_t end_ = 0;  // behind those that were finished
+  uint64_t next_ = 0;                                                      // next step to be read
+  uint64_t end_ = 0;  // end of the finished steps
 };
 
 }  // namespace muster::train

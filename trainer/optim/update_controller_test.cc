@@ -1,5 +1,5 @@
-// What the decisions are is kernels/contract/update_contract_test's to see; here, when they are
-// told.
+// Tests when step records become available. kernels/contract/update_contract_test checks the
+// values.
 #include "trainer/optim/update_controller.h"
 
 #include <memory>
@@ -17,7 +17,7 @@ std::unique_ptr<UpdateController> Make(kernels::Device& device,
   return *std::move(control);
 }
 
-// With a loss that is the step's number.
+// Runs a step whose loss is the step's number.
 absl::Status Step(UpdateController& control, kernels::Device& device, uint64_t step) {
   const absl::Status begun = control.Begin(step, 0.5);
   if (!begun.ok()) return begun;
@@ -28,14 +28,14 @@ absl::Status Step(UpdateController& control, kernels::Device& device, uint64_t s
   return absl::OkStatus();
 }
 
-// The loss of the next step, or -1.
+// Returns the loss of the next step, or -1 if it is not available.
 double Read(UpdateController& control, bool wait) {
   const auto record = control.Read(wait);
   EXPECT_TRUE(record.ok()) << record.status();
   return record->has_value() ? (*record)->loss.loss_sum : -1;
 }
 
-TEST(UpdateControlTest, WhereCallsHappenAtOnceSoDoesTheirOutcome) {
+TEST(UpdateControllerTest, ReturnsRecordsAtOnceOnSynchronousDevice) {
   const auto control = Make(kernels::CpuDevice());
   EXPECT_EQ(Read(*control, /*wait=*/false), -1);
   for (uint64_t step = 40; step < 65; ++step) {
@@ -45,22 +45,22 @@ TEST(UpdateControlTest, WhereCallsHappenAtOnceSoDoesTheirOutcome) {
   }
 }
 
-TEST(UpdateControlTest, ElsewhereOutcomesComeLaterAndInOrder) {
+TEST(UpdateControllerTest, ReturnsRecordsInOrderOnAsynchronousDevice) {
   kernels::Device& device = kernels::RecordingDevice();
   const auto control = Make(device);
-  uint64_t told = 7;
+  uint64_t next = 7;
   for (uint64_t step = 7; step < 32; ++step) {
     ASSERT_TRUE(Step(*control, device, step).ok());
-    for (double loss; (loss = Read(*control, /*wait=*/false)) >= 0; ++told) EXPECT_EQ(loss, told);
-    EXPECT_EQ(control->pending(), step + 1 - told);
+    for (double loss; (loss = Read(*control, /*wait=*/false)) >= 0; ++next) EXPECT_EQ(loss, next);
+    EXPECT_EQ(control->pending(), step + 1 - next);
   }
-  EXPECT_GT(told, 7u);
-  EXPECT_LT(told, 32u) << "not all are known";
-  while (told < 32) EXPECT_EQ(Read(*control, /*wait=*/true), told++);
+  EXPECT_GT(next, 7u);
+  EXPECT_LT(next, 32u) << "expected some records to be pending";
+  while (next < 32) EXPECT_EQ(Read(*control, /*wait=*/true), next++);
   EXPECT_EQ(Read(*control, /*wait=*/true), -1);
 }
 
-TEST(UpdateControlTest, NoOutcomeIsWrittenOver) {
+TEST(UpdateControllerTest, RejectsStepThatWouldOverwriteRecord) {
   kernels::Device& device = kernels::RecordingDevice();
   const auto control = Make(device);
   for (uint64_t step = 0; step < UpdateController::kStepsAhead; ++step) {
@@ -75,7 +75,7 @@ TEST(UpdateControlTest, NoOutcomeIsWrittenOver) {
   }
 }
 
-TEST(UpdateControlTest, TheLossIsScaledWhereTheRulesSaySo) {
+TEST(UpdateControllerTest, ScalesLossIfConfigured) {
   EXPECT_EQ(Make(kernels::CpuDevice())->loss_scale(), nullptr);
   const auto control = Make(kernels::CpuDevice(), {.scales_loss = true});
   control->SetLossScale({.scale = 32});
