@@ -164,7 +164,7 @@ absl::Status CheckpointDirectory::WriteFiles(const std::string& directory,
 
 absl::Status CheckpointDirectory::MoveIntoPlace(const std::string& from, uint64_t step) const {
   const std::string target = StepPath(step);
-  // A damaged checkpoint of this step, from which an earlier resume fell back, makes room.
+  // Moves aside a damaged checkpoint of this step, which an earlier resume has skipped.
   const std::string replaced = from + "-replaced";
   const bool make_room = rename(target.c_str(), replaced.c_str()) == 0;
   if (rename(from.c_str(), target.c_str()) != 0) {
@@ -178,7 +178,7 @@ absl::Status CheckpointDirectory::MoveIntoPlace(const std::string& from, uint64_
 void CheckpointDirectory::RemoveOld(uint64_t newest_step) const {
   uint32_t kept = 0;
   for (const uint64_t step : Steps()) {
-    // A later step than the newest one is damaged, or training would have gone on from there.
+    // Checkpoints of later steps are damaged; otherwise training would have resumed from them.
     if (step <= newest_step && kept++ < std::max(1u, options_.keep)) continue;
     RemoveTree(StepPath(step));
   }

@@ -1,14 +1,14 @@
-// A folder of checkpoints, each complete or absent.
+// A directory of checkpoints that are published atomically.
 //
 //   DIR/GENERATION            see generation_fence.h
-//   DIR/step-00001234/        the training after 1234 steps
-//     model.safetensors       parameters and buffers by torch's names: a state_dict
-//     optimizer.safetensors   what the optimizer remembers of each parameter: fc.weight.momentum
-//     ema.safetensors         the moving average, a state_dict too; only where there is one
-//     state.json              where the training was: CheckpointState
-//     manifest.json           size and SHA-256 of each of the others
+//   DIR/step-00001234/        checkpoint after 1234 steps
+//     model.safetensors       parameters and buffers with PyTorch's names: a state_dict
+//     optimizer.safetensors   optimizer states by parameter, e.g. fc.weight.momentum
+//     ema.safetensors         moving average, also a state_dict; only if there is one
+//     state.json              position of the training: CheckpointState
+//     manifest.json           size and SHA-256 of each of the other files
 //
-// A checkpoint is written under a name that no reader looks for, synced, and renamed once.
+// A checkpoint is written under a temporary name that readers ignore, synced, and then renamed.
 #ifndef MUSTER_TRAINER_CHECKPOINT_CHECKPOINT_H_
 #define MUSTER_TRAINER_CHECKPOINT_CHECKPOINT_H_
 
@@ -30,47 +30,47 @@ struct Checkpoint {
   CheckpointState state;
   std::vector<Tensor> model;
   std::vector<Tensor> optimizer;
-  std::vector<Tensor> average;  // empty: none
+  std::vector<Tensor> average;  // empty if there is none
 };
 
 struct CheckpointOptions {
   std::string path;
   std::string job_id;
   uint64_t generation = 0;
-  uint32_t keep = 3;  // newest checkpoints that are kept; at least 1
+  uint32_t keep = 3;  // number of newest checkpoints to keep; at least 1
 };
 
 // Movable, not thread-safe.
 class CheckpointDirectory {
  public:
-  // Makes the folder where there is none, raises its fence and clears what a writer that was killed
-  // left behind. Errors: ABORTED when a newer generation was here; otherwise as errno says, naming
+  // Creates the directory if it does not exist, raises its fence and removes leftovers of killed
+  // writers. ABORTED if a newer generation has raised the fence; otherwise the error of errno with
   // the path.
   static absl::StatusOr<CheckpointDirectory> OpenForWriting(const CheckpointOptions& options);
-  // For a rank that only looks for where to resume. A folder that does not exist has no
-  // checkpoints. Raises the fence where it may write.
+  // For ranks that only look for a checkpoint to resume from. A directory that does not exist has
+  // no checkpoints. Raises the fence if the directory is writable.
   static absl::StatusOr<CheckpointDirectory> OpenForReading(const CheckpointOptions& options);
 
-  // The newest checkpoint whose files are what its manifest says; damaged ones are named in the log
-  // and passed over. Nothing when there is none.
+  // Newest checkpoint whose files match its manifest; invalid checkpoints are logged and skipped.
+  // Empty if there is none.
   std::optional<CheckpointState> FindNewestValid() const;
-  // Checked against the manifest. NOT_FOUND, DATA_LOSS.
+  // Verifies a checkpoint against its manifest and returns its state. NOT_FOUND, DATA_LOSS.
   absl::StatusOr<CheckpointState> Verify(uint64_t step) const;
-  // Of a verified checkpoint.
+  // Paths in a verified checkpoint.
   std::string ModelPath(uint64_t step) const;
   std::string OptimizerPath(uint64_t step) const;
-  // Nothing where the checkpoint has no average.
+  // Empty if the checkpoint has no average.
   std::optional<std::string> AveragePath(uint64_t step) const;
 
-  // Publishes a checkpoint and removes those beyond options.keep. ABORTED or FAILED_PRECONDITION
-  // when the folder belongs to somebody else now (nothing is published); otherwise as errno says,
-  // naming the path.
+  // Publishes a checkpoint and removes those beyond options.keep. ABORTED or FAILED_PRECONDITION if
+  // the directory now belongs to another generation or job (nothing is published); otherwise the
+  // error of errno with the path.
   absl::Status Write(const Checkpoint& checkpoint) const;
 
  private:
   explicit CheckpointDirectory(const CheckpointOptions& options);
   std::string StepPath(uint64_t step) const;
-  // Newest first.
+  // Steps of all checkpoints, newest first.
   std::vector<uint64_t> Steps() const;
   absl::Status WriteFiles(const std::string& directory, const Checkpoint& checkpoint) const;
   absl::Status MoveIntoPlace(const std::string& from, uint64_t step) const;

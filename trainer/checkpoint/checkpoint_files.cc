@@ -39,7 +39,7 @@ absl::StatusOr<Json> ReadJson(const std::string& path) {
   return json;
 }
 
-// The member `key`, or nothing where it is missing or of another kind.
+// Returns member `key`, or a default value if it is missing or has another type.
 template <typename Value>
 Value Get(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -51,7 +51,7 @@ Value Get(const Json& json, const char* key) {
   }
 }
 
-// Against its entry in the manifest.
+// Checks a file against its entry in the manifest.
 absl::Status VerifyFile(const std::string& path, const Json& entry) {
   const auto file = data::MappedFile::Open(path);
   if (!file.ok()) return absl::DataLossError(file.status().message());

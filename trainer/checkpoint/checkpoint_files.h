@@ -1,4 +1,4 @@
-// The files of one checkpoint and the manifest over them.
+// Reads and writes the files of one checkpoint and their manifest.
 #ifndef MUSTER_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H_
 #define MUSTER_TRAINER_CHECKPOINT_CHECKPOINT_FILES_H_
 
@@ -16,20 +16,20 @@
 
 namespace muster::train {
 
-// state.json. The sampler's position follows from step; it is there to be read by people and other
-// programs.
+// Contents of state.json. The sampler's position is redundant (it follows from `step`) but is
+// stored for people and other programs.
 struct CheckpointState {
   uint64_t step = 0;
   double epoch = 0;
-  uint64_t epoch_samples = 0;  // of the current epoch that are used up
+  uint64_t epoch_samples = 0;  // samples of the current epoch already used
   uint64_t seed = 0;
   uint64_t global_batch = 0;
   uint32_t world_size = 0;
   std::string job_id;
   uint64_t generation = 0;
-  // Of everything in the spec that the state depends on: another digest is another training.
+  // Digest of all spec settings that the state depends on; differs between different trainings.
   std::string training_digest;
-  std::optional<LossScaleState> loss_scale;  // where the training has one
+  std::optional<LossScaleState> loss_scale;  // only with loss scaling
 };
 
 inline constexpr char kModelFile[] = "model.safetensors";
@@ -44,16 +44,16 @@ struct ManifestEntry {
 };
 using Manifest = std::map<std::string, ManifestEntry>;  // by file name
 
-// Each writes one file into `directory`, waits until the disk has it, and adds it to the manifest.
-// Errors: as errno says, naming the path.
+// Each function writes one file into `directory`, syncs it to disk, and adds it to the manifest.
+// Returns the error of errno with the path.
 absl::Status WriteTensors(const std::string& directory, const std::string& name,
                           absl::Span<const Tensor> tensors, Manifest& manifest);
 absl::Status WriteState(const std::string& directory, const CheckpointState& state,
                         Manifest& manifest);
 absl::Status WriteManifest(const std::string& directory, const Manifest& manifest);
 
-// Whether the manifest's files, all that a checkpoint needs among them, are there, each of the size
-// and digest that it says. DATA_LOSS names what is wrong; NOT_FOUND where there is no manifest.
+// Checks that the manifest lists all required files and that every listed file exists with the
+// listed size and digest. DATA_LOSS explains what is wrong; NOT_FOUND if there is no manifest.
 absl::Status VerifyManifest(const std::string& directory);
 // DATA_LOSS, NOT_FOUND.
 absl::StatusOr<CheckpointState> ReadState(const std::string& directory);

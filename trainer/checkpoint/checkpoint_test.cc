@@ -58,7 +58,7 @@ class CheckpointTest : public ::testing::Test {
   const std::string path_ = parent_.path() + "/made/on/demand";
 };
 
-TEST_F(CheckpointTest, WhatIsWrittenIsFound) {
+TEST_F(CheckpointTest, FindsWrittenCheckpoint) {
   const CheckpointDirectory directory = Writer();
   ASSERT_TRUE(directory.Write(AtStep(7)).ok());
   const auto state = directory.FindNewestValid();
@@ -77,7 +77,7 @@ TEST_F(CheckpointTest, WhatIsWrittenIsFound) {
   EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000007"));
 }
 
-TEST_F(CheckpointTest, TheNewestAreKept) {
+TEST_F(CheckpointTest, KeepsNewestCheckpoints) {
   const CheckpointDirectory directory = Writer(1, /*keep=*/2);
   for (const uint64_t step : {9, 10, 100, 99999999}) {
     ASSERT_TRUE(directory.Write(AtStep(step)).ok());
@@ -87,7 +87,7 @@ TEST_F(CheckpointTest, TheNewestAreKept) {
   EXPECT_EQ(NewestValid(), 100000000);
 }
 
-TEST_F(CheckpointTest, ADamagedNewestFallsBackToTheOneBefore) {
+TEST_F(CheckpointTest, SkipsDamagedCheckpoints) {
   const CheckpointDirectory directory = Writer();
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "ema.safetensors",
                            "state.json", "manifest.json"}) {
@@ -108,13 +108,13 @@ TEST_F(CheckpointTest, ADamagedNewestFallsBackToTheOneBefore) {
     EXPECT_EQ(NewestValid(), 10) << file << " with a flipped bit";
     fs::remove(newest);
     EXPECT_EQ(NewestValid(), 10) << file << " missing";
-    // Training goes on from 10 and comes by 20 again.
+    // Training resumes from step 10 and reaches step 20 again.
     ASSERT_TRUE(directory.Write(AtStep(20)).ok());
     EXPECT_EQ(NewestValid(), 20);
   }
 }
 
-TEST_F(CheckpointTest, AnAverageIsThereOnlyWhereOneWasGiven) {
+TEST_F(CheckpointTest, StoresAverageOnlyIfGiven) {
   const CheckpointDirectory directory = Writer();
   Checkpoint checkpoint = AtStep(7);
   checkpoint.average.clear();
@@ -123,7 +123,7 @@ TEST_F(CheckpointTest, AnAverageIsThereOnlyWhereOneWasGiven) {
   EXPECT_FALSE(directory.AveragePath(7).has_value());
 }
 
-TEST_F(CheckpointTest, ALossScaleIsThereOnlyWhereOneWasGiven) {
+TEST_F(CheckpointTest, StoresLossScaleOnlyIfGiven) {
   const CheckpointDirectory directory = Writer();
   Checkpoint checkpoint = AtStep(7);
   ASSERT_TRUE(directory.Write(checkpoint).ok());
@@ -140,7 +140,7 @@ TEST_F(CheckpointTest, ALossScaleIsThereOnlyWhereOneWasGiven) {
   EXPECT_EQ(state->loss_scale->overflows_in_row, 2u);
 }
 
-TEST_F(CheckpointTest, AManifestNamesOnlyFilesBesideIt) {
+TEST_F(CheckpointTest, RejectsManifestWithPathsOutsideDirectory) {
   const CheckpointDirectory directory = Writer();
   ASSERT_TRUE(directory.Write(AtStep(7)).ok());
   const std::string path = path_ + "/step-00000007/manifest.json";
@@ -153,7 +153,7 @@ TEST_F(CheckpointTest, AManifestNamesOnlyFilesBesideIt) {
   EXPECT_EQ(directory.Verify(7).status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(CheckpointTest, ADamagedLaterStepDoesNotCrowdOutGoodOnes) {
+TEST_F(CheckpointTest, KeepsValidCheckpointsBeforeDamagedLaterStep) {
   const CheckpointDirectory directory = Writer(1, /*keep=*/1);
   ASSERT_TRUE(directory.Write(AtStep(30)).ok());
   fs::remove(path_ + "/step-00000030/state.json");
@@ -161,10 +161,10 @@ TEST_F(CheckpointTest, ADamagedLaterStepDoesNotCrowdOutGoodOnes) {
   EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000020"));
 }
 
-TEST_F(CheckpointTest, AStaleWriterPublishesNothing) {
+TEST_F(CheckpointTest, RejectsWriterOfStaleGeneration) {
   const CheckpointDirectory old_writer = Writer(1);
   ASSERT_TRUE(old_writer.Write(AtStep(10)).ok());
-  // A rank of the next generation looks for where to resume: from now on the old one is out.
+  // A rank of the next generation looks for a checkpoint, which fences off the old generation.
   ASSERT_EQ(CheckpointDirectory::OpenForReading(Options(2))->FindNewestValid()->step, 10);
   EXPECT_EQ(old_writer.Write(AtStep(20)).code(), absl::StatusCode::kAborted);
   EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000010"));
@@ -172,7 +172,7 @@ TEST_F(CheckpointTest, AStaleWriterPublishesNothing) {
             absl::StatusCode::kAborted);
 }
 
-TEST_F(CheckpointTest, WhatAKilledWriterLeftIsClearedAway) {
+TEST_F(CheckpointTest, RemovesLeftoversOfKilledWriter) {
   Writer(1);
   fs::create_directory(path_ + "/.unfinished-1-20");
   data::WriteFile(path_ + "/.unfinished-1-20/model.safetensors", "half");
@@ -181,7 +181,7 @@ TEST_F(CheckpointTest, WhatAKilledWriterLeftIsClearedAway) {
   EXPECT_THAT(Names(), ElementsAre("GENERATION"));
 }
 
-TEST_F(CheckpointTest, ForeignFilesAreLeftAlone) {
+TEST_F(CheckpointTest, KeepsUnknownFiles) {
   const CheckpointDirectory directory = Writer(1, /*keep=*/1);
   fs::create_directory(path_ + "/step-final");
   data::WriteFile(path_ + "/notes.txt", "mine");
@@ -190,12 +190,12 @@ TEST_F(CheckpointTest, ForeignFilesAreLeftAlone) {
   EXPECT_THAT(Names(), ElementsAre("GENERATION", "notes.txt", "step-00000002", "step-final"));
 }
 
-TEST_F(CheckpointTest, AReaderOfNothingFindsNothingAndMakesNothing) {
+TEST_F(CheckpointTest, ReaderDoesNotCreateDirectory) {
   EXPECT_FALSE(CheckpointDirectory::OpenForReading(Options())->FindNewestValid().has_value());
   EXPECT_FALSE(fs::exists(path_));
 }
 
-TEST_F(CheckpointTest, AFolderThatCannotBeMadeIsNamed) {
+TEST_F(CheckpointTest, NamesDirectoryThatCannotBeCreated) {
   data::WriteFile(parent_.path() + "/made", "a file is in the way");
   const absl::Status status = CheckpointDirectory::OpenForWriting(Options()).status();
   EXPECT_FALSE(status.ok());

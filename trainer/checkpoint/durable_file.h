@@ -1,4 +1,4 @@
-// Files that are on the disk when their writer says so.
+// Writes files durably: data is on disk when Close returns.
 #ifndef MUSTER_TRAINER_CHECKPOINT_DURABLE_FILE_H_
 #define MUSTER_TRAINER_CHECKPOINT_DURABLE_FILE_H_
 
@@ -14,11 +14,11 @@
 
 namespace muster::train {
 
-// A new file that is written from start to end, with its digest. Errors: as errno says, naming the
+// A new file that is written sequentially and hashed. Methods return the error of errno with the
 // path. Not thread-safe.
 class DurableFile {
  public:
-  // Replaces what is there.
+  // Replaces an existing file.
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path);
   ~DurableFile();
   DurableFile(const DurableFile&) = delete;
@@ -26,11 +26,11 @@ class DurableFile {
 
   absl::Status Append(absl::Span<const uint8_t> bytes);
   absl::Status Append(absl::string_view text);
-  // Waits until the disk has it; nothing can be appended afterwards.
+  // Syncs the file to disk and closes it. Append must not be called afterwards.
   absl::Status Close();
 
   uint64_t size_bytes() const { return size_bytes_; }
-  // Of all that was appended; once, after Close.
+  // SHA-256 of the contents. Call once, after Close.
   std::string Sha256Hex() { return hasher_.HexDigest(); }
 
  private:
@@ -42,8 +42,7 @@ class DurableFile {
   Sha256 hasher_;
 };
 
-// Waits until the disk has the folder's entries, so that a name written or renamed there outlives a
-// crash.
+// Syncs the entries of a directory to disk, so that created or renamed files survive a crash.
 absl::Status SyncDirectory(const std::string& path);
 
 }  // namespace muster::train

@@ -18,7 +18,7 @@
 namespace muster::train {
 namespace {
 
-// The fence file, locked for as long as the object lives.
+// The fence file, locked during the lifetime of the object.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path) : path_(path) {}
@@ -56,7 +56,8 @@ class LockedFile {
   int fd_ = -1;
 };
 
-// The generation in "<job_id> <generation>"; 0 where the text is another job's, or nothing.
+// Parses the generation of "<job_id> <generation>"; 0 if the text is malformed or has another job's
+// ID.
 uint64_t GenerationOf(const std::string& text, const std::string& job_id) {
   const std::vector<std::string> words = absl::StrSplit(text, ' ');
   uint64_t generation = 0;

@@ -1,10 +1,9 @@
-// Who may publish in a folder: the newest generation of the job that opened it last.
+// Restricts publishing in a directory to the newest generation of the job that opened it last.
 //
-// A node that was cut off may still compute while its job has gone on elsewhere. The folder's file
-// GENERATION holds
-// "<job id> <generation>"; a new generation raises it before it reads anything, and an older one
-// finds it raised before it renames anything into place. The file is locked during both, so that
-// neither can slip between the other's look and its deed.
+// A partitioned node may still compute while its job has resumed elsewhere. The directory's file
+// GENERATION contains "<job id> <generation>". A new generation raises it before it reads any
+// checkpoint, and an older generation checks it before it renames a checkpoint into place. The file
+// is locked during both operations, so that they cannot interleave.
 #ifndef MUSTER_TRAINER_CHECKPOINT_GENERATION_FENCE_H_
 #define MUSTER_TRAINER_CHECKPOINT_GENERATION_FENCE_H_
 
@@ -19,14 +18,14 @@ namespace muster::train {
 // Movable, not thread-safe.
 class GenerationFence {
  public:
-  // For generation `generation` of job `job_id` in an existing folder.
+  // `directory` must exist.
   GenerationFence(std::string directory, std::string job_id, uint64_t generation);
 
-  // Raises the fence to this generation; another job's fence is replaced. ABORTED when a newer
-  // generation of this job has raised it already; otherwise as errno says, naming the file.
+  // Raises the fence to this generation; replaces the fence of another job. ABORTED if a newer
+  // generation of this job has raised it; otherwise the error of errno with the file.
   absl::Status Raise() const;
-  // Runs `publish` while nobody can raise the fence. Without running it: ABORTED when a newer
-  // generation of this job has raised the fence, FAILED_PRECONDITION when another job has.
+  // Runs `publish` while the fence is locked and returns its status. Does not run it if a newer
+  // generation of this job (ABORTED) or another job (FAILED_PRECONDITION) has raised the fence.
   absl::Status Publish(const std::function<absl::Status()>& publish) const;
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 class GenerationFenceTest : public ::testing::Test {
  protected:
-  // Publishes as a generation of a job, and tells whether it came to that.
+  // Publishes as a generation of a job and records whether the callback ran.
   absl::Status Publish(const std::string& job, uint64_t generation) {
     published_ = false;
     return Fence(job, generation).Publish([this] {
@@ -23,14 +23,14 @@ class GenerationFenceTest : public ::testing::Test {
   bool published_ = false;
 };
 
-TEST_F(GenerationFenceTest, WhoRaisedItPublishes) {
+TEST_F(GenerationFenceTest, PublishesAfterRaise) {
   ASSERT_TRUE(Fence("a", 1).Raise().ok());
-  ASSERT_TRUE(Fence("a", 1).Raise().ok());  // every rank of a generation does
+  ASSERT_TRUE(Fence("a", 1).Raise().ok());  // every rank of a generation raises it
   EXPECT_TRUE(Publish("a", 1).ok());
   EXPECT_TRUE(published_);
 }
 
-TEST_F(GenerationFenceTest, AnOlderGenerationIsShutOut) {
+TEST_F(GenerationFenceTest, RejectsOlderGeneration) {
   ASSERT_TRUE(Fence("a", 9).Raise().ok());
   ASSERT_TRUE(Fence("a", 10).Raise().ok());
   EXPECT_EQ(Publish("a", 9).code(), absl::StatusCode::kAborted);
@@ -39,7 +39,7 @@ TEST_F(GenerationFenceTest, AnOlderGenerationIsShutOut) {
   EXPECT_TRUE(Publish("a", 10).ok());
 }
 
-TEST_F(GenerationFenceTest, AnotherJobTakesOver) {
+TEST_F(GenerationFenceTest, OtherJobReplacesFence) {
   ASSERT_TRUE(Fence("a", 3).Raise().ok());
   ASSERT_TRUE(Fence("b", 1).Raise().ok());
   EXPECT_EQ(Publish("a", 3).code(), absl::StatusCode::kFailedPrecondition);
@@ -47,19 +47,19 @@ TEST_F(GenerationFenceTest, AnotherJobTakesOver) {
   EXPECT_TRUE(Publish("b", 1).ok());
 }
 
-TEST_F(GenerationFenceTest, DamageIsOverwritten) {
+TEST_F(GenerationFenceTest, ReplacesDamagedFence) {
   data::WriteFile(directory_.path() + "/GENERATION", "a 99999999999999999999999999 x");
   EXPECT_TRUE(Fence("a", 1).Raise().ok());
   EXPECT_TRUE(Publish("a", 1).ok());
 }
 
-TEST_F(GenerationFenceTest, PublishPassesErrorsOn) {
+TEST_F(GenerationFenceTest, PublishReturnsErrorOfCallback) {
   ASSERT_TRUE(Fence("a", 1).Raise().ok());
   EXPECT_EQ(Fence("a", 1).Publish([] { return absl::DataLossError("x"); }).code(),
             absl::StatusCode::kDataLoss);
 }
 
-TEST_F(GenerationFenceTest, AMissingFolderIsNamed) {
+TEST_F(GenerationFenceTest, NamesMissingDirectory) {
   const GenerationFence fence(directory_.path() + "/none", "a", 1);
   EXPECT_EQ(fence.Raise().code(), absl::StatusCode::kNotFound);
 }

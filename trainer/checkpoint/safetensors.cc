@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of the reference implementation.
+// Limit of the reference implementation.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 size_t BytesPerElement(absl::string_view dtype) {
@@ -29,7 +29,7 @@ size_t BytesPerElement(absl::string_view dtype) {
   return 0;
 }
 
-// Bytes of an array, unless they overflow 62 bits or a dimension is negative.
+// Size of an array in bytes; empty if it exceeds 62 bits or a dimension is negative.
 std::optional<uint64_t> ArrayBytes(absl::Span<const int64_t> shape, size_t bytes_per_element) {
   uint64_t bytes = bytes_per_element;
   for (const int64_t dimension : shape) {
@@ -65,7 +65,7 @@ std::optional<std::vector<int64_t>> ParseIntegers(const Json& json) {
   return integers;
 }
 
-// Unaligned, little-endian as this machine.
+// Loads an unaligned little-endian value; assumes a little-endian host.
 template <typename Value>
 Value Load(const uint8_t* bytes) {
   Value value;
@@ -73,7 +73,7 @@ Value Load(const uint8_t* bytes) {
   return value;
 }
 
-// IEEE 754 binary16: 5 bits of exponent, 10 of mantissa.
+// Converts IEEE 754 binary16: 5 exponent bits, 10 mantissa bits.
 float FromHalf(uint16_t half) {
   const float sign = half & 0x8000 ? -1.0f : 1.0f;
   const int exponent = half >> 10 & 0x1f;
@@ -86,7 +86,7 @@ float FromHalf(uint16_t half) {
   return sign * std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
 }
 
-// The upper half of a float.
+// bfloat16 is the upper half of a float.
 float FromBfloat16(uint16_t half) { return absl::bit_cast<float>(uint32_t{half} << 16); }
 
 template <typename Value, typename Convert>

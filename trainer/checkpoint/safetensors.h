@@ -1,10 +1,10 @@
-// The safetensors format: named arrays in one file, as https://github.com/huggingface/safetensors
-// describes it.
+// Reads and writes safetensors files (https://github.com/huggingface/safetensors), which contain
+// named arrays.
 //
-//   8 bytes  length of the header, little-endian      then the header, JSON:
-//   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}, padded with blanks to
-//   a multiple of 8 then the arrays, little-endian, in row-major order, without gaps; offsets count
-//   from the header's end.
+//   8 bytes   length of the header, little-endian
+//   header    JSON, padded with spaces to a multiple of 8:
+//             {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
+//   arrays    little-endian, row-major, without gaps; offsets count from the end of the header
 #ifndef MUSTER_TRAINER_CHECKPOINT_SAFETENSORS_H_
 #define MUSTER_TRAINER_CHECKPOINT_SAFETENSORS_H_
 
@@ -32,20 +32,20 @@ struct Tensor {
   std::variant<std::vector<float>, std::vector<int64_t>> values;
 };
 
-// Takes a file's next bytes.
+// Receives the next bytes of a file.
 using ByteSink = std::function<absl::Status(absl::Span<const uint8_t>)>;
 
-// Writes the tensors in the order given. INVALID_ARGUMENT for two of the same name or a shape that
-// does not fit its values; otherwise what the sink says.
+// Writes the tensors in the given order. INVALID_ARGUMENT for duplicate names or a shape that does
+// not match the number of values; otherwise the sink's errors.
 absl::Status WriteSafetensors(absl::Span<const Tensor> tensors, const ByteSink& sink);
 
-// A file of any origin, mapped and checked; reading does not copy what is not asked for.
+// A memory-mapped, validated file from any source; only requested tensors are copied.
 class SafetensorsFile {
  public:
-  // NOT_FOUND and other codes as errno says; DATA_LOSS, naming the path, for anything that the
-  // format does not allow: no offset is believed that has not been checked.
+  // Returns the error of errno; DATA_LOSS with the path if the file violates the format. All
+  // offsets are validated.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
-  // What such a file holds; `path` is for messages. DATA_LOSS.
+  // Parses the contents of a file; `path` is used in messages. DATA_LOSS.
   static absl::StatusOr<SafetensorsFile> Parse(const std::string& path,
                                                std::vector<uint8_t> contents);
 
@@ -55,8 +55,8 @@ class SafetensorsFile {
   }
   std::vector<std::string> names() const;
   bool Contains(absl::string_view name) const;
-  // Of dtype F32, or F16, BF16 and F64, which are converted. NOT_FOUND for an unknown name,
-  // INVALID_ARGUMENT for a tensor of another dtype or shape, which says both shapes.
+  // Reads a tensor of dtype F32, or F16, BF16 or F64, which are converted. NOT_FOUND for an unknown
+  // name; INVALID_ARGUMENT with both shapes for another dtype or shape.
   absl::StatusOr<std::vector<float>> ReadFloats(absl::string_view name,
                                                 absl::Span<const int64_t> shape) const;
 
@@ -70,7 +70,7 @@ class SafetensorsFile {
   absl::Status ParseHeader();
 
   std::string path_;
-  // One of them.
+  // Only one of the two is used.
   data::MappedFile file_;
   std::vector<uint8_t> contents_;
   std::map<std::string, Entry, std::less<>> entries_;

@@ -42,7 +42,7 @@ class SafetensorsTest : public ::testing::Test {
   data::TemporaryDirectory directory_;
 };
 
-TEST_F(SafetensorsTest, RoundTrip) {
+TEST_F(SafetensorsTest, ReadsWrittenTensors) {
   const auto file = Open(Serialize({{"a.weight", {2, 2}, std::vector<float>{1, 2, 3, 4}},
                                     {"a.count", {}, std::vector<int64_t>{7}},
                                     {"empty", {0, 3}, std::vector<float>{}}}));
@@ -55,8 +55,8 @@ TEST_F(SafetensorsTest, RoundTrip) {
   EXPECT_EQ(file->ReadFloats("a.count", {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(SafetensorsTest, BytesAreTheFormats) {
-  // Known bytes: a header padded with blanks to a multiple of eight, then little-endian floats.
+TEST_F(SafetensorsTest, WritesBytesOfFormat) {
+  // Expected bytes: a header padded with spaces to a multiple of eight, then little-endian floats.
   const std::string bytes = Serialize({{"x", {1}, std::vector<float>{1.0f}}});
   const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   EXPECT_EQ(bytes.substr(0, 8), std::string("\x38\0\0\0\0\0\0\0", 8));
@@ -64,8 +64,8 @@ TEST_F(SafetensorsTest, BytesAreTheFormats) {
   EXPECT_EQ(bytes.substr(64), std::string("\0\0\x80\x3f", 4));
 }
 
-// As torch saves a model in half precision. Values from the formats' definitions.
-TEST_F(SafetensorsTest, OtherFloatsAreConverted) {
+// As in models saved in half precision. Values are from the definitions of the formats.
+TEST_F(SafetensorsTest, ConvertsOtherFloatTypes) {
   const auto read = [&](const std::string& dtype, const std::string& values, int64_t count) {
     const std::string header = R"({"__metadata__":{"format":"pt"},"x":{"dtype":")" + dtype +
                                R"(","shape":[)" + std::to_string(count) +
@@ -74,7 +74,7 @@ TEST_F(SafetensorsTest, OtherFloatsAreConverted) {
     EXPECT_TRUE(file.ok()) << file.status();
     return *file->ReadFloats("x", {count});
   };
-  // 1, -2, 1/3 rounded, the largest, the smallest normal, the smallest subnormal, -0, inf, NaN.
+  // 1, -2, rounded 1/3, largest, smallest normal, smallest subnormal, -0, inf, NaN.
   const std::vector<float> half = read(
       "F16",
       std::string("\x00\x3c\x00\xc0\x55\x35\xff\x7b\x00\x04\x01\x00\x00\x80\x00\x7c\x01\x7e", 18),
@@ -89,7 +89,7 @@ TEST_F(SafetensorsTest, OtherFloatsAreConverted) {
   EXPECT_THAT(read("F64", std::string("\0\0\0\0\0\0\xf8\xbf", 8), 1), ElementsAre(-1.5f));
 }
 
-TEST_F(SafetensorsTest, AMisfitSaysBothShapes) {
+TEST_F(SafetensorsTest, ReportsBothShapesOnMismatch) {
   const auto file = Open(Serialize({{"fc.weight", {1000, 1}, std::vector<float>(1000)},
                                     {"count", {}, std::vector<int64_t>{7}}}));
   const auto error = [&](const char* name, std::vector<int64_t> shape) {
@@ -101,7 +101,7 @@ TEST_F(SafetensorsTest, AMisfitSaysBothShapes) {
   EXPECT_THAT(file->names(), ElementsAre("count", "fc.weight"));
 }
 
-TEST_F(SafetensorsTest, WhatCannotBeWrittenIsRefused) {
+TEST_F(SafetensorsTest, RejectsInvalidTensors) {
   const auto status = [](const std::vector<Tensor>& tensors) {
     return WriteSafetensors(tensors, [](absl::Span<const uint8_t>) { return absl::OkStatus(); });
   };
@@ -110,7 +110,7 @@ TEST_F(SafetensorsTest, WhatCannotBeWrittenIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
+TEST_F(SafetensorsTest, DetectsEveryTruncation) {
   const std::string bytes = Serialize({{"x", {3}, std::vector<float>{1, 2, 3}}});
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_EQ(Open(bytes.substr(0, size)).status().code(), absl::StatusCode::kDataLoss) << size;
@@ -118,7 +118,7 @@ TEST_F(SafetensorsTest, EveryTruncationIsNoticed) {
   EXPECT_EQ(Open(bytes + "x").status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(SafetensorsTest, NoOffsetIsBelieved) {
+TEST_F(SafetensorsTest, RejectsInvalidOffsets) {
   const std::string four(4, 'x');
   const auto open = [&](const std::string& tensor, const std::string& arrays) {
     return Open(File("{\"x\":" + tensor + "}", arrays)).status();
@@ -146,7 +146,7 @@ TEST_F(SafetensorsTest, NoOffsetIsBelieved) {
   EXPECT_EQ(Open(std::string(8, '\xff')).status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(SafetensorsTest, OverlapsAndGapsAreRefused) {
+TEST_F(SafetensorsTest, RejectsOverlapsAndGaps) {
   const auto two = [](int begin, int end) {
     return R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],)"
            R"("data_offsets":[)" +
@@ -157,7 +157,7 @@ TEST_F(SafetensorsTest, OverlapsAndGapsAreRefused) {
   EXPECT_FALSE(Open(File(two(5, 9), std::string(9, 'x'))).ok());
 }
 
-TEST_F(SafetensorsTest, AnErrorNamesTheFile) {
+TEST_F(SafetensorsTest, NamesFileInErrors) {
   EXPECT_THAT(std::string(Open("short").status().message()), HasSubstr("file.safetensors"));
   const absl::Status missing = SafetensorsFile::Open(directory_.path() + "/none").status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kReflectedPolynomial = 0x82F63B78;
 constexpr uint32_t kMaskDelta = 0xA282EAD8;
 
-// Of each byte alone.
+// CRC of each single byte.
 constexpr std::array<uint32_t, 256> MakeCrcTable() {
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < table.size(); ++byte) {

@@ -1,5 +1,5 @@
-// Files of records in the TFRecord format: each record is its length (8 bytes, little-endian), the
-// masked CRC32C of those bytes, the data, and the masked CRC32C of the data.
+// Writes files in the TFRecord format. A record consists of its length (8 bytes, little-endian),
+// the masked CRC32C of the length, the data, and the masked CRC32C of the data.
 #ifndef MUSTER_TRAINER_TENSORBOARD_RECORD_FILE_H_
 #define MUSTER_TRAINER_TENSORBOARD_RECORD_FILE_H_
 
@@ -13,26 +13,27 @@
 
 namespace muster::train {
 
-// The Castagnoli CRC (polynomial 0x1EDC6F41, reflected).
+// CRC-32C (Castagnoli polynomial 0x1EDC6F41, reflected).
 uint32_t Crc32c(absl::string_view data);
-// Turned and shifted, as the format stores it, so that a CRC over data that holds CRCs stays one.
+// CRC-32C, rotated and offset as in the format, which avoids problems with CRCs of data that
+// contains CRCs.
 uint32_t MaskedCrc32c(absl::string_view data);
-// A record as it stands in a file.
+// A record in file format.
 std::string FramedRecord(absl::string_view data);
 
-// A new file to which records are appended. Each is handed to the system at once and whole: whoever
-// reads along sees it, and a writer that is killed leaves at most a record cut off at the end,
-// which readers leave out. Errors: as errno says, naming the path. Not thread-safe.
+// A new file to which records are appended. Records are not buffered, so that concurrent readers
+// see them at once and a killed writer leaves at most one truncated record at the end, which
+// readers ignore. Methods return the error of errno with the path. Not thread-safe.
 class RecordFile {
  public:
-  // ALREADY_EXISTS for a path that is taken.
+  // ALREADY_EXISTS if the file exists.
   static absl::StatusOr<std::unique_ptr<RecordFile>> Create(const std::string& path);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
   absl::Status Append(absl::string_view data);
-  // Waits until the disk has all of it.
+  // Syncs the file to disk.
   absl::Status Sync();
 
   const std::string& path() const { return path_; }

@@ -17,8 +17,8 @@ std::string Bytes(std::initializer_list<int> values) {
   return std::string(values.begin(), values.end());
 }
 
-// The check value of the CRC's definition, and those of RFC 3720, B.4.
-TEST(Crc32cTest, KnownValues) {
+// The check value of the CRC's definition, and the test vectors of RFC 3720, B.4.
+TEST(Crc32cTest, MatchesKnownValues) {
   EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
   EXPECT_EQ(Crc32c(""), 0u);
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);
@@ -28,14 +28,14 @@ TEST(Crc32cTest, KnownValues) {
   EXPECT_EQ(Crc32c(rising), 0x46DD794Eu);
 }
 
-TEST(Crc32cTest, Mask) {
-  // Rotated right by 15 and moved on by the constant; zero becomes the constant alone.
+TEST(Crc32cTest, MasksCrc) {
+  // Rotated right by 15 plus a constant; zero becomes the constant.
   EXPECT_EQ(MaskedCrc32c(""), 0xA282EAD8u);
   const uint32_t crc = 0xE3069283;
   EXPECT_EQ(MaskedCrc32c("123456789"), ((crc >> 15 | crc << 17) + 0xA282EAD8u));
 }
 
-TEST(FramedRecordTest, LengthChecksumDataChecksum) {
+TEST(FramedRecordTest, ContainsLengthDataAndChecksums) {
   const std::string record = FramedRecord("123456789");
   ASSERT_EQ(record.size(), 8u + 4 + 9 + 4);
   EXPECT_EQ(record.substr(0, 8), Bytes({9, 0, 0, 0, 0, 0, 0, 0}));
@@ -50,7 +50,7 @@ TEST(FramedRecordTest, LengthChecksumDataChecksum) {
   EXPECT_EQ(FramedRecord(std::string(300, 'x')).substr(0, 2), Bytes({44, 1}));
 }
 
-TEST(RecordFileTest, WhatIsAppendedIsThereAtOnce) {
+TEST(RecordFileTest, AppendedRecordsAreVisibleAtOnce) {
   const data::TemporaryDirectory directory;
   const std::string path = directory.path() + "/records";
   auto file = RecordFile::Create(path);
@@ -64,7 +64,7 @@ TEST(RecordFileTest, WhatIsAppendedIsThereAtOnce) {
   EXPECT_TRUE((*file)->Sync().ok());
 }
 
-TEST(RecordFileTest, ErrorsNameThePath) {
+TEST(RecordFileTest, NamesPathInErrors) {
   const data::TemporaryDirectory directory;
   const std::string path = directory.path() + "/records";
   ASSERT_TRUE(RecordFile::Create(path).ok());
@@ -74,7 +74,7 @@ TEST(RecordFileTest, ErrorsNameThePath) {
   EXPECT_NE(missing.message().find("/no/records"), std::string::npos) << missing;
 }
 
-TEST(RecordFileTest, ADiskThatIsFull) {
+TEST(RecordFileTest, ReturnsErrorWhenDiskIsFull) {
   const data::TemporaryDirectory directory;
   auto file = RecordFile::Create(directory.path() + "/records");
   ASSERT_TRUE(file.ok());

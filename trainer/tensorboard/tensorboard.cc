@@ -26,8 +26,8 @@ absl::Status PathStatus(const std::error_code& error, const char* verb, const st
   return ErrnoStatus(error.value(), absl::StrCat(verb, " ", path));
 }
 
-// Readers take files in by name: a second beyond the newest one's, should the clock have gone back
-// or two writers have come within a second.
+// Seconds for the new file's name. Readers process files in name order, so this is later than the
+// newest file's even if the clock went back or two writers started in the same second.
 absl::StatusOr<int64_t> SecondsForName(const std::string& directory, absl::Time now) {
   int64_t seconds = absl::ToUnixSeconds(now);
   std::error_code error;

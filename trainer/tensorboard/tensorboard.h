@@ -1,4 +1,4 @@
-// Scalars by step in TensorBoard's event files.
+// Writes scalars to TensorBoard event files.
 #ifndef MUSTER_TRAINER_TENSORBOARD_TENSORBOARD_H_
 #define MUSTER_TRAINER_TENSORBOARD_TENSORBOARD_H_
 
@@ -17,29 +17,31 @@
 
 namespace muster::train {
 
-// One writer to a directory at a time. Errors: as errno says, naming the path, with the exit code
-// kExitCannotCreate. Not thread-safe.
+// Only one writer per directory at a time. Methods return the error of errno with the path and exit
+// code kExitCannotCreate. Not thread-safe.
 class TensorBoardWriter {
  public:
   using Scalar = std::pair<const char*, double>;  // tag, value
 
-  // Makes the directory, and in it a file named events.out.tfevents.SECONDS.HOST.PID, which readers
-  // take in after all that are there. `first_step` is the first step that will be told; what
-  // earlier files say of it and of later ones is void, as after a restart from a checkpoint.
+  // Creates the directory and, in it, a file events.out.tfevents.SECONDS.HOST.PID, which readers
+  // process after all existing files. `first_step` is the first step that will be written; it
+  // invalidates the values of this and later steps in earlier files, e.g. after resuming from a
+  // checkpoint.
   static absl::StatusOr<std::unique_ptr<TensorBoardWriter>> Create(
       const std::string& directory, uint64_t first_step,
       std::function<absl::Time()> wall_clock = absl::Now);
 
-  // A viewer sees them at once, and they outlive this process however it ends.
+  // Writes the scalars of a step. They are visible to readers at once and survive a crash of this
+  // process.
   absl::Status AddScalars(uint64_t step, absl::Span<const Scalar> scalars);
-  // Waits until the disk has them: they outlive the machine, too.
+  // Syncs the scalars to disk, so that they also survive a crash of the machine.
   absl::Status Flush();
 
   const std::string& path() const { return file_->path(); }
 
  private:
   TensorBoardWriter(std::unique_ptr<RecordFile> file, std::function<absl::Time()> wall_clock);
-  // Dates it.
+  // Sets the event's wall time and appends it.
   absl::Status Append(tensorboard::Event& event);
 
   const std::unique_ptr<RecordFile> file_;

@@ -31,7 +31,7 @@ std::vector<std::string> Files(const std::string& directory) {
   return files;
 }
 
-// The whole events of a file; the checksums are record_file_test's.
+// Returns the complete events of a file. Checksums are tested in record_file_test.
 std::vector<tensorboard::Event> Read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -46,7 +46,7 @@ std::vector<tensorboard::Event> Read(const std::string& path) {
   return events;
 }
 
-TEST(TensorBoardWriterTest, EventsInOrder) {
+TEST(TensorBoardWriterTest, WritesEventsInOrder) {
   const data::TemporaryDirectory directory;
   const std::string path = directory.path() + "/a/b";
   double now = 1700000000.25;
@@ -54,7 +54,7 @@ TEST(TensorBoardWriterTest, EventsInOrder) {
   ASSERT_TRUE(writer.ok()) << writer.status();
   now += 1;
   ASSERT_TRUE((*writer)->AddScalars(10, {{"train/loss", 0.5}, {"train/accuracy", 0.75}}).ok());
-  // The writer is still there.
+  // The writer is still open.
   ASSERT_THAT(Files(path), SizeIs(1));
   EXPECT_TRUE(absl::StartsWith(Files(path)[0], path + "/events.out.tfevents.1700000000."));
   const std::vector<tensorboard::Event> events = Read((*writer)->path());
@@ -71,7 +71,7 @@ TEST(TensorBoardWriterTest, EventsInOrder) {
   EXPECT_TRUE((*writer)->Flush().ok());
 }
 
-TEST(TensorBoardWriterTest, ZeroIsAValue) {
+TEST(TensorBoardWriterTest, WritesZeroValues) {
   const data::TemporaryDirectory directory;
   const auto writer = TensorBoardWriter::Create(directory.path(), 1, [] { return At(1); });
   ASSERT_TRUE(writer.ok()) << writer.status();
@@ -81,7 +81,7 @@ TEST(TensorBoardWriterTest, ZeroIsAValue) {
   EXPECT_TRUE(events[2].summary().value(0).has_simple_value());
 }
 
-TEST(TensorBoardWriterTest, LaterFilesComeLaterByName) {
+TEST(TensorBoardWriterTest, LaterFilesSortLaterByName) {
   const data::TemporaryDirectory directory;
   std::vector<std::string> paths;
   for (const double now : {100.0, 100.5, 90.0, 103.0}) {
@@ -94,7 +94,7 @@ TEST(TensorBoardWriterTest, LaterFilesComeLaterByName) {
   EXPECT_TRUE(absl::StrContains(paths[3], "tfevents.0000000103."));
 }
 
-TEST(TensorBoardWriterTest, ErrorsNameThePath) {
+TEST(TensorBoardWriterTest, NamesPathInErrors) {
   const data::TemporaryDirectory directory;
   data::WriteFile(directory.path() + "/file", "x");
   const absl::Status status =

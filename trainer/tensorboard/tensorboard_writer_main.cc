@@ -1,11 +1,10 @@
-// Writes event files for tests/e2e/tensorboard_test.py, which reads them by TensorBoard's own
-// reader.
+// Writes event files for tests/e2e/tensorboard_test.py, which reads them with TensorBoard's reader.
 //
 //   tensorboard_writer DIRECTORY FIRST_STEP LAST_STEP
 //
-// One scalar per step from FIRST_STEP to LAST_STEP, loss = 1/step + generation/1000, where
-// generation is the number of files in the directory; then prints `written` and waits for its
-// standard input to end.
+// Writes one scalar per step from FIRST_STEP to LAST_STEP, loss = 1/step + generation/1000, where
+// generation is the number of files in the directory; then prints `written` and waits for the end
+// of standard input.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
