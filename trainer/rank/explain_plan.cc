@@ -251,9 +251,9 @@ int RunExplainPlan(const std::vector<std::string>& flags, std::istream& in, std:
   } else {
     answer.set_error(std::string(report.status().message()));
   }
-  const bool told = answer.SerializeToOstream(&out) && out.flush();
+  const bool written = answer.SerializeToOstream(&out) && out.flush();
   if (!report.ok()) return train::ExitCodeOf(report.status());
-  return told ? 0 : train::kExitFailure;
+  return written ? 0 : train::kExitFailure;
 }
 
 }  // namespace muster::rank
