@@ -44,7 +44,8 @@ namespace {
 
 std::unique_ptr<UpdateController> MakeControl(kernels::UpdateRules rules) {
   rules.scales_loss = true;
-  auto control = UpdateController::Create(rules, kernels::CpuDevice(), /*counted=*/1, /*parts=*/1);
+  auto control = UpdateController::Create(rules, kernels::CpuDevice(), /*counted=*/1,
+                                          /*accumulation_steps=*/1);
   EXPECT_TRUE(control.ok()) << control.status();
   return *std::move(control);
 }

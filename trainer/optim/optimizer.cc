@@ -25,16 +25,16 @@ class Sgd final : public Optimizer {
         ranges_(DecayRanges(parameters)) {}
 
  private:
-  void Update(const Part& part) override {
-    ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
+  void Update(const Slice& slice) override {
+    ForEachRange(ranges_, slice, [&](size_t begin, size_t count, double weight_decay) {
       const kernels::SgdOptions step_options{
           .momentum = static_cast<float>(spec().momentum()),
           .weight_decay = weight_decay,
           .nesterov = spec().nesterov(),
           .round_to = options().round_to,
       };
-      kernels().sgd_step(step_options, part.scalars, part.parameters + (begin - part.begin),
-                         state(0, begin), part.gradients + (begin - part.begin), count);
+      kernels().sgd_step(step_options, slice.scalars, slice.parameters + (begin - slice.begin),
+                         state(0, begin), slice.gradients + (begin - slice.begin), count);
     });
   }
 
@@ -49,8 +49,8 @@ class AdamW final : public Optimizer {
         ranges_(DecayRanges(parameters)) {}
 
  private:
-  void Update(const Part& part) override {
-    ForEachRange(ranges_, part, [&](size_t begin, size_t count, double weight_decay) {
+  void Update(const Slice& slice) override {
+    ForEachRange(ranges_, slice, [&](size_t begin, size_t count, double weight_decay) {
       const kernels::AdamWOptions step_options{
           .beta1 = spec().beta1(),
           .beta2 = spec().beta2(),
@@ -58,9 +58,9 @@ class AdamW final : public Optimizer {
           .weight_decay = weight_decay,
           .round_to = options().round_to,
       };
-      kernels().adamw_step(step_options, part.scalars, part.parameters + (begin - part.begin),
-                           state(0, begin), state(1, begin), part.gradients + (begin - part.begin),
-                           count);
+      kernels().adamw_step(step_options, slice.scalars, slice.parameters + (begin - slice.begin),
+                           state(0, begin), state(1, begin),
+                           slice.gradients + (begin - slice.begin), count);
     });
   }
 
@@ -95,11 +95,11 @@ class Lars final : public Optimizer {
 
  private:
   // Updates all elements, because norms are those of whole tensors.
-  void Update(const Part& part) override {
+  void Update(const Slice& slice) override {
     const auto* const tensors = tensors_.as<kernels::LarsTensor>();
     auto* const rates = rates_.as<kernels::UpdateScalars>();
-    kernels().lars_rates(step_, tensors, part.scalars, part.parameters, part.gradients, rates);
-    kernels().lars_step(step_, tensors, rates, part.parameters, state(0, 0), part.gradients);
+    kernels().lars_rates(step_, tensors, slice.scalars, slice.parameters, slice.gradients, rates);
+    kernels().lars_step(step_, tensors, rates, slice.parameters, state(0, 0), slice.gradients);
   }
 
   kernels::LarsOptions step_;
@@ -209,8 +209,8 @@ void Optimizer::Step(const kernels::UpdateScalars* scalars, float* parameters,
   Update({scalars, 0, elements_, parameters, gradients});
 }
 
-void Optimizer::StepPart(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
-                         float* parameters, const float* gradients) {
+void Optimizer::StepRange(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
+                          float* parameters, const float* gradients) {
   Update({scalars, begin, begin + count, parameters, gradients});
 }
 

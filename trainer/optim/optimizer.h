@@ -73,8 +73,8 @@ class Optimizer {
   // Updates only elements [begin, begin + count), which states() must cover. Requires
   // elementwise(), or that the spec clips and *scalars were computed from the norm of all
   // gradients. parameters and gradients point to element `begin`.
-  void StepPart(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
-                float* parameters, const float* gradients);
+  void StepRange(const kernels::UpdateScalars* scalars, size_t begin, size_t count,
+                 float* parameters, const float* gradients);
 
  protected:
   // Consecutive parameters with the same settings; grouped to reduce the number of kernel calls.
@@ -85,7 +85,7 @@ class Optimizer {
   };
 
   // Arguments of Step for a range of the arrays.
-  struct Part {
+  struct Slice {
     const kernels::UpdateScalars* scalars;
     size_t begin, end;
     float* parameters;       // points to element `begin`
@@ -101,12 +101,12 @@ class Optimizer {
   bool IsExcluded(const nn::ParameterInfo& parameter) const;
   // Ranges of parameters with and without weight decay.
   std::vector<Range> DecayRanges(absl::Span<const nn::ParameterInfo> parameters) const;
-  // Calls visit(begin, count, weight_decay) for the intersection of each range with the part.
+  // Calls visit(begin, count, weight_decay) for the intersection of each range with the slice.
   template <typename Visit>
-  static void ForEachRange(absl::Span<const Range> ranges, const Part& part, const Visit& visit) {
+  static void ForEachRange(absl::Span<const Range> ranges, const Slice& slice, const Visit& visit) {
     for (const Range& range : ranges) {
-      const size_t begin = std::max(range.offset, part.begin);
-      const size_t end = std::min(range.offset + range.count, part.end);
+      const size_t begin = std::max(range.offset, slice.begin);
+      const size_t end = std::min(range.offset + range.count, slice.end);
       if (begin < end) visit(begin, end - begin, range.weight_decay);
     }
   }
@@ -120,7 +120,7 @@ class Optimizer {
   const OptimizerOptions& options() const { return options_; }
 
  private:
-  virtual void Update(const Part& part) = 0;
+  virtual void Update(const Slice& slice) = 0;
 
   const v1::OptimizerSpec spec_;
   const OptimizerOptions options_;

@@ -70,8 +70,8 @@ TEST(OptimizerSharesTest, EqualFullUpdate) {
       const kernels::UpdateScalars* const scalars =
           updates.Decide(0.1, step, gradients.data(), kElements);
       (*whole)->Step(scalars, expected.data(), gradients.data());
-      (*shared)->StepPart(scalars, kBegin, kCount, parameters.data() + kBegin,
-                          gradients.data() + kBegin);
+      (*shared)->StepRange(scalars, kBegin, kCount, parameters.data() + kBegin,
+                           gradients.data() + kBegin);
     }
     (*shared)->KeepAll();
     for (size_t i = 0; i < kElements; ++i) {

@@ -23,16 +23,17 @@ class UpdateController {
   // device.
   static constexpr uint64_t kStepsAhead = 10;
 
-  // rules.records is ignored. Allocates losses for `parts` accumulation steps, of which the first
+  // rules.records is ignored. Allocates losses for `accumulation_steps`, of which the first
   // `counted` are summed to the step's loss. The device outlives this object. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<UpdateController>> Create(const kernels::UpdateRules& rules,
                                                                   kernels::Device& device,
-                                                                  uint32_t counted, uint32_t parts);
+                                                                  uint32_t counted,
+                                                                  uint32_t accumulation_steps);
 
   // Location of an accumulation step's loss, and the loss scale, both in device memory. The loss
   // scale is null without loss scaling.
-  kernels::LossResult* loss(uint32_t part) const {
-    return losses_.as<kernels::LossResult>() + part;
+  kernels::LossResult* loss(uint32_t index) const {
+    return losses_.as<kernels::LossResult>() + index;
   }
   const double* loss_scale() const {
     return rules_.scales_loss ? &variables()->state.loss_scale.scale : nullptr;

@@ -12,7 +12,7 @@ namespace {
 
 std::unique_ptr<UpdateController> Make(kernels::Device& device,
                                        const kernels::UpdateRules& rules = {}) {
-  auto control = UpdateController::Create(rules, device, /*counted=*/1, /*parts=*/1);
+  auto control = UpdateController::Create(rules, device, /*counted=*/1, /*accumulation_steps=*/1);
   EXPECT_TRUE(control.ok()) << control.status();
   return *std::move(control);
 }

@@ -96,7 +96,7 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
                                             {.round_to = precision.weights, .device = &device}));
   ASSIGN_OR_RETURN(step.control,
                    train::UpdateController::Create(train::UpdateRulesOf(spec.optimizer()), device,
-                                                   /*counted=*/1, /*parts=*/1));
+                                                   /*counted=*/1, /*accumulation_steps=*/1));
   return step;
 }
 

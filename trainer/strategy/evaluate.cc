@@ -42,8 +42,8 @@ absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
                                            kernels::Device& device,
                                            collectives::Communicator& world, BatchLoss loss) {
   data::LoaderOptions loading;
-  loading.rank = options.part;
-  loading.world_size = options.parts;
+  loading.rank = options.slice;
+  loading.world_size = options.slices;
   loading.threads = options.threads;
   loading.prefetch = options.prefetch;
   loading.transform = options.transform;
@@ -83,9 +83,9 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
-    for (uint32_t i = 0; i < options.parts; ++i) {
+    for (uint32_t i = 0; i < options.slices; ++i) {
       ASSIGN_OR_RETURN(const nn::LossResult result,
-                       loss(batch->Part(i, options.parts), batch->global_rows * batch->views));
+                       loss(batch->Part(i, options.slices), batch->global_rows * batch->views));
       totals.Add(result);
     }
   }

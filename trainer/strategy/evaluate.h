@@ -18,10 +18,10 @@ namespace muster::train {
 struct EvaluationOptions {
   data::TransformOptions transform;  // augment and detail are ignored
   uint32_t max_samples = 0;          // largest batch of the plan
-  // This rank evaluates slice `part` of the data set's `parts` slices. The stages of a pipeline
+  // This rank evaluates slice `slice` of `slices` of the data set. The stages of a pipeline
   // evaluate the same slice.
-  uint32_t part = 0;
-  uint32_t parts = 1;
+  uint32_t slice = 0;
+  uint32_t slices = 1;
   bool labels_only = false;  // this rank loads labels but no images
   uint32_t threads = 1;      // loader threads
   uint32_t prefetch = 4;
@@ -34,7 +34,7 @@ struct ContrastiveEvaluationOptions {
   uint64_t global_batch = 0;
   // Slices of each rank's share of a global batch, evaluated one after the other. Only samples of
   // the same slice are compared with each other.
-  uint32_t parts = 1;
+  uint32_t slices = 1;
   uint32_t views = 2;
   uint64_t seed = 0;
   uint32_t threads = 1;

@@ -60,7 +60,7 @@ void FusedSharedMemoryUpdate::UpdateBlock(const kernels::UpdateScalars* scalars,
   collectives::ReduceArrays(addends_, absl::MakeConstSpan(&sum, 1), count,
                             collectives::DataType::kFloat32, collectives::ReduceOp::kSum);
   float* const updated = parameters() + begin;
-  optimizer_->StepPart(scalars, begin, count, updated, sum_.get());
+  optimizer_->StepRange(scalars, begin, count, updated, sum_.get());
   for (const Peer& peer : peers_) {
     float* const theirs = peer.parameters + begin;
     if (theirs != updated) std::copy_n(updated, count, theirs);

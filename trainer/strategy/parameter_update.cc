@@ -14,8 +14,8 @@ void ParameterUpdate::Optimize(size_t begin, size_t end) {
   float* const parameters = parts_.state->parameters();
   const float* const gradients = reducer_.gradients();
   const auto update = [&](size_t from, size_t to) {
-    parts_.optimizer->StepPart(parts_.controller->scalars(), from, to - from, parameters + from,
-                               gradients + from);
+    parts_.optimizer->StepRange(parts_.controller->scalars(), from, to - from, parameters + from,
+                                gradients + from);
   };
   kernels::ThreadPool* const threads = parts_.threads;
   if (threads == nullptr || !parts_.plan->device().host_memory() ||

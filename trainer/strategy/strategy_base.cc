@@ -135,8 +135,8 @@ absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& data
       EvaluationOptions options;
       options.transform = transform;
       options.max_samples = context_.max_samples;
-      options.part = share.index;
-      options.parts = share.count;
+      options.slice = share.index;
+      options.slices = share.count;
       options.labels_only = share.labels_only;
       options.threads = threads;
       return EvaluateDataset(dataset, options, device(), world(), loss);
@@ -144,7 +144,7 @@ absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& data
     ContrastiveEvaluationOptions options;
     options.transform = transform;
     options.global_batch = spec().global_batch();
-    options.parts = controller_->accumulation_steps();
+    options.slices = controller_->accumulation_steps();
     options.views = objective_->views();
     options.seed = spec().seed();
     options.threads = threads;
