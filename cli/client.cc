@@ -21,10 +21,10 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
-// A stream over which nothing comes for this long is probed, so that a host that vanished is
-// noticed. Servers take more frequent probes for abuse.
+// A stream that is idle for this long is probed, to detect a host that vanished. gRPC servers treat
+// more frequent probes as abuse.
 constexpr absl::Duration kKeepalive = absl::Minutes(5);
-// Submitting is repeated longer: giving up leaves its user not knowing.
+// Submissions are retried longer: after giving up, the user does not know whether the job exists.
 constexpr absl::Duration kSubmitPatience = absl::Seconds(15);
 
 int Milliseconds(absl::Duration duration) {
@@ -50,8 +50,8 @@ class ClusterClient::Impl {
 
   v1::ClusterService::Stub& stub() { return *stub_; }
 
-  // Repeats while UNAVAILABLE. `method` is one of the stub's unary calls, all of which are safe to
-  // repeat.
+  // Retries while UNAVAILABLE. `method` is one of the stub's unary calls, all of which are
+  // idempotent.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (v1::ClusterService::Stub::*method)(
                                     grpc::ClientContext*, const Request&, Response*),
@@ -75,14 +75,13 @@ class ClusterClient::Impl {
         answered_ = true;
         return response;
       }
-      // A coordinator that has only just started may not have put its token in its place.
+      // A coordinator that has just started may not have written its token file yet.
       const bool first_refusal =
           status.error_code() == grpc::StatusCode::UNAUTHENTICATED && !std::exchange(refused, true);
-      const bool again =
-          first_refusal ||
-          (status.error_code() == grpc::StatusCode::UNAVAILABLE && Now().steady + pause < give_up);
+      const bool again = first_refusal || (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                                           Now().steady + pause < give_up);
       if (again && !first_refusal && pause == kFirstPause) {
-        // Waiting helps nobody whose credentials are wrong.
+        // Retrying does not help if the credentials are wrong.
         const absl::Status explained = Explain(status, stop);
         if (absl::IsUnauthenticated(explained)) return explained;
       }
@@ -98,7 +97,7 @@ class ClusterClient::Impl {
     while (reader.Read(&message)) {
       if (on_message(message)) continue;
       context.TryCancel();
-      // What is still on its way is of no interest; Finish wants it read.
+      // Finish requires that pending messages have been read.
       while (reader.Read(&message)) {
       }
       reader.Finish();
@@ -108,18 +107,18 @@ class ClusterClient::Impl {
     return status.ok() ? absl::OkStatus() : Explain(status, stopper);
   }
 
-  // The status in words that help at a command line.
+  // The status with a message for a person at a command line.
   absl::Status Explain(const grpc::Status& status, const Stopper& stopper) const {
     if (stopper.stopped()) return absl::CancelledError("interrupted");
-    // A coordinator that answers may say UNAVAILABLE too, of a node.
+    // A coordinator that answers may also return UNAVAILABLE, about a node.
     const bool connected = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !connected) {
       const absl::Status reason =
           security::Explain(FromGrpcStatus(status), options_.security, options_.address);
       if (!absl::IsUnavailable(reason)) return reason;
-      return absl::UnavailableError(
-          absl::StrCat("no coordinator at ", options_.address, " (", status.error_message(), ")",
-                       answered_ ? "" : "; --coordinator or MUSTER_COORDINATOR names another"));
+      return absl::UnavailableError(absl::StrCat(
+          "no coordinator at ", options_.address, " (", status.error_message(), ")",
+          answered_ ? "" : "; set --coordinator or MUSTER_COORDINATOR to another address"));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
         status.error_message() == "Deadline Exceeded") {
@@ -137,7 +136,7 @@ class ClusterClient::Impl {
   const Options options_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::ClusterService::Stub> stub_;
-  std::atomic<bool> answered_ = false;  // once: the address is the right one
+  std::atomic<bool> answered_ = false;  // at least once, so the address is right
 };
 
 ClusterClient::ClusterClient(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -147,7 +146,7 @@ ClusterClient::~ClusterClient() = default;
 absl::StatusOr<v1::SubmitJobResponse> ClusterClient::SubmitJob(v1::SubmitJobRequest request) {
   request.set_protocol_version(kProtocolVersion);
   if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
-  // Who never got a connection has submitted nothing, and is told soon.
+  // If there is no connection, nothing was submitted: fail early.
   const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
   if (!version.ok()) return version.status();
   return impl_->Call(&v1::ClusterService::Stub::SubmitJob, request,

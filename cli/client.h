@@ -1,5 +1,4 @@
-// Calls to the coordinator, with the time-outs and repetitions that belong to a person at a command
-// line.
+// A client of the coordinator, with time-outs and retries suited to a person at a command line.
 #ifndef MUSTER_CLI_CLIENT_H_
 #define MUSTER_CLI_CLIENT_H_
 
@@ -17,25 +16,25 @@
 
 namespace muster::cli {
 
-// Thread-safe; calls block. Errors are those of proto/muster/v1/cluster.proto, and UNAVAILABLE with
-// the address in its message when no coordinator answers.
+// Thread-safe; calls block. Errors are those of proto/muster/v1/cluster.proto, and UNAVAILABLE,
+// with the address in the message, when no coordinator answers.
 class ClusterClient {
  public:
   struct Options {
     std::string address;  // host:port
     security::ClientSecurity security;
-    // How long a call is repeated while the coordinator is away.
+    // How long a call is retried while the coordinator is unreachable.
     absl::Duration patience = absl::Seconds(3);
-    // What one attempt may take.
+    // Deadline of one attempt.
     absl::Duration call_timeout = absl::Seconds(10);
   };
   // Does not connect yet.
   explicit ClusterClient(Options options);
   ~ClusterClient();
 
-  // The request's key makes repeating safe; one is drawn where it has none.
+  // The request's idempotency key makes retries safe; a random key is used if the request has none.
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
-  // CANCELLED once `stopper`, when given, is stopped.
+  // Returns CANCELLED once `stopper`, if given, is stopped.
   absl::StatusOr<v1::Job> GetJob(const std::string& job_id, Stopper* stopper = nullptr);
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
@@ -50,8 +49,8 @@ class ClusterClient {
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();
 
-  // One stream, not repeated: `on_job` is called for each message until it returns false (then OK),
-  // the stream ends (its status), or `stopper` is stopped (CANCELLED).
+  // Opens one stream and does not retry. `on_job` is called for each message until it returns false
+  // (result OK), the stream ends (the stream's status), or `stopper` is stopped (CANCELLED).
   absl::Status WatchJob(const std::string& job_id, Stopper& stopper,
                         absl::FunctionRef<bool(const v1::Job&)> on_job);
   absl::Status ReadLog(const v1::ReadLogRequest& request, Stopper& stopper,

@@ -18,10 +18,10 @@ ClusterClient::Options OptionsFor(const std::string& address) {
   return options;
 }
 
-TEST(ClientTest, NobodyThereNamesTheAddress) {
+TEST(ClientTest, ReportsAddressWhenCoordinatorIsUnreachable) {
   FakeCluster cluster;
   cluster.Start();
-  cluster.Stop();  // a port that was just free
+  cluster.Stop();  // leaves a port that nothing listens on
   ClusterClient::Options options = OptionsFor(cluster.address());
   options.patience = absl::Milliseconds(100);
   ClusterClient client(options);
@@ -31,8 +31,8 @@ TEST(ClientTest, NobodyThereNamesTheAddress) {
   EXPECT_EQ(client.SubmitJob({}).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// The first answer is lost on its way; the second attempt must carry the same key.
-TEST(ClientTest, SubmitRepeatsWithOneKey) {
+// The first response is lost; the second attempt must carry the same key.
+TEST(ClientTest, RetriesSubmitWithTheSameKey) {
   FakeCluster cluster;
   std::vector<std::string> keys;
   cluster.on_submit = [&keys](const v1::SubmitJobRequest& request,
@@ -56,7 +56,7 @@ TEST(ClientTest, SubmitRepeatsWithOneKey) {
   EXPECT_EQ(keys[2], "mine");
 }
 
-TEST(ClientTest, OtherErrorsAreNotRepeated) {
+TEST(ClientTest, DoesNotRetryOtherErrors) {
   FakeCluster cluster;
   std::atomic<int> calls = 0;
   cluster.on_get = [&calls](const v1::GetJobRequest& request, v1::Job*) {
@@ -69,8 +69,8 @@ TEST(ClientTest, OtherErrorsAreNotRepeated) {
   EXPECT_EQ(calls, 1);
 }
 
-// UNAVAILABLE from a coordinator that is there is passed on in its own words.
-TEST(ClientTest, TheServersOwnUnavailable) {
+// An UNAVAILABLE status from a reachable coordinator keeps its message.
+TEST(ClientTest, PassesOnUnavailableFromTheServer) {
   FakeCluster cluster;
   cluster.on_log = [](const v1::ReadLogRequest&, grpc::ServerContext&, auto) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "node-1 is away");
@@ -82,7 +82,7 @@ TEST(ClientTest, TheServersOwnUnavailable) {
             absl::UnavailableError("node-1 is away"));
 }
 
-TEST(ClientTest, StoppingEndsAStream) {
+TEST(ClientTest, StopperEndsAStream) {
   FakeCluster cluster;
   cluster.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
     write(v1::Job());

@@ -17,7 +17,7 @@
 namespace muster::cli {
 namespace {
 
-// A person waits at the keyboard.
+// Call time-out: completion must not keep the user waiting.
 constexpr absl::Duration kPatience = absl::Milliseconds(500);
 
 std::vector<Candidate> Named(const std::vector<std::string>& texts) {
@@ -90,7 +90,7 @@ class Reader {
       } else {
         pending_ = option;
       }
-    } else if (const CLI::App* verb = VerbCalled(word); verb != nullptr) {
+    } else if (const CLI::App* verb = FindVerb(word); verb != nullptr) {
       app_ = verb;
     } else {
       ++positionals_;
@@ -106,7 +106,7 @@ class Reader {
     return nullptr;
   }
 
-  // The argument that comes next; null when there is none.
+  // The next positional argument, or null if there is none.
   const CLI::Option* Positional() const {
     const CLI::Option* last = nullptr;
     size_t index = 0;
@@ -130,7 +130,7 @@ class Reader {
       common_.push_back(absl::StrCat("--", option.get_lnames().front(), "=", value));
     }
   }
-  const CLI::App* VerbCalled(const std::string& name) const {
+  const CLI::App* FindVerb(const std::string& name) const {
     for (const CLI::App* verb : app_->get_subcommands({})) {
       if (verb->get_name() == name) return verb;
     }
@@ -139,7 +139,7 @@ class Reader {
 
   const CLI::App& program_;
   const CLI::App* app_;
-  const CLI::Option* pending_ = nullptr;  // its value comes next
+  const CLI::Option* pending_ = nullptr;  // the option whose value is the next word
   size_t positionals_ = 0;
   std::vector<std::string> common_;
 };
@@ -220,7 +220,7 @@ std::vector<Candidate> Candidates(const CLI::App& program, const std::vector<std
   const std::string current = words.empty() ? "" : words.back();
   Reader reader(program);
   for (size_t i = 0; i + 1 < words.size(); ++i) {
-    // What follows is a command of the user's.
+    // The rest is a user's command.
     if (words[i] == "--") return {{kFileCandidate, ""}};
     reader.Read(words[i]);
   }
@@ -236,7 +236,7 @@ std::vector<Candidate> Candidates(const CLI::App& program, const std::vector<std
 int Complete(const CLI::App& program, Context& context, const std::vector<std::string>& words,
              const std::function<bool(const std::vector<std::string>& arguments)>& parse) {
   const auto list_names = [&](const std::string& kind, std::vector<std::string> common) {
-    // Any verb will do: its action is not run.
+    // Parsing requires a verb; its action is not run.
     common.push_back("version");
     return parse(common) ? ListNames(context, kind) : std::vector<Candidate>();
   };

@@ -1,5 +1,5 @@
-// What a shell offers behind what was typed so far: verbs, options, their values, and the names of
-// jobs and nodes as the coordinator has them.
+// Shell completion: candidates for verbs, options, option values, and the names of jobs and nodes,
+// which the coordinator provides.
 #ifndef MUSTER_CLI_COMPLETION_H_
 #define MUSTER_CLI_COMPLETION_H_
 
@@ -12,29 +12,30 @@
 
 namespace muster::cli {
 
-// The scripts of `muster completion` call `muster __complete WORD…`: the words behind `muster` up
-// to the cursor, the last of them unfinished and perhaps empty.
+// The scripts of `muster completion` call `muster __complete WORD…` with the words after `muster`
+// up to the cursor; the last one is unfinished and may be empty.
 inline constexpr char kCompleteWord[] = "__complete";
 
 struct Candidate {
   std::string text;
   std::string description;
 };
-// Stands alone for "whatever files there are".
+// A candidate's text that means "complete file names".
 inline constexpr char kFileCandidate[] = ":file";
 
-// What the cluster knows; empty where it does not answer. `common` are the options of the program
-// that the words hold.
+// Lists the cluster's names of `kind` (JOB or NODE); empty if the coordinator does not answer.
+// `common` holds the global options among the words.
 using NameLister = std::function<std::vector<Candidate>(const std::string& kind,
                                                         const std::vector<std::string>& common)>;
 
-// Options and arguments tell what they take by their type's name: JOB, NODE, FIELD, FIELD=VALUE,
-// FORMAT, STATE, FILE, DIR, or the choices themselves, as in bash|zsh|fish.
+// Candidates for the last of `words`. The kind of a value is the type name of its option or the
+// name of its argument: JOB, NODE, FIELD, FIELD=VALUE, FORMAT, STATE, FILE, DIR, or the choices
+// themselves, as in bash|zsh|fish.
 std::vector<Candidate> Candidates(const CLI::App& program, const std::vector<std::string>& words,
                                   const NameLister& list_names);
 
-// Prints them, `text TAB description` a line. Always exits 0. `parse` fills the context from a
-// whole command line; false when it is wrong.
+// Prints the candidates, one `text TAB description` per line. Always returns 0. `parse` fills the
+// context from a command line and returns false if the command line is invalid.
 int Complete(const CLI::App& program, Context& context, const std::vector<std::string>& words,
              const std::function<bool(const std::vector<std::string>& arguments)>& parse);
 

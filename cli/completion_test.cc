@@ -58,7 +58,7 @@ class CompletionTest : public ::testing::Test {
   std::vector<std::string> common_;
 };
 
-TEST_F(CompletionTest, Verbs) {
+TEST_F(CompletionTest, CompletesVerbs) {
   EXPECT_THAT(Complete({""}), ElementsAre("cancel", "get", "run", "node", "explain"));
   EXPECT_THAT(Complete({"ca"}), ElementsAre("cancel"));
   EXPECT_THAT(Complete({"node", ""}), ElementsAre("drain"));
@@ -66,7 +66,7 @@ TEST_F(CompletionTest, Verbs) {
   EXPECT_THAT(Complete({}), Not(IsEmpty()));
 }
 
-TEST_F(CompletionTest, OptionsAndTheirValues) {
+TEST_F(CompletionTest, CompletesOptionsAndTheirValues) {
   EXPECT_THAT(Complete({"cancel", "--fo"}), ElementsAre("--force", "--for"));
   EXPECT_THAT(Complete({"cancel", "--c"}), ElementsAre("--coordinator"));
   EXPECT_THAT(Complete({"cancel", "--for", "r"}), ElementsAre("running"));
@@ -76,25 +76,25 @@ TEST_F(CompletionTest, OptionsAndTheirValues) {
   EXPECT_THAT(Complete({"cancel", "--nothing=x"}), IsEmpty());
 }
 
-TEST_F(CompletionTest, NamesOfTheCluster) {
+TEST_F(CompletionTest, CompletesJobAndNodeNames) {
   EXPECT_THAT(Complete({"get", "t"}), ElementsAre("train-a1"));
   EXPECT_EQ(asked_, "JOB");
   EXPECT_THAT(Complete({"node", "drain", ""}), ElementsAre("node-1", "gpu-1"));
   EXPECT_EQ(asked_, "NODE");
-  // Options between do not count as arguments; those of the program are passed on.
+  // Options do not count as arguments; global options are passed on.
   Complete({"--coordinator", "h:1", "get", "-o", "json", ""});
   EXPECT_THAT(common_, ElementsAre("--coordinator=h:1", "--output=json"));
-  // Nobody is asked for what is not needed.
+  // The coordinator is queried only for names.
   Complete({"cancel", "--"});
   EXPECT_EQ(asked_, "");
 }
 
-TEST_F(CompletionTest, ArgumentsAreCounted) {
+TEST_F(CompletionTest, CountsPositionalArguments) {
   EXPECT_THAT(Complete({"get", "train-a1", ""}), IsEmpty());
   EXPECT_THAT(Complete({"cancel", "train-a1", "--force", ""}), ElementsAre("train-a1", "eval-b2"));
 }
 
-TEST_F(CompletionTest, FieldsOfTheSpec) {
+TEST_F(CompletionTest, CompletesSpecFields) {
   EXPECT_THAT(Complete({"explain", "train.optimizer.l"}),
               ElementsAre("train.optimizer.learning_rate"));
   EXPECT_THAT(Complete({"run", "--set", "restart.m"}), ElementsAre("restart.max="));
@@ -102,10 +102,10 @@ TEST_F(CompletionTest, FieldsOfTheSpec) {
   EXPECT_THAT(Complete({"run", "--set", "train.epochs="}), IsEmpty());
 }
 
-TEST_F(CompletionTest, Files) {
+TEST_F(CompletionTest, CompletesFiles) {
   EXPECT_THAT(Complete({"run", ""}), ElementsAre(kFileCandidate));
   EXPECT_THAT(Complete({"run", "x.y"}), ElementsAre(kFileCandidate));
-  // Behind the separator a command of the user's stands.
+  // After the separator comes a user's command.
   EXPECT_THAT(Complete({"run", "--", "py"}), ElementsAre(kFileCandidate));
 }
 

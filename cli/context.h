@@ -1,4 +1,4 @@
-// What every verb of the command line works with.
+// State that all verbs of the command line share.
 #ifndef MUSTER_CLI_CONTEXT_H_
 #define MUSTER_CLI_CONTEXT_H_
 
@@ -21,7 +21,7 @@ class App;
 namespace muster::cli {
 
 enum class Output { kTable, kWide, kJson, kYaml, kName };
-// By the words behind -o.
+// Output formats by their names, as given to -o.
 const std::map<std::string, Output>& Outputs();
 
 // One run of the program. A verb's Add… function declares its subcommand; parsing a command line
@@ -33,20 +33,21 @@ struct Context {
   std::string coordinator;
   security::ClientSecurity security;
   Output output = Output::kTable;
-  // What stood behind `--` on the command line.
+  // The arguments after `--` on the command line.
   std::vector<std::string> trailing;
   std::function<int()> action;
 
   bool structured() const { return output == Output::kJson || output == Output::kYaml; }
-  // To stdout, as JSON or YAML.
+  // Prints `value` to stdout, as JSON or YAML.
   void Print(const nlohmann::ordered_json& value) const;
-  // One line on stderr per line of the message; returns the exit status.
+  // Prints each line of the error message to stderr and returns the exit code.
   int Fail(const absl::Status& status) const;
   int Fail(const absl::Status& status, int exit_code) const;
   ClusterClient::Options client_options() const;
 };
 
-// Each in the file of its name under cli/verbs; docs/cli_verbs.md says how to add one.
+// Each is defined in the file of its name under cli/verbs; docs/cli_verbs.md describes how to add
+// one.
 void AddSubmitVerbs(CLI::App& app, Context& context);  // submit, run
 void AddLocalVerb(CLI::App& app, Context& context);
 void AddExperimentVerb(CLI::App& app, Context& context);

@@ -1,4 +1,4 @@
-// Durations as options.
+// Options whose values are durations.
 #ifndef MUSTER_CLI_DURATION_OPTION_H_
 #define MUSTER_CLI_DURATION_OPTION_H_
 
@@ -10,8 +10,8 @@
 
 namespace muster::cli {
 
-// `name` takes 90s, 10m, 1.5h; anything else is a usage error. `value`, an absl::Duration or an
-// optional one, outlives the parse.
+// Adds an option that accepts durations such as 90s, 10m or 1.5h; other values are usage errors.
+// `value`, an absl::Duration or an optional one, must outlive parsing.
 template <typename Value>
 CLI::Option* AddDurationOption(CLI::App& app, const std::string& name, Value& value,
                                const std::string& description) {

@@ -4,17 +4,17 @@ namespace muster::cli {
 namespace {
 
 constexpr ExitMeaning kMeanings[] = {
-    {kExitSuccess, "All went well; of a verb that follows a job: the job succeeded"},
-    {kExitFailure, "The job failed without a code of its own, or the request was refused"},
-    {kExitUsage, "The command line is wrong"},
-    {kExitNoInput, "A file that was named cannot be read"},
-    {kExitUnavailable, "No coordinator answers"},
-    {kExitCannotCreate, "A file or directory cannot be made"},
-    {kExitTryAgain, "Not now: a bound or a time-out was met; try again"},
-    {kExitNotAllowed, "The coordinator does not allow it"},
-    {kExitBadSpec, "The job's spec is wrong"},
-    {kExitTimeLimit, "A time limit has passed: the job's, or that of --timeout"},
-    {kExitInterrupted, "Interrupted, as with Ctrl-C; the job may go on"},
+    {kExitSuccess, "Success; for a verb that follows a job, the job succeeded"},
+    {kExitFailure, "The job failed without an exit code, or the request was rejected"},
+    {kExitUsage, "Invalid command line"},
+    {kExitNoInput, "An input file cannot be read"},
+    {kExitUnavailable, "The coordinator does not answer"},
+    {kExitCannotCreate, "A file or directory cannot be created"},
+    {kExitTryAgain, "A limit or time-out was reached; try again later"},
+    {kExitNotAllowed, "Permission denied by the coordinator"},
+    {kExitBadSpec, "Invalid job spec"},
+    {kExitTimeLimit, "The job's time limit or --timeout expired"},
+    {kExitInterrupted, "Interrupted, for example with Ctrl-C; the job may still be running"},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Exit codes of the command line.
+// Exit codes of the `muster` command line.
 #ifndef MUSTER_CLI_EXIT_CODE_H_
 #define MUSTER_CLI_EXIT_CODE_H_
 
@@ -9,22 +9,22 @@
 
 namespace muster::cli {
 
-// The exit codes of the command line, as `muster --help` prints them. Verbs that follow a job also
-// exit with its own code: that of the first failing rank, 128+n for a signal.
+// The exit codes as `muster --help` prints them. Verbs that follow a job also exit with the job's
+// own code: that of the first rank that failed, or 128+n for signal n.
 struct ExitMeaning {
   ExitCode code;
   const char* meaning;
 };
 absl::Span<const ExitMeaning> ExitMeanings();
 
-// For a call that failed.
+// Exit code for a failed call.
 int ExitCodeOf(const absl::Status& status);
 
-// For a job that is over: 0 for success alone, else its own code where it has one that a process
-// can exit with.
+// Exit code for a finished job: 0 only if it succeeded; otherwise the job's own code if it is in 1
+// to 255, else kExitTimeLimit or kExitFailure.
 int ExitCodeOf(const v1::Job& job);
 
-// SUCCEEDED, FAILED, CANCELLED, TIMED_OUT.
+// Whether the job has finished: SUCCEEDED, FAILED, CANCELLED or TIMED_OUT.
 bool IsOver(v1::JobState state);
 
 }  // namespace muster::cli

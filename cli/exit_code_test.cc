@@ -12,7 +12,7 @@ int CodeOfJob(v1::JobState state, int exit_code) {
   return ExitCodeOf(job);
 }
 
-TEST(ExitCodeTest, OfAJob) {
+TEST(ExitCodeTest, ReturnsCodeOfJob) {
   EXPECT_EQ(CodeOfJob(v1::SUCCEEDED, 0), 0);
   EXPECT_EQ(CodeOfJob(v1::FAILED, 7), 7);
   EXPECT_EQ(CodeOfJob(v1::FAILED, 128 + 11), 139);
@@ -20,14 +20,14 @@ TEST(ExitCodeTest, OfAJob) {
   EXPECT_EQ(CodeOfJob(v1::TIMED_OUT, 0), 124);
 }
 
-TEST(ExitCodeTest, NeverZeroWithoutSuccess) {
+TEST(ExitCodeTest, ReturnsZeroOnlyOnSuccess) {
   for (const v1::JobState state : {v1::FAILED, v1::CANCELLED, v1::TIMED_OUT, v1::RUNNING}) {
-    // 256 would be 0 to a shell.
+    // A shell would see 256 as 0.
     for (const int code : {0, 256, -1, 512}) EXPECT_NE(CodeOfJob(state, code) & 0xFF, 0);
   }
 }
 
-TEST(ExitCodeTest, OfACall) {
+TEST(ExitCodeTest, ReturnsCodeOfFailedCall) {
   EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
   EXPECT_EQ(ExitCodeOf(absl::NotFoundError("")), 1);
   EXPECT_EQ(ExitCodeOf(absl::FailedPreconditionError("")), 1);
@@ -38,7 +38,7 @@ TEST(ExitCodeTest, OfACall) {
   EXPECT_EQ(ExitCodeOf(absl::CancelledError("")), 130);
 }
 
-TEST(ExitCodeTest, WhatIsOver) {
+TEST(ExitCodeTest, RecognisesFinishedStates) {
   for (const v1::JobState state : {v1::SUCCEEDED, v1::FAILED, v1::CANCELLED, v1::TIMED_OUT}) {
     EXPECT_TRUE(IsOver(state));
   }

@@ -1,4 +1,4 @@
-// A real gRPC server whose answers a test writes.
+// A gRPC server with scripted responses, for tests of the command line.
 #ifndef MUSTER_CLI_FAKE_CLUSTER_H_
 #define MUSTER_CLI_FAKE_CLUSTER_H_
 
@@ -11,12 +11,13 @@
 
 namespace muster::cli {
 
-// Calls without a script are answered UNIMPLEMENTED. Scripts are set before Start, and run on
-// gRPC's threads.
+// Calls without a script return UNIMPLEMENTED. Scripts are set before Start and run on gRPC's
+// threads.
 class FakeCluster : public v1::ClusterService::Service {
  public:
   template <typename Message>
-  using Writer = std::function<bool(const Message&)>;  // false once the client has gone
+  using Writer =
+      std::function<bool(const Message&)>;  // returns false once the client has disconnected
 
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse*)> on_submit;
   std::function<grpc::Status(const v1::GetJobRequest&, v1::Job*)> on_get;
@@ -25,14 +26,14 @@ class FakeCluster : public v1::ClusterService::Service {
   std::function<grpc::Status(const v1::ReadLogRequest&, grpc::ServerContext&, Writer<v1::LogChunk>)>
       on_log;
 
-  // For a script that leaves its client waiting: returns when the client or the connection has
-  // gone. A synchronous gRPC handler has nothing to be woken by, so this looks again and again.
+  // Returns when the client has cancelled or disconnected, for scripts that keep their client
+  // waiting. Polls, because a synchronous gRPC handler cannot be woken.
   static void WaitUntilCancelled(const grpc::ServerContext& context);
 
   ~FakeCluster() override;
-  // On a free port of loopback; the same one again after Stop.
+  // Listens on a free port of loopback; after Stop, on the same port again.
   void Start();
-  // Open calls are cut, as when the process dies.
+  // Aborts open calls, as if the process died.
   void Stop();
   std::string address() const;
 

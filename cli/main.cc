@@ -1,5 +1,5 @@
-// The command line of Muster. Data goes to stdout, everything else to stderr; exit statuses are in
-// exit_code.h.
+// Entry point of the `muster` command line. Data goes to stdout, everything else to stderr; exit
+// codes are in exit_code.h.
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -19,28 +19,29 @@
 namespace muster::cli {
 namespace {
 
-// Each of them may also stand in the environment, as MUSTER_NAME, and in the configuration file.
+// Each of these options can also be set in the environment, as MUSTER_NAME, and in the
+// configuration file.
 void DeclareCommonOptions(CLI::App& program, Context& context, std::string& config) {
-  program.add_option("--coordinator", context.coordinator, "Address of the coordinator")
+  program.add_option("--coordinator", context.coordinator, "Coordinator address")
       ->type_name("HOST:PORT")
       ->default_val("127.0.0.1:7070");
   program
       .add_option_function<std::string>(
           "-o,--output",
           [&context](const std::string& name) { context.output = Outputs().at(name); },
-          "Output format: table, wide, json, yaml, or name for names only")
+          "Output format: table, wide, json, yaml, or name (names only)")
       ->type_name("FORMAT")
       ->default_str("table")
       ->check([](const std::string& name) {
         return Outputs().count(name) > 0
                    ? ""
-                   : absl::StrCat(Quoted(name), " is none of table, wide, json, yaml, name");
+                   : absl::StrCat(spec::Quoted(name),
+                                  " is not one of table, wide, json, yaml, name");
       });
   program
-      .add_option(
-          "--token-file", context.security.token_file,
-          "File with the access token; default: MUSTER_TOKEN, else the token of this user's "
-          "coordinator on this machine")
+      .add_option("--token-file", context.security.token_file,
+                  "File that contains the access token (default: MUSTER_TOKEN, then the token of "
+                  "this user's coordinator on this machine)")
       ->type_name("FILE");
   program
       .add_option("--tls-ca", context.security.tls.ca,
@@ -48,11 +49,12 @@ void DeclareCommonOptions(CLI::App& program, Context& context, std::string& conf
       ->type_name("FILE");
   program
       .add_option("--tls-cert", context.security.tls.cert,
-                  "Client certificate, for a coordinator that requires one")
+                  "Client certificate, if the coordinator requires one")
       ->type_name("FILE");
-  program.add_option("--tls-key", context.security.tls.key, "Private key of the certificate")
+  program
+      .add_option("--tls-key", context.security.tls.key, "Private key of the client certificate")
       ->type_name("FILE");
-  program.add_option("--config", config, "File with these options, one name=value per line")
+  program.add_option("--config", config, "File that sets these options, one name=value per line")
       ->type_name("FILE")
       ->default_str("~/.config/muster/config");
 }
@@ -76,7 +78,7 @@ absl::Status Parse(CLI::App& program, const std::vector<std::string>& given) {
   return flags::Parse(program, given, flags::UserConfigPath());
 }
 
-// The verb that was recognised: the program itself when none was.
+// The innermost verb that was recognised, or the program itself if none was.
 const CLI::App& Recognised(const CLI::App& app) {
   const std::vector<CLI::App*> verbs = app.get_subcommands();
   return verbs.empty() ? app : Recognised(*verbs.back());
@@ -108,8 +110,9 @@ std::string Unexpected(const CLI::App& program, const CLI::App& verb) {
     for (const CLI::App* known : verb.get_subcommands([](const CLI::App*) { return true; })) {
       verbs.push_back(known->get_name());
     }
-    if (verbs.empty()) return absl::StrCat(Quoted(word), " is one argument too many");
-    return absl::StrCat(Quoted(word), " is not a verb; did you mean '", Nearest(word, verbs), "'?");
+    if (verbs.empty()) return absl::StrCat("unexpected argument ", spec::Quoted(word));
+    return absl::StrCat(spec::Quoted(word), " is not a verb; did you mean '",
+                        spec::Nearest(word, verbs), "'?");
   }
   return "";
 }
@@ -122,16 +125,18 @@ int UsageError(const CLI::App& program, const CLI::ParseError& error, Console& c
     text = group && error.get_name() == "RequiredError" ? "a verb is missing" : error.what();
   }
   console.Note(absl::StrCat(FullName(verb), ": ", text));
-  console.Note(absl::StrCat("`", FullName(verb), " --help` says more"));
+  console.Note(absl::StrCat("see `", FullName(verb), " --help`"));
   return kExitUsage;
 }
 
-// What stands behind `--` is a command, and none of our words.
-std::vector<std::string> BeforeSeparator(int argc, char** argv, std::vector<std::string>& behind) {
+// Returns the arguments before `--`; those after it are a user's command and are stored in
+// `trailing`.
+std::vector<std::string> BeforeSeparator(int argc, char** argv,
+                                         std::vector<std::string>& trailing) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto separator = std::find(arguments.begin(), arguments.end(), "--");
   if (separator != arguments.end()) {
-    behind.assign(separator + 1, arguments.end());
+    trailing.assign(separator + 1, arguments.end());
     arguments.erase(separator, arguments.end());
   }
   return arguments;
@@ -142,17 +147,17 @@ int Main(int argc, char** argv) {
   Context context(console);
   std::string config;
   const std::unique_ptr<Verb> program = MakeProgram(
-      {.summary = "Submits training jobs to a Muster cluster and follows them.",
+      {.summary = "Submit training jobs to a Muster cluster and follow them.",
        .usage = "VERB [OPTIONS]",
-       .paragraphs = {"A job trains a model on the cluster's nodes, or runs any program there once "
-                      "per rank. `muster VERB --help` tells all about a verb.",
-                      "Options may stand anywhere. Each option of the program can also be given in "
-                      "the environment, as in MUSTER_COORDINATOR, and in the configuration file; a "
-                      "flag overrules the environment, and the environment the file."},
-       .examples = {{"muster spec init > job.yaml", "a commented spec to begin with"},
-                    {"muster run job.yaml", "queue it, follow it, exit with its status"},
-                    {"muster run -- python3 train.py", "any program, started once per rank"},
-                    {"muster local job.yaml", "the same on this machine, without a cluster"}}});
+       .paragraphs = {"A job trains a model on the cluster's nodes, or runs any program there, "
+                      "once per rank. `muster VERB --help` describes a verb.",
+                      "Options may appear anywhere. Each global option can also be set in the "
+                      "environment, as in MUSTER_COORDINATOR, or in the configuration file. A flag "
+                      "overrides the environment, which overrides the file."},
+       .examples = {{"muster spec init > job.yaml", "write a commented example spec"},
+                    {"muster run job.yaml", "queue a job, follow it, exit with its status"},
+                    {"muster run -- python3 train.py", "run any program, once per rank"},
+                    {"muster local job.yaml", "run a job on this machine, without a cluster"}}});
   DeclareCommonOptions(*program, context, config);
   DeclareVerbs(*program, context);
 

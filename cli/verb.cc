@@ -13,10 +13,10 @@ namespace muster::cli {
 namespace {
 
 constexpr size_t kWidth = 80;
-// Where explanations begin; a longer name has its explanation on the next line.
+// Column of the explanations; after a longer name, the explanation starts on the next line.
 constexpr size_t kColumn = 26;
 
-// Words at most `kWidth` columns wide, each line behind `indent` blanks.
+// Wraps `text` to `kWidth` columns, each line indented by `indent` blanks.
 std::string Wrapped(const std::string& text, size_t indent) {
   std::string out;
   std::string line;
@@ -144,7 +144,7 @@ class ManualPage : public CLI::FormatterBase {
     absl::StrAppend(&out, Verbs(verb), Section("Arguments", Arguments(verb)),
                     Section("Options", Options(verb)));
     if (verb.get_parent() != nullptr) {
-      absl::StrAppend(&out, Section("Options of every verb", Options(ProgramOf(verb))));
+      absl::StrAppend(&out, Section("Global options", Options(ProgramOf(verb))));
     }
     absl::StrAppend(&out, Section("Exit status", Exits(verb)));
     std::string examples;
@@ -162,7 +162,7 @@ Verb& AddVerb(CLI::App& parent, const std::string& name, const std::string& grou
   verb->group(group);
   verb->formatter(parent.get_formatter());
   verb->set_help_flag("-h,--help", "Print this page");
-  // Options of the program may also stand behind the verb.
+  // Accept options of the program after the verb, too.
   verb->fallthrough();
   parent.add_subcommand(verb);
   return *verb;
@@ -171,10 +171,10 @@ Verb& AddVerb(CLI::App& parent, const std::string& name, const std::string& grou
 std::unique_ptr<Verb> MakeProgram(Manual manual) {
   auto program = std::make_unique<Verb>("muster", std::move(manual));
   program->formatter(std::make_shared<ManualPage>());
-  program->set_help_flag("-h,--help", "Print this page, or a verb's own behind the verb");
+  program->set_help_flag("-h,--help", "Print this page; after a verb, the verb's page");
   program->require_subcommand(1);
   program->fallthrough();
-  // What comes later counts: the environment over the configuration file, flags over both.
+  // The last value wins: flags over the environment, the environment over the configuration file.
   program->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   return program;
 }
@@ -186,7 +186,7 @@ bool IsCommonOption(const CLI::App& program, const CLI::Option& option) {
 std::function<std::string(const std::string&)> OneOf(std::vector<std::string> words) {
   return [words = std::move(words)](const std::string& text) {
     if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
-    return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "' is none of ",
+    return absl::StrCat("'", absl::Utf8SafeCHexEscape(text), "' is not one of ",
                         absl::StrJoin(words, ", "));
   };
 }

@@ -12,17 +12,17 @@
 
 namespace muster::cli {
 
-// What a verb's options do not say themselves.
+// The text of a verb's manual page that does not come from its options.
 struct Manual {
-  std::string summary;                       // one line, as it stands in the list of verbs
-  std::string usage;                         // what stands behind the verb: "JOB [OPTIONS]"
+  std::string summary;                       // one line, shown in the list of verbs
+  std::string usage;                         // follows the verb: "JOB [OPTIONS]"
   std::vector<std::string> paragraphs = {};  // the description; wrapped when printed
-  // Only where a verb's differ from the list that `muster --help` prints.
+  // Exit codes (code, meaning), where they differ from the list that `muster --help` prints.
   std::vector<std::pair<std::string, std::string>> exits = {};
-  std::vector<std::pair<std::string, std::string>> examples = {};  // command line, what it does
+  std::vector<std::pair<std::string, std::string>> examples = {};  // (command line, what it does)
 };
 
-// The order of the groups in `muster --help` is that of their first verbs.
+// Groups of verbs. `muster --help` prints them in the order of their first verbs.
 inline constexpr char kJobVerbs[] = "Jobs";
 inline constexpr char kNodeVerbs[] = "Nodes";
 inline constexpr char kSpecVerbs[] = "Specs";
@@ -39,17 +39,18 @@ class Verb : public CLI::App {
   const Manual manual_;
 };
 
-// Owned by `parent`. A verb with verbs of its own gets them the same way.
+// Adds a verb, owned by `parent`: the program, or a verb that has verbs of its own.
 Verb& AddVerb(CLI::App& parent, const std::string& name, const std::string& group, Manual manual);
 
-// The program itself, without its options: what every verb stands under.
+// Creates the program, without its options; every verb is added below it.
 std::unique_ptr<Verb> MakeProgram(Manual manual);
 
-// Options of the program, not of a verb: shown with every verb, and readable from the environment
-// and the configuration file.
+// Whether `option` belongs to the program and not to one verb: such options are shown with every
+// verb, and are read from the environment and the configuration file.
 bool IsCommonOption(const CLI::App& program, const CLI::Option& option);
 
-// Checks of an option's value, with words of their own.
+// Validators for CLI11 with Muster's error messages. OneOf accepts the given words, AboveZero whole
+// numbers above 0.
 std::function<std::string(const std::string&)> OneOf(std::vector<std::string> words);
 std::string AboveZero(const std::string& text);
 

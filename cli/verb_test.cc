@@ -36,27 +36,27 @@ struct Program {
   bool fast = false;
 };
 
-TEST(VerbTest, APageHasEverything) {
+TEST(VerbTest, PrintsAllSectionsOfAPage) {
   const std::string page = Program().Help({"walk"});
   EXPECT_THAT(page, HasSubstr("Walk far\n\nUsage: muster walk GOAL [OPTIONS]\n"));
   EXPECT_THAT(page, HasSubstr("\nArguments:\n  GOAL                    Where to\n"));
   EXPECT_THAT(page, HasSubstr("\nOptions:\n  -f, --fast              Run instead\n"));
-  EXPECT_THAT(page, HasSubstr("\nOptions of every verb:\n"));
+  EXPECT_THAT(page, HasSubstr("\nGlobal options:\n"));
   EXPECT_THAT(page, HasSubstr("      --where PLACE       A place (default: here)\n"));
   EXPECT_THAT(page, HasSubstr("\nExit status:\n  7                       Too far\n"));
   EXPECT_THAT(page, HasSubstr("\nExamples:\n  muster walk x\n      go\n"));
   for (const absl::string_view line : absl::StrSplit(page, '\n')) EXPECT_LE(line.size(), 80u);
 }
 
-TEST(VerbTest, TheProgramsPageListsVerbsByGroupAndExitStatuses) {
+TEST(VerbTest, ProgramPageListsVerbsByGroupAndExitCodes) {
   const std::string page = Program().Help({});
   EXPECT_THAT(page, HasSubstr("\nJobs:\n  walk                    Walk far\n"));
   EXPECT_THAT(page, HasSubstr("\nNodes:\n  sit                     Do nothing\n"));
-  EXPECT_THAT(page, HasSubstr("\n  69                      No coordinator answers\n"));
-  EXPECT_THAT(page, Not(HasSubstr("Options of every verb")));
+  EXPECT_THAT(page, HasSubstr("\n  69                      The coordinator does not answer\n"));
+  EXPECT_THAT(page, Not(HasSubstr("Global options")));
 }
 
-TEST(VerbTest, CommonOptionsMayStandBehindTheVerb) {
+TEST(VerbTest, AcceptsGlobalOptionsAfterTheVerb) {
   Program program;
   program.program->parse("walk there --where away -f");
   EXPECT_EQ(program.where, "away");
@@ -64,7 +64,7 @@ TEST(VerbTest, CommonOptionsMayStandBehindTheVerb) {
   EXPECT_TRUE(program.fast);
 }
 
-TEST(VerbTest, TheLastOfACommonOptionCounts) {
+TEST(VerbTest, LastValueOfAGlobalOptionWins) {
   Program program;
   program.program->parse("--where=file --where=environment sit --where=flag");
   EXPECT_EQ(program.where, "flag");

@@ -16,7 +16,7 @@
 namespace muster::cli {
 namespace {
 
-// Cells that a problem is shown with.
+// Maximum number of cells listed with a problem.
 constexpr size_t kCellsShown = 3;
 
 std::string DigestOf(v1::JobSpec defaulted) {
@@ -25,7 +25,7 @@ std::string DigestOf(v1::JobSpec defaulted) {
   return Sha256Hex(spec::ToYaml(defaulted));
 }
 
-// Each once, in the order in which they came, with the cells that have it.
+// Collects distinct problems in the order of their occurrence, with the cells that have them.
 class CellProblems {
  public:
   void Add(const std::string& cell, const absl::Status& status) {
@@ -62,15 +62,17 @@ absl::Status CheckSelection(const Selection& only, const std::vector<Axis>& axes
     const auto axis = std::find_if(axes.begin(), axes.end(),
                                    [&name = name](const Axis& a) { return a.name == name; });
     if (axis == axes.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--only: ", Quoted(name), " is no axis of the grid: ", absl::StrJoin(names, ", ")));
+      return absl::InvalidArgumentError(absl::StrCat("--only: ", spec::Quoted(name),
+                                                     " is not an axis of the grid; its axes are ",
+                                                     absl::StrJoin(names, ", ")));
     }
     std::vector<std::string> known;
     for (const AxisValue& value : axis->values) known.push_back(value.label);
     for (const std::string& label : labels) {
       if (std::find(known.begin(), known.end(), label) != known.end()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("--only: ", Quoted(label), " is none of ",
-                                                     name, "'s: ", absl::StrJoin(known, ", ")));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--only: ", spec::Quoted(label), " is not a label of axis ", name,
+                       "; its labels are ", absl::StrJoin(known, ", ")));
     }
   }
   return absl::OkStatus();
@@ -93,7 +95,7 @@ absl::Status MakeSpec(const Experiment& experiment, absl::Span<const size_t> pla
   return absl::OkStatus();
 }
 
-// The next combination, the last axis fastest; false behind the last one.
+// Advances to the next combination, the last axis fastest; false after the last one.
 bool Advance(const std::vector<Axis>& axes, std::vector<size_t>& places) {
   for (size_t i = places.size(); i-- > 0;) {
     if (++places[i] < axes[i].values.size()) return true;

@@ -1,4 +1,4 @@
-// The jobs of an experiment: one for each combination of its grid.
+// The cells of an experiment: one job per combination of the grid.
 #ifndef MUSTER_CLI_EXPERIMENT_CELLS_H_
 #define MUSTER_CLI_EXPERIMENT_CELLS_H_
 
@@ -19,26 +19,26 @@ inline constexpr size_t kMaxCells = 1000;
 struct Cell {
   std::vector<std::string> labels;  // by axis
   std::string name;                 // "ranks=two precision=O2"; "base" without a grid
-  std::string skip_reason;          // not empty: there is no job of it, and what follows is empty
-  v1::JobSpec spec;                 // without defaults; as it is submitted
+  std::string skip_reason;  // if not empty, the cell has no job and the fields below are empty
+  v1::JobSpec spec;         // as submitted, without defaults
   v1::JobSpec defaulted;
-  // Of the defaulted spec without its name and priority: equal for equal jobs.
+  // Digest of the defaulted spec without name and priority; equal for equal jobs.
   std::string digest;
 };
 
-// All cells of the grid that `only` selects, each job's spec checked as the coordinator will.
-// INVALID_ARGUMENT lists all problems of all cells: each once, with the cells that have it, and
-// axes and labels in `only` that there are not.
+// All cells of the grid that `only` selects, with specs validated as the coordinator will.
+// INVALID_ARGUMENT lists each problem once, with the cells that have it, and unknown axes and
+// labels in `only`.
 absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment,
                                             const Selection& only = {});
 
-// "AXIS=LABEL,LABEL", as --only has it. INVALID_ARGUMENT.
+// Parses values of --only, "AXIS=LABEL,LABEL". INVALID_ARGUMENT.
 absl::StatusOr<Selection> ParseSelection(absl::Span<const std::string> texts);
 
-// Whether the cell's labels are among those selected; axes that are not named do not matter.
+// Whether the selection contains the cell's labels; axes that it does not name match any label.
 bool Selects(const Selection& selection, const std::vector<Axis>& axes, const Cell& cell);
 
-// How many devices compute in a job of this spec; 0 where only the nodes know.
+// The number of devices that compute in a job of this spec; 0 if only the nodes know it.
 uint32_t DevicesOf(const v1::JobSpec& defaulted);
 
 }  // namespace muster::cli

@@ -12,7 +12,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// Rows for one cell; the first field is the cell's name.
+// A titled table; the first field of each row is the cell's name.
 std::string Section(const char* title, const std::vector<std::string>& heads, const Rows& rows) {
   if (rows.empty()) return "";
   return absl::StrCat("\n## ", title, "\n\n", MarkdownTable(heads, rows));
@@ -20,8 +20,8 @@ std::string Section(const char* title, const std::vector<std::string>& heads, co
 
 std::string Seconds(double seconds) { return MetricText(Unit::kSeconds, seconds); }
 
-std::string Parts(const std::vector<CellResult>& results) {
-  // In the order in which they come; hybrid has one more than dp.
+std::string Phases(const std::vector<CellResult>& results) {
+  // In order of occurrence; hybrid has one phase more than dp.
   std::vector<std::string> names;
   for (const CellResult& result : results) {
     for (const v1::StepPart& part : result.summary.parts()) {
@@ -45,7 +45,7 @@ std::string Parts(const std::vector<CellResult>& results) {
   std::vector<std::string> heads = {"cell"};
   heads.insert(heads.end(), names.begin(), names.end());
   heads.push_back("step");
-  return Section("What a step consists of", heads, rows);
+  return Section("Phases of a step", heads, rows);
 }
 
 std::string Devices(const std::vector<CellResult>& results) {
@@ -59,7 +59,7 @@ std::string Devices(const std::vector<CellResult>& results) {
                       use.busy_seconds() > 0 ? Seconds(use.busy_seconds()) : ""});
     }
   }
-  return Section("What each device holds",
+  return Section("Memory per device",
                  {"cell", "rank", "node", "device", "parameters", "gradients", "optimizer",
                   "activations", "gathered", "busy per step"},
                  rows);
@@ -76,16 +76,16 @@ std::string Stages(const std::vector<CellResult>& results) {
                       Bytes(use.activation_bytes())});
     }
   }
-  return Section("The stages of each pipeline",
-                 {"cell", "stage", "layers", "forward of a micro-batch", "backward",
-                  "waits per step", "activation slots", "activations"},
+  return Section("Pipeline stages",
+                 {"cell", "stage", "layers", "forward per micro-batch", "backward",
+                  "waiting per step", "activation slots", "activations"},
                  rows);
 }
 
 }  // namespace
 
 std::string DetailMarkdown(const std::vector<CellResult>& results) {
-  return absl::StrCat(Parts(results), Devices(results), Stages(results));
+  return absl::StrCat(Phases(results), Devices(results), Stages(results));
 }
 
 }  // namespace muster::cli

@@ -1,5 +1,5 @@
-// Why the cells of an experiment differ: what a step consists of, what each device holds, how the
-// stages of a pipeline share the work.
+// Tables that explain why the cells of an experiment differ: phases of a step, memory per device,
+// and pipeline stages.
 #ifndef MUSTER_CLI_EXPERIMENT_DETAILS_H_
 #define MUSTER_CLI_EXPERIMENT_DETAILS_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::cli {
 
-// Markdown, a section for each of these that some cell's job told; empty when none did.
+// Markdown with a section per table; empty if no cell's job reported such data.
 std::string DetailMarkdown(const std::vector<CellResult>& results);
 
 }  // namespace muster::cli

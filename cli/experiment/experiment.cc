@@ -22,7 +22,7 @@ namespace {
 
 using Parameters = std::map<std::string, std::string>;
 
-// Room for "-1000" behind it in a job's name.
+// Leaves room for "-1000" at the end of a job's name.
 constexpr size_t kLongestName = limits::kNameLength - 5;
 
 bool IsWordCharacter(char c) {
@@ -34,7 +34,7 @@ bool IsWord(const std::string& text) {
          std::all_of(text.begin(), text.end(), IsWordCharacter);
 }
 
-// `$name` becomes the parameter's value; what is no parameter stays, as a shell's $HOME does.
+// Replaces `$name` by the parameter's value; other names are left alone, as a shell's $HOME.
 std::string Substituted(const std::string& text, const Parameters& parameters) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
@@ -65,10 +65,10 @@ class Reader {
                     [&](const std::string& name, const YAML::Node& value) {
                       if (!IsWord(name)) {
                         errors_.Add(value, absl::StrCat("parameters.", name),
-                                    "a name has lower-case letters, digits and '_'");
+                                    "a name may contain only lower-case letters, digits and '_'");
                       } else if (spec->FindFieldByName(name) != nullptr) {
                         errors_.Add(value, absl::StrCat("parameters.", name),
-                                    "is a field of the spec, which --set would mean");
+                                    "is also a field of the spec; rename the parameter");
                       } else {
                         parameters[name] = errors_.Text(value, absl::StrCat("parameters.", name));
                       }
@@ -85,11 +85,11 @@ class Reader {
     if (!document.IsMap()) return;
     ReadHead(document["experiment"]);
     if (!document["base"] || !document["base"].IsMap()) {
-      errors_.Add(document, "base", "a job's spec is expected");
+      errors_.Add(document, "base", "expected a job spec");
     } else {
       experiment.base_text = SectionText(text, document, "base");
     }
-    // The others name its axes.
+    // The sections below refer to its axes.
     if (document["grid"]) ReadGrid(document["grid"]);
     if (document["skip"]) ReadSkips(document["skip"]);
     if (document["baseline"]) ReadBaseline(document["baseline"]);
@@ -101,7 +101,7 @@ class Reader {
 
  private:
   void ReadHead(const YAML::Node& node) {
-    if (!node) return errors_.Add(YAML::Mark::null_mark(), "experiment: {name: …} is missing");
+    if (!node) return errors_.Add(YAML::Mark::null_mark(), "missing experiment: {name: …}");
     errors_.EachKnownKey(
         node, "experiment", {"name", "title", "repeat"},
         [&](const std::string& key, const YAML::Node& value) {
@@ -113,7 +113,8 @@ class Reader {
           if (absl::SimpleAtoi(text, &count) && count >= 1 && count <= kMaxRepeat) {
             experiment_->repeat = count;
           } else {
-            errors_.Add(value, "experiment.repeat", absl::StrCat("from 1 to ", kMaxRepeat));
+            errors_.Add(value, "experiment.repeat",
+                        absl::StrCat("expected a number from 1 to ", kMaxRepeat));
           }
         });
     const std::string& name = experiment_->name;
@@ -122,8 +123,9 @@ class Reader {
     };
     if (name.empty() || name.size() > kLongestName || !absl::ascii_isalnum(name[0]) ||
         !std::all_of(name.begin(), name.end(), may_be_in_name)) {
-      errors_.Add(node, "experiment.name",
-                  absl::StrCat("lower-case letters, digits and '-', at most ", kLongestName));
+      errors_.Add(
+          node, "experiment.name",
+          absl::StrCat("expected at most ", kLongestName, " lower-case letters, digits and '-'"));
     }
   }
 
@@ -133,7 +135,8 @@ class Reader {
       Axis axis;
       axis.name = name;
       if (!IsWord(name)) {
-        errors_.Add(value, where, "an axis's name has lower-case letters, digits and '_'");
+        errors_.Add(value, where,
+                    "the name of an axis may contain only lower-case letters, digits and '_'");
       }
       if (value.IsMap()) {
         ReadFieldAxis(value, where, axis);
@@ -188,10 +191,11 @@ class Reader {
     std::set<std::string> seen;
     for (const AxisValue& value : axis.values) {
       if (value.label.empty()) {
-        errors_.Add(node, where, "a value without a label");
+        errors_.Add(node, where, "a value has no label");
       } else if (value.label.find_first_of(",=") != std::string::npos) {
-        errors_.Add(node, where,
-                    absl::StrCat(Quoted(value.label), ": a label has neither ',' nor '='"));
+        errors_.Add(
+            node, where,
+            absl::StrCat(spec::Quoted(value.label), ": a label must not contain ',' or '='"));
       } else if (!seen.insert(value.label).second) {
         errors_.Add(node, where, absl::StrCat(Quoted(value.label), " is given twice"));
       }
@@ -215,8 +219,9 @@ class Reader {
         std::vector<std::string> labels;
         for (const AxisValue& known : axis->values) labels.push_back(known.label);
         if (std::find(labels.begin(), labels.end(), label) == labels.end()) {
-          errors_.Add(entry, absl::StrCat(where, ".", name),
-                      absl::StrCat(Quoted(label), " is none of ", absl::StrJoin(labels, ", ")));
+          errors_.Add(
+              entry, absl::StrCat(where, ".", name),
+              absl::StrCat(spec::Quoted(label), " is not one of ", absl::StrJoin(labels, ", ")));
         }
         selection[name].push_back(label);
       }
@@ -230,9 +235,9 @@ class Reader {
       if (axis.name == name) return &axis;
       names.push_back(axis.name);
     }
-    errors_.Add(
-        node, where,
-        absl::StrCat(Quoted(name), " is no axis of the grid: ", absl::StrJoin(names, ", ")));
+    errors_.Add(node, where,
+                absl::StrCat(spec::Quoted(name), " is not an axis of the grid; its axes are ",
+                             absl::StrJoin(names, ", ")));
     return nullptr;
   }
 
@@ -254,7 +259,8 @@ class Reader {
   void ReadBaseline(const YAML::Node& node) {
     experiment_->baseline = ReadSelection(node, "baseline");
     for (const auto& [axis, labels] : experiment_->baseline) {
-      if (labels.size() != 1) errors_.Add(node, absl::StrCat("baseline.", axis), "one label");
+      if (labels.size() != 1)
+        errors_.Add(node, absl::StrCat("baseline.", axis), "expected one label");
     }
   }
 
@@ -286,24 +292,24 @@ class Reader {
       std::vector<std::string> names;
       for (const Metric& metric : Metrics()) names.push_back(metric.name);
       errors_.Add(node, "plots.metric",
-                  absl::StrCat(Quoted(plot.metric), " is none; did you mean '",
-                               Nearest(plot.metric, names), "'?"));
+                  absl::StrCat(spec::Quoted(plot.metric), " is not a metric; did you mean '",
+                               spec::Nearest(plot.metric, names), "'?"));
     }
     if (plot.x.empty()) {
-      errors_.Add(node, "plots.x", "is missing: an axis of the grid");
+      errors_.Add(node, "plots.x", "is missing; name an axis of the grid");
     } else {
       FindAxis(node, "plots.x", plot.x);
     }
     if (plot.series.empty()) return;
     FindAxis(node, "plots.series", plot.series);
-    if (plot.series == plot.x) errors_.Add(node, "plots.series", "is x already");
+    if (plot.series == plot.x) errors_.Add(node, "plots.series", "must differ from x");
   }
 
   YamlErrors errors_;
   Experiment* experiment_ = nullptr;
 };
 
-// Parameters take theirs, the others are the base's.
+// Settings of parameters change them; the others are overrides of the base.
 absl::Status ApplySettings(absl::Span<const std::string> settings, Parameters& parameters,
                            std::vector<std::string>& overrides) {
   for (const std::string& setting : settings) {
@@ -313,8 +319,9 @@ absl::Status ApplySettings(absl::Span<const std::string> settings, Parameters& p
     if (parameter == parameters.end()) {
       overrides.push_back(setting);
     } else if (parts.second.empty() || parts.second.find('\n') != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("--set ", Quoted(setting), ": parameter ",
-                                                     parts.first, " needs a value of one line"));
+      return absl::InvalidArgumentError(absl::StrCat("--set ", spec::Quoted(setting),
+                                                     ": parameter ", parts.first,
+                                                     " needs a value without line breaks"));
     } else {
       parameter->second = parts.second;
     }
@@ -345,7 +352,7 @@ absl::StatusOr<Experiment> ParseExperiment(const std::string& text, const std::s
     RETURN_IF_ERROR(Parse(text, source, settings, experiment));
   } catch (const YAML::Exception& error) {
     YamlErrors errors(source);
-    errors.Add(error.mark, absl::StrCat("not YAML: ", error.msg));
+    errors.Add(error.mark, absl::StrCat("invalid YAML: ", error.msg));
     return errors.status();
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": ", error.what()));

@@ -1,19 +1,19 @@
-// An experiment: one job spec over a grid of variants, as its file describes it.
+// The description of an experiment: one job spec over a grid of variants, parsed from a file.
 //
 //   experiment: {name: precision, repeat: 3}
-//   parameters: {steps: 200}              # $steps in the rest of the file; --set steps=50 changes
-//   it base: { a job spec } grid:                                 # one job for each combination of
-//   values
-//     ranks:                              # an axis: labels, and the fields that each one sets
+//   parameters: {steps: 200}              # replaces $steps; --set steps=50 overrides it
+//   base: { a job spec }
+//   grid:                                 # one job per combination of values
+//     ranks:                              # an axis: labels and the fields that they set
 //       - {label: one, set: {resources.ranks_per_node: 1}}
 //       - {label: two, set: {resources.ranks_per_node: 2}}
 //     precision: {field: train.precision, values: [O0, O2]}
 //   skip:
-//     - {when: {ranks: two, precision: O2}, reason: why it is left out}
-//   baseline: {ranks: one}                # what the column SPEEDUP compares with
+//     - {when: {ranks: two, precision: O2}, reason: why the cell is skipped}
+//   baseline: {ranks: one}                # reference of the column SPEEDUP
 //   plots:
 //     - {metric: images_per_second, x: precision, series: ranks}
-//   found: what others measured, shown beside the results
+//   found: published results, shown next to the measured ones
 #ifndef MUSTER_CLI_EXPERIMENT_EXPERIMENT_H_
 #define MUSTER_CLI_EXPERIMENT_EXPERIMENT_H_
 
@@ -37,7 +37,7 @@ struct Axis {
   std::vector<AxisValue> values;  // labels differ; at least one
 };
 
-// Labels by axis; every named axis has to match for a cell to be meant.
+// Labels by axis. A cell is selected if its label matches on every axis in the map.
 using Selection = std::map<std::string, std::vector<std::string>>;
 
 struct SkipRule {
@@ -48,31 +48,31 @@ struct SkipRule {
 struct PlotRequest {
   enum class Kind { kBars, kLines };
   Kind kind = Kind::kBars;
-  std::string metric;  // a word of metrics.h
-  std::string x;       // an axis
-  std::string series;  // another one, or empty
-  std::string title;   // empty: the metric's
+  std::string metric;  // name of a metric in metrics.h
+  std::string x;       // name of an axis
+  std::string series;  // name of another axis, or empty
+  std::string title;   // empty: the metric's title
 };
 
 struct Experiment {
-  std::string name;  // as a job's: lower-case letters, digits, '-'
+  std::string name;  // a job name: lower-case letters, digits, '-'
   std::string title;
   uint32_t repeat = 1;
-  std::string base_text;               // YAML of the spec, its lines where they are in the file
+  std::string base_text;               // YAML of the spec, with the line numbers of the file
   std::string base_source;             // the file, for errors
-  std::vector<std::string> overrides;  // of the base, from the command line
+  std::vector<std::string> overrides;  // for the base, from the command line
   std::vector<Axis> axes;              // the last one varies fastest
   std::vector<SkipRule> skips;
-  Selection baseline;  // one label of each named axis; empty without
+  Selection baseline;  // one label per named axis; empty: no baseline
   std::vector<PlotRequest> plots;
   std::string found;
 };
 
 inline constexpr uint32_t kMaxRepeat = 100;
 
-// `source` names the text in errors. `settings` are NAME=VALUE of parameters, and a.b=c of the
-// base. INVALID_ARGUMENT lists all that is wrong with the file itself, a line each; the base is
-// looked at by MakeCells.
+// Parses an experiment. `source` names the text in errors. `settings` are NAME=VALUE for parameters
+// and a.b=c for fields of the base. INVALID_ARGUMENT lists all errors of the file itself, one per
+// line; the base is validated by MakeCells.
 absl::StatusOr<Experiment> ParseExperiment(const std::string& text, const std::string& source,
                                            absl::Span<const std::string> settings);
 

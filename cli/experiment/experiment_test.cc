@@ -61,7 +61,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-TEST(Experiment, ReadsItsFile) {
+TEST(Experiment, ParsesAFile) {
   const Experiment experiment = Parsed(kFile);
   EXPECT_EQ(experiment.name, "trial");
   EXPECT_EQ(experiment.title, "A trial");
@@ -76,7 +76,7 @@ TEST(Experiment, ReadsItsFile) {
   EXPECT_EQ(experiment.found, "Others were faster.\n");
 }
 
-TEST(Experiment, TheGridIsEveryCombination) {
+TEST(Experiment, GridHasEveryCombination) {
   const std::vector<Cell> cells = Cells(Parsed(kFile));
   EXPECT_THAT(Names(cells), ElementsAre("ranks=one precision=O0", "ranks=one precision=O2",
                                         "ranks=two precision=O0", "ranks=two precision=O2"));
@@ -91,7 +91,7 @@ TEST(Experiment, TheGridIsEveryCombination) {
   EXPECT_EQ(DevicesOf(cells[2].defaulted), 2u);
 }
 
-TEST(Experiment, ACellKeepsItsNumberInASelection) {
+TEST(Experiment, SelectedCellsKeepTheirNumbers) {
   const absl::StatusOr<Selection> only = ParseSelection({"ranks=two", "precision=O0,O2"});
   ASSERT_TRUE(only.ok());
   const std::vector<Cell> cells = Cells(Parsed(kFile), *only);
@@ -100,8 +100,10 @@ TEST(Experiment, ACellKeepsItsNumberInASelection) {
   const auto problem = [](const std::string& text) {
     return std::string(MakeCells(Parsed(kFile), *ParseSelection({text})).status().message());
   };
-  EXPECT_EQ(problem("rank=two"), "--only: 'rank' is no axis of the grid: ranks, precision");
-  EXPECT_EQ(problem("ranks=three"), "--only: 'three' is none of ranks's: one, two");
+  EXPECT_EQ(problem("rank=two"),
+            "--only: 'rank' is not an axis of the grid; its axes are ranks, precision");
+  EXPECT_EQ(problem("ranks=three"),
+            "--only: 'three' is not a label of axis ranks; its labels are one, two");
   EXPECT_FALSE(ParseSelection({"ranks"}).ok());
 }
 
@@ -110,23 +112,23 @@ TEST(Experiment, SettingsChangeParametersAndTheBase) {
       Cells(Parsed(kFile, {"steps=7", "train.seed=5", "train.precision=O1"}));
   EXPECT_EQ(cells[0].spec.train().max_steps(), 7u);
   EXPECT_EQ(cells[0].spec.train().seed(), 5u);
-  // The grid has the last word.
+  // The grid overrides --set.
   EXPECT_EQ(cells[0].spec.train().precision(), "O0");
   EXPECT_FALSE(ParseExperiment(kFile, "f", {"steps="}).ok());
 }
 
-TEST(Experiment, TheDigestTellsJobsApart) {
+TEST(Experiment, DigestIdentifiesJobs) {
   const std::vector<Cell> cells = Cells(Parsed(kFile));
   EXPECT_NE(cells[0].digest, cells[1].digest);
   EXPECT_NE(cells[0].digest, Cells(Parsed(kFile, {"steps=41"}))[0].digest);
-  // Neither labels nor names nor what is a default anyway make another job.
+  // Labels, names and explicit defaults do not change the job.
   const std::string renamed =
       Replaced(Replaced(kFile, "name: trial", "name: other"), "label: one", "label: single");
   const std::string again = Replaced(renamed, "baseline: {ranks: one}", "");
   EXPECT_EQ(cells[0].digest, Cells(Parsed(again, {"train.seed=1"}))[0].digest);
 }
 
-TEST(Experiment, WithoutAGridThereIsOneCell) {
+TEST(Experiment, HasOneCellWithoutAGrid) {
   const Experiment experiment = Parsed("experiment: {name: one}\nbase: {command: [/bin/true]}\n");
   EXPECT_EQ(experiment.repeat, 1u);
   const std::vector<Cell> cells = Cells(experiment);
@@ -134,7 +136,7 @@ TEST(Experiment, WithoutAGridThereIsOneCell) {
   EXPECT_EQ(cells[0].name, "base");
 }
 
-TEST(Experiment, ParametersLeaveOtherDollarsAlone) {
+TEST(Experiment, ReplacesOnlyParameters) {
   const std::vector<Cell> cells =
       Cells(Parsed("experiment: {name: shell}\n"
                    "parameters: {n: 3}\n"
@@ -147,29 +149,30 @@ TEST(Experiment, ErrorsNameTheLine) {
             "trial.yaml:13: grid.precision: unknown field 'feld'; did you mean 'field'?\n"
             "trial.yaml:13: grid.precision.field: is missing");
   EXPECT_EQ(Problem(Replaced(kFile, "precision: O2}, reason", "precision: O3}, reason")),
-            "trial.yaml:15: skip.when.precision: 'O3' is none of O0, O2");
-  EXPECT_EQ(Problem(Replaced(kFile, "metric: job_seconds", "metric: job_second")),
-            "trial.yaml:19: plots.metric: 'job_second' is none; did you mean 'job_seconds'?");
+            "trial.yaml:15: skip.when.precision: 'O3' is not one of O0, O2");
+  EXPECT_EQ(
+      Problem(Replaced(kFile, "metric: job_seconds", "metric: job_second")),
+      "trial.yaml:19: plots.metric: 'job_second' is not a metric; did you mean 'job_seconds'?");
   EXPECT_EQ(Problem(Replaced(kFile, "label: two", "label: one")),
             "trial.yaml:11: grid.ranks: 'one' is given twice\n"
-            "trial.yaml:15: skip.when.ranks: 'two' is none of one, one");
+            "trial.yaml:15: skip.when.ranks: 'two' is not one of one, one");
   EXPECT_EQ(Problem(Replaced(kFile, "steps: 40", "name: 40")),
-            "trial.yaml:2: parameters.name: is a field of the spec, which --set would mean");
+            "trial.yaml:2: parameters.name: is also a field of the spec; rename the parameter");
   EXPECT_EQ(Problem(Replaced(kFile, "repeat: 2", "repeat: 0")),
-            "trial.yaml:1: experiment.repeat: from 1 to 100");
+            "trial.yaml:1: experiment.repeat: expected a number from 1 to 100");
   EXPECT_THAT(Problem(Replaced(kFile, "name: trial", "name: Trial")), HasSubstr("experiment.name"));
-  EXPECT_THAT(Problem("experiment: [\n"), HasSubstr("trial.yaml:2: not YAML"));
+  EXPECT_THAT(Problem("experiment: [\n"), HasSubstr("trial.yaml:2: invalid YAML"));
   EXPECT_THAT(Problem("- 1\n"), HasSubstr("expected fields"));
-  EXPECT_THAT(Problem("experiment: {name: a}\n"), HasSubstr("base: a job's spec is expected"));
+  EXPECT_THAT(Problem("experiment: {name: a}\n"), HasSubstr("base: expected a job spec"));
   EXPECT_THAT(Problem(""), HasSubstr("expected fields"));
 }
 
-TEST(Experiment, EveryProblemOfEveryCellIsToldOnce) {
+TEST(Experiment, ReportsEachProblemOnceWithItsCells) {
   std::string text = Replaced(kFile, "values: [O0, O2]", "values: [O0, O2, O7]");
   text = Replaced(text, "name: mlp", "nam: mlp");
   const absl::Status base = MakeCells(Parsed(text)).status();
   EXPECT_EQ(base.code(), absl::StatusCode::kInvalidArgument);
-  // Its line in the file, though the base was cut out of it.
+  // The line in the file, although the base was extracted from it.
   EXPECT_THAT(std::string(base.message()),
               HasSubstr("trial.yaml:5: unknown field 'nam' in train.model"));
   EXPECT_THAT(std::string(base.message()),
@@ -182,14 +185,14 @@ TEST(Experiment, EveryProblemOfEveryCellIsToldOnce) {
               HasSubstr("(in ranks=one precision=O7; ranks=two precision=O7)"));
 }
 
-TEST(Experiment, JsonIsYaml) {
+TEST(Experiment, AcceptsJson) {
   const std::vector<Cell> cells = Cells(Parsed(
       R"({"experiment": {"name": "j"}, "base": {"command": ["/bin/true"]}, "grid": {"n": {"field": "resources.nodes", "values": [1, 2]}}})"));
   ASSERT_EQ(cells.size(), 2u);
   EXPECT_EQ(cells[1].spec.resources().nodes().max(), 2u);
 }
 
-TEST(Experiment, TheGridHasABound) {
+TEST(Experiment, LimitsTheNumberOfCells) {
   std::string text = "experiment: {name: big}\nbase: {command: [/bin/true]}\ngrid:\n";
   for (const char* axis : {"a", "b", "c", "d"}) {
     text += std::string("  ") + axis + ": {field: priority, values: [1, 2, 3, 4, 5, 6]}\n";

@@ -1,4 +1,4 @@
-// Tables of Markdown.
+// Formats Markdown tables.
 #ifndef MUSTER_CLI_EXPERIMENT_MARKDOWN_H_
 #define MUSTER_CLI_EXPERIMENT_MARKDOWN_H_
 
@@ -7,7 +7,7 @@
 
 namespace muster::cli {
 
-// Cells may hold anything; each row has as many as there are heads.
+// Cells may contain any text, which is escaped; each row has as many cells as there are heads.
 std::string MarkdownTable(const std::vector<std::string>& heads,
                           const std::vector<std::vector<std::string>>& rows);
 

@@ -14,22 +14,21 @@ namespace {
 
 constexpr Metric kMetrics[] = {
     {"images_per_second", "Images per second", Unit::kPerSecond, "images/s"},
-    {"median_step_seconds", "Time of a step", Unit::kSeconds, "step"},
+    {"median_step_seconds", "Step time", Unit::kSeconds, "step"},
     {"seconds_per_20_steps", "Time of 20 steps", Unit::kSeconds, nullptr},
-    {"job_seconds", "Time of the job", Unit::kSeconds, "job"},
+    {"job_seconds", "Job time", Unit::kSeconds, "job"},
     {"training_seconds", "Training time", Unit::kSeconds, nullptr},
     {"seconds_to_first_step", "Time to the first step", Unit::kSeconds, nullptr},
     {"evaluation_seconds", "Test inference time", Unit::kSeconds, "inference"},
     {"test_accuracy", "Test accuracy", Unit::kRatio, "accuracy"},
     {"test_loss", "Test loss", Unit::kNumber, nullptr},
-    {"final_loss", "Training loss at the end", Unit::kNumber, nullptr},
-    {"peak_memory_bytes", "Memory of the largest rank", Unit::kBytes, "memory"},
-    {"largest_device_bytes", "Memory of the fullest device", Unit::kBytes, nullptr},
-    {"smallest_device_bytes", "Memory of the emptiest device", Unit::kBytes, nullptr},
-    {"exposed_communication_seconds", "Communication not hidden, per step", Unit::kSeconds,
-     nullptr},
-    {"data_wait_seconds", "Wait for data, per step", Unit::kSeconds, nullptr},
-    {"kernel_seconds", "Time in kernels, per step", Unit::kSeconds, nullptr},
+    {"final_loss", "Final training loss", Unit::kNumber, nullptr},
+    {"peak_memory_bytes", "Peak memory of the largest rank", Unit::kBytes, "memory"},
+    {"largest_device_bytes", "Largest memory of a device", Unit::kBytes, nullptr},
+    {"smallest_device_bytes", "Smallest memory of a device", Unit::kBytes, nullptr},
+    {"exposed_communication_seconds", "Exposed communication per step", Unit::kSeconds, nullptr},
+    {"data_wait_seconds", "Data wait per step", Unit::kSeconds, nullptr},
+    {"kernel_seconds", "Kernel time per step", Unit::kSeconds, nullptr},
     {"bubble_ratio", "Pipeline bubble", Unit::kRatio, nullptr},
     {"steps", "Steps", Unit::kNumber, nullptr},
     {kSpeedup, "Speed-up over the baseline", Unit::kNumber, "speed-up"},
@@ -52,8 +51,8 @@ void AddDevices(const v1::TrainSummary& summary, Measurements& values) {
   values["smallest_device_bytes"] = static_cast<double>(smallest);
 }
 
-// Of 20 steps one after the other, evaluations apart, where the job recorded when its steps ended:
-// the median over those of the training, without the first ones. Else as long as 20 median steps.
+// Seconds of 20 consecutive steps without evaluations: the median over the training, without the
+// first 20 steps, if the job recorded when its steps ended; otherwise 20 times the median step.
 double SecondsOf20Steps(const v1::TrainSummary& summary) {
   constexpr int kSteps = 20;
   const auto& ends = summary.step_end_seconds();
@@ -67,7 +66,7 @@ double SecondsOf20Steps(const v1::TrainSummary& summary) {
 }
 
 void AddSummary(const v1::TrainSummary& summary, Measurements& values) {
-  // Zero is a measurement of some, and of others the absence of one.
+  // For these metrics, zero means that there is no measurement.
   const auto add_above_zero = [&values](const char* name, double value) {
     if (value > 0) values[name] = value;
   };

@@ -1,5 +1,4 @@
-// What is measured of a finished job: the words of an experiment's plots and the columns of its
-// tables.
+// Metrics of finished jobs: the names used in an experiment's plots and the columns of its tables.
 #ifndef MUSTER_CLI_EXPERIMENT_METRICS_H_
 #define MUSTER_CLI_EXPERIMENT_METRICS_H_
 
@@ -17,30 +16,31 @@ enum class Unit { kSeconds, kBytes, kPerSecond, kRatio, kNumber };
 
 struct Metric {
   const char* name;
-  const char* title;  // for people: a plot's heading
+  const char* title;  // heading of a plot
   Unit unit;
-  // Of its column in the table on the terminal and in results.md; null: results.csv alone has it.
+  // Column heading in the terminal's table and results.md; null: only in results.csv.
   const char* head;
 };
 
-// The last two compare a cell with others: Compare in results.h.
+// All metrics. The last two compare a cell with others; see Collect in results.h.
 absl::Span<const Metric> Metrics();
 inline constexpr char kSpeedup[] = "speedup";
 inline constexpr char kScalingEfficiency[] = "scaling_efficiency";
 
-// Null when there is none of that name.
+// Null if there is no metric of this name.
 const Metric* FindMetric(absl::string_view name);
 
-// By metric's name; what the job does not tell is not in it.
+// Values by metric name; metrics that the job does not report are absent.
 using Measurements = std::map<std::string, double>;
 Measurements MeasurementsOf(const v1::Job& job);
 
-// Of an even number the mean of the two in the middle; by metric, over those that have it.
+// Medians per metric over the runs that have it; for an even number of runs, the mean of the two
+// middle values.
 Measurements Medians(const std::vector<Measurements>& runs);
 
-// "1,234", "0.0123", "210 MiB", "87.5 %": for people.
+// "1,234", "0.0123", "210 MiB", "87.5 %".
 std::string MetricText(Unit unit, double value);
-// "s", "images/s", "MiB": behind a plot's title. Bytes are plotted as MiB.
+// "s", "images/s", "MiB": appended to a plot's title. Bytes are plotted as MiB.
 std::string UnitName(Unit unit);
 double PlotValue(Unit unit, double value);
 

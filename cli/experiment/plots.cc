@@ -25,7 +25,7 @@ size_t AxisIndex(const Experiment& experiment, const std::string& name) {
   return kNoAxis;
 }
 
-// What of a label may stand in a file's name.
+// The label, reduced to characters that are allowed in a file name.
 std::string FileWord(const std::string& label) {
   std::string word;
   for (const char c : label) {
@@ -40,13 +40,13 @@ std::vector<std::string> LabelsOf(const Axis& axis) {
   return labels;
 }
 
-// A number alone would say nothing in a legend.
-std::string Told(const Axis& axis, const std::string& label) {
+// The text of a label in a title or legend: a number alone is prefixed with the name of its axis.
+std::string LabelText(const Axis& axis, const std::string& label) {
   double number;
   return absl::SimpleAtod(label, &number) ? absl::StrCat(axis.name, "=", label) : label;
 }
 
-// One plot: the cells that agree on all axes but x and series.
+// Draws one plot, of the cells that agree on all axes but x and series.
 class Facet {
  public:
   Facet(const Experiment& experiment, const PlotRequest& request)
@@ -76,12 +76,12 @@ class Facet {
     }
     if (values.empty()) return std::nullopt;
     std::string title = request_.title.empty() ? metric_.title : request_.title;
-    std::vector<std::string> told;
+    std::vector<std::string> label_texts;
     for (size_t i = 0; i < experiment_.axes.size(); ++i) {
       if (i == x_ || i == series_) continue;
-      told.push_back(Told(experiment_.axes[i], others[told.size()]));
+      label_texts.push_back(LabelText(experiment_.axes[i], others[label_texts.size()]));
     }
-    if (!told.empty()) absl::StrAppend(&title, ": ", absl::StrJoin(told, ", "));
+    if (!label_texts.empty()) absl::StrAppend(&title, ": ", absl::StrJoin(label_texts, ", "));
     PlotFile file;
     file.name = absl::StrCat(metric_.name, "-by-", request_.x);
     if (series_ != kNoAxis) absl::StrAppend(&file.name, "-", request_.series);
@@ -99,9 +99,9 @@ class Facet {
     return series_ == kNoAxis ? "" : cell.labels[series_];
   }
   std::string SeriesTitle(const std::string& label) const {
-    return series_ == kNoAxis ? "" : Told(experiment_.axes[series_], label);
+    return series_ == kNoAxis ? "" : LabelText(experiment_.axes[series_], label);
   }
-  // Those that have a value, in the file's order.
+  // The series that have a value, in the order of the file.
   std::vector<std::string> SeriesIn(const Values& values) const {
     if (series_ == kNoAxis) return {""};
     std::vector<std::string> names = LabelsOf(experiment_.axes[series_]);

@@ -1,4 +1,4 @@
-// The plots of an experiment.
+// Draws the plots of an experiment.
 #ifndef MUSTER_CLI_EXPERIMENT_PLOTS_H_
 #define MUSTER_CLI_EXPERIMENT_PLOTS_H_
 
@@ -15,9 +15,9 @@ struct PlotFile {
   std::string svg;
 };
 
-// One for each plot that the file asks for and each combination of the axes that are neither its x
-// nor its series; without any, images per second over the first two axes. Plots without a single
-// value are left out.
+// One plot for each requested plot and each combination of the axes that are neither its x nor its
+// series; if no plot is requested, images per second over the first two axes. Plots without any
+// value are omitted.
 std::vector<PlotFile> DrawPlots(const Experiment& experiment,
                                 const std::vector<CellResult>& results);
 

@@ -44,7 +44,7 @@ ModelCosts FromPlan(const ordered_json& plan) {
   return costs;
 }
 
-// Of micro-batches, when the batch is cut into so many.
+// Costs per micro-batch if the batch is split into this many micro-batches.
 double Scale(const ModelCosts& costs, uint32_t micro_batches) {
   return costs.micro_batches.has_value() ? static_cast<double>(*costs.micro_batches) / micro_batches
                                          : 1.0;
@@ -58,7 +58,8 @@ std::vector<double> Scaled(std::vector<double> seconds, double scale) {
 absl::StatusOr<Prediction> PredictOne(const ModelCosts& costs, const PredictionRequest& request,
                                       pipeline::Schedule schedule, uint32_t stages,
                                       uint32_t micro_batches) {
-  if (micro_batches == 0) return absl::InvalidArgumentError("micro-batches: from 1");
+  if (micro_batches == 0)
+    return absl::InvalidArgumentError("--micro-batches: expected numbers of at least 1");
   const double scale = Scale(costs, micro_batches);
   std::vector<double> both = costs.forward_seconds;
   for (size_t i = 0; i < both.size(); ++i) both[i] += costs.backward_seconds[i];
@@ -86,19 +87,19 @@ absl::StatusOr<ModelCosts> ReadModelCosts(const std::string& json) {
     const ModelCosts costs =
         document.contains("operations") ? FromPlan(document) : FromJob(document);
     if (!costs.forward_seconds.empty()) return costs;
-    return absl::InvalidArgumentError("there are no stages in it");
+    return absl::InvalidArgumentError("the input has no stages or operations");
   } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("neither a finished pipeline job nor a plan with times: ", error.what()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the input is neither a finished pipeline job nor a plan with times: ", error.what()));
   }
 }
 
 absl::StatusOr<std::vector<Prediction>> Predict(const ModelCosts& costs,
                                                 const PredictionRequest& request) {
   if (costs.forward_seconds.size() != costs.backward_seconds.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(costs.forward_seconds.size(),
-                                                   " times of forward, ",
-                                                   costs.backward_seconds.size(), " of backward"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(costs.forward_seconds.size(), " forward times, but ",
+                     costs.backward_seconds.size(), " backward times"));
   }
   std::vector<Prediction> predictions;
   for (const pipeline::Schedule schedule : request.schedules) {

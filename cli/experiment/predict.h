@@ -1,4 +1,5 @@
-// What pipelines of other shapes would take, from the costs of one that ran.
+// Predicts step times of pipelines with other numbers of stages and micro-batches from measured
+// costs.
 #ifndef MUSTER_CLI_EXPERIMENT_PREDICT_H_
 #define MUSTER_CLI_EXPERIMENT_PREDICT_H_
 
@@ -14,40 +15,41 @@
 
 namespace muster::cli {
 
-// A model as parts in order, which stages are put together from: the stages of a pipeline that ran,
-// or layers. Seconds are of one micro-batch.
+// A model as a sequence of parts of which stages are composed: the stages of a pipeline that ran,
+// or layers. Seconds are per micro-batch.
 struct ModelCosts {
-  std::vector<std::string> names;  // as many as parts, or none
+  std::vector<std::string> names;  // one per part, or empty
   std::vector<double> forward_seconds;
   std::vector<double> backward_seconds;
-  // How many micro-batches the batch was cut into when this was measured: with more, each takes
-  // less. None: each takes as long however many there are.
+  // Number of micro-batches of the measured run: with more, each takes less time. If not set, each
+  // takes the same time, whatever their number.
   std::optional<uint32_t> micro_batches;
 };
 
-// From what Muster prints as JSON: a finished job (`muster run -o json`, stages of its summary), or
-// the plan of a model (`muster spec explain-plan --time -o json`, layers, one micro-batch).
-// INVALID_ARGUMENT says what is missing.
+// Reads costs from Muster's JSON output: a finished job (`muster run -o json`; stages of its
+// summary), or the plan of a model (`muster spec explain-plan --time -o json`; layers, one
+// micro-batch). INVALID_ARGUMENT names what is missing.
 absl::StatusOr<ModelCosts> ReadModelCosts(const std::string& json);
 
 struct PredictionRequest {
   std::vector<uint32_t> stages;
   std::vector<uint32_t> micro_batches;
   std::vector<pipeline::Schedule> schedules;
-  double transfer_seconds = 0;  // of one micro-batch across each cut
+  double transfer_seconds = 0;  // of one micro-batch between adjacent stages
 };
 
 struct Prediction {
   pipeline::Schedule schedule;
   uint32_t stages;
   uint32_t micro_batches;
-  std::vector<size_t> cuts;      // the part that each stage but the first begins with
-  double slowest_seconds;        // forward and backward of a micro-batch, of the slowest stage
-  pipeline::SimulatedStep step;  // without its actions
+  std::vector<size_t> cuts;      // the first part of each stage but the first one
+  double slowest_seconds;        // forward and backward of a micro-batch in the slowest stage
+  pipeline::SimulatedStep step;  // its actions are empty
 };
 
-// One for each schedule, number of stages and of micro-batches, in this order. Stages are cut where
-// the slowest one takes least. INVALID_ARGUMENT: more stages than parts, and the simulator's.
+// One prediction per schedule, number of stages and number of micro-batches, in this order. Cuts
+// minimise the time of the slowest stage. INVALID_ARGUMENT for more stages than parts, and the
+// simulator's errors.
 absl::StatusOr<std::vector<Prediction>> Predict(const ModelCosts& costs,
                                                 const PredictionRequest& request);
 

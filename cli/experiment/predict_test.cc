@@ -17,7 +17,7 @@ constexpr char kJob[] = R"({
     {"first_layer": "layer2", "forward_seconds": 1, "backward_seconds": 2},
     {"first_layer": "layer3", "forward_seconds": 2, "backward_seconds": 4}]}})";
 
-TEST(Predict, FromAFinishedJob) {
+TEST(Predict, PredictsFromAFinishedJob) {
   const absl::StatusOr<ModelCosts> costs = ReadModelCosts(kJob);
   ASSERT_TRUE(costs.ok()) << costs.status();
   EXPECT_EQ(costs->micro_batches, 4u);
@@ -28,7 +28,7 @@ TEST(Predict, FromAFinishedJob) {
   // One stage: 12 seconds for each of the 4 micro-batches, or 6 for each of 8.
   EXPECT_EQ((*predictions)[0].step.seconds, 48);
   EXPECT_EQ((*predictions)[1].step.seconds, 48);
-  // Two stages of 6 seconds: m + 1 slots of time.
+  // Two stages of 6 seconds: m + 1 time slots.
   EXPECT_THAT((*predictions)[2].cuts, ElementsAre(2));
   EXPECT_EQ((*predictions)[2].step.seconds, 6 * 5);
   EXPECT_DOUBLE_EQ((*predictions)[2].step.bubble_ratio, 0.2);
@@ -40,7 +40,7 @@ TEST(Predict, FromAFinishedJob) {
   EXPECT_EQ(json[2]["by_stage"][1]["activation_slots"], 4);
 }
 
-TEST(Predict, FromAPlan) {
+TEST(Predict, PredictsFromAPlan) {
   const absl::StatusOr<ModelCosts> costs = ReadModelCosts(
       R"({"operations": [{"name": "a", "forward_us": 1e6, "backward_us": 2e6},
                          {"name": "b", "forward_us": 1e6, "backward_us": 2e6}]})");
@@ -48,11 +48,11 @@ TEST(Predict, FromAPlan) {
   const absl::StatusOr<std::vector<Prediction>> predictions =
       Predict(*costs, {{2}, {3}, {pipeline::Schedule::kOneForwardOneBackward}});
   ASSERT_TRUE(predictions.ok());
-  // A third of the batch takes a second; 3 + 1 slots of time.
+  // A third of the batch takes a second; 3 + 1 time slots.
   EXPECT_DOUBLE_EQ((*predictions)[0].step.seconds, 4);
 }
 
-TEST(Predict, WithTransfersAndNumbers) {
+TEST(Predict, PredictsWithTransfersFromNumbers) {
   ModelCosts costs;
   costs.forward_seconds = {1, 1};
   costs.backward_seconds = {1, 1};
@@ -60,10 +60,10 @@ TEST(Predict, WithTransfersAndNumbers) {
   const absl::StatusOr<std::vector<Prediction>> predictions = Predict(costs, request);
   ASSERT_TRUE(predictions.ok());
   EXPECT_EQ((*predictions)[0].step.seconds, 14);
-  EXPECT_EQ((*predictions)[1].step.seconds, 28);  // each takes as long, however many there are
+  EXPECT_EQ((*predictions)[1].step.seconds, 28);  // each takes the same time, whatever their number
 }
 
-TEST(Predict, RefusesWhatItCannotTell) {
+TEST(Predict, RejectsInputWithoutTimes) {
   EXPECT_THAT(std::string(ReadModelCosts(R"({"summary": {}})").status().message()),
               HasSubstr("neither a finished pipeline job nor a plan with times"));
   EXPECT_FALSE(ReadModelCosts(R"({"operations": [{"name": "a"}]})").ok());

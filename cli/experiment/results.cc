@@ -34,7 +34,7 @@ std::string PathIn(const std::string& directory, const std::string& name) {
   return absl::StrCat(directory, "/", name);
 }
 
-// As a file that is simply created would have it.
+// The file mode of a newly created file.
 mode_t FileMode() {
   const mode_t mask = umask(0);
   umask(mask);
@@ -58,7 +58,7 @@ absl::StatusOr<JobRun> ReadRun(const ordered_json& value) {
   run.attempt = value.at("attempt").get<uint32_t>();
   run.cell = value.at("cell").get<std::string>();
   google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // a newer version's
+  options.ignore_unknown_fields = true;  // written by a newer version
   const auto status =
       google::protobuf::util::JsonStringToMessage(value.at("job").dump(), &run.job, options);
   if (!status.ok()) {
@@ -68,7 +68,7 @@ absl::StatusOr<JobRun> ReadRun(const ordered_json& value) {
   return run;
 }
 
-// With Collect's comparisons left out.
+// Without Collect's comparisons.
 CellResult Measured(const Experiment& experiment, const Cell& cell, const RunStore* store) {
   CellResult result;
   result.cell = cell;
@@ -104,7 +104,7 @@ CellResult Measured(const Experiment& experiment, const Cell& cell, const RunSto
   return result;
 }
 
-// The same training, wherever it runs.
+// A key that is equal for the same training, independent of devices and batch size.
 std::string TrainingOf(const CellResult& result) {
   v1::JobSpec spec = result.cell.defaulted;
   spec.mutable_train()->clear_strategy();
@@ -117,7 +117,7 @@ double ImagesPerSecond(const CellResult& result) {
   return value == result.medians.end() ? 0 : value->second;
 }
 
-// Null when there is none.
+// The cell that trains the same on one device; null if there is none.
 const CellResult* OneDeviceOf(const CellResult& result, const std::vector<CellResult>& all) {
   const uint32_t batch = result.cell.defaulted.train().global_batch();
   const CellResult* same_share = nullptr;
@@ -151,14 +151,13 @@ absl::StatusOr<RunStore> RunStore::Open(const std::string& directory,
                                         const std::string& experiment) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) return ErrnoStatus(error.value(), absl::StrCat("make ", directory));
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("create ", directory));
   RunStore store(directory);
   store.lock_fd_ = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (store.lock_fd_ < 0) return ErrnoStatus(errno, directory);
   if (flock(store.lock_fd_, LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(directory, ": another muster experiment writes there; --out names a ",
-                     "directory of its own"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory, " is in use by another muster experiment; ", "set --out to another directory"));
   }
   RETURN_IF_ERROR(store.Load(experiment));
   return store;
@@ -186,8 +185,8 @@ absl::Status RunStore::Load(const std::string& experiment) {
     const ordered_json document = ordered_json::parse(text);
     const std::string name = document.at("experiment").get<std::string>();
     if (name != experiment) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, " is of the experiment ", name, "; --out names another directory"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          path, " contains results of the experiment ", name, "; set --out to another directory"));
     }
     series_ = document.at("series").get<std::string>();
     for (const ordered_json& value : document.at("runs")) {
@@ -196,7 +195,7 @@ absl::Status RunStore::Load(const std::string& experiment) {
     }
   } catch (const std::exception& error) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " is not what this program writes: ", error.what()));
+        absl::StrCat(path, " was not written by this program: ", error.what()));
   }
   return absl::OkStatus();
 }
@@ -237,13 +236,14 @@ absl::Status RunStore::Save(ordered_json document) const {
 
 absl::Status RunStore::SaveFile(const std::string& name, const std::string& text) const {
   const std::string path = PathIn(directory_, name);
-  std::string beside = path + ".XXXXXX";
-  const int fd = mkostemp(beside.data(), O_CLOEXEC);
+  std::string temporary = path + ".XXXXXX";
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
-  absl::Cleanup remove = [&beside] { unlink(beside.c_str()); };
+  absl::Cleanup remove = [&temporary] { unlink(temporary.c_str()); };
   RETURN_IF_ERROR(Annotate(WriteAll(fd, text), path));
-  if (fchmod(fd, FileMode()) != 0 || fsync(fd) != 0 || rename(beside.c_str(), path.c_str()) != 0) {
+  if (fchmod(fd, FileMode()) != 0 || fsync(fd) != 0 ||
+      rename(temporary.c_str(), path.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("write ", path));
   }
   std::move(remove).Cancel();

@@ -1,4 +1,4 @@
-// What the jobs of an experiment came to, kept in a file from which a later call goes on.
+// Results of an experiment's jobs, stored in a file from which a later call continues.
 #ifndef MUSTER_CLI_EXPERIMENT_RESULTS_H_
 #define MUSTER_CLI_EXPERIMENT_RESULTS_H_
 
@@ -17,39 +17,41 @@
 
 namespace muster::cli {
 
-// One job for one repetition of a cell. What a job is about is its digest: a cell whose label
-// changed, and another cell with an equal spec, have the same run.
+// The job of one repetition of a cell. A run is identified by its digest: a cell whose label
+// changed and another cell with an equal spec have the same run.
 struct JobRun {
   std::string digest;
   uint32_t repetition = 0;  // from 0
-  uint32_t attempt = 1;     // counts the jobs, the ones that did not succeed included
-  std::string cell;         // its name, for people
+  uint32_t attempt = 1;     // number of jobs, including those that did not succeed
+  std::string cell;         // name of the cell, for information only
   v1::Job
       job;  // id, state, reason, message, times, summary without losses; no state: not submitted
 };
 
-// The runs of one experiment, in DIR/results.json. One process at a time has a directory. Not
-// thread-safe.
+// The runs of one experiment, stored in DIR/results.json. A directory can be used by one process at
+// a time. Not thread-safe.
 class RunStore {
  public:
-  // Makes the directory where it is missing, and reads what is there. FAILED_PRECONDITION when it
-  // is another experiment's, no file of ours, or another process's; what the system says otherwise.
+  // Creates the directory if needed and loads existing results. FAILED_PRECONDITION if it belongs
+  // to another experiment, is used by another process, or its file is not one of Muster's;
+  // otherwise system errors.
   static absl::StatusOr<RunStore> Open(const std::string& directory, const std::string& experiment);
   ~RunStore();
   RunStore(RunStore&& other) noexcept;
   RunStore& operator=(RunStore&&) = delete;
 
-  // Null when it was never begun. Valid until the next Put.
+  // Null if the run was never started. Valid until the next Put.
   const JobRun* Find(const std::string& digest, uint32_t repetition) const;
-  // In place of the one with the same digest and repetition.
+  // Adds the run, or replaces the one with the same digest and repetition.
   void Put(JobRun run);
 
-  // The key under which a run's job is submitted: a process that was killed finds its job again.
+  // The idempotency key of a run's job, with which a new process finds the job of a process that
+  // was killed.
   std::string IdempotencyKey(const JobRun& run) const;
 
-  // Puts `document`, with the runs, in place of results.json, whole or not at all.
+  // Replaces results.json by `document` with the runs, atomically.
   absl::Status Save(nlohmann::ordered_json document) const;
-  // Another file of the directory, the same way.
+  // Replaces another file of the directory, atomically.
   absl::Status SaveFile(const std::string& name, const std::string& text) const;
 
   const std::string& directory() const { return directory_; }
@@ -64,7 +66,7 @@ class RunStore {
   int lock_fd_ = -1;
 };
 
-// What of a job is kept.
+// The fields of a job that are stored.
 v1::Job Kept(const v1::Job& job);
 
 enum class CellState { kPending, kSucceeded, kFailed, kSkipped };
@@ -73,18 +75,18 @@ enum class CellState { kPending, kSucceeded, kFailed, kSkipped };
 struct CellResult {
   Cell cell;
   CellState state = CellState::kPending;
-  std::string reason;  // failed: of the first repetition that did; skipped
-  uint32_t runs = 0;   // that succeeded
+  std::string reason;  // why the first failed repetition failed, or why the cell is skipped
+  uint32_t runs = 0;   // number of runs that succeeded
   uint32_t devices = 0;
   Measurements medians;
-  v1::TrainSummary summary;  // of the first repetition that succeeded
+  v1::TrainSummary summary;  // summary of the first repetition that succeeded
 };
 
-// Cells with what is known of them (nothing, without a store), speed-up and scaling efficiency
-// included. The speed-up is over the cell that has the baseline's labels and otherwise the same
-// ones. Scaling efficiency is images per second over devices times those of the cell that trains
-// the same with one device: same model, data and precision, and the same batch; else the same batch
-// for each device.
+// Cells with their results (none without a store), including speed-up and scaling efficiency. The
+// speed-up compares with the cell that has the baseline's labels and otherwise the same labels.
+// Scaling efficiency is images per second divided by the number of devices times those of the cell
+// that trains the same on one device: same model, data and precision, and the same batch or else
+// the same batch per device.
 std::vector<CellResult> Collect(const Experiment& experiment, const std::vector<Cell>& cells,
                                 const RunStore* store);
 

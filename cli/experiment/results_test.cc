@@ -37,12 +37,13 @@ baseline: {precision: O0}
 found: Nothing | at all.
 )";
 
-TEST(MeasurementsTest, TwentyStepsAsTheyWere) {
+TEST(MeasurementsTest, MeasuresTwentyConsecutiveSteps) {
   v1::Job job;
   v1::TrainSummary& summary = *job.mutable_summary();
   summary.set_median_step_seconds(0.25);
   EXPECT_DOUBLE_EQ(MeasurementsOf(job).at("seconds_per_20_steps"), 5);
-  // A slow start, then three times 20 steps of which one has a pause; the rest is no whole 20.
+  // A slow start, then three groups of 20 steps, one of which has a pause; the rest is not a full
+  // group.
   double end = 0;
   for (int step = 0; step < 85; ++step) {
     end += step < 20 ? 10 : 0.5;
@@ -87,7 +88,7 @@ class ResultsTest : public ::testing::Test {
   std::vector<Cell> cells_;
 };
 
-TEST_F(ResultsTest, WhatIsSavedIsThereAgain) {
+TEST_F(ResultsTest, LoadsSavedRuns) {
   std::string key;
   {
     RunStore store = Open();
@@ -117,7 +118,7 @@ TEST_F(ResultsTest, WhatIsSavedIsThereAgain) {
   EXPECT_NE(store.IdempotencyKey(next), key);
 }
 
-TEST_F(ResultsTest, AnotherRunTakesItsPlace) {
+TEST_F(ResultsTest, PutReplacesARun) {
   RunStore store = Open();
   store.Put(MakeRun(0, 0, 100));
   store.Put(MakeRun(0, 0, 200));
@@ -125,7 +126,7 @@ TEST_F(ResultsTest, AnotherRunTakesItsPlace) {
   EXPECT_EQ(store.Find(cells_[1].digest, 0), nullptr);
 }
 
-TEST_F(ResultsTest, ADirectoryIsOfOneExperimentAndOneProcess) {
+TEST_F(ResultsTest, DirectoryBelongsToOneExperimentAndOneProcess) {
   {
     RunStore store = Open();
     const absl::Status second = RunStore::Open(directory_, "trial").status();
@@ -134,21 +135,21 @@ TEST_F(ResultsTest, ADirectoryIsOfOneExperimentAndOneProcess) {
     ASSERT_TRUE(store.Save(ResultDocument(experiment_, {})).ok());
   }
   EXPECT_THAT(std::string(RunStore::Open(directory_, "other").status().message()),
-              HasSubstr("is of the experiment trial"));
+              HasSubstr("contains results of the experiment trial"));
   std::ofstream(directory_ + "/results.json") << "{\"experiment\": \"trial\"";
   EXPECT_THAT(std::string(RunStore::Open(directory_, "trial").status().message()),
-              HasSubstr("is not what this program writes"));
+              HasSubstr("was not written by this program"));
 }
 
-// A folder cannot be replaced by a file: what was there stays, and nothing lies beside it.
-TEST_F(ResultsTest, AFileThatCannotBeWrittenLeavesNothing) {
+// A directory cannot be replaced by a file: it stays, and no temporary file is left.
+TEST_F(ResultsTest, FailedWriteLeavesNoFile) {
   RunStore store = Open();
   std::filesystem::create_directories(directory_ + "/results.md/x");
   EXPECT_FALSE(store.SaveFile("results.md", "text").ok());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
 }
 
-TEST_F(ResultsTest, CollectTakesMediansAndCompares) {
+TEST_F(ResultsTest, CollectComputesMediansAndComparisons) {
   RunStore store = Open();
   store.Put(MakeRun(0, 0, 100));  // ranks=1 O0
   store.Put(MakeRun(0, 1, 120));
@@ -200,7 +201,7 @@ TEST_F(ResultsTest, Tables) {
   const std::string markdown = ResultMarkdown(experiment_, results, {"a.svg"});
   EXPECT_THAT(markdown, HasSubstr("# trial\n\n| ranks | precision | state |"));
   EXPECT_THAT(markdown, HasSubstr("\n![a.svg](a.svg)\n"));
-  EXPECT_THAT(markdown, HasSubstr("## What others found\n\nNothing | at all.\n"));
+  EXPECT_THAT(markdown, HasSubstr("## Published results\n\nNothing | at all.\n"));
 
   const nlohmann::ordered_json document = ResultDocument(experiment_, results);
   EXPECT_EQ(document["cells"][3]["labels"]["ranks"], "2");
@@ -208,7 +209,7 @@ TEST_F(ResultsTest, Tables) {
   EXPECT_EQ(document["cells"][4]["state"], "left out");
 }
 
-TEST_F(ResultsTest, MarkdownTellsWhyCellsDiffer) {
+TEST_F(ResultsTest, MarkdownHasDetails) {
   RunStore store = Open();
   JobRun run = MakeRun(0, 0, 100);
   v1::TrainSummary& summary = *run.job.mutable_summary();
@@ -233,7 +234,7 @@ TEST_F(ResultsTest, MarkdownTellsWhyCellsDiffer) {
   EXPECT_THAT(markdown, HasSubstr("| conv1 to fc |"));
 }
 
-TEST_F(ResultsTest, PlotsAreDrawnForEachOfTheOtherAxes) {
+TEST_F(ResultsTest, DrawsAPlotPerCombinationOfOtherAxes) {
   RunStore store = Open();
   for (const size_t cell : {0, 2, 3}) store.Put(MakeRun(cell, 0, 100));
   const std::vector<CellResult> results = Collect(experiment_, cells_, &store);
@@ -241,7 +242,7 @@ TEST_F(ResultsTest, PlotsAreDrawnForEachOfTheOtherAxes) {
   ASSERT_EQ(plots.size(), 1u);
   EXPECT_EQ(plots[0].name, "images_per_second-by-ranks-precision.svg");
   EXPECT_THAT(plots[0].svg, HasSubstr("<title>O0, 2: 100 images/s</title>"));
-  EXPECT_THAT(plots[0].svg, Not(HasSubstr(">O1<")));  // nothing was measured of it
+  EXPECT_THAT(plots[0].svg, Not(HasSubstr(">O1<")));  // it has no measurements
 
   PlotRequest request;
   request.kind = PlotRequest::Kind::kLines;
@@ -251,7 +252,7 @@ TEST_F(ResultsTest, PlotsAreDrawnForEachOfTheOtherAxes) {
   plots = DrawPlots(experiment_, results);
   std::vector<std::string> names;
   for (const PlotFile& plot : plots) names.push_back(plot.name);
-  EXPECT_THAT(plots[0].svg, HasSubstr(">Time of a step: O0</text>"));
+  EXPECT_THAT(plots[0].svg, HasSubstr(">Step time: O0</text>"));
   request.kind = PlotRequest::Kind::kBars;
   request.x = "precision";
   request.series = "ranks";
@@ -261,12 +262,12 @@ TEST_F(ResultsTest, PlotsAreDrawnForEachOfTheOtherAxes) {
                                  "median_step_seconds-by-ranks-o2-lines.svg"));
 }
 
-TEST(Metrics, NamesDiffer) {
+TEST(Metrics, HaveUniqueNames) {
   for (const Metric& metric : Metrics()) EXPECT_EQ(FindMetric(metric.name), &metric);
   EXPECT_EQ(FindMetric("speed"), nullptr);
 }
 
-TEST(Metrics, TextForPeople) {
+TEST(Metrics, FormatsValues) {
   EXPECT_EQ(MetricText(Unit::kPerSecond, 12345.6), "12,346");
   EXPECT_EQ(MetricText(Unit::kSeconds, 0.012345), "0.01235 s");
   EXPECT_EQ(MetricText(Unit::kRatio, 0.875), "87.5 %");

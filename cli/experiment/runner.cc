@@ -24,10 +24,10 @@
 namespace muster::cli {
 namespace {
 
-// Off a terminal: a cell takes minutes, and its lines are to be read afterwards.
+// Interval of progress lines without a terminal: a cell takes minutes.
 constexpr absl::Duration kProgressInterval = absl::Seconds(30);
 
-// One line for the job that runs: "[3/8] precision=O2: step 120/500  loss 0.42 …".
+// Prints one line for the running job: "[3/8] precision=O2: step 120/500  loss 0.42 …".
 class CellProgress : public FollowObserver {
  public:
   CellProgress(Console& console, std::string prefix)
@@ -39,7 +39,7 @@ class CellProgress : public FollowObserver {
     const std::string progress = ProgressText(job);
     std::string text = StateWord(job.state());
     if (job.state() == v1::QUEUED && !waits.empty()) {
-      absl::StrAppend(&text, ": waits for ", waits);
+      absl::StrAppend(&text, ": waiting for ", waits);
     } else if (!progress.empty()) {
       text = progress;
     }
@@ -51,9 +51,11 @@ class CellProgress : public FollowObserver {
   }
   void OnCoordinatorAway(const absl::Status& status) override {
     console_.ClearStatus();
-    console_.Note(absl::StrCat(prefix_, "coordinator away; waiting"));
+    console_.Note(absl::StrCat(prefix_, "coordinator unreachable; retrying"));
   }
-  void OnCoordinatorBack() override { console_.Note(absl::StrCat(prefix_, "coordinator is back")); }
+  void OnCoordinatorBack() override {
+    console_.Note(absl::StrCat(prefix_, "coordinator reachable again"));
+  }
 
  private:
   Console& console_;
@@ -61,7 +63,7 @@ class CellProgress : public FollowObserver {
   SteadyTime next_;
 };
 
-// What a signal ends: the job that runs, and then the waiting for it.
+// Handles signals: the first one cancels the running job, the second one ends the waiting for it.
 class Interruption {
  public:
   Interruption(Console& console, ClusterClient& client, Stopper& stopper)
@@ -74,7 +76,7 @@ class Interruption {
     absl::MutexLock lock(&mutex_);
     return interrupted_;
   }
-  // Empty when none runs. One that begins after the signal is cancelled at once.
+  // Sets the running job, or "" for none. A job that starts after a signal is cancelled at once.
   void SetJob(const std::string& job_id) {
     {
       absl::MutexLock lock(&mutex_);
@@ -95,7 +97,7 @@ class Interruption {
     }
     if (again) return stopper_.Stop();
     console_.ClearStatus();
-    console_.Note("interrupted; cancelling the job that runs (again: stop waiting for its end)");
+    console_.Note("interrupted; cancelling the running job (again: stop waiting for its end)");
     Cancel(job_id);
   }
   void Cancel(const std::string& job_id) {
@@ -112,7 +114,7 @@ class Interruption {
   mutable absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   std::string job_id_ ABSL_GUARDED_BY(mutex_);
-  SignalWatcher watcher_;  // the last: its thread calls the others
+  SignalWatcher watcher_;  // the last member: its thread uses the others
 };
 
 struct Task {
@@ -134,7 +136,7 @@ class Runner {
 
   int Run(const RunnerOptions& options) {
     const std::vector<Task> tasks = Tasks(options.rerun);
-    // Also those of an earlier call, which may have been made for fewer cells.
+    // Also rewrites the results of an earlier call, which may have selected fewer cells.
     const absl::Status saved = Save();
     if (!saved.ok()) return context_.Fail(saved, kExitCannotCreate);
     for (size_t i = 0; i < tasks.size() && !interruption_.interrupted(); ++i) {
@@ -153,7 +155,7 @@ class Runner {
   }
 
  private:
-  // Repetitions outermost: a drift of the machine does not fall on one cell alone.
+  // Repetitions are the outer loop, so that a drift of the machine does not affect only one cell.
   std::vector<Task> Tasks(bool rerun) {
     std::vector<Task> tasks;
     std::set<std::pair<std::string, uint32_t>> seen;
@@ -171,12 +173,12 @@ class Runner {
     }
     context_.console.Note(
         absl::StrCat(tasks.size(), tasks.size() == 1 ? " job" : " jobs", " to run",
-                     done == 0 ? "" : absl::StrCat("; ", done, " succeeded before"),
+                     done == 0 ? "" : absl::StrCat("; ", done, " already succeeded"),
                      "; results in ", store_.directory()));
     return tasks;
   }
 
-  // Zero unless nothing more can be done.
+  // Returns 0 unless the run cannot continue.
   int RunTask(const Task& task, size_t index, size_t count) {
     std::string prefix = absl::StrCat("[", index + 1, "/", count, "] ", task.cell->name);
     if (experiment_.repeat > 1) absl::StrAppend(&prefix, " run ", task.repetition + 1);
@@ -192,7 +194,7 @@ class Runner {
     if (index > 0) {
       const absl::Duration each = (absl::Now() - start_) / static_cast<int64_t>(index);
       absl::StrAppend(&line, ", about ", Age(each * static_cast<int64_t>(count - index)),
-                      " left in all");
+                      " left for all jobs");
     }
     context_.console.Note(line);
     interruption_.SetJob(submitted->job_id());
@@ -207,9 +209,9 @@ class Runner {
     return Finish(task, prefix, *job);
   }
 
-  // The job of the run, perhaps one that was submitted before this process was there. It is on
-  // record before the coordinator hears of it, so that no job runs unknown to the next process.
-  // What the coordinator refuses comes back as a failed job.
+  // Submits the job of the run, or finds it if an earlier process submitted it. The run is saved
+  // before the job is submitted, so that the next process knows about it. A job that the
+  // coordinator rejects is returned as a failed job.
   absl::StatusOr<v1::Job> Submit(const Task& task) {
     JobRun run;
     run.digest = task.cell->digest;
@@ -226,15 +228,15 @@ class Runner {
       request.set_idempotency_key(store_.IdempotencyKey(run));
       const absl::StatusOr<v1::SubmitJobResponse> response = client_.SubmitJob(request);
       if (absl::IsInvalidArgument(response.status())) {
-        v1::Job refused;
-        refused.set_state(v1::FAILED);
-        refused.set_reason("Refused");
-        refused.set_message(std::string(response.status().message()));
-        return refused;
+        v1::Job rejected;
+        rejected.set_state(v1::FAILED);
+        rejected.set_reason("Refused");
+        rejected.set_message(std::string(response.status().message()));
+        return rejected;
       }
       if (!response.ok()) return response.status();
       const v1::JobState state = response->job().state();
-      // One that was interrupted before is no measurement.
+      // A job that was interrupted before is not a measurement.
       if (response->already_existed() && IsOver(state) && state != v1::SUCCEEDED) {
         ++run.attempt;
         continue;
@@ -248,16 +250,16 @@ class Runner {
 
   int Finish(const Task& task, const std::string& prefix, const v1::Job& job) {
     JobRun run = *store_.Find(task.cell->digest, task.repetition);
-    // An interrupted one stays as it was, and is not counted as a result.
+    // An interrupted run is left unchanged and does not count as a result.
     const bool cancelled = job.state() == v1::CANCELLED && interruption_.interrupted();
     if (!cancelled) run.job = Kept(job);
     store_.Put(run);
     const absl::Status saved = Save();
-    Tell(prefix, job);
+    PrintJobResult(prefix, job);
     return saved.ok() ? static_cast<int>(kExitSuccess) : context_.Fail(saved, kExitCannotCreate);
   }
 
-  void Tell(const std::string& prefix, const v1::Job& job) {
+  void PrintJobResult(const std::string& prefix, const v1::Job& job) {
     std::string line = absl::StrCat(prefix, StateWord(job.state()));
     const Measurements values = MeasurementsOf(job);
     for (const char* name : {"job_seconds", "images_per_second", "test_accuracy"}) {
@@ -266,7 +268,7 @@ class Runner {
       absl::StrAppend(&line, name == std::string("job_seconds") ? " after " : ", ",
                       MetricText(FindMetric(name)->unit, value->second),
                       name == std::string("images_per_second") ? " images/s" : "",
-                      name == std::string("test_accuracy") ? " right" : "");
+                      name == std::string("test_accuracy") ? " accuracy" : "");
     }
     if (job.state() != v1::SUCCEEDED) {
       absl::StrAppend(&line, ": ", job.reason(), job.message().empty() ? "" : ": ",
@@ -290,7 +292,7 @@ class Runner {
   RunStore& store_;
   Stopper& stopper_;
   const absl::Time start_ = absl::Now();
-  bool save_failed_ = false;  // the last time
+  bool save_failed_ = false;  // in the last call
   Interruption interruption_;
 };
 

@@ -1,4 +1,4 @@
-// Runs the jobs of an experiment, one after the other.
+// Runs the jobs of an experiment, one after another.
 #ifndef MUSTER_CLI_EXPERIMENT_RUNNER_H_
 #define MUSTER_CLI_EXPERIMENT_RUNNER_H_
 
@@ -15,19 +15,19 @@
 namespace muster::cli {
 
 struct RunnerOptions {
-  bool rerun = false;  // cells that succeeded before, too
+  bool rerun = false;  // also run cells that have succeeded before
 };
 
-// Runs what has not succeeded yet, with progress on stderr, and writes all results after each job.
-// A job that fails is noted, and the next one runs. A job that a killed process left behind is
-// found again. Ctrl-C cancels the job that runs, and no other one is started; a second one stops
-// waiting for its end. Stopping `stopper` ends it, too. Returns the exit status: 1 when some cell
-// failed, 130 when interrupted, or that of an error.
+// Runs the cells that have not succeeded yet, with progress on stderr, and writes all results after
+// each job. A failed job is recorded, and the next one runs. A job that a killed process left
+// behind is found again. Ctrl-C cancels the running job and no other one is started; a second
+// Ctrl-C stops waiting for its end. Stopping `stopper` also ends the run. Returns the exit code: 1
+// if a cell failed, 130 if interrupted, or that of an error.
 int RunCells(Context& context, ClusterClient& client, const Experiment& experiment,
              const std::vector<Cell>& cells, const RunnerOptions& options, RunStore& store,
              Stopper& stopper);
 
-// results.json, results.md, results.csv and the plots.
+// Writes results.json, results.md, results.csv and the plots.
 absl::Status WriteResults(const Experiment& experiment, const std::vector<CellResult>& results,
                           const RunStore& store);
 

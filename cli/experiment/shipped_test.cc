@@ -1,4 +1,4 @@
-// The files under deploy/experiments/.
+// Validates the files in deploy/experiments/.
 #include <filesystem>
 #include <fstream>
 #include <iterator>

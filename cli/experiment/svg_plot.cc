@@ -18,11 +18,11 @@ constexpr double kRight = 20;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kTitleHeight = 40;
 constexpr double kLegendLine = 20;
-// Of a letter, on average, in fonts that browsers take for sans-serif.
+// Average width of a letter in browsers' sans-serif fonts.
 constexpr double kLetterWidth = 6.8;
 constexpr double kNarrowestLabelledBar = 34;
 
-// Told apart by people who see few colours (after Okabe and Ito), on white and on black.
+// Distinguishable with colour vision deficiency (after Okabe and Ito), on white and on black.
 constexpr const char* kColors[] = {"#3182bd", "#e6862a", "#2a9d6f", "#c46aa0",
                                    "#7fbfe8", "#d0503f", "#b8a024", "#8a8f98"};
 
@@ -69,7 +69,7 @@ double TextWidth(const std::string& text) {
 
 const char* ColorOf(size_t series) { return kColors[series % std::size(kColors)]; }
 
-// The sheet: title, legend, both axes; what is drawn between them comes from outside.
+// The frame of a plot: title, legend and both axes. The caller draws the contents.
 class Sheet {
  public:
   Sheet(const std::string& title, const std::string& unit, const std::vector<std::string>& legend,
@@ -103,7 +103,7 @@ class Sheet {
   }
   void Append(const std::string& element) { body_ += element; }
 
-  // Names under the axis at these places, aslant where they would touch; then the axis's own.
+  // Names below the axis at these positions, rotated if they would overlap, and the axis title.
   void Names(const std::vector<std::pair<double, std::string>>& names, double room,
              const std::string& title) {
     double widest = 0;
@@ -118,7 +118,7 @@ class Sheet {
              absl::StrCat(" transform=\"rotate(-28 ", At(x), " ", At(y), ")\""));
       }
     }
-    // Height and width of a text that is turned by 28 degrees.
+    // Height and width of a text that is rotated by 28 degrees.
     below_ = aslant ? 24 + 0.47 * widest : 28;
     if (aslant) beside_ = std::max(0.0, 0.89 * widest + 8 - names[0].first);
     if (title.empty()) return;
@@ -140,7 +140,7 @@ class Sheet {
   }
 
  private:
-  // In as many lines as it takes; where it ends.
+  // Draws the legend in as many lines as needed and returns where it ends.
   double Legend(const std::vector<std::string>& names, double y) {
     double x = kLeft;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -159,8 +159,8 @@ class Sheet {
 
   const std::vector<double> ticks_;
   double top_ = 0;
-  double below_ = 28;  // the lowest tick
-  double beside_ = 0;  // more room on the left, for the first name
+  double below_ = 28;  // room below the lowest tick
+  double beside_ = 0;  // extra room on the left for the first name
   std::string body_;
 };
 
@@ -186,7 +186,7 @@ std::vector<double> RoundTicks(double low, double high) {
   const double power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double factor : {5.0, 2.0, 1.0}) {
-    // A little less will do as well: of 0.1 and 0.3 it is not known how they were rounded.
+    // With a tolerance, because 0.1 and 0.3 are rounded.
     if (factor * power >= rough * (1 - 1e-9)) step = factor * power;
   }
   const double first = std::floor(low / step + 1e-9);
@@ -235,7 +235,7 @@ std::string BarSvg(const BarPlot& plot) {
 }
 
 std::string LineSvg(const LinePlot& plot) {
-  double low = 0, high = 0, first = 0, last = 0;  // of all points
+  double low = 0, high = 0, first = 0, last = 0;  // over all points
   bool any = false;
   for (const LineSeries& series : plot.series) {
     for (const auto& [x, y] : series.points) {
@@ -246,13 +246,13 @@ std::string LineSvg(const LinePlot& plot) {
       any = true;
     }
   }
-  // Where all values are close together their differences are what is to be seen.
+  // If all values are close together, show their differences.
   if (low < high / 2) low = std::min(low, 0.0);
   const bool named = !plot.x_names.empty();
   std::vector<double> x_ticks;
   if (named) {
     for (size_t i = 0; i < plot.x_names.size(); ++i) x_ticks.push_back(static_cast<double>(i));
-    // Half a place on either side.
+    // Half a position on either side.
     first = -0.5;
     last = static_cast<double>(plot.x_names.size()) - 0.5;
   } else {

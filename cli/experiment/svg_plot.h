@@ -1,5 +1,5 @@
-// Plots as SVG: grouped bars, and lines with markers. A file of its own that needs nothing else; it
-// follows the reader's light or dark setting, and says the values as tooltips.
+// Draws plots as SVG: grouped bars, and lines with markers. The files are self-contained, follow
+// the reader's light or dark setting, and show values as tooltips.
 #ifndef MUSTER_CLI_EXPERIMENT_SVG_PLOT_H_
 #define MUSTER_CLI_EXPERIMENT_SVG_PLOT_H_
 
@@ -12,7 +12,7 @@ namespace muster::cli {
 
 struct BarSeries {
   std::string name;
-  std::vector<std::optional<double>> values;  // by group; none: no bar
+  std::vector<std::optional<double>> values;  // by group; nullopt: no bar
 };
 
 struct BarPlot {
@@ -20,7 +20,7 @@ struct BarPlot {
   std::string unit;  // on the value axis; may be empty
   std::string x_title;
   std::vector<std::string> groups;
-  std::vector<BarSeries> series;  // the legend is left out where there is one without a name
+  std::vector<BarSeries> series;  // a single series without a name has no legend
 };
 
 struct LineSeries {
@@ -33,18 +33,18 @@ struct LinePlot {
   std::string unit;
   std::string x_title;
   std::vector<LineSeries> series;
-  // Names of x = 0, 1, …; empty: x is a number.
+  // Names of x = 0, 1, …; if empty, x is numeric.
   std::vector<std::string> x_names;
 };
 
-// Values are finite.
+// Values must be finite.
 std::string BarSvg(const BarPlot& plot);
 std::string LineSvg(const LinePlot& plot);
 
-// Round numbers at equal distances, about five, from at most `low` to at least `high`. low <= high.
+// About five round numbers at equal distances that cover `low` to `high`. Requires low <= high.
 std::vector<double> RoundTicks(double low, double high);
 
-// Height of the area that values are drawn in, from the first tick to the last, in pixels.
+// Height in pixels of the drawing area, from the first tick to the last.
 inline constexpr double kPlotHeight = 260;
 
 }  // namespace muster::cli

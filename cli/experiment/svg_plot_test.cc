@@ -34,7 +34,7 @@ std::vector<double> Heights(const std::string& svg) {
   return heights;
 }
 
-// Every element that is opened is closed, in order.
+// Checks that every element is closed, in order.
 void ExpectWellFormed(const std::string& svg) {
   const std::regex tag("<(/?)([a-z]+)([^<>]*?)(/?)>");
   std::vector<std::string> open;
@@ -50,12 +50,12 @@ void ExpectWellFormed(const std::string& svg) {
     }
   }
   EXPECT_TRUE(open.empty());
-  // No '<' that begins no tag.
+  // Every '<' starts a tag.
   EXPECT_EQ(Matches(svg, "(<)").size(), Matches(svg, "(<)/?[a-z]+[^<>]*>").size());
   EXPECT_THAT(Matches(svg, "(&(?!(amp|lt|gt|quot);))"), ElementsAre());
 }
 
-TEST(SvgPlot, TicksAreRound) {
+TEST(SvgPlot, RoundsTicks) {
   EXPECT_THAT(RoundTicks(0, 100), ElementsAre(0, 20, 40, 60, 80, 100));
   EXPECT_THAT(RoundTicks(0, 4.1), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(RoundTicks(0, 7), ElementsAre(0, 2, 4, 6, 8));
@@ -69,7 +69,7 @@ TEST(SvgPlot, TicksAreRound) {
   }
 }
 
-TEST(SvgPlot, BarsAreAsHighAsTheirValues) {
+TEST(SvgPlot, BarHeightsMatchValues) {
   // The axis goes to 100, so that a pixel is 100 / kPlotHeight.
   const std::string svg =
       BarSvg({"Speed", "images/s", "", {"a", "b"}, {{"x", {100, 50}}, {"y", {25, 0}}}});
@@ -80,7 +80,7 @@ TEST(SvgPlot, BarsAreAsHighAsTheirValues) {
   EXPECT_THAT(Matches(svg, "class=\"name\"[^>]*>([^<]*)<"), ElementsAre("a", "b"));
 }
 
-TEST(SvgPlot, ABarThatIsMissingIsNotZero) {
+TEST(SvgPlot, MarksMissingBars) {
   const std::string svg = BarSvg({"", "", "", {"a", "b"}, {{"", {std::nullopt, 2}}}});
   ExpectWellFormed(svg);
   EXPECT_EQ(Heights(svg).size(), 1u);
@@ -88,14 +88,14 @@ TEST(SvgPlot, ABarThatIsMissingIsNotZero) {
   EXPECT_THAT(svg, Not(HasSubstr("class=\"legend\"")));
 }
 
-TEST(SvgPlot, BelowZeroBarsHang) {
+TEST(SvgPlot, DrawsNegativeBarsBelowZero) {
   const std::string svg = BarSvg({"", "", "", {"a", "b"}, {{"", {-5, 10}}}});
   // From -5 to 10 in steps of 5: 3 parts, one below zero.
   EXPECT_THAT(Heights(svg), ElementsAre(::testing::DoubleNear(kPlotHeight / 3, 0.01),
                                         ::testing::DoubleNear(kPlotHeight * 2 / 3, 0.01)));
 }
 
-TEST(SvgPlot, LinesGoThroughTheirPoints) {
+TEST(SvgPlot, DrawsLinesThroughPoints) {
   const std::string svg =
       LineSvg({"Time", "s", "steps", {{"a", {{0, 0}, {50, 10}, {100, 5}}}}, {}});
   ExpectWellFormed(svg);
@@ -113,15 +113,15 @@ TEST(SvgPlot, LinesGoThroughTheirPoints) {
   EXPECT_DOUBLE_EQ(centre - left, right - centre);
 }
 
-TEST(SvgPlot, LinesThatAreCloseTogetherFillTheirPlot) {
+TEST(SvgPlot, ScalesCloseValuesToTheFullHeight) {
   const std::string close = LineSvg({"", "", "", {{"a", {{0, 91}, {1, 95}}}}, {}});
   EXPECT_THAT(close, HasSubstr(">91</text>"));
   EXPECT_THAT(close, Not(HasSubstr(">20</text>")));
   EXPECT_THAT(LineSvg({"", "", "", {{"a", {{0, 5}, {1, 95}}}}, {}}), HasSubstr(">20</text>"));
 }
 
-// A name that begins left of the sheet widens it.
-TEST(SvgPlot, LongNamesHaveRoom) {
+// A name that starts left of the frame widens it.
+TEST(SvgPlot, MakesRoomForLongNames) {
   const std::string name(60, 'm');
   const std::string svg = BarSvg({"", "", "", {name, name}, {{"", {1, 2}}}});
   ExpectWellFormed(svg);
@@ -130,14 +130,14 @@ TEST(SvgPlot, LongNamesHaveRoom) {
   EXPECT_THAT(BarSvg({"", "", "", {"a", "b"}, {{"", {1, 2}}}}), HasSubstr("viewBox=\"0 0 720 "));
 }
 
-TEST(SvgPlot, NamesInPlaceOfNumbers) {
+TEST(SvgPlot, ShowsNamesInsteadOfNumbers) {
   const std::string svg =
       LineSvg({"", "", "", {{"a", {{0, 1}, {1, 2}}}, {"b", {}}}, {"first", "second"}});
   ExpectWellFormed(svg);
   EXPECT_THAT(Matches(svg, "class=\"name\"[^>]*>([^<]*)<"), ElementsAre("first", "second"));
 }
 
-TEST(SvgPlot, TextIsOnlyText) {
+TEST(SvgPlot, EscapesText) {
   const std::string name = "<b>\"&\x1b</b>";
   const std::string svg = BarSvg({name, name, name, {name}, {{name, {1}}}});
   ExpectWellFormed(svg);
@@ -145,7 +145,7 @@ TEST(SvgPlot, TextIsOnlyText) {
   EXPECT_THAT(svg, Not(HasSubstr("\x1b")));
 }
 
-TEST(SvgPlot, NothingToDraw) {
+TEST(SvgPlot, AcceptsEmptyPlots) {
   ExpectWellFormed(BarSvg({}));
   ExpectWellFormed(LineSvg({}));
 }

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Heads and rows of the table that people read.
+// The header and rows of the table for the terminal and for Markdown.
 struct Grid {
   std::vector<std::string> heads;
   std::vector<std::vector<std::string>> rows;
@@ -59,7 +59,7 @@ Grid MakeGrid(const Experiment& experiment, const std::vector<CellResult>& resul
   return grid;
 }
 
-// Of cells that failed or were left out.
+// One line for each cell that failed or was skipped.
 std::vector<std::string> Reasons(const std::vector<CellResult>& results) {
   std::vector<std::string> lines;
   for (const CellResult& result : results) {
@@ -116,7 +116,7 @@ std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellR
       absl::StrCat("# ", experiment.title.empty() ? experiment.name : experiment.title, "\n\n",
                    MarkdownTable(grid.heads, grid.rows));
   if (experiment.repeat > 1) {
-    absl::StrAppend(&text, "\nMedians over ", experiment.repeat, " runs of each cell.\n");
+    absl::StrAppend(&text, "\nMedians of ", experiment.repeat, " runs of each cell.\n");
   }
   const std::vector<std::string> reasons = Reasons(results);
   if (!reasons.empty()) text += "\n";
@@ -124,7 +124,7 @@ std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellR
   for (const std::string& plot : plots) absl::StrAppend(&text, "\n![", plot, "](", plot, ")\n");
   text += DetailMarkdown(results);
   if (!experiment.found.empty()) {
-    absl::StrAppend(&text, "\n## What others found\n\n",
+    absl::StrAppend(&text, "\n## Published results\n\n",
                     absl::StripTrailingAsciiWhitespace(experiment.found), "\n");
   }
   return text;

@@ -1,4 +1,4 @@
-// The results of an experiment as tables and documents.
+// Formats the results of an experiment as tables and documents.
 #ifndef MUSTER_CLI_EXPERIMENT_TABLES_H_
 #define MUSTER_CLI_EXPERIMENT_TABLES_H_
 
@@ -11,19 +11,19 @@
 
 namespace muster::cli {
 
-// For the terminal: a row for each cell; metrics that no cell has, and axes with one value, are
-// left out. Under it, a line for each cell that failed or was left out, with its reason.
+// A table for the terminal, one row per cell; omits metrics that no cell has and axes with one
+// value. Below it, one line with the reason for each cell that failed or was skipped.
 std::string ResultTable(const Experiment& experiment, const std::vector<CellResult>& results);
 
-// The same as Markdown, with the plots' files, and what others found.
+// The same table as Markdown, with links to the plots and the published results.
 std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellResult>& results,
                            const std::vector<std::string>& plots);
 
-// RFC 4180 with LF: all cells and all metrics, in base units; empty where there is none.
+// CSV (RFC 4180 with LF) of all cells and all metrics in base units; missing values are empty.
 std::string ResultCsv(const Experiment& experiment, const std::vector<CellResult>& results);
 
-// What -o json prints, and results.json begins with: name, axes, cells with labels, state, reason,
-// metrics; found.
+// The document that -o json prints and results.json begins with: name, axes, cells with labels,
+// state, reason and metrics, and published results.
 nlohmann::ordered_json ResultDocument(const Experiment& experiment,
                                       const std::vector<CellResult>& results);
 

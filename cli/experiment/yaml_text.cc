@@ -36,7 +36,7 @@ void YamlErrors::EachKey(const YAML::Node& node, absl::string_view where,
   std::set<std::string> seen;
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) {
-      Add(entry.first, where, "a field's name is a word");
+      Add(entry.first, where, "a field's name must be a scalar");
     } else if (!seen.insert(entry.first.Scalar()).second) {
       Add(entry.first, where, absl::StrCat(Quoted(entry.first.Scalar()), " is given twice"));
     } else {
@@ -79,7 +79,7 @@ std::string SectionText(const std::string& text, const YAML::Node& document,
   std::string& first = lines[static_cast<size_t>(begin.line)];
   std::fill_n(first.begin(), std::min(first.size(), static_cast<size_t>(begin.column)), ' ');
   const std::string section = absl::StrJoin(lines, "\n");
-  // A document in flow style, or one with aliases, does not fall into lines.
+  // Documents in flow style or with aliases cannot be split by lines.
   const std::string whole = FlowText(value);
   try {
     if (FlowText(YAML::Load(section)) == whole) return section;

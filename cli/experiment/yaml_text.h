@@ -1,4 +1,4 @@
-// Reading a YAML file of a few known keys, with every error noted by line.
+// Helpers to read a YAML file with known keys and to collect all errors with their lines.
 #ifndef MUSTER_CLI_EXPERIMENT_YAML_TEXT_H_
 #define MUSTER_CLI_EXPERIMENT_YAML_TEXT_H_
 
@@ -12,7 +12,7 @@
 
 namespace muster::cli {
 
-// Not thread-safe.
+// Collects errors while a document is read. Not thread-safe.
 class YamlErrors {
  public:
   explicit YamlErrors(std::string source) : source_(std::move(source)) {}
@@ -21,15 +21,16 @@ class YamlErrors {
   // "grid.ranks: expected …".
   void Add(const YAML::Node& node, absl::string_view where, absl::string_view text);
   bool empty() const { return errors_.empty(); }
-  // INVALID_ARGUMENT, a line per error; OK when there is none.
+  // INVALID_ARGUMENT with one line per error; OK if there is none.
   absl::Status status() const;
 
-  // The scalar's text; empty, with the error noted, for anything else.
+  // The scalar's text. Adds an error and returns "" if the node is not a scalar.
   std::string Text(const YAML::Node& node, absl::string_view where);
-  // Calls `read` for each key of a map, in order; notes what is no map, and keys that come twice.
+  // Calls `read` for each key of a map, in order. Adds errors for nodes that are not maps and for
+  // duplicate keys.
   void EachKey(const YAML::Node& node, absl::string_view where,
                const std::function<void(const std::string&, const YAML::Node&)>& read);
-  // The same with keys that are all among `known`; another one is noted with the nearest.
+  // Like EachKey, and adds an error with a suggestion for each key that is not in `known`.
   void EachKnownKey(const YAML::Node& node, absl::string_view where,
                     const std::vector<std::string>& known,
                     const std::function<void(const std::string&, const YAML::Node&)>& read);
@@ -42,8 +43,9 @@ class YamlErrors {
 // The node in YAML's flow style, on one line.
 std::string FlowText(const YAML::Node& node);
 
-// The value of a top-level key as it stands in `text`, on the same lines, with all else blank, so
-// that what reads it names the right lines. In flow style where it cannot be told apart.
+// The value of a top-level key, on the same lines as in `text`, with everything else blanked, so
+// that later errors name the right lines. Falls back to flow style if the section cannot be
+// separated.
 std::string SectionText(const std::string& text, const YAML::Node& document,
                         const std::string& key);
 

@@ -34,31 +34,32 @@ class TimeLimit {
   std::thread thread_;
 };
 
-bool HasArrived(const v1::Job& job, const FollowOptions& options) {
+bool IsReached(const v1::Job& job, const FollowOptions& options) {
   return IsOver(job.state()) || (options.until_running && job.state() == v1::RUNNING);
 }
 
-// The job in full once it has arrived; UNAVAILABLE and the like when the stream broke before.
+// Returns the full job once its target state is reached; UNAVAILABLE or another stream error if the
+// stream broke before.
 absl::StatusOr<v1::Job> FollowOnce(ClusterClient& client, const std::string& job_id,
                                    const FollowOptions& options, Stopper& stopper,
                                    absl::FunctionRef<void(const v1::Job&)> on_job) {
-  bool arrived = false;
+  bool reached = false;
   const absl::Status status = client.WatchJob(job_id, stopper, [&](const v1::Job& job) {
     on_job(job);
-    arrived = HasArrived(job, options);
-    return !arrived;
+    reached = IsReached(job, options);
+    return !reached;
   });
-  if (arrived) return client.GetJob(job_id, &stopper);
+  if (reached) return client.GetJob(job_id, &stopper);
   if (!status.ok()) return status;
   return absl::UnavailableError("the coordinator ended the stream before the job was over");
 }
 
 }  // namespace
 
-bool IsPassing(const absl::Status& status) {
+bool IsTransient(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kDeadlineExceeded ||
-         // A server that is killed may end its streams so.
+         // A server that is killed may end its streams with these codes.
          status.code() == absl::StatusCode::kUnknown ||
          status.code() == absl::StatusCode::kCancelled;
 }
@@ -79,7 +80,7 @@ absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_
   while (true) {
     const absl::StatusOr<v1::Job> job = FollowOnce(client, job_id, options, limited, on_job);
     if (job.ok()) return job;
-    if (!limited.stopped() && !IsPassing(job.status())) return job;
+    if (!limited.stopped() && !IsTransient(job.status())) return job;
     if (!limited.stopped() && !away) {
       observer.OnCoordinatorAway(job.status());
       away = true;
@@ -87,7 +88,7 @@ absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_
     if (!limited.SleepFor(pause)) {
       if (stopper.stopped()) return absl::CancelledError("interrupted");
       return absl::DeadlineExceededError(
-          absl::StrCat("not within ", absl::FormatDuration(options.timeout)));
+          absl::StrCat("not reached within ", absl::FormatDuration(options.timeout)));
     }
     pause = std::min(2 * pause, kLongestPause);
   }

@@ -1,5 +1,4 @@
-// Stays with a job until it is where somebody waits for it to be, through restarts of the
-// coordinator.
+// Follows a job until it has started or finished, through restarts of the coordinator.
 #ifndef MUSTER_CLI_FOLLOW_FOLLOW_H_
 #define MUSTER_CLI_FOLLOW_FOLLOW_H_
 
@@ -14,31 +13,31 @@
 
 namespace muster::cli {
 
-// What happens meanwhile. Called on the thread that follows.
+// Receives events while a job is followed, on the thread that called FollowJob.
 class FollowObserver {
  public:
   virtual ~FollowObserver() = default;
   virtual void OnJob(const v1::Job& job) = 0;
-  // Once per absence.
+  // Called once each time the coordinator becomes unreachable.
   virtual void OnCoordinatorAway(const absl::Status& status) = 0;
   virtual void OnCoordinatorBack() = 0;
 };
 
 struct FollowOptions {
-  // Also when RUNNING has been reached; otherwise only when the job is over.
+  // Whether to return as soon as the job is RUNNING; otherwise only when it has finished.
   bool until_running = false;
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
-// The job as it then is, in full; when not over and not `until_running`, never. DEADLINE_EXCEEDED
-// after the time-out, CANCELLED once `stopper` is stopped, and whatever the coordinator answers
-// that repeating does not help.
+// Returns the full job once it has finished or, with `until_running`, is RUNNING. DEADLINE_EXCEEDED
+// after the time-out, CANCELLED once `stopper` is stopped, and errors of the coordinator that are
+// not transient.
 absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_id,
                                   const FollowOptions& options, Stopper& stopper,
                                   FollowObserver& observer);
 
-// Whether an error may pass by itself: the coordinator is away or on its way out.
-bool IsPassing(const absl::Status& status);
+// Whether the error is transient: the coordinator is unreachable or shutting down.
+bool IsTransient(const absl::Status& status);
 
 }  // namespace muster::cli
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::Duration kProgressInterval = absl::Seconds(2);
 
-// "queued: position 2, waits for resources (node-1: 0 of 1 slots free)".
+// "queued: position 2, waiting for resources (node-1: 0 of 1 slots free)".
 std::string StateLine(const v1::Job& job) {
   std::string detail;
   const auto add = [&detail](absl::string_view text) {
@@ -32,7 +32,7 @@ std::string StateLine(const v1::Job& job) {
   }
   if (job.state() == v1::QUEUED || job.state() == v1::HELD) {
     const std::string waits = WaitsText(job);
-    if (!waits.empty()) add(absl::StrCat("waits for ", waits));
+    if (!waits.empty()) add(absl::StrCat("waiting for ", waits));
   }
   return absl::StrCat(StateWord(job.state()), Printable(detail));
 }
@@ -50,7 +50,7 @@ void FollowPrinter::PrintState(const v1::Job& job) {
     console_.Note(absl::StrCat(console_.Paint("failure", Color::kRed), " of generation ",
                                last_failure_, ": ", Printable(FailureText(job.first_failure()))));
   }
-  // Whom a queued job waits for changes all the time; its place and reason are what is told.
+  // What a queued job waits for changes often; only a new position or reason is printed.
   const std::string state = absl::StrCat(job.state(), " ", job.generation(), " ", job.reason(), " ",
                                          job.queue_position());
   if (state == last_state_ || IsOver(job.state())) return;
@@ -82,15 +82,15 @@ void FollowPrinter::PrintProgress(const v1::Job& job) {
 
 void FollowPrinter::OnCoordinatorAway(const absl::Status& status) {
   console_.ClearStatus();
-  console_.Note(console_.Paint("coordinator away; waiting", Color::kYellow));
+  console_.Note(console_.Paint("coordinator unreachable; retrying", Color::kYellow));
 }
 
-void FollowPrinter::OnCoordinatorBack() { console_.Note("coordinator is back"); }
+void FollowPrinter::OnCoordinatorBack() { console_.Note("coordinator reachable again"); }
 
 void NoteFailure(const v1::Job& job, Console& console) {
   if (job.state() == v1::SUCCEEDED || !job.has_first_failure()) return;
   const v1::FirstFailure& failure = job.first_failure();
-  // The job's own message mostly says it already.
+  // Usually the job's message contains it already.
   if (failure.message().empty() || !absl::StrContains(job.message(), failure.message())) {
     console.Note(absl::StrCat("  ", Printable(FailureText(failure))));
   }
@@ -98,7 +98,7 @@ void NoteFailure(const v1::Job& job, Console& console) {
   if (!detail.empty()) console.Note(absl::StripSuffix(detail, "\n"));
 }
 
-void PrintOutcome(const v1::Job& job, bool quiet_out, Console& console) {
+void PrintResult(const v1::Job& job, bool quiet_out, Console& console) {
   console.ClearStatus();
   std::string line = StateWord(job.state());
   if (job.has_submit_time() && job.has_finish_time()) {

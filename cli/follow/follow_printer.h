@@ -1,4 +1,4 @@
-// What `muster run` shows: a line on stderr per change of state, and one line of progress.
+// Output of `muster run`: one line on stderr per change of state, and one line of progress.
 #ifndef MUSTER_CLI_FOLLOW_FOLLOW_PRINTER_H_
 #define MUSTER_CLI_FOLLOW_FOLLOW_PRINTER_H_
 
@@ -30,20 +30,20 @@ class FollowPrinter : public FollowObserver {
 
   Console& console_;
   const std::function<Time()> clock_;
-  std::string last_state_;     // what the last state line was about
-  uint64_t last_failure_ = 0;  // generation of the last failure that was told
+  std::string last_state_;     // key of the last state line
+  uint64_t last_failure_ = 0;  // generation of the last failure that was printed
   uint64_t last_generation_ = 0;
   std::string last_phase_;
   uint64_t last_step_ = 0;
   SteadyTime next_progress_;
 };
 
-// The first failure of a job that is over without success, on stderr.
+// Prints the first failure of a job that finished without success to stderr.
 void NoteFailure(const v1::Job& job, Console& console);
 
-// The end of a job that is over: its outcome on stderr, with the first failure when it did not
-// succeed; and, unless `quiet_out`, `test accuracy 0.9123` of a train job on stdout.
-void PrintOutcome(const v1::Job& job, bool quiet_out, Console& console);
+// Prints how a finished job ended: its state on stderr, with the first failure unless it succeeded;
+// and, unless `quiet_out`, `test accuracy 0.9123` of a train job on stdout.
+void PrintResult(const v1::Job& job, bool quiet_out, Console& console);
 
 }  // namespace muster::cli
 

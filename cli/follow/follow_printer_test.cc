@@ -37,7 +37,7 @@ class FollowPrinterTest : public ::testing::Test {
   FollowPrinter printer_{console_, [this] { return Time{now_, absl::Now()}; }};
 };
 
-TEST_F(FollowPrinterTest, StatesAreLines) {
+TEST_F(FollowPrinterTest, PrintsALinePerState) {
   v1::Job queued = At(v1::QUEUED, 0);
   queued.set_queue_position(2);
   queued.set_reason("WaitingForResources");
@@ -45,8 +45,8 @@ TEST_F(FollowPrinterTest, StatesAreLines) {
   wait.set_what("resources");
   wait.add_missing()->set_node("node-1");
   Show(queued);
-  EXPECT_EQ(Taken(), "queued: position 2, WaitingForResources, waits for resources (node-1)\n");
-  // Only whom it waits for has changed.
+  EXPECT_EQ(Taken(), "queued: position 2, WaitingForResources, waiting for resources (node-1)\n");
+  // Only what it waits for has changed.
   queued.mutable_waits(0)->mutable_missing(0)->set_node("node-2");
   Show(queued);
   EXPECT_EQ(Taken(), "");
@@ -60,7 +60,7 @@ TEST_F(FollowPrinterTest, StatesAreLines) {
   EXPECT_EQ(Taken(), "running: generation 1\n");
 }
 
-TEST_F(FollowPrinterTest, ProgressNowAndThenOffATerminal) {
+TEST_F(FollowPrinterTest, LimitsProgressLinesWithoutATerminal) {
   Show(At(v1::RUNNING, 1));
   Taken();
   Show(At(v1::RUNNING, 1, 1));
@@ -76,7 +76,7 @@ TEST_F(FollowPrinterTest, ProgressNowAndThenOffATerminal) {
   Show(At(v1::RUNNING, 1, 3));
   EXPECT_EQ(Taken(), "running: generation 1\n");
   now_ = now_ + absl::Seconds(10);
-  Show(At(v1::RUNNING, 1, 3));  // no step since
+  Show(At(v1::RUNNING, 1, 3));  // no step since the last line
   EXPECT_EQ(Taken(), "");
   v1::Job evaluating = At(v1::RUNNING, 1, 3);
   evaluating.mutable_progress()->set_phase("evaluating");
@@ -84,7 +84,7 @@ TEST_F(FollowPrinterTest, ProgressNowAndThenOffATerminal) {
   EXPECT_EQ(Taken(), "evaluating  step 3  loss 0.5000\n");
 }
 
-TEST_F(FollowPrinterTest, ARestartTellsItsCauseOnce) {
+TEST_F(FollowPrinterTest, PrintsCauseOfARestartOnce) {
   Show(At(v1::RUNNING, 1));
   Taken();
   v1::Job stopping = At(v1::STOPPING, 1);
@@ -105,13 +105,13 @@ TEST_F(FollowPrinterTest, ARestartTellsItsCauseOnce) {
   EXPECT_EQ(Taken(), "starting: generation 2\n");
 }
 
-TEST_F(FollowPrinterTest, AwayAndBack) {
+TEST_F(FollowPrinterTest, ReportsCoordinatorUnreachableAndReachable) {
   printer_.OnCoordinatorAway(absl::UnavailableError("x"));
   printer_.OnCoordinatorBack();
-  EXPECT_EQ(Taken(), "coordinator away; waiting\ncoordinator is back\n");
+  EXPECT_EQ(Taken(), "coordinator unreachable; retrying\ncoordinator reachable again\n");
 }
 
-TEST_F(FollowPrinterTest, TheEndIsTheOutcomes) {
+TEST_F(FollowPrinterTest, PrintsTheEndOnlyWithTheResult) {
   v1::Job job = At(v1::SUCCEEDED, 1, 10);
   Show(job);
   EXPECT_EQ(Taken(), "");
@@ -119,36 +119,36 @@ TEST_F(FollowPrinterTest, TheEndIsTheOutcomes) {
   *job.mutable_finish_time() = ToProto(absl::FromUnixMillis(163240));
   job.set_restarts(1);
   job.mutable_summary()->set_test_accuracy(0.91234);
-  PrintOutcome(job, /*quiet_out=*/false, console_);
+  PrintResult(job, /*quiet_out=*/false, console_);
   EXPECT_EQ(out_.str(), "test accuracy 0.9123\n");
   EXPECT_THAT(Taken(), HasSubstr("succeeded after 63.2 s, 1 restart\n"));
-  PrintOutcome(job, /*quiet_out=*/true, console_);
-  EXPECT_EQ(out_.str(), "test accuracy 0.9123\n");  // not once more
+  PrintResult(job, /*quiet_out=*/true, console_);
+  EXPECT_EQ(out_.str(), "test accuracy 0.9123\n");  // not printed again
 }
 
-TEST_F(FollowPrinterTest, AFailureComesWithItsStderr) {
+TEST_F(FollowPrinterTest, PrintsStderrWithAFailure) {
   v1::Job job = At(v1::FAILED, 1);
   job.set_reason("RankFailed");
   job.mutable_first_failure()->set_reason("RankFailed");
   job.mutable_first_failure()->set_rank(3);
   job.mutable_first_failure()->mutable_exit()->set_exit_code(7);
   job.mutable_first_failure()->mutable_exit()->set_stderr_tail("boom\n");
-  PrintOutcome(job, /*quiet_out=*/false, console_);
+  PrintResult(job, /*quiet_out=*/false, console_);
   EXPECT_EQ(out_.str(), "");
   EXPECT_EQ(Taken(),
             "failed: RankFailed\n"
             "  RankFailed: rank 3 exited with code 7\n"
-            "  its last lines on stderr:\n"
+            "  last lines of its stderr:\n"
             "    boom\n");
-  // Nothing is said twice.
+  // A message that the job's message contains is not repeated.
   job.mutable_first_failure()->clear_exit();
   job.mutable_first_failure()->set_message("rank 3 exited");
   job.set_message("rank 3 exited; no restarts");
-  PrintOutcome(job, /*quiet_out=*/false, console_);
+  PrintResult(job, /*quiet_out=*/false, console_);
   EXPECT_EQ(Taken(), "failed: RankFailed: rank 3 exited; no restarts\n");
 }
 
-TEST(FollowPrinterTerminalTest, ProgressIsRedrawn) {
+TEST(FollowPrinterTerminalTest, RedrawsProgress) {
   std::ostringstream out, err;
   Console console(out, err, {.err_is_terminal = true});
   FollowPrinter printer(console);

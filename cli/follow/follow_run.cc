@@ -17,19 +17,18 @@
 namespace muster::cli {
 namespace {
 
-// Each printed rank holds two streams and threads here, and nobody reads more side by side.
+// Each printed rank needs two streams and threads, and the output of more ranks is not readable.
 constexpr uint32_t kPrintedRanks = 64;
 
-// Prints what the ranks of a job print while it lives.
+// Prints the output of a job's ranks while the job runs.
 class RankOutput {
  public:
   RankOutput(Context& context, ClusterClient& client, const v1::Job& job, Stopper& stopper)
       : stop_(stopper, [this] { ended_.Stop(); }) {
     const uint32_t ranks = spec::MaxWorldSize(job.spec());
     if (ranks > kPrintedRanks) {
-      context.console.Note(absl::StrCat("its ", ranks,
-                                        " ranks print too much to show here: muster ", "logs ",
-                                        job.job_id(), " -f --rank 0 shows one"));
+      context.console.Note(absl::StrCat("not printing the output of ", ranks,
+                                        " ranks; use muster logs ", job.job_id(), " -f --rank 0"));
       return;
     }
     options_.job_id = job.job_id();
@@ -40,7 +39,7 @@ class RankOutput {
       if (!status.ok() && !ended_.stopped()) context.Fail(status);
     });
   }
-  // Waits until all is printed: the job is over or the following was ended.
+  // Waits until all output is printed: the job has finished or the following was ended.
   ~RankOutput() {
     if (thread_.joinable()) thread_.join();
   }
@@ -79,14 +78,14 @@ int FollowRun(Context& context, ClusterClient& client, const v1::Job& submitted,
     if (!stopper.stopped()) return context.Fail(job.status());
     context.console.ClearStatus();
     if (options.may_detach) {
-      context.console.Note(absl::StrCat("no longer following ", job_id, ", which goes on\n",
-                                        "muster wait ", job_id, "      # until it is over\n",
-                                        "muster logs ", job_id, " -f   # what its ranks print\n",
-                                        "muster cancel ", job_id));
+      context.console.Note(
+          absl::StrCat("detached from ", job_id, "; it keeps running\n", "muster wait ", job_id,
+                       "      # wait until it has finished\n", "muster logs ", job_id,
+                       " -f   # follow its logs\n", "muster cancel ", job_id));
     }
     return kExitInterrupted;
   }
-  PrintOutcome(*job, quiet_out, context.console);
+  PrintResult(*job, quiet_out, context.console);
   if (context.structured()) context.Print(JobToJson(*job, options.losses));
   return interrupt.interrupted() ? static_cast<int>(kExitInterrupted) : ExitCodeOf(*job);
 }

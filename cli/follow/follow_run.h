@@ -1,5 +1,5 @@
-// What `muster run` does once its job is queued: shows its progress and what its ranks print, and
-// exits as the job does.
+// Follows a submitted job for `muster run`: shows its progress and its ranks' output, and exits
+// with its exit code.
 #ifndef MUSTER_CLI_FOLLOW_FOLLOW_RUN_H_
 #define MUSTER_CLI_FOLLOW_FOLLOW_RUN_H_
 
@@ -11,13 +11,13 @@
 namespace muster::cli {
 
 struct FollowRunOptions {
-  bool losses = false;     // in the job that -o json prints
-  bool may_detach = true;  // whether the job can go on without its follower
+  bool losses = false;     // include losses in the job that -o json prints
+  bool may_detach = true;  // whether the job may keep running after this process exits
 };
 
-// Follows the job to its end, through signals and restarts of the coordinator. What a command's
-// ranks print is printed too, where stdout is not kept for the job itself. Stopping `stopper` ends
-// the following. Returns the exit status.
+// Follows the job until it has finished, through signals and restarts of the coordinator. Also
+// prints the output of a command job's ranks, unless stdout is reserved for the job itself.
+// Stopping `stopper` ends the following. Returns the exit code.
 int FollowRun(Context& context, ClusterClient& client, const v1::Job& job,
               const FollowRunOptions& options, Stopper& stopper);
 

@@ -57,7 +57,7 @@ class FollowTest : public ::testing::Test {
   Recorder recorder_;
 };
 
-TEST_F(FollowTest, ToTheEnd) {
+TEST_F(FollowTest, FollowsUntilFinished) {
   cluster_.on_watch = [](const v1::WatchJobRequest& request, grpc::ServerContext&, auto write) {
     EXPECT_EQ(request.job_id(), "a-1");
     for (const v1::JobState state : {v1::QUEUED, v1::RUNNING, v1::SUCCEEDED}) write(JobIn(state));
@@ -70,8 +70,8 @@ TEST_F(FollowTest, ToTheEnd) {
   EXPECT_THAT(recorder_.seen, ElementsAre("QUEUED", "RUNNING", "SUCCEEDED"));
 }
 
-// The coordinator dies in the middle and comes back on the same port: told once, and followed on.
-TEST_F(FollowTest, ThroughARestartOfTheCoordinator) {
+// The coordinator dies and comes back on the same port: reported once, and the job is followed on.
+TEST_F(FollowTest, FollowsThroughCoordinatorRestart) {
   int watches = 0;
   absl::Notification running;
   cluster_.on_watch = [&](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
@@ -100,8 +100,8 @@ TEST_F(FollowTest, ThroughARestartOfTheCoordinator) {
   EXPECT_THAT(recorder_.seen, ElementsAre("RUNNING", "away", "back", "RUNNING", "SUCCEEDED"));
 }
 
-// A stream that ends well before the job does is no end.
-TEST_F(FollowTest, AStreamThatEndsEarlyIsOpenedAgain) {
+// A stream that ends with OK before the job finishes is not its end.
+TEST_F(FollowTest, ReopensAStreamThatEndsEarly) {
   int watches = 0;
   cluster_.on_watch = [&](const v1::WatchJobRequest&, grpc::ServerContext&, auto write) {
     write(JobIn(++watches < 3 ? v1::RUNNING : v1::FAILED));
@@ -112,7 +112,7 @@ TEST_F(FollowTest, AStreamThatEndsEarlyIsOpenedAgain) {
   EXPECT_EQ(watches, 3);
 }
 
-TEST_F(FollowTest, UntilRunning) {
+TEST_F(FollowTest, FollowsUntilRunning) {
   cluster_.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
     write(JobIn(v1::QUEUED));
     write(JobIn(v1::RUNNING));
@@ -126,7 +126,7 @@ TEST_F(FollowTest, UntilRunning) {
   EXPECT_THAT(recorder_.seen, ElementsAre("QUEUED", "RUNNING"));
 }
 
-TEST_F(FollowTest, TimeoutAndStop) {
+TEST_F(FollowTest, ReturnsDeadlineExceededOrCancelled) {
   cluster_.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
     write(JobIn(v1::QUEUED));
     FakeCluster::WaitUntilCancelled(context);
@@ -140,17 +140,17 @@ TEST_F(FollowTest, TimeoutAndStop) {
   EXPECT_EQ(Follow().status().code(), absl::StatusCode::kCancelled);
 }
 
-TEST_F(FollowTest, TimeoutWhileTheCoordinatorIsAway) {
+TEST_F(FollowTest, TimesOutWhileCoordinatorIsUnreachable) {
   cluster_.Start();
   cluster_.Stop();
   FollowOptions options;
   options.timeout = absl::Milliseconds(100);
   EXPECT_EQ(Follow(options).status().code(), absl::StatusCode::kDeadlineExceeded);
-  // Told once at most, however often it was tried; a slow machine may not have tried at all.
+  // Reported at most once; a slow machine may not have tried at all.
   EXPECT_THAT(recorder_.seen, AnyOf(IsEmpty(), ElementsAre("away")));
 }
 
-TEST_F(FollowTest, AnUnknownJobIsAnError) {
+TEST_F(FollowTest, ReturnsNotFoundForUnknownJob) {
   cluster_.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext&, auto) {
     return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such job");
   };

@@ -44,7 +44,7 @@ void RunInterrupt::OnSignal(int signal) {
 }
 
 void RunInterrupt::StartAsking() {
-  EndAsking();  // an earlier question was answered; its thread is to be joined
+  EndAsking();  // joins the thread of an earlier, answered question
   {
     absl::MutexLock lock(&mutex_);
     asking_ = true;
@@ -63,7 +63,7 @@ void RunInterrupt::EndAsking() {
 void RunInterrupt::Ask() {
   console_.ClearStatus();
   console_.Note(
-      "interrupted: c cancels the job (as does Ctrl-C), d detaches and lets it run, Enter goes on");
+      "interrupted: c or Ctrl-C cancels the job, d detaches and lets it run, Enter continues");
   pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {end_fd_, POLLIN, 0}};
   while (poll(fds, 2, -1) < 0) {
   }
@@ -75,9 +75,9 @@ void RunInterrupt::Ask() {
     asking_ = false;
   }
   if (size > 0 && (answer[0] == 'c' || answer[0] == 'C')) return Cancel();
-  // At the end of input nobody is there to go on for.
+  // End of input: the user is gone.
   if (size <= 0 || answer[0] == 'd' || answer[0] == 'D') return Detach();
-  console_.Note("going on");
+  console_.Note("continuing");
 }
 
 void RunInterrupt::Cancel() {

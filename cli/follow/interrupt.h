@@ -1,4 +1,4 @@
-// Ctrl-C while a job is followed.
+// Signal handling while a job is followed.
 #ifndef MUSTER_CLI_FOLLOW_INTERRUPT_H_
 #define MUSTER_CLI_FOLLOW_INTERRUPT_H_
 
@@ -14,18 +14,18 @@
 
 namespace muster::cli {
 
-// SIGINT on a terminal asks the user: cancel, detach or go on; off a terminal it cancels the job. A
-// second SIGINT cancels, a third one stops waiting for the job to end. SIGTERM and SIGHUP, with
-// which a shell or a login goes away, detach: the job goes on. Where the job cannot be left alone,
-// any signal cancels, and the second one stops waiting.
+// On a terminal, SIGINT asks the user whether to cancel, detach or continue; without one, it
+// cancels the job. A second SIGINT cancels, a third one stops waiting for the job to end. SIGTERM
+// and SIGHUP, which a closing shell or login sends, detach: the job keeps running. If the job must
+// not be left alone, any signal cancels it, and the second one stops waiting.
 class RunInterrupt {
  public:
-  // `cancel` cancels the job; called on a thread of this class. Stopping `stopper` ends the
-  // following.
+  // `cancel` cancels the job; it is called on a thread of this class. `stopper` is stopped to end
+  // the following.
   RunInterrupt(Console& console, Stopper& stopper, bool may_detach, std::function<void()> cancel);
   ~RunInterrupt();
 
-  // Cancelled or detached by the user.
+  // Whether the user has cancelled the job or detached from it.
   bool interrupted() const;
 
  private:
@@ -44,7 +44,7 @@ class RunInterrupt {
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool asking_ ABSL_GUARDED_BY(mutex_) = false;
-  int end_fd_ = -1;  // readable when asking is to end
+  int end_fd_ = -1;  // readable when the question is to be withdrawn
   std::thread ask_;  // started and joined by the watcher's thread
   std::unique_ptr<SignalWatcher> watcher_;
 };

@@ -10,7 +10,7 @@
 namespace muster::cli {
 namespace {
 
-// What becomes of a job's follower under signals.
+// Records what a RunInterrupt does on signals.
 class Followed {
  public:
   explicit Followed(bool may_detach)
@@ -32,7 +32,7 @@ class Followed {
   RunInterrupt interrupt_;
 };
 
-TEST(InterruptTest, OffATerminalTheFirstInterruptCancelsTheSecondStopsWaiting) {
+TEST(InterruptTest, WithoutATerminalFirstSigintCancelsAndSecondStopsWaiting) {
   Followed followed(/*may_detach=*/true);
   EXPECT_FALSE(followed.interrupted());
   followed.Signal(SIGINT);
@@ -43,7 +43,7 @@ TEST(InterruptTest, OffATerminalTheFirstInterruptCancelsTheSecondStopsWaiting) {
   followed.AwaitDetached();
 }
 
-TEST(InterruptTest, WhoGoesAwayLeavesTheJobAlone) {
+TEST(InterruptTest, SigtermAndSighupDetach) {
   for (const int signal : {SIGTERM, SIGHUP}) {
     Followed followed(/*may_detach=*/true);
     followed.Signal(signal);
@@ -53,7 +53,7 @@ TEST(InterruptTest, WhoGoesAwayLeavesTheJobAlone) {
   }
 }
 
-TEST(InterruptTest, AJobThatCannotBeLeftAloneIsCancelledByAnySignal) {
+TEST(InterruptTest, AnySignalCancelsAJobThatMayNotDetach) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     Followed followed(/*may_detach=*/false);
     followed.Signal(signal);
@@ -64,7 +64,7 @@ TEST(InterruptTest, AJobThatCannotBeLeftAloneIsCancelledByAnySignal) {
   }
 }
 
-TEST(InterruptTest, WhatIsIgnoredStaysSo) {
+TEST(InterruptTest, KeepsIgnoredSignalsIgnored) {
   const auto before = signal(SIGHUP, SIG_IGN);
   {
     const SignalWatcher watcher([](int number) { ADD_FAILURE() << number; });
@@ -75,7 +75,7 @@ TEST(InterruptTest, WhatIsIgnoredStaysSo) {
   signal(SIGHUP, before);
 }
 
-TEST(InterruptTest, SignalsDoAgainWhatTheyDid) {
+TEST(InterruptTest, RestoresSignalHandlers) {
   struct sigaction before, after;
   sigaction(SIGINT, nullptr, &before);
   {
@@ -87,7 +87,7 @@ TEST(InterruptTest, SignalsDoAgainWhatTheyDid) {
   EXPECT_EQ(before.sa_handler, after.sa_handler);
 }
 
-TEST(StopperTest, LateRegistrationsAreCalledAtOnceAndSleepersWake) {
+TEST(StopperTest, CallsLateRegistrationsAtOnceAndWakesSleepers) {
   Stopper stopper;
   EXPECT_TRUE(stopper.SleepFor(absl::ZeroDuration()));
   int calls = 0;

@@ -10,7 +10,7 @@
 namespace muster::cli {
 namespace {
 
-// Where the handler writes: the one thing that it can reach.
+// The pipe that the handler writes to; a handler can only reach global state.
 std::atomic<int> signal_pipe = -1;
 
 void WriteByte(int fd, unsigned char byte) {
@@ -28,7 +28,7 @@ void OnSignal(int signal) {
 
 SignalWatcher::SignalWatcher(std::function<void(int)> on_signal)
     : on_signal_(std::move(on_signal)) {
-  if (pipe2(pipe_, O_CLOEXEC) != 0) return;  // signals then do what they always do
+  if (pipe2(pipe_, O_CLOEXEC) != 0) return;  // signals then keep their handlers
   signal_pipe.store(pipe_[1]);
   struct sigaction action = {};
   action.sa_handler = OnSignal;

@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP as calls on a thread of their own, where any code may run.
+// Delivers SIGINT, SIGTERM and SIGHUP as calls on a separate thread, which may run any code.
 #ifndef MUSTER_CLI_FOLLOW_SIGNALS_H_
 #define MUSTER_CLI_FOLLOW_SIGNALS_H_
 
@@ -10,13 +10,13 @@
 
 namespace muster::cli {
 
-// One at a time in a process: a handler of signals is the process's own. A signal that is ignored,
-// as SIGHUP is under nohup, stays so.
+// At most one instance per process, since signal handlers are process-wide. A signal that is
+// ignored, as SIGHUP is under nohup, stays ignored.
 class SignalWatcher {
  public:
-  // `on_signal` gets the signal's number; called once per signal, never concurrently.
+  // `on_signal` receives the signal's number; it is called once per signal, never concurrently.
   explicit SignalWatcher(std::function<void(int)> on_signal);
-  // After this `on_signal` is not called any more, and the signals do again what they did before.
+  // Afterwards `on_signal` is not called any more, and the previous signal handlers are restored.
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
@@ -26,7 +26,7 @@ class SignalWatcher {
 
   const std::function<void(int)> on_signal_;
   int pipe_[2] = {-1, -1};  // the handler writes a signal's number to it, the destructor a zero
-  std::map<int, struct sigaction> before_;  // by signal
+  std::map<int, struct sigaction> before_;  // by signal number
   std::thread thread_;
 };
 

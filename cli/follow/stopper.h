@@ -1,4 +1,4 @@
-// Lets one thread end what others wait for.
+// A one-shot stop signal: lets one thread end the waiting of others.
 #ifndef MUSTER_CLI_FOLLOW_STOPPER_H_
 #define MUSTER_CLI_FOLLOW_STOPPER_H_
 
@@ -15,14 +15,14 @@ namespace muster::cli {
 // Thread-safe.
 class Stopper {
  public:
-  // Runs the callbacks registered now, and from now on those that come. Once; repeated calls change
-  // nothing.
+  // Runs the registered callbacks; later registrations are called at once. Repeated calls have no
+  // effect.
   void Stop();
   bool stopped() const;
-  // False as soon as stopped, true when the time has passed.
+  // Returns true after `duration`, or false as soon as stopped.
   bool SleepFor(absl::Duration duration);
 
-  // While it lives, `on_stop` is called when stopped (at once, when that was before).
+  // While the registration lives, `on_stop` is called on Stop; at once if Stop was called before.
   class Registration {
    public:
     Registration(Stopper& stopper, std::function<void()> on_stop);
@@ -39,7 +39,7 @@ class Stopper {
   mutable absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Called under the lock: short, and not back into the stopper.
+  // Called under the lock: they must be short and must not call the stopper.
   std::map<uint64_t, std::function<void()>> callbacks_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -29,18 +29,18 @@ extern char** environ;
 namespace muster::cli {
 namespace {
 
-// How long daemons get for each step of their end.
+// Time limit for each step of ending the daemons.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr char kCoordinator[] = "coordinator";
 
-// What the daemons see of the environment: of Muster's own variables those that tell of this
-// machine, none that is meant for another cluster.
+// The daemons' environment: without Muster's variables, which may be meant for another cluster,
+// except those that describe this machine.
 std::vector<std::string> CleanEnvironment(const std::string& directory) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const bool of_the_machine = absl::StartsWith(*entry, "MUSTER_NVML_LIBRARY=") ||
-                                absl::StartsWith(*entry, "MUSTER_CUDA_LIBRARY_PATH=");
-    if (of_the_machine || !absl::StartsWith(*entry, "MUSTER_")) environment.emplace_back(*entry);
+    const bool describes_machine = absl::StartsWith(*entry, "MUSTER_NVML_LIBRARY=") ||
+                                   absl::StartsWith(*entry, "MUSTER_CUDA_LIBRARY_PATH=");
+    if (describes_machine || !absl::StartsWith(*entry, "MUSTER_")) environment.emplace_back(*entry);
   }
   environment.push_back(absl::StrCat("MUSTER_TOKEN_DIR=", directory, "/tokens"));
   return environment;
@@ -73,7 +73,7 @@ class Guardian {
 
   void Run() {
     Settle();
-    // What it would keep is of no use to anybody afterwards.
+    // The coordinator's state is not needed afterwards.
     Start(kCoordinator, {options_.coordinator_binary, "--listen=127.0.0.1:0", "--http=127.0.0.1:0",
                          "--store=memory"});
     while (!ended_) {
@@ -87,7 +87,8 @@ class Guardian {
   }
 
  private:
-  // Out of the terminal's reach, parent of all orphans below, and deaf to signals but in Await.
+  // Detach from the terminal, become the parent of all orphans below, and receive signals only in
+  // Await.
   void Settle() {
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -116,7 +117,7 @@ class Guardian {
     const pid_t guardian = getpid();
     const pid_t pid = fork();
     if (pid == 0) {
-      // Should the guardian itself be killed, its daemons end in order.
+      // If the guardian itself is killed, its daemons shut down.
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != guardian) _exit(1);
       sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
@@ -141,7 +142,7 @@ class Guardian {
     }
   }
 
-  // Returns after something has happened, or after `patience`.
+  // Returns after an event, or after `patience`.
   void Await(absl::Duration patience) {
     pollfd fds[] = {{signals_, POLLIN, 0},
                     {ended_ ? -1 : socket_, POLLIN, 0},
@@ -155,7 +156,7 @@ class Guardian {
         info.ssi_signo != SIGCHLD) {
       ended_ = true;
     }
-    // Nothing is ever sent from there: it was closed.
+    // The other end never sends, so it was closed.
     if (fds[1].revents != 0) ended_ = true;
     if (fds[2].revents != 0) ReadCoordinator();
   }
@@ -175,10 +176,11 @@ class Guardian {
     for (const absl::string_view word : absl::StrSplit(printed_.substr(0, end), ' ')) {
       if (absl::StartsWith(word, "grpc=")) address_ = std::string(word.substr(5));
     }
-    if (address_.empty()) return Fail(absl::StrCat("the coordinator said: ", printed_));
+    if (address_.empty())
+      return Fail(absl::StrCat("the coordinator did not start; its output: ", printed_));
     for (uint32_t i = 1; i <= options_.nodes; ++i) {
       const std::string name = options_.nodes == 1 ? "local" : absl::StrCat("local-", i);
-      // Several workers would each offer the same GPUs.
+      // Several workers would each report the same GPUs.
       const char* const devices = options_.nodes == 1 ? "auto" : "cpu";
       Start(name, {options_.worker_binary, absl::StrCat("--coordinator=", address_),
                    absl::StrCat("--name=", name), absl::StrCat("--slots=", options_.slots),
@@ -191,7 +193,7 @@ class Guardian {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto daemon = daemons_.find(pid);
-      if (daemon == daemons_.end()) continue;  // an orphan of theirs
+      if (daemon == daemons_.end()) continue;  // an orphaned descendant
       const std::string name = daemon->second;
       daemons_.erase(daemon);
       if (ended_) continue;
@@ -213,7 +215,7 @@ class Guardian {
     send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
   }
 
-  // Signals those daemons and waits for them. True when none of them is left.
+  // Signals the selected daemons and waits for them. Returns true when none of them is left.
   bool Stop(bool coordinator, int signal) {
     const auto left = [this, coordinator] {
       return std::any_of(daemons_.begin(), daemons_.end(), [coordinator](const auto& daemon) {
@@ -233,12 +235,12 @@ class Guardian {
 
   void StopDaemons() {
     ended_ = true;
-    // A worker that is asked twice gives its ranks no more grace.
+    // After a second signal, a worker ends its ranks without grace.
     if (!Stop(/*coordinator=*/false, SIGTERM)) Stop(/*coordinator=*/false, SIGTERM);
     Stop(/*coordinator=*/true, SIGTERM);
   }
 
-  // What is below a killed process becomes a child of this one, and is found in the next round.
+  // Children of a killed process become children of this one, and are found in the next round.
   void KillTheRest() {
     const std::string children = absl::StrCat("/proc/self/task/", getpid(), "/children");
     while (true) {
@@ -252,9 +254,9 @@ class Guardian {
   const int socket_;
   sigset_t mask_before_;
   int signals_ = -1;
-  std::map<pid_t, std::string> daemons_;  // by pid; names
+  std::map<pid_t, std::string> daemons_;  // names by pid
   int coordinator_output_ = -1;
-  std::string printed_;  // by the coordinator
+  std::string printed_;  // output of the coordinator
   std::string address_;
   bool ended_ = false;
 };

@@ -23,7 +23,7 @@ namespace muster::cli {
 namespace {
 
 constexpr int kStartTimeoutMs = 30000;
-// Sockets lie below it, and their paths are short.
+// Sockets are created below it, and their paths have a length limit.
 constexpr size_t kLongestDirectory = 48;
 
 absl::StatusOr<std::string> MakeDirectory(const std::string& keep) {
@@ -36,7 +36,7 @@ absl::StatusOr<std::string> MakeDirectory(const std::string& keep) {
     std::filesystem::create_directories(path, error);
     if (!error && chmod(path.c_str(), 0700) == 0) return path;
     return absl::PermissionDeniedError(
-        ErrnoStatus(error ? error.value() : errno, absl::StrCat("make ", path)).message());
+        ErrnoStatus(error ? error.value() : errno, absl::StrCat("create ", path)).message());
   }
   const char* named = getenv("TMPDIR");
   std::string parent = named == nullptr || *named == '\0' ? "/tmp" : named;
@@ -44,7 +44,7 @@ absl::StatusOr<std::string> MakeDirectory(const std::string& keep) {
   std::string path = absl::StrCat(parent, "/muster-local.XXXXXX");
   if (mkdtemp(path.data()) != nullptr) return path;
   return absl::PermissionDeniedError(
-      ErrnoStatus(errno, absl::StrCat("make a directory in ", parent)).message());
+      ErrnoStatus(errno, absl::StrCat("create a directory in ", parent)).message());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A coordinator and its workers on this machine, for as long as one command runs.
+// A coordinator and its workers on this machine, for the duration of one command.
 #ifndef MUSTER_CLI_LOCAL_LOCAL_CLUSTER_H_
 #define MUSTER_CLI_LOCAL_LOCAL_CLUSTER_H_
 
@@ -18,37 +18,38 @@ namespace muster::cli {
 
 struct LocalClusterOptions {
   uint32_t nodes = 1;
-  uint32_t slots = 1;  // of each node
-  // Empty: beside this program.
+  uint32_t slots = 1;  // per node
+  // Paths; empty: next to this program.
   std::string coordinator_binary;
   std::string worker_binary;
-  // Where data, logs and sockets are put, and stay. Empty: a directory that is removed at the end.
+  // Directory for data, logs and sockets, which is kept. Empty: a directory that is removed at the
+  // end.
   std::string keep_directory;
 };
 
-// Everything is on loopback, on free ports, under a token of its own.
+// The daemons listen on free ports of loopback and use a token of their own.
 class LocalCluster {
  public:
-  // Ready when it returns. To be called before the process has a second thread. Errors: NOT_FOUND
-  // for a daemon's binary, PERMISSION_DENIED when no directory can be made, INTERNAL with a
-  // daemon's own words when it does not start.
+  // Starts the cluster and returns when it is ready. Must be called before the process has a second
+  // thread. Errors: NOT_FOUND for a daemon's binary, PERMISSION_DENIED if no directory can be
+  // created, INTERNAL with the daemon's output if it does not start.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const LocalClusterOptions& options);
 
-  // Ends the daemons, and whatever they started, and waits until all of it is gone.
+  // Ends the daemons and all processes that they started, and waits until they are gone.
   ~LocalCluster();
 
   const std::string& address() const { return address_; }
   const std::string& directory() const { return directory_; }
 
-  // From now on `on_failure` is called, on a thread of this class, should a daemon end. Once.
+  // Calls `on_failure` once, on a thread of this class, if a daemon ends.
   void Watch(std::function<void()> on_failure);
-  // What ended; OK while all live.
+  // Which daemon ended; OK while all are alive.
   absl::Status status() const;
 
  private:
   LocalCluster(std::string directory, int socket, pid_t guardian)
       : directory_(std::move(directory)), socket_(socket), guardian_(guardian) {}
-  // The guardian's next line; empty when it has gone or the time is over.
+  // The guardian's next line; empty if it has exited or after the time-out.
   std::string ReadLine(int timeout_ms);
 
   const std::string directory_;

@@ -10,7 +10,7 @@
 namespace muster::cli {
 
 void FitToJob(const v1::JobSpec& defaulted, LocalClusterOptions& options) {
-  uint32_t devices = 1;  // of "all" too: a rank then has whatever there is
+  uint32_t devices = 1;  // also for "all": a rank then uses the devices that exist
   if (!absl::SimpleAtoi(defaulted.resources().devices_per_rank(), &devices)) devices = 1;
   options.nodes = std::max(options.nodes, defaulted.resources().nodes().max());
   options.slots = std::max(options.slots, defaulted.resources().ranks_per_node() * devices);
@@ -21,7 +21,7 @@ void NoteSharedCores(const LocalClusterOptions& options, Console& console) {
   const unsigned cores = std::thread::hardware_concurrency();
   if (slots <= cores) return;
   console.Note(absl::StrCat(slots, " slots on ", cores, cores == 1 ? " core" : " cores",
-                            ": the ranks share them, and are slower for it"));
+                            ": ranks share cores and run slower"));
 }
 
 int ExitCodeOfStart(const absl::Status& status) {

@@ -1,4 +1,4 @@
-// What a job needs of a cluster that is started for it alone.
+// Sizes a local cluster for a job.
 #ifndef MUSTER_CLI_LOCAL_LOCAL_JOB_H_
 #define MUSTER_CLI_LOCAL_LOCAL_JOB_H_
 
@@ -9,14 +9,13 @@
 
 namespace muster::cli {
 
-// At least as many nodes, and slots on each, as the job has ranks for. `defaulted` has its
-// defaults.
+// Sets the numbers of nodes and slots that the job needs. `defaulted` is a spec with its defaults.
 void FitToJob(const v1::JobSpec& defaulted, LocalClusterOptions& options);
 
-// Says it on stderr when there are more slots than cores.
+// Prints a note to stderr if there are more slots than cores.
 void NoteSharedCores(const LocalClusterOptions& options, Console& console);
 
-// Of LocalCluster::Start.
+// Exit code for an error of LocalCluster::Start.
 int ExitCodeOfStart(const absl::Status& status);
 
 }  // namespace muster::cli

@@ -46,7 +46,7 @@ void LogPrinter::Append(absl::string_view line, absl::string_view time, std::str
   if (!source_.node.empty()) json["node"] = source_.node;
   json["stream"] = source_.is_stderr ? "stderr" : "stdout";
   json["line"] = std::string(line);
-  // A flow mapping of JSON is YAML too.
+  // A JSON object is a valid YAML flow mapping.
   absl::StrAppend(&out, style_.form == LogForm::kYaml ? "- " : "",
                   json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
                   "\n");

@@ -1,4 +1,4 @@
-// Puts the logs of several ranks into one output, whole lines at a time.
+// Merges the logs of several ranks into one output, in whole lines.
 #ifndef MUSTER_CLI_LOGS_LOG_PRINTER_H_
 #define MUSTER_CLI_LOGS_LOG_PRINTER_H_
 
@@ -13,45 +13,45 @@ namespace muster::cli {
 
 enum class LogForm {
   kText,
-  kJson,  // an object a line
-  kYaml,  // one list, an element a line
+  kJson,  // one object per line
+  kYaml,  // a list, one element per line
 };
 
 // One stream of one rank.
 struct LogSource {
-  std::string prefix;  // of a line, in text
+  std::string prefix;  // printed before each line, in text
   uint64_t generation = 0;
   uint32_t rank = 0;
-  std::string node;  // empty where it is not known
+  std::string node;  // empty if not known
   bool is_stderr = false;
 };
 
 struct LogStyle {
   LogForm form = LogForm::kText;
-  bool timestamps = false;  // when each line came here
-  bool split = false;       // what ranks wrote to stderr goes to stderr, not to stdout
+  bool timestamps = false;  // the time at which each line arrived
+  bool split = false;       // write the ranks' stderr to stderr, not to stdout
 };
 
-// Not thread-safe; several may share a console.
+// Prints one stream of one rank. Not thread-safe; several printers may share a console.
 class LogPrinter {
  public:
-  // The rest of a longer line goes on under a prefix of its own: without an end it would be kept
-  // for ever. What the node's own log keeps whole is shorter.
+  // Longer lines are printed in pieces, each with the prefix, because a line that never ends must
+  // not be buffered for ever. The node's log keeps only shorter lines whole.
   static constexpr size_t kMaxLineBytes = 4 << 20;
 
   LogPrinter(Console& console, LogSource source, LogStyle style = LogStyle())
       : console_(console), source_(std::move(source)), style_(style) {}
 
   void Write(absl::string_view data);
-  // What is left without a line's end; the end is added where lines are changed anyway.
+  // Prints an unterminated last line; a newline is added unless the output is unmodified text.
   void Flush();
 
  private:
-  // As they are, but for an end that is missing.
+  // Whether data is printed unmodified.
   bool plain() const {
     return style_.form == LogForm::kText && source_.prefix.empty() && !style_.timestamps;
   }
-  // Appends the line, which has no end.
+  // Appends the line; `line` has no newline.
   void Append(absl::string_view line, absl::string_view time, std::string& out) const;
   void Print(absl::string_view text);
 

@@ -24,17 +24,17 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Seconds(1);
-// Each followed rank holds two streams and threads.
+// Each followed rank needs two streams and threads.
 constexpr size_t kFollowedRanks = 256;
 
-// Says once that the coordinator or a node is away, however many streams notice.
+// Reports once that the coordinator or a node is unreachable, however many streams notice it.
 class AwayNotice {
  public:
   explicit AwayNotice(Console& console) : console_(console) {}
   void Away(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
     if (!std::exchange(away_, true)) {
-      console_.Note(absl::StrCat("log away; waiting: ", status.message()));
+      console_.Note(absl::StrCat("log unreachable; retrying: ", status.message()));
     }
   }
   void Back() {
@@ -48,7 +48,7 @@ class AwayNotice {
   bool away_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// One stream of one rank in one generation, from its start (or tail) to its end.
+// Reads one stream of one rank in one generation, from its start (or tail) to its end.
 class StreamReader {
  public:
   StreamReader(ClusterClient& client, const LogOptions& options, const LogSource& source,
@@ -97,9 +97,9 @@ class StreamReader {
         give_up = Now().steady + options_.patience;
       }
       const bool missing = status.code() == absl::StatusCode::kNotFound;
-      if (!status.ok() && !missing && !IsPassing(status)) return status;
+      if (!status.ok() && !missing && !IsTransient(status)) return status;
       if (options_.follow) {
-        // While the rank may still write, or start, there is no giving up.
+        // While the rank may still write or start, the retries do not end.
         const absl::StatusOr<bool> over = GenerationIsOver();
         if (!over.ok() || !*over) give_up = Now().steady + options_.patience;
         if (over.ok() && *over && (missing || status.ok())) return absl::OkStatus();
@@ -114,7 +114,7 @@ class StreamReader {
   }
 
   void Take(const v1::LogChunk& chunk) {
-    // Whatever was printed before is not printed again.
+    // Skip bytes that were already printed.
     absl::string_view data = chunk.data();
     const bool first = request_.tail_lines() > 0;
     if (!first && chunk.offset() < request_.offset()) {
@@ -140,7 +140,7 @@ class StreamReader {
   v1::ReadLogRequest request_;
 };
 
-// Where each rank of the generation runs, or ran; empty where that is not known.
+// The node on which each rank of the generation runs or ran; empty if not known.
 std::vector<std::string> NodesOf(const v1::Job& job, uint64_t generation) {
   std::vector<std::string> nodes;
   if (generation != job.generation()) return nodes;
@@ -152,16 +152,16 @@ absl::Status NoRanksThere(const v1::Job& job, const std::string& node, uint64_t 
                           const std::vector<std::string>& nodes) {
   if (nodes.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("where the ranks of generation ", generation, " of ", job.job_id(),
-                     " ran is not kept; choose them with --rank instead of --node"));
+        absl::StrCat("the nodes of generation ", generation, " of ", job.job_id(),
+                     " are no longer known; use --rank instead of --node"));
   }
   const std::set<std::string> names(nodes.begin(), nodes.end());
   return absl::InvalidArgumentError(absl::StrCat("node ", node, ": ", job.job_id(),
-                                                 " has no ranks there, but on ",
+                                                 " has no ranks on this node; its nodes are ",
                                                  absl::StrJoin(names, ", ")));
 }
 
-// The ranks to read: those asked for, checked against those that the job has.
+// The ranks to read: the requested ones, validated against the job's ranks.
 absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptions& options,
                                               uint64_t generation) {
   const std::vector<std::string> nodes = NodesOf(job, generation);
@@ -182,14 +182,14 @@ absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptio
     if (ranks.empty()) return NoRanksThere(job, options.node, generation, nodes);
   }
   if (options.follow && ranks.size() > kFollowedRanks) {
-    return absl::InvalidArgumentError(absl::StrCat("at most ", kFollowedRanks,
-                                                   " ranks can be followed at once, not ",
-                                                   ranks.size(), "; choose some with --rank"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot follow ", ranks.size(),
+                                                   " ranks at once (limit: ", kFollowedRanks,
+                                                   "); select ranks with --rank"));
   }
   return ranks;
 }
 
-// Each rank's two streams.
+// The two streams of each rank.
 std::vector<LogSource> SourcesOf(const v1::Job& job, const LogOptions& options, uint64_t generation,
                                  const std::vector<uint32_t>& ranks) {
   const std::vector<std::string> nodes = NodesOf(job, generation);
@@ -264,9 +264,9 @@ class NextGeneration : public FollowObserver {
     if (job.generation() > generation_) arrived_.Stop();
   }
   void OnCoordinatorAway(const absl::Status& status) override {
-    console_.Note("coordinator away; waiting");
+    console_.Note("coordinator unreachable; retrying");
   }
-  void OnCoordinatorBack() override { console_.Note("coordinator is back"); }
+  void OnCoordinatorBack() override { console_.Note("coordinator reachable again"); }
 
  private:
   const uint64_t generation_;
@@ -295,7 +295,8 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
   options.job_id = job.job_id();  // a prefix could become ambiguous
   if (options.generation > job.generation()) {
     return absl::InvalidArgumentError(absl::StrCat("generation ", options.generation, ": ",
-                                                   job.job_id(), " is at ", job.generation()));
+                                                   job.job_id(), "'s newest generation is ",
+                                                   job.generation()));
   }
   if (options.generation > 0) {
     return PrintGeneration(client, options, job, options.generation, stopper, console);
@@ -305,7 +306,8 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
     if (generation > 0) {
       return PrintGeneration(client, options, job, generation, stopper, console);
     }
-    console.Note(absl::StrCat(job.job_id(), " has not started: ", v1::JobState_Name(job.state())));
+    console.Note(absl::StrCat(job.job_id(), " has not started; its state is ",
+                              v1::JobState_Name(job.state())));
     return absl::OkStatus();
   }
   absl::Status incomplete;
@@ -313,8 +315,8 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
     if (generation > 0) {
       const absl::Status status =
           PrintGeneration(client, options, job, generation, stopper, console);
-      // A lost node keeps its logs to itself; what comes after it can be read.
-      if (!IsPassing(status) && !status.ok()) return status;
+      // The logs of a lost node cannot be read; later generations can.
+      if (!IsTransient(status) && !status.ok()) return status;
       if (stopper.stopped()) return absl::CancelledError("interrupted");
       incomplete.Update(status);
     }

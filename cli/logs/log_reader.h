@@ -1,5 +1,5 @@
-// Reads ranks' logs, byte by byte in order and each once, through restarts of coordinator, workers
-// and job.
+// Reads the logs of a job's ranks, each byte once and in order, through restarts of the
+// coordinator, the workers and the job.
 #ifndef MUSTER_CLI_LOGS_LOG_READER_H_
 #define MUSTER_CLI_LOGS_LOG_READER_H_
 
@@ -20,23 +20,23 @@ struct LogOptions {
   std::string job_id;
   bool follow = false;
   std::vector<uint32_t> ranks;  // empty: all
-  std::string node;             // not empty: only ranks that run, or ran, there
-  // 0: the newest; when following, each that comes after it too.
+  std::string node;             // if not empty: only ranks that run, or ran, on this node
+  // 0: the newest; when following, also each later one.
   uint64_t generation = 0;
   uint64_t tail_lines = 0;  // 0: from the start
   LogStyle style;
-  bool wide = false;        // node and stream before each line
-  bool names_only = false;  // the logs' names, not what is in them
-  // How long a log that cannot be reached is asked for again: always, or once the job is over when
-  // following.
+  bool wide = false;        // print node and stream before each line
+  bool names_only = false;  // print the names of the logs, not their contents
+  // How long to retry a log that cannot be reached; when following, this applies once the job has
+  // finished, and until then the retries do not end.
   absl::Duration patience = absl::Seconds(5);
 };
 
-// Prints to the console, in text with `rank| ` before each line when there are several ranks. When
-// following, returns when the job is over and all logs are drained. Errors: NOT_FOUND for no such
-// job or log, INVALID_ARGUMENT for a rank, node or generation that the job does not have,
-// UNAVAILABLE when a log's node stayed away (the rest was printed), CANCELLED once `stopper` is
-// stopped.
+// Prints to the console; as text with `rank| ` before each line if there are several ranks. When
+// following, returns when the job has finished and all logs are read. Errors: NOT_FOUND for an
+// unknown job or log, INVALID_ARGUMENT for a rank, node or generation that the job does not have,
+// UNAVAILABLE if a log's node stayed unreachable (the rest was printed), CANCELLED once `stopper`
+// is stopped.
 absl::Status PrintLogs(ClusterClient& client, const LogOptions& options, Stopper& stopper,
                        Console& console);
 

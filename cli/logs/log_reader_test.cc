@@ -30,7 +30,7 @@ v1::LogChunk Chunk(uint64_t offset, const std::string& data, bool end = false) {
   return chunk;
 }
 
-// Serves logs from memory, as a coordinator would, and the one job that wrote them.
+// A fake coordinator that serves logs from memory, and the job that wrote them.
 class LogReaderTest : public ::testing::Test {
  protected:
   using Key = std::pair<uint64_t, std::pair<uint32_t, v1::LogStream>>;
@@ -89,7 +89,7 @@ class LogReaderTest : public ::testing::Test {
   Console console_{out_, err_, {}};
 };
 
-TEST_F(LogReaderTest, OneRankIsPrintedAsItIs) {
+TEST_F(LogReaderTest, PrintsOneRankUnmodified) {
   SetLog(0, v1::STDOUT, "one\ntwo");
   SetLog(0, v1::STDERR, "err\n");
   cluster_.Start();
@@ -97,7 +97,7 @@ TEST_F(LogReaderTest, OneRankIsPrintedAsItIs) {
   EXPECT_EQ(out_.str(), "one\ntwoerr\n");
 }
 
-TEST_F(LogReaderTest, SeveralRanksArePrefixed) {
+TEST_F(LogReaderTest, PrefixesLinesOfSeveralRanks) {
   {
     absl::MutexLock lock(&mutex_);
     job_.add_ranks();
@@ -121,14 +121,14 @@ TEST_F(LogReaderTest, SeveralRanksArePrefixed) {
   EXPECT_EQ(Print().message(), "rank 3: a-1 has ranks 0 to 2");
 }
 
-TEST_F(LogReaderTest, NoSuchLogOrGeneration) {
+TEST_F(LogReaderTest, RejectsUnknownLogOrGeneration) {
   cluster_.Start();
   EXPECT_EQ(Print().code(), absl::StatusCode::kNotFound);
   options_.generation = 2;
-  EXPECT_EQ(Print().message(), "generation 2: a-1 is at 1");
+  EXPECT_EQ(Print().message(), "generation 2: a-1's newest generation is 1");
 }
 
-TEST_F(LogReaderTest, AJobThatHasNotStarted) {
+TEST_F(LogReaderTest, PrintsNothingForAJobThatHasNotStarted) {
   {
     absl::MutexLock lock(&mutex_);
     job_.set_generation(0);
@@ -137,10 +137,10 @@ TEST_F(LogReaderTest, AJobThatHasNotStarted) {
   cluster_.Start();
   EXPECT_TRUE(Print().ok());
   EXPECT_EQ(out_.str(), "");
-  EXPECT_THAT(err_.str(), HasSubstr("has not started: QUEUED"));
+  EXPECT_THAT(err_.str(), HasSubstr("has not started; its state is QUEUED"));
 }
 
-TEST_F(LogReaderTest, TheTailIsAskedForOnceAndThenTheOffset) {
+TEST_F(LogReaderTest, RequestsTheTailOnceAndThenTheOffset) {
   std::vector<v1::ReadLogRequest> requests;
   cluster_.on_log = [&](const v1::ReadLogRequest& request, grpc::ServerContext&, auto write) {
     if (request.stream() == v1::STDERR) {
@@ -153,7 +153,7 @@ TEST_F(LogReaderTest, TheTailIsAskedForOnceAndThenTheOffset) {
       write(Chunk(100, "tail\n"));
       return grpc::Status(grpc::StatusCode::UNAVAILABLE, "node away");
     }
-    // Overlapping what was sent before: not to be printed twice.
+    // Overlaps the data sent before, which must not be printed twice.
     write(Chunk(103, "l\nmore\n", true));
     return grpc::Status::OK;
   };
@@ -167,8 +167,8 @@ TEST_F(LogReaderTest, TheTailIsAskedForOnceAndThenTheOffset) {
   EXPECT_EQ(requests[2].offset(), 105u);
 }
 
-// The coordinator dies while a log is followed: each byte comes once, in order.
-TEST_F(LogReaderTest, FollowingGoesOnAfterARestart) {
+// The coordinator dies while a log is followed: each byte is printed once, in order.
+TEST_F(LogReaderTest, FollowsThroughCoordinatorRestart) {
   {
     absl::MutexLock lock(&mutex_);
     job_.set_state(v1::RUNNING);
@@ -205,7 +205,7 @@ TEST_F(LogReaderTest, FollowingGoesOnAfterARestart) {
   EXPECT_EQ(out_.str(), text);
 }
 
-TEST_F(LogReaderTest, FollowingCrossesGenerations) {
+TEST_F(LogReaderTest, FollowsAcrossGenerations) {
   SetLog(0, v1::STDOUT, "first\n", 1);
   SetLog(0, v1::STDERR, "", 1);
   SetLog(0, v1::STDOUT, "second\n", 2);
@@ -252,7 +252,7 @@ TEST_F(LogReaderTest, FollowingWaitsForALogToAppear) {
   EXPECT_EQ(out_.str(), "late\n");
 }
 
-TEST_F(LogReaderTest, ALostNodesLogIsGivenUpOnceTheJobIsOver) {
+TEST_F(LogReaderTest, GivesUpOnALostNodesLogOnceTheJobHasFinished) {
   cluster_.on_log = [](const v1::ReadLogRequest& request, grpc::ServerContext&, auto write) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "node-1 is away");
   };
@@ -264,7 +264,7 @@ TEST_F(LogReaderTest, ALostNodesLogIsGivenUpOnceTheJobIsOver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("node-1 is away"));
 }
 
-TEST_F(LogReaderTest, StoppingEndsFollowing) {
+TEST_F(LogReaderTest, StopperEndsFollowing) {
   {
     absl::MutexLock lock(&mutex_);
     job_.set_state(v1::RUNNING);
@@ -280,7 +280,7 @@ TEST_F(LogReaderTest, StoppingEndsFollowing) {
   EXPECT_EQ(Print().code(), absl::StatusCode::kCancelled);
 }
 
-TEST(LogPrinterTest, WholeLinesHoweverTheyArrive) {
+TEST(LogPrinterTest, PrintsWholeLines) {
   std::ostringstream out, err;
   Console console(out, err, {});
   LogPrinter printer(console, {.prefix = "3| "});
@@ -291,7 +291,7 @@ TEST(LogPrinterTest, WholeLinesHoweverTheyArrive) {
   EXPECT_EQ(out.str(), "3| ab\n3| cd\n3| \n3| last\n");
 }
 
-TEST(LogPrinterTest, AsDataEachLineIsAnObject) {
+TEST(LogPrinterTest, PrintsAnObjectPerLine) {
   std::ostringstream out, err;
   Console console(out, err, {});
   const LogSource source = {.generation = 2, .rank = 3, .node = "n", .is_stderr = true};
@@ -320,7 +320,7 @@ TEST(LogPrinterTest, SplitSendsStderrToStderr) {
   EXPECT_EQ(err.str(), "to err\nwithout end");
 }
 
-TEST_F(LogReaderTest, OneNodesRanksAndNames) {
+TEST_F(LogReaderTest, SelectsRanksOfANodeAndPrintsNames) {
   {
     absl::MutexLock lock(&mutex_);
     job_.clear_ranks();
@@ -334,7 +334,8 @@ TEST_F(LogReaderTest, OneNodesRanksAndNames) {
   EXPECT_TRUE(Print().ok());
   EXPECT_THAT(Lines(), ElementsAre("1 b stdout| of b"));
   options_.node = "c";
-  EXPECT_THAT(std::string(Print().message()), HasSubstr("has no ranks there, but on a, b"));
+  EXPECT_THAT(std::string(Print().message()),
+              HasSubstr("has no ranks on this node; its nodes are a, b"));
   out_.str("");
   options_.node = "";
   options_.names_only = true;

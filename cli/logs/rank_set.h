@@ -1,4 +1,4 @@
-// The ranks that a user names: "0,3-5".
+// Parses sets of ranks such as "0,3-5".
 #ifndef MUSTER_CLI_LOGS_RANK_SET_H_
 #define MUSTER_CLI_LOGS_RANK_SET_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::cli {
 
-// In rising order, each once. INVALID_ARGUMENT names the part that is wrong.
+// The ranks in ascending order, without duplicates. INVALID_ARGUMENT names the invalid part.
 absl::StatusOr<std::vector<uint32_t>> ParseRankSet(absl::string_view text);
 
 }  // namespace muster::cli

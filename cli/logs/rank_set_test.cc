@@ -8,14 +8,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(RankSetTest, RanksAndRanges) {
+TEST(RankSetTest, ParsesRanksAndRanges) {
   EXPECT_THAT(*ParseRankSet("0"), ElementsAre(0u));
   EXPECT_THAT(*ParseRankSet("0,3-5"), ElementsAre(0u, 3u, 4u, 5u));
   EXPECT_THAT(*ParseRankSet("5,1-2,2,1"), ElementsAre(1u, 2u, 5u));
   EXPECT_THAT(*ParseRankSet("7-7"), ElementsAre(7u));
 }
 
-TEST(RankSetTest, AnythingElseIsNamed) {
+TEST(RankSetTest, RejectsAndNamesInvalidParts) {
   for (const char* text : {"", ",", "a", "1,,2", "-1", "3-", "5-3", "1-2-3", "1.5", "0,x",
                            "0-4294967295", "4294967296", "0-999999999"}) {
     EXPECT_EQ(ParseRankSet(text).status().code(), absl::StatusCode::kInvalidArgument) << text;

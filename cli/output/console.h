@@ -1,5 +1,5 @@
-// Where the command line writes: data to `out`, everything else to `err`, with one line that is
-// redrawn where somebody watches.
+// The output of the command line: data goes to `out`, everything else to `err`, which has one
+// status line that is redrawn on a terminal.
 #ifndef MUSTER_CLI_OUTPUT_CONSOLE_H_
 #define MUSTER_CLI_OUTPUT_CONSOLE_H_
 
@@ -19,26 +19,27 @@ class Console {
  public:
   struct Options {
     bool err_is_terminal = false;
-    bool in_is_terminal = false;  // somebody can be asked
+    bool in_is_terminal = false;  // a user can answer questions
     bool color = false;
     size_t width = 80;  // of the terminal
   };
   // The streams outlive the console.
   Console(std::ostream& out, std::ostream& err, Options options)
       : out_(out), err_(err), options_(options) {}
-  // Leaves the cursor on a line of its own.
+  // Erases the status line.
   ~Console();
 
-  // The process's own streams. Colour only on a terminal, and not with NO_COLOR or TERM=dumb.
+  // Options for the process's streams. Colour only on a terminal, and not with NO_COLOR or
+  // TERM=dumb.
   static Options Probe();
 
-  // As it is, to stdout, at once.
+  // Writes the text unmodified to stdout and flushes.
   void Out(absl::string_view text);
-  // The same to stderr.
+  // Writes the text unmodified to stderr and flushes.
   void Err(absl::string_view text);
-  // A line to stderr.
+  // Writes a line to stderr.
   void Note(absl::string_view line);
-  // Redraws the terminal's last line. Nothing off a terminal.
+  // Redraws the status line. Has no effect without a terminal.
   void Status(absl::string_view text);
   void ClearStatus();
 

@@ -62,7 +62,7 @@ ordered_json MessageJson(const Message& message) {
   return ToJson(message);
 }
 
-// One value of a field; of a repeated field the one at `index`.
+// One value of a field; for a repeated field, the one at `index`.
 ordered_json ValueJson(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& r = *message.GetReflection();
   const bool repeated = field.is_repeated();
@@ -104,7 +104,7 @@ ordered_json ValueJson(const Message& message, const FieldDescriptor& field, int
 
 ordered_json MapJson(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
-  // Sorted: the order of a protobuf map is no order.
+  // Sorted, because the order of a protobuf map is unspecified.
   std::map<std::string, ordered_json> sorted;
   for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
     const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
@@ -121,7 +121,7 @@ std::string DumpString(const std::string& text) {
   return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// A string that YAML reads back as this very string without quotes.
+// Whether YAML reads the unquoted text back as the same string.
 bool IsPlainYaml(absl::string_view text) {
   if (text.empty() || !(absl::ascii_isalpha(text[0]) || text[0] == '/')) return false;
   for (const absl::string_view word :

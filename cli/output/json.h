@@ -1,5 +1,5 @@
-// Messages as JSON and YAML, for programs: the proto's field names, RFC 3339 UTC times, durations
-// in seconds ("1.5s").
+// Converts messages to JSON and YAML, with the proto's field names, RFC 3339 UTC times, and
+// durations in seconds ("1.5s").
 #ifndef MUSTER_CLI_OUTPUT_JSON_H_
 #define MUSTER_CLI_OUTPUT_JSON_H_
 
@@ -11,12 +11,12 @@
 
 namespace muster::cli {
 
-// Scalars are always there, whatever their value, but for a spec's numbers whose zero means "not
-// given"; messages, lists and maps only when they hold something. Numbers that JSON has no word for
-// are "NaN", "Infinity", "-Infinity".
+// Scalars are always present, whatever their value, except a spec's numbers whose zero means "not
+// given"; messages, lists and maps only if they are not empty. Numbers that JSON cannot express are
+// "NaN", "Infinity", "-Infinity".
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
-// A job without the losses of its summary unless they are wanted: there may be 100,000.
+// A job, by default without its summary's losses, of which there may be 100,000.
 nlohmann::ordered_json JobToJson(const v1::Job& job, bool with_losses = false);
 
 // Indented, with a newline at the end.

@@ -14,7 +14,7 @@
 namespace muster::cli {
 namespace {
 
-TEST(TableTest, ColumnsAlignAndNothingTrails) {
+TEST(TableTest, AlignsColumnsWithoutTrailingSpaces) {
   Table table({"JOB", "STATE"});
   table.AddRow({"a-long-name", "RUNNING"});
   table.AddRow({"b", ""});
@@ -28,7 +28,7 @@ TEST(TableTest, ColumnsAlignAndNothingTrails) {
             "訓練         \\x1b[31m\n");
 }
 
-TEST(WordsTest, Age) {
+TEST(WordsTest, FormatsAge) {
   EXPECT_EQ(Age(absl::Seconds(-5)), "0s");
   EXPECT_EQ(Age(absl::Milliseconds(12900)), "12s");
   EXPECT_EQ(Age(absl::Seconds(200)), "3m20s");
@@ -37,7 +37,7 @@ TEST(WordsTest, Age) {
   EXPECT_EQ(AgeSince({}, absl::Now()), "");
 }
 
-TEST(WordsTest, Numbers) {
+TEST(WordsTest, FormatsNumbers) {
   EXPECT_EQ(Grouped(0), "0");
   EXPECT_EQ(Grouped(999), "999");
   EXPECT_EQ(Grouped(421834), "421,834");
@@ -52,7 +52,7 @@ TEST(WordsTest, Numbers) {
   EXPECT_EQ(SignalName(12345), "signal 12345");
 }
 
-// What a job prints must not drive the terminal of who reads of it.
+// The output of a job must not control the terminal of its reader.
 TEST(WordsTest, PrintableEscapesControl) {
   EXPECT_EQ(Printable("a\x1b[2J\r\tb\n"), "a\\x1b[2J\\x0d\tb\n");
   // The one-byte form of ESC [, a turned direction, a broken sequence, an overlong one.
@@ -64,7 +64,7 @@ TEST(WordsTest, PrintableEscapesControl) {
   EXPECT_EQ(Printable("\xc0\x9b"), "\\xc0\\x9b");
 }
 
-TEST(WordsTest, DisplayWidth) {
+TEST(WordsTest, CountsDisplayColumns) {
   EXPECT_EQ(DisplayWidth("größe"), 5u);
   EXPECT_EQ(DisplayWidth("訓練"), 4u);
   EXPECT_EQ(DisplayWidth("e\u0301"), 1u);
@@ -87,27 +87,27 @@ v1::Job SampleJob() {
   return job;
 }
 
-TEST(JsonTest, FieldNamesTimesAndEnums) {
+TEST(JsonTest, ConvertsNamesTimesAndEnums) {
   const nlohmann::ordered_json json = JobToJson(SampleJob(), /*with_losses=*/true);
   EXPECT_EQ(json["job_id"], "a-1");
   EXPECT_EQ(json["state"], "FAILED");
-  EXPECT_EQ(json["exit_code"], 0);  // a zero is told too
+  EXPECT_EQ(json["exit_code"], 0);  // zero is present, too
   EXPECT_EQ(json["submit_time"], "2026-01-01T00:00:00.123Z");
   EXPECT_FALSE(json.contains("finish_time"));
   EXPECT_EQ(json["spec"]["grace_period"], "1.5s");
   EXPECT_EQ(json["spec"]["env"].dump(), "{\"A\":\"1\",\"B\":\"true\"}");
   EXPECT_EQ(json["summary"]["final_loss"], "NaN");
   EXPECT_EQ(json["summary"]["losses"].dump(), "[0.1,2.5]");
-  // A spec's zero that means "not given" is not given.
+  // A spec's zero that means "not given" is omitted.
   EXPECT_FALSE(json["spec"]["train"].contains("max_steps"));
   EXPECT_EQ(json["spec"]["train"]["drop_last"], false);
 }
 
-TEST(JsonTest, LossesOnlyWhenWanted) {
+TEST(JsonTest, OmitsLossesByDefault) {
   EXPECT_FALSE(JobToJson(SampleJob())["summary"].contains("losses"));
 }
 
-TEST(JsonTest, LargeNumbersAndUnknownEnums) {
+TEST(JsonTest, ConvertsLargeNumbersAndUnknownEnums) {
   v1::Node node;
   node.set_incarnation(std::numeric_limits<uint64_t>::max());
   node.set_state(static_cast<v1::NodeState>(77));
@@ -115,12 +115,12 @@ TEST(JsonTest, LargeNumbersAndUnknownEnums) {
   EXPECT_EQ(ToJson(node)["state"], 77);
 }
 
-TEST(YamlTest, ReadsBackAsTheSame) {
+TEST(YamlTest, ReadsBackTheSameValues) {
   const nlohmann::ordered_json json = JobToJson(SampleJob(), /*with_losses=*/true);
   const YAML::Node yaml = YAML::Load(YamlText(json));
   EXPECT_EQ(yaml["job_id"].Scalar(), "a-1");
   EXPECT_EQ(yaml["first_failure"]["message"].Scalar(), "it said: \"no\"\nand left");
-  EXPECT_EQ(yaml["spec"]["env"]["B"].Tag(), "!");  // quoted: a text, not a truth
+  EXPECT_EQ(yaml["spec"]["env"]["B"].Tag(), "!");  // quoted: a string, not a boolean
   EXPECT_EQ(yaml["spec"]["grace_period"].Scalar(), "1.5s");
   EXPECT_EQ(yaml["summary"]["losses"].size(), 2u);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -129,7 +129,7 @@ TEST(YamlTest, ReadsBackAsTheSame) {
   EXPECT_EQ(YAML::Load(YamlText(list))[0]["state"].Scalar(), "FAILED");
 }
 
-TEST(ConsoleTest, OffATerminalNothingIsRedrawn) {
+TEST(ConsoleTest, RedrawsNothingWithoutATerminal) {
   std::ostringstream out, err;
   {
     Console console(out, err, {});
@@ -142,7 +142,7 @@ TEST(ConsoleTest, OffATerminalNothingIsRedrawn) {
   EXPECT_EQ(err.str(), "running\n");
 }
 
-TEST(ConsoleTest, TheStatusLineStaysLast) {
+TEST(ConsoleTest, KeepsTheStatusLineLast) {
   std::ostringstream out, err;
   {
     Console console(out, err, {.err_is_terminal = true, .color = true, .width = 8});

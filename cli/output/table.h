@@ -1,4 +1,4 @@
-// Rows under upper-case heads, no borders.
+// A text table with a header row and no borders.
 #ifndef MUSTER_CLI_OUTPUT_TABLE_H_
 #define MUSTER_CLI_OUTPUT_TABLE_H_
 
@@ -10,10 +10,11 @@ namespace muster::cli {
 class Table {
  public:
   explicit Table(std::vector<std::string> heads);
-  // As many cells as heads. Line breaks become spaces, what a terminal would obey is escaped, and an
-  // empty cell is shown as '-'.
+  // Adds a row, which must have as many cells as there are heads. Line breaks become spaces,
+  // control characters are escaped, and an empty cell is printed as '-'.
   void AddRow(std::vector<std::string> cells);
-  // Columns as wide as their widest cell, two spaces between, nothing behind the last.
+  // The table as text. Each column is as wide as its widest cell; columns are separated by two
+  // spaces, without trailing spaces.
   std::string Text() const;
 
  private:

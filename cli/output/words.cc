@@ -18,7 +18,7 @@ struct CodePoint {
   bool valid;
 };
 
-// Of a text that is not empty.
+// `text` must not be empty.
 CodePoint NextCodePoint(absl::string_view text) {
   const unsigned char first = text[0];
   if (first < 0x80) return {first, 1, true};
@@ -43,7 +43,7 @@ struct Range {
 constexpr Range kControl[] = {{0x00, 0x08},
                               {0x0B, 0x1F},
                               {0x7F, 0x9F},
-                              // Directions: text could be made to look like other text.
+                              // Writing directions: text could be made to look like other text.
                               {0x200E, 0x200F},
                               {0x2028, 0x202E},
                               {0x2066, 0x2069}};

@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Formats numbers, times and untrusted text for a terminal.
 #ifndef MUSTER_CLI_OUTPUT_WORDS_H_
 #define MUSTER_CLI_OUTPUT_WORDS_H_
 
@@ -11,10 +11,10 @@
 
 namespace muster::cli {
 
-// "12s", "3m20s", "5h12m", "8d4h": two units at most, nothing finer than a second. Below zero is
+// "12s", "3m20s", "5h12m", "8d4h": at most two units, down to seconds. Negative durations count as
 // zero.
 std::string Age(absl::Duration duration);
-// Since `time` until `now`; empty for a time that was never set.
+// The age of `time` at `now`; empty if `time` is unset.
 std::string AgeSince(const google::protobuf::Timestamp& time, absl::Time now);
 // "0.31 s", "63.2 s", "5m12s".
 std::string Elapsed(absl::Duration duration);
@@ -24,11 +24,11 @@ std::string Grouped(uint64_t number);
 std::string Bytes(uint64_t size_bytes);
 // "SIGKILL", or "signal 42" for one without a name.
 std::string SignalName(int signal);
-// Text from elsewhere, safe on a terminal: control characters but newline and tab, characters that
-// turn the direction of writing, and what is not UTF-8 are shown escaped.
+// Makes untrusted text safe to print on a terminal: escapes control characters except newline and
+// tab, characters that change the writing direction, and bytes that are not UTF-8.
 std::string Printable(absl::string_view text);
-// Columns that a terminal needs for printable text of one line: none for accents that combine, two
-// for East Asian characters and pictures.
+// The number of terminal columns of one line of printable text: 0 for combining characters, 2 for
+// East Asian characters and emoji.
 size_t DisplayWidth(absl::string_view text);
 
 }  // namespace muster::cli

@@ -9,10 +9,10 @@ namespace muster::cli {
 
 void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& overrides,
                     bool required) {
-  verb.add_option("FILE", path, "The spec, YAML or JSON; - for standard input")->required(required);
+  verb.add_option("FILE", path, "Spec as YAML or JSON; - for standard input")->required(required);
   verb.add_option("--set", overrides,
-                  "Overrules a field, as in train.epochs=5 or resources={nodes: 2}; may be "
-                  "repeated, and an empty value takes the field back")
+                  "Override a field, as in train.epochs=5 or resources={nodes: 2}; an empty value "
+                  "resets the field; may be repeated")
       ->type_name("FIELD=VALUE")
       ->expected(1)
       ->take_all();
@@ -20,19 +20,21 @@ void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& ove
 
 void AddJobOptions(Verb& verb, JobOptions& options) {
   AddSpecOptions(verb, options.path, options.overrides, /*required=*/false);
-  verb.add_option("--name", options.name, "The job's name")->type_name("NAME");
-  verb.add_option("--nodes", options.nodes, "As --set resources.nodes=N")->type_name("N");
-  verb.add_option("--ranks-per-node", options.ranks_per_node, "As --set resources.ranks_per_node=N")
+  verb.add_option("--name", options.name, "Name of the job")->type_name("NAME");
+  verb.add_option("--nodes", options.nodes, "Same as --set resources.nodes=N")->type_name("N");
+  verb.add_option("--ranks-per-node", options.ranks_per_node,
+                  "Same as --set resources.ranks_per_node=N")
       ->type_name("N");
-  verb.add_option("--priority", options.priority, "Higher goes first, from -1000 to 1000")
+  verb.add_option("--priority", options.priority,
+                  "Priority from -1000 to 1000; higher starts first")
       ->type_name("N");
   verb.add_flag("--losses", options.losses,
-                "Record each step's loss; -o json prints them when following");
+                "Record the loss of each step; -o json prints the losses when following a job");
 }
 
 void RequireJob(const JobOptions& options, const std::vector<std::string>& command) {
   if (options.path.empty() && command.empty()) {
-    throw CLI::RequiredError("a spec FILE, or a command behind `--`,");
+    throw CLI::RequiredError("a spec FILE or a command after `--`");
   }
 }
 

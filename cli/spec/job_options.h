@@ -1,4 +1,4 @@
-// The options by which a job is described on the command line: submit, run, local.
+// Command line options that describe a job, shared by submit, run and local.
 #ifndef MUSTER_CLI_SPEC_JOB_OPTIONS_H_
 #define MUSTER_CLI_SPEC_JOB_OPTIONS_H_
 
@@ -23,24 +23,23 @@ struct JobOptions {
   bool losses = false;
 };
 
-// For the descriptions of verbs with these options.
+// Paragraph for the manual pages of verbs with these options.
 inline constexpr char kJobOptionsText[] =
-    "FILE is a spec in YAML or JSON; `muster spec init` prints one to begin with. A command behind "
-    "`--` takes the place of the spec's own; with a command no FILE is needed. Flags overrule the "
-    "file.";
+    "FILE is a spec in YAML or JSON; `muster spec init` prints an example. A command after `--` "
+    "replaces the spec's command; FILE is then optional. Flags override the file.";
 
-// Declares them; `options` outlives the parse.
+// Adds these options to `verb`; `options` must outlive parsing.
 void AddJobOptions(Verb& verb, JobOptions& options);
 
-// FILE and --set alone, for verbs that only look at a spec.
+// Adds only FILE and --set, for verbs that do not submit the spec.
 void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& overrides,
                     bool required);
 
-// For a verb's callback: throws CLI::RequiredError unless there is a file or a command.
+// Throws CLI::RequiredError unless a file or a command was given; for a verb's callback.
 void RequireJob(const JobOptions& options, const std::vector<std::string>& command);
 
-// From the file, the options and the command. Checked as the coordinator will check it; defaults
-// are left to the coordinator. Errors are for SpecExitCode.
+// Builds the spec from the file, the options and the command, and validates it as the coordinator
+// will; defaults are left to the coordinator. Pass errors to SpecExitCode.
 absl::StatusOr<v1::JobSpec> MakeSpec(const JobOptions& options,
                                      const std::vector<std::string>& command);
 

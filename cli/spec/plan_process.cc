@@ -19,7 +19,7 @@ extern char** environ;
 namespace muster::cli {
 namespace {
 
-// As a file without a name, so that nobody has to write while the program reads.
+// An anonymous file that contains `bytes`, so that no thread has to write while the program reads.
 absl::StatusOr<int> FileWith(const std::string& bytes) {
   const int fd = memfd_create("spec", MFD_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, "memfd_create");
@@ -38,14 +38,14 @@ absl::StatusOr<int> FileWith(const std::string& bytes) {
   return fd;
 }
 
-// Starts the program with these files as its stdin and stdout.
-absl::StatusOr<pid_t> Spawn(const std::string& program, const PlanQuestion& question, int in,
+// Starts the program with `in` and `out` as its stdin and stdout.
+absl::StatusOr<pid_t> Spawn(const std::string& program, const PlanRequest& request, int in,
                             int out) {
-  const std::string ranks = absl::StrCat("--ranks=", question.ranks);
-  const std::string device = absl::StrCat("--device=", question.device);
+  const std::string ranks = absl::StrCat("--ranks=", request.ranks);
+  const std::string device = absl::StrCat("--device=", request.device);
   std::vector<const char*> argv = {program.c_str(), "--explain-plan", ranks.c_str()};
-  if (question.time) argv.push_back("--time");
-  if (!question.device.empty()) argv.push_back(device.c_str());
+  if (request.time) argv.push_back("--time");
+  if (!request.device.empty()) argv.push_back(device.c_str());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -70,7 +70,7 @@ std::string ReadAll(int fd) {
   }
 }
 
-// From the exit code of muster-rank.
+// Maps the exit code of muster-rank to a status.
 absl::Status ErrorOf(int exit_code, const std::string& message) {
   if (exit_code == kExitBadSpec) return absl::InvalidArgumentError(message);
   if (exit_code == kExitNoInput) return absl::NotFoundError(message);
@@ -79,14 +79,13 @@ absl::Status ErrorOf(int exit_code, const std::string& message) {
 
 }  // namespace
 
-absl::StatusOr<v1::PlanReport> AskForPlan(const std::string& program,
-                                          const PlanQuestion& question) {
-  ASSIGN_OR_RETURN(const int in, FileWith(question.spec.SerializeAsString()));
+absl::StatusOr<v1::PlanReport> RequestPlan(const std::string& program, const PlanRequest& request) {
+  ASSIGN_OR_RETURN(const int in, FileWith(request.spec.SerializeAsString()));
   const auto close_in = absl::MakeCleanup([in] { close(in); });
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "pipe");
   const auto close_out = absl::MakeCleanup([fd = pipe_ends[0]] { close(fd); });
-  const absl::StatusOr<pid_t> pid = Spawn(program, question, in, pipe_ends[1]);
+  const absl::StatusOr<pid_t> pid = Spawn(program, request, in, pipe_ends[1]);
   close(pipe_ends[1]);
   RETURN_IF_ERROR(pid.status());
   const std::string bytes = ReadAll(pipe_ends[0]);
@@ -99,7 +98,7 @@ absl::StatusOr<v1::PlanReport> AskForPlan(const std::string& program,
       answer.answer_case() == v1::PlanAnswer::ANSWER_NOT_SET) {
     const std::string how = WIFSIGNALED(status)
                                 ? absl::StrCat("was killed by signal ", WTERMSIG(status))
-                                : "ended without an answer";
+                                : "exited without an answer";
     return absl::InternalError(absl::StrCat(program, " ", how));
   }
   if (answer.has_error()) return ErrorOf(WEXITSTATUS(status), answer.error());

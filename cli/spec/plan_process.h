@@ -1,4 +1,4 @@
-// Asks muster-rank for the plan of a spec: the command line itself does not hold the engine.
+// Obtains the plan of a spec from muster-rank, since the command line does not link the engine.
 #ifndef MUSTER_CLI_SPEC_PLAN_PROCESS_H_
 #define MUSTER_CLI_SPEC_PLAN_PROCESS_H_
 
@@ -12,16 +12,16 @@
 
 namespace muster::cli {
 
-struct PlanQuestion {
+struct PlanRequest {
   v1::JobSpec spec;  // complete and valid
   uint32_t ranks = 1;
   bool time = false;
-  std::string device;  // cpu, cuda, or empty: as muster-rank chooses
+  std::string device;  // cpu, cuda, or empty for muster-rank's default
 };
 
-// Runs `program`, muster-rank, until it has answered; its stderr is this process's. Errors have
-// muster-rank's words; PlanExitCode says what to exit with.
-absl::StatusOr<v1::PlanReport> AskForPlan(const std::string& program, const PlanQuestion& question);
+// Runs `program`, a muster-rank binary, until it has answered; it shares this process's stderr.
+// Errors carry muster-rank's message; PlanExitCode gives the exit code for them.
+absl::StatusOr<v1::PlanReport> RequestPlan(const std::string& program, const PlanRequest& request);
 
 int PlanExitCode(const absl::Status& status);
 

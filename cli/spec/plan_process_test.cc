@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A program in place of muster-rank: a shell script in the test's own directory.
+// A fake muster-rank: a shell script in the test's own directory.
 class Script {
  public:
   explicit Script(const std::string& body) : directory_(testing::TempDir() + "script.XXXXXX") {
@@ -41,17 +41,17 @@ std::string Quoted(const v1::PlanAnswer& answer) {
   return "printf '" + text + "'";
 }
 
-TEST(AskForPlanTest, GivesTheSpecAndTakesTheReport) {
+TEST(RequestPlanTest, SendsTheSpecAndReturnsTheReport) {
   v1::PlanAnswer answer;
   answer.mutable_report()->set_parameters(421834);
   const Script script("cat > \"$(dirname $0)/spec\"; echo \"$@\" > \"$(dirname $0)/flags\"; " +
                       Quoted(answer));
-  PlanQuestion question;
-  question.spec.set_name(std::string(200'000, 'x'));  // more than a pipe holds
-  question.ranks = 3;
-  question.time = true;
-  question.device = "cuda";
-  const auto report = AskForPlan(script.path(), question);
+  PlanRequest request;
+  request.spec.set_name(std::string(200'000, 'x'));  // more than a pipe holds
+  request.ranks = 3;
+  request.time = true;
+  request.device = "cuda";
+  const auto report = RequestPlan(script.path(), request);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->parameters(), 421834u);
   std::ifstream spec(script.file("spec"), std::ios::binary);
@@ -63,31 +63,31 @@ TEST(AskForPlanTest, GivesTheSpecAndTakesTheReport) {
   EXPECT_EQ(line, "--explain-plan --ranks=3 --time --device=cuda\n");
 }
 
-TEST(AskForPlanTest, ErrorsKeepWordsAndExitStatus) {
+TEST(RequestPlanTest, ErrorsKeepMessageAndExitCode) {
   v1::PlanAnswer answer;
   answer.set_error("layer 3 does not fit");
   for (const int exit_code : {kExitBadSpec, kExitNoInput, kExitFailure}) {
     const Script script(Quoted(answer) + "; exit " + std::to_string(exit_code));
-    const absl::Status status = AskForPlan(script.path(), {}).status();
+    const absl::Status status = RequestPlan(script.path(), {}).status();
     EXPECT_EQ(status.message(), "layer 3 does not fit");
     EXPECT_EQ(PlanExitCode(status), exit_code);
   }
 }
 
-TEST(AskForPlanTest, AProgramThatDoesNotAnswer) {
+TEST(RequestPlanTest, FailsIfTheProgramDoesNotAnswer) {
   const std::pair<const char*, const char*> cases[] = {
-      {"exit 0", "ended without an answer"},
-      {"echo nonsense; exit 1", "ended without an answer"},
+      {"exit 0", "exited without an answer"},
+      {"echo nonsense; exit 1", "exited without an answer"},
       {"kill -9 $$", "was killed by signal 9"},
   };
   for (const auto& [body, expected] : cases) {
     const Script script(body);
-    const absl::Status status = AskForPlan(script.path(), {}).status();
+    const absl::Status status = RequestPlan(script.path(), {}).status();
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << body;
     EXPECT_THAT(std::string(status.message()), HasSubstr(script.path()));
     EXPECT_EQ(PlanExitCode(status), kExitFailure);
   }
-  EXPECT_THAT(std::string(AskForPlan("/no/such/rank", {}).status().message()),
+  EXPECT_THAT(std::string(RequestPlan("/no/such/rank", {}).status().message()),
               HasSubstr("/no/such/rank"));
 }
 

@@ -35,10 +35,10 @@ absl::StatusOr<std::string> ReadSpecText(const std::string& path) {
     if (size < 0) return NotReadable(path, errno);
     if (size == 0) break;
     text.append(buffer, size);
-    // What would not be taken is not read on, however long it is.
+    // Stop reading: the file exceeds the limit, however long it is.
     if (text.size() > limits::kSpecBytes) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(path, ": larger than ", limits::kSpecBytes, " bytes, the most for a spec"));
+          absl::StrCat(path, ": larger than ", limits::kSpecBytes, " bytes, the limit for a spec"));
     }
   }
   return text;

@@ -1,4 +1,4 @@
-// Specs from files.
+// Reads job specs from files.
 #ifndef MUSTER_CLI_SPEC_SPEC_FILE_H_
 #define MUSTER_CLI_SPEC_SPEC_FILE_H_
 
@@ -11,16 +11,16 @@
 
 namespace muster::cli {
 
-// A file as it is, `-` for standard input. NOT_FOUND when it cannot be read, RESOURCE_EXHAUSTED
-// when it is longer than a spec may be.
+// Contents of a file, or of standard input for `-`. NOT_FOUND if the file cannot be read,
+// RESOURCE_EXHAUSTED if it exceeds the size limit of a spec.
 absl::StatusOr<std::string> ReadSpecText(const std::string& path);
 
-// Parsed, with overrides, without defaults. `-` is standard input. NOT_FOUND for a file that cannot
-// be read, otherwise spec::Parse's errors.
+// Reads and parses a spec, with overrides and without defaults; `-` is standard input. NOT_FOUND if
+// the file cannot be read, otherwise spec::Parse's errors.
 absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
                                          const std::vector<std::string>& overrides);
 
-// What to exit with when a spec cannot be used: no input, or a bad spec.
+// Exit code for a spec that cannot be used: kExitNoInput or kExitBadSpec.
 int SpecExitCode(const absl::Status& status);
 
 }  // namespace muster::cli

@@ -16,11 +16,11 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using nlohmann::ordered_json;
 
-// Layers lie in layers, so their schema stands apart.
+// Layers can contain layers, so their schema is a separate definition.
 constexpr char kLayerReference[] = "#/$defs/layer";
 constexpr char kLayerPath[] = "train.model.layers";
 
-// A text may be written as a number or a boolean: YAML needs no quotes there.
+// A string may be written as a number or a boolean: YAML needs no quotes there.
 const ordered_json& TextSchema() {
   static const ordered_json& schema = *new ordered_json{{"type", {"string", "number", "boolean"}}};
   return schema;
@@ -28,7 +28,7 @@ const ordered_json& TextSchema() {
 
 ordered_json MessageSchema(const Descriptor& message, const std::string& where);
 
-// A bare word or a single field.
+// A layer is a bare word or an object with a single field.
 ordered_json LayerSchema(const Descriptor& layer, const std::string& where) {
   ordered_json fields = MessageSchema(layer, where);
   fields["minProperties"] = 1;
@@ -56,7 +56,7 @@ ordered_json NumberSchema(const FieldDescriptor& field) {
   return schema;
 }
 
-// One value, whether the field is a list of such or not.
+// The schema of one value of the field, which may be repeated.
 ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) {
   switch (spec::FormOf(field)) {
     case spec::FieldForm::kDuration:
@@ -97,7 +97,7 @@ ordered_json FieldSchema(const FieldDescriptor& field, const std::string& path) 
   schema["description"] = absl::StrCat(
       notes.text,
       notes.default_value.empty() ? "" : absl::StrCat(" Default: ", notes.default_value, "."));
-  // A section whose lines are all comments is empty, which is fine.
+  // A section whose lines are all commented out is null, which is valid.
   const bool may_be_empty = field.is_repeated() || (field.message_type() != nullptr &&
                                                     spec::FormOf(field) == spec::FieldForm::kPlain);
   ordered_json value;

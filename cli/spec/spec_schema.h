@@ -1,4 +1,4 @@
-// The JSON schema of the spec, for editors and other programs.
+// The JSON Schema of job specs, for editors and other programs.
 #ifndef MUSTER_CLI_SPEC_SPEC_SCHEMA_H_
 #define MUSTER_CLI_SPEC_SPEC_SCHEMA_H_
 
@@ -6,8 +6,8 @@
 
 namespace muster::cli {
 
-// Draft 2020-12. Accepts every spec that the coordinator accepts, and some that it rejects: rules
-// between fields are not part of it.
+// The schema, in draft 2020-12. It accepts every spec that the coordinator accepts, and some that
+// it rejects: rules between fields are not expressed.
 nlohmann::ordered_json SpecSchema();
 
 }  // namespace muster::cli

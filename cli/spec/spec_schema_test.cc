@@ -16,10 +16,10 @@ namespace {
 
 const nlohmann::ordered_json& Properties(const nlohmann::ordered_json& schema) {
   if (schema.contains("properties")) return schema["properties"];
-  return schema["anyOf"][1]["properties"];  // the long form of two
+  return schema["anyOf"][1]["properties"];  // the object form
 }
 
-// What `schema` describes, or its elements.
+// The schema itself, or that of its elements.
 const nlohmann::ordered_json& Referred(const nlohmann::ordered_json& schema,
                                        const nlohmann::ordered_json& root) {
   if (!schema.contains("items") || !schema["items"].contains("$ref")) return schema;
@@ -27,7 +27,7 @@ const nlohmann::ordered_json& Referred(const nlohmann::ordered_json& schema,
       schema["items"]["$ref"].get<std::string>().substr(1))];
 }
 
-TEST(SpecSchemaTest, HoldsEveryField) {
+TEST(SpecSchemaTest, DescribesEveryField) {
   const nlohmann::ordered_json schema = SpecSchema();
   for (const std::string& path : spec::FieldPaths()) {
     const nlohmann::ordered_json* at = &schema;
@@ -41,7 +41,7 @@ TEST(SpecSchemaTest, HoldsEveryField) {
   }
 }
 
-TEST(SpecSchemaTest, Types) {
+TEST(SpecSchemaTest, DescribesTypesAndRanges) {
   const nlohmann::ordered_json properties = Properties(SpecSchema());
   const nlohmann::ordered_json& train = properties["train"]["properties"];
   EXPECT_EQ(train["epochs"]["exclusiveMinimum"], 0);
@@ -59,7 +59,7 @@ TEST(SpecSchemaTest, Types) {
   EXPECT_EQ(train["schedule"]["properties"]["milestones"]["items"]["type"], "number");
 }
 
-TEST(SpecSchemaTest, Layers) {
+TEST(SpecSchemaTest, DescribesLayers) {
   const nlohmann::ordered_json schema = SpecSchema();
   const nlohmann::ordered_json& layer = schema["$defs"]["layer"]["anyOf"];
   EXPECT_EQ(layer[0]["enum"][0], "conv2d");
@@ -101,7 +101,7 @@ bool HasType(const Json& value, const std::string& type) {
   return type == "number" && value.is_number();
 }
 
-// What is wrong with `value`, in the keywords that SpecSchema uses; empty if nothing is.
+// Describes why `value` does not match, for the keywords that SpecSchema uses; empty if it matches.
 std::string Problem(const Json& value, const Json& schema, const Json& root) {
   if (schema.contains("$ref")) {
     const std::string pointer = schema["$ref"].get<std::string>().substr(1);
@@ -173,7 +173,7 @@ TEST(SpecSchemaTest, AcceptsTheExamples) {
   EXPECT_EQ(ProblemOf(YAML::Load(spec::ExampleSpec())), "");
 }
 
-TEST(SpecSchemaTest, RejectsWhatIsWrong) {
+TEST(SpecSchemaTest, RejectsInvalidSpecs) {
   for (const char* text :
        {"name: a", "{command: [x], nme: a}", "train: {image_size: 2}", "train: {precision: O4}",
         "train: {epochs: 0}", "{command: [x], resources: {nodes: 16385}}",

@@ -19,9 +19,9 @@
 namespace muster::cli {
 namespace {
 
-// Of those that a job waits for so many are named.
+// Maximum number of ranks or nodes that are named per wait.
 constexpr int kNamedWaits = 3;
-// Further lines of a field are below its first one.
+// Indents the further lines of a field.
 constexpr char kNextLine[] = "\n               ";
 
 std::string NodesText(const v1::NodeCount& nodes) {
@@ -38,7 +38,7 @@ std::string ProgressCell(const v1::Job& job) {
 }
 
 std::string ExitText(const v1::ExitInfo& exit) {
-  if (exit.out_of_memory()) return "killed for memory";
+  if (exit.out_of_memory()) return "killed by the OOM killer";
   if (exit.signal() != 0) return absl::StrCat("killed by ", SignalName(exit.signal()));
   return absl::StrCat("exited with code ", exit.exit_code());
 }
@@ -50,8 +50,9 @@ std::string LossScaleText(double scale, uint64_t skipped_steps) {
                       skipped_steps == 1 ? " step skipped)" : " steps skipped)");
 }
 
-// Which of a step's parts took how much of them all, of dp and hybrid.
-std::string StepPartsText(const v1::TrainSummary& summary) {
+// ", dp: forward 30 %, backward 70 %": the share of each phase in a step, for the strategies dp and
+// hybrid.
+std::string StepPhasesText(const v1::TrainSummary& summary) {
   double sum = 0;
   for (const v1::StepPart& part : summary.parts()) sum += part.seconds();
   if (!(sum > 0)) return "";
@@ -64,8 +65,8 @@ std::string StepPartsText(const v1::TrainSummary& summary) {
   return absl::StrCat(", ", Printable(summary.strategy()), ": ", absl::StrJoin(shares, ", "));
 }
 
-// ", 2 stages from conv1, layer3.0.conv1: 12.1, 11.8 ms for a micro-batch, waiting 20 % of the
-// time", of a pipeline.
+// ", 2 stages from conv1, layer3.0.conv1: 12.1, 11.8 ms per micro-batch, bubble 20 %", for a
+// pipeline.
 std::string StagesText(const v1::TrainSummary& summary) {
   if (summary.stages().empty()) return "";
   std::vector<std::string> layers, times;
@@ -74,21 +75,21 @@ std::string StagesText(const v1::TrainSummary& summary) {
     times.push_back(
         absl::StrFormat("%.1f", 1000 * (stage.forward_seconds() + stage.backward_seconds())));
   }
-  return absl::StrFormat(
-      ", %d stages from %s: %s ms for a micro-batch, waiting %.0f %% of the time", layers.size(),
-      absl::StrJoin(layers, ", "), absl::StrJoin(times, ", "), 100 * summary.bubble_ratio());
+  return absl::StrFormat(", %d stages from %s: %s ms per micro-batch, bubble %.0f %%",
+                         layers.size(), absl::StrJoin(layers, ", "), absl::StrJoin(times, ", "),
+                         100 * summary.bubble_ratio());
 }
 
-// ", a step of 8.2 ms: 93 % in kernels, 2 % waiting for other ranks"; on a GPU ", a step of 8.2 ms,
-// queued in 0.09 ms".
+// ", step 8.2 ms (93 % in kernels, 2 % waiting for other ranks)"; on a GPU ", step 8.2 ms (queued
+// in 0.09 ms)".
 std::string StepSharesText(const v1::TrainSummary& summary) {
   const double step = summary.median_step_seconds();
   if (step > 0 && summary.queue_seconds() > 0) {
-    return absl::StrFormat(", a step of %.1f ms, queued in %.2f ms", 1000 * step,
+    return absl::StrFormat(", step %.1f ms (queued in %.2f ms)", 1000 * step,
                            1000 * summary.queue_seconds());
   }
   if (!(step > 0) || summary.kernel_seconds() <= 0) return "";
-  return absl::StrFormat(", a step of %.1f ms: %.0f %% in kernels, %.0f %% waiting for other ranks",
+  return absl::StrFormat(", step %.1f ms (%.0f %% in kernels, %.0f %% waiting for other ranks)",
                          1000 * step, 100 * summary.kernel_seconds() / step,
                          100 * summary.exposed_communication_seconds() / step);
 }
@@ -109,7 +110,7 @@ void AppendField(absl::string_view name, absl::string_view value, std::string& o
                   absl::StrReplaceAll(Printable(value), {{"\n", kNextLine}}), "\n");
 }
 
-// What a rank's end means beside the job's first failure.
+// How the rank ended, and whether that was the first failure, a consequence of it, or a stop.
 std::string ExitCell(const v1::Job& job, const v1::RankStatus& rank) {
   if (!rank.has_exit()) return "";
   const std::string text = ExitText(rank.exit());
@@ -168,7 +169,7 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) 
 std::string RankTable(const v1::Job& job, bool wide) {
   std::vector<std::string> heads = {"RANK", "NODE", "LOCAL", "SLOTS", "PHASE",
                                     "PID",  "STEP", "SEEN",  "EXIT"};
-  if (wide) heads.insert(heads.begin() + 7, {"COLLECTIVES", "DOES"});
+  if (wide) heads.insert(heads.begin() + 7, {"COLLECTIVES", "ACTIVITY"});
   Table table(heads);
   for (const v1::RankStatus& rank : job.ranks()) {
     const v1::Progress& progress = rank.progress();
@@ -211,8 +212,7 @@ std::string ConsequencesText(const v1::Job& job) {
     text = absl::StrCat(ranks(stopped), stopped == 1 ? " was" : " were", " stopped because of it");
   }
   if (failed > 0) {
-    absl::StrAppend(&text, text.empty() ? "" : "; ", ranks(failed),
-                    " failed after it, as a consequence");
+    absl::StrAppend(&text, text.empty() ? "" : "; ", ranks(failed), " failed as a consequence");
   }
   return text.empty() ? "" : text + ".";
 }
@@ -322,14 +322,14 @@ std::string FailureText(const v1::FirstFailure& failure) {
 std::string FailureDetailText(const v1::FirstFailure& failure) {
   std::string out;
   const v1::ExitInfo& exit = failure.exit();
-  // The failure's own message mostly says it already.
+  // Usually the failure's message contains it already.
   if (!absl::StrContains(failure.message(), exit.failure().message())) {
-    absl::StrAppend(&out, "  the rank itself said");
+    absl::StrAppend(&out, "  error reported by the rank");
     if (!exit.failure().phase().empty()) absl::StrAppend(&out, ", in ", exit.failure().phase());
     absl::StrAppend(&out, ": ", Printable(exit.failure().message()), "\n");
   }
   if (exit.stderr_tail().empty()) return out;
-  absl::StrAppend(&out, "  its last lines on stderr:\n");
+  absl::StrAppend(&out, "  last lines of its stderr:\n");
   for (const absl::string_view line :
        absl::StrSplit(absl::StripSuffix(exit.stderr_tail(), "\n"), '\n')) {
     absl::StrAppend(&out, "    ", Printable(line), "\n");
@@ -373,8 +373,8 @@ std::string SummaryText(const v1::TrainSummary& summary) {
     absl::StrAppend(&text, ", waited ", Elapsed(absl::Seconds(summary.stall_seconds())),
                     " for data");
   }
-  absl::StrAppend(&text, StepSharesText(summary), StepPartsText(summary), StagesText(summary));
-  // What nobody asked for otherwise needs no words.
+  absl::StrAppend(&text, StepSharesText(summary), StepPhasesText(summary), StagesText(summary));
+  // The default precision, O0, is not mentioned.
   if (!summary.precision().empty() && !absl::StartsWith(summary.precision(), "O0")) {
     absl::StrAppend(&text, ", ", Printable(summary.precision()));
   }
@@ -388,9 +388,9 @@ std::string SummaryText(const v1::TrainSummary& summary) {
     absl::StrAppend(&text, ", peak memory ", Bytes(summary.peak_memory_bytes()));
   }
   if (summary.differing_replicas() > 0) {
-    absl::StrAppend(&text, ", BUT ", summary.differing_replicas(),
+    absl::StrAppend(&text, "; WARNING: ", summary.differing_replicas(),
                     summary.differing_replicas() == 1 ? " rank" : " ranks",
-                    " ended with other weights than rank 0");
+                    " ended with weights that differ from rank 0's");
   }
   return text;
 }

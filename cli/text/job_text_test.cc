@@ -64,17 +64,17 @@ TEST(ProgressTextTest, OneLine) {
               HasSubstr("loss 0.4213  loss scale 32768 (1 step skipped)  41,234 images/s"));
 }
 
-TEST(FailureTextTest, SaysWhoWhereAndHow) {
+TEST(FailureTextTest, NamesRankNodeAndExit) {
   v1::FirstFailure failure = Failure();
   EXPECT_EQ(FailureText(failure), "RankFailed: rank 0 on node-2 exited with code 7");
   EXPECT_EQ(FailureDetailText(failure),
-            "  its last lines on stderr:\n"
+            "  last lines of its stderr:\n"
             "    Traceback\n"
             "    \\x1b[31mboom\n");
   failure.mutable_exit()->set_signal(9);
   EXPECT_THAT(FailureText(failure), HasSubstr("killed by SIGKILL"));
   failure.mutable_exit()->set_out_of_memory(true);
-  EXPECT_THAT(FailureText(failure), HasSubstr("killed for memory"));
+  EXPECT_THAT(FailureText(failure), HasSubstr("killed by the OOM killer"));
   v1::FirstFailure lost;
   lost.set_reason("NodeLost");
   lost.set_node("node-1");
@@ -84,15 +84,15 @@ TEST(FailureTextTest, SaysWhoWhereAndHow) {
   EXPECT_EQ(FailureDetailText(lost), "");
 }
 
-TEST(FailureTextTest, TheRanksOwnAccount) {
+TEST(FailureTextTest, IncludesTheErrorThatTheRankReported) {
   v1::FirstFailure failure = Failure();
   failure.mutable_exit()->mutable_failure()->set_phase("loading-data");
   failure.mutable_exit()->mutable_failure()->set_message("/no/such/data: no such directory");
   EXPECT_THAT(FailureDetailText(failure),
-              HasSubstr("the rank itself said, in loading-data: /no/such/data"));
+              HasSubstr("error reported by the rank, in loading-data: /no/such/data"));
 }
 
-TEST(WaitsTextTest, NamesWhoIsMissing) {
+TEST(WaitsTextTest, NamesMissingRanksAndNodes) {
   v1::Job job;
   EXPECT_EQ(WaitsText(job), "");
   v1::Wait& wait = *job.add_waits();
@@ -112,7 +112,7 @@ TEST(WaitsTextTest, NamesWhoIsMissing) {
   EXPECT_EQ(WaitsText(job), "rendezvous (rank 0)");
 }
 
-TEST(JobTableTest, NarrowAndWide) {
+TEST(JobTableTest, PrintsNarrowAndWideColumns) {
   v1::Job job = RunningJob();
   job.set_message("two\nlines");
   EXPECT_EQ(JobTable({job}, /*wide=*/false, kNow),
@@ -121,7 +121,7 @@ TEST(JobTableTest, NarrowAndWide) {
   EXPECT_THAT(JobTable({job}, /*wide=*/true, kNow), HasSubstr("two lines\n"));
 }
 
-TEST(RankTableTest, OneRowPerRank) {
+TEST(RankTableTest, PrintsOneRowPerRank) {
   v1::Job job;
   v1::RankStatus& rank = *job.add_ranks();
   rank.set_node("node-1");
@@ -134,7 +134,7 @@ TEST(RankTableTest, OneRowPerRank) {
             "0     node-1  0      0,1    EXITED  -    -     -     killed by SIGSEGV\n");
 }
 
-TEST(DescriptionTest, TellsTheOutcome) {
+TEST(DescriptionTest, DescribesResult) {
   v1::Job job = RunningJob();
   EXPECT_THAT(Description(job, kNow), Not(HasSubstr("Exit status")));
   job.set_state(v1::FAILED);
@@ -146,7 +146,7 @@ TEST(DescriptionTest, TellsTheOutcome) {
   EXPECT_THAT(text, HasSubstr("First failure: generation 1, RankFailed: rank 0 on node-2 exited"));
 }
 
-TEST(DescriptionTest, LinesOfAMessageAreBelowEachOther) {
+TEST(DescriptionTest, IndentsLinesOfAMessage) {
   v1::Job job = RunningJob();
   job.set_message("node a: NCCL 2.28.9\nnode b: NCCL 2.27.3");
   EXPECT_THAT(
@@ -171,14 +171,14 @@ TEST(SummaryTextTest, OneLine) {
               HasSubstr("final loss 0.2134, test loss 0.2500, waited 1.50 s for data, peak"));
 }
 
-TEST(SummaryTextTest, WhereAStepsTimeGoesAndItsPrecision) {
+TEST(SummaryTextTest, DescribesStepTimeAndPrecision) {
   v1::TrainSummary summary;
   summary.set_median_step_seconds(0.2);
   summary.set_kernel_seconds(0.18);
   summary.set_exposed_communication_seconds(0.01);
   summary.set_precision("O0 float32");
   EXPECT_THAT(SummaryText(summary),
-              EndsWith(", a step of 200.0 ms: 90 % in kernels, 5 % waiting for other ranks"));
+              EndsWith(", step 200.0 ms (90 % in kernels, 5 % waiting for other ranks)"));
   summary.set_precision("O2 float16, gradients float16");
   summary.set_device("cpu");
   EXPECT_THAT(SummaryText(summary), EndsWith(", O2 float16, gradients float16"));
@@ -187,22 +187,22 @@ TEST(SummaryTextTest, WhereAStepsTimeGoesAndItsPrecision) {
   summary.set_device("cpu");
   summary.set_loss_scale(16777216);
   EXPECT_THAT(SummaryText(summary),
-              EndsWith(" ranks, O2 float16, gradients float16, loss scale 16777216"));
+              EndsWith(" ranks), O2 float16, gradients float16, loss scale 16777216"));
   summary.set_skipped_steps(3);
   EXPECT_THAT(SummaryText(summary), EndsWith(", loss scale 16777216 (3 steps skipped)"));
 }
 
-TEST(SummaryTextTest, AGpusStepsAreQueued) {
+TEST(SummaryTextTest, DescribesStepsOfAGpu) {
   v1::TrainSummary summary;
   summary.set_median_step_seconds(0.0825);
   summary.set_queue_seconds(0.00009);
-  EXPECT_THAT(SummaryText(summary), EndsWith(", a step of 82.5 ms, queued in 0.09 ms"));
+  EXPECT_THAT(SummaryText(summary), EndsWith(", step 82.5 ms (queued in 0.09 ms)"));
   summary.set_differing_replicas(2);
   EXPECT_THAT(SummaryText(summary),
-              EndsWith(" ms, BUT 2 ranks ended with other weights than rank 0"));
+              EndsWith(" ms); WARNING: 2 ranks ended with weights that differ from rank 0's"));
 }
 
-TEST(SummaryTextTest, StagesOfAPipeline) {
+TEST(SummaryTextTest, DescribesStagesOfAPipeline) {
   v1::TrainSummary summary;
   summary.set_bubble_ratio(0.204);
   for (const auto& [layer, seconds] : {std::pair("conv1", 0.004), {"layer3.0.conv1", 0.0038}}) {
@@ -211,12 +211,13 @@ TEST(SummaryTextTest, StagesOfAPipeline) {
     stage.set_forward_seconds(seconds);
     stage.set_backward_seconds(2 * seconds);
   }
-  EXPECT_THAT(SummaryText(summary),
-              EndsWith(", 2 stages from conv1, layer3.0.conv1: 12.0, 11.4 ms for a micro-batch, "
-                       "waiting 20 % of the time"));
+  EXPECT_THAT(
+      SummaryText(summary),
+      EndsWith(
+          ", 2 stages from conv1, layer3.0.conv1: 12.0, 11.4 ms per micro-batch, bubble 20 %"));
 }
 
-TEST(SummaryTextTest, WhatAStepOfDpConsistsOf) {
+TEST(SummaryTextTest, DescribesPhasesOfADpStep) {
   v1::TrainSummary summary;
   summary.set_strategy("dp");
   for (const auto& [name, seconds] :
@@ -228,7 +229,7 @@ TEST(SummaryTextTest, WhatAStepOfDpConsistsOf) {
   EXPECT_THAT(SummaryText(summary), EndsWith(", dp: forward 30 %, backward 70 %"));
 }
 
-TEST(NodeTableTest, FreeSlots) {
+TEST(NodeTableTest, PrintsStateAndFreeSlots) {
   v1::Node node;
   node.set_name("node-1");
   node.set_state(v1::READY);
@@ -246,7 +247,7 @@ TEST(NodeTableTest, FreeSlots) {
   node.set_cordoned(false);
   node.clear_cordon_reason();
   node.mutable_slots(0)->clear_job_id();
-  EXPECT_EQ(NodeSentence(node), "node-1 takes ranks; no slot in use");
+  EXPECT_EQ(NodeSentence(node), "node-1 is schedulable; no slots in use");
 }
 
 TEST(NodeTableTest, Description) {
@@ -264,7 +265,7 @@ TEST(NodeTableTest, Description) {
   EXPECT_THAT(text, Not(HasSubstr("NUMA")));
 }
 
-TEST(NodeTableTest, Gpus) {
+TEST(NodeTableTest, PrintsGpus) {
   v1::Node node;
   node.set_name("node-1");
   v1::Slot& slot = *node.add_slots();
@@ -290,17 +291,14 @@ TEST(NodeTableTest, Gpus) {
   const std::string text = NodeDescription(node);
   EXPECT_THAT(text, HasSubstr("Slots:       2, 1 free\n"));
   EXPECT_THAT(text, HasSubstr("Xid 79, GPU has fallen off the bus\n"));
-  EXPECT_THAT(
-      text,
-      HasSubstr(
-          "GPU  SLOT  NAME  MEMORY   PCI           NUMA  CPUS  LINKS\n"
-          "3    0     H200  2.0 GiB  0000:1b:00.0  1     0-7   1: 18 NVLinks; 2: host bridge; "
-          "2 NVLinks to switches\n"));
+  EXPECT_THAT(text, HasSubstr("GPU  SLOT  NAME  MEMORY   PCI           NUMA  CPUS  LINKS\n"
+                              "3    0     H200  2.0 GiB  0000:1b:00.0  1     0-7   1: 18 NVLinks; "
+                              "2: host bridge; 2 NVLinks to NVSwitches\n"));
   EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("1 gpu, 1 cpu"));
-  EXPECT_EQ(NodeSentence(node), "node-1 takes ranks; no slot in use");
+  EXPECT_EQ(NodeSentence(node), "node-1 is schedulable; no slots in use");
 }
 
-TEST(RankTableTest, ConsequencesAreLabelled) {
+TEST(RankTableTest, LabelsConsequences) {
   v1::Job job;
   job.set_generation(1);
   job.mutable_first_failure()->set_generation(1);
@@ -316,9 +314,8 @@ TEST(RankTableTest, ConsequencesAreLabelled) {
   EXPECT_THAT(table, HasSubstr("exited with code 7, the first failure\n"));
   EXPECT_THAT(table, HasSubstr("exited with code 7, a consequence\n"));
   EXPECT_THAT(table, HasSubstr("exited with code 0\n"));
-  EXPECT_EQ(
-      ConsequencesText(job),
-      "1 other rank was stopped because of it; 1 other rank failed after it, as a consequence.");
+  EXPECT_EQ(ConsequencesText(job),
+            "1 other rank was stopped because of it; 1 other rank failed as a consequence.");
 }
 
 }  // namespace

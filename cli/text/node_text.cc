@@ -59,7 +59,7 @@ std::string LinksText(const v1::Device& device) {
     parts.push_back(absl::StrCat(link.index(), ": ", link.nvlinks() > 0 ? nvlinks : link.path()));
   }
   if (device.nvswitch_links() > 0) {
-    parts.push_back(absl::StrCat(device.nvswitch_links(), " NVLinks to switches"));
+    parts.push_back(absl::StrCat(device.nvswitch_links(), " NVLinks to NVSwitches"));
   }
   return absl::StrJoin(parts, "; ");
 }
@@ -159,11 +159,12 @@ std::string NodeDescription(const v1::Node& node) {
 }
 
 std::string NodeSentence(const v1::Node& node) {
-  std::string text = absl::StrCat(node.name(), node.cordoned() ? " is cordoned" : " takes ranks");
+  std::string text =
+      absl::StrCat(node.name(), node.cordoned() ? " is cordoned" : " is schedulable");
   if (!node.cordon_reason().empty()) absl::StrAppend(&text, " (", node.cordon_reason(), ")");
   const int64_t taken = TakenSlots(node);
   if (taken == 0) {
-    absl::StrAppend(&text, "; no slot in use");
+    absl::StrAppend(&text, "; no slots in use");
   } else {
     absl::StrAppend(&text, "; ", taken, " of ", node.slots_size(), " slots in use by ",
                     absl::StrJoin(JobsOn(node), ", "));

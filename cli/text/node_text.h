@@ -1,4 +1,4 @@
-// Nodes in words.
+// Formats nodes as text.
 #ifndef MUSTER_CLI_TEXT_NODE_TEXT_H_
 #define MUSTER_CLI_TEXT_NODE_TEXT_H_
 
@@ -9,10 +9,10 @@
 
 namespace muster::cli {
 
-// `muster node list`; more columns when wide.
+// The table of `muster node list`; `wide` adds columns.
 std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide);
 
-// `muster node describe`: `key: value` by line, then its slots.
+// The text of `muster node describe`: one `key: value` per line, then a table of slots.
 std::string NodeDescription(const v1::Node& node);
 
 // "gpu-03 is cordoned (ECC errors); 2 of 8 slots in use by train-x7k2".

@@ -31,7 +31,7 @@ std::string Scaled(double number) {
   return absl::StrFormat("%.3g P", number);
 }
 
-// "float32 > bfloat16" where an input is of another type than the output.
+// "float32 > bfloat16" if an input has another type than the output.
 std::string TypesText(const v1::PlanOperation& operation) {
   for (const std::string& input : operation.input_dtypes()) {
     if (input != operation.dtype()) return absl::StrCat(input, " > ", operation.dtype());
@@ -68,7 +68,7 @@ std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool w
   return row;
 }
 
-// What a step does beside the plan's operations.
+// Adds rows for the phases of a step outside the plan's operations, and the sum.
 void AddOtherRows(const v1::PlanReport& report, size_t columns, Table& table) {
   const v1::PlanTimes& times = report.times();
   const auto add = [&](const char* name, const std::string& forward, const std::string& backward,
@@ -114,30 +114,31 @@ std::string PlanTotals(const v1::PlanReport& report) {
       Grouped(report.parameters()), " parameters; for each image ",
       Scaled(static_cast<double>(report.forward_flops_per_image())), "FLOPs forward and ",
       Scaled(static_cast<double>(report.training_flops_per_image())), "FLOPs in a training step\n");
-  absl::StrAppend(&out, report.rows(), " rows", report.ranks() > 1 ? " at most on each of " : "",
+  absl::StrAppend(&out, report.rows(), " samples", report.ranks() > 1 ? " at most on each of " : "",
                   report.ranks() > 1 ? absl::StrCat(report.ranks(), " ranks") : "");
-  if (report.views() > 1) absl::StrAppend(&out, ", ", report.views(), " of each image");
+  if (report.views() > 1) absl::StrAppend(&out, ", ", report.views(), " views of each image");
   if (report.accumulation_steps() > 1) {
-    absl::StrAppend(&out, ", ", report.accumulation_steps(), " times in a step");
+    absl::StrAppend(&out, ", ", report.accumulation_steps(), " accumulation steps");
   }
   if (!report.device().empty() && report.device() != "cpu") {
     absl::StrAppend(&out, ", on ", report.device());
   }
   absl::StrAppend(&out, "; activations take ", Bytes(report.arena_bytes()),
-                  ", parameters, gradients and optimizer ", Bytes(report.parameter_bytes()), "\n");
+                  ", parameters, gradients and optimizer state ", Bytes(report.parameter_bytes()),
+                  "\n");
   if (report.activation_bytes_size() > 0) {
     std::vector<std::string> types;
     for (const v1::PlanTypeBytes& type : report.activation_bytes()) {
       types.push_back(absl::StrCat(Bytes(type.bytes()), " of ", type.dtype()));
     }
-    absl::StrAppend(&out, "the batch and what operations give: ", absl::StrJoin(types, ", "), "\n");
+    absl::StrAppend(&out, "batch and activations: ", absl::StrJoin(types, ", "), "\n");
   }
   if (report.has_times()) {
     const v1::PlanTimes& times = report.times();
     absl::StrAppendFormat(
         &out,
-        "a step takes %.2f ms, %s images/s on this rank: median of %d, without data and "
-        "communication\n",
+        "a step takes %.2f ms, %s images/s on this rank (median of %d steps, without data "
+        "loading and communication)\n",
         times.step_us() / 1000,
         Grouped(static_cast<uint64_t>(std::llround(std::min(times.images_per_second(), 1e15)))),
         times.steps());

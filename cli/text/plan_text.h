@@ -1,4 +1,4 @@
-// How a training step is computed, as the command line tells it.
+// Formats an execution plan as text.
 #ifndef MUSTER_CLI_TEXT_PLAN_TEXT_H_
 #define MUSTER_CLI_TEXT_PLAN_TEXT_H_
 
@@ -8,10 +8,10 @@
 
 namespace muster::cli {
 
-// A line for each operation; with times also for what else a step does, and the sum.
+// One line per operation; with times, also lines for the objective, the optimizer and the sum.
 std::string PlanTable(const v1::PlanReport& report, bool wide);
 
-// Totals, in lines.
+// Totals, a few lines of text.
 std::string PlanTotals(const v1::PlanReport& report);
 
 }  // namespace muster::cli

@@ -48,7 +48,7 @@ v1::PlanReport Report() {
   return report;
 }
 
-TEST(PlanTableTest, Columns) {
+TEST(PlanTableTest, PrintsColumns) {
   EXPECT_EQ(PlanTable(Report(), /*wide=*/false),
             "LAYER  KIND    INPUT              OUTPUT    DTYPE               COMPUTE  KERNEL      "
             "PARAMETERS  BYTES    FLOPS   OFFSET\n"
@@ -61,7 +61,7 @@ TEST(PlanTableTest, Columns) {
   EXPECT_THAT(wide, HasSubstr("in bn       random mask\n"));
 }
 
-TEST(PlanTableTest, Times) {
+TEST(PlanTableTest, PrintsTimes) {
   v1::PlanReport report = Report();
   for (v1::PlanOperation& operation : *report.mutable_operations()) {
     operation.set_forward_us(1000);
@@ -80,34 +80,37 @@ TEST(PlanTableTest, Times) {
   EXPECT_THAT(table, HasSubstr("1000.0      2000.0       45.0%\n"));
   EXPECT_THAT(table, HasSubstr("466.7       -            7.0%\n"));
   EXPECT_THAT(table, HasSubstr("2666.7      4000.0       100.0%\n"));
-  EXPECT_THAT(PlanTotals(report), HasSubstr("a step takes 6.70 ms, 9,552 images/s on this rank: "
-                                            "median of 20, without data and communication\n"));
+  EXPECT_THAT(
+      PlanTotals(report),
+      HasSubstr(
+          "a step takes 6.70 ms, 9,552 images/s on this rank (median of 20 steps, without data "
+          "loading and communication)\n"));
 }
 
-TEST(PlanTotalsTest, Words) {
+TEST(PlanTotalsTest, DescribesTotals) {
   v1::PlanReport report = Report();
-  EXPECT_EQ(
-      PlanTotals(report),
-      "421,834 parameters; for each image 8.49 MFLOPs forward and 24.9 MFLOPs in a training "
-      "step\n"
-      "64 rows at most on each of 2 ranks; activations take 24 MiB, parameters, gradients and "
-      "optimizer 5.0 MiB\n");
+  EXPECT_EQ(PlanTotals(report),
+            "421,834 parameters; for each image 8.49 MFLOPs forward and 24.9 MFLOPs in a training "
+            "step\n"
+            "64 samples at most on each of 2 ranks; activations take 24 MiB, parameters, gradients "
+            "and optimizer state 5.0 MiB\n");
   v1::PlanTypeBytes& bfloat16 = *report.add_activation_bytes();
   bfloat16.set_dtype("bfloat16");
   bfloat16.set_bytes(20 << 20);
   v1::PlanTypeBytes& float32 = *report.add_activation_bytes();
   float32.set_dtype("float32");
   float32.set_bytes(1 << 20);
-  EXPECT_THAT(PlanTotals(report), HasSubstr("the batch and what operations give: 20 MiB of "
-                                            "bfloat16, 1.0 MiB of float32\n"));
+  EXPECT_THAT(PlanTotals(report),
+              HasSubstr("batch and activations: 20 MiB of bfloat16, 1.0 MiB of float32\n"));
   report.set_views(2);
   report.set_ranks(1);
   report.set_accumulation_steps(4);
-  EXPECT_THAT(PlanTotals(report), HasSubstr("64 rows, 2 of each image, 4 times in a step; "));
+  EXPECT_THAT(PlanTotals(report),
+              HasSubstr("64 samples, 2 views of each image, 4 accumulation steps; "));
   report.set_device("cpu");
-  EXPECT_THAT(PlanTotals(report), HasSubstr("4 times in a step; "));
+  EXPECT_THAT(PlanTotals(report), HasSubstr("4 accumulation steps; "));
   report.set_device("cuda:0 NVIDIA H200");
-  EXPECT_THAT(PlanTotals(report), HasSubstr("4 times in a step, on cuda:0 NVIDIA H200; "));
+  EXPECT_THAT(PlanTotals(report), HasSubstr("4 accumulation steps, on cuda:0 NVIDIA H200; "));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 
 // The reason of a job that was just submitted.
 constexpr char kWaitingForResources[] = "WaitingForResources";
-// Of those ahead in the queue so many are named.
+// Maximum number of jobs ahead in the queue that are named.
 constexpr size_t kNamedAhead = 5;
 
 absl::Duration Silence(const v1::RankStatus& rank) {
@@ -48,14 +48,14 @@ void AddMissing(const v1::Wait& wait, std::string& out) {
   }
 }
 
-// ---- by state
+// ---- One function per state.
 
 std::string QueuedHead(const v1::Job& job, absl::Time now) {
   std::string line = absl::StrCat(job.job_id(), " is queued");
   if (job.queue_position() == 1) {
     absl::StrAppend(&line, ", at the head of the queue");
   } else if (job.queue_position() > 1) {
-    absl::StrAppend(&line, ", at place ", job.queue_position());
+    absl::StrAppend(&line, ", position ", job.queue_position());
   }
   if (job.has_submit_time()) {
     absl::StrAppend(&line, "; submitted ", AgeSince(job.submit_time(), now), " ago");
@@ -66,7 +66,7 @@ std::string QueuedHead(const v1::Job& job, absl::Time now) {
 void AddEstimate(const v1::Job& job, absl::Time now, std::string& out) {
   if (!job.has_estimated_start_time()) {
     AddLine(
-        "When it will start cannot be told: jobs before it have no time limit, or nodes are "
+        "No start time can be estimated: jobs ahead of it have no time limit, or nodes are "
         "missing.",
         out);
     return;
@@ -77,7 +77,7 @@ void AddEstimate(const v1::Job& job, absl::Time now, std::string& out) {
   } else {
     AddLine(absl::StrCat("It should start within ", Age(start - now), ", at ",
                          absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
-                         ", if the jobs before it take no longer than they may."),
+                         ", if the jobs ahead of it keep their time limits."),
             out);
   }
 }
@@ -98,44 +98,45 @@ void AddAhead(const std::vector<v1::Job>& ahead, std::string& out) {
 
 void AddQueued(const WhyFacts& facts, absl::Time now, std::string& out) {
   AddLine(QueuedHead(facts.job, now), out);
-  // What every queued job says is said better below.
+  // The reason of every new job; the lines below are more specific.
   if (facts.job.reason() != kWaitingForResources && !facts.job.reason().empty()) {
-    AddLine(absl::StrCat("It came back to the queue: ", facts.job.reason(),
+    AddLine(absl::StrCat("It was requeued: ", facts.job.reason(),
                          facts.job.message().empty() ? "" : ": ", facts.job.message()),
             out);
   }
   AddAhead(facts.ahead, out);
   for (const v1::Wait& wait : facts.job.waits()) {
     if (wait.missing().empty()) continue;
-    AddLine("What keeps it from starting:", out);
+    AddLine("It cannot start yet:", out);
     AddMissing(wait, out);
   }
   AddEstimate(facts.job, now, out);
 }
 
-// Who is behind, by what it is judged; or that nobody is.
+// Names the slowest rank and the criterion, or reports that no rank is behind.
 std::string SlowestText(const SlowestRank& slowest) {
   const v1::RankStatus& rank = *slowest.rank;
   std::string who = absl::StrCat("rank ", rank.rank(), " on ", rank.node());
   if (rank.pid() > 0) absl::StrAppend(&who, ", pid ", rank.pid());
-  const std::string heard = absl::StrCat("last heard of ", Seconds(Silence(rank)), " ago");
+  const std::string report = absl::StrCat("last report ", Seconds(Silence(rank)), " ago");
   const v1::Progress& progress = rank.progress();
   switch (slowest.by) {
     case SlowestRank::By::kCollectives:
       return absl::StrCat("Slowest: ", who, ": it has finished ",
                           Count(progress.collective_sequence(), "collective"), ", others ",
-                          slowest.collectives, "; ", heard, ".");
+                          slowest.collectives, "; ", report, ".");
     case SlowestRank::By::kStep:
       return absl::StrCat("Slowest: ", who, ": it is at step ", progress.step(), ", others at ",
-                          slowest.step, "; ", heard, ".");
+                          slowest.step, "; ", report, ".");
     case SlowestRank::By::kSilence:
       break;
   }
-  const bool known = slowest.collectives > 0 || slowest.step > 0;
-  return absl::StrCat(known ? absl::StrCat("No rank is behind: all are at collective ",
-                                           slowest.collectives, " and step ", slowest.step, ".")
-                            : "Its ranks say nothing of collectives or steps.",
-                      " Silent for longest: ", who, ", ", heard, ".");
+  const bool has_progress = slowest.collectives > 0 || slowest.step > 0;
+  return absl::StrCat(has_progress
+                          ? absl::StrCat("No rank is behind: all are at collective ",
+                                         slowest.collectives, " and step ", slowest.step, ".")
+                          : "Its ranks report no collectives or steps.",
+                      " Oldest report: ", who, ", ", report, ".");
 }
 
 void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
@@ -154,12 +155,12 @@ void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   const std::string progress = ProgressText(job);
   if (!progress.empty()) AddLine(absl::StrCat("Progress: ", progress), out);
   for (const v1::Wait& wait : job.waits()) {
-    AddLine(absl::StrCat("It has waited ", Seconds(FromProto(wait.since())), " for ", wait.what(),
+    AddLine(absl::StrCat("Waiting for ", wait.what(), " for ", Seconds(FromProto(wait.since())),
                          wait.missing().empty() ? "." : "; missing:"),
             out);
     AddMissing(wait, out);
   }
-  if (job.waits().empty()) AddLine("No rank is waited for.", out);
+  if (job.waits().empty()) AddLine("No rank is waiting for another one.", out);
   const std::optional<SlowestRank> slowest = FindSlowest(job);
   if (slowest.has_value()) AddLine(SlowestText(*slowest), out);
 }
@@ -170,7 +171,7 @@ void AddStopping(const v1::Job& job, std::string& out) {
           out);
   for (const v1::Wait& wait : job.waits()) {
     if (wait.missing().empty()) continue;
-    AddLine(absl::StrCat("For ", Seconds(FromProto(wait.since())), " these have yet to end:"), out);
+    AddLine(absl::StrCat("Not ended after ", Seconds(FromProto(wait.since())), ":"), out);
     AddMissing(wait, out);
   }
   if (job.has_first_failure()) {
@@ -191,7 +192,7 @@ void AddOver(const v1::Job& job, absl::Time now, std::string& out) {
   if (job.state() != v1::SUCCEEDED) absl::StrAppend(&head, "; exit status ", ExitCodeOf(job));
   AddLine(head + ".", out);
   if (job.state() == v1::SUCCEEDED) {
-    if (job.restarts() > 0) AddLine(Count(job.restarts(), "restart") + " on the way.", out);
+    if (job.restarts() > 0) AddLine("It needed " + Count(job.restarts(), "restart") + ".", out);
   } else if (!job.reason().empty()) {
     AddLine(absl::StrCat(job.reason(), job.message().empty() ? "" : ": ", job.message()), out);
   }

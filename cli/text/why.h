@@ -1,4 +1,4 @@
-// Why a job is where it is, as an answer to a person and as data.
+// Explains a job's current state, as text and as JSON.
 #ifndef MUSTER_CLI_TEXT_WHY_H_
 #define MUSTER_CLI_TEXT_WHY_H_
 
@@ -13,20 +13,20 @@
 namespace muster::cli {
 
 struct WhyFacts {
-  v1::Job job;                 // as GetJob answers
-  std::vector<v1::Job> ahead;  // of a queued job: those before it in the queue, the head first
+  v1::Job job;                 // as returned by GetJob
+  std::vector<v1::Job> ahead;  // jobs before a queued job, the head of the queue first
 };
 
-// The rank that keeps the others waiting, if any does: it has finished the fewest collectives, or
-// of equals the fewest steps, or of equals it has been silent for longest.
+// The rank that the others probably wait for: the one that has finished the fewest collectives,
+// then the fewest steps, then has the oldest report.
 struct SlowestRank {
-  const v1::RankStatus* rank = nullptr;  // within the job
+  const v1::RankStatus* rank = nullptr;  // points into the job
   enum class By { kCollectives, kStep, kSilence } by = By::kSilence;
-  // The furthest rank's.
+  // Values of the rank that has progressed furthest.
   uint64_t collectives = 0;
   uint64_t step = 0;
 };
-// Nothing where there is no other rank to compare it with.
+// Returns nothing if fewer than two ranks are alive.
 std::optional<SlowestRank> FindSlowest(const v1::Job& job);
 
 std::string WhyText(const WhyFacts& facts, absl::Time now);

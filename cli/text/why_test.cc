@@ -36,11 +36,11 @@ v1::RankStatus& AddRank(v1::Job& job, uint64_t collectives, uint64_t step, doubl
   return rank;
 }
 
-TEST(SlowestTest, FewestCollectivesThenStepsThenLongestSilence) {
+TEST(SlowestTest, ComparesCollectivesThenStepsThenSilence) {
   v1::Job job = JobIn(v1::RUNNING);
   EXPECT_FALSE(FindSlowest(job).has_value());
   AddRank(job, 12, 5, 0.1);
-  EXPECT_FALSE(FindSlowest(job).has_value());  // nobody to compare it with
+  EXPECT_FALSE(FindSlowest(job).has_value());  // no other rank to compare it with
   AddRank(job, 12, 5, 0.7);
   EXPECT_EQ(FindSlowest(job)->rank->rank(), 1u);
   EXPECT_EQ(FindSlowest(job)->by, SlowestRank::By::kSilence);
@@ -52,12 +52,12 @@ TEST(SlowestTest, FewestCollectivesThenStepsThenLongestSilence) {
   EXPECT_EQ(FindSlowest(job)->rank->rank(), 3u);
   EXPECT_EQ(FindSlowest(job)->by, SlowestRank::By::kCollectives);
   EXPECT_EQ(FindSlowest(job)->collectives, 12u);
-  // Who has ended keeps nobody waiting.
+  // A rank that has exited is not considered.
   AddRank(job, 0, 0, 60).set_phase(v1::EXITED);
   EXPECT_EQ(FindSlowest(job)->rank->rank(), 3u);
 }
 
-TEST(WhyTest, Queued) {
+TEST(WhyTest, ExplainsQueuedJob) {
   WhyFacts facts;
   facts.job = JobIn(v1::QUEUED);
   facts.job.set_queue_position(2);
@@ -70,10 +70,10 @@ TEST(WhyTest, Queued) {
   node.set_node("node-1");
   node.set_reason("0 of 1 slots free");
   std::string text = WhyText(facts, kNow);
-  EXPECT_THAT(text, HasSubstr("train-x7k2 is queued, at place 2; submitted 1m30s ago.\n"));
+  EXPECT_THAT(text, HasSubstr("train-x7k2 is queued, position 2; submitted 1m30s ago.\n"));
   EXPECT_THAT(text, HasSubstr("Ahead of it: first-1 (priority 5).\n"));
-  EXPECT_THAT(text, HasSubstr("What keeps it from starting:\n  node-1: 0 of 1 slots free\n"));
-  EXPECT_THAT(text, HasSubstr("cannot be told"));
+  EXPECT_THAT(text, HasSubstr("It cannot start yet:\n  node-1: 0 of 1 slots free\n"));
+  EXPECT_THAT(text, HasSubstr("No start time can be estimated"));
   *facts.job.mutable_estimated_start_time() = ToProto(kNow + absl::Minutes(4));
   text = WhyText(facts, kNow);
   EXPECT_THAT(text, HasSubstr("It should start within 4m, at "));
@@ -84,7 +84,7 @@ TEST(WhyTest, Queued) {
   EXPECT_EQ(json["answer"], text);
 }
 
-TEST(WhyTest, Running) {
+TEST(WhyTest, ExplainsRunningJob) {
   WhyFacts facts;
   facts.job = JobIn(v1::RUNNING);
   AddRank(facts.job, 815, 41, 0.2);
@@ -99,10 +99,10 @@ TEST(WhyTest, Running) {
   const std::string text = WhyText(facts, kNow);
   EXPECT_THAT(text, HasSubstr("train-x7k2 is running, generation 1; first started 1m20s ago.\n"));
   EXPECT_THAT(text,
-              HasSubstr("It has waited 7.0 s for barrier world/12; missing:\n  rank 1 on "
-                        "node-1: phase CONNECTED (training), pid 4001, last seen 7.2 s ago\n"));
+              HasSubstr("Waiting for barrier world/12 for 7.0 s; missing:\n  rank 1 on node-1: "
+                        "phase CONNECTED (training), pid 4001, last seen 7.2 s ago\n"));
   EXPECT_THAT(text, HasSubstr("Slowest: rank 1 on node-1, pid 4001: it has finished 812 "
-                              "collectives, others 815; last heard of 7.2 s ago.\n"));
+                              "collectives, others 815; last report 7.2 s ago.\n"));
   const nlohmann::ordered_json slowest = WhyJson(facts, kNow)["slowest"];
   EXPECT_EQ(slowest["rank"], 1);
   EXPECT_EQ(slowest["judged_by"], "collectives");
@@ -110,16 +110,15 @@ TEST(WhyTest, Running) {
   EXPECT_EQ(slowest["silent_seconds"], 7.25);
 }
 
-// A command says nothing of collectives and steps: only its silence can be told.
-TEST(WhyTest, RunningCommand) {
+// The ranks of a command report no collectives or steps; only the age of their reports is known.
+TEST(WhyTest, ExplainsRunningCommand) {
   WhyFacts facts;
   facts.job = JobIn(v1::RUNNING);
   AddRank(facts.job, 0, 0, 0.2);
   AddRank(facts.job, 0, 0, 3);
-  EXPECT_THAT(
-      WhyText(facts, kNow),
-      HasSubstr("Its ranks say nothing of collectives or steps. Silent for longest: rank 1 on "
-                "node-1, pid 4001, last heard of 3.0 s ago.\n"));
+  EXPECT_THAT(WhyText(facts, kNow),
+              HasSubstr("Its ranks report no collectives or steps. Oldest report: rank 1 on "
+                        "node-1, pid 4001, last report 3.0 s ago.\n"));
   EXPECT_EQ(WhyJson(facts, kNow)["slowest"]["judged_by"], "silence");
 }
 
@@ -147,7 +146,7 @@ v1::Job FailedJob() {
   return job;
 }
 
-TEST(WhyTest, Failed) {
+TEST(WhyTest, ExplainsFailedJob) {
   WhyFacts facts;
   facts.job = FailedJob();
   const std::string text = WhyText(facts, kNow);
@@ -155,15 +154,17 @@ TEST(WhyTest, Failed) {
               HasSubstr("train-x7k2 failed 20s ago, 60.0 s after its first start; exit status "
                         "7.\n"));
   EXPECT_THAT(text, HasSubstr("    ValueError: \\x1b[2Jno\n"));
-  EXPECT_THAT(text, HasSubstr("2 other ranks were stopped because of it; 1 other rank failed after "
-                              "it, as a consequence.\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "2 other ranks were stopped because of it; 1 other rank failed as a consequence.\n"));
   const nlohmann::ordered_json json = WhyJson(facts, kNow);
   EXPECT_EQ(json["exit_code"], 7);
   EXPECT_EQ(json["first_failure"]["rank"], 0);
   EXPECT_FALSE(json.contains("slowest"));
 }
 
-TEST(WhyTest, OtherStates) {
+TEST(WhyTest, ExplainsOtherStates) {
   WhyFacts facts;
   facts.job = JobIn(v1::HELD);
   EXPECT_THAT(WhyText(facts, kNow), HasSubstr("`muster release train-x7k2` lets it start."));

@@ -1,4 +1,4 @@
-// `muster completion`: scripts that let a shell ask `muster __complete`.
+// `muster completion`: scripts with which a shell calls `muster __complete`.
 #include <map>
 
 #include "CLI/CLI.hpp"
@@ -17,7 +17,7 @@ _muster() {
   read -ra words <<<"$line"
   [[ $line == *[[:space:]] ]] && words+=("")
   local current=${words[${#words[@]} - 1]}
-  # bash replaces only what stands behind the last of these.
+  # bash replaces only the text after the last '=' or ':'.
   local kept=${current%"${current##*[=:]}"}
   COMPREPLY=()
   while IFS=$'\t' read -r candidate _; do
@@ -84,17 +84,16 @@ int Completion(Context& context, const std::string& shell) {
 }  // namespace
 
 void AddCompletionVerb(CLI::App& app, Context& context) {
-  Verb& verb =
-      AddVerb(app, "completion", kOtherVerbs,
-              {.summary = "Print a script that completes command lines in a shell",
-               .usage = "bash|zsh|fish",
-               .paragraphs =
-                   {"Completes verbs, options and their values, fields of the spec, and the names "
-                    "of jobs and nodes, for which it asks the coordinator and does not wait "
-                    "long."},
-               .examples = {{"source <(muster completion bash)", "in ~/.bashrc"},
-                            {"source <(muster completion zsh)", "in ~/.zshrc, behind compinit"},
-                            {"muster completion fish | source", "in ~/.config/fish/config.fish"}}});
+  Verb& verb = AddVerb(
+      app, "completion", kOtherVerbs,
+      {.summary = "Print a shell completion script",
+       .usage = "bash|zsh|fish",
+       .paragraphs =
+           {"Completes verbs, options and their values, fields of the spec, and names of jobs and "
+            "nodes, which it requests from the coordinator with a short time-out."},
+       .examples = {{"source <(muster completion bash)", "in ~/.bashrc"},
+                    {"source <(muster completion zsh)", "in ~/.zshrc, after compinit"},
+                    {"muster completion fish | source", "in ~/.config/fish/config.fish"}}});
   auto shell = std::make_shared<std::string>();
   verb.add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()

@@ -31,8 +31,8 @@ void PrintJob(Context& context, const v1::Job& job) {
   }
 }
 
-// Does it to each job, also after one of them failed. Structured output is one document: the job,
-// or a list where several were named.
+// Applies `call` to each job, and continues after a failure. Structured output is one document: the
+// job, or a list if several jobs were named.
 int ForEach(Context& context, const std::vector<std::string>& job_ids, const JobCall& call) {
   ClusterClient client(context.client_options());
   int exit_code = kExitSuccess;
@@ -69,22 +69,23 @@ absl::StatusOr<v1::Job> Cancel(ClusterClient& client, const std::string& job_id,
 void AddCancel(CLI::App& app, Context& context) {
   Verb& verb = AddVerb(
       app, "cancel", kJobVerbs,
-      {.summary = "End jobs",
+      {.summary = "Cancel jobs",
        .usage = "JOB... [OPTIONS]",
-       .paragraphs = {"A queued job is over at once. The ranks of a running one get SIGTERM "
-                      "and, when the grace period is over, everything that they ever started "
-                      "gets SIGKILL. Returns when the coordinator has taken note; `muster "
-                      "wait` waits for the end. A job that is over stays as it is."},
-       .examples = {{"muster cancel train-x7k2", "with the job's own grace period"},
-                    {"muster cancel train-x7k2 --force", "SIGKILL at once"},
-                    {"muster cancel $(muster list -o name --state queued)",
-                     "everything that has not started"}}});
+       .paragraphs = {"A queued job ends at once. The ranks of a running job receive SIGTERM; "
+                      "after the grace period, all processes that they have started receive "
+                      "SIGKILL. Returns once the coordinator has recorded the request; use `muster "
+                      "wait` to wait for the end. Has no effect on a finished job."},
+       .examples = {
+           {"muster cancel train-x7k2", "cancel with the job's grace period"},
+           {"muster cancel train-x7k2 --force", "send SIGKILL at once"},
+           {"muster cancel $(muster list -o name --state queued)", "cancel all queued jobs"}}});
   auto flags = std::make_shared<CancelFlags>();
-  verb.add_option("JOB", flags->job_ids, "Ids, or unique prefixes")->required();
+  verb.add_option("JOB", flags->job_ids, "Job ids, or unique prefixes of them")->required();
   CLI::Option* grace =
       AddDurationOption(verb, "--grace", flags->grace,
-                        "From SIGTERM to SIGKILL, instead of the job's own grace period");
-  verb.add_flag("--force", flags->force, "No grace: SIGKILL at once")->excludes(grace);
+                        "Time from SIGTERM to SIGKILL (default: the job's grace period)");
+  verb.add_flag("--force", flags->force, "Send SIGKILL at once, without a grace period")
+      ->excludes(grace);
   verb.callback([&context, flags] {
     context.action = [&context, flags] {
       return ForEach(context, flags->job_ids, [flags](ClusterClient& client, const auto& job_id) {
@@ -94,12 +95,12 @@ void AddCancel(CLI::App& app, Context& context) {
   });
 }
 
-// For the verbs that take jobs and nothing else.
+// Adds a verb whose only arguments are jobs.
 void AddJobsVerb(CLI::App& app, Context& context, const std::string& name, Manual manual,
                  JobCall call) {
   Verb& verb = AddVerb(app, name, kJobVerbs, std::move(manual));
   auto job_ids = std::make_shared<std::vector<std::string>>();
-  verb.add_option("JOB", *job_ids, "Ids, or unique prefixes")->required();
+  verb.add_option("JOB", *job_ids, "Job ids, or unique prefixes of them")->required();
   verb.callback([&context, job_ids, call = std::move(call)] {
     context.action = [&context, job_ids, call] { return ForEach(context, *job_ids, call); };
   });
@@ -113,27 +114,27 @@ void AddControlVerbs(CLI::App& app, Context& context) {
       app, context, "hold",
       {.summary = "Keep queued jobs from starting",
        .usage = "JOB... [OPTIONS]",
-       .paragraphs = {"A held job keeps its place by priority and time of submission; `muster "
-                      "release` lets it start again. A job that has started cannot be held."},
-       .examples = {{"muster hold train-x7k2", "until it is released"}}},
+       .paragraphs = {"A held job keeps its place in the queue, by priority and submission time, "
+                      "until `muster release`. A job that has started cannot be held."},
+       .examples = {{"muster hold train-x7k2", "hold a job until it is released"}}},
       [](ClusterClient& client, const std::string& job_id) { return client.HoldJob(job_id); });
   AddJobsVerb(
       app, context, "release",
       {.summary = "Let held jobs start",
        .usage = "JOB... [OPTIONS]",
-       .examples = {{"muster release train-x7k2", "it is queued again"},
-                    {"muster release $(muster list --state held -o name)", "all that are held"}}},
+       .examples = {{"muster release train-x7k2", "queue a held job again"},
+                    {"muster release $(muster list --state held -o name)",
+                     "release all held jobs"}}},
       [](ClusterClient& client, const std::string& job_id) { return client.ReleaseJob(job_id); });
   AddJobsVerb(
       app, context, "requeue",
-      {.summary = "Stop jobs and queue them again",
+      {.summary = "Stop jobs and requeue them",
        .usage = "JOB... [OPTIONS]",
        .paragraphs =
-           {"The ranks are stopped with the job's grace period, and the job goes to the "
-            "head of its priority. It starts again as a new generation, a train job from "
-            "its newest checkpoint. Does not count as a restart. A queued job stays as it "
-            "is."},
-       .examples = {{"muster requeue train-x7k2", "give up its slots and wait for others"}}},
+           {"The ranks are stopped with the job's grace period, and the job is queued at the head "
+            "of its priority. It starts again as a new generation; a train job resumes from its "
+            "newest checkpoint. This does not count as a restart. Has no effect on a queued job."},
+       .examples = {{"muster requeue train-x7k2", "free the job's slots and queue it again"}}},
       [](ClusterClient& client, const std::string& job_id) { return client.RequeueJob(job_id); });
 }
 

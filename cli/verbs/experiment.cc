@@ -78,7 +78,7 @@ void PrintResults(Context& context, const Experiment& experiment, const std::vec
   } else {
     context.console.Out(ResultTable(experiment, results));
     if (!experiment.found.empty()) {
-      context.console.Note(absl::StrCat("\nwhat others found:\n", experiment.found));
+      context.console.Note(absl::StrCat("\npublished results:\n", experiment.found));
     }
   }
 }
@@ -92,7 +92,7 @@ int RunLocally(Context& context, const ExperimentFlags& flags, const Experiment&
   NoteSharedCores(options, context.console);
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(options);
   if (!cluster.ok()) return context.Fail(cluster.status(), ExitCodeOfStart(cluster.status()));
-  // The coordinator's own token, and no other.
+  // Use the token of the coordinator that was just started, and no other.
   setenv("MUSTER_TOKEN_DIR", absl::StrCat((*cluster)->directory(), "/tokens").c_str(), 1);
   Stopper stopper;
   (*cluster)->Watch([&stopper] { stopper.Stop(); });
@@ -173,27 +173,30 @@ void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {
   const auto list = [&verb](const char* name, auto& values, const char* text, const char* type) {
     return verb.add_option(name, values, text)->type_name(type)->delimiter(',')->take_all();
   };
-  verb.add_flag("--simulate", flags.simulate,
-                "Predict the step of a pipeline instead, for each of the following");
-  list("--stages", flags.stages, "Numbers of stages; default: as many as were measured", "N,N");
+  verb.add_flag(
+      "--simulate", flags.simulate,
+      "Predict a pipeline's step time for each combination of the options below; no job runs");
+  list("--stages", flags.stages, "Numbers of stages (default: as measured)", "N,N");
   list("--micro-batches", flags.micro_batches, "Numbers of micro-batches", "N,N")
       ->default_str("1,2,4,8,16,32");
-  list("--schedules", flags.schedules, "Of sequential, gpipe, 1f1b; default: all", "NAME,NAME");
+  list("--schedules", flags.schedules, "Schedules: sequential, gpipe, 1f1b (default: all)",
+       "NAME,NAME");
   list("--forward", flags.costs.forward_seconds,
-       "Instead of FILE: seconds of a micro-batch's forward, by stage", "S,S");
-  list("--backward", flags.costs.backward_seconds, "The same of its backward", "S,S");
+       "Forward seconds of a micro-batch, by stage; instead of FILE", "S,S");
+  list("--backward", flags.costs.backward_seconds,
+       "Backward seconds of a micro-batch, by stage; instead of FILE", "S,S");
   verb.add_option("--transfer", flags.transfer_seconds,
-                  "Seconds that a micro-batch takes from stage to stage; default 0")
+                  "Seconds to transfer a micro-batch between stages (default: 0)")
       ->type_name("S")
       ->check([](const std::string& text) {
         double seconds;
         return absl::SimpleAtod(text, &seconds) && seconds >= 0
                    ? ""
-                   : absl::StrCat(Quoted(text), " is no number of seconds");
+                   : absl::StrCat(spec::Quoted(text), " is not a number of seconds");
       });
-  verb.add_option("--measured-with", flags.measured_with,
-                  "The times are of a batch cut into so many micro-batches: with more of them each "
-                  "one takes less")
+  verb.add_option(
+          "--measured-with", flags.measured_with,
+          "Number of micro-batches of the measured run; the times are scaled to other numbers")
       ->type_name("N");
 }
 
@@ -203,7 +206,7 @@ void RequireInput(const ExperimentFlags& flags) {
     throw CLI::RequiredError(flags.simulate ? "FILE, or --forward and --backward," : "FILE");
   }
   if (!flags.path.empty() && !flags.costs.forward_seconds.empty()) {
-    throw CLI::ValidationError("--forward", "FILE has the times already");
+    throw CLI::ValidationError("--forward", "not allowed with FILE, which already has the times");
   }
 }
 
@@ -216,52 +219,54 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
       {.summary = "Run one job spec over a grid of variants",
        .usage = "FILE [OPTIONS]",
        .paragraphs =
-           {"FILE has a spec and a grid: axes with values that set fields of it. Each combination "
-            "is a job; they run one after the other. Results go to a directory: results.json, "
-            "results.md, results.csv, and plots as SVG; the table also to stdout. "
-            "docs/experiments.md tells the file's language, and deploy/experiments/ has some.",
-            "All specs are checked before the first job is queued. A job that fails is noted with "
-            "its reason, and the others run. Called again, it goes on where it ended, and runs "
-            "again what failed and what has changed. Ctrl-C cancels the job that runs.",
-            "With --simulate FILE is a finished pipeline job as `muster run -o json` prints it, or "
-            "a plan of `muster spec explain-plan --time -o json`. From the times in it, it "
-            "predicts the step and the share of waiting of pipelines with other numbers of stages "
-            "and micro-batches; no job is run."},
+           {"FILE contains a spec and a grid of axes, whose values set fields of the spec. Each "
+            "combination is a job; the jobs run one after another. Results are written to a "
+            "directory (results.json, results.md, results.csv, and plots as SVG), and a table of "
+            "them to stdout. docs/experiments.md describes the file format; deploy/experiments/ "
+            "has examples.",
+            "All specs are validated before the first job is queued. A failed job is recorded with "
+            "its reason, and the others still run. Run the command again to continue: cells that "
+            "failed or changed are run again. Ctrl-C cancels the running job.",
+            "With --simulate, FILE is a finished pipeline job (`muster run -o json`) or a plan "
+            "(`muster spec explain-plan --time -o json`). Its times are used to predict the step "
+            "time and bubble ratio of pipelines with other numbers of stages and micro-batches; no "
+            "job runs."},
        .exits = {{"0", "Every cell succeeded"},
-                 {"1", "Some cell failed"},
-                 {"66, 78", "FILE cannot be read; something in it is wrong"},
-                 {"69", "No coordinator answers; what was measured is kept"},
+                 {"1", "At least one cell failed"},
+                 {"66, 78", "FILE cannot be read; FILE is invalid"},
+                 {"69", "The coordinator does not answer; results so far are kept"},
                  {"73", "Results cannot be written"},
-                 {"130", "Interrupted; what was measured is kept"}},
+                 {"130", "Interrupted; results so far are kept"}},
        .examples = {
-           {"muster experiment precision.yaml --dry-run", "the jobs that it would run"},
-           {"muster experiment precision.yaml --local", "on this machine, without a cluster"},
+           {"muster experiment precision.yaml --dry-run", "list the jobs without running them"},
+           {"muster experiment precision.yaml --local", "run on this machine, without a cluster"},
            {"muster experiment guide-a.yaml --set epochs=1 --only model=resnet50",
-            "smaller, and a part of the grid"},
+            "a shorter run of a part of the grid"},
            {"muster experiment --simulate job.json --stages 2,4 --micro-batches 4,8",
-            "before buying the devices"}}});
-  verb.add_option("FILE", flags->path, "The experiment, YAML or JSON; - for standard input");
+            "predict other pipelines from a measured one"}}});
+  verb.add_option("FILE", flags->path, "The experiment as YAML or JSON; - for standard input");
   verb.add_option("--set", flags->settings,
-                  "Changes a parameter of the file, as in epochs=1, or overrules a field of its "
-                  "base, as in train.seed=2; may be repeated")
+                  "Set a parameter of the file, as in epochs=1, or a field of its base spec, as in "
+                  "train.seed=2; may be repeated")
       ->type_name("FIELD=VALUE")
       ->expected(1)
       ->take_all();
-  verb.add_option("--only", flags->only, "These values of an axis alone; may be repeated")
+  verb.add_option("--only", flags->only, "Run only these values of an axis; may be repeated")
       ->type_name("AXIS=LABEL,LABEL")
       ->expected(1)
       ->take_all();
-  verb.add_option("--out", flags->directory, "Where results go; default: the experiment's name")
+  verb.add_option("--out", flags->directory,
+                  "Directory for results (default: the experiment's name)")
       ->type_name("DIR");
-  verb.add_flag("--dry-run", flags->dry_run, "Print the cells of the grid, and queue nothing");
-  verb.add_flag("--rerun", flags->rerun, "Run cells again that have succeeded");
+  verb.add_flag("--dry-run", flags->dry_run, "Print the cells of the grid; queue nothing");
+  verb.add_flag("--rerun", flags->rerun, "Also run cells that have already succeeded");
   verb.add_flag("--local", flags->local,
-                "Start a coordinator and workers for it on this machine, as `muster local` does");
+                "Start a coordinator and workers on this machine, as `muster local` does");
   verb.add_option("--coordinator-binary", flags->cluster.coordinator_binary,
-                  "With --local, instead of muster-coordinator beside this program")
+                  "With --local: path of muster-coordinator (default: next to this program)")
       ->type_name("FILE");
   verb.add_option("--worker-binary", flags->cluster.worker_binary,
-                  "With --local, instead of muster-worker beside this program")
+                  "With --local: path of muster-worker (default: next to this program)")
       ->type_name("FILE");
   AddSimulateOptions(verb, *flags);
   verb.callback([&context, flags] {

@@ -23,7 +23,7 @@ namespace {
 struct ExplainPlanFlags {
   std::string path;
   std::vector<std::string> overrides;
-  uint32_t ranks = 0;  // 0: as many as the spec has
+  uint32_t ranks = 0;  // 0: the spec's number of ranks
   bool time = false;
   std::string device;
   std::string rank_binary;
@@ -50,18 +50,18 @@ int ExplainPlan(Context& context, const ExplainPlanFlags& flags) {
   if (!valid.ok()) return context.Fail(valid, kExitBadSpec);
   if (!spec->has_train()) {
     return context.Fail(
-        absl::InvalidArgumentError("a command job has no plan: the spec has no train"),
+        absl::InvalidArgumentError("the spec has no train section: only train jobs have a plan"),
         kExitBadSpec);
   }
   const absl::StatusOr<std::string> program =
       FindProgram(flags.rank_binary, "trainer", "muster-rank", "--rank-binary");
   if (!program.ok()) return context.Fail(program.status(), kExitNoInput);
-  PlanQuestion question;
-  question.ranks = flags.ranks > 0 ? flags.ranks : spec::MaxWorldSize(*spec);
-  question.time = flags.time;
-  question.device = flags.device;
-  question.spec = *std::move(spec);
-  const absl::StatusOr<v1::PlanReport> report = AskForPlan(*program, question);
+  PlanRequest request;
+  request.ranks = flags.ranks > 0 ? flags.ranks : spec::MaxWorldSize(*spec);
+  request.time = flags.time;
+  request.device = flags.device;
+  request.spec = *std::move(spec);
+  const absl::StatusOr<v1::PlanReport> report = RequestPlan(*program, request);
   if (!report.ok()) return context.Fail(report.status(), PlanExitCode(report.status()));
   PrintReport(context, *report);
   return kExitSuccess;
@@ -75,37 +75,39 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
       {.summary = "Show how a rank computes the spec's model",
        .usage = "FILE [OPTIONS]",
        .paragraphs =
-           {"One line for each operation of a step, in the order of forward: the layers that it "
-            "computes together, what goes in and comes out of one row, the kernel that this "
-            "machine's processor or GPU has for it, its parameters, the bytes of its output and "
-            "their "
-            "place in the rank's one block of memory, and its floating-point operations in one "
-            "step forward. BYTES and FLOPS are of the rank with the largest share of the batch.",
-            "With --time, steps are run on random data: forward and backward of each operation in "
-            "microseconds, medians over the steps, and its share of the step. Neither the input "
-            "pipeline nor communication is in there.",
-            "Needs neither a coordinator nor data, but for the classes of an image_folder."},
+           {"Prints one line per operation of the model, in forward order: the layers that it "
+            "fuses, the input and output shapes of one sample, the kernel chosen for this "
+            "machine's CPU or GPU, its parameters, the size of its output and its offset in the "
+            "rank's memory arena, and its floating-point operations in the forward pass of one "
+            "step. BYTES and FLOPS are those of the rank with the largest share of the batch.",
+            "With --time, steps run on random data, and the table adds each operation's forward "
+            "and backward time in microseconds (medians over the steps) and its share of the step. "
+            "The input pipeline and communication are not included.",
+            "Needs no coordinator. Needs no data, except an image_folder, whose classes are "
+            "counted."},
        .exits = {{"0", "The plan is on stdout"},
-                 {"1", "--device cuda, and no GPU of this machine can be used"},
+                 {"1", "--device cuda was given, but this machine has no usable GPU"},
                  {"66", "FILE, the image folder or muster-rank cannot be read"},
-                 {"78", "The spec is wrong, or its layers do not fit together"}},
-       .examples = {{"muster spec explain-plan job.yaml", "kernels, memory and operations"},
+                 {"78", "The spec is invalid, or its layers' shapes do not match"}},
+       .examples = {{"muster spec explain-plan job.yaml", "show kernels, memory and operations"},
                     {"muster spec explain-plan job.yaml --time --ranks 4",
-                     "where the time of a step goes with a quarter of the batch"},
+                     "measure a step with a quarter of the batch"},
                     {"muster spec explain-plan job.yaml --set train.model.name=resnet50 -o json",
-                     "another model, for a program"}}});
+                     "another model, as JSON"}}});
   auto flags = std::make_shared<ExplainPlanFlags>();
   AddSpecOptions(verb, flags->path, flags->overrides, /*required=*/true);
-  verb.add_flag("--time", flags->time, "Run steps on random data and show their times");
-  verb.add_option("--ranks", flags->ranks, "Divide the batch among so many, not the spec's own")
+  verb.add_flag("--time", flags->time, "Run steps on random data and print times");
+  verb.add_option("--ranks", flags->ranks,
+                  "Number of ranks that share the batch (default: the spec's)")
       ->type_name("N")
       ->check(AboveZero);
   verb.add_option("--device", flags->device,
-                  "cpu or cuda; without it the GPU where the spec has device gpu and this machine "
-                  "one, else cpu")
+                  "cpu or cuda (default: cuda if the spec has device gpu and this machine has a "
+                  "GPU, else cpu)")
       ->type_name("DEVICE")
       ->check(OneOf({"cpu", "cuda"}));
-  verb.add_option("--rank-binary", flags->rank_binary, "Instead of muster-rank beside this program")
+  verb.add_option("--rank-binary", flags->rank_binary,
+                  "Path of muster-rank (default: next to this program)")
       ->type_name("FILE");
   verb.callback([&context, flags] {
     context.action = [&context, flags] { return ExplainPlan(context, *flags); };

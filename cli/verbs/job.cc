@@ -1,4 +1,4 @@
-// `muster list`, `get`, `describe`: reading.
+// `muster list`, `get` and `describe`.
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -38,7 +38,7 @@ int ListJobs(Context& context, const ListFlags& flags) {
   } else if (context.output == Output::kName) {
     for (const v1::Job& job : jobs) context.console.Out(absl::StrCat(job.job_id(), "\n"));
   } else if (jobs.empty()) {
-    context.console.Note(flags.all ? "no jobs" : "no jobs; -a shows those that are over");
+    context.console.Note(flags.all ? "no jobs" : "no active jobs; use -a to include finished jobs");
   } else {
     context.console.Out(JobTable(jobs, context.output == Output::kWide, absl::Now()));
   }
@@ -109,7 +109,8 @@ std::string CheckState(const std::string& text) {
       state != v1::JOB_STATE_UNSPECIFIED) {
     return "";
   }
-  return absl::StrCat(text, " is not a state; one of queued, held, starting, running, stopping, ",
+  return absl::StrCat(text,
+                      " is not a job state; use one of queued, held, starting, running, stopping, ",
                       "succeeded, failed, cancelled, timed_out");
 }
 
@@ -120,47 +121,47 @@ void AddJobVerbs(CLI::App& app, Context& context) {
       app, "list", kJobVerbs,
       {.summary = "List jobs, newest first",
        .usage = "[OPTIONS]",
-       .paragraphs = {"Those that are over are left out unless -a or --state asks for them."},
-       .examples = {{"muster list", "what is queued and what runs"},
-                    {"muster list --state failed -o wide", "what failed, and why"},
-                    {"muster list -a -o json | jq '.[].job_id'", "for programs"}}});
+       .paragraphs = {"Finished jobs are listed only with -a or --state."},
+       .examples = {{"muster list", "queued and running jobs"},
+                    {"muster list --state failed -o wide", "failed jobs with reasons"},
+                    {"muster list -a -o json | jq '.[].job_id'", "all job ids, from JSON"}}});
   auto list_flags = std::make_shared<ListFlags>();
-  list.add_flag("-a,--all", list_flags->all, "Those that are over too");
+  list.add_flag("-a,--all", list_flags->all, "Include finished jobs");
   list.add_option("--state", list_flags->state,
-                  "Only jobs in this state: queued, held, starting, running, stopping, succeeded, "
-                  "failed, cancelled, timed_out")
+                  "List only jobs in this state: queued, held, starting, running, stopping, "
+                  "succeeded, failed, cancelled, timed_out")
       ->type_name("STATE")
       ->check(CheckState);
   list.callback([&context, list_flags] {
     context.action = [&context, list_flags] { return ListJobs(context, *list_flags); };
   });
 
-  Verb& get = AddVerb(app, "get", kJobVerbs,
-                      {.summary = "Show one job in a line",
-                       .usage = "JOB [OPTIONS]",
-                       .examples = {{"muster get train-x7k2", "a line of `muster list`"},
-                                    {"muster get train-x7k2 -o json | jq -r .state",
-                                     "a field of it, for programs"}}});
+  Verb& get = AddVerb(
+      app, "get", kJobVerbs,
+      {.summary = "Show a job in one line",
+       .usage = "JOB [OPTIONS]",
+       .examples = {{"muster get train-x7k2", "the job's line of `muster list`"},
+                    {"muster get train-x7k2 -o json | jq -r .state", "one field, from JSON"}}});
   auto job_id = std::make_shared<std::string>();
-  get.add_option("JOB", *job_id, "Its id, or a unique prefix")->required();
+  get.add_option("JOB", *job_id, "Job id, or a unique prefix of one")->required();
   get.callback([&context, job_id] {
     context.action = [&context, job_id] { return GetJob(context, *job_id); };
   });
 
   Verb& describe = AddVerb(
       app, "describe", kJobVerbs,
-      {.summary = "Show all about one job",
+      {.summary = "Show details of a job",
        .usage = "JOB [OPTIONS]",
-       .paragraphs = {"Its state and reason, what it waits for, its progress and result, and of a "
-                      "failure the rank that failed first with the last lines that it wrote to "
-                      "stderr."},
-       .examples = {{"muster describe train-x7k2", "the whole story, short"},
-                    {"muster describe train-x7k2 --ranks --events",
-                     "with each rank's place and end, and what happened when"}}});
+       .paragraphs =
+           {"Prints the job's state and reason, what it waits for, its progress and result, and "
+            "for a failed job the rank that failed first with the end of its stderr."},
+       .examples = {
+           {"muster describe train-x7k2", "state, progress and result"},
+           {"muster describe train-x7k2 --ranks --events", "also its ranks and its history"}}});
   auto flags = std::make_shared<DescribeFlags>();
-  describe.add_option("JOB", flags->job_id, "Its id, or a unique prefix")->required();
-  describe.add_flag("--ranks", flags->ranks, "Each rank: where it is, its phase, how it ended");
-  describe.add_flag("--events", flags->events, "Its history");
+  describe.add_option("JOB", flags->job_id, "Job id, or a unique prefix of one")->required();
+  describe.add_flag("--ranks", flags->ranks, "Include a table of ranks: node, phase, exit");
+  describe.add_flag("--events", flags->events, "Include the job's events");
   describe.callback([&context, flags] {
     context.action = [&context, flags] { return DescribeJob(context, *flags); };
   });

@@ -22,7 +22,7 @@ struct LocalFlags {
   LocalClusterOptions cluster;
 };
 
-// Whoever waits for the job hears of a daemon that ended.
+// Following the job ends when a daemon of the cluster ends.
 int RunJob(Context& context, const LocalFlags& flags, const v1::JobSpec& spec,
            LocalCluster& cluster) {
   Stopper stopper;
@@ -57,11 +57,11 @@ int Local(Context& context, LocalFlags flags) {
   NoteSharedCores(flags.cluster, context.console);
   absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(flags.cluster);
   if (!cluster.ok()) return context.Fail(cluster.status(), ExitCodeOfStart(cluster.status()));
-  // The coordinator's own token, and no other.
+  // Use the token of the coordinator that was just started, and no other.
   setenv("MUSTER_TOKEN_DIR", absl::StrCat((*cluster)->directory(), "/tokens").c_str(), 1);
   const int exit_code = RunJob(context, flags, *spec, **cluster);
   if (!flags.cluster.keep_directory.empty()) {
-    context.console.Note(absl::StrCat("logs are in ", (*cluster)->directory()));
+    context.console.Note(absl::StrCat("logs kept in ", (*cluster)->directory()));
   }
   cluster->reset();
   return exit_code;
@@ -76,33 +76,31 @@ void AddLocalVerb(CLI::App& app, Context& context) {
       {.summary = "Run a job on this machine, without a cluster",
        .usage = "[FILE] [OPTIONS] [-- CMD ARGS...]",
        .paragraphs =
-           {"Starts a coordinator and as many workers as the job has nodes, on loopback and on "
-            "free "
-            "ports, runs the job as `muster run` does, and stops all of it again. Slots are as "
-            "many "
-            "as the job needs, also where there are fewer cores.",
-            "What was started is gone afterwards, with its logs: also after Ctrl-C, which cancels "
-            "the "
-            "job (again: at once), and when this program is killed. --keep puts the logs and the "
-            "ranks' own directories where they stay.",
+           {"Starts a coordinator and one worker per node of the job, on free loopback ports, runs "
+            "the job as `muster run` does, and stops the daemons. Workers have as many slots as "
+            "the job needs, even if there are fewer cores.",
+            "All processes and logs are removed afterwards, also after Ctrl-C, which cancels the "
+            "job (a second Ctrl-C: at once), and if this program is killed. --keep stores the logs "
+            "and the ranks' directories in a directory that stays.",
             kJobOptionsText},
-       .exits = {{"66", "The spec, or a daemon's program, cannot be read"},
-                 {"73", "No directory for the logs can be made"},
+       .exits = {{"66", "The spec or a daemon's binary cannot be read"},
+                 {"73", "The directory for logs cannot be created"},
                  {"130", "Interrupted"},
-                 {"others", "The job's, as of `muster run`"}},
-       .examples = {{"muster local job.yaml", "try a spec before a cluster has it"},
+                 {"others", "As for `muster run`"}},
+       .examples = {{"muster local job.yaml", "test a spec before submitting it to a cluster"},
                     {"muster local --ranks-per-node 4 -- python3 train.py",
-                     "a PyTorch script on four processes"},
-                    {"muster local job.yaml --keep /tmp/run", "and look at its logs afterwards"}}});
+                     "run a PyTorch script in four processes"},
+                    {"muster local job.yaml --keep /tmp/run", "keep the logs"}}});
   AddJobOptions(verb, flags->job);
-  verb.add_option("--keep", flags->cluster.keep_directory,
-                  "An empty directory, made where missing, for logs and the ranks' own files")
+  verb.add_option(
+          "--keep", flags->cluster.keep_directory,
+          "Keep logs and the ranks' files in this directory, which must be empty or not exist")
       ->type_name("DIR");
   verb.add_option("--coordinator-binary", flags->cluster.coordinator_binary,
-                  "Instead of muster-coordinator beside this program")
+                  "Path of muster-coordinator (default: next to this program)")
       ->type_name("FILE");
   verb.add_option("--worker-binary", flags->cluster.worker_binary,
-                  "Instead of muster-worker beside this program")
+                  "Path of muster-worker (default: next to this program)")
       ->type_name("FILE");
   verb.callback([&context, flags] {
     RequireJob(flags->job, context.trailing);

@@ -30,41 +30,43 @@ int Logs(Context& context, LogOptions options) {
 void AddLogsVerb(CLI::App& app, Context& context) {
   Verb& verb = AddVerb(
       app, "logs", kJobVerbs,
-      {.summary = "Print what a job's ranks wrote",
+      {.summary = "Print logs of a job's ranks",
        .usage = "JOB [OPTIONS]",
        .paragraphs =
-           {"Both stdout and stderr of every rank, or of those chosen, whole lines at a time; with "
-            "several ranks each line begins with its rank. -f goes on through restarts of the job, "
-            "of workers and of the coordinator, and ends when the job is over and all is printed.",
-            "-o json prints an object a line, with rank, stream and node; -o wide names stream and "
-            "node before each line; -o name prints the logs' names."},
-       .exits = {{"0", "All was printed, however the job ended"},
-                 {"69", "A node with logs is away; the rest was printed"},
+           {"Prints stdout and stderr of all ranks, or of the selected ones, in whole lines; with "
+            "several ranks, each line is prefixed with its rank. -f continues through restarts of "
+            "the job, the workers and the coordinator, and ends when the job has finished and its "
+            "logs are printed.",
+            "-o json prints one object per line, with rank, stream and node; -o wide prefixes each "
+            "line with node and stream; -o name prints the names of the logs."},
+       .exits = {{"0", "All logs were printed, whether or not the job succeeded"},
+                 {"69", "A node that has logs is unreachable; the other logs were printed"},
                  {"130", "Interrupted"}},
-       .examples = {{"muster logs train-x7k2", "all that there is so far"},
-                    {"muster logs train-x7k2 -f --rank 0", "follow rank 0"},
-                    {"muster logs train-x7k2 --rank 0,3-5 --tail 20", "the ends of four logs"},
-                    {"muster logs train-x7k2 --generation 1", "from before the restart"}}});
+       .examples = {
+           {"muster logs train-x7k2", "all logs written so far"},
+           {"muster logs train-x7k2 -f --rank 0", "follow rank 0"},
+           {"muster logs train-x7k2 --rank 0,3-5 --tail 20", "the last 20 lines of four ranks"},
+           {"muster logs train-x7k2 --generation 1",
+            "logs of the first generation, before the restart"}}});
   auto options = std::make_shared<LogOptions>();
   auto ranks = std::make_shared<std::string>();
-  verb.add_option("JOB", options->job_id, "Its id, or a unique prefix")->required();
+  verb.add_option("JOB", options->job_id, "Job id, or a unique prefix of one")->required();
   CLI::Option* follow =
-      verb.add_flag("-f,--follow", options->follow, "Go on until the job is over");
-  verb.add_option("--rank", *ranks, "Only these ranks, as in 0,3-5")
+      verb.add_flag("-f,--follow", options->follow, "Print new lines until the job has finished");
+  verb.add_option("--rank", *ranks, "Print only these ranks, as in 0,3-5")
       ->type_name("RANKS")
       ->check([](const std::string& text) {
         return std::string(ParseRankSet(text).status().message());
       });
-  verb.add_option("--node", options->node, "Only ranks on this node")->type_name("NODE");
-  verb.add_option("--generation", options->generation,
-                  "An earlier generation; the newest is printed otherwise")
+  verb.add_option("--node", options->node, "Print only ranks on this node")->type_name("NODE");
+  verb.add_option("--generation", options->generation, "Generation to print (default: the newest)")
       ->type_name("N")
       ->check(AboveZero);
-  verb.add_option("--tail", options->tail_lines, "Begin this many lines before the end")
+  verb.add_option("--tail", options->tail_lines, "Print only the last N lines of each log")
       ->type_name("N")
       ->check(AboveZero);
   verb.add_flag("--timestamps", options->style.timestamps,
-                "With -f: before each line, when it arrived here")
+                "With -f: prefix each line with its arrival time")
       ->needs(follow);
   verb.callback([&context, options, ranks] {
     context.action = [&context, options, ranks] {

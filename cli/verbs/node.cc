@@ -1,4 +1,4 @@
-// `muster node`: the cluster's machines.
+// `muster node`.
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
@@ -46,7 +46,7 @@ int DescribeNode(Context& context, const std::string& name) {
   return kExitSuccess;
 }
 
-// Does it to each node, also after one of them failed.
+// Applies `call` to each node, and continues after a failure.
 int ForEach(Context& context, const std::vector<std::string>& names, const NodeCall& call) {
   ClusterClient client(context.client_options());
   int exit_code = kExitSuccess;
@@ -80,7 +80,8 @@ int ForEach(Context& context, const std::vector<std::string>& names, const NodeC
   return exit_code;
 }
 
-// A verb that changes nodes; `with_reason` gives it --reason, which the call then gets.
+// Adds a verb that changes nodes; `with_reason` adds the option --reason, whose value `call`
+// receives.
 void AddNodesVerb(
     CLI::App& group, Context& context, const std::string& name, Manual manual, bool with_reason,
     std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string&, const std::string&)>
@@ -91,10 +92,9 @@ void AddNodesVerb(
   };
   Verb& verb = AddVerb(group, name, kNodeVerbs, std::move(manual));
   auto flags = std::make_shared<Flags>();
-  verb.add_option("NODE", flags->names, "Nodes' names")->required();
+  verb.add_option("NODE", flags->names, "Names of nodes")->required();
   if (with_reason) {
-    verb.add_option("--reason", flags->reason, "For people: shown with the node")
-        ->type_name("TEXT");
+    verb.add_option("--reason", flags->reason, "Reason, shown with the node")->type_name("TEXT");
   }
   verb.callback([&context, flags, call = std::move(call)] {
     context.action = [&context, flags, call] {
@@ -107,32 +107,33 @@ void AddNodesVerb(
 }
 
 void AddChangingVerbs(CLI::App& group, Context& context) {
-  AddNodesVerb(
-      group, context, "cordon",
-      {.summary = "Let nodes keep their ranks and get no more",
-       .usage = "NODE... [OPTIONS]",
-       .paragraphs = {"Lasts until `muster node uncordon`, over restarts of worker and "
-                      "coordinator."},
-       .examples = {{"muster node cordon gpu-03 --reason 'ECC errors'", "before looking at it"}}},
-      /*with_reason=*/true,
-      [](ClusterClient& client, const std::string& node, const std::string& reason) {
-        return client.CordonNode(node, reason);
-      });
+  AddNodesVerb(group, context, "cordon",
+               {.summary = "Keep nodes from receiving new ranks",
+                .usage = "NODE... [OPTIONS]",
+                .paragraphs = {"Running ranks continue. A node stays cordoned until `muster node "
+                               "uncordon`, through restarts of the worker and the coordinator."},
+                .examples = {{"muster node cordon gpu-03 --reason 'ECC errors'",
+                              "before maintenance of a node"}}},
+               /*with_reason=*/true,
+               [](ClusterClient& client, const std::string& node, const std::string& reason) {
+                 return client.CordonNode(node, reason);
+               });
   AddNodesVerb(
       group, context, "drain",
-      {.summary = "Cordon nodes and move their jobs away",
+      {.summary = "Cordon nodes and requeue their jobs",
        .usage = "NODE... [OPTIONS]",
-       .paragraphs = {"Every job with ranks on the node is queued again, at the head of its "
-                      "priority, as with `muster requeue`. The node is empty when its ranks have "
-                      "ended, each with its job's grace period."},
-       .examples = {{"muster node drain gpu-03 --reason 'kernel update'",
-                     "then wait until `muster node describe gpu-03` shows free slots alone"}}},
+       .paragraphs = {"Every job with ranks on the node is requeued at the head of its priority, "
+                      "as by `muster requeue`. The node is empty once its ranks have stopped, "
+                      "which takes at most their jobs' grace periods."},
+       .examples =
+           {{"muster node drain gpu-03 --reason 'kernel update'",
+             "the node is empty once `muster node describe gpu-03` shows only free slots"}}},
       /*with_reason=*/true,
       [](ClusterClient& client, const std::string& node, const std::string& reason) {
         return client.DrainNode(node, reason);
       });
   AddNodesVerb(group, context, "uncordon",
-               {.summary = "Give nodes ranks again",
+               {.summary = "Allow ranks on nodes again",
                 .usage = "NODE... [OPTIONS]",
                 .examples = {{"muster node uncordon gpu-03", "after cordon or drain"}}},
                /*with_reason=*/false,
@@ -144,24 +145,23 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
 }  // namespace
 
 void AddNodeVerbs(CLI::App& app, Context& context) {
-  Verb& group =
-      AddVerb(app, "node", kNodeVerbs,
-              {.summary = "The cluster's machines: list, describe, cordon, drain, uncordon",
-               .usage = "VERB [OPTIONS]"});
+  Verb& group = AddVerb(app, "node", kNodeVerbs,
+                        {.summary = "Manage nodes: list, describe, cordon, drain, uncordon",
+                         .usage = "VERB [OPTIONS]"});
   group.require_subcommand(1);
   AddVerb(group, "list", kNodeVerbs,
           {.summary = "List nodes and their slots",
            .usage = "[OPTIONS]",
-           .examples = {{"muster node list", "who is there, and what is free"},
+           .examples = {{"muster node list", "all nodes and their free slots"},
                         {"muster node list -o wide", "with addresses, labels and jobs"}}})
       .callback([&context] { context.action = [&context] { return ListNodes(context); }; });
-  Verb& describe =
-      AddVerb(group, "describe", kNodeVerbs,
-              {.summary = "Show all about one node",
-               .usage = "NODE [OPTIONS]",
-               .examples = {{"muster node describe gpu-03", "its state, and who has its slots"}}});
+  Verb& describe = AddVerb(
+      group, "describe", kNodeVerbs,
+      {.summary = "Show details of a node",
+       .usage = "NODE [OPTIONS]",
+       .examples = {{"muster node describe gpu-03", "state, slots and the jobs that use them"}}});
   auto name = std::make_shared<std::string>();
-  describe.add_option("NODE", *name, "Its name")->required();
+  describe.add_option("NODE", *name, "Name of the node")->required();
   describe.callback([&context, name] {
     context.action = [&context, name] { return DescribeNode(context, *name); };
   });

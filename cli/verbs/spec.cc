@@ -1,4 +1,4 @@
-// `muster spec`: what can be said of a spec without a coordinator.
+// `muster spec`: verbs for specs that need no coordinator.
 #include "spec/spec.h"
 
 #include "CLI/CLI.hpp"
@@ -47,12 +47,12 @@ int Validate(Context& context, const std::string& path, const std::vector<std::s
 }
 
 std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
-  Table table(wide ? std::vector<std::string>{"FIELD", "TYPE", "DEFAULT", "WHAT IT IS"}
-                   : std::vector<std::string>{"FIELD", "DEFAULT", "WHAT IT IS"});
+  Table table(wide ? std::vector<std::string>{"FIELD", "TYPE", "DEFAULT", "DESCRIPTION"}
+                   : std::vector<std::string>{"FIELD", "DEFAULT", "DESCRIPTION"});
   for (const std::string& name : field.fields) {
     const spec::FieldExplanation child =
         *spec::ExplainField(field.path.empty() ? name : absl::StrCat(field.path, ".", name));
-    // Its first sentence.
+    // The first sentence.
     const std::string text = child.text.substr(0, child.text.find(". "));
     const bool required = child.required && child.default_value.empty();
     std::vector<std::string> row = {name, required ? "required" : child.default_value, text};
@@ -98,7 +98,7 @@ int Explain(Context& context, const std::string& path) {
   if (context.structured()) {
     context.Print(ExplanationJson(*field));
   } else if (context.output == Output::kName) {
-    // What it can be followed by; else itself.
+    // The field's subfields, or the field itself if it has none.
     if (field->fields.empty()) context.console.Out(absl::StrCat(field->path, "\n"));
     for (const std::string& name : field->fields) {
       context.console.Out(absl::StrCat(field->path, field->path.empty() ? "" : ".", name, "\n"));
@@ -123,16 +123,17 @@ int Schema(Context& context) {
 void AddValidate(CLI::App& group, Context& context) {
   Verb& verb = AddVerb(
       group, "validate", kSpecVerbs,
-      {.summary = "Print a spec with its defaults, or what is wrong with it",
+      {.summary = "Validate a spec and print it with its defaults",
        .usage = "FILE [OPTIONS]",
-       .paragraphs = {"Finds what the coordinator would refuse; what only a node can see, such as "
-                      "missing data, is found when the job runs."},
-       .exits = {{"0", "The spec is good"},
+       .paragraphs =
+           {"Reports the errors for which the coordinator would reject the spec. Errors that only "
+            "a node can detect, such as missing data, are reported when the job runs."},
+       .exits = {{"0", "The spec is valid"},
                  {"66", "FILE cannot be read"},
-                 {"78", "The spec is wrong; each line on stderr says where and why"}},
-       .examples = {{"muster spec validate job.yaml", "the spec as it would run"},
+                 {"78", "The spec is invalid; stderr has one line per error"}},
+       .examples = {{"muster spec validate job.yaml", "print the spec as it would run"},
                     {"muster spec validate job.yaml --set resources.nodes=4",
-                     "whether it is good for four nodes"}}});
+                     "validate the spec for four nodes"}}});
   auto path = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   AddSpecOptions(verb, *path, *overrides, /*required=*/true);
@@ -142,15 +143,16 @@ void AddValidate(CLI::App& group, Context& context) {
 }
 
 void AddExplain(CLI::App& group, Context& context) {
-  Verb& verb = AddVerb(group, "explain", kSpecVerbs,
-                       {.summary = "Explain a field of the spec",
-                        .usage = "[FIELD] [OPTIONS]",
-                        .paragraphs = {"Its type, meaning and default, and the fields inside it. "
-                                       "Without FIELD: the spec as a whole."},
-                        .examples = {{"muster spec explain train.optimizer", "a part of the spec"},
-                                     {"muster spec explain resources.nodes", "a single field"}}});
+  Verb& verb =
+      AddVerb(group, "explain", kSpecVerbs,
+              {.summary = "Explain a field of the spec",
+               .usage = "[FIELD] [OPTIONS]",
+               .paragraphs = {"Prints the field's type, description and default, and its "
+                              "subfields. Without FIELD, explains the spec itself."},
+               .examples = {{"muster spec explain train.optimizer", "a section of the spec"},
+                            {"muster spec explain resources.nodes", "one field"}}});
   auto path = std::make_shared<std::string>();
-  verb.add_option("FIELD", *path, "As in train.optimizer.name");
+  verb.add_option("FIELD", *path, "Path of the field, as in train.optimizer.name");
   verb.callback(
       [&context, path] { context.action = [&context, path] { return Explain(context, *path); }; });
 }
@@ -158,15 +160,16 @@ void AddExplain(CLI::App& group, Context& context) {
 }  // namespace
 
 void AddSpecVerbs(CLI::App& app, Context& context) {
-  Verb& group = AddVerb(app, "spec", kSpecVerbs,
-                        {.summary = "Job specs: init, validate, explain, explain-plan, schema",
-                         .usage = "VERB [OPTIONS]",
-                         .paragraphs = {"None of these needs a coordinator."}});
+  Verb& group =
+      AddVerb(app, "spec", kSpecVerbs,
+              {.summary = "Work with job specs: init, validate, explain, explain-plan, schema",
+               .usage = "VERB [OPTIONS]",
+               .paragraphs = {"These verbs need no coordinator."}});
   group.require_subcommand(1);
   AddVerb(group, "init", kSpecVerbs,
-          {.summary = "Print a commented example",
+          {.summary = "Print a commented example spec",
            .usage = "[OPTIONS]",
-           .examples = {{"muster spec init > job.yaml", "a spec to begin with"}}})
+           .examples = {{"muster spec init > job.yaml", "create a spec"}}})
       .callback([&context] { context.action = [&context] { return Init(context); }; });
   AddValidate(group, context);
   AddExplain(group, context);
@@ -174,9 +177,10 @@ void AddSpecVerbs(CLI::App& app, Context& context) {
   AddVerb(group, "schema", kSpecVerbs,
           {.summary = "Print the JSON Schema of specs",
            .usage = "[OPTIONS]",
-           .paragraphs = {"For editors and other programs; -o name lists every field instead."},
+           .paragraphs = {"For editors and other programs. With -o name, prints the names of all "
+                          "fields instead."},
            .examples = {{"muster spec schema > job.schema.json",
-                         "for an editor's YAML language server"}}})
+                         "a schema for an editor's YAML language server"}}})
       .callback([&context] { context.action = [&context] { return Schema(context); }; });
 }
 

@@ -33,7 +33,7 @@ void PrintSpec(Context& context, const v1::JobSpec& spec) {
 
 void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, bool follow) {
   const std::string& id = response.job().job_id();
-  if (response.already_existed()) context.console.Note(absl::StrCat(id, " was submitted before"));
+  if (response.already_existed()) context.console.Note(absl::StrCat(id, " was already submitted"));
   if (context.output == Output::kName) {
     context.console.Out(absl::StrCat(id, "\n"));
   } else if (follow) {
@@ -42,8 +42,8 @@ void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, boo
     context.Print(JobToJson(response.job()));
   } else {
     context.console.Out(absl::StrCat(id, "\n"));
-    context.console.Note(absl::StrCat("muster logs ", id, " -f   # what its ranks print\n",
-                                      "muster wait ", id, "      # until it is over\n",
+    context.console.Note(absl::StrCat("muster logs ", id, " -f   # follow its logs\n",
+                                      "muster wait ", id, "      # wait until it has finished\n",
                                       "muster describe ", id, " --ranks --events\n",
                                       "muster cancel ", id));
   }
@@ -77,11 +77,10 @@ int Submit(Context& context, const SubmitFlags& flags) {
 void Declare(Verb& verb, Context& context, std::shared_ptr<SubmitFlags> flags) {
   AddJobOptions(verb, flags->job);
   verb.add_option("--idempotency-key", flags->idempotency_key,
-                  "The same key gives the same job, however often it is submitted")
+                  "Submit only once: another submission with the same key returns the same job")
       ->type_name("KEY");
   verb.add_flag("--dry-run", flags->dry_run,
-                "Print the spec as the coordinator would take it, defaults filled in; queue "
-                "nothing");
+                "Validate the spec and print it with its defaults; queue nothing");
   verb.callback([&context, flags] {
     RequireJob(flags->job, context.trailing);
     context.action = [&context, flags] { return Submit(context, *flags); };
@@ -96,43 +95,46 @@ void AddSubmitVerbs(CLI::App& app, Context& context) {
       app, "submit", kJobVerbs,
       {.summary = "Queue a job",
        .usage = "[FILE] [OPTIONS] [-- CMD ARGS...]",
-       .paragraphs = {"Prints the job's id, and the commands that are useful next. When it exits "
-                      "with 0 the job survives any crash of the coordinator.",
+       .paragraphs = {"Prints the job's id and useful next commands. Once it exits with 0, the job "
+                      "survives a crash of the coordinator.",
                       kJobOptionsText},
        .exits = {{"0", "The job is queued; with --follow, it succeeded"},
-                 {"66, 78", "The spec cannot be read; the spec is wrong"},
-                 {"69", "No coordinator answers"}},
-       .examples = {{"muster submit job.yaml", "queue it"},
+                 {"66, 78", "The spec cannot be read; the spec is invalid"},
+                 {"69", "The coordinator does not answer"}},
+       .examples = {{"muster submit job.yaml", "queue a job"},
                     {"muster submit job.yaml --set train.epochs=5 --set resources.nodes=2",
-                     "with two fields changed"},
-                    {"id=$(muster submit job.yaml -o name)", "the id alone, for a script"},
-                    {"muster submit job.yaml --dry-run", "see what the coordinator makes of it"}}});
+                     "override two fields of the spec"},
+                    {"id=$(muster submit job.yaml -o name)", "print only the id, for a script"},
+                    {"muster submit job.yaml --dry-run",
+                     "validate the spec and print it with its defaults"}}});
   Declare(submit, context, submit_flags);
-  submit.add_flag("-f,--follow", submit_flags->follow, "Go on as `muster run` does");
+  submit.add_flag("-f,--follow", submit_flags->follow, "Follow the job, as `muster run` does");
 
   auto run_flags = std::make_shared<SubmitFlags>();
   run_flags->follow = true;
   Verb& run = AddVerb(
       app, "run", kJobVerbs,
-      {.summary = "Queue a job and follow it to its end",
+      {.summary = "Queue a job and follow it until it has finished",
        .usage = "[FILE] [OPTIONS] [-- CMD ARGS...]",
-       .paragraphs = {"Shows the job's state and progress on stderr, and what a command's ranks "
-                      "print. With -o json the finished job is printed to stdout instead.",
-                      "Ctrl-C asks whether to cancel the job or to detach from it; a second Ctrl-C "
-                      "cancels. Off a terminal SIGINT cancels. SIGTERM and SIGHUP detach: the job "
-                      "goes on, and `muster wait` or `muster logs -f` come back to it.",
-                      kJobOptionsText},
+       .paragraphs =
+           {"Prints the job's state and progress to stderr, and the output of a command job's "
+            "ranks. With -o json, prints the finished job to stdout instead.",
+            "Ctrl-C asks whether to cancel the job or to detach from it; a second Ctrl-C cancels "
+            "it. Without a terminal, SIGINT cancels the job. SIGTERM and SIGHUP detach: the job "
+            "keeps running; follow it again with `muster wait` or `muster logs -f`.",
+            kJobOptionsText},
        .exits = {{"0", "The job succeeded"},
-                 {"1 to 255", "The code of the first rank that failed; 128+n for a signal"},
-                 {"1", "The job failed without a code"},
-                 {"66, 78", "The spec cannot be read; the spec is wrong"},
-                 {"69", "No coordinator answers"},
-                 {"124", "The job's time limit passed"},
+                 {"1 to 255", "Exit code of the first rank that failed; 128+n for signal n"},
+                 {"1", "The job failed without an exit code"},
+                 {"66, 78", "The spec cannot be read; the spec is invalid"},
+                 {"69", "The coordinator does not answer"},
+                 {"124", "The job's time limit expired"},
                  {"130", "Cancelled or detached with Ctrl-C"}},
-       .examples = {{"muster run job.yaml", "queue a spec and follow it"},
-                    {"muster run --nodes 2 --ranks-per-node 4 -- python3 train.py --lr 0.1",
-                     "any program, on eight ranks"},
-                    {"muster run job.yaml -o json > result.json", "keep how it ended"}}});
+       .examples = {
+           {"muster run job.yaml", "queue a spec and follow it"},
+           {"muster run --nodes 2 --ranks-per-node 4 -- python3 train.py --lr 0.1",
+            "run a program on eight ranks"},
+           {"muster run job.yaml -o json > result.json", "save the finished job as JSON"}}});
   Declare(run, context, run_flags);
 }
 

@@ -38,12 +38,13 @@ int Version(Context& context, bool server) {
 }  // namespace
 
 void AddVersionVerb(CLI::App& app, Context& context) {
-  Verb& verb = AddVerb(app, "version", kOtherVerbs,
-                       {.summary = "Print the program's version",
-                        .usage = "[OPTIONS]",
-                        .examples = {{"muster version --server", "the coordinator's beside it"}}});
+  Verb& verb =
+      AddVerb(app, "version", kOtherVerbs,
+              {.summary = "Print the version",
+               .usage = "[OPTIONS]",
+               .examples = {{"muster version --server", "also print the coordinator's version"}}});
   auto server = std::make_shared<bool>(false);
-  verb.add_flag("--server", *server, "The coordinator's too");
+  verb.add_flag("--server", *server, "Also print the coordinator's version");
   verb.callback([&context, server] {
     context.action = [&context, server] { return Version(context, *server); };
   });

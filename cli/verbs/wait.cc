@@ -23,15 +23,15 @@ struct WaitFlags {
   bool losses = false;
 };
 
-// Waiting is silent but for the coordinator's absence.
+// Prints only that the coordinator became unreachable or reachable again.
 class QuietObserver : public FollowObserver {
  public:
   explicit QuietObserver(Console& console) : console_(console) {}
   void OnJob(const v1::Job& job) override {}
   void OnCoordinatorAway(const absl::Status& status) override {
-    console_.Note("coordinator away; waiting");
+    console_.Note("coordinator unreachable; retrying");
   }
-  void OnCoordinatorBack() override { console_.Note("coordinator is back"); }
+  void OnCoordinatorBack() override { console_.Note("coordinator reachable again"); }
 
  private:
   Console& console_;
@@ -41,8 +41,7 @@ int Wait(Context& context, const WaitFlags& flags) {
   Stopper stopper;
   const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
   ClusterClient client(context.client_options());
-  // A coordinator that is not there at the start is an error; one that goes away later is waited
-  // for.
+  // A coordinator that is unreachable at the start is an error; later, the client retries.
   absl::StatusOr<v1::Job> job = client.GetJob(flags.job_id, &stopper);
   if (!job.ok()) return context.Fail(job.status());
 
@@ -56,9 +55,9 @@ int Wait(Context& context, const WaitFlags& flags) {
     const bool timed_out =
         job.status().code() == absl::StatusCode::kDeadlineExceeded && !stopper.stopped();
     if (!timed_out) return context.Fail(job.status());
-    const std::string text =
-        absl::StrCat(job_id, options.until_running ? " did not run" : " was not over", " within ",
-                     absl::FormatDuration(flags.timeout), "; `muster why ", job_id, "` says why");
+    const std::string text = absl::StrCat(
+        job_id, options.until_running ? " did not start running" : " did not finish", " within ",
+        absl::FormatDuration(flags.timeout), "; see `muster why ", job_id, "`");
     return context.Fail(absl::DeadlineExceededError(text), kExitTimeLimit);
   }
   if (context.structured()) {
@@ -81,27 +80,28 @@ int Wait(Context& context, const WaitFlags& flags) {
 void AddWaitVerb(CLI::App& app, Context& context) {
   Verb& verb = AddVerb(
       app, "wait", kJobVerbs,
-      {.summary = "Wait for a job, and exit as it did",
+      {.summary = "Wait for a job and exit with its status",
        .usage = "JOB [OPTIONS]",
-       .paragraphs = {"Waits through restarts of the coordinator. A job that is over already is "
-                      "answered at once."},
-       .exits = {{"0", "The job succeeded; with --for running, it runs"},
-                 {"1 to 255", "The code of the first rank that failed; 128+n for a signal"},
-                 {"1", "The job failed without a code, or there is no such job"},
-                 {"69", "No coordinator answered at the start"},
-                 {"124", "--timeout passed, or the job's own time limit"},
-                 {"130", "Interrupted; the job goes on"}},
-       .examples = {{"muster wait train-x7k2 && deploy", "go on only after success"},
-                    {"muster wait train-x7k2 --for running --timeout 5m", "until it has started"},
-                    {"muster wait train-x7k2 -o json | jq .summary", "how it ended, as data"}}});
+       .paragraphs = {"Waits through restarts of the coordinator. Returns at once if the job has "
+                      "already finished."},
+       .exits = {{"0", "The job succeeded; with --for running, the job is running"},
+                 {"1 to 255", "Exit code of the first rank that failed; 128+n for signal n"},
+                 {"1", "The job failed without an exit code, or does not exist"},
+                 {"69", "The coordinator did not answer at the start"},
+                 {"124", "--timeout or the job's time limit expired"},
+                 {"130", "Interrupted; the job keeps running"}},
+       .examples = {
+           {"muster wait train-x7k2 && deploy", "run a command only after success"},
+           {"muster wait train-x7k2 --for running --timeout 5m", "wait until the job runs"},
+           {"muster wait train-x7k2 -o json | jq .summary", "the job's summary, as JSON"}}});
   auto flags = std::make_shared<WaitFlags>();
-  verb.add_option("JOB", flags->job_id, "Its id, or a unique prefix")->required();
-  verb.add_option("--for", flags->target, "What to wait for: running or done")
+  verb.add_option("JOB", flags->job_id, "Job id, or a unique prefix of one")->required();
+  verb.add_option("--for", flags->target, "State to wait for: running or done")
       ->type_name("running|done")
       ->check(OneOf({"running", "done"}))
       ->capture_default_str();
   AddDurationOption(verb, "--timeout", flags->timeout, "Give up after this long, with status 124");
-  verb.add_flag("--losses", flags->losses, "With -o json: the summary's losses too");
+  verb.add_flag("--losses", flags->losses, "With -o json: include the losses in the summary");
   verb.callback(
       [&context, flags] { context.action = [&context, flags] { return Wait(context, *flags); }; });
 }

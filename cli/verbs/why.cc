@@ -53,24 +53,20 @@ int Why(Context& context, const std::string& job_id) {
 void AddWhyVerb(CLI::App& app, Context& context) {
   Verb& verb = AddVerb(
       app, "why", kJobVerbs,
-      {.summary = "Why a job does not start, does not get on, or ended",
+      {.summary = "Explain why a job is waiting, slow or failed",
        .usage = "JOB [OPTIONS]",
-       .paragraphs =
-           {"Of a queued job: what keeps it from starting, node by node, its place in the queue, "
-            "and "
-            "when it may start.",
-            "Of one that starts or runs: which ranks are waited for, with node, pid, phase and "
-            "when "
-            "they were last heard of; and the slowest rank, that is the one that has finished the "
-            "fewest collectives, or of equals the fewest steps, or of equals was silent for "
-            "longest. "
-            "-o wide adds a line for each rank.",
-            "Of one that is over: the failure that came first, with its evidence; the ranks that "
-            "ended because of it are counted, not blamed."},
-       .examples = {{"muster why train-x7k2", "in words"},
-                    {"muster why train-x7k2 -o json | jq .slowest", "as data"}}});
+       .paragraphs = {"For a queued job: its position in the queue, what each node lacks to start "
+                      "it, and when it may start.",
+                      "For a starting or running job: the ranks that others wait for, with node, "
+                      "pid, phase and time of their last report; and the slowest rank, which is "
+                      "the one that has finished the fewest collectives, then the fewest steps, "
+                      "then has the oldest report. -o wide adds a line per rank.",
+                      "For a finished job: the first failure with its evidence, and the number of "
+                      "ranks that ended as a consequence."},
+       .examples = {{"muster why train-x7k2", "explain in text"},
+                    {"muster why train-x7k2 -o json | jq .slowest", "the slowest rank, as JSON"}}});
   auto job_id = std::make_shared<std::string>();
-  verb.add_option("JOB", *job_id, "Its id, or a unique prefix")->required();
+  verb.add_option("JOB", *job_id, "Job id, or a unique prefix of one")->required();
   verb.callback([&context, job_id] {
     context.action = [&context, job_id] { return Why(context, *job_id); };
   });

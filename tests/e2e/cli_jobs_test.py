@@ -45,7 +45,7 @@ class CliJobsTest(unittest.TestCase):
         first, second = (self.cluster.muster("submit", spec, "-o", "name", "--idempotency-key", "k1")
                          for _ in range(2))
         self.assertEqual(first.stdout, second.stdout)
-        self.assertIn("was submitted before", second.stderr)
+        self.assertIn("was already submitted", second.stderr)
 
     def test_force(self):
         job = self.cluster.submit(shell_spec("stubborn", "trap '' TERM; echo up; while :; do sleep 0.1; done"))
@@ -64,7 +64,7 @@ class CliJobsTest(unittest.TestCase):
         self.assertRegex(lines[0], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z b$")
         refused = self.cluster.muster("logs", job, "--node", "node-7", check=False)
         self.assertEqual(refused.returncode, 2)
-        self.assertIn("but on node-1", refused.stderr)
+        self.assertIn("its nodes are node-1", refused.stderr)
 
     def test_why(self):
         runs = self.cluster.submit(shell_spec("runs", SLEEP, ranks=2))
@@ -72,14 +72,14 @@ class CliJobsTest(unittest.TestCase):
         queued = self.cluster.submit(shell_spec("queued", SLEEP))
         behind = self.cluster.submit(shell_spec("behind", SLEEP, time_limit="1h"))
         text = self.cluster.muster("why", behind).stdout
-        self.assertIn("at place 2", text)
+        self.assertIn("position 2", text)
         self.assertIn(queued, text)
         self.assertRegex(text, rf"node-1: 0 of 2 slots free.*{runs}")
         answer = json.loads(self.cluster.muster("why", behind, "-o", "json").stdout)
         self.assertEqual((answer["queue_position"], answer["ahead"]), (2, [queued]))
         answer = json.loads(self.cluster.muster("why", runs, "-o", "json").stdout)
         self.assertEqual(answer["slowest"]["judged_by"], "silence")
-        self.assertIn("Silent for longest: rank", answer["answer"])
+        self.assertIn("Oldest report: rank", answer["answer"])
         self.cluster.muster("cancel", behind, queued, runs, "--force")
         self.cluster.wait(runs, check=False)
         failed = self.cluster.submit(shell_spec(
@@ -97,7 +97,7 @@ class CliJobsTest(unittest.TestCase):
                 terminal = Terminal(command, self.cluster.client_env())
                 terminal.wait_for("started")
                 terminal.type("\x03")
-                terminal.wait_for("Enter goes on")
+                terminal.wait_for("Enter continues")
                 terminal.type(answer)
                 self.assertEqual(terminal.exit_status(), 130)
                 job = self.cluster.muster("list", "-a", "-o", "name").stdout.split()[0]
@@ -161,7 +161,7 @@ class CliJobsTest(unittest.TestCase):
     def test_an_unknown_word_names_the_nearest(self):
         for words, text in ((["lst"], "did you mean 'list'"), (["node", "lst"], "did you mean 'list'"),
                             (["cancel", "x", "--grce", "1s"], "did you mean --grace?"),
-                            (["list", "-o", "jsn"], "none of table, wide, json"),
+                            (["list", "-o", "jsn"], "not one of table, wide, json"),
                             (["spec", "explain", "train.epoch"], "did you mean 'epochs'")):
             result = self.cluster.muster(*words, check=False)
             self.assertEqual(result.returncode, 2)

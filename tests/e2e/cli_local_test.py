@@ -233,7 +233,7 @@ class ExplainPlanTest(unittest.TestCase):
                                             "PARAMETERS", "BYTES", "FLOPS", "OFFSET"])
         self.assertRegex(lines[1], r"^0 +conv2d +28x28x1 +28x28x32 +float32 ")
         self.assertIn("421,834 parameters; for each image 8.5", lines[-3])
-        self.assertRegex(lines[-2], r"^14 rows at most on each of 3 ranks; activations take ")
+        self.assertRegex(lines[-2], r"^14 samples at most on each of 3 ranks; activations take ")
 
     def test_precision(self):
         lines = self.explain("--set", "train.precision=O2", "--set", "train.model={name: resnet18}").splitlines()
@@ -277,12 +277,12 @@ class ExplainPlanTest(unittest.TestCase):
                  ("--set", "train.model={layers: [conv2d: {out_channels: 8}]}")),
                 (78, "10 classes", ("--set", "train.model={layers: [flatten, linear: {out_features: 7}]}")),
                 (66, "/no/such/rank is not an executable file", ("--rank-binary", "/no/such/rank")),
-                (1, "/bin/false ended without an answer", ("--rank-binary", "/bin/false"))):
+                (1, "/bin/false exited without an answer", ("--rank-binary", "/bin/false"))):
             message = self.explain(*args, status=status)
             self.assertIn(text, message)
             self.assertTrue(all(line.startswith("muster: ") for line in message.splitlines()), message)
         self.spec.write_text(json.dumps(shell_spec("command", "true")))
-        self.assertIn("a command job has no plan", self.explain(status=78))
+        self.assertIn("only train jobs have a plan", self.explain(status=78))
 
 
 if __name__ == "__main__":

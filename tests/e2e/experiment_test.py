@@ -97,10 +97,10 @@ class TrainTest(Case):
 
             # Nothing is left to do; a changed cell is.
             again = self.run_it(cluster, value)
-            self.assertIn("0 jobs to run; 4 succeeded before", again.stderr)
+            self.assertIn("0 jobs to run; 4 already succeeded", again.stderr)
             self.assertEqual(len(self.jobs(cluster)), 4)
             grid["precision"]["values"] = ["O0", "O1"]
-            self.assertIn("2 jobs to run; 2 succeeded before", self.run_it(cluster, value).stderr)
+            self.assertIn("2 jobs to run; 2 already succeeded", self.run_it(cluster, value).stderr)
             self.assertIn("1 job to run", self.run_it(cluster, value, "--only", "ranks=1", "--only", "precision=O1",
                                                       "--rerun").stderr)
             self.assertEqual(len(self.jobs(cluster)), 7)
@@ -161,7 +161,7 @@ class InterruptionTest(Case):
             self.assertEqual(len(jobs), 2)
             (self.out(cluster) / "go").touch()
             result = self.run_it(cluster, value)
-            self.assertIn("2 jobs to run; 1 succeeded before", result.stderr)
+            self.assertIn("2 jobs to run; 1 already succeeded", result.stderr)
             # The job that was left behind is the second cell's, and no other one was queued for it.
             self.assertEqual(len(self.jobs(cluster)), 3)
             self.assertEqual([run["job"]["job_id"] for run in self.results(cluster)["runs"]][:2], sorted(

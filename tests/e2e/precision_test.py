@@ -59,7 +59,7 @@ class PrecisionTest(unittest.TestCase):
                 text = self.cluster.muster("describe", name).stdout
                 self.assertRegex(text, rf"loss scale {summary['loss_scale']:.0f} \({skipped} steps? skipped\)")
                 self.assertIn(f"O2 float16, gradients {gradients}", text)
-                self.assertRegex(text, r"a step of [\d.]+ ms: \d+ % in kernels, \d+ % waiting for other ranks")
+                self.assertRegex(text, r"step [\d.]+ ms \(\d+ % in kernels, \d+ % waiting for other ranks\)")
 
     def test_a_worker_tells_precision_and_loss_scale(self):
         name = self.cluster.submit(training_spec(
