@@ -35,8 +35,7 @@ void DeclareCommonOptions(CLI::App& program, Context& context, std::string& conf
       ->check([](const std::string& name) {
         return Outputs().count(name) > 0
                    ? ""
-                   : absl::StrCat(spec::Quoted(name),
-                                  " is not one of table, wide, json, yaml, name");
+                   : absl::StrCat(Quoted(name), " is not one of table, wide, json, yaml, name");
       });
   program
       .add_option("--token-file", context.security.token_file,
@@ -110,9 +109,8 @@ std::string Unexpected(const CLI::App& program, const CLI::App& verb) {
     for (const CLI::App* known : verb.get_subcommands([](const CLI::App*) { return true; })) {
       verbs.push_back(known->get_name());
     }
-    if (verbs.empty()) return absl::StrCat("unexpected argument ", spec::Quoted(word));
-    return absl::StrCat(spec::Quoted(word), " is not a verb; did you mean '",
-                        spec::Nearest(word, verbs), "'?");
+    if (verbs.empty()) return absl::StrCat("unexpected argument ", Quoted(word));
+    return absl::StrCat(Quoted(word), " is not a verb; did you mean '", Nearest(word, verbs), "'?");
   }
   return "";
 }

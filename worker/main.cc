@@ -1,4 +1,4 @@
-// muster-worker: the daemon on each node.
+// muster-worker: the daemon that runs on each node.
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -43,7 +43,8 @@ std::string HostName() {
   return name;
 }
 
-// A program that is absent is reported when a rank is launched: a node may run commands only.
+// A missing program is reported only when a rank is launched, because a node may run only command
+// jobs.
 std::string Installed(const char* folder, const char* name) {
   return muster::FindProgram("", folder, name, "")
       .value_or((muster::ProgramFolder() / name).string());
@@ -70,36 +71,36 @@ void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& 
                 std::string& config) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", std::string("muster-worker ") + muster::kSoftwareVersion);
-  app.add_option("--config", config, "A file with any of these flags as NAME=VALUE lines")
+  app.add_option("--config", config, "File that sets these flags, one NAME=VALUE per line")
       ->type_name("FILE");
-  app.add_option("--coordinator", options.coordinator, "Address of the coordinator")
+  app.add_option("--coordinator", options.coordinator, "Coordinator address")
       ->type_name("HOST:PORT")
       ->required();
-  app.add_option("--name", options.name, "This node's name in the cluster")
+  app.add_option("--name", options.name, "Name of this node in the cluster")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--advertise", options.advertise,
-                 "Address at which other nodes reach this node's ranks; default: the source "
-                 "address of this worker's connection to the coordinator")
+                 "Address at which other nodes reach this node's ranks (default: the source "
+                 "address of this worker's connection to the coordinator)")
       ->type_name("ADDR");
   app.add_option("--data-dir", options.data_dir,
-                 "Directory for logs, state and caches; one worker each")
+                 "Directory for logs, state and caches; used by one worker only")
       ->type_name("DIR")
       ->required();
   app.add_option("--http", options.http,
-                 "Address that serves /metrics, /livez, /readyz and /version")
+                 "Address to serve /metrics, /livez, /readyz and /version on")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   app.add_option("--slots", options.devices.slots,
-                 "CPU slots to offer; default: one per core, or none on a node with GPUs")
+                 "Number of CPU slots (default: one per core, or none on a node with GPUs)")
       ->type_name("N");
   app.add_option("--devices", options.devices.devices,
-                 "Which devices to offer: auto (all GPUs, where there are any), cpu (no GPU), or "
-                 "GPUs by index, as nvidia-smi counts, or UUID: 0,1,3")
+                 "Devices to offer: auto (all GPUs, if any), cpu (no GPUs), or a list of GPU "
+                 "indices as shown by nvidia-smi, or UUIDs, e.g. 0,1,3")
       ->type_name("CHOICE")
       ->capture_default_str();
   app.add_option("--nvml-library", options.devices.nvml_library,
-                 "NVML library, as the dynamic linker finds it; for tests")
+                 "NVML library name or path; for tests")
       ->type_name("FILE")
       ->capture_default_str();
   app.add_option("--labels", labels, "Labels of this node, e.g. rack=a,zone=1")
@@ -107,46 +108,47 @@ void AddOptions(CLI::App& app, AgentOptions& options, std::vector<std::string>& 
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--pin-cpus", options.pin_cpus,
-               "Divide the CPUs of this worker among its slots and bind each rank to those of its "
+               "Divide this worker's CPUs among its slots and bind each rank to the CPUs of its "
                "slots; only for nodes with a single worker");
   app.add_option_function<std::string>(
          "--keep-logs",
          [&options](const std::string& text) {
            options.keep_logs.age = ParseAge("--keep-logs", text);
          },
-         "Delete logs of finished jobs after this time, and with them the job's working and "
-         "checkpoint directories on this node; default: 7d")
+         "Delete logs of finished jobs, and then their working and checkpoint directories on this "
+         "node, after this time (default: 7d)")
       ->type_name("DURATION");
   app.add_option_function<std::string>(
          "--keep-logs-bytes",
          [&options](const std::string& text) {
            options.keep_logs.bytes = ParseSize("--keep-logs-bytes", text);
          },
-         "Delete the oldest logs of finished jobs beyond this size; default: 10GiB")
+         "Delete the oldest logs of finished jobs when they exceed this size (default: 10GiB)")
       ->type_name("SIZE");
-  app.add_option(
-         "--token-file", options.security.token_file,
-         "File with the access token, of role worker; default: MUSTER_TOKEN, else the token "
-         "of this user's coordinator on this machine")
+  app.add_option("--token-file", options.security.token_file,
+                 "File that contains an access token with the role worker (default: MUSTER_TOKEN, "
+                 "then the token of this user's coordinator on this machine)")
       ->type_name("FILE");
   app.add_option("--tls-ca", options.security.tls.ca,
                  "CA certificate used to verify the coordinator; enables TLS")
       ->type_name("FILE");
   app.add_option("--tls-cert", options.security.tls.cert,
-                 "Client certificate, for a coordinator that requires one")
+                 "Client certificate, if the coordinator requires one")
       ->type_name("FILE");
-  app.add_option("--tls-key", options.security.tls.key, "Private key of the certificate; mode 0600")
+  app.add_option("--tls-key", options.security.tls.key,
+                 "Private key of the client certificate; mode 0600")
       ->type_name("FILE");
   app.add_option("--rank-binary", options.rank_binary,
-                 "Trainer program; default: muster-rank beside this program")
+                 "Trainer program (default: muster-rank next to this program)")
       ->type_name("FILE");
 }
 
-// Ends when SIGTERM or SIGINT came and every rank is gone, or the coordinator refused this worker
-// for good.
+// Waits until SIGTERM or SIGINT has arrived and every rank has ended, or until the coordinator has
+// rejected this worker.
 class Lifetime {
  public:
-  // Before any thread is started, so that all of them leave the signals to Wait.
+  // Must be created before any thread, so that all threads block the signals and Wait receives
+  // them.
   Lifetime() {
     sigset_t signals;
     sigemptyset(&signals);
@@ -157,13 +159,13 @@ class Lifetime {
     event_ = eventfd(0, EFD_CLOEXEC);
   }
 
-  // From any thread.
+  // Thread-safe.
   void End(uint64_t status_plus_one) {
     [[maybe_unused]] const ssize_t n = write(event_, &status_plus_one, sizeof(status_plus_one));
   }
 
   int Wait(Agent& agent) {
-    bool asked = false;
+    bool signalled = false;
     while (true) {
       pollfd fds[2] = {{signals_, POLLIN, 0}, {event_, POLLIN, 0}};
       if (poll(fds, 2, -1) < 0) continue;
@@ -173,11 +175,11 @@ class Lifetime {
       }
       signalfd_siginfo info = {};
       if ((fds[0].revents & POLLIN) == 0 || read(signals_, &info, sizeof(info)) <= 0) continue;
-      LOG(INFO) << "ending the ranks, then this worker" << (asked ? ", at once" : "");
-      // Asked twice, it gives no more grace.
+      LOG(INFO) << "stopping the ranks, then this worker" << (signalled ? ", without grace" : "");
+      // A second signal ends the grace period.
       std::optional<absl::Duration> grace;
-      if (asked) grace = absl::ZeroDuration();
-      asked = true;
+      if (signalled) grace = absl::ZeroDuration();
+      signalled = true;
       agent.StopRanks(grace, [this] { End(1); });
     }
   }
@@ -190,8 +192,8 @@ class Lifetime {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A peer that closes its end is an error of that write, not the worker's end. What the worker
-  // starts gets the default back.
+  // Report a closed peer as an error of the write instead of a signal. Child processes get the
+  // default handler back.
   std::signal(SIGPIPE, SIG_IGN);
   AgentOptions options;
   options.name = HostName();
@@ -199,8 +201,9 @@ int main(int argc, char** argv) {
   options.rank_binary = Installed("trainer", "muster-rank");
   std::vector<std::string> labels;
   CLI::App app(
-      "The Muster daemon of one node: runs the ranks that the coordinator places on it.\n"
-      "Each flag may also be given as MUSTER_FLAG in the environment.",
+      "Run the Muster worker daemon, which runs the ranks that the coordinator places on this "
+      "node.\n"
+      "Each flag can also be set as MUSTER_FLAG in the environment.",
       "muster-worker");
   std::string config;
   AddOptions(app, options, labels, config);
@@ -212,11 +215,11 @@ int main(int argc, char** argv) {
   }
   if (const char* token = std::getenv("MUSTER_TOKEN"); token != nullptr) {
     options.security.token = token;
-    // Not for the ranks.
+    // Ranks must not inherit it.
     unsetenv("MUSTER_TOKEN");
   }
   google::InitGoogleLogging(argv[0]);
-  // Debian's Abseil is built to look for lock cycles whenever a mutex is taken, gRPC's included.
+  // Debian's Abseil is built with deadlock detection, which checks every mutex, including gRPC's.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
 
@@ -227,8 +230,7 @@ int main(int argc, char** argv) {
 
   Lifetime lifetime;
   auto agent = Agent::Start(options, [&lifetime](const absl::Status& status) {
-    LOG(ERROR) << "no session with the coordinator, and waiting will not help: "
-               << status.message();
+    LOG(ERROR) << "the coordinator rejected this worker; not retrying: " << status.message();
     lifetime.End((absl::IsFailedPrecondition(status) ? kExitFailure : kExitNotAllowed) + 1);
   });
   if (!agent.ok()) {

@@ -62,7 +62,7 @@ absl::Status CheckSelection(const Selection& only, const std::vector<Axis>& axes
     const auto axis = std::find_if(axes.begin(), axes.end(),
                                    [&name = name](const Axis& a) { return a.name == name; });
     if (axis == axes.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("--only: ", spec::Quoted(name),
+      return absl::InvalidArgumentError(absl::StrCat("--only: ", Quoted(name),
                                                      " is not an axis of the grid; its axes are ",
                                                      absl::StrJoin(names, ", ")));
     }
@@ -71,7 +71,7 @@ absl::Status CheckSelection(const Selection& only, const std::vector<Axis>& axes
     for (const std::string& label : labels) {
       if (std::find(known.begin(), known.end(), label) != known.end()) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("--only: ", spec::Quoted(label), " is not a label of axis ", name,
+          absl::StrCat("--only: ", Quoted(label), " is not a label of axis ", name,
                        "; its labels are ", absl::StrJoin(known, ", ")));
     }
   }

@@ -193,9 +193,8 @@ class Reader {
       if (value.label.empty()) {
         errors_.Add(node, where, "a value has no label");
       } else if (value.label.find_first_of(",=") != std::string::npos) {
-        errors_.Add(
-            node, where,
-            absl::StrCat(spec::Quoted(value.label), ": a label must not contain ',' or '='"));
+        errors_.Add(node, where,
+                    absl::StrCat(Quoted(value.label), ": a label must not contain ',' or '='"));
       } else if (!seen.insert(value.label).second) {
         errors_.Add(node, where, absl::StrCat(Quoted(value.label), " is given twice"));
       }
@@ -219,9 +218,8 @@ class Reader {
         std::vector<std::string> labels;
         for (const AxisValue& known : axis->values) labels.push_back(known.label);
         if (std::find(labels.begin(), labels.end(), label) == labels.end()) {
-          errors_.Add(
-              entry, absl::StrCat(where, ".", name),
-              absl::StrCat(spec::Quoted(label), " is not one of ", absl::StrJoin(labels, ", ")));
+          errors_.Add(entry, absl::StrCat(where, ".", name),
+                      absl::StrCat(Quoted(label), " is not one of ", absl::StrJoin(labels, ", ")));
         }
         selection[name].push_back(label);
       }
@@ -236,7 +234,7 @@ class Reader {
       names.push_back(axis.name);
     }
     errors_.Add(node, where,
-                absl::StrCat(spec::Quoted(name), " is not an axis of the grid; its axes are ",
+                absl::StrCat(Quoted(name), " is not an axis of the grid; its axes are ",
                              absl::StrJoin(names, ", ")));
     return nullptr;
   }
@@ -292,8 +290,8 @@ class Reader {
       std::vector<std::string> names;
       for (const Metric& metric : Metrics()) names.push_back(metric.name);
       errors_.Add(node, "plots.metric",
-                  absl::StrCat(spec::Quoted(plot.metric), " is not a metric; did you mean '",
-                               spec::Nearest(plot.metric, names), "'?"));
+                  absl::StrCat(Quoted(plot.metric), " is not a metric; did you mean '",
+                               Nearest(plot.metric, names), "'?"));
     }
     if (plot.x.empty()) {
       errors_.Add(node, "plots.x", "is missing; name an axis of the grid");
@@ -319,8 +317,8 @@ absl::Status ApplySettings(absl::Span<const std::string> settings, Parameters& p
     if (parameter == parameters.end()) {
       overrides.push_back(setting);
     } else if (parts.second.empty() || parts.second.find('\n') != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("--set ", spec::Quoted(setting),
-                                                     ": parameter ", parts.first,
+      return absl::InvalidArgumentError(absl::StrCat("--set ", Quoted(setting), ": parameter ",
+                                                     parts.first,
                                                      " needs a value without line breaks"));
     } else {
       parameter->second = parts.second;

@@ -192,7 +192,7 @@ void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {
         double seconds;
         return absl::SimpleAtod(text, &seconds) && seconds >= 0
                    ? ""
-                   : absl::StrCat(spec::Quoted(text), " is not a number of seconds");
+                   : absl::StrCat(Quoted(text), " is not a number of seconds");
       });
   verb.add_option(
           "--measured-with", flags.measured_with,

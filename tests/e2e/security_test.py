@@ -115,7 +115,7 @@ class SecurityTest(unittest.TestCase):
                 subprocess.run([binary("cli/muster"), "list"], env={**cluster.client_env(), **nowhere, **env},
                                check=True, capture_output=True)
             line = self.worker_refused(cluster, env=nowhere)
-            self.assertIn("waiting will not help: the coordinator at", line)
+            self.assertIn("not retrying: the coordinator at", line)
             self.assertRegex(cluster.coordinator.log(), r"refused \w+ from ipv4:127.0.0.1:\d+: the call has no token")
         # In order, nothing is left.
         self.assertFalse(cluster.directory.exists())

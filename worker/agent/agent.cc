@@ -38,7 +38,7 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::Duration kLongestSweepInterval = absl::Minutes(10);
-// For the coordinator to stop what it wants stopped when this worker says that it ends.
+// Time for the coordinator to stop ranks after this worker has reported that it is leaving.
 constexpr absl::Duration kLeavePatience = absl::Seconds(2);
 constexpr absl::Duration kStuckAfter = absl::Seconds(10);
 
@@ -72,8 +72,8 @@ class AgentImpl final : public Agent {
     sweeper_ = std::make_unique<EventLoop>("sweeper");
     loop_->RunAndWait([this] {
       table_->Recover();
-      // Until the first Welcome nobody hears this worker.
-      table_->CoordinatorAway();
+      // The coordinator counts as lost until the first Welcome.
+      table_->OnCoordinatorLost();
       Tick(Now().steady);
     });
     ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_));
@@ -138,7 +138,7 @@ class AgentImpl final : public Agent {
     if (options_.pin_cpus) {
       context.cpus_of_slots = devices_->CpusOfSlots();
       LOG_IF(WARNING, context.cpus_of_slots.empty())
-          << "ranks are not bound to CPUs: there are fewer CPUs than slots";
+          << "not binding ranks to CPUs: there are fewer CPUs than slots";
     }
     context.shim_binary = options_.shim_binary;
     context.rank_binary = options_.rank_binary;
@@ -159,12 +159,13 @@ class AgentImpl final : public Agent {
                                          [table = table_.get()] { return table->SlotsInUse(); });
     gpu_metrics_ = devices_->Metrics();
     http::HandleMetrics(*http_, {metrics_, gpu_metrics_});
-    const http::HealthCheck loop = {
-        "event-loop", [this] {
-          const auto tick = absl::FromUnixMillis(status_.loop_tick_unix_ms.load());
-          if (absl::Now() - tick < kStuckAfter) return absl::OkStatus();
-          return absl::UnavailableError(absl::StrCat("stuck since ", absl::FormatTime(tick)));
-        }};
+    const http::HealthCheck loop = {"event-loop", [this] {
+                                      const auto tick =
+                                          absl::FromUnixMillis(status_.loop_tick_unix_ms.load());
+                                      if (absl::Now() - tick < kStuckAfter) return absl::OkStatus();
+                                      return absl::UnavailableError(absl::StrCat(
+                                          "event loop stuck since ", absl::FormatTime(tick)));
+                                    }};
     const http::HealthCheck session = {
         "session", [this] {
           if (status_.session_up.load()) return absl::OkStatus();
@@ -183,7 +184,7 @@ class AgentImpl final : public Agent {
     events.on_lost = [this](const absl::Status&) {
       status_.session_up = false;
       if (logs_on_loop_ != nullptr) logs_on_loop_->CloseAll();
-      table_->CoordinatorAway();
+      table_->OnCoordinatorLost();
     };
     events.on_refused = on_refused_;
     return events;
@@ -216,10 +217,10 @@ class AgentImpl final : public Agent {
               << welcome.software_version() << "), reached at " << address;
     status_.session_up = true;
     ++status_.sessions_total;
-    // An advertised name may take a while to look up: once is enough.
+    // Resolving an advertised name can be slow: do it only once.
     if (address != address_) interface_ = InterfaceOf(address);
     address_ = address;
-    table_->CoordinatorBack(address_, interface_);
+    table_->OnCoordinatorConnected(address_, interface_);
     table_->Resend();
     if (leaving_) SendLeaving();
   }
@@ -283,7 +284,7 @@ class AgentImpl final : public Agent {
     const SteadyTime now = Now().steady;
     status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
     status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
-    if (table_ == nullptr) return;  // the end has begun
+    if (table_ == nullptr) return;  // shutting down
     table_->Tick();
     devices_->Tick();
     if (now >= next_sweep_) SweepLogs(now);
@@ -293,11 +294,11 @@ class AgentImpl final : public Agent {
   void SweepLogs(SteadyTime now) {
     next_sweep_ = now + std::min(kLongestSweepInterval, options_.keep_logs.age / 10);
     sweeper_->Post([jobs = directory_->Jobs(), keep = options_.keep_logs, held = table_->Held()] {
-      const Swept swept = Sweep(jobs, keep, held, absl::Now());
+      const SweepResult swept = Sweep(jobs, keep, held, absl::Now());
       LOG_IF(INFO, swept.generations + swept.jobs > 0)
           << "deleted the logs of " << swept.generations << " finished generations ("
-          << swept.log_bytes << " bytes) and all of " << swept.jobs << " jobs: " << keep.Text()
-          << " are kept";
+          << swept.log_bytes << " bytes) and all files of " << swept.jobs
+          << " jobs; retention: " << keep.Text();
     });
   }
 
@@ -317,12 +318,12 @@ class AgentImpl final : public Agent {
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<LogServer> log_server_;
   std::unique_ptr<Session> session_;
-  // The loop's.
+  // Used on the loop only.
   bool leaving_ = false;
   std::string address_;
   std::string interface_;
   SteadyTime next_sweep_;
-  // The loop's view of the two, null before they are there and once they are to go.
+  // The same two objects for use on the loop; null before they exist and during shutdown.
   LogServer* logs_on_loop_ = nullptr;
   Session* session_on_loop_ = nullptr;
 };
@@ -340,22 +341,21 @@ absl::Status CheckOptions(const AgentOptions& options) {
                       absl::StrContains("-_.", absl::string_view(&c, 1)));
   }
   if (!plain) {
-    errors.push_back(absl::StrCat("--name: '", options.name, "' is not made of 1 to ",
+    errors.push_back(absl::StrCat("--name: '", options.name, "' is not a valid name; use 1 to ",
                                   limits::kNameLength, " letters, digits, '-', '_' and '.'"));
   }
-  if (options.data_dir.empty())
-    errors.push_back("--data-dir: a worker needs a directory of its own");
+  if (options.data_dir.empty()) errors.push_back("--data-dir: must not be empty");
   const uint32_t slots = options.devices.slots.value_or(1);
   if (slots == 0 || slots > limits::kSlotsPerNode) {
-    errors.push_back(absl::StrCat("--slots: 1 to ", limits::kSlotsPerNode));
+    errors.push_back(absl::StrCat("--slots: must be from 1 to ", limits::kSlotsPerNode));
   }
   if (options.labels.size() > limits::kLabels) {
-    errors.push_back(absl::StrCat("--labels: at most ", limits::kLabels));
+    errors.push_back(absl::StrCat("--labels: more than ", limits::kLabels, " labels"));
   }
   for (const auto& [key, value] : options.labels) {
     if (key.empty() || key.size() + value.size() > limits::kLabelBytes) {
       errors.push_back(absl::StrCat("--labels: '", key, "=", value,
-                                    "' is not KEY=VALUE of at most ", limits::kLabelBytes,
+                                    "' is not KEY=VALUE with at most ", limits::kLabelBytes,
                                     " bytes"));
     }
   }

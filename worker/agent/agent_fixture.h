@@ -1,4 +1,4 @@
-// A whole agent with real shims and processes, against a coordinator that the test plays.
+// Test fixture: an agent with real shims and processes, and a scripted coordinator.
 #ifndef MUSTER_WORKER_AGENT_AGENT_FIXTURE_H_
 #define MUSTER_WORKER_AGENT_AGENT_FIXTURE_H_
 
@@ -33,7 +33,7 @@ inline bool IsExited(const v1::RankReport& report) { return report.phase() == v1
 class AgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Short: a unix socket is to fit.
+    // Short, because it contains a unix socket.
     std::string pattern = "/tmp/muster-agent-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
@@ -79,7 +79,7 @@ class AgentTest : public ::testing::Test {
     ASSERT_TRUE(coordinator_->WaitForSessions(1));
   }
 
-  // Ranks 0, 1, … of a job that runs `script` in each.
+  // A launch of ranks 0, 1, … of a job that runs `script` in each.
   v1::CoordinatorMessage Launch(const std::string& script, int ranks = 1, uint64_t generation = 1) {
     v1::CoordinatorMessage message;
     v1::Launch& launch = *message.mutable_launch();
@@ -138,10 +138,9 @@ class AgentTest : public ::testing::Test {
   std::string Read(const std::string& path) const {
     return shim::ReadFile(path).value_or("<none>");
   }
-  // Opening a named pipe waits for its other end: so a script waits for the test, and the test for
-  // a script.
+  // Opening a named pipe waits for its other end, so scripts and tests can wait for each other.
   void MakeFifo(const std::string& name) { ASSERT_EQ(mkfifo(Path(name).c_str(), 0600), 0); }
-  void LetGo(const std::string& name) { std::ofstream(Path(name)) << "go\n"; }
+  void Unblock(const std::string& name) { std::ofstream(Path(name)) << "go\n"; }
 
   std::string Get(const std::string& path) {
     const auto response = http::Get(agent_->http_address(), path);

@@ -1,4 +1,4 @@
-// A whole agent with real shims and processes, against a coordinator that the test plays.
+// Tests of the agent with real shims and processes and a scripted coordinator.
 #include "worker/agent/agent.h"
 
 #include <signal.h>
@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-TEST_F(AgentTest, HelloTellsWhatTheNodeIs) {
+TEST_F(AgentTest, HelloDescribesTheNode) {
   StartBoth();
   const v1::Hello hello = coordinator_->hello();
   EXPECT_EQ(hello.protocol_version(), kProtocolVersion);
@@ -53,7 +53,7 @@ TEST_F(AgentTest, HelloTellsWhatTheNodeIs) {
       &beat));
 }
 
-TEST_F(AgentTest, CommandRunsInItsEnvironmentAndIsReported) {
+TEST_F(AgentTest, RunsCommandInItsEnvironmentAndReportsIt) {
   StartBoth();
   coordinator_->Send(Launch("env; pwd; echo oops >&2; exit $((40 + RANK))", 2));
   const v1::RankReport first = WaitForRank(0, IsExited);
@@ -77,18 +77,18 @@ TEST_F(AgentTest, CommandRunsInItsEnvironmentAndIsReported) {
   }
 }
 
-TEST_F(AgentTest, StartedIsReportedBeforeTheEnd) {
+TEST_F(AgentTest, ReportsStartBeforeExit) {
   MakeFifo("go");
   StartBoth();
   coordinator_->Send(Launch("cat " + Path("go")));
   const v1::RankReport started = WaitForRank(0, IsStarted);
   EXPECT_EQ(started.phase(), v1::STARTED);
   EXPECT_GT(started.pid(), 0);
-  LetGo("go");
+  Unblock("go");
   EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 0);
 }
 
-TEST_F(AgentTest, ProgramThatCannotBeStartedIsSaidSo) {
+TEST_F(AgentTest, ReportsProgramThatCannotBeStarted) {
   StartBoth();
   v1::CoordinatorMessage message = Launch("");
   message.mutable_launch()->mutable_spec()->clear_command();
@@ -114,7 +114,7 @@ TEST_F(AgentTest, MissingShimFailsTheRankNotTheWorker) {
   EXPECT_THAT(report.exit().failure().message(), HasSubstr("/no/such/muster-shim"));
 }
 
-TEST_F(AgentTest, StopEndsTheWholeTree) {
+TEST_F(AgentTest, StopEndsTheProcessTree) {
   MakeFifo("ready");
   StartBoth();
   coordinator_->Send(Launch("trap '' TERM; (setsid sh -c \"trap '' TERM; echo x > " +
@@ -130,7 +130,7 @@ TEST_F(AgentTest, StopEndsTheWholeTree) {
   EXPECT_EQ(shim::KillByEnvironment(cookie_), 0u);
 }
 
-TEST_F(AgentTest, RepeatedLaunchDoesNothingAndForgetRemovesAllButLogs) {
+TEST_F(AgentTest, IgnoresRepeatedLaunchAndForgetKeepsOnlyLogs) {
   StartBoth();
   coordinator_->Send(Launch("echo once"));
   WaitForRank(0, IsExited);
@@ -139,14 +139,14 @@ TEST_F(AgentTest, RepeatedLaunchDoesNothingAndForgetRemovesAllButLogs) {
   forget.mutable_forget()->set_job_id(kJob);
   forget.mutable_forget()->set_generation(1);
   coordinator_->Send(forget);
-  // Whatever was sent before has been handled when the next session is there.
+  // When the next session exists, all earlier messages have been handled.
   coordinator_->BreakSession();
   ASSERT_TRUE(coordinator_->WaitForSessions(2));
   const std::string job = directory_ + "/data/jobs/job-1";
   EXPECT_EQ(Read(job + "/logs/generation-1/rank-0000.stdout"), "once\n");
 }
 
-TEST_F(AgentTest, NewerGenerationWaitsForTheOlderOnesEnd) {
+TEST_F(AgentTest, NewerGenerationWaitsForOlderOneToEnd) {
   MakeFifo("ready");
   MakeFifo("go");
   StartBoth();
@@ -155,7 +155,7 @@ TEST_F(AgentTest, NewerGenerationWaitsForTheOlderOnesEnd) {
   WaitForRank(0, IsStarted);
   Read(Path("ready"));
   coordinator_->Send(Launch("exit 6", 1, 2));
-  LetGo("go");
+  Unblock("go");
   const v1::RankReport older = WaitForRank(0, IsExited, 1);
   EXPECT_EQ(older.exit().exit_code(), 5);
   EXPECT_TRUE(older.exit().stopped_by_worker());
@@ -165,7 +165,7 @@ TEST_F(AgentTest, NewerGenerationWaitsForTheOlderOnesEnd) {
             absl::ToUnixMillis(FromProto(older.exit().time())));
 }
 
-TEST_F(AgentTest, MalformedLaunchesAreDropped) {
+TEST_F(AgentTest, DropsMalformedLaunches) {
   StartBoth();
   v1::CoordinatorMessage message = Launch("true");
   message.mutable_launch()->set_job_id("../../etc");
@@ -181,7 +181,7 @@ TEST_F(AgentTest, MalformedLaunchesAreDropped) {
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/etc"));
 }
 
-TEST_F(AgentTest, SessionComesBackWithTheInventory) {
+TEST_F(AgentTest, ReconnectsWithInventory) {
   MakeFifo("go");
   StartBoth();
   coordinator_->Send(Launch("cat " + Path("go")));
@@ -193,23 +193,23 @@ TEST_F(AgentTest, SessionComesBackWithTheInventory) {
   EXPECT_EQ(hello.inventory(0).job_id(), kJob);
   EXPECT_EQ(hello.inventory(0).ranks(0).phase(), v1::STARTED);
   EXPECT_EQ(hello.inventory(0).ranks(0).pid(), before.pid());
-  LetGo("go");
+  Unblock("go");
   WaitForRank(0, IsExited);
 }
 
-TEST_F(AgentTest, RankThatEndsWithoutACoordinatorIsInTheNextHello) {
+TEST_F(AgentTest, NextHelloHasExitsDuringCoordinatorLoss) {
   MakeFifo("go");
   StartBoth();
   const int port = coordinator_->port();
   coordinator_->Send(Launch("cat " + Path("go") + "; exit 9"));
   WaitForRank(0, IsStarted);
   coordinator_.reset();
-  LetGo("go");
+  Unblock("go");
   coordinator_ = std::make_unique<ScriptedCoordinator>(port);
   EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 9);
 }
 
-TEST_F(AgentTest, WhatHappensBetweenHelloAndWelcomeIsTold) {
+TEST_F(AgentTest, ReportsEventsBetweenHelloAndWelcome) {
   MakeFifo("go");
   StartBoth();
   const int port = coordinator_->port();
@@ -219,8 +219,8 @@ TEST_F(AgentTest, WhatHappensBetweenHelloAndWelcomeIsTold) {
   coordinator_ = std::make_unique<ScriptedCoordinator>(port, /*silent=*/true);
   ASSERT_TRUE(coordinator_->WaitForSessions(1));
   EXPECT_EQ(coordinator_->hello().inventory(0).ranks(0).phase(), v1::STARTED);
-  LetGo("go");
-  // Written when the worker has taken notice.
+  Unblock("go");
+  // Written once the worker has recorded the exit.
   const std::string report = directory_ + "/data/jobs/job-1/generation-1/rank-0000/report.pb";
   const absl::Time deadline = absl::Now() + kPatience;
   while (!std::filesystem::exists(report) && absl::Now() < deadline) sched_yield();
@@ -228,7 +228,7 @@ TEST_F(AgentTest, WhatHappensBetweenHelloAndWelcomeIsTold) {
   EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 9);
 }
 
-TEST_F(AgentTest, JobStopsItselfWhenItMayNotRunAlone) {
+TEST_F(AgentTest, StopsJobThatMayNotOutliveTheCoordinator) {
   StartBoth();
   v1::CoordinatorMessage message = Launch("exec sleep 600");
   *message.mutable_launch()->mutable_spec()->mutable_on_lost_coordinator()->mutable_stop_after() =
@@ -264,9 +264,9 @@ TEST_F(AgentTest, NextWorkerAdoptsRanksAndExits) {
   ASSERT_EQ(hello.inventory(0).ranks_size(), 2);
   EXPECT_EQ(hello.inventory(0).ranks(1).phase(), v1::EXITED);
   EXPECT_EQ(hello.inventory(0).ranks(1).exit().exit_code(), 4);
-  // The rank lives on, the same process, and is this worker's now.
+  // The same process is still alive and now belongs to this worker.
   EXPECT_EQ(kill(static_cast<pid_t>(before.pid()), 0), 0);
-  LetGo("go");
+  Unblock("go");
   const v1::RankReport after = WaitForRank(0, IsExited);
   EXPECT_EQ(after.exit().exit_code(), 8);
   EXPECT_EQ(after.pid(), before.pid());
@@ -283,7 +283,7 @@ TEST_F(AgentTest, NextWorkerStopsAdoptedRanks) {
   EXPECT_EQ(WaitForRank(0, IsExited).exit().signal(), SIGTERM);
 }
 
-TEST_F(AgentTest, LostShimIsReportedAndItsRemainsAreKilled) {
+TEST_F(AgentTest, ReportsLostShimAndKillsItsProcesses) {
   MakeFifo("ready");
   StartBoth();
   coordinator_->Send(Launch("(setsid sh -c \"echo x > " + Path("ready") +
@@ -301,7 +301,7 @@ TEST_F(AgentTest, LostShimIsReportedAndItsRemainsAreKilled) {
   EXPECT_EQ(shim::KillByEnvironment(cookie_), 0u);
 }
 
-TEST_F(AgentTest, LogIsServedByOffsetAndTail) {
+TEST_F(AgentTest, ServesLogByOffsetAndTail) {
   StartBoth();
   coordinator_->Send(Launch("seq 20000"));
   WaitForRank(0, IsExited);
@@ -332,7 +332,7 @@ TEST_F(AgentTest, LogIsServedByOffsetAndTail) {
   EXPECT_EQ(refusal.log_unavailable().code(), static_cast<int>(absl::StatusCode::kNotFound));
 }
 
-TEST_F(AgentTest, FollowedLogGrowsUntilTheRankIsOver) {
+TEST_F(AgentTest, FollowsLogUntilTheRankExits) {
   MakeFifo("go");
   StartBoth();
   coordinator_->Send(Launch("echo one; cat " + Path("go") + "; echo three"));
@@ -344,14 +344,14 @@ TEST_F(AgentTest, FollowedLogGrowsUntilTheRankIsOver) {
   ASSERT_TRUE(coordinator_->WaitForLog(
       22, [](const ScriptedCoordinator::Log& log) { return log.finished; }));
   EXPECT_FALSE(coordinator_->log(22).end);
-  LetGo("go");
+  Unblock("go");
   ASSERT_TRUE(coordinator_->WaitForLog(
       21, [](const ScriptedCoordinator::Log& log) { return log.finished; }));
   EXPECT_EQ(coordinator_->log(21).data, "one\ngo\nthree\n");
   EXPECT_TRUE(coordinator_->log(21).end);
 }
 
-TEST_F(AgentTest, ClosedLogIsCancelled) {
+TEST_F(AgentTest, CancelsClosedLog) {
   StartBoth();
   coordinator_->Send(Launch("echo one; exec sleep 600"));
   WaitForRank(0, IsStarted);
@@ -369,7 +369,7 @@ TEST_F(AgentTest, ClosedLogIsCancelled) {
   WaitForRank(0, IsExited);
 }
 
-TEST_F(AgentTest, TakenNameIsTriedAgain) {
+TEST_F(AgentTest, RetriesIfNameIsTaken) {
   coordinator_->Refuse(grpc::ALREADY_EXISTS, "a live worker has this name");
   StartAgent();
   ASSERT_TRUE(coordinator_->WaitForSessions(2));
@@ -379,7 +379,7 @@ TEST_F(AgentTest, TakenNameIsTriedAgain) {
   EXPECT_FALSE(refused_.HasBeenNotified());
 }
 
-TEST_F(AgentTest, OtherProtocolVersionIsFinal) {
+TEST_F(AgentTest, DoesNotRetryOtherProtocolVersion) {
   coordinator_->Refuse(grpc::FAILED_PRECONDITION, "protocol 1, and this coordinator speaks 2");
   StartAgent();
   ASSERT_TRUE(refused_.WaitForNotificationWithTimeout(kPatience));
@@ -387,7 +387,7 @@ TEST_F(AgentTest, OtherProtocolVersionIsFinal) {
   EXPECT_EQ(coordinator_->sessions(), 1);
 }
 
-TEST_F(AgentTest, StopRanksEndsThemAllAndSaysSo) {
+TEST_F(AgentTest, StopRanksStopsAllAndReportsDone) {
   StartBoth();
   coordinator_->Send(Launch("exec sleep 600", 2));
   WaitForRank(0, IsStarted);
@@ -401,7 +401,7 @@ TEST_F(AgentTest, StopRanksEndsThemAllAndSaysSo) {
   EXPECT_EQ(shim::KillByEnvironment(cookie_), 0u);
 }
 
-TEST_F(AgentTest, HttpShowsHealthAndMetrics) {
+TEST_F(AgentTest, ServesHealthAndMetrics) {
   StartBoth();
   ASSERT_TRUE(coordinator_->WaitFor(
       [](const v1::WorkerMessage& message) { return message.has_heartbeat(); }));
@@ -419,14 +419,14 @@ TEST_F(AgentTest, HttpShowsHealthAndMetrics) {
   WaitForRank(1, IsExited);
 }
 
-TEST_F(AgentTest, SecondWorkerOnTheSameDirectoryIsRefused) {
+TEST_F(AgentTest, RejectsSecondWorkerOnTheSameDirectory) {
   StartBoth();
   const auto second = Agent::Start(Options(), [](const absl::Status&) {});
   EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("another worker"));
 }
 
-TEST_F(AgentTest, TooLongDataDirectoryIsSaidSo) {
+TEST_F(AgentTest, RejectsTooLongDataDirectory) {
   AgentOptions options = Options();
   options.data_dir += "/" + std::string(100, 'x');
   const auto agent = Agent::Start(options, [](const absl::Status&) {});
@@ -434,7 +434,7 @@ TEST_F(AgentTest, TooLongDataDirectoryIsSaidSo) {
   EXPECT_THAT(std::string(agent.status().message()), HasSubstr("too long for the unix socket"));
 }
 
-TEST_F(AgentTest, LaunchIsQuick) {
+TEST_F(AgentTest, LaunchesQuickly) {
   StartBoth();
   const absl::Time start = absl::Now();
   coordinator_->Send(Launch("date +%s%N"));

@@ -1,4 +1,4 @@
-// What a worker does for a command job beyond starting it.
+// Tests of the services that a worker provides to command jobs.
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -62,12 +62,12 @@ class CommandJobTest : public AgentTest {
     coordinator_->Send(message);
   }
 
-  static bool AsksForMaster(const v1::WorkerMessage& message) {
+  static bool RequestsMaster(const v1::WorkerMessage& message) {
     return message.has_get_key() && message.get_key().key() == kMasterKey;
   }
 };
 
-// Whether somebody holds or listens on the port.
+// Whether the port is in use.
 bool IsTaken(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in name = {};
@@ -78,7 +78,7 @@ bool IsTaken(int port) {
   return taken;
 }
 
-TEST_F(CommandJobTest, MasterPortIsHeldForTheGenerationAndOverARestart) {
+TEST_F(CommandJobTest, HoldsMasterPortThroughARestart) {
   MakeFifo("ready");
   MakeFifo("go");
   StartBoth();
@@ -93,12 +93,12 @@ TEST_F(CommandJobTest, MasterPortIsHeldForTheGenerationAndOverARestart) {
   int port = 0;
   ASSERT_TRUE(absl::SimpleAtoi(Variable("MASTER_PORT"), &port));
   EXPECT_TRUE(IsTaken(port));
-  LetGo("go");
+  Unblock("go");
   WaitForRank(0, IsExited);
   EXPECT_FALSE(IsTaken(port));
 }
 
-TEST_F(CommandJobTest, NodeRankZeroPublishesWhereTheRanksMeet) {
+TEST_F(CommandJobTest, NodeRankZeroPublishesMasterEndpoint) {
   StartBoth();
   coordinator_->Send(LaunchOfTwoNodes("env", 0));
   v1::WorkerMessage put;
@@ -107,16 +107,16 @@ TEST_F(CommandJobTest, NodeRankZeroPublishesWhereTheRanksMeet) {
   EXPECT_EQ(put.put_key().key(), kMasterKey);
   const auto endpoint = DecodeMasterEndpoint(put.put_key().value());
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  // Its own ranks do not wait for the others.
+  // Ranks of this node do not wait for other nodes.
   WaitForRank(0, IsExited);
   EXPECT_EQ(Variable("MASTER_ADDR"), endpoint->address.host);
   EXPECT_EQ(Variable("MASTER_PORT"), absl::StrCat(endpoint->address.port));
 }
 
-TEST_F(CommandJobTest, OtherNodesStartWhenTheyKnowIt) {
+TEST_F(CommandJobTest, OtherNodesWaitForMasterEndpoint) {
   StartBoth();
   coordinator_->Send(LaunchOfTwoNodes("env", 1));
-  ASSERT_TRUE(coordinator_->WaitFor(AsksForMaster));
+  ASSERT_TRUE(coordinator_->WaitFor(RequestsMaster));
   EXPECT_EQ(LogOf(1, "stdout"), "<none>");
   SendKey(EncodeMasterEndpoint({{"192.0.2.9", 4711}, NetworkIdentity()}));
   EXPECT_EQ(WaitForRank(1, IsExited).exit().exit_code(), 0);
@@ -124,20 +124,20 @@ TEST_F(CommandJobTest, OtherNodesStartWhenTheyKnowIt) {
               AllOf(HasSubstr("MASTER_ADDR=192.0.2.9\n"), HasSubstr("MASTER_PORT=4711\n")));
 }
 
-TEST_F(CommandJobTest, StopWhileWaitingForItEndsTheRank) {
+TEST_F(CommandJobTest, StopEndsRanksThatWaitForMasterEndpoint) {
   StartBoth();
   coordinator_->Send(LaunchOfTwoNodes("env", 1));
-  ASSERT_TRUE(coordinator_->WaitFor(AsksForMaster));
+  ASSERT_TRUE(coordinator_->WaitFor(RequestsMaster));
   SendStop(absl::Seconds(10));
   const v1::RankReport report = WaitForRank(1, IsExited);
   EXPECT_TRUE(report.exit().stopped_by_worker());
   EXPECT_FALSE(report.exit().has_failure());
 }
 
-TEST_F(CommandJobTest, LoopbackOfAnotherMachineIsRefusedWithTheCure) {
+TEST_F(CommandJobTest, RejectsLoopbackOfAnotherMachineWithRemedy) {
   StartBoth();
   coordinator_->Send(LaunchOfTwoNodes("env", 1));
-  ASSERT_TRUE(coordinator_->WaitFor(AsksForMaster));
+  ASSERT_TRUE(coordinator_->WaitFor(RequestsMaster));
   SendKey(EncodeMasterEndpoint({{"127.0.0.1", 4711}, "another boot/another network"}));
   const v1::RankReport report = WaitForRank(1, IsExited);
   EXPECT_EQ(report.exit().exit_code(), 126);
@@ -145,7 +145,7 @@ TEST_F(CommandJobTest, LoopbackOfAnotherMachineIsRefusedWithTheCure) {
   EXPECT_TRUE(report.exit().failure().not_retryable());
 }
 
-TEST_F(CommandJobTest, ErrorFileSaysWhyTheProgramFailed) {
+TEST_F(CommandJobTest, ReportsErrorFile) {
   StartBoth();
   coordinator_->Send(
       Launch("echo '{\"message\": {\"message\": \"ValueError: no such layer\", \"extraInfo\": "
@@ -155,21 +155,21 @@ TEST_F(CommandJobTest, ErrorFileSaysWhyTheProgramFailed) {
   EXPECT_EQ(report.exit().stderr_tail(), "Traceback: a");
 }
 
-TEST_F(CommandJobTest, ProgressFileIsFollowed) {
+TEST_F(CommandJobTest, FollowsProgressFile) {
   MakeFifo("go");
   StartBoth();
   coordinator_->Send(Launch("echo step=3 loss=0.5 total_steps=9 >> $MUSTER_PROGRESS; cat " +
                             Path("go") + "; echo step=9 phase=done >> $MUSTER_PROGRESS"));
   ASSERT_TRUE(coordinator_->WaitForRank(
       kJob, 1, 0, [](const v1::RankReport& report) { return report.progress().step() == 3; }));
-  LetGo("go");
+  Unblock("go");
   const v1::RankReport report = WaitForRank(0, IsExited);
   EXPECT_EQ(report.progress().step(), 9u);
   EXPECT_EQ(report.progress().loss(), 0.5);
   EXPECT_EQ(report.progress().phase(), "done");
 }
 
-TEST_F(CommandJobTest, WaitIsWrittenToTheLogsOfLiveRanks) {
+TEST_F(CommandJobTest, WritesWaitsToTheLogsOfLiveRanks) {
   StartBoth();
   coordinator_->Send(Launch("[ $RANK = 1 ] && exit 0; until grep -qs muster: " +
                                 LogPath(0, "stderr") + "; do sleep 0.01; done; echo mine >&2",
@@ -193,7 +193,7 @@ TEST_F(CommandJobTest, WaitIsWrittenToTheLogsOfLiveRanks) {
   EXPECT_EQ(LogOf(1, "stderr"), "");
 }
 
-TEST_F(CommandJobTest, LeavingWorkerLetsTheCoordinatorEndItsRanks) {
+TEST_F(CommandJobTest, LeavingWorkerLetsTheCoordinatorStopItsRanks) {
   MakeFifo("ready");
   StartBoth();
   coordinator_->Send(
@@ -203,7 +203,7 @@ TEST_F(CommandJobTest, LeavingWorkerLetsTheCoordinatorEndItsRanks) {
   agent_->StopRanks(std::nullopt, [&done] { done.Notify(); });
   ASSERT_TRUE(coordinator_->WaitFor([](const v1::WorkerMessage& m) { return m.has_leaving(); }));
   EXPECT_FALSE(done.HasBeenNotified());
-  // Nothing new is taken.
+  // New launches are not accepted.
   coordinator_->Send(Launch("exit 9", 1, 2));
   SendStop(absl::Seconds(10));
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
@@ -211,7 +211,7 @@ TEST_F(CommandJobTest, LeavingWorkerLetsTheCoordinatorEndItsRanks) {
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/data/jobs/job-1/generation-2"));
 }
 
-TEST_F(CommandJobTest, SecondRequestToEndGivesNoGrace) {
+TEST_F(CommandJobTest, SecondStopRequestGivesNoGrace) {
   MakeFifo("ready");
   StartBoth();
   coordinator_->Send(
@@ -224,7 +224,7 @@ TEST_F(CommandJobTest, SecondRequestToEndGivesNoGrace) {
   EXPECT_EQ(WaitForRank(0, IsExited).exit().signal(), SIGKILL);
 }
 
-TEST_F(CommandJobTest, StopIsExplainedInTheLog) {
+TEST_F(CommandJobTest, ExplainsStopInTheLog) {
   MakeFifo("ready");
   StartBoth();
   coordinator_->Send(Launch("echo x > " + Path("ready") + "; exec sleep 600"));
@@ -234,7 +234,7 @@ TEST_F(CommandJobTest, StopIsExplainedInTheLog) {
   EXPECT_EQ(LogOf(0, "stderr"), "muster: stopping, CancelledByUser: \n");
 }
 
-TEST_F(CommandJobTest, SlotsDivideTheCpusWhenAsked) {
+TEST_F(CommandJobTest, DividesCpusAmongSlots) {
   cpu_set_t mine;
   ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
   if (CPU_COUNT(&mine) < 2) GTEST_SKIP() << "one CPU cannot be divided";
@@ -258,7 +258,7 @@ TEST_F(CommandJobTest, SlotsDivideTheCpusWhenAsked) {
   EXPECT_NE(LogOf(0, "stdout"), LogOf(1, "stdout"));
 }
 
-TEST_F(CommandJobTest, RankThatComputesOnMoreThanItsShareIsNotBound) {
+TEST_F(CommandJobTest, DoesNotBindRankThatNeedsMoreCpus) {
   cpu_set_t mine;
   ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
   AgentOptions options = Options();
@@ -275,7 +275,7 @@ TEST_F(CommandJobTest, RankThatComputesOnMoreThanItsShareIsNotBound) {
   EXPECT_EQ(LogOf(0, "stdout"), absl::StrCat(CPU_COUNT(&mine), "\n"));
 }
 
-TEST_F(CommandJobTest, LogThatIsNoLongerThereIsSaidSo) {
+TEST_F(CommandJobTest, ReportsDeletedLog) {
   StartBoth();
   SendOpenLog(14, 7, false);
   v1::WorkerMessage refusal;

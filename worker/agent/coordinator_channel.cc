@@ -11,7 +11,7 @@ std::shared_ptr<grpc::Channel> OpenCoordinatorChannel(const std::string& address
                                                       const security::ClientSecurity& security) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Retries are ours.
+  // The session retries by itself.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   return OpenChannel(address, std::move(arguments), security);
 }

@@ -1,4 +1,4 @@
-// How a worker reaches its coordinator.
+// Opens gRPC channels to the coordinator.
 #ifndef MUSTER_WORKER_AGENT_COORDINATOR_CHANNEL_H_
 #define MUSTER_WORKER_AGENT_COORDINATOR_CHANNEL_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::agent {
 
-// A connection of its own for each channel, so that what travels on one never delays another.
+// Each channel has its own connection, so that traffic on one does not delay another.
 std::shared_ptr<grpc::Channel> OpenCoordinatorChannel(const std::string& address,
                                                       const security::ClientSecurity& security);
 

@@ -40,7 +40,7 @@ absl::Status CheckSocketPath(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path) {
-  if (path.empty()) return absl::InvalidArgumentError("no data directory is given");
+  if (path.empty()) return absl::InvalidArgumentError("the data directory must not be empty");
   std::error_code error;
   std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();
   if (error) return ErrnoStatus(error.value(), path);
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   for (const char* part : {"run", "jobs", "cache"}) {
     const std::string folder = absl::StrCat(directory->path(), "/", part);
     RETURN_IF_ERROR(MakeDirectories(folder));
-    // Whoever reaches the socket or reads a rank's token is the rank.
+    // Access to the socket or to a rank's token grants the rank's identity.
     if (chmod(folder.c_str(), 0700) != 0) {
       return ErrnoStatus(errno, absl::StrCat("chmod ", folder));
     }
@@ -155,7 +155,7 @@ absl::Status CheckJobId(absl::string_view job_id) {
          (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.');
   }
   if (ok) return absl::OkStatus();
-  return absl::InvalidArgumentError("a job id has letters, digits, '-', '_' and '.' only");
+  return absl::InvalidArgumentError("a job id may contain only letters, digits, '-', '_' and '.'");
 }
 
 absl::Status MakeDirectories(const std::string& path) {

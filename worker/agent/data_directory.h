@@ -1,18 +1,18 @@
-// Where a worker keeps what must outlive it.
+// Layout of the directory in which a worker stores state that must outlive it.
 //
-//   lock                                    held by the running worker
-//   run/rank.sock                           the ranks' service
+//   lock                                    locked by the running worker
+//   run/rank.sock                           socket of the rank service
 //   cache/                                  unpacked data sets, shared by all ranks
-//   jobs/JOB/generation-K/launch.pb         what was asked for; world.pb once it is known; of a
-//                                           command job, master: the port held for it
-//   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; of
-//   a
-//                                           command job also error.json and progress
+//   jobs/JOB/generation-K/launch.pb         the launch; world.pb once the world is known; for a
+//                                           command job, master: its endpoint
+//   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; for
+//                                           a command job also error.json and progress
 //   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout
-//   jobs/JOB/work/rank-0007/                the rank's working directory unless the job names one
-//   jobs/JOB/checkpoint/                    for a command's own checkpoints
+//   jobs/JOB/work/rank-0007/                working directory, unless the job sets one
+//   jobs/JOB/checkpoint/                    for checkpoints of a command
 //
-// A generation's directory goes when the coordinator has recorded it, the rest as retention.h says.
+// A generation's directory is removed when the coordinator has recorded its end, the other files as
+// described in retention.h.
 #ifndef MUSTER_WORKER_AGENT_DATA_DIRECTORY_H_
 #define MUSTER_WORKER_AGENT_DATA_DIRECTORY_H_
 
@@ -30,11 +30,11 @@
 
 namespace muster::agent {
 
-// Thread-safe: paths only, but for Open.
+// Builds the paths below the directory. Thread-safe.
 class DataDirectory {
  public:
-  // Creates what is missing and takes the lock. FAILED_PRECONDITION when another worker has it,
-  // INVALID_ARGUMENT when the path is too long for a unix socket below it.
+  // Creates missing directories and takes the lock. FAILED_PRECONDITION if another worker holds it,
+  // INVALID_ARGUMENT if the path is too long for a unix socket below it.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path);
   ~DataDirectory();
   DataDirectory(const DataDirectory&) = delete;
@@ -47,7 +47,7 @@ class DataDirectory {
   std::string Job(const std::string& job_id) const;
   std::string Generation(const std::string& job_id, uint64_t generation) const;
   std::string Rank(const std::string& job_id, uint64_t generation, uint32_t rank) const;
-  // Of a command's rank: its account of its failure, and of its progress.
+  // Files of a command's rank in which it reports its failure and its progress.
   std::string ErrorFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string ProgressFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string LaunchFile(const std::string& job_id, uint64_t generation) const;
@@ -57,7 +57,7 @@ class DataDirectory {
   std::string Work(const std::string& job_id, uint32_t rank) const;
   std::string Checkpoint(const std::string& job_id) const;
 
-  // Every (job, generation) that has left a directory behind.
+  // Every (job, generation) that has a directory.
   std::vector<std::pair<std::string, uint64_t>> Generations() const;
 
  private:
@@ -67,11 +67,11 @@ class DataDirectory {
   const int lock_fd_;
 };
 
-// A job id comes from outside and becomes part of a path: INVALID_ARGUMENT for one that is no plain
-// name.
+// Validates a job id, which comes from outside and becomes part of a path: INVALID_ARGUMENT unless
+// it is a plain name.
 absl::Status CheckJobId(absl::string_view job_id);
 
-// With its parents, for this user only.
+// Creates the directory and its parents, accessible to this user only.
 absl::Status MakeDirectories(const std::string& path);
 
 absl::Status WriteMessage(const std::string& path, const google::protobuf::MessageLite& message,

@@ -36,7 +36,7 @@ EventLoop::~EventLoop() {
 void EventLoop::Post(Closure closure) {
   absl::MutexLock lock(&mutex_);
   posted_.push_back(std::move(closure));
-  if (posted_.size() > 1) return;  // it has been woken already
+  if (posted_.size() > 1) return;  // already woken
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(wake_, &one, sizeof(one));
 }
@@ -96,7 +96,7 @@ void EventLoop::Run() {
     RunDueTimers();
     for (int i = 0; i < n; ++i) {
       const auto it = watched_.find(events[i].data.fd);
-      if (it == watched_.end()) continue;  // unwatched by one of those before it
+      if (it == watched_.end()) continue;  // unwatched by an earlier callback
       const std::shared_ptr<Closure> on_readable = it->second;
       (*on_readable)();
     }

@@ -1,5 +1,5 @@
-// The thread on which a worker decides: file descriptors, timers and closures posted from
-// elsewhere, one at a time.
+// A single-threaded event loop: runs file descriptor callbacks, timers and posted closures one at a
+// time.
 #ifndef MUSTER_WORKER_AGENT_EVENT_LOOP_H_
 #define MUSTER_WORKER_AGENT_EVENT_LOOP_H_
 
@@ -25,19 +25,20 @@ class EventLoop {
   using TimerId = uint64_t;
   using Closure = std::function<void()>;
 
-  // `name` is the thread's, at most 15 characters.
+  // `name` is the name of the thread, at most 15 characters.
   explicit EventLoop(const std::string& name);
-  // Finishes the closure under way; what is still queued is dropped.
+  // Finishes the running closure; drops queued ones.
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Thread-safe; in the order of the calls.
+  // Queues the closure. Thread-safe; closures run in the order of the calls.
   void Post(Closure closure) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Thread-safe, but never from the loop itself: runs the closure there and waits for it.
+  // Runs the closure on the loop and waits for it. Thread-safe, but must not be called on the loop
+  // itself.
   void RunAndWait(Closure closure);
 
-  // The rest on the loop's thread only.
+  // The methods below must be called on the loop's thread.
 
   // Calls `on_readable` while `fd` is readable or has been closed by its peer.
   void Watch(int fd, Closure on_readable);

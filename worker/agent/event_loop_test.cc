@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(EventLoopTest, RunsWhatIsPostedInOrder) {
+TEST(EventLoopTest, RunsPostedClosuresInOrder) {
   EventLoop loop("test");
   std::vector<int> order;
   for (int i = 0; i < 3; ++i) loop.Post([&order, i] { order.push_back(i); });
@@ -22,14 +22,14 @@ TEST(EventLoopTest, RunsWhatIsPostedInOrder) {
   EXPECT_THAT(order, ElementsAre(0, 1, 2, 3));
 }
 
-TEST(EventLoopTest, ClosuresMayPostMore) {
+TEST(EventLoopTest, ClosuresCanPostClosures) {
   EventLoop loop("test");
   absl::Notification done;
   loop.Post([&] { loop.Post([&] { loop.Post([&] { done.Notify(); }); }); });
   EXPECT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(20)));
 }
 
-TEST(EventLoopTest, TimersRunInTheOrderOfTheirTimesUnlessCancelled) {
+TEST(EventLoopTest, RunsTimersInOrderUnlessCancelled) {
   EventLoop loop("test");
   std::vector<int> order;
   absl::Notification done;
@@ -69,7 +69,7 @@ TEST(EventLoopTest, WatchesDescriptorsUntilUnwatched) {
   close(ends[1]);
 }
 
-TEST(EventLoopTest, DropsWhatIsQueuedWhenItEnds) {
+TEST(EventLoopTest, DropsQueuedClosuresOnDestruction) {
   const auto token = std::make_shared<int>(1);
   {
     EventLoop loop("test");

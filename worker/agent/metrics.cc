@@ -37,34 +37,33 @@ void Add(MetricFamily& family, double value, const Labels& labels = {}) {
 
 std::vector<MetricFamily> RankFamilies(
     const std::map<ProgressBoard::Key, ProgressBoard::Entry>& ranks) {
-  MetricFamily step = Family("muster_train_step", "Steps completed in the job's whole life.");
-  MetricFamily loss = Family("muster_train_loss", "Training loss of the newest step.");
+  MetricFamily step = Family("muster_train_step", "Steps completed since the job's first start.");
+  MetricFamily loss = Family("muster_train_loss", "Training loss of the latest step.");
   MetricFamily accuracy =
       Family("muster_train_accuracy_ratio", "Accuracy on the test set, 0 to 1.");
   MetricFamily test_loss = Family("muster_test_loss", "Mean loss on the test set.");
-  MetricFamily rate = Family("muster_train_learning_rate", "Learning rate of the newest step.");
+  MetricFamily rate = Family("muster_train_learning_rate", "Learning rate of the latest step.");
   MetricFamily samples =
-      Family("muster_train_samples_total", "Samples trained on by all ranks of the job together.",
+      Family("muster_train_samples_total", "Samples processed in training by all ranks of the job.",
              MetricType::Counter);
-  MetricFamily duration =
-      Family("muster_train_step_duration_seconds",
-             "Median over the last seconds: a whole step, and of it the waits for data and for "
-             "communication that nothing hid.");
+  MetricFamily duration = Family("muster_train_step_duration_seconds",
+                                 "Median over the last seconds: the whole step, the wait for data, "
+                                 "and exposed communication.");
   MetricFamily loss_scale =
-      Family("muster_train_loss_scale", "What the loss is multiplied by before backward.");
-  MetricFamily skipped = Family("muster_train_skipped_steps_total",
-                                "Steps that were skipped because gradients overflowed, in the "
-                                "job's whole life.",
-                                MetricType::Counter);
-  MetricFamily precision = Family("muster_train_precision_info",
-                                  "What a rank computes in, and what gradients are summed in; "
-                                  "always 1.");
-  MetricFamily stall =
-      Family("muster_loader_stall_seconds_total",
-             "Time that this rank waited for its loader in this generation.", MetricType::Counter);
+      Family("muster_train_loss_scale", "Loss scale of mixed precision training.");
+  MetricFamily skipped =
+      Family("muster_train_skipped_steps_total",
+             "Steps skipped because of gradient overflow, since the job's first start.",
+             MetricType::Counter);
+  MetricFamily precision =
+      Family("muster_train_precision_info",
+             "Precision of a rank's computation and of the gradient reduction; always 1.");
+  MetricFamily stall = Family("muster_loader_stall_seconds_total",
+                              "Time that the rank waited for its data loader in this generation.",
+                              MetricType::Counter);
   MetricFamily bytes =
       Family("muster_collective_bytes_total",
-             "Bytes that this rank put into collectives in this generation.", MetricType::Counter);
+             "Bytes that the rank sent into collectives in this generation.", MetricType::Counter);
   for (const auto& [key, entry] : ranks) {
     const v1::RankReport& report = entry.report;
     if (!report.has_progress()) continue;
@@ -118,14 +117,14 @@ std::vector<MetricFamily> Metrics::Collect() const {
   const auto ranks = board_.Snapshot(Now().steady);
   std::vector<MetricFamily> families = RankFamilies(ranks);
 
-  MetricFamily build = Family("muster_build_info", "The build that runs; always 1.");
+  MetricFamily build = Family("muster_build_info", "Version of the running build; always 1.");
   Add(build, 1,
       {{"version", kSoftwareVersion}, {"protocol_version", absl::StrCat(kProtocolVersion)}});
   families.push_back(std::move(build));
 
-  MetricFamily slots = Family("muster_worker_slots", "Slots that this worker offers.");
+  MetricFamily slots = Family("muster_worker_slots", "Slots of this worker.");
   MetricFamily allocated =
-      Family("muster_worker_slots_allocated", "Slots of this worker that a rank occupies.");
+      Family("muster_worker_slots_allocated", "Slots of this worker that are occupied by a rank.");
   Slots in_use = slots_in_use_();
   for (const auto& [kind, count] : slots_) {
     Add(slots, count, {{"kind", kind}});
@@ -147,7 +146,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   families.push_back(std::move(by_phase));
 
   MetricFamily up =
-      Family("muster_worker_session_up", "1 while the coordinator has welcomed this worker.");
+      Family("muster_worker_session_up", "1 while the worker has a session with the coordinator.");
   Add(up, status_.session_up.load() ? 1 : 0);
   families.push_back(std::move(up));
 
@@ -158,7 +157,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   families.push_back(std::move(sessions));
 
   MetricFamily lag = Family("muster_event_loop_lag_seconds",
-                            "How late the worker's event loop came to its last timer.");
+                            "Delay of the last timer of the worker's event loop.");
   Add(lag, status_.loop_lag_seconds.load());
   families.push_back(std::move(lag));
   return families;

@@ -1,4 +1,4 @@
-// What Prometheus sees of a worker and of the ranks on it.
+// Prometheus metrics of a worker and of the ranks on it.
 #ifndef MUSTER_WORKER_AGENT_METRICS_H_
 #define MUSTER_WORKER_AGENT_METRICS_H_
 
@@ -14,7 +14,7 @@
 
 namespace muster::agent {
 
-// What the worker knows of itself; every member may be read and written from any thread.
+// State of the worker; all members may be accessed from any thread.
 struct WorkerStatus {
   std::atomic<bool> session_up{false};
   std::atomic<double> loop_lag_seconds{0};
@@ -22,10 +22,10 @@ struct WorkerStatus {
   std::atomic<uint64_t> sessions_total{0};
 };
 
-// Reads memory only; a scrape never takes the loop's turn. Thread-safe.
+// Collects from memory only; a scrape does not wait for the event loop. Thread-safe.
 class Metrics : public prometheus::Collectable {
  public:
-  // Slots by kind: those that there are, and those that ranks occupy.
+  // Number of slots by kind.
   using Slots = std::map<std::string, uint32_t>;
 
   Metrics(ProgressBoard& board, const WorkerStatus& status, Slots slots,

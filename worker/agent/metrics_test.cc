@@ -15,7 +15,7 @@ using ::testing::Not;
 
 class MetricsTest : public ::testing::Test {
  protected:
-  // As a scrape shows it.
+  // The text of a scrape.
   std::string Text() const { return prometheus::TextSerializer().Serialize(metrics_.Collect()); }
 
   void Report(const v1::Progress& progress) {
@@ -33,7 +33,7 @@ class MetricsTest : public ::testing::Test {
                          }};
 };
 
-TEST_F(MetricsTest, OfARank) {
+TEST_F(MetricsTest, ExportsMetricsOfARank) {
   v1::Progress progress;
   progress.set_step(120);
   progress.set_loss(0.5);
@@ -71,7 +71,7 @@ TEST_F(MetricsTest, OfARank) {
   EXPECT_THAT(Text(), HasSubstr("muster_loader_stall_seconds_total" + labels + " 2.5\n"));
 }
 
-TEST_F(MetricsTest, WithoutRanks) {
+TEST_F(MetricsTest, ExportsWorkerMetricsWithoutRanks) {
   const std::string text = Text();
   EXPECT_THAT(text, Not(HasSubstr("muster_train_")));
   EXPECT_THAT(text, HasSubstr("muster_worker_slots{kind=\"cpu\"} 4\n"));

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr char kGenerationPrefix[] = "generation-";
 
 struct Usage {
-  absl::Time changed = absl::InfinitePast();  // the newest of them all
+  absl::Time changed = absl::InfinitePast();  // the newest change
   uint64_t bytes = 0;
 };
 
@@ -66,7 +66,7 @@ struct Logs {
   Usage usage;
 };
 
-// Of finished generations.
+// The logs of finished generations.
 std::vector<Logs> FinishedLogs(const fs::path& jobs,
                                const std::set<std::pair<std::string, uint64_t>>& live) {
   std::vector<Logs> found;
@@ -87,13 +87,14 @@ std::vector<Logs> FinishedLogs(const fs::path& jobs,
   return found;
 }
 
-// Nothing but what is left when everything else has gone.
+// Whether the job has neither logs nor generations, and its directories have not changed since
+// `before`.
 bool IsAbandoned(const fs::path& job, absl::Time before) {
   if (!Entries(job / "logs").empty()) return false;
   for (const fs::path& entry : Entries(job)) {
     if (absl::StartsWith(entry.filename().string(), kGenerationPrefix)) return false;
   }
-  // Deleting the logs has changed the folder that they were in.
+  // The time of the job's own directory does not count: deleting the logs changed it.
   Usage usage;
   for (const char* kept : {"work", "checkpoint"}) {
     usage.changed = std::max(usage.changed, UsageOf(job / kept).changed);
@@ -111,9 +112,9 @@ std::string Retention::Text() const {
                       " and ", spec::SizeText(bytes));
 }
 
-Swept Sweep(const std::string& jobs_directory, const Retention& retention,
-            const std::set<std::pair<std::string, uint64_t>>& live, absl::Time now) {
-  Swept swept;
+SweepResult Sweep(const std::string& jobs_directory, const Retention& retention,
+                  const std::set<std::pair<std::string, uint64_t>>& live, absl::Time now) {
+  SweepResult swept;
   std::vector<Logs> logs = FinishedLogs(jobs_directory, live);
   std::sort(logs.begin(), logs.end(),
             [](const Logs& a, const Logs& b) { return a.usage.changed < b.usage.changed; });

@@ -27,7 +27,7 @@ class RetentionTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(jobs_); }
 
-  // A file of that size, and its folders, last changed so long ago.
+  // Creates a file of this size; it and its directories were last changed `age` ago.
   void Make(const std::string& name, absl::Duration age, size_t bytes = 10) {
     const fs::path path = fs::path(jobs_) / name;
     fs::create_directories(path.parent_path());
@@ -39,7 +39,7 @@ class RetentionTest : public ::testing::Test {
     }
   }
   bool Exists(const std::string& name) const { return fs::exists(fs::path(jobs_) / name); }
-  Swept Run() { return Sweep(jobs_, retention_, live_, now_); }
+  SweepResult Run() { return Sweep(jobs_, retention_, live_, now_); }
 
   std::string jobs_;
   Retention retention_;
@@ -47,11 +47,11 @@ class RetentionTest : public ::testing::Test {
   const absl::Time now_ = absl::Now();
 };
 
-TEST_F(RetentionTest, OldLogsGoAndNewOnesStay) {
+TEST_F(RetentionTest, DeletesOldLogsAndKeepsNewOnes) {
   Make("a/logs/generation-1/rank-0000.stdout", absl::Hours(3));
   Make("a/logs/generation-2/rank-0000.stdout", absl::Hours(2));
   Make("a/logs/generation-10/rank-0000.stdout", absl::Minutes(1));
-  const Swept swept = Run();
+  const SweepResult swept = Run();
   EXPECT_EQ(swept.generations, 2);
   EXPECT_EQ(swept.log_bytes, 20u);
   EXPECT_EQ(swept.jobs, 0);
@@ -60,7 +60,7 @@ TEST_F(RetentionTest, OldLogsGoAndNewOnesStay) {
   EXPECT_TRUE(Exists("a/logs/generation-10/rank-0000.stdout"));
 }
 
-TEST_F(RetentionTest, LiveGenerationsAreNeverTouched) {
+TEST_F(RetentionTest, KeepsLiveGenerations) {
   retention_.bytes = 0;
   Make("a/logs/generation-1/rank-0000.stdout", absl::Hours(3), 5000);
   Make("a/logs/generation-2/rank-0000.stdout", absl::Hours(3), 5000);
@@ -72,7 +72,7 @@ TEST_F(RetentionTest, LiveGenerationsAreNeverTouched) {
   EXPECT_TRUE(Exists("b/work/rank-0000/data"));
 }
 
-TEST_F(RetentionTest, BeyondTheSizeTheOldestGoFirst) {
+TEST_F(RetentionTest, DeletesOldestLogsBeyondTheSize) {
   Make("a/logs/generation-1/rank-0000.stdout", absl::Minutes(30), 600);
   Make("b/logs/generation-1/rank-0000.stdout", absl::Minutes(20), 600);
   Make("c/logs/generation-1/rank-0000.stderr", absl::Minutes(10), 400);
@@ -83,7 +83,7 @@ TEST_F(RetentionTest, BeyondTheSizeTheOldestGoFirst) {
   EXPECT_EQ(Run().generations, 0);
 }
 
-TEST_F(RetentionTest, RestOfAJobGoesByAgeOnly) {
+TEST_F(RetentionTest, DeletesRestOfAJobByAgeOnly) {
   retention_.bytes = 0;
   Make("old/logs/generation-1/rank-0000.stdout", absl::Hours(2));
   Make("old/checkpoint/step-1/model", absl::Hours(2));
@@ -91,7 +91,7 @@ TEST_F(RetentionTest, RestOfAJobGoesByAgeOnly) {
   Make("fresh/checkpoint/step-1/model", absl::Minutes(5));
   Make("fresh/logs/generation-1/rank-0000.stdout", absl::Minutes(5));
   Make("kept/generation-3/launch.pb", absl::Hours(2));
-  const Swept swept = Run();
+  const SweepResult swept = Run();
   EXPECT_EQ(swept.generations, 2);
   EXPECT_EQ(swept.jobs, 1);
   EXPECT_FALSE(Exists("old"));
@@ -100,7 +100,7 @@ TEST_F(RetentionTest, RestOfAJobGoesByAgeOnly) {
   EXPECT_TRUE(Exists("kept/generation-3/launch.pb"));
 }
 
-TEST_F(RetentionTest, WhatIsNotOursIsLeftAlone) {
+TEST_F(RetentionTest, LeavesUnknownFilesAlone) {
   Make("a/logs/notes/mine", absl::Hours(9));
   Make(".hidden/logs/generation-1/x", absl::Hours(9));
   fs::create_directories(jobs_ + "/b/logs");
@@ -112,7 +112,7 @@ TEST_F(RetentionTest, WhatIsNotOursIsLeftAlone) {
   EXPECT_TRUE(fs::exists("/bin"));
 }
 
-TEST(RetentionTextTest, IsForPeople) {
+TEST(RetentionTextTest, FormatsDaysAndSize) {
   EXPECT_EQ(Retention().Text(), "7 days and 10GiB");
   EXPECT_EQ((Retention{absl::Minutes(90), 1000}.Text()), "1h30m and 1000");
 }

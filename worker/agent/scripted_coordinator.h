@@ -1,5 +1,5 @@
-// A coordinator for tests: speaks worker.proto on a loopback port and does what the test tells it,
-// nothing else.
+// A fake coordinator for tests: implements worker.proto on a loopback port and does only what the
+// test requests.
 #ifndef MUSTER_WORKER_AGENT_SCRIPTED_COORDINATOR_H_
 #define MUSTER_WORKER_AGENT_SCRIPTED_COORDINATOR_H_
 
@@ -14,11 +14,11 @@
 
 namespace muster::agent {
 
-// Welcomes every worker and acknowledges heartbeats by itself. Thread-safe. A wait that fails after
-// many seconds returns false or an empty value, for the test to complain.
+// Welcomes every worker and acknowledges heartbeats automatically. Thread-safe. A wait that fails
+// returns false or an empty value after many seconds, so that the test can fail.
 class ScriptedCoordinator {
  public:
-  // Port 0: a free one. With `silent` a Hello is answered by nothing until Welcome is called.
+  // Port 0 selects a free one. With `silent`, a Hello is not answered until Welcome is called.
   explicit ScriptedCoordinator(int port = 0, bool silent = false);
   // Breaks all streams.
   ~ScriptedCoordinator();
@@ -28,28 +28,27 @@ class ScriptedCoordinator {
   int port() const;
   std::string address() const;
 
-  // Hellos from now on are answered by ending the stream with this gRPC code; 0: by a Welcome
-  // again.
+  // Answers later Hellos by ending the stream with this gRPC code; 0 restores the Welcome.
   void Refuse(int code, const std::string& message);
 
-  // The newest Hello, of a silent one.
+  // Answers the newest Hello of a silent coordinator.
   void Welcome();
 
-  // Sessions so far; each has its Hello.
+  // Number of sessions so far, that is, of Hellos.
   int sessions() const;
   bool WaitForSessions(int count) const;
   v1::Hello hello() const;  // the newest
 
-  // On the newest session.
+  // Uses the newest session.
   void Send(const v1::CoordinatorMessage& message);
   void BreakSession();
 
-  // Everything that came after the Hellos, in order, heartbeats included.
+  // All messages after the Hellos, in order, heartbeats included.
   std::vector<v1::WorkerMessage> messages() const;
-  // The first message for which `predicate` holds, among those that came and those that come.
+  // Waits for the first message, past or future, for which `predicate` holds.
   bool WaitFor(const std::function<bool(const v1::WorkerMessage&)>& predicate,
                v1::WorkerMessage* found = nullptr) const;
-  // The newest report of a rank, once `predicate` holds for it.
+  // Waits until `predicate` holds for the newest report of a rank.
   bool WaitForRank(const std::string& job_id, uint64_t generation, uint32_t rank,
                    const std::function<bool(const v1::RankReport&)>& predicate,
                    v1::RankReport* found = nullptr) const;
@@ -58,8 +57,8 @@ class ScriptedCoordinator {
     std::string data;
     uint64_t first_offset = 0;
     int chunks = 0;
-    bool end = false;       // the last chunk said so
-    bool finished = false;  // the stream is over
+    bool end = false;       // set in the last chunk
+    bool finished = false;  // the stream has ended
     bool cancelled = false;
   };
   Log log(uint64_t transfer) const;

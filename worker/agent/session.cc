@@ -19,14 +19,14 @@ constexpr absl::Duration kFirstDelay = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Seconds(3);
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 constexpr absl::Duration kCloseTimeout = absl::Seconds(1);
-// So many in a row are final. One may be a coordinator that has only just started, and whose token
-// is not yet in its place.
+// Number of consecutive refusals that are final. A single one may come from a coordinator that has
+// just started and whose token file is not yet written.
 constexpr int kRefusals = 3;
 constexpr absl::Duration kShortestInterval = absl::Milliseconds(10);
 
 }  // namespace
 
-// One stream. Keeps itself alive until gRPC is done with it; thread-safe.
+// One stream, which keeps itself alive until gRPC is done with it. Thread-safe.
 class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
  public:
   explicit Stream(Session* session)
@@ -41,16 +41,16 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
     stub_->async()->Session(&context_, this);
     Write(std::move(message), false);
     StartRead(&incoming_);
-    // Owed to Close, which may write at any time.
+    // Required because Close may write at any time.
     AddHold();
     StartCall();
   }
 
-  // `urgent` goes ahead of what waits.
+  // An `urgent` message overtakes queued ones.
   void Write(v1::WorkerMessage message, bool urgent) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (broken_ || closing_) return;
-    // The first of the queue is being written.
+    // The first message of the queue is being written.
     const auto place = urgent && !queue_.empty() ? queue_.begin() + 1 : queue_.end();
     queue_.insert(place, std::move(message));
     if (queue_.size() == 1) StartWrite(&queue_.front());
@@ -61,7 +61,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
     return queue_.size() > 1 && queue_[1].has_heartbeat();
   }
 
-  // After what is queued.
+  // Closes the stream after the queued messages.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
@@ -108,7 +108,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
   }
 
   void OnDone(const grpc::Status& status) override {
-    // With its last owner the channel goes, and it must not go on a thread of gRPC's own, which
+    // The stream's last owner destroys the channel, which must not happen on a gRPC thread: it
     // would wait for itself.
     session_->loop_.Post(
         [session = session_, self = std::move(self_), status = FromGrpcStatus(status)] {
@@ -117,7 +117,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
   }
 
  private:
-  // Once, when nothing is being written and nothing more will be.
+  // Ends writing; called when no write is in progress and none will follow.
   void HangUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (hung_up_) return;
     hung_up_ = true;
@@ -156,7 +156,7 @@ Session::~Session() {
   }
   heartbeat_thread_.join();
   std::shared_ptr<Stream> stream;
-  // On the loop, so that no stream is in the midst of being opened.
+  // On the loop, so that no stream is being opened concurrently.
   loop_.RunAndWait([this, &stream] {
     if (next_attempt_.has_value()) loop_.Cancel(*next_attempt_);
     absl::MutexLock lock(&mutex_);
@@ -172,7 +172,7 @@ Session::~Session() {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&closed_));
   }
-  // What was posted for this session has run when this has.
+  // Waits for the closures that were posted for this session.
   loop_.RunAndWait([] {});
 }
 
@@ -204,7 +204,7 @@ void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
     absl::MutexLock lock(&mutex_);
     if (stream != stream_.get()) return;
   }
-  if (message.has_heartbeat_ack()) return;  // heard is all it says
+  if (message.has_heartbeat_ack()) return;  // carries no data
   if (!message.has_welcome()) {
     if (welcomed_) events_.on_message(std::move(message));
     return;
@@ -245,17 +245,18 @@ void Session::OnDone(const Stream* stream, const absl::Status& status) {
   const absl::Status reason = security::Explain(status, security_, coordinator_);
   const bool refused = absl::IsUnauthenticated(reason) || absl::IsPermissionDenied(reason);
   refusals_ = refused ? refusals_ + 1 : 0;
-  // A worker that was taken before has ranks to look after, and its operator time to mend this.
+  // A worker that was accepted before has ranks to manage, and its operator can fix the
+  // credentials.
   if (refusals_ == kRefusals && !ever_welcomed_) {
     events_.on_refused(reason);
     return;
   }
   const absl::Duration delay = NextDelay();
-  // Once, not at every attempt.
+  // Log once, not at every attempt.
   const std::string error = status.ok() ? "the coordinator ended the session" : reason.ToString();
   if (error != last_error_) {
     LOG(WARNING) << "no session with the coordinator " << coordinator_ << ": " << error
-                 << "; trying again";
+                 << "; retrying";
     last_error_ = error;
   }
   next_attempt_ = loop_.RunAfter(delay, [this] { Open(); });
@@ -265,7 +266,7 @@ absl::Duration Session::NextDelay() {
   const absl::Duration delay =
       std::min(kLongestDelay, kFirstDelay * static_cast<int64_t>(1 << std::min(failures_, 10)));
   ++failures_;
-  // So that a thousand workers do not come back at the same moment.
+  // Jitter, so that many workers do not reconnect at the same moment.
   return delay * absl::Uniform(random_, 0.5, 1.0);
 }
 
@@ -294,7 +295,7 @@ void Session::Beat() {
     patience = beating ? lease_ : kConnectTimeout;
   }
   if (stream == nullptr) return;
-  // A cut network closes nothing: silence has to be noticed.
+  // A network partition does not close the stream, so missing acknowledgements must be detected.
   if (Now().steady - stream->last_heard() > patience) return stream->Cancel();
   if (!beating || stream->HasUrgent()) return;
   for (v1::GenerationReport& report : board_.TakeChanged()) {

@@ -1,4 +1,4 @@
-// The worker's stream to the coordinator: opened again whenever it breaks, kept alive by
+// The worker's stream to the coordinator: reopened whenever it breaks, and kept alive by
 // heartbeats.
 #ifndef MUSTER_WORKER_AGENT_SESSION_H_
 #define MUSTER_WORKER_AGENT_SESSION_H_
@@ -23,40 +23,42 @@
 
 namespace muster::agent {
 
-// Created and destroyed off the loop; Send on the loop. Heartbeats have a thread of their own, and
-// go ahead of whatever else waits to be written: no load of the worker's delays them.
+// Must be created and destroyed outside the loop; Send must be called on the loop. Heartbeats are
+// sent by a separate thread and overtake queued messages, so that load on the worker does not delay
+// them.
 class Session {
  public:
-  // All on the loop.
+  // Called on the loop.
   struct Events {
-    // A stream is being opened: what to say first.
+    // A stream is being opened; returns its first message.
     std::function<v1::Hello()> hello;
     std::function<void(const v1::Welcome&)> on_welcome;
     std::function<void(v1::CoordinatorMessage)> on_message;
-    // A stream that had been welcomed broke. The next attempt follows by itself.
+    // A welcomed stream broke. The session reconnects by itself.
     std::function<void(const absl::Status&)> on_lost;
-    // The coordinator will never take this worker: FAILED_PRECONDITION for another protocol
-    // version, UNAUTHENTICATED or PERMISSION_DENIED for its credentials, unless it has taken them
-    // before. Nothing follows.
+    // The coordinator will never accept this worker: FAILED_PRECONDITION for another protocol
+    // version, UNAUTHENTICATED or PERMISSION_DENIED for its credentials, unless they were accepted
+    // before. The session does not reconnect.
     std::function<void(const absl::Status&)> on_refused;
   };
 
-  // `coordinator` is HOST:PORT, called with the credentials of `security`. Loop and board must
-  // outlive the session, and the loop must run until it is destroyed.
+  // Connects to `coordinator`, HOST:PORT, with the credentials of `security`. Loop and board must
+  // outlive the session, and the loop must run until the session is destroyed.
   Session(std::string coordinator, EventLoop& loop, ProgressBoard& board, Events events,
           security::ClientSecurity security = {});
-  // Says what is still queued if the coordinator takes it within a second, then closes the stream.
+  // Sends the queued messages if the coordinator accepts them within a second, then closes the
+  // stream.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Drops the message when there is no welcomed stream: the next Hello tells everything.
+  // Drops the message if there is no welcomed stream: the next Hello contains the full state.
   void Send(v1::WorkerMessage message);
 
  private:
   class Stream;
 
-  // On the loop.
+  // Called on the loop.
   void Open();
   void OnMessage(const Stream* stream, v1::CoordinatorMessage message);
   void OnDone(const Stream* stream, const absl::Status& status);
@@ -72,7 +74,7 @@ class Session {
   ProgressBoard& board_;
   const Events events_;
 
-  // The loop's.
+  // Used on the loop only.
   bool welcomed_ = false;
   bool ever_welcomed_ = false;
   int refusals_ = 0;

@@ -44,7 +44,7 @@ absl::Status LogFileReader::SeekTail(uint64_t lines) {
     Seek(start);
     ASSIGN_OR_RETURN(const std::string block, Read(end - start));
     for (size_t i = block.size(); i > 0; --i) {
-      // The newline that ends the file begins no line.
+      // A newline at the end of the file does not start a line.
       if (block[i - 1] != '\n' || start + i == size) continue;
       if (++found == lines) {
         Seek(start + i);

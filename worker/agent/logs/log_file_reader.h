@@ -1,4 +1,4 @@
-// Reading a log file by offset while its shim still writes it.
+// Reads a log file by offset while its shim still writes it.
 #ifndef MUSTER_WORKER_AGENT_LOGS_LOG_FILE_READER_H_
 #define MUSTER_WORKER_AGENT_LOGS_LOG_FILE_READER_H_
 
@@ -14,7 +14,7 @@ namespace muster::agent {
 // Not thread-safe.
 class LogFileReader {
  public:
-  // With `create`, a file that is not there yet counts as an empty one. NOT_FOUND otherwise.
+  // With `create`, a missing file counts as an empty one; otherwise NOT_FOUND.
   static absl::StatusOr<std::unique_ptr<LogFileReader>> Open(const std::string& path, bool create);
   ~LogFileReader();
   LogFileReader(const LogFileReader&) = delete;
@@ -22,9 +22,9 @@ class LogFileReader {
 
   uint64_t offset() const { return offset_; }
   void Seek(uint64_t offset) { offset_ = offset; }
-  // To where the last `lines` lines begin.
+  // Seeks to the start of the last `lines` lines.
   absl::Status SeekTail(uint64_t lines);
-  // The next bytes, at most `max_bytes`; empty at the present end.
+  // Returns the next bytes, at most `max_bytes`; empty at the current end.
   absl::StatusOr<std::string> Read(size_t max_bytes);
 
  private:

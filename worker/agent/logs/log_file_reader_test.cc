@@ -22,7 +22,7 @@ class LogFileReaderTest : public ::testing::Test {
   }
 };
 
-TEST_F(LogFileReaderTest, ReadsOnFromItsOffset) {
+TEST_F(LogFileReaderTest, ContinuesFromItsOffset) {
   const std::string path = Write("0123456789");
   auto reader = LogFileReader::Open(path, false);
   ASSERT_TRUE(reader.ok()) << reader.status();
@@ -37,7 +37,7 @@ TEST_F(LogFileReaderTest, ReadsOnFromItsOffset) {
   EXPECT_EQ((*reader)->Read(100).value_or("<error>"), "");
 }
 
-TEST_F(LogFileReaderTest, MissingFile) {
+TEST_F(LogFileReaderTest, HandlesMissingFile) {
   const std::string path = ::testing::TempDir() + "log_file_reader_test.none";
   std::remove(path.c_str());
   EXPECT_TRUE(absl::IsNotFound(LogFileReader::Open(path, false).status()));
@@ -47,7 +47,7 @@ TEST_F(LogFileReaderTest, MissingFile) {
   std::remove(path.c_str());
 }
 
-TEST_F(LogFileReaderTest, TailsCountLines) {
+TEST_F(LogFileReaderTest, SeeksToLastLines) {
   EXPECT_EQ(Tail("a\nb\nc\n", 1), "c\n");
   EXPECT_EQ(Tail("a\nb\nc\n", 2), "b\nc\n");
   EXPECT_EQ(Tail("a\nb\nc\n", 3), "a\nb\nc\n");
@@ -58,7 +58,7 @@ TEST_F(LogFileReaderTest, TailsCountLines) {
   EXPECT_EQ(Tail("a\n", 0), "");
 }
 
-TEST_F(LogFileReaderTest, TailOfLinesLongerThanABlock) {
+TEST_F(LogFileReaderTest, SeeksToLinesLongerThanABlock) {
   const std::string line = std::string(100'000, 'x') + "\n";
   EXPECT_EQ(Tail(line + line + line, 2), line + line);
 }

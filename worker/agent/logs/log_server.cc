@@ -31,7 +31,7 @@ struct Source {
 
 }  // namespace
 
-// One reader's stream. Driven by the server's loop; gRPC's threads only post to it.
+// The stream to one reader. It runs on the server's loop; gRPC's threads only post to it.
 class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> {
  public:
   Transfer(LogServer::Impl& server, uint64_t id, const v1::ReadLogRequest& request,
@@ -45,13 +45,14 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
 
   void Start(v1::WorkerService::Stub& stub) {
     stub.async()->SendLog(&context_, &response_, this);
-    // Owed to Advance, which starts operations from outside of reactions.
+    // Required because Advance starts operations outside of reactions.
     AddHold();
     StartCall();
     Advance();
   }
 
-  // Sends the next chunk, unless one is under way; at the end waits for more or finishes.
+  // Sends the next chunk unless a write is in progress; at the end of the log, waits for more data
+  // or finishes.
   void Advance();
   void Cancel() {
     context_.TryCancel();
@@ -73,7 +74,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
   void OnDone(const grpc::Status& status) override;
 
  private:
-  // `last`: nothing will ever follow.
+  // `last` marks the final chunk.
   void Send(std::string data, uint64_t offset, bool last);
   void Finish() {
     if (std::exchange(finished_, true)) return;
@@ -97,7 +98,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
   v1::SendLogResponse response_;
 };
 
-// Everything on its own loop.
+// All state is used on its own loop.
 class LogServer::Impl {
  public:
   Impl(std::string coordinator, const DataDirectory& directory, std::string kept, Refuse refuse,
@@ -134,7 +135,7 @@ class LogServer::Impl {
     if (it != transfers_.end()) it->second->Cancel();
   }
 
-  // With the coordinator gone, whoever reads comes again with the next one.
+  // Readers reconnect through the next coordinator session.
   void CloseAll() {
     for (auto& [id, transfer] : transfers_) transfer->Cancel();
   }
@@ -170,13 +171,13 @@ class LogServer::Impl {
     const v1::ReadLogRequest& request = open.request();
     RETURN_IF_ERROR(CheckJobId(request.job_id()));
     if (request.stream() != v1::STDOUT && request.stream() != v1::STDERR) {
-      return absl::InvalidArgumentError("a log is STDOUT or STDERR");
+      return absl::InvalidArgumentError("the log stream must be STDOUT or STDERR");
     }
-    if (stopping_) return absl::UnavailableError("the worker ends");
+    if (stopping_) return absl::UnavailableError("the worker is shutting down");
     if (transfers_.count(open.transfer()) > 0) return absl::OkStatus();
     if (transfers_.size() >= limits::kLogTransfers) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("more than ", limits::kLogTransfers, " logs are read from this node"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "too many open log streams on this node (limit: ", limits::kLogTransfers, ")"));
     }
     const std::string path =
         directory_.Log(request.job_id(), request.generation(), request.rank(), request.stream());
@@ -187,7 +188,7 @@ class LogServer::Impl {
       return absl::NotFoundError(absl::StrCat(
           "this node has no log of rank ", request.rank(), " of ", request.job_id(),
           ", generation ", request.generation(),
-          ": the rank wrote none here, or it was deleted, for finished logs are kept for ", kept_,
+          ": the rank did not run here, or the log was deleted; finished logs are kept for ", kept_,
           " (--keep-logs, --keep-logs-bytes)"));
     }
     if (!reader.ok()) return reader.status();
@@ -223,7 +224,7 @@ class LogServer::Impl {
         const auto* event = reinterpret_cast<const inotify_event*>(at);
         const auto it = watches_.find(event->wd);
         if (it != watches_.end()) changed.insert(it->second.begin(), it->second.end());
-        // Events were lost: anything may have changed.
+        // Events were dropped, so any file may have changed.
         if ((event->mask & IN_Q_OVERFLOW) != 0) {
           for (const auto& [id, transfer] : transfers_) changed.insert(id);
         }
@@ -246,7 +247,7 @@ class LogServer::Impl {
   const int inotify_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   std::map<uint64_t, std::unique_ptr<Transfer>> transfers_;
-  std::map<int, std::set<uint64_t>> watches_;  // by inotify's number
+  std::map<int, std::set<uint64_t>> watches_;  // by inotify watch descriptor
   bool stopping_ = false;
   absl::Mutex mutex_;
   int open_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -256,7 +257,7 @@ class LogServer::Impl {
 void LogServer::Transfer::Advance() {
   if (writing_ || finished_) return;
   if (broken_ || sent_end_) return Finish();
-  // Before the read: what was written until then is seen by it.
+  // Read before the log, so that the log is complete if the rank has exited.
   const bool live = live_;
   const uint64_t offset = reader_->offset();
   absl::StatusOr<std::string> data = reader_->Read(limits::kLogChunkBytes);
@@ -266,7 +267,7 @@ void LogServer::Transfer::Advance() {
   } else if (!live) {
     Send("", offset, true);
   } else if (!follow_) {
-    // The first message names the transfer, even of an empty log.
+    // The first message identifies the transfer, even if the log is empty.
     if (named_) return Finish();
     Send("", offset, false);
   } else if (!named_) {

@@ -1,4 +1,4 @@
-// Sends ranks' logs to the coordinator, each on a stream of its own, for as long as somebody reads.
+// Sends ranks' logs to the coordinator, one stream per reader.
 #ifndef MUSTER_WORKER_AGENT_LOGS_LOG_SERVER_H_
 #define MUSTER_WORKER_AGENT_LOGS_LOG_SERVER_H_
 
@@ -17,14 +17,14 @@
 
 namespace muster::agent {
 
-// Reads and waits on a thread of its own, over a connection of its own: a log that is read slowly,
-// or from a slow disk, delays nothing else. Thread-safe.
+// Uses its own thread and connection, so that a slow reader or disk does not delay anything else.
+// Thread-safe.
 class LogServer {
  public:
-  // `refuse` tells the coordinator that a transfer will not come; called on the server's thread.
+  // Reports to the coordinator that a transfer is not possible; called on the server's thread.
   using Refuse = std::function<void(uint64_t transfer, const absl::Status& status)>;
 
-  // `kept`: how long logs are, for a reader who comes too late.
+  // `kept` describes the retention of logs, for errors about deleted logs.
   LogServer(std::string coordinator, const DataDirectory& directory, std::string kept,
             Refuse refuse, security::ClientSecurity security = {});
   // Cancels all transfers.
@@ -32,13 +32,13 @@ class LogServer {
   LogServer(const LogServer&) = delete;
   LogServer& operator=(const LogServer&) = delete;
 
-  // `live`: the rank has not exited, so that a reader who follows gets more.
+  // `live`: the rank has not exited, so its log may still grow.
   void Open(const v1::OpenLog& open, bool live);
   void Close(uint64_t transfer);
-  // The session is lost: a stream that waits for more to send would not notice that its reader has
-  // gone.
+  // Closes all transfers when the session is lost: a stream without data to send would not notice
+  // that its reader has disconnected.
   void CloseAll();
-  // Nothing will be added to the logs of this rank.
+  // The logs of this rank are complete.
   void OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank);
 
  private:

@@ -27,15 +27,16 @@ absl::Status CheckReachable(const MasterEndpoint& endpoint, const std::string& o
   if (endpoint.network == own_network && !own_network.empty()) return absl::OkStatus();
   if (IsLoopback(master)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("rank 0's node is known to the cluster as ", master,
-                     ", which here, on another machine, is not that node: start its worker with "
+        absl::StrCat("rank 0's node is registered as ", master,
+                     ", a loopback address that other machines cannot reach; start its worker with "
                      "--advertise=ADDR, an address at which the other nodes reach it"));
   }
   if (IsLoopback(own_address)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this node is known to the cluster as ", own_address, ", where rank 0's node ", master,
-        " cannot reach it: start this worker with --advertise=ADDR, an address at which the other "
-        "nodes reach it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("this node is registered as ", own_address,
+                     ", a loopback address that rank 0's node ", master,
+                     " cannot reach; start this worker with --advertise=ADDR, an address at which "
+                     "the other nodes reach it"));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Where the ranks of a command job meet: MASTER_ADDR and MASTER_PORT.
+// The rendezvous address of a command job's ranks: MASTER_ADDR and MASTER_PORT.
 #ifndef MUSTER_WORKER_AGENT_NETWORK_MASTER_ENDPOINT_H_
 #define MUSTER_WORKER_AGENT_NETWORK_MASTER_ENDPOINT_H_
 
@@ -15,16 +15,17 @@ namespace muster::agent {
 inline constexpr char kMasterKey[] = "master";
 
 struct MasterEndpoint {
-  Address address;      // of node rank 0, and the port that its worker holds
-  std::string network;  // its NetworkIdentity
+  Address address;      // address of node rank 0 and the port reserved by its worker
+  std::string network;  // NetworkIdentity of node rank 0
 };
 
 std::string EncodeMasterEndpoint(const MasterEndpoint& endpoint);
 // INVALID_ARGUMENT.
 absl::StatusOr<MasterEndpoint> DecodeMasterEndpoint(absl::string_view text);
 
-// Whether ranks on the node of `own_address` can meet there. FAILED_PRECONDITION, with the cure,
-// when one of the two nodes is known by a loopback address and they are not one machine.
+// Whether ranks on the node of `own_address` can reach the endpoint. FAILED_PRECONDITION, with a
+// remedy, if one of the nodes is registered with a loopback address and they are different
+// machines.
 absl::Status CheckReachable(const MasterEndpoint& endpoint, const std::string& own_address,
                             const std::string& own_network);
 

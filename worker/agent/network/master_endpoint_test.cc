@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(MasterEndpointTest, RoundTripsAndRefusesGarbage) {
+TEST(MasterEndpointTest, RoundTripsAndRejectsInvalidText) {
   MasterEndpoint endpoint{{"fe80::1", 4711}, "boot/net:[1]"};
   const auto decoded = DecodeMasterEndpoint(EncodeMasterEndpoint(endpoint));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
@@ -21,7 +21,7 @@ TEST(MasterEndpointTest, RoundTripsAndRefusesGarbage) {
   EXPECT_FALSE(DecodeMasterEndpoint("nonsense\n").ok());
 }
 
-TEST(MasterEndpointTest, LoopbackServesOneMachineOnly) {
+TEST(MasterEndpointTest, RejectsLoopbackOfAnotherMachine) {
   const MasterEndpoint loopback{{"127.0.0.1", 1}, "a"};
   const MasterEndpoint remote{{"10.0.0.1", 1}, "a"};
   EXPECT_TRUE(CheckReachable(loopback, "127.0.0.1", "a").ok());
