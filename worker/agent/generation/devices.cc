@@ -22,8 +22,9 @@
 namespace muster::agent {
 namespace {
 
-// A look at a GPU takes milliseconds; how a rank ended is not kept back for longer than this.
-constexpr absl::Duration kLookPatience = absl::Milliseconds(500);
+// Maximum delay of a rank's exit report while its GPUs are polled, which normally takes
+// milliseconds.
+constexpr absl::Duration kPollPatience = absl::Milliseconds(500);
 
 std::vector<int> OwnCpus() {
   cpu_set_t set;
@@ -35,12 +36,12 @@ std::vector<int> OwnCpus() {
   return cpus;
 }
 
-// NVML's and with it the driver's, or why there is none to be had.
+// The machine's GPUs, or why NVML or the driver is not available.
 absl::StatusOr<std::vector<gpu::Gpu>> FindGpus(const std::string& library,
                                                std::unique_ptr<gpu::Nvml>& nvml) {
   ASSIGN_OR_RETURN(nvml, gpu::Nvml::Open(library));
   for (const std::string& name : nvml->missing()) {
-    LOG(WARNING) << library << " lacks " << name << ": what it would tell stays unknown";
+    LOG(WARNING) << library << " lacks " << name << ": its values are not available";
   }
   return gpu::Discover(*nvml);
 }
@@ -62,11 +63,11 @@ absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(const DeviceOptions& opti
   if (options.devices != "cpu") {
     absl::StatusOr<std::vector<gpu::Gpu>> gpus = FindGpus(options.nvml_library, devices->nvml_);
     if (options.devices == "auto") {
-      // What most machines lack is nothing to be worried about.
+      // A missing library is normal on machines without GPUs.
       if (absl::IsNotFound(gpus.status())) {
-        VLOG(1) << "no GPUs are offered: " << gpus.status().message();
+        VLOG(1) << "not using GPUs: " << gpus.status().message();
       } else if (!gpus.ok()) {
-        LOG(WARNING) << "no GPUs are offered: " << gpus.status().message();
+        LOG(WARNING) << "not using GPUs: " << gpus.status().message();
       }
       devices->gpus_ = std::move(gpus).value_or(std::vector<gpu::Gpu>());
     } else {
@@ -82,15 +83,15 @@ absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(const DeviceOptions& opti
   const std::string driver = devices->nvml_ == nullptr ? "" : devices->nvml_->DriverVersion();
   for (const gpu::Gpu& gpu : devices->gpus_) devices->AddGpu(gpu, driver);
   if (!devices->gpus_.empty() && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
-    LOG(INFO) << "CUDA_VISIBLE_DEVICES of this worker is not looked at: --devices says which GPUs "
-                 "it offers";
+    LOG(INFO) << "ignoring CUDA_VISIBLE_DEVICES of this worker; use --devices to select GPUs";
   }
   const uint32_t cpus =
       devices->gpus_.empty() ? std::max(1u, std::thread::hardware_concurrency()) : 0;
   devices->AddCpuSlots(options.slots.value_or(cpus));
   if (devices->slots_.size() > limits::kSlotsPerNode) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--slots: a node has at most ", limits::kSlotsPerNode, " slots"));
+    return absl::InvalidArgumentError(absl::StrCat("--slots: a node can have at most ",
+                                                   limits::kSlotsPerNode, " slots, not ",
+                                                   devices->slots_.size()));
   }
   return devices;
 }
@@ -138,7 +139,7 @@ void Devices::AddCpuSlots(uint32_t count) {
 
 std::vector<std::vector<int>> Devices::CpusOfSlots() const {
   const std::vector<int> own = OwnCpus();
-  // GPUs that have the same CPUs near them share these.
+  // GPUs near the same CPUs share them.
   std::map<std::vector<int>, std::vector<size_t>> near;
   for (size_t i = 0; i < gpus_.size(); ++i) {
     std::vector<int> cpus;
@@ -160,14 +161,14 @@ std::vector<std::vector<int>> Devices::CpusOfSlots() const {
   return enough ? of_slots : std::vector<std::vector<int>>();
 }
 
-void Devices::Start(EventLoop& loop, std::function<void(v1::SlotReport)> tell) {
+void Devices::Start(EventLoop& loop, std::function<void(v1::SlotReport)> report) {
   loop_ = &loop;
-  tell_ = std::move(tell);
+  report_ = std::move(report);
   if (gpus_.empty()) return;
   self_ = std::make_shared<Devices*>(this);
   monitor_ = std::make_unique<gpu::Monitor>(std::move(nvml_), gpus_, [&loop, self = self_] {
     loop.Post([self] {
-      if (*self != nullptr) (*self)->TellIfChanged();
+      if (*self != nullptr) (*self)->ReportIfChanged();
     });
   });
 }
@@ -192,15 +193,15 @@ void Devices::Occupy(const std::vector<uint32_t>& slots, bool adopted) {
 void Devices::Release(const std::vector<uint32_t>& slots, std::function<void()> done) {
   const std::vector<size_t> positions = GpusOf(slots);
   if (positions.empty()) return done();
-  // Whichever comes first: the look, or the end of the patience.
+  // Runs after the poll or after the time limit, whichever is first.
   const auto once = std::make_shared<std::function<void()>>(std::move(done));
   const auto finish = [self = self_, once] {
     if (*self == nullptr || *once == nullptr) return;
-    (*self)->TellIfChanged();
+    (*self)->ReportIfChanged();
     std::exchange(*once, nullptr)();
   };
   monitor_->Release(positions, [loop = loop_, finish] { loop->Post(finish); });
-  loop_->RunAfter(kLookPatience, finish);
+  loop_->RunAfter(kPollPatience, finish);
 }
 
 std::string Devices::Evidence(const std::vector<uint32_t>& slots) const {
@@ -231,7 +232,7 @@ v1::SlotReport Devices::Conditions() const {
     if (states[i].problem.empty() && states[i].memory_text.empty()) continue;
     v1::SlotCondition& condition = *report.add_conditions();
     condition.set_index(static_cast<uint32_t>(i));
-    // A process calls itself what it likes.
+    // A process name can contain any bytes.
     const std::string& text = states[i].problem.empty() ? states[i].memory_text : states[i].problem;
     condition.set_unavailable(ToUtf8(absl::string_view(text).substr(0, limits::kSlotReasonBytes)));
     condition.set_returning(states[i].problem.empty() &&
@@ -242,7 +243,7 @@ v1::SlotReport Devices::Conditions() const {
 
 std::vector<v1::Slot> Devices::ReportSlots() {
   const v1::SlotReport report = Conditions();
-  told_ = report.SerializeAsString();
+  reported_ = report.SerializeAsString();
   std::vector<v1::Slot> slots = slots_;
   for (const v1::SlotCondition& condition : report.conditions()) {
     v1::Slot& slot = slots[condition.index()];
@@ -252,12 +253,12 @@ std::vector<v1::Slot> Devices::ReportSlots() {
   return slots;
 }
 
-void Devices::TellIfChanged() {
+void Devices::ReportIfChanged() {
   v1::SlotReport report = Conditions();
   std::string text = report.SerializeAsString();
-  if (text == told_) return;
-  told_ = std::move(text);
-  tell_(std::move(report));
+  if (text == reported_) return;
+  reported_ = std::move(text);
+  report_(std::move(report));
 }
 
 }  // namespace muster::agent

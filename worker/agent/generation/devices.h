@@ -1,4 +1,4 @@
-// What a worker offers for ranks: its GPUs, its CPU slots, or both.
+// The slots of a worker: its GPUs, its CPU slots, or both.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_DEVICES_H_
 #define MUSTER_WORKER_AGENT_GENERATION_DEVICES_H_
 
@@ -23,48 +23,48 @@ namespace muster::agent {
 inline constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 
 struct DeviceOptions {
-  // auto: all GPUs, where there are any; cpu: none; else these, by index or UUID. Nothing else
-  // chooses: the worker's own CUDA_VISIBLE_DEVICES is not looked at.
+  // auto: all GPUs, if any; cpu: none; otherwise a list of GPU indices or UUIDs. The worker's
+  // CUDA_VISIBLE_DEVICES is ignored.
   std::string devices = "auto";
-  // CPU slots; none given: one for each CPU, and none beside GPUs.
+  // Number of CPU slots; if not set, one per CPU, or none on a node with GPUs.
   std::optional<uint32_t> slots;
   std::string nvml_library = kNvmlLibrary;
 };
 
-// The CPUs in `cpus`, divided evenly in their order. Nothing when there are fewer than `shares`.
+// Divides `cpus` evenly, in their order. Empty if there are fewer than `shares`.
 std::vector<std::vector<int>> Divide(const std::vector<int>& cpus, size_t shares);
 
-// On the loop's thread only, but for Open and slots().
+// Must be used on the loop's thread, except Open and slots().
 class Devices {
  public:
-  // Errors: INVALID_ARGUMENT says what is wrong with the options, given what the machine has.
+  // INVALID_ARGUMENT if the options do not match the machine's devices.
   static absl::StatusOr<std::unique_ptr<Devices>> Open(const DeviceOptions& options);
   ~Devices();
   Devices(const Devices&) = delete;
   Devices& operator=(const Devices&) = delete;
 
-  // GPUs first, numbered from 0 in the order in which they were chosen; as they were found.
+  // GPUs first, numbered from 0 in the order in which they were selected; conditions as of Open.
   const std::vector<v1::Slot>& slots() const { return slots_; }
-  // The same with their present condition; what was told by it need not be told again.
+  // The slots with their current condition, which then counts as reported.
   std::vector<v1::Slot> ReportSlots();
-  // For each slot the CPUs that its rank is to run on: of the CPUs that this process may use those
-  // near its GPU, or an even share of all. Empty when there are too few.
+  // The CPUs for each slot's rank: of the CPUs that this process may use, those near its GPU, or an
+  // even share of all. Empty if there are too few.
   std::vector<std::vector<int>> CpusOfSlots() const;
 
-  // Watches the GPUs from now on; `tell` is called when the condition of a slot has changed.
-  void Start(EventLoop& loop, std::function<void(v1::SlotReport)> tell);
-  // Of the GPUs; null where there are none. To be let go before this object is.
+  // Starts to monitor the GPUs; `report` is called when the condition of a slot has changed.
+  void Start(EventLoop& loop, std::function<void(v1::SlotReport)> report);
+  // Metrics of the GPUs; null if there are none. Must be released before this object is destroyed.
   std::shared_ptr<prometheus::Collectable> Metrics() const;
-  // Tells of a driver that does not answer any more, which nobody else would notice.
-  void Tick() { TellIfChanged(); }
+  // Reports a driver that no longer responds, which causes no other event.
+  void Tick() { ReportIfChanged(); }
 
-  // A rank starts on these slots, or, `adopted`, is found running there.
+  // A rank starts on these slots or, if `adopted`, already runs there.
   void Occupy(const std::vector<uint32_t>& slots, bool adopted);
-  // Nothing is left of the rank that had them. `done` is called when their GPUs have been looked at
-  // since, or after a moment; by then it has been told if they cannot be used again yet. At once
-  // when none of them is a GPU.
+  // The rank on these slots has ended. `done` is called when their GPUs have been polled, or after
+  // a short time; until then, slots that cannot be used again have been reported. Called at once if
+  // none of the slots is a GPU.
   void Release(const std::vector<uint32_t>& slots, std::function<void()> done);
-  // What the GPUs have to say of a rank that died on them: "GPU 1 (GPU-…): Xid 79, …".
+  // Evidence from the GPUs about a rank that died on them: "GPU 1 (GPU-…): Xid 79, …".
   std::string Evidence(const std::vector<uint32_t>& slots) const;
 
  private:
@@ -72,19 +72,19 @@ class Devices {
 
   void AddGpu(const gpu::Gpu& gpu, const std::string& driver_version);
   void AddCpuSlots(uint32_t count);
-  // Positions in gpus_, of those slots that are GPUs.
+  // Positions in gpus_ of the slots that are GPUs.
   std::vector<size_t> GpusOf(const std::vector<uint32_t>& slots) const;
   v1::SlotReport Conditions() const;
-  void TellIfChanged();
+  void ReportIfChanged();
 
   std::vector<v1::Slot> slots_;
-  std::unique_ptr<gpu::Nvml> nvml_;  // until the monitor has it
-  std::vector<gpu::Gpu> gpus_;       // slot i is gpus_[i], as far as they go
+  std::unique_ptr<gpu::Nvml> nvml_;  // until it is moved to the monitor
+  std::vector<gpu::Gpu> gpus_;       // slot i is gpus_[i] for i < gpus_.size()
   std::unique_ptr<gpu::Monitor> monitor_;
   EventLoop* loop_ = nullptr;
-  std::function<void(v1::SlotReport)> tell_;
-  std::string told_;  // serialised
-  // For closures that outlive this object; the loop's.
+  std::function<void(v1::SlotReport)> report_;
+  std::string reported_;  // last report, serialised
+  // For closures that outlive this object; used on the loop only.
   std::shared_ptr<Devices*> self_;
 };
 

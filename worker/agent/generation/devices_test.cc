@@ -46,7 +46,7 @@ class DevicesTest : public ::testing::Test {
   FakeMachine machine_{{kA, kB, kC, "nvlink 0 1", "topology 0 1 20", "topology 0 2 50"}};
 };
 
-TEST_F(DevicesTest, Choices) {
+TEST_F(DevicesTest, SelectsDevices) {
   EXPECT_THAT(Slots("auto"), ElementsAre("gpu GPU-a 0", "gpu GPU-b 1", "gpu GPU-c 2"));
   EXPECT_THAT(Slots("auto", 1), ElementsAre("gpu GPU-a 0", "gpu GPU-b 1", "gpu GPU-c 2", "cpu"));
   EXPECT_THAT(Slots("0,2"), ElementsAre("gpu GPU-a 0", "gpu GPU-c 2"));
@@ -58,7 +58,7 @@ TEST_F(DevicesTest, Choices) {
             "--devices=0,3: there is no GPU 3; this machine has 0 (GPU-a), 1 (GPU-b), 2 (GPU-c)");
 }
 
-TEST_F(DevicesTest, WithoutTheLibraryThereAreCpus) {
+TEST_F(DevicesTest, UsesCpusWithoutTheLibrary) {
   DeviceOptions options;
   options.nvml_library = "libno-such-thing.so.1";
   options.slots = 3;
@@ -73,14 +73,14 @@ TEST_F(DevicesTest, WithoutTheLibraryThereAreCpus) {
   EXPECT_THAT(std::string(none.message()), HasSubstr("libno-such-thing.so.1"));
 }
 
-TEST_F(DevicesTest, AutoWithoutGpusIsCpus) {
+TEST_F(DevicesTest, AutoUsesCpusWithoutGpus) {
   machine_.Become({});
   EXPECT_THAT(Slots("auto", 2), ElementsAre("cpu", "cpu"));
   machine_.Become({"init 9"});
   EXPECT_THAT(Slots("auto", 2), ElementsAre("cpu", "cpu"));
 }
 
-TEST_F(DevicesTest, TellsHowGpusAreConnected) {
+TEST_F(DevicesTest, ReportsGpuConnections) {
   const auto devices = Open("auto", std::nullopt);
   const v1::Device& device = (*devices)->slots()[0].device();
   EXPECT_EQ(device.name(), "Fake GPU");
@@ -92,12 +92,12 @@ TEST_F(DevicesTest, TellsHowGpusAreConnected) {
   EXPECT_EQ(device.links(1).nvlinks(), 0u);
 }
 
-TEST(DivideTest, Evenly) {
+TEST(DivideTest, DividesEvenly) {
   EXPECT_THAT(Divide({1, 2, 3, 8, 9}, 2), ElementsAre(ElementsAre(1, 2), ElementsAre(3, 8, 9)));
   EXPECT_THAT(Divide({1}, 2), IsEmpty());
 }
 
-// On a loop, as the agent has it.
+// Devices that run on a loop, as in the agent.
 class WatchedDevicesTest : public DevicesTest {
  protected:
   void SetUp() override {
@@ -110,7 +110,7 @@ class WatchedDevicesTest : public DevicesTest {
   void TearDown() override {
     loop_.RunAndWait([this] { devices_.reset(); });
   }
-  // What has been told by the time at which the rank's end may be.
+  // The reports up to the time at which the rank's exit may be reported.
   std::vector<v1::SlotReport> Release(const std::vector<uint32_t>& slots) {
     absl::Notification done;
     std::vector<v1::SlotReport> told;
@@ -135,22 +135,22 @@ class WatchedDevicesTest : public DevicesTest {
 
   EventLoop loop_{"test"};
   std::unique_ptr<Devices> devices_;
-  std::vector<v1::SlotReport> reports_;  // the loop's
+  std::vector<v1::SlotReport> reports_;  // used on the loop only
 };
 
-TEST_F(WatchedDevicesTest, MemoryThatIsBackIsNotWorthAWord) {
+TEST_F(WatchedDevicesTest, DoesNotReportFreedMemory) {
   Occupy({0});
   EXPECT_THAT(Release({0}), IsEmpty());
   EXPECT_THAT(Release({2}), IsEmpty());
 }
 
-TEST_F(WatchedDevicesTest, WhatIsHeldIsToldBeforeTheRanksEnd) {
+TEST_F(WatchedDevicesTest, ReportsHeldMemoryBeforeTheRanksExit) {
   Occupy({0, 1});
   machine_.Become({kA, kB, kC, "process 2 999999"});
   const std::vector<v1::SlotReport> told = Release({0, 1});
   ASSERT_EQ(told.size(), 1u);
   ASSERT_EQ(told[0].conditions_size(), 1);
-  // Of GPU 2, which is slot 1.
+  // GPU 2 is slot 1.
   EXPECT_EQ(told[0].conditions(0).index(), 1u);
   EXPECT_TRUE(told[0].conditions(0).returning());
   EXPECT_THAT(told[0].conditions(0).unavailable(), HasSubstr("memory"));
@@ -161,7 +161,7 @@ TEST_F(WatchedDevicesTest, WhatIsHeldIsToldBeforeTheRanksEnd) {
   EXPECT_EQ(Evidence({0, 1}), "");
 }
 
-TEST_F(WatchedDevicesTest, ALostGpuIsEvidence) {
+TEST_F(WatchedDevicesTest, ReportsLostGpuAsEvidence) {
   Occupy({0, 1});
   machine_.Become({std::string(kA) + " lost", kB, kC});
   ASSERT_FALSE(Release({0}).empty());

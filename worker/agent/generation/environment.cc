@@ -16,7 +16,7 @@ namespace {
 void AddDefaults(const NodeEnvironment& node, const v1::Launch& launch,
                  const v1::RankPlacement& placement, Variables& variables) {
   variables.emplace("PYTHONUNBUFFERED", "1");
-  // NCCL refuses two ranks on one GPU of what it takes for one host.
+  // NCCL rejects two ranks on one GPU of the same host, so each rank gets its own host id.
   if (launch.spec().resources().share_device()) {
     variables.emplace("NCCL_HOSTID", absl::StrCat("muster-", launch.job_id(), "-",
                                                   launch.generation(), "-", placement.rank()));
@@ -27,8 +27,8 @@ void AddDefaults(const NodeEnvironment& node, const v1::Launch& launch,
     return;
   }
   variables.emplace("OMP_NUM_THREADS", absl::StrCat(threads));
-  // Left to themselves, Gloo takes what the host's name resolves to and NCCL the first interface
-  // that is not loopback.
+  // By default, Gloo uses the address of the host name and NCCL the first interface that is not
+  // loopback.
   if (node.interface.empty()) return;
   variables.emplace("GLOO_SOCKET_IFNAME", node.interface);
   variables.emplace("NCCL_SOCKET_IFNAME", node.interface);
@@ -76,7 +76,7 @@ void AddTorch(const v1::Launch& launch, const v1::RankPlacement& placement,
   variables["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(launch.restarts());
   variables["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(launch.spec().restart().max());
   variables["TORCHELASTIC_ERROR_FILE"] = rank.error_file;
-  // Rank 0 listens on MASTER_PORT: nobody has done so before it.
+  // Rank 0 itself must listen on MASTER_PORT; there is no agent store.
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   variables["MUSTER_CHECKPOINT_DIR"] = rank.checkpoint_dir;
   variables["MUSTER_PROGRESS"] = rank.progress_file;

@@ -1,4 +1,4 @@
-// The environment that a rank's process starts with.
+// Builds the environment of a rank's process.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_ENVIRONMENT_H_
 #define MUSTER_WORKER_AGENT_GENERATION_ENVIRONMENT_H_
 
@@ -16,38 +16,38 @@ namespace muster::agent {
 
 using Variables = std::map<std::string, std::string>;
 
-// What is the same for every rank of this worker.
+// Values that are the same for all ranks of this worker.
 struct NodeEnvironment {
-  Variables inherited;  // the worker's own, less what is meant for the worker alone
+  Variables inherited;  // the worker's environment without the worker's own settings
   std::string node_name;
   std::string worker_socket;  // a gRPC target
   std::string cache_dir;
-  std::vector<v1::Slot> slots;  // as the worker offers them
-  // Where other nodes reach this one, and the interface that carries it; empty when there is none.
+  std::vector<v1::Slot> slots;  // as reported to the coordinator
+  // Address at which other nodes reach this one, and its network interface; empty if there is none.
   std::string address;
   std::string interface;
 };
 
-// What is one rank's own.
+// Values of one rank.
 struct RankEnvironment {
   std::string token;
-  // Of a train job: the serialised launch, by which a rank prepares itself while it waits for its
-  // peers.
+  // For a train job: the file with the serialised launch, which a rank reads to prepare while it
+  // waits for its peers.
   std::string launch_file;
-  // Of a command job.
-  Address master;              // where the job's ranks meet
-  std::string error_file;      // for the program's account of its failure, as PyTorch writes it
+  // For a command job.
+  Address master;              // MASTER_ADDR and MASTER_PORT
+  std::string error_file;      // TORCHELASTIC_ERROR_FILE, as PyTorch writes it
   std::string progress_file;   // for lines of `step=… loss=…`
-  std::string checkpoint_dir;  // outlives the job's generations
+  std::string checkpoint_dir;  // kept across the job's generations
 };
 
-// The worker's environment without the settings of the worker itself (MUSTER_*), but with
-// MUSTER_CUDA_LIBRARY_PATH, by which ranks find NVIDIA's libraries on its machine.
+// The worker's environment without the worker's settings (MUSTER_*), but with
+// MUSTER_CUDA_LIBRARY_PATH, which ranks need to find NVIDIA's libraries.
 Variables InheritedVariables(const char* const* environment);
 
-// Later ones win: inherited, defaults, the job's `env`, and last the place of the rank in its
-// world, which a job cannot talk its way out of. As NAME=value. A command gets what torchrun would
-// have given it.
+// The environment as NAME=value entries. Later sources override earlier ones: inherited, defaults,
+// the job's `env`, and the rank's placement, which a job cannot override. A command gets the
+// variables that torchrun would set.
 std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::Launch& launch,
                                        const v1::RankPlacement& placement,
                                        const RankEnvironment& rank);

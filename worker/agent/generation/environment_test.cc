@@ -49,7 +49,7 @@ class EnvironmentTest : public ::testing::Test {
   muster::agent::RankEnvironment rank_;
 };
 
-TEST_F(EnvironmentTest, InheritsAllButTheWorkersOwnSettings) {
+TEST_F(EnvironmentTest, InheritsAllButTheWorkersSettings) {
   const char* const worker[] = {"PATH=/bin", "MUSTER_COORDINATOR=c:1",         "A=b=c",
                                 "EMPTY=",    "MUSTER_CUDA_LIBRARY_PATH=/a:/b", nullptr};
   const muster::agent::Variables expected = {
@@ -57,7 +57,7 @@ TEST_F(EnvironmentTest, InheritsAllButTheWorkersOwnSettings) {
   EXPECT_EQ(InheritedVariables(worker), expected);
 }
 
-TEST_F(EnvironmentTest, PlacesTheRank) {
+TEST_F(EnvironmentTest, SetsPlacementVariables) {
   launch_.mutable_spec()->add_command("true");
   EXPECT_THAT(Variables(),
               AllOf(Contains("RANK=3"), Contains("LOCAL_RANK=1"), Contains("WORLD_SIZE=6"),
@@ -71,7 +71,7 @@ TEST_F(EnvironmentTest, PlacesTheRank) {
             Contains("MUSTER_CACHE_DIR=/cache"), Each(Not(StartsWith("MUSTER_LAUNCH_FILE=")))));
 }
 
-TEST_F(EnvironmentTest, CommandGetsWhatTorchrunWouldGiveIt) {
+TEST_F(EnvironmentTest, SetsTorchrunVariablesForCommands) {
   v1::JobSpec& spec = *launch_.mutable_spec();
   spec.add_command("true");
   spec.mutable_restart()->set_max(4);
@@ -87,7 +87,7 @@ TEST_F(EnvironmentTest, CommandGetsWhatTorchrunWouldGiveIt) {
                     "MUSTER_PROGRESS=/rank/progress", "MUSTER_GRACE_SECONDS=2.5"}));
 }
 
-TEST_F(EnvironmentTest, CommandUsesTheInterfaceOfItsNodeUnlessToldOtherwise) {
+TEST_F(EnvironmentTest, SetsNetworkInterfaceUnlessTheJobDoes) {
   launch_.mutable_spec()->add_command("true");
   EXPECT_THAT(Variables(), Each(Not(StartsWith("GLOO_SOCKET_IFNAME="))));
   node_.interface = "eth1";
@@ -97,7 +97,7 @@ TEST_F(EnvironmentTest, CommandUsesTheInterfaceOfItsNodeUnlessToldOtherwise) {
   EXPECT_THAT(Variables(), IsSupersetOf({"GLOO_SOCKET_IFNAME=ib1", "NCCL_SOCKET_IFNAME=ib0"}));
 }
 
-TEST_F(EnvironmentTest, RankSeesTheDevicesOfItsSlotsAndNoOther) {
+TEST_F(EnvironmentTest, RankSeesOnlyTheDevicesOfItsSlots) {
   launch_.mutable_spec()->add_command("true");
   node_.inherited["CUDA_VISIBLE_DEVICES"] = "0,1";
   EXPECT_THAT(Variables(), Contains("CUDA_VISIBLE_DEVICES="));
@@ -109,7 +109,7 @@ TEST_F(EnvironmentTest, RankSeesTheDevicesOfItsSlotsAndNoOther) {
   EXPECT_THAT(Variables(), Contains("CUDA_VISIBLE_DEVICES=GPU-a,GPU-c"));
 }
 
-TEST_F(EnvironmentTest, JobSetsItsVariablesButNotItsPlace) {
+TEST_F(EnvironmentTest, JobCannotOverridePlacement) {
   launch_.mutable_spec()->add_command("true");
   auto& env = *launch_.mutable_spec()->mutable_env();
   env["MY"] = "value";
@@ -121,7 +121,7 @@ TEST_F(EnvironmentTest, JobSetsItsVariablesButNotItsPlace) {
                     Contains("PYTHONUNBUFFERED=0")));
 }
 
-TEST_F(EnvironmentTest, ThreadsOfACommandAreSetOnlyIfNobodyDid) {
+TEST_F(EnvironmentTest, SetsThreadsOfACommandIfUnset) {
   launch_.mutable_spec()->add_command("true");
   EXPECT_THAT(Variables(), Contains("OMP_NUM_THREADS=5"));
   node_.inherited["OMP_NUM_THREADS"] = "7";
@@ -130,14 +130,14 @@ TEST_F(EnvironmentTest, ThreadsOfACommandAreSetOnlyIfNobodyDid) {
   EXPECT_THAT(Variables(), Contains("OMP_NUM_THREADS=9"));
 }
 
-TEST_F(EnvironmentTest, TrainerGetsItsThreadsAndItsLaunch) {
+TEST_F(EnvironmentTest, SetsThreadsAndLaunchFileForTrainer) {
   launch_.mutable_spec()->mutable_train();
   node_.inherited["OMP_NUM_THREADS"] = "7";
   EXPECT_THAT(Variables(),
               AllOf(Contains("OMP_NUM_THREADS=5"), Contains("MUSTER_LAUNCH_FILE=/launch.pb")));
 }
 
-TEST_F(EnvironmentTest, RanksThatMayShareAGpuAreHostsOfTheirOwnToNccl) {
+TEST_F(EnvironmentTest, SetsNcclHostIdForRanksThatShareAGpu) {
   launch_.mutable_spec()->add_command("true");
   EXPECT_THAT(Variables(), Each(Not(StartsWith("NCCL_HOSTID="))));
   launch_.mutable_spec()->mutable_resources()->set_share_device(true);
@@ -146,7 +146,7 @@ TEST_F(EnvironmentTest, RanksThatMayShareAGpuAreHostsOfTheirOwnToNccl) {
   EXPECT_THAT(Variables(), Contains("NCCL_HOSTID=mine"));
 }
 
-TEST_F(EnvironmentTest, TrainerOnAGpuGetsItsDriversVersion) {
+TEST_F(EnvironmentTest, SetsDriverVersionForTrainerOnAGpu) {
   launch_.mutable_spec()->mutable_train();
   node_.slots.resize(2);
   node_.slots[1].mutable_device()->set_driver_version("580.65.06");

@@ -19,7 +19,7 @@ constexpr int64_t kMaxFileBytes = 1 << 20;
 constexpr auto kLargestStatusCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
 constexpr absl::string_view kTraceback = "Traceback (most recent call last):";
 
-// As Gloo, NCCL and PyTorch's store put it.
+// Messages of Gloo, NCCL and PyTorch's store.
 constexpr absl::string_view kLostPeer[] = {
     "Connection closed by peer",
     "Connection reset by peer",
@@ -37,7 +37,7 @@ std::string Text(const json& object, const char* key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-// A whole number from 0 to `most`.
+// An integer from 0 to `most`.
 std::optional<uint32_t> Number(const json& object, const char* key, uint32_t most) {
   const auto it = object.find(key);
   if (it == object.end() || !it->is_number_unsigned()) return std::nullopt;
@@ -77,14 +77,14 @@ std::optional<std::string> PythonError(absl::string_view lines) {
   const size_t start = lines.rfind(kTraceback);
   if (start == absl::string_view::npos) return std::nullopt;
   lines.remove_prefix(start + kTraceback.size());
-  // Frames are indented; the first line that is not says what was raised.
+  // Frames are indented; the first line that is not indented is the exception.
   for (const absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipWhitespace())) {
     if (line[0] != ' ') return std::string(absl::StripTrailingAsciiWhitespace(line));
   }
   return std::nullopt;
 }
 
-bool SaysPeerIsLost(absl::string_view message) {
+bool IsPeerLostMessage(absl::string_view message) {
   for (const absl::string_view text : kLostPeer) {
     if (absl::StrContains(message, text)) return true;
   }

@@ -30,7 +30,7 @@ class ErrorFileTest : public ::testing::Test {
   std::string directory_;
 };
 
-TEST_F(ErrorFileTest, ReadsWhatRecordWrites) {
+TEST_F(ErrorFileTest, ReadsFilesOfRecord) {
   const auto error = Read(
       R"({"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": "Traceback\n",
           "timestamp": "1700000000"}}})");
@@ -59,7 +59,7 @@ TEST_F(ErrorFileTest, ReadsStatusCodeAndPeer) {
   }
 }
 
-TEST_F(ErrorFileTest, AnythingElseIsNoError) {
+TEST_F(ErrorFileTest, IgnoresOtherFormats) {
   for (const char* text :
        {"", "{", "[]", "3", "{}", R"({"message": 3})", R"({"message": {}})", R"({"message": ""})",
         R"({"message": {"message": []}})", "\xff\xfe", R"({"message": "cut)"}) {
@@ -73,7 +73,7 @@ TEST_F(ErrorFileTest, AnythingElseIsNoError) {
   EXPECT_FALSE(ReadErrorFile(directory_ + "/link").has_value());
 }
 
-TEST(PythonErrorTest, IsTheLineThatEndsTheLastTraceback) {
+TEST(PythonErrorTest, ReturnsLastLineOfLastTraceback) {
   EXPECT_EQ(PythonError("Traceback (most recent call last):\n  File \"a.py\", line 1\n    1 / 0\n"
                         "ZeroDivisionError: division by zero\n\n"
                         "During handling of the above exception, another exception occurred:\n\n"
@@ -84,10 +84,10 @@ TEST(PythonErrorTest, IsTheLineThatEndsTheLastTraceback) {
   EXPECT_EQ(PythonError("Traceback (most recent call last):\n  File \"cut"), std::nullopt);
 }
 
-TEST(PeerTest, KnowsWhatBrokenConnectionsAreCalled) {
-  EXPECT_TRUE(SaysPeerIsLost(
+TEST(PeerTest, RecognisesBrokenConnections) {
+  EXPECT_TRUE(IsPeerLostMessage(
       "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.1]:3"));
-  EXPECT_FALSE(SaysPeerIsLost("ValueError: no such layer"));
+  EXPECT_FALSE(IsPeerLostMessage("ValueError: no such layer"));
 }
 
 }  // namespace

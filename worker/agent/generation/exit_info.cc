@@ -17,7 +17,7 @@
 namespace muster::agent {
 namespace {
 
-// The length of the UTF-8 sequence at the start of `bytes`; 0 when there is none.
+// The length of the UTF-8 sequence at the start of `bytes`; 0 if invalid.
 size_t SequenceLength(absl::string_view bytes) {
   const auto byte = [&bytes](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   const uint8_t lead = byte(0);
@@ -27,7 +27,7 @@ size_t SequenceLength(absl::string_view bytes) {
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates, and what lies beyond the last code point.
+  // Rejects overlong forms, surrogates, and values beyond the last code point.
   if ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F) ||
       (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F)) {
     return 0;
@@ -70,7 +70,7 @@ v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record) {
                lasting);
   } else if (record->abandoned) {
     SetFailure(exit, absl::StatusCode::kUnavailable, "running",
-               "no worker came back within the failure time-out", false);
+               "no worker returned within the failure time-out", false);
   }
   return exit;
 }
@@ -91,8 +91,8 @@ void AddProgramError(const std::string& error_file, v1::ExitInfo& exit) {
   }
   if (message.empty()) return;
   if (message.size() > limits::kReportedTextBytes) message.resize(limits::kReportedTextBytes);
-  // ABORTED: somebody else ended first.
-  auto code = SaysPeerIsLost(message) ? absl::StatusCode::kAborted : absl::StatusCode::kUnknown;
+  // ABORTED means that another rank ended first.
+  auto code = IsPeerLostMessage(message) ? absl::StatusCode::kAborted : absl::StatusCode::kUnknown;
   if (error.has_value() && error->status_code.has_value()) {
     code = static_cast<absl::StatusCode>(*error->status_code);
   }
@@ -108,7 +108,7 @@ void AddDeviceEvidence(const std::string& evidence, v1::ExitInfo& exit) {
   if (!exit.has_failure()) {
     return SetFailure(exit, absl::StatusCode::kUnavailable, "running", evidence, false);
   }
-  // First, for the end of a long message is cut off.
+  // Evidence first, because the end of a long message is truncated.
   std::string message = absl::StrCat(evidence, "; ", exit.failure().message());
   if (message.size() > limits::kReportedTextBytes) message.resize(limits::kReportedTextBytes);
   exit.mutable_failure()->set_message(ToUtf8(message));

@@ -1,4 +1,4 @@
-// From a shim's exit record to what the coordinator is told.
+// Converts a shim's exit record to the exit information for the coordinator.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_EXIT_INFO_H_
 #define MUSTER_WORKER_AGENT_GENERATION_EXIT_INFO_H_
 
@@ -12,22 +12,21 @@
 
 namespace muster::agent {
 
-// Without a record: the shim was killed, and its rank with it.
+// No record means that the shim was killed, and its rank with it.
 v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record);
 
-// Adds what a program that failed said of it: in the file at `error_file`, else by a traceback at
-// the end of its stderr. Leaves an exit alone that succeeded or has a failure.
+// Adds the error that a failed program reported in the file at `error_file`, or else the traceback
+// at the end of its stderr. Does not change exits that succeeded or already have a failure.
 void AddProgramError(const std::string& error_file, v1::ExitInfo& exit);
 
-// Adds what the devices that the rank ran on have to say (empty: nothing), if it failed and was not
-// told to end.
+// Adds evidence from the rank's devices (empty: none) if the rank failed and was not stopped.
 void AddDeviceEvidence(const std::string& evidence, v1::ExitInfo& exit);
 
-// Of a rank whose process could not be started at all. FAILED_PRECONDITION is not tried again.
+// Exit information of a rank whose process could not be started. FAILED_PRECONDITION is not
+// retried.
 v1::ExitInfo LaunchFailure(const absl::Status& status);
 
-// The same text with '?' for each byte that is not part of valid UTF-8, as protobuf wants its
-// strings.
+// Replaces each byte that is not part of valid UTF-8 by '?', as protobuf strings require.
 std::string ToUtf8(absl::string_view bytes);
 
 }  // namespace muster::agent

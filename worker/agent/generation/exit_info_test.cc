@@ -10,7 +10,7 @@
 namespace muster::agent {
 namespace {
 
-TEST(ExitInfoTest, PlainExit) {
+TEST(ExitInfoTest, ConvertsExitCodeAndSignal) {
   shim::ExitRecord record;
   record.exit_code = 3;
   record.stderr_tail = "why\n";
@@ -25,14 +25,14 @@ TEST(ExitInfoTest, PlainExit) {
   EXPECT_EQ(exit.time().nanos(), 500'000'000);
 }
 
-TEST(ExitInfoTest, LostShim) {
+TEST(ExitInfoTest, ReportsLostShim) {
   const v1::ExitInfo exit = ToExitInfo(std::nullopt);
   EXPECT_EQ(exit.signal(), SIGKILL);
   EXPECT_EQ(exit.failure().message(), "shim lost");
   EXPECT_FALSE(exit.stopped_by_worker());
 }
 
-TEST(ExitInfoTest, WhatTheDevicesHaveToSay) {
+TEST(ExitInfoTest, AddsDeviceEvidence) {
   v1::ExitInfo exit;
   AddDeviceEvidence("GPU 0: lost", exit);
   EXPECT_FALSE(exit.has_failure());
@@ -52,7 +52,7 @@ TEST(ExitInfoTest, WhatTheDevicesHaveToSay) {
   EXPECT_FALSE(stopped.has_failure());
 }
 
-TEST(ExitInfoTest, WhatCannotBeExecutedStaysSo) {
+TEST(ExitInfoTest, ReportsExecFailure) {
   shim::ExitRecord record;
   record.exit_code = 127;
   record.exec_errno = ENOENT;
@@ -63,7 +63,7 @@ TEST(ExitInfoTest, WhatCannotBeExecutedStaysSo) {
   EXPECT_FALSE(ToExitInfo(record).failure().not_retryable());
 }
 
-TEST(ExitInfoTest, AbandonedRankWasStoppedNotFailed) {
+TEST(ExitInfoTest, ReportsAbandonedRankAsStopped) {
   shim::ExitRecord record;
   record.abandoned = true;
   record.signal = SIGTERM;
@@ -71,7 +71,7 @@ TEST(ExitInfoTest, AbandonedRankWasStoppedNotFailed) {
   EXPECT_TRUE(ToExitInfo(record).has_failure());
 }
 
-TEST(ExitInfoTest, TracebackSaysWhyACommandFailed) {
+TEST(ExitInfoTest, ReportsTracebackOfACommand) {
   v1::ExitInfo exit;
   exit.set_exit_code(1);
   exit.set_stderr_tail("Traceback (most recent call last):\n  File x\nValueError: no\n");
@@ -81,7 +81,7 @@ TEST(ExitInfoTest, TracebackSaysWhyACommandFailed) {
   EXPECT_FALSE(exit.failure().not_retryable());
 }
 
-TEST(ExitInfoTest, LostPeerIsAConsequence) {
+TEST(ExitInfoTest, ReportsLostPeerAsAborted) {
   v1::ExitInfo exit;
   exit.set_exit_code(1);
   exit.set_stderr_tail(
@@ -91,7 +91,7 @@ TEST(ExitInfoTest, LostPeerIsAConsequence) {
   EXPECT_EQ(exit.failure().code(), static_cast<int>(absl::StatusCode::kAborted));
 }
 
-TEST(ExitInfoTest, SuccessAndKnownFailuresStayAsTheyAre) {
+TEST(ExitInfoTest, KeepsSuccessAndKnownFailures) {
   v1::ExitInfo exit;
   exit.set_stderr_tail("Traceback (most recent call last):\n  File x\nValueError: caught\n");
   AddProgramError("/no/such/file", exit);
@@ -102,12 +102,12 @@ TEST(ExitInfoTest, SuccessAndKnownFailuresStayAsTheyAre) {
   EXPECT_EQ(exit.failure().message(), "said before");
 }
 
-TEST(ExitInfoTest, UnreachableMasterIsNotTriedAgain) {
+TEST(ExitInfoTest, DoesNotRetryUnreachableMaster) {
   EXPECT_TRUE(LaunchFailure(absl::FailedPreconditionError("x")).failure().not_retryable());
   EXPECT_FALSE(LaunchFailure(absl::InternalError("x")).failure().not_retryable());
 }
 
-TEST(Utf8Test, KeepsWhatIsValidAndReplacesTheRest) {
+TEST(Utf8Test, ReplacesInvalidBytes) {
   EXPECT_EQ(ToUtf8("plain"), "plain");
   EXPECT_EQ(ToUtf8("zwölf 漢 🙂"), "zwölf 漢 🙂");
   EXPECT_EQ(ToUtf8("a\xff"

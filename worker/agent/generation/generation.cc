@@ -28,7 +28,7 @@ constexpr char kTokenVariable[] = "MUSTER_RANK_TOKEN=";
 constexpr char kWorldFile[] = "/world.pb";
 constexpr char kMasterFile[] = "/master";
 constexpr char kReportFile[] = "/report.pb";
-// What this worker asks for itself; ranks' calls count from 1.
+// The id of the worker's own call; ids of ranks' calls start at 1.
 constexpr CallId kOwnCall = 0;
 
 std::string TokenIn(const shim::Instructions& instructions) {
@@ -40,7 +40,7 @@ std::string TokenIn(const shim::Instructions& instructions) {
   return "";
 }
 
-// In time that does not tell how much of it was right.
+// Compares in constant time.
 bool SameToken(const std::string& a, const std::string& b) {
   if (a.size() != b.size() || a.empty()) return false;
   unsigned char difference = 0;
@@ -81,7 +81,8 @@ Generation::Generation(const GenerationContext& context, v1::Launch launch,
 
 Generation::~Generation() {
   *self_ = nullptr;
-  for (auto& [id, watcher] : watchers_) watcher.done(absl::UnavailableError("the worker ends"));
+  for (auto& [id, watcher] : watchers_)
+    watcher.done(absl::UnavailableError("the worker is shutting down"));
 }
 
 bool Generation::over() const {
@@ -160,14 +161,14 @@ void Generation::PublishMaster(const std::string& endpoint) {
   rendezvous_->Put(launch_.ranks(0).rank(), kMasterKey, endpoint, kOwnCall,
                    [job = job_id()](const absl::StatusOr<std::string>& answer) {
                      LOG_IF(WARNING, !answer.ok() && !absl::IsAborted(answer.status()))
-                         << job << ": publishing where its ranks meet: " << answer.status();
+                         << job << ": cannot publish the master endpoint: " << answer.status();
                    });
 }
 
 void Generation::AwaitMaster() {
   rendezvous_->Get(launch_.ranks(0).rank(), kMasterKey, kOwnCall,
                    [this, self = self_](const absl::StatusOr<std::string>& text) {
-                     // Stopped meanwhile, or this object is on its way out.
+                     // The generation was stopped or destroyed meanwhile.
                      if (*self == nullptr || directive_.has_value()) return;
                      StartRanks(MasterAt(text));
                    });
@@ -184,10 +185,10 @@ void Generation::HoldMasterAgain() {
   const std::string text = shim::ReadFile(File(kMasterFile)).value_or("");
   const absl::StatusOr<MasterEndpoint> endpoint = DecodeMasterEndpoint(text);
   if (!endpoint.ok()) return;
-  // The worker before may have ended before it was heard.
+  // The earlier worker may have ended before the coordinator received it.
   PublishMaster(text);
   auto port = HeldPort::Hold(endpoint->address.port);
-  // As a rule because the job's own program listens on it by now.
+  // Usually fails because the job's program already listens on it.
   if (port.ok()) master_port_ = *std::move(port);
 }
 
@@ -239,7 +240,8 @@ void Generation::Adopt() {
     std::optional<shim::Instructions> instructions;
     if (text.has_value()) instructions = shim::DecodeInstructions(*text);
     if (!instructions.has_value()) {
-      SetExited(rank, LaunchFailure(absl::AbortedError("the worker ended before it started it")));
+      SetExited(rank,
+                LaunchFailure(absl::AbortedError("the worker ended before starting the rank")));
       continue;
     }
     rank.token = TokenIn(*instructions);
@@ -285,7 +287,8 @@ void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>&
     const std::optional<v1::Progress> last = rank.progress->Read(absl::Now());
     if (last.has_value()) *rank.report.mutable_progress() = *last;
   }
-  // Whoever hears of the end may place another rank there at once.
+  // Release the slots first: the coordinator may place another rank there as soon as it receives
+  // the exit.
   context_.devices->Release(SlotsOf(rank.placement),
                             [this, self = self_, number = rank.report.rank(), exit] {
                               if (*self != nullptr) OnDevicesSeen(ranks_[number], exit);
@@ -305,7 +308,7 @@ void Generation::SetExited(RankState& rank, v1::ExitInfo exit) {
   *rank.report.mutable_exit() = std::move(exit);
   rank.report.set_phase(v1::EXITED);
   if (started_) {
-    // Best effort: where this fails, the next worker reads the shim's record.
+    // Best effort: on failure, the next worker reads the shim's record.
     const absl::Status persisted = Persist(rank, false);
     LOG_IF(WARNING, !persisted.ok()) << persisted;
   }
@@ -342,7 +345,7 @@ void Generation::Stop(const v1::StopGeneration& stop) {
   const absl::Duration grace = FromProto(stop.grace_period());
   for (auto& [number, rank] : ranks_) {
     if (rank.shim != nullptr) {
-      // The trainer says so itself.
+      // The trainer logs this itself.
       if (!launch_.spec().has_train() && !stop.reason().empty()) {
         rank.shim->Note(absl::StrCat("muster: stopping, ", stop.reason(), ": ", stop.message()));
       }
@@ -361,7 +364,7 @@ void Generation::Stop(const v1::StopGeneration& stop) {
 void Generation::OnWorld(const v1::World& world) {
   world_ = world;
   const absl::Status written = WriteMessage(File(kWorldFile), world, false);
-  // A later worker gets it from the coordinator again.
+  // A later worker receives it from the coordinator again.
   LOG_IF(WARNING, !written.ok()) << written;
   rendezvous_->OnWorld();
 }
@@ -384,7 +387,7 @@ void Generation::ReadProgress() {
 }
 
 void Generation::TakeProgress(RankState& rank, const v1::Progress& progress) {
-  // People follow the phases; all else can wait for the next heartbeat.
+  // Report changes of phase at once; other changes can wait for the next heartbeat.
   const v1::Progress& before = rank.report.progress();
   const bool tell = progress.phase() != before.phase() ||
                     (progress.has_first_step_time() && !before.has_first_step_time());
@@ -426,7 +429,7 @@ void Generation::Join(const v1::JoinRequest& request, CallId id,
 absl::Status Generation::Report(const v1::ReportRequest& request) {
   RankState& rank = ranks_[request.identity().rank()];
   if (rank.report.phase() == v1::EXITED) return absl::AbortedError("the rank is over");
-  // The coordinator would end the node's session for what is beyond.
+  // The coordinator would close the node's session for larger values.
   RETURN_IF_ERROR(CheckBounds(request.progress()));
   RETURN_IF_ERROR(CheckBounds(request.failure()));
   RETURN_IF_ERROR(CheckBounds(request.summary()));
@@ -447,18 +450,18 @@ void Generation::Watch(CallId id, std::function<void(const v1::Directive&)> on_d
   if (directive_.has_value()) on_directive(*directive_);
   if (finished_) return done(absl::OkStatus());
   if (watchers_.size() >= 4 * ranks_.size()) {
-    return done(absl::ResourceExhaustedError("too many watches of one generation"));
+    return done(absl::ResourceExhaustedError("too many watches in one generation"));
   }
   watchers_.emplace(id, Watcher{std::move(on_directive), std::move(done)});
 }
 
 void Generation::CancelCall(CallId id) {
-  rendezvous_->End(id, absl::CancelledError("the caller has gone"));
+  rendezvous_->End(id, absl::CancelledError("the caller has cancelled"));
   const auto it = watchers_.find(id);
   if (it == watchers_.end()) return;
   const auto done = std::move(it->second.done);
   watchers_.erase(it);
-  done(absl::CancelledError("the caller has gone"));
+  done(absl::CancelledError("the caller has cancelled"));
 }
 
 absl::Status Generation::Persist(const RankState& rank, bool sync) const {

@@ -1,5 +1,4 @@
-// One generation of one job on this node: its ranks' processes, what is known of them, and what
-// they ask.
+// One generation of one job on this node: its ranks' processes, state and calls.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_GENERATION_H_
 #define MUSTER_WORKER_AGENT_GENERATION_GENERATION_H_
 
@@ -26,20 +25,20 @@
 
 namespace muster::agent {
 
-// On the loop's thread only.
+// Must be used on the loop's thread.
 //
 //   waiting ──Start──> live ──every rank EXITED──> over
 //      └──────────Stop──────────────────────────────^
 //
-// The ranks of a command job start when it is known where they meet: the worker of node rank 0
-// holds a port for them and publishes it under a key of the generation, the others wait for that.
+// The ranks of a command job start once their master endpoint is known: the worker of node rank 0
+// reserves a port and publishes it under a key of the generation; the other workers wait for the key.
 //
-// What a later worker needs is on disk before it is acted upon or acknowledged: the launch, the
-// world, each rank's report. A rank's exit is in its shim's record.
+// State that a later worker needs (the launch, the world, each rank's report) is written to disk
+// before it is acted upon or acknowledged. A rank's exit is in its shim's record.
 class Generation {
  public:
-  // `on_over` is called once, on the loop, from within a call of this class: it must not destroy
-  // it.
+  // `on_over` is called once, on the loop, from within a method of this class: it must not destroy
+  // this object.
   Generation(const GenerationContext& context, v1::Launch launch, std::function<void()> on_over);
   ~Generation();
   Generation(const Generation&) = delete;
@@ -51,25 +50,26 @@ class Generation {
   bool started() const { return started_; }
   bool over() const;
   bool RankIsLive(uint32_t rank) const;
-  // Of ranks that run.
+  // Slots of running ranks.
   std::vector<uint32_t> SlotsInUse() const;
-  // For a Hello: all that is known.
+  // The full state, for a Hello.
   v1::GenerationReport Inventory();
-  // What has changed since the newest Hello, whose session has only now begun: whatever was sent in
-  // between is lost.
+  // Resends the changes since the newest Hello, whose session has just been welcomed: messages in
+  // between were dropped.
   void ResendChanged();
 
-  // Starts the ranks. One that cannot be started is reported as EXITED, with its failure.
+  // Starts the ranks. A rank that cannot be started is reported as EXITED with its failure.
   void Start();
-  // Finds the ranks that an earlier worker started.
+  // Adopts the ranks that an earlier worker started.
   void Adopt();
-  // Tells the ranks, then stops their shims. Idempotent.
+  // Sends the directive to the ranks, then stops their shims. Idempotent.
   void Stop(const v1::StopGeneration& stop);
-  // Reads what commands say of their progress.
+  // Reads the progress files of commands.
   void ReadProgress();
 
   void OnWorld(const v1::World& world);
-  // Written to the log of each live rank, and remembered for the answer to a rank that gives up.
+  // Writes the notice to the log of each live rank, and stores it for the error of a call that
+  // times out.
   void OnWaitNotice(const v1::WaitNotice& notice);
   Rendezvous& rendezvous() { return *rendezvous_; }
 
@@ -78,10 +78,10 @@ class Generation {
   void Join(const v1::JoinRequest& request, CallId id,
             std::function<void(absl::StatusOr<v1::JoinResponse>)> done);
   absl::Status Report(const v1::ReportRequest& request);
-  // The last directive, if any, and each that comes; ends with the generation.
+  // Delivers the last directive, if any, and each later one; ends with the generation.
   void Watch(CallId id, std::function<void(const v1::Directive&)> on_directive,
              std::function<void(absl::Status)> done);
-  // The caller has gone.
+  // The caller has cancelled.
   void CancelCall(CallId id);
   void ExpireCall(CallId id) { rendezvous_->Expire(id); }
 
@@ -91,8 +91,8 @@ class Generation {
     v1::RankReport report;
     std::string token;
     std::unique_ptr<ShimProcess> shim;
-    bool ended = false;  // its processes have; EXITED once its devices have been looked at
-    std::unique_ptr<ProgressFile> progress;  // of a command
+    bool ended = false;  // its processes have ended; EXITED once its devices have been polled
+    std::unique_ptr<ProgressFile> progress;  // for a command
   };
   struct Watcher {
     std::function<void(const v1::Directive&)> on_directive;
@@ -104,12 +104,12 @@ class Generation {
   absl::Status MakeFiles() const;
   void StartRanks(const absl::StatusOr<MasterEndpoint>& master);
   absl::Status StartRank(RankState& rank, const MasterEndpoint& master);
-  // At node rank 0: holds a port and publishes it.
+  // On node rank 0: reserves a port.
   absl::StatusOr<MasterEndpoint> HoldMaster();
   void PublishMaster(const std::string& endpoint);
-  // Elsewhere: waits for that.
+  // On other nodes: waits for the published endpoint.
   void AwaitMaster();
-  // What was published, if ranks here can meet there.
+  // The published endpoint, if the ranks of this node can reach it.
   absl::StatusOr<MasterEndpoint> MasterAt(const absl::StatusOr<std::string>& text) const;
   void HoldMasterAgain();
   void TakeProgress(RankState& rank, const v1::Progress& progress);
@@ -119,7 +119,7 @@ class Generation {
   void OnDevicesSeen(RankState& rank, v1::ExitInfo exit);
   void SetExited(RankState& rank, v1::ExitInfo exit);
   absl::Status Persist(const RankState& rank, bool sync) const;
-  // Sends the rank's report, together with whatever else changes in this turn of the loop.
+  // Sends the rank's report, together with all other changes of this loop iteration.
   void Changed(const RankState& rank);
   void SendChanged();
   void FinishIfOver();

@@ -1,4 +1,4 @@
-// What the generations of a worker have in common.
+// Context shared by all generations of a worker.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_GENERATION_CONTEXT_H_
 #define MUSTER_WORKER_AGENT_GENERATION_GENERATION_CONTEXT_H_
 
@@ -16,7 +16,7 @@
 
 namespace muster::agent {
 
-// Outlives them all; on the loop's thread only.
+// Must outlive all generations and be used on the loop's thread.
 struct GenerationContext {
   EventLoop* loop = nullptr;
   const DataDirectory* directory = nullptr;
@@ -24,15 +24,15 @@ struct GenerationContext {
   ProgressBoard* progress = nullptr;
   NodeEnvironment environment;
   std::string network;  // NetworkIdentity
-  // Below it each rank gets a control group of its own; empty: none can be had.
+  // Parent of the ranks' control groups; empty if groups cannot be created.
   std::string cgroup;
-  // The CPUs that belong to each slot; empty: ranks run wherever the worker may.
+  // CPUs by slot; empty: ranks run on all CPUs of the worker.
   std::vector<std::vector<int>> cpus_of_slots;
   std::string shim_binary;
   std::string rank_binary;
-  // Dropped while there is no session: the next Hello tells it all again.
+  // Messages are dropped while there is no session: the next Hello contains the full state.
   std::function<void(v1::WorkerMessage)> send;
-  // Nothing of the rank is left, and its logs are complete.
+  // No process of the rank is left, and its logs are complete.
   std::function<void(const std::string& job_id, uint64_t generation, uint32_t rank)> on_rank_exited;
 };
 

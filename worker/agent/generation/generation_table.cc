@@ -28,7 +28,7 @@ v1::StopGeneration StopOf(const Generation& generation, absl::string_view reason
 
 absl::Status CheckLaunch(const v1::Launch& launch) {
   RETURN_IF_ERROR(CheckJobId(launch.job_id()));
-  if (launch.generation() == 0) return absl::InvalidArgumentError("generation 0");
+  if (launch.generation() == 0) return absl::InvalidArgumentError("generation must not be 0");
   if (launch.ranks_size() == 0 || launch.ranks_size() > static_cast<int>(limits::kSlotsPerNode)) {
     return absl::InvalidArgumentError(absl::StrCat(launch.ranks_size(), " ranks"));
   }
@@ -68,7 +68,7 @@ void GenerationTable::Recover() {
     absl::Status status = ReadMessage(directory + "/launch.pb", launch);
     if (status.ok()) status = CheckLaunch(launch);
     if (!status.ok() || launch.job_id() != job_id || launch.generation() != number) {
-      LOG(ERROR) << "leaving " << directory << " alone: " << status;
+      LOG(ERROR) << "ignoring " << directory << ": " << status;
       continue;
     }
     LOG(INFO) << "found " << job_id << " generation " << number << " with " << launch.ranks_size()
@@ -81,7 +81,7 @@ void GenerationTable::Recover() {
 void GenerationTable::OnLaunch(const v1::Launch& launch) {
   const absl::Status status = CheckLaunch(launch);
   if (!status.ok()) {
-    LOG(ERROR) << "refusing a launch of " << launch.job_id() << ": " << status;
+    LOG(ERROR) << "rejecting a launch of " << launch.job_id() << ": " << status;
     return;
   }
   if (launch.generation() <= NewestGeneration(launch.job_id()) || stopping_) return;
@@ -91,7 +91,7 @@ void GenerationTable::OnLaunch(const v1::Launch& launch) {
   for (const auto& [key, generation] : generations_) {
     if (key.first == launch.job_id() && key.second < launch.generation()) {
       generation->Stop(
-          StopOf(*generation, "Superseded", "a newer generation of the job takes its place"));
+          StopOf(*generation, "Superseded", "replaced by a newer generation of the job"));
     }
   }
   StartIfFree(launch.job_id());
@@ -108,7 +108,7 @@ void GenerationTable::StartIfFree(const std::string& job_id) {
 }
 
 void GenerationTable::OnOver(const std::string& job_id) {
-  // Later: the caller is in the midst of a generation's own work.
+  // Deferred, because the caller is inside a method of the generation.
   context_.loop->Post([this, job_id] {
     CountSlots();
     StartIfFree(job_id);
@@ -170,8 +170,8 @@ void GenerationTable::OnForget(const v1::ForgetGeneration& message) {
   const auto it = generations_.find({message.job_id(), message.generation()});
   if (it == generations_.end()) return;
   if (!it->second->over()) {
-    LOG(ERROR) << "told to forget " << message.job_id() << " generation " << message.generation()
-               << ", which still runs";
+    LOG(ERROR) << "ignoring a request to forget " << message.job_id() << " generation "
+               << message.generation() << ", which is still running";
     return;
   }
   generations_.erase(it);
@@ -209,22 +209,24 @@ void GenerationTable::Resend() {
   }
 }
 
-void GenerationTable::CoordinatorAway() {
+void GenerationTable::OnCoordinatorLost() {
   if (std::exchange(coordinator_away_, true)) return;
   for (const auto& [key, generation] : generations_) {
     const v1::LostCoordinatorPolicy& policy = generation->launch().spec().on_lost_coordinator();
     if (!policy.has_stop_after()) continue;
-    away_timers_.push_back(context_.loop->RunAfter(FromProto(policy.stop_after()), [this,
-                                                                                    key = key] {
-      Generation* const lonely = Find(key.first, key.second);
-      if (lonely == nullptr) return;
-      lonely->Stop(StopOf(*lonely, "CoordinatorLost",
-                          "the coordinator was away for longer than on_lost_coordinator allows"));
-    }));
+    away_timers_.push_back(
+        context_.loop->RunAfter(FromProto(policy.stop_after()), [this, key = key] {
+          Generation* const affected = Find(key.first, key.second);
+          if (affected == nullptr) return;
+          affected->Stop(
+              StopOf(*affected, "CoordinatorLost",
+                     "the coordinator was unreachable for longer than on_lost_coordinator allows"));
+        }));
   }
 }
 
-void GenerationTable::CoordinatorBack(const std::string& address, const std::string& interface) {
+void GenerationTable::OnCoordinatorConnected(const std::string& address,
+                                             const std::string& interface) {
   context_.environment.address = address;
   context_.environment.interface = interface;
   coordinator_away_ = false;
@@ -250,7 +252,7 @@ void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function
   stopping_ = true;
   on_all_stopped_ = std::move(done);
   for (const auto& [key, generation] : generations_) {
-    v1::StopGeneration stop = StopOf(*generation, "WorkerStopped", "the worker was told to end");
+    v1::StopGeneration stop = StopOf(*generation, "WorkerStopped", "the worker is shutting down");
     if (grace.has_value()) *stop.mutable_grace_period() = ToProto(*grace);
     generation->Stop(stop);
   }
@@ -261,7 +263,7 @@ absl::StatusOr<Generation*> GenerationTable::Authenticate(const v1::RankIdentity
   Generation* const generation = Find(identity.job_id(), identity.generation());
   if (generation == nullptr) return absl::AbortedError("the generation is over");
   if (generation->TokenMatches(identity.rank(), identity.token())) return generation;
-  return absl::UnauthenticatedError("this token is not the rank's");
+  return absl::UnauthenticatedError("the token does not match the rank");
 }
 
 Generation* GenerationTable::Find(const std::string& job_id, uint64_t generation) {

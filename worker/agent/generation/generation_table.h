@@ -1,4 +1,4 @@
-// Every generation that this worker still holds.
+// The generations that this worker holds.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_GENERATION_TABLE_H_
 #define MUSTER_WORKER_AGENT_GENERATION_GENERATION_TABLE_H_
 
@@ -23,7 +23,7 @@
 
 namespace muster::agent {
 
-// On the loop's thread only, but for SlotsInUse.
+// Must be used on the loop's thread, except SlotsInUse.
 class GenerationTable {
  public:
   explicit GenerationTable(GenerationContext context);
@@ -31,7 +31,7 @@ class GenerationTable {
   GenerationTable(const GenerationTable&) = delete;
   GenerationTable& operator=(const GenerationTable&) = delete;
 
-  // Finds what an earlier worker left on disk: running ranks, finished ones, lost ones.
+  // Recovers the state of an earlier worker from disk: running, finished and lost ranks.
   void Recover();
 
   // ---- The coordinator's words. What is malformed, stale or unknown is logged and dropped.
@@ -44,32 +44,34 @@ class GenerationTable {
   void OnWaitNotice(const v1::WaitNotice& message);
 
   std::vector<v1::GenerationReport> Inventory();
-  // Every (job, generation) held.
+  // Every (job, generation) in the table.
   std::set<std::pair<std::string, uint64_t>> Held() const;
-  // What waits for an answer, after a new session's Welcome.
+  // Resends unanswered calls after a new session's Welcome.
   void Resend();
-  // From now on nobody hears us: jobs that asked for it are stopped after a while, unless
-  // CoordinatorBack is called.
-  void CoordinatorAway();
-  // `address`: where other nodes reach this one. `interface`: which carries it; may be empty.
-  void CoordinatorBack(const std::string& address, const std::string& interface);
-  // Now and then: reads what commands say of their progress.
+  // The coordinator is lost: jobs whose spec requires it are stopped after a while unless
+  // OnCoordinatorConnected is called.
+  void OnCoordinatorLost();
+  // `address` is the address at which other nodes reach this one, `interface` its network
+  // interface; may be empty.
+  void OnCoordinatorConnected(const std::string& address, const std::string& interface);
+  // Periodic work: reads the progress files of commands.
   void Tick();
 
-  // Ends every rank, each with its job's grace or the given one; `done` is called when nothing is
-  // left. A second call with a shorter grace hastens the first.
+  // Stops all ranks with their jobs' grace periods or the given one; calls `done` when none is
+  // left. A second call with a shorter grace period shortens the first.
   void StopAll(std::optional<absl::Duration> grace, std::function<void()> done);
-  // Takes no new ones; `done` is called when the coordinator has ended every rank, or the ranks
-  // have themselves. What it has not begun to end by `patience` is ended as by StopAll.
+  // Accepts no new ranks; calls `done` when the coordinator has stopped all ranks or they have
+  // ended. Ranks that are not being stopped after `patience` are stopped as by StopAll.
   void AwaitEnd(absl::Duration patience, std::function<void()> done);
 
-  // The generation that a rank belongs to. ABORTED when it is over or not here, UNAUTHENTICATED.
+  // The generation that a rank belongs to. ABORTED if it is over or not on this node,
+  // UNAUTHENTICATED for a wrong token.
   absl::StatusOr<Generation*> Authenticate(const v1::RankIdentity& identity);
   Generation* Find(const std::string& job_id, uint64_t generation);
-  // 0 when none is known.
+  // 0 if none is known.
   uint64_t NewestGeneration(const std::string& job_id) const;
 
-  // Slots that a rank occupies, by kind. Thread-safe.
+  // Number of occupied slots by kind. Thread-safe.
   std::map<std::string, uint32_t> SlotsInUse() const;
 
  private:
@@ -83,7 +85,7 @@ class GenerationTable {
 
   GenerationContext context_;
   std::map<Key, std::unique_ptr<Generation>> generations_;
-  // The newest launched of each job, so that a launch that comes late is known as such.
+  // The newest launched generation of each job, to detect late launches.
   std::map<std::string, uint64_t> newest_;
   std::vector<EventLoop::TimerId> away_timers_;
   bool coordinator_away_ = false;
@@ -94,7 +96,7 @@ class GenerationTable {
   std::map<std::string, uint32_t> slots_in_use_ ABSL_GUARDED_BY(counts_mutex_);
 };
 
-// INVALID_ARGUMENT says what is wrong with it.
+// Validates a launch; INVALID_ARGUMENT.
 absl::Status CheckLaunch(const v1::Launch& launch);
 
 }  // namespace muster::agent

@@ -12,7 +12,7 @@
 namespace muster::agent {
 namespace {
 
-// The CPUs of the rank's slots; nothing when it may run on all.
+// The CPUs of the rank's slots; empty if it may run on all.
 std::vector<int> CpusOf(const GenerationContext& context, const v1::Launch& launch,
                         const v1::RankPlacement& placement) {
   std::vector<int> cpus;
@@ -21,7 +21,7 @@ std::vector<int> CpusOf(const GenerationContext& context, const v1::Launch& laun
     const std::vector<int>& more = context.cpus_of_slots[slot];
     cpus.insert(cpus.end(), more.begin(), more.end());
   }
-  // Fewer than it computes with would slow it down.
+  // Fewer CPUs than compute threads would slow the rank down.
   size_t threads = launch.spec().resources().threads_per_rank();
   if (spec::DrivesSeveralDevices(launch.spec().train().strategy())) {
     threads *= static_cast<size_t>(placement.slots_size());
@@ -61,7 +61,7 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.grace_ms = absl::ToInt64Milliseconds(FromProto(spec.grace_period()));
   instructions.cpus = CpusOf(context, launch, placement);
   if (!context.cgroup.empty()) {
-    // Workers of one machine may share the place: the token makes the name this rank's alone.
+    // Workers of one machine may share the parent group: the token makes the name unique.
     instructions.cgroup = absl::StrCat(context.cgroup, "/", shim::kCgroupPrefix, job, "-",
                                        generation, "-", rank, "-", token.substr(0, 8));
   }

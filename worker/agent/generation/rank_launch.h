@@ -1,4 +1,4 @@
-// What a shim is told to start.
+// Builds the instructions for a shim.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_RANK_LAUNCH_H_
 #define MUSTER_WORKER_AGENT_GENERATION_RANK_LAUNCH_H_
 
@@ -11,8 +11,8 @@
 
 namespace muster::agent {
 
-// `token` proves to the worker who the rank is. `master` is where the ranks of a command job meet.
-// Names files and directories, and makes none.
+// `token` authenticates the rank to the worker. `master` is the rendezvous address of a command
+// job. Only builds paths; does not create files.
 shim::Instructions MakeInstructions(const GenerationContext& context, const v1::Launch& launch,
                                     const v1::RankPlacement& placement, const std::string& token,
                                     const Address& master);

@@ -31,7 +31,8 @@ namespace {
 
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(20);
 
-// In a session of its own, with default signals, and of the worker's descriptors only `control`.
+// Starts the shim in its own session, with default signal handlers, and with only the descriptor
+// `control`.
 absl::StatusOr<pid_t> Spawn(const std::string& binary, const std::string& directory, int control,
                             const std::vector<std::string>& environment) {
   const std::string log = absl::StrCat(directory, "/", shim::kLogFile);
@@ -65,7 +66,7 @@ absl::StatusOr<pid_t> Spawn(const std::string& binary, const std::string& direct
   return pid;
 }
 
-// By way of an open directory, so that a long path does not matter.
+// Through an open directory, so that a long path does not matter.
 int ConnectTo(const std::string& directory) {
   const int folder = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return -1;
@@ -82,8 +83,8 @@ int ConnectTo(const std::string& directory) {
   return fd;
 }
 
-// A shim hangs up a moment before it is over, and who watches it may be gone by then: this is the
-// loop's own affair.
+// Reaps the shim. It closes its socket shortly before it exits, when its owner may already be
+// destroyed, so the loop does this.
 void ReapWhenOver(EventLoop& loop, pid_t pid) {
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (pidfd < 0) return;
@@ -194,7 +195,7 @@ void ShimProcess::OnReadable() {
 void ShimProcess::OnLine(const std::string& line) {
   absl::string_view rest = line;
   int pid = 0;
-  // Everything else is in the exit record, too.
+  // Other events are also in the exit record.
   if (absl::ConsumePrefix(&rest, "started ") && absl::SimpleAtoi(rest, &pid)) {
     events_.on_started(pid);
   }
@@ -207,11 +208,11 @@ void ShimProcess::OnGone() {
   std::optional<shim::ExitRecord> record;
   if (text.has_value()) record = shim::DecodeExitRecord(*text);
   if (!record.has_value()) {
-    LOG(ERROR) << "the shim of " << directory_ << " is lost";
+    LOG(ERROR) << "the shim of " << directory_ << " was lost";
     SweepRemains();
     return;
   }
-  // A copy, for the callee may destroy this object.
+  // A copy, because the callback may destroy this object.
   const auto on_ended = events_.on_ended;
   on_ended(std::move(record));
 }

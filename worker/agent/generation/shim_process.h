@@ -1,5 +1,4 @@
-// A worker's end of one shim: starting it, finding it again, telling it to stop, learning how it
-// ended.
+// The worker's side of one shim: starts, adopts and stops it, and reports its end.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_SHIM_PROCESS_H_
 #define MUSTER_WORKER_AGENT_GENERATION_SHIM_PROCESS_H_
 
@@ -19,27 +18,29 @@
 
 namespace muster::agent {
 
-// On the loop's thread only. Destroying it leaves the shim alone: it waits for the next worker.
+// Must be used on the loop's thread. The destructor does not stop the shim, which waits for the
+// next worker.
 class ShimProcess {
  public:
-  // Called on the loop, never from within a call of this class. The owner may destroy the
+  // Called on the loop, never from within a method of this class. The owner may destroy the
   // ShimProcess in them.
   struct Events {
-    // The rank's program runs (an exec that failed ends without this).
+    // The rank's program runs. Not called if exec fails.
     std::function<void(pid_t pid)> on_started;
-    // Nothing of the rank is left. Without a record: the shim was lost, and what it left behind has
-    // been killed.
+    // No process of the rank is left. Without a record, the shim was lost and its remaining
+    // processes have been killed.
     std::function<void(std::optional<shim::ExitRecord> record)> on_ended;
   };
 
-  // Writes the instructions and starts a shim in `directory`, which exists. `token` is an entry of
-  // the rank's environment that no other process has: by it the remains of a lost shim are found.
+  // Writes the instructions and starts a shim in `directory`, which must exist. `token` is an entry
+  // of the rank's environment that no other process has; it is used to find the processes of a lost
+  // shim.
   static absl::StatusOr<std::unique_ptr<ShimProcess>> Start(EventLoop& loop,
                                                             const std::string& shim_binary,
                                                             const std::string& directory,
                                                             const shim::Instructions& instructions,
                                                             std::string token, Events events);
-  // Finds the shim that an earlier worker started there, alive, finished or lost.
+  // Adopts the shim that an earlier worker started there, whether it is alive, finished or lost.
   static std::unique_ptr<ShimProcess> Adopt(EventLoop& loop, const std::string& directory,
                                             const shim::Instructions& instructions,
                                             std::string token, Events events);
@@ -47,9 +48,10 @@ class ShimProcess {
   ShimProcess(const ShimProcess&) = delete;
   ShimProcess& operator=(const ShimProcess&) = delete;
 
-  // SIGTERM, then SIGKILL after `grace`. A shorter grace replaces a longer one.
+  // Sends SIGTERM, then SIGKILL after `grace`. A shorter grace period replaces a longer one.
   void Stop(absl::Duration grace);
-  // Writes a line to the rank's stderr log, between its own lines. Cut at shim::kMaxNoteBytes.
+  // Writes a line to the rank's stderr log, between its own lines; truncated at
+  // shim::kMaxNoteBytes.
   void Note(const std::string& line);
 
  private:
@@ -61,7 +63,7 @@ class ShimProcess {
   void WatchSocket(int socket);
   void OnReadable();
   void OnLine(const std::string& line);
-  // The socket is closed, thus the shim gone: by its own end or by a SIGKILL.
+  // The socket was closed: the shim has exited or was killed.
   void OnGone();
   void SweepRemains();
 

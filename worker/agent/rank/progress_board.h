@@ -1,4 +1,4 @@
-// Where the ranks of this node are, as heartbeats and metrics tell it.
+// Progress of this node's ranks, for heartbeats and metrics.
 #ifndef MUSTER_WORKER_AGENT_RANK_PROGRESS_BOARD_H_
 #define MUSTER_WORKER_AGENT_RANK_PROGRESS_BOARD_H_
 
@@ -16,7 +16,7 @@
 
 namespace muster::agent {
 
-// Thread-safe, and never locked for longer than a copy: a heartbeat waits for nothing.
+// Thread-safe; the lock is only held to copy entries, so that heartbeats are not delayed.
 class ProgressBoard {
  public:
   struct Entry {
@@ -27,10 +27,10 @@ class ProgressBoard {
 
   void Update(const std::string& job_id, uint64_t generation, const v1::RankReport& report)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // An entry stays for a few minutes more, so that the last values are scraped.
+  // Keeps the entry for a few more minutes, so that its last values are scraped.
   void MarkExited(const std::string& job_id, uint64_t generation, uint32_t rank, SteadyTime now)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // What changed since the call before, by generation.
+  // Returns the reports that changed since the previous call, by generation.
   std::vector<v1::GenerationReport> TakeChanged() ABSL_LOCKS_EXCLUDED(mutex_);
   std::map<Key, Entry> Snapshot(SteadyTime now) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -71,7 +71,7 @@ std::optional<v1::Progress> ProgressFile::Read(absl::Time now) {
       skipping_ = true;
       partial_line_.clear();
     }
-    if (last) break;  // its newline is not there yet
+    if (last) break;  // incomplete line
     if (!skipping_) any |= ApplyProgressLine(partial_line_, progress_);
     partial_line_.clear();
     skipping_ = false;
@@ -82,7 +82,7 @@ std::optional<v1::Progress> ProgressFile::Read(absl::Time now) {
 }
 
 std::string ProgressFile::NewBytes() {
-  // A program may have put a pipe or a device in its place.
+  // The program may have replaced the file by a pipe or a device.
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0) return "";
   struct stat status = {};
@@ -90,7 +90,7 @@ std::string ProgressFile::NewBytes() {
   if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
     const auto size = static_cast<uint64_t>(status.st_size);
     if (size < offset_) {
-      // Begun anew.
+      // The file was truncated.
       offset_ = 0;
       partial_line_.clear();
       skipping_ = false;

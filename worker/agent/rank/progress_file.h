@@ -1,4 +1,4 @@
-// What a command says of its progress: lines that it appends to the file at MUSTER_PROGRESS.
+// Reads the progress that a command reports, as lines appended to the file at MUSTER_PROGRESS.
 #ifndef MUSTER_WORKER_AGENT_RANK_PROGRESS_FILE_H_
 #define MUSTER_WORKER_AGENT_RANK_PROGRESS_FILE_H_
 
@@ -12,19 +12,20 @@
 
 namespace muster::agent {
 
-// Takes over what `line` says: words of KEY=VALUE, with the keys step, total_steps, epoch, loss,
-// learning_rate, images_per_second, samples, test_accuracy and phase. Unknown keys and values that
-// do not parse are passed over, for the file is the program's. True when anything was understood.
+// Applies `line`, words of the form KEY=VALUE with the keys step, total_steps, epoch, loss,
+// learning_rate, images_per_second, samples, test_accuracy and phase. Unknown keys and invalid
+// values are ignored, because the file is written by the user's program. Returns true if any word
+// was applied.
 bool ApplyProgressLine(absl::string_view line, v1::Progress& progress);
 
-// Follows one such file by reading it now and then. Not thread-safe.
+// Follows a progress file by polling. Not thread-safe.
 class ProgressFile {
  public:
   explicit ProgressFile(std::string path) : path_(std::move(path)) {}
 
-  // What the lines up to now say together; nothing when none was added since the call before. Only
-  // the newest lines of a file that grew by very much are read. `now` dates the first step and what
-  // is left.
+  // Returns the progress after all lines so far, or nothing if no line was added since the previous
+  // call. If the file grew by very much, only its newest lines are read. `now` is used for the time
+  // of the first step and the time left.
   std::optional<v1::Progress> Read(absl::Time now);
 
  private:
@@ -34,9 +35,9 @@ class ProgressFile {
   const std::string path_;
   uint64_t offset_ = 0;
   std::string partial_line_;
-  bool skipping_ = false;  // within a line that is too long
+  bool skipping_ = false;  // inside a line that is too long
   v1::Progress progress_;
-  // The first step that was seen, to tell the pace from.
+  // The first observed step, for the estimate of the time left.
   absl::Time first_seen_ = absl::InfinitePast();
   uint64_t first_step_ = 0;
 };

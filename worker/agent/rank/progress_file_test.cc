@@ -14,7 +14,7 @@
 namespace muster::agent {
 namespace {
 
-TEST(ProgressLineTest, TakesWhatItKnowsAndPassesOverTheRest) {
+TEST(ProgressLineTest, AppliesKnownKeysAndIgnoresOthers) {
   v1::Progress progress;
   EXPECT_TRUE(ApplyProgressLine(
       "step=12 loss=0.5 epoch=1.25 total_steps=40 images_per_second=99.5 phase=warm-up "
@@ -34,7 +34,7 @@ TEST(ProgressLineTest, TakesWhatItKnowsAndPassesOverTheRest) {
   EXPECT_EQ(progress.loss(), 0.25);
 }
 
-TEST(ProgressLineTest, GarbageChangesNothing) {
+TEST(ProgressLineTest, IgnoresInvalidLines) {
   v1::Progress progress;
   progress.set_step(3);
   for (const char* line : {"", "step", "step=", "step=-1", "step=1.5", "step=99999999999999999999",
@@ -65,7 +65,7 @@ class ProgressFileTest : public ::testing::Test {
   const absl::Time start_ = absl::FromUnixSeconds(1000);
 };
 
-TEST_F(ProgressFileTest, TellsWholeLinesAsTheyCome) {
+TEST_F(ProgressFileTest, ReportsCompleteLines) {
   ProgressFile file(path_);
   EXPECT_FALSE(file.Read(start_).has_value());  // no file yet
   Append("step=1 loss=2\nstep=2 lo");
@@ -84,7 +84,7 @@ TEST_F(ProgressFileTest, TellsWholeLinesAsTheyCome) {
   EXPECT_EQ(progress->first_step_time().seconds(), 1000);
 }
 
-TEST_F(ProgressFileTest, TellsTheTimeLeftFromThePace) {
+TEST_F(ProgressFileTest, EstimatesTimeLeft) {
   ProgressFile file(path_);
   Append("step=10 total_steps=100\n");
   EXPECT_FALSE(file.Read(start_)->has_time_left());
@@ -93,7 +93,7 @@ TEST_F(ProgressFileTest, TellsTheTimeLeftFromThePace) {
   EXPECT_EQ(FromProto(file.Read(start_ + absl::Seconds(5))->time_left()), absl::Seconds(40));
 }
 
-TEST_F(ProgressFileTest, FileThatIsBegunAnewIsReadAnew) {
+TEST_F(ProgressFileTest, RereadsTruncatedFile) {
   ProgressFile file(path_);
   Append("step=100 loss=1\nstep=101 loss=1\n");
   EXPECT_EQ(file.Read(start_)->step(), 101u);
@@ -102,7 +102,7 @@ TEST_F(ProgressFileTest, FileThatIsBegunAnewIsReadAnew) {
   EXPECT_EQ(file.Read(start_)->step(), 3u);
 }
 
-TEST_F(ProgressFileTest, OverlongLinesAndFloodsAreSkipped) {
+TEST_F(ProgressFileTest, SkipsOverlongLinesAndLargeAmounts) {
   ProgressFile file(path_);
   Append("step=1\n" + std::string(10'000, 'x') + " step=2");
   EXPECT_EQ(file.Read(start_)->step(), 1u);
@@ -114,7 +114,7 @@ TEST_F(ProgressFileTest, OverlongLinesAndFloodsAreSkipped) {
   EXPECT_EQ(file.Read(start_)->step(), 6u);
 }
 
-TEST_F(ProgressFileTest, WhatIsNoFileIsNotRead) {
+TEST_F(ProgressFileTest, IgnoresPipesAndDevices) {
   ProgressFile file(path_);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_FALSE(file.Read(start_).has_value());

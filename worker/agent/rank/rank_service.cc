@@ -25,13 +25,13 @@ namespace {
 
 using Done = std::function<void(const absl::Status&)>;
 
-// A call is answered a little before its deadline: the answer says whom it waited for, silence does
-// not.
+// Calls are answered slightly before their deadline, so that the rank receives an error that names
+// what it waited for.
 constexpr absl::Duration kAnswerAhead = absl::Milliseconds(100);
 
 std::atomic<CallId> next_call_id{1};
 
-// What the two kinds of reactor share: who calls, and how to forget the call.
+// State shared by both kinds of reactors: the caller and how to cancel the call.
 struct Route {
   EventLoop& loop;
   GenerationTable& table;
@@ -50,8 +50,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   using Body = std::function<void(Generation&, CallId, Done)>;
 
-  // `body` runs on the loop, once the caller is known to be who it says; it calls its Finish
-  // exactly once.
+  // Runs `body` on the loop once the caller is authenticated; `body` must call Finish exactly once.
   UnaryCall(EventLoop& loop, GenerationTable& table, grpc::CallbackServerContext* context,
             const v1::RankIdentity& identity, bool waits, Body body)
       : route_{loop, table, identity}, waits_(waits) {
@@ -63,7 +62,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
       const auto generation = route_.table.Authenticate(route_.identity);
       if (!generation.ok()) return Answer(generation.status());
       if (waits_ && expires != absl::InfiniteFuture()) ExpireAt(expires);
-      // The call may be answered, and thus gone, when the body returns.
+      // The call may be answered, and thus deleted, when `body` returns.
       body(**generation, route_.id, [this](const absl::Status& status) { Answer(status); });
     });
   }
@@ -90,7 +89,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
   const Route route_;
   const bool waits_;
-  std::optional<EventLoop::TimerId> timer_;  // the loop's
+  std::optional<EventLoop::TimerId> timer_;  // used on the loop only
 };
 
 class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
@@ -122,7 +121,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
  private:
   void Push(const v1::Directive& directive) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    // What has not gone out yet is replaced: only the last directive counts.
+    // Replaces a directive that was not sent yet: only the last one matters.
     if (queue_.size() > 1) queue_.pop_back();
     queue_.push_back(directive);
     if (queue_.size() == 1) Proceed();
@@ -139,8 +138,8 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
     if (end.has_value()) Finish(*end);
   }
 
-  // Writes what is next, or returns what to finish with. Finishing is the caller's, without the
-  // lock: it may delete this object on another thread before it returns.
+  // Writes the next directive, or returns the status to finish with. The caller must finish without
+  // holding the lock, because that may delete this object on another thread.
   std::optional<grpc::Status> Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!queue_.empty()) {
       StartWrite(&queue_.front());
@@ -237,7 +236,7 @@ class GrpcRankServer final : public RankServer {
 
   ~GrpcRankServer() override {
     if (server_ == nullptr) return;
-    // Cancels what waits.
+    // Cancels waiting calls.
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
   }

@@ -1,5 +1,5 @@
-// The gRPC side of RankService on the node's unix socket: from calls to the generation table and
-// back.
+// gRPC server of RankService on the node's unix socket: passes calls to the generation table and
+// returns its answers.
 #ifndef MUSTER_WORKER_AGENT_RANK_RANK_SERVICE_H_
 #define MUSTER_WORKER_AGENT_RANK_RANK_SERVICE_H_
 
@@ -12,15 +12,15 @@
 
 namespace muster::agent {
 
-// A call that waits holds no thread; one that its rank gave up leaves no waiter behind.
+// Waiting calls do not block threads, and a cancelled call leaves no waiter behind.
 class RankServer {
  public:
-  // Listens on the unix socket at `path`, whose directory only this user may enter. Loop and table
-  // must outlive the server, and the loop must run until it is destroyed. Errors: INTERNAL when the
-  // socket cannot be had.
+  // Listens on the unix socket at `path`, in a directory that only this user may enter. Loop and
+  // table must outlive the server, and the loop must run until the server is destroyed. INTERNAL if
+  // it cannot listen.
   static absl::StatusOr<std::unique_ptr<RankServer>> Start(const std::string& path, EventLoop& loop,
                                                            GenerationTable& table);
-  // Ranks' calls under way end with UNAVAILABLE: they come again to the next worker.
+  // Ends pending calls with UNAVAILABLE; ranks repeat them to the next worker.
   virtual ~RankServer() = default;
 };
 

@@ -10,8 +10,8 @@
 namespace muster::agent {
 namespace {
 
-// How long a barrier waits for this node's other ranks before those that have arrived are reported.
-// The coordinator needs them only to name the missing ones.
+// How long to wait for this node's other ranks at a barrier before reporting those that have
+// arrived, which the coordinator needs only to name the missing ones.
 constexpr absl::Duration kFoldDelay = absl::Milliseconds(200);
 
 }  // namespace
@@ -27,11 +27,11 @@ Rendezvous::Rendezvous(std::string job_id, uint64_t generation, std::set<uint32_
 
 Rendezvous::~Rendezvous() {
   *self_ = nullptr;
-  EndAll(absl::UnavailableError("the worker ends"));
+  EndAll(absl::UnavailableError("the worker is shutting down"));
 }
 
 void Rendezvous::Join(uint32_t rank, CallId id, Done done) {
-  // A rank that repeats its call has joined already.
+  // A rank that repeats its call has already joined.
   state_.Join(rank, /*host=*/"", /*listener=*/nullptr).IgnoreError();
   if (state_.Await(id, {Wait::For::kWorld}, std::move(done)) && world_known_) {
     state_.AnswerOne(id, std::string());
@@ -59,7 +59,7 @@ void Rendezvous::Put(uint32_t rank, const std::string& key, const std::string& v
 
 void Rendezvous::Get(uint32_t rank, const std::string& key, CallId id, Done done) {
   if (const absl::Status over = state_.failure(); !over.ok()) return done(over);
-  // One question serves all calls: SendPut asks as well.
+  // One request serves all calls; SendPut also requests the key.
   const bool asked =
       state_.IsAwaited({Wait::For::kKey, key}) || state_.IsAwaited({Wait::For::kWrite, key});
   state_.Get(id, key, std::move(done));
@@ -68,13 +68,15 @@ void Rendezvous::Get(uint32_t rank, const std::string& key, CallId id, Done done
 
 void Rendezvous::Arrive(uint32_t rank, const v1::BarrierId& barrier, CallId id, Done done) {
   if (barrier.group().size() > limits::kKeyBytes || barrier.sequence() == 0) {
-    return done(absl::InvalidArgumentError(absl::StrCat(
-        "a barrier has a group of at most ", limits::kKeyBytes, " bytes and a sequence from 1")));
+    return done(absl::InvalidArgumentError(absl::StrCat("a barrier needs a group of at most ",
+                                                        limits::kKeyBytes,
+                                                        " bytes and a sequence of at least 1")));
   }
   const BarrierKey key(barrier.group(), barrier.sequence());
   if (arrivals_.count(key) == 0 && arrivals_.size() >= limits::kBarriersPerGeneration) {
     return done(absl::ResourceExhaustedError(absl::StrCat(
-        "more than ", limits::kBarriersPerGeneration, " barriers are open in this generation")));
+        "too many open barriers in this generation (limit: ", limits::kBarriersPerGeneration,
+        ")")));
   }
   if (!state_.Await(id, {Wait::For::kBarrier, key.first, key.second}, std::move(done))) return;
   const auto passed = passed_.find(key.first);
@@ -105,8 +107,8 @@ void Rendezvous::Expire(CallId id) {
 
 std::string Rendezvous::Describe(const std::vector<uint32_t>& missing) const {
   if (missing.empty()) return "ranks of other nodes";
-  return absl::StrCat("of this node's ranks ", absl::StrJoin(missing, ", "),
-                      " (and perhaps others elsewhere)");
+  return absl::StrCat("ranks ", absl::StrJoin(missing, ", "),
+                      " of this node (and possibly ranks of other nodes)");
 }
 
 std::string Rendezvous::WaitsFor(const Wait& wait) const {
@@ -114,14 +116,14 @@ std::string Rendezvous::WaitsFor(const Wait& wait) const {
   const bool at_barrier = wait.what == Wait::For::kBarrier;
   const std::string key =
       wait.what == Wait::For::kKey ? absl::StrCat("no rank has published key ", wait.name) : "";
-  // The missing ranks of another barrier would mislead.
+  // Do not name the missing ranks of another barrier.
   if (notice_.has_value() && wait.what != Wait::For::kWrite &&
       at_barrier == (notice_->what() == barrier)) {
     return absl::StrCat(key, key.empty() ? "" : "; ", WaitText(*notice_));
   }
   switch (wait.what) {
     case Wait::For::kWorld:
-      return absl::StrCat("the rendezvous waits for ",
+      return absl::StrCat("rendezvous is waiting for ",
                           Describe(state_.Missing(local_ranks_.size())));
     case Wait::For::kWrite:
       return absl::StrCat("the coordinator has not confirmed key ", wait.name);
@@ -137,7 +139,7 @@ std::string Rendezvous::WaitsFor(const Wait& wait) const {
       missing.push_back(rank);
     }
   }
-  return absl::StrCat(barrier, " waits for ", Describe(missing));
+  return absl::StrCat(barrier, " is waiting for ", Describe(missing));
 }
 
 void Rendezvous::OnWorld() {
@@ -149,14 +151,14 @@ void Rendezvous::OnWorld() {
 void Rendezvous::OnKeyValue(const v1::KeyValue& message) {
   const std::string& key = message.key();
   if (message.code() != 0) {
-    // Refuses a write; readers wait on.
+    // Rejects a write; readers keep waiting.
     proposed_.Erase(key);
     return state_.Answer(
         {Wait::For::kWrite, key},
         absl::Status(static_cast<absl::StatusCode>(message.code()), message.message()));
   }
-  // Fails only for a second value, of a coordinator that lost its memory: ranks here have the
-  // first.
+  // Fails only for a second value, from a coordinator that lost its state: local ranks keep the
+  // first one.
   state_.Put(key, message.value()).IgnoreError();
   state_.Answer({Wait::For::kWrite, key}, message.value());
 }
@@ -201,8 +203,8 @@ void Rendezvous::SendPut(const std::string& key, const std::string& value) {
   put.set_key(key);
   put.set_value(value);
   outside_.send(std::move(message));
-  // The coordinator answers reads, but not accepted writes: the value that it returns says whether
-  // ours was accepted.
+  // The coordinator answers reads but not accepted writes; the value of a read shows whether our
+  // write was accepted.
   SendGet(key);
 }
 

@@ -1,5 +1,5 @@
-// The rendezvous of one generation's ranks on this node: combines their calls into one message each
-// to the coordinator, and answers all of them from one reply.
+// The rendezvous of one generation's ranks on this node: merges their calls into single messages to
+// the coordinator, and answers all of them from one reply.
 #ifndef MUSTER_WORKER_AGENT_RANK_RENDEZVOUS_H_
 #define MUSTER_WORKER_AGENT_RANK_RENDEZVOUS_H_
 
@@ -22,10 +22,10 @@
 
 namespace muster::agent {
 
-// A rank's waiting call; assigned by the rank service, never used twice.
+// Identifies a rank's waiting call; assigned by the rank service and never reused.
 using CallId = RendezvousState::WaitId;
 
-// For the loop's thread only. Every call is answered exactly once.
+// Must be used on the loop's thread. Every call is answered exactly once.
 class Rendezvous {
  public:
   // Called with the value for Put and Get, empty for other calls.
@@ -64,12 +64,12 @@ class Rendezvous {
   void OnWorld();
   void OnKeyValue(const v1::KeyValue& message);
   void OnReleaseBarrier(const v1::ReleaseBarrier& message);
-  // The ranks to name to a caller whose deadline passes.
+  // Stores the ranks to name to a caller whose deadline expires.
   void OnWaitNotice(const v1::Wait& wait) { notice_ = wait; }
 
-  // Repeats all unanswered calls to a coordinator that may have lost its memory.
+  // Repeats all unanswered calls, for a coordinator that may have lost its state.
   void Resend();
-  // The newest barrier of each group from which ranks here were released.
+  // The newest barrier of each group that ranks of this node have passed.
   std::vector<v1::BarrierId> PassedBarriers() const;
 
  private:
@@ -93,12 +93,13 @@ class Rendezvous {
   const std::set<uint32_t> local_ranks_;
   const Outside outside_;
 
-  RendezvousState state_;  // of the local ranks; its keys are those that the coordinator has
+  RendezvousState
+      state_;  // of the local ranks; contains the keys that the coordinator has accepted
   bool world_known_ = false;
-  WriteOnceStore proposed_;  // values put by local ranks, accepted or not yet
+  WriteOnceStore proposed_;  // values put by local ranks, accepted or pending
   std::map<BarrierKey, Arrivals> arrivals_;
   std::map<std::string, uint64_t> passed_;
-  // The coordinator's newest notice of what the generation waits for: it sees all nodes.
+  // The coordinator's latest notice of what the generation waits for, on all nodes.
   std::optional<v1::Wait> notice_;
   // For timers that outlive this object.
   std::shared_ptr<Rendezvous*> self_;

@@ -29,7 +29,7 @@ class RendezvousTest : public ::testing::Test {
     rendezvous_ = std::make_unique<Rendezvous>("job", 3, std::set<uint32_t>{4, 5}, outside);
   }
 
-  // Keeps the answer of call `id`; a second answer fails the test.
+  // Stores the answer of call `id`; a second answer fails the test.
   Rendezvous::Done Keep(CallId id) {
     return [this, id](absl::StatusOr<std::string> answer) {
       EXPECT_TRUE(answers_.emplace(id, std::move(answer)).second) << "answered twice: " << id;
@@ -74,7 +74,7 @@ TEST_F(RendezvousTest, JoinsWaitForTheWorld) {
   EXPECT_TRUE(StatusOf(2).ok());
 }
 
-TEST_F(RendezvousTest, OneQuestionPerKeyAnswersEveryRank) {
+TEST_F(RendezvousTest, SendsOneRequestPerKey) {
   rendezvous_->Get(4, "k", 1, Keep(1));
   rendezvous_->Get(5, "k", 2, Keep(2));
   EXPECT_EQ(sent_.size(), 1u);
@@ -86,7 +86,7 @@ TEST_F(RendezvousTest, OneQuestionPerKeyAnswersEveryRank) {
   EXPECT_EQ(sent_.size(), 1u);
 }
 
-TEST_F(RendezvousTest, ValueOfAnotherNodeRefutesAPut) {
+TEST_F(RendezvousTest, RejectsPutIfAnotherNodePutAnotherValue) {
   rendezvous_->Put(4, "k", "mine", 1, Keep(1));
   rendezvous_->Get(5, "k", 2, Keep(2));
   rendezvous_->OnKeyValue(Value("k", "theirs"));
@@ -94,7 +94,7 @@ TEST_F(RendezvousTest, ValueOfAnotherNodeRefutesAPut) {
   EXPECT_EQ(answers_.at(2).value_or(""), "theirs");
 }
 
-TEST_F(RendezvousTest, RefusedPutLeavesReadersWaiting) {
+TEST_F(RendezvousTest, RejectedPutLeavesReadersWaiting) {
   rendezvous_->Put(4, "k", "mine", 1, Keep(1));
   rendezvous_->Get(5, "k", 2, Keep(2));
   v1::KeyValue refusal = Value("k", "");
@@ -104,14 +104,14 @@ TEST_F(RendezvousTest, RefusedPutLeavesReadersWaiting) {
   EXPECT_FALSE(Answered(2));
 }
 
-TEST_F(RendezvousTest, LocalConflictIsSeenAtOnce) {
+TEST_F(RendezvousTest, RejectsLocalConflictAtOnce) {
   rendezvous_->Put(4, "k", "a", 1, Keep(1));
   rendezvous_->Put(5, "k", "b", 2, Keep(2));
   EXPECT_FALSE(Answered(1));
   EXPECT_TRUE(absl::IsAlreadyExists(StatusOf(2)));
 }
 
-TEST_F(RendezvousTest, BoundsAreKept) {
+TEST_F(RendezvousTest, EnforcesLimits) {
   rendezvous_->Put(4, "", "v", 1, Keep(1));
   rendezvous_->Put(4, std::string(limits::kKeyBytes + 1, 'k'), "v", 2, Keep(2));
   rendezvous_->Put(4, "k", std::string(limits::kValueBytes + 1, 'v'), 3, Keep(3));
@@ -127,7 +127,7 @@ TEST_F(RendezvousTest, BoundsAreKept) {
   EXPECT_TRUE(absl::IsResourceExhausted(StatusOf(id)));
 }
 
-TEST_F(RendezvousTest, OpenBarriersAreBounded) {
+TEST_F(RendezvousTest, LimitsOpenBarriers) {
   CallId id = 1;
   for (; id <= limits::kBarriersPerGeneration; ++id) {
     rendezvous_->Arrive(4, Barrier("g", id), id, Keep(id));
@@ -137,7 +137,7 @@ TEST_F(RendezvousTest, OpenBarriersAreBounded) {
   EXPECT_TRUE(absl::IsResourceExhausted(StatusOf(id)));
 }
 
-TEST_F(RendezvousTest, BarrierIsSentOnceAllAreThere) {
+TEST_F(RendezvousTest, SendsBarrierOnceAllLocalRanksArrived) {
   rendezvous_->Arrive(5, Barrier("world", 1), 1, Keep(1));
   EXPECT_TRUE(sent_.empty());
   rendezvous_->Arrive(4, Barrier("world", 1), 2, Keep(2));
@@ -147,18 +147,18 @@ TEST_F(RendezvousTest, BarrierIsSentOnceAllAreThere) {
   Release("world", 1);
   EXPECT_TRUE(StatusOf(1).ok());
   EXPECT_TRUE(StatusOf(2).ok());
-  // The timer of the first arrival finds nothing to do.
+  // The timer of the first arrival has no effect.
   ASSERT_EQ(timers_.size(), 1u);
   timers_[0]();
   EXPECT_EQ(sent_.size(), 1u);
-  // Passing twice is passing once.
+  // Repeated releases have no effect.
   rendezvous_->Arrive(5, Barrier("world", 1), 3, Keep(3));
   EXPECT_TRUE(StatusOf(3).ok());
   ASSERT_EQ(rendezvous_->PassedBarriers().size(), 1u);
   EXPECT_EQ(rendezvous_->PassedBarriers()[0].sequence(), 1u);
 }
 
-TEST_F(RendezvousTest, LateRanksDoNotHideWhoIsThere) {
+TEST_F(RendezvousTest, ReportsArrivalsWithoutLateRanks) {
   rendezvous_->Arrive(5, Barrier("world", 1), 1, Keep(1));
   ASSERT_EQ(timers_.size(), 1u);
   timers_[0]();
@@ -166,7 +166,7 @@ TEST_F(RendezvousTest, LateRanksDoNotHideWhoIsThere) {
   EXPECT_THAT(sent_[0].arrive_barrier().ranks(), ElementsAre(5));
 }
 
-TEST_F(RendezvousTest, GivenUpCallsLeaveNoWaiter) {
+TEST_F(RendezvousTest, CancelledCallsLeaveNoWaiter) {
   rendezvous_->Get(4, "k", 1, Keep(1));
   rendezvous_->Arrive(4, Barrier("world", 1), 2, Keep(2));
   rendezvous_->Join(4, 3, Keep(3));
@@ -174,7 +174,7 @@ TEST_F(RendezvousTest, GivenUpCallsLeaveNoWaiter) {
     rendezvous_->End(id, absl::CancelledError("gone"));
     EXPECT_TRUE(absl::IsCancelled(StatusOf(id)));
   }
-  // Keep() would notice a second answer.
+  // Keep() would detect a second answer.
   rendezvous_->OnKeyValue(Value("k", "v"));
   Release("world", 1);
   rendezvous_->OnWorld();
@@ -190,11 +190,11 @@ TEST_F(RendezvousTest, ExpiredCallsNameWhatTheyWaitedFor) {
   EXPECT_THAT(std::string(StatusOf(2).message()), HasSubstr("key k"));
   rendezvous_->Arrive(4, Barrier("world", 7), 3, Keep(3));
   rendezvous_->Expire(3);
-  EXPECT_THAT(std::string(StatusOf(3).message()), HasSubstr("barrier world/7 waits for"));
+  EXPECT_THAT(std::string(StatusOf(3).message()), HasSubstr("barrier world/7 is waiting for"));
   EXPECT_TRUE(absl::IsDeadlineExceeded(StatusOf(3)));
 }
 
-TEST_F(RendezvousTest, ResendSaysAllThatIsUnanswered) {
+TEST_F(RendezvousTest, ResendRepeatsUnansweredCalls) {
   rendezvous_->Put(4, "put", "v", 1, Keep(1));
   rendezvous_->Get(4, "get", 2, Keep(2));
   rendezvous_->Arrive(4, Barrier("world", 1), 3, Keep(3));
@@ -207,11 +207,11 @@ TEST_F(RendezvousTest, ResendSaysAllThatIsUnanswered) {
     if (message.has_get_key() && message.get_key().key() == "get") said.push_back("get get");
     if (message.has_arrive_barrier()) said.push_back("arrive");
   }
-  // The key, too: a coordinator that lost its memory has to be told again.
+  // Also resends the key, for a coordinator that lost its state.
   EXPECT_THAT(said, ElementsAre("put put", "get get", "arrive"));
 }
 
-TEST_F(RendezvousTest, AfterTheEndEverythingIsAnsweredSo) {
+TEST_F(RendezvousTest, AnswersCallsAfterTheEndWithItsStatus) {
   rendezvous_->Join(4, 1, Keep(1));
   rendezvous_->EndAll(absl::AbortedError("over"));
   EXPECT_TRUE(absl::IsAborted(StatusOf(1)));
@@ -224,7 +224,7 @@ TEST_F(RendezvousTest, AfterTheEndEverythingIsAnsweredSo) {
   EXPECT_TRUE(sent_.empty());
 }
 
-TEST_F(RendezvousTest, DeadlineNamesWhomTheCoordinatorMisses) {
+TEST_F(RendezvousTest, DeadlineErrorNamesRanksFromNotice) {
   v1::Wait wait;
   wait.set_what("rendezvous");
   wait.mutable_since()->set_seconds(60);
@@ -238,7 +238,7 @@ TEST_F(RendezvousTest, DeadlineNamesWhomTheCoordinatorMisses) {
   EXPECT_EQ(StatusOf(1).message(), "rendezvous has waited 60.0 s for rank 17 (node gpu-03)");
   EXPECT_THAT(std::string(StatusOf(2).message()),
               AllOf(HasSubstr("no rank has published key unique-id"), HasSubstr("rank 17")));
-  // Of another wait it says nothing.
+  // The notice is not used for another wait.
   EXPECT_THAT(std::string(StatusOf(3).message()),
               AllOf(HasSubstr("barrier world/3"), Not(HasSubstr("rank 17"))));
 }
