@@ -206,7 +206,7 @@ class CommandTest(unittest.TestCase):
         script = self.cluster.directory / "script"
         script.write_text("#!/no/such/interpreter\n")
         script.chmod(0o755)
-        self.check_cannot_start(command_spec("script", str(script)), 127, "the interpreter that its first line names")
+        self.check_cannot_start(command_spec("script", str(script)), 127, "the interpreter named in its first line")
 
     def test_missing_workdir(self):
         self.check_cannot_start(command_spec("dir", "/bin/true", workdir="/no/such/folder"), 66,

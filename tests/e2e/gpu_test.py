@@ -115,7 +115,7 @@ class GpuTest(unittest.TestCase):
                 return result.stderr
             known = "this machine has 0 (GPU-0), 1 (GPU-1)\n"
             self.assertIn("--devices=0,2: there is no GPU 2; " + known, refusal("0,2"))
-            self.assertIn("--devices=1,1: GPU 1 is named twice; " + known, refusal("1,1"))
+            self.assertIn("--devices=1,1: GPU 1 is listed twice; " + known, refusal("1,1"))
             self.assertIn("--devices=gpus: 'gpus' is neither", refusal("gpus"))
             self.assertIn("there is no GPU GPU-7; " + known, refusal("GPU-7"))
             self.assertIn("libno-such-nvml.so.1: cannot open", refusal("0", "--nvml-library=libno-such-nvml.so.1"))
@@ -192,7 +192,7 @@ class HealthTest(unittest.TestCase):
             job = gpu.start("doomed", "exit 7")
             gpu.gpus.xids += [(0, 31), (0, 79)]
             gpu.gpus.save()
-            gpu.wait_unavailable(0, "Xid 79, GPU has fallen off the bus; out of use until its worker is restarted")
+            gpu.wait_unavailable(0, "Xid 79, GPU has fallen off the bus; unusable until the worker is restarted")
             self.assertEqual(gpu.cluster.get(job)["state"], "RUNNING")
             self.assertIn("DeviceUnhealthy", gpu.cluster.muster("describe", job, "--events").stdout)
             gpu.let_go("doomed")
@@ -250,7 +250,7 @@ class HealthTest(unittest.TestCase):
         with GpuCluster(1) as gpu:
             gpu.gpus.gpus[0]["recovery"] = 1
             gpu.gpus.save()
-            gpu.wait_unavailable(0, "its driver wants it reset")
+            gpu.wait_unavailable(0, "the driver requests a GPU reset")
             gpu.gpus.gpus[0]["recovery"] = 0
             gpu.gpus.save()
             gpu.wait_unavailable(0, "")
@@ -274,11 +274,11 @@ class MemoryTest(unittest.TestCase):
                 gpu.gpus.save()
                 gpu.let_go("leaves-one")
                 self.assertEqual(gpu.cluster.wait(job)["state"], "SUCCEEDED")
-                self.assertIn("waits until the memory of its last rank is seen back", gpu.unavailable(0))
+                self.assertIn("waiting until the memory of its last rank is freed", gpu.unavailable(0))
                 self.assertTrue(gpu.slots()[0]["returning"])
                 self.assertIn('muster_gpu_healthy{gpu="0",uuid="GPU-0"} 1', gpu.metrics())
                 waiting = gpu.cluster.submit(gpu_spec("waits", "true"))
-                self.assertIn("waits until the memory", gpu.why(waiting))
+                self.assertIn("waiting until the memory", gpu.why(waiting))
                 held = f"memory held by pid {holder.pid} (sleep)"
                 gpu.wait_unavailable(0, held, timeout=20)
                 self.assertFalse(gpu.slots()[0].get("returning", False))

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMaxCpu = 1 << 16;
 
-// The first line; empty when there is no such file.
+// The first line of a file; empty if it does not exist.
 std::string ReadLine(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -42,7 +42,7 @@ absl::StatusOr<Gpu> Describe(const Nvml& nvml, uint32_t nvml_index, const std::s
   return gpu;
 }
 
-// What lies between two GPUs.
+// The topology level between two GPUs.
 std::string PathName(int level) {
   if (level <= kNvmlTopologyInternal) return "board";
   if (level <= kNvmlTopologySingleSwitch) return "switch";
@@ -82,14 +82,14 @@ absl::StatusOr<const Gpu*> Find(absl::string_view word, const std::vector<Gpu>& 
   const bool uuid = absl::StartsWith(word, "GPU-") && word.size() > 4;
   if (!number && !uuid) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", word, "' is neither the index nor the UUID of a GPU; ", Known(gpus)));
+        absl::StrCat("'", word, "' is neither an index nor a UUID of a GPU; ", Known(gpus)));
   }
   const Gpu* found = nullptr;
   for (const Gpu& gpu : gpus) {
     if (number ? gpu.index != index : !absl::StartsWith(gpu.uuid, word)) continue;
     if (found != nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", word, "' may be several GPUs; ", Known(gpus)));
+          absl::StrCat("'", word, "' matches several GPUs; ", Known(gpus)));
     }
     found = &gpu;
   }
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<Gpu>> Discover(const Nvml& nvml, const std::string& s
     if (gpu.ok()) {
       gpus.push_back(*std::move(gpu));
     } else {
-      LOG(WARNING) << "GPU " << i << " is not offered: " << gpu.status().message();
+      LOG(WARNING) << "GPU " << i << " is not used: " << gpu.status().message();
     }
   }
   std::sort(gpus.begin(), gpus.end(),
@@ -140,7 +140,7 @@ absl::StatusOr<std::vector<Gpu>> Select(absl::string_view choice, const std::vec
     ASSIGN_OR_RETURN(const Gpu* const gpu, Find(word, gpus));
     if (!taken.insert(gpu->index).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("GPU ", gpu->index, " is named twice; ", Known(gpus)));
+          absl::StrCat("GPU ", gpu->index, " is listed twice; ", Known(gpus)));
     }
     chosen.push_back(*gpu);
   }

@@ -1,4 +1,4 @@
-// The GPUs of this machine, and which of them a worker is to offer.
+// Discovers the GPUs of this machine and selects those that a worker offers.
 #ifndef MUSTER_WORKER_GPU_DISCOVERY_H_
 #define MUSTER_WORKER_GPU_DISCOVERY_H_
 
@@ -14,31 +14,32 @@
 namespace muster::gpu {
 
 struct Gpu {
-  // Among the machine's GPUs in the order of their PCI bus ids: as nvidia-smi counts, and CUDA with
-  // CUDA_DEVICE_ORDER=PCI_BUS_ID.
+  // Index among the machine's GPUs in the order of their PCI bus ids, as shown by nvidia-smi, and
+  // by CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID.
   uint32_t index = 0;
   NvmlDevice handle = nullptr;
   std::string uuid;
   std::string name;
   std::string pci_bus_id;  // 0000:1b:00.0
   uint64_t memory_bytes = 0;
-  int numa_node = -1;                     // -1: unknown
-  std::vector<int> cpus;                  // near it; empty: unknown
-  std::string cpu_list;                   // the same as /sys writes it: 0-31,64-95
-  std::map<uint32_t, std::string> paths;  // to each other GPU: board, switch, switches, …
-  std::map<uint32_t, uint32_t> nvlinks;   // links that are up, by the GPU at their end
-  uint32_t nvswitch_links = 0;            // and to what is no GPU
+  int numa_node = -1;     // -1: unknown
+  std::vector<int> cpus;  // CPUs near the GPU; empty: unknown
+  std::string cpu_list;   // the same in the format of /sys: 0-31,64-95
+  std::map<uint32_t, std::string>
+      paths;  // topology by other GPU's index: board, switch, switches, …
+  std::map<uint32_t, uint32_t> nvlinks;  // number of active links by other GPU's index
+  uint32_t nvswitch_links = 0;           // active links to other devices
 };
 
-// In the order of their indices; empty on a machine whose GPUs have all gone. A GPU that does not
-// even tell its UUID is left out with a line in the log. `sys` is where sysfs is mounted.
+// All GPUs, ordered by index; empty on a machine whose GPUs are all lost. A GPU without a readable
+// UUID is skipped with a log line. `sys` is the mount point of sysfs.
 absl::StatusOr<std::vector<Gpu>> Discover(const Nvml& nvml, const std::string& sys = "/sys");
 
-// `choice`: indices and UUIDs (or as much of one as tells it from the others), separated by commas.
-// The GPUs in that order. INVALID_ARGUMENT names what there is.
+// Selects GPUs in the order of `choice`, a comma-separated list of indices and UUIDs (or
+// unambiguous prefixes of UUIDs). INVALID_ARGUMENT names the existing GPUs.
 absl::StatusOr<std::vector<Gpu>> Select(absl::string_view choice, const std::vector<Gpu>& gpus);
 
-// 0-3,8 as in /sys; what is no number is left out.
+// Parses CPU lists such as 0-3,8 as in /sys; ignores invalid parts.
 std::vector<int> ParseCpuList(absl::string_view text);
 
 }  // namespace muster::gpu

@@ -18,7 +18,7 @@ using ::testing::Not;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-TEST(NvmlTest, NamesWhatIsNotThere) {
+TEST(NvmlTest, ReportsMissingLibraryOrDriver) {
   const auto none = Nvml::Open("libno-such-thing.so.1");
   EXPECT_TRUE(absl::IsNotFound(none.status()));
   EXPECT_THAT(std::string(none.status().message()), HasSubstr("libno-such-thing.so.1"));
@@ -29,7 +29,7 @@ TEST(NvmlTest, NamesWhatIsNotThere) {
   EXPECT_THAT(std::string(no_driver.status().message()), HasSubstr("Driver Not Loaded"));
 }
 
-TEST(NvmlTest, AMissingFunctionCostsNoMoreThanItself) {
+TEST(NvmlTest, ToleratesMissingFunctions) {
   FakeMachine machine({"gpu uuid=GPU-a bus=1 memory=80 used=1 watts=300 celsius=41 clocks=0x40"});
   const auto nvml = machine.Open("libfake_nvml_old.so");
   const NvmlDevice gpu = *nvml->DeviceAt(0);
@@ -39,13 +39,13 @@ TEST(NvmlTest, AMissingFunctionCostsNoMoreThanItself) {
   EXPECT_TRUE(absl::IsUnimplemented(nvml->ListenForXids({gpu})));
   EXPECT_EQ(nvml->DriverVersion(), "");
   EXPECT_EQ(*nvml->TemperatureCelsius(gpu), 41);
-  // By its old name.
+  // Found by its old name.
   EXPECT_EQ(*nvml->ClockReasons(gpu), NVML_CLOCKS_HW_THERMAL);
   EXPECT_THAT(nvml->missing(), Not(Contains("nvmlDeviceGetCurrentClocksEventReasons")));
   EXPECT_EQ(Discover(*nvml)->size(), 1u);
 }
 
-TEST(NvmlTest, AsManyProcessesAsThereAre) {
+TEST(NvmlTest, ReadsAllProcesses) {
   std::vector<std::string> lines = {"gpu uuid=GPU-a bus=1 memory=80"};
   for (int i = 0; i < 64; ++i) lines.push_back(absl::StrCat("process 0 ", 100 + i));
   FakeMachine machine(lines);
@@ -53,7 +53,7 @@ TEST(NvmlTest, AsManyProcessesAsThereAre) {
   EXPECT_EQ(nvml->Processes(*nvml->DeviceAt(0))->size(), 64u);
 }
 
-TEST(DiscoveryTest, CountsInTheOrderOfTheBus) {
+TEST(DiscoveryTest, OrdersGpusByBusId) {
   FakeMachine machine({"gpu uuid=GPU-b bus=c1 memory=40", "gpu uuid=GPU-a bus=1b memory=80",
                        "nvlink 0 1", "nvlink 0 1", "nvlink 1 0", "nvlink 1 -", "topology 0 1 10"});
   const std::string sys = testing::TempDir() + "/sys";
@@ -80,7 +80,7 @@ TEST(DiscoveryTest, CountsInTheOrderOfTheBus) {
   EXPECT_THAT(gpus[1].nvlinks, UnorderedElementsAre(Pair(0, 2)));
 }
 
-TEST(DiscoveryTest, LeavesALostGpuOut) {
+TEST(DiscoveryTest, SkipsLostGpus) {
   FakeMachine machine({"gpu uuid=GPU-a bus=1 memory=80 lost", "gpu uuid=GPU-b bus=2 memory=80"});
   const auto nvml = machine.Open();
   const std::vector<Gpu> gpus = *Discover(*nvml);
@@ -113,14 +113,14 @@ class SelectTest : public ::testing::Test {
   std::vector<Gpu> gpus_;
 };
 
-TEST_F(SelectTest, ByIndexAndUuid) {
+TEST_F(SelectTest, SelectsByIndexAndUuid) {
   EXPECT_THAT(Chosen("0,1,3"), ElementsAre(0, 1, 3));
   EXPECT_THAT(Chosen("3, 0"), ElementsAre(3, 0));
   EXPECT_THAT(Chosen("GPU-aa2,2"), ElementsAre(1, 2));
   EXPECT_THAT(Chosen("GPU-b"), ElementsAre(2));
 }
 
-TEST_F(SelectTest, SaysWhatThereIs) {
+TEST_F(SelectTest, ErrorsNameExistingGpus) {
   const std::string known = "this machine has 0 (GPU-aa1), 1 (GPU-aa2), 2 (GPU-b), 3 (GPU-c)";
   EXPECT_EQ(Error("0,7"), "there is no GPU 7; " + known);
   EXPECT_EQ(Error("1,GPU-aa2"), "GPU 1 is named twice; " + known);
@@ -132,7 +132,7 @@ TEST_F(SelectTest, SaysWhatThereIs) {
   EXPECT_EQ(Error("0"), "there is no GPU 0; this machine has no GPU");
 }
 
-TEST(CpuListTest, AsSysWritesIt) {
+TEST(CpuListTest, ParsesListsOfSysfs) {
   EXPECT_THAT(ParseCpuList("0-2,8"), ElementsAre(0, 1, 2, 8));
   EXPECT_THAT(ParseCpuList(""), IsEmpty());
   EXPECT_THAT(ParseCpuList("x,3,1-y"), ElementsAre(3));

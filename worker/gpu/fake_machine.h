@@ -1,4 +1,4 @@
-// A machine with the GPUs that a test wants: worker/gpu/testing/fake_nvml.c under NVML's binding.
+// A fake machine for tests, with worker/gpu/testing/fake_nvml.c as its NVML.
 #ifndef MUSTER_WORKER_GPU_FAKE_MACHINE_H_
 #define MUSTER_WORKER_GPU_FAKE_MACHINE_H_
 
@@ -16,7 +16,8 @@
 
 namespace muster::gpu {
 
-// One at a time: the library finds its machine by the environment.
+// Only one instance at a time, because the library finds the machine's file through the
+// environment.
 class FakeMachine {
  public:
   explicit FakeMachine(const std::vector<std::string>& lines) {
@@ -24,7 +25,7 @@ class FakeMachine {
     setenv("FAKE_NVML", path_.c_str(), 1);
   }
 
-  // As the head of fake_nvml.c has it.
+  // Replaces the machine's state; the format is described in fake_nvml.c.
   void Become(const std::vector<std::string>& lines) {
     const std::string next = path_ + ".next";
     std::ofstream(next) << absl::StrJoin(lines, "\n") << "\n";

@@ -43,17 +43,18 @@ Labels With(Labels labels, const char* name, std::string value) {
 }  // namespace
 
 std::vector<MetricFamily> GpuMetrics::Collect() const {
-  MetricFamily info = Family("muster_gpu_info", "What a GPU is; always 1.");
+  MetricFamily info = Family("muster_gpu_info", "Name and ids of a GPU; always 1.");
   MetricFamily healthy =
-      Family("muster_gpu_healthy", "1 while nothing speaks against placing ranks on the GPU.");
-  MetricFamily utilization = Family("muster_gpu_utilization_ratio",
-                                    "Part of the last moments in which a kernel ran, 0 to 1.");
-  MetricFamily used = Family("muster_gpu_memory_used_bytes", "Memory in use, by whomever.");
-  MetricFamily total = Family("muster_gpu_memory_total_bytes", "Memory of the GPU.");
+      Family("muster_gpu_healthy", "1 if ranks can be placed on the GPU, else 0.");
+  MetricFamily utilization =
+      Family("muster_gpu_utilization_ratio",
+             "Fraction of the last sample period in which a kernel ran, 0 to 1.");
+  MetricFamily used = Family("muster_gpu_memory_used_bytes", "GPU memory in use by all processes.");
+  MetricFamily total = Family("muster_gpu_memory_total_bytes", "Total GPU memory.");
   MetricFamily temperature = Family("muster_gpu_temperature_celsius", "Temperature of the GPU.");
-  MetricFamily power = Family("muster_gpu_power_watts", "Power that the board draws.");
+  MetricFamily power = Family("muster_gpu_power_watts", "Power draw of the board.");
   MetricFamily throttled =
-      Family("muster_gpu_throttled", "1 while the clocks are held down for this reason.");
+      Family("muster_gpu_throttled", "1 while the clocks are throttled for this reason.");
   MetricFamily ecc =
       Family("muster_gpu_ecc_errors_total", "Uncorrected ECC errors since the driver was loaded.",
              MetricType::Counter);
@@ -73,7 +74,7 @@ std::vector<MetricFamily> GpuMetrics::Collect() const {
     for (const auto& [number, count] : states[i].xids) {
       Add(xids, static_cast<double>(count), With(labels, "xid", absl::StrCat(number)));
     }
-    // Old figures of a device that is lost would look like news.
+    // Do not export old readings of a lost device.
     if (!reading.status.ok()) continue;
     Add(used, static_cast<double>(reading.memory_used_bytes), labels);
     if (reading.utilization_ratio) Add(utilization, *reading.utilization_ratio, labels);

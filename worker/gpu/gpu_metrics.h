@@ -1,4 +1,4 @@
-// What Prometheus sees of a worker's GPUs.
+// Prometheus metrics of a worker's GPUs.
 #ifndef MUSTER_WORKER_GPU_GPU_METRICS_H_
 #define MUSTER_WORKER_GPU_GPU_METRICS_H_
 
@@ -9,10 +9,10 @@
 
 namespace muster::gpu {
 
-// Reads what the monitor saw last: a scrape never waits for NVML. Thread-safe.
+// Exports the monitor's last readings; a scrape does not call NVML. Thread-safe.
 class GpuMetrics : public prometheus::Collectable {
  public:
-  // `monitor` outlives it.
+  // `monitor` must outlive this object.
   explicit GpuMetrics(const Monitor& monitor) : monitor_(monitor) {}
   std::vector<prometheus::MetricFamily> Collect() const override;
 

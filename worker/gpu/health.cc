@@ -10,7 +10,7 @@
 namespace muster::gpu {
 namespace {
 
-// What the hardware does to save itself; a power cap of the software is everyday life.
+// Throttling by the hardware for its protection; a power cap in software is normal.
 constexpr uint64_t kSlowedDown = NVML_CLOCKS_HW_THERMAL | NVML_CLOCKS_HW_POWER_BRAKE;
 
 template <typename T>
@@ -30,17 +30,17 @@ std::string Size(uint64_t bytes) {
   return absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / (1u << 30));
 }
 
-// Empty: nothing is to be done.
+// The action requested by the driver; empty: none.
 std::string RecoveryText(uint32_t action) {
   switch (action) {
     case kNvmlRecoveryNone:
       return "";
     case kNvmlRecoveryNodeReboot:
-      return "its driver wants the machine restarted";
+      return "the driver requests a reboot";
     case kNvmlRecoveryDrainPeers:
-      return "its driver wants all programs that reach it from other GPUs ended";
+      return "the driver requests to stop all programs that access it from other GPUs";
     default:
-      return "its driver wants it reset";
+      return "the driver requests a GPU reset";
   }
 }
 
@@ -76,13 +76,13 @@ void Health::OnReading(const Reading& reading, SteadyTime now) {
   if (!reading.status.ok()) {
     unreadable_ = absl::IsDataLoss(reading.status) ? "lost: it has fallen off the bus"
                   : absl::IsFailedPrecondition(reading.status)
-                      ? "it has to be reset"
+                      ? "requires a GPU reset"
                       : std::string(reading.status.message());
     return;
   }
   recovery_ = RecoveryText(reading.recovery_action.value_or(kNvmlRecoveryNone));
   if (reading.ecc_errors.has_value()) {
-    // A count that went down was reset together with the device.
+    // The count decreases when the device is reset.
     if (!ecc_at_start_.has_value() || *reading.ecc_errors < *ecc_at_start_) {
       ecc_at_start_ = *reading.ecc_errors;
     }
@@ -93,9 +93,9 @@ void Health::OnReading(const Reading& reading, SteadyTime now) {
     fast_since_.reset();
     if (!slow_since_.has_value()) slow_since_ = now;
     if (now - *slow_since_ >= kSlowAfter) {
-      slow_ = absl::StrCat("slowed down by its hardware for more than ",
-                           absl::FormatDuration(kSlowAfter), ": ",
-                           (reasons & NVML_CLOCKS_HW_THERMAL) != 0 ? "too hot" : "short of power");
+      slow_ = absl::StrCat(
+          "throttled by its hardware for more than ", absl::FormatDuration(kSlowAfter), ": ",
+          (reasons & NVML_CLOCKS_HW_THERMAL) != 0 ? "too hot" : "insufficient power");
     }
   } else {
     slow_since_.reset();
@@ -105,18 +105,18 @@ void Health::OnReading(const Reading& reading, SteadyTime now) {
 }
 
 std::string Health::Problem() const {
-  if (!fatal_.empty()) return absl::StrCat(fatal_, "; out of use until its worker is restarted");
+  if (!fatal_.empty()) return absl::StrCat(fatal_, "; unusable until the worker is restarted");
   if (!unreadable_.empty()) return unreadable_;
   if (!recovery_.empty()) return recovery_;
   if (new_ecc_errors_ > 0) {
     return absl::StrCat(new_ecc_errors_, " uncorrected ECC error", new_ecc_errors_ == 1 ? "" : "s",
-                        "; out of use until it is reset");
+                        "; unusable until the GPU is reset");
   }
   return slow_;
 }
 
 void MemoryWatch::Occupy(bool fresh) {
-  // Of a slot that had not come back yet, what counts is still what was there before.
+  // If the memory of the last rank has not been freed yet, keep the state before that rank.
   if (!fresh) before_.reset();
   state_ = State::kOccupied;
   text_.clear();
@@ -126,7 +126,7 @@ void MemoryWatch::Release(SteadyTime now) {
   if (state_ != State::kOccupied) return;
   state_ = State::kReturning;
   released_ = now;
-  text_ = "waits until the memory of its last rank is seen back";
+  text_ = "waiting until the memory of its last rank is freed";
 }
 
 void MemoryWatch::OnReading(const Reading& reading, SteadyTime now) {
@@ -144,8 +144,8 @@ void MemoryWatch::OnReading(const Reading& reading, SteadyTime now) {
   }
   if (now - released_ < kPatience) return;
   state_ = State::kHeld;
-  // What is wrong with a device that cannot be read is told by its health.
-  text_ = reading.status.ok() ? Remains(reading) : "its memory cannot be seen";
+  // The problem of a device that cannot be read is reported by Health.
+  text_ = reading.status.ok() ? Remains(reading) : "its memory usage is unknown";
 }
 
 std::string MemoryWatch::Remains(const Reading& reading) const {
@@ -159,12 +159,12 @@ std::string MemoryWatch::Remains(const Reading& reading) const {
     if (!process.name.empty()) absl::StrAppend(&text, " (", process.name, ")");
     return text;
   }
-  // Other programs' memory comes and goes as they like.
+  // The memory usage of other programs can change at any time.
   if (others || !before_.has_value()) return "";
   if (reading.memory_used_bytes <= before_->used_bytes + kToleranceBytes) return "";
-  return absl::StrCat("memory not given back: ", Size(reading.memory_used_bytes), " in use, ",
+  return absl::StrCat("memory not freed: ", Size(reading.memory_used_bytes), " in use, ",
                       Size(before_->used_bytes),
-                      " before its last rank, and no process to be seen");
+                      " before its last rank, and no process is visible");
 }
 
 }  // namespace muster::gpu

@@ -1,4 +1,4 @@
-// Whether a GPU may be given to a rank, judged from what NVML says of it.
+// Judges from NVML's values whether a GPU can be used by a rank.
 #ifndef MUSTER_WORKER_GPU_HEALTH_H_
 #define MUSTER_WORKER_GPU_HEALTH_H_
 
@@ -15,30 +15,30 @@
 
 namespace muster::gpu {
 
-// One look at a device. What driver or device do not tell is absent.
+// One reading of a device. Values that the driver or the device does not provide are absent.
 struct Reading {
-  absl::Status status = absl::UnknownError("not read yet");  // not OK: why it tells nothing at all
+  absl::Status status = absl::UnknownError("not read yet");  // not OK: the device cannot be read
   uint64_t memory_used_bytes = 0;
   uint64_t memory_total_bytes = 0;
   std::optional<std::vector<GpuProcess>> processes;
   std::optional<double> utilization_ratio;
   std::optional<double> temperature_celsius;
   std::optional<double> power_watts;
-  std::optional<uint64_t> ecc_errors;       // uncorrected ones since the driver was loaded
+  std::optional<uint64_t> ecc_errors;       // uncorrected errors since the driver was loaded
   std::optional<uint64_t> clock_reasons;    // NVML_CLOCKS_…
   std::optional<uint32_t> recovery_action;  // kNvmlRecovery…
 };
 
-// May block for as long as the driver likes.
+// Reads the device; may block indefinitely in the driver.
 Reading Read(const Nvml& nvml, NvmlDevice device);
 
-// How ill a device is: the first of these that holds.
-//   a fatal Xid          until the worker is started again
-//   lost, needs a reset  until it can be read again
-//   the driver wants a reset or a restart  until it does not any more
-//   uncorrected ECC errors since the worker started  until the driver forgets them (a reset)
-//   slowed down by the hardware, too hot or short of power, for kSlowAfter  until it has not been
-//                        for as long
+// The health of a device. Its problem is the first of these that holds:
+//   a fatal Xid: until the worker is restarted;
+//   lost, or requires a reset: until it can be read again;
+//   the driver requests a reset or a reboot: until it no longer does;
+//   uncorrected ECC errors since the worker started: until the driver clears them (by a reset);
+//   throttled by the hardware (temperature or power) for kSlowAfter: until not throttled for
+//   kSlowAfter.
 // Not thread-safe.
 class Health {
  public:
@@ -47,16 +47,16 @@ class Health {
   void OnReading(const Reading& reading, SteadyTime now);
   void OnXid(uint64_t xid);
 
-  // For people; empty: nothing is wrong.
+  // The problem as text; empty: healthy.
   std::string Problem() const;
-  // How often each came.
+  // Number of occurrences by Xid.
   const std::map<uint64_t, uint64_t>& xids() const { return xids_; }
 
  private:
   std::map<uint64_t, uint64_t> xids_;
-  std::string fatal_;       // Xid
-  std::string unreadable_;  // lost, to be reset
-  std::string recovery_;    // what the driver wants
+  std::string fatal_;       // a fatal Xid
+  std::string unreadable_;  // lost, or requires a reset
+  std::string recovery_;    // action requested by the driver
   std::optional<uint64_t> ecc_at_start_;
   uint64_t new_ecc_errors_ = 0;
   std::optional<SteadyTime> slow_since_;
@@ -64,25 +64,25 @@ class Health {
   std::string slow_;
 };
 
-// Whether what a rank held of a device's memory has been given back: the driver frees it at some
-// time after the process has gone, and a process that got away keeps it. Not thread-safe.
+// Tracks whether a device's memory has been freed after a rank: the driver frees it some time after
+// the process has ended, and a process that escaped keeps it. Not thread-safe.
 //
 //   kFree ──Occupy──▶ kOccupied ──Release──▶ kReturning ──kPatience──▶ kHeld
 //     ▲                                          │                       │
-//     └───────── seen back ──────────────────────┴───────────────────────┘
+//     └────────── freed ─────────────────────────┴───────────────────────┘
 //
-// It is back when no process is there that was not there before the rank, and, where there is none
-// at all, no more memory is in use than before.
+// It is free again when the device has no processes that were not there before the rank and, if it
+// has none at all, no more memory is in use than before.
 class MemoryWatch {
  public:
   enum class State { kFree, kOccupied, kReturning, kHeld };
   static constexpr absl::Duration kPatience = absl::Seconds(10);
-  // What a driver may keep for itself of a device that has been used.
+  // Memory that the driver may keep on a device that has been used.
   static constexpr uint64_t kToleranceBytes = 256u << 20;
 
   void OnReading(const Reading& reading, SteadyTime now);
-  // `fresh`: the rank starts now, so that what was seen last is what was there before it. A rank
-  // that an earlier worker started may have made all that there is.
+  // `fresh`: the rank starts now, so the last reading shows the state before it. An adopted rank,
+  // started by an earlier worker, may have caused everything in the reading.
   void Occupy(bool fresh);
   void Release(SteadyTime now);
 
@@ -96,7 +96,7 @@ class MemoryWatch {
     uint64_t used_bytes;
   };
 
-  // Who or what is in the way; empty: all is back.
+  // Why the memory has not been freed; empty: it has been.
   std::string Remains(const Reading& reading) const;
 
   State state_ = State::kFree;

@@ -29,7 +29,7 @@ Reading WithProcesses(std::vector<int64_t> pids, uint64_t used_bytes) {
 
 SteadyTime At(double seconds) { return SteadyTime(absl::Seconds(seconds)); }
 
-TEST(XidTest, TellsTheDeviceFromTheProgram) {
+TEST(XidTest, DistinguishesDeviceAndProgramErrors) {
   for (const uint64_t xid : {48, 62, 64, 74, 79, 95, 119, 120}) {
     EXPECT_EQ(LookUpXid(xid).kind, XidKind::kFatal) << xid;
   }
@@ -41,21 +41,21 @@ TEST(XidTest, TellsTheDeviceFromTheProgram) {
   EXPECT_EQ(XidText(999), "Xid 999");
 }
 
-TEST(HealthTest, AFatalXidIsForGood) {
+TEST(HealthTest, FatalXidIsPermanent) {
   Health health;
   health.OnReading(Good(), At(0));
   health.OnXid(31);
   health.OnXid(31);
   EXPECT_EQ(health.Problem(), "");
   health.OnXid(79);
-  health.OnXid(48);  // the first one counts
+  health.OnXid(48);  // the first one is kept
   health.OnReading(Good(), At(1));
   EXPECT_EQ(health.Problem(),
-            "Xid 79, GPU has fallen off the bus; out of use until its worker is restarted");
+            "Xid 79, GPU has fallen off the bus; unusable until the worker is restarted");
   EXPECT_EQ(health.xids().at(31), 2u);
 }
 
-TEST(HealthTest, WhatIsLostMayComeBack) {
+TEST(HealthTest, RecoversLostDevice) {
   Health health;
   Reading lost;
   lost.status = absl::DataLossError("x");
@@ -63,7 +63,7 @@ TEST(HealthTest, WhatIsLostMayComeBack) {
   EXPECT_EQ(health.Problem(), "lost: it has fallen off the bus");
   lost.status = absl::FailedPreconditionError("x");
   health.OnReading(lost, At(1));
-  EXPECT_EQ(health.Problem(), "it has to be reset");
+  EXPECT_EQ(health.Problem(), "requires a GPU reset");
   lost.status = absl::InternalError("memory_info: Unknown Error");
   health.OnReading(lost, At(2));
   EXPECT_EQ(health.Problem(), "memory_info: Unknown Error");
@@ -71,7 +71,7 @@ TEST(HealthTest, WhatIsLostMayComeBack) {
   EXPECT_EQ(health.Problem(), "");
 }
 
-TEST(HealthTest, TheDriverKnowsBest) {
+TEST(HealthTest, ReportsDriverRecoveryAction) {
   Health health;
   Reading reading = Good();
   reading.recovery_action = kNvmlRecoveryNone;
@@ -79,16 +79,16 @@ TEST(HealthTest, TheDriverKnowsBest) {
   EXPECT_EQ(health.Problem(), "");
   reading.recovery_action = kNvmlRecoveryGpuReset;
   health.OnReading(reading, At(1));
-  EXPECT_EQ(health.Problem(), "its driver wants it reset");
+  EXPECT_EQ(health.Problem(), "the driver requests a GPU reset");
   reading.recovery_action = kNvmlRecoveryNodeReboot;
   health.OnReading(reading, At(2));
-  EXPECT_EQ(health.Problem(), "its driver wants the machine restarted");
+  EXPECT_EQ(health.Problem(), "the driver requests a reboot");
   reading.recovery_action = kNvmlRecoveryNone;
   health.OnReading(reading, At(3));
   EXPECT_EQ(health.Problem(), "");
 }
 
-TEST(HealthTest, EccErrorsOfOldAreForgiven) {
+TEST(HealthTest, IgnoresEccErrorsBeforeStart) {
   Health health;
   Reading reading = Good();
   reading.ecc_errors = 5;
@@ -96,7 +96,7 @@ TEST(HealthTest, EccErrorsOfOldAreForgiven) {
   EXPECT_EQ(health.Problem(), "");
   reading.ecc_errors = 6;
   health.OnReading(reading, At(1));
-  EXPECT_EQ(health.Problem(), "1 uncorrected ECC error; out of use until it is reset");
+  EXPECT_EQ(health.Problem(), "1 uncorrected ECC error; unusable until the GPU is reset");
   reading.ecc_errors = 0;
   health.OnReading(reading, At(2));
   EXPECT_EQ(health.Problem(), "");
@@ -105,7 +105,7 @@ TEST(HealthTest, EccErrorsOfOldAreForgiven) {
   EXPECT_THAT(health.Problem(), HasSubstr("2 uncorrected ECC errors"));
 }
 
-TEST(HealthTest, ThrottlingIsAProblemWhenItLasts) {
+TEST(HealthTest, ReportsLastingThrottling) {
   Health health;
   Reading hot = Good();
   hot.clock_reasons = NVML_CLOCKS_HW_THERMAL | NVML_CLOCKS_HW_SLOWDOWN;
@@ -113,8 +113,8 @@ TEST(HealthTest, ThrottlingIsAProblemWhenItLasts) {
   health.OnReading(hot, At(59));
   EXPECT_EQ(health.Problem(), "");
   health.OnReading(hot, At(60));
-  EXPECT_EQ(health.Problem(), "slowed down by its hardware for more than 1m: too hot");
-  // Not for one cool moment.
+  EXPECT_EQ(health.Problem(), "throttled by its hardware for more than 1m: too hot");
+  // A short pause does not end it.
   health.OnReading(Good(), At(61));
   health.OnReading(Good(), At(120));
   EXPECT_NE(health.Problem(), "");
@@ -128,23 +128,23 @@ TEST(HealthTest, ThrottlingIsAProblemWhenItLasts) {
   EXPECT_EQ(health.Problem(), "");
 }
 
-TEST(MemoryWatchTest, BackWhenTheRanksProcessesHaveGone) {
+TEST(MemoryWatchTest, IsFreeWhenTheRanksProcessesAreGone) {
   MemoryWatch memory;
   memory.OnReading(WithProcesses({7}, kGiB), At(0));
   memory.Occupy(/*fresh=*/true);
   memory.OnReading(WithProcesses({7, 4411}, 60 * kGiB), At(1));
   EXPECT_EQ(memory.text(), "");
   memory.Release(At(2));
-  EXPECT_EQ(memory.text(), "waits until the memory of its last rank is seen back");
+  EXPECT_EQ(memory.text(), "waiting until the memory of its last rank is freed");
   memory.OnReading(WithProcesses({7, 4411}, 60 * kGiB), At(2.1));
   EXPECT_EQ(memory.state(), MemoryWatch::State::kReturning);
-  // The other program has grown meanwhile.
+  // The memory of the other program has grown meanwhile.
   memory.OnReading(WithProcesses({7}, 20 * kGiB), At(2.2));
   EXPECT_EQ(memory.state(), MemoryWatch::State::kFree);
   EXPECT_EQ(memory.text(), "");
 }
 
-TEST(MemoryWatchTest, NamesWhoHoldsIt) {
+TEST(MemoryWatchTest, NamesProcessThatHoldsMemory) {
   MemoryWatch memory;
   memory.OnReading(WithProcesses({}, kGiB), At(0));
   memory.Occupy(/*fresh=*/true);
@@ -162,7 +162,7 @@ TEST(MemoryWatchTest, NamesWhoHoldsIt) {
   EXPECT_EQ(memory.state(), MemoryWatch::State::kFree);
 }
 
-TEST(MemoryWatchTest, ByTheFiguresAloneWhereProcessesAreUnknown) {
+TEST(MemoryWatchTest, ComparesUsageIfProcessesAreUnknown) {
   MemoryWatch memory;
   Reading reading = Good();
   memory.OnReading(reading, At(0));
@@ -176,7 +176,7 @@ TEST(MemoryWatchTest, ByTheFiguresAloneWhereProcessesAreUnknown) {
   EXPECT_EQ(memory.state(), MemoryWatch::State::kFree);
 }
 
-TEST(MemoryWatchTest, OfAnAdoptedRankNothingIsKnownButItsProcesses) {
+TEST(MemoryWatchTest, AdoptedRankIsJudgedByProcessesOnly) {
   MemoryWatch memory;
   memory.OnReading(WithProcesses({4411}, 60 * kGiB), At(0));
   memory.Occupy(/*fresh=*/false);
@@ -187,7 +187,7 @@ TEST(MemoryWatchTest, OfAnAdoptedRankNothingIsKnownButItsProcesses) {
   EXPECT_EQ(memory.state(), MemoryWatch::State::kFree);
 }
 
-TEST(MemoryWatchTest, ALostDeviceHasNotGivenBack) {
+TEST(MemoryWatchTest, LostDeviceStaysHeld) {
   MemoryWatch memory;
   memory.OnReading(WithProcesses({}, 0), At(0));
   memory.Occupy(/*fresh=*/true);

@@ -11,11 +11,11 @@ namespace muster::gpu {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Seconds(1);
-// While memory is on its way back.
+// Poll interval while memory is being freed.
 constexpr absl::Duration kShortInterval = absl::Milliseconds(100);
-// How long the destructor may have to wait for the listener.
+// Time-out of a wait for events, which bounds the destructor's wait for the listener.
 constexpr absl::Duration kXidWait = absl::Milliseconds(200);
-// A look takes milliseconds.
+// A poll normally takes milliseconds.
 constexpr absl::Duration kStuckAfter = absl::Seconds(30);
 constexpr size_t kRankXids = 8;
 
@@ -27,14 +27,14 @@ Monitor::Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::functio
       driver_version_(nvml_->DriverVersion()),
       on_change_(std::move(on_change)),
       watched_(gpus_.size()) {
-  Look();
+  PollDevices();
   std::vector<NvmlDevice> devices;
   for (const Gpu& gpu : gpus_) devices.push_back(gpu.handle);
   const absl::Status listening = nvml_->ListenForXids(devices);
   if (listening.ok()) {
     listener_ = std::thread([this] { ListenForXids(); });
   } else {
-    LOG(WARNING) << "Xid errors of the GPUs will go unnoticed: " << listening.message();
+    LOG(WARNING) << "Xid errors of the GPUs are not monitored: " << listening.message();
   }
   poll_thread_ = std::thread([this] { PollLoop(); });
 }
@@ -50,13 +50,13 @@ Monitor::~Monitor() {
 
 std::vector<DeviceState> Monitor::States() const {
   absl::MutexLock lock(&mutex_);
-  const bool stuck = looking_since_.has_value() && Now().steady - *looking_since_ > kStuckAfter;
+  const bool stuck = polling_since_.has_value() && Now().steady - *polling_since_ > kStuckAfter;
   std::vector<DeviceState> states;
   for (const Watched& watched : watched_) {
     DeviceState& state = states.emplace_back();
     state.reading = watched.reading;
     state.problem = watched.health.Problem();
-    if (state.problem.empty() && stuck) state.problem = "its driver does not answer";
+    if (state.problem.empty() && stuck) state.problem = "the driver does not respond";
     state.memory = watched.memory.state();
     state.memory_text = watched.memory.text();
     state.xids = watched.health.xids();
@@ -74,22 +74,22 @@ void Monitor::Occupy(size_t position, bool fresh) {
 void Monitor::Release(const std::vector<size_t>& positions, std::function<void()> done) {
   absl::MutexLock lock(&mutex_);
   for (const size_t position : positions) watched_[position].memory.Release(Now().steady);
-  awaited_.push_back(std::move(done));
+  release_callbacks_.push_back(std::move(done));
 }
 
-void Monitor::Look() {
-  std::vector<std::function<void()>> awaited;
+void Monitor::PollDevices() {
+  std::vector<std::function<void()>> callbacks;
   {
     absl::MutexLock lock(&mutex_);
-    awaited = std::exchange(awaited_, {});
-    looking_since_ = Now().steady;
+    callbacks = std::exchange(release_callbacks_, {});
+    polling_since_ = Now().steady;
   }
   std::vector<Reading> readings;
   for (const Gpu& gpu : gpus_) readings.push_back(Read(*nvml_, gpu.handle));
   bool changed = false;
   {
     absl::MutexLock lock(&mutex_);
-    looking_since_.reset();
+    polling_since_.reset();
     for (size_t i = 0; i < gpus_.size(); ++i) {
       Watched& watched = watched_[i];
       const std::string problem = watched.health.Problem();
@@ -105,21 +105,21 @@ void Monitor::Look() {
         if (problem_now.empty()) {
           LOG(INFO) << name << " is healthy again";
         } else {
-          LOG(ERROR) << name << " is unhealthy, nothing is placed on it: " << problem_now;
+          LOG(ERROR) << name << " is unhealthy and not used: " << problem_now;
         }
       }
       if (watched.memory.text() != memory) {
         changed = true;
         if (watched.memory.state() == MemoryWatch::State::kHeld) {
-          LOG(ERROR) << name << " cannot be used again: " << watched.memory.text();
+          LOG(ERROR) << name << " cannot be used: " << watched.memory.text();
         } else {
           LOG_IF(INFO, watched.memory.state() == MemoryWatch::State::kFree)
-              << "the memory of " << name << " has been given back";
+              << "the memory of " << name << " has been freed";
         }
       }
     }
   }
-  for (const std::function<void()>& done : awaited) done();
+  for (const std::function<void()>& done : callbacks) done();
   if (changed) on_change_();
 }
 
@@ -132,12 +132,12 @@ void Monitor::PollLoop() {
         returning = returning || watched.memory.state() == MemoryWatch::State::kReturning;
       }
       const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return ending_ || !awaited_.empty();
+        return ending_ || !release_callbacks_.empty();
       };
       mutex_.AwaitWithTimeout(absl::Condition(&due), returning ? kShortInterval : kInterval);
       if (ending_) return;
     }
-    Look();
+    PollDevices();
   }
 }
 
@@ -146,7 +146,7 @@ void Monitor::ListenForXids() {
     absl::StatusOr<std::optional<XidEvent>> event = nvml_->WaitForXid(kXidWait);
     if (event.ok() && event->has_value()) OnXid(**event);
     absl::MutexLock lock(&mutex_);
-    // A device that is lost makes every wait fail at once.
+    // With a lost device, every wait fails at once.
     const absl::Duration pause = event.ok() ? absl::ZeroDuration() : kInterval;
     if (mutex_.AwaitWithTimeout(absl::Condition(&ending_), pause)) return;
   }
@@ -166,7 +166,7 @@ void Monitor::OnXid(const XidEvent& event) {
       const std::string text = absl::StrCat("GPU ", gpus_[i].index, " (", gpus_[i].uuid,
                                             ") reports ", XidText(event.xid));
       if (LookUpXid(event.xid).kind == XidKind::kFatal) {
-        LOG(ERROR) << text << ": nothing is placed on it until this worker is restarted";
+        LOG(ERROR) << text << ": not using it until this worker is restarted";
       } else {
         LOG(WARNING) << text;
       }

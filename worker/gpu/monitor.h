@@ -1,4 +1,4 @@
-// Watches the GPUs that a worker offers, on threads of its own: NVML answers when it likes.
+// Monitors a worker's GPUs on its own threads, because NVML calls can block.
 #ifndef MUSTER_WORKER_GPU_MONITOR_H_
 #define MUSTER_WORKER_GPU_MONITOR_H_
 
@@ -21,22 +21,22 @@
 
 namespace muster::gpu {
 
-// What is known of a device.
+// State of a device.
 struct DeviceState {
-  Reading reading;      // the last one
+  Reading reading;      // the last reading
   std::string problem;  // empty: healthy
   MemoryWatch::State memory = MemoryWatch::State::kFree;
   std::string memory_text;
-  std::map<uint64_t, uint64_t> xids;  // how often each came
-  std::vector<uint64_t> rank_xids;    // the first few that came since it was last occupied
+  std::map<uint64_t, uint64_t> xids;  // number of occurrences by Xid
+  std::vector<uint64_t> rank_xids;    // the first few since the device was last occupied
 };
 
-// Thread-safe. None of its methods waits for NVML, but for the constructor, which looks at each
-// device once, and the destructor, which lets a look that is under way come to its end.
+// Thread-safe. Its methods do not wait for NVML, except the constructor, which reads each device
+// once, and the destructor, which waits for a running poll.
 class Monitor {
  public:
-  // `on_change` is called, from a thread of this class's, when a device's problem or the state of
-  // its memory has changed.
+  // `on_change` is called on a thread of this class when a device's problem or the state of its
+  // memory has changed.
   Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::function<void()> on_change);
   ~Monitor();
   Monitor(const Monitor&) = delete;
@@ -44,13 +44,13 @@ class Monitor {
 
   const std::vector<Gpu>& gpus() const { return gpus_; }
   const std::string& driver_version() const { return driver_version_; }
-  // One for each of gpus(), in their order.
+  // One state per element of gpus(), in the same order.
   std::vector<DeviceState> States() const;
 
-  // A rank runs on gpus()[position] from now on; `fresh` as for MemoryWatch.
+  // A rank now runs on gpus()[position]; `fresh` as for MemoryWatch.
   void Occupy(size_t position, bool fresh);
-  // Nothing is left of the rank that ran on these. `done` is called, from a thread of this class's,
-  // when they have been looked at since.
+  // The rank on these devices has ended. `done` is called on a thread of this class once the
+  // devices have been polled after that.
   void Release(const std::vector<size_t>& positions, std::function<void()> done);
 
  private:
@@ -61,7 +61,7 @@ class Monitor {
     std::vector<uint64_t> rank_xids;
   };
 
-  void Look();
+  void PollDevices();
   void PollLoop();
   void ListenForXids();
   void OnXid(const XidEvent& event);
@@ -72,8 +72,8 @@ class Monitor {
   const std::function<void()> on_change_;
   mutable absl::Mutex mutex_;
   std::vector<Watched> watched_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::function<void()>> awaited_ ABSL_GUARDED_BY(mutex_);
-  std::optional<SteadyTime> looking_since_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> release_callbacks_ ABSL_GUARDED_BY(mutex_);
+  std::optional<SteadyTime> polling_since_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread poll_thread_;
   std::thread listener_;

@@ -18,7 +18,7 @@ using ::testing::Not;
 
 constexpr char kGpu[] = "gpu uuid=GPU-a bus=1 memory=80 used=1 util=50 celsius=41 watts=300 ecc=0";
 
-// What the monitor saw is waited for through its own calls: no clock, no sleep.
+// Waits for readings through the monitor's own calls, without clocks or sleeps.
 class MonitorTest : public ::testing::Test {
  protected:
   void Watch(const char* library = "libfake_nvml.so") {
@@ -29,7 +29,7 @@ class MonitorTest : public ::testing::Test {
       ++changes_;
     });
   }
-  // Returns when each device has been looked at since.
+  // Returns once each device has been polled.
   void Look(const std::vector<size_t>& released = {}) {
     absl::Notification looked;
     monitor_->Release(released, [&looked] { looked.Notify(); });
@@ -50,7 +50,7 @@ class MonitorTest : public ::testing::Test {
   std::unique_ptr<Monitor> monitor_;
 };
 
-TEST_F(MonitorTest, SeesAGpuGoAndComeBack) {
+TEST_F(MonitorTest, DetectsLostAndRecoveredGpu) {
   Watch();
   EXPECT_EQ(monitor_->States()[0].problem, "");
   machine_.Become({std::string(kGpu) + " lost", "gpu uuid=GPU-b bus=2 memory=80"});
@@ -64,7 +64,7 @@ TEST_F(MonitorTest, SeesAGpuGoAndComeBack) {
   AwaitChanges(2);
 }
 
-TEST_F(MonitorTest, HearsXids) {
+TEST_F(MonitorTest, ReceivesXids) {
   Watch();
   monitor_->Occupy(1, /*fresh=*/true);
   machine_.Become({kGpu, "gpu uuid=GPU-b bus=2 memory=80", "xid 1 31", "xid 1 79"});
@@ -77,7 +77,7 @@ TEST_F(MonitorTest, HearsXids) {
               HasSubstr(R"(muster_gpu_xid_errors_total{gpu="1",uuid="GPU-b",xid="79"} 1)"));
 }
 
-TEST_F(MonitorTest, FollowsTheMemoryOfARank) {
+TEST_F(MonitorTest, TracksTheMemoryOfARank) {
   Watch();
   monitor_->Occupy(0, /*fresh=*/true);
   machine_.Become({kGpu, "gpu uuid=GPU-b bus=2 memory=80", "process 0 999999"});
@@ -89,7 +89,7 @@ TEST_F(MonitorTest, FollowsTheMemoryOfARank) {
   EXPECT_EQ(monitor_->States()[0].memory, MemoryWatch::State::kFree);
 }
 
-TEST_F(MonitorTest, ScrapeOfWhatItSaw) {
+TEST_F(MonitorTest, ExportsReadings) {
   Watch();
   const std::string text = Scrape();
   EXPECT_THAT(text, HasSubstr(R"(muster_gpu_info{gpu="0",uuid="GPU-a",name="Fake GPU",)"
@@ -112,7 +112,7 @@ TEST_F(MonitorTest, ScrapeOfWhatItSaw) {
   EXPECT_THAT(Scrape(), Not(HasSubstr("muster_gpu_temperature_celsius" + a)));
 }
 
-TEST_F(MonitorTest, OldDriver) {
+TEST_F(MonitorTest, ToleratesOldDriver) {
   Watch("libfake_nvml_old.so");
   Look();
   EXPECT_EQ(monitor_->States()[0].problem, "");

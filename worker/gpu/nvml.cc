@@ -45,13 +45,13 @@ struct Nvml::Functions {
 
 namespace {
 
-// Calls what the library may lack.
-#define CALL(name, ...)                                                           \
-  (functions_->name == nullptr                                                    \
-       ? absl::UnimplementedError("the driver's library lacks what tells " #name) \
+// Calls an optional function of the library.
+#define CALL(name, ...)                                                             \
+  (functions_->name == nullptr                                                      \
+       ? absl::UnimplementedError("the NVML library lacks the function for " #name) \
        : functions_->StatusOf(functions_->name(__VA_ARGS__), #name))
 
-// NVML pads the domain to eight digits and writes in capitals.
+// NVML pads the domain to eight digits and uses upper case.
 std::string BusIdOf(const NvmlPciInfo& info) {
   return absl::StrFormat("%04x:%02x:%02x.0", info.domain, info.bus, info.device);
 }
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
 #undef FIND
   std::vector<std::string> ignored;
   find("nvmlErrorString", functions.error_string, ignored);
-  // One name for two: what matters is that neither is there.
+  // Report one name for both: only the absence of both matters.
   const auto either = [&](const char* name, bool other_is_there) {
     const auto at = std::find(nvml->missing_.begin(), nvml->missing_.end(), name);
     if (other_is_there && at != nvml->missing_.end()) nvml->missing_.erase(at);
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
 
 Nvml::~Nvml() {
   if (events_ != nullptr && functions_->free_events != nullptr) functions_->free_events(events_);
-  // The library stays: NVIDIA's does not like to be closed while threads of its own are about.
+  // Never closed: NVIDIA's library may still have running threads.
   if (functions_->shutdown != nullptr) functions_->shutdown();
 }
 
@@ -152,7 +152,7 @@ std::vector<std::string> Nvml::LinkPeers(NvmlDevice device) const {
   std::vector<std::string> peers;
   for (unsigned int link = 0; link < kNvmlMaxLinks; ++link) {
     int up = 0;
-    // A GPU has fewer links than that; the first that it lacks ends the row.
+    // The first link that the GPU lacks ends the loop.
     if (!CALL(link_state, device, link, &up).ok()) break;
     NvmlPciInfo info = {};
     if (up != 0 && CALL(link_peer, device, link, &info).ok()) peers.push_back(BusIdOf(info));
@@ -230,7 +230,7 @@ absl::StatusOr<std::vector<GpuProcess>> Nvml::Processes(NvmlDevice device) const
 
 absl::Status Nvml::ListenForXids(const std::vector<NvmlDevice>& devices) {
   if (functions_->wait_event == nullptr || functions_->register_events == nullptr) {
-    return absl::UnimplementedError("the driver's library has no events");
+    return absl::UnimplementedError("the NVML library has no events");
   }
   RETURN_IF_ERROR(CALL(create_events, &events_));
   absl::Status refused = absl::UnimplementedError("no device");

@@ -1,4 +1,5 @@
-// NVML, NVIDIA's management library, opened at run time: the same worker runs where there is none.
+// Binding of NVML, NVIDIA's management library. It is loaded at run time, so that the worker also
+// runs without it.
 #ifndef MUSTER_WORKER_GPU_NVML_H_
 #define MUSTER_WORKER_GPU_NVML_H_
 
@@ -18,7 +19,7 @@ namespace muster::gpu {
 // A process that holds memory of a device.
 struct GpuProcess {
   int64_t pid = 0;
-  std::string name;  // empty: unknown, as where it runs in another container
+  std::string name;  // empty: unknown, e.g. in another container
 };
 
 struct XidEvent {
@@ -26,21 +27,22 @@ struct XidEvent {
   uint64_t xid = 0;
 };
 
-// Thread-safe, as NVML is; any call may block for as long as the driver likes.
+// Thread-safe, like NVML; any call may block indefinitely in the driver.
 //
-// Errors: UNIMPLEMENTED where driver or device has no such thing, DATA_LOSS for a GPU that is lost
-// (fell off the bus), FAILED_PRECONDITION for one that has to be reset, PERMISSION_DENIED, and
-// INTERNAL with NVML's own words for all else.
+// Errors: UNIMPLEMENTED if
+// the driver or device lacks the feature, DATA_LOSS for a lost GPU (fell off the bus),
+// FAILED_PRECONDITION for one that requires a reset, PERMISSION_DENIED, and INTERNAL with NVML's
+// message for all others.
 class Nvml {
  public:
-  // `library`: a name as the dynamic linker takes it, or a path. NOT_FOUND names it, where there is
-  // no such file; UNAVAILABLE where it is there and the driver is not.
+  // `library` is a name for the dynamic linker or a path. NOT_FOUND, with the name, if it does not
+  // exist; UNAVAILABLE if the library exists but the driver does not run.
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& library);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Symbols that this library lacks: what they would tell stays unknown.
+  // Symbols that this library lacks; their values are not available.
   const std::vector<std::string>& missing() const { return missing_; }
   std::string DriverVersion() const;  // empty: unknown
 
@@ -48,11 +50,11 @@ class Nvml {
   absl::StatusOr<NvmlDevice> DeviceAt(uint32_t index) const;
   absl::StatusOr<std::string> Uuid(NvmlDevice device) const;
   absl::StatusOr<std::string> Name(NvmlDevice device) const;
-  // As /sys/bus/pci/devices has it: 0000:1b:00.0.
+  // In the format of /sys/bus/pci/devices: 0000:1b:00.0.
   absl::StatusOr<std::string> PciBusId(NvmlDevice device) const;
   absl::StatusOr<NvmlMemory> Memory(NvmlDevice device) const;
 
-  // PCI bus ids of what the device's NVLinks that are up lead to, once per link.
+  // PCI bus ids of the remote ends of the device's active NVLinks, once per link.
   std::vector<std::string> LinkPeers(NvmlDevice device) const;
   // kNvmlTopology…
   absl::StatusOr<int> CommonAncestor(NvmlDevice a, NvmlDevice b) const;
@@ -60,7 +62,7 @@ class Nvml {
   absl::StatusOr<double> UtilizationRatio(NvmlDevice device) const;
   absl::StatusOr<double> TemperatureCelsius(NvmlDevice device) const;
   absl::StatusOr<double> PowerWatts(NvmlDevice device) const;
-  // Uncorrected ones since the driver was loaded.
+  // Uncorrected errors since the driver was loaded.
   absl::StatusOr<uint64_t> EccErrors(NvmlDevice device) const;
   // NVML_CLOCKS_…
   absl::StatusOr<uint64_t> ClockReasons(NvmlDevice device) const;
@@ -68,10 +70,10 @@ class Nvml {
   absl::StatusOr<uint32_t> RecoveryAction(NvmlDevice device) const;
   absl::StatusOr<std::vector<GpuProcess>> Processes(NvmlDevice device) const;
 
-  // Begins to listen for Xid events of the devices; those that have none are left out.
-  // UNIMPLEMENTED when none has.
+  // Starts to listen for Xid events of the devices; skips devices without them. UNIMPLEMENTED if no
+  // device has them.
   absl::Status ListenForXids(const std::vector<NvmlDevice>& devices);
-  // One event, or nothing within `timeout`. To be called by one thread.
+  // Returns one event, or nothing after `timeout`. Must be called by one thread only.
   absl::StatusOr<std::optional<XidEvent>> WaitForXid(absl::Duration timeout);
 
  private:

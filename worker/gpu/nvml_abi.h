@@ -1,8 +1,8 @@
-/* What of NVML's binary interface this project uses: the symbols of libnvidia-ml.so.1 and the
- * layout of what they take, as drivers since the 450 series export them. Plain C, so that a library
- * that stands in for NVIDIA's can be built against the same declarations.
+/* The part of NVML's binary interface that this project uses: symbols of libnvidia-ml.so.1 and the
+ * layout of their arguments, as exported by drivers since the 450 series. Plain C, so that a fake
+ * library can be built against the same declarations.
  *
- * The facts are from NVIDIA's NVML API reference, https://docs.nvidia.com/deploy/nvml-api. */
+ * Source: NVIDIA's NVML API reference, https://docs.nvidia.com/deploy/nvml-api. */
 #ifndef MUSTER_WORKER_GPU_NVML_ABI_H_
 #define MUSTER_WORKER_GPU_NVML_ABI_H_
 
@@ -43,7 +43,7 @@ enum {
 };
 
 enum { kNvmlFieldRecoveryAction = 230 }; /* drivers since the 570 series */
-/* What the driver wants done before the GPU is used again. */
+/* Action that the driver requests before the GPU is used again. */
 enum {
   kNvmlRecoveryNone = 0,
   kNvmlRecoveryGpuReset = 1,
@@ -83,7 +83,7 @@ typedef struct {
   unsigned int field, scope;
   long long timestamp, latency; /* microseconds */
   int value_type;
-  NvmlReturn code; /* of this field */
+  NvmlReturn code; /* status of this field */
   union {
     double real;
     unsigned int number;
@@ -94,12 +94,12 @@ typedef struct {
 typedef struct {
   NvmlDevice device;
   unsigned long long type;
-  unsigned long long data; /* the number of the Xid */
+  unsigned long long data; /* Xid number */
   unsigned int gpu_instance, compute_instance;
 } NvmlEvent;
 
-/* X(name of ours, symbol, parameters), of all that return NvmlReturn. Without the first ones there
- * is nothing to be done; each of the others is one feature. */
+/* X(name, symbol, parameters) of functions that return NvmlReturn. The first ones are required;
+ * each of the others is an optional feature. */
 #define NVML_REQUIRED_FUNCTIONS(X)                                         \
   X(init, nvmlInit_v2, (void))                                             \
   X(shutdown, nvmlShutdown, (void))                                        \

@@ -11,9 +11,9 @@ Xid LookUpXid(uint64_t number) {
     case 31:
       return {XidKind::kApplication, "memory page fault, an illegal address"};
     case 43:
-      return {XidKind::kApplication, "a program's channel stopped after an error of its own"};
+      return {XidKind::kApplication, "channel stopped after an error of its program"};
     case 45:
-      return {XidKind::kApplication, "a program's work was removed as it ended or after an error"};
+      return {XidKind::kApplication, "work removed because its program ended or after an error"};
     case 68:
       return {XidKind::kApplication, "video processor exception"};
     case 109:
@@ -26,7 +26,7 @@ Xid LookUpXid(uint64_t number) {
     case 62:
       return {XidKind::kFatal, "internal micro-controller halted"};
     case 64:
-      return {XidKind::kFatal, "a bad row or page of memory could not be put out of use"};
+      return {XidKind::kFatal, "a bad memory row or page could not be retired"};
     case 74:
       return {XidKind::kFatal, "NVLink error"};
     case 79:
@@ -34,20 +34,20 @@ Xid LookUpXid(uint64_t number) {
     case 95:
       return {XidKind::kFatal, "uncontained ECC error"};
     case 119:
-      return {XidKind::kFatal, "the GPU's system processor does not answer"};
+      return {XidKind::kFatal, "GPU system processor (GSP) does not respond"};
     case 120:
-      return {XidKind::kFatal, "error of the GPU's system processor"};
+      return {XidKind::kFatal, "GPU system processor (GSP) error"};
     case 140:
       return {XidKind::kFatal, "unrecovered ECC error"};
 
     case 61:
       return {XidKind::kNotice, "internal micro-controller warning"};
     case 63:
-      return {XidKind::kNotice, "a bad row or page of memory was put out of use"};
+      return {XidKind::kNotice, "a bad memory row or page was retired"};
     case 92:
       return {XidKind::kNotice, "high rate of corrected ECC errors"};
     case 94:
-      return {XidKind::kNotice, "contained ECC error, which ends the program that it hit"};
+      return {XidKind::kNotice, "contained ECC error, which ends the affected program"};
     default:
       return {};
   }

@@ -1,4 +1,4 @@
-// What NVIDIA's driver means by the number of an Xid event.
+// Meaning of NVIDIA's Xid error numbers.
 #ifndef MUSTER_WORKER_GPU_XID_H_
 #define MUSTER_WORKER_GPU_XID_H_
 
@@ -8,14 +8,14 @@
 namespace muster::gpu {
 
 enum class XidKind {
-  // Nothing may be placed on the device until its worker has been started again: somebody is to
-  // look at it, reset it or replace it.
+  // The device must not be used until its worker has been restarted: an operator has to inspect,
+  // reset or replace it.
   kFatal,
-  // Of the program that ran: an invalid address in a kernel of its own and the like. The device is
-  // as good as before.
+  // Caused by the running program, for example an invalid address in a kernel. The device remains
+  // usable.
   kApplication,
-  // Worth a line in the log. Numbers that are not in the table are of this kind: a driver newer
-  // than this program must not empty a cluster.
+  // Only logged. Unknown numbers are of this kind, so that a driver newer than this program does
+  // not disable a cluster's GPUs.
   kNotice,
 };
 
@@ -25,8 +25,8 @@ struct Xid {
 };
 
 // The table follows NVIDIA's catalog of Xid errors, https://docs.nvidia.com/deploy/xid-errors:
-// fatal where its immediate action is to reset the GPU or to restart the machine. The application's
-// are those that NVIDIA's Kubernetes device plugin leaves a device in service for.
+// fatal if the immediate action is to reset the GPU or to restart the machine. Application errors
+// are those for which NVIDIA's Kubernetes device plugin keeps a device in service.
 Xid LookUpXid(uint64_t number);
 
 // "Xid 79, GPU has fallen off the bus".

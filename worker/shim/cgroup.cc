@@ -24,7 +24,7 @@ bool WriteTo(const std::string& path, std::string_view text) {
   return ok;
 }
 
-// This process's place in the hierarchy of version 2: the line `0::/path`.
+// This process's group in the version 2 hierarchy: the line `0::/path`.
 std::string OwnPath() {
   const std::string groups = "\n" + ReadFile("/proc/self/cgroup").value_or("");
   const size_t at = groups.find("\n0::");
@@ -51,7 +51,7 @@ std::string FindDelegatedCgroup(const std::vector<std::string>& mounts) {
   if (own.empty()) return "";
   for (const std::string& mount : mounts) {
     std::string group = mount + (own == "/" ? "" : own);
-    // Only version 2 has this file.
+    // This file exists only in version 2.
     if (access((group + "/cgroup.controllers").c_str(), F_OK) != 0) continue;
     const Cgroup probe(group + "/" + std::string(kCgroupPrefix) + "probe-" +
                        std::to_string(getpid()));
@@ -101,7 +101,7 @@ std::vector<pid_t> Cgroup::Processes() const {
   while (*at != '\0') {
     char* end = nullptr;
     const long pid = std::strtol(at, &end, 10);
-    // 0 is a process of a namespace that is not ours to see.
+    // 0 stands for a process outside of our pid namespace.
     if (end == at) break;
     if (pid > 0) pids.push_back(static_cast<pid_t>(pid));
     at = end;

@@ -1,5 +1,5 @@
-// A control group of its own for each rank, where the kernel has version 2 and lets us make one:
-// whatever a rank forks is in it and stays in it, so that all of it can be ended at once.
+// A control group per rank, on kernels with cgroup version 2 where this process may create groups:
+// it contains all processes that a rank forks, so that all of them can be killed at once.
 #ifndef MUSTER_WORKER_SHIM_CGROUP_H_
 #define MUSTER_WORKER_SHIM_CGROUP_H_
 
@@ -12,36 +12,39 @@
 
 namespace muster::shim {
 
-// The group below which this process may make others: its own, as /proc/self/cgroup names it, below
-// one of `mounts`. Found by trying: a group is made, and removed again. Empty when there is none,
-// as with version 1 or without rights.
+// The group below which this process may create groups: its own, according to /proc/self/cgroup,
+// below one of `mounts`. Determined by creating and removing a group. Empty if there is none, as
+// with cgroup version 1 or without permission.
 std::string FindDelegatedCgroup(const std::vector<std::string>& mounts = {
                                     "/sys/fs/cgroup", "/sys/fs/cgroup/unified"});
 
-// Removes the ranks' groups below `parent` that nothing is left of: a shim that was killed could
-// not. Leaves young ones alone, whose rank may be on its way.
+// Removes empty groups of ranks below `parent`, which a killed shim could not remove. Skips
+// recently created groups, whose rank may still be starting.
 void RemoveAbandonedCgroups(const std::string& parent);
 
-// What the name of each rank's group begins with.
+// Prefix of the names of ranks' groups.
 inline constexpr char kCgroupPrefix[] = "muster-";
 
-// One group, by its path; does nothing, successfully, for an empty path. Plain file operations, so
-// that a test can hand in any directory.
+// One group, identified by its path; with an empty path, all operations succeed without effect.
+// Uses plain file operations, so that a test can use any directory.
 class Cgroup {
  public:
   explicit Cgroup(std::string path) : path_(std::move(path)) {}
 
-  // True when the group is there and has a list of processes.
+  // Creates the group. Returns true if it exists and has a list of processes.
   bool Make() const;
-  // Puts the calling process into it, and with it whatever it forks.
+  // Moves the calling process, and thus its future children, into the group.
   bool Enter() const;
-  // SIGKILL to everything in it, groups below it included. False when the kernel cannot do that at
-  // once: then to each that is listed, which the caller repeats.
+  // Sends SIGKILL to all processes in the group and in groups below it. Returns false if the kernel
+  // cannot do that atomically; then it signals each listed process, and the caller must repeat the
+  // call.
   bool Kill() const;
   std::vector<pid_t> Processes() const;
-  // How often the out-of-memory killer struck in it; nothing where the kernel does not count.
+  // Number of kills by the out-of-memory killer in the group; nothing if the kernel does not count
+  // them.
   std::optional<uint64_t> OomKills() const;
-  // With the groups that its processes made below it. Fails while a process is in it.
+  // Removes the group and the groups that its processes created below it. Fails while it contains a
+  // process.
   bool Remove() const;
 
   const std::string& path() const { return path_; }

@@ -1,4 +1,4 @@
-// Against a directory that looks like a group, and, where this machine lets us make one, a real
+// Tests with a directory that looks like a group and, where this machine permits it, with a real
 // group.
 #include "worker/shim/cgroup.h"
 
@@ -42,7 +42,7 @@ class CgroupTest : public ::testing::Test {
   std::string directory_;
 };
 
-TEST_F(CgroupTest, WithoutAPathNothingIsDone) {
+TEST_F(CgroupTest, EmptyPathHasNoEffect) {
   const Cgroup none("");
   EXPECT_TRUE(none.Make());
   EXPECT_TRUE(none.Enter());
@@ -52,13 +52,13 @@ TEST_F(CgroupTest, WithoutAPathNothingIsDone) {
   EXPECT_TRUE(none.Remove());
 }
 
-TEST_F(CgroupTest, PlainDirectoryIsNoGroup) {
+TEST_F(CgroupTest, RejectsPlainDirectory) {
   EXPECT_FALSE(Cgroup(directory_ + "/new").Make());
   EXPECT_FALSE(Cgroup("/no/such/folder/new").Make());
   EXPECT_EQ(FindDelegatedCgroup({directory_}), "");
 }
 
-TEST_F(CgroupTest, SpeaksTheKernelsFiles) {
+TEST_F(CgroupTest, UsesTheKernelsFiles) {
   Write("cgroup.procs", "");
   Write("cgroup.kill", "");
   const Cgroup group(directory_);
@@ -74,7 +74,7 @@ TEST_F(CgroupTest, SpeaksTheKernelsFiles) {
   EXPECT_THAT(group.Processes(), ElementsAre(12, 345, 6));
 }
 
-TEST_F(CgroupTest, OlderKernelIsHelpedByKillingEach) {
+TEST_F(CgroupTest, KillsEachProcessOnOlderKernels) {
   const pid_t child = fork();
   if (child == 0) {
     pause();
@@ -87,7 +87,7 @@ TEST_F(CgroupTest, OlderKernelIsHelpedByKillingEach) {
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
 }
 
-TEST_F(CgroupTest, OnlyOldEmptyGroupsOfRanksAreRemoved) {
+TEST_F(CgroupTest, RemovesOnlyOldEmptyGroupsOfRanks) {
   for (const char* name : {"muster-old", "muster-used/inner", "muster-young", "other"}) {
     std::filesystem::create_directories(directory_ + "/" + name);
   }
@@ -104,7 +104,7 @@ TEST_F(CgroupTest, OnlyOldEmptyGroupsOfRanksAreRemoved) {
   EXPECT_TRUE(std::filesystem::exists(directory_ + "/other"));
 }
 
-TEST_F(CgroupTest, RealGroupHoldsAndEndsWhatIsForkedInIt) {
+TEST_F(CgroupTest, RealGroupContainsAndKillsForkedProcesses) {
   const std::string root = FindDelegatedCgroup();
   if (root.empty()) GTEST_SKIP() << "no control group of version 2 is delegated to this process";
   const Cgroup group(root + "/muster-cgroup-test-" + std::to_string(getpid()));
@@ -128,7 +128,7 @@ TEST_F(CgroupTest, RealGroupHoldsAndEndsWhatIsForkedInIt) {
   EXPECT_EQ(group.Processes().size(), 2u);
   EXPECT_FALSE(group.Remove());
   const auto end = [&] {
-    // A kernel without cgroup.kill is asked again and again.
+    // A kernel without cgroup.kill needs repeated calls.
     while (!group.Processes().empty()) {
       group.Kill();
       waitpid(-1, nullptr, WNOHANG);

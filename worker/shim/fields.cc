@@ -23,7 +23,7 @@ bool WriteAll(int fd, std::string_view data) {
   return true;
 }
 
-// A rename is on disk only when its directory is.
+// A rename is durable only once its directory is synced.
 bool SyncDirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -112,7 +112,8 @@ bool ReserveFor(const std::string& path, size_t bytes) {
 
 bool WriteFileAtomically(const std::string& path, std::string_view contents, bool sync) {
   const std::string temporary = path + kTemporarySuffix;
-  // Cut to size afterwards, so that what ReserveFor took is written over and not given back first.
+  // Truncated only afterwards, so that the space reserved by ReserveFor is overwritten instead of
+  // freed first.
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   const bool written = WriteAll(fd, contents) &&

@@ -1,8 +1,8 @@
-// fork_storm PIPE: processes that are hard to end, for tests of the shim. Ignores SIGTERM, leaves
-// its session, adopts its own orphans, clears its environment, and then forks without end: a
-// process that lives only long enough to fork the next, a tree of sleepers, and pairs that replace
-// each other. Each holds PIPE open for writing: its reader sees the end when the last of them is
-// gone.
+// fork_storm PIPE: processes that are hard to kill, for tests of the shim. Ignores SIGTERM, leaves
+// its session, adopts its own orphans, clears its environment, and then forks forever: a process
+// that lives only long enough to fork the next one, a tree of sleeping processes, and pairs that
+// restart each other. Each process holds PIPE open for writing, so its reader sees end of file when
+// the last of them has ended.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,7 +13,8 @@
 
 namespace {
 
-// Each of its processes is a child of whoever adopts orphans, and forks the next before it ends.
+// Each of its processes is a child of the process that adopts orphans, and forks the next one
+// before it exits.
 [[noreturn]] void Comet() {
   while (true) {
     if (fork() != 0) _exit(0);
@@ -25,7 +26,7 @@ namespace {
   while (true) pause();
 }
 
-// A parent that starts its child again whenever that ends.
+// A parent that restarts its child whenever it ends.
 [[noreturn]] void Replacer() {
   while (true) {
     const pid_t child = fork();
@@ -48,7 +49,7 @@ void InNewSession(void (*run)()) {
 
 int main(int argc, char** argv) {
   if (argc == 2) {
-    // Anew, so that nothing of the environment is left in memory.
+    // Executed again, so that the environment is cleared from memory.
     char* const arguments[] = {argv[0], argv[1], const_cast<char*>("go"), nullptr};
     char* const none[] = {nullptr};
     execve("/proc/self/exe", arguments, none);

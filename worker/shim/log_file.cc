@@ -61,7 +61,7 @@ void Tail::Append(std::string_view data) {
 
 std::string Tail::Lines() const {
   size_t start = data_.size();
-  // The newline that ends the last line begins no further one.
+  // A final newline does not start another line.
   if (start > 0 && data_[start - 1] == '\n') --start;
   for (size_t lines = 0; lines < max_lines_; ++lines) {
     if (start == 0) return data_;

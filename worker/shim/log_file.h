@@ -1,4 +1,4 @@
-// A rank's output on its way from a pipe to a file.
+// Writes a rank's output to a log file.
 #ifndef MUSTER_WORKER_SHIM_LOG_FILE_H_
 #define MUSTER_WORKER_SHIM_LOG_FILE_H_
 
@@ -9,9 +9,9 @@
 
 namespace muster::shim {
 
-// Whole lines go to the file, each in one write; the rest of a line is held back until it is
-// complete, grows beyond kMaxLineBytes, or Flush is called. When the file cannot be written (a full
-// disk) bytes are dropped and counted: the rank must never block on its own log. Not thread-safe.
+// Writes whole lines, each in one write; an incomplete line is held back until it is complete,
+// exceeds kMaxLineBytes, or Flush is called. If the file cannot be written (disk full), bytes are
+// dropped and counted: the rank must never block on its own log. Not thread-safe.
 class LogFile {
  public:
   static constexpr size_t kMaxLineBytes = 2 << 20;
@@ -21,10 +21,10 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // Appends to what an earlier process left there. False with errno set.
+  // Opens the file for appending. False with errno set.
   bool Open(const std::string& path);
   void Append(std::string_view data);
-  // A line of another's, without its newline. What is held back stays so: neither tears the other.
+  // Writes a separate line, given without its newline, without splitting a line that is held back.
   void AppendLine(std::string_view line);
   void Flush();
   uint64_t lost_bytes() const { return lost_bytes_; }

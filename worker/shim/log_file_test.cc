@@ -20,7 +20,7 @@ class LogFileTest : public ::testing::Test {
   LogFile log_;
 };
 
-TEST_F(LogFileTest, HoldsBackTheRestOfALine) {
+TEST_F(LogFileTest, HoldsBackIncompleteLines) {
   log_.Append("one\ntw");
   EXPECT_EQ(Contents(), "one\n");
   log_.Append("o");
@@ -31,7 +31,7 @@ TEST_F(LogFileTest, HoldsBackTheRestOfALine) {
   EXPECT_EQ(Contents(), "one\ntwo\nthree\nfour");
 }
 
-TEST_F(LogFileTest, LinesBeyondTheBoundAreLetGo) {
+TEST_F(LogFileTest, WritesOverlongLinesInPieces) {
   const std::string part(LogFile::kMaxLineBytes, 'x');
   log_.Append(part);
   EXPECT_EQ(Contents(), "");
@@ -39,7 +39,7 @@ TEST_F(LogFileTest, LinesBeyondTheBoundAreLetGo) {
   EXPECT_EQ(Contents(), part + "y");
 }
 
-TEST_F(LogFileTest, AppendsToWhatIsThere) {
+TEST_F(LogFileTest, AppendsToExistingFile) {
   log_.Append("first\n");
   LogFile second;
   ASSERT_TRUE(second.Open(path_));
@@ -47,14 +47,14 @@ TEST_F(LogFileTest, AppendsToWhatIsThere) {
   EXPECT_EQ(Contents(), "first\nsecond\n");
 }
 
-TEST(LogFileErrorTest, CountsWhatCannotBeWritten) {
+TEST(LogFileErrorTest, CountsLostBytes) {
   LogFile full;
   ASSERT_TRUE(full.Open("/dev/full"));
   full.Append("12345\n");
   EXPECT_EQ(full.lost_bytes(), 6u);
 }
 
-TEST(TailTest, LastLinesOnly) {
+TEST(TailTest, KeepsLastLinesOnly) {
   Tail tail(2, 100);
   EXPECT_EQ(tail.Lines(), "");
   tail.Append("a\nb");
@@ -65,7 +65,7 @@ TEST(TailTest, LastLinesOnly) {
   EXPECT_EQ(tail.Lines(), "c\nd");
 }
 
-TEST(TailTest, LastBytesOnly) {
+TEST(TailTest, KeepsLastBytesOnly) {
   Tail tail(50, 10);
   tail.Append("0123456789");
   tail.Append("abc");

@@ -1,4 +1,4 @@
-// muster-shim DIRECTORY: see protocol.h. Started by muster-worker, never by hand.
+// muster-shim DIRECTORY: see protocol.h. Started by muster-worker only.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: muster-shim DIRECTORY\n");
     return 2;
   }
-  // Whatever else the worker had open is none of the rank's business.
+  // Close all other descriptors inherited from the worker.
   syscall(SYS_close_range, shim::kControlFd + 1, ~0U, 0);
   if (chdir(argv[1]) != 0) {
     std::fprintf(stderr, "muster-shim: %s: %s\n", argv[1], std::strerror(errno));
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   std::optional<shim::Instructions> instructions;
   if (text.has_value()) instructions = shim::DecodeInstructions(*text);
   if (!instructions.has_value()) {
-    std::fprintf(stderr, "muster-shim: no usable instructions in %s\n", argv[1]);
+    std::fprintf(stderr, "muster-shim: invalid instructions in %s\n", argv[1]);
     return 1;
   }
   const bool has_worker = fcntl(shim::kControlFd, F_GETFD) >= 0;

@@ -35,7 +35,7 @@ struct Stat {
 std::optional<Stat> ReadStat(pid_t pid) {
   const std::optional<std::string> text = ReadFile("/proc/" + std::to_string(pid) + "/stat");
   if (!text.has_value()) return std::nullopt;
-  // `pid (name) state ppid …`, and the name may hold anything, parentheses too.
+  // `pid (name) state ppid …`; the name may contain anything, including parentheses.
   const size_t name_end = text->rfind(')');
   if (name_end == std::string::npos || name_end + 4 >= text->size()) return std::nullopt;
   return Stat{std::atoi(text->c_str() + name_end + 4), (*text)[name_end + 2]};
@@ -55,8 +55,7 @@ bool HasEntry(pid_t pid, std::string_view entry) {
   return false;
 }
 
-// Signals `pid` only if, once it can no longer be mistaken for a later process of that number,
-// `still` holds.
+// Signals `pid` only if `still` holds once a pidfd guarantees that the pid is not reused.
 template <typename Predicate>
 bool KillIf(pid_t pid, Predicate still) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -103,7 +102,7 @@ bool KillChildren() {
   const char* at = children->c_str();
   char* end = nullptr;
   for (long pid = 0; (pid = std::strtol(at, &end, 10)) > 0; at = end) {
-    // Nobody but us reaps it, so the number is still its own.
+    // Only this process reaps it, so its pid is not reused.
     kill(static_cast<pid_t>(pid), SIGKILL);
   }
   return true;
@@ -113,7 +112,7 @@ size_t KillByEnvironment(std::string_view entry) {
   size_t alive = 0;
   for (const pid_t pid : AllProcesses()) {
     if (pid == getpid() || !HasEntry(pid, entry)) continue;
-    // A zombie has no environment any more: it does not count.
+    // A zombie has no environment and does not count.
     if (KillIf(pid, [&](pid_t candidate) { return HasEntry(candidate, entry); })) ++alive;
   }
   return alive;

@@ -1,4 +1,4 @@
-// Finding and ending the processes that a rank has forked.
+// Finds and kills the processes that a rank has forked.
 #ifndef MUSTER_WORKER_SHIM_PROCESS_TREE_H_
 #define MUSTER_WORKER_SHIM_PROCESS_TREE_H_
 
@@ -12,26 +12,26 @@
 
 namespace muster::shim {
 
-// Children, their children and so on, zombies included. Whoever of them loses its parent stays in
-// this list only if `root` is a child subreaper.
+// All descendants of `root`, zombies included. Descendants that lose their parent are listed only
+// if `root` is a child subreaper.
 std::vector<pid_t> Descendants(pid_t root);
 
-// SIGKILL to every descendant there is now. What they fork meanwhile is found by the next call: the
-// caller repeats as their deaths are reported, until it has no child left.
+// Sends SIGKILL to all current descendants. Processes that they fork meanwhile are found by the
+// next call: the caller repeats as it reaps children, until it has none left.
 void KillDescendants(pid_t root);
 
-// SIGKILL to every child of this process, and nothing else: quick enough for a process that forks
-// and exits in turn, whose newest incarnation is always our child. False when the kernel does not
-// list children.
+// Sends SIGKILL to the children of this process only: fast enough for a process that repeatedly
+// forks and exits, whose newest incarnation is always our child. False if the kernel does not list
+// children.
 bool KillChildren();
 
-// SIGKILL to every process but the caller that has `entry` (NAME=value) in its environment; how
-// many of them still live. Finds the tree of a shim that is itself dead, whatever sessions and
-// parents its processes have by now.
+// Sends SIGKILL to all processes except the caller that have `entry` (NAME=value) in their
+// environment; returns how many of them are still alive. Finds the processes of a dead shim,
+// whatever their sessions and parents are.
 size_t KillByEnvironment(std::string_view entry);
 
-// How often the kernel's out-of-memory killer struck: in this process's control group where the
-// kernel counts by group, else on the whole machine. Nothing where it does not count.
+// Number of kills by the kernel's out-of-memory killer: in this process's control group if the
+// kernel counts by group, else on the whole machine. Nothing if it does not count.
 std::optional<uint64_t> OomKillCount();
 
 }  // namespace muster::shim

@@ -1,14 +1,13 @@
-// What a worker and a rank's shim say to one another: files in the rank's directory, and lines on a
+// The protocol between a worker and a rank's shim: files in the rank's directory, and lines on a
 // socket.
 //
-// The worker starts `muster-shim DIRECTORY` in a session of its own, with one end of a socket pair
-// as descriptor 3. The shim reads `instructions`, listens on `shim.sock` for workers that come
-// later, and leaves `exit` behind once nothing of the rank's process tree is left.
+// The worker starts `muster-shim DIRECTORY` in its own session, with one end of a socket pair as
+// descriptor 3. The shim reads `instructions`, listens on `shim.sock` for later workers, and writes
+// `exit` once no process of the rank's tree is left.
 //
 // Lines from the worker: `stop GRACE_MS`, `kill`, `ping`, `note TEXT` (a line for the rank's stderr
-// log, at most kMaxNoteBytes). Lines from the shim, at once to a worker
-// that connects and then as things happen: `started PID`, `exec-failed ERRNO TEXT`, `exited` (the
-// exit record is on disk), `pong`.
+// log, at most kMaxNoteBytes). Lines from the shim, sent when a worker connects and on each event:
+// `started PID`, `exec-failed ERRNO TEXT`, `exited` (the exit record is on disk), `pong`.
 #ifndef MUSTER_WORKER_SHIM_PROTOCOL_H_
 #define MUSTER_WORKER_SHIM_PROTOCOL_H_
 
@@ -33,10 +32,10 @@ struct Instructions {
   std::string workdir;
   std::string stdout_path;
   std::string stderr_path;
-  int64_t failure_timeout_ms = 30'000;  // without any worker; 0: for ever
-  int64_t grace_ms = 30'000;            // when the shim ends its tree of its own accord
-  std::string cgroup;                   // to make for the rank, and to remove after it; empty: none
-  std::vector<int> cpus;                // that the rank may run on; empty: those of the shim
+  int64_t failure_timeout_ms = 30'000;  // maximum time without a worker; 0: unlimited
+  int64_t grace_ms = 30'000;            // used when the shim stops its tree by itself
+  std::string cgroup;                   // created for the rank and removed after it; empty: none
+  std::vector<int> cpus;                // CPUs for the rank; empty: those of the shim
 };
 
 struct ExitRecord {
@@ -44,9 +43,9 @@ struct ExitRecord {
   int exit_code = 0;  // meaningful when signal is 0
   int signal = 0;
   bool out_of_memory = false;
-  bool stopped = false;    // a worker had asked, or the shim was told by a signal
-  bool abandoned = false;  // no worker for failure_timeout
-  int exec_errno = 0;      // the program never ran; exec_error says why
+  bool stopped = false;    // stopped by a worker or by a signal to the shim
+  bool abandoned = false;  // no worker within the failure time-out
+  int exec_errno = 0;      // not 0: the program never ran; see exec_error
   std::string exec_error;
   std::string stderr_tail;
   uint64_t lost_log_bytes = 0;  // could not be written to the log files
@@ -54,7 +53,7 @@ struct ExitRecord {
 };
 
 std::string EncodeInstructions(const Instructions& instructions);
-// Nothing when the text is damaged or names no command.
+// Returns nothing if the text is damaged or has no command.
 std::optional<Instructions> DecodeInstructions(const std::string& text);
 
 std::string EncodeExitRecord(const ExitRecord& record);

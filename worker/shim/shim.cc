@@ -33,9 +33,8 @@ namespace {
 
 constexpr size_t kMaxConnections = 8;
 constexpr size_t kMaxCommandBytes = kMaxNoteBytes + 64;
-constexpr size_t kReadsPerTurn =
-    16;  // of a chatty rank's pipe, before the control socket has its turn again
-constexpr int kQuickPasses = 100;  // at children that take one another's place
+constexpr size_t kReadsPerTurn = 16;  // from one pipe before the control socket is served again
+constexpr int kQuickPasses = 100;     // over children that replace each other
 constexpr size_t kExitRecordBytes = limits::kStderrTailBytes + (8 << 10);
 
 int64_t MonotonicMs() {
@@ -50,7 +49,7 @@ int64_t WallMs() {
   return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// In `delay_ms` from now, at once for zero; never for a negative one.
+// Sets the timer to `delay_ms` from now; zero fires at once, a negative value never.
 void SetTimer(int fd, int64_t delay_ms) {
   itimerspec spec = {};
   if (delay_ms >= 0) {
@@ -61,7 +60,7 @@ void SetTimer(int fd, int64_t delay_ms) {
   timerfd_settime(fd, 0, &spec, nullptr);
 }
 
-// Why the program never ran: what the child writes to its parent before it gives up.
+// Why exec failed; sent by the child to its parent before it exits.
 struct ExecFailure {
   int error;
   bool in_workdir;
@@ -72,7 +71,7 @@ int ExitCodeOf(const ExecFailure& failure) {
   return failure.error == ENOENT ? kExitNotFound : kExitCannotExecute;
 }
 
-// In the group from its first moment: to move a process later takes the kernel milliseconds.
+// Forks directly into the group, because moving a process later takes the kernel milliseconds.
 pid_t ForkInto(const std::string& cgroup) {
   const int group = open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (group < 0) return -1;
@@ -85,7 +84,7 @@ pid_t ForkInto(const std::string& cgroup) {
   return static_cast<pid_t>(pid);
 }
 
-// With what the error of a name without a path, or of a script, does not say by itself.
+// The error of a failed exec, with details for names without a path and for scripts.
 std::string DescribeExecFailure(const Instructions& instructions, int error) {
   const std::string& program = instructions.command.front();
   std::string text = "exec " + program + ": ";
@@ -94,11 +93,11 @@ std::string DescribeExecFailure(const Instructions& instructions, int error) {
     for (const std::string& entry : instructions.environment) {
       if (entry.rfind("PATH=", 0) == 0) return text + "not found in " + entry;
     }
-    return text + "not found, and there is no PATH";
+    return text + "not found: PATH is not set";
   }
   const std::string path = program[0] == '/' ? program : instructions.workdir + "/" + program;
   if (access(path.c_str(), F_OK) == 0) {
-    return text + "the interpreter that its first line names, or its loader, does not exist";
+    return text + "the interpreter named in its first line, or its loader, does not exist";
   }
   return text + std::strerror(error) +
          (program[0] == '/' ? "" : " in workdir " + instructions.workdir);
@@ -180,7 +179,7 @@ bool Shim::SetUp() {
     fcntl(connection.fd, F_SETFL, O_NONBLOCK);
     if (!Watch(connection.fd)) return false;
   }
-  // The rank's own log may fill the disk; how it ended is to be told even so.
+  // Reserve space for the exit record, because the rank's log may fill the disk.
   return ReserveFor(kExitFile, kExitRecordBytes) && stdout_.log.Open(instructions_.stdout_path) &&
          stderr_.log.Open(instructions_.stderr_path);
 }
@@ -205,7 +204,7 @@ void Shim::StartRank() {
     record_.exec_error = std::string("fork: ") + std::strerror(errno);
     record_.exit_code = kExitCannotExecute;
     exec_known_ = main_exited_ = no_children_ = true;
-    Tell(StateLine());
+    Broadcast(StateLine());
   }
   for (const int fd : {out[1], err[1], report[1]}) {
     if (fd >= 0) close(fd);
@@ -232,12 +231,11 @@ pid_t Shim::Fork() {
   return pid;
 }
 
-// Runs in the child: only async-signal-safe calls would be needed had the shim threads, and it has
-// none.
+// Runs in the child. Not limited to async-signal-safe calls, because the shim has no threads.
 void Shim::BecomeRank(int out, int err, int report) {
   const pid_t shim = getppid();
   setpgid(0, 0);
-  // Should the shim be killed, its rank must not run on unseen.
+  // If the shim is killed, its rank must be killed, too.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(1);
 
@@ -272,7 +270,7 @@ void Shim::BecomeRank(int out, int err, int report) {
       variables.push_back(const_cast<char*>(v.c_str()));
     }
     variables.push_back(nullptr);
-    environ = variables.data();  // so that the rank's own PATH is searched
+    environ = variables.data();  // so that exec searches the rank's PATH
     execvp(arguments[0], arguments.data());
   }
   failure.error = errno;
@@ -288,7 +286,8 @@ void Shim::Dispatch(int fd) {
   if (fd == stderr_.fd) return ReadOutput(stderr_, false);
   if (fd == grace_timer_ || fd == worker_away_timer_) {
     uint64_t expirations = 0;
-    if (read(fd, &expirations, sizeof(expirations)) < 0) return;  // set anew meanwhile
+    if (read(fd, &expirations, sizeof(expirations)) < 0)
+      return;  // the timer was set again meanwhile
     if (fd == worker_away_timer_) return OnWorkerAwayTooLong();
     grace_over_ = true;
     return;
@@ -307,7 +306,7 @@ void Shim::Accept() {
   }
   connections_.push_back({fd, ""});
   SetTimer(worker_away_timer_, -1);
-  TellState(connections_.back());
+  SendState(connections_.back());
 }
 
 void Shim::ReadCommands(std::list<Connection>::iterator connection) {
@@ -333,7 +332,7 @@ void Shim::Execute(Connection& connection, std::string_view command) {
   } else if (command == "ping") {
     send(connection.fd, "pong\n", 5, MSG_NOSIGNAL);
   } else if (command.substr(0, kNote.size()) == kNote) {
-    // Not part of the tail: that is the rank's own last words.
+    // Not added to the tail, which contains only the rank's output.
     if (!main_exited_) stderr_.log.AppendLine(command.substr(kNote.size()));
   } else if (command.substr(0, kStop.size()) == kStop) {
     command.remove_prefix(kStop.size());
@@ -352,14 +351,14 @@ void Shim::Disconnect(std::list<Connection>::iterator connection) {
   }
 }
 
-// A worker that is too slow for a few short lines learns the rest from the exit record.
-void Shim::Tell(std::string_view line) {
+// A worker that is too slow to read a few short lines gets the rest from the exit record.
+void Shim::Broadcast(std::string_view line) {
   for (const Connection& connection : connections_) {
     send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
-void Shim::TellState(Connection& connection) {
+void Shim::SendState(Connection& connection) {
   const std::string line = StateLine();
   if (!line.empty()) send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -395,7 +394,7 @@ void Shim::ReadExecResult() {
   close(exec_result_);
   exec_result_ = -1;
   exec_known_ = true;
-  Tell(StateLine());
+  Broadcast(StateLine());
 }
 
 void Shim::ReadOutput(Output& output, bool all) {
@@ -433,7 +432,7 @@ void Shim::Reap() {
 }
 
 void Shim::Stop(int64_t grace_ms) {
-  // Asked after the rank ended by itself, a stop is not what ended it.
+  // A stop after the rank has exited by itself did not cause the exit.
   if (!main_exited_) record_.stopped = true;
   const int64_t deadline = MonotonicMs() + grace_ms;
   const bool first = !stop_deadline_ms_.has_value();
@@ -451,7 +450,7 @@ void Shim::OnWorkerAwayTooLong() {
 
 bool Shim::Settle() {
   if (main_exited_ && exec_result_ >= 0) ReadExecResult();
-  // A wrapper script may be gone before the program that it started has used its grace.
+  // A wrapper script may exit while the program that it started still uses the grace period.
   const bool in_grace =
       main_exited_ && stop_deadline_ms_.has_value() && !grace_over_ && kill(-pid_, 0) == 0;
   if ((grace_over_ || main_exited_) && !no_children_ && !in_grace) {
@@ -462,8 +461,7 @@ bool Shim::Settle() {
 }
 
 void Shim::EndTree() {
-  // Where the kernel ends all of the group at once, nothing is left to look for, unless it left the
-  // group.
+  // If the kernel kills the whole group at once, only processes that left the group remain.
   if (cgroup_made_) cgroup_.Kill();
   KillDescendants(getpid());
   Reap();
@@ -493,7 +491,7 @@ void Shim::Finish() {
     std::fprintf(stderr, "muster-shim: cannot write the exit record: %s\n", std::strerror(errno));
   }
   unlink(kSocketFile);
-  Tell("exited\n");
+  Broadcast("exited\n");
 }
 
 }  // namespace muster::shim

@@ -1,5 +1,5 @@
-// The process between worker and rank: the rank's parent, the only reaper of all that the rank
-// forks, the writer of its logs and of its exit record. It outlives its worker.
+// The process between a worker and a rank: the rank's parent, the reaper of all processes that the
+// rank forks, and the writer of its logs and exit record. It outlives its worker.
 #ifndef MUSTER_WORKER_SHIM_SHIM_H_
 #define MUSTER_WORKER_SHIM_SHIM_H_
 
@@ -17,24 +17,24 @@
 
 namespace muster::shim {
 
-// One rank, in one epoll loop on the only thread:
+// Runs one rank, in a single-threaded epoll loop:
 //
-//   starting ──exec──> running ──main exits──> ending ──no child left──> exit record, gone
+//   starting ──exec──> running ──main exits──> ending ──no child left──> exit record written
 //       └──exec failed──────────────────────────^
 //
-// A stop sends SIGTERM to the rank's process group. When the grace is over, or the group has gone,
-// whatever is left of the tree gets SIGKILL. A main process that exits unasked takes its tree with
-// it at once.
+// A stop sends SIGTERM to the rank's process group. After the grace period, or once the group has
+// exited, the remaining processes of the tree receive SIGKILL. If the main process exits by itself,
+// its tree is killed at once.
 class Shim {
  public:
-  // `directory` is the rank's own and the current directory of the process. `control_fd` is a
-  // connected worker, or -1.
+  // `control_fd` is the socket of a connected worker, or -1. The current directory of the process
+  // must be the rank's directory.
   Shim(Instructions instructions, int control_fd);
   ~Shim();
   Shim(const Shim&) = delete;
   Shim& operator=(const Shim&) = delete;
 
-  // Returns the process's exit status once the exit record is on disk.
+  // Returns the shim's exit code once the exit record is on disk.
   int Run();
 
  private:
@@ -58,8 +58,8 @@ class Shim {
   void ReadCommands(std::list<Connection>::iterator connection);
   void Execute(Connection& connection, std::string_view command);
   void Disconnect(std::list<Connection>::iterator connection);
-  void Tell(std::string_view line);
-  void TellState(Connection& connection);
+  void Broadcast(std::string_view line);
+  void SendState(Connection& connection);
 
   void ReadSignals();
   void ReadExecResult();
@@ -67,7 +67,7 @@ class Shim {
   void Reap();
   void Stop(int64_t grace_ms);
   void OnWorkerAwayTooLong();
-  // After anything happened: kills what must go, and tells whether nothing is left.
+  // Called after each event: kills processes if needed, and returns whether no process is left.
   bool Settle();
   void EndTree();
   void Finish();

@@ -1,4 +1,4 @@
-// The real muster-shim around real processes: what it starts, writes, and leaves behind.
+// Tests of the real muster-shim with real processes.
 #include "worker/shim/shim.h"
 
 #include <fcntl.h>
@@ -36,11 +36,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(20);
 
-// A shim in a directory of its own, and the worker's end of its control socket.
+// A shim in its own directory, and the worker's end of its control socket.
 class ShimTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Short: a unix socket is to fit.
+    // Short, because it contains a unix socket.
     std::string pattern = "/tmp/muster-shim-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
@@ -95,7 +95,7 @@ class ShimTest : public ::testing::Test {
               static_cast<ssize_t>(line.size()));
   }
 
-  // The next line of the shim; "<eof>" or "<timeout>" when there is none.
+  // The next line from the shim; "<eof>" or "<timeout>" if there is none.
   std::string ReadLine() {
     const auto deadline = Clock::now() + kPatience;
     while (true) {
@@ -140,7 +140,7 @@ class ShimTest : public ::testing::Test {
     ASSERT_EQ(connect(control_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   }
 
-  // Waits for the shim to end and reads what it left.
+  // Waits for the shim to exit and reads its exit record.
   ExitRecord Finished() {
     int status = 0;
     EXPECT_EQ(waitpid(shim_, &status, 0), shim_);
@@ -185,7 +185,7 @@ class ShimTest : public ::testing::Test {
     waitpid(bystander, nullptr, 0);
   }
 
-  // Blocks until the named pipe has been opened for writing, and returns what was written.
+  // Blocks until the named pipe has been opened for writing, and returns the data.
   std::string WaitForFifo(const std::string& name) { return Read(name); }
   void MakeFifo(const std::string& name) {
     ASSERT_EQ(mkfifo((directory_ + "/" + name).c_str(), 0600), 0);
@@ -222,16 +222,16 @@ TEST_F(ShimTest, ReportsSignal) {
   EXPECT_FALSE(record.out_of_memory);
 }
 
-TEST_F(ShimTest, StdinIsEmptyAndNoDescriptorLeaksIn) {
+TEST_F(ShimTest, StdinIsEmptyAndNoDescriptorLeaks) {
   Start(Shell("cat; ls /proc/self/fd | wc -l"));
   ReadStarted();
   EXPECT_EQ(ReadLine(), "exited");
   Finished();
-  // 0, 1, 2 and the one by which ls reads the directory.
+  // 0, 1, 2 and the descriptor that ls uses to read the directory.
   EXPECT_EQ(Read("out"), "4\n");
 }
 
-TEST_F(ShimTest, ExecFailureIsToldApartFromAProgramThatFails) {
+TEST_F(ShimTest, DistinguishesExecFailureFromFailedProgram) {
   Instructions instructions = Shell("");
   instructions.command = {"/no/such/program"};
   Start(instructions);
@@ -252,7 +252,7 @@ TEST_F(ShimTest, MissingWorkdirIsAnExecFailure) {
   EXPECT_EQ(record.exit_code, 66);
 }
 
-TEST_F(ShimTest, WhyAProgramCannotBeExecutedIsSaidInFull) {
+TEST_F(ShimTest, ReportsExecFailureInDetail) {
   const auto failure = [this](const std::string& program) {
     Instructions instructions = Shell("");
     instructions.command = {program};
@@ -280,7 +280,7 @@ TEST_F(ShimTest, WhyAProgramCannotBeExecutedIsSaidInFull) {
               HasSubstr("exec ./none: No such file or directory in workdir " + directory_));
 }
 
-TEST_F(ShimTest, ProgramIsSearchedInTheRanksOwnPath) {
+TEST_F(ShimTest, SearchesProgramInTheRanksPath) {
   Instructions instructions = Shell("");
   std::ofstream(directory_ + "/only-here") << "#!/bin/sh\necho found\n";
   std::filesystem::permissions(directory_ + "/only-here", std::filesystem::perms::owner_all);
@@ -293,7 +293,7 @@ TEST_F(ShimTest, ProgramIsSearchedInTheRanksOwnPath) {
   EXPECT_EQ(Read("out"), "found\n");
 }
 
-TEST_F(ShimTest, StopLetsTheRankEndByItself) {
+TEST_F(ShimTest, StopLetsTheRankExitByItself) {
   MakeFifo("ready");
   Start(Shell("trap 'echo bye; exit 3' TERM; echo x > ready; while :; do sleep 0.01; done"));
   ReadStarted();
@@ -320,9 +320,9 @@ TEST_F(ShimTest, ShorterGraceReplacesLonger) {
   EXPECT_EQ(Finished().signal, SIGKILL);
 }
 
-// A grandchild that left the session, was given away by its parent and ignores SIGTERM is gone
-// after a stop.
-TEST_F(ShimTest, StopLeavesNothingOfTheTree) {
+// A grandchild that left the session, was orphaned by its parent and ignores SIGTERM is killed by a
+// stop.
+TEST_F(ShimTest, StopKillsTheProcessTree) {
   MakeFifo("ready");
   Start(
       Shell("trap '' TERM; (setsid sh -c \"trap '' TERM; echo x > ready; "
@@ -338,11 +338,11 @@ TEST_F(ShimTest, StopLeavesNothingOfTheTree) {
   EXPECT_EQ(KillByEnvironment(cookie_), 0u);
 }
 
-// The storm outruns a look at the whole of /proc, and it hides from a search by environment. A
-// process of somebody else's that looks the same is left alone.
-TEST_F(ShimTest, StopEndsAForkStorm) { StopForkStorm(""); }
+// The storm is faster than a scan of /proc, and it hides from a search by environment. A similar
+// process of another parent is left alone.
+TEST_F(ShimTest, StopKillsAForkStorm) { StopForkStorm(""); }
 
-TEST_F(ShimTest, StopEndsAForkStormInAGroupOfItsOwn) {
+TEST_F(ShimTest, StopKillsAForkStormInACgroup) {
   const std::string root = FindDelegatedCgroup();
   if (root.empty()) GTEST_SKIP() << "no control group of version 2 is delegated to this process";
   const std::string group = root + "/muster-shim-test-" + std::to_string(getpid());
@@ -350,7 +350,7 @@ TEST_F(ShimTest, StopEndsAForkStormInAGroupOfItsOwn) {
   EXPECT_FALSE(std::filesystem::exists(group));
 }
 
-TEST_F(ShimTest, GroupThatCannotBeMadeIsDoneWithout) {
+TEST_F(ShimTest, RunsWithoutCgroupIfItCannotBeCreated) {
   Instructions instructions = Shell("echo ran");
   instructions.cgroup = "/no/such/group";
   Start(instructions);
@@ -360,7 +360,7 @@ TEST_F(ShimTest, GroupThatCannotBeMadeIsDoneWithout) {
   EXPECT_EQ(Read("out"), "ran\n");
 }
 
-TEST_F(ShimTest, RankRunsOnItsCpus) {
+TEST_F(ShimTest, BindsRankToItsCpus) {
   cpu_set_t mine;
   ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
   int last = 0;
@@ -376,7 +376,7 @@ TEST_F(ShimTest, RankRunsOnItsCpus) {
   EXPECT_EQ(Read("out"), "Cpus_allowed_list:\t" + std::to_string(last) + "\n");
 }
 
-TEST_F(ShimTest, NotesStandBetweenTheLinesOfTheLog) {
+TEST_F(ShimTest, WritesNotesBetweenLinesOfTheLog) {
   MakeFifo("ready");
   MakeFifo("go");
   Start(Shell("printf 'half ' >&2; echo x > ready; cat go; echo line >&2; exit 1"));
@@ -391,7 +391,7 @@ TEST_F(ShimTest, NotesStandBetweenTheLinesOfTheLog) {
   EXPECT_EQ(Read("err"), "muster: waits for rank 3\nhalf line\n");
 }
 
-TEST_F(ShimTest, DaemonLeftBehindByAFinishedRankIsGone) {
+TEST_F(ShimTest, KillsDaemonOfAFinishedRank) {
   MakeFifo("ready");
   Start(
       Shell("(setsid sh -c \"trap '' TERM; echo x > ready; while :; do sleep 0.01; done\" &); "
@@ -404,7 +404,7 @@ TEST_F(ShimTest, DaemonLeftBehindByAFinishedRankIsGone) {
   EXPECT_EQ(KillByEnvironment(cookie_), 0u);
 }
 
-// `sh -c 'a; b'` dies of SIGTERM at once; what it started still gets its grace.
+// `sh -c 'a; b'` dies of SIGTERM at once; the program that it started still gets its grace period.
 TEST_F(ShimTest, ProgramUnderAWrapperKeepsItsGrace) {
   MakeFifo("ready");
   MakeFifo("go");
@@ -420,8 +420,9 @@ TEST_F(ShimTest, ProgramUnderAWrapperKeepsItsGrace) {
   EXPECT_EQ(Read("out"), "saved\n");
 }
 
-TEST_F(ShimTest, LongLinesAndTwoStreamsAreNotTorn) {
-  // A line of a megabyte, then eight processes at once on both streams, then a line without an end.
+TEST_F(ShimTest, DoesNotSplitLinesOfTwoStreams) {
+  // A line of a megabyte, then eight processes concurrently on both streams, then an unterminated
+  // line.
   Start(
       Shell("head -c 1048575 /dev/zero | tr '\\0' a; echo; echo end;"
             "for i in 1 2 3 4 5 6 7 8; do (for j in $(seq 200); do echo \"$i $j line\"; "
@@ -451,7 +452,7 @@ TEST_F(ShimTest, LongLinesAndTwoStreamsAreNotTorn) {
   EXPECT_EQ(lines, 1600);
 }
 
-TEST_F(ShimTest, StderrTailIsBounded) {
+TEST_F(ShimTest, LimitsStderrTail) {
   Start(
       Shell("i=0; while [ $i -lt 200 ]; do echo line-$i >&2; i=$((i+1)); done; "
             "printf no-newline >&2; exit 1"));
@@ -462,7 +463,7 @@ TEST_F(ShimTest, StderrTailIsBounded) {
   EXPECT_THAT(record.stderr_tail, ::testing::EndsWith("line-199\nno-newline"));
 }
 
-TEST_F(ShimTest, EndsItsTreeWhenNoWorkerReturns) {
+TEST_F(ShimTest, KillsItsTreeWhenNoWorkerReturns) {
   Instructions instructions = Shell("trap '' TERM; while :; do sleep 0.01; done");
   instructions.failure_timeout_ms = 100;
   instructions.grace_ms = 50;
@@ -475,7 +476,7 @@ TEST_F(ShimTest, EndsItsTreeWhenNoWorkerReturns) {
   EXPECT_EQ(KillByEnvironment(cookie_), 0u);
 }
 
-TEST_F(ShimTest, LaterWorkerIsToldTheStateAndTakesOver) {
+TEST_F(ShimTest, SendsStateToLaterWorker) {
   MakeFifo("ready");
   Start(Shell("echo x > ready; exec sleep 600"));
   const pid_t pid = ReadStarted();
@@ -490,7 +491,7 @@ TEST_F(ShimTest, LaterWorkerIsToldTheStateAndTakesOver) {
   EXPECT_TRUE(Finished().stopped);
 }
 
-TEST_F(ShimTest, GarbageOnTheSocketDoesNoHarm) {
+TEST_F(ShimTest, IgnoresInvalidCommands) {
   Start(Shell("exec sleep 600"));
   ReadStarted();
   Send("stop\nstop -5\nstop 1e9\nwhat is this\n\n");
@@ -513,8 +514,8 @@ TEST_F(ShimTest, RankDiesWithItsShim) {
   waitpid(shim_, nullptr, 0);
   shim_ = -1;
   const auto deadline = Clock::now() + kPatience;
-  // Nobody here is the orphan's parent: whether it still carries its environment tells whether it
-  // lives.
+  // The orphan's parent is not in this test: the orphan is alive as long as /proc shows its
+  // environment.
   const auto alive = [&] {
     const auto environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
     return environment.value_or("").find(cookie_) != std::string::npos;
@@ -555,7 +556,7 @@ TEST(ProtocolTest, RoundTrips) {
   EXPECT_EQ(decoded->cpus, instructions.cpus);
 }
 
-TEST(ProtocolTest, DamageIsNoticed) {
+TEST(ProtocolTest, RejectsDamagedText) {
   ExitRecord record;
   record.stderr_tail = std::string("a\0b", 3);
   const std::string text = EncodeExitRecord(record);

@@ -1,15 +1,17 @@
-/* Stands in for NVIDIA's libnvidia-ml.so.1 in tests: the same symbols, and GPUs as the text file
- * says that the environment variable FAKE_NVML names. It is read anew at every call, so that a test
- * changes the machine by replacing the file (with a rename, that nobody reads half of it):
+/* A fake libnvidia-ml.so.1 for tests: the same symbols, with GPUs described by the text file that
+ * the environment variable FAKE_NVML names. The file is read again at every call, so that a test
+ * changes the machine by replacing it (with a rename, so that no reader sees half of it):
  *
  *   gpu uuid=GPU-a bus=1b memory=80 used=1 util=50 celsius=40 watts=300 ecc=0 clocks=0x40
- * recovery=0 one per GPU, in NVML's order; memory and used in GiB, `lost` in place of what is left
- * out process 0 4411       pid 4411 holds memory of GPU 0 nvlink 0 1           a link of GPU 0
- * leads to GPU 1; to a switch with `-` for the 1 topology 0 1 10      the nearest common ancestor,
- * as NVML numbers them xid 0 79             GPU 0 reports Xid 79: each line once, so new ones go to
- * the end driver 580.65.06     its version init 9               nvmlInit fails with this code
+ *   gpu lost             one per GPU, in NVML's order; memory and used in GiB; also recovery=0
+ *   process 0 4411       pid 4411 holds memory of GPU 0
+ *   nvlink 0 1           a link of GPU 0 leads to GPU 1; `-` instead of the 1 for a switch
+ *   topology 0 1 10      the nearest common ancestor, as NVML numbers them
+ *   xid 0 79             GPU 0 reports Xid 79; each line once, so append new ones
+ *   driver 580.65.06     the driver's version
+ *   init 9               nvmlInit fails with this code
  *
- * Built with OLD_DRIVER it lacks what drivers before the 450 series lack. */
+ * Built with OLD_DRIVER, it lacks functions that drivers before the 450 series lack. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +74,7 @@ static void ReadRow(const char* text, struct Row* rows, int* count) {
   }
 }
 
-/* With the mutex held. Without a file there is no GPU. */
+/* Requires the mutex. Without a file there is no GPU. */
 static void ReadMachine(void) {
   memset(&machine, 0, sizeof(machine));
   strcpy(machine.driver, "580.65.06");
@@ -96,7 +98,7 @@ static void ReadMachine(void) {
   fclose(file);
 }
 
-/* Looks the device up, with the mutex held, or says why it cannot be asked. */
+/* Finds the device, or returns the error of using it. Requires the mutex. */
 static NvmlReturn Find(NvmlDevice device, int* index) {
   ReadMachine();
   const long at = (char*)device - handles;
@@ -105,7 +107,7 @@ static NvmlReturn Find(NvmlDevice device, int* index) {
   return machine.gpus[at].lost ? kNvmlGpuIsLost : kNvmlSuccess;
 }
 
-/* Answers about one device: `ANSWER` has `i`, its number, and `gpu`. */
+/* Runs `ANSWER` for one device, with its number `i` and `gpu`. */
 #define ABOUT_DEVICE(device, ...)             \
   pthread_mutex_lock(&mutex);                 \
   int i = 0;                                  \
@@ -227,7 +229,7 @@ NvmlReturn nvmlDeviceGetFieldValues(NvmlDevice device, int count, NvmlFieldValue
       })
 }
 
-/* The rows of a GPU are its links 0, 1, …; beyond them there is none. */
+/* The rows of a GPU are its links 0, 1, …; it has no others. */
 static const struct Row* LinkOf(int gpu, unsigned int link) {
   for (int k = 0; k < machine.link_count; ++k) {
     if (machine.links[k].a == gpu && link-- == 0) return &machine.links[k];
