@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that Muster is built and tested with. Does nothing when all are there.
+# Installs the Debian 12 packages that Muster needs to build and test. Does nothing if all are installed.
 #
 #   deploy/install_dependencies.sh [--with-tests]
 set -euo pipefail
@@ -11,7 +11,7 @@ packages=(
   prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
   libgloo-dev libgtest-dev libgmock-dev libbenchmark-dev patchelf
   dataset-fashion-mnist python3
-  libopenmpi-dev openmpi-bin  # a machine without these builds everything but the mpi backend
+  libopenmpi-dev openmpi-bin  # needed only for the mpi backend
 )
 if [[ ${1:-} == --with-tests ]]; then
   packages+=(libclang-rt-dev prometheus iproute2 curl openssl python3-torch python3-torchvision python3-pil python3-venv python3-yaml)
@@ -26,11 +26,11 @@ if [[ ${#missing[@]} -eq 0 ]]; then
 fi
 if [[ $(id -u) -ne 0 ]]; then
   echo "missing packages: ${missing[*]}" >&2
-  echo "run as root, or install them yourself: apt-get install ${missing[*]}" >&2
+  echo "run this script as root, or install them with: apt-get install ${missing[*]}" >&2
   exit 1
 fi
 echo "installing: ${missing[*]}" >&2
-# A package that brings a daemon (prometheus) must not start it.
+# Packages with a daemon (prometheus) must not start it.
 export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

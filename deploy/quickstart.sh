@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From nothing to a trained model on this machine: installs what is missing, builds, starts a coordinator and two
-# workers on loopback, trains Fashion-MNIST on both, and stops everything again.
+# Trains a model on this machine from scratch: installs missing packages, builds, starts a coordinator and two workers on
+# loopback, trains Fashion-MNIST on both, and stops everything.
 #
-#   deploy/quickstart.sh [SPEC [muster run's options]]
+#   deploy/quickstart.sh [SPEC [OPTIONS of muster run]]
 #
-# Exits with the job's status.
+# Exits with the job's exit code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,12 +12,12 @@ spec=${1:-deploy/examples/fashion_mnist.yaml}
 [[ $# -gt 0 ]] && shift
 
 deploy/install_dependencies.sh
-echo "building (the first time takes some minutes)" >&2
+echo "building (the first build takes several minutes)" >&2
 bazel build //cli:muster //coordinator:muster-coordinator //worker:all 2>&1 | grep -E '^(ERROR|FAILED|CUDA|.*error:)|CUDA:' >&2 || true
-# Bazel keeps a server for the next build: what this script started, it also ends.
+# Bazel keeps a server running for the next build; stop it, since this script started it.
 bazel shutdown >/dev/null 2>&1 || true
 for binary in cli/muster coordinator/muster-coordinator worker/muster-worker worker/muster-shim trainer/muster-rank; do
-  [[ -x bazel-bin/$binary ]] || { echo "the build left no $binary; see: bazel build //..." >&2; exit 1; }
+  [[ -x bazel-bin/$binary ]] || { echo "$binary was not built; run: bazel build //..." >&2; exit 1; }
 done
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/muster-quickstart.XXXXXX")
@@ -25,7 +25,7 @@ pids=()
 stop() {
   local status=$?
   trap - EXIT INT TERM
-  # Workers first: they end their ranks, and say so to a coordinator that still listens.
+  # Stop workers first, so that they can report the end of their ranks to the coordinator.
   for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
     kill -TERM "${pids[i]}" 2>/dev/null || true
     wait "${pids[i]}" 2>/dev/null || true
@@ -33,7 +33,7 @@ stop() {
   if [[ $status -eq 0 ]]; then
     rm -rf "$dir"
   else
-    echo "daemons' and ranks' logs are kept in $dir" >&2
+    echo "logs of daemons and ranks are kept in $dir" >&2
   fi
   exit "$status"
 }
@@ -41,7 +41,7 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# start NAME PROGRAM ARGS…: runs a daemon and waits for the line that says where it listens.
+# start NAME PROGRAM ARGS…: starts a daemon and waits until it prints its listening addresses.
 start() {
   local name=$1 deadline=$((SECONDS + 30))
   shift

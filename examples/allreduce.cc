@@ -1,9 +1,9 @@
-// A program on the process-group library: all-reduces, checks the sums and says how fast it was. As
-// a job of two nodes
+// An example of the process-group library: runs all-reduces, checks the sums and prints the
+// throughput. As a job on two nodes:
 //
 //   muster run deploy/examples/allreduce.yaml -- $PWD/bazel-bin/examples/allreduce
 //
-// or by hand, two processes of one machine:
+// or by hand, with two processes on one machine:
 //
 //   export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
 //   RANK=0 bazel-bin/examples/allreduce & RANK=1 bazel-bin/examples/allreduce
@@ -27,11 +27,11 @@ struct Flags {
 };
 
 absl::Status Run(const Flags& flags) {
-  // An address is there when the environment is not to be asked.
+  // --address replaces the variables of the environment.
   ASSIGN_OR_RETURN(const auto group, flags.group.address.empty()
                                          ? muster::ProcessGroup::InitFromEnvironment(flags.group)
                                          : muster::ProcessGroup::Init(flags.group));
-  // Each rank's values are its number, counted from 1.
+  // Each rank contributes its rank plus one.
   const float own = static_cast<float>(group->rank() + 1);
   const float sum = static_cast<float>(group->size() * (group->size() + 1) / 2);
   std::vector<float> data(flags.elements);
@@ -43,7 +43,7 @@ absl::Status Run(const Flags& flags) {
     RETURN_IF_ERROR(group->AllReduce(absl::MakeSpan(data)));
     time += absl::Now() - start;
     for (const float value : data) {
-      if (value != sum) return absl::InternalError("a sum is wrong");
+      if (value != sum) return absl::InternalError("an all-reduced value is wrong");
     }
   }
   const double bytes = static_cast<double>(data.size()) * sizeof(float) * flags.rounds;
@@ -58,14 +58,15 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("All-reduces among the ranks of a process group");
-  app.add_option("--elements", flags.elements, "of type float")->capture_default_str();
+  CLI::App app("Run all-reduces among the ranks of a process group.");
+  app.add_option("--elements", flags.elements, "number of float elements")->capture_default_str();
   app.add_option("--rounds", flags.rounds)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--backend", flags.group.backend)->capture_default_str();
-  app.add_option("--address", flags.group.address,
-                 "tcp://HOST:PORT of rank 0; else RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
-  app.add_option("--rank", flags.group.rank, "with --address");
-  app.add_option("--world-size", flags.group.world_size, "with --address");
+  app.add_option(
+      "--address", flags.group.address,
+      "tcp://HOST:PORT of rank 0 (default: from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT)");
+  app.add_option("--rank", flags.group.rank, "rank; with --address");
+  app.add_option("--world-size", flags.group.world_size, "number of ranks; with --address");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;

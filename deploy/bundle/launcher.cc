@@ -1,11 +1,10 @@
-// What lies in a bundle's bin/ under each program's name: starts PREFIX/libexec/NAME.
+// The launcher in a bundle's bin/, under each program's name: starts PREFIX/libexec/NAME.
 //
-// By the host's own loader where its glibc is at least as new as the one that the bundle was built
-// with; else by the loader in PREFIX/lib/glibc, with the libc beside it. Neither way is anything
-// put into the environment, so whatever the program starts in turn runs as if the bundle were not
-// there.
+// Uses the host's loader if its glibc is at least as new as the one that the bundle was built with,
+// else the loader and libc in PREFIX/lib/glibc. The environment is not changed, so child processes
+// of the program are not affected by the bundle.
 //
-// Linked statically, and without the C++ library: it must run on any Linux, whatever is installed.
+// Linked statically and without the C++ library, so that it runs on any Linux.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,19 +22,19 @@ constexpr char kLoader[] = "/lib64/ld-linux-x86-64.so.2";
 #elif defined(__aarch64__)
 constexpr char kLoader[] = "/lib/ld-linux-aarch64.so.1";
 #else
-#error "where is this architecture's loader?"
+#error "unknown path of this architecture's loader"
 #endif
 
 constexpr int kExitCannotStart = 127;
 
-// The glibc that this file is linked with is the build's.
-bool AtLeastTheBuilds(int major, int minor) {
+// Compares with the glibc that this file is linked with, which is the build's.
+bool IsAtLeastBuildVersion(int major, int minor) {
   return major > __GLIBC__ || (major == __GLIBC__ && minor >= __GLIBC_MINOR__);
 }
 
-// Since 2.33 a loader carries the line that its --version prints: `… stable release version 2.36.`
-// One without it is older than any that would do, or no glibc's.
-bool HostLoaderWillDo() {
+// Since 2.33 a loader contains the line that its --version prints: `… stable release version 2.36.`
+// A loader without it is too old or is not glibc's.
+bool IsHostLoaderUsable() {
   constexpr char kWords[] = " release version ";
   const int file = open(kLoader, O_RDONLY | O_CLOEXEC);
   struct stat status;
@@ -45,20 +44,20 @@ bool HostLoaderWillDo() {
   close(file);
   if (bytes == MAP_FAILED) return false;
   const char* const end = static_cast<const char*>(bytes) + size;
-  bool will_do = false;
+  bool usable = false;
   if (const void* found = memmem(bytes, size, kWords, strlen(kWords)); found != nullptr) {
     const char* const at = static_cast<const char*>(found) + strlen(kWords);
     char text[16] = {};
     const size_t left = static_cast<size_t>(end - at);
     memcpy(text, at, left < sizeof(text) - 1 ? left : sizeof(text) - 1);
     int major = 0, minor = 0;
-    will_do = sscanf(text, "%d.%d", &major, &minor) == 2 && AtLeastTheBuilds(major, minor);
+    usable = sscanf(text, "%d.%d", &major, &minor) == 2 && IsAtLeastBuildVersion(major, minor);
   }
   munmap(bytes, size);
-  return will_do;
+  return usable;
 }
 
-// Cuts `path` before its last slash; returns what was behind it.
+// Truncates `path` before its last slash; returns the part after it.
 char* CutLast(char* path) {
   char* const slash = strrchr(path, '/');
   if (slash == nullptr) return path;
@@ -84,15 +83,16 @@ int main(int argc, char** argv) {
   CutLast(prefix);  // bin
   char* const program = Join(prefix, "/libexec/", name);
 
-  if (HostLoaderWillDo()) {
+  if (IsHostLoaderUsable()) {
     execv(program, argv);
     fprintf(stderr, "%s: %s: %s\n", name, program, strerror(errno));
     return kExitCannotStart;
   }
 
-  // It takes the place of LD_LIBRARY_PATH, which the user may have set, and is parted by colons.
+  // The loader's --library-path replaces the user's LD_LIBRARY_PATH and is separated by colons.
   if (strpbrk(prefix, ":;") != nullptr) {
-    fprintf(stderr, "%s: on this system's glibc it cannot run below %s: no colon or semicolon\n",
+    fprintf(stderr,
+            "%s: with this system's glibc, the path %s must not contain a colon or semicolon\n",
             name, prefix);
     return kExitCannotStart;
   }
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
   char argv0_flag[] = "--argv0", path_flag[] = "--library-path";
   char* const before[] = {loader, argv0_flag, argv[0], path_flag, path, program};
   constexpr int kBefore = sizeof(before) / sizeof(before[0]);
-  // argv[0] is among those before; the last one is a null pointer.
+  // argv[0] is part of `before`; the last element is a null pointer.
   char** const arguments =
       static_cast<char**>(calloc(static_cast<size_t>(kBefore + argc), sizeof(char*)));
   if (arguments == nullptr) abort();

@@ -1,16 +1,16 @@
 """Makes a relocatable tarball of programs: make_bundle.py --out NAME.tar.xz --launcher FILE --program FILE…
 
-NAME/bin/        for each program the launcher under its name (one file, hard-linked)
-NAME/libexec/    the programs; they find lib/ by their own place ($ORIGIN)
-NAME/lib/        the plug-ins and the libraries that programs and plug-ins need, unchanged, by soname
-NAME/lib/glibc/  loader and C library, all shared objects of that package: for hosts with an older one
-NAME/share/doc/  PACKAGES, what the libraries are from; each package's copyright, and the licences that it refers to
+NAME/bin/        the launcher under each program's name (one file, hard-linked)
+NAME/libexec/    the programs, which find lib/ relative to their own path ($ORIGIN)
+NAME/lib/        the plug-ins and the libraries that programs and plug-ins need, unmodified, by soname
+NAME/lib/glibc/  the loader, the C library and all other shared objects of its package, for hosts with an older glibc
+NAME/share/doc/  PACKAGES, the source packages of the libraries; each package's copyright file and common licences
 
-What is needed is followed from the files' own DT_NEEDED entries, as this machine's loader resolves them. Left out are
-the libraries that have to fit a host's driver or network and that a host has if it has use for them: the NVIDIA
-driver's, CUDA's with cuDNN and NCCL, and MPI's (LEFT_OUT); and what only they need.
+Dependencies are found from the files' DT_NEEDED entries, as this machine's loader resolves them. Libraries that must
+match the host's driver or network are excluded, together with their own dependencies: the NVIDIA driver's, CUDA's with
+cuDNN and NCCL, and MPI's (LEFT_OUT). A host that uses them has them installed.
 
-The same files give the same bytes.
+The output is reproducible: the same input gives the same bytes.
 """
 
 import argparse
@@ -27,9 +27,9 @@ import tempfile
 
 LEFT_OUT = re.compile(r"lib(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nccl|nv|mpi)")
 LIBC = "libc.so.6"
-# 1980: tar complains about files from the beginning of time.
+# 1980, because tar warns about implausibly old files.
 MTIME = 315532800
-# Most of the gain of a higher one at a tenth of the time.
+# Nearly the compression of higher presets in a tenth of the time.
 XZ_PRESET = 2
 
 
@@ -44,17 +44,17 @@ def run(*argv, check=True):
 
 
 def dynamic(path, tag):
-    """The values of a tag of the dynamic section: NEEDED, RPATH, RUNPATH, SONAME."""
+    """Returns the values of a tag of the dynamic section: NEEDED, RPATH, RUNPATH, SONAME."""
     return re.findall(rf"^  {tag} +(.*)$", run("objdump", "-p", path), re.M)
 
 
 def resolved(path):
-    """{soname: path} of all that the loader would load for a file; what it does not find is left out."""
+    """Returns {soname: path} of all libraries that the loader would load for a file, without those it cannot find."""
     return dict(re.findall(r"^\t(\S+) => (/\S+) \(0x", run("ldd", path), re.M))
 
 
 def closure(roots):
-    """{soname: path} of the libraries that are carried along; the C library among them stands for its package."""
+    """Returns {soname: path} of the libraries to include; the C library represents its whole package."""
     found = {}
     for root in roots:
         paths = resolved(root)
@@ -65,43 +65,43 @@ def closure(roots):
                 if soname in found or LEFT_OUT.match(soname) or soname.startswith("ld-linux"):
                     continue
                 if soname not in paths:
-                    sys.exit(f"{root}: {soname}, which {path} needs, is not found")
+                    sys.exit(f"{root}: cannot find {soname}, which {path} needs")
                 found[soname] = paths[soname]
                 queue.append(paths[soname])
     return found
 
 
 def owners(paths):
-    """{path: package}. With /usr merged into the root, the loader's paths and dpkg's may differ by that prefix."""
+    """Returns {path: package}. With a merged /usr, the loader's and dpkg's paths may differ by that prefix."""
     spellings = {}
     for path in paths:
         real = os.path.realpath(path)
         for name in (path, real):
             bare = name[len("/usr"):] if name.startswith("/usr/") else name
             spellings.update({bare: path, "/usr" + bare: path})
-    # It fails when it misses one spelling.
+    # Not checked: dpkg fails if it does not know one of the spellings.
     packages = {}
     for names, name in re.findall(r"^(\S+(?:, \S+)*): (/.*)$", run("dpkg", "-S", *spellings, check=False), re.M):
         if name in spellings:
             packages.setdefault(spellings[name], names.split(", ")[0])
     missing = [path for path in paths if path not in packages]
     if missing:
-        sys.exit(f"of no package, so under no known licence: {' '.join(missing)}")
+        sys.exit(f"not part of any package, so the licence is unknown: {' '.join(missing)}")
     return packages
 
 
 def shared_objects(package, folder):
-    """{name: path} of a package's shared objects in one folder."""
+    """Returns {name: path} of a package's shared objects in one folder."""
     names = [os.path.basename(line) for line in run("dpkg", "-L", package).splitlines()]
     return {name: f"{folder}/{name}" for name in names
             if re.search(r"\.so(\.\d+)*$", name) and os.path.isfile(f"{folder}/{name}")}
 
 
 def relocatable(path, library_path, scratch):
-    """The file stripped, with `library_path` before what it is linked to search in.
+    """Returns the stripped file, with `library_path` prepended to its library search path.
 
-    As RPATH rather than RUNPATH: that is also searched for what the libraries need, and before LD_LIBRARY_PATH, which
-    is the user's and may name other builds of the same libraries.
+    Uses RPATH instead of RUNPATH, because RPATH also applies to dependencies of the libraries, and precedes the user's
+    LD_LIBRARY_PATH, which may contain other builds of the same libraries.
     """
     copy = scratch / path.name
     run("strip", "-o", copy, path)
@@ -111,7 +111,7 @@ def relocatable(path, library_path, scratch):
 
 
 class Tarball:
-    """A tar file of regular files, written sorted by name."""
+    """A tar file of regular files, sorted by name."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -119,7 +119,7 @@ class Tarball:
 
     def add(self, name, data, mode=0o644):
         if self._files.setdefault(name, (mode, data)) != (mode, data):
-            sys.exit(f"two files for {name}")
+            sys.exit(f"different contents for {name}")
 
     def write(self, path):
         seen = {}
@@ -164,14 +164,14 @@ def make(tarball, launcher, programs, plugins):
     libc = libraries[LIBC]
     carried = collections.defaultdict(list)  # package: sonames
     for name, path in shared_objects(packages[libc], os.path.dirname(libc)).items():
-        # The loader is a program, too.
+        # The loader is executable.
         tarball.add(f"lib/glibc/{name}", pathlib.Path(path).read_bytes(), 0o755 if name.startswith("ld-") else 0o644)
         carried[packages[libc]].append(name)
     for name, path in libraries.items():
         if packages[path] == packages[libc]:
             continue
         if dynamic(path, "RUNPATH"):
-            sys.exit(f"{path} has a RUNPATH, so it would not look in the bundle")
+            sys.exit(f"{path} has a RUNPATH, so its dependencies would not be found in the bundle")
         tarball.add(f"lib/{name}", pathlib.Path(path).read_bytes())
         carried[packages[path]].append(name)
 
