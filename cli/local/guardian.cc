@@ -186,7 +186,7 @@ class Guardian {
                    absl::StrCat("--name=", name), absl::StrCat("--slots=", options_.slots),
                    absl::StrCat("--devices=", devices), DataDirectory(name)});
     }
-    Tell(absl::StrCat(kReadyWord, address_));
+    WriteLine(absl::StrCat(kReadyWord, address_));
   }
 
   void Reap() {
@@ -206,11 +206,11 @@ class Guardian {
   }
 
   void Fail(const std::string& text) {
-    Tell(absl::StrCat(kFailedWord, text));
+    WriteLine(absl::StrCat(kFailedWord, text));
     ended_ = true;
   }
 
-  void Tell(const std::string& line) {
+  void WriteLine(const std::string& line) {
     const std::string text = line + "\n";
     send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
   }

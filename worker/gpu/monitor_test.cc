@@ -30,10 +30,10 @@ class MonitorTest : public ::testing::Test {
     });
   }
   // Returns once each device has been polled.
-  void Look(const std::vector<size_t>& released = {}) {
-    absl::Notification looked;
-    monitor_->Release(released, [&looked] { looked.Notify(); });
-    looked.WaitForNotification();
+  void AwaitPoll(const std::vector<size_t>& released = {}) {
+    absl::Notification polled;
+    monitor_->Release(released, [&polled] { polled.Notify(); });
+    polled.WaitForNotification();
   }
   void AwaitChanges(int count) {
     absl::MutexLock lock(&mutex_);
@@ -54,12 +54,12 @@ TEST_F(MonitorTest, DetectsLostAndRecoveredGpu) {
   Watch();
   EXPECT_EQ(monitor_->States()[0].problem, "");
   machine_.Become({std::string(kGpu) + " lost", "gpu uuid=GPU-b bus=2 memory=80"});
-  Look();
+  AwaitPoll();
   EXPECT_EQ(monitor_->States()[0].problem, "lost: it has fallen off the bus");
   EXPECT_EQ(monitor_->States()[1].problem, "");
   AwaitChanges(1);
   machine_.Become({kGpu, "gpu uuid=GPU-b bus=2 memory=80"});
-  Look();
+  AwaitPoll();
   EXPECT_EQ(monitor_->States()[0].problem, "");
   AwaitChanges(2);
 }
@@ -81,11 +81,11 @@ TEST_F(MonitorTest, TracksTheMemoryOfARank) {
   Watch();
   monitor_->Occupy(0, /*fresh=*/true);
   machine_.Become({kGpu, "gpu uuid=GPU-b bus=2 memory=80", "process 0 999999"});
-  Look({0});
+  AwaitPoll({0});
   EXPECT_EQ(monitor_->States()[0].memory, MemoryWatch::State::kReturning);
   EXPECT_EQ(monitor_->States()[1].memory, MemoryWatch::State::kFree);
   machine_.Become({kGpu, "gpu uuid=GPU-b bus=2 memory=80"});
-  Look();
+  AwaitPoll();
   EXPECT_EQ(monitor_->States()[0].memory, MemoryWatch::State::kFree);
 }
 
@@ -107,14 +107,14 @@ TEST_F(MonitorTest, ExportsReadings) {
   EXPECT_THAT(text, HasSubstr(R"(throttled{gpu="1",uuid="GPU-b",reason="sw_thermal"} 0)"));
 
   machine_.Become({std::string(kGpu) + " lost", "gpu uuid=GPU-b bus=2 memory=80"});
-  Look();
+  AwaitPoll();
   EXPECT_THAT(Scrape(), HasSubstr("muster_gpu_healthy" + a + " 0\n"));
   EXPECT_THAT(Scrape(), Not(HasSubstr("muster_gpu_temperature_celsius" + a)));
 }
 
 TEST_F(MonitorTest, ToleratesOldDriver) {
   Watch("libfake_nvml_old.so");
-  Look();
+  AwaitPoll();
   EXPECT_EQ(monitor_->States()[0].problem, "");
   EXPECT_THAT(Scrape(), Not(HasSubstr("muster_gpu_power_watts")));
   EXPECT_THAT(Scrape(), HasSubstr("muster_gpu_temperature_celsius"));
