@@ -31,7 +31,7 @@ namespace muster::agent {
 //      └──────────Stop──────────────────────────────^
 //
 // The ranks of a command job start once their master endpoint is known: the worker of node rank 0
-// reserves a port and publishes it under a key of the generation; the other workers wait for the key.
+// reserves a port and publishes it under a key of the generation; the other workers wait for it.
 //
 // State that a later worker needs (the launch, the world, each rank's report) is written to disk
 // before it is acted upon or acknowledged. A rank's exit is in its shim's record.
