@@ -1,5 +1,5 @@
-// Places the buffers of a plan in one block of memory: those that are never alive together share
-// bytes.
+// Assigns the buffers of a plan to offsets in one block of memory. Buffers whose lifetimes do not
+// overlap share bytes.
 #ifndef MUSTER_TRAINER_GRAPH_ARENA_H_
 #define MUSTER_TRAINER_GRAPH_ARENA_H_
 
@@ -13,15 +13,14 @@ class ArenaPlanner {
  public:
   static constexpr size_t kAlignment = 64;
 
-  // A buffer that holds its content from time `first` to time `last`, both included. Returns its
-  // index.
+  // Adds a buffer that is live from time `first` to time `last`, both inclusive. Returns its index.
   size_t Add(size_t bytes, int64_t first, int64_t last);
 
-  // Assigns offsets, larger buffers first, each at the lowest place that is free throughout its
-  // life.
+  // Assigns offsets greedily: larger buffers first, each at the lowest offset that is free during
+  // its lifetime.
   void Place();
 
-  // After Place.
+  // Valid after Place.
   size_t offset(size_t buffer) const { return buffers_[buffer].offset; }
   size_t bytes() const { return bytes_; }
 

@@ -1,5 +1,5 @@
-// The Plan that Compile makes. Most use it through plan.h; what times single operations looks
-// inside.
+// The Plan implementation that Compile returns. Most callers use plan.h; code that times single
+// operations uses this header.
 #ifndef MUSTER_TRAINER_GRAPH_COMPILED_PLAN_H_
 #define MUSTER_TRAINER_GRAPH_COMPILED_PLAN_H_
 
@@ -23,7 +23,7 @@ namespace muster::nn {
 
 class CompiledPlan final : public Plan {
  public:
-  // As Compile.
+  // See Compile.
   static absl::StatusOr<std::unique_ptr<CompiledPlan>> Make(const Graph& graph,
                                                             const CompileOptions& options);
 
@@ -70,21 +70,22 @@ class CompiledPlan final : public Plan {
   absl::Duration kernel_time() const override { return kernel_time_; }
 
   // Called before and after each pass of an operation: "forward", "backward recomputation",
-  // "backward activation", "backward parameters", "backward data"; not for what a step leaves out.
+  // "backward activation", "backward parameters", "backward data". Not called for passes that a
+  // step skips.
   using Observer = std::function<void(const Operation&, const char* pass, bool done)>;
   void Observe(Observer observer) { observer_ = std::move(observer); }
   uint32_t max_batch() const { return options_.max_batch; }
-  // What no operation gives: the batch, or what comes from earlier parts of the model.
+  // Tensors that no operation produces: the batch, or the inputs from earlier stages.
   std::vector<const Tensor*> inputs() const;
-  // As Describe.
+  // In the order of Describe.
   const std::vector<std::unique_ptr<Operation>>& operations() const { return program_.operations; }
 
  private:
   CompiledPlan(Program program, const CompileOptions& options);
 
   void PlanReadiness();
-  // What lies elsewhere in each slot.
-  void TakeSlotPlaces();
+  // Updates the pointers whose addresses differ per slot.
+  void UpdateSlotPointers();
   void ChooseBlocks(const kernels::PhiloxKey& key);
   void RecomputeBefore(size_t index);
   void BackwardOperation(size_t index, const std::function<void(size_t offset)>& ready);
@@ -101,10 +102,10 @@ class CompiledPlan final : public Plan {
   std::vector<BoundaryTensor> boundary_inputs_;
   std::vector<BoundaryTensor> boundary_outputs_;
   uint32_t slot_ = 0;
-  std::vector<kernels::PhiloxKey> keys_;  // by slot: of its last SetStep
+  std::vector<kernels::PhiloxKey> keys_;  // by slot, from its last SetStep
   float* parameters_ = nullptr;
   Call call_;  // of the last pass
-  // By operation: from where to the end gradients are final after its backward.
+  // By operation: offset from which all gradients are final after the operation's backward.
   std::vector<size_t> final_from_;
   Observer observer_;
   absl::Duration kernel_time_;

@@ -1,4 +1,4 @@
-// A model cut into parts, one for each stage of a pipeline.
+// Splits a model into pipeline stages.
 #ifndef MUSTER_TRAINER_GRAPH_CUT_H_
 #define MUSTER_TRAINER_GRAPH_CUT_H_
 
@@ -10,23 +10,23 @@
 
 namespace muster::nn {
 
-// The nodes that a part other than the first can begin with, ascending; any of them together cut
-// the model into parts that compute, value by value, what it computes whole. A part begins between
-// two operations: layers that are computed together stay together, and so do Flatten and the layer
-// before it. It does not begin inside a branch under stochastic depth, which is dropped as a whole,
-// before the first layer with parameters, nor where the batch itself is needed behind it.
-// Of a valid whole model.
+// Returns the nodes at which a stage other than the first can begin, in ascending order. Any subset
+// of them splits the model into stages that together compute bitwise the same values as the whole
+// model. A stage begins between two operations: fused layers stay together, and so do Flatten and
+// the layer before it. A stage does not begin inside a branch under stochastic depth, which is
+// dropped as a whole, before the first layer with parameters, or where a later layer needs the
+// batch itself. `graph` must be a valid whole model.
 std::vector<NodeId> CutPoints(const Graph& graph);
 
-// The cut point before a layer: a node's name, or an operation's ("bn1..relu"). INVALID_ARGUMENT
-// where there is no such layer, and where no part can begin with it; names the nearest ones that
-// there are.
+// Returns the cut point before a layer, given a node's name or an operation's ("bn1..relu").
+// INVALID_ARGUMENT if the layer does not exist or no stage can begin with it; the message names the
+// nearest layers that a stage can begin with.
 absl::StatusOr<NodeId> FindCutPoint(const Graph& graph, absl::string_view layer);
 
-// The part from node `begin` to before node `end`, each of which is a cut point or an end of the
-// model. Its inputs are all values from before it that it or a later part takes, its outputs all up
-// to its end that a later part takes: the next part's inputs.
-// INVALID_ARGUMENT: not a valid whole model, or it cannot be cut there.
+// Returns the stage of the nodes [begin, end); `begin` and `end` are cut points or ends of the
+// model. Its inputs are all earlier values that it or a later stage uses. Its outputs are all
+// values up to its end that a later stage uses; they are the next stage's inputs.
+// INVALID_ARGUMENT if `graph` is not a valid whole model or cannot be cut there.
 absl::StatusOr<Graph> CutGraph(const Graph& graph, NodeId begin, NodeId end);
 
 }  // namespace muster::nn

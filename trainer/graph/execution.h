@@ -1,7 +1,7 @@
-// Forward and backward passes of a model over bound arrays: what objectives and training steps
-// call.
+// Interface of a model's forward and backward passes over bound arrays, which objectives and
+// training steps call.
 //
-// All arrays are in the memory of device(); only results of a loss come to the process's.
+// All arrays are in the memory of device(); only loss results are copied to host memory.
 #ifndef MUSTER_TRAINER_GRAPH_EXECUTION_H_
 #define MUSTER_TRAINER_GRAPH_EXECUTION_H_
 
@@ -16,10 +16,10 @@
 
 namespace muster::nn {
 
-// Sums over all ranks for synchronised batch norm, of arrays in the plan's device's memory. Every
-// rank calls alike and in the same order, also without any row; what the device is given to compute
-// from then on finds the sums. The implementation keeps errors: after one the values are worth
-// nothing, and the plan's caller asks the implementation before it uses the step.
+// Sums arrays in the plan's device memory over all ranks, for synchronised batch norm. Every rank
+// makes the same calls in the same order, even with zero samples; work queued on the device
+// afterwards reads the sums. The implementation stores errors: after an error the values are
+// undefined, and the plan's caller must check the implementation's status before it uses the step.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;
@@ -27,12 +27,12 @@ class StatisticsReducer {
   virtual void Sum(float* values, size_t count) = 0;
 };
 
-// Seeds whatever is random in a step; equal on all ranks and in all worlds for the same sample.
+// Seed of everything random in a step; equal on all ranks and for any world size.
 struct StepContext {
   uint64_t seed = 0;
   uint64_t step = 0;
-  // Index in the global batch of the call's first row: dropout is a function of (seed, step, layer,
-  // global row).
+  // Index of the call's first sample in the global batch: dropout is a function of (seed, step,
+  // layer, global sample index).
   uint64_t first_row = 0;
 };
 
@@ -40,63 +40,63 @@ using kernels::LossResult;
 
 struct LossOptions {
   double label_smoothing = 0;
-  double scale = 1;                    // of the gradient: 1 / global batch
-  const double* loss_scale = nullptr;  // another one, in the device's memory; null: 1
+  double scale = 1;                    // factor of the gradient: 1 / global batch size
+  const double* loss_scale = nullptr;  // additional factor, in device memory; null: 1
 };
 
-// Runs passes of a whole model or of one part: on one device (Plan), or as replicas on several
+// Runs passes of a whole model or of one stage: on one device (Plan), or as replicas on several
 // devices of this process (trainer/strategy/dp). Not thread-safe.
 class Execution {
  public:
   virtual ~Execution() = default;
 
-  // Where the arrays below are.
+  // Device whose memory holds the arrays below.
   virtual kernels::Device& device() const = 0;
-  // Whether passes can be captured as a CUDA graph: they only call the device, alike in every step.
+  // Whether passes can be captured as a CUDA graph: they only queue device work, identical in every
+  // step.
   virtual bool supports_graph_capture() const = 0;
 
-  // Base addresses, 64-byte aligned, which the execution does not own; anew for each generation.
-  // gradients may be null when not training. Required before any of the calls below.
+  // Sets the base addresses of the arrays, 64-byte aligned and not owned. Called again in each
+  // generation. `gradients` may be null without training. Required before all calls below.
   virtual void Bind(float* parameters, float* gradients, float* buffers) = 0;
 
-  // For a model compiled with synchronize_batch_norm; null, as at first: each rank's own
-  // statistics. The reducer outlives the passes.
+  // Reducer for a model compiled with synchronize_batch_norm. Null (the default): each rank uses
+  // its own statistics. The reducer must outlive the passes.
   virtual void set_statistics_reducer(StatisticsReducer* reducer) = 0;
 
-  // Where the caller writes a batch: max_batch * H * W * C floats (NHWC), and max_batch labels,
-  // each from 0 to classes - 1. A part of a model that begins later has no input: null.
+  // Where the caller writes a batch: max_batch * H * W * C floats (NHWC) and max_batch labels, each
+  // in [0, classes). input() is null for a stage that does not begin the model.
   virtual float* input() = 0;
   virtual int32_t* labels() = 0;
 
-  // What passes in training from here on draw their random numbers from. Where passes are captured
-  // as graphs, they are the same in every step: this alone is not, and is called between them.
+  // Sets the seed of the random numbers of the training passes that follow. Where passes are
+  // captured as CUDA graphs, all steps replay the same work; SetStep is called between replays.
   virtual void SetStep(const StepContext& context) = 0;
-  // rows <= max_batch; zero rows are legal everywhere and give zero gradients. A number of rows
-  // that first appears costs the building of its kernels once; from then on nothing is allocated.
-  // Training keeps running statistics of batch norm, of the rows present.
-  // Backward has the rows of the last Forward (of the same slot of a Plan).
+  // rows <= max_batch; zero samples are valid everywhere and give zero gradients. The first call
+  // with a new number of samples builds its kernels; later calls allocate nothing. A training pass
+  // updates batch norm's running statistics from the samples present. Backward uses the samples of
+  // the last Forward (of the same slot of a Plan).
   virtual void Forward(uint32_t rows, bool training) = 0;
   void Forward(uint32_t rows, bool training, const StepContext& context) {
     if (training) SetStep(context);
     Forward(rows, training);
   }
-  // Logits of the last Forward, rows * classes; empty where a part of a model ends earlier.
+  // Logits of the last Forward, rows * classes; empty for a stage that does not end the model.
   virtual absl::Span<const float> logits(uint32_t rows) const = 0;
-  // Cross-entropy, after Forward, to *result in the device's memory: of the rows of this call;
-  // correct are those whose largest logit is their label. Not for a part of a model that ends
-  // before its logits.
+  // Queues the cross-entropy of this call's samples after Forward and writes it to *result in
+  // device memory; a sample is correct if its largest logit is at its label. Not valid for a stage
+  // that does not end the model.
   virtual void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) = 0;
-  // What Backward starts from, rows * classes: the gradient of the logits. QueueLoss writes it;
-  // another objective writes it itself, between Forward and Backward. Null without training, and
-  // where there are no logits.
+  // Gradient of the logits, rows * classes, from which Backward starts. QueueLoss writes it; other
+  // objectives write it themselves between Forward and Backward. Null without training or logits.
   virtual float* output_gradient() = 0;
-  // After QueueLoss, or what is in its place. Writes (not adds to) every gradient. ready(offset):
-  // gradients from element `offset` to the end of the flat array are final; called with falling
-  // offsets, the last time with 0. Follows one Forward in training.
+  // Called after QueueLoss or its replacement, once per training Forward. Overwrites every gradient
+  // (does not accumulate). ready(offset) reports that the gradients from element `offset` to the
+  // end of the flat array are final; it is called with descending offsets, the last one 0.
   virtual void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) = 0;
 
-  // Time spent in passes and in the loss since it was compiled, a statistics reducer's calls
-  // included.
+  // Time spent in passes and in the loss since compilation, including calls of the statistics
+  // reducer.
   virtual absl::Duration kernel_time() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which layers of a graph are computed together.
+// Decides which layers of a graph are fused into one operation.
 #ifndef MUSTER_TRAINER_GRAPH_FUSION_H_
 #define MUSTER_TRAINER_GRAPH_FUSION_H_
 
@@ -11,25 +11,26 @@
 
 namespace muster::nn {
 
-// Layers fuse only where nobody else takes the value in between. Each of these gives the nodes that
-// fuse with one, whose kind the function's name says.
+// Layers fuse only where no other node uses the value between them. Each method returns the nodes
+// that fuse with the given node, whose kind is in the method's name.
 class Fusions {
  public:
   static constexpr NodeId kNone = std::numeric_limits<NodeId>::min();
 
-  // A valid graph, which outlives this.
+  // `graph` must be valid and outlive this object.
   explicit Fusions(const Graph& graph);
 
-  // The activation after a layer, and the last node of the two: the layer's own without any.
+  // The activation after a layer and the last of the two nodes; without an activation, the layer's
+  // own node.
   struct Activated {
     kernels::Activation activation = kernels::Activation::kNone;
     NodeId last = kNone;
   };
-  // Of a convolution or linear layer. A pool takes the ReLU before it along.
+  // For a convolution or linear layer. A ReLU before a pool is fused into the pool instead.
   Activated AfterConvolution(NodeId convolution) const;
 
-  // What follows a batch norm: (stochastic depth, the sum that takes it as its branch) or nothing,
-  // the activation, and without a sum a 2x2 max pooling after a ReLU.
+  // Nodes fused after a batch norm: optionally (stochastic depth and) the sum whose branch it ends,
+  // then the activation; without a sum also a 2x2 max pooling after a ReLU.
   struct Normalized {
     NodeId add = kNone;
     kernels::Activation activation = kernels::Activation::kNone;
@@ -42,19 +43,19 @@ class Fusions {
   NodeId BatchNormBefore(NodeId add) const;
   Activated AfterAdd(NodeId add) const { return Activate(add); }
 
-  // The convolution that evaluation computes a batch norm in, or kNone.
+  // The convolution into which evaluation folds a batch norm, or kNone.
   NodeId FoldsInto(NodeId batch_norm) const;
-  // The batch norm that evaluation computes in a convolution, or kNone.
+  // The batch norm that evaluation folds into a convolution, or kNone.
   NodeId Folds(NodeId convolution) const;
 
-  // The max pooling that takes a ReLU along, or kNone.
+  // The max pooling that is fused with a ReLU, or kNone.
   NodeId PoolAfter(NodeId relu) const { return Next<MaxPool2d>(relu); }
 
-  // The last of the nodes that one operation computes from this one on, where nobody before this
-  // one is a part of it. In training; in evaluation a convolution goes on with its batch norm.
+  // The last node of the operation that begins with `node`, which must not be fused with an earlier
+  // node. For training; in evaluation a convolution also includes its batch norm.
   NodeId LastOf(NodeId node) const;
 
-  // As in shapes.h.
+  // See Consumers in shapes.h.
   const std::vector<std::vector<NodeId>>& consumers() const { return consumers_; }
 
  private:
@@ -62,7 +63,7 @@ class Fusions {
   bool Is(NodeId node) const {
     return node >= 0 && std::holds_alternative<T>(graph_.nodes[node].layer);
   }
-  // The node that takes this one's output, if nobody else does and it is a T.
+  // The node's only consumer if that is a T, or kNone.
   template <typename T>
   NodeId Next(NodeId node) const {
     if (consumers_[node].size() != 1) return kNone;

@@ -1,5 +1,5 @@
-// How gradients come together in a program's backward direction: in what order the consumers of a
-// value contribute to its gradient, and which gradients can lie in one place.
+// Plans how a program's gradients are accumulated in backward: the order in which the consumers of
+// a value contribute to its gradient, and which gradients can share memory.
 #ifndef MUSTER_TRAINER_GRAPH_GRADIENT_FLOW_H_
 #define MUSTER_TRAINER_GRAPH_GRADIENT_FLOW_H_
 
@@ -11,30 +11,30 @@
 
 namespace muster::nn {
 
-// What an operation gives to the gradient of one of its inputs.
+// An operation's contribution to the gradient of one of its inputs.
 struct Contribution {
-  size_t input = 0;                     // of the operation
-  size_t tensor = 0;                    // of the program
-  const Operation* producer = nullptr;  // of the tensor; null where it comes from an earlier part
-  // In backward's order the first contribution is written, the others are added to it. What later
-  // parts contribute is there before all of them.
+  size_t input = 0;                     // index of the operation's input
+  size_t tensor = 0;                    // index of the program's tensor
+  const Operation* producer = nullptr;  // of the tensor; null if it comes from an earlier stage
+  // Whether this is the first contribution in the order of backward: the first is written, the
+  // others are added to it. Contributions of later stages precede all of them.
   bool first = false;
-  // The gradient already lies where the output's gradient does: nothing needs to be done.
+  // The gradient already lies where the output's gradient does, so nothing is computed.
   bool in_place = false;
-  // Where a contribution that is to be added is computed; set by PlaceMemory.
+  // Temporary for a contribution that is added; set by PlaceMemory.
   void* addend = nullptr;
 };
 
 struct GradientFlow {
   std::vector<std::vector<Contribution>> contributions;  // by operation
-  // By tensor: the first one, in backward's order, of those whose gradients share its place.
+  // By tensor: the tensor, first in the order of backward, whose gradient's memory it shares.
   std::vector<size_t> place;
 };
 
-// An operation that passes its output's gradient on shares its place, unless one of the gradients
-// there changes while another one is still to be read. The shortcut's gradient of a residual block
-// lies in the sum's gradient, and so does the branch's. The gradients of what crosses between parts
-// lie alone: others write and read them, at times of their own.
+// An operation that passes its output's gradient on shares its memory, unless one of the gradients
+// there changes while another is still to be read. In a residual block, the gradients of shortcut
+// and branch share the memory of the sum's gradient. Gradients of values that cross between stages
+// share memory with none: other code reads and writes them outside the passes.
 GradientFlow PlanGradients(const Program& program);
 
 }  // namespace muster::nn

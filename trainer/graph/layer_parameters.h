@@ -1,4 +1,4 @@
-// The parameters of a layer: their names, shapes, first values and places in the flat arrays.
+// Adds a layer's parameters to the flat arrays: names, shapes, initial values and offsets.
 #ifndef MUSTER_TRAINER_GRAPH_LAYER_PARAMETERS_H_
 #define MUSTER_TRAINER_GRAPH_LAYER_PARAMETERS_H_
 
@@ -13,11 +13,11 @@
 
 namespace muster::nn {
 
-// Each adds what the layer called `name` has, sets the offsets in `parts`, and returns the range.
-// parts.shape and parts.convolution are set, and the latter outlives `flat`.
+// Each overload adds the parameters of the layer called `name`, sets the offsets in `parts` and
+// returns the range. parts.shape and parts.convolution must be set; the latter must outlive `flat`.
 Operation::Range AddParameters(const std::string& name, const Conv2d& layer,
                                ConvolutionParts& parts, FlatLayout& flat);
-// `flattened_from` is the image that the layer sees flattened.
+// `flattened_from` is the shape of the image that was flattened into the layer's input.
 Operation::Range AddParameters(const std::string& name, const Linear& layer,
                                const ImageShape& flattened_from, ConvolutionParts& parts,
                                FlatLayout& flat);

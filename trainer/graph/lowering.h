@@ -1,5 +1,4 @@
-// From a graph's layers to the operations that compute them: chooses kernels and fusions, and lays
-// the parameters out.
+// Lowers a graph's layers to operations: selects kernels and fusions, and lays out the parameters.
 #ifndef MUSTER_TRAINER_GRAPH_LOWERING_H_
 #define MUSTER_TRAINER_GRAPH_LOWERING_H_
 
@@ -10,14 +9,14 @@
 
 namespace muster::nn {
 
-// Fuses what trainer/graph/fusion.h finds: convolution or linear layer + activation; batch norm
-// (+ residual sum) + activation, or + ReLU + 2x2 max pool; ReLU + max pool; residual sum +
-// activation. Stochastic depth becomes a part of its sum. In evaluation a batch norm becomes a part
-// of the convolution before it. Flatten vanishes, since NHWC already lies flat.
+// Applies the fusions of trainer/graph/fusion.h: convolution or linear layer + activation; batch
+// norm (+ residual sum) + activation, or + ReLU + 2x2 max pool; ReLU + max pool; residual sum +
+// activation. Stochastic depth is fused into its sum. In evaluation a batch norm is folded into the
+// convolution before it. Flatten needs no operation, since NHWC data are already flat.
 //
-// Activations are of the precision's type, but for the batch and the logits, which are float32;
-// where an operation takes one type only, a cast comes before it.
-// INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
+// Activations have the precision's type, except the batch and the logits, which are float32; a cast
+// is inserted before an operation that needs another type.
+// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
 absl::StatusOr<Program> Lower(const Graph& graph, const CompileOptions& options);
 
 }  // namespace muster::nn

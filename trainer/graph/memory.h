@@ -1,7 +1,7 @@
-// Gives every value of a program its place in one block of memory.
+// Assigns memory in one arena to every value of a program.
 //
-// With several slots, what is kept from forward to backward has a place in each of them, and so has
-// what crosses between parts of a model; all that lives within one pass, once.
+// With several slots, values that are kept from forward to backward and values that cross between
+// stages exist once per slot; values that live within one pass exist once.
 #ifndef MUSTER_TRAINER_GRAPH_MEMORY_H_
 #define MUSTER_TRAINER_GRAPH_MEMORY_H_
 
@@ -21,46 +21,46 @@
 
 namespace muster::nn {
 
-// An output that is not kept from forward to backward: before backward first reads it, its producer
-// computes it again, in another place.
+// An output that is not kept from forward to backward: its producer computes it again, at another
+// address, before backward first reads it.
 struct Recomputation {
   Operation* producer = nullptr;
-  void* kept = nullptr;  // where it lies in forward
-  void* again = nullptr;
+  void* kept = nullptr;   // address in forward
+  void* again = nullptr;  // address in backward
 };
 
-// One place of every slot, and who is told where it lies in the one that is selected.
+// A buffer that every slot has, and the callback that receives its address in the selected slot.
 struct SlotPlace {
-  size_t offset = 0;  // from the slot's start
+  size_t offset = 0;  // from the start of the slot
   std::function<void(char*)> assign;
 };
 
 struct PlacedMemory {
   kernels::DeviceMemory arena;
   size_t slot_bytes = 0;
-  // Slots lie at the arena's start, one behind the other. Empty where there is only one: then its
-  // places are among all others, and stay.
+  // Slots are contiguous at the start of the arena. Empty with one slot, whose buffers share the
+  // arena with all others and never move.
   std::vector<SlotPlace> slot_places;
   void* workspace = nullptr;
   kernels::LossResult* loss = nullptr;
-  // Of the slot that is selected.
+  // Of the selected slot.
   int32_t* labels = nullptr;  // max_rows
   kernels::RandomDraw* draw = nullptr;
-  // Of the program's blocks, in their order.
+  // One per stochastic block of the program, in their order.
   kernels::BlockDraw* blocks = nullptr;
   kernels::BlockState* block_states = nullptr;  // of the slot
   // By operation; empty without training.
   std::vector<std::vector<Contribution>> contributions;
-  // By the operation before whose backward they happen; empty without recompute_activations.
+  // By the operation whose backward they precede; empty without recompute_activations.
   std::vector<std::vector<Recomputation>> recomputations;
 
-  // Sets all that PlaceMemory set to the slot's places. Allocates nothing.
+  // Moves all pointers that PlaceMemory set to the slot's buffers. Allocates nothing.
   void SelectSlot(uint32_t slot);
 };
 
 // Sets the data and gradient of every tensor, the saved bytes of every operation and the state of
-// every block: to the first slot's. The program stays where it is.
-// RESOURCE_EXHAUSTED.
+// every block to the first slot's. `program` must not move or be destroyed before the result.
+// Errors: RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<PlacedMemory>> PlaceMemory(const Program& program,
                                                           const CompileOptions& options);
 

@@ -1,4 +1,4 @@
-// What a plan runs, one after the other: a layer, or several that one kernel computes together.
+// The operations that a plan runs in order: each computes one layer or several fused ones.
 #ifndef MUSTER_TRAINER_GRAPH_OPERATION_H_
 #define MUSTER_TRAINER_GRAPH_OPERATION_H_
 
@@ -16,65 +16,66 @@
 
 namespace muster::nn {
 
-// An activation between two operations and its gradient: NHWC, max_batch rows. The plan owns the
+// An activation between two operations and its gradient: NHWC, max_batch samples. The plan owns the
 // memory.
 struct Tensor {
   ImageShape shape;
-  kernels::DataType type = kernels::DataType::kFloat32;  // of both
+  kernels::DataType type = kernels::DataType::kFloat32;  // of data and gradient
   bool needs_gradient = false;  // a parameter that it depends on is trained
   void* data = nullptr;
   void* gradient = nullptr;  // null where no gradient is needed
 
-  int64_t elements() const { return shape.height * shape.width * shape.channels; }  // of one row
+  // Elements of one sample.
+  int64_t elements() const { return shape.height * shape.width * shape.channels; }
   size_t bytes(size_t rows) const {
     return rows * static_cast<size_t>(elements()) * kernels::SizeOf(type);
   }
 };
 
 // A residual branch under stochastic depth. Whether it is dropped is a function of (seed, step,
-// node) alone, and so the same on all ranks.
+// node) only, and therefore the same on all ranks.
 struct StochasticBlock {
   kernels::BlockDraw draw;
-  // In the device's memory, of the last pass in training.
+  // State of the last training pass, in device memory.
   const kernels::BlockState* state = nullptr;
-  // It is dropped in this step and nothing of it need be computed; false on devices whose steps are
-  // recorded, which compute it and multiply it by 0.
+  // Dropped in this step, so that its operations are skipped. Always false on devices that capture
+  // steps: they compute the branch and multiply it by 0.
   bool dropped = false;
 
-  // Of what the branch adds, in the device's memory; null: 1.
+  // Factor of the branch, in device memory; null: 1.
   const float* factor(bool training) const { return training ? &state->factor : nullptr; }
 };
 
-// What every call of an operation gets. Only Backward reads `gradients`.
+// Arguments common to all calls of an operation. Only Backward reads `gradients`.
 struct Call {
   uint32_t rows = 0;
   bool training = false;
-  const kernels::RandomDraw* draw = nullptr;  // in the device's memory
+  const kernels::RandomDraw* draw = nullptr;  // in device memory
   const float* parameters = nullptr;
   float* gradients = nullptr;
   float* buffers = nullptr;
   void* workspace = nullptr;
-  StatisticsReducer* reducer = nullptr;  // of synchronised batch norm; null: local statistics
+  StatisticsReducer* reducer = nullptr;  // for synchronised batch norm; null: local statistics
 };
 
-// Not thread-safe. Inputs and output outlive the operation.
+// Not thread-safe. Inputs and output must outlive the operation.
 class Operation {
  public:
-  // What an operation asks of the arena, and what it does to the places of others.
+  // Memory requirements of an operation, and which buffers it may overwrite.
   struct Memory {
     size_t saved_bytes = 0;          // from its forward to its backward
     size_t workspace_bytes = 0;      // during each call
-    bool input_in_backward = false;  // the first one, and no other
+    bool input_in_backward = false;  // backward reads the first input (never others)
     bool output_in_backward = false;
-    // The output may take an input's place; of an operation without input_in_backward.
+    // The output may overwrite an input; requires !input_in_backward.
     bool output_over_input = false;
-    // An input's gradient may take the input's place.
+    // An input's gradient may overwrite the input.
     bool gradient_over_input = false;
     // Backward changes output()->gradient: BackwardActivation or BackwardParameters.
     bool activation_in_backward = false;
   };
 
-  // A part of the flat parameters, in elements.
+  // A range of the flat parameters, in elements.
   struct Range {
     size_t begin = 0;
     size_t end = 0;
@@ -84,29 +85,29 @@ class Operation {
       : name_(std::move(name)), inputs_(std::move(inputs)), output_(output) {}
   virtual ~Operation() = default;
 
-  // The nodes that it computes, "layer1.0.bn1" or "0..2".
+  // Name of its nodes: "layer1.0.bn1" or "0..2".
   const std::string& name() const { return name_; }
   // Its layers, "conv2d + relu".
   virtual std::string kind() const = 0;
-  // The kernels chosen, for people.
+  // Human-readable description of the selected kernels.
   virtual std::string description() const = 0;
-  // What operands of products are rounded to; all else is computed in float32.
+  // Type to which operands of products are rounded; everything else is computed in float32.
   virtual kernels::DataType compute_type() const { return kernels::DataType::kFloat32; }
-  // The operation, by name, whose layers evaluation computes here; empty without any.
+  // Name of the operation whose layers evaluation computes here; empty if none.
   virtual std::string folds() const { return ""; }
-  // What backward computes again instead of keeping it from forward, for people.
+  // Human-readable list of what backward recomputes instead of keeping it from forward.
   virtual std::vector<std::string> recomputed() const { return {}; }
   virtual Memory memory(uint32_t max_rows) const = 0;
-  // Floating-point operations of forward, of one row: two for each multiplication with a weight;
-  // for the rest one for each element read.
+  // Floating-point operations of forward for one sample: two per multiplication with a weight;
+  // otherwise one per element read.
   virtual int64_t forward_flops() const {
     int64_t elements = 0;
     for (const Tensor* input : inputs_) elements += input->elements();
     return elements;
   }
 
-  // Of the model's nodes, the first and the last that it computes; others may lie between them. A
-  // cast counts to a node that takes what it gives.
+  // First and last of the model's nodes that it computes; other nodes may lie between them. A cast
+  // is attributed to a node that uses its output.
   void set_nodes(NodeId first, NodeId last) {
     first_node_ = first;
     last_node_ = last;
@@ -114,34 +115,35 @@ class Operation {
   NodeId first_node() const { return first_node_; }
   NodeId last_node() const { return last_node_; }
 
-  // The place of Memory::saved_bytes; 64-byte aligned.
+  // Sets the address of Memory::saved_bytes; 64-byte aligned.
   void set_saved(void* saved) { saved_ = saved; }
 
   Tensor* input() const { return inputs_[0]; }
   const std::vector<Tensor*>& inputs() const { return inputs_; }
   Tensor* output() const { return output_; }
 
-  // Its parameters in the flat array. Several ranges only where an operation computes several
-  // layers with parameters, which none does in training.
+  // Adds a range of its parameters in the flat array. An operation has several ranges only if it
+  // computes several layers with parameters, which happens only in evaluation.
   void AddParameters(Range range) {
     if (range.end > range.begin) parameters_.push_back(range);
   }
   const std::vector<Range>& parameters() const { return parameters_; }
   bool has_parameters() const { return !parameters_.empty(); }
 
-  // In evaluation the other operation, which comes later, computes this one's layers along with its
-  // own: this one's Forward is not called then, and its output keeps no value.
+  // In evaluation `operation`, which comes later, also computes this operation's layers: Forward is
+  // not called, and the output holds no value.
   void set_evaluated_by(const Operation* operation) { evaluated_by_ = operation; }
   const Operation* evaluated_by() const { return evaluated_by_; }
 
-  // A branch that it is a part of; several where branches hold branches, the innermost first.
+  // Adds a branch that contains the operation; for nested branches, the innermost first.
   void AddBlock(const StochasticBlock* block) { blocks_.push_back(block); }
   const std::vector<const StochasticBlock*>& blocks() const { return blocks_; }
-  // Not 0, in the device's memory, where none of its branches is dropped; null: it is in none.
+  // Device address of a value that is nonzero if none of its branches is dropped; null if it is in
+  // no branch.
   const float* active() const {
     return blocks_.empty() ? nullptr : &blocks_.front()->state->active;
   }
-  // Left out of this step, forward and backward.
+  // Whether this step skips the operation, forward and backward.
   bool skipped() const {
     return std::any_of(blocks_.begin(), blocks_.end(),
                        [](const StochasticBlock* block) { return block->dropped; });
@@ -149,28 +151,28 @@ class Operation {
 
   virtual void Forward(const Call& call) = 0;
 
-  // Whether the output can be had a second time, in one cheap pass over what is kept for backward,
-  // while backward runs: Recompute writes to output()->data what Forward did.
+  // Whether the output can be computed again during backward, in one cheap pass over values that
+  // are kept: Recompute then writes the same values to output()->data as Forward.
   virtual bool Recomputes() const { return false; }
   virtual void Recompute(const Call& call) {}
 
-  // Backward, in this order. First output()->gradient goes, in its place, through what happens
-  // element by element at the end of the operation.
+  // Backward consists of these passes, in this order. The first transforms output()->gradient in
+  // place by the elementwise functions at the operation's end.
   virtual void BackwardActivation(const Call& call) {}
-  // Then the parameters' gradients, written, not added to.
+  // Writes (does not accumulate) the gradients of the parameters.
   virtual void BackwardParameters(const Call& call) {}
-  // Whether BackwardData reads the parameters' gradients. They are not handed to the caller, who
-  // may reduce them in place, before it.
+  // Whether BackwardData reads the gradients of the parameters. If so, they are reported as ready
+  // only after it, because the caller may reduce them in place.
   virtual bool reads_parameter_gradients() const { return false; }
-  // Then the gradient of each input that needs one, to dx like the input; written, not added to.
+  // Writes (does not accumulate) the gradient of one input that needs it to dx, shaped like it.
   virtual void BackwardData(const Call& call, size_t input, void* dx) {}
-  // The input's gradient is output()->gradient as it stands then: BackwardData is not called for
-  // it.
+  // Whether the input's gradient equals output()->gradient after the passes above: BackwardData is
+  // then not called for it.
   virtual bool PassesGradient(size_t input) const { return false; }
 
  protected:
   void* saved() const { return saved_; }
-  // Elements of the output in this call.
+  // Number of elements of the output in this call.
   size_t OutputCount(const Call& call) const {
     return call.rows * static_cast<size_t>(output_->elements());
   }

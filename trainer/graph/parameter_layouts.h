@@ -1,4 +1,4 @@
-// How the weights of convolutions and linear layers lie in the flat array.
+// Layouts of the weights of convolutions and linear layers in the flat array.
 #ifndef MUSTER_TRAINER_GRAPH_PARAMETER_LAYOUTS_H_
 #define MUSTER_TRAINER_GRAPH_PARAMETER_LAYOUTS_H_
 
@@ -10,14 +10,14 @@
 
 namespace muster::nn {
 
-// In the canonical order.
+// Canonical order.
 TensorLayout PlainLayout(int64_t elements);
 
-// As the convolution's kernels want them. `convolution` outlives the layout.
+// Layout of the convolution's kernels. `convolution` must outlive the layout.
 TensorLayout ConvolutionLayout(const kernels::Convolution* convolution);
 
-// Of a linear layer that sees an image flattened: in files its columns are channel-first, as
-// PyTorch flattens; `inner`'s are channel-last.
+// Layout of a linear layer after a flattened image: in files its columns are channel-first, as in
+// PyTorch; those of `inner` are channel-last.
 TensorLayout OverFlattened(const ImageShape& image, int64_t out_features, TensorLayout inner);
 
 }  // namespace muster::nn

@@ -1,5 +1,5 @@
-// The flat array of a plan's parameters (or of its buffers): where each tensor lies, and how its
-// values get in and out.
+// The flat array of a plan's parameters (or buffers): the offsets of its tensors, and import and
+// export of their values.
 #ifndef MUSTER_TRAINER_GRAPH_PARAMETERS_H_
 #define MUSTER_TRAINER_GRAPH_PARAMETERS_H_
 
@@ -17,7 +17,7 @@
 
 namespace muster::nn {
 
-// How a new tensor starts out.
+// Initial values of a tensor.
 struct Initial {
   enum class Kind { kConstant, kUniform, kNormal };
   Kind kind = Kind::kConstant;
@@ -28,10 +28,10 @@ struct Initial {
   static Initial Normal(double deviation) { return {Kind::kNormal, deviation}; }
 };
 
-// A tensor in the layout that a kernel wants. The conversions write every element of their output;
-// null means that the layout is the canonical order.
+// Memory layout that a kernel needs. The conversions write every element of their output; null
+// conversions mean that the layout is the canonical order.
 struct TensorLayout {
-  std::string name;  // equal names of layouts, equal bytes
+  std::string name;  // layouts with equal names have equal bytes
   size_t elements = 0;
   std::function<void(const float* canonical, float* flat)> import_values;
   std::function<void(const float* flat, float* canonical)> export_values;
@@ -49,12 +49,11 @@ class FlatLayout {
   const std::vector<ParameterInfo>& infos() const { return infos_; }
   size_t elements() const { return elements_; }
   bool Has(absl::string_view name) const;
-  // Without padding, of the tensors in [begin, end) of the flat array.
+  // Elements of the tensors in [begin, end) of the flat array, without padding.
   size_t CanonicalElements(size_t begin, size_t end) const;
 
-  // `flat` is in the device's memory, `values` are in the process's. `info` is one of infos(), or
-  // equal to one. INVALID_ARGUMENT for an unknown name or a wrong
-  // number of values.
+  // Converts between `flat` in device memory and `values` in host memory. `info` is one of infos()
+  // or equal to one. INVALID_ARGUMENT for an unknown name or a wrong number of values.
   absl::Status Import(kernels::Device& device, float* flat, const ParameterInfo& info,
                       absl::Span<const float> values) const;
   absl::Status Export(kernels::Device& device, const float* flat, const ParameterInfo& info,
@@ -62,7 +61,7 @@ class FlatLayout {
   // Drawn by Philox from (seed, name).
   void Initialize(uint64_t seed, kernels::Device& device, float* flat) const;
 
-  // One line per tensor with all that decides the bytes of the flat array.
+  // One line per tensor with everything that determines the bytes of the flat array.
   std::string Describe() const;
 
  private:
@@ -71,7 +70,7 @@ class FlatLayout {
     TensorLayout layout;
     size_t canonical_elements;
   };
-  // The tensor's index; checks that it takes `values` values.
+  // The tensor's index; INVALID_ARGUMENT if it is unknown or does not have `values` elements.
   absl::StatusOr<size_t> Find(const ParameterInfo& info, size_t values) const;
   void ImportAt(size_t index, const float* values, kernels::Device& device, float* flat) const;
 

@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   ASSIGN_OR_RETURN(plan->memory_, PlaceMemory(plan->program_, options));
   plan->keys_.resize(options.in_flight_micro_batches);
   plan->call_.workspace = plan->memory_->workspace;
-  plan->TakeSlotPlaces();
+  plan->UpdateSlotPointers();
   std::vector<kernels::BlockDraw> blocks;
   for (const auto& block : plan->program_.blocks) blocks.push_back(block->draw);
   plan->device().CopyToDevice(plan->memory_->blocks, blocks.data(),
@@ -66,11 +66,11 @@ void CompiledPlan::SelectSlot(uint32_t slot) {
   if (slot == slot_) return;
   slot_ = slot;
   memory_->SelectSlot(slot);
-  TakeSlotPlaces();
+  UpdateSlotPointers();
   ChooseBlocks(keys_[slot]);
 }
 
-void CompiledPlan::TakeSlotPlaces() {
+void CompiledPlan::UpdateSlotPointers() {
   call_.draw = memory_->draw;
   const auto take = [](const std::vector<Boundary>& boundaries, std::vector<BoundaryTensor>& to) {
     for (size_t i = 0; i < boundaries.size(); ++i) {

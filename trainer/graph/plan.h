@@ -1,12 +1,12 @@
-// A static graph of layers, compiled for one batch size and device: all memory planned, all kernels
-// chosen, and nothing allocated in a step.
+// A static graph of layers, compiled for one batch size and device: all memory is planned, all
+// kernels are selected, and a step allocates nothing.
 //
-// All arrays, those that a plan is bound to and those that it hands out, are in the device's
-// memory; only values of single tensors and results of a loss come and go in the process's.
+// All arrays that a plan is bound to or returns are in device memory; only values of single tensors
+// and loss results are in host memory.
 //
-// Activations are NHWC, in the types that the precision says. Parameters, gradients and buffers are
-// each one flat array of float32 in the order of the graph's nodes; backward finishes gradients
-// from the end to the start, so that a bucket is a range.
+// Activations are NHWC, in the types given by the precision. Parameters, gradients and buffers are
+// each one flat float32 array in the order of the graph's nodes; backward completes gradients from
+// the end to the start, so that a bucket is a contiguous range.
 #ifndef MUSTER_TRAINER_GRAPH_PLAN_H_
 #define MUSTER_TRAINER_GRAPH_PLAN_H_
 
@@ -27,90 +27,90 @@
 namespace muster::nn {
 
 struct CompileOptions {
-  uint32_t max_batch = 0;  // rows of one call at most
-  bool training = true;    // with backward; otherwise forward and loss only
-  uint32_t threads = 1;    // that convolutions and matrix products compute in
-  // Where it computes; outlives the plan. ReferenceDevice() is what tests compare with.
+  uint32_t max_batch = 0;  // maximum number of samples per call
+  bool training = true;    // compile backward; otherwise forward and loss only
+  uint32_t threads = 1;    // of convolutions and matrix products
+  // Device that computes; must outlive the plan. ReferenceDevice() is the baseline of tests.
   kernels::Device* device = &kernels::CpuDevice();
-  // Batch norm's statistics are of all ranks' rows, through set_statistics_reducer.
+  // Compute batch norm's statistics over the samples of all ranks, with set_statistics_reducer.
   bool synchronize_batch_norm = false;
   Precision precision;
-  // Less memory for more time: what batch norm gives is not kept from forward to backward, where it
-  // can be computed again from what is.
+  // Trade time for memory: outputs of batch norm are not kept from forward to backward if they can
+  // be recomputed from values that are.
   bool recompute_activations = false;
-  // How many micro-batches' activations are kept at once, each from its forward to its backward.
+  // Number of micro-batches whose activations are kept at once, each from forward to backward.
   uint32_t in_flight_micro_batches = 1;
 };
 
 // One named tensor of the flat parameters (or buffers).
 struct ParameterInfo {
-  std::string name;  // as torchvision or torch.nn.Sequential would name it, e.g. "0.weight"
+  std::string name;            // as in torchvision or torch.nn.Sequential, e.g. "0.weight"
   std::vector<int64_t> shape;  // canonical: OIHW, (out, in)
   size_t offset = 0;           // elements from the start of the flat array
-  size_t count = 0;            // elements taken there, padding included
+  size_t count = 0;            // elements occupied, including padding
 };
 
-// One operation of a plan, for people: one or several layers that are computed together.
+// Human-readable description of one operation of a plan: one layer or several fused ones.
 struct OperationDescription {
   std::string name;  // of its layers: "layer1.0.conv1", "bn1..relu"
-  // In the whole model, the first and the last of the nodes that it computes; others may lie
-  // between them. A cast counts to a node that takes what it gives.
+  // First and last of the whole model's nodes that it computes; other nodes may lie between them.
+  // A cast is attributed to a node that uses its output.
   NodeId first_node = 0;
   NodeId last_node = 0;
   std::string kind;                // "conv2d", "batch_norm2d + relu"
-  std::string kernel;              // the implementation chosen
-  std::vector<ImageShape> inputs;  // of one row
+  std::string kernel;              // selected implementation
+  std::vector<ImageShape> inputs;  // of one sample
   ImageShape output;
-  // As kernels::NameOf: what inputs and output are stored as, and what products are computed in.
+  // kernels::NameOf the types in which inputs and output are stored and products are computed.
   std::vector<std::string> input_dtypes;
   std::string dtype;
   std::string compute_dtype;
-  // Of a plan for training, where evaluation differs: "in bn1..relu", which computes it, or "with
-  // conv1", which it computes too; then with running statistics in one pass.
+  // For a training plan whose evaluation differs: "in bn1..relu" (computed by that operation) or
+  // "with conv1" (also computes that one, in one pass with the running statistics).
   std::string evaluation;
-  // What backward computes again instead of keeping it: "normalised values, activation mask".
+  // What backward recomputes instead of keeping: "normalised values, activation mask".
   std::string recomputed;
   size_t parameters = 0;        // elements, without padding
-  int64_t forward_flops = 0;    // of one row; two for each multiplication with a weight
-  size_t activation_bytes = 0;  // its output, at the largest batch
-  size_t saved_bytes = 0;       // from forward to backward, beside activations
+  int64_t forward_flops = 0;    // of one sample; two per multiplication with a weight
+  size_t activation_bytes = 0;  // of the output at max_batch
+  size_t saved_bytes = 0;       // kept from forward to backward, in addition to activations
   size_t workspace_bytes = 0;   // during a call
-  size_t arena_offset = 0;      // where the output lies
+  size_t arena_offset = 0;      // of the output
 };
 
-// A value that crosses from one part of a model to the next, and its gradient, which crosses back:
-// NHWC, max_batch rows of row_bytes each, in the device's memory.
+// A value that crosses from one stage to the next, and its gradient, which crosses back: NHWC,
+// max_batch samples of row_bytes each, in device memory.
 struct BoundaryTensor {
   std::string name;      // of the layer that computes it
-  size_t row_bytes = 0;  // in the type that the precision keeps activations in
+  size_t row_bytes = 0;  // of one sample, in the precision's activation type
   void* data = nullptr;
-  void* gradient = nullptr;  // null where none is needed, and without training
+  void* gradient = nullptr;  // null if none is needed, and without training
 };
 
-// One device's compiled model, or a part of one. Not thread-safe; a plan belongs to one training
-// thread.
+// A model, or one stage of it, compiled for one device. Not thread-safe; a plan belongs to one
+// training thread.
 class Plan : public Execution {
  public:
   virtual absl::Span<const ParameterInfo> parameters() const = 0;
   virtual absl::Span<const ParameterInfo> buffers() const = 0;  // batch norm's running statistics
-  virtual size_t parameter_elements() const = 0;  // of the flat array, padding included
+  virtual size_t parameter_elements() const = 0;  // of the flat array, including padding
   virtual size_t buffer_elements() const = 0;
   virtual size_t arena_bytes() const = 0;
-  // Digest of layout, kernels' memory formats and instruction set: equal digests have
-  // byte-compatible flat arrays.
+  // Digest of layout, kernels' memory formats and instruction set: flat arrays of plans with equal
+  // digests are byte-compatible.
   virtual std::string layout_digest() const = 0;
   // In the order of forward.
   virtual std::vector<OperationDescription> Describe() const = 0;
 
-  // Canonical values (shape order of ParameterInfo) of parameters and buffers, to and from the
-  // bound arrays. INVALID_ARGUMENT for an unknown name or a wrong size.
+  // Copies canonical values (in the order of ParameterInfo::shape) of a parameter or buffer to or
+  // from the bound arrays. INVALID_ARGUMENT for an unknown name or a wrong size.
   virtual absl::Status Import(const ParameterInfo& parameter, absl::Span<const float> values) = 0;
   virtual absl::Status Export(const ParameterInfo& parameter, absl::Span<float> values) const = 0;
-  // Initial values as the layers define them, drawn by Philox from (seed, parameter's name): the
-  // same on any machine.
+  // Sets the layers' initial values, drawn by Philox from (seed, parameter name): the same on any
+  // machine.
   virtual void Initialize(uint64_t seed) = 0;
-  // Optimizer state of one parameter shares its layout: the same conversions for any flat array
-  // like parameters.
+  // The same conversions for any flat array with the layout of the parameters, such as optimizer
+  // state.
   virtual absl::Status ImportInto(float* flat, const ParameterInfo& parameter,
                                   absl::Span<const float> values) const = 0;
   virtual absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
@@ -118,31 +118,31 @@ class Plan : public Execution {
 
   bool supports_graph_capture() const override { return device().captures(); }
 
-  // A plan of a part of a model (trainer/graph/cut.h) takes values of earlier parts and gives
-  // values to later ones; a plan of a whole model has neither. A part's outputs are the next part's
-  // inputs, in the same order and of the same types. Both are those of the selected slot.
+  // A plan of one stage (trainer/graph/cut.h) takes values of earlier stages and outputs values for
+  // later ones; a plan of a whole model does neither. A stage's outputs are the next stage's
+  // inputs, in the same order and of the same types. Both belong to the selected slot.
   //
-  // The caller writes the inputs' data before Forward and reads the outputs' after it, writes the
-  // outputs' gradients before Backward and reads the inputs' after it. A value that passes through
-  // is an input and an output in one place: its gradient is the sum of what comes from behind and
-  // what this part adds to it. Backward may change the outputs' gradients. Passes of other slots
-  // leave all four alone.
+  // The caller writes the inputs' data before Forward and reads the outputs' after it; it writes
+  // the outputs' gradients before Backward and reads the inputs' after it. A value that passes
+  // through is an input and an output at the same address: its gradient is the sum of the later
+  // stages' gradient and this stage's contribution. Backward may change the outputs' gradients.
+  // Passes of other slots change none of the four.
   virtual absl::Span<const BoundaryTensor> boundary_inputs() const { return {}; }
   virtual absl::Span<const BoundaryTensor> boundary_outputs() const { return {}; }
 
-  // Which activations the next Forward writes and the next Backward reads: one of
-  // CompileOptions::in_flight_micro_batches, at first slot 0. Input, labels, logits, their
-  // gradient, the boundary tensors and what SetStep sets belong to a slot, and lie elsewhere in
-  // each. Allocates nothing.
+  // Selects the activations that the next Forward writes and the next Backward reads: a slot below
+  // CompileOptions::in_flight_micro_batches; initially 0. Input, labels, logits, their gradient,
+  // the boundary tensors and the state of SetStep belong to a slot and have other addresses in each
+  // slot. Allocates nothing.
   virtual void SelectSlot(uint32_t slot) {}
-  // Bytes of one slot that are kept from forward to backward, without what lives within one pass.
+  // Bytes per slot that are kept from forward to backward, without values that live in one pass.
   virtual size_t slot_bytes() const { return arena_bytes(); }
 
-  // As QueueLoss, to the process's memory; waits for the device.
+  // Like QueueLoss, but waits for the device and returns the result in host memory.
   virtual LossResult Loss(uint32_t rows, double label_smoothing, double scale) = 0;
 };
 
-// Errors: INVALID_ARGUMENT for shapes that do not fit, naming the layer; RESOURCE_EXHAUSTED.
+// Errors: INVALID_ARGUMENT with the layer's name if shapes do not fit; RESOURCE_EXHAUSTED.
 absl::StatusOr<std::unique_ptr<Plan>> Compile(const Graph& graph, const CompileOptions& options);
 
 }  // namespace muster::nn

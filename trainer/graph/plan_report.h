@@ -1,4 +1,4 @@
-// What a compiled plan consists of, for people.
+// Converts a compiled plan and its timings to a PlanReport.
 #ifndef MUSTER_TRAINER_GRAPH_PLAN_REPORT_H_
 #define MUSTER_TRAINER_GRAPH_PLAN_REPORT_H_
 
@@ -10,18 +10,18 @@
 
 namespace muster::nn {
 
-// How a step calls the plan.
+// How a training step uses the plan.
 struct PlanUse {
-  uint32_t rows = 0;                // of each call
-  uint32_t accumulation_steps = 1;  // calls in a step
-  uint32_t views = 1;               // rows of one image
+  uint32_t rows = 0;                // samples per call
+  uint32_t accumulation_steps = 1;  // calls per step
+  uint32_t views = 1;               // samples per image
 };
 
-// Everything but PlanReport::ranks, parameter_bytes and times.
+// Sets every field except PlanReport::ranks, parameter_bytes and times.
 v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use);
 
-// Adds the times of `timer`, which has watched `plan`, and of what else a step does. At least one
-// step has ended.
+// Adds the times that `timer`, which must have observed `plan`, measured for the operations and the
+// other phases of a step. At least one step must have ended.
 void AddTimes(const PlanTimer& timer, v1::PlanReport& report);
 
 }  // namespace muster::nn

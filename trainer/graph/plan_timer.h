@@ -1,4 +1,4 @@
-// How long the parts of a training step take.
+// Measures how long the phases of a training step take.
 #ifndef MUSTER_TRAINER_GRAPH_PLAN_TIMER_H_
 #define MUSTER_TRAINER_GRAPH_PLAN_TIMER_H_
 
@@ -13,9 +13,9 @@
 
 namespace muster::nn {
 
-// Watches the plan's operations from its making on; the plan outlives it. Between the calls of
-// BeginStep and EndStep anything may be run, also the plan several times: times add up within a
-// step. It waits for the plan's device between the parts. For the plan's thread.
+// Observes the plan's operations from construction on; the plan must outlive it. Between BeginStep
+// and EndStep any passes may run, also several times: times accumulate within a step. It waits for
+// the plan's device between phases. For use on the plan's thread.
 class PlanTimer {
  public:
   explicit PlanTimer(CompiledPlan* plan);
@@ -24,7 +24,7 @@ class PlanTimer {
   PlanTimer& operator=(const PlanTimer&) = delete;
 
   void BeginStep();
-  // Times a part that is no operation.
+  // Times a phase that is not an operation of the plan.
   template <typename Part>
   void Objective(const Part& part) {
     Measure(part, current_.objective);
@@ -35,7 +35,7 @@ class PlanTimer {
   }
   void EndStep();
 
-  // Of one step. By operation, in the plan's order; what a step left out took no time.
+  // Durations within one step, by operation in the plan's order; zero for skipped operations.
   struct Times {
     std::vector<absl::Duration> forward;
     std::vector<absl::Duration> backward;
@@ -44,7 +44,7 @@ class PlanTimer {
     absl::Duration step;
   };
   size_t steps() const { return steps_.size(); }
-  // Each part's median over the steps.
+  // Median of each phase over the steps.
   Times Medians() const;
 
  private:
@@ -54,7 +54,7 @@ class PlanTimer {
     part();
     total += AllDone() - start;
   }
-  // Waits for the device; its errors are told to whoever synchronises next.
+  // Waits for the device; its errors are reported to the next caller of Synchronize.
   SteadyTime AllDone() const {
     plan_->device().Synchronize().IgnoreError();
     return Now().steady;

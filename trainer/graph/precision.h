@@ -1,4 +1,4 @@
-// In which types a plan keeps activations and multiplies.
+// The data types in which a plan stores activations and computes products.
 #ifndef MUSTER_TRAINER_GRAPH_PRECISION_H_
 #define MUSTER_TRAINER_GRAPH_PRECISION_H_
 
@@ -7,15 +7,15 @@
 namespace muster::nn {
 
 // Parameters, their gradients, batch norm's statistics, the batch, the logits and the loss are
-// float32 whatever the precision is.
+// always float32.
 struct Precision {
-  kernels::DataType activations = kernels::DataType::kFloat32;  // in memory, and their gradients
-  // What operands of convolutions and linear layers are rounded to; products are added in float32.
+  kernels::DataType activations = kernels::DataType::kFloat32;  // of activations and gradients
+  // Type of the operands of convolutions and linear layers; products are accumulated in float32.
   kernels::DataType compute = kernels::DataType::kFloat32;
 };
 
-// Of the levels O0 (nothing is low), O1 (products are) and O2 and O3 (activations are too; what O3
-// adds is in the optimizer). `low` is bfloat16 or float16.
+// Precision of level O0 (all float32), O1 (low-precision products), O2 or O3 (also low-precision
+// activations; O3 additionally affects the optimizer). `low` is bfloat16 or float16.
 constexpr Precision PrecisionOf(int level, kernels::DataType low) {
   return {.activations = level >= 2 ? low : kernels::DataType::kFloat32,
           .compute = level >= 1 ? low : kernels::DataType::kFloat32};

@@ -1,5 +1,5 @@
-// A program in the making: its tensors by the graph's nodes and in the precision's types, and its
-// operations in the branches that they are a part of.
+// Builds a Program: creates tensors for the graph's nodes in the precision's types, and adds
+// operations together with the branches that contain them.
 #ifndef MUSTER_TRAINER_GRAPH_PROGRAM_BUILDER_H_
 #define MUSTER_TRAINER_GRAPH_PROGRAM_BUILDER_H_
 
@@ -20,8 +20,8 @@ namespace muster::nn {
 
 class ProgramBuilder {
  public:
-  // What is handed in outlives this, but for the consumers. `activations` is the type of all but
-  // the batch and the logits.
+  // All arguments except `consumers` must outlive the builder. `activations` is the type of all
+  // tensors except the batch and the logits.
   ProgramBuilder(const Graph& graph, const std::vector<ValueShape>& shapes,
                  const std::vector<std::vector<NodeId>>& consumers, kernels::DataType activations,
                  const kernels::KernelTable& kernels);
@@ -29,32 +29,31 @@ class ProgramBuilder {
   FlatLayout& parameters() { return program_.parameters; }
   FlatLayout& buffers() { return program_.buffers; }
 
-  // Of the output of an operation that ends with this node.
+  // Type of the output of an operation that ends with node `last`.
   kernels::DataType TypeOf(NodeId last) const;
 
-  // What the node takes; lowered already.
+  // The node's input tensor, which must be lowered already.
   Tensor* Input(NodeId node, size_t index = 0) const;
-  // The tensor's values in this type, for the node that takes them: the tensor itself, or what an
-  // operation casts it to.
+  // The tensor in the given type, for use by `node`: the tensor itself, or the output of a cast.
   Tensor* As(kernels::DataType type, Tensor* tensor, NodeId node);
-  // What an operation gives that ends with this node.
+  // Adds the output tensor of an operation that ends with node `last`.
   Tensor* AddOutput(NodeId last, bool needs_gradient);
-  // The node gives what it takes.
+  // Makes the node's output the same tensor as its input.
   void PassOn(NodeId node) { tensor_of_[node] = Input(node); }
 
-  // `first` and `last` are of the nodes that the operation computes.
+  // `first` and `last` are the first and last node that the operation computes.
   Operation* AddOperation(NodeId first, NodeId last, std::unique_ptr<Operation> operation,
                           const std::vector<Operation::Range>& parameters = {});
-  // Null of the batch and of earlier parts' values.
+  // Null for the batch and for values of earlier stages.
   Operation* ProducerOf(const Tensor* tensor) const;
 
-  // Of a StochasticDepth; null where it never drops anything, and of other nodes.
+  // The block of a StochasticDepth; null if it never drops anything, and for other nodes.
   const StochasticBlock* BlockOf(NodeId node) const;
 
-  // "conv1" or "bn1..relu1".
+  // Name of the nodes: "conv1" or "bn1..relu1".
   std::string Span(NodeId first, NodeId last) const;
 
-  // After the last operation.
+  // Called after the last operation was added.
   Program Finish() &&;
 
  private:
@@ -67,10 +66,10 @@ class ProgramBuilder {
   const kernels::DataType activations_;
   const kernels::KernelTable& kernels_;
   NodeId logits_node_ = kLaterParts;
-  std::vector<Tensor*> tensor_of_;  // by node; of fused ones only the last has one
+  std::vector<Tensor*> tensor_of_;  // by node; null for fused nodes except the last
   std::map<const Tensor*, Tensor*> casts_;
   std::map<NodeId, const StochasticBlock*> block_of_;           // by StochasticDepth node
-  std::vector<std::vector<const StochasticBlock*>> blocks_of_;  // by node: those it lies in
+  std::vector<std::vector<const StochasticBlock*>> blocks_of_;  // by node: blocks that contain it
   Program program_;
 };
 

@@ -1,4 +1,4 @@
-// Shapes of every value in a graph.
+// Infers and checks the shapes of all values in a graph.
 #ifndef MUSTER_TRAINER_GRAPH_SHAPES_H_
 #define MUSTER_TRAINER_GRAPH_SHAPES_H_
 
@@ -10,20 +10,20 @@
 
 namespace muster::nn {
 
-// By node. INVALID_ARGUMENT names the first node that does not fit: an input that comes later, an
-// output that nobody takes, a shape that is too small, summands that differ, a number out of range,
-// a name that another node has; of a part, an output that it does not have.
+// Returns shapes by node. INVALID_ARGUMENT names the first invalid node: its input comes later, its
+// output is unused, a shape is too small, summands differ, a number is out of range, or its name is
+// not unique; for a stage also an output that does not exist.
 absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph);
 
-// Stands for the later parts among a node's consumers.
+// Represents the later stages among a node's consumers.
 inline constexpr NodeId kLaterParts = std::numeric_limits<NodeId>::min();
 
-// By node: those that take its output, in order; a node that takes it twice stands there twice, and
-// kLaterParts at the end where it is one of the graph's outputs. Inputs must be valid, as after
+// Returns, by node, the nodes that use its output, in order. A node that uses it twice is listed
+// twice; kLaterParts comes last for outputs of the graph. Inputs must be valid, as after
 // InferShapes.
 std::vector<std::vector<NodeId>> Consumers(const Graph& graph);
 
-// By node: whether it is this one, or leads nowhere but into it.
+// Returns, by node, whether it is `node` or all paths from it lead into `node`.
 std::vector<bool> LeadingOnlyInto(NodeId node, const std::vector<std::vector<NodeId>>& consumers);
 
 }  // namespace muster::nn

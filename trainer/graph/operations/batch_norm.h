@@ -1,9 +1,9 @@
-// Batch norm with what may follow it: the sum at the end of a residual block, the activation, and
-// the 2x2 max pooling. Its statistics are of this call's rows, or, given a reducer, of all ranks'
-// rows.
+// Batch norm, fused with the layers that may follow it: the sum at the end of a residual block, the
+// activation, and the 2x2 max pooling. Its statistics cover this call's samples or, with a reducer,
+// the samples of all ranks.
 //
-// In evaluation the statistics are known beforehand, and the convolution before it computes it
-// along with its own sums.
+// In evaluation the statistics are constants, and batch norm is folded into the convolution before
+// it.
 #ifndef MUSTER_TRAINER_GRAPH_OPERATIONS_BATCH_NORM_H_
 #define MUSTER_TRAINER_GRAPH_OPERATIONS_BATCH_NORM_H_
 
@@ -21,30 +21,30 @@ struct BatchNormParts {
   BatchNorm2d layer;
   // y = pool(activation(normalised + addend)).
   Tensor* addend = nullptr;                // the shortcut of a residual block; null: none
-  const StochasticBlock* block = nullptr;  // that may drop the normalised values; needs an addend
+  const StochasticBlock* block = nullptr;  // may drop the normalised values; requires an addend
   kernels::Activation activation = kernels::Activation::kNone;
-  bool pool = false;  // needs kRelu, and no addend
+  bool pool = false;  // requires kRelu and no addend
   size_t weight_offset = 0;
   size_t bias_offset = 0;
   size_t running_mean_offset = 0;  // in the buffers
   size_t running_variance_offset = 0;
 };
 
-// A convolution without an activation whose output only the batch norm takes.
+// A convolution without an activation whose output is used only by the batch norm.
 struct FoldedConvolution {
   std::shared_ptr<const ConvolutionParts> parts;
   Tensor* input = nullptr;
   std::string name;
 };
 
-// `folded`, where it has parts, is what evaluation computes here, from that convolution's own
-// input; without a pool only. Input, output and addend are of one type.
+// `folded`, if it has parts, is the convolution that evaluation computes in this operation, from
+// the convolution's own input; not valid with a pool. Input, output and addend have one type.
 std::unique_ptr<Operation> MakeBatchNormOperation(std::string name, Tensor* input, Tensor* output,
                                                   const BatchNormParts& parts,
                                                   FoldedConvolution folded,
                                                   kernels::Device& device);
 
-// For plans that only evaluate.
+// For plans without training.
 std::unique_ptr<Operation> MakeFoldedConvolutionOperation(std::string name, Tensor* output,
                                                           const BatchNormParts& parts,
                                                           FoldedConvolution folded,

@@ -1,4 +1,4 @@
-// A convolution or linear layer, with the activation that may follow it.
+// A convolution or linear layer, fused with the activation that may follow it.
 #ifndef MUSTER_TRAINER_GRAPH_OPERATIONS_CONVOLUTION_H_
 #define MUSTER_TRAINER_GRAPH_OPERATIONS_CONVOLUTION_H_
 
@@ -17,8 +17,8 @@ namespace muster::nn {
 struct ConvolutionParts {
   std::unique_ptr<kernels::Convolution> convolution;
   kernels::ConvolutionShape shape;
-  kernels::DataType compute_type = kernels::DataType::kFloat32;  // as the convolution's options say
-  bool linear = false;                                           // its name for people
+  kernels::DataType compute_type = kernels::DataType::kFloat32;  // as in the convolution's options
+  bool linear = false;                                           // affects only the displayed name
   kernels::Activation activation = kernels::Activation::kNone;
   size_t weight_offset = 0;
   std::optional<size_t> bias_offset;

@@ -1,4 +1,4 @@
-// Max pooling, alone or with the ReLU before it, and average pooling.
+// Max pooling, alone or fused with the ReLU before it, and average pooling.
 #ifndef MUSTER_TRAINER_GRAPH_OPERATIONS_POOLING_H_
 #define MUSTER_TRAINER_GRAPH_OPERATIONS_POOLING_H_
 
@@ -15,7 +15,7 @@ std::unique_ptr<Operation> MakeMaxPoolOperation(std::string name, Tensor* input,
                                                 const MaxPool2d& layer, bool relu,
                                                 const kernels::KernelTable& kernels);
 
-// A kernel of the whole image makes it global.
+// A kernel of the size of the image gives global pooling.
 std::unique_ptr<Operation> MakeAveragePoolOperation(std::string name, Tensor* input, Tensor* output,
                                                     int64_t kernel_height, int64_t kernel_width,
                                                     int64_t stride,

@@ -1,4 +1,4 @@
-// The end of a residual block: the sum of branch and shortcut, with stochastic depth and the
+// The end of a residual block: the sum of branch and shortcut, fused with stochastic depth and the
 // activation that may follow.
 #ifndef MUSTER_TRAINER_GRAPH_OPERATIONS_RESIDUAL_H_
 #define MUSTER_TRAINER_GRAPH_OPERATIONS_RESIDUAL_H_
@@ -11,7 +11,7 @@
 
 namespace muster::nn {
 
-// `block` is null where the branch is never dropped.
+// `block` is null if the branch is never dropped.
 std::unique_ptr<Operation> MakeAddOperation(std::string name, Tensor* branch, Tensor* shortcut,
                                             Tensor* output, kernels::Activation activation,
                                             const StochasticBlock* block,

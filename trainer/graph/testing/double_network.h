@@ -1,5 +1,5 @@
-// A graph's training loss, computed in double by plain loops over layers one by one: what gradients
-// are checked against by finite differences.
+// A graph's training loss in double precision, computed by plain loops one layer at a time. The
+// baseline for checking gradients by finite differences.
 #ifndef MUSTER_TRAINER_GRAPH_TESTING_DOUBLE_NETWORK_H_
 #define MUSTER_TRAINER_GRAPH_TESTING_DOUBLE_NETWORK_H_
 
@@ -17,13 +17,13 @@ namespace muster::nn {
 
 class DoubleNetwork {
  public:
-  // A valid graph.
+  // `graph` must be valid.
   explicit DoubleNetwork(const Graph& graph);
 
   // By name, in canonical order.
   using Parameters = std::map<std::string, std::vector<double>>;
 
-  // input NHWC and labels of `rows` rows. Cross-entropy summed over the rows.
+  // Sum of the cross-entropy over `rows` samples; input is NHWC.
   double Loss(const Parameters& parameters, const float* input, const int32_t* labels, int64_t rows,
               double smoothing, const StepContext& step) const;
   // [rows, classes]

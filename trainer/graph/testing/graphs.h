@@ -1,5 +1,5 @@
-// Small networks with every layer, in places where it fuses and where it does not, of odd sizes and
-// with channels that fill no vector.
+// Small networks that cover every layer, fused and not fused, with odd sizes and numbers of
+// channels that are no multiple of a vector.
 #ifndef MUSTER_TRAINER_GRAPH_TESTING_GRAPHS_H_
 #define MUSTER_TRAINER_GRAPH_TESTING_GRAPHS_H_
 
@@ -19,11 +19,11 @@ struct TestGraph {
 };
 void PrintTo(const TestGraph& value, std::ostream* os);
 
-// As resnet18, with one block of each kind: a stem with a 3x3 max pooling, convolutions without a
-// bias, an identity and a downsampling shortcut. `drop_probability` is of both blocks.
+// Like resnet18, with one block of each kind: a stem with a 3x3 max pooling, convolutions without a
+// bias, an identity and a downsampling shortcut. `drop_probability` applies to both blocks.
 Graph SmallResNet(double drop_probability = 0);
 
-// As mobilenet_v2: an inverted residual with ReLU6, a depthwise convolution and a linear end.
+// Like mobilenet_v2: an inverted residual with ReLU6, a depthwise convolution and a linear end.
 Graph SmallMobileNet();
 
 // Residual blocks without batch norm, with dropout and stochastic depth.

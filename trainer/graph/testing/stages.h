@@ -1,5 +1,5 @@
-// A model in stages, which one process computes in any order that their data allow, and the same
-// computed whole.
+// Trains a model in stages, which one process runs in any order that their data allow, and trains
+// the same model as a whole.
 #ifndef MUSTER_TRAINER_GRAPH_TESTING_STAGES_H_
 #define MUSTER_TRAINER_GRAPH_TESTING_STAGES_H_
 
@@ -19,7 +19,7 @@ struct MicroBatch {
   uint32_t rows = 0;
 };
 
-// All that training and an evaluation afterwards leave, tensors by name.
+// All results of training and of an evaluation afterwards; tensors by name.
 struct Trained {
   struct OfMicroBatch {
     double loss_sum = 0;
@@ -31,22 +31,22 @@ struct Trained {
   std::vector<float> evaluated;  // logits
 };
 
-// One after the other, forward and backward.
+// Runs the micro-batches one after the other, forward and backward.
 Trained TrainWhole(const Graph& graph, const CompileOptions& options,
                    const std::vector<MicroBatch>& micro_batches);
 
-// What a stage does, one after the other.
+// One pass of a stage.
 struct StagePass {
   bool forward = true;
   size_t micro_batch = 0;
 };
 using StageOrder = std::vector<StagePass>;
 
-// Micro-batches one after the other.
+// Runs the micro-batches one after the other.
 StageOrder Sequential(size_t micro_batches);
-// All forward, then all backward in the same order.
+// GPipe: all forward passes, then all backward passes in the same order.
 StageOrder AllForwardFirst(size_t micro_batches);
-// `ahead` forward, then one backward and one forward in turn.
+// 1F1B: `ahead` forward passes, then one backward and one forward in turn.
 StageOrder OneForwardOneBackward(size_t micro_batches, size_t ahead);
 
 struct StageUse {
@@ -55,15 +55,15 @@ struct StageUse {
   StageOrder order;  // micro-batch m is in slot m % slots
 };
 
-// A stage's pass begins as soon as its data are there. Values are taken from the stage before as
-// late as that; so are gradients from the stage behind of every other micro-batch, or when their
-// slot is about to be used again, and of the others as early as there are any. Fails the test where
-// the stages wait for each other in a ring, and where a graph or a plan cannot be made.
+// A stage runs a pass as soon as its data are available. Activations are taken from the previous
+// stage as late as possible. Gradients from the next stage are taken as late as possible for every
+// other micro-batch, at the latest before their slot is reused, and as early as possible for the
+// others. Fails the test if the stages deadlock, or if a graph or plan cannot be made.
 Trained TrainStages(const Graph& graph, const CompileOptions& options,
                     const std::vector<MicroBatch>& micro_batches,
                     const std::vector<StageUse>& uses);
 
-// To the last bit, but for the evaluation, where a batch norm is computed in another way if it lies
+// Compares bitwise, except for the evaluation, where a batch norm is computed differently if it is
 // in another stage than its convolution.
 void ExpectSame(const Trained& actual, const Trained& expected, double evaluation_tolerance);
 

@@ -1,4 +1,4 @@
-// A plan with its arrays, fed with batches that are a function of (step, global row).
+// A plan with its arrays, trained on batches that are a function of (step, global sample index).
 #ifndef MUSTER_TRAINER_GRAPH_TESTING_TRAINER_H_
 #define MUSTER_TRAINER_GRAPH_TESTING_TRAINER_H_
 
@@ -17,12 +17,12 @@ size_t CanonicalElements(const ParameterInfo& info);
 
 class TestTrainer {
  public:
-  // Training with seed 9; parameters are initialised with seed 5.
+  // Trains with seed 9; parameters are initialised with seed 5.
   TestTrainer(const Graph& graph, const CompileOptions& options);
-  // `plan` is of the graph.
+  // `plan` must be compiled from `graph`.
   TestTrainer(const Graph& graph, std::unique_ptr<Plan> plan);
-  // Trains by `execution`, whose arrays are laid out as those of `plan`. Both are of the graph, and
-  // outlive the trainer.
+  // Trains with `execution`, whose arrays have the layout of `plan`. Both must be compiled from
+  // `graph` and outlive the trainer.
   TestTrainer(const Graph& graph, Plan* plan, Execution* execution);
 
   Plan& plan() { return *plan_; }
@@ -34,21 +34,21 @@ class TestTrainer {
   int64_t classes() const { return classes_; }
   int64_t image_elements() const { return image_elements_; }
 
-  // Normal noise, to which the label adds something to learn.
+  // Fills the batch with normal noise and a signal that depends on the label.
   void Fill(uint64_t step, uint64_t first_row, uint32_t rows);
-  // Forward, loss and backward of a step on rows that are filled in.
+  // Runs forward, loss and backward of a step on the filled samples.
   LossResult Gradients(uint64_t step, uint64_t first_row, uint32_t rows, uint32_t global_rows,
                        double smoothing = 0.1);
-  // SGD with momentum.
+  // Updates the parameters by SGD with momentum.
   void Update();
 
-  // In canonical order, from a flat array like the parameters, or from the buffers.
+  // Values in canonical order, from a flat array with the parameters' layout, or from the buffers.
   std::vector<float> Exported(const float* flat, const ParameterInfo& info) const;
   std::vector<float> Parameter(const ParameterInfo& info) const;
   std::vector<float> Gradient(const ParameterInfo& info) const;
   std::vector<float> Buffer(const ParameterInfo& info) const;
   void SetParameter(const ParameterInfo& info, absl::Span<const float> values);
-  // The named parameter's description; fails the test and gives the first one where there is none.
+  // The parameter's description; if it does not exist, fails the test and returns the first one.
   const ParameterInfo& Info(const std::string& name) const;
 
  private:
@@ -56,7 +56,7 @@ class TestTrainer {
   int64_t classes_ = 0;
   std::unique_ptr<Plan> own_plan_;
   Plan* const plan_;
-  Execution* const execution_;  // the plan, unless it is given
+  Execution* const execution_;  // the plan by default
   kernels::DeviceMemory loss_;
   kernels::DeviceMemory parameters_;
   kernels::DeviceMemory gradients_;
@@ -65,11 +65,11 @@ class TestTrainer {
   kernels::DeviceMemory scalars_;
 };
 
-// Each value within tolerance * (the largest one expected, at least `scale`).
+// Checks each value within tolerance * max(largest expected value, scale).
 void ExpectClose(absl::Span<const float> actual, absl::Span<const float> expected, double tolerance,
                  const std::string& what, double scale = 1e-3);
 
-// The running statistics of two plans; means may be small beside the deviations.
+// Compares the running statistics of two plans; means may be small relative to the deviations.
 void ExpectBuffersClose(const TestTrainer& actual, const TestTrainer& expected);
 
 }  // namespace muster::nn
