@@ -23,13 +23,13 @@ bool HasParameters(const Node& node) {
          std::holds_alternative<Linear>(node.layer);
 }
 
-// Gives what it takes: no operation computes it, and its output lies where its input does.
+// Whether the node outputs its input: no operation computes it, and both are the same memory.
 bool PassesOn(const Node& node) {
   return std::holds_alternative<Flatten>(node.layer) ||
          std::holds_alternative<StochasticDepth>(node.layer);
 }
 
-// Strikes out, for one reason after the other, where a part cannot begin.
+// Finds the nodes at which a stage can begin by excluding nodes for one reason after the other.
 class CutFinder {
  public:
   explicit CutFinder(const Graph& graph)
@@ -56,12 +56,12 @@ class CutFinder {
   }
 
  private:
-  // No cut parts `first` from `last`.
+  // Allows no cut between `first` and `last`.
   void KeepTogether(NodeId first, NodeId last) {
     for (NodeId node = first + 1; node <= last; ++node) excluded_[node] = true;
   }
 
-  // As lowering goes through the nodes.
+  // Visits the nodes as lowering does.
   void ExcludeFused() {
     std::vector<bool> done(graph_.nodes.size(), false);
     for (NodeId node = 0; node < count_; ++node) {
@@ -75,14 +75,14 @@ class CutFinder {
     }
   }
 
-  // A part that only begins the model needs something to train.
+  // The first stage needs a parameter to train.
   void ExcludeWithoutParameters() {
     const auto first = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), HasParameters);
     KeepTogether(kInput, static_cast<NodeId>(first - graph_.nodes.begin()));
   }
 
-  // What a node passes on is one value with two names: only one of them crosses a cut, and no part
-  // begins with the second. The batch crosses none, under any name.
+  // The input and the output of a node that passes its input on are one value with two names: only
+  // one of them crosses a cut, and no stage begins with the second. The batch never crosses a cut.
   void ExcludePassedOn() {
     for (NodeId node = 0; node < count_; ++node) {
       for (const NodeId input : graph_.nodes[node].inputs) {
@@ -103,8 +103,8 @@ class CutFinder {
     return consumers.empty() ? node : consumers.back();
   }
 
-  // The branch's end and the sum are one operation, or two with nothing but the depth in between;
-  // where it may be dropped, the whole branch is.
+  // The end of the branch and the sum are one operation, or two with only the stochastic depth
+  // between them; if the branch may be dropped, the whole branch stays together.
   void ExcludeBranches() {
     for (NodeId node = 0; node < count_; ++node) {
       const auto* const depth = std::get_if<StochasticDepth>(&graph_.nodes[node].layer);
@@ -121,7 +121,7 @@ class CutFinder {
   const Graph& graph_;
   const NodeId count_;
   const Fusions fusions_;
-  std::vector<NodeId> root_;    // by node: whose output its own is
+  std::vector<NodeId> root_;    // by node: the node whose output it passes on
   std::vector<bool> excluded_;  // by node
 };
 
@@ -129,7 +129,7 @@ bool IsWhole(const Graph& graph) {
   return graph.inputs.empty() && graph.outputs.empty() && graph.first_node == 0;
 }
 
-// By node.
+// By node: whether a parameter that its output depends on is trained.
 std::vector<bool> NeedsGradient(const Graph& graph) {
   std::vector<bool> needs;
   for (const Node& node : graph.nodes) {
@@ -140,7 +140,7 @@ std::vector<bool> NeedsGradient(const Graph& graph) {
   return needs;
 }
 
-// The node that an operation's name begins with, or that has the name; -1 without one.
+// The node with this name, or the first node of the operation with this name; -1 if there is none.
 NodeId FindNode(const Graph& graph, absl::string_view layer) {
   const auto find = [&](absl::string_view name) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -171,21 +171,21 @@ absl::StatusOr<NodeId> FindCutPoint(const Graph& graph, absl::string_view layer)
   if (behind != points.end() && *behind == node) return node;
   const std::string cannot = absl::StrCat("no stage can begin with ", graph.nodes[node].name);
   if (points.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(cannot, ", nor with any layer of the model"));
+    return absl::InvalidArgumentError(absl::StrCat(cannot, " and the model has no cut point"));
   }
   std::vector<std::string> nearest;
   if (behind != points.begin()) {
-    nearest.push_back(absl::StrCat(graph.nodes[*(behind - 1)].name, " before it"));
+    nearest.push_back(absl::StrCat(graph.nodes[*(behind - 1)].name, " (before)"));
   }
   if (behind != points.end()) {
-    nearest.push_back(absl::StrCat(graph.nodes[*behind].name, " behind it"));
+    nearest.push_back(absl::StrCat(graph.nodes[*behind].name, " (after)"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(cannot, "; one can with ", absl::StrJoin(nearest, " and with ")));
+      absl::StrCat(cannot, "; nearest possible layers: ", absl::StrJoin(nearest, ", ")));
 }
 
 absl::StatusOr<Graph> CutGraph(const Graph& graph, NodeId begin, NodeId end) {
-  if (!IsWhole(graph)) return absl::InvalidArgumentError("a part of a model cannot be cut again");
+  if (!IsWhole(graph)) return absl::InvalidArgumentError("cannot cut a stage of a model again");
   ASSIGN_OR_RETURN(const std::vector<ValueShape> shapes, InferShapes(graph));
   const NodeId count = static_cast<NodeId>(graph.nodes.size());
   const std::vector<NodeId> points = CutPoints(graph);
@@ -194,7 +194,7 @@ absl::StatusOr<Graph> CutGraph(const Graph& graph, NodeId begin, NodeId end) {
   };
   if (begin >= end || (begin != 0 && !is_point(begin)) || (end != count && !is_point(end))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the model cannot be cut into its layers ", begin, " to ", end - 1));
+        absl::StrCat("cannot cut the model into nodes ", begin, " to ", end - 1));
   }
   const std::vector<std::vector<NodeId>> consumers = Consumers(graph);
   const std::vector<bool> needs_gradient = NeedsGradient(graph);

@@ -64,9 +64,9 @@ TEST(CutPointsTest, LieBetweenOperations) {
               ElementsAre("conv2", "bn2", "bn3", "pool3", "conv4", "relu4", "dropout", "fc"));
 }
 
-// Every cut is between operations of the whole model's plan, and each of those begins where one may
-// cut, but for the reasons that the other tests show.
-TEST(CutPointsTest, AreWhereOperationsOfThePlanBegin) {
+// Every cut lies between operations of the whole model's plan, and every operation begins at a cut
+// point, except for the reasons that the other tests cover.
+TEST(CutPointsTest, MatchTheBeginningsOfPlanOperations) {
   const Graph graph = Resnet18();
   const auto plan = Compile(graph, {.max_batch = 1});
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -87,17 +87,17 @@ TEST(CutPointsTest, AreWhereOperationsOfThePlanBegin) {
   EXPECT_EQ(CutPoints(graph), expected);
 }
 
-TEST(CutPointsTest, LieInResidualBlocksButNotBetweenABranchAndItsSum) {
+TEST(CutPointsTest, LieInResidualBlocksButNotBetweenBranchAndSum) {
   EXPECT_THAT(CutNames(SmallResNet()),
               ElementsAre("bn1", "maxpool", "layer1.0.conv1", "layer1.0.bn1", "layer1.0.conv2",
                           "layer1.0.bn2", "layer2.0.conv1", "layer2.0.bn1", "layer2.0.conv2",
                           "layer2.0.bn2", "avgpool", "fc"));
 }
 
-TEST(CutPointsTest, LieNotWithinABranchUnderStochasticDepth) {
+TEST(CutPointsTest, DoNotLieInABranchUnderStochasticDepth) {
   EXPECT_THAT(CutNames(SmallResNet(0.4)),
               ElementsAre("bn1", "maxpool", "layer1.0.conv1", "layer2.0.conv1", "avgpool", "fc"));
-  // Of which nothing is ever dropped.
+  // Stochastic depth that never drops the branch does not matter.
   Graph kept = SmallResNet(0.4);
   for (Node& node : kept.nodes) {
     if (auto* depth = std::get_if<StochasticDepth>(&node.layer)) depth->probability = 0;
@@ -105,7 +105,7 @@ TEST(CutPointsTest, LieNotWithinABranchUnderStochasticDepth) {
   EXPECT_EQ(CutNames(kept), CutNames(SmallResNet()));
 }
 
-TEST(CutPointsTest, LieBehindAllThatNeedsTheBatch) {
+TEST(CutPointsTest, LieAfterAllLayersThatNeedTheBatch) {
   Graph graph{{8, 8, 3}, {}};
   const NodeId conv = graph.Add("conv", Conv2d{3}, {kInput});
   const NodeId flat = graph.Add("flatten", Flatten{}, {conv});
@@ -115,7 +115,7 @@ TEST(CutPointsTest, LieBehindAllThatNeedsTheBatch) {
   EXPECT_THAT(CutNames(graph), ElementsAre("fc"));
 }
 
-TEST(CutPointsTest, LieBehindTheFirstParameters) {
+TEST(CutPointsTest, LieAfterTheFirstParameters) {
   EXPECT_THAT(CutNames(ChainOf({{"pool", MaxPool2d{}},
                                 {"relu", Relu{}},
                                 {"flatten", Flatten{}},
@@ -125,7 +125,7 @@ TEST(CutPointsTest, LieBehindTheFirstParameters) {
   EXPECT_THAT(CutNames(ChainOf({{"flatten", Flatten{}}, {"fc", Linear{10}}})), IsEmpty());
 }
 
-TEST(CutPointsTest, LieNotWhereOneValueWouldCrossUnderTwoNames) {
+TEST(CutPointsTest, DoNotLieWhereOneValueWouldCrossUnderTwoNames) {
   Graph graph{{8, 8, 3}, {}};
   const NodeId conv = graph.Add("conv", Conv2d{3}, {kInput});
   const NodeId flat = graph.Add("flatten", Flatten{}, {conv});
@@ -138,7 +138,7 @@ TEST(CutPointsTest, LieNotWhereOneValueWouldCrossUnderTwoNames) {
   EXPECT_THAT(CutNames(graph), ElementsAre("add", "add2", "fc2"));
 }
 
-TEST(FindCutPointTest, TakesNamesOfLayersAndOfOperations) {
+TEST(FindCutPointTest, AcceptsNamesOfLayersAndOperations) {
   const Graph graph = SmallResNet();
   for (const std::string name : {"maxpool", "layer1.0.bn1", "bn1..relu"}) {
     const auto point = FindCutPoint(graph, name);
@@ -147,7 +147,7 @@ TEST(FindCutPointTest, TakesNamesOfLayersAndOfOperations) {
   }
 }
 
-TEST(FindCutPointTest, NamesTheNearest) {
+TEST(FindCutPointTest, ReportsTheNearestCutPoints) {
   const Graph graph = SmallResNet();
   const auto message = [&](const std::string& name) {
     const auto point = FindCutPoint(graph, name);
@@ -158,14 +158,14 @@ TEST(FindCutPointTest, NamesTheNearest) {
               AllOf(HasSubstr("layer1.0.con2"), HasSubstr("did you mean layer1.0.conv2?")));
   EXPECT_THAT(message("bn1..nothing"), HasSubstr("did you mean"));
   EXPECT_THAT(message("layer1.0.add"),
-              AllOf(HasSubstr("layer1.0.bn2 before"), HasSubstr("layer2.0.conv1 behind")));
-  EXPECT_THAT(message("conv1"), AllOf(HasSubstr("with bn1 behind"), Not(HasSubstr("before"))));
+              AllOf(HasSubstr("layer1.0.bn2 (before)"), HasSubstr("layer2.0.conv1 (after)")));
+  EXPECT_THAT(message("conv1"), AllOf(HasSubstr("bn1 (after)"), Not(HasSubstr("before"))));
   EXPECT_THAT(
       FindCutPoint(ChainOf({{"flatten", Flatten{}}, {"fc", Linear{10}}}), "fc").status().message(),
-      HasSubstr("nor with any layer"));
+      HasSubstr("has no cut point"));
 }
 
-TEST(CutGraphTest, PassesOnWhatLaterPartsTake) {
+TEST(CutGraphTest, PassesValuesOnToLaterStages) {
   const Graph graph = SmallResNet();
   const auto at = [&](const std::string& name) { return *FindCutPoint(graph, name); };
   const auto first = CutGraph(graph, 0, at("layer1.0.bn1"));
@@ -184,7 +184,7 @@ TEST(CutGraphTest, PassesOnWhatLaterPartsTake) {
   EXPECT_THAT(third->outputs, IsEmpty());
 }
 
-TEST(CutGraphTest, RefusesOtherCuts) {
+TEST(CutGraphTest, RejectsInvalidRanges) {
   const Graph graph = SmallResNet();
   const NodeId end = static_cast<NodeId>(graph.nodes.size());
   const NodeId point = CutPoints(graph)[2];

@@ -1,6 +1,6 @@
-// A plan on a device whose memory the process cannot reach: it computes what it computes on the
-// processor, to the last bit, and touches nothing of the device's by itself. The same where its
-// calls are recorded once and replayed.
+// A plan on a device whose memory the process cannot access: the results equal those of the CPU
+// bitwise, and the plan never accesses device memory directly. The same holds when the calls are
+// captured once and replayed.
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kRows = 6;
 
-// As if there were a second rank with the same rows.
+// Behaves like a second rank with the same samples.
 class Doubling final : public StatisticsReducer {
  public:
   explicit Doubling(kernels::Device& device) : device_(device) {}
@@ -56,7 +56,8 @@ void AddState(TestTrainer& trainer, std::vector<double>& results) {
   }
 }
 
-// Losses, weights and running statistics of a short training with an evaluation after each step.
+// Losses, weights and running statistics of a short training run with an evaluation after each
+// step.
 std::vector<double> Trained(const Graph& graph, CompileOptions options) {
   TestTrainer trainer(graph, options);
   Doubling reducer(trainer.plan().device());
@@ -74,8 +75,8 @@ std::vector<double> Trained(const Graph& graph, CompileOptions options) {
   return results;
 }
 
-// After each step of a short training, whose passes are recorded in the second step where the
-// device can.
+// State after each step of a short training run. If the device supports it, the passes are captured
+// in the second step.
 std::vector<double> TrainedByOnePass(const Graph& graph, const CompileOptions& options) {
   TestTrainer trainer(graph, options);
   Plan& plan = trainer.plan();
@@ -111,7 +112,7 @@ std::vector<double> TrainedByOnePass(const Graph& graph, const CompileOptions& o
 
 class DeviceTest : public testing::TestWithParam<TestGraph> {};
 
-TEST_P(DeviceTest, ComputesTheSameWhereTheProcessHasNoMemory) {
+TEST_P(DeviceTest, ComputesTheSameInInaccessibleDeviceMemory) {
   for (const bool recompute : {false, true}) {
     for (const bool synchronize : {false, true}) {
       CompileOptions options{.max_batch = kRows,
@@ -124,7 +125,7 @@ TEST_P(DeviceTest, ComputesTheSameWhereTheProcessHasNoMemory) {
   }
 }
 
-TEST_P(DeviceTest, ComputesTheSameInARecordedPass) {
+TEST_P(DeviceTest, ComputesTheSameWhenCaptured) {
   for (const bool recompute : {false, true}) {
     CompileOptions options{.max_batch = kRows, .recompute_activations = recompute};
     const std::vector<double> expected = TrainedByOnePass(GetParam().graph, options);
@@ -136,7 +137,7 @@ TEST_P(DeviceTest, ComputesTheSameInARecordedPass) {
 INSTANTIATE_TEST_SUITE_P(Graphs, DeviceTest, testing::ValuesIn(TestGraphs()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(DeviceDeathTest, WhoReachesItsMemoryDies) {
+TEST(DeviceDeathTest, DiesOnDirectAccessToDeviceMemory) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto memory = kernels::GuardedDevice().Allocate(64);
   ASSERT_TRUE(memory.ok());

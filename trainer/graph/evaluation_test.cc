@@ -1,5 +1,5 @@
-// Batch norm in evaluation, as a part of the convolution before it, against the pass of its own
-// that it is in training: with the statistics of the batch itself both are the same function.
+// Compares batch norm in evaluation, where it is folded into the convolution before it, with the
+// separate pass of training: with the statistics of the batch itself both are the same function.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ using testing::ElementsAre;
 
 constexpr uint32_t kRows = 6;
 
-// Graphs with batch norm and without chance, whose running statistics are those of the last batch.
+// Deterministic graphs with batch norm, whose running statistics are those of the last batch.
 std::vector<TestGraph> Cases() {
   std::vector<TestGraph> cases;
   for (TestGraph& graph : TestGraphs()) {
@@ -43,8 +43,8 @@ class EvaluationTest : public testing::TestWithParam<TestGraph> {
  protected:
   const Graph& graph() const { return GetParam().graph; }
 
-  // Values that tell channels apart; then a step, after which running variances become the biased
-  // ones, which normalise in training. Returns the step's logits.
+  // Sets parameters that differ between channels and trains one step, then converts the running
+  // variances to the biased ones that training normalises with. Returns the step's logits.
   std::vector<float> TrainOneStep(TestTrainer& trainer) const {
     for (const ParameterInfo& info : trainer.plan().parameters()) {
       std::vector<float> values = trainer.Parameter(info);
@@ -69,7 +69,7 @@ class EvaluationTest : public testing::TestWithParam<TestGraph> {
     return {trainer.plan().logits(kRows).begin(), trainer.plan().logits(kRows).end()};
   }
 
-  // In the training plan, and in one for evaluation only that has the same parameters.
+  // Evaluates in the training plan, and in an evaluation-only plan with the same parameters.
   void ExpectEvaluationGives(const std::vector<float>& logits, TestTrainer& trainer,
                              CompileOptions options, double tolerance) const {
     trainer.plan().Forward(kRows, false, {});
@@ -89,7 +89,7 @@ class EvaluationTest : public testing::TestWithParam<TestGraph> {
   }
 };
 
-TEST_P(EvaluationTest, GivesWhatTrainingGivesWithTheSameStatistics) {
+TEST_P(EvaluationTest, MatchesTrainingWithTheSameStatistics) {
   for (const bool reference : {false, true}) {
     const CompileOptions options = {
         .max_batch = kRows,
@@ -99,9 +99,9 @@ TEST_P(EvaluationTest, GivesWhatTrainingGivesWithTheSameStatistics) {
   }
 }
 
-// Training rounds each convolution's output and statistics are of rounded values, evaluation rounds
-// only what batch norm gives.
-TEST_P(EvaluationTest, IsCloseInLowPrecision) {
+// Training rounds each convolution's output and computes statistics of rounded values; evaluation
+// rounds only the output of batch norm.
+TEST_P(EvaluationTest, MatchesTrainingApproximatelyInLowPrecision) {
   for (const DataType low : {DataType::kBfloat16, DataType::kFloat16}) {
     const CompileOptions options = {.max_batch = kRows,
                                     .device = &kernels::ReferenceDevice(),
@@ -121,7 +121,7 @@ std::vector<std::string> Kinds(const Plan& plan) {
   return kinds;
 }
 
-TEST(EvaluationPlanTest, HasNoBatchNormAfterAConvolution) {
+TEST(EvaluationPlanTest, FoldsBatchNormIntoConvolutions) {
   const auto resnet = Compile(SmallResNet(0.5), {.max_batch = kRows, .training = false});
   ASSERT_TRUE(resnet.ok()) << resnet.status();
   EXPECT_THAT(
@@ -147,9 +147,9 @@ TEST(EvaluationPlanTest, HasNoBatchNormAfterAConvolution) {
   EXPECT_EQ(parameters, expected);
 }
 
-// Whoever trains and evaluates, and who only evaluates, may share a checkpoint by names; the order
-// of the flat arrays is the graph's for both.
-TEST(EvaluationPlanTest, ParametersStandInTheGraphsOrder) {
+// Plans for training and plans for evaluation only may share a checkpoint by names; both order the
+// flat arrays as the graph does.
+TEST(EvaluationPlanTest, OrdersParametersAsInTheGraph) {
   const Graph graph = SmallResNet();
   const auto names = [&](bool training) {
     std::vector<std::string> names;

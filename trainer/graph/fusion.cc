@@ -65,7 +65,7 @@ NodeId Fusions::LastOf(NodeId node) const {
 
 NodeId Fusions::FoldsInto(NodeId batch_norm) const {
   const NodeId from = graph_.nodes[batch_norm].inputs[0];
-  // A pool needs a pass of its own anyway, which normalises along.
+  // A pool needs a separate pass anyway, which also normalises.
   return Is<Conv2d>(from) && consumers_[from].size() == 1 && !AfterBatchNorm(batch_norm).pool
              ? from
              : kNone;

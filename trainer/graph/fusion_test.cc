@@ -9,7 +9,7 @@ namespace {
 
 using kernels::Activation;
 
-// A residual block as resnet18's, of a convolution and batch norm in branch and shortcut each.
+// A residual block like resnet18's, with a convolution and batch norm in both branch and shortcut.
 struct Block {
   Graph graph{{6, 6, 4}, {}};
   NodeId conv = graph.Add("conv", Conv2d{4, 3, 1, 1}, {kInput});
@@ -21,7 +21,7 @@ struct Block {
   NodeId relu = graph.Add("relu", Relu6{}, {add});
 };
 
-TEST(FusionTest, TheBranchsBatchNormTakesTheSumAlong) {
+TEST(FusionTest, FusesTheSumIntoTheBatchNormOfTheBranch) {
   const Block block;
   const Fusions fusions(block.graph);
   const Fusions::Normalized after = fusions.AfterBatchNorm(block.bn);
@@ -30,19 +30,19 @@ TEST(FusionTest, TheBranchsBatchNormTakesTheSumAlong) {
   EXPECT_FALSE(after.pool);
   EXPECT_EQ(after.last, block.relu);
   EXPECT_EQ(fusions.BatchNormBefore(block.add), block.bn);
-  // One of the two: the shortcut's stands alone.
+  // Only one of the two: the shortcut's batch norm is not fused.
   EXPECT_EQ(fusions.AfterBatchNorm(block.down_bn).add, Fusions::kNone);
   EXPECT_EQ(fusions.AfterBatchNorm(block.down_bn).last, block.down_bn);
-  // In evaluation both become parts of their convolutions.
+  // In evaluation both are folded into their convolutions.
   EXPECT_EQ(fusions.Folds(block.conv), block.bn);
   EXPECT_EQ(fusions.FoldsInto(block.bn), block.conv);
   EXPECT_EQ(fusions.Folds(block.down), block.down_bn);
 }
 
-TEST(FusionTest, WhatSomebodyElseTakesStandsAlone) {
+TEST(FusionTest, DoesNotFuseValuesWithOtherConsumers) {
   Block block;
-  // Of the branch's batch norm (instead of stochastic depth, which allows no other), the
-  // convolutions and the sum.
+  // Other consumers of the branch's batch norm (instead of stochastic depth, which allows no
+  // other), the convolutions and the sum.
   block.graph.nodes[block.add].inputs[0] = block.bn;
   block.graph.nodes[block.depth] = {"other_bn", Relu{}, {block.bn}};
   block.graph.Add("other_conv", Relu{}, {block.conv});
@@ -56,7 +56,7 @@ TEST(FusionTest, WhatSomebodyElseTakesStandsAlone) {
   EXPECT_EQ(fusions.FoldsInto(block.bn), Fusions::kNone);
 }
 
-TEST(FusionTest, AReluGoesWithThePoolAfterIt) {
+TEST(FusionTest, FusesReluIntoThePoolAfterIt) {
   for (const bool batch_norm : {false, true}) {
     for (const int64_t kernel : {2, 3}) {
       Graph graph{{8, 8, 3}, {}};
@@ -70,8 +70,8 @@ TEST(FusionTest, AReluGoesWithThePoolAfterIt) {
         EXPECT_EQ(fusions.AfterConvolution(conv).last, conv);
         continue;
       }
-      // Only the 2x2 pooling becomes a part of the batch norm, which then stays a pass of its own
-      // in evaluation.
+      // Only the 2x2 pooling is fused into the batch norm, which then remains a separate pass in
+      // evaluation.
       const Fusions::Normalized after = fusions.AfterBatchNorm(bn);
       EXPECT_EQ(after.activation, Activation::kRelu);
       EXPECT_EQ(after.pool, kernel == 2);
@@ -81,7 +81,7 @@ TEST(FusionTest, AReluGoesWithThePoolAfterIt) {
   }
 }
 
-TEST(FusionTest, ActivationsOfConvolutions) {
+TEST(FusionTest, FusesActivationsIntoConvolutions) {
   Graph graph{{8, 8, 3}, {}};
   const NodeId conv = graph.Add("conv", Conv2d{4}, {kInput});
   const NodeId relu6 = graph.Add("relu6", Relu6{}, {conv});
@@ -98,15 +98,15 @@ TEST(FusionTest, ActivationsOfConvolutions) {
   EXPECT_EQ(fusions.AfterConvolution(last).last, last);
 }
 
-// A sum whose shortcut is the normalised one: its order says which is the branch.
-TEST(FusionTest, OnlyTheBranchIsTheSumsFirst) {
+// A sum whose shortcut is the normalised value: the first input is the branch.
+TEST(FusionTest, FusesOnlyTheFirstInputOfASum) {
   Graph graph{{8, 8, 4}, {}};
   const NodeId bn = graph.Add("bn", BatchNorm2d{}, {kInput});
   const NodeId add = graph.Add("add", Add{}, {kInput, bn});
   const Fusions fusions(graph);
   EXPECT_EQ(fusions.AfterBatchNorm(bn).add, Fusions::kNone);
   EXPECT_EQ(fusions.BatchNormBefore(add), Fusions::kNone);
-  // Not a convolution's.
+  // The value before it is not a convolution's output.
   EXPECT_EQ(fusions.FoldsInto(bn), Fusions::kNone);
 }
 

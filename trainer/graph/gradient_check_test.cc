@@ -1,5 +1,5 @@
-// Gradients of whole networks and of each layer alone, against central differences of a loss that
-// is computed in double.
+// Checks gradients of whole networks and of single layers against central differences of a loss
+// that is computed in double precision.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -16,7 +16,7 @@
 namespace muster::nn {
 namespace {
 
-// The layer between a convolution, which gets its gradient through it, and a linear layer.
+// The layer between a convolution, whose gradient passes through the layer, and a linear layer.
 TestGraph Alone(const std::string& name, Layer layer) {
   Graph graph{{7, 6, 3}, {}};
   NodeId last = graph.Add("before", Conv2d{6, 3, 1, 1}, {kInput});
@@ -35,7 +35,7 @@ TestGraph AloneFlat(const std::string& name, Layer layer) {
   return {name, graph};
 }
 
-// conv -> layer of two inputs, the other one another convolution's.
+// conv -> layer with two inputs; the other input is another convolution's output.
 TestGraph AloneSum(const std::string& name, double drop_probability) {
   Graph graph{{5, 6, 3}, {}};
   const NodeId x = graph.Add("before", Conv2d{4, 3, 1, 1}, {kInput});
@@ -79,9 +79,9 @@ std::vector<TestGraph> Cases() {
 
 constexpr uint32_t kRows = 3;
 constexpr double kSmoothing = 0.1;
-constexpr double kDistance = 1e-7;   // small, so that hardly a value crosses a kink of ReLU
-constexpr size_t kElements = 8;      // of one parameter that are checked
-constexpr double kTolerance = 2e-5;  // of the largest slope of the network
+constexpr double kDistance = 1e-7;   // small, so that few values cross a kink of ReLU
+constexpr size_t kElements = 8;      // number of elements checked per parameter
+constexpr double kTolerance = 2e-5;  // relative to the largest slope of the network
 
 double Largest(TestTrainer& trainer) {
   double largest = 0;
@@ -93,12 +93,12 @@ double Largest(TestTrainer& trainer) {
 
 class GradientCheckTest : public testing::TestWithParam<TestGraph> {};
 
-TEST_P(GradientCheckTest, GradientsAreSlopes) {
+TEST_P(GradientCheckTest, GradientsMatchFiniteDifferences) {
   const Graph& graph = GetParam().graph;
   TestTrainer trainer(graph, {.max_batch = kRows});
   TestTrainer reference(graph, {.max_batch = kRows, .device = &kernels::ReferenceDevice()});
   const DoubleNetwork network(graph);
-  // Weights of batch norm that differ from one.
+  // Batch norm weights other than one.
   std::mt19937 random(3);
   DoubleNetwork::Parameters parameters;
   for (const ParameterInfo& info : reference.plan().parameters()) {

@@ -7,8 +7,8 @@
 namespace muster::nn {
 namespace {
 
-// From a gradient's first contribution to its producer's backward, in backward's time: the loss is
-// at 0.
+// Lifetime of a gradient from its first contribution to its producer's backward, in time steps of
+// backward: the loss is at 0.
 struct Life {
   int64_t first = 0;
   int64_t last = 0;
@@ -84,7 +84,7 @@ class GradientPlanner {
       const Operation& operation = *program_.operations[i];
       const size_t place = flow_.place[index_.at(operation.output())];
       std::vector<Contribution>& contributions = flow_.contributions[i];
-      // A shortcut stands last, and its gradient lives longest.
+      // A shortcut is the last input, and its gradient lives longest.
       for (auto at = contributions.rbegin(); at != contributions.rend(); ++at) {
         at->in_place = at->first && operation.PassesGradient(at->input) &&
                        MayJoin(at->tensor, place, operation);
@@ -95,16 +95,16 @@ class GradientPlanner {
     }
   }
 
-  // Whether the gradient of `tensor`, an input of `operation`, may lie in `place`.
+  // Whether the gradient of `tensor`, an input of `operation`, may share `place`.
   bool MayJoin(size_t tensor, size_t place, const Operation& operation) const {
     if (alone_[tensor] || alone_[place]) return false;
     const Life& life = lives_[tensor];
     for (const size_t member : members_[place]) {
-      // Its end is the input's beginning.
+      // The output's gradient ends where the input's begins.
       if (program_.tensors[member].get() == operation.output()) continue;
       const Life& other = lives_[member];
       if (!life.Overlaps(other)) continue;
-      // Inputs of the same operation have the same gradient, until one of the two changes.
+      // Inputs of the same operation have the same gradient until one of the two changes.
       const auto& inputs = operation.inputs();
       const bool sibling =
           std::count(inputs.begin(), inputs.end(), program_.tensors[member].get()) > 0 &&

@@ -21,7 +21,7 @@ Program Lowered(const Graph& graph) {
   return *std::move(program);
 }
 
-// "operation.input" of each contribution that `choose` picks, in backward's order.
+// "operation.input" of each contribution that `choose` selects, in the order of backward.
 template <typename Choose>
 std::vector<std::string> Contributions(const Program& program, const Choose& choose) {
   const GradientFlow flow = PlanGradients(program);
@@ -59,18 +59,18 @@ Graph Residual(double drop_probability) {
   return graph;
 }
 
-TEST(GradientFlowTest, AResidualBlocksGradientsLieInTheSumsPlace) {
+TEST(GradientFlowTest, SharesTheSumsGradientInAResidualBlock) {
   EXPECT_THAT(InPlace(Residual(0)), ElementsAre("sum.0", "sum.1"));
   EXPECT_THAT(Added(Residual(0)), ElementsAre("inner.0"));
 }
 
-// A branch that is scaled has a gradient of its own.
-TEST(GradientFlowTest, AStochasticBranchHasItsOwnPlace) {
+// A branch that is scaled needs its own gradient.
+TEST(GradientFlowTest, DoesNotShareTheGradientOfAStochasticBranch) {
   EXPECT_THAT(InPlace(Residual(0.5)), ElementsAre("sum.1"));
 }
 
-// Where batch norm ends the branch, it is a part of the sum's operation.
-TEST(GradientFlowTest, TheShortcutsGradientLiesInTheNormalizedSumsPlace) {
+// A batch norm that ends the branch is fused with the sum.
+TEST(GradientFlowTest, SharesTheGradientOfANormalizedSumWithTheShortcut) {
   for (const double drop_probability : {0.0, 0.5}) {
     EXPECT_THAT(InPlace(SmallResNet(drop_probability)),
                 ElementsAre("layer2.0.bn2..layer2.0.relu2.1", "layer1.0.bn2..layer1.0.relu2.1"));
@@ -79,8 +79,8 @@ TEST(GradientFlowTest, TheShortcutsGradientLiesInTheNormalizedSumsPlace) {
   EXPECT_THAT(InPlace(SmallMobileNet()), ElementsAre("project.1..add.1"));
 }
 
-// bn(x) + x: one operation takes x twice.
-TEST(GradientFlowTest, ANormalizedValueAddedToItsOwnInputGivesItTwoGradients) {
+// bn(x) + x: one operation uses x twice.
+TEST(GradientFlowTest, AddsBothGradientsOfANormalizedValuePlusItsInput) {
   Graph graph{{4, 4, 2}, {}};
   const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
   const NodeId bn = graph.Add("bn", BatchNorm2d{}, {x});
@@ -91,7 +91,7 @@ TEST(GradientFlowTest, ANormalizedValueAddedToItsOwnInputGivesItTwoGradients) {
   EXPECT_THAT(Added(graph), ElementsAre("bn..sum.1"));
 }
 
-TEST(GradientFlowTest, AChainAddsNothing) {
+TEST(GradientFlowTest, AddsNothingInAChain) {
   Graph graph{{4, 4, 2}, {}};
   NodeId last = graph.Add("conv", Conv2d{3}, {kInput});
   last = graph.Add("bn", BatchNorm2d{}, {last});
@@ -102,9 +102,9 @@ TEST(GradientFlowTest, AChainAddsNothing) {
   EXPECT_THAT(InPlace(graph), ElementsAre("drop.0"));
 }
 
-// x -> a -> relu -> sum <- x: the convolution's ReLU would change the gradient in its place before
-// the shortcut is done with it.
-TEST(GradientFlowTest, AnActivationInABranchKeepsGradientsApart) {
+// x -> a -> relu -> sum <- x: the convolution's ReLU would change the gradient in place while the
+// shortcut still needs it.
+TEST(GradientFlowTest, DoesNotShareGradientsWithAnActivationInABranch) {
   Graph graph{{4, 4, 2}, {}};
   const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
   const NodeId a = graph.Add("a", Conv2d{3}, {x});
@@ -115,8 +115,8 @@ TEST(GradientFlowTest, AnActivationInABranchKeepsGradientsApart) {
   EXPECT_THAT(InPlace(graph), ElementsAre("sum.1"));
 }
 
-// The sum is not the first to give x a gradient: it adds its own.
-TEST(GradientFlowTest, OnlyTheFirstContributionMayLieElsewhere) {
+// The sum is not the first to contribute to the gradient of x, so its contribution is added.
+TEST(GradientFlowTest, SharesMemoryOnlyForTheFirstContribution) {
   Graph graph{{4, 4, 2}, {}};
   const NodeId x = graph.Add("x", Conv2d{3}, {kInput});
   const NodeId branch = graph.Add("branch", Conv2d{3}, {x});

@@ -12,7 +12,7 @@ namespace {
 
 using kernels::ConvolutionShape;
 
-// How a convolution or linear layer starts out.
+// Initial values of a convolution or linear layer.
 struct Initials {
   Initial weight;
   Initial bias;
@@ -22,7 +22,7 @@ template <typename L>
 Initials InitialsOf(const L& layer, const ConvolutionShape& shape) {
   switch (layer.initialization) {
     case Initialization::kKaimingNormalFanOut: {
-      // PyTorch's fan out does not heed groups.
+      // PyTorch's fan out ignores groups.
       const double fan_out = static_cast<double>(shape.out_channels * shape.kernel * shape.kernel);
       return {.weight = Initial::Normal(std::sqrt(2.0 / fan_out))};
     }
@@ -31,7 +31,7 @@ Initials InitialsOf(const L& layer, const ConvolutionShape& shape) {
     case Initialization::kPyTorchDefault:
       break;
   }
-  // kaiming_uniform(a = sqrt(5)) of PyTorch comes to the bias's own bound.
+  // PyTorch's kaiming_uniform(a = sqrt(5)) has the same bound as its bias.
   const Initial uniform = Initial::Uniform(1.0 / std::sqrt(static_cast<double>(shape.fan_in())));
   return {.weight = uniform, .bias = uniform};
 }

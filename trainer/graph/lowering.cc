@@ -31,7 +31,7 @@ using kernels::ConvolutionShape;
 using kernels::DataType;
 using kernels::KernelTable;
 
-// Far beyond any machine's memory, and far below what overflows once sizes are added up in bytes.
+// Larger than any machine's memory, but small enough that sums of sizes in bytes do not overflow.
 constexpr int64_t kMaxActivationElements = int64_t{1} << 36;
 
 class Lowering {
@@ -61,7 +61,7 @@ class Lowering {
     }
     Program program = std::move(builder_).Finish();
     if (options_.training && !Trains(program)) {
-      return absl::InvalidArgumentError("a graph without parameters cannot be trained");
+      return absl::InvalidArgumentError("the graph has no parameters to train");
     }
     return program;
   }
@@ -75,8 +75,8 @@ class Lowering {
                        [](const Boundary& output) { return output.tensor->needs_gradient; });
   }
 
-  // Each of these lowers the node, and those after it that fuse with it, and returns the last one
-  // lowered.
+  // Each overload lowers the node and the following nodes that fuse with it, and returns the last
+  // node lowered.
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Conv2d& layer) {
     const ImageShape& in = builder_.Input(node)->shape;
@@ -90,7 +90,7 @@ class Lowering {
                                      .groups = layer.groups}};
     const NodeId folded = fusions_.Folds(node);
     if (!options_.training && folded != kNone) {
-      // The batch norm's operation computes it.
+      // The batch norm's operation computes the convolution.
       const NodeId last = fusions_.AfterBatchNorm(folded).last;
       RETURN_IF_ERROR(
           MakeConvolution(builder_.Input(node), builder_.TypeOf(last), layer.bias, parts));
@@ -129,7 +129,7 @@ class Lowering {
     return fused.last;
   }
 
-  // The parameters lie in the order of the graph's nodes, also where a later sum computes the
+  // The parameters are stored in the order of the graph's nodes, even if a later sum computes the
   // layer.
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const BatchNorm2d& layer) {
     BatchNorm& norm = batch_norms_[node];
@@ -167,7 +167,7 @@ class Lowering {
     return LowerAveragePool(node, in.height, in.width, 1);
   }
 
-  // NHWC already lies flat: the same tensor, seen as one line of channels by Linear, which asks for
+  // NHWC data are already flat: the output is the same tensor, which Linear reads as one vector of
   // its elements.
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Flatten&) {
     builder_.PassOn(node);
@@ -183,7 +183,7 @@ class Lowering {
     return node;
   }
 
-  // Its Add computes it.
+  // The operation of its Add computes it.
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const StochasticDepth&) {
     builder_.PassOn(node);
     return node;
@@ -201,7 +201,7 @@ class Lowering {
       return fused.last;
     }
     if (builder_.Input(node, 0) == builder_.Input(node, 1)) {
-      return absl::InvalidArgumentError("adds a value to itself");
+      return absl::InvalidArgumentError("the two inputs of an Add must differ");
     }
     Tensor* const branch = builder_.As(type, builder_.Input(node, 0), node);
     Tensor* const shortcut = builder_.As(type, builder_.Input(node, 1), node);
@@ -213,7 +213,7 @@ class Lowering {
     return fused.last;
   }
 
-  // The kernels of a convolution of parts.shape.
+  // Creates the kernels of a convolution with parts.shape.
   absl::Status MakeConvolution(const Tensor* input, DataType output_type, bool bias,
                                ConvolutionParts& parts) const {
     parts.compute_type = options_.precision.compute;
@@ -243,7 +243,7 @@ class Lowering {
         .parts = std::move(parts), .input = builder_.Input(node), .name = graph_.nodes[node].name};
   }
 
-  // At the place in the program where its addend, if it has one, is there.
+  // Called at the point of the program where the addend, if any, is available.
   void LowerBatchNorm(NodeId node, const Fusions::Normalized& after) {
     BatchNorm& norm = batch_norms_.at(node);
     norm.parts.activation = after.activation;
@@ -261,7 +261,7 @@ class Lowering {
       return;
     }
     Tensor* const input = builder_.As(builder_.TypeOf(after.last), builder_.Input(node), node);
-    // The convolution's kernels write one type.
+    // The convolution's kernels write only one type.
     if (input != builder_.Input(node)) folded = {};
     Operation* const computed = folded.parts != nullptr ? builder_.ProducerOf(input) : nullptr;
     const Operation* const operation = builder_.AddOperation(
@@ -281,7 +281,7 @@ class Lowering {
     return node;
   }
 
-  // The pool itself, or the ReLU before it.
+  // `node` is the pool itself or the ReLU before it.
   NodeId LowerMaxPool(NodeId node, NodeId last, const MaxPool2d& layer) {
     const Ends ends = SingleTyped(node, last);
     builder_.AddOperation(node, last,
@@ -300,8 +300,8 @@ class Lowering {
     return node;
   }
 
-  // Input and output of an operation without parameters from `node` to `last`, whose kernels take
-  // both in one type.
+  // Input and output of an operation without parameters from `node` to `last`, whose kernels use
+  // one type for both.
   struct Ends {
     Tensor* input;
     Tensor* output;
@@ -322,8 +322,8 @@ class Lowering {
     Operation::Range range;
   };
   std::map<NodeId, BatchNorm> batch_norms_;
-  // By convolution: what its batch norm takes over in evaluation; its parameters, where the plan
-  // only evaluates.
+  // By convolution: what evaluation folds into its batch norm's operation, and its parameters if
+  // the plan is for evaluation only.
   std::map<NodeId, FoldedConvolution> folded_;
   std::map<NodeId, Operation::Range> folded_range_;
 };
@@ -335,7 +335,7 @@ absl::StatusOr<Program> Lower(const Graph& graph, const CompileOptions& options)
   const auto check = [&](const std::string& layer, const ValueShape& shape) {
     if (shape.elements() <= kMaxActivationElements / options.max_batch) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrCat("layer ", layer, ": a batch of ", options.max_batch, " is too large"));
+        absl::StrCat("layer ", layer, ": batch of ", options.max_batch, " is too large"));
   };
   for (const EarlierValue& value : graph.inputs) RETURN_IF_ERROR(check(value.name, value.shape));
   for (size_t i = 0; i < shapes.size(); ++i) {

@@ -16,11 +16,11 @@
 namespace muster::nn {
 namespace {
 
-// Far beyond any machine's memory, and far below what overflows.
+// Larger than any machine's memory, but small enough that sums do not overflow.
 constexpr size_t kMaxBytes = size_t{1} << 60;
 
-// When a place is written and read. Operation i runs forward at time i and backward at 2n - i; the
-// loss between them at n.
+// Times at which memory is written and read. Operation i runs forward at time i and backward at
+// 2n - i; the loss is computed at n.
 class Schedule {
  public:
   Schedule(size_t operations, bool training)
@@ -38,7 +38,7 @@ class Schedule {
   const bool training_;
 };
 
-// From the first write to the last read of what a place holds.
+// Lifetime from the first write to the last read.
 struct Life {
   int64_t first = 0;
   int64_t last = 0;
@@ -87,7 +87,7 @@ class MemoryPlanner {
   }
 
  private:
-  // In place of a producer: the batch, and what comes from an earlier part.
+  // Producer index of the batch and of values from an earlier stage.
   static constexpr size_t kGiven = std::numeric_limits<size_t>::max();
 
   size_t IndexOf(const Tensor* tensor) const { return index_.at(tensor); }
@@ -105,7 +105,7 @@ class MemoryPlanner {
            program_.operations[operation]->input() == program_.tensors[tensor].get();
   }
 
-  // Outputs that backward reads, and that their producers can compute again from inputs that are
+  // Selects outputs that backward reads and that their producers can recompute from inputs that are
   // kept.
   void ChooseRecomputed() {
     recomputed_.resize(program_.tensors.size(), false);
@@ -115,8 +115,8 @@ class MemoryPlanner {
       Operation* const operation = program_.operations[i].get();
       const size_t tensor = IndexOf(operation->output());
       if (!operation->Recomputes() || recomputed_[IndexOf(operation->input())]) continue;
-      if (crosses_[tensor]) continue;  // it is kept anyway
-      // Consumers stand in order, and backward begins with the last.
+      if (crosses_[tensor]) continue;  // kept anyway
+      // Consumers are in ascending order, and backward begins with the last.
       const std::vector<size_t>& consumers = consumers_[tensor];
       const auto reader = std::find_if(consumers.rbegin(), consumers.rend(), [&](size_t consumer) {
         return ReadsInBackward(consumer, tensor);
@@ -128,17 +128,17 @@ class MemoryPlanner {
     }
   }
 
-  // When the operation's inputs are last read in the forward direction.
+  // Time of the last read of the operation's inputs in forward.
   int64_t LastForward(size_t operation) const {
     const Operation* const later = program_.operations[operation]->evaluated_by();
     return schedule_.forward(later == nullptr ? operation : producer_[IndexOf(later->output())]);
   }
 
-  // The lives of all values, and which of them lie in one place.
+  // Determines the lifetimes of all values, and which of them share memory.
   void PlanData() {
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
       Life life;
-      // The batch may be computed anew, and logits are read after the step.
+      // The caller may refill the batch, and logits are read after the step.
       if (IsBatch(t) || IsLogits(t)) life.last = schedule_.end();
       if (producer_[t] != kGiven) {
         life.first = schedule_.forward(producer_[t]);
@@ -150,7 +150,7 @@ class MemoryPlanner {
           life.last = std::max(life.last, schedule_.backward(consumer));
         }
       }
-      // Others write and read it, before and after the passes and between them.
+      // Other code writes and reads boundary values before, after and between the passes.
       if (crosses_[t]) life = Always();
       data_.push_back(life);
       data_place_.push_back(t);
@@ -174,8 +174,8 @@ class MemoryPlanner {
     }
   }
 
-  // A gradient lies in a place of its own, or over the value where the only one who takes that
-  // allows it and nobody reads the value any more.
+  // A gradient has its own memory, or overwrites the value if its only consumer allows that and
+  // the value is not read any more.
   void PlanGradientPlaces() {
     flow_ = PlanGradients(program_);
     std::vector<Life> lives(program_.tensors.size());
@@ -204,7 +204,7 @@ class MemoryPlanner {
     }
   }
 
-  // Those whose gradients lie there.
+  // The tensors whose gradients are in `place`.
   std::vector<Tensor*> GradientsAt(size_t place) const {
     std::vector<Tensor*> tensors;
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
@@ -268,7 +268,7 @@ class MemoryPlanner {
 
   enum Copies { kOnce, kInEachSlot };
 
-  // That is alive all the time.
+  // A buffer that is live at all times.
   template <typename T>
   void AddArray(size_t count, T*& array, Copies copies) {
     AddPlace(
@@ -276,8 +276,8 @@ class MemoryPlanner {
         copies);
   }
 
-  // Of an output that is computed again before the operation's backward. Comes after the first
-  // place.
+  // Adds the second address of an output that is recomputed before the operation's backward. Called
+  // after the first was added.
   void AddSecondPlace(size_t operation, Recomputation& recomputation) {
     const size_t tensor = IndexOf(recomputation.producer->output());
     Life life = {schedule_.backward(operation), schedule_.backward(operation)};
@@ -292,14 +292,14 @@ class MemoryPlanner {
     });
   }
 
-  // In each slot what is there at the time of the loss, where other micro-batches' passes come in
-  // between.
+  // Once per slot if the buffer is live at the time of the loss, where passes of other
+  // micro-batches may run.
   void AddPlace(size_t bytes, const Life& life, std::function<void(char*)> assign) {
     const bool kept = life.first <= schedule_.loss() && schedule_.loss() <= life.last;
     AddPlace(bytes, life, std::move(assign), kept ? kInEachSlot : kOnce);
   }
 
-  // `assign` is called again for other slots, and outlives this.
+  // `assign` is called again for other slots and must outlive this planner.
   void AddPlace(size_t bytes, const Life& life, std::function<void(char*)> assign, Copies copies) {
     Place place = {.copies = copies, .assign = std::move(assign)};
     if (copies == kInEachSlot) place.in_slot = slot_.Add(bytes, life.first, life.last);
@@ -312,10 +312,11 @@ class MemoryPlanner {
     slot_.Place();
     placed_->slot_bytes = slot_.bytes();
     const std::string use =
-        slots_ == 1 ? absl::StrCat("the activations of a batch of ", max_rows_)
-                    : absl::StrCat("the activations of ", slots_, " batches of ", max_rows_);
+        slots_ == 1 ? absl::StrCat("activations of a batch of ", max_rows_)
+                    : absl::StrCat("activations of ", slots_, " batches of ", max_rows_);
     if (slot_.bytes() > kMaxBytes / slots_) {
-      return absl::ResourceExhaustedError(absl::StrCat(use, ": no machine has as much memory"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(use, " exceed the limit of ", kMaxBytes, " bytes"));
     }
     const size_t of_slots = slots_ == 1 ? 0 : slots_ * slot_.bytes();
     absl::StatusOr<kernels::DeviceMemory> arena =
@@ -339,8 +340,8 @@ class MemoryPlanner {
 
   struct Place {
     Copies copies = kOnce;
-    size_t in_slot = 0;   // by buffer of slot_
-    size_t in_arena = 0;  // of arena_
+    size_t in_slot = 0;   // buffer index in slot_
+    size_t in_arena = 0;  // buffer index in arena_
     std::function<void(char*)> assign;
   };
 
@@ -352,20 +353,20 @@ class MemoryPlanner {
   const bool recompute_;
   const Schedule schedule_;
   std::vector<Operation::Memory> memory_;       // by operation
-  std::vector<std::vector<size_t>> consumers_;  // by tensor, operations
+  std::vector<std::vector<size_t>> consumers_;  // by tensor: operations
   std::vector<size_t> producer_;                // by tensor
-  std::vector<bool> crosses_;                   // by tensor: to or from another part of the model
+  std::vector<bool> crosses_;                   // by tensor: to or from another stage
   std::unordered_map<const Tensor*, size_t> index_;
   std::vector<bool> recomputed_;  // by tensor
-  // By tensor: the life of what its place holds, for those that are their place's first; that
-  // first one; whether no other tensor lies there.
+  // By tensor: the lifetime of its memory, valid for the first tensor there; that first tensor;
+  // whether no other tensor shares the memory.
   std::vector<Life> data_;
   std::vector<size_t> data_place_;
   std::vector<bool> alone_;
   GradientFlow flow_;
-  std::vector<bool> gradient_over_data_;  // by tensor that is its gradient place's first
-  ArenaPlanner arena_;                    // of what is there once; of all with one slot
-  ArenaPlanner slot_;                     // of what is in each
+  std::vector<bool> gradient_over_data_;  // by tensor that is first in its gradient's memory
+  ArenaPlanner arena_;                    // buffers that exist once; with one slot all buffers
+  ArenaPlanner slot_;                     // buffers that each slot has
   std::vector<Place> places_;
   std::unique_ptr<PlacedMemory> placed_ = std::make_unique<PlacedMemory>();
 };

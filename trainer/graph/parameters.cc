@@ -17,7 +17,7 @@ namespace muster::nn {
 
 namespace {
 
-// Four words at a time, in the order of the elements.
+// Generates numbers four words at a time, in the order of the elements.
 class PhiloxStream {
  public:
   explicit PhiloxStream(kernels::PhiloxKey key) : key_(key) {}
@@ -41,7 +41,7 @@ void FillUniform(PhiloxStream random, float bound, std::vector<float>& values) {
   for (float& value : values) value = bound * (2.0f * kernels::Uniform01(random.Next()) - 1.0f);
 }
 
-// Box & Muller 1958: two uniform numbers give two normal ones.
+// Box & Muller 1958: two uniform numbers give two normal numbers.
 void FillNormal(PhiloxStream random, double deviation, std::vector<float>& values) {
   constexpr double kUnit = 1.0 / 4294967296.0;
   for (size_t i = 0; i < values.size(); i += 2) {
@@ -53,7 +53,7 @@ void FillNormal(PhiloxStream random, double deviation, std::vector<float>& value
   }
 }
 
-// As a device's memory is aligned, which conversions may need.
+// Host memory with the alignment of device memory, which conversions may require.
 class AlignedTensor {
  public:
   explicit AlignedTensor(size_t count)
@@ -106,9 +106,9 @@ absl::StatusOr<size_t> FlatLayout::Find(const ParameterInfo& info, size_t values
     if (infos_[i].name != info.name) continue;
     if (entries_[i].canonical_elements == values) return i;
     return absl::InvalidArgumentError(absl::StrCat(
-        info.name, " has ", entries_[i].canonical_elements, " elements, not ", values));
+        info.name, " has ", entries_[i].canonical_elements, " elements, got ", values));
   }
-  return absl::InvalidArgumentError(absl::StrCat("the model has no ", info.name));
+  return absl::InvalidArgumentError(absl::StrCat("the model has no parameter ", info.name));
 }
 
 void FlatLayout::ImportAt(size_t index, const float* values, kernels::Device& device,

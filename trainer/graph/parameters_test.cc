@@ -14,7 +14,7 @@ namespace {
 
 using testing::Each;
 
-// A convolution, a batch norm and two linear layers, of which the tests look at one parameter each.
+// A convolution, a batch norm and two linear layers; each test examines one parameter.
 Graph Layers(const Conv2d& conv, const BatchNorm2d& norm, const Linear& linear) {
   Graph graph{{3, 3, conv.groups == 1 ? 16 : conv.groups}, {}};
   NodeId last = graph.Add("conv", conv, {kInput});
@@ -64,7 +64,7 @@ class InitializationTest : public testing::Test {
   std::unique_ptr<TestTrainer> trainer_;
 };
 
-TEST_F(InitializationTest, PyTorchsDefaultIsUniformByFanIn) {
+TEST_F(InitializationTest, PyTorchDefaultIsUniformWithFanInBound) {
   Compile({.out_channels = 128, .kernel = 3}, {}, {.out_features = 200});
   for (const auto& [name, fan_in] : {std::pair<std::string, double>{"conv", 16 * 9},
                                      std::pair<std::string, double>{"linear", 128}}) {
@@ -84,7 +84,7 @@ TEST_F(InitializationTest, PyTorchsDefaultIsUniformByFanIn) {
   EXPECT_THAT(trainer_->Buffer(trainer_->plan().buffers()[1]), Each(1.0f));
 }
 
-TEST_F(InitializationTest, NormalOnes) {
+TEST_F(InitializationTest, NormalDistributionsHaveTheirDeviation) {
   Compile(
       {.out_channels = 128, .kernel = 3, .initialization = Initialization::kKaimingNormalFanOut},
       {.zero_weight = true},
@@ -102,7 +102,7 @@ TEST_F(InitializationTest, NormalOnes) {
     EXPECT_THAT(Values(name + ".bias"), Each(0.0f));
   }
   EXPECT_THAT(Values("norm.weight"), Each(0.0f));
-  // Neighbours come from the same pair of uniform numbers.
+  // Adjacent values come from the same pair of uniform numbers.
   const std::vector<float> weight = Values("linear.weight");
   double product = 0;
   for (size_t i = 0; i + 1 < weight.size(); i += 2) product += double{weight[i]} * weight[i + 1];
@@ -110,9 +110,9 @@ TEST_F(InitializationTest, NormalOnes) {
   EXPECT_NEAR(product, 0, 4 / std::sqrt(static_cast<double>(weight.size() / 2)));
 }
 
-// torch.nn.init counts a filter's window for each output channel, whatever the groups; its fan in
-// is of the group alone.
-TEST_F(InitializationTest, OfADepthwiseConvolution) {
+// torch.nn.init computes fan out from all output channels whatever the groups, but fan in from the
+// group only.
+TEST_F(InitializationTest, UsesPyTorchsFansForDepthwiseConvolutions) {
   Conv2d conv = {.out_channels = 1024, .kernel = 3, .groups = 1024};
   Compile(conv, {}, {});
   EXPECT_LE(Of("conv.weight").largest, 1.0 / 3);
@@ -123,7 +123,7 @@ TEST_F(InitializationTest, OfADepthwiseConvolution) {
   EXPECT_NEAR(Of("conv.weight").deviation, deviation, 0.05 * deviation);
 }
 
-TEST_F(InitializationTest, DependsOnSeedAndNameAlone) {
+TEST_F(InitializationTest, DependsOnlyOnSeedAndName) {
   const Conv2d normal = {
       .out_channels = 5, .kernel = 3, .initialization = Initialization::kKaimingNormalFanOut};
   Compile(normal, {}, {.out_features = 3});

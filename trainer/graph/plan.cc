@@ -31,12 +31,13 @@ CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
 absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& graph,
                                                                  const CompileOptions& options) {
   if (options.max_batch == 0 || options.threads == 0 || options.in_flight_micro_batches == 0) {
-    return absl::InvalidArgumentError("a plan needs at least one row, one thread and one slot");
+    return absl::InvalidArgumentError(
+        "max_batch, threads and in_flight_micro_batches must be at least 1");
   }
   for (const kernels::DataType type : {options.precision.activations, options.precision.compute}) {
     if (kernels::IsKernelType(type)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("precision: kernels do not compute in ", kernels::NameOf(type)));
+        absl::StrCat("precision: kernels do not support ", kernels::NameOf(type)));
   }
   ASSIGN_OR_RETURN(Program program, Lower(graph, options));
   std::unique_ptr<CompiledPlan> plan(new CompiledPlan(std::move(program), options));
@@ -52,8 +53,8 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   return plan;
 }
 
-// Operations stand in the order in which they can run, parameters in that of the graph: a gradient
-// may be final before some that lie behind it are.
+// Operations are in an order in which they can run, parameters in the graph's order: a gradient may
+// be final before gradients that come after it in the flat array.
 void CompiledPlan::PlanReadiness() {
   size_t end = 0;
   for (const auto& operation : program_.operations) {
@@ -152,7 +153,7 @@ void CompiledPlan::Bind(float* parameters, float* gradients, float* buffers) {
   call_.parameters = parameters;
   call_.gradients = gradients;
   call_.buffers = buffers;
-  // Padding between tensors is never written again.
+  // Padding between tensors is never written afterwards.
   if (gradients != nullptr) device().Zero(gradients, parameter_elements() * sizeof(float));
 }
 
@@ -207,7 +208,7 @@ void CompiledPlan::SetStep(const StepContext& context) {
   ChooseBlocks(draw.key);
 }
 
-// Where every step calls alike, what is dropped is computed and counts for nothing.
+// Where every step must make the same calls, dropped branches are computed and multiplied by 0.
 void CompiledPlan::ChooseBlocks(const kernels::PhiloxKey& key) {
   if (device().captures()) return;
   for (const auto& block : program_.blocks) block->dropped = kernels::IsDropped(block->draw, key);
@@ -258,7 +259,7 @@ void CompiledPlan::Backward(uint32_t rows, const std::function<void(size_t offse
       recomputation.producer->output()->data = recomputation.kept;
     }
   }
-  // No operation of a part without parameters says so.
+  // A stage without parameters has no operation that reports them.
   if (ready && parameter_elements() == 0) ready(0);
 }
 
@@ -274,7 +275,7 @@ void CompiledPlan::RecomputeBefore(size_t index) {
 void CompiledPlan::BackwardOperation(size_t index,
                                      const std::function<void(size_t offset)>& ready) {
   Operation& operation = *program_.operations[index];
-  // Before the first parameter.
+  // Nothing before this operation has parameters.
   if (!operation.output()->needs_gradient) return;
   const bool skipped = operation.skipped();
   if (!skipped && operation.memory(options_.max_batch).activation_in_backward) {
@@ -303,7 +304,7 @@ void CompiledPlan::BackwardOperation(size_t index,
 void CompiledPlan::ContributeGradients(size_t index) {
   Operation& operation = *program_.operations[index];
   const auto contribute = [&](const Contribution& contribution) {
-    // A branch that is left out needs no gradient.
+    // A branch that is skipped needs no gradient.
     if (contribution.producer != nullptr && contribution.producer->skipped()) return;
     const Tensor& input = *operation.inputs()[contribution.input];
     const size_t bytes = input.bytes(call_.rows);

@@ -1,11 +1,11 @@
-// Times a training step of a model, and each kernel in it.
+// Measures the time of a model's training step and of each kernel in it.
 //
-//   plan_bench [model [image size [rows [steps [threads [precision [dtype [recompute|-
-//   [set]]]]]]]]]
+//   plan_bench [model [image size [batch size [steps [threads [precision [dtype [recompute|-
+//   [instruction set]]]]]]]]]
 //
-// small_cnn takes images of one channel, the others of three. The precision is O0, O1 or O2, the
-// dtype bfloat16 or float16; `recompute` computes activations again that otherwise are kept. The
-// instruction set is the processor's best unless it is named: plain, avx2, avx512 or avx512_bf16.
+// small_cnn takes images with one channel, the other models with three. The precision is O0, O1 or
+// O2, the dtype bfloat16 or float16; `recompute` recomputes activations instead of keeping them.
+// The instruction set is plain, avx2, avx512 or avx512_bf16; by default the processor's best.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -55,14 +55,14 @@ int Main(int argc, char** argv) {
   const std::string dtype = argc > 7 ? argv[7] : "bfloat16";
   if ((level != "O0" && level != "O1" && level != "O2") ||
       (dtype != "bfloat16" && dtype != "float16")) {
-    std::fprintf(stderr, "no such precision: %s %s\n", level.c_str(), dtype.c_str());
+    std::fprintf(stderr, "unknown precision or dtype: %s %s\n", level.c_str(), dtype.c_str());
     return 1;
   }
   const bool recompute = argc > 8 && std::string(argv[8]) == "recompute";
   kernels::InstructionSet set = kernels::DetectInstructionSet();
   while (argc > 9 && kernels::CpuKernels(set).name != std::string(argv[9])) {
     if (set == kernels::InstructionSet::kPlain) {
-      std::fprintf(stderr, "no such instruction set here: %s\n", argv[9]);
+      std::fprintf(stderr, "instruction set not supported here: %s\n", argv[9]);
       return 1;
     }
     set = static_cast<kernels::InstructionSet>(static_cast<int>(set) - 1);
@@ -103,7 +103,7 @@ int Main(int argc, char** argv) {
   }
   for (uint32_t i = 0; i < rows; ++i) plan.labels()[i] = i % 10;
 
-  // By operation and pass, in the order in which they first ran.
+  // By operation and pass, in the order of their first run.
   std::vector<std::pair<std::string, std::vector<double>>> timings;
   std::map<std::string, size_t> index;
   const auto record = [&](const std::string& what, double microseconds) {
@@ -148,9 +148,9 @@ int Main(int argc, char** argv) {
     std::printf("%9.1f us  %s\n", Median(times), what.c_str());
   }
   const double step = Median(step_times);
-  std::printf("%9.1f us  step: %.0f images/s; rows %u, threads %u, %s %s\n", step,
+  std::printf("%9.1f us  step: %.0f images/s; batch size %u, threads %u, %s %s\n", step,
               rows / step * 1e6, rows, threads, level.c_str(), level == "O0" ? "" : dtype.c_str());
-  std::printf("%9.1f us  in kernels, the update's included: %.2f%% of the step\n",
+  std::printf("%9.1f us  in kernels, including the update: %.2f%% of the step\n",
               Median(kernel_times), 100 * Median(kernel_times) / step);
   std::printf("compile %.1f ms, arena %.1f MiB, last loss %.4f, layout %s\n", compile / 1e3,
               static_cast<double>(plan.arena_bytes()) / (1 << 20), loss,

@@ -18,7 +18,8 @@ v1::PlanShape ToProto(const ImageShape& shape) {
   return proto;
 }
 
-// Backward computes as much again for the gradient of the parameters, and for that of the inputs.
+// Backward computes the forward's work again for the gradient of the parameters, and once more for
+// that of the inputs.
 int64_t TrainingFlops(const Operation& operation) {
   const int64_t forward = operation.forward_flops();
   const bool data = std::any_of(operation.inputs().begin(), operation.inputs().end(),

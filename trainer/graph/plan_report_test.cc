@@ -32,7 +32,7 @@ const v1::PlanOperation* Find(const v1::PlanReport& report, const std::string& n
   return nullptr;
 }
 
-TEST(PlanReportTest, CountsWhatCanBeCountedByHand) {
+TEST(PlanReportTest, CountsMatchManualCounts) {
   const auto plan = CompiledPlan::Make(SmallGraph(), {.max_batch = 7});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const v1::PlanReport report =
@@ -65,15 +65,15 @@ TEST(PlanReportTest, CountsWhatCanBeCountedByHand) {
     forward += operation.forward_flops() / 7;
   }
   EXPECT_EQ(report.forward_flops_per_image(), forward);
-  // The first layer's input needs no gradient; all others compute three times as much with it, and
-  // those without parameters twice.
+  // The first layer's input needs no gradient. With it, all other layers compute three times as
+  // much, those without parameters twice.
   EXPECT_GT(report.training_flops_per_image(), 2 * forward);
   EXPECT_LE(report.training_flops_per_image(), 3 * forward - 2 * conv1_row);
   EXPECT_FALSE(report.has_times());
   EXPECT_FALSE(conv1->has_forward_us());
 }
 
-TEST(PlanReportTest, SaysWhatIsLowAndHowManyBytesOfEachType) {
+TEST(PlanReportTest, ReportsDtypesAndBytesPerDtype) {
   const auto plan =
       CompiledPlan::Make(SmallGraph(), {.max_batch = 7,
                                         .device = &kernels::ReferenceDevice(),
@@ -96,11 +96,11 @@ TEST(PlanReportTest, SaysWhatIsLowAndHowManyBytesOfEachType) {
   EXPECT_EQ(report.activation_bytes(1).bytes(), 7u * (6 * 5 * 2 + 3) * 4);
 }
 
-TEST(PlanReportTest, SharesAddUpToAHundred) {
+TEST(PlanReportTest, SharesOfTimeAddUpToOneHundredPercent) {
   auto made = CompiledPlan::Make(SmallGraph(), {.max_batch = 7});
   ASSERT_TRUE(made.ok()) << made.status();
   CompiledPlan& plan = **made;
-  // The plan asks for 64-byte alignment.
+  // The plan requires 64-byte alignment.
   const size_t count = plan.parameter_elements() + 16;
   std::vector<float> memory(3 * count + plan.buffer_elements() + 64);
   float* const base = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) / 4;
@@ -140,7 +140,7 @@ TEST(PlanReportTest, SharesAddUpToAHundred) {
   EXPECT_GT(Find(report, "conv1")->forward_us(), 0);
   EXPECT_GT(Find(report, "conv1")->backward_us(), 0);
   EXPECT_GT(report.times().objective_us(), 0);
-  // The parts lie within the step, as far as medians of three steps go.
+  // The sum of the phases is at most the step, within the accuracy of medians of three steps.
   EXPECT_LT(sum, 3 * report.times().step_us());
   EXPECT_DOUBLE_EQ(report.times().images_per_second(), 14 / (report.times().step_us() * 1e-6));
 }

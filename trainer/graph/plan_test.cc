@@ -48,7 +48,7 @@ class PlanTest : public testing::TestWithParam<TestGraph> {
   const Graph& graph() const { return GetParam().graph; }
 };
 
-TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
+TEST_P(PlanTest, MatchesTheReferenceForAnyNumberOfSamples) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   TestTrainer reference(graph(), {.max_batch = kMaxBatch, .device = &kernels::ReferenceDevice()});
   uint64_t step = 0;
@@ -64,7 +64,7 @@ TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
     ExpectBuffersClose(trainer, reference);
     ++step;
   }
-  // With the running statistics that training left, and without dropout.
+  // Evaluation with the running statistics of training, and without dropout.
   trainer.Fill(step, 0, kMaxBatch);
   reference.Fill(step, 0, kMaxBatch);
   trainer.plan().Forward(kMaxBatch, false, {});
@@ -73,7 +73,7 @@ TEST_P(PlanTest, AgreesWithTheReferenceForAnyNumberOfRows) {
               "logits of evaluation");
 }
 
-TEST_P(PlanTest, RecomputingActivationsChangesNoBit) {
+TEST_P(PlanTest, RecomputingActivationsIsBitwiseEqual) {
   TestTrainer kept(graph(), {.max_batch = kMaxBatch});
   TestTrainer again(graph(), {.max_batch = kMaxBatch, .recompute_activations = true});
   for (uint64_t step = 0; step < 3; ++step) {
@@ -89,7 +89,7 @@ TEST_P(PlanTest, RecomputingActivationsChangesNoBit) {
   }
 }
 
-TEST_P(PlanTest, NoRowsGiveZeroGradientsAndKeepStatistics) {
+TEST_P(PlanTest, ZeroSamplesGiveZeroGradientsAndKeepStatistics) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   trainer.Gradients(0, 0, kMaxBatch, kMaxBatch);
   std::vector<std::vector<float>> before;
@@ -103,7 +103,7 @@ TEST_P(PlanTest, NoRowsGiveZeroGradientsAndKeepStatistics) {
   }
 }
 
-TEST_P(PlanTest, GradientsAreFinalWhenTheyAreCalledReady) {
+TEST_P(PlanTest, GradientsAreFinalWhenReportedReady) {
   TestTrainer expected(graph(), {.max_batch = kMaxBatch});
   expected.Gradients(0, 0, kMaxBatch, kMaxBatch);
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
@@ -124,7 +124,7 @@ TEST_P(PlanTest, GradientsAreFinalWhenTheyAreCalledReady) {
   EXPECT_GT(calls, 1);
 }
 
-TEST_P(PlanTest, TheSameStepsGiveTheSameBitsAndPaddingStaysZero) {
+TEST_P(PlanTest, IsDeterministicAndKeepsPaddingZero) {
   TestTrainer first(graph(), {.max_batch = kMaxBatch});
   TestTrainer second(graph(), {.max_batch = kMaxBatch});
   for (uint64_t step = 0; step < 5; ++step) {
@@ -145,7 +145,7 @@ TEST_P(PlanTest, TheSameStepsGiveTheSameBitsAndPaddingStaysZero) {
   EXPECT_GE(zeros, first.elements() - canonical);
 }
 
-TEST_P(PlanTest, AStepAllocatesNothing) {
+TEST_P(PlanTest, StepsDoNotAllocate) {
   class OneRank : public StatisticsReducer {
    public:
     void Sum(double*, size_t) override {}
@@ -173,9 +173,9 @@ TEST_P(PlanTest, AStepAllocatesNothing) {
   EXPECT_EQ(Allocations(), before);
 }
 
-// A caller reduces gradients in place from the moment they are reported: backward must neither read
-// nor write them any more.
-TEST_P(PlanTest, LeavesGradientsAloneOnceTheyAreReady) {
+// A caller reduces gradients in place as soon as they are reported ready: backward must not access
+// them afterwards.
+TEST_P(PlanTest, DoesNotTouchGradientsAfterReportingThem) {
   TestTrainer undisturbed(graph(), {.max_batch = kMaxBatch});
   undisturbed.Gradients(0, 0, kMaxBatch, kMaxBatch);
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
@@ -197,7 +197,7 @@ TEST_P(PlanTest, LeavesGradientsAloneOnceTheyAreReady) {
   }
 }
 
-TEST_P(PlanTest, ExportGivesBackWhatWasImported) {
+TEST_P(PlanTest, ExportReturnsImportedValues) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   std::mt19937 random(1);
   const auto check = [&](const ParameterInfo& info) {
@@ -222,7 +222,7 @@ TEST_P(PlanTest, ExportGivesBackWhatWasImported) {
 INSTANTIATE_TEST_SUITE_P(Graphs, PlanTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-// What 1 rank does with 50 rows and 4 ranks with 12 or 13 each.
+// Compares 1 rank with 50 samples and 4 ranks with 12 or 13 samples each.
 void ExpectSharingKeepsLosses(const Graph& graph, int steps) {
   constexpr uint32_t kBatch = 50, kRanks = 4;
   TestTrainer alone(graph, {.max_batch = kBatch});
@@ -251,16 +251,16 @@ void ExpectSharingKeepsLosses(const Graph& graph, int steps) {
   }
 }
 
-TEST(PlanSharingTest, DropoutDoesNotDependOnHowManyRanksShareABatch) {
+TEST(PlanSharingTest, DropoutIsIndependentOfTheNumberOfRanks) {
   ExpectSharingKeepsLosses(Model("small_cnn", {8, 8, 1}, false, 0.3), 50);
 }
 
-TEST(PlanSharingTest, StochasticDepthDoesNotDependOnHowManyRanksShareABatch) {
+TEST(PlanSharingTest, StochasticDepthIsIndependentOfTheNumberOfRanks) {
   ExpectSharingKeepsLosses(StochasticBranches(), 30);
 }
 
-// In files a linear layer's columns stand channel-first, as PyTorch flattens.
-TEST(PlanLayoutTest, TheFirstLinearsColumnsAreChannelFirst) {
+// In files a linear layer's columns are channel-first, as in PyTorch.
+TEST(PlanLayoutTest, ColumnsOfTheFirstLinearAreChannelFirst) {
   Graph graph{{2, 3, 4}, {}};
   const NodeId flatten = graph.Add("0", Flatten{}, {kInput});
   graph.Add("1", Linear{1}, {flatten});
@@ -281,7 +281,7 @@ TEST(PlanLayoutTest, TheFirstLinearsColumnsAreChannelFirst) {
   }
 }
 
-TEST(PlanCompileTest, DigestsTellLayoutsApart) {
+TEST(PlanCompileTest, DigestsDistinguishLayouts) {
   const auto digest = [](const Graph& of, const CompileOptions& options) {
     return (*Compile(of, options))->layout_digest();
   };
@@ -292,7 +292,7 @@ TEST(PlanCompileTest, DigestsTellLayoutsApart) {
   }
   EXPECT_NE(digest(Model("small_cnn", {12, 12, 1}, true, 0), {.max_batch = 4}),
             digest(Model("small_cnn", {12, 12, 1}, false, 0), {.max_batch = 4}));
-  // Stochastic depth has no parameters: a model may take it on or leave it in the middle.
+  // Stochastic depth has no parameters: it may be added or removed between runs.
   EXPECT_EQ(digest(SmallResNet(), {.max_batch = 4}), digest(SmallResNet(0.5), {.max_batch = 4}));
 }
 
@@ -304,7 +304,7 @@ TEST(PlanCompileTest, InferenceNeedsLessMemory) {
   EXPECT_LT((*inference)->arena_bytes(), (*training)->arena_bytes());
 }
 
-TEST(PlanCompileTest, RecomputedActivationsNeedLessMemory) {
+TEST(PlanCompileTest, RecomputingActivationsNeedsLessMemory) {
   for (const Graph& graph : {SmallResNet(0.5), SmallMobileNet()}) {
     const auto kept = Compile(graph, {.max_batch = 16});
     const auto again = Compile(graph, {.max_batch = 16, .recompute_activations = true});
@@ -314,20 +314,19 @@ TEST(PlanCompileTest, RecomputedActivationsNeedLessMemory) {
     for (const OperationDescription& operation : (*again)->Describe()) {
       if (operation.recomputed.rfind("output", 0) == 0) ++outputs;
     }
-    // The batch norms in the middle of branches, and in the resnet none of a stem, which only a
-    // pool reads.
+    // The batch norms within branches; in the resnet not that of the stem, which only a pool reads.
     EXPECT_GE(outputs, 2u);
   }
 }
 
-TEST(PlanCompileTest, RefusesWhatDoesNotFit) {
+TEST(PlanCompileTest, RejectsInvalidOptionsAndGraphs) {
   const Graph graph = Model("small_cnn", {12, 12, 1}, true, 0);
   EXPECT_EQ(Compile(graph, {.max_batch = 0}).status().code(), absl::StatusCode::kInvalidArgument);
   const kernels::DataType exchanged_only = kernels::DataType::kFloat64;
   for (const Precision precision :
        {Precision{.activations = exchanged_only}, Precision{.compute = exchanged_only}}) {
     EXPECT_EQ(Compile(graph, {.max_batch = 1, .precision = precision}).status().message(),
-              "precision: kernels do not compute in float64");
+              "precision: kernels do not support float64");
   }
   EXPECT_EQ(Compile(Model("small_cnn", {9000, 9000, 1}, true, 0), {.max_batch = 4000000000u})
                 .status()
@@ -340,15 +339,15 @@ TEST(PlanCompileTest, RefusesWhatDoesNotFit) {
   const NodeId flatten = twice.Add("flatten", Flatten{}, {kInput});
   twice.Add("double", Add{}, {flatten, flatten});
   EXPECT_THAT(Compile(twice, {.max_batch = 1}).status().message(),
-              HasSubstr("layer double: adds a value to itself"));
+              HasSubstr("layer double: the two inputs of an Add must differ"));
   Graph fixed{{1, 1, kTestClasses}, {}};
   fixed.Add("flatten", Flatten{}, {kInput});
   EXPECT_THAT(Compile(fixed, {.max_batch = 1}).status().message(),
-              HasSubstr("without parameters cannot be trained"));
+              HasSubstr("has no parameters to train"));
   EXPECT_TRUE(Compile(fixed, {.max_batch = 1, .training = false}).ok());
 }
 
-TEST(PlanDescribeTest, SaysWhatEachOperationIsAndTakes) {
+TEST(PlanDescribeTest, DescribesEachOperation) {
   const auto plan = Compile(SmallResNet(0.2), {.max_batch = 6});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::vector<OperationDescription> operations = (*plan)->Describe();
@@ -391,7 +390,7 @@ TEST(PlanDescribeTest, SaysWhatEachOperationIsAndTakes) {
   EXPECT_EQ(operations[14].evaluation, "");
 }
 
-TEST(PlanDescribeTest, SaysWhatIsLow) {
+TEST(PlanDescribeTest, ReportsLowPrecisionTypes) {
   const Precision precision = PrecisionOf(2, kernels::DataType::kBfloat16);
   const auto plan =
       Compile(SmallResNet(),
@@ -408,7 +407,7 @@ TEST(PlanDescribeTest, SaysWhatIsLow) {
   EXPECT_EQ(operations.back().dtype, "float32");
 }
 
-TEST(PlanTimeTest, CountsWhatOperationsAndTheLossTake) {
+TEST(PlanTimeTest, CountsTheTimeOfOperationsAndLoss) {
   TestTrainer trainer(SmallResNet(), {.max_batch = 4});
   EXPECT_EQ(trainer.plan().kernel_time(), absl::ZeroDuration());
   trainer.Fill(0, 0, 4);

@@ -1,4 +1,4 @@
-// Plans whose products and activations are bfloat16 or float16.
+// Plans with bfloat16 or float16 products and activations.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -20,7 +20,7 @@ using kernels::DataType;
 
 constexpr uint32_t kMaxBatch = 6;
 
-// The distance from one to the next larger number.
+// Distance from one to the next larger number.
 double Epsilon(DataType type) { return type == DataType::kBfloat16 ? 1.0 / 128 : 1.0 / 1024; }
 
 class PrecisionTest : public testing::TestWithParam<std::tuple<TestGraph, int, DataType>> {
@@ -30,7 +30,7 @@ class PrecisionTest : public testing::TestWithParam<std::tuple<TestGraph, int, D
   DataType type() const { return std::get<2>(GetParam()); }
 };
 
-// Root mean square of the difference, relative to that of what is expected.
+// Root mean square of the difference, relative to that of the expected values.
 double RelativeError(const std::vector<float>& actual, const std::vector<float>& expected) {
   double difference = 0;
   double square = 0;
@@ -41,11 +41,11 @@ double RelativeError(const std::vector<float>& actual, const std::vector<float>&
   return std::sqrt(difference / std::max(square, 1e-12));
 }
 
-// The kernels add up in another order than the reference, so that sums differ in their last bits;
-// where one lies halfway between two of the low type's numbers, they round it apart. So few values
-// do that, by one epsilon each, and a maximum or a ReLU is decided otherwise for as few, that the
-// mean error stays within some epsilons however deep these networks are.
-TEST_P(PrecisionTest, AgreesWithTheReference) {
+// The kernels add in another order than the reference, so that sums differ in their last bits; a
+// sum halfway between two numbers of the low-precision type may be rounded differently. Few values
+// are, by one epsilon each, and equally few decisions of a maximum or a ReLU differ, so that the
+// mean error stays within some epsilons at any depth of these networks.
+TEST_P(PrecisionTest, MatchesTheReference) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch, .precision = precision()});
   TestTrainer reference(
       graph(),
@@ -78,8 +78,8 @@ TEST_P(PrecisionTest, AgreesWithTheReference) {
               "logits of evaluation");
 }
 
-// A loss is a mean over what is rounded either way.
-TEST_P(PrecisionTest, TheLossIsNearFloat32s) {
+// The loss is a mean over values with independent rounding errors.
+TEST_P(PrecisionTest, LossIsCloseToFloat32) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch, .precision = precision()});
   TestTrainer float32(graph(), {.max_batch = kMaxBatch});
   const double loss = trainer.Gradients(0, 3, kMaxBatch, 8).loss_sum;
@@ -88,7 +88,7 @@ TEST_P(PrecisionTest, TheLossIsNearFloat32s) {
   EXPECT_NE(loss, expected) << "nothing was rounded";
 }
 
-TEST_P(PrecisionTest, AStepAllocatesNothing) {
+TEST_P(PrecisionTest, StepsDoNotAllocate) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch, .precision = precision()});
   const std::function<void(size_t)> ready = [](size_t) {};
   const auto step = [&](uint32_t rows) {
@@ -107,7 +107,7 @@ TEST_P(PrecisionTest, AStepAllocatesNothing) {
   EXPECT_EQ(Allocations(), before);
 }
 
-TEST_P(PrecisionTest, NoRowsGiveZeroGradients) {
+TEST_P(PrecisionTest, ZeroSamplesGiveZeroGradients) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch, .precision = precision()});
   trainer.Gradients(0, 0, kMaxBatch, kMaxBatch);
   trainer.Gradients(1, 0, 0, kMaxBatch);
@@ -123,8 +123,8 @@ INSTANTIATE_TEST_SUITE_P(Graphs, PrecisionTest,
                                   kernels::NameOf(std::get<2>(info.param));
                          });
 
-// Batch and logits, which stay float32, are a small part.
-TEST(PrecisionPlanTest, LowActivationsTakeHalfTheMemory) {
+// Batch and logits, which stay float32, are only a small fraction.
+TEST(PrecisionPlanTest, LowPrecisionActivationsHalveTheMemory) {
   const auto bytes = [](int level) {
     return (*Compile(SmallResNet(), {.max_batch = 64,
                                      .device = &kernels::ReferenceDevice(),
@@ -136,7 +136,7 @@ TEST(PrecisionPlanTest, LowActivationsTakeHalfTheMemory) {
   EXPECT_EQ(bytes(3), bytes(2));
 }
 
-// Parameters are float32 in any case: the digest tells layouts apart, not precisions.
+// Parameters are always float32: the digest distinguishes layouts, not precisions.
 TEST(PrecisionPlanTest, EqualLayoutsHaveEqualDigests) {
   const auto digest = [](int level) {
     return (*Compile(SmallResNet(), {.max_batch = 4,

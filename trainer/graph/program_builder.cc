@@ -21,7 +21,7 @@ ProgramBuilder::ProgramBuilder(const Graph& graph, const std::vector<ValueShape>
       tensor_of_(graph.nodes.size(), nullptr) {
   if (graph.outputs.empty()) {
     logits_node_ = static_cast<NodeId>(graph.nodes.size()) - 1;
-    // Flatten gives what it takes.
+    // Flatten's output is its input.
     while (logits_node_ > kInput &&
            std::holds_alternative<Flatten>(graph.nodes[logits_node_].layer)) {
       logits_node_ = graph.nodes[logits_node_].inputs[0];
@@ -39,7 +39,7 @@ void ProgramBuilder::AddInputs() {
   if (graph_.inputs.empty()) program_.input = AddTensor(graph_.input, DataType::kFloat32, false);
 }
 
-// A branch under stochastic depth is all that leads nowhere but into it.
+// The branch of a stochastic depth consists of all nodes that lead only into it.
 void ProgramBuilder::MakeBlocks(const std::vector<std::vector<NodeId>>& consumers) {
   blocks_of_.resize(graph_.nodes.size());
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -55,7 +55,7 @@ void ProgramBuilder::MakeBlocks(const std::vector<std::vector<NodeId>>& consumer
       if (inside[node]) blocks_of_[node].push_back(block);
     }
   }
-  // The next one around each, which lies behind it.
+  // The enclosing blocks come later in the order.
   for (const auto& block : program_.blocks) {
     const auto& around = blocks_of_[block->draw.node - graph_.first_node];
     if (around.empty()) continue;
@@ -91,7 +91,7 @@ Tensor* ProgramBuilder::As(DataType type, Tensor* tensor, NodeId node) {
       MakeCastOperation(absl::StrCat(producer == nullptr ? "input" : producer->name(), ".cast"),
                         tensor, cast, kernels_);
   operation->set_nodes(graph_.first_node + node, graph_.first_node + node);
-  // Nobody needs the values of a branch that is left out.
+  // The cast is in the same branches as its producer: a skipped branch does not need it.
   if (producer != nullptr) {
     for (const StochasticBlock* block : producer->blocks()) operation->AddBlock(block);
   }

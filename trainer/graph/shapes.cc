@@ -11,10 +11,10 @@
 namespace muster::nn {
 namespace {
 
-// No dimension beyond this: products of a few of them stay far from overflow.
+// Limit of each dimension, such that products of a few of them cannot overflow.
 constexpr int64_t kMaxDimension = int64_t{1} << 20;
-constexpr int64_t kMaxElements = int64_t{1} << 32;  // of one row
-// A cell's index within a max pooling's window fits into a byte.
+constexpr int64_t kMaxElements = int64_t{1} << 32;  // per sample
+// The index of the maximum within a pooling window must fit into a byte.
 constexpr int64_t kMaxPoolKernel = 15;
 
 bool InRange(int64_t value) { return value >= 1 && value <= kMaxDimension; }
@@ -26,16 +26,16 @@ std::string Text(const ValueShape& shape) {
 
 absl::Status NeedsImage(const ValueShape& in) {
   if (!in.flat) return absl::OkStatus();
-  return absl::InvalidArgumentError("needs an image and cannot follow Flatten");
+  return absl::InvalidArgumentError("needs an image as input and cannot follow Flatten");
 }
 
-// The height and width that windows over an image leave.
+// The shape after sliding windows over an image.
 absl::StatusOr<ValueShape> SlideWindow(ValueShape shape, int64_t kernel, int64_t stride,
                                        int64_t padding) {
   for (int64_t* side : {&shape.image.height, &shape.image.width}) {
     if (*side + 2 * padding < kernel) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a kernel of ", kernel, " is larger than its input of ", *side));
+          absl::StrCat("kernel size ", kernel, " is larger than the input size ", *side));
     }
     *side = (*side + 2 * padding - kernel) / stride + 1;
   }
@@ -46,13 +46,13 @@ absl::StatusOr<ValueShape> ShapeAfter(const Conv2d& conv, const ValueShape& in) 
   RETURN_IF_ERROR(NeedsImage(in));
   if (!InRange(conv.out_channels) || !InRange(conv.kernel) || !InRange(conv.stride) ||
       conv.padding < 0 || conv.padding >= conv.kernel || !(conv.standard_deviation >= 0)) {
-    return absl::InvalidArgumentError("a convolution's option is out of range");
+    return absl::InvalidArgumentError("an option of Conv2d is out of range");
   }
   if (conv.groups < 1 || in.image.channels % conv.groups != 0 ||
       conv.out_channels % conv.groups != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(conv.groups, " groups do not divide ",
-                                                   in.image.channels, " input and ",
-                                                   conv.out_channels, " output channels"));
+    return absl::InvalidArgumentError(absl::StrCat(in.image.channels, " input and ",
+                                                   conv.out_channels, " output channels are not ",
+                                                   "divisible by ", conv.groups, " groups"));
   }
   ValueShape out = in;
   out.image.channels = conv.out_channels;
@@ -107,7 +107,7 @@ absl::StatusOr<ValueShape> ShapeAfter(const Flatten&, const ValueShape& in) {
 absl::StatusOr<ValueShape> ShapeAfter(const Linear& linear, const ValueShape& in) {
   if (!in.flat) return absl::InvalidArgumentError("Linear needs Flatten before it");
   if (!InRange(linear.out_features) || !(linear.standard_deviation >= 0)) {
-    return absl::InvalidArgumentError("an option of a linear layer is out of range");
+    return absl::InvalidArgumentError("an option of Linear is out of range");
   }
   ValueShape out;
   out.image = out.flattened_from = {1, 1, linear.out_features};
@@ -117,20 +117,19 @@ absl::StatusOr<ValueShape> ShapeAfter(const Linear& linear, const ValueShape& in
 
 absl::StatusOr<ValueShape> ShapeAfter(const Dropout& dropout, const ValueShape& in) {
   if (!(dropout.probability >= 0 && dropout.probability < 1)) {
-    return absl::InvalidArgumentError("a dropout's probability must be at least 0 and below 1");
+    return absl::InvalidArgumentError("dropout probability must be in [0, 1)");
   }
   return in;
 }
 
 absl::StatusOr<ValueShape> ShapeAfter(const StochasticDepth& depth, const ValueShape& in) {
   if (!(depth.probability >= 0 && depth.probability < 1)) {
-    return absl::InvalidArgumentError(
-        "the probability of stochastic depth must be at least 0 and below 1");
+    return absl::InvalidArgumentError("stochastic depth probability must be in [0, 1)");
   }
   return in;
 }
 
-// CheckSummands compares the inputs.
+// CheckSummands compares the two inputs.
 absl::StatusOr<ValueShape> ShapeAfter(const Add&, const ValueShape& in) { return in; }
 
 absl::Status CheckSummands(const ValueShape& branch, const ValueShape& shortcut) {
@@ -138,10 +137,11 @@ absl::Status CheckSummands(const ValueShape& branch, const ValueShape& shortcut)
     return a.height == b.height && a.width == b.width && a.channels == b.channels;
   };
   if (branch.flat != shortcut.flat || !equal(branch.image, shortcut.image)) {
-    return absl::InvalidArgumentError(absl::StrCat("adds ", Text(branch), " to ", Text(shortcut)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot add ", Text(branch), " to ", Text(shortcut)));
   }
   if (branch.flat && !equal(branch.flattened_from, shortcut.flattened_from)) {
-    return absl::InvalidArgumentError("adds images of different shapes, flattened");
+    return absl::InvalidArgumentError("cannot add flattened images of different shapes");
   }
   return absl::OkStatus();
 }
@@ -153,30 +153,30 @@ absl::Status CheckInputs(const Graph& graph, NodeId id) {
   const size_t expected = sum ? 2 : 1;
   bool valid = node.inputs.size() == expected;
   for (const NodeId input : node.inputs) {
-    // Only the first part of a model has the batch.
+    // Only the first stage of a model takes the batch.
     const bool missing = input == kInput && !graph.inputs.empty();
     valid = valid && input >= lowest && input < id && !missing;
   }
   if (!valid) {
-    return absl::InvalidArgumentError(sum ? "needs two inputs, from before it"
-                                          : "needs one input, from before it");
+    return absl::InvalidArgumentError(sum ? "needs two inputs from earlier layers"
+                                          : "needs one input from an earlier layer");
   }
   return absl::OkStatus();
 }
 
-// What the nodes around a node must be.
+// Checks the constraints on the nodes around a node.
 absl::Status CheckPlace(const Graph& graph, const std::vector<std::vector<NodeId>>& consumers,
                         NodeId id) {
   const Node& node = graph.nodes[id];
   const bool last = graph.outputs.empty() && id + 1 == static_cast<NodeId>(graph.nodes.size());
   if (!last && consumers[id].empty()) {
-    return absl::InvalidArgumentError("its output goes nowhere");
+    return absl::InvalidArgumentError("its output is not used");
   }
   if (!std::holds_alternative<StochasticDepth>(node.layer)) return absl::OkStatus();
   if (node.inputs[0] <= kInput || consumers[node.inputs[0]].size() != 1) {
     return absl::InvalidArgumentError(
-        "stochastic depth needs the end of a branch before it, whose "
-        "output goes nowhere else");
+        "stochastic depth needs the end of a branch as input, whose "
+        "output no other layer uses");
   }
   if (last || consumers[id].size() != 1 || consumers[id][0] == kLaterParts ||
       !std::holds_alternative<Add>(graph.nodes[consumers[id][0]].layer) ||
@@ -191,7 +191,7 @@ absl::Status CheckOutputs(const Graph& graph) {
     const bool exists = IsEarlierValue(output)
                             ? EarlierValueIndex(output) < graph.inputs.size()
                             : output != kInput && output < static_cast<NodeId>(graph.nodes.size());
-    if (!exists) return absl::InvalidArgumentError("a part with an output that it does not have");
+    if (!exists) return absl::InvalidArgumentError("the stage has an output that does not exist");
   }
   return absl::OkStatus();
 }
@@ -225,10 +225,10 @@ std::vector<bool> LeadingOnlyInto(NodeId node, const std::vector<std::vector<Nod
 }
 
 absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
-  if (graph.nodes.empty()) return absl::InvalidArgumentError("a graph without layers");
+  if (graph.nodes.empty()) return absl::InvalidArgumentError("the graph has no layers");
   if (!InRange(graph.input.height) || !InRange(graph.input.width) ||
       !InRange(graph.input.channels)) {
-    return absl::InvalidArgumentError("an input of no or enormous size");
+    return absl::InvalidArgumentError("input size is out of range");
   }
   ValueShape input;
   input.image = graph.input;
@@ -238,7 +238,7 @@ absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
     const Node& node = graph.nodes[i];
     const std::string layer = absl::StrCat("layer ", node.name);
     if (!names.insert(node.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat(layer, ": another layer has this name"));
+      return absl::InvalidArgumentError(absl::StrCat(layer, ": name is not unique"));
     }
     RETURN_IF_ERROR(Annotate(CheckInputs(graph, static_cast<NodeId>(i)), layer));
     const auto in = [&](size_t index) -> const ValueShape& {
@@ -253,7 +253,8 @@ absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
         std::visit([&](const auto& of) { return ShapeAfter(of, in(0)); }, node.layer);
     if (!out.ok()) return Annotate(out.status(), layer);
     if (out->elements() > kMaxElements) {
-      return absl::InvalidArgumentError(absl::StrCat(layer, ": too large"));
+      return absl::InvalidArgumentError(absl::StrCat(layer, ": output has ", out->elements(),
+                                                     " elements, limit is ", kMaxElements));
     }
     shapes.push_back(*out);
   }
@@ -264,7 +265,7 @@ absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
                              absl::StrCat("layer ", graph.nodes[i].name)));
   }
   if (graph.outputs.empty() && !shapes.back().flat) {
-    return absl::InvalidArgumentError("the last layer must be flat: logits");
+    return absl::InvalidArgumentError("the last layer must output flat logits");
   }
   return shapes;
 }

@@ -25,7 +25,7 @@ TEST(ShapesTest, FollowsAChain) {
   EXPECT_EQ((*shapes)[3].elements(), 5);
 }
 
-// A graph of one layer before a Flatten, and what is said of it.
+// Returns the error of a graph with one layer before a Flatten.
 std::string ProblemWith(Layer layer, ImageShape input = {8, 8, 3}) {
   Graph graph{input, {}};
   const NodeId first = graph.Add("it", std::move(layer), {kInput});
@@ -34,22 +34,22 @@ std::string ProblemWith(Layer layer, ImageShape input = {8, 8, 3}) {
   return shapes.ok() ? "" : std::string(shapes.status().message());
 }
 
-TEST(ShapesTest, NamesTheLayerThatDoesNotFit) {
+TEST(ShapesTest, NamesTheInvalidLayer) {
   EXPECT_EQ(ProblemWith(Relu{}), "");
   EXPECT_EQ(ProblemWith(Conv2d{.out_channels = 6, .groups = 3}), "");
   EXPECT_THAT(ProblemWith(Conv2d{.out_channels = 8, .groups = 3}),
-              HasSubstr("layer it: 3 groups do not divide 3 input and 8 output channels"));
+              HasSubstr("layer it: 3 input and 8 output channels are not divisible by 3 groups"));
   EXPECT_THAT(ProblemWith(Conv2d{.out_channels = 8, .groups = 2}), HasSubstr("2 groups"));
   EXPECT_THAT(ProblemWith(Conv2d{.out_channels = 8, .groups = 0}), HasSubstr("layer it"));
-  EXPECT_THAT(ProblemWith(Conv2d{8, 9, 1, 0}), HasSubstr("layer it: a kernel of 9 is larger"));
+  EXPECT_THAT(ProblemWith(Conv2d{8, 9, 1, 0}), HasSubstr("layer it: kernel size 9 is larger"));
   EXPECT_THAT(ProblemWith(Conv2d{0, 3, 1, 1}), HasSubstr("layer it"));
   EXPECT_THAT(ProblemWith(Conv2d{8, 3, 0, 1}), HasSubstr("layer it"));
   EXPECT_THAT(ProblemWith(Conv2d{int64_t{1} << 40, 3, 1, 1}), HasSubstr("layer it"));
   EXPECT_THAT(ProblemWith(MaxPool2d{}, {1, 8, 3}),
-              HasSubstr("layer it: a kernel of 2 is larger than its input of 1"));
+              HasSubstr("layer it: kernel size 2 is larger than the input size 1"));
   EXPECT_THAT(ProblemWith(MaxPool2d{3, 2, 2}), HasSubstr("layer it"));
   EXPECT_THAT(ProblemWith(MaxPool2d{16, 2, 0}, {32, 32, 1}), HasSubstr("layer it"));
-  EXPECT_THAT(ProblemWith(AvgPool2d{9, 1}), HasSubstr("layer it: a kernel of 9"));
+  EXPECT_THAT(ProblemWith(AvgPool2d{9, 1}), HasSubstr("layer it: kernel size 9"));
   EXPECT_THAT(ProblemWith(AvgPool2d{2, 0}), HasSubstr("layer it"));
   EXPECT_THAT(ProblemWith(Add{}), HasSubstr("layer it: needs two inputs"));
 
@@ -77,7 +77,7 @@ TEST(ShapesTest, Windows) {
   }
 }
 
-// What is said of a block whose branch and shortcut end in these layers, or of its sum.
+// Returns the error of a block whose branch and shortcut end in these layers, or of its sum.
 std::string ProblemWithBlock(Layer branch, Layer shortcut) {
   Graph graph{{4, 4, 2}, {}};
   const NodeId a = graph.Add("branch", std::move(branch), {kInput});
@@ -88,16 +88,16 @@ std::string ProblemWithBlock(Layer branch, Layer shortcut) {
   return shapes.ok() ? "" : std::string(shapes.status().message());
 }
 
-TEST(ShapesTest, SummandsAreEqual) {
+TEST(ShapesTest, SummandsMustHaveEqualShapes) {
   EXPECT_EQ(ProblemWithBlock(Conv2d{.out_channels = 2}, Relu{}), "");
   EXPECT_THAT(ProblemWithBlock(Conv2d{.out_channels = 3}, Relu{}),
-              HasSubstr("layer sum: adds 4x4x3 to 4x4x2"));
+              HasSubstr("layer sum: cannot add 4x4x3 to 4x4x2"));
   EXPECT_THAT(ProblemWithBlock(Conv2d{.out_channels = 2, .stride = 2}, Relu{}),
-              HasSubstr("layer sum: adds 2x2x2 to 4x4x2"));
-  EXPECT_THAT(ProblemWithBlock(Flatten{}, Relu{}), HasSubstr("layer sum: adds 32 to 4x4x2"));
+              HasSubstr("layer sum: cannot add 2x2x2 to 4x4x2"));
+  EXPECT_THAT(ProblemWithBlock(Flatten{}, Relu{}), HasSubstr("layer sum: cannot add 32 to 4x4x2"));
 }
 
-TEST(ShapesTest, StochasticDepthEndsABranch) {
+TEST(ShapesTest, StochasticDepthMustEndABranch) {
   const auto problem = [](auto change) {
     Graph graph{{4, 4, 2}, {}};
     const NodeId branch = graph.Add("branch", Conv2d{2}, {kInput});
@@ -110,17 +110,17 @@ TEST(ShapesTest, StochasticDepthEndsABranch) {
   };
   EXPECT_EQ(problem([](Graph&) {}), "");
   EXPECT_THAT(problem([](Graph& graph) { graph.nodes[1].layer = StochasticDepth{1}; }),
-              HasSubstr("layer drop: the probability"));
+              HasSubstr("layer drop: stochastic depth probability"));
   EXPECT_THAT(
       problem([](Graph& graph) { std::swap(graph.nodes[2].inputs[0], graph.nodes[2].inputs[1]); }),
       HasSubstr("layer drop: stochastic depth must be the first input of an Add"));
   EXPECT_THAT(problem([](Graph& graph) { graph.nodes[2].inputs[1] = 0; }),
               HasSubstr("layer drop: stochastic depth needs the end of a branch"));
   EXPECT_THAT(problem([](Graph& graph) { graph.nodes[1].inputs[0] = kInput; }),
-              HasSubstr("layer branch: its output goes nowhere"));
+              HasSubstr("layer branch: its output is not used"));
 }
 
-TEST(ShapesTest, RefusesWhatIsNoGraph) {
+TEST(ShapesTest, RejectsInvalidGraphs) {
   Graph empty{{4, 4, 1}, {}};
   EXPECT_FALSE(InferShapes(empty).ok());
 
@@ -133,7 +133,7 @@ TEST(ShapesTest, RefusesWhatIsNoGraph) {
   nowhere.Add("b", Flatten{}, {0});
   nowhere.Add("c", Flatten{}, {0});
   EXPECT_THAT(std::string(InferShapes(nowhere).status().message()),
-              HasSubstr("layer b: its output goes nowhere"));
+              HasSubstr("layer b: its output is not used"));
 
   Graph image{{4, 4, 1}, {}};
   image.Add("a", Relu{}, {kInput});
@@ -142,7 +142,8 @@ TEST(ShapesTest, RefusesWhatIsNoGraph) {
   Graph same{{4, 4, 1}, {}};
   same.Add("a", Relu{}, {kInput});
   same.Add("a", Flatten{}, {0});
-  EXPECT_THAT(std::string(InferShapes(same).status().message()), HasSubstr("layer a: another"));
+  EXPECT_THAT(std::string(InferShapes(same).status().message()),
+              HasSubstr("layer a: name is not unique"));
 }
 
 }  // namespace

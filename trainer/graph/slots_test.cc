@@ -1,4 +1,4 @@
-// Several slots of activations: what they cost, where they lie, and what is refused.
+// Plans with several slots of activations: memory use, addresses and limits.
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -34,7 +34,7 @@ Graph Model(const std::string& name) {
   return *BuildModel(spec, {32, 32, 3}, kTestClasses);
 }
 
-// Its middle part of three: values come in, go out and pass through.
+// The second of three stages: values come in, go out and pass through.
 Graph MiddleOf(const Graph& graph, absl::string_view begin, absl::string_view end) {
   return *CutGraph(graph, *FindCutPoint(graph, begin), *FindCutPoint(graph, end));
 }
@@ -56,7 +56,7 @@ class SlotsTest : public testing::TestWithParam<TestGraph> {
   }
 };
 
-TEST_P(SlotsTest, CostWhatIsKeptFromForwardToBackward) {
+TEST_P(SlotsTest, MemoryGrowsByWhatIsKeptForBackward) {
   for (const bool recompute : {false, true}) {
     const auto one = WithSlots(1, recompute);
     const auto three = WithSlots(3, recompute);
@@ -73,13 +73,13 @@ TEST_P(SlotsTest, CostWhatIsKeptFromForwardToBackward) {
 INSTANTIATE_TEST_SUITE_P(Graphs, SlotsTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(SlotTest, RecomputingKeepsLess) {
+TEST(SlotTest, RecomputingReducesSlotBytes) {
   const Graph graph = Model("resnet18");
   EXPECT_LT(Compiled(graph, {.recompute_activations = true})->slot_bytes(),
             Compiled(graph, {})->slot_bytes());
 }
 
-TEST(SlotTest, BoundariesLieApart) {
+TEST(SlotTest, BoundariesDoNotOverlap) {
   const auto plan = Compiled(MiddleOf(SmallResNet(), "layer1.0.bn1", "layer1.0.bn2"),
                              {.in_flight_micro_batches = 3});
   std::set<std::pair<const char*, const char*>> ranges;
@@ -101,7 +101,7 @@ TEST(SlotTest, BoundariesLieApart) {
     EXPECT_EQ(passed.data, plan->boundary_inputs()[0].data);
     EXPECT_EQ(passed.gradient, plan->boundary_inputs()[0].gradient);
   }
-  ASSERT_EQ(ranges.size(), 3u * 3 * 2) << "one input is an output";
+  ASSERT_EQ(ranges.size(), 3u * 3 * 2) << "one input is also an output";
   for (auto it = ranges.begin(); std::next(it) != ranges.end(); ++it) {
     EXPECT_LE(it->second, std::next(it)->first);
   }
@@ -112,7 +112,7 @@ TEST(SlotTest, BoundariesLieApart) {
   EXPECT_EQ(plan->boundary_inputs()[0].data, last);
 }
 
-TEST(SlotTest, ValuesWithoutParametersBeforeThemTakeNoGradient) {
+TEST(SlotTest, ValuesWithoutEarlierParametersHaveNoGradient) {
   Graph graph{{8, 8, 3}, {}};
   const NodeId pool = graph.Add("pool", MaxPool2d{}, {kInput});
   const NodeId conv = graph.Add("conv", Conv2d{3}, {pool});
@@ -125,7 +125,7 @@ TEST(SlotTest, ValuesWithoutParametersBeforeThemTakeNoGradient) {
   EXPECT_NE(plan->boundary_inputs()[1].gradient, nullptr);
 }
 
-TEST(SlotTest, ChangingSlotsAllocatesNothing) {
+TEST(SlotTest, SelectingASlotDoesNotAllocate) {
   TestTrainer trainer(SmallResNet(0.4), {.max_batch = kRows, .in_flight_micro_batches = 3});
   Plan& plan = trainer.plan();
   for (const bool counted : {false, true}) {
@@ -149,7 +149,7 @@ TEST(SlotTest, ChangingSlotsAllocatesNothing) {
   }
 }
 
-TEST(SlotTest, RefusesWhatNoMachineHolds) {
+TEST(SlotTest, RejectsExcessiveMemory) {
   const auto status = [](uint32_t max_batch, uint32_t slots) {
     return Compile(SmallResNet(), {.max_batch = max_batch, .in_flight_micro_batches = slots})
         .status();

@@ -1,6 +1,5 @@
-// A model in stages computes what it computes whole, wherever it is cut and in whatever order its
-// stages take their micro-batches: every logit, loss, gradient and running statistic to the last
-// bit.
+// A model in stages gives bitwise the same logits, losses, gradients and running statistics as the
+// whole model, wherever it is cut and in whatever order its stages process their micro-batches.
 #include "trainer/graph/testing/stages.h"
 
 #include <algorithm>
@@ -22,7 +21,7 @@ using kernels::DataType;
 
 constexpr uint32_t kRows = 4;
 
-// Of several steps, so that what is dropped differs, and one smaller than the others.
+// Micro-batches of several steps, so that different branches are dropped; one is smaller.
 std::vector<MicroBatch> MicroBatches(size_t count) {
   std::vector<MicroBatch> batches;
   for (size_t i = 0; i < count; ++i) {
@@ -39,8 +38,7 @@ std::vector<StageUse> Uses(const std::vector<NodeId>& cuts, uint32_t slots,
   return uses;
 }
 
-// With one forward and one backward in turn, a stage is as many micro-batches ahead as there are
-// stages behind it.
+// With 1F1B, a stage is as many micro-batches ahead as there are stages after it.
 std::vector<StageUse> InTurn(const std::vector<NodeId>& cuts, size_t micro_batches) {
   std::vector<StageUse> uses = Uses(cuts, 1, {});
   for (size_t stage = 0; stage < uses.size(); ++stage) {
@@ -55,7 +53,7 @@ double EvaluationTolerance(const CompileOptions& options) {
   return options.precision.activations == DataType::kFloat32 ? 1e-5 : 0.06;
 }
 
-// Some cuts, as evenly spread over the cut points as they come.
+// Selects `cuts` cut points, spread as evenly as possible.
 std::vector<NodeId> Spread(const Graph& graph, size_t cuts, size_t shift) {
   const std::vector<NodeId> points = CutPoints(graph);
   std::vector<NodeId> chosen;
@@ -71,7 +69,7 @@ class StagesTest : public testing::TestWithParam<TestGraph> {
   const Graph& graph() const { return GetParam().graph; }
 };
 
-TEST_P(StagesTest, AgreeWithTheWholeAtEveryCut) {
+TEST_P(StagesTest, MatchTheWholeModelAtEveryCut) {
   const CompileOptions options = {.max_batch = kRows};
   const std::vector<MicroBatch> batches = MicroBatches(2);
   const Trained whole = TrainWhole(graph(), options, batches);
@@ -84,7 +82,7 @@ TEST_P(StagesTest, AgreeWithTheWholeAtEveryCut) {
   }
 }
 
-TEST_P(StagesTest, AgreeWithTheWholeWhereOneStageLiesBetweenTwoCuts) {
+TEST_P(StagesTest, MatchTheWholeModelWithAStageBetweenTwoCuts) {
   const CompileOptions options = {.max_batch = kRows};
   const std::vector<MicroBatch> batches = MicroBatches(2);
   const Trained whole = TrainWhole(graph(), options, batches);
@@ -97,8 +95,8 @@ TEST_P(StagesTest, AgreeWithTheWholeWhereOneStageLiesBetweenTwoCuts) {
   }
 }
 
-// As many stages as there can be; values pass through several.
-TEST_P(StagesTest, AgreeWithTheWholeInAnyOrder) {
+// The maximum number of stages; values pass through several.
+TEST_P(StagesTest, MatchTheWholeModelInAnyOrder) {
   const std::vector<MicroBatch> batches = MicroBatches(5);
   const std::vector<NodeId> points = CutPoints(graph());
   for (const Precision precision :
@@ -119,7 +117,7 @@ TEST_P(StagesTest, AgreeWithTheWholeInAnyOrder) {
   }
 }
 
-// Also a whole model has slots.
+// A whole model has slots, too.
 TEST_P(StagesTest, OneStageKeepsSeveralMicroBatches) {
   const CompileOptions options = {.max_batch = kRows};
   const std::vector<MicroBatch> batches = MicroBatches(4);
@@ -129,8 +127,8 @@ TEST_P(StagesTest, OneStageKeepsSeveralMicroBatches) {
              whole, 0);
 }
 
-// Also where a plan evaluates only, and a batch norm has no operation of its own.
-TEST_P(StagesTest, AgreeWithTheWholeInEvaluation) {
+// With evaluation-only plans, too, in which a batch norm has no operation of its own.
+TEST_P(StagesTest, MatchTheWholeModelInEvaluation) {
   const CompileOptions options = {.max_batch = kRows, .training = false};
   const Trained whole = TrainWhole(graph(), options, {});
   for (const NodeId point : CutPoints(graph())) {
@@ -139,8 +137,8 @@ TEST_P(StagesTest, AgreeWithTheWholeInEvaluation) {
   }
 }
 
-// Whose memory the process cannot reach, and where steps are recorded and so nothing is left out.
-TEST_P(StagesTest, AgreeOnOtherDevices) {
+// On devices whose memory the process cannot access, and where captured steps skip nothing.
+TEST_P(StagesTest, MatchOnOtherDevices) {
   const std::vector<MicroBatch> batches = MicroBatches(3);
   const std::vector<NodeId> cuts = Spread(graph(), 3, 0);
   for (kernels::Device* device : {&kernels::GuardedDevice(), &kernels::RecordingDevice()}) {
@@ -164,9 +162,9 @@ class ModelStagesTest : public testing::TestWithParam<std::string> {
   }
 };
 
-// Of resnet18 and mobilenet_v2 some cuts are inside residual blocks, and one stage lies wholly in a
-// block.
-TEST_P(ModelStagesTest, AgreeWithTheWhole) {
+// In resnet18 and mobilenet_v2 some cuts are inside residual blocks, and one stage lies entirely in
+// a block.
+TEST_P(ModelStagesTest, MatchTheWholeModel) {
   std::vector<std::vector<std::string>> layers = {{"4"}, {"5", "9"}};
   if (GetParam() == "resnet18") {
     layers = {{"layer1.0.bn1", "layer1.0.bn2", "layer3.0.conv1"},
@@ -191,7 +189,7 @@ TEST_P(ModelStagesTest, AgreeWithTheWhole) {
   }
 }
 
-TEST_P(ModelStagesTest, AgreeWithTheWholeUnderStochasticDepth) {
+TEST_P(ModelStagesTest, MatchTheWholeModelWithStochasticDepth) {
   const std::vector<MicroBatch> batches = MicroBatches(3);
   const Graph graph = Model(0.3, 0.4);
   const CompileOptions options = {.max_batch = kRows};
@@ -199,7 +197,7 @@ TEST_P(ModelStagesTest, AgreeWithTheWholeUnderStochasticDepth) {
              TrainWhole(graph, options, batches), EvaluationTolerance(options));
 }
 
-TEST_P(ModelStagesTest, AgreeWithTheWholeInBfloat16) {
+TEST_P(ModelStagesTest, MatchTheWholeModelInBfloat16) {
   const std::vector<MicroBatch> batches = MicroBatches(3);
   const Graph graph = Model(0.3, 0.4);
   const CompileOptions options = {.max_batch = kRows,

@@ -24,7 +24,7 @@ bool AllZero(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
 }
 
-// Whether the step dropped the block, by its parameters' gradients: all or none.
+// Whether the step dropped the block: all or none of its parameters' gradients are zero.
 bool Dropped(TestTrainer& trainer, const std::string& block) {
   int zero = 0;
   int total = 0;
@@ -37,7 +37,7 @@ bool Dropped(TestTrainer& trainer, const std::string& block) {
   return zero == total;
 }
 
-TEST(StochasticDepthTest, ADroppedBranchGetsNoGradientAndKeepsItsStatistics) {
+TEST(StochasticDepthTest, DroppedBranchGetsNoGradientAndKeepsItsStatistics) {
   TestTrainer trainer(SmallResNet(kProbability), {.max_batch = kRows});
   int dropped = 0;
   constexpr int kSteps = 40;
@@ -56,14 +56,14 @@ TEST(StochasticDepthTest, ADroppedBranchGetsNoGradientAndKeepsItsStatistics) {
         EXPECT_EQ(trainer.Buffer(info) == before[i], block_dropped) << info.name;
       }
     }
-    // What lies outside the branches always learns.
+    // Layers outside the branches always get a gradient.
     EXPECT_FALSE(AllZero(trainer.Gradient(trainer.Info("conv1.weight"))));
     EXPECT_FALSE(AllZero(trainer.Gradient(trainer.Info("layer2.0.downsample.0.weight"))));
   }
   EXPECT_NEAR(dropped, 2 * kSteps * kProbability, 3 * std::sqrt(2 * kSteps * 0.24));
 }
 
-TEST(StochasticDepthTest, EveryRankDecidesAlike) {
+TEST(StochasticDepthTest, AllRanksDropTheSameBranches) {
   TestTrainer all(SmallResNet(kProbability), {.max_batch = kRows});
   TestTrainer share(SmallResNet(kProbability), {.max_batch = 2});
   bool different = false;
@@ -76,11 +76,11 @@ TEST(StochasticDepthTest, EveryRankDecidesAlike) {
     EXPECT_EQ(Dropped(share, "layer2.0"), second) << step;
     different = different || first != second;
   }
-  EXPECT_TRUE(different) << "blocks decide for themselves";
+  EXPECT_TRUE(different) << "blocks are dropped independently";
 }
 
-// In the mean over many steps a branch counts as much as in evaluation.
-TEST(StochasticDepthTest, KeepsTheExpectation) {
+// Averaged over many steps, a branch has the same weight as in evaluation.
+TEST(StochasticDepthTest, PreservesTheExpectation) {
   Graph graph{{1, 1, 3}, {}};
   const NodeId flat = graph.Add("flatten", Flatten{}, {kInput});
   const NodeId shortcut = graph.Add("shortcut", Linear{kTestClasses}, {flat});
@@ -101,7 +101,7 @@ TEST(StochasticDepthTest, KeepsTheExpectation) {
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], evaluated[i], 0.03);
 }
 
-TEST(StochasticDepthTest, GradientsAreReadyInOrderWhateverIsDropped) {
+TEST(StochasticDepthTest, ReportsGradientsInOrderWhateverIsDropped) {
   TestTrainer trainer(SmallResNet(kProbability), {.max_batch = kRows});
   TestTrainer expected(SmallResNet(kProbability), {.max_batch = kRows});
   std::vector<size_t> offsets;
@@ -125,9 +125,9 @@ TEST(StochasticDepthTest, GradientsAreReadyInOrderWhateverIsDropped) {
   }
 }
 
-// Operations of a dropped branch do not run at all, but for the sum's, which batch norm is a part
-// of; evaluation runs all but those that it folds.
-TEST(StochasticDepthTest, ADroppedBranchCostsNothing) {
+// Operations of a dropped branch do not run, except the sum's operation, which includes a batch
+// norm. Evaluation runs all operations except folded ones.
+TEST(StochasticDepthTest, SkipsOperationsOfADroppedBranch) {
   const Graph graph = SmallResNet(kProbability);
   auto plan = CompiledPlan::Make(graph, {.max_batch = kRows});
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -1,4 +1,4 @@
-// Plans of several ranks, each in a thread of its own, that share batch norm's statistics.
+// Plans of several ranks, each in its own thread, with synchronised batch norm.
 #include <algorithm>
 #include <condition_variable>
 #include <memory>
@@ -17,7 +17,7 @@
 namespace muster::nn {
 namespace {
 
-// Sums what its threads bring, in the order of their ranks.
+// Sums the threads' values in the order of their ranks.
 class SharedSum {
  public:
   explicit SharedSum(int ranks) : ranks_(ranks), parts_(ranks) {}
@@ -30,7 +30,7 @@ class SharedSum {
     if (++arrived_ == ranks_) {
       sum_.assign(count, 0.0);
       for (const std::vector<double>& part : parts_) {
-        EXPECT_EQ(part.size(), count) << "ranks call alike";
+        EXPECT_EQ(part.size(), count) << "all ranks must make the same calls";
         for (size_t i = 0; i < std::min(count, part.size()); ++i) sum_[i] += part[i];
       }
       arrived_ = 0;
@@ -70,11 +70,11 @@ struct Share {
 
 class SynchronizedBatchNormTest : public testing::TestWithParam<TestGraph> {};
 
-TEST_P(SynchronizedBatchNormTest, RanksGiveWhatOneRankGives) {
+TEST_P(SynchronizedBatchNormTest, RanksMatchASingleRank) {
   constexpr uint32_t kBatch = 13;
   const Graph& graph = GetParam().graph;
   TestTrainer alone(graph, {.max_batch = kBatch});
-  // Uneven, and one without any row.
+  // Slices of different sizes, one of them empty.
   const std::vector<Share> shares = {{0, 5}, {5, 5}, {5, 6}, {6, kBatch}};
   const int ranks = static_cast<int>(shares.size());
   SharedSum sum(ranks);
@@ -129,7 +129,7 @@ std::vector<TestGraph> Cases() {
 INSTANTIATE_TEST_SUITE_P(Graphs, SynchronizedBatchNormTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(SynchronizedBatchNormTest, KeepsASmallSpreadAroundALargeMean) {
+TEST(SynchronizedBatchNormTest, IsAccurateForASmallDeviationAroundALargeMean) {
   Graph graph{{8, 8, 2}, {}};
   NodeId last = graph.Add("bn", BatchNorm2d{}, {kInput});
   last = graph.Add("flatten", Flatten{}, {last});
@@ -147,8 +147,8 @@ TEST(SynchronizedBatchNormTest, KeepsASmallSpreadAroundALargeMean) {
   ExpectClose(shared.plan().logits(4), local.plan().logits(4), 1e-5, "logits");
 }
 
-// A plan that was not compiled for it does not call.
-TEST(SynchronizedBatchNormTest, IsAnOption) {
+// A plan compiled without synchronize_batch_norm never calls the reducer.
+TEST(SynchronizedBatchNormTest, IsOptional) {
   class Refusing : public StatisticsReducer {
    public:
     void Sum(double*, size_t) override { ADD_FAILURE() << "called"; }

@@ -18,7 +18,7 @@ std::vector<Tensor*> WithAddend(Tensor* input, const BatchNormParts& parts) {
                                  : std::vector<Tensor*>{input, parts.addend};
 }
 
-// What training and evaluation share: statistics become a scale and a shift for each channel.
+// Shared by training and evaluation: converts statistics to a scale and a shift per channel.
 class NormalizingOperation : public Operation {
  public:
   NormalizingOperation(std::string name, Tensor* input, Tensor* output, const BatchNormParts& parts,
@@ -30,7 +30,7 @@ class NormalizingOperation : public Operation {
         kernels_(device.kernels()) {}
 
  protected:
-  // The last two, the parameters' gradients before the branch's factor, with a block only.
+  // The last two, the parameters' gradients before the branch's factor, exist only with a block.
   enum {
     kMean,
     kInverseDeviation,
@@ -56,7 +56,7 @@ class NormalizingOperation : public Operation {
   float* ChannelArray(int which) const {
     return static_cast<float*>(saved()) + which * AlignedChannels();
   }
-  // In the deviation's place until that is computed.
+  // Shares the memory of the inverse deviation until that is computed.
   float* Variance() const { return ChannelArray(kInverseDeviation); }
 
   void TakeRunningStatistics(const Call& call) const {
@@ -65,8 +65,8 @@ class NormalizingOperation : public Operation {
     device_.Copy(Variance(), call.buffers + parts_.running_variance_offset, bytes);
   }
 
-  // From mean and variance; all normalised values times *factor; null: 1. `bias` is of the
-  // convolution before, where that has not added it; null: none.
+  // Computes scale and shift from mean and variance, times *factor (null: 1). `bias` is that of the
+  // convolution before, if it is folded (null: none).
   void ComputeScaleAndShift(const Call& call, const float* factor, const float* bias) const {
     kernels_.batch_norm_scale(
         {.channels = output()->shape.channels, .epsilon = parts_.layer.epsilon}, factor,
@@ -132,7 +132,7 @@ class BatchNormOperation : public NormalizingOperation {
   Memory memory(uint32_t max_rows) const override {
     const size_t choice = parts_.pool ? max_rows * output()->elements() : 0;
     return {.saved_bytes = ChannelBytes() + SumsBytes() + choice,
-            .workspace_bytes = 2 * Channels() * sizeof(float),  // the gradients' sums over ranks
+            .workspace_bytes = 2 * Channels() * sizeof(float),  // gradients summed over ranks
             .input_in_backward = true,
             .output_in_backward = MasksByOutput(),
             .gradient_over_input = true,
@@ -155,12 +155,12 @@ class BatchNormOperation : public NormalizingOperation {
     Apply(call);
   }
 
-  // Addends are not kept.
+  // Not with an addend, which is not kept.
   bool Recomputes() const override { return parts_.addend == nullptr && !parts_.pool; }
   void Recompute(const Call& call) override { Apply(call); }
 
-  // The addend's gradient, which is the sum's: with the parameters' in one pass, unless those have
-  // none.
+  // The addend's gradient is the sum's. BackwardParameters computes it in the same pass as the
+  // parameters' gradients, unless the branch is dropped.
   void BackwardActivation(const Call& call) override {
     if (Dropped(call)) ActivationBackward(kernels_, parts_.activation, call.rows, *output());
   }
@@ -176,7 +176,7 @@ class BatchNormOperation : public NormalizingOperation {
     kernels::BatchNormGradient gradient = Gradient(call);
     if (MasksByOutput()) gradient.y = output()->data;
     const float* const factor = Factor(call);
-    // BackwardData wants them without the factor, which is in the scale already.
+    // BackwardData needs them without the factor, which is already in the scale.
     float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
     float* const plain_dbeta = factor == nullptr ? dbeta : ChannelArray(kDbeta);
     kernels_.batch_norm_backward_parameters(Shape(call), gradient, plain_dgamma, plain_dbeta,
@@ -209,10 +209,10 @@ class BatchNormOperation : public NormalizingOperation {
     }
     if (call.rows == 0) return;
     kernels::BatchNormShape shape = Shape(call);
-    if (MasksByOutput()) shape.activation = Activation::kNone;  // BackwardParameters did it
+    if (MasksByOutput()) shape.activation = Activation::kNone;  // done in BackwardParameters
     kernels_.batch_norm_backward_data(shape, Gradient(call), dgamma, dbeta, dx);
   }
-  // The addend's.
+  // Only the addend's gradient.
   bool PassesGradient(size_t input) const override { return input == 1; }
 
  private:
@@ -222,18 +222,18 @@ class BatchNormOperation : public NormalizingOperation {
         parts_.addend != nullptr ? parts_.addend->data : nullptr, output()->data, choice());
   }
 
-  // An activation after a sum can only be told from the output.
+  // The mask of an activation after a sum can only be derived from the output.
   bool MasksByOutput() const {
     return parts_.addend != nullptr && parts_.activation != Activation::kNone;
   }
   bool Dropped(const Call& call) const {
     return call.training && parts_.block != nullptr && parts_.block->dropped;
   }
-  // Of stochastic depth, where the kernels read it; null: 1.
+  // Factor of stochastic depth in device memory; null: 1.
   const float* Factor(const Call& call) const {
     return parts_.block == nullptr ? nullptr : parts_.block->factor(call.training);
   }
-  // Where they read whether this batch counts; null: it does.
+  // Device address of a flag that is nonzero if this batch is used; null: it always is.
   const float* Active() const {
     return parts_.block == nullptr ? active() : &parts_.block->state->active;
   }
@@ -263,7 +263,8 @@ class BatchNormOperation : public NormalizingOperation {
             .shared_pixels = SharedPixels(call)};
   }
 
-  // Mean and variance of the batch, which the running statistics take in. False without any row.
+  // Computes mean and variance of the batch and updates the running statistics. Returns false
+  // without any sample.
   bool ComputeStatistics(const Call& call) {
     const kernels::BatchNormShape shape = Shape(call);
     const double pixels = static_cast<double>(shape.pixels());
@@ -281,12 +282,12 @@ class BatchNormOperation : public NormalizingOperation {
     return true;
   }
 
-  // What all ranks' statistics add up to, in double; of the last training pass.
+  // Statistics of the last training pass summed over all ranks, in double.
   double* Sums() const {
     return reinterpret_cast<double*>(static_cast<std::byte*>(saved()) + ChannelBytes());
   }
   size_t SumsBytes() const { return (2 * Channels() + 1 + 7) / 8 * 8 * sizeof(double); }
-  // Of how many pixels they are, where the kernels read it; null: of this rank's.
+  // Device address of the number of pixels in these sums; null: this rank's pixels.
   const double* SharedPixels(const Call& call) const {
     return call.reducer != nullptr ? Sums() + 2 * Channels() : nullptr;
   }

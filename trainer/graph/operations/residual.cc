@@ -40,7 +40,7 @@ class AddOperation : public Operation {
   void BackwardActivation(const Call& call) override {
     ActivationBackward(kernels_, activation_, call.rows, *output());
   }
-  // Only the branch's, where it is scaled; of a dropped branch nobody asks.
+  // Needed only for a scaled branch; never called for a dropped one.
   void BackwardData(const Call& call, size_t, void* dx) override {
     kernels_.scaled_copy(output()->type, OutputCount(call), Factor(call), output()->gradient, dx);
   }

@@ -36,7 +36,7 @@ struct Images {
   }
 };
 
-// Sets each element of y to value(row, line, column, channel).
+// Sets each element of y to value(sample, row, column, channel).
 template <typename Value>
 void ForEach(Images& y, const Value& value) {
   double* at = y.values.data();
@@ -49,7 +49,7 @@ void ForEach(Images& y, const Value& value) {
   }
 }
 
-// What one layer computes, given its inputs, into y.
+// Evaluates one layer on its inputs and writes its output to y.
 struct Evaluation {
   const DoubleNetwork::Parameters& parameters;
   const StepContext& step;
@@ -164,7 +164,7 @@ struct Evaluation {
     }
   }
 
-  // A dropped branch becomes zeros.
+  // A dropped branch outputs zeros.
   void operator()(const StochasticDepth& layer) const {
     const kernels::PhiloxCounter words =
         kernels::Philox4x32({0, 0, 0, id}, kernels::DerivePhiloxKey(step.seed, step.step));

@@ -5,7 +5,7 @@
 namespace muster::nn {
 namespace {
 
-// Appends layers to a graph, each taking the one before.
+// Appends layers to a graph; each takes the output of the previous one.
 class Builder {
  public:
   Builder(Graph* graph, NodeId from) : graph_(*graph), last_(from) {}
@@ -37,7 +37,7 @@ void EndWithClassifier(Graph& graph, NodeId from) {
   add("fc", Linear{kTestClasses});
 }
 
-// Two convolutions and a shortcut, as resnet18 has them.
+// Two convolutions and a shortcut, as in resnet18.
 NodeId AddBasicBlock(Graph& graph, NodeId from, const std::string& name, int64_t channels,
                      int64_t stride, double drop_probability) {
   Builder branch(&graph, from);
@@ -56,7 +56,7 @@ NodeId AddBasicBlock(Graph& graph, NodeId from, const std::string& name, int64_t
   return graph.Add(name + ".relu2", Relu{}, {sum});
 }
 
-// Every layer where nothing fuses.
+// Every layer, with nothing to fuse.
 Graph Unfused() {
   Graph graph{{11, 13, 3}, {}};
   Builder add(&graph, kInput);
@@ -90,7 +90,7 @@ Graph ReluConvolutions() {
   return graph;
 }
 
-// Pooling of every kind, alone and after ReLU, and groups.
+// All kinds of pooling, alone and after ReLU, and groups.
 Graph Pools() {
   Graph graph{{17, 15, 3}, {}};
   Builder add(&graph, kInput);
@@ -109,8 +109,8 @@ Graph Pools() {
   return graph;
 }
 
-// Convolution + ReLU at the end of branch and shortcut: both change their gradient in its place.
-// The branch comes after the shortcut, so that it is the first to contribute to the input of both.
+// Convolution + ReLU at the end of branch and shortcut: both change their gradient in place. The
+// branch comes after the shortcut, so that it is the first to contribute to their input's gradient.
 Graph ActivatedBranches() {
   Graph graph{{6, 5, 3}, {}};
   const NodeId stem = graph.Add("stem", Conv2d{8, 3, 1, 1}, {kInput});
@@ -125,8 +125,8 @@ Graph ActivatedBranches() {
   return graph;
 }
 
-// A block in the branch of a block, and a value that four others take: its own convolution, a
-// ReLU, and two sums, in one of which it stands first.
+// A block in the branch of a block, and a value with four consumers: its own convolution, a ReLU,
+// and two sums, in one of which it is the first input.
 Graph Nested() {
   Graph graph{{7, 7, 2}, {}};
   Builder stem(&graph, kInput);
@@ -148,8 +148,8 @@ Graph Nested() {
   return graph;
 }
 
-// Batch norm at the end of branches: of the shortcut itself, with and without stochastic depth, and
-// after a convolution with a bias; the shortcut is one, too. Logits that a pool gives.
+// Batch norm at the end of branches: directly on the shortcut, with and without stochastic depth,
+// and after a convolution with a bias; the shortcut ends in one, too. A pool gives the logits.
 Graph NormalizedSums() {
   Graph graph{{6, 5, 3}, {}};
   Builder stem(&graph, kInput);
@@ -177,7 +177,7 @@ Graph NormalizedSums() {
   return graph;
 }
 
-// Sums of flat values, and logits that are a sum.
+// Sums of flat values; the logits are a sum.
 Graph FlatSums() {
   Graph graph{{3, 3, 3}, {}};
   const NodeId flat = graph.Add("flatten", Flatten{}, {kInput});
@@ -232,7 +232,7 @@ Graph StochasticBranches() {
   Graph graph{{6, 6, 2}, {}};
   NodeId x = graph.Add("stem", Conv2d{6, 3, 1, 1}, {kInput});
   for (const std::string name : {"first", "second", "third"}) {
-    // Before the branch, which then is the first to contribute to the gradient of x.
+    // Precedes the branch, which is therefore the first to contribute to the gradient of x.
     const NodeId shortcut = name == "first" ? x : graph.Add(name + ".shortcut", Conv2d{6}, {x});
     Builder branch(&graph, x);
     branch(name + ".conv1", Conv2d{8, 3, 1, 1});

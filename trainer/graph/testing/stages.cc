@@ -20,7 +20,7 @@ constexpr double kSmoothing = 0.1;
 constexpr uint32_t kGlobalRows = 8;
 constexpr MicroBatch kEvaluated = {.step = 77, .first_row = 5, .rows = 4};
 
-// A plan of the model or of a part of it, with its arrays.
+// A plan of the model or of one stage, with its arrays.
 class Part {
  public:
   Part(const Graph& graph, const CompileOptions& options)
@@ -41,7 +41,7 @@ class Part {
 
   Plan& plan() { return *plan_; }
 
-  // As far as the part takes images and labels.
+  // Fills those of images and labels that the stage uses.
   void Fill(const MicroBatch& batch) {
     std::mt19937 random(static_cast<uint32_t>(batch.step * 1000 + batch.first_row));
     std::normal_distribution<float> normal;
@@ -67,12 +67,12 @@ class Part {
     results.logits = Logits(batch.rows);
     results.loss_sum = plan_->Loss(batch.rows, kSmoothing, 1.0 / kGlobalRows).loss_sum;
   }
-  // And checks what is ready when.
+  // Also checks the order in which gradients are reported ready.
   void Backward(const MicroBatch& batch, Trained::OfMicroBatch& results) {
     std::vector<size_t> ready;
     plan_->Backward(batch.rows, [&](size_t offset) { ready.push_back(offset); });
     EXPECT_TRUE(std::is_sorted(ready.rbegin(), ready.rend()));
-    EXPECT_TRUE(!ready.empty() && ready.back() == 0) << "all gradients are ready in the end";
+    EXPECT_TRUE(!ready.empty() && ready.back() == 0) << "all gradients must be ready at the end";
     for (const ParameterInfo& info : plan_->parameters()) {
       std::vector<float>& values = results.gradients[info.name];
       values.resize(Elements(info));
@@ -138,7 +138,7 @@ class Pipeline {
       }
     }
     for (size_t stage = 0; stage < parts_.size(); ++stage) {
-      EXPECT_EQ(next_[stage], uses_[stage].order.size()) << "stage " << stage << " waits";
+      EXPECT_EQ(next_[stage], uses_[stage].order.size()) << "stage " << stage << " is blocked";
       parts_[stage]->AddBuffers(trained_.buffers);
     }
     Evaluate();
@@ -164,7 +164,7 @@ class Pipeline {
 
   StagePass Next(size_t stage) const { return uses_[stage].order[next_[stage]]; }
 
-  // Whether the neighbour that data come from is beyond the same pass.
+  // Whether the neighbouring stage has finished the pass that this stage depends on.
   bool IsReady(size_t stage) const {
     const StagePass pass = Next(stage);
     if (pass.forward ? stage == 0 : stage + 1 == parts_.size()) return true;
@@ -180,7 +180,7 @@ class Pipeline {
     return parts_[stage]->plan();
   }
 
-  // From the stage before to this one.
+  // Copies activations from the previous stage to this one.
   void TakeValues(size_t stage, size_t micro_batch, uint32_t rows) {
     if (stage == 0) return;
     const auto from = Select(stage - 1, micro_batch).boundary_outputs();
@@ -189,7 +189,7 @@ class Pipeline {
       to.device().Copy(to.boundary_inputs()[i].data, from[i].data, rows * from[i].row_bytes);
     }
   }
-  // From this stage to the one before, unless they are there.
+  // Copies gradients from this stage to the previous one, unless that was done already.
   void GiveGradients(size_t stage, size_t micro_batch) {
     const auto kept = kept_gradients_.find({stage, micro_batch % uses_[stage].slots});
     if (kept == kept_gradients_.end() || kept->second != micro_batch) return;
@@ -238,8 +238,8 @@ class Pipeline {
   const std::vector<MicroBatch>& micro_batches_;
   const std::vector<StageUse>& uses_;
   std::vector<std::unique_ptr<Part>> parts_;
-  std::vector<size_t> next_;  // by stage, of its order
-  // By stage and slot: the micro-batch whose gradients the stage before has yet to take.
+  std::vector<size_t> next_;  // by stage: index in its order
+  // By stage and slot: the micro-batch whose gradients the previous stage has not taken yet.
   std::map<std::pair<size_t, size_t>, size_t> kept_gradients_;
   Trained trained_;
 };
