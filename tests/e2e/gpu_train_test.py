@@ -7,7 +7,7 @@ import unittest
 
 from tests.support.cluster import Cluster, binary
 from tests.support.fake_gpus import FakeGpus
-from tests.support.gpu_training import copied, make_pictures, rank_on_host_gpu, spec
+from tests.support.gpu_training import copied, make_images, rank_on_host_gpu, spec
 
 class GpuTrainTest(unittest.TestCase):
     def start(self, cluster, rank_binary):
@@ -19,8 +19,8 @@ class GpuTrainTest(unittest.TestCase):
     def test_a_rank_that_is_given_a_gpu_computes_on_it(self):
         with Cluster() as cluster:
             self.start(cluster, rank_on_host_gpu(cluster.directory / "programs"))
-            folder = cluster.directory / "pictures"
-            make_pictures(folder)
+            folder = cluster.directory / "images"
+            make_images(folder)
             summaries = {}
             for device in ("cpu", "gpu", "auto"):
                 job = cluster.run(spec(f"on-{device}", folder, device), "--losses")
@@ -33,7 +33,8 @@ class GpuTrainTest(unittest.TestCase):
             cpu = summaries["cpu"]["losses"]
             self.assertEqual(len(cpu), 30)
             self.assertLess(cpu[-1], 0.8 * cpu[0])
-            # The same samples, drawn, cropped and resized alike; bytes may round to their neighbours.
+            # The same samples, drawn, cropped and resized alike; bytes may round to their
+            # neighbours.
             for step, (one, other) in enumerate(zip(cpu, summaries["gpu"]["losses"])):
                 self.assertAlmostEqual(one, other, delta=1e-3 * one, msg=f"step {step}")
             self.assertEqual(summaries["auto"]["losses"], summaries["gpu"]["losses"])
@@ -67,8 +68,8 @@ class GpuTrainTest(unittest.TestCase):
                 cluster.start_worker(name, 1, [*gpus.flags(), f"--rank-binary={programs}/muster-rank"],
                                      env=dict(gpus.environment(cluster.environment()), **variables))
             cluster.wait_for_nodes(2)
-            folder = cluster.directory / "pictures"
-            make_pictures(folder)
+            folder = cluster.directory / "images"
+            make_images(folder)
             two = spec("two-drivers", folder, "gpu")
             two["resources"]["nodes"] = 2
             job = cluster.run(two, check=False)
@@ -83,8 +84,8 @@ class GpuTrainTest(unittest.TestCase):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")))
             self.start(cluster, programs / "muster-rank")
-            folder = cluster.directory / "pictures"
-            make_pictures(folder)
+            folder = cluster.directory / "images"
+            make_images(folder)
             for device in ("gpu", "auto"):
                 job = cluster.run(spec(f"without-{device}", folder, device), check=False)
                 self.assertEqual((job["state"], int(job["exit_code"])), ("FAILED", 71))
@@ -95,8 +96,8 @@ class GpuTrainTest(unittest.TestCase):
     def test_explain_plan(self):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")))
-            folder = cluster.directory / "pictures"
-            make_pictures(folder)
+            folder = cluster.directory / "images"
+            make_images(folder)
             def explain(device, *flags):
                 path = cluster.write_spec(spec("plan", folder, device))
                 return subprocess.run([binary("cli/muster"), "spec", "explain-plan", path, f"--rank-binary={programs}/"
@@ -121,8 +122,8 @@ class GpuTrainTest(unittest.TestCase):
             prefix.mkdir()
             copied(prefix / "lib", ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
             rank = copied(prefix / "libexec", ("muster-rank", binary("trainer/muster-rank"))) / "muster-rank"
-            folder = cluster.directory / "pictures"
-            make_pictures(folder)
+            folder = cluster.directory / "images"
+            make_images(folder)
             path = cluster.write_spec(spec("plan", folder, "auto"))
             interpreter = re.search(r"(/lib\S*/ld-linux\S*)", subprocess.check_output(["ldd", rank], text=True)).group(1)
             for command in (str(rank), f"{interpreter} {rank}"):

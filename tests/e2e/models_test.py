@@ -11,7 +11,8 @@ from tests.support.cluster import ROOT, Cluster, training_spec
 
 PYTHON = "/usr/bin/python3"
 
-# Everything random at once; with synchronised batch norm none of it depends on how many ranks there are.
+# Everything random at once; with synchronised batch norm none of it depends on how many ranks there
+# are.
 EVERYTHING = {
     "model": {"name": "small_cnn", "dropout": 0.2},
     "sync_batch_norm": True,
@@ -128,13 +129,13 @@ class ModelsTest(unittest.TestCase):
 
 class DataTest(unittest.TestCase):
     def test_cifar_layout_resized_to_112(self):
-        """The 32 -> 112 experiment on pictures of Fashion-MNIST in CIFAR-10's layout."""
+        """The 32 -> 112 experiment on images of Fashion-MNIST in CIFAR-10's layout."""
         with Cluster(nodes=1, slots=2) as cluster:
             folder = cluster.directory / "cifar"
             subprocess.run([PYTHON, str(ROOT / "deploy/tools/fashion_mnist_to_cifar.py"),
                             "/usr/share/datasets/fashion-mnist", str(folder)], check=True, capture_output=True)
             for file in folder.glob("*.bin"):
-                os.truncate(file, 64 * 3073)  # so many pictures are enough here
+                os.truncate(file, 64 * 3073)  # 64 images are enough here
             job = cluster.run(training_spec(
                 "resized", model={"name": "mobilenet_v2"}, dataset={"name": "cifar10", "path": str(folder)},
                 image_size=112, global_batch=8, max_steps=2, loader={"threads": 2},
@@ -145,7 +146,7 @@ class DataTest(unittest.TestCase):
 
     def test_a_folder_of_jpegs_and_a_damaged_one(self):
         with Cluster(nodes=1) as cluster:
-            folder = cluster.directory / "pictures"
+            folder = cluster.directory / "images"
             subprocess.run([PYTHON, str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=24", "--val=8",
                             "--classes=3", "--size=90x70"], check=True, capture_output=True)
             spec = dict(model={"name": "resnet18"}, dataset={"name": "image_folder", "path": str(folder)},
@@ -155,10 +156,10 @@ class DataTest(unittest.TestCase):
             self.assertEqual(job["state"], "SUCCEEDED")
             self.assertGreater(float(job["summary"]["test_loss"]), 0)
 
-            picture = sorted(pathlib.Path(folder).glob("train/*/*.jpg"))[5]
-            picture.write_bytes(picture.read_bytes()[:200])
+            damaged = sorted(pathlib.Path(folder).glob("train/*/*.jpg"))[5]
+            damaged.write_bytes(damaged.read_bytes()[:200])
             job = cluster.run(training_spec("damaged", **spec), check=False)
             self.assertEqual(job["state"], "FAILED")
             self.assertEqual(int(job["exit_code"]), 66)
             self.assertEqual(int(job["generation"]), 1)
-            self.assertIn(picture.name, job["first_failure"]["message"])
+            self.assertIn(damaged.name, job["first_failure"]["message"])

@@ -8,12 +8,12 @@ import unittest
 
 from tests.support.cluster import Cluster, binary, wait_until
 from tests.support.fake_gpus import FakeGpus
-from tests.support.gpu_training import copied, make_pictures, rank_on_host_gpu, spec
+from tests.support.gpu_training import copied, make_images, rank_on_host_gpu, spec
 
 
 class NcclTrainTest(unittest.TestCase):
     def start(self, cluster, nodes, gpus_each=1):
-        """Machines with GPUs of their own, and a folder of pictures."""
+        """Machines with GPUs of their own, and a folder of images."""
         rank = rank_on_host_gpu(cluster.directory / "programs")
         libraries = copied(cluster.directory / "nvidia",
                            ("libnccl.so.2", binary("collectives/nccl/testing/libfake_nccl.so")))
@@ -28,8 +28,8 @@ class NcclTrainTest(unittest.TestCase):
                                  env=gpus.environment({**cluster.environment(),
                                                        "MUSTER_CUDA_LIBRARY_PATH": str(libraries)}))
         cluster.wait_for_nodes(len(nodes))
-        folder = cluster.directory / "pictures"
-        make_pictures(folder)
+        folder = cluster.directory / "images"
+        make_images(folder)
         return folder
 
     def spec(self, name, folder, nodes, ranks_per_node, **train):

@@ -14,7 +14,7 @@ from tests.support.daemon import binary
 SUBSAMPLING = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
 
 
-def noisy_picture(rng, mode, width, height):
+def noisy_image(rng, mode, width, height):
     """Noise and smooth shapes together: sharp edges in colour, saturated pixels."""
     channels = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
     coarse = rng.integers(0, 256, (5, 6, channels), numpy.uint8)
@@ -29,16 +29,16 @@ class JpegTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="muster-jpeg.")
         self.addCleanup(folder.cleanup)
-        self.file = pathlib.Path(folder.name) / "picture.jpg"
+        self.file = pathlib.Path(folder.name) / "image.jpg"
 
-    def check(self, picture, **options):
-        picture.save(self.file, **options)
+    def check(self, image, **options):
+        image.save(self.file, **options)
         output = subprocess.run([binary("tests/images/jpeg_driver"), self.file], check=True, capture_output=True).stdout
         ours = numpy.asarray(Image.open(io.BytesIO(output)))
         with Image.open(self.file) as opened:
-            self.assertEqual(opened.mode, picture.mode)
+            self.assertEqual(opened.mode, image.mode)
             theirs = numpy.asarray(opened.convert("RGB"))
-        numpy.testing.assert_array_equal(ours, theirs, f"{picture.mode} {picture.size} {options}")
+        numpy.testing.assert_array_equal(ours, theirs, f"{image.mode} {image.size} {options}")
 
     def test_colour_of_every_kind(self):
         rng = numpy.random.default_rng(1)
@@ -46,17 +46,17 @@ class JpegTest(unittest.TestCase):
             for progressive in (False, True):
                 for quality in (25, 75, 95):
                     width, height = (int(side) for side in rng.integers(1, 150, 2))
-                    self.check(noisy_picture(rng, "RGB", width, height), quality=quality, subsampling=subsampling,
+                    self.check(noisy_image(rng, "RGB", width, height), quality=quality, subsampling=subsampling,
                                progressive=progressive)
 
     def test_a_photograph_s_size(self):
-        self.check(noisy_picture(numpy.random.default_rng(2), "RGB", 500, 375), quality=90)
+        self.check(noisy_image(numpy.random.default_rng(2), "RGB", 500, 375), quality=90)
 
     def test_grey_and_inks(self):
         rng = numpy.random.default_rng(3)
         for mode in ("L", "CMYK"):
             for width, height in ((1, 1), (37, 64), (128, 75)):
-                self.check(noisy_picture(rng, mode, width, height), quality=85)
+                self.check(noisy_image(rng, mode, width, height), quality=85)
 
 
 if __name__ == "__main__":

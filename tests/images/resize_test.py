@@ -48,7 +48,7 @@ class ResizeTest(unittest.TestCase):
                 difference = numpy.abs(result.astype(int) - expected)
                 self.assertLessEqual(difference.max(), 1, f"{case[0].shape} {case[1:]}")
 
-    def test_random_pictures_and_boxes(self):
+    def test_random_images_and_boxes(self):
         rng = numpy.random.default_rng(1)
         cases = []
         for i in range(150):
@@ -59,7 +59,7 @@ class ResizeTest(unittest.TestCase):
             cases.append((pixels, box, tuple(int(side) for side in rng.integers(1, 90, 2)), bool(i % 2)))
         self.check(cases)
 
-    def test_whole_pictures(self):
+    def test_whole_images(self):
         rng = numpy.random.default_rng(2)
         cases = []
         for (width, height), size in [((500, 375), (224, 224)), ((32, 32), (112, 112)), ((28, 28), (28, 28)),

@@ -1,4 +1,4 @@
-// Loads a folder of pictures as a training or an evaluation does, for transform_test.py.
+// Loads a folder of images as training or evaluation does, for transform_test.py.
 //
 // The file --output receives the normalised rows as float32 NHWC; standard output one line of JSON
 // for each of them, with its sample and everything that chance decided about it.

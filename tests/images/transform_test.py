@@ -1,4 +1,4 @@
-"""What a folder of pictures is turned into is what torchvision makes of it."""
+"""Transforms of an image folder match torchvision."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIZES = [(80, 61), (61, 80), (97, 97), (33, 240), (64, 64), (51, 40), (150, 101)]
 
 
-def smooth_picture(rng, size):
+def smooth_image(rng, size):
     """Noise of several octaves, none so fine that a JPEG's own rounding shows."""
     planes = numpy.full((size[1], size[0], 3), 128.0)
     for cells, weight in ((3, 40), (9, 20), (20, 8)):
@@ -31,17 +31,17 @@ def smooth_picture(rng, size):
 class TransformTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="muster-pictures.")
+        cls.folder = tempfile.TemporaryDirectory(prefix="muster-images.")
         cls.root = pathlib.Path(cls.folder.name)
         rng = numpy.random.default_rng(3)
         for split in ("train", "val"):
             for i, size in enumerate(SIZES):
                 directory = cls.root / split / f"class-{i % 3}"
                 directory.mkdir(parents=True, exist_ok=True)
-                picture = smooth_picture(rng, size)
-                # Grey pictures and halved colour resolution are in every collection.
-                picture = picture.convert("L") if i == 4 else picture
-                picture.save(directory / f"{i}.jpg", quality=92, subsampling=0 if i % 2 else 2)
+                image = smooth_image(rng, size)
+                # Grey images and halved colour resolution are in every collection.
+                image = image.convert("L") if i == 4 else image
+                image.save(directory / f"{i}.jpg", quality=92, subsampling=0 if i % 2 else 2)
 
     @classmethod
     def tearDownClass(cls):
@@ -64,28 +64,28 @@ class TransformTest(unittest.TestCase):
         for size, center_crop, resized in ((28, 0.875, 32), (56, 1, 56), (45, 0.9, 50)):
             pipeline = transforms.Compose([transforms.Resize(resized), transforms.CenterCrop(size),
                                            transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)])
-            pictures = datasets.ImageFolder(self.root / "val", pipeline)
+            dataset = datasets.ImageFolder(self.root / "val", pipeline)
             rows = self.load(size, f"--center-crop={center_crop}", "--detail=1000")
             self.assertEqual([line["sample"] for line, _ in rows], list(range(len(SIZES))))
             for line, ours in rows:
-                theirs, label = pictures[line["sample"]]
+                theirs, label = dataset[line["sample"]]
                 self.assertEqual(line["label"], label)
                 self.assertLess(self.levels(ours, theirs).max().item(), 1.01, f"{line} to {size}")
 
     def check_training(self, size, *flags):
         """Each row against torchvision's functions, with what chance decided here: the greatest and the mean
         difference of all."""
-        pictures = datasets.ImageFolder(self.root / "train")
+        dataset = datasets.ImageFolder(self.root / "train")
         rows = self.load(size, "--train", "--views=2", *flags)
         self.assertEqual(sorted(line["sample"] for line, _ in rows), sorted(2 * list(range(len(SIZES)))))
         differences = []
         for line, ours in rows:
-            picture, label = pictures[line["sample"]]
+            image, label = dataset[line["sample"]]
             self.assertEqual(line["label"], label)
-            picture = functional.resized_crop(picture, *line["crop"], [size, size])
+            image = functional.resized_crop(image, *line["crop"], [size, size])
             if line["flip"]:
-                picture = functional.hflip(picture)
-            theirs = functional.normalize(functional.to_tensor(picture), MEAN, DEVIATION)
+                image = functional.hflip(image)
+            theirs = functional.normalize(functional.to_tensor(image), MEAN, DEVIATION)
             if line.get("erasure", [0, 0, 0, 0])[2] > 0:
                 theirs = functional.erase(theirs, *line["erasure"], v=0)
             differences.append(self.levels(ours, theirs))

@@ -30,7 +30,7 @@ class Driver:
     """A model and the files around it; a context manager, with a directory of its own."""
 
     def __init__(self, spec, images, labels, classes=10):
-        """images: rows, channels, height, width."""
+        """images: (samples, channels, height, width)."""
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-parity."))
         self._rows, self._classes = len(labels), classes
         channels, height, width = images.shape[1:]
@@ -88,7 +88,7 @@ def random_images(rows, channels, size, seed=1):
 
 
 def fashion_mnist(rows):
-    """The first training pictures, normalised, as (rows, 1, 28, 28), and their labels."""
+    """The first training images, normalised, as (samples, 1, 28, 28), and their labels."""
     def read(name, header, count):
         with gzip.open(FASHION_MNIST / f"train-{name}.gz") as file:
             return numpy.frombuffer(file.read(header + count)[header:], numpy.uint8)

@@ -18,7 +18,7 @@ def copied(directory, *files):
     return directory
 
 
-def make_pictures(folder):
+def make_images(folder):
     """Those of class i are brightest in channel i: red, green, blue."""
     subprocess.run(["/usr/bin/python3", str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=48", "--val=24",
                     f"--classes={CLASSES}", "--size=40x30"], check=True, capture_output=True)

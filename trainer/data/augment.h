@@ -1,7 +1,7 @@
-// What chance decides about an image in training: crops, flips and erased rectangles.
+// Random augmentation of training images: crops, flips and erased rectangles.
 //
-// Every draw is a function of (seed, epoch, sample, view) alone, whichever rank, thread or batch
-// asks.
+// Every draw is a function of (seed, epoch, sample, view) only, independent of rank, thread and
+// batch.
 #ifndef MUSTER_TRAINER_DATA_AUGMENT_H_
 #define MUSTER_TRAINER_DATA_AUGMENT_H_
 
@@ -12,9 +12,9 @@
 
 namespace muster::data {
 
-// A part with an area of min_scale to max_scale of the image's and a width to height ratio of
-// min_ratio to max_ratio, the area uniform, the ratio's logarithm uniform: the crop of Szegedy et
-// al., "Going deeper with convolutions" (2014), as torchvision's RandomResizedCrop draws it.
+// A crop whose area is min_scale to max_scale of the image's and whose width to height ratio is
+// min_ratio to max_ratio; the area and the ratio's logarithm are uniform. This is the crop of
+// Szegedy et al., "Going deeper with convolutions" (2014), as in torchvision's RandomResizedCrop.
 struct RandomResizedCropOptions {
   double min_scale = 0.08;
   double max_scale = 1;
@@ -22,8 +22,8 @@ struct RandomResizedCropOptions {
   double max_ratio = 4.0 / 3;
 };
 
-// Zhong et al., "Random erasing data augmentation" (2017), as torchvision's RandomErasing draws it;
-// the ratio is height to width.
+// Zhong et al., "Random erasing data augmentation" (2017), as in torchvision's RandomErasing; the
+// ratio is height to width.
 struct RandomErasingOptions {
   double probability = 0.5;
   double min_scale = 0.02;
@@ -33,7 +33,7 @@ struct RandomErasingOptions {
 };
 
 struct AugmentOptions {
-  // Pixels of value 0 around the image before a random crop back to its size.
+  // Width of the zero padding around the image before a random crop to the original size.
   uint32_t crop_padding = 0;
   bool flip = false;  // left to right, with probability one half
   uint64_t seed = 0;
@@ -41,21 +41,21 @@ struct AugmentOptions {
   std::optional<RandomErasingOptions> random_erasing;
 };
 
-// What a draw is for.
+// Identifies the view of a sample for which a draw is made.
 struct SampleView {
   uint64_t epoch = 0;
   uint32_t sample = 0;
   uint32_t view = 0;
 };
 
-// Where an image is put: out(y, x) = in(y + dy, x + dx), zero outside, then mirrored.
+// Placement of an image: out(y, x) = in(y + dy, x + dx), zero outside, then mirrored if `flip`.
 struct Placement {
   int32_t dy = 0;
   int32_t dx = 0;
   bool flip = false;
 };
 
-// In whole pixels. Empty where its height or width is 0.
+// In whole pixels. Empty if its height or width is 0.
 struct Rectangle {
   int32_t top = 0;
   int32_t left = 0;
@@ -63,15 +63,16 @@ struct Rectangle {
   int32_t width = 0;
 };
 
-// By crop_padding and flip.
+// Draws the placement for crop_padding and flip.
 Placement DrawPlacement(const AugmentOptions& options, const SampleView& of);
 
-// The part of an image of size `stored`. Ten tries; then the largest central part whose ratio is
-// allowed.
+// Draws a crop of an image of size `stored`. After ten failed tries, returns the largest central
+// crop with an allowed ratio.
 Rectangle DrawCrop(const RandomResizedCropOptions& options, uint64_t seed, ImageSize stored,
                    const SampleView& of);
 
-// The part of an image of size `size` to erase; empty for none. Ten tries; then none.
+// Draws the rectangle to erase in an image of size `size`; empty for none or after ten failed
+// tries.
 Rectangle DrawErasure(const RandomErasingOptions& options, uint64_t seed, ImageSize size,
                       const SampleView& of);
 

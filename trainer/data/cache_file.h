@@ -13,16 +13,16 @@
 
 namespace muster::data {
 
-// Where the converted form of `sources` (which must exist) belongs: cache_dir/KIND-…. Another path,
-// size or modification time is another name, so that a replaced file is never mistaken for its
-// predecessor.
+// Returns the path of the converted form of `sources` (which must exist): cache_dir/KIND-…. The
+// name depends on the path, size and modification time of each source, so that a replaced file is
+// converted again.
 absl::StatusOr<std::string> CachedName(absl::string_view kind,
                                        absl::Span<const std::string> sources,
                                        const std::string& cache_dir);
 
-// Makes `target` unless `is_complete` says that it is there: `write` fills a file beside it (fd,
-// and its path for messages), which is then renamed, under a lock that makes other processes wait
-// and then find it done. Replaces a damaged target. Errors are `write`'s, or as errno says.
+// Creates `target` unless `is_complete` returns true: `write` fills a temporary file next to it
+// (fd, and its path for messages), which is then renamed. A lock makes concurrent processes wait
+// and then use the result. Replaces a damaged target. Errors: those of `write`, or from errno.
 absl::Status MakeCacheFile(
     const std::string& target, const std::function<bool()>& is_complete,
     const std::function<absl::Status(int fd, const std::string& path)>& write);

@@ -1,4 +1,4 @@
-// The data sets that a spec can name.
+// Registry of the data sets that a spec can name.
 #ifndef MUSTER_TRAINER_DATA_DATASET_H_
 #define MUSTER_TRAINER_DATA_DATASET_H_
 
@@ -14,20 +14,20 @@ namespace muster::data {
 
 struct DatasetOptions {
   std::string name;
-  std::string path;  // the folder that holds the files
-  // In place of the data set's own; empty: those.
+  std::string path;  // folder with the files
+  // Override the data set's own values unless empty.
   std::vector<float> mean;
   std::vector<float> standard_deviation;
 };
 
-// What is known of a data set without its files: of an image_folder neither size nor classes.
-// INVALID_ARGUMENT names the known ones.
+// Returns the properties of a data set that are known without its files; for image_folder, size and
+// classes are unknown. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<DatasetInfo> FindDataset(absl::string_view name);
 
-// Opens one split. Files that must be converted first are so once into cache_dir, for all processes
-// of the machine. INVALID_ARGUMENT for an unknown name and for another number of means or
-// deviations than channels; NOT_FOUND and DATA_LOSS name the file: labels outside the data set's
-// classes, images of another size and files too short or too long are DATA_LOSS.
+// Opens one split. Files that need conversion are converted once into cache_dir, for all processes
+// of the machine. INVALID_ARGUMENT for an unknown name, or if the number of means or deviations is
+// not the number of channels. NOT_FOUND and DATA_LOSS name the file; DATA_LOSS: labels out of
+// range, images of another size, or files that are too short or too long.
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenDataset(const DatasetOptions& options,
                                                           Split split,
                                                           const std::string& cache_dir);

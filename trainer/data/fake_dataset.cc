@@ -16,7 +16,7 @@ class FakeDataset::Reader : public ImageReader {
   absl::StatusOr<ImageSize> Open(size_t sample) override {
     sample_ = sample;
     if (dataset_->damaged_ == sample) {
-      return absl::DataLossError(absl::StrCat("picture ", sample, " is damaged"));
+      return absl::DataLossError(absl::StrCat("image ", sample, " is damaged"));
     }
     return dataset_->stored(sample);
   }

@@ -1,5 +1,5 @@
-// For tests: pictures of any size without files, each a plane of brightness, so that what a
-// transform should make of it can be told from the coordinates alone.
+// For tests: images of any size without files, each a plane of brightness, so that the result of a
+// transform can be computed from the coordinates alone.
 #ifndef MUSTER_TRAINER_DATA_FAKE_DATASET_H_
 #define MUSTER_TRAINER_DATA_FAKE_DATASET_H_
 
@@ -16,15 +16,15 @@ namespace muster::data {
 
 class FakeDataset : public ImageDataset {
  public:
-  // Image i has size sizes[i % sizes.size()] and label i % 10. With sizes of one kind info() tells
-  // it. Readers halve the resolution wherever they may if `reduces`.
+  // Image i has size sizes[i % sizes.size()] and label i % 10. If all sizes are equal, info()
+  // contains the size. With `reduces`, readers halve the resolution as often as allowed.
   FakeDataset(size_t samples, std::vector<ImageSize> sizes, int64_t channels, bool reduces = false);
 
-  // Readers fail on this sample: DATA_LOSS, "picture I is damaged".
+  // Makes readers fail on this sample: DATA_LOSS, "image I is damaged".
   void set_damaged(size_t sample) { damaged_ = sample; }
 
   ImageSize stored(size_t i) const { return sizes_[i % sizes_.size()]; }
-  // At any point of image i, (0.5, 0.5) being the first pixel's centre; between 0 and 255.
+  // Brightness in [0, 255] at a point of image i; (0.5, 0.5) is the first pixel's centre.
   double Brightness(size_t i, double y, double x, int64_t channel) const;
 
   const DatasetInfo& info() const override { return info_; }

@@ -1,5 +1,4 @@
-// What a data set is to the rest of the trainer: labelled images, already decoded in memory or read
-// one by one.
+// Interface of data sets: labelled images, either decoded in memory or read one at a time.
 #ifndef MUSTER_TRAINER_DATA_IMAGE_DATASET_H_
 #define MUSTER_TRAINER_DATA_IMAGE_DATASET_H_
 
@@ -18,12 +17,12 @@ enum class Split { kTrain, kTest };
 
 struct DatasetInfo {
   std::string name;
-  // Of every image; zero where they differ from image to image.
+  // Of every image; zero if the sizes differ.
   int64_t height = 0;
   int64_t width = 0;
   int64_t channels = 0;
   int64_t classes = 0;
-  // Of pixels scaled to 0..1, by channel.
+  // By channel, of pixels scaled to [0, 1].
   std::vector<float> mean;
   std::vector<float> standard_deviation;
 };
@@ -33,8 +32,8 @@ struct ImageSize {
   int64_t width = 0;
 };
 
-// Pixels as uint8, HWC; a line is width * channels bytes and the next one begins row_bytes after
-// it.
+// Pixels as uint8, HWC; a row has width * channels bytes, and row_bytes is the distance between the
+// starts of adjacent rows.
 struct ImageView {
   int64_t height = 0;
   int64_t width = 0;
@@ -43,8 +42,8 @@ struct ImageView {
   const uint8_t* pixels = nullptr;
 };
 
-// A rectangle in pixels. Pixel (y, x) covers y..y+1 and x..x+1, so that {0, 0, height, width} is
-// the whole image.
+// A rectangle in pixels. Pixel (y, x) covers [y, y+1) and [x, x+1), so that {0, 0, height, width}
+// is the whole image.
 struct Region {
   double top = 0;
   double left = 0;
@@ -54,28 +53,29 @@ struct Region {
 
 struct DecodedRegion {
   ImageView view;
-  // Where the wanted region lies in the view, in the view's pixels.
+  // The wanted region within the view, in the view's pixels.
   Region region;
 };
 
-// Reads the images of one data set, one after another. For one thread; the data set outlives it.
+// Reads the images of one data set one at a time. Not thread-safe; the data set must outlive it.
 class ImageReader {
  public:
   virtual ~ImageReader() = default;
 
-  // Turns to an image, `sample` < size(), and tells its size as it is stored. NOT_FOUND and so on
-  // as errno says, and DATA_LOSS for what is no image, name the file.
+  // Opens image `sample` < size() and returns its stored size. Errors name the file: NOT_FOUND and
+  // others from errno, and DATA_LOSS if it is not a valid image.
   virtual absl::StatusOr<ImageSize> Open(size_t sample) = 0;
 
-  // The pixels of a part of the opened image, `wanted` in its stored pixels, not empty and within
-  // it. They may come at a lower resolution as long as the wanted region keeps `at_least` pixels
-  // both ways; {INT64_MAX, INT64_MAX} is full resolution. Only what the view holds is looked at:
-  // damage elsewhere in a file may go unseen. Any number of times after Open, each the same as the
-  // first; the view is valid until the reader's next call. DATA_LOSS names the file.
+  // Decodes at least the region `wanted` of the opened image, in stored pixels, which must be
+  // nonempty and within the image. The resolution may be reduced as long as the wanted region keeps
+  // `at_least` pixels in both directions; {INT64_MAX, INT64_MAX} requests full resolution. Only the
+  // view's pixels are checked: damage elsewhere in the file may go undetected. May be called any
+  // number of times after Open, with identical results; the view is valid until the reader's next
+  // call. DATA_LOSS names the file.
   virtual absl::StatusOr<DecodedRegion> Decode(const Region& wanted, ImageSize at_least) = 0;
 };
 
-// One split. Immutable; safe to read from any thread.
+// One split of a data set. Immutable; safe to read from any thread.
 class ImageDataset {
  public:
   virtual ~ImageDataset() = default;
@@ -84,18 +84,18 @@ class ImageDataset {
   virtual size_t size() const = 0;
   virtual int32_t label(size_t i) const = 0;
 
-  // Hex, different for data that is not the same as far as a cheap look tells. Equal on every
-  // machine.
+  // A hex digest that differs for different data, as far as a cheap check can tell. Equal on all
+  // machines.
   virtual std::string Digest() const = 0;
 
-  // The pixels of image i, height * width * channels bytes, and those of the next images after
-  // them; null where images are stored in another form.
+  // Pixels of image i, height * width * channels bytes, followed by those of the next images; null
+  // if the images are not stored decoded.
   virtual const uint8_t* image(size_t i) const = 0;
 
   virtual std::unique_ptr<ImageReader> NewReader() const = 0;
 };
 
-// Images of one size and their labels as arrays in memory, which the derived class owns.
+// Images of one size and their labels, as arrays in memory that the derived class owns.
 class ArrayDataset : public ImageDataset {
  public:
   const DatasetInfo& info() const override { return info_; }
@@ -104,11 +104,11 @@ class ArrayDataset : public ImageDataset {
   const uint8_t* image(size_t i) const override { return pixels_.data() + i * image_bytes_; }
   std::unique_ptr<ImageReader> NewReader() const override;
 
-  // Of the number of images, every label and some images spread over all.
+  // Covers the number of images, every label, and a sample of the images.
   std::string Digest() const override;
 
  protected:
-  // `pixels` and `labels` live as long as the object; as many images as labels.
+  // `pixels` and `labels` must outlive the object and hold the same number of images.
   ArrayDataset(DatasetInfo info, absl::Span<const uint8_t> pixels,
                absl::Span<const uint8_t> labels);
 

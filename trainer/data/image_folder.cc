@@ -62,7 +62,7 @@ bool EndsWithAny(absl::string_view name, absl::Span<const absl::string_view> suf
 
 bool IsJpeg(absl::string_view name) { return EndsWithAny(name, {".jpg", ".jpeg"}); }
 
-// What is clearly no picture may lie among them.
+// What is clearly no image may lie among them.
 bool IsIgnored(absl::string_view name) {
   return EndsWithAny(name, {".csv", ".db", ".html", ".ini", ".json", ".log", ".md", ".tsv", ".txt",
                             ".xml", ".yaml", ".yml"});
@@ -85,20 +85,20 @@ absl::StatusOr<std::vector<std::string>> ListClasses(const std::string& path) {
   return classes;
 }
 
-// The pictures of one class's folder.
-absl::StatusOr<std::vector<Entry>> ListPictures(const std::string& path) {
+// The images of one class's folder.
+absl::StatusOr<std::vector<Entry>> ListImages(const std::string& path) {
   ASSIGN_OR_RETURN(std::vector<Entry> entries, List(path));
-  std::vector<Entry> pictures;
+  std::vector<Entry> images;
   for (Entry& entry : entries) {
     if (!entry.is_folder && IsJpeg(entry.name)) {
-      pictures.push_back(std::move(entry));
+      images.push_back(std::move(entry));
     } else if (entry.is_folder || !IsIgnored(entry.name)) {
       return absl::DataLossError(absl::StrCat(
-          path, "/", entry.name, entry.is_folder ? " is a folder, not a picture" : " is no .jpg"));
+          path, "/", entry.name, entry.is_folder ? " is a folder, not a image" : " is no .jpg"));
     }
   }
-  if (pictures.empty()) return absl::DataLossError(absl::StrCat(path, " holds no picture"));
-  return pictures;
+  if (images.empty()) return absl::DataLossError(absl::StrCat(path, " holds no image"));
+  return images;
 }
 
 bool IsFolder(const std::string& path) {
@@ -113,18 +113,18 @@ class ImageFolder final : public ImageDataset {
       DatasetInfo info, const std::string& path, const std::vector<std::string>& classes);
 
   const DatasetInfo& info() const override { return info_; }
-  size_t size() const override { return pictures_.size(); }
-  int32_t label(size_t i) const override { return pictures_[i].label; }
+  size_t size() const override { return images_.size(); }
+  int32_t label(size_t i) const override { return images_[i].label; }
   std::string Digest() const override { return digest_; }
   const uint8_t* image(size_t) const override { return nullptr; }
   std::unique_ptr<ImageReader> NewReader() const override;
 
   // CLASS/FILE below path().
-  absl::string_view name(size_t i) const { return &names_[pictures_[i].name]; }
+  absl::string_view name(size_t i) const { return &names_[images_[i].name]; }
   const std::string& path() const { return path_; }
 
  private:
-  struct Picture {
+  struct ImageFile {
     uint64_t name;  // an offset in names_
     int32_t label;
   };
@@ -136,7 +136,7 @@ class ImageFolder final : public ImageDataset {
   std::string path_;
   // One behind another, each with a zero byte after it: half the memory of a million strings.
   std::string names_;
-  std::vector<Picture> pictures_;
+  std::vector<ImageFile> images_;
   std::string digest_;
 };
 
@@ -152,7 +152,7 @@ class FolderReader final : public ImageReader {
 
   const ImageFolder* const folder_;
   JpegDecoder decoder_;
-  // Of the opened picture; kept for their memory.
+  // Of the opened image; kept for their memory.
   std::string path_;
   std::vector<uint8_t> buffer_;
   size_t size_bytes_ = 0;
@@ -172,16 +172,15 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> ImageFolder::Open(
           absl::StrCat(path, "/", name, ": the training split has no such class"));
     }
     const auto label = static_cast<int32_t>(found - classes.begin());
-    ASSIGN_OR_RETURN(const std::vector<Entry> pictures,
-                     ListPictures(absl::StrCat(path, "/", name)));
-    for (const Entry& picture : pictures) {
-      folder->pictures_.push_back({folder->names_.size(), label});
-      absl::StrAppend(&folder->names_, name, "/", picture.name, absl::string_view("\0", 1));
-      digest.Update(absl::StrCat(name, "/", picture.name, " ", picture.size_bytes, "\n"));
+    ASSIGN_OR_RETURN(const std::vector<Entry> images, ListImages(absl::StrCat(path, "/", name)));
+    for (const Entry& image : images) {
+      folder->images_.push_back({folder->names_.size(), label});
+      absl::StrAppend(&folder->names_, name, "/", image.name, absl::string_view("\0", 1));
+      digest.Update(absl::StrCat(name, "/", image.name, " ", image.size_bytes, "\n"));
     }
   }
   folder->names_.shrink_to_fit();
-  folder->pictures_.shrink_to_fit();
+  folder->images_.shrink_to_fit();
   folder->digest_ = digest.HexDigest();
   return folder;
 }

@@ -1,11 +1,11 @@
-// Pictures in a folder for each class, the layout of ImageNet and torchvision's ImageFolder.
+// Images in one folder per class, the layout of ImageNet and torchvision's ImageFolder.
 //
-//   PATH/train/CLASS/*.jpg     PATH/val/CLASS/*.jpg, or PATH/test/CLASS/*.jpg where there is no val
+//   PATH/train/CLASS/*.jpg     PATH/val/CLASS/*.jpg, or PATH/test/CLASS/*.jpg if there is no val
 //
-// Classes are the subfolders of train sorted by name (as bytes), numbered from 0; a class's
-// pictures follow each other sorted by name. Names that begin with a dot are ignored. So are files
-// whose name ends as that of a text or table does (.txt, .csv, .json, …, also Thumbs.db);
-// everything else that is no .jpg or .jpeg (in any case) is refused rather than silently left out.
+// Classes are the subfolders of train sorted by name (as bytes), numbered from 0; a class's images
+// are sorted by name. Names that begin with a dot are ignored, and so are files with the extension
+// of a text or table (.txt, .csv, .json, …, also Thumbs.db). All other files that are not .jpg or
+// .jpeg (in any case) are an error rather than silently skipped.
 #ifndef MUSTER_TRAINER_DATA_IMAGE_FOLDER_H_
 #define MUSTER_TRAINER_DATA_IMAGE_FOLDER_H_
 
@@ -17,11 +17,11 @@
 
 namespace muster::data {
 
-// Lists the files and sees their sizes; a picture's content is first looked at by a reader, which
-// turns grey pictures and CMYK ones into RGB. `info` gives all but the number of classes. NOT_FOUND
-// for a folder that does not exist; DATA_LOSS for no class, a class without pictures, a test class
-// that is not among those of train, and names that should not be there: all name the path. Its
-// digest is of the names and sizes of all files.
+// Lists the files and their sizes. A reader later decodes an image's content and converts grey and
+// CMYK images to RGB. `info` contains everything except the number of classes. NOT_FOUND if a
+// folder does not exist; DATA_LOSS for no class, a class without images, a test class that does not
+// exist in train, and unexpected files or folders. All errors name the path. The digest covers the
+// names and sizes of all files.
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenImageFolder(const DatasetInfo& info,
                                                               const std::string& path, Split split);
 

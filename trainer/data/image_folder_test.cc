@@ -50,7 +50,7 @@ class ImageFolderTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(ImageFolderTest, ListsClassesAndPicturesByName) {
+TEST_F(ImageFolderTest, ListsClassesAndImagesByName) {
   const auto train = Open();
   ASSERT_TRUE(train.ok()) << train.status();
   EXPECT_EQ((*train)->info().classes, 2);
@@ -86,7 +86,7 @@ TEST_F(ImageFolderTest, TakesTestWhereThereIsNoVal) {
   EXPECT_EQ((*Open(Split::kTest))->size(), 1);
 }
 
-TEST_F(ImageFolderTest, TestPicturesHaveTheLabelsOfTheTrainingClasses) {
+TEST_F(ImageFolderTest, TestImagesHaveTheLabelsOfTheTrainingClasses) {
   std::filesystem::remove_all(path("val/cat"));
   const auto test = Open(Split::kTest);
   ASSERT_TRUE(test.ok()) << test.status();

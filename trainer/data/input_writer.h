@@ -1,4 +1,4 @@
-// Writes a loader's batches into a network's input.
+// Writes a loader's batches to a network's input.
 #ifndef MUSTER_TRAINER_DATA_INPUT_WRITER_H_
 #define MUSTER_TRAINER_DATA_INPUT_WRITER_H_
 
@@ -14,23 +14,23 @@
 
 namespace muster::data {
 
-// Makes bytes into (byte / 255 - mean) / standard deviation, by channel, and does on the device
-// what the loader has left to be done with a batch's images. For the device's thread; the device
-// outlives it.
+// Converts bytes to (byte / 255 - mean) / standard deviation, by channel, and runs the transforms
+// of a batch's images that the loader left to the device. For use on the device's thread; the
+// device must outlive it.
 class InputWriter {
  public:
   InputWriter(const DatasetInfo& info, kernels::Device& device = kernels::CpuDevice());
 
   // Queues the work that fills input, float32 [rows, height, width, channels], and labels, int32
-  // [rows], both in the device's memory. input may be null: labels alone. The loader may reuse the
-  // batch's memory when batch.copied, which is recorded here, is done. RESOURCE_EXHAUSTED: the
-  // device has no memory for what the writer keeps there.
+  // [rows], both in device memory. input may be null: then only labels are written. Records
+  // batch.copied, after which the loader may reuse the batch's memory. RESOURCE_EXHAUSTED if the
+  // device has no memory for the writer's arrays.
   absl::Status Write(const Batch& batch, float* input, int32_t* labels);
 
  private:
   // Allocates and fills scale_ and shift_.
   absl::Status WriteFactors();
-  // Where the device reads them.
+  // Device addresses of a batch's pixels and image descriptions.
   absl::StatusOr<const uint8_t*> Pixels(const Batch& batch);
   absl::StatusOr<const kernels::ImageRow*> Images(const Batch& batch);
 
@@ -38,7 +38,7 @@ class InputWriter {
   const std::vector<float> mean_, standard_deviation_;  // by channel
   kernels::DeviceMemory scale_;  // float32, by channel; allocated by the first Write
   kernels::DeviceMemory shift_;
-  // Of a batch, where the device's memory is not the process's.
+  // Copies of a batch's arrays, if device memory is not host memory.
   kernels::DeviceMemory pixels_;
   kernels::DeviceMemory images_;
 };

@@ -129,9 +129,9 @@ class Noise final : public ArrayDataset {
 };
 
 // 50 images that are not stored decoded.
-class Pictures final : public FakeDataset {
+class EncodedImages final : public FakeDataset {
  public:
-  Pictures()
+  EncodedImages()
       : FakeDataset(50, {{13, 11}, {30, 40}}, 3), info_(Info({.4f, .4f, .4f}, {.3f, .3f, .3f})) {}
   const DatasetInfo& info() const override { return info_; }
 
@@ -238,8 +238,8 @@ TEST(InputWriterTest, ReportsThatTheDeviceHasNoMemory) {
   EXPECT_FLOAT_EQ(out[0], -2.0f);
 }
 
-TEST(InputWriterTest, PicturesComeFinished) {
-  const Pictures dataset;
+TEST(InputWriterTest, EncodedImagesAreFinishedByTheLoader) {
+  const EncodedImages dataset;
   for (const LoaderOptions& options : AllOptions()) {
     const std::vector<Input> expected = Written(dataset, options, kernels::CpuDevice(), 0);
     const std::vector<Input> actual = Written(dataset, options, kernels::GuardedDevice(), 0.25);

@@ -1,4 +1,4 @@
-// Decodes parts of JPEG images, at full or reduced resolution, with libjpeg-turbo.
+// Decodes regions of JPEG images, at full or reduced resolution, with libjpeg-turbo.
 #ifndef MUSTER_TRAINER_DATA_JPEG_DECODER_H_
 #define MUSTER_TRAINER_DATA_JPEG_DECODER_H_
 
@@ -11,15 +11,15 @@
 
 namespace muster::data {
 
-// Images with more pixels are refused before anything is allocated for them.
+// Larger images are rejected before memory is allocated for them.
 inline constexpr int64_t kMaxJpegPixels = int64_t{1} << 27;
 
-// Baseline and progressive, 8 bits; always into RGB: grey is repeated, CMYK and YCCK are converted
-// as Adobe stores them (inverted). Orientation and colour profiles are ignored. The pixels are
-// those of the Python library Pillow, down to the bit at full resolution.
+// Decodes baseline and progressive JPEGs with 8 bits, always to RGB: grey is replicated, CMYK and
+// YCCK are converted as stored by Adobe (inverted). Orientation and colour profiles are ignored. At
+// full resolution the pixels equal those of the Python library Pillow bitwise.
 //
-// Buffers are kept from image to image; libjpeg itself allocates its working memory per image. For
-// one thread.
+// Buffers are reused for all images; libjpeg allocates its working memory per image. Not
+// thread-safe.
 class JpegDecoder {
  public:
   JpegDecoder();
@@ -27,14 +27,14 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // Reads the header. The bytes stay until the next Open. DATA_LOSS: no JPEG, damaged, not
-  // supported by libjpeg, or more than kMaxJpegPixels.
+  // Reads the header. The bytes must stay valid until the next Open. DATA_LOSS: not a JPEG,
+  // damaged, not supported by libjpeg, or more than kMaxJpegPixels.
   absl::StatusOr<ImageSize> Open(absl::Span<const uint8_t> jpeg);
 
-  // See ImageReader::Decode; after a successful Open. Reduced resolutions are 1/2, 1/4 and 1/8, by
-  // inverse transforms of fewer coefficients. DATA_LOSS: the image is truncated or damaged at or
-  // before the last line that is wanted; stray bytes
-  // between its segments are no damage. RESOURCE_EXHAUSTED: no memory.
+  // See ImageReader::Decode; requires a successful Open. Reduced resolutions are 1/2, 1/4 and 1/8,
+  // by inverse transforms of fewer coefficients. DATA_LOSS: the image is truncated or damaged at or
+  // before the last wanted row; extraneous bytes between segments are accepted. RESOURCE_EXHAUSTED:
+  // no memory.
   absl::StatusOr<DecodedRegion> Decode(const Region& wanted, ImageSize at_least);
 
  private:

@@ -24,7 +24,7 @@ absl::Span<const uint8_t> Bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-struct Picture {
+struct DecodedImage {
   int64_t height = 0;
   int64_t width = 0;
   std::vector<uint8_t> pixels;
@@ -36,17 +36,17 @@ int At(const ImageView& view, int64_t y, int64_t x, int64_t c) {
   return view.pixels[y * view.row_bytes + x * 3 + c];
 }
 
-Picture Copy(const ImageView& view) {
-  Picture picture{view.height, view.width, {}};
+DecodedImage Copy(const ImageView& view) {
+  DecodedImage image{view.height, view.width, {}};
   for (int64_t y = 0; y < view.height; ++y) {
     const uint8_t* line = view.pixels + y * view.row_bytes;
-    picture.pixels.insert(picture.pixels.end(), line, line + 3 * view.width);
+    image.pixels.insert(image.pixels.end(), line, line + 3 * view.width);
   }
-  return picture;
+  return image;
 }
 
 // The whole image at 1/denominator.
-Picture DecodeWhole(JpegDecoder& decoder, const std::string& jpeg, int64_t denominator = 1) {
+DecodedImage DecodeWhole(JpegDecoder& decoder, const std::string& jpeg, int64_t denominator = 1) {
   const auto size = decoder.Open(Bytes(jpeg));
   EXPECT_TRUE(size.ok()) << size.status();
   const Region whole = {0, 0, static_cast<double>(size->height), static_cast<double>(size->width)};
@@ -58,7 +58,8 @@ Picture DecodeWhole(JpegDecoder& decoder, const std::string& jpeg, int64_t denom
 }
 
 // Names the first pixel that differs.
-std::string Difference(const Picture& whole, const ImageView& part, int64_t top, int64_t left) {
+std::string Difference(const DecodedImage& whole, const ImageView& part, int64_t top,
+                       int64_t left) {
   for (int64_t y = 0; y < part.height; ++y) {
     for (int64_t x = 0; x < part.width; ++x) {
       for (int64_t c = 0; c < 3; ++c) {
@@ -107,7 +108,7 @@ TEST(JpegDecoderTest, ARegionEqualsTheSamePartOfTheWhole) {
   std::mt19937 random(7);
   for (const JpegOptions& options : AllKinds()) {
     const std::string jpeg = EncodeJpeg(options);
-    const Picture whole = DecodeWhole(decoder, jpeg);
+    const DecodedImage whole = DecodeWhole(decoder, jpeg);
     for (int i = 0; i < 60; ++i) {
       const auto top = static_cast<int64_t>(random() % options.height);
       const auto left = static_cast<int64_t>(random() % options.width);
@@ -135,7 +136,7 @@ TEST(JpegDecoderTest, ARegionAtReducedResolutionEqualsTheSamePartOfTheWholeReduc
   for (const JpegOptions& options : AllKinds()) {
     const std::string jpeg = EncodeJpeg(options);
     for (const int64_t denominator : {2, 4, 8}) {
-      const Picture whole = DecodeWhole(decoder, jpeg, denominator);
+      const DecodedImage whole = DecodeWhole(decoder, jpeg, denominator);
       for (int i = 0; i < 20; ++i) {
         Region wanted;
         wanted.top = static_cast<double>(random() % 1000) / 1000 * (options.height - 17);
@@ -167,14 +168,14 @@ TEST(JpegDecoderTest, ARegionAtReducedResolutionEqualsTheSamePartOfTheWholeReduc
 
 // The mean over each 2x2 pixels is what half the resolution shows, nearly: both lose the high
 // frequencies, in other ways.
-TEST(JpegDecoderTest, ReducedResolutionShowsTheSamePicture) {
+TEST(JpegDecoderTest, ReducedResolutionShowsTheSameImage) {
   JpegDecoder decoder;
   JpegOptions options;
   options.height = 128;
   options.width = 160;
   const std::string jpeg = EncodeJpeg(options);
-  const Picture whole = DecodeWhole(decoder, jpeg);
-  const Picture half = DecodeWhole(decoder, jpeg, 2);
+  const DecodedImage whole = DecodeWhole(decoder, jpeg);
+  const DecodedImage half = DecodeWhole(decoder, jpeg, 2);
   ASSERT_EQ(half.height, 64);
   ASSERT_EQ(half.width, 80);
   double sum = 0;
@@ -213,7 +214,7 @@ TEST(JpegDecoderTest, ResolutionIsReducedOnlyAsFarAsAllowed) {
 TEST(JpegDecoderTest, DecodesAnyNumberOfTimesAfterOneOpen) {
   const std::string jpeg = EncodeJpeg({});
   JpegDecoder decoder;
-  const Picture whole = DecodeWhole(decoder, jpeg);
+  const DecodedImage whole = DecodeWhole(decoder, jpeg);
   ASSERT_TRUE(decoder.Open(Bytes(jpeg)).ok());
   const auto part = decoder.Decode({16, 8, 20, 30}, kFullResolution);
   ASSERT_TRUE(part.ok());
@@ -227,10 +228,10 @@ TEST(JpegDecoderTest, GreyHasThreeEqualChannels) {
   JpegOptions options;
   options.components = 1;
   JpegDecoder decoder;
-  const Picture picture = DecodeWhole(decoder, EncodeJpeg(options));
-  for (size_t i = 0; i < picture.pixels.size(); i += 3) {
-    ASSERT_EQ(picture.pixels[i], picture.pixels[i + 1]);
-    ASSERT_EQ(picture.pixels[i], picture.pixels[i + 2]);
+  const DecodedImage image = DecodeWhole(decoder, EncodeJpeg(options));
+  for (size_t i = 0; i < image.pixels.size(); i += 3) {
+    ASSERT_EQ(image.pixels[i], image.pixels[i + 1]);
+    ASSERT_EQ(image.pixels[i], image.pixels[i + 2]);
   }
 }
 
@@ -316,7 +317,7 @@ TEST(JpegDecoderTest, SurvivesDamage) {
     options.width = 56;
     originals.push_back(EncodeJpeg(options));
   }
-  const Picture first = DecodeWhole(decoder, originals[0]);
+  const DecodedImage first = DecodeWhole(decoder, originals[0]);
   int refused = 0;
   constexpr int kFiles = 2000;
   for (int i = 0; i < kFiles; ++i) {

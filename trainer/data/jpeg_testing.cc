@@ -15,7 +15,7 @@
 namespace muster::data {
 namespace {
 
-std::vector<uint8_t> DrawPicture(const JpegOptions& options) {
+std::vector<uint8_t> DrawImage(const JpegOptions& options) {
   std::mt19937 random(options.seed);
   const double frequency = 0.05 + static_cast<double>(random() % 100) / 500;
   const int edge = static_cast<int>(random() % static_cast<uint32_t>(options.width));
@@ -57,7 +57,7 @@ std::string EncodeJpeg(const JpegOptions& options) {
   if (options.progressive) jpeg_simple_progression(&codec);
   codec.restart_interval = static_cast<unsigned>(options.restart_interval);
   jpeg_start_compress(&codec, TRUE);
-  std::vector<uint8_t> pixels = DrawPicture(options);
+  std::vector<uint8_t> pixels = DrawImage(options);
   for (int y = 0; y < options.height; ++y) {
     JSAMPROW line = pixels.data() + static_cast<size_t>(y) * options.width * options.components;
     jpeg_write_scanlines(&codec, &line, 1);

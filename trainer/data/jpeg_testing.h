@@ -1,4 +1,4 @@
-// For tests: JPEG files of every kind that the decoder has to read.
+// For tests: JPEG files of every kind that the decoder must support.
 #ifndef MUSTER_TRAINER_DATA_JPEG_TESTING_H_
 #define MUSTER_TRAINER_DATA_JPEG_TESTING_H_
 
@@ -12,7 +12,7 @@ struct JpegOptions {
   int width = 64;
   int components = 3;  // 1: grey, 3: colour, 4: CMYK
   int quality = 90;
-  // The first component has so many samples for one of the others, in each direction.
+  // Samples of the first component per sample of the others, in each direction.
   int horizontal_sampling = 2;
   int vertical_sampling = 2;
   bool progressive = false;
@@ -20,7 +20,7 @@ struct JpegOptions {
   uint32_t seed = 1;
 };
 
-// The bytes of a JPEG file: smooth waves, edges and some noise, drawn from the seed.
+// Returns a JPEG file with smooth waves, edges and some noise, drawn from the seed.
 std::string EncodeJpeg(const JpegOptions& options);
 
 }  // namespace muster::data

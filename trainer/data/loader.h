@@ -1,4 +1,4 @@
-// Prepares a rank's batches ahead of its steps, in threads of its own.
+// Prepares a rank's batches in background threads, ahead of its steps.
 #ifndef MUSTER_TRAINER_DATA_LOADER_H_
 #define MUSTER_TRAINER_DATA_LOADER_H_
 
@@ -29,45 +29,44 @@ struct LoaderOptions {
   uint32_t threads = 1;
   uint32_t prefetch = 4;  // batches ready ahead
   TransformOptions transform;
-  // Whose thread calls the loader, but for its own, and which outlives it: batches have the form
-  // and the memory that suit it.
+  // Device whose thread calls the loader and which must outlive it; determines the form and the
+  // memory of batches.
   kernels::Device* device = &kernels::CpuDevice();
-  // Where the data set's images lie in the device's memory (MakeResident); null: nowhere.
+  // The data set's images in device memory (MakeResident), or null.
   const uint8_t* resident = nullptr;
-  // Batches are of labels alone, and no image is read.
+  // Batches contain only labels, and no image is read.
   bool labels_only = false;
-  // Of training alone:
-  uint64_t seed = 0;  // of the order of samples
+  // For training only:
+  uint64_t seed = 0;  // of the sample order
   uint64_t first_step = 0;
   uint64_t end_step = 0;  // one past the last
-  uint32_t views = 1;     // of each sample, one after another
+  uint32_t views = 1;     // consecutive views per sample
 };
 
-// What Next returns depends on the options alone, never on the timing of threads. All threads work
-// on the oldest batch that is not done, some samples each. Next is for one thread.
+// The results of Next depend only on the options, not on thread timing. All threads work on the
+// oldest unfinished batch, each on some of its samples. Next must be called from one thread.
 class Loader {
  public:
-  // Where there is no memory for the batches, Next returns RESOURCE_EXHAUSTED.
+  // If there is no memory for the batches, Next returns RESOURCE_EXHAUSTED.
   //
-  // Each sample once per epoch in that epoch's order, augmented. `dataset` outlives the loader.
+  // Each sample once per epoch in that epoch's order, augmented. `dataset` must outlive the loader.
   static std::unique_ptr<Loader> ForTraining(const ImageDataset* dataset, const StepMap& steps,
                                              const LoaderOptions& options);
-  // Each sample once in the data set's order, shared among the ranks, in batches of at most
-  // `max_rows`; transform.augment is not used. Ranks may have different numbers of batches.
+  // Each sample once in the data set's order, divided among the ranks, in batches of at most
+  // `max_rows` samples; transform.augment is not used. Ranks may have different numbers of batches.
   static std::unique_ptr<Loader> ForEvaluation(const ImageDataset* dataset, uint32_t max_rows,
                                                const LoaderOptions& options);
-  // Ends the threads, whatever is still to be prepared.
+  // Stops the threads, even if batches are still to be prepared.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Waits for the next batch, which is valid until the next call, and what it says of its event
-  // holds; null after the last. An image
-  // that cannot be read ends the stream: its batch and all later calls are the error, which names
-  // the file.
+  // Waits for the next batch and returns it, or null after the last. It is valid until the next
+  // call (see Batch::copied for its arrays). An image that cannot be read ends the stream: the call
+  // for its batch and all later calls return the error, which names the file.
   absl::StatusOr<const Batch*> Next() ABSL_LOCKS_EXCLUDED(mutex_);
-  // How long the last Next waited for the loader's threads. Does not include its wait for the
-  // device, which limits the batches that are in flight there.
+  // How long the last Next waited for the loader's threads. Excludes waiting for the device, which
+  // limits the number of batches in flight there.
   absl::Duration waited() const { return waited_; }
 
  private:
@@ -83,15 +82,15 @@ class Loader {
     uint64_t failed_position = 0;
     bool ready = false;
   };
-  // Samples of a batch for one thread to prepare.
+  // Samples of a batch that one thread prepares.
   struct Portion {
     Slot* slot;
     RowRange positions;
   };
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
 
-  // What batches hold of images: finished ones; as the data set has them, each once; where they lie
-  // and what to do with them; or nothing at all.
+  // What batches contain of images: finished images; stored images, each once; only descriptions of
+  // resident images; or nothing.
   enum class Form { kFinished, kStored, kResident, kNone };
   static Form FormFor(const ImageDataset& dataset, const LoaderOptions& options);
   bool HasPixels() const { return form_ == Form::kFinished || form_ == Form::kStored; }
@@ -99,13 +98,13 @@ class Loader {
   Loader(const ImageDataset* dataset, const RankBatches& batches, bool shuffle,
          const LoaderOptions& options);
 
-  // The memory of all slots. RESOURCE_EXHAUSTED.
+  // Allocates the memory of all slots. Errors: RESOURCE_EXHAUSTED.
   absl::Status AllocateSlots();
   void Run() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Gives the batch in use back, and waits until the device has begun all but the newest of those
-  // before, so that threads have places to fill meanwhile.
+  // Releases the batch in use, and waits until the device has begun all previous batches except the
+  // newest, so that the threads have free slots in the meantime.
   absl::Status WaitForDevice() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Waits for a batch to work on; none when there is nothing left to do.
+  // Waits for samples to prepare; none if nothing is left.
   std::optional<Portion> Claim() ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginBatch(uint64_t step, Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Prepare(const Portion& portion, ImageTransform& transform) const;
@@ -120,7 +119,7 @@ class Loader {
   const bool shuffle_;
   const LoaderOptions options_;
   const Form form_;
-  const size_t sample_bytes_;  // of the data set's image, or of all views of a finished one
+  const size_t sample_bytes_;  // of a stored image, or of all views of a finished one
   const uint64_t portion_samples_;
   absl::Duration waited_;  // of the thread that calls Next
 
@@ -128,17 +127,17 @@ class Loader {
   absl::CondVar slot_free_;
   absl::CondVar slot_ready_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // that ended the stream
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // error that ended the stream
   uint64_t claimed_step_ ABSL_GUARDED_BY(mutex_);
   uint64_t claimed_samples_ ABSL_GUARDED_BY(mutex_) = 0;  // of that step
   uint64_t next_to_use_ ABSL_GUARDED_BY(mutex_);
   bool in_use_ ABSL_GUARDED_BY(mutex_) = false;  // the caller holds the batch before next_to_use_
-  // A slot's arrays belong to the threads that fill it, each its own samples, then to who uses it;
-  // the rest of it is under mutex_, but for `batch` while it is in use.
+  // A slot's arrays belong to the threads that fill it, each its own samples, and then to the
+  // consumer; its other fields are guarded by mutex_, except `batch` while it is in use.
   std::vector<Slot> slots_;
 
   mutable absl::Mutex orders_mutex_;
-  // Of the two newest epochs asked for: threads straddle an epoch's end.
+  // Orders of the two most recent epochs, because threads may work on both sides of an epoch's end.
   mutable std::pair<uint64_t, Order> orders_[2] ABSL_GUARDED_BY(orders_mutex_);
 
   std::vector<std::thread> threads_;

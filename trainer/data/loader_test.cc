@@ -58,7 +58,7 @@ constexpr size_t kSamples = 57;
 constexpr uint64_t kGlobalBatch = 10;
 constexpr uint64_t kSteps = 20;  // three epochs of 6 steps, the last of each short, and two more
 
-FakeDataset Pictures() { return FakeDataset(kSamples, {{30, 40}, {25, 19}, {12, 12}}, 3); }
+FakeDataset MakeImages() { return FakeDataset(kSamples, {{30, 40}, {25, 19}, {12, 12}}, 3); }
 
 LoaderOptions Options() {
   LoaderOptions options;
@@ -91,7 +91,7 @@ std::vector<Copy> Train(const FakeDataset& dataset, const LoaderOptions& options
 }
 
 TEST(LoaderTest, ThreadsAndPrefetchChangeNothing) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   for (const uint32_t views : {1u, 2u}) {
     LoaderOptions options = Options();
     options.views = views;
@@ -108,7 +108,7 @@ TEST(LoaderTest, ThreadsAndPrefetchChangeNothing) {
 }
 
 TEST(LoaderTest, RanksTogetherLoadTheGlobalBatch) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   const std::vector<Copy> whole = Train(dataset, Options());
   for (const uint32_t world : {2u, 3u, 16u}) {
     std::vector<Copy> joined;
@@ -214,7 +214,7 @@ TEST(LoaderTest, EvaluationSeesEachSampleOnceInOrder) {
 }
 
 TEST(LoaderTest, EvaluationLeavesChanceOut) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   LoaderOptions plain;
   plain.transform.size = {12, 12};
   const auto expected = All(*Loader::ForEvaluation(&dataset, 10, plain));
@@ -224,7 +224,7 @@ TEST(LoaderTest, EvaluationLeavesChanceOut) {
 }
 
 TEST(LoaderTest, AnyStepIsAStart) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   const std::vector<Copy> whole = Train(dataset, Options());
   for (uint64_t first = 0; first <= kSteps; ++first) {
     LoaderOptions options = Options();
@@ -235,7 +235,7 @@ TEST(LoaderTest, AnyStepIsAStart) {
 }
 
 TEST(LoaderTest, ViewsFollowEachOther) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   const std::vector<Copy> single = Train(dataset, Options());
   LoaderOptions options = Options();
   options.views = 2;
@@ -258,7 +258,7 @@ TEST(LoaderTest, ViewsFollowEachOther) {
 }
 
 TEST(LoaderTest, PartsOfABatchAreTheBatch) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   LoaderOptions options = Options();
   options.views = 2;
   options.rank = 1;
@@ -279,9 +279,9 @@ TEST(LoaderTest, PartsOfABatchAreTheBatch) {
   }
 }
 
-// In the same order, of pictures of several sizes, one of which could not be read.
+// In the same order, of images of several sizes, one of which could not be read.
 TEST(LoaderTest, LabelsAlone) {
-  FakeDataset dataset = Pictures();
+  FakeDataset dataset = MakeImages();
   LoaderOptions options = Options();
   const std::vector<Copy> expected = Train(dataset, options);
   dataset.set_damaged(33);
@@ -302,7 +302,7 @@ TEST(LoaderTest, LabelsAlone) {
 }
 
 TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
-  FakeDataset dataset = Pictures();
+  FakeDataset dataset = MakeImages();
   dataset.set_damaged(23);
   const std::vector<uint32_t> order = EpochOrder(4, 0, kSamples);
   const auto position = std::find(order.begin(), order.end(), 23) - order.begin();
@@ -318,7 +318,7 @@ TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
       EXPECT_EQ((*batch)->step, step);
     }
     for (int again = 0; again < 2; ++again) {
-      EXPECT_EQ(loader->Next().status(), absl::DataLossError("picture 23 is damaged"));
+      EXPECT_EQ(loader->Next().status(), absl::DataLossError("image 23 is damaged"));
     }
   }
 }
@@ -380,7 +380,7 @@ class SlowDevice final : public kernels::HostMemoryDevice {
 };
 
 TEST(LoaderTest, ABatchStaysAsItIsUntilItIsCopied) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   SlowDevice device;
   LoaderOptions options = Options();
   options.end_step = 4;
@@ -428,7 +428,7 @@ class FullDevice final : public kernels::HostMemoryDevice {
 };
 
 TEST(LoaderTest, ReportsThatThereIsNoMemoryForBatches) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   const StepMap steps = *StepMap::Create(kSamples, kGlobalBatch, false);
   for (const int allocations : {0, 1, 2, 4}) {
     FullDevice device(allocations);
@@ -441,7 +441,7 @@ TEST(LoaderTest, ReportsThatThereIsNoMemoryForBatches) {
 }
 
 TEST(LoaderTest, WaitingForTheDeviceIsNotWaitingForTheLoader) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   SlowDevice device;
   LoaderOptions options = Options();
   options.device = &device;
@@ -518,7 +518,7 @@ TEST(LoaderTest, WaitingForThreadsIsMeasured) {
 }
 
 TEST(LoaderTest, EndsWithBatchesUnused) {
-  const FakeDataset dataset = Pictures();
+  const FakeDataset dataset = MakeImages();
   LoaderOptions options = Options();
   options.threads = 3;
   options.end_step = 1000000;

@@ -1,4 +1,4 @@
-// A file's bytes, mapped read-only.
+// A read-only memory-mapped file.
 #ifndef MUSTER_TRAINER_DATA_MAPPED_FILE_H_
 #define MUSTER_TRAINER_DATA_MAPPED_FILE_H_
 
@@ -11,12 +11,12 @@
 
 namespace muster::data {
 
-// Movable; the bytes stay at their address until the last owner is gone. Safe to read from any
-// thread.
+// Movable; the bytes keep their address until the object that owns them is destroyed. Safe to read
+// from any thread.
 class MappedFile {
  public:
-  // NOT_FOUND, PERMISSION_DENIED and so on as errno says, naming the path; a folder is
-  // FAILED_PRECONDITION.
+  // Errors name the path: NOT_FOUND, PERMISSION_DENIED and others from errno; FAILED_PRECONDITION
+  // for a folder.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;

@@ -1,5 +1,4 @@
-// The purposes under a job's seed that this folder draws random numbers for; each has a Philox key
-// of its own.
+// Purposes of random numbers in this folder; each derives its own Philox key from the job's seed.
 #ifndef MUSTER_TRAINER_DATA_PURPOSE_H_
 #define MUSTER_TRAINER_DATA_PURPOSE_H_
 
@@ -7,8 +6,8 @@
 
 namespace muster::data {
 
-// Eight letters each, read as a number, so that they collide with nobody's small integers. A
-// sample's further views take the numbers after them.
+// Eight letters read as a number, so that they cannot collide with the small integers used
+// elsewhere. Further views of a sample use the numbers that follow.
 inline constexpr uint64_t kOrderPurpose = 0x7370'6c6f'7264'6572;    // "splorder"
 inline constexpr uint64_t kAugmentPurpose = 0x6175'676d'656e'7421;  // "augment!"
 inline constexpr uint64_t kCropPurpose = 0x6372'6f70'6172'6561;     // "croparea"

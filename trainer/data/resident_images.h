@@ -1,4 +1,4 @@
-// A data set's images in a device's memory, where they need not be brought to it batch by batch.
+// Keeps a data set's images in device memory, so that batches need not copy them.
 #ifndef MUSTER_TRAINER_DATA_RESIDENT_IMAGES_H_
 #define MUSTER_TRAINER_DATA_RESIDENT_IMAGES_H_
 
@@ -7,12 +7,12 @@
 
 namespace muster::data {
 
-// Of the device's free memory, at most; the rest is for what may still be allocated.
+// Maximum fraction of the device's free memory; the rest is left for later allocations.
 inline constexpr double kResidentShare = 0.25;
 
-// All images, one after another as the data set has them. Nothing where the device's memory is the
-// process's, where images are stored in another form than decoded, and where they take more than
-// `share` of the memory that the device has free.
+// Copies all images to device memory, contiguous and in the data set's order. Returns nothing if
+// device memory is host memory, if images are not stored decoded, or if they exceed `share` of the
+// device's free memory.
 kernels::DeviceMemory MakeResident(const ImageDataset& dataset, kernels::Device& device,
                                    double share = kResidentShare);
 

@@ -1,4 +1,4 @@
-// For tests: data sets in files, small enough to make on the spot.
+// For tests: small data sets written to files.
 #ifndef MUSTER_TRAINER_DATA_TESTING_H_
 #define MUSTER_TRAINER_DATA_TESTING_H_
 
@@ -11,7 +11,7 @@
 
 namespace muster::data {
 
-// An empty folder that goes with the object.
+// An empty folder that is deleted with the object.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();
@@ -26,21 +26,21 @@ class TemporaryDirectory {
 
 void WriteFile(const std::string& path, absl::string_view bytes);
 
-// The bytes of an IDX file; dimensions * elements may disagree, for tests of damage.
+// Returns an IDX file; dimensions and elements may be inconsistent, to test damaged files.
 std::string IdxBytes(const std::vector<uint32_t>& dimensions, absl::string_view elements);
 
-// The four files of a data set of 28x28 images with ten classes that a small network can learn:
-// each class is a bright bar at a place of its own over noise. Sample i has label i % 10.
+// Writes the four files of a data set of 28x28 images with ten classes that a small network can
+// learn: each class is a bright bar at its own position over noise. Sample i has label i % 10.
 void WriteSyntheticDataset(const std::string& directory, size_t training_samples,
                            size_t test_samples);
 
-// A file of CIFAR's binary layout. Record i has the label i % classes, preceded by a coarse label
-// i % 20 where that is asked for, and its pixel (y, x) of channel c is CifarPixel(i, y, x, c).
+// Returns a file in CIFAR's binary format. Record i has label i % classes, preceded by the coarse
+// label i % 20 if requested, and its pixel (y, x) of channel c is CifarPixel(i, y, x, c).
 std::string CifarBytes(size_t records, int classes, bool coarse_labels);
 uint8_t CifarPixel(size_t record, size_t y, size_t x, size_t channel);
 
-// The six files of CIFAR-10, with so many images in each of the five that train, and in the test
-// file.
+// Writes the six files of CIFAR-10, with `training_batch` images in each of the five training files
+// and `test_samples` images in the test file.
 void WriteCifar10(const std::string& directory, size_t training_batch, size_t test_samples);
 
 }  // namespace muster::data

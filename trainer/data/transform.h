@@ -1,4 +1,4 @@
-// From an image as it is stored to rows of a batch: decoded, cropped, resized, mirrored.
+// Transforms stored images to the images of a batch: decode, crop, resize, flip.
 #ifndef MUSTER_TRAINER_DATA_TRANSFORM_H_
 #define MUSTER_TRAINER_DATA_TRANSFORM_H_
 
@@ -15,54 +15,52 @@
 
 namespace muster::data {
 
-// Which part of the image is taken: random_resized_crop's, or else the central one of the result's
-// shape. Where it has not the result's size it is resized bilinearly. Padding, crop and flip
-// follow.
+// The crop is that of random_resized_crop, or the central crop with the result's aspect ratio. It
+// is resized bilinearly if it does not have the result's size. Padding, crop and flip follow.
 struct TransformOptions {
-  // Of the result; zero: the data set's own.
+  // Size of the result; zero: the data set's image size.
   ImageSize size;
-  // The central part's share of the largest there is, above 0 and up to 1. The image is thought
-  // resized to size / center_crop along its shorter side, and the middle taken out, as
-  // torchvision's Resize and CenterCrop do.
+  // Size of the central crop relative to the largest possible one, in (0, 1]. Equivalent to
+  // torchvision's Resize of the shorter side to size / center_crop, followed by CenterCrop.
   double center_crop = 1;
-  // Images are decoded at a lower resolution where that leaves so many pixels for one of the
-  // result, in both directions.
+  // Images are decoded at a lower resolution if that leaves at least this many pixels per pixel of
+  // the result, in both directions.
   double detail = 1;
   AugmentOptions augment;
 };
 
-// Reads and transforms the images of one data set, which outlives it. For one thread. Memory grows
-// with the largest image seen and stays.
+// Reads and transforms the images of one data set, which must outlive it. Not thread-safe. Its
+// memory grows with the largest image seen and is not released.
 class ImageTransform {
  public:
-  // `options.size` is given.
+  // `options.size` must be set.
   ImageTransform(const ImageDataset* dataset, const TransformOptions& options);
 
-  // Views 0 to `views` - 1 of a sample one after another: each height * width * channels bytes,
-  // HWC, finished but for being normalised and erased, as `rows` then say, one for each view, whose
-  // images are counted from `out`. The reader's errors, which name the file.
+  // Writes views 0 to `views` - 1 of a sample, each height * width * channels bytes, HWC, finished
+  // except for normalisation and erasing. Sets one element of `rows` per view, which describes
+  // these two; its offset counts from `out`. Errors are the reader's, which name the file.
   absl::Status Apply(uint64_t epoch, uint32_t sample, uint32_t views, uint8_t* out,
                      kernels::ImageRow* rows);
 
-  // The same views as rows that leave everything to be done, of an image that is stored decoded;
-  // they count from its first byte.
+  // Sets `rows` for the same views without applying any operation, for an image that is stored
+  // decoded; offsets count from its first byte.
   absl::Status Describe(uint64_t epoch, uint32_t sample, uint32_t views, kernels::ImageRow* rows);
 
  private:
-  // Decodes what the views need of the opened image; sets parts_ and wanted_.
+  // Decodes the part of the opened image that the views need; sets parts_ and wanted_.
   absl::StatusOr<DecodedRegion> Decode(ImageSize stored, uint64_t epoch, uint32_t sample,
                                        uint32_t views);
   Region PartOf(ImageSize stored, const SampleView& of) const;
   Rectangle Erasure(const SampleView& of) const;
-  // View `of` of the decoded image, from whose first byte it counts.
+  // Describes view `of` of the decoded image; the offset counts from its first byte.
   kernels::ImageRow RowOf(const DecodedRegion& decoded, const SampleView& of) const;
 
   const TransformOptions options_;
-  const kernels::ImageRowsShape shape_;  // of one row
+  const kernels::ImageRowsShape shape_;  // of one image
   const std::unique_ptr<ImageReader> reader_;
   // In the stored image's pixels:
-  std::vector<Region> parts_;  // that become the views
-  Region wanted_;              // that holds them all
+  std::vector<Region> parts_;  // the crop of each view
+  Region wanted_;              // contains all of them
   kernels::cpu::RenderScratch scratch_;
 };
 

@@ -10,7 +10,7 @@
 namespace muster::data {
 namespace {
 
-struct Picture {
+struct TransformedImage {
   ImageSize size;
   int64_t channels;
   std::vector<uint8_t> pixels;
@@ -21,30 +21,31 @@ struct Picture {
   }
 };
 
-Picture Transformed(const FakeDataset& dataset, const TransformOptions& options, uint32_t sample,
-                    uint32_t views = 1, uint64_t epoch = 0) {
+TransformedImage Transformed(const FakeDataset& dataset, const TransformOptions& options,
+                             uint32_t sample, uint32_t views = 1, uint64_t epoch = 0) {
   ImageTransform transform(&dataset, options);
-  Picture picture{options.size, dataset.info().channels, {}, std::vector<kernels::ImageRow>(views)};
-  picture.pixels.resize(views * options.size.height * options.size.width * picture.channels);
+  TransformedImage image{
+      options.size, dataset.info().channels, {}, std::vector<kernels::ImageRow>(views)};
+  image.pixels.resize(views * options.size.height * options.size.width * image.channels);
   const absl::Status status =
-      transform.Apply(epoch, sample, views, picture.pixels.data(), picture.rows.data());
+      transform.Apply(epoch, sample, views, image.pixels.data(), image.rows.data());
   EXPECT_TRUE(status.ok()) << status;
-  return picture;
+  return image;
 }
 
 // That `part` of the stored image is what the view shows. At its edge an average reaches outside.
-void ExpectShows(const FakeDataset& dataset, const Picture& picture, uint32_t sample, uint32_t view,
-                 const Region& part, bool flip, double tolerance = 1.1) {
-  const double step_y = part.height / static_cast<double>(picture.size.height);
-  const double step_x = part.width / static_cast<double>(picture.size.width);
-  for (int64_t y = 1; y + 1 < picture.size.height; ++y) {
-    for (int64_t x = 1; x + 1 < picture.size.width; ++x) {
-      const int64_t from_x = flip ? picture.size.width - 1 - x : x;
-      for (int64_t c = 0; c < picture.channels; ++c) {
+void ExpectShows(const FakeDataset& dataset, const TransformedImage& image, uint32_t sample,
+                 uint32_t view, const Region& part, bool flip, double tolerance = 1.1) {
+  const double step_y = part.height / static_cast<double>(image.size.height);
+  const double step_x = part.width / static_cast<double>(image.size.width);
+  for (int64_t y = 1; y + 1 < image.size.height; ++y) {
+    for (int64_t x = 1; x + 1 < image.size.width; ++x) {
+      const int64_t from_x = flip ? image.size.width - 1 - x : x;
+      for (int64_t c = 0; c < image.channels; ++c) {
         const double expected =
             dataset.Brightness(sample, part.top + (static_cast<double>(y) + 0.5) * step_y,
                                part.left + (static_cast<double>(from_x) + 0.5) * step_x, c);
-        ASSERT_NEAR(picture.At(view, y, x, c), expected, tolerance)
+        ASSERT_NEAR(image.At(view, y, x, c), expected, tolerance)
             << "sample " << sample << " at " << y << ' ' << x << ' ' << c;
       }
     }
@@ -61,12 +62,12 @@ TEST(ImageTransformTest, TheOwnSizeIsACopy) {
   const FakeDataset dataset(3, {{8, 9}}, 3);
   TransformOptions options;
   options.size = {8, 9};
-  const Picture picture = Transformed(dataset, options, 2);
+  const TransformedImage image = Transformed(dataset, options, 2);
   auto reader = dataset.NewReader();
   ASSERT_TRUE(reader->Open(2).ok());
   const auto decoded = reader->Decode({0, 0, 8, 9}, {8, 9});
   const std::vector<uint8_t> stored(decoded->view.pixels, decoded->view.pixels + 8 * 9 * 3);
-  EXPECT_EQ(picture.pixels, stored);
+  EXPECT_EQ(image.pixels, stored);
 }
 
 // The figures are those of torchvision's Resize(8) or Resize(10) and CenterCrop(8).
@@ -97,8 +98,8 @@ TEST(ImageTransformTest, ALowerResolutionShowsTheSame) {
   for (const bool training : {false, true}) {
     if (training) options.augment.random_resized_crop.emplace();
     for (uint32_t sample = 0; sample < 2; ++sample) {
-      const Picture expected = Transformed(full, options, sample, 2);
-      const Picture actual = Transformed(reduced, options, sample, 2);
+      const TransformedImage expected = Transformed(full, options, sample, 2);
+      const TransformedImage actual = Transformed(reduced, options, sample, 2);
       for (size_t i = 0; i < expected.pixels.size(); ++i) {
         ASSERT_NEAR(actual.pixels[i], expected.pixels[i], 4);
       }
@@ -115,14 +116,14 @@ TEST(ImageTransformTest, RandomCropsAreResizedAndMirrored) {
     options.augment.random_resized_crop.emplace();
     int flips = 0;
     for (uint32_t sample = 0; sample < 40; ++sample) {
-      const Picture picture = Transformed(dataset, options, sample, 2, /*epoch=*/5);
+      const TransformedImage image = Transformed(dataset, options, sample, 2, /*epoch=*/5);
       for (uint32_t view = 0; view < 2; ++view) {
         const SampleView of{5, sample, view};
         const Rectangle crop =
             DrawCrop(*options.augment.random_resized_crop, 9, dataset.stored(sample), of);
         const bool flip = DrawPlacement(options.augment, of).flip;
         flips += flip;
-        ExpectShows(dataset, picture, sample, view,
+        ExpectShows(dataset, image, sample, view,
                     {double(crop.top), double(crop.left), double(crop.height), double(crop.width)},
                     flip, 2);
       }
@@ -139,8 +140,8 @@ TEST(ImageTransformTest, PaddingFollowsTheResize) {
   padded.augment.crop_padding = 3;
   padded.augment.flip = true;
   for (uint32_t sample = 0; sample < 30; ++sample) {
-    const Picture resized = Transformed(dataset, plain, sample);
-    const Picture picture = Transformed(dataset, padded, sample);
+    const TransformedImage resized = Transformed(dataset, plain, sample);
+    const TransformedImage image = Transformed(dataset, padded, sample);
     std::vector<uint8_t> expected(resized.pixels.size());
     const kernels::ImageRowsShape shape{1, 20, 20, 1};
     kernels::ImageRow row = kernels::WholeImage(shape, 0);
@@ -151,7 +152,7 @@ TEST(ImageTransformTest, PaddingFollowsTheResize) {
     kernels::cpu::RenderScratch scratch;
     kernels::cpu::RenderImage(shape, resized.pixels.data(), row, kernels::CpuKernels().resize,
                               scratch, expected.data());
-    EXPECT_EQ(picture.pixels, expected);
+    EXPECT_EQ(image.pixels, expected);
   }
 }
 
@@ -162,14 +163,14 @@ TEST(ImageTransformTest, ErasuresAreDrawnForTheResult) {
   options.augment.random_erasing.emplace();
   int erased = 0;
   for (uint32_t sample = 0; sample < 20; ++sample) {
-    const Picture picture = Transformed(dataset, options, sample, 2);
+    const TransformedImage image = Transformed(dataset, options, sample, 2);
     for (uint32_t view = 0; view < 2; ++view) {
       const Rectangle expected =
           DrawErasure(*options.augment.random_erasing, 0, {10, 10}, {0, sample, view});
-      EXPECT_EQ(picture.rows[view].erased_top, expected.top);
-      EXPECT_EQ(picture.rows[view].erased_left, expected.left);
-      EXPECT_EQ(picture.rows[view].erased_height, expected.height);
-      EXPECT_EQ(picture.rows[view].erased_width, expected.width);
+      EXPECT_EQ(image.rows[view].erased_top, expected.top);
+      EXPECT_EQ(image.rows[view].erased_left, expected.left);
+      EXPECT_EQ(image.rows[view].erased_height, expected.height);
+      EXPECT_EQ(image.rows[view].erased_width, expected.width);
       erased += expected.height > 0;
     }
   }
@@ -183,8 +184,7 @@ TEST(ImageTransformTest, DamageIsTheReadersError) {
   std::vector<uint8_t> out(64);
   kernels::ImageRow row;
   EXPECT_TRUE(transform.Apply(0, 0, 1, out.data(), &row).ok());
-  EXPECT_EQ(transform.Apply(0, 1, 1, out.data(), &row),
-            absl::DataLossError("picture 1 is damaged"));
+  EXPECT_EQ(transform.Apply(0, 1, 1, out.data(), &row), absl::DataLossError("image 1 is damaged"));
   EXPECT_TRUE(transform.Apply(0, 2, 1, out.data(), &row).ok());
 }
 

@@ -8,9 +8,9 @@
 
 namespace muster::data {
 
-// Unpacks the gzip file `source`, which holds an IDX file, to `target`, as MakeCacheFile does.
-// DATA_LOSS names the source and how many bytes are missing or what is wrong; other codes as errno
-// says.
+// Unpacks the gzip file `source`, which contains an IDX file, to `target` with MakeCacheFile.
+// DATA_LOSS names the source with the number of missing bytes or the defect; other codes come from
+// errno.
 absl::Status UnpackIdx(const std::string& source, const std::string& target);
 
 }  // namespace muster::data

@@ -1,4 +1,4 @@
-// Layers that follow one another, as torch.nn.Sequential writes them.
+// A sequence of layers, like torch.nn.Sequential.
 #ifndef MUSTER_TRAINER_MODELS_CHAIN_H_
 #define MUSTER_TRAINER_MODELS_CHAIN_H_
 
@@ -11,10 +11,10 @@
 
 namespace muster::nn {
 
-// Appends to a graph, which outlives it. Several chains may grow the same graph in turn.
+// Appends to a graph, which must outlive it. Several chains may append to the same graph in turn.
 class Chain {
  public:
-  // Begins with the output of `from`; every name gets `prefix` before it.
+  // Begins with the output of `from`; `prefix` is prepended to every name.
   explicit Chain(Graph* graph, NodeId from = kInput, std::string prefix = "")
       : graph_(*graph), last_(from), prefix_(std::move(prefix)) {}
 

@@ -1,4 +1,4 @@
-// A network that the spec writes out layer by layer.
+// Builds a network whose layers are listed in the spec.
 #ifndef MUSTER_TRAINER_MODELS_CUSTOM_NETWORK_H_
 #define MUSTER_TRAINER_MODELS_CUSTOM_NETWORK_H_
 
@@ -9,15 +9,16 @@
 
 namespace muster::nn {
 
-inline constexpr int kMaxCustomLayers = 2000;  // all of them, those within residual blocks included
-inline constexpr int kMaxResidualDepth = 8;    // of residual blocks within residual blocks
+inline constexpr int kMaxCustomLayers = 2000;  // including those within residual blocks
+inline constexpr int kMaxResidualDepth = 8;    // nesting depth of residual blocks
 
-// spec.layers, named by place as torch.nn.Sequential does: "0.weight"; inside a residual block at
-// place 3 "3.layers.0.weight" and "3.shortcut.0.weight". A linear layer of no width is as wide as
-// there are classes. A projection takes the place of the last layer, which must then be linear.
+// Builds spec.layers with torch.nn.Sequential's names by position: "0.weight"; inside a residual
+// block at position 3 "3.layers.0.weight" and "3.shortcut.0.weight". A linear layer without
+// out_features has one output per class. A projection replaces the last layer, which must then be
+// linear.
 //
-// INVALID_ARGUMENT names the layer. Whether shapes fit, and whether the network ends in as many
-// values as there are classes, is not checked here.
+// INVALID_ARGUMENT names the layer. Does not check whether shapes fit or whether the network has
+// one output per class.
 absl::StatusOr<Graph> BuildCustomNetwork(const v1::ModelSpec& spec, const ImageShape& input,
                                          const ModelHead& head);
 

@@ -1,4 +1,4 @@
-// What a model ends in.
+// The last layers of a model.
 #ifndef MUSTER_TRAINER_MODELS_HEAD_H_
 #define MUSTER_TRAINER_MODELS_HEAD_H_
 
@@ -16,14 +16,14 @@ namespace muster::nn {
 // for Contrastive Learning of Visual Representations", 2020).
 struct ModelHead {
   int64_t classes = 0;
-  // Widths of the linear layers, with ReLU between them, that take the place of the model's last
-  // one. Empty: one as wide as its input, then 128.
+  // Widths of the linear layers, with ReLU between them, that replace the model's last layer.
+  // Empty: one as wide as its input, then 128.
   std::optional<std::vector<int64_t>> projection;
 };
 
-// Appends `classifier` as `name` to the graph's last node; or the projection as NAME.0, NAME.1, …,
-// which starts as PyTorch's layers do. INVALID_ARGUMENT when the last node cannot go to a linear
-// layer.
+// Appends `classifier` as `name` after the graph's last node, or the projection as NAME.0, NAME.1,
+// …, with PyTorch's default initialization. INVALID_ARGUMENT if the last node cannot be the input
+// of a linear layer.
 absl::Status AddHead(absl::string_view name, const Linear& classifier, const ModelHead& head,
                      Graph& graph);
 

@@ -9,9 +9,9 @@
 
 namespace muster::nn {
 
-// With the names, the order of parameters and the initial values of torchvision.models. Of the
-// spec: dropout (0.2 where it is not set) and stochastic_depth, which concerns the blocks that have
-// a residual connection.
+// Builds the network with the parameter names, parameter order and initialization of
+// torchvision.models. Uses spec.dropout (default 0.2) and spec.stochastic_depth, which applies to
+// blocks with a residual connection.
 absl::StatusOr<Graph> BuildMobileNetV2(const v1::ModelSpec& spec, const ImageShape& input,
                                        const ModelHead& head);
 

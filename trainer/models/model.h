@@ -1,4 +1,4 @@
-// The models that a spec can name or write out, as graphs.
+// Builds the graph of the model that a spec names or lists by layers.
 #ifndef MUSTER_TRAINER_MODELS_MODEL_H_
 #define MUSTER_TRAINER_MODELS_MODEL_H_
 
@@ -11,13 +11,13 @@
 
 namespace muster::nn {
 
-// The model for images of one size. INVALID_ARGUMENT for an unknown name, an option out of range, a
-// shape that is too small for the model, and a network of one's own whose last layer is not as wide
-// as there are classes.
+// Builds the model for images of one size. INVALID_ARGUMENT: unknown name, option out of range,
+// image too small for the model, or a custom network whose last layer does not have one output per
+// class.
 absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input,
                                  const ModelHead& head);
 
-// With a classifier.
+// With a classifier as head.
 absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& input,
                                  int64_t classes);
 

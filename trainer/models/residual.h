@@ -1,12 +1,12 @@
-// What networks with residual blocks share.
+// Shared by networks with residual blocks.
 #ifndef MUSTER_TRAINER_MODELS_RESIDUAL_H_
 #define MUSTER_TRAINER_MODELS_RESIDUAL_H_
 
 namespace muster::nn {
 
-// How often residual block `block` of `blocks`, counted from zero, is left out of a step: it rises
-// linearly from zero for the first block to `last` for the last one (Huang et al., "Deep Networks
-// with Stochastic Depth", 2016).
+// Probability that a step drops residual block `block` of `blocks`, counted from zero: it increases
+// linearly from 0 for the first block to `last` for the last (Huang et al., "Deep Networks with
+// Stochastic Depth", 2016).
 inline double DropProbability(double last, int block, int blocks) {
   return blocks > 1 ? last * block / (blocks - 1) : last;
 }

@@ -12,9 +12,10 @@ namespace muster::nn {
 
 bool IsResNet(absl::string_view name);
 
-// resnet18, 34, 50 and 101 with the names, the order of parameters and the initial values of
-// torchvision.models, where the stride of a bottleneck lies in its 3x3 convolution. Of the spec:
-// zero_init_residual, small_stem, stem_pool and stochastic_depth. IsResNet(spec.name()).
+// Builds resnet18, 34, 50 or 101 with the parameter names, parameter order and initialization of
+// torchvision.models, with the stride of a bottleneck in its 3x3 convolution. Uses
+// spec.zero_init_residual, small_stem, stem_pool and stochastic_depth. Requires
+// IsResNet(spec.name()).
 absl::StatusOr<Graph> BuildResNet(const v1::ModelSpec& spec, const ImageShape& input,
                                   const ModelHead& head);
 

@@ -1,4 +1,4 @@
-// Models for small images that train in seconds on a processor.
+// Models for small images that train in seconds on a CPU.
 #ifndef MUSTER_TRAINER_MODELS_SMALL_MODELS_H_
 #define MUSTER_TRAINER_MODELS_SMALL_MODELS_H_
 
@@ -9,12 +9,12 @@
 
 namespace muster::nn {
 
-// Two convolutions with batch norm and pooling, two linear layers: the network that PyTorch's users
-// write as one torch.nn.Sequential, by whose places its layers are named.
+// Two convolutions with batch norm and pooling and two linear layers, named by position as in a
+// torch.nn.Sequential.
 absl::StatusOr<Graph> BuildSmallCnn(const v1::ModelSpec& spec, const ImageShape& input,
                                     const ModelHead& head);
 
-// Linear layers with ReLU between them, named by their places in a torch.nn.Sequential.
+// Linear layers with ReLU between them, named by position as in a torch.nn.Sequential.
 absl::StatusOr<Graph> BuildMlp(const v1::ModelSpec& spec, const ImageShape& input,
                                const ModelHead& head);
 
