@@ -2,8 +2,8 @@
 //
 //   byte 0, 1  zero      byte 2  type (8: unsigned byte)      byte 3  number of dimensions
 //   then the dimensions, four bytes each, then the elements, last dimension fastest.
-#define MUSTER_TRAINER_DATA_IDX_H_
 #ifndef MUSTER_TRAINER_DATA_IDX_H_
+#define MUSTER_TRAINER_DATA_IDX_H_
 
 #include <cstddef>
 #include <cstdint>
