@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kTries = 10;
 
-// Block `block` of the numbers drawn for one view and purpose.
+// Returns block `block` of the random numbers for one view and purpose.
 kernels::PhiloxCounter Draw(uint64_t seed, uint64_t purpose, const SampleView& of, uint32_t block) {
   return kernels::Philox4x32(
       {of.sample, block, static_cast<uint32_t>(of.epoch), static_cast<uint32_t>(of.epoch >> 32)},
@@ -26,10 +26,10 @@ double LogUniformBetween(uint32_t word, double low, double high) {
   return std::exp(UniformBetween(word, std::log(low), std::log(high)));
 }
 
-// Half to even, as Python rounds.
+// Rounds half to even, as Python does.
 int64_t Round(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
-// Somewhere within an image that it fits into.
+// A random position within an image that is large enough.
 Rectangle PlaceWithin(ImageSize image, int64_t height, int64_t width, uint32_t row_word,
                       uint32_t column_word) {
   Rectangle rectangle;
@@ -42,7 +42,7 @@ Rectangle PlaceWithin(ImageSize image, int64_t height, int64_t width, uint32_t r
   return rectangle;
 }
 
-// The largest central part whose width to height ratio is allowed.
+// The largest central crop with an allowed width to height ratio.
 Rectangle CentralCrop(const RandomResizedCropOptions& options, ImageSize stored) {
   int64_t height = stored.height;
   int64_t width = stored.width;

@@ -36,8 +36,8 @@ TEST(DrawPlacementTest, IsAFunctionOfSeedEpochSampleAndView) {
   EXPECT_GT(views_differ, 1800);
 }
 
-// A training that is resumed must draw on as it began: the key and the counter are for ever.
-TEST(DrawPlacementTest, TheFirstViewsDrawsStayWhatTheyWere) {
+// A resumed training must draw the same numbers as before: key and counter must never change.
+TEST(DrawPlacementTest, DrawsOfTheFirstViewNeverChange) {
   const AugmentOptions options{4, true, 11, {}, {}};
   const uint64_t epoch = (uint64_t{5} << 32) + 6;
   for (uint32_t sample = 0; sample < 100; ++sample) {
@@ -50,17 +50,17 @@ TEST(DrawPlacementTest, TheFirstViewsDrawsStayWhatTheyWere) {
   }
 }
 
-TEST(DrawPlacementTest, NothingAskedForIsNothingDone) {
+TEST(DrawPlacementTest, DoesNothingByDefault) {
   for (uint32_t sample = 0; sample < 100; ++sample) {
     EXPECT_EQ(Placed({0, false, 1, {}, {}}, {0, sample, 0}), std::tuple(0, 0, false));
   }
 }
 
-// Area and ratio of what is drawn, for an image in which every draw fits at the first try.
+// Area and ratio of draws for an image in which every draw fits at the first try.
 struct Moments {
   double lowest_area = 1, highest_area = 0, mean_area = 0;
   double lowest_ratio = 100, highest_ratio = 0, mean_log_ratio = 0;
-  std::map<bool, int> upper_half, left_half;  // how many lie there
+  std::map<bool, int> upper_half, left_half;  // number of draws there
 };
 
 template <typename Draw>
@@ -87,7 +87,7 @@ Moments MomentsOf(ImageSize size, const Draw& draw) {
   return moments;
 }
 
-TEST(DrawCropTest, AreaAndRatioAreSpreadAsAskedFor) {
+TEST(DrawCropTest, AreaAndRatioHaveTheRequestedDistribution) {
   const RandomResizedCropOptions options{0.1, 0.3, 0.5, 2};
   const ImageSize size{1000, 1000};
   const Moments moments = MomentsOf(size, [&](uint32_t sample) {
@@ -120,8 +120,8 @@ TEST(DrawCropTest, IsAFunctionOfSeedEpochSampleAndView) {
   EXPECT_EQ(same, 0);
 }
 
-// In a strip no part with the area asked for has an allowed ratio.
-TEST(DrawCropTest, AStripGivesItsCentre) {
+// In a strip, no crop with the requested area has an allowed ratio.
+TEST(DrawCropTest, ReturnsTheCentreOfAStrip) {
   const RandomResizedCropOptions options{0.9, 1, 0.75, 4.0 / 3};
   const Rectangle wide = DrawCrop(options, 1, {30, 300}, {0, 0, 0});
   EXPECT_EQ(std::tuple(wide.top, wide.left, wide.height, wide.width), std::tuple(0, 130, 30, 40));
@@ -131,7 +131,7 @@ TEST(DrawCropTest, AStripGivesItsCentre) {
   EXPECT_EQ(std::tuple(pixel.top, pixel.left, pixel.height, pixel.width), std::tuple(0, 0, 1, 1));
 }
 
-TEST(DrawErasureTest, AreaAndRatioAreSpreadAsAskedFor) {
+TEST(DrawErasureTest, AreaAndRatioHaveTheRequestedDistribution) {
   const RandomErasingOptions options{1, 0.02, 0.2, 0.5, 2};
   const ImageSize size{800, 900};
   const Moments moments = MomentsOf(size, [&](uint32_t sample) {
@@ -145,7 +145,7 @@ TEST(DrawErasureTest, AreaAndRatioAreSpreadAsAskedFor) {
   EXPECT_NEAR(moments.mean_log_ratio, 0, 0.03);
 }
 
-TEST(DrawErasureTest, HappensWithTheProbability) {
+TEST(DrawErasureTest, OccursWithTheRequestedProbability) {
   RandomErasingOptions options;
   for (const double probability : {0.0, 0.25, 1.0}) {
     options.probability = probability;
@@ -157,7 +157,7 @@ TEST(DrawErasureTest, HappensWithTheProbability) {
   }
 }
 
-TEST(DrawErasureTest, WhatNeverFitsErasesNothing) {
+TEST(DrawErasureTest, IsEmptyIfNoTryFits) {
   const Rectangle erasure = DrawErasure({1, 1, 1, 5, 5}, 1, {20, 20}, {0, 0, 0});
   EXPECT_EQ(erasure.height * erasure.width, 0);
 }

@@ -37,7 +37,7 @@ absl::StatusOr<std::string> CachedName(absl::string_view kind,
 absl::Status MakeCacheFile(
     const std::string& target, const std::function<bool()>& is_complete,
     const std::function<absl::Status(int fd, const std::string& path)>& write) {
-  std::error_code ignored;  // opening the lock tells what is wrong
+  std::error_code ignored;  // opening the lock reports the error
   std::filesystem::create_directories(std::filesystem::path(target).parent_path(), ignored);
   const std::string lock_path = target + ".lock";
   const int lock = open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
@@ -48,7 +48,7 @@ absl::Status MakeCacheFile(
   }
   if (is_complete()) return absl::OkStatus();
 
-  // One name, not one per process: the lock is held, and what a killed process left is overwritten.
+  // One name for all processes: the lock is held, and a killed process's file is overwritten.
   const std::string temporary = target + ".part";
   const int fd = open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));

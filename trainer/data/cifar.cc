@@ -23,13 +23,13 @@ struct Layout {
   const char* subfolder;
   std::vector<std::string> training_files;
   std::string test_file;
-  // Of a record's label bytes, the number of classes; the last is the label that is learnt.
+  // Number of classes of each of a record's label bytes; the last one is the label to learn.
   std::vector<int> label_classes;
 
   size_t record_bytes() const { return label_classes.size() + kImageBytes; }
 };
 
-// What the cache holds: the pixels of all images, HWC, then their labels.
+// The cached file: the pixels of all images, HWC, then their labels.
 class CifarDataset final : public ArrayDataset {
  public:
   CifarDataset(DatasetInfo info, size_t images, MappedFile file)
@@ -43,7 +43,7 @@ class CifarDataset final : public ArrayDataset {
 
 std::string FindFolder(const Layout& layout, const std::string& path) {
   const std::string inner = absl::StrCat(path, "/", layout.subfolder);
-  std::error_code ignored;  // the error of opening a file in there says more
+  std::error_code ignored;  // opening a file there reports a better error
   return std::filesystem::is_directory(inner, ignored) ? inner : path;
 }
 
@@ -55,11 +55,11 @@ absl::StatusOr<MappedFile> OpenRecords(const Layout& layout, const std::string& 
         absl::StrCat(path, " is truncated or too long: ", file.bytes().size(), " bytes are ",
                      beyond, " more than whole records of ", layout.record_bytes(), " bytes"));
   }
-  if (file.bytes().empty()) return absl::DataLossError(absl::StrCat(path, " holds no image"));
+  if (file.bytes().empty()) return absl::DataLossError(absl::StrCat(path, " contains no images"));
   return file;
 }
 
-// The split's files, of equal length.
+// Opens the split's files, which must have equal length.
 absl::StatusOr<std::vector<MappedFile>> OpenSources(const Layout& layout,
                                                     const std::vector<std::string>& paths) {
   std::vector<MappedFile> sources;
@@ -67,9 +67,9 @@ absl::StatusOr<std::vector<MappedFile>> OpenSources(const Layout& layout,
     ASSIGN_OR_RETURN(MappedFile file, OpenRecords(layout, path));
     if (!sources.empty() && file.bytes().size() != sources[0].bytes().size()) {
       const size_t record_bytes = layout.record_bytes();
-      return absl::DataLossError(absl::StrCat(path, " holds ", file.bytes().size() / record_bytes,
-                                              " images, but ", sources[0].path(), " holds ",
-                                              sources[0].bytes().size() / record_bytes));
+      return absl::DataLossError(
+          absl::StrCat(path, " contains ", file.bytes().size() / record_bytes, " images, but ",
+                       sources[0].path(), " contains ", sources[0].bytes().size() / record_bytes));
     }
     sources.push_back(std::move(file));
   }
@@ -83,8 +83,8 @@ absl::Status CheckLabels(const Layout& layout, const MappedFile& source) {
       const int label = bytes[record * layout.record_bytes() + i];
       if (label < layout.label_classes[i]) continue;
       return absl::DataLossError(absl::StrCat(source.path(), ": label ", label, " of image ",
-                                              record, " is not one of ", layout.label_classes[i],
-                                              " classes"));
+                                              record, " is out of range for ",
+                                              layout.label_classes[i], " classes"));
     }
   }
   return absl::OkStatus();
@@ -120,16 +120,17 @@ absl::Status Convert(const Layout& layout, const std::vector<MappedFile>& source
   return WriteAll(fd, labels, path);
 }
 
-// OK with the file that Convert wrote for `images`.
+// Maps the file that Convert wrote for `images`, if it is complete and valid.
 absl::StatusOr<MappedFile> MapConverted(const Layout& layout, size_t images,
                                         const std::string& path) {
   ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   if (file.bytes().size() != images * (kImageBytes + 1)) {
-    return absl::DataLossError(absl::StrCat(path, " has another length"));
+    return absl::DataLossError(absl::StrCat(path, " has ", file.bytes().size(), " bytes, expected ",
+                                            images * (kImageBytes + 1)));
   }
   for (const int label : file.bytes().subspan(images * kImageBytes)) {
     if (label >= layout.label_classes.back()) {
-      return absl::DataLossError(absl::StrCat(path, " holds a label ", label));
+      return absl::DataLossError(absl::StrCat(path, ": label ", label, " is out of range"));
     }
   }
   return file;
@@ -149,7 +150,7 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar(const Layout& layout,
   ASSIGN_OR_RETURN(const std::string cached, CachedName(info.name, paths, cache_dir));
   auto mapped = MapConverted(layout, images, cached);
   if (!mapped.ok()) {
-    // Not there yet, or damaged by a crash of the machine.
+    // Missing, or damaged by a crash of the machine.
     RETURN_IF_ERROR(MakeCacheFile(
         cached, [&] { return MapConverted(layout, images, cached).ok(); },
         [&](int fd, const std::string& part) { return Convert(layout, sources, fd, part); }));

@@ -32,8 +32,8 @@ class CifarTest : public ::testing::Test {
   Opened Open(const std::string& name, Split split = Split::kTrain) const {
     return OpenDataset({.name = name, .path = directory_.path()}, split, cache_);
   }
-  // The message of the DATA_LOSS that opening ends with.
-  std::string DamageOf(const std::string& name, Split split = Split::kTrain) const {
+  // Expects that opening returns DATA_LOSS, and returns the message.
+  std::string DataLossMessage(const std::string& name, Split split = Split::kTrain) const {
     const absl::Status status = Open(name, split).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     return std::string(status.message());
@@ -89,7 +89,7 @@ TEST_F(CifarTest, FindsTheSubfolderOfTheArchive) {
   EXPECT_EQ((*Open("cifar100", Split::kTest))->size(), 5);
 }
 
-TEST_F(CifarTest, AReaderShowsTheSamePixels) {
+TEST_F(CifarTest, ReaderReturnsTheSamePixels) {
   WriteCifar10(directory_.path(), 3, 2);
   const auto train = Open("cifar10");
   const std::unique_ptr<ImageReader> reader = (*train)->NewReader();
@@ -118,7 +118,7 @@ TEST_F(CifarTest, ConvertsOnceForAllProcesses) {
   EXPECT_EQ(FilesIn(cache_, ".part"), 0);
 }
 
-TEST_F(CifarTest, ADamagedCacheIsRepaired) {
+TEST_F(CifarTest, RepairsADamagedCache) {
   WriteCifar10(directory_.path(), 20, 2);
   const std::string digest = (*Open("cifar10"))->Digest();
   for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
@@ -128,14 +128,14 @@ TEST_F(CifarTest, ADamagedCacheIsRepaired) {
   EXPECT_EQ((*Open("cifar10"))->Digest(), digest);
 }
 
-TEST_F(CifarTest, ReplacedFilesAreConvertedAnew) {
+TEST_F(CifarTest, ConvertsReplacedFilesAgain) {
   WriteCifar10(directory_.path(), 20, 2);
   ASSERT_EQ((*Open("cifar10"))->size(), 100);
   WriteCifar10(directory_.path(), 21, 2);
   EXPECT_EQ((*Open("cifar10"))->size(), 105);
 }
 
-TEST_F(CifarTest, AMissingFileIsNamed) {
+TEST_F(CifarTest, NamesAMissingFile) {
   WriteCifar10(directory_.path(), 2, 2);
   std::filesystem::remove(path("data_batch_4.bin"));
   const absl::Status status = Open("cifar10").status();
@@ -143,38 +143,42 @@ TEST_F(CifarTest, AMissingFileIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(path("data_batch_4.bin")));
 }
 
-TEST_F(CifarTest, ByteCountsAreChecked) {
+TEST_F(CifarTest, RejectsWrongByteCounts) {
   WriteCifar10(directory_.path(), 2, 2);
   WriteFile(path("data_batch_2.bin"), CifarBytes(2, 10, false).substr(0, 6000));
-  EXPECT_THAT(DamageOf("cifar10"),
+  EXPECT_THAT(DataLossMessage("cifar10"),
               HasSubstr(path("data_batch_2.bin") +
                         " is truncated or too long: 6000 bytes are 2927 more than whole records"));
-  // Cut between two records, which only its siblings tell.
+  // Truncated between two records, which shows only in comparison with the other files.
   WriteFile(path("data_batch_2.bin"), CifarBytes(1, 10, false));
-  EXPECT_THAT(DamageOf("cifar10"), HasSubstr("data_batch_2.bin holds 1 images, but"));
+  EXPECT_THAT(DataLossMessage("cifar10"), HasSubstr("data_batch_2.bin contains 1 images, but"));
   WriteFile(path("test_batch.bin"), "");
-  EXPECT_THAT(DamageOf("cifar10", Split::kTest), HasSubstr("test_batch.bin holds no image"));
-  // CIFAR-100's records are a byte longer.
+  EXPECT_THAT(DataLossMessage("cifar10", Split::kTest),
+              HasSubstr("test_batch.bin contains no images"));
+  // CIFAR-100's records are one byte longer.
   WriteFile(path("train.bin"), CifarBytes(2, 10, false));
-  EXPECT_THAT(DamageOf("cifar100"), HasSubstr("train.bin"));
+  EXPECT_THAT(DataLossMessage("cifar100"), HasSubstr("train.bin"));
 }
 
-TEST_F(CifarTest, LabelsAreChecked) {
+TEST_F(CifarTest, RejectsLabelsOutOfRange) {
   WriteCifar10(directory_.path(), 2, 2);
   std::string bytes = CifarBytes(2, 10, false);
   bytes[3073] = '\x0a';
   WriteFile(path("data_batch_5.bin"), bytes);
-  EXPECT_THAT(DamageOf("cifar10"),
-              HasSubstr(path("data_batch_5.bin") + ": label 10 of image 1 is not one of 10"));
+  EXPECT_THAT(
+      DataLossMessage("cifar10"),
+      HasSubstr(path("data_batch_5.bin") + ": label 10 of image 1 is out of range for 10 classes"));
   EXPECT_EQ(FilesIn(cache_, ".part"), 0);
   bytes = CifarBytes(2, 100, true);
   bytes[1] = '\x64';
   WriteFile(path("train.bin"), bytes);
-  EXPECT_THAT(DamageOf("cifar100"), HasSubstr("label 100 of image 0 is not one of 100"));
+  EXPECT_THAT(DataLossMessage("cifar100"),
+              HasSubstr("label 100 of image 0 is out of range for 100 classes"));
   bytes = CifarBytes(2, 100, true);
   bytes[3074] = '\x14';
   WriteFile(path("train.bin"), bytes);
-  EXPECT_THAT(DamageOf("cifar100"), HasSubstr("label 20 of image 1 is not one of 20"));
+  EXPECT_THAT(DataLossMessage("cifar100"),
+              HasSubstr("label 20 of image 1 is out of range for 20 classes"));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ const std::vector<Entry>& Registry() {
        OpenCifar10},
       {{"cifar100", 32, 32, 3, 100, {0.5071f, 0.4865f, 0.4409f}, {0.2673f, 0.2564f, 0.2762f}},
        OpenCifar100},
-      // With ImageNet's mean and deviation.
+      // Mean and deviation of ImageNet.
       {{"image_folder", 0, 0, 3, 0, {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
        [](const DatasetInfo& info, const std::string& path, Split split, const std::string&) {
          return OpenImageFolder(info, path, split);
@@ -46,16 +46,16 @@ absl::StatusOr<const Entry*> Find(absl::string_view name) {
     known.push_back(entry.info.name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown data set '", name, "'; known are ", absl::StrJoin(known, ", ")));
+      absl::StrCat("unknown data set '", name, "'; known data sets: ", absl::StrJoin(known, ", ")));
 }
 
-// Puts `wanted` in place of `values`, unless it is empty.
+// Replaces `values` by `wanted` unless that is empty.
 absl::Status Override(absl::string_view what, const std::vector<float>& wanted, int64_t channels,
                       std::vector<float>& values) {
   if (wanted.empty()) return absl::OkStatus();
   if (static_cast<int64_t>(wanted.size()) != channels) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "dataset.", what, " has ", wanted.size(), " values for images of ", channels, " channels"));
+        "dataset.", what, " has ", wanted.size(), " values, expected one per channel: ", channels));
   }
   values = wanted;
   return absl::OkStatus();
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenDataset(const DatasetOptions& 
   for (const float deviation : info.standard_deviation) {
     if (!(deviation > 0) || !std::isfinite(deviation)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("dataset.standard_deviation: ", deviation, " is not above zero"));
+          absl::StrCat("dataset.standard_deviation: ", deviation, " must be greater than 0"));
     }
   }
   return entry->open(info, options.path, split, cache_dir);

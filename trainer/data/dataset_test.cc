@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(FindDatasetTest, NamesTheKnownOnes) {
+TEST(FindDatasetTest, ListsTheKnownDataSets) {
   ASSERT_TRUE(FindDataset("fashion_mnist").ok());
   EXPECT_FLOAT_EQ(FindDataset("mnist")->mean[0], 0.1307f);
   const absl::Status status = FindDataset("fashion-mnist").status();
@@ -20,7 +20,7 @@ TEST(FindDatasetTest, NamesTheKnownOnes) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("fashion_mnist, mnist"));
 }
 
-TEST(FindDatasetTest, AFolderHasNeitherSizeNorClassesYet) {
+TEST(FindDatasetTest, ImageFolderHasNoSizeAndClasses) {
   const auto info = FindDataset("image_folder");
   ASSERT_TRUE(info.ok());
   EXPECT_EQ(info->height, 0);
@@ -49,7 +49,7 @@ TEST_F(DatasetTest, OpensBothSplits) {
   EXPECT_EQ((*train)->image(1) - (*train)->image(0), 28 * 28);
 }
 
-TEST_F(DatasetTest, TheDigestTellsDataApart) {
+TEST_F(DatasetTest, DigestDistinguishesData) {
   const std::string digest = (*Open(Split::kTest))->Digest();
   EXPECT_EQ((*Open(Split::kTest))->Digest(), digest);
   EXPECT_NE((*Open(Split::kTrain))->Digest(), digest);
@@ -58,7 +58,7 @@ TEST_F(DatasetTest, TheDigestTellsDataApart) {
   EXPECT_NE((*Open(Split::kTest))->Digest(), digest);
 }
 
-TEST_F(DatasetTest, ALabelBeyondTheClassesIsRefused) {
+TEST_F(DatasetTest, RejectsLabelsOutOfRange) {
   WriteFile(directory_.path() + "/t10k-labels-idx1-ubyte",
             IdxBytes({20}, std::string(19, '\x09') + '\x0a'));
   const absl::Status status = Open(Split::kTest).status();
@@ -66,18 +66,18 @@ TEST_F(DatasetTest, ALabelBeyondTheClassesIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("label 10 of sample 19"));
 }
 
-TEST_F(DatasetTest, ImagesAndLabelsMustBelongTogether) {
+TEST_F(DatasetTest, RejectsMismatchedImagesAndLabels) {
   WriteFile(directory_.path() + "/train-labels-idx1-ubyte", IdxBytes({29}, std::string(29, '\0')));
   EXPECT_EQ(Open(Split::kTrain).status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(DatasetTest, ImagesOfAnotherSizeAreRefused) {
+TEST_F(DatasetTest, RejectsImagesOfAnotherSize) {
   WriteFile(directory_.path() + "/train-images-idx3-ubyte",
             IdxBytes({30, 1, 1}, std::string(30, '\0')));
   EXPECT_EQ(Open(Split::kTrain).status().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(DatasetTest, MeanAndDeviationCanBeGiven) {
+TEST_F(DatasetTest, MeanAndDeviationCanBeOverridden) {
   DatasetOptions options = {"mnist", directory_.path(), {0.25f}, {}};
   EXPECT_EQ((*OpenDataset(options, Split::kTest, ""))->info().mean[0], 0.25f);
   EXPECT_FLOAT_EQ((*OpenDataset(options, Split::kTest, ""))->info().standard_deviation[0], 0.3081f);
@@ -87,13 +87,13 @@ TEST_F(DatasetTest, MeanAndDeviationCanBeGiven) {
     return std::string(status.message());
   };
   options.standard_deviation = {0};
-  EXPECT_THAT(refusal(), HasSubstr("standard_deviation: 0 is not above zero"));
+  EXPECT_THAT(refusal(), HasSubstr("standard_deviation: 0 must be greater than 0"));
   options.standard_deviation = {0.5f};
   options.mean = {0.1f, 0.2f, 0.3f};
-  EXPECT_THAT(refusal(), HasSubstr("mean has 3 values for images of 1 channels"));
+  EXPECT_THAT(refusal(), HasSubstr("mean has 3 values, expected one per channel: 1"));
 }
 
-TEST_F(DatasetTest, AMissingFileIsNamed) {
+TEST_F(DatasetTest, NamesAMissingFile) {
   std::filesystem::remove(directory_.path() + "/t10k-images-idx3-ubyte");
   const absl::Status status = Open(Split::kTest).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);

@@ -21,7 +21,7 @@ class FakeDataset::Reader : public ImageReader {
     return dataset_->stored(sample);
   }
 
-  // The view holds the wanted region and nothing more than whole pixels make necessary.
+  // The view contains the wanted region, extended to whole pixels.
   absl::StatusOr<DecodedRegion> Decode(const Region& wanted, ImageSize at_least) override {
     const bool halve = dataset_->reduces_ &&
                        wanted.height / 2 >= static_cast<double>(at_least.height) &&
@@ -75,7 +75,7 @@ double FakeDataset::Brightness(size_t i, double y, double x, int64_t channel) co
   const ImageSize size = stored(i);
   const double down = y / static_cast<double>(size.height);
   const double across = x / static_cast<double>(size.width);
-  // Each image and each channel slopes in a way of its own, from 10 to 10 + 160 + 80 at most.
+  // Each image and each channel has its own slope, from 10 to at most 10 + 160 + 80.
   const double tilt = 0.1 * static_cast<double>((i + 3 * static_cast<size_t>(channel)) % 10);
   return 10 + 160 * (tilt * down + (1 - tilt) * across) + 80 * down;
 }

@@ -31,12 +31,12 @@ absl::Status CheckSize(const IdxHeader& header, size_t size_bytes, absl::string_
   }
   if (size_bytes > header.file_bytes) {
     return absl::DataLossError(absl::StrCat(path, " has ", size_bytes - header.file_bytes,
-                                            " bytes more than its header says"));
+                                            " bytes more than its header specifies"));
   }
   return absl::OkStatus();
 }
 
-// Maps an unpacked file; errors speak of `source`.
+// Maps an unpacked file; errors name `source`.
 absl::StatusOr<std::pair<IdxHeader, MappedFile>> MapChecked(const std::string& path,
                                                             absl::string_view source) {
   ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
@@ -60,16 +60,18 @@ absl::StatusOr<IdxHeader> ParseIdxHeader(absl::Span<const uint8_t> bytes, absl::
   IdxHeader header;
   header.header_bytes = 4 + 4 * dimensions;
   if (dimensions == 0 || header.header_bytes > kMaxIdxHeaderBytes) {
-    return absl::DataLossError(absl::StrCat(path, " claims ", dimensions, " dimensions"));
+    return absl::DataLossError(
+        absl::StrCat(path, ": header specifies ", dimensions, " dimensions"));
   }
   if (bytes.size() < header.header_bytes) return truncated(header.header_bytes - bytes.size());
   uint64_t elements = 1;
   for (size_t i = 0; i < dimensions; ++i) {
     header.dimensions.push_back(BigEndian32(&bytes[4 + 4 * i]));
-    // Two numbers below 2^40 and 2^32 may overflow 64 bits; the check after each step keeps the
-    // first small.
+    // The product of numbers below 2^40 and 2^32 may overflow 64 bits; the check after each step
+    // keeps the first below 2^40.
     if (header.dimensions.back() != 0 && elements > kMaxFileBytes / header.dimensions.back()) {
-      return absl::DataLossError(absl::StrCat(path, " claims more than ", kMaxFileBytes, " bytes"));
+      return absl::DataLossError(
+          absl::StrCat(path, ": header specifies more than ", kMaxFileBytes, " bytes"));
     }
     elements *= header.dimensions.back();
   }
@@ -84,7 +86,7 @@ absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const std::string
   const bool plain = Exists(path);
   const std::string source = plain || absl::EndsWith(path, ".gz") ? path : path + ".gz";
   if (!plain && !Exists(source)) {
-    return absl::NotFoundError(absl::StrCat(path, ": no such file, and no ", source));
+    return absl::NotFoundError(absl::StrCat("neither ", path, " nor ", source, " exists"));
   }
   if (!absl::EndsWith(source, ".gz")) {
     ASSIGN_OR_RETURN(auto mapped, MapChecked(source, source));
@@ -93,7 +95,7 @@ absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const std::string
   ASSIGN_OR_RETURN(const std::string cached, CachedName("idx", {source}, cache_dir));
   auto mapped = MapChecked(cached, source);
   if (!mapped.ok()) {
-    // Not there yet, or damaged by a crash of the machine.
+    // Missing, or damaged by a crash of the machine.
     RETURN_IF_ERROR(UnpackIdx(source, cached));
     mapped = MapChecked(cached, source);
   }

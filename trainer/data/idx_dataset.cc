@@ -29,7 +29,7 @@ absl::Status CheckLabels(const IdxFile& labels, int64_t classes) {
                                 [classes](uint8_t label) { return label >= classes; });
   if (bad == elements.end()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(labels.source(), ": label ", int{*bad}, " of sample ",
-                                          bad - elements.begin(), " is not one of ", classes,
+                                          bad - elements.begin(), " is out of range for ", classes,
                                           " classes"));
 }
 
@@ -43,16 +43,18 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenIdxDataset(const DatasetInfo& 
   ASSIGN_OR_RETURN(IdxFile labels, IdxFile::Open(stem + "-labels-idx1-ubyte", cache_dir));
   const auto shape = images.dimensions();
   if (shape.size() != 3 || shape[1] != info.height || shape[2] != info.width) {
-    return absl::DataLossError(absl::StrCat(images.source(), " holds an array of ",
+    return absl::DataLossError(absl::StrCat(images.source(), " contains an array of ",
                                             absl::StrJoin(shape, "x"), ", not images of ",
                                             info.height, "x", info.width));
   }
   if (labels.dimensions().size() != 1 || labels.dimensions()[0] != shape[0]) {
-    return absl::DataLossError(absl::StrCat(labels.source(), " holds an array of ",
+    return absl::DataLossError(absl::StrCat(labels.source(), " contains an array of ",
                                             absl::StrJoin(labels.dimensions(), "x"),
                                             ", not the labels of ", shape[0], " images"));
   }
-  if (shape[0] == 0) return absl::DataLossError(absl::StrCat(images.source(), " holds no image"));
+  if (shape[0] == 0) {
+    return absl::DataLossError(absl::StrCat(images.source(), " contains no images"));
+  }
   RETURN_IF_ERROR(CheckLabels(labels, info.classes));
   return std::make_unique<IdxDataset>(info, std::move(images), std::move(labels));
 }

@@ -66,21 +66,21 @@ TEST_F(IdxTest, UnpacksOnceIntoTheCache) {
   WriteFile(path("file.gz"), Gzip(IdxBytes({6}, "abcdef")));
   ASSERT_EQ(Text(*IdxFile::Open(path("file"), cache_)), "abcdef");
   ASSERT_EQ(FilesIn(cache_, ""), 1);
-  // Named by path, size and time: while these stay, the packed file is not even read.
+  // Named by path, size and time: while these do not change, the packed file is not even read.
   const auto time = std::filesystem::last_write_time(path("file.gz"));
   WriteFile(path("file.gz"), std::string(std::filesystem::file_size(path("file.gz")), 'x'));
   std::filesystem::last_write_time(path("file.gz"), time);
   EXPECT_EQ(Text(*IdxFile::Open(path("file"), cache_)), "abcdef");
 }
 
-TEST_F(IdxTest, AReplacedSourceIsUnpackedAnew) {
+TEST_F(IdxTest, UnpacksAReplacedSourceAgain) {
   WriteFile(path("file.gz"), Gzip(IdxBytes({3}, "abc")));
   ASSERT_EQ(Text(*IdxFile::Open(path("file"), cache_)), "abc");
   WriteFile(path("file.gz"), Gzip(IdxBytes({4}, "efgh")));
   EXPECT_EQ(Text(*IdxFile::Open(path("file"), cache_)), "efgh");
 }
 
-TEST_F(IdxTest, ADamagedCacheIsRepaired) {
+TEST_F(IdxTest, RepairsADamagedCache) {
   WriteFile(path("file.gz"), Gzip(IdxBytes({6}, "abcdef")));
   ASSERT_TRUE(IdxFile::Open(path("file"), cache_).ok());
   for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
@@ -91,7 +91,7 @@ TEST_F(IdxTest, ADamagedCacheIsRepaired) {
   EXPECT_EQ(Text(*file), "abcdef");
 }
 
-TEST_F(IdxTest, ManyAtOnceShareOneUnpacking) {
+TEST_F(IdxTest, ConcurrentOpensUnpackOnce) {
   WriteFile(path("file.gz"), Gzip(IdxBytes({1 << 20}, std::string(1 << 20, 'z'))));
   std::vector<std::thread> threads;
   std::vector<absl::Status> statuses(8);
@@ -105,21 +105,21 @@ TEST_F(IdxTest, ManyAtOnceShareOneUnpacking) {
   EXPECT_EQ(FilesIn(cache_, ".part"), 0);
 }
 
-TEST_F(IdxTest, AMissingFileIsNamed) {
+TEST_F(IdxTest, NamesAMissingFile) {
   const absl::Status status = IdxFile::Open(path("file"), cache_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr(path("file")));
 }
 
-TEST_F(IdxTest, ATruncatedFileSaysHowMuchIsMissing) {
+TEST_F(IdxTest, ReportsTheMissingBytesOfATruncatedFile) {
   const absl::Status status = OpenError(IdxBytes({10}, "abcdef"));
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr(path("file")));
   EXPECT_THAT(std::string(status.message()), HasSubstr("4 of 18 bytes are missing"));
 }
 
-TEST_F(IdxTest, ATruncatedPackedFileSaysHowMuchIsMissing) {
-  // Incompressible, so that half of the packed bytes hold about half of the content.
+TEST_F(IdxTest, ReportsTheMissingBytesOfATruncatedPackedFile) {
+  // Incompressible, so that half of the packed bytes contain about half of the content.
   std::string content;
   for (uint32_t i = 0, x = 1; i < 100000; ++i)
     content.push_back((x = x * 1664525 + 1013904223) >> 24);
@@ -131,18 +131,18 @@ TEST_F(IdxTest, ATruncatedPackedFileSaysHowMuchIsMissing) {
   EXPECT_EQ(FilesIn(cache_, ".part"), 0);
 }
 
-TEST_F(IdxTest, APackedFileThatContainsTooLittleSaysSo) {
+TEST_F(IdxTest, ReportsTheMissingBytesOfAShortUnpackedFile) {
   const absl::Status status = OpenError(Gzip(IdxBytes({10}, "abcdef")), "file.gz");
   EXPECT_THAT(std::string(status.message()), HasSubstr("4 of 18 unpacked bytes are missing"));
 }
 
-TEST_F(IdxTest, ADamagedPackedFileIsRefused) {
+TEST_F(IdxTest, RejectsADamagedPackedFile) {
   std::string packed = Gzip(IdxBytes({6}, "abcdef"));
   packed[packed.size() - 6] ^= 1;  // in its checksum
   EXPECT_EQ(OpenError(packed, "file.gz").code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(IdxTest, HeadersAreChecked) {
+TEST_F(IdxTest, RejectsInvalidHeaders) {
   EXPECT_EQ(OpenError("").code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(OpenError(IdxBytes({}, "")).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(OpenError(IdxBytes({1, 1, 1, 1, 1}, "a")).code(), absl::StatusCode::kDataLoss);

@@ -31,7 +31,7 @@ struct Entry {
   uint64_t size_bytes = 0;
 };
 
-// The names in a folder in order of their bytes, hidden ones left out. Errors name the path.
+// Lists a folder in byte order of the names, without hidden entries. Errors name the path.
 absl::StatusOr<std::vector<Entry>> List(const std::string& path) {
   DIR* folder = opendir(path.c_str());
   if (folder == nullptr) return ErrnoStatus(errno, absl::StrCat("open ", path));
@@ -62,13 +62,13 @@ bool EndsWithAny(absl::string_view name, absl::Span<const absl::string_view> suf
 
 bool IsJpeg(absl::string_view name) { return EndsWithAny(name, {".jpg", ".jpeg"}); }
 
-// What is clearly no image may lie among them.
+// Whether the file is clearly not an image and is skipped.
 bool IsIgnored(absl::string_view name) {
   return EndsWithAny(name, {".csv", ".db", ".html", ".ini", ".json", ".log", ".md", ".tsv", ".txt",
                             ".xml", ".yaml", ".yml"});
 }
 
-// The names of the subfolders.
+// Lists the names of the subfolders.
 absl::StatusOr<std::vector<std::string>> ListClasses(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<Entry> entries, List(path));
   std::vector<std::string> classes;
@@ -76,16 +76,16 @@ absl::StatusOr<std::vector<std::string>> ListClasses(const std::string& path) {
     if (entry.is_folder) {
       classes.push_back(entry.name);
     } else if (!IsIgnored(entry.name)) {
-      return absl::DataLossError(absl::StrCat(path, "/", entry.name, " is in no class's folder"));
+      return absl::DataLossError(absl::StrCat(path, "/", entry.name, " is not in a class folder"));
     }
   }
   if (classes.empty()) {
-    return absl::DataLossError(absl::StrCat(path, " has no subfolder, so there are no classes"));
+    return absl::DataLossError(absl::StrCat(path, " has no class folders"));
   }
   return classes;
 }
 
-// The images of one class's folder.
+// Lists the images of one class folder.
 absl::StatusOr<std::vector<Entry>> ListImages(const std::string& path) {
   ASSIGN_OR_RETURN(std::vector<Entry> entries, List(path));
   std::vector<Entry> images;
@@ -93,11 +93,12 @@ absl::StatusOr<std::vector<Entry>> ListImages(const std::string& path) {
     if (!entry.is_folder && IsJpeg(entry.name)) {
       images.push_back(std::move(entry));
     } else if (entry.is_folder || !IsIgnored(entry.name)) {
-      return absl::DataLossError(absl::StrCat(
-          path, "/", entry.name, entry.is_folder ? " is a folder, not a image" : " is no .jpg"));
+      return absl::DataLossError(
+          absl::StrCat(path, "/", entry.name,
+                       entry.is_folder ? " is a folder, not an image" : " is not a .jpg"));
     }
   }
-  if (images.empty()) return absl::DataLossError(absl::StrCat(path, " holds no image"));
+  if (images.empty()) return absl::DataLossError(absl::StrCat(path, " contains no images"));
   return images;
 }
 
@@ -108,7 +109,7 @@ bool IsFolder(const std::string& path) {
 
 class ImageFolder final : public ImageDataset {
  public:
-  // `path` is the folder of a split; `classes` are those of the training split.
+  // `path` is the folder of a split; `classes` are the classes of the training split.
   static absl::StatusOr<std::unique_ptr<ImageDataset>> Open(
       DatasetInfo info, const std::string& path, const std::vector<std::string>& classes);
 
@@ -119,7 +120,7 @@ class ImageFolder final : public ImageDataset {
   const uint8_t* image(size_t) const override { return nullptr; }
   std::unique_ptr<ImageReader> NewReader() const override;
 
-  // CLASS/FILE below path().
+  // CLASS/FILE relative to path().
   absl::string_view name(size_t i) const { return &names_[images_[i].name]; }
   const std::string& path() const { return path_; }
 
@@ -134,7 +135,7 @@ class ImageFolder final : public ImageDataset {
 
   DatasetInfo info_;
   std::string path_;
-  // One behind another, each with a zero byte after it: half the memory of a million strings.
+  // Concatenated, each with a terminating zero byte: half the memory of a million strings.
   std::string names_;
   std::vector<ImageFile> images_;
   std::string digest_;
@@ -152,7 +153,7 @@ class FolderReader final : public ImageReader {
 
   const ImageFolder* const folder_;
   JpegDecoder decoder_;
-  // Of the opened image; kept for their memory.
+  // Of the opened image; members so that their memory is reused.
   std::string path_;
   std::vector<uint8_t> buffer_;
   size_t size_bytes_ = 0;
@@ -204,7 +205,7 @@ absl::StatusOr<DecodedRegion> FolderReader::Decode(const Region& wanted, ImageSi
   return decoded;
 }
 
-// Read rather than mapped: a file that is cut short meanwhile ends a mapping with SIGBUS.
+// Reads rather than maps the file: a mapping would raise SIGBUS if the file were truncated.
 absl::Status FolderReader::ReadFile() {
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path_));
@@ -222,7 +223,7 @@ absl::Status FolderReader::ReadFile() {
     const ssize_t count = read(fd, buffer_.data() + size_bytes_, file_bytes - size_bytes_);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return ErrnoStatus(errno, absl::StrCat("read ", path_));
-    if (count == 0) break;  // cut short meanwhile, which the decoder will see
+    if (count == 0) break;  // truncated in the meantime, which the decoder will detect
     size_bytes_ += static_cast<size_t>(count);
   }
   return absl::OkStatus();
@@ -239,7 +240,7 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenImageFolder(const DatasetInfo&
   for (const char* name : {"/val", "/test"}) {
     if (IsFolder(path + name)) return ImageFolder::Open(info, path + name, classes);
   }
-  return absl::NotFoundError(absl::StrCat(path, " has no folder val and no folder test"));
+  return absl::NotFoundError(absl::StrCat(path, " has neither a folder val nor a folder test"));
 }
 
 }  // namespace muster::data

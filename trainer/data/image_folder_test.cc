@@ -20,7 +20,7 @@ class ImageFolderTest : public ::testing::Test {
   using Opened = absl::StatusOr<std::unique_ptr<ImageDataset>>;
 
   void SetUp() override {
-    // Written in another order than that of their names.
+    // Written in another order than that of the names.
     Write("train/dog/b.JPEG", {.height = 30, .width = 41});
     Write("train/dog/a.jpg", {.height = 20, .width = 21, .components = 1});
     Write("train/cat/1.jpg", {.height = 33, .width = 35, .progressive = true});
@@ -39,8 +39,8 @@ class ImageFolderTest : public ::testing::Test {
   Opened Open(Split split = Split::kTrain) const {
     return OpenDataset({.name = "image_folder", .path = directory_.path()}, split, "");
   }
-  // The message of the DATA_LOSS that opening ends with.
-  std::string Refusal(Split split = Split::kTrain) const {
+  // Expects that opening returns DATA_LOSS, and returns the message.
+  std::string DataLossMessage(Split split = Split::kTrain) const {
     const absl::Status status = Open(split).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     return std::string(status.message());
@@ -76,7 +76,7 @@ TEST_F(ImageFolderTest, ListsClassesAndImagesByName) {
   }
 }
 
-TEST_F(ImageFolderTest, TakesTestWhereThereIsNoVal) {
+TEST_F(ImageFolderTest, UsesTestIfThereIsNoVal) {
   EXPECT_EQ((*Open(Split::kTest))->size(), 2);
   std::filesystem::remove_all(path("val"));
   const absl::Status status = Open(Split::kTest).status();
@@ -93,10 +93,10 @@ TEST_F(ImageFolderTest, TestImagesHaveTheLabelsOfTheTrainingClasses) {
   EXPECT_EQ((*test)->info().classes, 2);
   EXPECT_EQ((*test)->label(0), 1);  // dog
   Write("val/bird/1.jpg", {});
-  EXPECT_THAT(Refusal(Split::kTest), HasSubstr(path("val/bird")));
+  EXPECT_THAT(DataLossMessage(Split::kTest), HasSubstr(path("val/bird")));
 }
 
-TEST_F(ImageFolderTest, IgnoresHiddenFilesAndTexts) {
+TEST_F(ImageFolderTest, IgnoresHiddenFilesAndTextFiles) {
   const std::string digest = (*Open())->Digest();
   WriteText("train/.DS_Store", "x");
   WriteText("train/dog/.b.jpg.swp", "x");
@@ -109,29 +109,29 @@ TEST_F(ImageFolderTest, IgnoresHiddenFilesAndTexts) {
   EXPECT_EQ((*train)->Digest(), digest);
 }
 
-TEST_F(ImageFolderTest, RefusesWhatIsNotAPicture) {
+TEST_F(ImageFolderTest, RejectsOtherFiles) {
   WriteText("train/dog/c.png", "x");
-  EXPECT_THAT(Refusal(), HasSubstr(path("train/dog/c.png")));
+  EXPECT_THAT(DataLossMessage(), HasSubstr(path("train/dog/c.png")));
   std::filesystem::remove(path("train/dog/c.png"));
   WriteText("train/dog/puppies/c.jpg", "x");
-  EXPECT_THAT(Refusal(), HasSubstr(path("train/dog/puppies") + " is a folder"));
+  EXPECT_THAT(DataLossMessage(), HasSubstr(path("train/dog/puppies") + " is a folder"));
   std::filesystem::remove_all(path("train/dog/puppies"));
   WriteText("train/c.jpg", "x");
-  EXPECT_THAT(Refusal(), HasSubstr(path("train/c.jpg") + " is in no class's folder"));
+  EXPECT_THAT(DataLossMessage(), HasSubstr(path("train/c.jpg") + " is not in a class folder"));
 }
 
-TEST_F(ImageFolderTest, RefusesEmptyFolders) {
+TEST_F(ImageFolderTest, RejectsEmptyFolders) {
   std::filesystem::create_directory(path("train/eel"));
-  EXPECT_THAT(Refusal(), HasSubstr(path("train/eel") + " holds no picture"));
+  EXPECT_THAT(DataLossMessage(), HasSubstr(path("train/eel") + " contains no images"));
   std::filesystem::remove_all(path("train"));
   const absl::Status missing = Open().status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr(path("train")));
   std::filesystem::create_directory(path("train"));
-  EXPECT_THAT(Refusal(), HasSubstr(path("train") + " has no subfolder"));
+  EXPECT_THAT(DataLossMessage(), HasSubstr(path("train") + " has no class folders"));
 }
 
-TEST_F(ImageFolderTest, TheDigestIsOfNamesAndSizes) {
+TEST_F(ImageFolderTest, DigestCoversNamesAndSizes) {
   const std::string digest = (*Open())->Digest();
   EXPECT_NE((*Open(Split::kTest))->Digest(), digest);
   const auto time = std::filesystem::last_write_time(path("train/dog/a.jpg"));
@@ -145,7 +145,7 @@ TEST_F(ImageFolderTest, TheDigestIsOfNamesAndSizes) {
   EXPECT_NE((*Open())->Digest(), digest);
 }
 
-TEST_F(ImageFolderTest, DamageIsFoundByTheReaderWhichNamesTheFile) {
+TEST_F(ImageFolderTest, ReaderReportsDamageWithTheFileName) {
   const std::string jpeg = EncodeJpeg({.height = 30, .width = 41});
   WriteText("train/dog/b.JPEG", jpeg.substr(0, jpeg.size() * 9 / 10));
   WriteText("train/dog/c.jpg", "no JPEG");

@@ -5,7 +5,7 @@
 namespace muster::data {
 namespace {
 
-// Makes `memory` hold at least `bytes`.
+// Makes `memory` have at least `bytes`.
 absl::Status Reserve(kernels::Device& device, size_t bytes, kernels::DeviceMemory& memory) {
   if (memory.bytes() >= bytes) return absl::OkStatus();
   ASSIGN_OR_RETURN(memory, device.Allocate(bytes));

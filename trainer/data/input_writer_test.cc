@@ -26,7 +26,7 @@ DatasetInfo Info(std::vector<float> mean, std::vector<float> deviation) {
   return info;
 }
 
-// Finished images, one after another.
+// A batch of finished images.
 struct Finished {
   Finished(const std::vector<uint8_t>& pixels, ImageSize size, size_t rows)
       : images(rows), labels(rows) {
@@ -62,7 +62,7 @@ TEST(InputWriterTest, ScalesByChannel) {
   EXPECT_EQ(labels[0], 0);
 }
 
-TEST(InputWriterTest, AnyLengthOfOneAndThreeChannels) {
+TEST(InputWriterTest, HandlesAnyLengthWithOneAndThreeChannels) {
   const std::vector<float> means = {0.4f, 0.5f, 0.6f}, deviations = {0.2f, 0.25f, 0.3f};
   for (const size_t channels : {1u, 3u}) {
     const DatasetInfo info = Info({means.begin(), means.begin() + channels},
@@ -82,7 +82,7 @@ TEST(InputWriterTest, AnyLengthOfOneAndThreeChannels) {
   }
 }
 
-TEST(InputWriterTest, ErasedRectanglesAreZeroAndNothingElseIs) {
+TEST(InputWriterTest, ZeroesExactlyTheErasedRectangles) {
   const ImageSize size{5, 6};
   const std::vector<uint8_t> pixels(3 * 5 * 6 * 2, 200);
   Finished finished(pixels, size, 3);
@@ -124,7 +124,7 @@ class Noise final : public ArrayDataset {
       : ArrayDataset(info, pixels, labels),
         pixels_(std::move(pixels)),
         labels_(std::move(labels)) {}
-  const std::vector<uint8_t> pixels_;  // moving keeps them where they are
+  const std::vector<uint8_t> pixels_;  // keeps its address when moved
   const std::vector<uint8_t> labels_;
 };
 
@@ -144,7 +144,7 @@ struct Input {
   std::vector<int32_t> labels;
 };
 
-// All batches of two epochs, each written in two parts.
+// Returns all batches of two epochs, each written as two micro-batches.
 std::vector<Input> Written(const ImageDataset& dataset, LoaderOptions options,
                            kernels::Device& device, double share) {
   const kernels::DeviceMemory resident = MakeResident(dataset, device, share);
@@ -199,7 +199,7 @@ std::vector<LoaderOptions> AllOptions() {
   return all;
 }
 
-// A device with memory for a number of allocations.
+// A device with enough memory for a number of allocations.
 class FullDevice final : public kernels::HostMemoryDevice {
  public:
   explicit FullDevice(int allocations) : left_(allocations) {}
@@ -251,8 +251,8 @@ TEST(InputWriterTest, EncodedImagesAreFinishedByTheLoader) {
   }
 }
 
-// Wherever images lie and whoever transforms them, the network sees the same.
-TEST(InputWriterTest, DevicesSeeWhatTheProcessorSees) {
+// The network's input does not depend on where images are stored and which device transforms them.
+TEST(InputWriterTest, DevicesGiveTheSameInputAsTheCpu) {
   const auto on_host = kernels::OpenCudaDevice(0, "kernels/cuda/libmuster-cuda-on-host.so");
   ASSERT_TRUE(on_host.ok()) << on_host.status();
   for (const int64_t channels : {1, 3}) {
@@ -270,7 +270,7 @@ TEST(InputWriterTest, DevicesSeeWhatTheProcessorSees) {
           EXPECT_EQ(cuda[i].labels, expected[i].labels);
           EXPECT_EQ(guarded[i].values, expected[i].values);
           ASSERT_EQ(cuda[i].values.size(), expected[i].values.size());
-          // A byte rounds to its neighbour here and there.
+          // A few bytes are rounded to the adjacent value.
           const float byte = 1 / (255 * 0.3f);
           size_t differing = 0;
           for (size_t k = 0; k < expected[i].values.size(); ++k) {

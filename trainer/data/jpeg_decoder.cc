@@ -18,15 +18,15 @@
 namespace muster::data {
 namespace {
 
-// A progressive image has about ten scans. Each further one costs time in proportion to the pixels,
-// and a small file can claim thousands.
+// A progressive image has about ten scans. Each further scan costs time in proportion to the
+// pixels, and a small file can contain thousands.
 constexpr int kMaxScans = 500;
 
-// Upsampling of colour looks one sample to each side; what lies next to the edge of a cropped line
-// would differ from the whole image's.
+// Chroma upsampling reads one sample on each side, so that pixels next to the edge of a cropped row
+// would differ from those of the whole image.
 constexpr int64_t kColumnMargin = 2;
 
-// Warnings after which the pixels are as they should be; the other ones mean lost data.
+// Whether the pixels are correct in spite of the warning; other warnings mean lost data.
 bool IsHarmless(int warning) {
   switch (warning) {
     case JWRN_ADOBE_XFORM:
@@ -40,7 +40,7 @@ bool IsHarmless(int warning) {
   }
 }
 
-// A rectangle of the image at the codec's scale.
+// A rectangle of the image at the decoded scale.
 struct Window {
   int64_t top = 0;
   int64_t left = 0;
@@ -48,14 +48,14 @@ struct Window {
   int64_t width = 0;
 };
 
-// The pixels from floor(begin) to ceil(begin + length), of `limit`.
+// Sets the pixel range from floor(begin) to ceil(begin + length), limited to `limit`.
 void Cover(double begin, double length, int64_t limit, int64_t& first, int64_t& count) {
   first = std::clamp<int64_t>(static_cast<int64_t>(std::floor(begin)), 0, limit - 1);
   const auto end = static_cast<int64_t>(std::ceil(begin + length));
   count = std::clamp<int64_t>(end, first + 1, limit) - first;
 }
 
-// The largest reduction that leaves the wanted region enough pixels.
+// The largest reduction that leaves enough pixels in the wanted region.
 int64_t ScaleDenominator(const Region& wanted, ImageSize at_least) {
   int64_t denominator = 8;
   while (denominator > 1 && (wanted.height / denominator < at_least.height ||
@@ -65,7 +65,7 @@ int64_t ScaleDenominator(const Region& wanted, ImageSize at_least) {
   return denominator;
 }
 
-// A line of inverted CMYK, in place into RGB: each colour is what its ink and black let through.
+// Converts a row of inverted CMYK to RGB in place: each colour is what its ink and black transmit.
 void CmykToRgb(uint8_t* line, int64_t width) {
   for (int64_t x = 0; x < width; ++x) {
     const int black = line[4 * x + 3];
@@ -78,9 +78,9 @@ void CmykToRgb(uint8_t* line, int64_t width) {
 
 }  // namespace
 
-// libjpeg reports errors by a callback that must not return: it jumps back into Attempt, over
-// libjpeg's frames and those of the steps below. The steps therefore hold no object with a
-// destructor; what they use and make lies here.
+// libjpeg reports errors by a callback that must not return: it jumps back into Attempt, over the
+// stack frames of libjpeg and of the steps below. The steps therefore have no local objects with
+// destructors; their data are members of State.
 struct JpegDecoder::State {
   jpeg_decompress_struct codec;
   jpeg_error_mgr errors;
@@ -90,10 +90,10 @@ struct JpegDecoder::State {
 
   absl::Span<const uint8_t> jpeg;
   bool created = false;
-  bool header_read = false;  // and nothing after it
+  bool header_read = false;  // and nothing else yet
   int64_t denominator = 1;
-  Window window;  // what is wanted
-  // What is decoded into `lines`: the window's lines, and columns on both sides of it.
+  Window window;  // wanted pixels
+  // Columns decoded into `lines`: the window's, and further ones on both sides of it.
   int64_t decoded_left = 0;
   int64_t decoded_width = 0;
   std::vector<uint8_t> lines;
@@ -110,7 +110,8 @@ struct JpegDecoder::State {
   static void Start(State& state);
   static void ReadLines(State& state);
 
-  // False when the step failed: `message` says why, and the codec is ready for another image.
+  // Returns false if the step failed: `message` has the reason, and the codec can decode another
+  // image.
   bool Attempt(void (*step)(State&));
   absl::Status Failure() const;
   absl::Status Open();
@@ -129,7 +130,7 @@ void JpegDecoder::State::OnMessage(j_common_ptr codec, int level) {
 void JpegDecoder::State::OnProgress(j_common_ptr codec) {
   State& state = Of(codec);
   if (state.codec.input_scan_number <= kMaxScans) return;
-  std::snprintf(state.message, sizeof(state.message), "it has more than %d scans", kMaxScans);
+  std::snprintf(state.message, sizeof(state.message), "image has more than %d scans", kMaxScans);
   std::longjmp(state.failed, 1);
 }
 
@@ -144,7 +145,7 @@ bool JpegDecoder::State::Attempt(void (*step)(State&)) {
 }
 
 void JpegDecoder::State::Create(State& state) {
-  jpeg_create_decompress(&state.codec);  // which keeps err and client_data
+  jpeg_create_decompress(&state.codec);  // does not change err and client_data
   state.codec.progress = &state.progress;
 }
 
@@ -170,7 +171,7 @@ void JpegDecoder::State::Start(State& state) {
       std::min<int64_t>(codec.output_width, window.left + window.width + kColumnMargin);
   auto decoded_left = static_cast<JDIMENSION>(left);
   auto decoded_width = static_cast<JDIMENSION>(right - left);
-  // Moves the left edge outwards, to the next block.
+  // Moves the left edge outwards to the next block.
   jpeg_crop_scanline(&codec, &decoded_left, &decoded_width);
   state.decoded_left = decoded_left;
   state.decoded_width = decoded_width;
@@ -186,7 +187,7 @@ void JpegDecoder::State::ReadLines(State& state) {
     jpeg_read_scanlines(&codec, &line, 1);
     if (codec.out_color_space == JCS_CMYK) CmykToRgb(line, state.decoded_width);
   }
-  jpeg_abort_decompress(&codec);  // whatever comes after the last line
+  jpeg_abort_decompress(&codec);  // skips the data after the last wanted row
 }
 
 absl::Status JpegDecoder::State::Failure() const {
@@ -199,7 +200,7 @@ absl::Status JpegDecoder::State::Open() {
   if (!header_read) return Failure();
   if (int64_t{codec.image_height} * codec.image_width > kMaxJpegPixels) {
     header_read = false;
-    return absl::DataLossError(absl::StrCat("its header claims ", codec.image_width, "x",
+    return absl::DataLossError(absl::StrCat("image has ", codec.image_width, "x",
                                             codec.image_height, " pixels, more than ",
                                             kMaxJpegPixels));
   }

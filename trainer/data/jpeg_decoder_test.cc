@@ -1,4 +1,4 @@
-// Whole images are compared with Pillow's in tests/images/jpeg_test.py; here, parts with the whole.
+// Compares regions with whole images; tests/images/jpeg_test.py compares whole images with Pillow.
 #include "trainer/data/jpeg_decoder.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ DecodedImage DecodeWhole(JpegDecoder& decoder, const std::string& jpeg, int64_t 
   return Copy(decoded->view);
 }
 
-// Names the first pixel that differs.
+// Describes the first pixel that differs.
 std::string Difference(const DecodedImage& whole, const ImageView& part, int64_t top,
                        int64_t left) {
   for (int64_t y = 0; y < part.height; ++y) {
@@ -103,7 +103,7 @@ std::string Describe(const JpegOptions& options) {
                       ", restarts ", options.restart_interval);
 }
 
-TEST(JpegDecoderTest, ARegionEqualsTheSamePartOfTheWhole) {
+TEST(JpegDecoderTest, RegionMatchesTheWholeImage) {
   JpegDecoder decoder;
   std::mt19937 random(7);
   for (const JpegOptions& options : AllKinds()) {
@@ -130,7 +130,7 @@ TEST(JpegDecoderTest, ARegionEqualsTheSamePartOfTheWhole) {
   }
 }
 
-TEST(JpegDecoderTest, ARegionAtReducedResolutionEqualsTheSamePartOfTheWholeReduced) {
+TEST(JpegDecoderTest, RegionAtReducedResolutionMatchesTheWholeReducedImage) {
   JpegDecoder decoder;
   std::mt19937 random(8);
   for (const JpegOptions& options : AllKinds()) {
@@ -150,7 +150,7 @@ TEST(JpegDecoderTest, ARegionAtReducedResolutionEqualsTheSamePartOfTheWholeReduc
         ASSERT_TRUE(decoder.Open(Bytes(jpeg)).ok());
         const auto decoded = decoder.Decode(wanted, at_least);
         ASSERT_TRUE(decoded.ok()) << decoded.status();
-        // The wanted region, at the same scale, is where the view is said to hold it.
+        // The wanted region is where the view reports it, at the same scale.
         const double scale = decoded->region.width / wanted.width;
         ASSERT_NEAR(scale, 1.0 / static_cast<double>(denominator), 1e-12);
         const double top = wanted.top * scale - decoded->region.top;
@@ -166,8 +166,8 @@ TEST(JpegDecoderTest, ARegionAtReducedResolutionEqualsTheSamePartOfTheWholeReduc
   }
 }
 
-// The mean over each 2x2 pixels is what half the resolution shows, nearly: both lose the high
-// frequencies, in other ways.
+// Half the resolution nearly equals the mean over each 2x2 pixels: both lose the high frequencies,
+// in different ways.
 TEST(JpegDecoderTest, ReducedResolutionShowsTheSameImage) {
   JpegDecoder decoder;
   JpegOptions options;
@@ -192,7 +192,7 @@ TEST(JpegDecoderTest, ReducedResolutionShowsTheSameImage) {
   EXPECT_LT(sum / static_cast<double>(half.pixels.size()), 3);
 }
 
-TEST(JpegDecoderTest, ResolutionIsReducedOnlyAsFarAsAllowed) {
+TEST(JpegDecoderTest, ReducesResolutionOnlyAsFarAsAllowed) {
   JpegOptions options;
   options.height = 160;
   options.width = 320;
@@ -235,20 +235,20 @@ TEST(JpegDecoderTest, GreyHasThreeEqualChannels) {
   }
 }
 
-TEST(JpegDecoderTest, SaysWhatIsNoJpeg) {
+TEST(JpegDecoderTest, RejectsInvalidFiles) {
   JpegDecoder decoder;
   for (const std::string& bytes : {std::string(), std::string("x"), std::string(1000, '\0'),
                                    std::string("\x89PNG\r\n\x1a\n")}) {
     EXPECT_EQ(decoder.Open(Bytes(bytes)).status().code(), absl::StatusCode::kDataLoss);
   }
-  // A JPEG that stops inside its header.
+  // A JPEG that ends within its header.
   const std::string jpeg = EncodeJpeg({});
   EXPECT_EQ(decoder.Open(Bytes(jpeg.substr(0, 100))).status().code(), absl::StatusCode::kDataLoss);
-  // The decoder goes on with the next image.
+  // The decoder can decode the next image.
   EXPECT_TRUE(decoder.Open(Bytes(jpeg)).ok());
 }
 
-TEST(JpegDecoderTest, ATruncatedImageIsRefusedOnlyWhereItsEndIsWanted) {
+TEST(JpegDecoderTest, RejectsATruncatedImageOnlyIfItsEndIsWanted) {
   JpegOptions options;
   options.height = 160;
   for (const bool progressive : {false, true}) {
@@ -260,14 +260,14 @@ TEST(JpegDecoderTest, ATruncatedImageIsRefusedOnlyWhereItsEndIsWanted) {
     const auto whole = decoder.Decode({0, 0, 160, 64}, kFullResolution);
     EXPECT_EQ(whole.status().code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(whole.status().message()), HasSubstr("Premature end"));
-    // A progressive image has something of every line in its last bytes.
+    // The last bytes of a progressive image affect every row.
     EXPECT_EQ(decoder.Decode({0, 0, 16, 64}, kFullResolution).ok(), !progressive);
     EXPECT_TRUE(decoder.Open(Bytes(jpeg)).ok());
     EXPECT_TRUE(decoder.Decode({0, 0, 160, 64}, kFullResolution).ok());
   }
 }
 
-TEST(JpegDecoderTest, AClaimOfTooManyPixelsIsRefused) {
+TEST(JpegDecoderTest, RejectsTooManyPixels) {
   std::string jpeg = EncodeJpeg({});
   // The frame header: marker, length, precision, height, width.
   const size_t frame = jpeg.find("\xff\xc0");
@@ -279,13 +279,13 @@ TEST(JpegDecoderTest, AClaimOfTooManyPixelsIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("61680x61680"));
 }
 
-TEST(JpegDecoderTest, AnImageOfEndlessScansIsRefused) {
+TEST(JpegDecoderTest, RejectsTooManyScans) {
   JpegOptions options;
   options.components = 1;
   options.progressive = true;
   const std::string jpeg = EncodeJpeg(options);
-  // Its second scan, the first frequencies, again and again. The last byte of a scan's header says
-  // which bits it holds: with "all of them" repeating it is legal.
+  // Repeats its second scan, the lowest frequencies. The last byte of a scan's header contains the
+  // range of bits: with "all of them", repeating it is legal.
   const size_t begin = jpeg.find("\xff\xda", jpeg.find("\xff\xda") + 2);
   const size_t end = jpeg.find("\xff\xc4", begin);
   ASSERT_NE(end, std::string::npos);
@@ -307,7 +307,7 @@ TEST(JpegDecoderTest, AnImageOfEndlessScansIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("more than 500 scans"));
 }
 
-// Whatever the bytes, the decoder answers, and the next image is not affected.
+// The decoder survives arbitrary bytes, and can decode the next image.
 TEST(JpegDecoderTest, SurvivesDamage) {
   JpegDecoder decoder;
   std::mt19937 random(9);
@@ -325,7 +325,7 @@ TEST(JpegDecoderTest, SurvivesDamage) {
     if (i % 3 == 0) jpeg.resize(random() % jpeg.size());
     if (i % 3 != 0) {
       for (uint32_t flips = 1 + random() % 8; flips > 0; --flips) {
-        // Mostly in the header, where a bit changes most.
+        // Mostly in the header, where a changed bit has the largest effect.
         const size_t end = i % 3 == 1 ? std::min<size_t>(jpeg.size(), 700) : jpeg.size();
         jpeg[random() % end] ^= static_cast<char>(1 << random() % 8);
       }
@@ -337,7 +337,7 @@ TEST(JpegDecoderTest, SurvivesDamage) {
     }
     Region wanted = {0, 0, static_cast<double>(size->height), static_cast<double>(size->width)};
     if (i % 2 == 0) wanted = {wanted.height / 3, wanted.width / 3, wanted.height / 2, 1};
-    // A flipped bit can make it large, and slow: then a small one will do.
+    // A flipped bit can make the image large and slow to decode: then a reduced size is enough.
     const ImageSize at_least =
         size->width * size->height < 1 << 20 ? kFullResolution : ImageSize{1, 1};
     const auto decoded = decoder.Decode(wanted, at_least);

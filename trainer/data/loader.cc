@@ -11,9 +11,9 @@
 namespace muster::data {
 namespace {
 
-// Enough work at a time that taking it costs nothing beside; a picture of 224x224 is more.
+// Large enough that the overhead of claiming work is negligible; an image of 224x224 is larger.
 constexpr size_t kPortionBytes = 64 << 10;
-// Batches whose steps are queued on a device: one that it computes and the next.
+// Batches whose steps are queued on a device: the one being computed and the next.
 constexpr uint32_t kLeastInFlight = 2;
 
 LoaderOptions Complete(const ImageDataset& dataset, LoaderOptions options) {
@@ -60,11 +60,11 @@ Loader::Loader(const ImageDataset* dataset, const RankBatches& batches, bool shu
       sample_bytes_(form_ == Form::kFinished
                         ? options.views * Bytes(options.transform.size, *dataset)
                         : Bytes({dataset->info().height, dataset->info().width}, *dataset)),
-      // Of labels alone any number is nothing; pictures of several sizes have none.
+      // With labels only, any number is cheap; images of different sizes have no sample_bytes_.
       portion_samples_(std::max<size_t>(1, kPortionBytes / std::max<size_t>(1, sample_bytes_))),
       claimed_step_(options.first_step),
       next_to_use_(options.first_step),
-      // One more than is ready ahead: the one in use.
+      // One more than is prefetched: the batch in use.
       slots_(options.prefetch + size_t{1}) {
   status_ = AllocateSlots();
   if (!status_.ok()) return;
@@ -97,7 +97,7 @@ Loader::~Loader() {
   }
   slot_free_.SignalAll();
   for (std::thread& thread : threads_) thread.join();
-  // The device itself reports its failures.
+  // The device reports its errors itself.
   for (const Slot& slot : slots_) {
     if (slot.copied != nullptr) slot.copied->Wait().IgnoreError();
   }
@@ -202,7 +202,7 @@ void Loader::BeginBatch(uint64_t step, Slot& slot) const {
 }
 
 absl::Status Loader::Prepare(const Portion& portion, ImageTransform& transform) const {
-  // The device may still be reading the batch that was here before.
+  // The device may still be reading the previous batch of this slot.
   RETURN_IF_ERROR(portion.slot->copied->Wait());
   const Order order = shuffle_ ? OrderOf(portion.slot->source.epoch) : nullptr;
   for (uint64_t i = portion.positions.begin; i < portion.positions.end; ++i) {

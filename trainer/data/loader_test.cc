@@ -43,7 +43,7 @@ struct Copy {
     }
   }
 
-  // What the next rank has of the same batch.
+  // Appends the next rank's slice of the same batch.
   void Append(const Copy& other) {
     EXPECT_EQ(other.step, step);
     EXPECT_EQ(other.epoch, epoch);
@@ -56,7 +56,7 @@ struct Copy {
 
 constexpr size_t kSamples = 57;
 constexpr uint64_t kGlobalBatch = 10;
-constexpr uint64_t kSteps = 20;  // three epochs of 6 steps, the last of each short, and two more
+constexpr uint64_t kSteps = 20;  // three epochs of 6 steps with a short last one, and two more
 
 FakeDataset MakeImages() { return FakeDataset(kSamples, {{30, 40}, {25, 19}, {12, 12}}, 3); }
 
@@ -90,7 +90,7 @@ std::vector<Copy> Train(const FakeDataset& dataset, const LoaderOptions& options
   return All(*loader);
 }
 
-TEST(LoaderTest, ThreadsAndPrefetchChangeNothing) {
+TEST(LoaderTest, ResultDoesNotDependOnThreadsAndPrefetch) {
   const FakeDataset dataset = MakeImages();
   for (const uint32_t views : {1u, 2u}) {
     LoaderOptions options = Options();
@@ -131,7 +131,7 @@ TEST(LoaderTest, RanksTogetherLoadTheGlobalBatch) {
   }
 }
 
-// Images of one pixel whose brightness is the sample's number.
+// Images of one pixel whose brightness is the sample's index.
 class NumberedDataset : public FakeDataset {
  public:
   explicit NumberedDataset(size_t samples) : FakeDataset(samples, {{1, 1}}, 1) {}
@@ -159,7 +159,7 @@ std::vector<uint8_t> Numbers(size_t samples) {
   return numbers;
 }
 
-TEST(LoaderTest, EachSampleComesOncePerEpoch) {
+TEST(LoaderTest, ReturnsEachSampleOncePerEpoch) {
   for (const size_t samples : {57u, 60u, 5u, 1u}) {
     const NumberedDataset dataset(samples);
     const StepMap steps = *StepMap::Create(samples, kGlobalBatch, false);
@@ -190,7 +190,7 @@ TEST(LoaderTest, EachSampleComesOncePerEpoch) {
   }
 }
 
-TEST(LoaderTest, EvaluationSeesEachSampleOnceInOrder) {
+TEST(LoaderTest, EvaluationReturnsEachSampleOnceInOrder) {
   const NumberedDataset dataset(kSamples);
   for (const uint32_t world : {1u, 2u, 3u, 100u}) {
     for (const uint32_t max_rows : {1u, 7u, 200u}) {
@@ -208,12 +208,12 @@ TEST(LoaderTest, EvaluationSeesEachSampleOnceInOrder) {
           seen.insert(seen.end(), batch.pixels.begin(), batch.pixels.end());
         }
       }
-      EXPECT_EQ(seen, Numbers(kSamples)) << world << " ranks, " << max_rows << " rows";
+      EXPECT_EQ(seen, Numbers(kSamples)) << world << " ranks, batch size " << max_rows;
     }
   }
 }
 
-TEST(LoaderTest, EvaluationLeavesChanceOut) {
+TEST(LoaderTest, EvaluationIsNotAugmented) {
   const FakeDataset dataset = MakeImages();
   LoaderOptions plain;
   plain.transform.size = {12, 12};
@@ -223,7 +223,7 @@ TEST(LoaderTest, EvaluationLeavesChanceOut) {
   for (const Corners& erased : expected[0].erasures) EXPECT_EQ(erased, Corners());
 }
 
-TEST(LoaderTest, AnyStepIsAStart) {
+TEST(LoaderTest, CanStartAtAnyStep) {
   const FakeDataset dataset = MakeImages();
   const std::vector<Copy> whole = Train(dataset, Options());
   for (uint64_t first = 0; first <= kSteps; ++first) {
@@ -234,7 +234,7 @@ TEST(LoaderTest, AnyStepIsAStart) {
   }
 }
 
-TEST(LoaderTest, ViewsFollowEachOther) {
+TEST(LoaderTest, ViewsOfASampleAreConsecutive) {
   const FakeDataset dataset = MakeImages();
   const std::vector<Copy> single = Train(dataset, Options());
   LoaderOptions options = Options();
@@ -257,7 +257,7 @@ TEST(LoaderTest, ViewsFollowEachOther) {
   }
 }
 
-TEST(LoaderTest, PartsOfABatchAreTheBatch) {
+TEST(LoaderTest, SlicesOfABatchMakeUpTheBatch) {
   const FakeDataset dataset = MakeImages();
   LoaderOptions options = Options();
   options.views = 2;
@@ -275,12 +275,13 @@ TEST(LoaderTest, PartsOfABatchAreTheBatch) {
       EXPECT_EQ(piece.first_row, batch.first_row + joined.labels.size() / 2);
       joined.Append(Copy(piece));
     }
-    EXPECT_EQ(joined, Copy(batch)) << parts << " parts";
+    EXPECT_EQ(joined, Copy(batch)) << parts << " slices";
   }
 }
 
-// In the same order, of images of several sizes, one of which could not be read.
-TEST(LoaderTest, LabelsAlone) {
+// Labels have the same order without images, even with images of different sizes and unreadable
+// ones.
+TEST(LoaderTest, ReturnsLabelsOnly) {
   FakeDataset dataset = MakeImages();
   LoaderOptions options = Options();
   const std::vector<Copy> expected = Train(dataset, options);
@@ -301,7 +302,7 @@ TEST(LoaderTest, LabelsAlone) {
   EXPECT_EQ((*batch)->Part(1, 3).labels[0], expected[0].labels[3]);
 }
 
-TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
+TEST(LoaderTest, DamagedImageEndsTheStreamAtItsBatch) {
   FakeDataset dataset = MakeImages();
   dataset.set_damaged(23);
   const std::vector<uint32_t> order = EpochOrder(4, 0, kSamples);
@@ -323,7 +324,7 @@ TEST(LoaderTest, ADamagedImageEndsTheStreamAtItsBatch) {
   }
 }
 
-// A GPU that has got no further than the test says.
+// A device whose events complete only when the test calls Finish.
 class SlowDevice final : public kernels::HostMemoryDevice {
  public:
   class Event final : public kernels::DeviceEvent {
@@ -360,7 +361,7 @@ class SlowDevice final : public kernels::HostMemoryDevice {
     return std::make_unique<Event>(this);
   }
 
-  // Until somebody waits for an event that is not done.
+  // Blocks until a thread waits for an event that is not done.
   void AwaitWaiting() {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&waits_));
@@ -379,7 +380,7 @@ class SlowDevice final : public kernels::HostMemoryDevice {
   bool waits_ = false;
 };
 
-TEST(LoaderTest, ABatchStaysAsItIsUntilItIsCopied) {
+TEST(LoaderTest, DoesNotReuseABatchBeforeItIsCopied) {
   const FakeDataset dataset = MakeImages();
   SlowDevice device;
   LoaderOptions options = Options();
@@ -392,7 +393,7 @@ TEST(LoaderTest, ABatchStaysAsItIsUntilItIsCopied) {
   const Batch first = **loader->Next();
   EXPECT_EQ(Copy(first), expected[0]);
   first.copied->Record();
-  // Its place is free but for the copy, and batch 2 is to go there.
+  // Its slot is free except for the copy, and batch 2 will use it.
   const Batch second = **loader->Next();
   device.AwaitWaiting();
   EXPECT_EQ(Copy(second), expected[1]);
@@ -406,7 +407,7 @@ TEST(LoaderTest, ABatchStaysAsItIsUntilItIsCopied) {
   EXPECT_EQ(Copy(**loader->Next()), expected[3]);
 }
 
-// A device with memory for a number of allocations.
+// A device with enough memory for a number of allocations.
 class FullDevice final : public kernels::HostMemoryDevice {
  public:
   explicit FullDevice(int allocations) : left_(allocations) {}
@@ -427,7 +428,7 @@ class FullDevice final : public kernels::HostMemoryDevice {
   int left_;
 };
 
-TEST(LoaderTest, ReportsThatThereIsNoMemoryForBatches) {
+TEST(LoaderTest, ReturnsResourceExhaustedWithoutMemoryForBatches) {
   const FakeDataset dataset = MakeImages();
   const StepMap steps = *StepMap::Create(kSamples, kGlobalBatch, false);
   for (const int allocations : {0, 1, 2, 4}) {
@@ -440,12 +441,12 @@ TEST(LoaderTest, ReportsThatThereIsNoMemoryForBatches) {
   }
 }
 
-TEST(LoaderTest, WaitingForTheDeviceIsNotWaitingForTheLoader) {
+TEST(LoaderTest, WaitedExcludesWaitingForTheDevice) {
   const FakeDataset dataset = MakeImages();
   SlowDevice device;
   LoaderOptions options = Options();
   options.device = &device;
-  options.end_step = 5;  // no thread needs the place of a batch that the device has not begun
+  options.end_step = 5;  // no thread needs the slot of a batch that the device has not begun
   const auto loader =
       Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
   for (int i = 0; i < 2; ++i) (**loader->Next()).copied->Record();
@@ -458,17 +459,17 @@ TEST(LoaderTest, WaitingForTheDeviceIsNotWaitingForTheLoader) {
   });
   device.AwaitWaiting();
   const SteadyTime waits = Now().steady;
-  // The time that a step takes on the device.
+  // Duration of a step on the device.
   absl::SleepFor(absl::Milliseconds(20));
   const absl::Duration step = Now().steady - waits;
   device.Finish(1);
   training.join();
   EXPECT_GE(end - begin, step);
   EXPECT_LE(loader->waited(), end - begin - step);
-  device.Finish(2);  // the loader outlasts what the device reads
+  device.Finish(2);  // the loader must outlive the device's reads
 }
 
-// No image can be read until it is opened.
+// A data set whose images cannot be read until the gate is opened.
 class GatedDataset : public FakeDataset {
  public:
   GatedDataset() : FakeDataset(kSamples, {{12, 12}}, 3) {}
@@ -498,7 +499,7 @@ class GatedDataset : public FakeDataset {
   absl::Notification opened_;
 };
 
-TEST(LoaderTest, WaitingForThreadsIsMeasured) {
+TEST(LoaderTest, WaitedIncludesWaitingForThreads) {
   GatedDataset dataset;
   LoaderOptions options = Options();
   options.threads = 2;
@@ -510,14 +511,14 @@ TEST(LoaderTest, WaitingForThreadsIsMeasured) {
     EXPECT_TRUE(loader->Next().ok());
   });
   begun.WaitForNotification();
-  // The time that an image takes.
+  // Duration of reading an image.
   absl::SleepFor(absl::Milliseconds(50));
   dataset.Open();
   training.join();
   EXPECT_GT(loader->waited(), absl::ZeroDuration());
 }
 
-TEST(LoaderTest, EndsWithBatchesUnused) {
+TEST(LoaderTest, CanBeDestroyedWithUnusedBatches) {
   const FakeDataset dataset = MakeImages();
   LoaderOptions options = Options();
   options.threads = 3;

@@ -21,7 +21,7 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, absl::StrCat("stat ", path));
   if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is not a file"));
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
   }
   MappedFile file;
   file.path_ = path;

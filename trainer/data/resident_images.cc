@@ -16,17 +16,17 @@ kernels::DeviceMemory MakeResident(const ImageDataset& dataset, kernels::Device&
       dataset.size() * static_cast<size_t>(info.height * info.width * info.channels);
   const size_t free_bytes = device.free_bytes();
   if (static_cast<double>(bytes) > share * static_cast<double>(free_bytes)) {
-    LOG(INFO) << "images stay in the host's memory: they take " << bytes << " bytes, and "
+    LOG(INFO) << "keeping images in host memory: they need " << bytes << " bytes, and "
               << device.name() << " has " << free_bytes << " free";
     return {};
   }
   absl::StatusOr<kernels::DeviceMemory> memory = device.Allocate(bytes);
   if (!memory.ok()) {
-    LOG(WARNING) << "images stay in the host's memory: " << memory.status().message();
+    LOG(WARNING) << "keeping images in host memory: " << memory.status().message();
     return {};
   }
   device.CopyToDevice(memory->data(), dataset.image(0), bytes);
-  LOG(INFO) << "images lie in the memory of " << device.name() << ": " << bytes << " bytes";
+  LOG(INFO) << "copied images to " << device.name() << " memory: " << bytes << " bytes";
   return *std::move(memory);
 }
 

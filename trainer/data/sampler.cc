@@ -21,7 +21,7 @@ uint64_t LargestShare(uint64_t rows, uint32_t world_size) {
 std::vector<uint32_t> EpochOrder(uint64_t seed, uint64_t epoch, uint32_t samples) {
   std::vector<uint32_t> order(samples);
   std::iota(order.begin(), order.end(), 0);
-  // Fisher and Yates' shuffle; draw i decides position i, four draws to a block.
+  // Fisher-Yates shuffle; draw i decides position i, with four draws per block.
   const kernels::PhiloxKey key = kernels::DerivePhiloxKey(seed, kOrderPurpose);
   kernels::PhiloxCounter words{};
   for (uint32_t i = 0; i + 1 < samples; ++i) {
@@ -36,12 +36,13 @@ std::vector<uint32_t> EpochOrder(uint64_t seed, uint64_t epoch, uint32_t samples
 
 absl::StatusOr<StepMap> StepMap::Create(uint64_t samples, uint64_t global_batch, bool drop_last) {
   if (samples == 0 || samples > UINT32_MAX) {
-    return absl::InvalidArgumentError(absl::StrCat("a data set of ", samples, " samples"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("data set has ", samples, " samples, must have 1 to ", UINT32_MAX));
   }
-  if (global_batch == 0) return absl::InvalidArgumentError("a global batch of 0");
+  if (global_batch == 0) return absl::InvalidArgumentError("global batch must be at least 1");
   if (drop_last && global_batch > samples) {
-    return absl::InvalidArgumentError(absl::StrCat("drop_last with a global batch of ",
-                                                   global_batch, " leaves none of ", samples,
+    return absl::InvalidArgumentError(absl::StrCat("drop_last: a global batch of ", global_batch,
+                                                   " is larger than the data set of ", samples,
                                                    " samples"));
   }
   const uint64_t steps =

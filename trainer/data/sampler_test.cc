@@ -9,7 +9,7 @@
 namespace muster::data {
 namespace {
 
-TEST(EpochOrderTest, IsAPermutationThatSeedAndEpochDecide) {
+TEST(EpochOrderTest, IsAPermutationThatDependsOnSeedAndEpoch) {
   for (const uint32_t samples : {1u, 2u, 3u, 1000u}) {
     std::vector<uint32_t> sorted = EpochOrder(1, 0, samples);
     std::sort(sorted.begin(), sorted.end());
@@ -22,7 +22,7 @@ TEST(EpochOrderTest, IsAPermutationThatSeedAndEpochDecide) {
   EXPECT_NE(EpochOrder(1, 5, 1000), EpochOrder(2, 5, 1000));
 }
 
-TEST(EpochOrderTest, EveryPlaceIsEquallyLikely) {
+TEST(EpochOrderTest, EveryPositionIsEquallyLikely) {
   constexpr uint32_t kSamples = 5;
   constexpr int kEpochs = 20000;
   int counts[kSamples][kSamples] = {};
@@ -31,12 +31,12 @@ TEST(EpochOrderTest, EveryPlaceIsEquallyLikely) {
     for (uint32_t i = 0; i < kSamples; ++i) ++counts[i][order[i]];
   }
   for (const auto& row : counts) {
-    // 4000 are expected, with a standard deviation of 57.
+    // The expected count is 4000, with a standard deviation of 57.
     for (const int count : row) EXPECT_NEAR(count, kEpochs / kSamples, 300);
   }
 }
 
-TEST(ShareTest, PartsAreDisjointCompleteAndNearlyEqual) {
+TEST(ShareTest, SlicesAreDisjointCompleteAndNearlyEqual) {
   for (const uint32_t world : {1u, 2u, 3u, 4u, 7u, 64u}) {
     for (const uint64_t rows : {0ull, 1ull, 5ull, 250ull, 256ull}) {
       uint64_t next = 0;
@@ -52,7 +52,7 @@ TEST(ShareTest, PartsAreDisjointCompleteAndNearlyEqual) {
   }
 }
 
-TEST(StepMapTest, AnEpochSeesEachSampleOnceOnAnyWorld) {
+TEST(StepMapTest, EpochContainsEachSampleOnceForAnyWorldSize) {
   constexpr uint32_t kSamples = 1003;
   const StepMap steps = *StepMap::Create(kSamples, 250, false);
   ASSERT_EQ(steps.steps_per_epoch(), 5);
@@ -78,7 +78,7 @@ TEST(StepMapTest, AnEpochSeesEachSampleOnceOnAnyWorld) {
   }
 }
 
-TEST(StepMapTest, TheLastShortBatchIsKeptOrDropped) {
+TEST(StepMapTest, KeepsOrDropsTheLastShortBatch) {
   const StepMap kept = *StepMap::Create(60000, 256, false);
   EXPECT_EQ(kept.steps_per_epoch(), 235);
   EXPECT_EQ(kept.At(234).rows, 96);
@@ -90,11 +90,11 @@ TEST(StepMapTest, TheLastShortBatchIsKeptOrDropped) {
   EXPECT_EQ(dropped.SamplesBefore(234), 234 * 256);
 }
 
-TEST(RankBatchesTest, OfTrainingAreSharesOfTheGlobalBatch) {
+TEST(RankBatchesTest, TrainingReturnsSlicesOfTheGlobalBatch) {
   const StepMap steps = *StepMap::Create(25, 10, false);
   const RankBatches batches = RankBatches::OfTraining(steps, 1, 3);
   EXPECT_EQ(batches.max_rows(), 4);
-  const RankBatch batch = batches.At(5);  // the last of the second epoch, with 5 samples
+  const RankBatch batch = batches.At(5);  // the last step of the second epoch, with 5 samples
   EXPECT_EQ(batch.epoch, 1);
   EXPECT_EQ(batch.global_rows, 5);
   EXPECT_EQ(batch.first_row, 1);
@@ -102,7 +102,7 @@ TEST(RankBatchesTest, OfTrainingAreSharesOfTheGlobalBatch) {
   EXPECT_EQ(batch.positions.end, 23);
 }
 
-TEST(RankBatchesTest, OfEvaluationArePiecesOfTheShare) {
+TEST(RankBatchesTest, EvaluationReturnsPiecesOfTheRanksSlice) {
   const RankBatches batches = RankBatches::OfEvaluation(25, 5, 1, 2);  // 12 to 25
   EXPECT_EQ(batches.max_rows(), 5);
   ASSERT_EQ(batches.pieces(), 3);
@@ -115,7 +115,7 @@ TEST(RankBatchesTest, OfEvaluationArePiecesOfTheShare) {
   EXPECT_EQ(RankBatches::OfEvaluation(3, 5, 0, 4).pieces(), 0);
 }
 
-TEST(StepMapTest, WhatCannotBeIsRefused) {
+TEST(StepMapTest, RejectsInvalidArguments) {
   EXPECT_FALSE(StepMap::Create(0, 1, false).ok());
   EXPECT_FALSE(StepMap::Create(10, 0, false).ok());
   EXPECT_FALSE(StepMap::Create(10, 11, true).ok());

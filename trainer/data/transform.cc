@@ -9,8 +9,8 @@
 namespace muster::data {
 namespace {
 
-// What torchvision's Resize and CenterCrop take: the image is resized until it covers size /
-// center_crop, in whole pixels, and the middle is cut out of that at whole pixels.
+// The region that torchvision's Resize and CenterCrop select: the image is resized to cover size /
+// center_crop, in whole pixels, and the centre is cropped at whole pixels.
 Region CentralPart(ImageSize stored, ImageSize size, double center_crop) {
   const auto length = [center_crop](int64_t pixels) {
     return std::max<int64_t>(pixels,
@@ -22,7 +22,7 @@ Region CentralPart(ImageSize stored, ImageSize size, double center_crop) {
   } else {
     resized.width = resized.height * stored.width / stored.height;
   }
-  // Half to even, as Python rounds.
+  // Rounds half to even, as Python does.
   const double top = std::nearbyint(static_cast<double>(resized.height - size.height) / 2);
   const double left = std::nearbyint(static_cast<double>(resized.width - size.width) / 2);
   const double step_y = static_cast<double>(stored.height) / static_cast<double>(resized.height);
@@ -31,7 +31,7 @@ Region CentralPart(ImageSize stored, ImageSize size, double center_crop) {
           static_cast<double>(size.width) * step_x};
 }
 
-// The part and the pixels around it that its outermost pixels are made of, too.
+// Extends the region by the surrounding pixels that its outermost resized pixels depend on.
 Region WithSurroundings(const Region& part, ImageSize stored, ImageSize size) {
   const double margin_y = std::max(1.0, part.height / static_cast<double>(size.height));
   const double margin_x = std::max(1.0, part.width / static_cast<double>(size.width));
@@ -44,7 +44,7 @@ Region WithSurroundings(const Region& part, ImageSize stored, ImageSize size) {
   return {top, left, bottom - top, right - left};
 }
 
-// The smallest region that holds both.
+// The smallest region that contains both.
 Region Union(const Region& a, const Region& b) {
   const double top = std::min(a.top, b.top);
   const double left = std::min(a.left, b.left);
@@ -52,7 +52,7 @@ Region Union(const Region& a, const Region& b) {
           std::max(a.left + a.width, b.left + b.width) - left};
 }
 
-// `part` of the stored image in the pixels of a view in which `wanted` became `decoded`.
+// Converts `part` of the stored image to the pixels of a view in which `wanted` is at `decoded`.
 Region InView(const Region& part, const Region& wanted, const Region& decoded) {
   const double scale_y = decoded.height / wanted.height;
   const double scale_x = decoded.width / wanted.width;
@@ -61,8 +61,8 @@ Region InView(const Region& part, const Region& wanted, const Region& decoded) {
           part.width * scale_x};
 }
 
-// Cuts the view down to the whole pixels that hold `part`, and moves `part` along: a crop before
-// the resize, as torchvision's RandomResizedCrop does it.
+// Crops the view to the whole pixels that contain `part`, and translates `part` accordingly: crops
+// before resizing, as torchvision's RandomResizedCrop does.
 void CropTo(Region& part, ImageView& view) {
   const auto top = std::clamp<int64_t>(static_cast<int64_t>(part.top), 0, view.height - 1);
   const auto left = std::clamp<int64_t>(static_cast<int64_t>(part.left), 0, view.width - 1);
@@ -112,7 +112,7 @@ absl::StatusOr<DecodedRegion> ImageTransform::Decode(ImageSize stored, uint64_t 
                                                      uint32_t sample, uint32_t views) {
   const ImageSize size = options_.size;
   parts_.clear();
-  // Decoded pixels for each stored one.
+  // Decoded pixels per stored pixel.
   double rows = 0, columns = 0;
   for (uint32_t view = 0; view < views; ++view) {
     const Region part = PartOf(stored, {epoch, sample, view});
@@ -124,7 +124,7 @@ absl::StatusOr<DecodedRegion> ImageTransform::Decode(ImageSize stored, uint64_t 
     wanted_ = view == 0 ? source : Union(wanted_, source);
     parts_.push_back(part);
   }
-  // A millionth of a pixel is rounding.
+  // Tolerates rounding by a millionth of a pixel.
   const ImageSize at_least{static_cast<int64_t>(std::ceil(wanted_.height * rows - 1e-6)),
                            static_cast<int64_t>(std::ceil(wanted_.width * columns - 1e-6))};
   return reader_->Decode(wanted_, at_least);

@@ -33,7 +33,7 @@ TransformedImage Transformed(const FakeDataset& dataset, const TransformOptions&
   return image;
 }
 
-// That `part` of the stored image is what the view shows. At its edge an average reaches outside.
+// Checks that the view shows `part` of the stored image. At its edge, averages extend outside.
 void ExpectShows(const FakeDataset& dataset, const TransformedImage& image, uint32_t sample,
                  uint32_t view, const Region& part, bool flip, double tolerance = 1.1) {
   const double step_y = part.height / static_cast<double>(image.size.height);
@@ -58,7 +58,7 @@ TransformOptions Square(int64_t side) {
   return options;
 }
 
-TEST(ImageTransformTest, TheOwnSizeIsACopy) {
+TEST(ImageTransformTest, CopiesImagesOfTheResultsSize) {
   const FakeDataset dataset(3, {{8, 9}}, 3);
   TransformOptions options;
   options.size = {8, 9};
@@ -70,12 +70,12 @@ TEST(ImageTransformTest, TheOwnSizeIsACopy) {
   EXPECT_EQ(image.pixels, stored);
 }
 
-// The figures are those of torchvision's Resize(8) or Resize(10) and CenterCrop(8).
-TEST(ImageTransformTest, EvaluationTakesTheCentre) {
+// The expected values are those of torchvision's Resize(8) or Resize(10) and CenterCrop(8).
+TEST(ImageTransformTest, EvaluationCropsTheCentre) {
   const FakeDataset dataset(8, {{40, 31}, {31, 40}, {33, 33}, {5, 7}}, 3);
   TransformOptions options = Square(8);
   for (uint32_t i = 0; i < 8; ++i) {
-    // 40x31 becomes 10x8, whose middle begins at line 1; 5x7 becomes 8x11, from column 2 (1.5).
+    // 40x31 becomes 10x8, cropped from row 1; 5x7 becomes 8x11, cropped from column 2 (1.5).
     const Region parts[] = {
         {4, 0, 32, 31}, {0, 4, 31, 32}, {0, 0, 33, 33}, {0, 14.0 / 11, 5, 56.0 / 11}};
     ExpectShows(dataset, Transformed(dataset, options, i), i, 0, parts[i % 4], false);
@@ -91,7 +91,7 @@ TEST(ImageTransformTest, EvaluationTakesTheCentre) {
   }
 }
 
-TEST(ImageTransformTest, ALowerResolutionShowsTheSame) {
+TEST(ImageTransformTest, ReducedDecodingGivesTheSameResult) {
   const std::vector<ImageSize> sizes = {{101, 99}, {64, 90}};
   const FakeDataset full(2, sizes, 3), reduced(2, sizes, 3, /*reduces=*/true);
   TransformOptions options = Square(15);
@@ -133,7 +133,7 @@ TEST(ImageTransformTest, RandomCropsAreResizedAndMirrored) {
   }
 }
 
-TEST(ImageTransformTest, PaddingFollowsTheResize) {
+TEST(ImageTransformTest, PadsAfterResizing) {
   const FakeDataset dataset(30, {{6, 6}}, 1);
   TransformOptions plain = Square(20);
   TransformOptions padded = plain;
@@ -156,7 +156,7 @@ TEST(ImageTransformTest, PaddingFollowsTheResize) {
   }
 }
 
-TEST(ImageTransformTest, ErasuresAreDrawnForTheResult) {
+TEST(ImageTransformTest, DrawsErasuresForTheResult) {
   const FakeDataset dataset(20, {{30, 40}}, 3);
   TransformOptions options = Square(10);
   EXPECT_EQ(Transformed(dataset, options, 0).rows[0].erased_height, 0);
@@ -177,7 +177,7 @@ TEST(ImageTransformTest, ErasuresAreDrawnForTheResult) {
   EXPECT_GT(erased, 0);
 }
 
-TEST(ImageTransformTest, DamageIsTheReadersError) {
+TEST(ImageTransformTest, ReturnsErrorsOfTheReader) {
   FakeDataset dataset(3, {{8, 8}}, 1);
   dataset.set_damaged(1);
   ImageTransform transform(&dataset, Square(8));
@@ -188,7 +188,7 @@ TEST(ImageTransformTest, DamageIsTheReadersError) {
   EXPECT_TRUE(transform.Apply(0, 2, 1, out.data(), &row).ok());
 }
 
-TEST(ImageTransformTest, AllocatesNothingOnceItHasSeenTheLargestImage) {
+TEST(ImageTransformTest, DoesNotAllocateAfterTheLargestImage) {
   const FakeDataset dataset(30, {{60, 70}, {33, 20}}, 3);
   TransformOptions options = Square(16);
   options.augment.crop_padding = 2;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Inflates `source` into fd, as many bytes as the IDX header at its start says.
+// Inflates as many bytes of `source` into fd as its IDX header specifies.
 absl::Status Inflate(const std::string& source, int fd, const std::string& target) {
   gzFile file = gzopen(source.c_str(), "rb");
   if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("open ", source));
@@ -34,7 +34,7 @@ absl::Status Inflate(const std::string& source, int fd, const std::string& targe
     const int count = gzread(file, chunk.data(), static_cast<unsigned>(chunk.size()));
     int code = Z_OK;
     const char* reason = gzerror(file, &code);
-    // A file that ends early is reported by zlib as an error only after the bytes that it did have.
+    // For a truncated file, zlib returns the bytes that it has before it reports the error.
     const bool truncated = code == Z_BUF_ERROR;
     if (count < 0 && !truncated) {
       if (code == Z_ERRNO) return ErrnoStatus(errno, absl::StrCat("read ", source));
@@ -47,7 +47,8 @@ absl::Status Inflate(const std::string& source, int fd, const std::string& targe
     }
     total_bytes += bytes.size();
     if (total_bytes > header.file_bytes) {
-      return absl::DataLossError(absl::StrCat(source, " holds more bytes than its header says"));
+      return absl::DataLossError(
+          absl::StrCat(source, " contains more bytes than its header specifies"));
     }
     RETURN_IF_ERROR(WriteAll(fd, bytes, target));
     if (bytes.size() < chunk.size()) break;

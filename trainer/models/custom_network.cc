@@ -40,7 +40,7 @@ MaxPool2d MaxPoolFromSpec(const v1::PoolSpec& spec) {
 }
 
 absl::StatusOr<Layer> AvgPoolFromSpec(const v1::PoolSpec& spec) {
-  if (spec.padding() != 0) return absl::InvalidArgumentError("avg_pool2d takes no padding");
+  if (spec.padding() != 0) return absl::InvalidArgumentError("avg_pool2d does not support padding");
   return AvgPool2d{.kernel = spec.kernel(), .stride = Or(spec.stride(), spec.kernel())};
 }
 
@@ -50,7 +50,7 @@ absl::StatusOr<Layer> FromSpec(const v1::LinearSpec& spec, int64_t classes) {
   return Linear{.out_features = width, .bias = spec.has_bias() ? spec.bias() : true};
 }
 
-// Of any kind but residual.
+// Converts any kind except residual.
 absl::StatusOr<Layer> FromSpec(const v1::LayerSpec& spec, int64_t classes) {
   switch (spec.kind_case()) {
     case v1::LayerSpec::kConv2D:
@@ -77,7 +77,7 @@ absl::StatusOr<Layer> FromSpec(const v1::LayerSpec& spec, int64_t classes) {
     case v1::LayerSpec::KIND_NOT_SET:
       break;
   }
-  return absl::InvalidArgumentError("says no kind of layer");
+  return absl::InvalidArgumentError("no layer type is set");
 }
 
 class CustomNetwork {
@@ -86,13 +86,14 @@ class CustomNetwork {
     graph_.input = input;
   }
 
-  // The first `count` of `layers` after `from`. Returns the last node.
+  // Adds the first `count` of `layers` after `from`. Returns the last node.
   absl::StatusOr<NodeId> AddLayers(const Layers& layers, int count, NodeId from,
                                    const std::string& prefix, int depth) {
     NodeId last = from;
     for (int place = 0; place < count; ++place) {
       if (++layers_added_ > kMaxCustomLayers) {
-        return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxCustomLayers, " layers"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("the network has more than ", kMaxCustomLayers, " layers"));
       }
       const std::string name = absl::StrCat(prefix, place);
       if (layers[place].has_residual()) {
@@ -113,11 +114,10 @@ class CustomNetwork {
                                      const std::string& name, int depth) {
     if (depth == kMaxResidualDepth) {
       return absl::InvalidArgumentError(absl::StrCat("layer ", name, ": more than ",
-                                                     kMaxResidualDepth,
-                                                     " residual blocks within one another"));
+                                                     kMaxResidualDepth, " nested residual blocks"));
     }
     if (spec.layers().empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("layer ", name, ": residual without layers"));
+      return absl::InvalidArgumentError(absl::StrCat("layer ", name, ": residual has no layers"));
     }
     ASSIGN_OR_RETURN(NodeId branch, AddLayers(spec.layers(), spec.layers_size(), from,
                                               absl::StrCat(name, ".layers."), depth + 1));
@@ -141,10 +141,10 @@ absl::StatusOr<Graph> BuildCustomNetwork(const v1::ModelSpec& spec, const ImageS
                                          const ModelHead& head) {
   const int layers = spec.layers_size();
   const bool replace_last = head.projection.has_value();
-  if (layers == 0) return absl::InvalidArgumentError("a network without layers");
+  if (layers == 0) return absl::InvalidArgumentError("model.layers is empty");
   if (replace_last && !spec.layers(layers - 1).has_linear()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "layer ", layers - 1, ": the last layer must be linear, for a projection takes its place"));
+        "layer ", layers - 1, ": the last layer must be linear because a projection replaces it"));
   }
   CustomNetwork network(input, head.classes);
   RETURN_IF_ERROR(network

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kDefaultDropout = 0.2;
 
-// Table 2 of the paper: a stage of inverted residual blocks, of which the first has the stride.
+// Table 2 of the paper: a stage of inverted residual blocks; the stride applies to the first block.
 struct Stage {
   int64_t expansion;
   int64_t channels;
@@ -33,7 +33,7 @@ constexpr std::array<Stage, 7> kStages = {{
     {6, 320, 1, 1},
 }};
 
-// All blocks of a stage but the first keep size and channels, and so can have a shortcut.
+// All blocks of a stage except the first keep size and channels, and can therefore have a shortcut.
 constexpr int ResidualBlocks() {
   int count = 0;
   for (const Stage& stage : kStages) count += stage.blocks - 1;
@@ -85,8 +85,8 @@ class MobileNetV2 {
   }
 
  private:
-  // Expands the channels, convolves each of them alone, and projects to few again, without an
-  // activation there.
+  // Expands the channels, applies a depthwise convolution, and projects to fewer channels without
+  // an activation.
   void AddBlock(const std::string& prefix, const Stage& stage, bool first) {
     const int64_t hidden = channels_ * stage.expansion;
     Chain branch(&graph_, last_, absl::StrCat(prefix, "conv."));

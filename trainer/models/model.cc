@@ -18,17 +18,17 @@ namespace {
 absl::Status CheckProbability(const char* field, double value) {
   if (value >= 0 && value < 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("model.", field, " must be at least 0 and below 1"));
+      absl::StrCat("model.", field, ": ", value, " is not in [0, 1)"));
 }
 
 absl::Status Check(const v1::ModelSpec& spec, const ModelHead& head) {
   RETURN_IF_ERROR(CheckProbability("dropout", spec.dropout()));
   RETURN_IF_ERROR(CheckProbability("stochastic_depth", spec.stochastic_depth()));
   if (!spec.layers().empty() && !spec.name().empty()) {
-    return absl::InvalidArgumentError("a model has either a name or layers");
+    return absl::InvalidArgumentError("model must have either name or layers");
   }
   if (head.classes < 1 && !head.projection.has_value()) {
-    return absl::InvalidArgumentError("a model needs at least one class");
+    return absl::InvalidArgumentError("the model needs at least one class");
   }
   return absl::OkStatus();
 }
@@ -42,8 +42,8 @@ absl::StatusOr<Graph> Build(const v1::ModelSpec& spec, const ImageShape& input,
   if (IsResNet(spec.name())) return BuildResNet(spec, input, head);
   return absl::InvalidArgumentError(
       absl::StrCat("unknown model '", spec.name(),
-                   "'; there are small_cnn, mlp, resnet18, resnet34, resnet50, resnet101 and "
-                   "mobilenet_v2, or layers of one's own"));
+                   "'; known models: small_cnn, mlp, resnet18, resnet34, resnet50, resnet101, "
+                   "mobilenet_v2; or set model.layers"));
 }
 
 }  // namespace
@@ -54,14 +54,14 @@ absl::StatusOr<Graph> BuildModel(const v1::ModelSpec& spec, const ImageShape& in
   ASSIGN_OR_RETURN(Graph graph, Build(spec, input, head));
   const absl::StatusOr<std::vector<ValueShape>> shapes = InferShapes(graph);
   if (!shapes.ok()) {
-    return Annotate(shapes.status(), absl::StrCat("the model on images of ", input.height, "x",
+    return Annotate(shapes.status(), absl::StrCat("model on images of ", input.height, "x",
                                                   input.width, "x", input.channels));
   }
   const int64_t width = shapes->back().elements();
   if (!head.projection.has_value() && width != head.classes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layer ", graph.nodes.back().name, ", the last one, is ", width,
-                     " wide, but there are ", head.classes, " classes"));
+    return absl::InvalidArgumentError(absl::StrCat("last layer ", graph.nodes.back().name, " has ",
+                                                   width, " outputs, but there are ", head.classes,
+                                                   " classes"));
   }
   return graph;
 }

@@ -69,7 +69,7 @@ std::vector<Node> NodesOf(const Graph& graph) {
   return nodes;
 }
 
-// The layer of that name; throws where there is none or it is of another type.
+// Returns the layer of that name; throws if it does not exist or has another type.
 template <typename LayerType>
 LayerType Find(const Graph& graph, const std::string& name) {
   for (const Node& node : graph.nodes) {
@@ -92,7 +92,7 @@ v1::ModelSpec Layers(const std::string& text) {
   return spec;
 }
 
-MATCHER_P(Refuses, message, "") {
+MATCHER_P(IsInvalidArgument, message, "") {
   return arg.status().code() == absl::StatusCode::kInvalidArgument &&
          ExplainMatchResult(message, std::string(arg.status().message()), result_listener);
 }
@@ -109,7 +109,7 @@ TEST(ModelTest, SmallCnnIsTheSequentialThatPyTorchUsersWrite) {
   EXPECT_THAT(plan->parameters()[8].shape, ElementsAre(128, 3136));
 }
 
-TEST(ModelTest, SmallCnnsOptions) {
+TEST(ModelTest, SmallCnnOptions) {
   v1::ModelSpec spec = Spec("small_cnn");
   spec.set_batch_norm(false);
   spec.set_dropout(0.25);
@@ -131,24 +131,25 @@ TEST(ModelTest, Mlp) {
   EXPECT_EQ(Count(narrow->parameters()), 30 * 7 + 7 + 7 * 10 + 10);
 }
 
-TEST(ModelTest, RefusesWhatItCannotBuild) {
+TEST(ModelTest, RejectsInvalidSpecs) {
   EXPECT_THAT(BuildModel(Spec("alexnet"), {28, 28, 1}, 10).status().message(),
               HasSubstr("unknown model 'alexnet'"));
   EXPECT_THAT(BuildModel(Spec("small_cnn"), {3, 28, 1}, 10),
-              Refuses(HasSubstr("the model on images of 3x28x1")));
-  EXPECT_THAT(BuildModel(Spec("small_cnn"), {28, 28, 1}, 0), Refuses(HasSubstr("class")));
+              IsInvalidArgument(HasSubstr("model on images of 3x28x1")));
+  EXPECT_THAT(BuildModel(Spec("small_cnn"), {28, 28, 1}, 0), IsInvalidArgument(HasSubstr("class")));
   v1::ModelSpec dropout = Spec("mlp");
   dropout.set_dropout(1);
-  EXPECT_THAT(BuildModel(dropout, {28, 28, 1}, 10), Refuses(HasSubstr("model.dropout")));
+  EXPECT_THAT(BuildModel(dropout, {28, 28, 1}, 10), IsInvalidArgument(HasSubstr("model.dropout")));
   v1::ModelSpec no_width = Spec("mlp");
   no_width.add_hidden(0);
-  EXPECT_THAT(BuildModel(no_width, {28, 28, 1}, 10), Refuses(HasSubstr("layer 1")));
+  EXPECT_THAT(BuildModel(no_width, {28, 28, 1}, 10), IsInvalidArgument(HasSubstr("layer 1")));
   v1::ModelSpec depth = Spec("resnet18");
   depth.set_stochastic_depth(-0.1);
-  EXPECT_THAT(BuildModel(depth, {28, 28, 1}, 10), Refuses(HasSubstr("model.stochastic_depth")));
+  EXPECT_THAT(BuildModel(depth, {28, 28, 1}, 10),
+              IsInvalidArgument(HasSubstr("model.stochastic_depth")));
 }
 
-TEST(ModelTest, AsManyParametersAsTorchvision) {
+TEST(ModelTest, HaveAsManyParametersAsInTorchvision) {
   const std::pair<const char*, int64_t> counts[] = {{"resnet18", 11689512},
                                                     {"resnet34", 21797672},
                                                     {"resnet50", 25557032},
@@ -161,14 +162,14 @@ TEST(ModelTest, AsManyParametersAsTorchvision) {
   }
 }
 
-TEST(ModelTest, ResNetsTakeAnySizeAndAnyChannels) {
+TEST(ModelTest, ResNetsSupportAnySizeAndChannels) {
   for (const ImageShape& input : {ImageShape{28, 28, 1}, {33, 57, 3}, {224, 224, 4}}) {
     EXPECT_TRUE(BuildModel(Spec("resnet50"), input, 10).ok());
     EXPECT_TRUE(BuildModel(Spec("mobilenet_v2"), input, 10).ok());
   }
 }
 
-TEST(ModelTest, ResNetsNames) {
+TEST(ModelTest, ResNetParameterNames) {
   const auto plan = CompileModel(Spec("resnet18"), {28, 28, 1});
   const std::vector<std::string> names = Names(plan->parameters());
   EXPECT_EQ(names.size(), 62);
@@ -181,20 +182,20 @@ TEST(ModelTest, ResNetsNames) {
   EXPECT_EQ(names.back(), "fc.bias");
   EXPECT_THAT(Names(plan->buffers()), Contains("layer3.0.downsample.1.running_var"));
   EXPECT_THAT(Shape(*plan, "conv1.weight"), ElementsAre(64, 1, 7, 7));
-  // The bottleneck's first stage already widens.
+  // The bottleneck's first stage already increases the width.
   const auto bottleneck = CompileModel(Spec("resnet50"), {28, 28, 1});
   EXPECT_THAT(Shape(*bottleneck, "layer1.0.downsample.0.weight"), ElementsAre(256, 64, 1, 1));
   EXPECT_THAT(Shape(*bottleneck, "layer4.2.conv3.weight"), ElementsAre(2048, 512, 1, 1));
 }
 
-TEST(ModelTest, ResNetsStrideLiesInTheBottlenecks3x3Convolution) {
+TEST(ModelTest, ResNetBottleneckHasStrideInThe3x3Convolution) {
   const Graph graph = *BuildModel(Spec("resnet50"), {64, 64, 3}, 10);
   EXPECT_EQ(Find<Conv2d>(graph, "layer2.0.conv1").stride, 1);
   EXPECT_EQ(Find<Conv2d>(graph, "layer2.0.conv2").stride, 2);
   EXPECT_EQ(Find<Conv2d>(graph, "layer2.1.conv2").stride, 1);
 }
 
-TEST(ModelTest, ResNetsSmallStem) {
+TEST(ModelTest, ResNetSmallStem) {
   v1::ModelSpec spec = Spec("resnet18");
   spec.set_small_stem(true);
   const Graph graph = *BuildModel(spec, {32, 32, 3}, 10);
@@ -206,7 +207,7 @@ TEST(ModelTest, ResNetsSmallStem) {
   EXPECT_EQ(NodesOf<MaxPool2d>(*BuildModel(spec, {32, 32, 3}, 10)).size(), 1);
 }
 
-TEST(ModelTest, ResNetsZeroInitResidual) {
+TEST(ModelTest, ResNetZeroInitResidual) {
   v1::ModelSpec spec = Spec("resnet50");
   for (const bool zero : {false, true}) {
     spec.set_zero_init_residual(zero);
@@ -217,7 +218,7 @@ TEST(ModelTest, ResNetsZeroInitResidual) {
   }
 }
 
-TEST(ModelTest, StochasticDepthRisesEvenlyToTheLastBlock) {
+TEST(ModelTest, StochasticDepthIncreasesLinearlyToTheLastBlock) {
   v1::ModelSpec spec = Spec("resnet18");
   spec.set_stochastic_depth(0.35);
   const auto resnet = NodesOf<StochasticDepth>(*BuildModel(spec, {28, 28, 1}, 10));
@@ -236,7 +237,7 @@ TEST(ModelTest, StochasticDepthRisesEvenlyToTheLastBlock) {
   EXPECT_THAT(NodesOf<StochasticDepth>(*BuildModel(Spec("resnet18"), {28, 28, 1}, 10)), IsEmpty());
 }
 
-TEST(ModelTest, MobileNetV2sNames) {
+TEST(ModelTest, MobileNetV2ParameterNames) {
   const auto plan = CompileModel(Spec("mobilenet_v2"), {28, 28, 1});
   const std::vector<std::string> names = Names(plan->parameters());
   EXPECT_EQ(names.size(), 158);
@@ -251,7 +252,7 @@ TEST(ModelTest, MobileNetV2sNames) {
   EXPECT_THAT(Shape(*plan, "classifier.1.weight"), ElementsAre(10, 1280));
 }
 
-TEST(ModelTest, MobileNetV2sDropout) {
+TEST(ModelTest, MobileNetV2Dropout) {
   v1::ModelSpec spec = Spec("mobilenet_v2");
   EXPECT_EQ(Find<Dropout>(*BuildModel(spec, {28, 28, 1}, 10), "classifier.0").probability, 0.2);
   spec.set_dropout(0.5);
@@ -260,7 +261,7 @@ TEST(ModelTest, MobileNetV2sDropout) {
   EXPECT_THAT(NodesOf<Dropout>(*BuildModel(spec, {28, 28, 1}, 10)), IsEmpty());
 }
 
-TEST(ModelTest, AProjectionTakesTheLastLayersPlace) {
+TEST(ModelTest, ProjectionReplacesTheLastLayer) {
   const ModelHead by_default{.projection = std::vector<int64_t>()};
   const Graph resnet = *BuildModel(Spec("resnet18"), {28, 28, 1}, by_default);
   EXPECT_THAT(LastNames(resnet, 4), ElementsAre("flatten", "fc.0", "fc.1", "fc.2"));
@@ -276,7 +277,7 @@ TEST(ModelTest, AProjectionTakesTheLastLayersPlace) {
   const Graph mlp = *BuildModel(Spec("mlp"), {28, 28, 1}, by_default);
   EXPECT_EQ(Find<Linear>(mlp, "5.0").out_features, 128);
   EXPECT_THAT(BuildModel(Spec("mlp"), {28, 28, 1}, {.projection = std::vector<int64_t>{7, 0}}),
-              Refuses(HasSubstr("layer 5.2")));
+              IsInvalidArgument(HasSubstr("layer 5.2")));
 }
 
 constexpr char kCustom[] = R"pb(
@@ -299,7 +300,7 @@ constexpr char kCustom[] = R"pb(
   layers { linear {} }
 )pb";
 
-TEST(CustomNetworkTest, NamesByPlace) {
+TEST(CustomNetworkTest, NamesLayersByPosition) {
   const auto plan = CompileModel(Layers(kCustom), {12, 12, 3});
   EXPECT_THAT(Names(plan->parameters()),
               ElementsAre("0.weight", "1.weight", "1.bias", "3.layers.0.weight", "3.layers.0.bias",
@@ -308,7 +309,7 @@ TEST(CustomNetworkTest, NamesByPlace) {
   EXPECT_THAT(Shape(*plan, "9.weight"), ElementsAre(10, 16));
 }
 
-TEST(CustomNetworkTest, DefaultsAreThoseOfPyTorch) {
+TEST(CustomNetworkTest, DefaultsMatchPyTorch) {
   const Graph graph = *BuildModel(Layers(kCustom), {12, 12, 3}, 10);
   EXPECT_EQ(Find<MaxPool2d>(graph, "4").stride, 3);
   EXPECT_EQ(Find<AvgPool2d>(graph, "5").stride, 1);
@@ -321,50 +322,53 @@ TEST(CustomNetworkTest, DefaultsAreThoseOfPyTorch) {
   EXPECT_EQ(shortcut.initialization, Initialization::kPyTorchDefault);
 }
 
-TEST(CustomNetworkTest, AProjectionTakesTheLastLayersPlace) {
+TEST(CustomNetworkTest, ProjectionReplacesTheLastLayer) {
   const ModelHead head{.projection = std::vector<int64_t>()};
   const Graph graph = *BuildModel(Layers(kCustom), {12, 12, 3}, head);
   EXPECT_THAT(LastNames(graph, 3), ElementsAre("9.0", "9.1", "9.2"));
   EXPECT_EQ(Find<Linear>(graph, "9.0").out_features, 16);
   EXPECT_THAT(BuildModel(Layers("layers { flatten {} } layers { linear {} } layers { relu {} }"),
                          {4, 4, 1}, head),
-              Refuses(HasSubstr("layer 2: the last layer must be linear")));
+              IsInvalidArgument(HasSubstr("layer 2: the last layer must be linear")));
 }
 
-TEST(CustomNetworkTest, TheLastLayerIsAsWideAsThereAreClasses) {
+TEST(CustomNetworkTest, LastLayerMustHaveOneOutputPerClass) {
   EXPECT_THAT(BuildModel(Layers("layers { flatten {} } layers { linear { out_features: 7 } }"),
                          {4, 4, 1}, 10),
-              Refuses(AllOf(HasSubstr("7 wide"), HasSubstr("10 classes"))));
+              IsInvalidArgument(AllOf(HasSubstr("7 outputs"), HasSubstr("10 classes"))));
   EXPECT_TRUE(BuildModel(Layers("layers { flatten {} }"), {2, 2, 1}, 4).ok());
 }
 
-TEST(CustomNetworkTest, RefusalsNameTheLayer) {
+TEST(CustomNetworkTest, ErrorsNameTheLayer) {
   const std::pair<const char*, const char*> wrong[] = {
       {"layers {}", "layer 0"},
       {"layers { conv2d {} } layers { flatten {} } layers { linear {} }", "layer 0"},
       {"layers { relu {} } layers { conv2d { out_channels: 4 kernel: 9 } }", "layer 1"},
-      {"layers { avg_pool2d { kernel: 2 padding: 1 } }", "layer 0: avg_pool2d takes no padding"},
-      {"layers { residual {} }", "layer 0: residual without layers"},
+      {"layers { avg_pool2d { kernel: 2 padding: 1 } }",
+       "layer 0: avg_pool2d does not support padding"},
+      {"layers { residual {} }", "layer 0: residual has no layers"},
       {"layers { residual { layers { relu {} } layers {} } }", "layer 0.layers.1"},
       {"layers { residual { layers { max_pool2d { kernel: 2 } } } } layers { flatten {} }",
        "layer 0"},
       {"layers { residual { layers { relu {} } drop_probability: 1.0 } } layers { flatten {} }",
        "layer 0.stochastic_depth"},
       {"layers { relu {} }", "flat"},
-      {"name: 'mlp' layers { flatten {} }", "either a name or layers"},
+      {"name: 'mlp' layers { flatten {} }", "either name or layers"},
   };
   for (const auto& [text, message] : wrong) {
-    EXPECT_THAT(BuildModel(Layers(text), {4, 4, 1}, 10), Refuses(HasSubstr(message))) << text;
+    EXPECT_THAT(BuildModel(Layers(text), {4, 4, 1}, 10), IsInvalidArgument(HasSubstr(message)))
+        << text;
   }
 }
 
-TEST(CustomNetworkTest, NeitherTooLongNorTooDeep) {
+TEST(CustomNetworkTest, LimitsNumberAndNestingOfLayers) {
   v1::ModelSpec relus;
   for (int i = 0; i < kMaxCustomLayers - 1; ++i) relus.add_layers()->mutable_relu();
   relus.add_layers()->mutable_flatten();
   EXPECT_TRUE(BuildModel(relus, {1, 1, 3}, 3).ok());
   relus.add_layers()->mutable_relu();
-  EXPECT_THAT(BuildModel(relus, {1, 1, 3}, 3), Refuses(HasSubstr("more than 2000 layers")));
+  EXPECT_THAT(BuildModel(relus, {1, 1, 3}, 3),
+              IsInvalidArgument(HasSubstr("more than 2000 layers")));
 
   v1::LayerSpec nested;
   nested.mutable_relu();
@@ -380,7 +384,8 @@ TEST(CustomNetworkTest, NeitherTooLongNorTooDeep) {
   v1::LayerSpec deeper;
   *deeper.mutable_residual()->add_layers() = nested;
   *deep.mutable_layers(0) = deeper;
-  EXPECT_THAT(BuildModel(deep, {1, 1, 3}, 3), Refuses(HasSubstr("within one another")));
+  EXPECT_THAT(BuildModel(deep, {1, 1, 3}, 3),
+              IsInvalidArgument(HasSubstr("nested residual blocks")));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 struct Variant {
   absl::string_view name;
-  bool bottleneck;  // blocks of three convolutions, of which the last is four times as wide
+  bool bottleneck;            // blocks of three convolutions; the last is four times as wide
   std::array<int, 4> blocks;  // by stage
 };
 
@@ -35,7 +35,7 @@ const Variant* Find(absl::string_view name) {
   return nullptr;
 }
 
-// Of odd kernels, so that stride 1 keeps the size.
+// For odd kernels; stride 1 keeps the size.
 Conv2d Convolution(int64_t out_channels, int64_t kernel, int64_t stride) {
   return {.out_channels = out_channels,
           .kernel = kernel,
@@ -123,7 +123,7 @@ absl::StatusOr<Graph> BuildResNet(const v1::ModelSpec& spec, const ImageShape& i
                                   const ModelHead& head) {
   const Variant* variant = Find(spec.name());
   if (variant == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("'", spec.name(), "' is no residual network"));
+    return absl::InvalidArgumentError(absl::StrCat("'", spec.name(), "' is not a ResNet"));
   }
   return ResNet(*variant, spec, input).Build(head);
 }

@@ -12,7 +12,7 @@
 namespace muster::nn {
 namespace {
 
-// Names every layer by its place.
+// Names every layer by its position.
 class Sequential {
  public:
   explicit Sequential(const ImageShape& input) { graph_.input = input; }
