@@ -1,6 +1,7 @@
-// Elementwise activations and sums over arrays of any shape, all of a call of one storage type.
+// Elementwise activations and sums over arrays of any shape. All arrays of a call have one storage
+// type.
 //
-// NaN stays NaN through every activation, as in PyTorch, so that a run that diverged shows.
+// NaN passes through every activation, as in PyTorch, so that divergence is visible.
 #ifndef MUSTER_KERNELS_ACTIVATION_H_
 #define MUSTER_KERNELS_ACTIVATION_H_
 
@@ -20,20 +21,20 @@ enum class Activation {
 using ActivationForward = void(DataType type, Activation activation, size_t count, const void* x,
                                void* y);
 
-// y [count], forward's output; dy [count] -> dx [count], zero where y is at a bound. dx may be dy.
+// y [count], output of forward; dy [count] -> dx [count], zero where y is at a bound. dx may be dy.
 using ActivationBackward = void(DataType type, Activation activation, size_t count, const void* y,
                                 const void* dy, void* dx);
 
-// The end of a residual block: a, b [count] -> y [count] = activation(a * *scale_a + b), a null
-// scale being 1. A null a, or a scale of 0, is a branch that was dropped: y = activation(b),
-// whatever a holds. y may be a or b.
+// The end of a residual block: a, b [count] -> y [count] = activation(a * *scale_a + b); a null
+// scale is 1. With a null a, or a scale of 0, the branch is dropped: y = activation(b), even if a
+// contains NaN. y may be a or b.
 using AddForward = void(DataType type, size_t count, const void* a, const float* scale_a,
                         const void* b, Activation activation, void* y);
 
-// x [count] is added to y [count].
+// Adds x [count] to y [count].
 using Accumulate = void(DataType type, size_t count, const void* x, void* y);
 
-// x [count] -> y [count] = *scale * x; zeros where the scale is 0, whatever x holds. y may be x.
+// x [count] -> y [count] = *scale * x; zeros if the scale is 0, even if x contains NaN. y may be x.
 using ScaledCopy = void(DataType type, size_t count, const float* scale, const void* x, void* y);
 
 }  // namespace muster::kernels

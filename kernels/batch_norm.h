@@ -1,9 +1,9 @@
 // Batch normalisation (Ioffe & Szegedy 2015) over the channels of NHWC activations, fused with the
 // sum of a residual block, the activation and the 2x2 max pooling that may follow it.
 //
-// Activations and their gradients (void*) are stored as the shape says, arrays over the channels
-// are float32; all are 64-byte aligned unless said otherwise. Rows that are absent from a batch do
-// not exist: the statistics are of the rows present.
+// Activations and their gradients (void*) have the shape's type, per-channel arrays are float32;
+// all are 64-byte aligned unless stated otherwise. Statistics cover only the samples present in the
+// batch.
 #ifndef MUSTER_KERNELS_BATCH_NORM_H_
 #define MUSTER_KERNELS_BATCH_NORM_H_
 
@@ -20,8 +20,8 @@ struct BatchNormShape {
   int64_t height = 1;
   int64_t width = 1;
   int64_t channels = 1;
-  Activation activation = Activation::kNone;  // of the normalised values, the addend included
-  // Then the largest of each 2x2; an odd last line or column is dropped. Needs kRelu.
+  Activation activation = Activation::kNone;  // of the normalised values plus addend
+  // Followed by the maximum of each 2x2 window; an odd last row or column is dropped. Needs kRelu.
   bool pool = false;
   DataType type = DataType::kFloat32;  // of x, addend, y, dy, dz and dx
 
@@ -31,85 +31,85 @@ struct BatchNormShape {
   int64_t out_pixels() const { return rows * out_height() * out_width(); }
 };
 
-// x [pixels, channels] -> mean [channels], variance [channels], the biased one. pixels > 0.
+// x [pixels, channels] -> mean [channels], variance [channels] (biased). pixels > 0.
 using BatchNormStatistics = void(const BatchNormShape& shape, const void* x, float* mean,
                                  float* variance);
 
-// From statistics to what Apply multiplies by and adds. All arrays [channels].
+// Converts statistics to the scale and shift of Apply. All arrays [channels].
 struct BatchNormScaling {
   int64_t channels = 1;
   double epsilon = 1e-5;
 };
 
-//   inverse_deviation = 1 / sqrt(variance + epsilon); it may be the same array as variance
+//   inverse_deviation = 1 / sqrt(variance + epsilon); may be the same array as variance
 //   scale = *factor * gamma * inverse_deviation
 //   shift = *factor * beta + (bias - mean) * scale
-// factor, of all normalised values, may be null: 1. bias, which x does not contain yet, may be
-// null: 0.
+// factor multiplies all normalised values; null: 1. bias is a bias that x does not include; null:
+// 0.
 using BatchNormScale = void(const BatchNormScaling& scaling, const float* factor, const float* mean,
                             const float* variance, const float* gamma, const float* beta,
                             const float* bias, float* inverse_deviation, float* scale,
                             float* shift);
 
-// Statistics that several devices share: each makes sums, float64 [2 * channels + 1], of its
-// values, of their squares and of its pixels, which are then added up over the devices; in double
-// nothing is lost where a mean is far from zero. mean, variance [channels] of `pixels`; not read
-// where that is 0.
+// For statistics over several devices: converts mean and variance [channels] of `pixels` to sums,
+// float64 [2 * channels + 1], of the values, their squares and the pixels, which are then summed
+// over the devices. Double precision avoids cancellation if a mean is far from zero. mean and
+// variance are not read if pixels is 0.
 using BatchNormToSums = void(int64_t channels, double pixels, const float* mean,
                              const float* variance, double* sums);
-// And back, to the statistics of all their pixels; of none nothing is written.
+// Converts the sums back to the statistics of all their pixels; writes nothing if there are none.
 using BatchNormFromSums = void(int64_t channels, const double* sums, float* mean, float* variance);
 
 struct BatchNormMomentum {
   int64_t channels = 1;
-  double pixels = 1;  // that the statistics are of
+  double pixels = 1;  // number of pixels that the statistics cover
   double momentum = 0.1;
-  // Where devices share statistics, and only the device knows of how many pixels: in its memory, in
-  // the place of `pixels`. Nothing happens where there is none.
+  // Device address that replaces `pixels` if the statistics cover several devices. If it contains
+  // 0, nothing is updated.
   const double* shared_pixels = nullptr;
 };
 
-// The running statistics take in a batch's, as in PyTorch: running += momentum * (batch - running),
-// of the variance the unbiased one. All arrays [channels]. Nothing happens where *active is 0;
-// null: it is not.
+// Updates the running statistics as in PyTorch: running += momentum * (batch - running), with the
+// unbiased variance. All arrays [channels]. Does nothing if *active is 0; a null `active` means
+// nonzero.
 using BatchNormRunning = void(const BatchNormMomentum& momentum, const float* active,
                               const float* mean, const float* variance, float* running_mean,
                               float* running_variance);
 
 // x -> y [out_pixels, channels] = pool(activation(x * scale + shift + addend)), with scale, shift
-// [channels]. addend like x, or null; never with pool. Without pool y may be x or addend. choice
-// uint8 [out_pixels, channels], only with pool, may be null: as MaxPoolForward's with relu, 0 to 3
-// or kNoChoice.
+// [channels]. addend is shaped like x, or null; always null with pool. Without pool y may be x or
+// addend. choice uint8 [out_pixels, channels], only with pool, may be null: as in MaxPoolForward
+// with relu, 0 to 3 or kNoChoice.
 using BatchNormApply = void(const BatchNormShape& shape, const void* x, const float* scale,
                             const float* shift, const void* addend, void* y, uint8_t* choice);
 
-// What both passes of the backward direction read. dy [out_pixels, channels]; x, scale, shift,
-// choice as in forward; mean, inverse_deviation [channels] = 1 / sqrt(variance + epsilon).
+// Inputs of both backward passes. dy [out_pixels, channels]; x, scale, shift, choice as in forward;
+// mean, inverse_deviation [channels] = 1 / sqrt(variance + epsilon).
 struct BatchNormGradient {
   const void* x;
   const void* dy;
-  // Forward's output, whose bounds tell where the activation lets dy pass; null where that is to be
-  // computed from x again, which it cannot be after an addend. Not read with pool.
+  // Output of forward, from which the activation's mask is derived; null to recompute the mask from
+  // x, which is impossible with an addend. Not read with pool.
   const void* y = nullptr;
   const uint8_t* choice;
   const float* scale;
   const float* shift;
   const float* mean;
   const float* inverse_deviation;
-  double pixels;  // that mean and deviation are of
-  // As BatchNormMomentum's: more than x's.
+  double pixels;  // number of pixels that mean and deviation cover
+  // As in BatchNormMomentum, if the statistics cover more pixels than x.
   const double* shared_pixels = nullptr;
 };
 
-// -> dgamma, dbeta [channels], over x's own pixels; zero without any. dz like dy, or null; may be
-// dy, never with pool: receives dy where the activation lets it pass, else 0. That is the addend's
-// gradient, and what BackwardData may take as dy when shape.activation is kNone.
+// -> dgamma, dbeta [channels], over the pixels of x; zero without pixels. dz, shaped like dy or
+// null, may be dy; always null with pool: receives dy where the activation's mask is set, else 0.
+// dz is the addend's gradient, and may be dy of BackwardData with shape.activation kNone.
 using BatchNormBackwardParameters = void(const BatchNormShape& shape,
                                          const BatchNormGradient& gradient, float* dgamma,
                                          float* dbeta, void* dz);
 
-// dgamma, dbeta [channels], the sums over gradient.pixels of what the pass before wrote -> dx
-// [pixels, channels]; may be the same array as x, not as dy.
+// dgamma, dbeta [channels], the results of the previous pass summed over all gradient.pixels -> dx
+// [pixels, channels]; may be the same array as x, but not as dy.
 using BatchNormBackwardData = void(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                    const float* dgamma, const float* dbeta, void* dx);
 

@@ -1,4 +1,4 @@
-// What a device that records calls refuses meanwhile.
+// Tracks calls that are not allowed while a device captures a graph.
 #ifndef MUSTER_KERNELS_CAPTURE_H_
 #define MUSTER_KERNELS_CAPTURE_H_
 
@@ -7,7 +7,7 @@
 
 namespace muster::kernels {
 
-// For one thread.
+// Not thread-safe.
 class Capture {
  public:
   bool active() const { return active_; }
@@ -15,16 +15,16 @@ class Capture {
     active_ = true;
     refused_ = absl::OkStatus();
   }
-  // The first thing that was refused.
+  // Ends the capture; returns an error for the first call that was rejected.
   absl::Status Finish() {
     active_ = false;
     return refused_;
   }
-  // Whether the call, of this name, must not happen now.
+  // Whether `call` (its name for messages) is not allowed now.
   bool Refuses(const char* call) {
     if (active_ && refused_.ok()) {
-      refused_ = absl::FailedPreconditionError(
-          absl::StrCat(call, " cannot be a part of calls that are recorded"));
+      refused_ =
+          absl::FailedPreconditionError(absl::StrCat(call, " cannot be captured in a graph"));
     }
     return active_;
   }

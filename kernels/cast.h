@@ -1,4 +1,4 @@
-// From one storage type to another, and the check that gradients in a narrow one did not overflow.
+// Casts between storage types, and the check whether low-precision gradients overflowed.
 #ifndef MUSTER_KERNELS_CAST_H_
 #define MUSTER_KERNELS_CAST_H_
 
@@ -8,12 +8,12 @@
 
 namespace muster::kernels {
 
-// x [count] of type `from` -> y [count] of type `to` = x * scale, the product in float32. NaN and
-// infinity stay; what is beyond the largest value of `to` becomes infinity. y may be x where the
-// types are of equal size.
+// x [count] of type `from` -> y [count] of type `to` = x * scale, computed in float32. NaN and
+// infinity are kept; values beyond the range of `to` become infinity. y may be x if the types have
+// equal size.
 using Cast = void(DataType from, const void* x, float scale, DataType to, void* y, size_t count);
 
-// -> finite, one value where the array is: whether no element of x [count] is an infinity or NaN.
+// -> *finite, in the memory of the array: whether x [count] contains no infinity and no NaN.
 using AllFinite = void(DataType type, const void* x, size_t count, bool* finite);
 
 }  // namespace muster::kernels

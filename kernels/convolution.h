@@ -1,12 +1,12 @@
 // Two-dimensional convolution, forward and backward, and the matrix product of a linear layer.
 //
-// Activations are NHWC, rows of a batch first, stored as the options say. Parameters and their
-// gradients are float32 in a layout that the implementation chose once, when it was created, for
-// its largest batch; Import and Export convert from and to the canonical order of PyTorch. Where
-// the layout has padding, it is zero after Import, and backward writes zeros there.
+// Activations are NHWC with the samples of the batch first, in the types of the options. Parameters
+// and their gradients are float32 in a layout that the implementation selects at creation for its
+// largest batch; Import and Export convert from and to PyTorch's canonical order. Padding of the
+// layout is zero after Import, and backward writes zeros to it.
 //
-// Both operands of every product are rounded to the compute type first; products are added up in
-// float32 whatever the types are.
+// Both operands of every product are rounded to the compute type; products are always accumulated
+// in float32.
 #ifndef MUSTER_KERNELS_CONVOLUTION_H_
 #define MUSTER_KERNELS_CONVOLUTION_H_
 
@@ -21,7 +21,7 @@
 
 namespace muster::kernels {
 
-// A linear layer is the convolution with height = width = kernel = 1, no padding and one group.
+// A linear layer is a convolution with height = width = kernel = 1, no padding and one group.
 struct ConvolutionShape {
   int64_t height = 1;  // of the input
   int64_t width = 1;
@@ -29,14 +29,15 @@ struct ConvolutionShape {
   int64_t out_channels = 1;
   int64_t kernel = 1;  // square
   int64_t stride = 1;
-  int64_t padding = 0;  // zeros at each side
-  // Group g of the output channels sees group g of the input channels alone; as many groups as
-  // input channels make a depthwise convolution. Both channels are multiples of it.
+  int64_t padding = 0;  // zeros on each side
+  // Output channels of group g depend only on input channels of group g; in_channels groups make a
+  // depthwise convolution. Must divide both numbers of channels.
   int64_t groups = 1;
 
   int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
-  int64_t input_elements() const { return height * width * in_channels; }  // of one row
+  // Elements of one sample.
+  int64_t input_elements() const { return height * width * in_channels; }
   int64_t output_elements() const { return out_height() * out_width() * out_channels; }
   int64_t fan_in() const { return in_channels / groups * kernel * kernel; }
   int64_t weights() const { return out_channels * fan_in(); }
@@ -65,41 +66,40 @@ struct ConvolutionOptions {
   }
 };
 
-// Not thread-safe. Every call but the first with a given number of rows allocates nothing of its
-// own.
+// Not thread-safe. Only the first call with a given number of samples allocates memory.
 class Convolution {
  public:
   virtual ~Convolution() = default;
 
-  // Elements of the weights' layout, padding included. The bias is out_channels elements in plain
-  // order.
+  // Elements of the weights' layout, including padding. The bias has out_channels elements in
+  // canonical order.
   virtual int64_t weights_elements() const = 0;
-  // Names the layout: equal strings, equal bytes.
+  // Name of the layout: layouts with equal names are byte-compatible.
   virtual std::string weights_layout() const = 0;
-  // The implementation chosen for each direction, for people.
+  // Human-readable description of the implementation selected for each direction.
   virtual std::string description() const = 0;
   // canonical: OIHW, shape.weights() elements; I is in_channels / groups.
   virtual void ImportWeights(const float* canonical, float* weights) const = 0;
   virtual void ExportWeights(const float* weights, float* canonical) const = 0;
 
-  // Bytes that each call below needs at `workspace`, 64-byte aligned, with unspecified content.
+  // Workspace bytes needed by each call below; 64-byte aligned, with unspecified content.
   virtual size_t workspace_bytes() const = 0;
 
-  // 0 <= rows <= max_rows everywhere. All arrays are 64-byte aligned.
+  // 0 <= rows <= max_rows samples everywhere. All arrays are 64-byte aligned.
   // x [rows, height, width, in_channels] -> y [rows, out_height, out_width, out_channels]
   virtual void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue,
                        void* y, void* workspace) = 0;
-  // dy, of the convolution's sums, before any epilogue, like y -> dx like x
+  // dy, the gradient of the sums before the epilogue, like y -> dx like x
   virtual void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                             void* workspace) = 0;
-  // x, dy -> dweights like weights, dbias [out_channels], the sums of dy rounded as an operand is,
-  // null without a bias; written, not added to; zero when rows is 0.
+  // x, dy -> dweights like weights, dbias [out_channels], the sums of dy rounded like an operand;
+  // dbias is null without a bias. Both are overwritten; zero if rows is 0.
   virtual void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights,
                                float* dbias, void* workspace) = 0;
 };
 
 namespace reference {
-// Plain loops in canonical order, accumulated in double.
+// Reference implementation: plain loops in canonical order, accumulated in double.
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape,
                                              const ConvolutionOptions& options);
 }  // namespace reference

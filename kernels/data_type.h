@@ -1,4 +1,4 @@
-// The types of array elements, in memory and as ranks exchange them.
+// Data types of array elements, in memory and in communication between ranks.
 #ifndef MUSTER_KERNELS_DATA_TYPE_H_
 #define MUSTER_KERNELS_DATA_TYPE_H_
 
@@ -7,8 +7,8 @@
 
 namespace muster::kernels {
 
-// Ranks compare these numbers to check that they call the same operation (OperationSignature), so
-// they stay as they are.
+// Ranks compare these numbers to check that they call the same operation (OperationSignature);
+// therefore they must not change.
 enum class DataType : uint8_t {
   kFloat32 = 0,
   kFloat64 = 1,
@@ -19,15 +19,14 @@ enum class DataType : uint8_t {
   kUint8 = 6
 };
 
-// The types that kernels read and write; collectives support all of the above. Creating a plan or a
-// kernel with another type is INVALID_ARGUMENT, so a kernel call need not check again. Arithmetic
-// on the 16-bit types is in float32: values are widened as they are loaded and rounded to nearest
-// even as they are stored.
+// Whether kernels support the type; collectives support all types. Creating a plan or a kernel with
+// another type is INVALID_ARGUMENT, so that kernel calls need not check it. Arithmetic on 16-bit
+// types is in float32: values are widened when loaded and rounded to nearest even when stored.
 constexpr bool IsKernelType(DataType type) {
   return type == DataType::kFloat32 || type == DataType::kBfloat16 || type == DataType::kFloat16;
 }
 
-// Elements in memory, so that a pointer says what it points to.
+// Element types of arrays in memory.
 struct Bfloat16 {
   uint16_t bits;
 };
@@ -52,7 +51,7 @@ constexpr size_t SizeOf(DataType type) {
   return 1;
 }
 
-// "?" for a number that names no type.
+// Returns "?" for an invalid value.
 constexpr const char* NameOf(DataType type) {
   switch (type) {
     case DataType::kFloat32:

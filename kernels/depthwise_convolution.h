@@ -1,7 +1,7 @@
-// Depthwise convolution: each channel has a kernel of its own.
+// Depthwise convolution: each channel has its own kernel.
 //
-// Activations are NHWC; arithmetic is in float32 whatever they are stored as. The weights of one
-// kernel position lie together, so that channels fill vectors.
+// Activations are NHWC; arithmetic is in float32 for all storage types. The weights of one kernel
+// position are contiguous over channels, so that channels fill vectors.
 #ifndef MUSTER_KERNELS_DEPTHWISE_CONVOLUTION_H_
 #define MUSTER_KERNELS_DEPTHWISE_CONVOLUTION_H_
 
@@ -19,18 +19,19 @@ struct DepthwiseConvolutionShape {
   int64_t channels = 1;
   int64_t kernel = 3;  // square
   int64_t stride = 1;
-  int64_t padding = 1;  // zeros at each side
-  // Of x, dx, y, dy and an epilogue's addend.
+  int64_t padding = 1;  // zeros on each side
+  // Type of x, dx, y, dy and an epilogue's addend.
   DataType type = DataType::kFloat32;
-  // Both operands of each product are rounded to it as they are loaded. kFloat32, or `type`; any
-  // where `type` is kFloat32.
+  // Type to which both operands of each product are rounded when loaded: kFloat32 or `type`; any
+  // kernel type if `type` is kFloat32.
   DataType compute_type = DataType::kFloat32;
 
   int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
-  int64_t input_elements() const { return height * width * channels; }  // of one row
+  // Elements of one sample.
+  int64_t input_elements() const { return height * width * channels; }
   int64_t output_elements() const { return out_height() * out_width() * channels; }
-  // Of one kernel position, those after the last channel's being zero.
+  // Channels per kernel position, including the zero padding.
   int64_t padded_channels() const { return (channels + 15) / 16 * 16; }
   int64_t weights_elements() const { return kernel * kernel * padded_channels(); }
 };
@@ -40,12 +41,12 @@ struct DepthwiseConvolutionShape {
 using DepthwiseConvolutionForward = void(const DepthwiseConvolutionShape& shape, const void* x,
                                          const float* weights, const Epilogue& epilogue, void* y);
 
-// dy like y -> dx like x; zero where no output sees the input.
+// dy like y -> dx like x; zero where no output depends on the input.
 using DepthwiseConvolutionBackwardData = void(const DepthwiseConvolutionShape& shape,
                                               const void* dy, const float* weights, void* dx);
 
-// x, dy -> dweights like weights, dbias float32 [channels] or null; written, not added to; zero
-// when rows is 0. dbias is the sum of dy rounded as an operand is.
+// x, dy -> dweights like weights, dbias float32 [channels] or null; both are overwritten; zero if
+// rows is 0. dbias is the sum of dy rounded like an operand.
 using DepthwiseConvolutionBackwardWeights = void(const DepthwiseConvolutionShape& shape,
                                                  const void* x, const void* dy, float* dweights,
                                                  float* dbias);

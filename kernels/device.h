@@ -1,4 +1,4 @@
-// Where kernels run: their functions, their memory, and the order in which things happen.
+// A device that kernels run on: its kernels, its memory, and the order of its calls.
 #ifndef MUSTER_KERNELS_DEVICE_H_
 #define MUSTER_KERNELS_DEVICE_H_
 
@@ -18,78 +18,80 @@ namespace muster::kernels {
 class DeviceMemory;
 class HostMemory;
 
-// A place in a device's order of calls. It does not outlive its device.
+// A point in a device's order of calls. Must not outlive its device.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
-  // Here is the place: behind all calls so far. For the device's thread.
+  // Records the point after all calls so far. Called on the device's thread.
   virtual void Record() = 0;
-  // Whether all before the place recorded last has happened; true before the first Record. Like
-  // Wait for any thread, other than at the same time as Record.
+  // Whether all calls before the last recorded point have finished; true before the first Record.
+  // Like Wait callable from any thread, but not concurrently with Record.
   virtual bool Done() = 0;
-  // Until it is done. INTERNAL where the device failed before.
+  // Blocks until Done. INTERNAL if the device failed before.
   virtual absl::Status Wait() = 0;
 };
 
-// Calls that were recorded: made again in their order, with the arguments that they had, on what
-// the memory holds by then. The device outlives it.
+// A captured sequence of calls: each launch repeats them in order with the captured arguments, on
+// the current content of memory. Must not outlive its device.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // In order, like any call.
+  // Queues the calls, in order with other calls.
   virtual void Launch() = 0;
 };
 
-// Calls, of kernels too, happen in the order in which they are made, but not necessarily before
-// they return. Only CopyToHost and Synchronize wait, and events. Kernels take addresses in the
-// device's memory, and so does what is called `to` and `from` here unless it says host; whoever
-// hands the device other memory must know that they are the same. For one thread.
+// Calls, including kernels, are executed in the order in which they are made, but may return before
+// they have finished. Only CopyToHost, Synchronize and events wait. Kernels take addresses in
+// device memory, and so do the parameters `to` and `from`, unless they are called host; a caller
+// that passes other memory must ensure that the device can access it. Not thread-safe.
 class Device {
  public:
   virtual ~Device() = default;
 
-  virtual std::string name() const = 0;  // for people
-  // Its memory is the process's own: whoever likes may read and write it, between calls.
+  virtual std::string name() const = 0;  // for display
+  // Whether device memory is host memory, which any code may access between calls.
   virtual bool host_memory() const = 0;
   virtual const KernelTable& kernels() const = 0;
-  // Whether it has instructions for products of this type. Otherwise convolutions round operands
-  // to it and multiply float32.
+  // Whether the device has instructions for products of this type. If not, convolutions round the
+  // operands to it and multiply in float32.
   virtual bool multiplies(DataType type) const { return true; }
-  // INVALID_ARGUMENT for an impossible shape; a GPU adds errors of its libraries.
+  // INVALID_ARGUMENT for an invalid shape; GPUs also return errors of their libraries.
   virtual absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) = 0;
 
-  // Zeroed, and no page of it is missing; aligned as kernels want it. RESOURCE_EXHAUSTED. The
-  // device outlives its memory.
+  // Allocates zeroed memory with all pages present, aligned as kernels require. RESOURCE_EXHAUSTED.
+  // The device must outlive its memory.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
-  // Of the process, at the same addresses for the device, in whose calls it may stand wherever the
-  // device's own may: what it holds stays as it is until an event recorded after the call is done,
-  // CopyToDevice included. Content unspecified. RESOURCE_EXHAUSTED. The device outlives it.
+  // Allocates host memory that the device can access at the same address, so that its calls accept
+  // it like device memory. Until an event recorded after a call (including CopyToDevice) is done,
+  // the caller must not change the content. Initially unspecified. RESOURCE_EXHAUSTED. The device
+  // must outlive it.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
-  // About what can still be allocated; 0 where that is not known.
+  // Approximate number of bytes that can still be allocated; 0 if unknown.
   virtual size_t free_bytes() { return 0; }
   virtual std::unique_ptr<DeviceEvent> MakeEvent();
-  // UNIMPLEMENTED where the device has no such thing, INTERNAL with its own words.
+  // UNIMPLEMENTED if the device has no streams; INTERNAL with the driver's message.
   virtual absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream();
 
   virtual void CopyToDevice(void* to, const void* host, size_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* from, size_t bytes) = 0;
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   virtual void Zero(void* to, size_t bytes) = 0;
-  // The first error of anything since the device was made; kernels report theirs here alone.
+  // Waits for all calls. Returns the first error since the device was created; errors of kernels
+  // are reported only here.
   virtual absl::Status Synchronize() = 0;
 
-  // Whether calls can be recorded; where they cannot, neither of the two below may be called.
+  // Whether calls can be captured; if not, the two methods below must not be called.
   virtual bool captures() const { return false; }
-  // From here to FinishCapture kernels, convolutions, Copy and Zero only record what they would do.
-  // Kernels that allocate at a first call must have had it. What takes memory, moves something from
-  // or to the host's own or waits does nothing, and FinishCapture says so: FAILED_PRECONDITION;
-  // INTERNAL with the device's words otherwise.
+  // From this call to FinishCapture, kernels, convolutions, Copy and Zero are captured instead of
+  // executed. Kernels that allocate in their first call must have been called before. Calls that
+  // allocate, copy from or to host memory or wait do nothing, and FinishCapture then returns
+  // FAILED_PRECONDITION; other errors are INTERNAL with the driver's message.
   virtual absl::Status StartCapture();
   virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture();
 
  protected:
-  // Plain memory of the process, for devices that have no better.
+  // By default plain host memory.
   virtual absl::StatusOr<void*> AllocateHostBytes(size_t bytes);
   virtual void FreeHost(void* data);
 
@@ -100,7 +102,7 @@ class Device {
   friend class HostMemory;
 };
 
-// An array in a device's memory, given back with the object.
+// An array in device memory, released with the object.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -132,7 +134,7 @@ class DeviceMemory {
   size_t bytes_ = 0;
 };
 
-// An array that AllocateHost gave, given back with the object.
+// An array allocated by AllocateHost, released with the object.
 class HostMemory {
  public:
   HostMemory() = default;
@@ -176,13 +178,13 @@ inline absl::StatusOr<HostMemory> Device::AllocateHost(size_t bytes) {
   return HostMemory(this, *data, bytes);
 }
 
-// The device's name for people; says so where products of `compute` take longer than float32's.
+// The device's name for display, with a note if products of `compute` are slower than in float32.
 std::string NameFor(const Device& device, DataType compute);
 
-// The x86-64 processor, with its best kernels; its memory is the process's. Any thread.
+// The x86-64 CPU with the best supported kernels; its memory is host memory. Thread-safe.
 Device& CpuDevice();
 
-// The same with kernels/reference.
+// The CPU with the kernels of kernels/reference.
 Device& ReferenceDevice();
 
 }  // namespace muster::kernels

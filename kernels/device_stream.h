@@ -1,4 +1,4 @@
-// A second stream of a device beside the one that it computes in.
+// A second stream of a device, in addition to its compute stream.
 #ifndef MUSTER_KERNELS_DEVICE_STREAM_H_
 #define MUSTER_KERNELS_DEVICE_STREAM_H_
 
@@ -11,17 +11,17 @@
 
 namespace muster::kernels {
 
-// For one thread, which has entered it, but for what says otherwise. Nothing here waits for the
-// device. Errors: INTERNAL with the device's own words; they may be of anything queued earlier. The
-// device outlives its streams.
+// For use by the thread that called Enter, unless stated otherwise. No method waits for the device.
+// Errors: INTERNAL with the driver's message, possibly of work that was queued earlier. Must not
+// outlive the device.
 class DeviceStream {
  public:
-  // A place in the order of work. Marks of one stream grow from 1; 0 is before all of it.
+  // A point in the order of work. Marks of one stream increase from 1; 0 is before all work.
   using Mark = uint64_t;
 
   virtual ~DeviceStream() = default;
 
-  // Once by the thread, before all else: makes the device the thread's own.
+  // Makes the device current for the calling thread. Called once by the thread, before other calls.
   virtual absl::Status Enter() = 0;
   // The cudaStream_t.
   virtual void* native() = 0;
@@ -42,16 +42,17 @@ class DeviceStream {
 
   // Whether the compute stream is being captured as a CUDA graph. If so, this stream's work between
   // RecordComputeEvent and MakeComputeWait is captured with it, the compute thread must submit none
-  // in between, and a captured mark is valid for MakeComputeWait only. Called by the compute thread.
+  // in between, and a captured mark is valid for MakeComputeWait only. Called by the compute
+  // thread.
   virtual bool Recording() = 0;
 
   virtual absl::Status Copy(void* to, const void* from, size_t bytes) = 0;
 
-  // The device's memory. Any thread. RESOURCE_EXHAUSTED.
+  // Allocates device memory. Thread-safe. RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   virtual void Free(void* data) = 0;
 
-  // A word of the host's memory, 0 at first, that kernels read at the same address. Any thread.
+  // A word in host memory, initially 0, that kernels read at the same address. Thread-safe.
   virtual std::atomic<uint32_t>& flag() = 0;
 };
 

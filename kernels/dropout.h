@@ -1,6 +1,6 @@
-// What is random in a step: which elements dropout drops, and which residual branches stochastic
-// depth leaves out. Both are pure functions of the step and of places in the model and the global
-// batch: they do not depend on how many ranks share the batch.
+// The random decisions of a step: the elements that dropout drops, and the residual branches that
+// stochastic depth drops. Both are pure functions of the step and of positions in the model and the
+// global batch, independent of the number of ranks.
 #ifndef MUSTER_KERNELS_DROPOUT_H_
 #define MUSTER_KERNELS_DROPOUT_H_
 
@@ -12,50 +12,50 @@
 
 namespace muster::kernels {
 
-// What differs from one pass to the next. Kernels read it from the device's memory, so that their
-// calls are the same in every step.
+// The random state of one pass. Kernels read it from device memory, so that all steps make the same
+// calls.
 struct RandomDraw {
-  PhiloxKey key{};         // of (seed, step)
-  uint64_t first_row = 0;  // in the global batch, of the pass's first row
+  PhiloxKey key{};         // derived from (seed, step)
+  uint64_t first_row = 0;  // index of the pass's first sample in the global batch
 };
 
 struct DropoutMask {
-  uint32_t layer = 0;     // which dropout of the model
-  float probability = 0;  // of an element to become zero; [0, 1)
+  uint32_t layer = 0;     // identifies the dropout in the model
+  float probability = 0;  // that an element becomes zero, in [0, 1)
 };
 
-// The Philox counter that decides elements 4 * block to 4 * block + 3 of a global row; an element
-// is dropped where Uniform01 of its word is below the probability.
+// The Philox counter for elements 4 * block to 4 * block + 3 of a global sample; an element is
+// dropped if Uniform01 of its word is below the probability.
 MUSTER_HOST_DEVICE constexpr PhiloxCounter DropoutCounter(uint32_t layer, uint64_t row,
                                                           uint32_t block) {
   return {block, static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32), layer};
 }
 
-// x [rows, columns] of `type` -> y like x: 0 or x / (1 - probability). Forward and, on gradients,
-// backward. `draw` is where the arrays are. y may be x.
+// x [rows, columns] of `type` -> y like x: 0 or x / (1 - probability), for forward and, applied to
+// gradients, for backward. `draw` is in the memory of the arrays. y may be x.
 using Dropout = void(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
                      int64_t columns, const void* x, void* y);
 
 // A residual branch under stochastic depth.
 struct BlockDraw {
-  uint32_t node = 0;       // of the model: no dropout's layer, nor another block's
-  int32_t around = -1;     // the block, one behind this, whose branch this one lies in; -1: none
-  double probability = 0;  // of being dropped; [0, 1)
+  uint32_t node = 0;       // index in the model; differs from all dropout layers and other blocks
+  int32_t around = -1;     // index of the enclosing block, greater than this one's; -1: none
+  double probability = 0;  // of being dropped, in [0, 1)
 };
 
 struct BlockState {
-  float factor = 1;  // of the branch: 1 / (1 - probability), or 0 where it is dropped
-  float active = 1;  // 0 where this branch or one that it lies in is dropped, else 1
+  float factor = 1;  // of the branch: 1 / (1 - probability), or 0 if it is dropped
+  float active = 1;  // 0 if this branch or an enclosing one is dropped, else 1
 };
 
-// Of one step alone, not of those that it lies in.
+// Whether the block itself is dropped in the step; ignores enclosing blocks.
 MUSTER_HOST_DEVICE constexpr bool IsDropped(const BlockDraw& block, const PhiloxKey& key) {
-  // A counter that no dropout uses: those have the numbers of other nodes.
+  // A counter that no dropout uses, because dropouts have the numbers of other nodes.
   const uint32_t word = Philox4x32({0, 0, 0, block.node}, key)[0];
   return static_cast<double>(Uniform01(word)) < block.probability;
 }
 
-// What DrawBlocks writes for one of `blocks`.
+// The state that DrawBlocks writes for element `block` of `blocks`.
 MUSTER_HOST_DEVICE constexpr BlockState DrawnState(const BlockDraw* blocks, int64_t block,
                                                    const PhiloxKey& key) {
   BlockState state;

@@ -1,4 +1,4 @@
-// What a convolution does to each of its sums before it stores it.
+// Operations that a convolution applies to each of its sums before storing it.
 #ifndef MUSTER_KERNELS_EPILOGUE_H_
 #define MUSTER_KERNELS_EPILOGUE_H_
 
@@ -9,9 +9,9 @@ namespace muster::kernels {
 //   y = activation(sum * scale + shift + addend)
 struct Epilogue {
   const float* scale = nullptr;  // [out_channels]; null: 1
-  // [out_channels]; null: 0. A bias, or what batch norm leaves of one.
+  // [out_channels]; null: 0. A bias, or the shift of a folded batch norm.
   const float* shift = nullptr;
-  const void* addend = nullptr;  // like y, apart from it; null: 0
+  const void* addend = nullptr;  // shaped like y and not overlapping it; null: 0
   Activation activation = Activation::kNone;
 };
 

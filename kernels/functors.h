@@ -1,9 +1,9 @@
 // The arithmetic of elementwise kernels, one element (or one vector of elements) at a time.
 //
-// T is float, or a vector of floats on which operators and the conditional work lane by lane. This
-// header is compiled once per instruction set: its includer defines MUSTER_INSTRUCTION_SET, and
-// every function lives in a namespace of that name, so that the linker never gives a body compiled
-// for AVX-512 to a caller compiled for less.
+// T is float, or a vector of floats whose operators and conditional work lane by lane. This header
+// is compiled once per instruction set: the file that includes it defines MUSTER_INSTRUCTION_SET,
+// and every function is in a namespace of that name, so that the linker never merges a function
+// compiled for AVX-512 with one compiled for less.
 #ifndef MUSTER_KERNELS_FUNCTORS_H_
 #define MUSTER_KERNELS_FUNCTORS_H_
 
@@ -27,7 +27,7 @@ struct SgdFunctor {
   }
 };
 
-// See AdamWStep in kernels/optimizer.h, whose options these are made of.
+// See AdamWStep in kernels/optimizer.h.
 template <typename T>
 struct AdamWFunctor {
   T gradient_scale;
@@ -54,13 +54,13 @@ struct AffineFunctor {
   MUSTER_HOST_DEVICE T operator()(T x) const { return x * scale + shift; }
 };
 
-// NaN stays NaN, so that a run that diverged shows.
+// NaN stays NaN, so that divergence is visible.
 template <typename T>
 struct ReluFunctor {
   MUSTER_HOST_DEVICE T operator()(T x) const { return x < T{} ? T{} : x; }
 };
 
-// The gradient through ReLU by its output; zero where the output is zero, as in PyTorch.
+// Gradient of ReLU, given its output; zero where the output is zero, as in PyTorch.
 template <typename T>
 struct ReluBackwardFunctor {
   MUSTER_HOST_DEVICE T operator()(T y, T dy) const { return y <= T{} ? T{} : dy; }
@@ -75,7 +75,7 @@ struct Relu6Functor {
   }
 };
 
-// As above, and zero where the output is 6.
+// Gradient of ReLU6, given its output; also zero where the output is 6.
 template <typename T>
 struct Relu6BackwardFunctor {
   MUSTER_HOST_DEVICE T operator()(T y, T dy) const {
@@ -84,8 +84,8 @@ struct Relu6BackwardFunctor {
   }
 };
 
-// dx = scale * (dy - mean(dy) - x_hat * mean(dy * x_hat)), with x_hat = (x - mean) *
-// inverse_deviation, gathered into dx = scale * dy + slope * x + offset.
+// dx = scale * (dy - mean(dy) - x_hat * mean(dy * x_hat)) with x_hat = (x - mean) *
+// inverse_deviation, rearranged as dx = scale * dy + slope * x + offset.
 template <typename T>
 struct BatchNormBackwardFunctor {
   T scale, slope, offset;

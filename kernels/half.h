@@ -1,5 +1,5 @@
-// bfloat16 and float16 to and from float32, rounding to nearest even, bit by bit: the same on every
-// processor.
+// Conversion between float32 and bfloat16 or float16, rounding to nearest even, by integer
+// operations: the same results on every CPU.
 #ifndef MUSTER_KERNELS_HALF_H_
 #define MUSTER_KERNELS_HALF_H_
 
@@ -24,7 +24,7 @@ inline uint16_t ToBfloat16(float value) {
 inline float FromFloat16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t magnitude = half & 0x7fff;
-  if (magnitude >= 0x7c00) {  // infinity, or NaN made quiet as the processor's conversion does
+  if (magnitude >= 0x7c00) {  // infinity, or NaN made quiet as by the CPU's conversion
     const uint32_t quiet = magnitude > 0x7c00 ? 0x400000 : 0;
     return std::bit_cast<float>(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 | quiet);
   }
@@ -78,7 +78,7 @@ inline void StoreElement(DataType type, double value, void* array, int64_t index
   }
 }
 
-// The nearest value of `type`.
+// Rounds to the nearest value of `type`.
 inline float RoundTo(DataType type, double value) {
   const auto rounded = static_cast<float>(value);
   if (type == DataType::kBfloat16) return FromBfloat16(ToBfloat16(rounded));

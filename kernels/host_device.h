@@ -1,4 +1,4 @@
-// Marks what both processors run: nothing to a C++ compiler, `__host__ __device__` to a CUDA one.
+// Marks functions for host and device: empty for a C++ compiler, `__host__ __device__` for CUDA.
 #ifndef MUSTER_KERNELS_HOST_DEVICE_H_
 #define MUSTER_KERNELS_HOST_DEVICE_H_
 

@@ -1,4 +1,4 @@
-// A device whose memory is the process's own, and whose kernels have run when they return.
+// A device whose memory is host memory, and whose kernels have finished when they return.
 #ifndef MUSTER_KERNELS_HOST_MEMORY_DEVICE_H_
 #define MUSTER_KERNELS_HOST_MEMORY_DEVICE_H_
 

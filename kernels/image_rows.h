@@ -1,5 +1,5 @@
-// From stored images to a network's input: each row of a batch a part of an image, resized, moved,
-// mirrored, normalised, and with a rectangle erased.
+// Transforms stored images to a network's input: each image of the batch is a crop of a stored
+// image, resized, translated, mirrored and normalised, with a rectangle erased.
 #ifndef MUSTER_KERNELS_IMAGE_ROWS_H_
 #define MUSTER_KERNELS_IMAGE_ROWS_H_
 
@@ -11,21 +11,22 @@
 namespace muster::kernels {
 
 struct ImageRowsShape {
-  int64_t rows = 0;
-  int64_t height = 0;  // of each row
+  int64_t rows = 0;    // images of the batch
+  int64_t height = 0;  // of each of them
   int64_t width = 0;
-  int64_t channels = 0;  // of rows and images
+  int64_t channels = 0;  // of stored images, too
 };
 
-// What one row is made of. In this order: the box of the image becomes height x width, as resize.h
-// says, rounded to bytes; pixel (i, j) of that is then pixel (i + dy, j + dx), bytes of zero where
-// there is none; that is mirrored; and, once it is normalised, zero in the erased rectangle.
+// Describes one image of the batch. The operations in order: the box of the stored image is resized
+// to height x width as in resize.h, rounded to bytes; pixel (i, j) becomes pixel (i + dy, j + dx)
+// of that, or zero bytes outside it; the image is mirrored; after normalisation, the erased
+// rectangle is set to zero.
 struct ImageRow {
-  int64_t image = 0;       // bytes from the start of all images to this one
-  int64_t line_bytes = 0;  // from one of its lines to the next
+  int64_t image = 0;       // offset of the stored image in bytes
+  int64_t line_bytes = 0;  // distance between adjacent rows of the stored image
   int32_t in_height = 0;
   int32_t in_width = 0;
-  // The box, in pixels of the image, which holds it; of a positive size.
+  // The box, in pixels of the stored image, within it and not empty.
   double top = 0;
   double left = 0;
   double box_height = 0;
@@ -33,21 +34,21 @@ struct ImageRow {
   int32_t dy = 0;
   int32_t dx = 0;
   bool flip = false;
-  // Empty where its height or width is 0.
+  // Empty if its height or width is 0.
   int32_t erased_top = 0;
   int32_t erased_left = 0;
   int32_t erased_height = 0;
   int32_t erased_width = 0;
 };
 
-// x: the bytes that the rows' images lie in; rows [shape.rows]; scale, shift float32 [channels] ->
-// y float32 [rows, height, width, channels], a byte b of channel c as b * scale[c] + shift[c]. For
-// (b / 255 - mean) / deviation: scale = 1 / (255 * deviation), shift = -mean / deviation. y's rows
-// need no alignment.
+// x: the bytes of the stored images; rows [shape.rows]; scale, shift float32 [channels] -> y
+// float32 [rows, height, width, channels]: a byte b of channel c becomes b * scale[c] + shift[c].
+// For (b / 255 - mean) / deviation: scale = 1 / (255 * deviation), shift = -mean / deviation.
+// Images in y need no alignment.
 using LoadImages = void(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* rows,
                         const float* scale, const float* shift, float* y);
 
-// The row that an image of the rows' own size makes as it is.
+// Describes a stored image of the batch's image size, unchanged.
 inline ImageRow WholeImage(const ImageRowsShape& shape, int64_t image) {
   ImageRow row;
   row.image = image;
@@ -59,7 +60,7 @@ inline ImageRow WholeImage(const ImageRowsShape& shape, int64_t image) {
   return row;
 }
 
-// A row's first part, unmirrored.
+// The resize of an image, without mirroring.
 MUSTER_HOST_DEVICE inline ResizeShape ResizeOf(const ImageRowsShape& shape, const ImageRow& row) {
   ResizeShape resize;
   resize.in_height = row.in_height;

@@ -1,6 +1,6 @@
 // The operations that every device implements, as a table of functions.
 //
-// Shapes, types and meanings are in each operation's own header. The *_contract_test files compare
+// Shapes, types and semantics are in each operation's header. The *_contract_test files compare
 // every table with ReferenceKernels().
 #ifndef MUSTER_KERNELS_KERNEL_TABLE_H_
 #define MUSTER_KERNELS_KERNEL_TABLE_H_
@@ -77,11 +77,11 @@ struct KernelTable {
   RestoreSkipped* restore_skipped;
 };
 
-// Slow, plain, accumulated in double.
+// Slow reference implementation, accumulated in double.
 const KernelTable& ReferenceKernels();
 
-// For the best instruction set that this processor and operating system support; see
-// kernels/cpu/table/instruction_set.h for the others.
+// Kernels for the best instruction set that the CPU and the operating system support; see
+// kernels/cpu/table/instruction_set.h for others.
 const KernelTable& CpuKernels();
 
 }  // namespace muster::kernels

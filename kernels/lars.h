@@ -1,8 +1,8 @@
-// Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1) over flat arrays: two
-// calls a step, however many tensors there are.
+// Layer-wise adaptive rate scaling (You, Gitman & Ginsburg 2017, algorithm 1) over flat arrays,
+// with two calls per step for any number of tensors.
 //
-// Pointers are to where a device's kernels reach. Arrays are float32, of any alignment, none
-// overlapping another. Any thread.
+// Pointers are accessible to the device's kernels. Arrays are float32, of any alignment, and do not
+// overlap. Thread-safe.
 #ifndef MUSTER_KERNELS_LARS_H_
 #define MUSTER_KERNELS_LARS_H_
 
@@ -13,18 +13,18 @@
 
 namespace muster::kernels {
 
-// What one block of a GPU takes of a tensor at most.
+// Maximum number of a tensor's elements per GPU block.
 inline constexpr int64_t kLarsPiece = 1 << 14;
 
-// The pieces of so many elements.
+// Number of pieces of a tensor with `count` elements.
 constexpr int64_t LarsPieces(int64_t count) { return (count + kLarsPiece - 1) / kLarsPiece; }
 
-// Where one lies in the flat arrays, and whether its rate is its own.
+// A tensor's range in the flat arrays, and whether its rate is adapted.
 struct LarsTensor {
   int64_t offset = 0;
   int64_t count = 0;
-  int64_t first_piece = 0;  // the pieces of all tensors before it
-  bool adapted = true;      // otherwise there is neither a rate of its own nor weight decay
+  int64_t first_piece = 0;  // total pieces of the preceding tensors
+  bool adapted = true;      // false: the global rate and no weight decay
 };
 
 struct LarsOptions {
@@ -36,19 +36,20 @@ struct LarsOptions {
   DataType round_to = DataType::kFloat32;  // as in kernels/optimizer.h
 };
 
-// tensors [options.tensors], their parameters and gradients in the flat arrays -> rates, one for
-// each tensor, as SgdStep takes them, of which the velocity takes the rate with the gradient:
+// tensors [options.tensors], with parameters and gradients in the flat arrays -> rates, the scalars
+// of SgdStep for each tensor, with the rate applied to the gradient before the velocity:
 //   ratio = trust_coefficient * |w| / (|g| + weight_decay * |w|)
 //   decay_scale = learning_rate * ratio
-//   gradient_scale = decay_scale * the gradients' own
-// and learning_rate = 1. A tensor of zeros, which would never learn, has a ratio of 1, and so has
-// one that is not adapted. Norms are added up in double, in an order that counts alone decide.
+//   gradient_scale = decay_scale * scalars->gradient_scale
+// and learning_rate = 1. The ratio is 1 for a tensor of zeros, which would otherwise never learn,
+// and for tensors that are not adapted. Norms are accumulated in double, in an order that depends
+// only on the counts.
 using LarsRates = void(const LarsOptions& options, const LarsTensor* tensors,
                        const UpdateScalars* scalars, const float* parameters,
                        const float* gradients, UpdateScalars* rates);
 
-// SgdStep of every tensor at its own rate. velocities may be null when options.momentum is 0.
-// Where a rate's skip says so nothing is done at all.
+// SgdStep of every tensor with its own rate. velocities may be null if options.momentum is 0. Does
+// nothing for a rate with `skip` set.
 using LarsStep = void(const LarsOptions& options, const LarsTensor* tensors,
                       const UpdateScalars* rates, float* parameters, float* velocities,
                       const float* gradients);

@@ -1,8 +1,8 @@
 // Philox4x32-10, the counter-based generator of Salmon et al., "Parallel random numbers: as easy as
 // 1, 2, 3" (SC'11).
 //
-// A random number is a pure function of (key, counter): no state, so that what is drawn for a
-// sample, a parameter or a layer does not depend on which rank draws it, nor in which order.
+// A random number is a pure function of (key, counter) without state, so that draws for a sample, a
+// parameter or a layer do not depend on the rank or the order of draws.
 #ifndef MUSTER_KERNELS_PHILOX_H_
 #define MUSTER_KERNELS_PHILOX_H_
 
@@ -35,7 +35,7 @@ MUSTER_HOST_DEVICE constexpr PhiloxKey MakePhiloxKey(uint64_t value) {
   return {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)};
 }
 
-// A key for one purpose among several under the same seed.
+// Derives the key for one of several purposes under the same seed.
 MUSTER_HOST_DEVICE constexpr PhiloxKey DerivePhiloxKey(uint64_t seed, uint64_t purpose) {
   const PhiloxCounter words = Philox4x32(
       {static_cast<uint32_t>(purpose), static_cast<uint32_t>(purpose >> 32), 0, 0x6B657973},
@@ -43,7 +43,7 @@ MUSTER_HOST_DEVICE constexpr PhiloxKey DerivePhiloxKey(uint64_t seed, uint64_t p
   return {words[0], words[1]};
 }
 
-// In [0, 1), a multiple of 2^-24: exact in float.
+// In [0, 1), a multiple of 2^-24, exact in float.
 MUSTER_HOST_DEVICE constexpr float Uniform01(uint32_t word) {
   return static_cast<float>(word >> 8) * (1.0f / 16777216.0f);
 }

@@ -1,4 +1,4 @@
-// A part of an image at another size.
+// Resizes a region of an image.
 #ifndef MUSTER_KERNELS_RESIZE_H_
 #define MUSTER_KERNELS_RESIZE_H_
 
@@ -7,20 +7,20 @@
 
 namespace muster::kernels {
 
-// A box of a uint8 [in_height, in_width, channels] image, whose lines begin row_bytes apart,
-// becomes uint8 [height, width, channels] without gaps; mirrored from left to right if asked for.
+// Resizes a box of a uint8 [in_height, in_width, channels] image, whose rows are row_bytes apart,
+// to contiguous uint8 [height, width, channels], optionally mirrored left to right.
 //
-// Bilinear with half-pixel centres, as Pillow's Image.resize(size, BILINEAR, box=...): output pixel
-// i is centred at c = begin + (i + 0.5) * s with s = box size / output size, and takes the input
-// pixels around c with weights falling linearly to zero at a distance of max(1, s), so that every
-// pixel of a picture made smaller counts. Pixels outside the box but inside the image count, others
-// do not; the weights are made to add up to 1. Within 1 of Pillow, which rounds in between.
+// Bilinear with half-pixel centres, like Pillow's Image.resize(size, BILINEAR, box=...): output
+// pixel i is centred at c = begin + (i + 0.5) * s with s = box size / output size. The weights of
+// the input pixels around c decrease linearly to zero at a distance of max(1, s), so that every
+// pixel of a downscaled image contributes. Pixels outside the box contribute if they are inside the
+// image; the weights are normalised to sum 1. Within 1 of Pillow, which rounds intermediate values.
 struct ResizeShape {
   int64_t in_height = 0;
   int64_t in_width = 0;
   int64_t channels = 0;
   int64_t row_bytes = 0;
-  // The box, in pixels of the image, which holds it; of a positive size.
+  // The box, in pixels of the image, within it and not empty.
   double top = 0;
   double left = 0;
   double box_height = 0;
@@ -30,10 +30,10 @@ struct ResizeShape {
   bool flip = false;
 };
 
-// Of working memory for Resize.
+// Bytes of working memory for Resize.
 size_t ResizeScratchBytes(const ResizeShape& shape);
 
-// `scratch` holds ResizeScratchBytes(shape) and is aligned for floats.
+// `scratch` has ResizeScratchBytes(shape) bytes and is aligned for floats.
 using Resize = void(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void* scratch);
 
 }  // namespace muster::kernels

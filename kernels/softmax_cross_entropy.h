@@ -1,4 +1,4 @@
-// Softmax cross-entropy with label smoothing (Szegedy et al. 2016), loss and gradient at once.
+// Softmax cross-entropy with label smoothing (Szegedy et al. 2016), loss and gradient in one call.
 #ifndef MUSTER_KERNELS_SOFTMAX_CROSS_ENTROPY_H_
 #define MUSTER_KERNELS_SOFTMAX_CROSS_ENTROPY_H_
 
@@ -16,8 +16,8 @@ struct CrossEntropyOptions {
 };
 
 // logits float32 [rows, classes]; labels int32 [rows], each in [0, classes) -> dlogits like logits,
-// times *loss_scale too unless that is null; may be null itself; result, right being rows whose
-// first largest logit is at the label. All where the arrays are.
+// also multiplied by *loss_scale unless that is null; may be null itself; *result, where a row is
+// correct if its first maximum is at the label. All are in the memory of the arrays.
 using SoftmaxCrossEntropy = void(const CrossEntropyOptions& options, const float* logits,
                                  const int32_t* labels, const double* loss_scale, float* dlogits,
                                  LossResult* result);

@@ -1,4 +1,4 @@
-// Threads that wait between calls, for kernels that split their work.
+// A pool of persistent threads for kernels that split their work.
 #ifndef MUSTER_KERNELS_THREAD_POOL_H_
 #define MUSTER_KERNELS_THREAD_POOL_H_
 
@@ -12,23 +12,23 @@
 
 namespace muster::kernels {
 
-// Thread-safe: callers that come while it runs do their parts alone, one after the other.
+// Thread-safe: if Run is already active, other callers run all their parts themselves, in order.
 class ThreadPool {
  public:
-  // threads >= 1, the caller's included.
+  // threads >= 1, including the caller's.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // The one of this size that lives: as many convolutions as there are share their threads.
+  // Returns the process-wide pool of this size, so that all convolutions share their threads.
   static std::shared_ptr<ThreadPool> Shared(int threads);
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls run(part) for each 0 <= part < threads(), part 0 in the calling thread, and returns when
-  // all are done. What was written before is seen by every part, and what parts wrote by the
-  // caller. Allocates nothing.
+  // all have finished. Earlier writes of the caller are visible to every part, and writes of the
+  // parts to the caller. Allocates nothing.
   void Run(absl::FunctionRef<void(int part)> run);
 
  private:
@@ -37,7 +37,7 @@ class ThreadPool {
   std::atomic<bool> running_ = false;
   const absl::FunctionRef<void(int)>* run_ = nullptr;
   std::atomic<uint32_t> round_ = 0;    // a change starts the workers
-  std::atomic<uint32_t> working_ = 0;  // workers not done with the round
+  std::atomic<uint32_t> working_ = 0;  // workers that have not finished the round
   std::atomic<bool> stopping_ = false;
   std::vector<std::thread> workers_;
 };

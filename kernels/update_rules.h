@@ -1,5 +1,5 @@
-// The arithmetic of kernels/update.h and kernels/lars.h, for every implementation of it. Not for
-// what is compiled once per instruction set.
+// The arithmetic of kernels/update.h and kernels/lars.h, shared by all implementations. Not for
+// code that is compiled once per instruction set.
 #ifndef MUSTER_KERNELS_UPDATE_RULES_H_
 #define MUSTER_KERNELS_UPDATE_RULES_H_
 
@@ -12,17 +12,17 @@
 
 namespace muster::kernels {
 
-// The literature's bounds: below 1 the forward pass overflows by itself; beyond 2^24 gradients that
-// still do not overflow are rounding errors.
+// Usual bounds: below 1 the forward pass overflows by itself; above 2^24 gradients that do not
+// overflow are dominated by rounding errors.
 inline constexpr double kSmallestLossScale = 1;
 inline constexpr double kLargestLossScale = 1 << 24;
-// Overflows one after the other, with a scale that cannot fall, after which training has diverged.
+// Number of consecutive overflows at the smallest scale after which training has diverged.
 inline constexpr uint64_t kLossScalePatience = 20;
 
 MUSTER_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
 
-// After a step. A function of the steps' outcomes alone: ranks that agree on each step's overflow
-// agree on the scale.
+// Updates the loss scale after a step. Depends only on the steps' overflows: ranks that agree on
+// those agree on the scale.
 MUSTER_HOST_DEVICE inline void AdvanceLossScale(const LossScaleRules& rules, bool overflowed,
                                                 LossScaleState& state) {
   if (overflowed) {
@@ -41,9 +41,9 @@ MUSTER_HOST_DEVICE inline void AdvanceLossScale(const LossScaleRules& rules, boo
   state.scale = grown > kLargestLossScale ? kLargestLossScale : grown;
 }
 
-// Of the weights after update number `update`, counted from 0, in their moving average: otherwise
-// than by the decay alone, which would for thousands of steps leave it mostly what the weights were
-// at first.
+// Weight of the parameters after update `update`, counted from 0, in their moving average. Early
+// updates use a smaller decay; with a constant decay, the initial weights would dominate the
+// average for thousands of steps.
 MUSTER_HOST_DEVICE inline float AverageWeight(double decay, uint64_t update) {
   if (update == 0) return 1;
   const double done = static_cast<double>(update);
@@ -51,8 +51,8 @@ MUSTER_HOST_DEVICE inline float AverageWeight(double decay, uint64_t update) {
   return static_cast<float>(1 - (young < decay ? young : decay));
 }
 
-// The part of BeginUpdate that is about the step alone: of update number `update`, counted from 0.
-// Gives back the gradients' norm.
+// The part of BeginUpdate that depends only on the step, for update number `update`, counted from
+// 0. Returns the gradients' norm.
 MUSTER_HOST_DEVICE inline double SetScalars(const UpdateRules& rules, double learning_rate,
                                             uint64_t update, double loss_scale,
                                             const double* sum_of_squares, UpdateScalars& scalars) {
@@ -62,8 +62,7 @@ MUSTER_HOST_DEVICE inline double SetScalars(const UpdateRules& rules, double lea
   double norm = 0;
   if (rules.clip_norm > 0) {
     norm = scalars.gradient_scale * sqrt(*sum_of_squares);
-    // As torch.nn.utils.clip_grad_norm_. A norm that is not a number stays one, so that a run that
-    // diverged shows.
+    // Like torch.nn.utils.clip_grad_norm_. A NaN norm is kept, so that divergence is visible.
     const double limit = rules.clip_norm / (norm + 1e-6);
     if (!(limit > 1)) scalars.gradient_scale *= limit;
   }
@@ -84,7 +83,7 @@ MUSTER_HOST_DEVICE inline void DecideUpdate(const UpdateRules& rules, const Upda
     record.loss.loss_sum += inputs.losses[part].loss_sum;
     record.loss.correct += inputs.losses[part].correct;
   }
-  // Written by another processor.
+  // May be written by another device.
   if (inputs.failed != nullptr && *static_cast<const volatile uint32_t*>(inputs.failed) != 0) {
     scalars.skip = 1;
     record.failed = 1;
@@ -107,7 +106,7 @@ MUSTER_HOST_DEVICE inline void DecideUpdate(const UpdateRules& rules, const Upda
   record.loss_scale = state.loss_scale;
 }
 
-// One tensor's of LarsRates. Squares are the sums of its parameters' and its gradients'.
+// LarsRates for one tensor, given the sums of squares of its parameters and its gradients.
 MUSTER_HOST_DEVICE inline UpdateScalars LarsRate(const LarsOptions& options, bool adapted,
                                                  const UpdateScalars& scalars,
                                                  double parameter_squares,

@@ -1,4 +1,4 @@
-// The makers of convolutions that the contract test runs with.
+// The convolution implementations that the contract tests run with.
 #ifndef MUSTER_KERNELS_CONTRACT_CONVOLUTION_SET_H_
 #define MUSTER_KERNELS_CONTRACT_CONVOLUTION_SET_H_
 
@@ -12,8 +12,8 @@ namespace muster::kernels {
 
 enum class ConvolutionSet {
   kCpu,
-  kCudaOnHost,  // a GPU's layers, by kernels and libraries that stand in for NVIDIA's
-  kCuda,        // those of the first GPU
+  kCudaOnHost,  // a GPU's layers with the CPU build of the kernels and fake NVIDIA libraries
+  kCuda,        // the first GPU
 };
 
 std::string NameOf(ConvolutionSet set);
@@ -22,14 +22,14 @@ using ConvolutionMaker = absl::StatusOr<std::unique_ptr<Convolution>>(const Conv
                                                                       const ConvolutionOptions&);
 
 struct ConvolutionSetUse {
-  // Its convolutions take arrays of the process and have done their work when a call returns; an
+  // Creates convolutions that take arrays in host memory and have finished when a call returns; an
   // error of the device fails the test.
   ConvolutionMaker* make;
-  // Outputs whose type is wider than the compute type may be rounded to that on their way.
+  // Whether outputs with a wider type than the compute type may first be rounded to that.
   bool rounds_outputs;
 };
 
-// The status says why the set does not run on this machine.
+// Fails with the reason if the set cannot run on this machine.
 absl::StatusOr<ConvolutionSetUse> UseConvolutionSet(ConvolutionSet set);
 
 }  // namespace muster::kernels

@@ -1,5 +1,5 @@
-// What the contract tests of kernel tables share: a fixture that runs once per kernel set, and
-// finite differences.
+// Shared by the contract tests of kernel tables: a fixture that runs once per kernel set, and
+// checks by finite differences.
 #ifndef MUSTER_KERNELS_CONTRACT_KERNEL_CONTRACT_H_
 #define MUSTER_KERNELS_CONTRACT_KERNEL_CONTRACT_H_
 
@@ -21,7 +21,8 @@ namespace muster::kernels {
 using Bytes = TestVector<uint8_t>;
 using Doubles = std::vector<double>;
 
-// Skips what cannot run here, with the reason; the test's arrays lie where the kernels reach them.
+// Skips kernel sets that cannot run here; allocates the test's arrays where the kernels can access
+// them.
 class KernelSetTest : public testing::TestWithParam<KernelSet> {
  protected:
   void SetUp() override {
@@ -49,8 +50,8 @@ class KernelContractTest : public KernelSetTest {
   }
 };
 
-// The second and the third argument of INSTANTIATE_TEST_SUITE_P. The first for what there are
-// kernels of on processors alone.
+// The second and the third argument of INSTANTIATE_TEST_SUITE_P. EveryInstructionSet is for kernels
+// that exist only for CPUs.
 inline auto EveryInstructionSet() {
   return testing::Values(KernelSet::kPlain, KernelSet::kAvx2, KernelSet::kAvx512,
                          KernelSet::kAvx512Bf16);
@@ -80,18 +81,19 @@ inline double Dot(const Doubles& a, const Doubles& b) {
   return sum;
 }
 
-// The gradient of dy . forward(x) with respect to x is `gradient`: the central difference along a
-// random direction is the gradient's part along it. forward takes and gives Doubles.
+// Checks `gradient`, the gradient of dy . forward(x) with respect to x: the central difference
+// along a random direction must equal the gradient's component along it. forward maps Doubles to
+// Doubles.
 template <typename Forward>
 void ExpectGradient(const Forward& forward, const TestBuffer& x, const TestBuffer& dy,
                     const TestBuffer& gradient, std::mt19937& random, const char* what) {
   const Doubles direction = ToDoubles(TestBuffer(x.size(), random));
   const Doubles at = ToDoubles(x);
   const Doubles weights = ToDoubles(dy);
-  constexpr double kDistance = 1e-6;  // small enough that no kink lies between
+  constexpr double kDistance = 1e-6;  // small, so that no kink lies between
   const double ahead = Dot(forward(Step(at, direction, kDistance)), weights);
   const double behind = Dot(forward(Step(at, direction, -kDistance)), weights);
-  // The gradient's own values are float.
+  // The gradient's values are float.
   double scale = 1e-3;
   for (size_t i = 0; i < x.size(); ++i) scale += std::abs(double{gradient[i]} * direction[i]);
   EXPECT_NEAR((ahead - behind) / (2 * kDistance), Dot(ToDoubles(gradient), direction), 1e-6 * scale)

@@ -1,4 +1,4 @@
-// The kernel tables that contract tests run with.
+// The kernel tables that the contract tests run with.
 #ifndef MUSTER_KERNELS_CONTRACT_KERNEL_SET_H_
 #define MUSTER_KERNELS_CONTRACT_KERNEL_SET_H_
 
@@ -15,7 +15,7 @@ enum class KernelSet {
   kAvx2,
   kAvx512,
   kAvx512Bf16,
-  kCudaOnHost,  // the CUDA kernels' code, run by the processor
+  kCudaOnHost,  // the CUDA kernels compiled for the CPU
   kCuda,        // on the first GPU
 };
 
@@ -23,14 +23,14 @@ std::string NameOf(KernelSet set);
 
 struct KernelSetUse {
   const KernelTable* kernels;
-  TestMemory memory;  // what these kernels reach
+  TestMemory memory;  // accessible to these kernels
 };
 
-// For kernels::OpenCudaDevice: the library that a test finds, empty where it lies beside it.
+// Argument of kernels::OpenCudaDevice in tests; empty if the library is in its default place.
 std::string CudaLibraryOfTests();
 
-// Functions of the table have done their work when they return; an error of a GPU ends the process.
-// The status says why the set does not run on this machine.
+// The table's functions have finished when they return; an error of a GPU ends the process. Fails
+// with the reason if the set cannot run on this machine.
 absl::StatusOr<KernelSetUse> UseKernelSet(KernelSet set);
 
 }  // namespace muster::kernels

@@ -15,7 +15,7 @@
 
 namespace muster::kernels {
 
-// Where arrays of tests lie: 64-byte aligned, and where the kernels under test reach them.
+// Allocator of test arrays: 64-byte aligned and accessible to the kernels under test.
 struct TestMemory {
   void* (*allocate)(size_t bytes) = [](size_t bytes) {
     return std::aligned_alloc(64, (bytes / 64 + 1) * 64);
@@ -23,11 +23,11 @@ struct TestMemory {
   void (*release)(void* data) = std::free;
 };
 
-// Memory of arrays that are created from now on.
+// Allocator of arrays that are created from now on.
 inline TestMemory test_memory;
 
-// Allocates from the test_memory of its creation, and releases there, also after a fixture has
-// replaced test_memory.
+// Allocates with the test_memory of its construction, and releases with the same, even after a
+// fixture has replaced test_memory.
 template <typename T>
 struct TestAllocator {
   using value_type = T;
@@ -46,17 +46,18 @@ struct TestAllocator {
   TestMemory memory = test_memory;
 };
 
-// For what is no array of floats.
+// For element types other than float.
 template <typename T>
 using TestVector = std::vector<T, TestAllocator<T>>;
 
-// One value, where the kernels under test read it.
+// One value in memory that the kernels under test can read.
 template <typename T>
 TestVector<T> Stored(const T& value) {
   return TestVector<T>(1, value);
 }
 
-// 64-byte aligned floats, NaN at first: what a kernel should have written and did not shows.
+// 64-byte aligned floats, initially NaN, so that elements that a kernel fails to write are
+// detected.
 class TestBuffer {
  public:
   explicit TestBuffer(size_t count)
@@ -93,8 +94,8 @@ inline TestBuffer Moved(const TestBuffer& from, const TestBuffer& by, float dist
   return sum;
 }
 
-// Within `tolerance` of the largest magnitude: sums of many products cancel, and their error does
-// not.
+// Checks each value within `tolerance` relative to the largest magnitude, because sums of many
+// products cancel while their errors do not.
 inline void ExpectClose(const TestBuffer& actual, const TestBuffer& expected, const char* what,
                         double tolerance = 1e-5) {
   ASSERT_EQ(actual.size(), expected.size());

@@ -18,14 +18,14 @@ namespace muster::kernels {
 inline constexpr DataType kDataTypes[] = {DataType::kFloat32, DataType::kBfloat16,
                                           DataType::kFloat16};
 
-// 64-byte aligned, NaN at first.
+// 64-byte aligned, initially NaN.
 class TypedBuffer {
  public:
   TypedBuffer(DataType type, size_t count)
       : type_(type), count_(count), bytes_((count * SizeOf(type) + 3) / 4) {
     for (size_t i = 0; i < count; ++i) Set(i, std::nanf(""));
   }
-  // Of a normal distribution.
+  // Normally distributed.
   TypedBuffer(DataType type, size_t count, std::mt19937& random) : TypedBuffer(type, count) {
     std::normal_distribution<float> normal;
     for (size_t i = 0; i < count; ++i) Set(i, normal(random));
@@ -38,7 +38,7 @@ class TypedBuffer {
   DataType type() const { return type_; }
   size_t size() const { return count_; }
   void* data() const { return bytes_.data(); }
-  // Element `index` as an array of its own.
+  // Address of element `index`.
   void* at(size_t index) const { return static_cast<char*>(data()) + index * SizeOf(type_); }
   float operator[](size_t i) const { return LoadElement(type_, data(), static_cast<int64_t>(i)); }
   void Set(size_t i, double value) const {
@@ -60,16 +60,16 @@ inline void ExpectSame(const TypedBuffer& actual, const TypedBuffer& expected, c
   }
 }
 
-// The distance from a value of about this magnitude to its neighbour; below the normal numbers of
-// bfloat16, whose instructions know no others, that of zero to the first normal one.
+// Distance between adjacent values of about this magnitude. For bfloat16 below the normal numbers,
+// which its instructions flush to zero, the smallest normal number.
 inline double Spacing(DataType type, double magnitude) {
   if (type == DataType::kFloat32) return 0;
   if (type == DataType::kBfloat16) return std::max(magnitude * 0x1p-7, 0x1p-126);
   return std::max(magnitude * 0x1p-10, 0x1p-24);
 }
 
-// Float32 values within `tolerance` of the largest magnitude, as ExpectClose; others within one
-// rounding more.
+// Checks float32 values within `tolerance` relative to the largest magnitude, like ExpectClose; for
+// other types allows one more rounding.
 inline void ExpectRounded(const TypedBuffer& actual, const TypedBuffer& expected, const char* what,
                           double tolerance = 1e-5) {
   ASSERT_EQ(actual.size(), expected.size());

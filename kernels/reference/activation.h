@@ -1,4 +1,4 @@
-// Activations of one value, for the reference's other operations.
+// Activations of single values, for the other reference operations.
 #ifndef MUSTER_KERNELS_REFERENCE_ACTIVATION_H_
 #define MUSTER_KERNELS_REFERENCE_ACTIVATION_H_
 
@@ -8,7 +8,7 @@ namespace muster::kernels::reference {
 
 double Activated(Activation activation, double x);
 
-// Whether the derivative at x, before the activation or after it, is one; else it is zero.
+// Whether the derivative is one rather than zero at x, which may be the input or the output.
 bool GradientPasses(Activation activation, double x);
 
 }  // namespace muster::kernels::reference

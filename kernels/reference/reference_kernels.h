@@ -1,4 +1,4 @@
-// The operations of KernelTable as their definitions read: no fusion, no vectors, sums in double.
+// The operations of KernelTable, implemented as defined: no fusion, no vectors, sums in double.
 #ifndef MUSTER_KERNELS_REFERENCE_REFERENCE_KERNELS_H_
 #define MUSTER_KERNELS_REFERENCE_REFERENCE_KERNELS_H_
 

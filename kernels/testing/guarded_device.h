@@ -1,6 +1,5 @@
-// For tests of what runs on a device: the processor, but its memory can be read and written only
-// within the device's own calls. Whoever touches it otherwise, as nobody could that of a GPU, dies
-// of it at once.
+// For device tests: a CPU device whose memory is accessible only within the device's calls. Any
+// other access, which would be impossible for GPU memory, crashes the process at once.
 #ifndef MUSTER_KERNELS_TESTING_GUARDED_DEVICE_H_
 #define MUSTER_KERNELS_TESTING_GUARDED_DEVICE_H_
 
@@ -8,11 +7,11 @@
 
 namespace muster::kernels {
 
-// Any thread, one at a time.
+// Usable from any thread, one at a time.
 Device& GuardedDevice();
 
-// As long as it lives the memory can be reached: of work that the device does beside its calls. Any
-// thread.
+// Makes the memory accessible while it exists, for work that the device does outside its calls.
+// Thread-safe.
 class GuardedAccess {
  public:
   GuardedAccess();

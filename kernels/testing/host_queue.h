@@ -1,5 +1,5 @@
-// For tests: a stream as a queue of tasks without a thread. They go on when somebody asks how far
-// it is.
+// For tests: a stream implemented as a queue of tasks without a thread. Tasks run when the stream's
+// progress is queried.
 #ifndef MUSTER_KERNELS_TESTING_HOST_QUEUE_H_
 #define MUSTER_KERNELS_TESTING_HOST_QUEUE_H_
 
@@ -18,7 +18,7 @@ namespace muster::kernels {
 // Thread-safe.
 class HostQueue {
  public:
-  using Task = std::function<bool()>;  // goes on -> whether it has come to its end
+  using Task = std::function<bool()>;  // makes progress; returns whether it has finished
 
   HostQueue() {
     abi_.queue = this;
@@ -31,16 +31,16 @@ class HostQueue {
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;
 
-  // What stand-ins take for a cudaStream_t.
+  // The handle that fakes use as cudaStream_t.
   HostStreamAbi* native() { return &abi_.abi; }
 
-  // From now on tasks go to `instead`; null: again into the queue.
+  // Passes subsequent tasks to `instead`; null: to the queue again.
   void Divert(std::function<void(Task)> instead) {
     const std::lock_guard<std::mutex> lock(mutex_);
     instead_ = std::move(instead);
   }
 
-  // Where it would go if it were not diverted.
+  // Appends a task to the queue, even if tasks are diverted.
   void Push(Task task) {
     const std::lock_guard<std::mutex> lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -55,12 +55,12 @@ class HostQueue {
     instead != nullptr ? instead(std::move(task)) : Push(std::move(task));
   }
 
-  // How many tasks there were so far.
+  // Number of tasks queued so far.
   uint64_t given() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return given_;
   }
-  // Whether that many have come to their end.
+  // Runs tasks; returns whether that many have finished.
   bool Reached(uint64_t tasks) {
     const std::lock_guard<std::mutex> lock(mutex_);
     while (!tasks_.empty() && tasks_.front()()) {
@@ -75,7 +75,7 @@ class HostQueue {
 
  private:
   struct Abi {
-    HostStreamAbi abi;  // first: its address is this one's
+    HostStreamAbi abi;  // first, so that it has the same address
     HostQueue* queue;
   } abi_;
   mutable std::mutex mutex_;

@@ -1,18 +1,17 @@
-/* What a host stream is to libraries that stand in for a GPU's in tests: the `cudaStream_t` that
- * they get. */
+/* ABI of a host stream for fake GPU libraries in tests, which receive it as `cudaStream_t`. */
 #ifndef MUSTER_KERNELS_TESTING_HOST_STREAM_ABI_H_
 #define MUSTER_KERNELS_TESTING_HOST_STREAM_ABI_H_
 
 typedef struct HostStreamTask {
-  /* Goes on without blocking -> whether it has come to its end, after which it may begin anew. One
-   * thread at a time. */
+  /* Makes progress without blocking; returns whether the task has finished, after which it may be
+   * started again. One thread at a time. */
   int (*step)(void* data);
-  void (*release)(void* data); /* when the stream is done with it */
+  void (*release)(void* data); /* called when the stream no longer needs the task */
   void* data;
 } HostStreamTask;
 
 typedef struct HostStreamAbi {
-  /* Behind all that was queued before. */
+  /* Queues a task after all tasks queued before. */
   void (*enqueue)(struct HostStreamAbi* stream, HostStreamTask task);
 } HostStreamAbi;
 

@@ -1,5 +1,5 @@
-// For tests of calls that are recorded once and replayed: the guarded processor, which records as
-// well. What a GPU would capture is captured here in the same places, and computes the same.
+// For tests of CUDA graph capture: a guarded CPU device that also supports capture. Calls are
+// captured where a GPU would capture them, and replayed with the same results.
 #ifndef MUSTER_KERNELS_TESTING_RECORDING_DEVICE_H_
 #define MUSTER_KERNELS_TESTING_RECORDING_DEVICE_H_
 
@@ -7,10 +7,10 @@
 
 namespace muster::kernels {
 
-// Arguments that point elsewhere than to its memory cannot be recorded: by the next launch nobody
-// knows what is there. Its events are told late, some Records after their own, when waited for, or
-// when asked again and again.
-// Any thread, one at a time; its memory is taken and given back by any at any time.
+// Arguments outside device memory cannot be captured, because their content may have changed at the
+// next launch. Events complete late: after some later Records, when waited for, or when queried
+// repeatedly. Usable from any thread, one at a time; its memory may be allocated and freed from any
+// thread at any time.
 Device& RecordingDevice();
 
 }  // namespace muster::kernels

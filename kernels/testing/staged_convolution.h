@@ -1,4 +1,4 @@
-// For tests: a device's convolution that takes arrays of the process, wherever the device's lie.
+// For tests: a device's convolution that takes arrays in host memory.
 #ifndef MUSTER_KERNELS_TESTING_STAGED_CONVOLUTION_H_
 #define MUSTER_KERNELS_TESTING_STAGED_CONVOLUTION_H_
 
@@ -9,9 +9,9 @@
 
 namespace muster::kernels {
 
-// Each call copies its arrays to memory of the device and its results back. The workspace is the
-// device's too, at first full of what is no number. An error of the device fails the test that
-// makes the call. Errors are Device::MakeConvolution's and Allocate's.
+// Each call copies its arrays to device memory and the results back. The workspace is in device
+// memory and initially NaN. An error of the device fails the test that makes the call. Returns the
+// errors of Device::MakeConvolution and Allocate.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeStagedConvolution(
     Device& device, const ConvolutionShape& shape, const ConvolutionOptions& options);
 
