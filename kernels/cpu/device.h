@@ -1,4 +1,4 @@
-// The processor as a device, with the kernels of a chosen instruction set.
+// The CPU as a device, with the kernels of a given instruction set.
 #ifndef MUSTER_KERNELS_CPU_DEVICE_H_
 #define MUSTER_KERNELS_CPU_DEVICE_H_
 
@@ -7,7 +7,7 @@
 
 namespace muster::kernels {
 
-// As CpuDevice(), which has the best set; the processor must support `set`.
+// Like CpuDevice(), which uses the best set; the CPU must support `set`.
 Device& CpuDevice(InstructionSet set);
 
 }  // namespace muster::kernels

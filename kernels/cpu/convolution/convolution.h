@@ -1,4 +1,4 @@
-// Convolutions and linear layers on the processor.
+// Convolutions and linear layers on the CPU.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_CONVOLUTION_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_CONVOLUTION_H_
 
@@ -10,9 +10,9 @@
 
 namespace muster::kernels::cpu {
 
-// Chooses the engine: one that multiplies the compute type where `set` has one, by AMX where the
-// processor has it, and otherwise one that multiplies float32, with operands rounded before.
-// INVALID_ARGUMENT for an impossible shape. The processor must support `set`.
+// Selects the engine: one that multiplies the compute type if `set` supports it (with AMX if the
+// CPU has it), otherwise one that rounds the operands and multiplies float32. INVALID_ARGUMENT for
+// an invalid shape. The CPU must support `set`.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
     const ConvolutionShape& shape, const ConvolutionOptions& options,
     InstructionSet set = DetectInstructionSet());

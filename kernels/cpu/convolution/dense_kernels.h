@@ -1,4 +1,4 @@
-// The kernels of dense convolutions: one table for each instruction set.
+// The kernels of dense convolutions, one table per instruction set.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DENSE_KERNELS_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DENSE_KERNELS_H_
 
@@ -13,8 +13,8 @@ namespace muster::kernels::cpu {
 
 struct DenseKernels {
   const char* name;   // of the instruction set
-  int64_t lanes;      // floats in a vector
-  bool bfloat16_dot;  // the set multiplies bfloat16, adding up in float32
+  int64_t lanes;      // floats per vector
+  bool bfloat16_dot;  // whether the set has bfloat16 products accumulated in float32
   DirectConvolutionForward* direct_forward;
   DirectConvolutionBackwardWeights* direct_backward_weights;
   TileConvolution* tile_product;
@@ -23,7 +23,7 @@ struct DenseKernels {
   TileConvolutionBackwardWeightsScratchBytes* tile_backward_weights_scratch_bytes;
 };
 
-// Compiled for `set`, which the processor must support.
+// The table compiled for `set`, which the CPU must support.
 const DenseKernels& DenseKernelsOf(InstructionSet set);
 
 }  // namespace muster::kernels::cpu

@@ -1,5 +1,5 @@
-// How the processor computes a convolution: the interface of the engines, one folder each, that
-// kernels/cpu/convolution/convolution.cc chooses from.
+// Interface of the CPU's convolution engines, one folder each, from which
+// kernels/cpu/convolution/convolution.cc selects.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_ENGINE_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_ENGINE_H_
 
@@ -19,7 +19,7 @@ namespace muster::kernels::cpu {
 inline constexpr size_t kAlignment = 64;
 inline size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Computes one layer in types of its own choice. Not thread-safe.
+// Computes one layer in types selected by the engine. Not thread-safe.
 class ConvolutionEngine {
  public:
   // Types of the arrays that the calls below read and write.
@@ -28,8 +28,8 @@ class ConvolutionEngine {
     DataType dx;  // written by BackwardData
     DataType y;   // written by Forward; also the addend's
     DataType dy;  // read by BackwardData and BackwardWeights
-    // The engine rounds both operands of each product to this type. If it is not the type that
-    // ConvolutionOptions asks for, the caller rounds x, dy and weights before each call.
+    // Type to which the engine rounds both operands of each product. If it is not the type of
+    // ConvolutionOptions, the caller rounds x, dy and weights before each call.
     DataType compute;
   };
 
@@ -37,13 +37,13 @@ class ConvolutionEngine {
 
   virtual Types types() const = 0;
   virtual std::string description() const = 0;
-  // The weights' layout, as in Convolution.
+  // Layout of the weights, as in Convolution.
   virtual int64_t weights_elements() const = 0;
   virtual std::string weights_layout() const = 0;
-  // Calls visit(index in canonical order, index in the layout) for each weight.
+  // Calls visit(canonical index, layout index) for each weight.
   virtual void ForEachWeight(absl::FunctionRef<void(int64_t, int64_t)> visit) const = 0;
 
-  // As the members of Convolution, with arrays of the types above and of workspace_bytes().
+  // As in Convolution, with arrays of the types above and of workspace_bytes().
   virtual size_t workspace_bytes() const = 0;
   virtual void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue,
                        void* y, void* workspace) = 0;
@@ -53,7 +53,7 @@ class ConvolutionEngine {
                                float* dbias, void* workspace) = 0;
 };
 
-// Runs the parts of a call at once, in the threads of a shared pool.
+// Runs the parts of a call concurrently in a shared thread pool.
 class Parts {
  public:
   explicit Parts(int count)
@@ -67,19 +67,19 @@ class Parts {
 
  private:
   const int count_;
-  const std::shared_ptr<ThreadPool> pool_;  // null: the calling thread alone
+  const std::shared_ptr<ThreadPool> pool_;  // null: only the calling thread
 };
 
-// The Convolution of `shape` and `options` by `engine`: converts activations and weights between
-// the types of the options and those of the engine, in the workspace, and imports and exports
-// weights. `kernels` outlives the convolution.
+// Returns the Convolution of `shape` and `options` implemented by `engine`: converts activations
+// and weights between the types of the options and the engine in the workspace, and imports and
+// exports weights. `kernels` must outlive the convolution.
 std::unique_ptr<Convolution> LowerConvolution(const ConvolutionShape& shape,
                                               const ConvolutionOptions& options,
                                               const KernelTable& kernels,
                                               std::unique_ptr<ConvolutionEngine> engine);
 
-// The Convolution of several groups by one Convolution of a single group, which computes each
-// group in turn on copies of the group's channels.
+// Returns a Convolution of several groups implemented by a Convolution of a single group, which
+// computes the groups one after the other on copies of their channels.
 std::unique_ptr<Convolution> MakeGroupedConvolution(const ConvolutionShape& shape,
                                                     const ConvolutionOptions& options,
                                                     std::unique_ptr<Convolution> group);

@@ -1,5 +1,4 @@
-// Rows of kernels/image_rows.h on a processor; one implementation around each instruction set's
-// kernels.
+// Implements kernels/image_rows.h on the CPU, with the kernels of any instruction set.
 #ifndef MUSTER_KERNELS_CPU_IMAGE_RENDER_IMAGE_H_
 #define MUSTER_KERNELS_CPU_IMAGE_RENDER_IMAGE_H_
 
@@ -11,21 +10,21 @@
 
 namespace muster::kernels::cpu {
 
-// Grows with the largest image.
+// Working memory; grows with the largest image.
 struct RenderScratch {
   std::vector<float> resize;
   std::vector<uint8_t> resized;
 };
 
-// `row` as it is before it is normalised: height * width * channels bytes, HWC.
+// Writes the image described by `row` before normalisation: height * width * channels bytes, HWC.
 void RenderImage(const ImageRowsShape& shape, const uint8_t* x, const ImageRow& row, Resize* resize,
                  RenderScratch& scratch, uint8_t* y);
 
-// x uint8 [pixels, channels] -> y float32 like x. No array needs an alignment.
+// x uint8 [pixels, channels] -> y float32 like x. Arrays need no alignment.
 using Normalize = void(int64_t pixels, int64_t channels, const uint8_t* x, const float* scale,
                        const float* shift, float* y);
 
-// As kernels::LoadImages.
+// See kernels::LoadImages.
 void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* rows,
                 const float* scale, const float* shift, Resize* resize, Normalize* normalize,
                 float* y);

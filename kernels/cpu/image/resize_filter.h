@@ -1,4 +1,4 @@
-// Which input pixels an output pixel of kernels/resize.h is made of, along one axis.
+// The filter of kernels/resize.h along one axis: the input pixels that contribute to each output.
 #ifndef MUSTER_KERNELS_CPU_IMAGE_RESIZE_FILTER_H_
 #define MUSTER_KERNELS_CPU_IMAGE_RESIZE_FILTER_H_
 
@@ -9,23 +9,23 @@
 namespace muster::kernels::cpu {
 
 // Output i is the sum over t < taps of weights[i * taps + t] * input[first[i] + t]. All of these
-// are pixels of the axis; where fewer than `taps` count, the others weigh zero.
+// are valid pixels; if fewer than `taps` contribute, the other weights are zero.
 struct ResizeFilter {
   int64_t taps = 0;
   int32_t* first = nullptr;  // [out]
   float* weights = nullptr;  // [out, taps]
 };
 
-// A resize's working memory, taken apart.
+// The arrays within a resize's scratch memory.
 struct ResizeScratch {
   ResizeFilter vertical;
-  ResizeFilter horizontal;  // gives the last output first where the image is mirrored
-  float* lines = nullptr;   // kResizeLines * in_width * channels, and kResizeMargin more
+  ResizeFilter horizontal;  // in reverse order of outputs for a mirrored image
+  float* lines = nullptr;   // kResizeLines * in_width * channels floats, plus kResizeMargin
 };
 
-// Output lines that are computed together.
+// Output rows that are computed together.
 inline constexpr int64_t kResizeLines = 4;
-// Floats that may be read past the end of the lines.
+// Floats that may be read past the end of `lines`.
 inline constexpr int64_t kResizeMargin = 1;
 
 // Computes both filters.

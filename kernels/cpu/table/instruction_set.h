@@ -1,4 +1,4 @@
-// The x86-64 instruction sets that the processor's kernels are compiled for.
+// The x86-64 instruction sets that the CPU kernels are compiled for.
 #ifndef MUSTER_KERNELS_CPU_TABLE_INSTRUCTION_SET_H_
 #define MUSTER_KERNELS_CPU_TABLE_INSTRUCTION_SET_H_
 
@@ -6,13 +6,13 @@
 
 namespace muster::kernels {
 
-// Each includes those before it. kPlain is baseline x86-64.
+// Each set includes the previous ones. kPlain is baseline x86-64.
 enum class InstructionSet { kPlain, kAvx2, kAvx512, kAvx512Bf16 };
 
-// The best that this processor and operating system support.
+// Returns the best set that the CPU and the operating system support.
 InstructionSet DetectInstructionSet();
 
-// Compiled for `set`, which the processor must support.
+// The table compiled for `set`, which the CPU must support.
 const KernelTable& CpuKernels(InstructionSet set);
 
 }  // namespace muster::kernels

@@ -1,5 +1,5 @@
-// Operations on so few elements that vectors would not show: one implementation for every
-// instruction set.
+// Operations on so few elements that vectorisation is not worthwhile, with one implementation for
+// all instruction sets.
 #ifndef MUSTER_KERNELS_CPU_TABLE_SCALAR_KERNELS_H_
 #define MUSTER_KERNELS_CPU_TABLE_SCALAR_KERNELS_H_
 
@@ -19,7 +19,7 @@ kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;
 kernels::RestoreSkipped RestoreSkipped;
 
-// kernels/update_rules.h's.
+// LarsRate of kernels/update_rules.h.
 UpdateScalars LarsRate(const LarsOptions& options, bool adapted, const UpdateScalars& scalars,
                        double parameter_squares, double gradient_squares);
 

@@ -9,11 +9,11 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 // e^x for x up to 80, and 0 below -87: x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor
-// series up to r^7, and 2^n by its bits. NaN stays NaN.
+// series up to r^7, and 2^n by exponent bits. NaN stays NaN.
 template <typename T>
 inline T Exponential(T x) {
   constexpr float kSmallest = -87.0f;
-  // Added to a small number, it leaves the whole part in the lowest bits.
+  // Adding it to a small number leaves the integer part in the lowest bits.
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
   const T clamped = x < kSmallest ? T{} + kSmallest : x;
   const T rounded = clamped * 1.44269504f + kRound;

@@ -1,4 +1,4 @@
-// Where the windows of pooling and convolutions lie. Compiled once per instruction set.
+// Positions of the windows of pooling and convolutions. Compiled once per instruction set.
 #ifndef MUSTER_KERNELS_CPU_VECTOR_WINDOWS_H_
 #define MUSTER_KERNELS_CPU_VECTOR_WINDOWS_H_
 
@@ -32,7 +32,7 @@ struct Axis {
         padding(padding),
         windows((size + 2 * padding - kernel) / stride + 1) {}
 
-  // Where the window begins, perhaps in the padding.
+  // First pixel of the window, possibly in the padding.
   int64_t Begin(int64_t window) const { return window * stride - padding; }
 
   Range PixelsOf(int64_t window) const {
@@ -40,15 +40,15 @@ struct Axis {
     return {begin > 0 ? begin : 0, begin + kernel < size ? begin + kernel : size};
   }
 
-  // From the windows over the pixel before (none before the first) to those over `pixel`.
+  // Updates the range of windows over the previous pixel (initially empty) to those over `pixel`.
   void Advance(int64_t pixel, Range& over) const {
     while (over.begin < windows && Begin(over.begin) + kernel <= pixel) ++over.begin;
     while (over.end < windows && Begin(over.end) <= pixel) ++over.end;
   }
 
-  // The windows whose cell of this index is not in the padding.
+  // The windows whose cell with this index is not in the padding.
   Range WindowsWithCell(int64_t cell) const {
-    const int64_t before = padding - cell;  // pixels that the first window's cell lies before 0
+    const int64_t before = padding - cell;  // pixels by which the first window's cell precedes 0
     const int64_t last = size - 1 + before;
     const int64_t end = last < 0 ? 0 : last / stride + 1;
     return {before > 0 ? (before - 1) / stride + 1 : 0, end < windows ? end : windows};

@@ -1,4 +1,4 @@
-// Dense convolutions and linear layers in bfloat16 by the matrix instructions of AMX.
+// Dense convolutions and linear layers in bfloat16 with the AMX matrix instructions.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_AMX_ENGINE_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_AMX_ENGINE_H_
 
@@ -10,8 +10,8 @@
 namespace muster::kernels::cpu {
 
 // For one group, compute type bfloat16, x and y stored as bfloat16 or float32, and only if
-// HasAmx(). Weights are in the panels of kernels/cpu/convolution/tile/product.h, as the tile engine
-// has them. Zeros around the image are multiplied: an infinite weight makes NaN of them.
+// HasAmx(). Weights are in the panel layout of kernels/cpu/convolution/tile/product.h, as in the
+// tile engine. Padding zeros are multiplied, so that infinite weights give NaN there.
 std::unique_ptr<ConvolutionEngine> MakeAmxEngine(const ConvolutionShape& shape,
                                                  const ConvolutionOptions& options);
 

@@ -1,11 +1,11 @@
-// A convolution as sums of matrix products, one for each tap, over a grid of positions.
+// A convolution as a sum of matrix products, one per kernel tap, over a grid of positions.
 //
-// Images become grids of equal size with zeros between their lines, enough of them that a tap is
-// the same shift for every position: the pixels that a tap sees are the grid's positions some way
-// further on, and rows of a matrix at equal distances. A position whose target is no pixel is
-// multiplied in vain. With a stride the source is divided into planes (forward), or the target
-// into as many (backward data), in which the taps are shifts again. And where images are small and
-// many, every line, column or pixel is a plane of its own, and a target: then no zeros are needed.
+// Images are laid out as grids of equal size with enough zeros between their rows that a tap is the
+// same shift for every position: its pixels are the grid's positions at a constant offset, and form
+// rows of a matrix at equal distances. Positions without a target pixel are computed but not used.
+// With a stride, the source (forward) or the target (backward data) is divided into planes in which
+// taps are shifts again. If images are small and numerous, every row, column or pixel becomes its
+// own plane and target, so that no zeros are needed.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_AMX_GRID_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_AMX_GRID_H_
 
@@ -13,36 +13,37 @@
 
 namespace muster::kernels::cpu {
 
-// A tap as a target sees it.
+// A tap as used by a target.
 struct GridTap {
-  int64_t place;  // of the tap in the plan's taps
+  int64_t place;  // index of the tap in GridPlan::taps
   int64_t target;
   int64_t plane;  // of the source
-  int64_t shift;  // positions, not negative
+  int64_t shift;  // in positions, not negative
 };
 
-// Pixels of the target that see the same taps, but for those that fall on zeros.
+// Target pixels that use the same taps, except taps that fall on zeros.
 struct GridTarget {
   const GridTap* taps;
   int64_t tap_count;      // 0: the sums are zero
-  const int32_t* pixels;  // of each position of an image: its pixel, or -1
+  const int32_t* pixels;  // by position of an image: its pixel, or -1
 };
 
-// What does not depend on the data.
+// The part of the computation that is independent of the data.
 struct GridPlan {
-  int64_t positions;  // of an image
+  int64_t positions;  // per image
   int64_t largest_shift;
   int64_t planes;
-  const int32_t* sources;  // [planes][positions]: the pixel of the source, or -1 for zeros
+  const int32_t* sources;  // [planes][positions]: the source pixel, or -1 for zeros
   const GridTarget* targets;
   int64_t target_count;
-  // Of the weights (kernel row * kernel + kernel column), each that a target sees once.
+  // Indices of weights (kernel row * kernel + kernel column), each used by a target, without
+  // duplicates.
   const int64_t* taps;
   int64_t tap_count;
-  // All targets' by place: those of the tap at place i are [first_uses[i], first_uses[i + 1]).
+  // Uses of all targets, by tap: those of taps[i] are [first_uses[i], first_uses[i + 1]).
   const GridTap* uses;
   const int64_t* first_uses;  // [tap_count + 1]
-  int64_t target_pixels;      // of an image
+  int64_t target_pixels;      // per image
 };
 
 }  // namespace muster::kernels::cpu

@@ -1,4 +1,4 @@
-// Plans of convolutions over grids; see kernels/cpu/convolution/amx/grid.h.
+// Creates plans of convolutions over grids; see kernels/cpu/convolution/amx/grid.h.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_AMX_GRID_PLAN_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_AMX_GRID_PLAN_H_
 
@@ -11,19 +11,19 @@
 
 namespace muster::kernels::cpu {
 
-// What a plan is for: sums over taps and channels, or over positions.
+// Purpose of a plan: sums over taps and channels, or over positions.
 enum class GridWork { kProduct, kGradient };
 
-// Owns what the plan points to.
+// Owns the arrays of a plan.
 class GridPlanner {
  public:
-  // x to y, with the least to multiply for as many images.
+  // From x to y, with the smallest cost for that many images.
   static std::unique_ptr<const GridPlanner> Forward(const ConvolutionShape& shape, GridWork work,
                                                     int64_t images);
-  // Of windows to y: windows are [height, out_width, kernel * in_channels], for each output the
-  // pixels of a line of x that it sees. A line of the kernel is one tap.
+  // From windows to y: windows are [height, out_width, kernel * in_channels], for each output the
+  // pixels of a row of x that it uses. A kernel row is one tap.
   static std::unique_ptr<const GridPlanner> ForwardOfWindows(const ConvolutionShape& shape);
-  // dy to dx.
+  // From dy to dx.
   static std::unique_ptr<const GridPlanner> BackwardData(const ConvolutionShape& shape,
                                                          int64_t images);
 
@@ -40,10 +40,10 @@ class GridPlanner {
   static std::unique_ptr<const GridPlanner> Cheapest(const ConvolutionShape& shape,
                                                      MakeAxis* make_axis, GridWork work,
                                                      int64_t images);
-  // Tiles' products, for each tile of channels.
+  // Number of tile products per tile of channels.
   int64_t Cost(GridWork work, int64_t images) const;
   void ListUses();
-  // The pixel at each position of a plane, or of a target, that begins with the line and column.
+  // The pixel at each position of the plane or target that begins with this row and column.
   static std::vector<int32_t> PixelsOf(const Axis& vertical, const Axis& horizontal, bool source,
                                        int64_t first_line, int64_t first_column);
 

@@ -1,9 +1,9 @@
-// The products of a dense convolution in bfloat16 by the matrix instructions of AMX. Callers make
-// sure of HasAmx().
+// The matrix products of a dense convolution in bfloat16 with the AMX instructions. Requires
+// HasAmx().
 //
 // Weights and their gradient are in the panels of kernels/cpu/convolution/tile/product.h with 16
-// lanes, sums are float32. Every function does part `part` of `parts`, which may run at once; what
-// a result holds does not depend on their number.
+// lanes; sums are float32. Every function computes slice `part` of `parts`, which may run
+// concurrently; the result does not depend on their number.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_AMX_KERNELS_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_AMX_KERNELS_H_
 
@@ -17,8 +17,8 @@
 
 namespace muster::kernels::amx {
 
-// A tile register holds 16 rows of 16 float32 or of 32 bfloat16. Four tiles of sums, a block, are
-// made at once.
+// A tile register holds 16 rows of 16 float32 or of 32 bfloat16. A block of four tiles of sums is
+// computed at once.
 inline constexpr int64_t kTile = 16;
 inline constexpr int64_t kBlock = 2 * kTile;
 inline constexpr int64_t kDepth = 32;  // bfloat16 that one instruction sums over
@@ -32,7 +32,7 @@ struct StoredImages {
   int64_t channels;
 };
 
-// Where the taps of a kernel's line have few channels, they are summed as one tap that has them
+// If the taps of a kernel row have few channels, they are summed as one tap with the channels of
 // all.
 struct WindowShape {
   int64_t height;  // of x
@@ -44,23 +44,23 @@ struct WindowShape {
 };
 
 // x [images, height, width, channels] -> bfloat16 [images, height, out_width, kernel, channels]:
-// the columns that each output sees, zeros beside the image. kernel * channels is at most kDepth.
+// the columns that each output uses, zeros outside the image. kernel * channels is at most kDepth.
 void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows, int part,
                  int parts);
 
 // -> bfloat16 [planes][length][channels rounded up to kDepth], zeros where the grid has no pixel.
-// length is at least images * positions in whole blocks, and largest_shift.
+// length is at least images * positions, rounded up to whole blocks, plus largest_shift.
 void FillGrid(const cpu::GridPlan& plan, const StoredImages& source, int64_t length, void* grid,
               int part, int parts);
 
-// Forward's source is x and its target y, backward data's source is dy and its target dx.
+// For forward, the source is x and the target y; for backward data, dy and dx.
 struct GridProduct {
   const cpu::GridPlan* plan;
   int64_t images;
-  const void* grid;  // of FillGrid, or the source where it already lies so
+  const void* grid;  // result of FillGrid, or the source if it already has that layout
   int64_t length;
-  // kBlock positions that the last block reads in place of the grid's, which may end before; null:
-  // the grid goes on.
+  // kBlock positions read instead of the grid's by the last block, if the grid ends before; null if
+  // the grid continues.
   const void* last_block;
   TilePanels panels;  // of the weights
   const float* weights;
@@ -69,7 +69,7 @@ struct GridProduct {
   bool transposed;       // backward data: source channels are the weights' output channels
   void* target;          // [images, target pixels, target channels] of target_type
   DataType target_type;  // float32 or bfloat16
-  // As Epilogue says, of target channels.
+  // As in Epilogue, for target channels.
   Epilogue epilogue;
   void* scratch;  // GridProductScratchBytes for each part, 64-byte aligned
 };
@@ -77,8 +77,9 @@ void MultiplyGrid(const GridProduct& product, int part, int parts);
 size_t GridProductScratchBytes(const cpu::GridPlan& plan, int64_t source_channels,
                                int64_t target_channels);
 
-// The weights' gradient sums over pairs of images, i and i + ceil(images / 2), whose pixels lie
-// side by side in an element of 32 bits: no tap splits a pair. A call takes some of the pairs.
+// The weights' gradient is summed over pairs of images, i and i + ceil(images / 2), whose pixels
+// are interleaved in elements of 32 bits, so that no tap splits a pair. A call sums some of the
+// pairs.
 struct GradientSums {
   const cpu::GridPlan* plan;  // of x to y
   StoredImages x;
@@ -86,12 +87,12 @@ struct GradientSums {
   int64_t first_pair;
   int64_t pairs;
   TilePanels panels;
-  void* scratch;  // GradientScratchBytes of as many pairs, 64-byte aligned; for all parts
+  void* scratch;  // GradientScratchBytes for that many pairs, 64-byte aligned; shared by all parts
   float* dweights;
-  bool add;     // to what dweights holds, instead of writing
-  bool stream;  // dweights are stored past the caches
+  bool add;     // accumulate to dweights instead of overwriting
+  bool stream;  // use non-temporal stores for dweights
 };
-// Lays out x and dy in the scratch. All parts are done before SumGradient begins.
+// Lays out x and dy in the scratch. All parts must finish before SumGradient begins.
 void ArrangeGradient(const GradientSums& sums, int part, int parts);
 void SumGradient(const GradientSums& sums, int part, int parts);
 size_t GradientScratchBytes(const cpu::GridPlan& plan, int64_t in_channels, int64_t out_channels,

@@ -1,11 +1,11 @@
-// The matrix instructions of AMX, as far as this process may use them.
+// Detects whether this process may use the AMX matrix instructions.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_AMX_SUPPORT_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_AMX_SUPPORT_H_
 
 namespace muster::kernels::cpu {
 
-// Whether the processor multiplies tiles of bfloat16 and Linux gives this process their registers,
-// for which the first call asks. Thread-safe.
+// Whether the CPU has AMX bfloat16 products and Linux permits this process to use the tile
+// registers; the first call requests the permission. Thread-safe.
 bool HasAmx();
 
 }  // namespace muster::kernels::cpu

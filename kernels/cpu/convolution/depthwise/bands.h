@@ -1,8 +1,8 @@
-// The order in which the depthwise kernels for 3x3 walk over images, and how they ask for memory
-// ahead of that. Compiled once per instruction set.
+// The loop order of the depthwise kernels for 3x3, and their software prefetch. Compiled once per
+// instruction set.
 //
-// Blocks of channels are the inner loop around a band of lines that stays in the cache, so that
-// memory is read in order. The last block begins early where channels do not fill it.
+// Channel blocks are the inner loop within a band of rows that stays in the cache, so that memory
+// is read in order. The last block overlaps the previous one if the channels do not fill it.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_BANDS_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_BANDS_H_
 
@@ -12,39 +12,41 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Of input and output together; images of up to that stay whole.
+// Bytes of input and output of a band; smaller images are not split.
 inline constexpr int64_t kDepthwiseBandBytes = 128 << 10;
-// Of input and output together: more than stay in the caches from one layer to the next.
+// Bytes of input and output above which they do not stay in the caches between layers.
 inline constexpr int64_t kUncachedBytes = 8 << 20;
-// What float32 adds up before the sums go to others of their size.
+// Number of values accumulated in float32 before the sums are added to sums of similar magnitude.
 inline constexpr int64_t kDepthwiseBandPixels = 1024;
 
-// A convolution along input [rows, height, width, channels] and output [rows, out_height,
+// A convolution between input [rows, height, width, channels] and output [rows, out_height,
 // out_width, channels], in either direction.
 struct ThreeGeometry {
   int64_t rows, height, width, out_height, out_width, channels, padding;
 
   int64_t padded_channels() const { return (channels + 15) / 16 * 16; }
-  // Of so many channels each.
+  // Number of blocks of kWidth channels.
   template <int kWidth>
   int64_t blocks() const {
     return (channels + kWidth - 1) / kWidth;
   }
-  // The last one overlaps the one before it where it would end beyond the channels.
+  // First channel of block i. The last block overlaps the previous one if it would exceed the
+  // channels.
   template <int kWidth>
   int64_t Block(int64_t i) const {
     return (i + 1) * kWidth <= channels ? i * kWidth : channels - kWidth;
   }
 };
 
-// Rows and, where they are of one row, lines of the output; from begin until before end.
+// A range [row_begin, row_end) of samples and, within one sample, a range [begin, end) of output
+// rows.
 struct DepthwiseBand {
   int64_t row_begin, row_end;
   int64_t begin, end;
 };
 
-// Calls visit(band) for all the output: several whole images, or an even number of lines of one, as
-// many as kBandBytes hold but at least two.
+// Calls visit(band) for the whole output: several whole images, or an even number of rows of one
+// image, as many as kBandBytes allow, but at least two.
 template <int kStride, typename S, int64_t kBandBytes = kDepthwiseBandBytes, typename Visit>
 inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
   const int64_t line = (kStride * g.width + g.out_width) * g.channels * sizeof(S);
@@ -66,10 +68,11 @@ inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
   }
 }
 
-// Asks for the memory of the next band, in order, while the blocks of this one jump about. While
-// memory is busy the processor drops such requests, so that they are repeated, and few are made at
-// once: of arrays that no cache holds so often that almost no line is missing when it is needed, of
-// others less, as that costs more than it brings. Beyond an array's end, requests do nothing.
+// Prefetches the next band in order, while the blocks of the current band access memory out of
+// order. The CPU drops prefetches while memory is busy, so they are repeated, and few are issued at
+// once: often enough for uncached arrays that nearly all cache lines arrive in time, and less often
+// for others, where the cost would exceed the benefit. Prefetches beyond an array's end have no
+// effect.
 class NextBand {
  public:
   template <int kStride, typename S>
@@ -87,7 +90,7 @@ class NextBand {
     return next;
   }
 
-  // Of so many bytes of either array, kTimes in all where they are uncached.
+  // Prefetches kBytes of either array, kTimes in total if they are uncached.
   template <int kBytes, int kTimes>
   MUSTER_ALWAYS_INLINE void ReadIn() {
     Read<kBytes, kTimes>(in_);
@@ -97,7 +100,7 @@ class NextBand {
     Read<kBytes, kTimes>(out_);
   }
 #if defined(__AVX512F__)
-  // To write to.
+  // Prefetches for writing.
   template <int kBytes>
   MUSTER_ALWAYS_INLINE void WriteIn() {
     Write<kBytes>(in_);
@@ -110,7 +113,7 @@ class NextBand {
 
  private:
   static constexpr int64_t kLineBytes = 64;
-  static constexpr int64_t kBetweenBytes = 1024;  // of a line's requests
+  static constexpr int64_t kBetweenBytes = 1024;  // between repeated prefetches of a line
 
   template <int kBytes, int kTimes>
   MUSTER_ALWAYS_INLINE void Read(const char*& at) const {
@@ -128,7 +131,7 @@ class NextBand {
   }
 #endif
 
-  // For the kBegin-th time until before the kEnd-th.
+  // Issues repetitions kBegin to kEnd - 1.
   template <int kBytes, int kBegin, int kEnd, typename Visit>
   static MUSTER_ALWAYS_INLINE void Request(const char* at, const Visit& visit) {
 #pragma clang loop unroll(full)

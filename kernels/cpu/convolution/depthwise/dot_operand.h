@@ -1,5 +1,5 @@
-// What depthwise_dot_body.h computes with: 32 channels at a time, as floats or as pairs of
-// bfloat16. Compiled for the instruction set that multiplies such pairs.
+// Operand types of dot_body.h: 32 channels at a time, as floats or as pairs of bfloat16. Compiled
+// for the instruction set with bfloat16 dot products.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_DOT_OPERAND_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_DOT_OPERAND_H_
 
@@ -16,14 +16,14 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Channels of a block.
+// Channels per block.
 inline constexpr int kDotLanes = 2 * kLanes;
 
 // 32 channels of bfloat16, in order.
 using DotPixel = __m512i;
 
-// A block's channels as floats, in the order in which interleaving leaves them: of each eight the
-// first four in one vector, the others in the other.
+// A block's channels as floats, in the order that interleaving produces: of each eight, the first
+// four in one vector, the others in the other.
 struct DotFloats {
   Vector half[2];
 
@@ -36,7 +36,7 @@ struct DotFloats {
                                  31)}};
   }
 
-  // The channels in order.
+  // The channels in canonical order.
   MUSTER_ALWAYS_INLINE Vector First() const {
     return __builtin_shufflevector(half[0], half[1], 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21,
                                    22, 23);
@@ -48,12 +48,12 @@ struct DotFloats {
 
   MUSTER_ALWAYS_INLINE void Store(Bfloat16* p) const {
     const auto rounded = __builtin_bit_cast(DotPixel, _mm512_cvtne2ps_pbh(half[1], half[0]));
-    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // of four channels each
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // groups of four channels
     _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, rounded));
   }
 };
 
-// Of each channel a pair of bfloat16, in the order of DotFloats.
+// A pair of bfloat16 per channel, in the order of DotFloats.
 struct DotPairs {
   __m512i half[2];
 };
@@ -64,7 +64,7 @@ MUSTER_ALWAYS_INLINE DotPairs Interleave(DotPixel first, DotPixel second) {
   return {{_mm512_unpacklo_epi16(first, second), _mm512_unpackhi_epi16(first, second)}};
 }
 
-// A float's first half is its bfloat16.
+// The upper half of a float is its bfloat16.
 MUSTER_ALWAYS_INLINE DotFloats Widen(DotPixel pixel) {
   return __builtin_bit_cast(DotFloats, Interleave(_mm512_setzero_si512(), pixel));
 }
@@ -81,13 +81,13 @@ MUSTER_ALWAYS_INLINE void AddProducts(const DotFloats& a, const DotFloats& b, Do
   for (int i = 0; i < 2; ++i) sum.half[i] = sum.half[i] + a.half[i] * b.half[i];
 }
 
-// Of one block of channels.
+// Weights of one block of channels.
 class DotWeights {
  public:
   MUSTER_ALWAYS_INLINE DotWeights(const ThreeGeometry& g, const float* weights, int64_t channel)
       : at_(weights + channel), step_(g.padded_channels()) {}
 
-  // As floats, rounded to bfloat16.
+  // The weights of a tap as floats, rounded to bfloat16.
   MUSTER_ALWAYS_INLINE DotFloats One(int tap) const {
     const DotFloats read = DotFloats::Load(at_ + tap * step_);
     return {{RoundToType(DataType::kBfloat16, read.half[0]),
@@ -112,7 +112,7 @@ class DotWeights {
 
 inline constexpr Bfloat16 kZeroDotPixel[kDotLanes] = {};
 
-// Moves along a line of an image, or stays at a pixel of zeros.
+// Moves along a row of an image, or stays at a pixel of zeros.
 struct DotLine {
   const Bfloat16* at;
   int64_t step;

@@ -1,4 +1,4 @@
-// Depthwise convolutions by the kernels of a table.
+// Depthwise convolutions with the kernels of a table.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_ENGINE_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_ENGINE_H_
 
@@ -11,14 +11,14 @@
 
 namespace muster::kernels::cpu {
 
-// For a depthwise shape. `kernels` outlives the engine.
+// For a depthwise shape. `kernels` must outlive the engine.
 std::unique_ptr<ConvolutionEngine> MakeDepthwiseEngine(const ConvolutionShape& shape,
                                                        const ConvolutionOptions& options,
                                                        const KernelTable& kernels);
 
-// The lowered engine, with any device's kernels; options.threads is 1 if they are not the
-// processor's. INVALID_ARGUMENT for an impossible shape and for one that is not depthwise.
-// `kernels` outlives the convolution.
+// The lowered engine, with any device's kernels; options.threads must be 1 for devices other than
+// the CPU. INVALID_ARGUMENT for an invalid shape or one that is not depthwise. `kernels` must
+// outlive the convolution.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDepthwiseConvolution(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels);
 

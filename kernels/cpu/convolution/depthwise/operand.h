@@ -1,5 +1,5 @@
-// How the depthwise kernels read their operands, as a template parameter of theirs. Compiled once
-// per instruction set.
+// How the depthwise kernels read their operands, as a template parameter. Compiled once per
+// instruction set.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_OPERAND_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_OPERAND_H_
 
@@ -27,7 +27,7 @@ MUSTER_ALWAYS_INLINE auto RoundToType(DataType type, auto value) -> decltype(val
   }
 }
 
-// Elements of type S that products take as they are.
+// Elements of type S that are multiplied without rounding.
 template <typename S>
 struct StoredOperand {
   using Storage = S;
@@ -41,7 +41,7 @@ struct StoredOperand {
   }
 };
 
-// Floats that products take rounded to Low.
+// Floats that are rounded to Low before they are multiplied.
 template <typename Low>
 struct RoundedOperand : StoredOperand<float> {
   template <typename T>
@@ -50,7 +50,7 @@ struct RoundedOperand : StoredOperand<float> {
   }
 };
 
-// Calls visit(operand) with the one for the shape's types.
+// Calls visit(operand) with the operand for the shape's types.
 template <typename Visit>
 inline void VisitOperand(const DepthwiseConvolutionShape& shape, const Visit& visit) {
   switch (shape.type) {

@@ -1,4 +1,4 @@
-// A network's first layer in float32: 3x3 with few input channels and no data gradient.
+// Engine for a network's first layer in float32: 3x3 with few input channels and no data gradient.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DIRECT_ENGINE_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DIRECT_ENGINE_H_
 
@@ -11,10 +11,10 @@
 
 namespace muster::kernels::cpu {
 
-// Whether kernels/cpu/convolution/direct/kernels.h covers the layer.
+// Whether the kernels of kernels/cpu/convolution/direct/kernels.h support the layer.
 bool DirectEngineFits(const ConvolutionShape& shape, const ConvolutionOptions& options);
 
-// `kernels` and `dense` outlive the engine. Computes in the calling thread alone.
+// `kernels` and `dense` must outlive the engine. Uses only the calling thread.
 std::unique_ptr<ConvolutionEngine> MakeDirectEngine(const ConvolutionShape& shape,
                                                     const KernelTable& kernels,
                                                     const DenseKernels& dense);

@@ -1,4 +1,4 @@
-// 3x3 convolution with stride 1 and padding 1 of images with 1 to 4 channels: the first layer of a
+// 3x3 convolution with stride 1 and padding 1 for images with 1 to 4 channels: the first layer of a
 // network, whose input has too few channels to fill a vector and needs no gradient.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DIRECT_KERNELS_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DIRECT_KERNELS_H_
@@ -16,19 +16,18 @@ struct DirectConvolutionShape {
   int64_t out_channels = 16;  // a multiple of 16
   bool relu = false;          // y = max(0, convolution + bias)
 
-  // Of the scratch that each call needs: one image with a border of zeros.
+  // Elements of the scratch of each call: one image with a border of zeros.
   size_t scratch_elements() const { return (height + 2) * (width + 2) * in_channels; }
 };
 
 // x float32 [rows, height, width, in_channels], weights [3, 3, in_channels, out_channels], bias
-// [out_channels] or null
-// -> y [rows, height, width, out_channels]. All 64-byte aligned.
+// [out_channels] or null -> y [rows, height, width, out_channels]. All 64-byte aligned.
 using DirectConvolutionForward = void(const DirectConvolutionShape& shape, const float* x,
                                       const float* weights, const float* bias, float* y,
                                       float* scratch);
 
-// x, dy like y -> dweights like weights, dbias [out_channels] or null; written, not added to; zero
-// when rows is 0.
+// x, dy like y -> dweights like weights, dbias [out_channels] or null; both are overwritten; zero
+// if rows is 0.
 using DirectConvolutionBackwardWeights = void(const DirectConvolutionShape& shape, const float* x,
                                               const float* dy, float* dweights, float* dbias,
                                               float* scratch);

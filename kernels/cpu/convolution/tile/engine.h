@@ -1,4 +1,4 @@
-// Dense convolutions by products of tiles of pixels with panels of weights.
+// Dense convolutions as products of tiles of pixels and panels of weights.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_ENGINE_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_ENGINE_H_
 
@@ -10,8 +10,8 @@
 
 namespace muster::kernels::cpu {
 
-// For one group. Computes in options.compute_type: float32, or bfloat16 where
-// kernels.bfloat16_dot. `kernels` outlives the engine.
+// For one group. Computes in options.compute_type: float32, or bfloat16 if kernels.bfloat16_dot.
+// `kernels` must outlive the engine.
 std::unique_ptr<ConvolutionEngine> MakeTileEngine(const ConvolutionShape& shape,
                                                   const ConvolutionOptions& options,
                                                   const DenseKernels& kernels);

@@ -1,5 +1,5 @@
-// The weights' gradient of a dense convolution by our own kernels; see
-// kernels/cpu/convolution/tile/product.h for shapes and the layout of weights.
+// The weights' gradient of a dense convolution; see kernels/cpu/convolution/tile/product.h for
+// shapes and the layout of weights.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_H_
 
@@ -11,18 +11,18 @@
 namespace muster::kernels {
 
 // x [rows, height, width, in_channels] and dy [rows, out_height, out_width, out_channels], both of
-// `type`: kFloat32, or kBfloat16 where the table has bfloat16_dot -> dweights float32 in the panel
-// layout, dbias [out_channels] or null; written, not added to; zero when rows is 0. Products are
-// added up in float32.
+// `type`: kFloat32, or kBfloat16 if the table has bfloat16_dot -> dweights float32 in the panel
+// layout, dbias [out_channels] or null; both are overwritten; zero if rows is 0. Products are
+// accumulated in float32.
 //
-// Does part `part` of `parts`. Parts write different elements and may run at once; together they
-// write everything, and every element is the same however many they are. scratch: ScratchBytes for
-// each part, 64-byte aligned, with unspecified content.
+// Computes slice `part` of `parts`. Slices write disjoint elements and may run concurrently; the
+// result does not depend on their number. scratch: ScratchBytes per slice, 64-byte aligned, with
+// unspecified content.
 using TileConvolutionBackwardWeights = void(const TileConvolutionShape& shape, DataType type,
                                             const void* x, const void* dy, float* dweights,
                                             float* dbias, void* scratch, int part, int parts);
 
-// Enough for fewer rows, too.
+// Sufficient for any smaller number of rows.
 using TileConvolutionBackwardWeightsScratchBytes = size_t(const TileConvolutionShape& shape,
                                                           DataType type);
 

@@ -1,4 +1,4 @@
-// Order of weights in the panel layout of kernels/cpu/convolution/tile/product.h.
+// Conversion of weights to the panel layout of kernels/cpu/convolution/tile/product.h.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PANEL_WEIGHTS_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PANEL_WEIGHTS_H_
 
@@ -14,7 +14,7 @@ inline std::string TileWeightsLayout(const TilePanels& panels) {
   return absl::StrCat("panels of ", panels.full_width());
 }
 
-// Calls visit(index in canonical order, index in the panels) for each weight.
+// Calls visit(canonical index, panel index) for each weight.
 template <typename Visit>
 void ForEachTileWeight(const TilePanels& panels, int64_t in_channels, const Visit& visit) {
   const int64_t taps = panels.depth / in_channels;

@@ -1,4 +1,4 @@
-// Plans of the tile convolution: which pixels see which taps.
+// Creates plans of the tile convolution: the taps that each pixel uses.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PLAN_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PLAN_H_
 
@@ -14,11 +14,11 @@ namespace muster::kernels::cpu {
 
 struct AxisClass;
 
-// Owns the arrays of a TilePlan, which serves any number of rows. Immutable.
+// Owns the arrays of a TilePlan, which is valid for any number of rows. Immutable.
 class TilePlanner {
  public:
-  // `type` is the products' and the source's, `target_type` the target's; lanes is
-  // KernelTable::lanes. shape.rows does not matter.
+  // `type` is that of the products and the source, `target_type` that of the target; lanes is
+  // DenseKernels::lanes. shape.rows is ignored.
   static std::unique_ptr<const TilePlanner> Forward(const TileConvolutionShape& shape,
                                                     DataType type, DataType target_type,
                                                     int64_t lanes);
@@ -31,7 +31,7 @@ class TilePlanner {
   const TilePlan& plan() const { return plan_; }
 
  private:
-  struct Lines {  // of an image, in bytes
+  struct Lines {  // strides of an image, in bytes
     int64_t source, target, source_pixel, target_pixel;
   };
 
@@ -44,7 +44,7 @@ class TilePlanner {
   TilePlan plan_ = {};
   int64_t kernel_ = 1;
   std::vector<TileClass> classes_;
-  std::deque<std::vector<TileRun>> runs_;  // a deque: the classes point into its elements
+  std::deque<std::vector<TileRun>> runs_;  // a deque, because classes point to its elements
   std::deque<std::vector<TilePosition>> positions_;
   std::vector<int64_t> taps_;
 };

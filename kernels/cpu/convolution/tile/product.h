@@ -1,10 +1,10 @@
-// Dense two-dimensional convolution (one group) by our own kernels: shapes, the layout of its
-// weights, and the sums of products that forward and backward data have in common.
+// Dense two-dimensional convolution (one group): shapes, the layout of the weights, and the product
+// shared by forward and backward data.
 //
-// Output channels lie in panels of two vectors, so that a tile of pixels times a panel of channels
-// fits the registers and the weights of a panel are read in order. Pixels are grouped into classes
-// by the taps (positions of the kernel) that fall inside the image for them: nothing is multiplied
-// by padding, and no image is copied into a border of zeros.
+// Output channels are grouped in panels of two vectors, so that a tile of pixels times a panel of
+// channels fits the registers and the weights of a panel are read in order. Pixels are grouped into
+// classes by the taps (kernel positions) that are inside the image for them: padding is not
+// multiplied, and images are not copied into a border of zeros.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PRODUCT_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PRODUCT_H_
 
@@ -16,8 +16,8 @@
 
 namespace muster::kernels {
 
-// Small members here are used by code that is compiled per instruction set: the linker must not
-// find a copy of them to keep.
+// Code that is compiled per instruction set uses these small members; they are always inlined, so
+// that the linker cannot merge copies.
 #define MUSTER_TILE_INLINE __attribute__((always_inline)) constexpr
 
 // x is [rows, height, width, in_channels], y [rows, out_height, out_width, out_channels].
@@ -29,7 +29,7 @@ struct TileConvolutionShape {
   int64_t out_channels = 1;
   int64_t kernel = 1;  // square
   int64_t stride = 1;
-  int64_t padding = 0;  // zeros at each side
+  int64_t padding = 0;  // zeros on each side
 
   MUSTER_TILE_INLINE int64_t taps() const { return kernel * kernel; }
   MUSTER_TILE_INLINE int64_t out_height() const {
@@ -41,19 +41,19 @@ struct TileConvolutionShape {
 };
 
 // The panel layout of float32 weights and of their gradient: for each panel of 2 * lanes output
-// channels [tap][in_channel][width], tap = kernel row * kernel + kernel column, panels one after
-// the other. The last panel is as wide as its channels rounded up to lanes; channels beyond the
-// last are zero.
+// channels [tap][in_channel][width], with tap = kernel row * kernel + kernel column; panels are
+// contiguous. The width of the last panel is its number of channels rounded up to lanes; the
+// padding is zero.
 struct TilePanels {
-  int64_t lanes = 1;  // floats in a vector: KernelTable::lanes
-  int64_t depth = 1;  // taps * in_channels: lines of a panel
+  int64_t lanes = 1;  // floats per vector: DenseKernels::lanes
+  int64_t depth = 1;  // taps * in_channels: rows of a panel
   int64_t out_channels = 1;
 
   MUSTER_TILE_INLINE int64_t full_width() const { return 2 * lanes; }
   MUSTER_TILE_INLINE int64_t count() const {
     return (out_channels + full_width() - 1) / full_width();
   }
-  // Of the output channels alone, without padding.
+  // Number of output channels in the panel, without padding.
   MUSTER_TILE_INLINE int64_t channels(int64_t panel) const {
     const int64_t left = out_channels - panel * full_width();
     return left < full_width() ? left : full_width();
@@ -61,7 +61,7 @@ struct TilePanels {
   MUSTER_TILE_INLINE int64_t width(int64_t panel) const {
     return (channels(panel) + lanes - 1) / lanes * lanes;
   }
-  // First element of the panel, and of element (line, channel of the panel) in it.
+  // Index of the first element of the panel, or of element (row, channel of the panel) in it.
   MUSTER_TILE_INLINE int64_t offset(int64_t panel) const { return panel * full_width() * depth; }
   MUSTER_TILE_INLINE int64_t offset(int64_t panel, int64_t line, int64_t channel) const {
     return offset(panel) + line * width(panel) + channel;
@@ -77,21 +77,21 @@ MUSTER_TILE_INLINE TilePanels PanelsOf(const TileConvolutionShape& shape, int64_
           .out_channels = shape.out_channels};
 }
 
-// Taps whose products with one pixel lie one after the other in the source and in the panel: those
-// of one kernel row, or one tap.
+// Taps whose products with one pixel are contiguous in the source and in the panel: those of one
+// kernel row, or one tap.
 struct TileRun {
-  int64_t source;  // bytes from the source of the pixel's first tap
-  int64_t step;    // first step in the panel; a step is a float32, or a pair of bfloat16
+  int64_t source;  // byte offset from the source of the pixel's first tap
+  int64_t step;    // first step in the panel; a step is a float32 or a pair of bfloat16
   int64_t steps;
 };
 
-// Bytes from the beginning of an image to a line, or from the beginning of a line to a pixel.
+// Byte offsets of a row within an image, or of a pixel within a row.
 struct TilePosition {
   int64_t source;  // of the first tap of the class
   int64_t target;
 };
 
-// The pixels lines x columns of every image: they see the same taps.
+// The pixels (lines x columns) of every image that use the same taps.
 struct TileClass {
   const TileRun* runs;
   int64_t run_count;  // 0: the sums are zero
@@ -101,25 +101,25 @@ struct TileClass {
   int64_t column_count;
 };
 
-// What does not depend on the data. Forward's source is x and its target y, backward data's source
-// is dy and its target dx.
+// The part of the computation that is independent of the data. For forward, the source is x and the
+// target y; for backward data, dy and dx.
 struct TilePlan {
   DataType type;  // of the source and of the products: kFloat32, or kBfloat16
-  // An odd number of bfloat16 has another after it in each pixel, which is zero.
+  // For bfloat16, an odd number of channels is followed by a zero in each pixel.
   int64_t source_channels;
   int64_t target_channels;
   int64_t source_row_bytes;  // of an image
   int64_t target_row_bytes;
   const TileClass* classes;
   int64_t class_count;
-  // The tap of the weights at each place of the packed panel's order; negative: no class needs it.
+  // The tap of the weights at each position of the packed order; negative if no class uses it.
   const int64_t* taps;
   int64_t tap_count;
   bool transposed;       // backward data: source channels are the weights' output channels
-  int64_t group_panels;  // as many as stay in the cache together
-  int64_t group_bytes;   // of as many packed panels
+  int64_t group_panels;  // number of panels that fit the cache together
+  int64_t group_bytes;   // of that many packed panels
 
-  // Of one tap.
+  // Number of steps per tap.
   MUSTER_TILE_INLINE int64_t steps() const {
     return type == DataType::kFloat32 ? source_channels : (source_channels + 1) / 2;
   }
@@ -130,7 +130,7 @@ struct TileProduct {
   const TilePlan* plan;
   int64_t rows;
   const void* source;    // of the plan's type
-  const float* weights;  // of the convolution, in its panel layout
+  const float* weights;  // of the convolution, in the panel layout
   void* target;          // of target_type
   DataType target_type;
   // target = activation(sum * scale + shift + addend)
@@ -138,13 +138,13 @@ struct TileProduct {
   const float* shift;  // [target channels]; null: 0
   const void* addend;  // like target; null: 0
   Activation activation;
-  void* scratch;  // the plan's group_bytes, 64-byte aligned; null where it does not pack
+  void* scratch;  // the plan's group_bytes, 64-byte aligned; null if it does not pack
 };
 
-// Does part `part` of `parts`, which may run at once, each with a scratch of its own.
+// Computes slice `part` of `parts`, which may run concurrently, each with its own scratch.
 using TileConvolution = void(const TileProduct& product, int part, int parts);
 
-// x [pixels, channels] of type `from` -> y bfloat16 [pixels, channels + 1], the last zero.
+// x [pixels, channels] of type `from` -> y bfloat16 [pixels, channels + 1]; the last one is zero.
 using TilePadChannels = void(DataType from, const void* x, int64_t pixels, int64_t channels,
                              void* y);
 
