@@ -17,7 +17,7 @@ TEST(CpuDeviceTest, NameReportsTypesThatAreSlowerThanFloat32) {
             "cpu without float16 products: slower than in float32 (O0)");
 }
 
-TEST(CpuDeviceTest, TheDefaultHasTheBestInstructionSet) {
+TEST(CpuDeviceTest, DefaultUsesTheBestInstructionSet) {
   EXPECT_EQ(&CpuDevice(), &CpuDevice(DetectInstructionSet()));
   EXPECT_EQ(&CpuDevice().kernels(), &CpuKernels());
 }

@@ -1,5 +1,4 @@
-// Activations and sums, element by element; see kernels/activation.h. Compiled once per instruction
-// set.
+// Elementwise activations and sums; see kernels/activation.h. Compiled once per instruction set.
 #ifndef MUSTER_KERNELS_CPU_ACTIVATION_ACTIVATION_BODY_H_
 #define MUSTER_KERNELS_CPU_ACTIVATION_ACTIVATION_BODY_H_
 
@@ -18,7 +17,7 @@ MUSTER_ALWAYS_INLINE T Activate(T x) {
   return x;
 }
 
-// The gradient dy through the activation; y is its output or its input, which lie at a bound alike.
+// Gradient dy through the activation; y is its output or its input, which give the same mask.
 template <Activation kActivation, typename T>
 MUSTER_ALWAYS_INLINE T PassBack(T y, T dy) {
   if constexpr (kActivation == Activation::kRelu) return ReluBackwardFunctor<T>()(y, dy);

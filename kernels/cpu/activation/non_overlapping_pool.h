@@ -1,4 +1,4 @@
-// Max pooling of 2x2 squares with stride 2, alone or fused with what comes before it. Compiled once
+// Max pooling of 2x2 windows with stride 2, alone or fused with preceding operations. Compiled once
 // per instruction set.
 #ifndef MUSTER_KERNELS_CPU_ACTIVATION_NON_OVERLAPPING_POOL_H_
 #define MUSTER_KERNELS_CPU_ACTIVATION_NON_OVERLAPPING_POOL_H_
@@ -11,7 +11,7 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// The largest of a window's cells and its index: the first among equals, but the last NaN of all.
+// The maximum of a window and its index: the first among equals, but the last NaN.
 template <typename T>
 struct Largest {
   T value;
@@ -30,7 +30,7 @@ struct Largest {
 };
 
 template <typename T>
-MUSTER_ALWAYS_INLINE Largest<T> LargestOfSquare(T a, T b, T c, T d, bool relu) {
+MUSTER_ALWAYS_INLINE Largest<T> LargestOf2x2(T a, T b, T c, T d, bool relu) {
   Largest<T> largest{a, Element<T>::SplatInt(0)};
   largest.Consider(b, Element<T>::SplatInt(1));
   largest.Consider(c, Element<T>::SplatInt(2));
@@ -39,11 +39,11 @@ MUSTER_ALWAYS_INLINE Largest<T> LargestOfSquare(T a, T b, T c, T d, bool relu) {
   return largest;
 }
 
-// Walks over the 2x2 squares of an NHWC tensor: calls visit(offset of the square's first pixel,
+// Iterates over the 2x2 windows of an NHWC tensor: calls visit(offset of the window's first pixel,
 // offset of the pooled pixel), both in elements.
 template <typename Visit>
-MUSTER_ALWAYS_INLINE void ForEachSquare(int64_t rows, int64_t height, int64_t width,
-                                        int64_t channels, const Visit& visit) {
+MUSTER_ALWAYS_INLINE void ForEach2x2Window(int64_t rows, int64_t height, int64_t width,
+                                           int64_t channels, const Visit& visit) {
   const int64_t out_height = height / 2;
   const int64_t out_width = width / 2;
   int64_t out = 0;
@@ -55,7 +55,7 @@ MUSTER_ALWAYS_INLINE void ForEachSquare(int64_t rows, int64_t height, int64_t wi
   }
 }
 
-// Calls visit(offset) for the first channel of every pixel that no square covers.
+// Calls visit(offset) for the first channel of every pixel outside all windows.
 template <typename Visit>
 MUSTER_ALWAYS_INLINE void ForEachUncovered(int64_t rows, int64_t height, int64_t width,
                                            int64_t channels, const Visit& visit) {

@@ -1,7 +1,7 @@
 // Max and average pooling; see kernels/pooling.h. Compiled once per instruction set.
 //
-// Forward walks over the windows, backward over the pixels: each gathers from the windows that
-// cover it, so that every gradient is written once and nothing is cleared before.
+// Forward iterates over the windows, backward over the pixels: each pixel gathers from the windows
+// that cover it, so that every gradient is written once and no clearing is needed.
 #ifndef MUSTER_KERNELS_CPU_ACTIVATION_POOLING_BODY_H_
 #define MUSTER_KERNELS_CPU_ACTIVATION_POOLING_BODY_H_
 
@@ -39,7 +39,7 @@ struct PoolGeometry {
     return ((row * vertical.windows + h) * horizontal.windows + w) * channels;
   }
 
-  // Calls visit(row, h, w) for each window.
+  // Calls visit(sample, h, w) for each window.
   template <typename Visit>
   MUSTER_ALWAYS_INLINE void ForEachWindow(const Visit& visit) const {
     for (int64_t row = 0; row < rows; ++row) {
@@ -49,7 +49,7 @@ struct PoolGeometry {
     }
   }
 
-  // Calls visit(row, h, w, lines of windows over it, columns of windows over it) for each pixel.
+  // Calls visit(sample, h, w, rows of windows over it, columns of windows over it) for each pixel.
   template <typename Visit>
   MUSTER_ALWAYS_INLINE void ForEachPixel(const Visit& visit) const {
     for (int64_t row = 0; row < rows; ++row) {
@@ -140,9 +140,9 @@ struct MaxPoolBackwardBody {
   }
 };
 
-// 2x2 squares with stride 2 cover each pixel at most once.
+// 2x2 windows with stride 2 cover each pixel at most once.
 template <typename Storage>
-struct SquareForwardBody {
+struct NonOverlappingForwardBody {
   const PoolShape& shape;
   const Storage* x;
   Storage* y;
@@ -152,10 +152,10 @@ struct SquareForwardBody {
   void Run(int64_t channel) const {
     const int64_t channels = shape.channels;
     const int64_t line = shape.width * channels;
-    ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
       for (int i = 0; i < kCount; ++i) {
         const Storage* p = x + in + channel + i * Element<T>::kWidth;
-        const Largest<T> largest = LargestOfSquare<T>(
+        const Largest<T> largest = LargestOf2x2<T>(
             Element<T>::Load(p), Element<T>::Load(p + channels), Element<T>::Load(p + line),
             Element<T>::Load(p + line + channels), shape.relu);
         const int64_t at = out + channel + i * Element<T>::kWidth;
@@ -167,7 +167,7 @@ struct SquareForwardBody {
 };
 
 template <typename Storage>
-struct SquareBackwardBody {
+struct NonOverlappingBackwardBody {
   const PoolShape& shape;
   const Storage* dy;
   const uint8_t* choice;
@@ -177,7 +177,7 @@ struct SquareBackwardBody {
   void Run(int64_t channel) const {
     const int64_t channels = shape.channels;
     const int64_t line = shape.width * channels;
-    ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
       for (int i = 0; i < kCount; ++i) {
         const int64_t from = out + channel + i * Element<T>::kWidth;
         Storage* p = dx + in + channel + i * Element<T>::kWidth;
@@ -197,12 +197,12 @@ struct SquareBackwardBody {
   }
 };
 
-inline bool Squares(const PoolShape& shape) {
+inline bool IsNonOverlapping2x2(const PoolShape& shape) {
   return shape.kernel == 2 && shape.stride == 2 && shape.padding == 0;
 }
 
-// Calls visit(a shape of one image, its geometry, its first element in x, that in y) for each
-// image: the blocks of channels of one are walked over while a cache holds it.
+// Calls visit(shape of one image, its geometry, its offset in x, its offset in y) for each image,
+// so that all channel blocks of an image are processed while it is in the cache.
 template <typename Shape, typename Visit>
 inline void ForEachImage(const Shape& shape, const Visit& visit) {
   Shape image = shape;
@@ -220,8 +220,9 @@ inline void MaxPoolForward(const PoolShape& shape, const void* x, void* y, uint8
       const auto* from = static_cast<const Storage*>(x) + in;
       auto* to = static_cast<Storage*>(y) + out;
       uint8_t* chosen = choice != nullptr ? choice + out : nullptr;
-      if (Squares(image)) {
-        ForEachChannelBlock(image.channels, SquareForwardBody<Storage>{image, from, to, chosen});
+      if (IsNonOverlapping2x2(image)) {
+        ForEachChannelBlock(image.channels,
+                            NonOverlappingForwardBody<Storage>{image, from, to, chosen});
       } else {
         ForEachChannelBlock(image.channels,
                             MaxPoolForwardBody<Storage>{geometry, image.relu, from, to, chosen});
@@ -237,9 +238,9 @@ inline void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_
     ForEachImage(shape, [&](const PoolShape& image, const auto& geometry, int64_t in, int64_t out) {
       const auto* from = static_cast<const Storage*>(dy) + out;
       auto* to = static_cast<Storage*>(dx) + in;
-      if (Squares(image)) {
+      if (IsNonOverlapping2x2(image)) {
         ForEachChannelBlock(image.channels,
-                            SquareBackwardBody<Storage>{image, from, choice + out, to});
+                            NonOverlappingBackwardBody<Storage>{image, from, choice + out, to});
       } else {
         ForEachChannelBlock(image.channels,
                             MaxPoolBackwardBody<Storage>{geometry, from, choice + out, to});
@@ -251,7 +252,7 @@ inline void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_
 template <typename Storage>
 struct AveragePoolForwardBody {
   const PoolGeometry& geometry;
-  float share;  // of one cell
+  float share;  // weight of one cell
   const Storage* x;
   Storage* y;
 
@@ -263,7 +264,7 @@ struct AveragePoolForwardBody {
       const Range columns = geometry.horizontal.PixelsOf(out_w);
       T sum[kCount] = {};
       for (int64_t h = lines.begin; h < lines.end; ++h) {
-        // Summed line by line: in a large window fewer bits are lost.
+        // Summed by rows: in a large window, rounding errors are smaller.
         T line[kCount] = {};
         const Storage* p = x + geometry.Pixel(row, h, columns.begin) + channel;
         for (int64_t w = columns.begin; w < columns.end; ++w, p += geometry.channels) {

@@ -15,7 +15,7 @@ namespace muster::kernels::cpu {
 namespace {
 
 // A matrix register holds 16 rows of 32 bfloat16: with fewer channels most of it is padding, except
-// in a network's first layer, whose kernel columns lie side by side.
+// in a network's first layer, whose kernel columns are contiguous.
 bool FitsAmx(const ConvolutionShape& shape, const ConvolutionOptions& options) {
   const int64_t window = shape.kernel * shape.in_channels;
   const bool first = !options.data_gradient && window >= 8 && window <= 32;
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(const ConvolutionSh
                                                              const ConvolutionOptions& options,
                                                              InstructionSet set) {
   if (!shape.valid() || !options.valid()) {
-    return absl::InvalidArgumentError("no such convolution");
+    return absl::InvalidArgumentError("invalid convolution shape or options");
   }
   if (shape.groups == 1 || shape.depthwise()) {
     return LowerConvolution(shape, options, CpuKernels(set), ChooseEngine(shape, options, set));

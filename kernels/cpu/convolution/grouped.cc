@@ -14,7 +14,7 @@ void CopyPiecesOf(int64_t count, const char* from, int64_t from_step, char* to, 
   for (; count > 0; --count, from += from_step, to += to_step) std::memcpy(to, from, kBytes);
 }
 
-// Pieces are as small as a few channels: a call of memcpy for each would take longer than the copy.
+// Pieces may be only a few channels: a memcpy call for each would take longer than the copy.
 void CopyPieces(int64_t count, int64_t bytes, const char* from, int64_t from_step, char* to,
                 int64_t to_step) {
   switch (bytes) {
@@ -32,7 +32,7 @@ void CopyPieces(int64_t count, int64_t bytes, const char* from, int64_t from_ste
   for (; count > 0; --count, from += from_step, to += to_step) std::memcpy(to, from, bytes);
 }
 
-// Weights of the groups lie one after the other, each at a multiple of the alignment.
+// Weights of the groups are contiguous, each at a multiple of the alignment.
 class GroupedConvolution final : public Convolution {
  public:
   GroupedConvolution(const ConvolutionShape& shape, const ConvolutionOptions& options,
@@ -118,8 +118,9 @@ class GroupedConvolution final : public Convolution {
     int64_t groups;
     size_t element_bytes;
 
-    size_t RowBytes() const { return pixels * channels * element_bytes; }  // of one group
-    // From or to [rows, pixels, channels].
+    // Bytes of one group in one sample.
+    size_t RowBytes() const { return pixels * channels * element_bytes; }
+    // Copies from or to [rows, pixels, channels].
     void Gather(int64_t rows, int64_t group, const void* from, void* to) const {
       const int64_t bytes = channels * element_bytes;
       CopyPieces(rows * pixels, bytes, static_cast<const char*>(from) + group * bytes,
@@ -147,7 +148,7 @@ class GroupedConvolution final : public Convolution {
   const Activations y_;
   const std::unique_ptr<Convolution> group_;
   const int64_t weights_stride_;
-  // In the workspace, which begins with the group's.
+  // Offsets in the workspace, which begins with the group's.
   size_t x_offset_ = 0;
   size_t y_offset_ = 0;
   size_t addend_offset_ = 0;

@@ -101,7 +101,7 @@ class LoweredConvolution final : public Convolution {
                                              weights_elements(), At(workspace, weights_)));
   }
 
-  // The array as the engine reads it: itself, or a copy at `copy`.
+  // Returns the array as the engine reads it: itself, or a copy at `copy`.
   const void* Operand(DataType stored, const void* array, DataType read, int64_t count,
                       void* copy) const {
     if (!Copies(stored, read)) return array;
@@ -110,7 +110,7 @@ class LoweredConvolution final : public Convolution {
       kernels_.cast(stored, array, 1, read, copy, count);
       return copy;
     }
-    // Few enough at once for the rounded ones to stay in the first-level cache.
+    // Small enough for the rounded values to stay in the first-level cache.
     constexpr int64_t kBlock = 2048;
     alignas(kAlignment) uint16_t rounded[kBlock];
     for (int64_t at = 0; at < count; at += kBlock) {
@@ -128,7 +128,7 @@ class LoweredConvolution final : public Convolution {
   const std::unique_ptr<ConvolutionEngine> engine_;
   const ConvolutionEngine::Types types_;
   const bool rounds_;
-  // Offsets of copies in the workspace, which begins with the engine's.
+  // Offsets of the copies in the workspace, which begins with the engine's.
   size_t x_ = 0;
   size_t y_ = 0;
   size_t addend_ = 0;

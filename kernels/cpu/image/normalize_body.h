@@ -1,4 +1,4 @@
-// Normalisation of bytes, as cpu::Normalize. Compiled once per instruction set.
+// Normalisation of bytes; see cpu::Normalize. Compiled once per instruction set.
 #ifndef MUSTER_KERNELS_CPU_IMAGE_NORMALIZE_BODY_H_
 #define MUSTER_KERNELS_CPU_IMAGE_NORMALIZE_BODY_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Whole vectors of kChannels pixels at a time: the pattern of channels then repeats.
+// Processes whole vectors of kChannels pixels, after which the pattern of channels repeats.
 template <int kChannels>
 inline void NormalizeChannels(int64_t pixels, const uint8_t* x, const float* scale,
                               const float* shift, float* y) {

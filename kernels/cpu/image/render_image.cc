@@ -9,7 +9,7 @@ namespace {
 
 bool IsWhole(double value) { return value == std::floor(value); }
 
-// Whether nothing is to be resized.
+// Whether no resizing is needed.
 bool IsCut(const ImageRowsShape& shape, const ImageRow& row) {
   return row.box_height == static_cast<double>(shape.height) &&
          row.box_width == static_cast<double>(shape.width) && IsWhole(row.top) && IsWhole(row.left);
@@ -17,7 +17,7 @@ bool IsCut(const ImageRowsShape& shape, const ImageRow& row) {
 
 bool IsMoved(const ImageRow& row) { return row.dy != 0 || row.dx != 0; }
 
-// The first pixel of the box.
+// Returns the first pixel of the box.
 const uint8_t* BoxOf(const ImageRowsShape& shape, const uint8_t* x, const ImageRow& row) {
   return x + row.image + static_cast<int64_t>(row.top) * row.line_bytes +
          static_cast<int64_t>(row.left) * shape.channels;
@@ -32,7 +32,7 @@ void ResizeImage(const ImageRowsShape& shape, const uint8_t* x, const ImageRow& 
   resize(resize_shape, x + row.image, y, scratch.resize.data());
 }
 
-// `pixels` of `channels` bytes each, from left to right or the other way.
+// Copies `pixels` pixels of `channels` bytes, optionally in reverse order.
 void CopyLine(const uint8_t* in, int64_t pixels, int64_t channels, bool flip, uint8_t* out) {
   if (!flip) {
     std::memcpy(out, in, static_cast<size_t>(pixels * channels));
@@ -48,7 +48,7 @@ void CopyLine(const uint8_t* in, int64_t pixels, int64_t channels, bool flip, ui
   }
 }
 
-// `image` of the rows' own size, moved and mirrored as the row says.
+// Translates and mirrors `image`, which has the batch's image size, as described by the row.
 void PlaceImage(const ImageRowsShape& shape, const uint8_t* image, int64_t line_bytes,
                 const ImageRow& row, uint8_t* out) {
   const int64_t height = shape.height, width = shape.width, channels = shape.channels;
@@ -57,7 +57,7 @@ void PlaceImage(const ImageRowsShape& shape, const uint8_t* image, int64_t line_
     std::memcpy(out, image, static_cast<size_t>(height * out_bytes));
     return;
   }
-  // Columns [begin, end) of the unmirrored result lie within the image.
+  // Columns [begin, end) of the unmirrored result are inside the image.
   const int64_t begin = std::clamp<int64_t>(-row.dx, 0, width);
   const int64_t end = std::clamp<int64_t>(width - row.dx, begin, width);
   const int64_t out_begin = row.flip ? width - end : begin;

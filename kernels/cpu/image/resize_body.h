@@ -1,7 +1,7 @@
 // Resize; see kernels/resize.h. Compiled once per instruction set.
 //
-// A few output lines at a time: first the lines of the input that each is made of are added up into
-// a line of floats, which stays in the cache, then those lines are resized.
+// Computes a few output rows at a time: first adds up the weighted input rows of each in a row of
+// floats, which stays in the cache, then resizes these rows horizontally.
 #ifndef MUSTER_KERNELS_CPU_IMAGE_RESIZE_BODY_H_
 #define MUSTER_KERNELS_CPU_IMAGE_RESIZE_BODY_H_
 
@@ -40,7 +40,7 @@ inline void AddLines(const uint8_t* x, int64_t row_bytes, int64_t count, int64_t
   }
   if (i == count) return;
   if (count >= kLanes) {
-    // The last elements again, and those before them: nothing past the end is read.
+    // Repeats the last elements, so that nothing past the end is read.
     i = count - kLanes;
     AddLines<Vector, 1>(x + i, row_bytes, taps, weights, line + i);
     return;
@@ -48,14 +48,14 @@ inline void AddLines(const uint8_t* x, int64_t row_bytes, int64_t count, int64_t
   for (; i < count; ++i) AddLines<float, 1>(x + i, row_bytes, taps, weights, line + i);
 }
 
-// A pixel of three channels and one float of whatever follows.
+// A pixel with three channels and one more float.
 typedef float Pixel __attribute__((vector_size(16)));
 typedef float UnalignedPixel __attribute__((vector_size(16), aligned(alignof(float)), may_alias));
 typedef int32_t IntPixel __attribute__((vector_size(16)));
 typedef uint8_t BytePixel __attribute__((vector_size(4)));
 
-// kLines lines at a time, `line_floats` apart, share the loads of weights. `line` begins with pixel
-// `origin` of the image's lines.
+// kLines rows, `line_floats` apart, share the loads of weights. `line` begins with pixel `origin`
+// of the image's rows.
 template <int kLines>
 inline void ResizeLinesOf3(const cpu::ResizeFilter& filter, int64_t origin, int64_t width,
                            const float* line, int64_t line_floats, uint8_t* y) {
@@ -75,7 +75,7 @@ inline void ResizeLinesOf3(const cpu::ResizeFilter& filter, int64_t origin, int6
     for (int k = 0; k < kLines; ++k) {
       const BytePixel pixel =
           __builtin_convertvector(__builtin_convertvector(sums[k], IntPixel), BytePixel);
-      // The fourth byte is the next pixel's, which comes later; the last pixel has no next.
+      // The fourth byte is part of the next pixel, which is written later, if there is one.
       if (i + 1 < width) {
         __builtin_memcpy(y + k * y_bytes + 3 * i, &pixel, 4);
       } else {
@@ -85,7 +85,7 @@ inline void ResizeLinesOf3(const cpu::ResizeFilter& filter, int64_t origin, int6
   }
 }
 
-// From pixel `begin` on.
+// Resizes a row from pixel `begin` on.
 inline void ResizeLine(const cpu::ResizeFilter& filter, int64_t origin, int64_t begin,
                        int64_t width, int64_t channels, const float* line, uint8_t* y) {
   for (int64_t i = begin; i < width; ++i) {
@@ -108,8 +108,8 @@ MUSTER_ALWAYS_INLINE Vector Gather(const float* p, IntVector indices) {
 #endif
 }
 
-// Of one channel: kLanes pixels at a time, whose weights kLines lines share. Gives how many pixels
-// of each line it has done.
+// For one channel: kLanes pixels at a time, whose weights kLines rows share. Returns the number of
+// pixels per row that are done.
 template <int kLines>
 inline int64_t ResizeLinesOf1(const cpu::ResizeFilter& filter, int64_t origin, int64_t width,
                               const float* line, int64_t line_floats, uint8_t* y) {
@@ -139,13 +139,13 @@ inline int64_t ResizeLinesOf1(const cpu::ResizeFilter& filter, int64_t origin, i
 }
 #endif  // __AVX2__
 
-// The next kLines lines of the output, from line `i` on.
+// Computes kLines rows of the output, from row `i` on.
 template <int kLines>
 inline void ResizeLines(const ResizeShape& shape, const cpu::ResizeScratch& parts, int64_t i,
                         const uint8_t* x, uint8_t* y) {
   const cpu::ResizeFilter& rows = parts.vertical;
   const cpu::ResizeFilter& columns = parts.horizontal;
-  // The columns that count; a mirrored filter begins with the rightmost.
+  // The columns that contribute; a mirrored filter begins with the rightmost.
   const int64_t last = shape.width - 1;
   const int64_t origin = columns.first[shape.flip ? last : 0];
   const int64_t end = columns.first[shape.flip ? 0 : last] + columns.taps;

@@ -7,7 +7,7 @@ namespace muster::kernels {
 namespace cpu {
 namespace {
 
-// Of `in` pixels those of [begin, begin + size) become `out`.
+// Resizes the range [begin, begin + size) of `in` pixels to `out` pixels.
 struct Axis {
   int64_t in = 0;
   double begin = 0;
@@ -23,12 +23,12 @@ Axis HorizontalAxis(const ResizeShape& shape) {
   return {shape.in_width, shape.left, shape.box_width, shape.width};
 }
 
-// How far from its centre an output pixel takes input pixels.
+// Distance from its centre up to which input pixels contribute to an output pixel.
 double Support(const Axis& axis) {
   return std::max(1.0, axis.size / static_cast<double>(axis.out));
 }
 
-// As many pixel centres as an open interval of twice the support can hold.
+// Maximum number of pixel centres in an open interval of twice the support.
 int64_t Taps(const Axis& axis) {
   return std::min(axis.in, static_cast<int64_t>(std::ceil(2 * Support(axis))));
 }

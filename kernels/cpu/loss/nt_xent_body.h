@@ -15,7 +15,7 @@ inline void L2NormalizeForward(int64_t rows, int64_t width, const float* x, floa
   for (int64_t row = 0; row < rows; ++row) {
     const float* from = x + row * width;
     float* to = y + row * width;
-    double squares = 0;  // in double, where no float's square overflows or vanishes
+    double squares = 0;  // in double, where no square of a float overflows or underflows
     for (int64_t i = 0; i < width; ++i) {
       squares += static_cast<double>(from[i]) * static_cast<double>(from[i]);
     }
@@ -46,7 +46,7 @@ inline void L2NormalizeBackward(int64_t rows, int64_t width, const float* y,
   }
 }
 
-// C [rows, columns] = A [rows, depth] B [depth, columns], each with its own line length.
+// C [rows, columns] = A [rows, depth] B [depth, columns], each with its own row stride.
 struct MatrixProduct {
   int64_t rows, depth;
   const float* a;
@@ -56,12 +56,13 @@ struct MatrixProduct {
   float* c;
   int64_t c_line;
 
-  // Called with blocks of columns. As many rows at a time as have their sums in registers.
+  // Called with blocks of columns. Processes as many rows at a time as have their sums in
+  // registers.
   template <typename T, int kCount>
   void Run(int64_t column) const {
     constexpr int kRows =
         (kRegisters - kCount - 1) / kCount < 6 ? (kRegisters - kCount - 1) / kCount : 6;
-    // What of B is used again and again stays in a cache that is near.
+    // The part of B that is used repeatedly stays in a low-level cache.
     constexpr int64_t kDepth = 256;
     for (int64_t begin = 0; begin < depth; begin += kDepth) {
       const int64_t end = begin + kDepth < depth ? begin + kDepth : depth;
@@ -99,7 +100,7 @@ struct MatrixProduct {
   }
 };
 
-// Multiplies the values, a multiple of kLanes, by `factor`, and gives back the largest.
+// Multiplies the values, a multiple of kLanes, by `factor`, and returns the maximum.
 inline float ScaleAndFindLargest(float* values, int64_t line, float factor) {
   Vector largest = Vector{} - __builtin_inff();
   for (int64_t i = 0; i < line; i += kLanes) {
@@ -122,7 +123,7 @@ inline double SumOfExponentials(const float* values, int64_t line, float largest
   return result;
 }
 
-// As NtXentShape::line(), which is inline and not of this instruction set.
+// Same as NtXentShape::line(), which is inline and not in this instruction set's namespace.
 inline int64_t LineOf(const NtXentShape& shape) { return (shape.samples + 15) / 16 * 16; }
 
 inline void NtXentForward(const NtXentShape& shape, const float* units, float* logits,
@@ -151,7 +152,7 @@ inline void NtXentForward(const NtXentShape& shape, const float* units, float* l
     logit[self ^ 1] = -kInfinity;
     const float negative = ScaleAndFindLargest(logit, line, inverse_temperature);
     logit[self ^ 1] = positive;
-    // The largest is subtracted: exp never overflows, and the sum is at least 1.
+    // The maximum is subtracted, so that exp never overflows and the sum is at least 1.
     const float largest = negative > positive ? negative : positive;
     const double log_sum = __builtin_log(SumOfExponentials(logit, line, largest));
     log_sums[anchor] = static_cast<float>(static_cast<double>(largest) + log_sum);

@@ -17,7 +17,7 @@ inline double SumOfLanes(Vector values) {
   return sum;
 }
 
-// NaN only where the first logit is.
+// NaN only if the first logit is NaN.
 inline float LargestLogit(const float* logit, int64_t classes) {
   float largest = logit[0];
   int64_t c = 0;
@@ -35,16 +35,17 @@ inline float LargestLogit(const float* logit, int64_t classes) {
   return largest;
 }
 
-// Of one row's logits less the largest: exp never overflows, and the sum is at least 1.
+// Sums over one sample's logits minus their maximum: exp never overflows, and the sum is at least
+// 1.
 struct LogitSums {
   double exponentials = 0;
   double distances = 0;
 };
 
-// Also writes the exponentials, unless `exponentials` is null.
+// Also writes the exponentials unless `exponentials` is null.
 inline LogitSums SumLogits(const float* logit, int64_t classes, float largest,
                            float* exponentials) {
-  constexpr int64_t kVectorsPerSum = 64;  // in float, then on in double
+  constexpr int64_t kVectorsPerSum = 64;  // in float before adding to double
   LogitSums sums;
   int64_t c = 0;
   while (c + kLanes <= classes) {

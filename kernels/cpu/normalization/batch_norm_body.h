@@ -17,8 +17,8 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Sums of the distance from a value of the channel's own, and of its square: nothing cancels when
-// the mean is far from zero.
+// Sums of the distance from a value of the channel, and of its square: avoids cancellation if the
+// mean is far from zero.
 template <typename Storage>
 struct StatisticsTerms {
   const Storage* x;
@@ -78,7 +78,7 @@ struct ApplyBody {
 
   template <int kVectors>
   void Prefetch(int64_t at) const {
-    if constexpr (!kAdd) return;  // of one input the processor keeps track
+    if constexpr (!kAdd) return;  // the hardware prefetcher handles one input
     PrefetchVectors<kVectors>(x + at);
     PrefetchVectors<kVectors>(addend + at);
   }
@@ -117,8 +117,8 @@ inline void BatchNormApply(const BatchNormShape& shape, const void* x, const flo
   });
 }
 
-// dy where the activation lets it pass, by what forward gave (kFromY) or by what it was given,
-// computed again.
+// dy where the activation's mask is set, derived from its output (kFromY) or from its recomputed
+// input.
 template <Activation kActivation, bool kFromY, typename Storage>
 struct MaskedGradient {
   const Storage* dy;
@@ -139,7 +139,7 @@ struct MaskedGradient {
   }
 };
 
-// Calls visit(the shape's MaskedGradient).
+// Calls visit(MaskedGradient) with the one for the shape.
 template <typename Visit>
 MUSTER_ALWAYS_INLINE void DispatchMask(const BatchNormShape& shape,
                                        const BatchNormGradient& gradient, const Visit& visit) {
@@ -157,7 +157,7 @@ MUSTER_ALWAYS_INLINE void DispatchMask(const BatchNormShape& shape,
   });
 }
 
-// Sums of the gradient, and of its products with x less the mean.
+// Sums of the gradient, and of its products with x minus the mean.
 template <typename Masked, typename Storage>
 struct ParametersTerms {
   Masked masked;

@@ -1,5 +1,5 @@
-// Batch norm fused with ReLU and the max pooling of 2x2 squares; see kernels/batch_norm.h. Compiled
-// once per instruction set.
+// Batch norm fused with ReLU and 2x2 max pooling; see kernels/batch_norm.h. Compiled once per
+// instruction set.
 #ifndef MUSTER_KERNELS_CPU_NORMALIZATION_BATCH_NORM_POOL_BODY_H_
 #define MUSTER_KERNELS_CPU_NORMALIZATION_BATCH_NORM_POOL_BODY_H_
 
@@ -21,7 +21,7 @@ inline double PixelsOf(const BatchNormGradient& gradient) {
   return gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
 }
 
-// Of BatchNormBackwardFunctor, for channel c.
+// Slope of BatchNormBackwardFunctor for channel c.
 inline double SlopeOf(const BatchNormGradient& gradient, const float* dgamma, int64_t c) {
   return -static_cast<double>(gradient.scale[c]) *
          static_cast<double>(gradient.inverse_deviation[c]) * static_cast<double>(dgamma[c]) /
@@ -37,7 +37,7 @@ inline float DataOffset(const BatchNormGradient& gradient, const float* dgamma, 
                             SlopeOf(gradient, dgamma, c) * static_cast<double>(gradient.mean[c]));
 }
 
-// A double sum per channel of a block.
+// One double sum per channel of a block.
 template <typename T, int kCount>
 struct DoubleSums {
   static constexpr int kChannels = kCount * Element<T>::kWidth;
@@ -69,12 +69,12 @@ struct PooledApplyBody {
       return AffineFunctor<T>{scales[i], shifts[i]}(Element<T>::Load(p));
     };
     const int64_t line = shape.width * channels;
-    ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
       for (int i = 0; i < kCount; ++i) {
         const Storage* p = x + in + channel + i * kWidth;
         const Largest<T> largest =
-            LargestOfSquare<T>(affine(i, p), affine(i, p + channels), affine(i, p + line),
-                               affine(i, p + line + channels), /*relu=*/true);
+            LargestOf2x2<T>(affine(i, p), affine(i, p + channels), affine(i, p + line),
+                            affine(i, p + line + channels), /*relu=*/true);
         const int64_t at = out + channel + i * kWidth;
         Element<T>::Store(y + at, largest.value);
         if (choice != nullptr) Element<T>::StoreBytes(choice + at, largest.index);
@@ -113,7 +113,7 @@ struct PooledParametersBody {
     const int64_t in_line = shape.width * channels;
     const int64_t out_width = shape.width / 2;
     const int64_t out_height = shape.height / 2;
-    // Float sums run along a line of the output, then go on in double.
+    // Sums in float along a row of the output, then in double.
     for (int64_t line = 0; line < shape.rows * out_height; ++line) {
       const int64_t in_h = line / out_height * shape.height + line % out_height * 2;
       const Storage* p = x + in_h * in_line + channel;
@@ -185,7 +185,7 @@ struct PooledDataBody {
       Element<T>::Store(dx + at, functor(Element<T>::Load(x + at), passed));
     };
     const int64_t line = shape.width * channels;
-    ForEachSquare(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
       for (int i = 0; i < kCount; ++i) {
         const int64_t from = out + channel + i * kWidth;
         const int64_t to = in + channel + i * kWidth;

@@ -14,7 +14,7 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// As if stored as Storage.
+// Rounds as if stored as Storage.
 template <typename Storage, typename T>
 inline T Rounded(T value) {
   Storage stored[Element<T>::kWidth];
@@ -96,7 +96,7 @@ struct AdamWBody {
 inline void AdamWStep(const AdamWOptions& options, const UpdateScalars* scalars, float* parameters,
                       float* exp_avg, float* exp_avg_sq, const float* gradients, size_t count) {
   if (scalars->skip != 0) return;
-  // Rounded once, from double: 1 - 0.999f is off by 1e-5 of itself.
+  // Computed in double and rounded once: the relative error of 1 - 0.999f is 1e-5.
   const AdamWFunctor<float> step{
       .gradient_scale = static_cast<float>(scalars->gradient_scale),
       .decay = static_cast<float>(1 - scalars->learning_rate * options.weight_decay),
@@ -114,8 +114,8 @@ inline void AdamWStep(const AdamWOptions& options, const UpdateScalars* scalars,
   });
 }
 
-// Sum j of 32 takes the elements whose index is j modulo 32, whatever a vector holds; a square of a
-// float is exact in double, so that fused multiply-add changes nothing either.
+// Sum j of 32 adds the elements whose index is j modulo 32, whatever the vector size; the square of
+// a float is exact in double, so that fused multiply-add gives the same result, too.
 inline void SumOfSquares(const float* x, size_t count, double* sum) {
   typedef double DoubleVector __attribute__((vector_size(kLanes * sizeof(double))));
   constexpr size_t kSums = 32;

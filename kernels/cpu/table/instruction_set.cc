@@ -25,8 +25,8 @@ extern const cpu::DenseKernels kDenseKernels;
 
 namespace {
 
-// __builtin_cpu_supports does not know it everywhere. The registers are those of AVX-512, which the
-// operating system was asked about.
+// __builtin_cpu_supports does not know it in all compilers. The registers are those of AVX-512,
+// whose operating system support is already checked.
 bool HasBfloat16Instructions() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax >> 5 & 1) != 0;

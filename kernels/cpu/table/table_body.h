@@ -1,5 +1,5 @@
 // The kernel table of one instruction set. Included by plain.cc, avx2.cc, avx512.cc and
-// avx512_bf16.cc, which name the set and are compiled for it.
+// avx512_bf16.cc, which define the set and are compiled for it.
 #ifndef MUSTER_KERNELS_CPU_TABLE_TABLE_BODY_H_
 #define MUSTER_KERNELS_CPU_TABLE_TABLE_BODY_H_
 

@@ -1,15 +1,15 @@
-"""Proves that a processor with baseline x86-64 alone can run the kernels' baseline objects.
+"""Checks that a CPU with only baseline x86-64 can run the kernels' baseline objects.
 
-Two properties together keep code for AVX2, AVX-512 and AMX out of paths that are taken before the
-processor is known to have it:
+Two properties together keep code for AVX2, AVX-512 and AMX out of paths that run before the CPU is
+known to support it:
 
-1. Each symbol that an object compiled for an instruction set offers to the linker names the
-   namespace of that set. So the linker never takes an inline function or template from such an
-   object in place of the same one from a baseline object.
-2. No baseline object contains an instruction of those sets: neither a VEX or EVEX encoded one,
-   whatever its registers, nor one on tiles.
+1. Each symbol that an object compiled for an instruction set exports contains the namespace of that
+   set. The linker therefore never uses an inline function or template of such an object instead of
+   the same one of a baseline object.
+2. No baseline object contains an instruction of those sets: neither one with VEX or EVEX encoding,
+   whatever its registers, nor a tile instruction.
 
-Both checks are also run on what must fail them.
+Both checks are also run on inputs that must fail them.
 """
 
 import re
@@ -30,7 +30,7 @@ BASELINE = [FOLDER + name for name in ("libconvolution.a", "libdevice.a", "libke
 ]
 SHARED_INLINE = FOLDER + "libshared_inline.a"
 
-# An instruction of objdump without its bytes: a mnemonic in a line that begins with an address.
+# An instruction in objdump's output without its bytes: a mnemonic after an address.
 INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s+(?:\{\w+\}\s+)?([a-z]\w*)(.*)$", re.MULTILINE)
 NOT_VECTOR = {"verr", "verw"}
 TILES = {"ldtilecfg", "sttilecfg", "tilerelease", "tilezero", "tileloadd", "tileloaddt1", "tilestored"}
@@ -69,17 +69,17 @@ class InstructionSetTest(unittest.TestCase):
             with self.subTest(archive):
                 self.assertEqual(shared_symbols(archive, namespace), [])
 
-    def test_baseline_objects_have_no_instruction_beyond_the_baseline(self):
+    def test_baseline_objects_contain_only_baseline_instructions(self):
         for archive in BASELINE:
             with self.subTest(archive):
                 self.assertEqual(advanced_instructions(archive), set())
 
-    def test_the_checks_find_a_shared_inline_function(self):
+    def test_detects_a_shared_inline_function(self):
         symbols = shared_symbols(SHARED_INLINE, "avx2")
         self.assertIn("muster::kernels::SharedSum(float const*)", symbols)
         self.assertNotEqual(advanced_instructions(SHARED_INLINE), set())
 
-    def test_the_disassembly_shows_each_instruction_set(self):
+    def test_disassembly_contains_each_instruction_set(self):
         for name, mnemonic in {"avx2": "vfmadd231ps", "avx512": "kmov[bdqw]", "avx512_bf16": "vdpbf16ps",
                                "amx": "tdpbf16ps"}.items():
             archive = f"{FOLDER}lib{name}.a"

@@ -1,5 +1,5 @@
 // A deliberate defect for instruction_set_test.py: a function that any object might define, and
-// which the linker may keep for all of them, compiled for AVX2.
+// that the linker may keep for all of them, compiled for AVX2.
 namespace muster::kernels {
 
 __attribute__((noinline)) inline float SharedSum(const float* x) {

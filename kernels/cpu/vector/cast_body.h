@@ -1,4 +1,4 @@
-// Casts, and copies that are scaled; see kernels/cast.h and kernels/activation.h. Compiled once per
+// Casts and scaled copies; see kernels/cast.h and kernels/activation.h. Compiled once per
 // instruction set.
 #ifndef MUSTER_KERNELS_CPU_VECTOR_CAST_BODY_H_
 #define MUSTER_KERNELS_CPU_VECTOR_CAST_BODY_H_
@@ -37,10 +37,10 @@ inline void ScaledCopy(DataType type, size_t count, const float* scale, const vo
   DispatchType(type, [&](auto element) { __builtin_memset(y, 0, count * sizeof(element)); });
 }
 
-// Both infinity and NaN less themselves are NaN, which no sum loses.
+// Infinity and NaN minus themselves are NaN, which propagates through sums.
 template <typename Storage>
 inline bool AllFiniteOf(const Storage* x, size_t count) {
-  constexpr size_t kBlock = 4096;  // after which the sum is looked at
+  constexpr size_t kBlock = 4096;  // elements between checks of the sum
   size_t i = 0;
   while (i + 4 * kLanes <= count) {
     const size_t end = i + kBlock < count ? i + kBlock : count;

@@ -1,9 +1,9 @@
-// Walks over the pixels of NHWC activations, in order of memory, with values of each channel.
-// Compiled once per instruction set.
+// Iterates over the pixels of NHWC activations in memory order, with per-channel values. Compiled
+// once per instruction set.
 //
-// A few neighbouring pixels are taken as one line, so that a line is whole vectors whatever the
-// number of channels is. A walk by blocks of channels over all pixels would read each cache line of
-// a narrow activation several times, and skip from page to page of a wide one.
+// A few adjacent pixels are treated as one row of columns, so that a row consists of whole vectors
+// for any number of channels. Iterating by channel blocks over all pixels would read each cache
+// line of a narrow activation several times, and jump between the pages of a wide one.
 #ifndef MUSTER_KERNELS_CPU_VECTOR_COLUMNS_H_
 #define MUSTER_KERNELS_CPU_VECTOR_COLUMNS_H_
 
@@ -13,25 +13,25 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Of a line: what is kept per column stays in the nearest cache.
+// Per row: values kept per column stay in the first-level cache.
 inline constexpr int64_t kMaxColumns = 1024;
 
-// Channels `channel` to channel + channels of some pixels, as lines of columns.
+// Channels `channel` to channel + channels of some pixels, as rows of columns.
 struct ColumnBlock {
   int64_t channel;
   int64_t channels;
-  int64_t copies;   // pixels in a line
+  int64_t copies;   // pixels per row
   int64_t columns;  // copies * channels, at most kMaxColumns
-  int64_t lines;
-  int64_t begin;   // element of the first line's first column
-  int64_t stride;  // elements from line to line
+  int64_t lines;    // number of rows
+  int64_t begin;    // element of the first row's first column
+  int64_t stride;   // elements between adjacent rows
 };
 
-// A float per column of a block, from one per channel.
+// A float per column of a block, made from one per channel.
 struct ColumnValues {
   alignas(64) float values[kMaxColumns];
 
-  // value(c) for each channel c.
+  // value(c) is the value of channel c.
   template <typename Value>
   void Fill(const ColumnBlock& block, const Value& value) {
     for (int64_t c = 0; c < block.channels; ++c) values[c] = value(block.channel + c);
@@ -55,8 +55,8 @@ inline int64_t PixelsPerLine(int64_t channels) {
   return pixels * channels <= kMaxColumns ? pixels : 1;
 }
 
-// Calls visit(block) for the blocks of the channels from `channel` on: one of whole lines, and one
-// of the pixels left over.
+// Calls visit(block) for blocks of the channels from `channel` on: one of whole rows, and one of
+// the remaining pixels.
 template <typename Visit>
 MUSTER_ALWAYS_INLINE void ForEachBlockOfChannels(int64_t pixels, int64_t all_channels,
                                                  int64_t channel, int64_t channels,
@@ -71,7 +71,7 @@ MUSTER_ALWAYS_INLINE void ForEachBlockOfChannels(int64_t pixels, int64_t all_cha
                     all_channels});
 }
 
-// Calls visit(channel, channels) for ranges of channels that fit into a line.
+// Calls visit(channel, channels) for ranges of channels that fit into a row.
 template <typename Visit>
 MUSTER_ALWAYS_INLINE void ForEachRangeOfChannels(int64_t channels, const Visit& visit) {
   for (int64_t channel = 0; channel < channels; channel += kMaxColumns) {
@@ -79,7 +79,7 @@ MUSTER_ALWAYS_INLINE void ForEachRangeOfChannels(int64_t channels, const Visit& 
   }
 }
 
-// Calls visit(block) for blocks that together are all elements.
+// Calls visit(block) for blocks that together contain all elements.
 template <typename Visit>
 MUSTER_ALWAYS_INLINE void ForEachColumnBlock(int64_t pixels, int64_t channels, const Visit& visit) {
   ForEachRangeOfChannels(channels, [&](int64_t channel, int64_t count) {
@@ -87,17 +87,17 @@ MUSTER_ALWAYS_INLINE void ForEachColumnBlock(int64_t pixels, int64_t channels, c
   });
 }
 
-// Asks for so many vectors of elements.
+// Prefetches kVectors vectors of elements.
 template <int kVectors, typename Storage>
 MUSTER_ALWAYS_INLINE void PrefetchVectors(const Storage* p) {
   constexpr int kBytes = kVectors * kLanes * static_cast<int>(sizeof(Storage));
   for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(reinterpret_cast<const char*>(p) + i);
 }
 
-// Calls body.Run<T>(column, element) for every T of the block, line by line, and in time before
-// body.Prefetch<vectors>(element), perhaps beyond the end: with several inputs, the processor alone
-// does not keep up with memory. By value: what is stored could otherwise be the body itself, and
-// its pointers would be loaded again every time.
+// Calls body.Run<T>(column, element) for every T of the block, row by row, and ahead of that
+// body.Prefetch<vectors>(element), possibly beyond the end: with several inputs, the hardware
+// prefetcher does not keep up with memory. The body is passed by value: otherwise stores might
+// alias it, and its pointers would be reloaded every time.
 template <typename Body>
 inline void ForEachInLines(const ColumnBlock block, const Body body) {
   const int64_t ahead = block.stride > kMaxColumns ? block.stride : kMaxColumns;
@@ -127,10 +127,10 @@ struct ChannelValues {
   T operator[](int i) const { return values[i]; }
 };
 
-// Two sums per channel, over the lines of blocks of one range of channels.
+// Two sums per channel, over the rows of blocks of one range of channels.
 //
-// Lines are taken in tiles that a near cache holds: in a tile, the sums and what a term needs of a
-// few columns stay in registers. Sums are float over kLinesPerSum lines, then go on in double.
+// Rows are processed in tiles that fit a low-level cache: within a tile, the sums and the terms'
+// values of a few columns stay in registers. Sums are float over kLinesPerSum rows, then double.
 struct ColumnSums {
   static constexpr int64_t kLinesPerSum = 128;
   static constexpr int64_t kTileElements = 4096;
@@ -139,10 +139,10 @@ struct ColumnSums {
   double first[kMaxColumns] = {};
   double second[kMaxColumns] = {};
 
-  // terms.At<T, kCount>(column) gives a function that is called with (i, element, first sum,
-  // second sum), for the T that begins i vectors after the column, and adds to the sums.
-  // terms.Prefetch<vectors>(element) asks for so many vectors of each input, perhaps beyond its
-  // end.
+  // terms.At<T, kCount>(column) returns a function that is called with (i, element, first sum,
+  // second sum) for the T that begins i vectors after the column, and adds to the sums.
+  // terms.Prefetch<vectors>(element) prefetches that many vectors of each input, possibly beyond
+  // its end.
   template <typename Terms>
   void Add(const ColumnBlock& block, const Terms& terms) {
     const int64_t fitting = kTileElements / block.columns;

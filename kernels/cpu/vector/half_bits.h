@@ -1,5 +1,5 @@
-// bfloat16 and float16 to and from float by bit operations, for instruction sets without an
-// instruction for it. Compiled once per instruction set, like kernels/functors.h.
+// Conversion between float and bfloat16 or float16 by bit operations, for instruction sets without
+// conversion instructions. Compiled once per instruction set, like kernels/functors.h.
 #ifndef MUSTER_KERNELS_CPU_VECTOR_HALF_BITS_H_
 #define MUSTER_KERNELS_CPU_VECTOR_HALF_BITS_H_
 
@@ -11,8 +11,8 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Float is float, or a vector of floats; Word uint32_t, or a vector of as many. A word's low half
-// is the 16-bit number, its high half zero.
+// Float is float or a vector of floats; Word is uint32_t or a vector of as many. The low half of a
+// word is the 16-bit number, the high half zero.
 
 template <typename Float, typename Word>
 inline Float FromBfloat16Bits(Word bits) {
@@ -30,7 +30,7 @@ inline Word ToBfloat16Bits(Float value) {
 template <typename Float, typename Word>
 inline Float FromFloat16Bits(Word half) {
   const Word magnitude = half & 0x7fff;
-  // As if the exponent were 8 bits wide; of a subnormal, 2^-14 of the leading one comes off again.
+  // Treats the exponent as 8 bits wide; for a subnormal, the implicit 2^-14 is subtracted again.
   const Word rebiased = (magnitude << 13) + ((127 - 15) << 23);
   const auto smallest_normal = __builtin_bit_cast(Float, Word{} + ((127 - 14) << 23));
   const Float with_one = __builtin_bit_cast(Float, rebiased + (1 << 23));
@@ -47,7 +47,7 @@ inline Word ToFloat16Bits(Float value) {
   const auto bits = __builtin_bit_cast(Word, value);
   const Word magnitude = bits & 0x7fffffff;
   const Word quiet_nan = (magnitude >> 13 & 0x3ff) | 0x7e00;
-  // Below 2^-14, adding 0.5 shifts the units of 2^-24 to the end.
+  // Below 2^-14, adding 0.5 shifts the multiples of 2^-24 to the end.
   const Word subnormal =
       __builtin_bit_cast(Word, __builtin_bit_cast(Float, magnitude) + 0.5f) - 0x3f000000;
   const Word rebiased = magnitude - ((127 - 15) << 23);

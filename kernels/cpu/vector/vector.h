@@ -1,9 +1,9 @@
-// A vector of as many floats as the instruction set being compiled for holds in one register,
-// loaded from and stored to arrays of any DataType.
+// A vector of as many floats as fit a register of the current instruction set, loaded from and
+// stored to arrays of any DataType.
 //
 // Compiled once per instruction set, like kernels/functors.h. Code here and in the *_body.h files
-// calls nothing inline from outside its own namespace: the linker keeps one copy of such a function
-// for the whole program, and it could be the one compiled for AVX-512.
+// must not call inline functions outside its own namespace: the linker keeps one copy of such a
+// function for the whole program, which could be the one compiled for AVX-512.
 #ifndef MUSTER_KERNELS_CPU_VECTOR_VECTOR_H_
 #define MUSTER_KERNELS_CPU_VECTOR_VECTOR_H_
 
@@ -21,8 +21,7 @@
 #error "define MUSTER_INSTRUCTION_SET before including kernels/cpu/vector/vector.h"
 #endif
 
-// For functions that take a loop's body: the body's values stay in registers only once it is
-// inlined.
+// For functions that take a loop's body, whose values stay in registers only if it is inlined.
 #define MUSTER_ALWAYS_INLINE inline __attribute__((always_inline))
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
@@ -45,7 +44,7 @@ struct VectorOf {
   typedef uint32_t Word __attribute__((vector_size(kCount * sizeof(uint32_t))));
   typedef uint16_t Half __attribute__((vector_size(kCount * sizeof(uint16_t))));
   typedef uint8_t Byte __attribute__((vector_size(kCount)));
-  // Loads and stores go through this one: floats need not be aligned to vectors.
+  // Type of loads and stores: floats need not be aligned to vectors.
   typedef float Unaligned
       __attribute__((vector_size(kCount * sizeof(float)), aligned(alignof(float)), may_alias));
 };
@@ -53,8 +52,8 @@ struct VectorOf {
 using Vector = VectorOf<kLanes>::Float;
 using IntVector = VectorOf<kLanes>::Int;
 
-// To float16, and by the instructions of avx512_bf16 to bfloat16, for as many floats as there is an
-// instruction for. The one to bfloat16 takes subnormal floats, those below 2^-126, for zero.
+// Conversion instructions for as many floats as exist: to float16, and with avx512_bf16 to
+// bfloat16. The latter flushes subnormal floats, below 2^-126, to zero.
 template <int kCount>
 struct HalfInstructions {
   static constexpr bool kFloat16 = false;
@@ -62,8 +61,8 @@ struct HalfInstructions {
 };
 
 #if defined(__F16C__)
-// Not by an intrinsic, behind which the compiler would see a type with arithmetic of its own, and
-// compare and select halves one by one.
+// Not an intrinsic, because for its half type with arithmetic the compiler compares and selects
+// halves one by one.
 template <typename Float, typename Half>
 MUSTER_ALWAYS_INLINE Float WidenFloat16(Half half) {
   Float value;
@@ -138,8 +137,8 @@ struct HalfInstructions<16> {
 };
 #endif  // __AVX512F__
 
-// What a kernel needs to know of its element type, so that one template serves whole vectors and
-// the floats left over. Stores to 16-bit types round to nearest even; NaN stays NaN.
+// Operations on an element type, so that one template serves whole vectors and the remaining
+// floats. Stores to 16-bit types round to nearest even; NaN stays NaN.
 template <typename T>
 struct Element;
 
@@ -250,7 +249,7 @@ template <>
 struct Element<VectorOf<16>::Float> : VectorElement<16> {};
 #endif
 
-// Calls body(Storage()) with the storage type that `type` names.
+// Calls body(Storage()) with the storage type of `type`.
 template <typename Body>
 inline void DispatchType(DataType type, const Body& body) {
   switch (type) {
@@ -263,7 +262,7 @@ inline void DispatchType(DataType type, const Body& body) {
   }
 }
 
-// Calls body.Run<vector of kCount, 1>, then of half as many, as long as channels are left for it;
+// Calls body.Run<vector of kCount, 1>, then with half as many, while channels are left for it;
 // returns the first channel not covered.
 template <int kCount, typename Body>
 inline int64_t CoverByNarrowerVectors(int64_t channel, int64_t channels, const Body& body) {
@@ -293,7 +292,7 @@ inline void ForEachChannelBlock(int64_t channels, const Body& body) {
   for (; channel < channels; ++channel) body.template Run<float, 1>(channel);
 }
 
-// Calls body.Run<T>(i) for whole vectors, then for the elements left over.
+// Calls body.Run<T>(i) for whole vectors, then for the remaining elements.
 template <typename Body>
 inline void ForEachElement(size_t count, const Body& body) {
   size_t i = 0;

@@ -1,6 +1,6 @@
-// See kernels/cpu/convolution/amx/grid.h for how a convolution becomes products of matrices. A
-// pointwise one needs no grid: its pixels, whatever image they are of, are images of one pixel
-// each. A network's first one, whose images have few channels, sums over windows of them.
+// See kernels/cpu/convolution/amx/grid.h for the conversion of a convolution to matrix products. A
+// pointwise convolution needs no grid: all its pixels are images of one pixel. A network's first
+// convolution, whose images have few channels, sums over windows of them.
 #include "kernels/cpu/convolution/amx/engine.h"
 
 #include <algorithm>
@@ -16,12 +16,13 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-// Of x and dy that the gradient's sums read at once: they share the second-level cache.
+// Bytes of x and dy that the gradient reads at once: they share the second-level cache.
 constexpr size_t kGradientBytes = 1 << 20;
-// But each block of sums, once read and written, takes up at least so many.
+// Minimum number of positions, because each block of sums must be read and written.
 constexpr int64_t kGradientPositions = 256;
 
-// Gradients that are written once and leave the caches before they are used: not fetched first.
+// Minimum size of gradients that leave the caches before they are used: written by non-temporal
+// stores.
 constexpr int64_t kStreamedElements = 1 << 18;
 
 bool Pointwise(const ConvolutionShape& shape) {
@@ -127,7 +128,7 @@ class AmxEngine final : public ConvolutionEngine {
     return GridPlanner::Forward(shape_, work, options_.max_rows * images_of_row_);
   }
 
-  // With windows, of those; they are made in the workspace, if there is one.
+  // The windows if they are used, which are made in the workspace if there is one.
   amx::StoredImages X(int64_t rows, const void* x, void* workspace) const {
     const amx::StoredImages images = {.type = options_.x_type,
                                       .data = x,
@@ -160,7 +161,7 @@ class AmxEngine final : public ConvolutionEngine {
   }
   int64_t Pairs(int64_t rows) const { return (rows * images_of_row_ + 1) / 2; }
 
-  // Whether the source is its own grid, but that it ends with the last pixel.
+  // Whether the source has the grid's layout, except that it ends with the last pixel.
   static bool InPlace(const GridPlan& plan, const amx::StoredImages& source) {
     return plan.positions == 1 && plan.planes == 1 && plan.largest_shift == 0 &&
            source.pixels == 1 && source.type == DataType::kBfloat16 &&
@@ -177,7 +178,7 @@ class AmxEngine final : public ConvolutionEngine {
     return positions * channels * SizeOf(DataType::kBfloat16);
   }
 
-  // Windows, then the grid and each part's scratch, or the gradient's arrays.
+  // Places the windows, then the grid and each part's scratch, or the gradient's arrays.
   void PlaceWorkspace() {
     const amx::StoredImages x = X(options_.max_rows, nullptr, nullptr);
     const amx::StoredImages dy = Dy(options_.max_rows, nullptr);
@@ -205,7 +206,7 @@ class AmxEngine final : public ConvolutionEngine {
     const int64_t least = (kGradientPositions + positions - 1) / positions;
     const auto fit = static_cast<int64_t>(kGradientBytes * least / gradient_bytes(least));
     pairs_at_once_ = std::max(least, fit);
-    // Parts of a tile are multiplied in vain.
+    // Part of a tile is computed but not used.
     if (plan.positions < amx::kTile) {
       pairs_at_once_ = (pairs_at_once_ + amx::kTile - 1) / amx::kTile * amx::kTile;
     }
@@ -246,12 +247,12 @@ class AmxEngine final : public ConvolutionEngine {
   const ConvolutionOptions options_;
   const int64_t images_of_row_;
   const TilePanels panels_;
-  const bool windows_;  // are summed in place of pixels
+  const bool windows_;  // sum windows instead of pixels
   const std::unique_ptr<const GridPlanner> forward_;
   std::unique_ptr<const GridPlanner> gradient_;       // null: will not be called
-  std::unique_ptr<const GridPlanner> backward_data_;  // the same
+  std::unique_ptr<const GridPlanner> backward_data_;  // null: will not be called
   const Parts parts_;
-  int64_t pairs_at_once_ = 0;  // of the gradient's images
+  int64_t pairs_at_once_ = 0;  // images per gradient call
   size_t windows_bytes_ = 0;
   size_t grid_bytes_ = 0;
   size_t workspace_bytes_ = 0;

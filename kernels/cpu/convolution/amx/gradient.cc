@@ -1,7 +1,7 @@
-// The weights' gradient: for each tap the product of x's channels, shifted by the tap, with dy's,
-// over the grid's positions of the pairs of images. x lies by channels so that a tap's shift is one
-// along the rows of a tile, dy by positions in panels of channels; sums go straight from the tiles
-// to the gradient.
+// The weights' gradient: for each tap the product of x's channels, shifted by the tap, and dy's
+// over the grid positions of the pairs of images. x is laid out by channels, so that a tap's shift
+// is one along the rows of a tile, dy by positions in panels of channels; sums go directly from the
+// tiles to the gradient.
 #include <cstring>
 
 #include "kernels/cpu/convolution/amx/tiles.h"
@@ -11,12 +11,12 @@ namespace {
 
 constexpr int64_t kElementBytes = 4;  // a pair of bfloat16
 
-// How x and dy of a call lie in its scratch.
+// Layout of a call's x and dy in its scratch.
 struct Arrangement {
   MUSTER_AMX_INLINE Arrangement(const cpu::GridPlan& plan, int64_t in_channels,
                                 int64_t out_channels, int64_t pairs)
       : positions(RoundUp(pairs * plan.positions, kTile)),
-        // An odd number of cache lines: channels must not meet in the same places of the cache.
+        // An odd number of cache lines, so that channels do not map to the same cache sets.
         row_elements((CeilDivide(positions + plan.largest_shift, kTile) | 1) * kTile),
         blocks(CeilDivide(in_channels, kBlock)),
         panels(CeilDivide(out_channels, kBlock)),
@@ -28,7 +28,7 @@ struct Arrangement {
   int64_t dy_target_bytes() const { return panels * dy_panel_bytes(); }
   int64_t bytes() const { return x_bytes + targets * dy_target_bytes(); }
 
-  int64_t positions;     // of dy: whole tiles; zeros beyond the grids
+  int64_t positions;     // of dy: whole tiles, with zeros beyond the grids
   int64_t row_elements;  // positions of x
   int64_t blocks;        // of input channels
   int64_t panels;        // of output channels
@@ -36,12 +36,12 @@ struct Arrangement {
   int64_t targets;       // of dy: [target][panel][position][channel of the panel]
 };
 
-// A pair's elements at a position of the grid.
+// Elements of a pair at a position of the grid.
 struct PairAt {
-  int64_t first, second;  // elements from the array's beginning; negative: zeros
+  int64_t first, second;  // element offsets from the array's beginning; negative: zeros
 };
 
-// Goes through the positions of the pairs' grids.
+// Iterates over the positions of the pairs' grids.
 class PairWalk {
  public:
   PairWalk(const GradientSums& sums, const cpu::GridPlan& plan, const StoredImages& array,
@@ -156,12 +156,12 @@ class PartOfGradient {
         for (int64_t place = 0; place < plan_.tap_count; ++place) SumTap(place, block, panel);
       }
     }
-    // Stores past the caches are seen by other threads after a fence alone.
+    // Non-temporal stores are visible to other threads only after a fence.
     if (sums_.stream) _mm_sfence();
   }
 
  private:
-  // Bytes of a line of dy's panel, and of the gradient's but for the last one.
+  // Bytes of a row of dy's panel, and of the gradient's panels except the last one.
   static constexpr int64_t kLineBytes = 2 * kCacheLine;
 
   const char* X(const cpu::GridTap& use, int64_t block) const {
@@ -184,7 +184,7 @@ class PartOfGradient {
     return sums_.panels.width(panel) * static_cast<int64_t>(sizeof(float));
   }
 
-  // Taps that no target sees have no sums.
+  // Clears the gradient of taps that no target uses.
   void Clear(int64_t block, int64_t panel) const {
     for (int64_t tap = 0; tap < taps_; ++tap) {
       bool seen = false;
@@ -194,7 +194,8 @@ class PartOfGradient {
     }
   }
 
-  // Zeros where `from` is null. Two loops: of one, the compiler makes a single kind of store.
+  // Writes zeros if `from` is null. Two loops, because the compiler would merge them to one kind of
+  // store.
   void Write(const float* from, int64_t bytes, float* to) const {
     if (!sums_.stream) {
       if (from == nullptr) {
@@ -209,8 +210,8 @@ class PartOfGradient {
     }
   }
 
-  // The tiles' sums begin with what the gradient holds, or with zeros. Lines beyond the last
-  // channel are not the gradient's.
+  // The tiles' sums begin with the gradient's values or with zeros. Rows beyond the last channel
+  // are not part of the gradient.
   void SumTap(int64_t place, int64_t block, int64_t panel) {
     float* const to = At(block, panel, plan_.taps[place]);
     const int64_t bytes = LinesOf(block) * LineBytes(panel);
@@ -259,7 +260,7 @@ class PartOfGradient {
     _tile_stored(3, lower + kTile, kLineBytes);
   }
 
-  // The last panel may have lines of one tile.
+  // The last panel may have rows of one tile.
   void SumNarrow(int64_t place, int64_t block, int64_t panel, float* to) const {
     float* const lower = to + kTile * kTile;
     if (sums_.add) {
@@ -290,8 +291,8 @@ class PartOfGradient {
   const GradientSums& sums_;
   const cpu::GridPlan& plan_;
   const Arrangement arranged_;
-  const int64_t taps_;     // of the weights
-  Piece blocks_, panels_;  // of this part
+  const int64_t taps_;     // number of weights' taps
+  Piece blocks_, panels_;  // of this slice
   alignas(kCacheLine) float part_block_[kBlock * kBlock] = {};
 };
 

@@ -5,19 +5,19 @@
 
 namespace muster::kernels::cpu {
 
-// Lines of the grid, or columns.
+// The rows or the columns of the grid.
 struct GridPlanner::Axis {
   struct Tap {
     int64_t tap;
-    int64_t plane;   // element i of it is element i * source_step + plane of the source
-    int64_t target;  // element i of it is element i * target_step + target of the target
-    int64_t shift;   // element i of the target sees element i + shift of the plane
+    int64_t plane;   // its element i is element i * source_step + plane of the source
+    int64_t target;  // its element i is element i * target_step + target of the target
+    int64_t shift;   // element i of the target uses element i + shift of the plane
   };
 
   int64_t source_size, target_size;
   int64_t source_step, target_step;
-  std::vector<Tap> taps;  // that see an element at all
-  int64_t lead = 0;       // zeros in front of a plane's elements
+  std::vector<Tap> taps;  // taps that use any element
+  int64_t lead = 0;       // zeros before a plane's elements
   int64_t pitch = 0;      // positions of the grid
 
   static int64_t Elements(int64_t size, int64_t first, int64_t step) {
@@ -31,7 +31,7 @@ struct GridPlanner::Axis {
     if (sees) taps.push_back(tap);
   }
 
-  // Every element a plane of its own, and a target.
+  // Makes every element its own plane and target.
   Axis Apart() const {
     Axis apart{.source_size = source_size,
                .target_size = target_size,
@@ -48,7 +48,7 @@ struct GridPlanner::Axis {
     return apart;
   }
 
-  // The zeros in front of the next line, or of the next image, are those behind this one, too.
+  // The zeros before the next row or image also serve as the zeros after this one.
   void Place() {
     int64_t before = 0, behind = 0;
     for (const Tap& tap : taps) {
@@ -56,7 +56,7 @@ struct GridPlanner::Axis {
       behind = std::max(behind, Elements(target_size, tap.target, target_step) + tap.shift -
                                     Elements(source_size, tap.plane, source_step));
     }
-    // Planes and targets of fewer elements than the first end in zeros of their own.
+    // Planes and targets with fewer elements than the first are padded with zeros.
     lead = std::max(before, behind);
     pitch = std::max(lead + Elements(source_size, 0, source_step),
                      Elements(target_size, 0, target_step));
@@ -65,14 +65,14 @@ struct GridPlanner::Axis {
 
 namespace {
 
-// Beyond, a plan's own tables are no longer small.
+// Maximum number of uses, beyond which a plan's tables are no longer small.
 constexpr size_t kMaxUses = 4096;
 
 int64_t Modulo(int64_t value, int64_t divisor) { return (value % divisor + divisor) % divisor; }
 
 }  // namespace
 
-// Element i of the output sees element i * stride + tap - padding of the input.
+// Element i of the output uses element i * stride + tap - padding of the input.
 GridPlanner::Axis GridPlanner::ForwardAxis(const ConvolutionShape& shape, int64_t size,
                                            int64_t out_size) {
   Axis axis{
@@ -126,7 +126,7 @@ std::unique_ptr<const GridPlanner> GridPlanner::Cheapest(const ConvolutionShape&
       if (vertical.taps.size() * horizontal.taps.size() > kMaxUses) continue;
       std::unique_ptr<const GridPlanner> planner(
           new GridPlanner(vertical, horizontal, shape.kernel));
-      // Many targets cost something of their own.
+      // Many targets have a cost of their own.
       if (planner->Cost(work, images) * 10 < best->Cost(work, images) * 9)
         best = std::move(planner);
     }

@@ -1,6 +1,6 @@
 // Forward and backward data: for each block of positions and panel of channels, the sum over taps
-// and source channels in one go. Panels are converted and laid out for the tiles in groups that
-// stay in the second-level cache.
+// and source channels in one pass. Panels are converted and laid out for the tiles in groups that
+// fit the second-level cache.
 #include "kernels/cpu/convolution/amx/tiles.h"
 
 namespace muster::kernels::amx {
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kGroupBytes = 512 << 10;
 
-// Of the source channels that one instruction sums over, with a panel of target channels.
+// Bytes for the source channels that one instruction sums over, with a panel of target channels.
 constexpr int64_t kStepBytes = 2 * kTileBytes;
 
 int64_t PanelBytes(const cpu::GridPlan& plan, int64_t source_channels) {
@@ -58,7 +58,8 @@ class PartOfProduct {
  private:
   int64_t positions() const { return product_.images * plan_.positions; }
 
-  // Of each panel [tap][step][half of the panel][pair of source channels][target channel].
+  // The layout of each panel is [tap][step][half of the panel][pair of source channels][target
+  // channel].
   void Pack(int64_t begin, int64_t end) {
     char* to = packed_;
     for (int64_t panel = begin; panel < end; ++panel) {
@@ -74,7 +75,7 @@ class PartOfProduct {
     }
   }
 
-  // Half `half` of a line of the weights' panel; zeros where it has none.
+  // Half `half` of a row of the weights' panel; zeros where it has none.
   __m512 Line(int64_t panel, int64_t tap, int64_t channel, int64_t channels, int64_t half) const {
     const bool holds = channel < channels && half * kTile < product_.panels.width(panel);
     if (!holds) return _mm512_setzero_ps();
@@ -99,7 +100,7 @@ class PartOfProduct {
     }
   }
 
-  // A step's source channels are a panel of the weights, and the panel's channels lines of it.
+  // A step's source channels are a panel of the weights, and the panel's channels are rows of it.
   void PackTransposed(int64_t tap, int64_t step, int64_t panel, char* to) const {
     const int64_t channels = product_.target_channels;
     for (int64_t half = 0; half < 2; ++half, to += kTileBytes) {
@@ -190,7 +191,7 @@ class PartOfProduct {
                  : _mm512_maskz_loadu_ps(mask, static_cast<const float*>(end.addend) + at);
       value = _mm512_add_ps(value, addend);
     }
-    // Of two operands, one of them no number, these instructions take the second.
+    // If one operand is NaN, these instructions return the second.
     if (end.activation != Activation::kNone) value = _mm512_max_ps(_mm512_setzero_ps(), value);
     if (end.activation == Activation::kRelu6) value = _mm512_min_ps(_mm512_set1_ps(6), value);
     if (halves) {
@@ -203,13 +204,13 @@ class PartOfProduct {
 
   const GridProduct& product_;
   const cpu::GridPlan& plan_;
-  const int64_t steps_;  // of a tap
+  const int64_t steps_;  // per tap
   const int64_t row_bytes_;
   const int64_t plane_bytes_;
   const int64_t panel_bytes_;
   const int64_t group_panels_;
   char* const packed_;
-  Piece panels_, blocks_;  // of this part
+  Piece panels_, blocks_;  // of this slice
   alignas(kCacheLine) float sums_[kBlock * kBlock];
 };
 

@@ -16,9 +16,9 @@ bool ProcessorHasAmx() {
          (edx & kTiles) != 0;
 }
 
-// The tiles' registers are large: Linux gives them to a process on request.
+// The tile registers are large: Linux grants them to a process on request.
 bool ProcessMayUseTiles() {
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM; older headers lack it
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM, missing in older headers
   constexpr long kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }

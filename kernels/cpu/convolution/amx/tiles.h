@@ -1,4 +1,4 @@
-// What the AMX kernels share. Only for files that are compiled for AMX.
+// Shared by the AMX kernels. Include only in files that are compiled for AMX.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_AMX_TILES_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_AMX_TILES_H_
 
@@ -27,22 +27,22 @@ MUSTER_AMX_INLINE Piece PieceOf(int64_t count, int64_t part, int64_t parts) {
   return {count * part / parts, count * (part + 1) / parts};
 }
 
-// Parts of a product over `panels` and over something else: as many parts as there are panels
-// share them, where the number of parts can be divided so.
+// Number of slices of the panels when `parts` slices divide the panels and another dimension: the
+// largest divisor of `parts` that is at most `panels`.
 MUSTER_AMX_INLINE int64_t PanelParts(int64_t panels, int64_t parts) {
   int64_t panel_parts = Smaller(parts, panels);
   while (parts % panel_parts != 0) --panel_parts;
   return panel_parts;
 }
 
-// Full tiles in all eight registers, while it lives.
+// Configures all eight registers as full tiles during its lifetime.
 class Tiles {
  public:
   MUSTER_AMX_INLINE Tiles() {
     alignas(kCacheLine) uint8_t config[kCacheLine] = {};
-    config[0] = 1;  // the palette
+    config[0] = 1;  // palette
     for (int tile = 0; tile < 8; ++tile) {
-      config[16 + 2 * tile] = kCacheLine;  // bytes of a row
+      config[16 + 2 * tile] = kCacheLine;  // bytes per row
       config[48 + tile] = kTile;           // rows
     }
     _tile_loadconfig(config);
@@ -52,7 +52,7 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
-// 16 bits of elements below `count`, none of them for a negative one.
+// Mask of the elements below `count`; empty for a negative count.
 MUSTER_AMX_INLINE __mmask16 Mask16(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
 }
@@ -60,8 +60,8 @@ MUSTER_AMX_INLINE __mmask32 Mask32(int64_t count) {
   return static_cast<__mmask32>(count >= 32 ? 0xffffffff : count <= 0 ? 0 : (1u << count) - 1);
 }
 
-// Elements [at, at + 32) of an array of float32 or bfloat16, rounded; zeros where the mask has
-// none.
+// Elements [at, at + 32) of an array of float32 or bfloat16, rounded to bfloat16; zeros where the
+// mask is clear.
 MUSTER_AMX_INLINE __m512i LoadMasked(DataType type, const void* array, int64_t at, __mmask32 mask) {
   if (type == DataType::kBfloat16) {
     return _mm512_maskz_loadu_epi16(mask, static_cast<const uint16_t*>(array) + at);
@@ -75,7 +75,7 @@ MUSTER_AMX_INLINE __m512i Load32(DataType type, const void* array, int64_t at, i
   return LoadMasked(type, array, at, Mask32(count));
 }
 
-// Rows of 16 elements of 32 bits become columns.
+// Transposes 16 rows of 16 elements of 32 bits.
 MUSTER_AMX_INLINE void Transpose(__m512i (&rows)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {
@@ -88,7 +88,7 @@ MUSTER_AMX_INLINE void Transpose(__m512i (&rows)[16]) {
     rows[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     rows[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-  // Each row now holds, in its quarters, four rows' parts of four columns.
+  // Each row now contains, in its quarters, the parts of four rows in four columns.
   for (int i = 0; i < 4; ++i) {
     t[i] = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0x88);
     t[4 + i] = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0xdd);

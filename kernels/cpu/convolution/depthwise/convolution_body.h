@@ -1,7 +1,7 @@
 // Depthwise convolution; see kernels/depthwise_convolution.h. Compiled once per instruction set.
 //
-// Here are the loops for any shape, one image after the other; depthwise_three_body.h has those
-// that networks spend their time in.
+// This file has the loops for any shape, one image at a time; three_body.h and dot_body.h have the
+// loops for the shapes that networks use most.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_CONVOLUTION_BODY_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_CONVOLUTION_BODY_H_
 
@@ -42,7 +42,7 @@ MUSTER_ALWAYS_INLINE T ActivateAs(Activation activation, T value) {
   return value;
 }
 
-// Of one image, like the two below.
+// For one image, like the two below.
 template <typename Operand>
 struct DepthwiseForwardBody {
   using S = typename Operand::Storage;
@@ -110,7 +110,7 @@ struct DepthwiseBackwardDataBody {
     }
   }
 
-  // Of every stride-th tap, those whose window there is: the others would see zeros between the
+  // Sums over every stride-th tap whose window exists: other taps would read zeros between the
   // outputs.
   template <typename T, int kCount>
   MUSTER_ALWAYS_INLINE void RunPixel(int64_t h, int64_t w, int64_t channel) const {
@@ -137,7 +137,7 @@ struct DepthwiseBackwardDataBody {
   }
 };
 
-// Added to dweights and dbias: of many images, fewer bits are lost when each is summed first.
+// Accumulates to dweights and dbias: summing each image first reduces rounding errors.
 template <typename Operand>
 struct DepthwiseBackwardWeightsBody {
   using S = typename Operand::Storage;
@@ -204,14 +204,14 @@ inline ThreeGeometry ForwardGeometry(const DepthwiseConvolutionShape& shape,
           shape.channels, shape.padding};
 }
 
-// Whether depthwise_three_body.h walks over the input.
+// Whether three_body.h supports the shape.
 inline bool IsThree(const DepthwiseConvolutionShape& shape) {
   return shape.kernel == 3 && shape.channels >= kLanes &&
          (shape.stride == 1 || shape.stride == 2) && shape.padding <= 3 - shape.stride;
 }
 
 #if defined(__AVX512BF16__)
-// Whether depthwise_dot_body.h does.
+// Whether dot_body.h supports the shape.
 inline bool IsDot(const DepthwiseConvolutionShape& shape) {
   return IsThree(shape) && shape.padding == 1 && shape.channels >= kDotLanes &&
          shape.type == DataType::kBfloat16 && shape.compute_type == DataType::kBfloat16;
@@ -242,7 +242,7 @@ inline void DotConvolutionBackwardData(const DepthwiseConvolutionShape& shape, c
   const auto* from = static_cast<const Bfloat16*>(dy);
   auto* to = static_cast<Bfloat16*>(dx);
   if (shape.stride == 2) return DotBackwardStride2{geometry, weights, from, to}.Run();
-  // With a padding of 1, geometry is the same in both directions.
+  // With a padding of 1, the geometry is the same in both directions.
   DotForward{geometry, weights, true, {}, to}.Run<1, false>(from);
 }
 
@@ -296,7 +296,7 @@ inline void DepthwiseBackwardData(const DepthwiseConvolutionShape& shape,
   const DepthwiseAxes axes(shape);
   ThreeGeometry geometry = ForwardGeometry(shape, axes);
   if (IsThree(shape) && shape.stride == 1) {
-    // The convolution of dy with the kernel turned.
+    // A convolution of dy with the kernel rotated by 180 degrees.
     geometry = {shape.rows,  geometry.out_height, geometry.out_width, shape.height,
                 shape.width, shape.channels,      2 - shape.padding};
     const ThreeForward<typename Operand::Storage> forward{geometry,           weights, true,

@@ -1,15 +1,15 @@
-// Depthwise convolution of bfloat16 with a kernel of 3x3, stride 1 or 2 and a padding of 1, by the
-// instruction that multiplies two pairs of bfloat16 and adds both products to a float: for at least
+// Depthwise convolution of bfloat16 with a 3x3 kernel, stride 1 or 2 and a padding of 1, with the
+// instruction that multiplies two pairs of bfloat16 and adds both products to a float; for at least
 // 32 channels. Compiled for the instruction set that has it.
 //
-// Pairs are of pixels one above the other, interleaved as they are loaded, 32 channels at a time,
-// which costs no more than widening them would. A kernel's third line, and an output that sees only
-// one of two lines, is multiplied as floats: a pair with a weight of zero would turn the infinite
-// values of pixels that nobody sees into NaN.
+// Pairs consist of vertically adjacent pixels, interleaved when they are loaded, 32 channels at a
+// time, which costs no more than widening them. The kernel's third row, and an output that uses
+// only one of two rows, is multiplied in float: a pair with a zero weight would turn infinite
+// values of unused pixels into NaN.
 //
-// Each column of input is loaded once per line of windows, and goes to the sums of the three
-// windows that see it: weights and sums fill the registers. A block of channels is twice as wide as
-// that of depthwise_three_body.h.
+// Each column of input is loaded once per row of windows and added to the sums of the three windows
+// that contain it; weights and sums fill the registers. A channel block is twice as wide as in
+// three_body.h.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_DOT_BODY_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_DOT_BODY_H_
 
@@ -25,23 +25,23 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Of input and output together; most often that makes two lines. Longer bands are better where most
-// of the memory is written.
+// Bytes of input and output of a band, usually two rows. Longer bands are better if most of the
+// memory traffic is writes.
 template <int kStride>
 inline constexpr int64_t kDotBandBytes = (32 << 10) * kStride;
 inline constexpr int64_t kDotWritingBandBytes = 112 << 10;
 
-// The sums of three windows side by side grow as their columns pass.
+// Accumulates the sums of three horizontally adjacent windows as the columns pass.
 struct DotForward {
   const ThreeGeometry& g;
   const float* weights;
-  bool flipped;  // the kernel turned by 180 degrees, as backward data sees it
+  bool flipped;  // the kernel rotated by 180 degrees, for backward data
   const Epilogue& epilogue;
   Bfloat16* y;
 
-  // Of a block of channels, by the kernel's columns.
+  // Weights of a channel block, by kernel column.
   struct Weights {
-    DotPairs upper[3];  // of the kernel's lines 0 and 1
+    DotPairs upper[3];  // kernel rows 0 and 1
     DotFloats lower[3];
   };
   struct End {
@@ -68,7 +68,7 @@ struct DotForward {
             ThreeBounds(epilogue.activation)};
   }
 
-  // kEnd: there is an epilogue.
+  // kEnd: whether there is an epilogue.
   template <int kStride, bool kEnd>
   MUSTER_ALWAYS_INLINE NextBand Line(const Bfloat16* image, int64_t row, int64_t h, int64_t channel,
                                      const Weights& w, const End& end, NextBand next) const {
@@ -91,7 +91,7 @@ struct DotForward {
       lower = Widen(c);
       next.ReadIn<64 * kStride, 8>();
     };
-    // The column is the window's s-th.
+    // Adds the column as column s of the window.
     const auto add = [&](int s, DotFloats& sum) __attribute__((always_inline)) {
       AddProducts(upper, w.upper[s], sum);
       AddProducts(lower, w.lower[s], sum);
@@ -171,26 +171,26 @@ struct DotForward {
   }
 };
 
-// Backward data of stride 2: see ThreeBackwardStride2.
+// Backward data with stride 2; see ThreeBackwardStride2.
 struct DotBackwardStride2 {
-  const ThreeGeometry& g;  // of forward
+  const ThreeGeometry& g;  // of the forward pass
   const float* weights;
   const Bfloat16* dy;
   Bfloat16* dx;
 
-  // Of a block of channels; the digits are taps.
+  // Weights of a channel block; the digits are tap indices.
   struct Weights {
     DotFloats w4, w5, w3;
     DotPairs w71, w82, w60;
   };
 
-  // A column of dy: its two lines, and the upper one.
+  // A column of dy: the pair of its two rows, and the upper one.
   struct Column {
     DotPairs both;
     DotFloats upper;
   };
 
-  // Lines 2 i and, with kBelow, 2 i + 1 of the input.
+  // Computes rows 2 i and, with kBelow, 2 i + 1 of the input.
   template <bool kBelow>
   MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel, const Weights& w,
                                       NextBand next) const {
@@ -255,7 +255,7 @@ struct DotBackwardStride2 {
   }
 };
 
-// Added to dweights and dbias. Pairs are of the windows of two lines.
+// Accumulates to dweights and dbias. Pairs are of windows in two rows.
 struct DotBackwardWeights {
   const ThreeGeometry& g;
   const Bfloat16* x;
@@ -263,13 +263,13 @@ struct DotBackwardWeights {
   float* dweights;
   float* dbias;
 
-  // Of one block of channels.
+  // Sums of one channel block.
   struct Sums {
     DotFloats taps[kThreeTaps];
     DotFloats bias;
   };
 
-  // Lines h and h + 1 of windows; where there is no such line, of zeros.
+  // Sums rows h and h + 1 of windows; a row that does not exist is zero.
   template <int kStride>
   MUSTER_ALWAYS_INLINE Sums Lines(int64_t row, int64_t h, int64_t channel, Sums sums,
                                   NextBand& next) const {
@@ -293,7 +293,7 @@ struct DotBackwardWeights {
       ahead.ReadOut<128, 8>();
       return d;
     };
-    // Calls visit(pairs, tap) with the next column of input and each line's tap of column 0.
+    // Calls visit(pairs, tap) with the next column of input and each row's tap of column 0.
     const auto column = [&](const auto& visit) __attribute__((always_inline)) {
       DotPixel pixels[kInputs];
 #pragma clang loop unroll(full)

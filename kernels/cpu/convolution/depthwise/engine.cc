@@ -1,6 +1,6 @@
-// The kernels have one type for all activations of a call, and round operands to the compute type
-// as they load them. Where x and y have different types, or one that the compute type does not go
-// with, activations are float32. Threads share the rows.
+// The kernels use one type for all activations of a call, and round operands to the compute type
+// when they load them. If x and y have different types, or one that does not fit the compute type,
+// activations are float32. Threads divide the samples.
 #include "kernels/cpu/convolution/depthwise/engine.h"
 
 #include <string>
@@ -48,7 +48,7 @@ class DepthwiseEngine final : public ConvolutionEngine {
       }
     }
   }
-  // The sums of all parts but the first.
+  // Sums of all parts except the first.
   size_t workspace_bytes() const override {
     return training_ ? SumsBytes() * (parts_.count() - 1) : 0;
   }
@@ -73,7 +73,7 @@ class DepthwiseEngine final : public ConvolutionEngine {
     });
   }
 
-  // The first part writes its sums where they belong, the others in the workspace.
+  // The first part writes its sums to the result, the others to the workspace.
   void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
                        void* workspace) override {
     const auto sums = [&](int part) {
@@ -106,7 +106,7 @@ class DepthwiseEngine final : public ConvolutionEngine {
     return static_cast<char*>(array) + index * SizeOf(shape_.type);
   }
 
-  // Calls run(part, its first row, the shape with its rows).
+  // Calls run(part, its first sample, the shape with its samples).
   template <typename Run>
   void InParts(int64_t rows, const Run& run) const {
     parts_.Run([&](int part) {
@@ -134,7 +134,7 @@ std::unique_ptr<ConvolutionEngine> MakeDepthwiseEngine(const ConvolutionShape& s
 absl::StatusOr<std::unique_ptr<Convolution>> MakeDepthwiseConvolution(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const KernelTable& kernels) {
   if (!shape.valid() || !shape.depthwise() || !options.valid()) {
-    return absl::InvalidArgumentError("no such depthwise convolution");
+    return absl::InvalidArgumentError("invalid depthwise convolution shape or options");
   }
   return LowerConvolution(shape, options, kernels, MakeDepthwiseEngine(shape, options, kernels));
 }

@@ -1,11 +1,11 @@
-// Depthwise convolution with a kernel of 3x3 and stride 1 or 2, for at least a vector of channels.
+// Depthwise convolution with a 3x3 kernel and stride 1 or 2, for at least a vector of channels.
 // Compiled once per instruction set.
 //
-// A block of channels keeps its nine weights (backward: their nine gradients) in registers and
-// walks along lines of the image. The three columns of input that a window covers stay in registers
-// as well, so that each value is loaded and widened once per line of windows, and once per two
-// lines where they share their input. Lines in the padding are read from a vector of zeros; columns
-// in the padding are registers of zero.
+// A channel block keeps its nine weights (backward: their gradients) in registers and iterates
+// along rows of the image. The three input columns under a window also stay in registers, so that
+// each value is loaded and widened once per row of windows, and once per two rows if they share
+// input. Rows in the padding are read from a vector of zeros; columns in the padding are zero
+// registers.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_THREE_BODY_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DEPTHWISE_THREE_BODY_H_
 
@@ -20,7 +20,7 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 inline constexpr int kThreeTaps = 9;
-// Lines of windows at a time: input of two lines and nine weights fill 32 registers.
+// Rows of windows processed together: two rows of input and nine weights fill 32 registers.
 template <int kStride>
 inline constexpr int kWindowLines = kStride == 1 && kRegisters == 32 ? 2 : 1;
 
@@ -32,22 +32,22 @@ inline constexpr S kZeroPixel[kLanes] = {};
 template <typename S>
 struct DepthwiseLine {
   const S* at;
-  int64_t step;  // elements to the next column; none in the padding
+  int64_t step;  // elements to the next column; 0 in the padding
 };
 
-// The input under kLines windows, one below the other, as it moves along them.
+// The input under kLines vertically adjacent windows, as they move along their rows.
 template <typename Operand, int kStride, int kLines>
 struct DepthwiseWindow {
   using S = typename Operand::Storage;
   static constexpr int kInputs = (kLines - 1) * kStride + 3;
-  static constexpr int kKept = 3 - kStride;  // columns that the next window has as well
+  static constexpr int kKept = 3 - kStride;  // columns shared with the next window
 
   DepthwiseLine<S> lines[kInputs];
   Vector columns[3][kInputs];
-  int64_t next;  // column of the input to load
+  int64_t next;  // input column to load next
   int64_t width;
 
-  // image: of one row, at the block of channels; h: line of the first window.
+  // image: of one sample, at the channel block; h: row of the first window.
   MUSTER_ALWAYS_INLINE void Start(const ThreeGeometry& g, const S* image, int64_t h) {
 #pragma clang loop unroll(full)
     for (int i = 0; i < kInputs; ++i) {
@@ -86,10 +86,10 @@ struct DepthwiseWindow {
     }
   }
 
-  // Calls visit() at each window of the line. The padding is at most kKept.
+  // Calls visit() at each window of the row. The padding is at most kKept.
   template <typename Visit>
   MUSTER_ALWAYS_INLINE void Walk(const ThreeGeometry& g, const Visit& visit) {
-    // Windows that end inside the image.
+    // Number of windows that end inside the image.
     const int64_t inside = g.width + g.padding < 3 ? 0 : (g.width + g.padding - 3) / kStride + 1;
     for (int64_t w = 0; w < inside; ++w) {
 #pragma clang loop unroll(full)
@@ -106,21 +106,21 @@ struct DepthwiseWindow {
   }
 };
 
-// What an activation cuts values to.
+// Lower and upper bound of an activation.
 struct ThreeBounds {
   explicit ThreeBounds(Activation activation)
       : low(Element<Vector>::Splat(activation == Activation::kNone ? -__builtin_inff() : 0)),
         high(Element<Vector>::Splat(activation == Activation::kRelu6 ? 6 : __builtin_inff())) {}
 
   MUSTER_ALWAYS_INLINE Vector Cut(Vector value) const {
-    value = value < low ? low : value;  // NaN stays
+    value = value < low ? low : value;  // keeps NaN
     return value > high ? high : value;
   }
 
   Vector low, high;
 };
 
-// Of a block of channels.
+// Epilogue of a channel block.
 struct ThreeEnd {
   Vector shift;
   ThreeBounds bounds;
@@ -130,7 +130,7 @@ template <typename S>
 struct ThreeForward {
   const ThreeGeometry& g;
   const float* weights;
-  bool flipped;  // the kernel turned by 180 degrees, as backward data sees it
+  bool flipped;  // the kernel rotated by 180 degrees, for backward data
   DataType compute_type;
   const Epilogue& epilogue;
   S* y;
@@ -151,8 +151,8 @@ struct ThreeForward {
             ThreeBounds(epilogue.activation)};
   }
 
-  // kEnd: there is an addend or an activation. What the loop needs is in locals: for all the
-  // compiler knows, storing y changes this.
+  // kEnd: whether there is an addend or an activation. The loop uses local copies, because for the
+  // compiler, storing y might change members.
   template <typename Operand, int kStride, int kLines, bool kEnd>
   MUSTER_ALWAYS_INLINE NextBand Lines(const S* image, int64_t row, int64_t h, int64_t channel,
                                       const Vector (&w)[kThreeTaps], const ThreeEnd& end,
@@ -216,19 +216,20 @@ struct ThreeForward {
   }
 };
 
-// Backward data of stride 2 and padding 1. Input pixels come in squares of 2x2, one of each parity,
-// that see the outputs (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) by one, two, two and four
-// taps.
+// Backward data with stride 2 and padding 1. Input pixels form 2x2 squares, one of each parity,
+// which use the outputs (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) with one, two, two and
+// four taps.
 template <typename Operand>
 struct ThreeBackwardStride2 {
   using S = typename Operand::Storage;
-  const ThreeGeometry& g;  // of forward
+  const ThreeGeometry& g;  // of the forward pass
   const float* weights;
   DataType compute_type;
   const S* dy;
   S* dx;
 
-  // at: the square's first pixel; line, channels: elements to the pixels below and to the right.
+  // at: the square's first pixel; line, channels: element offsets to the pixels below and to the
+  // right.
   template <bool kBelow>
   static MUSTER_ALWAYS_INLINE void Square(const Vector (&w)[kThreeTaps], const Vector (&d)[2][2],
                                           bool right, S* at, int64_t line, int64_t channels) {
@@ -243,7 +244,7 @@ struct ThreeBackwardStride2 {
     }
   }
 
-  // Lines 2 i and, with kBelow, 2 i + 1 of the input.
+  // Computes rows 2 i and, with kBelow, 2 i + 1 of the input.
   template <bool kBelow>
   MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel,
                                       const Vector (&w)[kThreeTaps], NextBand next) const {
@@ -299,7 +300,7 @@ struct ThreeBackwardStride2 {
   }
 };
 
-// Adds to `to`; without the first `seen` lanes, which the block before this one added.
+// Adds to `to`, except the first `seen` lanes, which the previous block has added.
 MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
   IntVector lanes;
 #pragma clang loop unroll(full)
@@ -308,7 +309,7 @@ MUSTER_ALWAYS_INLINE void AddLanes(Vector sum, int64_t seen, float* to) {
   Element<Vector>::Store(to, Element<Vector>::Load(to) + added);
 }
 
-// Added to dweights and dbias.
+// Accumulates to dweights and dbias.
 template <typename Operand>
 struct ThreeBackwardWeights {
   using S = typename Operand::Storage;
@@ -318,7 +319,7 @@ struct ThreeBackwardWeights {
   float* dweights;
   float* dbias;
 
-  // Of one block of channels.
+  // Sums of one channel block.
   struct Sums {
     Vector taps[kThreeTaps];
     Vector bias;

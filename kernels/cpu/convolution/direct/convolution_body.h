@@ -1,9 +1,9 @@
 // 3x3 convolution of few input channels; see kernels/cpu/convolution/direct/kernels.h. Compiled
 // once per instruction set.
 //
-// Output channels lie in vectors, input values are broadcast. Each image is copied once into a
-// border of zeros, so that no inner loop knows of edges. Forward keeps a strip of output pixels in
-// registers, backward the gradients of as many taps as registers hold.
+// Output channels are in vectors, input values are broadcast. Each image is copied once into a
+// border of zeros, so that inner loops need no edge cases. Forward keeps a strip of output pixels
+// in registers, backward the gradients of as many taps as fit the registers.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_DIRECT_CONVOLUTION_BODY_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_DIRECT_CONVOLUTION_BODY_H_
 
@@ -17,7 +17,7 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 inline constexpr int kPixelStrip = kRegisters == 32 ? 8 : 4;
 
-// The border itself was cleared before.
+// The border itself must be zero already.
 inline void CopyInsideBorder(const DirectConvolutionShape& shape, const float* image,
                              float* bordered) {
   const int64_t line = shape.width * shape.in_channels;
@@ -71,7 +71,7 @@ inline void ForwardStrip(const DirectConvolutionShape& shape, const float* x, co
   }
 }
 
-// One block of output channels of one image.
+// Computes one block of output channels of one image.
 template <int kIn, int kVectors>
 inline void ForwardImage(const DirectConvolutionShape& shape, const float* bordered,
                          const float* weights, const float* bias, float* y) {
@@ -131,7 +131,7 @@ inline void DirectConvolutionForward(const DirectConvolutionShape& shape, const 
   }
 }
 
-// Adds one image's share of the gradients of kLines lines of taps, for one block of output
+// Adds one image's contribution to the gradients of kLines rows of taps, for one block of output
 // channels.
 template <int kIn, int kVectors, int kLines>
 inline void BackwardImage(const DirectConvolutionShape& shape, const float* bordered,
@@ -183,7 +183,7 @@ inline void AddPixels(int64_t pixels, int64_t channels, const float* image, floa
 template <int kIn>
 inline void BackwardImages(const DirectConvolutionShape& shape, const float* x, const float* dy,
                            float* dweights, float* dbias, float* scratch) {
-  // Accumulators that fit beside the gradients and a broadcast value.
+  // Accumulators that fit the registers in addition to the gradients and a broadcast value.
   constexpr int kAccumulators = kRegisters == 32 ? 24 : 12;
   constexpr int kVectors = 3 * kIn * 2 <= kAccumulators ? 2 : 1;
   constexpr int kLines = 9 * kIn * kVectors <= kAccumulators ? 3 : 1;

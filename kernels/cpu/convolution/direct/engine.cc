@@ -53,7 +53,7 @@ class DirectEngine final : public ConvolutionEngine {
     if (!fused) ApplyEpilogue(rows * shape.height * shape.width, epilogue, y);
   }
 
-  // DirectEngineFits excludes layers that need it.
+  // Never called: DirectEngineFits excludes layers that need it.
   void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
                     void* workspace) override {}
 
@@ -71,7 +71,7 @@ class DirectEngine final : public ConvolutionEngine {
     return shape;
   }
 
-  // A pass of its own over the sums, in place.
+  // Runs as a separate pass over the sums, in place.
   void ApplyEpilogue(int64_t pixels, const Epilogue& epilogue, void* y) const {
     if (epilogue.scale != nullptr || epilogue.shift != nullptr) {
       kernels_.batch_norm_apply({.rows = pixels,

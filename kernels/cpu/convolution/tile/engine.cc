@@ -1,5 +1,5 @@
 // Forward and backward data share a product that a plan describes; see
-// kernels/cpu/convolution/tile/product.h. Sums are rounded to the target's type as they are stored.
+// kernels/cpu/convolution/tile/product.h. Sums are rounded to the target's type when stored.
 #include "kernels/cpu/convolution/tile/engine.h"
 
 #include <algorithm>
@@ -103,14 +103,14 @@ class TileEngine final : public ConvolutionEngine {
     if (!Pads(channels)) return 0;
     return RoundUp(options_.max_rows * pixels * (channels + 1) * SizeOf(DataType::kBfloat16));
   }
-  // The array, or a padded copy at the beginning of the workspace.
+  // Returns the array, or a padded copy at the beginning of the workspace.
   const void* Padded(int64_t pixels, int64_t channels, const void* array, void* workspace) const {
     if (!Pads(channels)) return array;
     kernels_.tile_pad_channels(DataType::kBfloat16, array, pixels, channels, workspace);
     return workspace;
   }
 
-  // The padded copy of x or dy, then each part's scratch.
+  // Places the padded copy of x or dy, then each part's scratch.
   void PlaceWorkspace() {
     TileConvolutionShape shape = shape_;
     shape.rows = options_.max_rows;
@@ -145,7 +145,7 @@ class TileEngine final : public ConvolutionEngine {
   std::unique_ptr<const TilePlanner> backward_data_;  // null: will not be called
   const Parts parts_;
   size_t scratch_offset_ = 0;
-  size_t scratch_bytes_ = 0;  // of one part
+  size_t scratch_bytes_ = 0;  // per part
 };
 
 }  // namespace

@@ -14,28 +14,28 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 inline constexpr int64_t kPanelWidth = 2 * kLanes;
-// A panel and a tile of so many pixels fit the first cache together.
+// A panel and a tile of this many pixels fit the first-level cache together.
 inline constexpr int64_t kBlockPixels = 256;
-// Of a block's x that is laid out at a time: half of the second cache.
+// Elements of a block's x that are laid out at a time: half of the second-level cache.
 inline constexpr int64_t kArrangedElements = 96 << 10;
-// An operand that is read so rarely is taken from where it lies.
+// An operand that is read at most this often is not copied.
 inline constexpr int64_t kFewReads = 2;
 
 MUSTER_ALWAYS_INLINE int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 MUSTER_ALWAYS_INLINE int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 MUSTER_ALWAYS_INLINE int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// Of the fewest pieces of [0, size) of up to `most`.
+// Size of pieces of up to `most` that divide [0, size) into the smallest number.
 MUSTER_ALWAYS_INLINE int64_t EvenPiece(int64_t size, int64_t most) {
   return CeilDivide(size, CeilDivide(size, most));
 }
 
-// Of `count` pieces of [0, size) that differ by one at most.
+// Piece `piece` of `count` pieces of [0, size) whose sizes differ by at most one.
 MUSTER_ALWAYS_INLINE Range PieceOf(int64_t size, int64_t piece, int64_t count) {
   return {size * piece / count, size * (piece + 1) / count};
 }
 
-// Channels of a tile, so that tiles of this size and a smaller one at the end take the least time.
+// Channels per tile that minimise the time of tiles of this size and a smaller one at the end.
 inline int64_t TileChannels(int64_t channels) {
   const auto cost = [](int64_t tile) { return Larger(tile, 4) + 1; };
   int64_t best = Smaller(channels, kMaxTileChannels);
@@ -53,13 +53,13 @@ inline int64_t TileChannels(int64_t channels) {
 // The convolution as sums over pixels of tiles of channels.
 struct TileSums {
   int64_t rows;
-  int64_t rows_at_once;       // make an image
-  Axis vertical, horizontal;  // of taps; lines_of_taps: a line of taps is one
+  int64_t rows_at_once;       // samples treated as one image
+  Axis vertical, horizontal;  // of taps; lines_of_taps: a row of taps is one
   bool lines_of_taps;
-  bool square;             // all taps are one: kSquareTaps channels
-  int64_t zero_lines = 0;  // that vertical counts above x, and below it
-  int64_t channels;        // of a tap
-  // Stored elements of x.
+  bool square;             // all taps are one with kSquareTaps channels
+  int64_t zero_lines = 0;  // included in `vertical` above and below x
+  int64_t channels;        // per tap
+  // Strides of x in elements.
   int64_t row_stride, line_stride, pixel_stride;
   int64_t out_channels;
   int64_t tile_channels;
@@ -90,7 +90,7 @@ struct TileSums {
     tile_channels = TileChannels(channels);
   }
 
-  // Of an image of the pixels that a kernel of one tap meets.
+  // Reduces the image to the pixels that a kernel with one tap uses.
   void TakeMetPixels(int64_t stride) {
     vertical = Axis(vertical.windows, 1, 1, 0);
     horizontal = Axis(horizontal.windows, 1, 1, 0);
@@ -98,8 +98,8 @@ struct TileSums {
     pixel_stride *= stride;
   }
 
-  // One tap does not know images: all pixels are `rows_at_once` images of one column, or images of
-  // one pixel where that does not divide them.
+  // With one tap, images do not matter: all pixels are `rows_at_once` images of one column, or
+  // images of one pixel if that does not divide them.
   void JoinRows() {
     const int64_t pixels = rows * vertical.windows * horizontal.windows;
     rows = pixels % rows_at_once == 0 ? Smaller(pixels, rows_at_once) : pixels;
@@ -109,17 +109,17 @@ struct TileSums {
     line_stride = pixel_stride;
   }
 
-  // Whether a line's pixels, and lines, follow each other in memory.
+  // Whether the pixels of a row, and the rows, are contiguous in memory.
   bool lines_adjoin() const { return line_stride == horizontal.size * pixel_stride; }
   int64_t line_taps() const { return lines_of_taps ? 1 : horizontal.kernel; }
   int64_t taps() const { return square ? 1 : vertical.kernel * line_taps(); }
   int64_t panels() const { return CeilDivide(out_channels, kPanelWidth); }
   int64_t tiles() const { return CeilDivide(channels, tile_channels); }
-  // Of an image, and elements of a line of x where lines_of_taps.
+  // Pixels per image; with lines_of_taps, elements of a row of x.
   int64_t out_pixels() const { return vertical.windows * horizontal.windows; }
   int64_t padded_line() const { return (horizontal.size + 2 * horizontal.padding) * pixel_stride; }
 
-  // Of a block at most; none of these grows as there are fewer rows.
+  // Maximum sizes of a block; none of these increases if there are fewer rows.
   int64_t block_images() const {
     const int64_t images = CeilDivide(rows, rows_at_once);
     return Larger(1, Smaller(images, kBlockPixels / out_pixels()));
@@ -133,7 +133,7 @@ struct TileSums {
     const int64_t end = vertical.Begin(lines.end - 1) + vertical.kernel;
     return {begin, Larger(begin, Smaller(vertical.size, end))};
   }
-  // Of those, the lines that are not zeros.
+  // The rows of the range that are in x rather than zeros.
   Range LinesOfX(Range lines) const {
     const int64_t size = vertical.size - 2 * zero_lines;
     const int64_t begin = Smaller(size, Larger(0, lines.begin - zero_lines));
@@ -143,13 +143,13 @@ struct TileSums {
     return block_images() *
            Smaller(vertical.size, (block_lines() - 1) * vertical.stride + vertical.kernel);
   }
-  // Whose x lies inside the lines.
+  // The columns whose x is inside the rows.
   Range ColumnsOf(int64_t tap_column) const {
     if (lines_of_taps) return {0, horizontal.windows};
     const Range columns = horizontal.WindowsWithCell(tap_column);
     return {columns.begin, Larger(columns.begin, columns.end)};
   }
-  // Elements of one tile, or of all where lines_of_taps.
+  // Elements of one tile, or of all tiles with lines_of_taps.
   int64_t arranged_tile() const {
     return block_in_lines() * (lines_of_taps ? padded_line() : horizontal.size * tile_channels);
   }
@@ -164,18 +164,18 @@ struct TileSums {
 struct TapPixels {
   const PixelOffsets* first = nullptr;
   int64_t count = 0;
-  int64_t x = 0;  // to add to their offsets
+  int64_t x = 0;  // added to their offsets
 };
 
-// Where a call's scratch is divided.
+// The division of a call's scratch.
 struct TileSumsScratch {
   static constexpr int64_t kAlignment = 64;
-  PixelOffsets* pixels;  // [taps][block_pixels], or of a line of taps
+  PixelOffsets* pixels;  // [taps][block_pixels], or for a row of taps
   TapPixels* taps;
   float* dy;  // [block_pixels][kPanelWidth]
   float* x;
 
-  // Returns the bytes needed; these alone for null.
+  // Returns the number of bytes needed; with a null scratch does only that.
   size_t Divide(const TileSums& sums, void* scratch) {
     int64_t used = 0;
     const auto take = [&](int64_t bytes) {

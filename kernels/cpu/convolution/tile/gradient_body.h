@@ -1,17 +1,17 @@
 // The weights' gradient of a dense convolution; see kernels/cpu/convolution/tile/gradient.h.
 // Compiled once per instruction set.
 //
-// For each tap, the matrix product of x's channels, shifted by the tap, with dy's over all pixels
-// of the batch. A block of pixels at a time: its x is laid out by tiles of channels, its dy by
-// panels, so that a tile and a panel stay in the first cache while all taps are summed. A tap takes
-// only the pixels whose x lies inside the image, from a list that is the same for every tile and
-// panel. In 16 bits an element holds two rows of the batch, so that no tap splits a pair of pixels.
+// Computes, for each tap, the matrix product of x's channels, shifted by the tap, and dy's over all
+// pixels of the batch, one block of pixels at a time: the block's x is laid out by tiles of
+// channels and its dy by panels, so that a tile and a panel stay in the first-level cache while all
+// taps are summed. A tap uses only the pixels whose x is inside the image, from a list that is the
+// same for every tile and panel. In 16 bits, an element contains values of two samples, so that no
+// tap splits a pair of pixels.
 //
-// Where x has few channels, the taps of a kernel's row and their channels lie side by side in
-// memory: they are summed as one tap with all of these channels, over lines with zeros at both
-// ends.
+// If x has few channels, the taps of a kernel row and their channels are contiguous in memory: they
+// are summed as one tap with all of these channels, over rows with zeros at both ends.
 //
-// With an odd number of rows the last pair of rows in 16 bits is half zeros.
+// With an odd number of samples, half of the last pair in 16 bits is zero.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_BODY_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_BODY_H_
 
@@ -27,7 +27,7 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// One part of a call.
+// One slice of a call.
 template <typename Operand>
 class TileWeightsGradient {
  public:
@@ -81,7 +81,7 @@ class TileWeightsGradient {
     return {begin, Smaller(begin + block_lines_, sums_.vertical.windows)};
   }
 
-  // Of the block, in ahead_.
+  // Prefetches memory of the block into ahead_.
   void LookAhead(int64_t block) {
     ahead_ = Ahead();
     if (block == blocks_) return;
@@ -109,7 +109,7 @@ class TileWeightsGradient {
   int64_t out_pixels() const { return images() * lines_.size() * sums_.horizontal.windows; }
   int64_t dy_stride() const { return dy_in_place_ ? sums_.out_channels : kPanelWidth; }
 
-  // Elements between pixels of the block's x, between its lines and between its images.
+  // Element strides of the block's x between pixels, rows and images.
   struct Strides {
     int64_t pixel, line, image;
   };
@@ -119,13 +119,13 @@ class TileWeightsGradient {
     const int64_t line = sums_.lines_of_taps ? sums_.padded_line() : sums_.horizontal.size * pixel;
     return {pixel, line, line * in_lines_.size()};
   }
-  // And between its tiles.
+  // Element stride between its tiles.
   int64_t TileStride() const {
     return x_in_place_ || sums_.lines_of_taps ? sums_.tile_channels : images() * XStrides().image;
   }
 
-  // For each tap, the pixels of the block whose x lies inside the image. Lists of as many pixels
-  // before are still right: taps of images divided into blocks take their lines of one list.
+  // Lists, for each tap, the pixels of the block whose x is inside the image. Existing lists of as
+  // many pixels remain valid: taps of images divided into blocks use sublists of one list.
   void ListPixels(bool listed) {
     const bool divided = line_blocks_ > 1;
     const int64_t above = sums_.vertical.Begin(lines_.begin) - in_lines_.begin;
@@ -150,7 +150,7 @@ class TileWeightsGradient {
     }
   }
 
-  // Of `lines` of the block's images, the first of which meets line x_line of x.
+  // Lists the pixels of `lines` of the block's images, the first of which uses row x_line of x.
   int64_t ListPixelsOf(Range lines, int64_t x_line, int64_t tap_column, PixelOffsets* to) const {
     const Strides strides = XStrides();
     const Range columns = sums_.ColumnsOf(tap_column);
@@ -211,7 +211,7 @@ class TileWeightsGradient {
     }
   }
 
-  // The block's lines of x between zeros.
+  // Copies the block's rows of x between zeros.
   void PadLines() {
     const int64_t zeros = sums_.horizontal.padding * sums_.pixel_stride;
     const int64_t elements = sums_.horizontal.size * sums_.pixel_stride;
@@ -255,7 +255,7 @@ class TileWeightsGradient {
     return Operand::LineAt(array, row * row_stride + offset, row_stride, row + 1 >= sums_.rows);
   }
 
-  // Adds the block's sums to dweights, or writes them; zeros when there are no rows.
+  // Adds the block's sums to dweights, or overwrites them; zeros if there are no rows.
   void SumTiles(Range tiles, bool first) {
     for (int64_t panel = panels_.begin; panel < panels_.end; ++panel) {
       const int64_t channels = Smaller(kPanelWidth, sums_.out_channels - panel * kPanelWidth);
@@ -299,11 +299,11 @@ class TileWeightsGradient {
   float* const dweights_;
   float* dbias_;
   TileSumsScratch scratch_;
-  Range panels_, tiles_;  // of this part
+  Range panels_, tiles_;  // of this slice
   bool x_in_place_, dy_in_place_;
   int64_t block_images_ = 0, block_lines_ = 0;
-  int64_t line_blocks_ = 0, blocks_ = 0;  // of an image, of all
-  // The block at hand.
+  int64_t line_blocks_ = 0, blocks_ = 0;  // per image, in total
+  // The current block.
   Range images_{0, 0}, lines_{0, 0}, in_lines_{0, 0};
   const float* x_tiles_ = nullptr;
   const float* dy_panel_ = nullptr;

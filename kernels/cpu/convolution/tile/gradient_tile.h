@@ -1,8 +1,8 @@
-// The inner loops of kernels/cpu/convolution/tile/gradient_body.h: sums of products held in
-// registers, and the copies that lay operands out for them. Compiled once per instruction set.
+// Inner loops of kernels/cpu/convolution/tile/gradient_body.h: sums of products in registers, and
+// the copies that lay out operands for them. Compiled once per instruction set.
 //
-// Operands are elements of 32 bits: a float, or the bfloat16 values of one place in two rows of the
-// batch, whose products one instruction adds up.
+// Operands are elements of 32 bits: a float, or the bfloat16 values at the same position of two
+// samples, whose products one instruction accumulates.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_TILE_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_GRADIENT_TILE_H_
 
@@ -17,24 +17,24 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Input channels of a tile at most: a vector of sums for each, two panels wide, beside the two
+// Maximum number of input channels per tile: each needs two vectors of sums, in addition to two
 // vectors of dy and a broadcast value.
 inline constexpr int kMaxTileChannels = kRegisters == 32 ? 14 : 6;
 
-// Where a pixel of dy and the pixel of x that it meets begin, in elements.
+// Offsets of a pixel of dy and of the corresponding pixel of x, in elements.
 struct PixelOffsets {
   int32_t x;
   int32_t dy;
 };
 
-// The element at p in every lane.
+// Broadcasts the element at p to all lanes.
 MUSTER_ALWAYS_INLINE Vector Broadcast(const float* p) {
   int32_t bits;
   __builtin_memcpy(&bits, p, sizeof(bits));
   return reinterpret_cast<Vector>(IntVector{} + bits);
 }
 
-// Moves up to kLanes elements; those after the last are neither read nor written.
+// Moves up to kLanes elements without reading or writing beyond the last.
 class PartOfVector {
  public:
 #if defined(__AVX512F__)
@@ -42,7 +42,7 @@ class PartOfVector {
   Vector Load(const float* p) const { return _mm512_maskz_loadu_ps(mask_, p); }
   void Store(float* p, Vector value) const { _mm512_mask_storeu_ps(p, mask_, value); }
 #if defined(__AVX512BF16__)
-  // Widened to 32 bits.
+  // Loads 16-bit elements widened to 32 bits.
   __m512i LoadHalves(const Bfloat16* p) const {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask_, p));
   }
@@ -70,9 +70,9 @@ class PartOfVector {
 
 struct FloatOperand {
   using Stored = float;
-  static constexpr int kRows = 1;  // of the batch, that one element holds
+  static constexpr int kRows = 1;  // samples per element
 
-  // Elements of a line, of which there is one for each row.
+  // Source of elements of a row, one per sample.
   struct Line {
     const float* row;
 
@@ -96,7 +96,7 @@ struct Bfloat16Pairs {
 
   struct Line {
     const Bfloat16* row;
-    const Bfloat16* next_row;  // null after the last row: zeros
+    const Bfloat16* next_row;  // null after the last sample: zeros
 
     Line operator+(int64_t elements) const {
       return {row + elements, next_row == nullptr ? nullptr : next_row + elements};
@@ -122,7 +122,7 @@ struct Bfloat16Pairs {
 #endif
 
 // Copies `pixels` runs of `channels` elements, `from_stride` stored elements apart, to runs of
-// `padded_channels` with zeros at their end.
+// `padded_channels` that end in zeros.
 template <typename Operand>
 inline void CopyPixels(typename Operand::Line from, int64_t from_stride, int64_t pixels,
                        int64_t channels, int64_t padded_channels, int64_t to_stride, float* to) {
@@ -138,13 +138,13 @@ inline void CopyPixels(typename Operand::Line from, int64_t from_stride, int64_t
   }
 }
 
-// Memory that the next block reads, fetched into the second cache while this one is summed: the
-// copies that lay operands out would wait for it.
+// Prefetches memory of the next block into the second-level cache while the current block is
+// summed; otherwise, the copies that lay out operands would wait for it.
 class Ahead {
  public:
   struct Lines {
     const char* first;
-    int64_t step;  // bytes
+    int64_t step;  // in bytes
   };
 
   void Add(const void* begin, int64_t bytes) {
@@ -152,7 +152,8 @@ class Ahead {
     left_ -= bytes;
     if (bytes > 0) segments_[count_++] = {static_cast<const char*>(begin), bytes};
   }
-  // To fetch one by one; about `count` lines of memory, or the same one again when none are left.
+  // Returns about `count` cache lines to prefetch one by one, or the same one repeatedly if none
+  // are left.
   Lines Take(int64_t count) {
     if (current_ == count_) return {last_, 0};
     Segment& segment = segments_[current_];
@@ -166,24 +167,24 @@ class Ahead {
 
  private:
   static constexpr int64_t kLine = 64;
-  static constexpr int64_t kMost = 256 << 10;  // beside what is laid out of this block
+  static constexpr int64_t kMost = 256 << 10;  // in addition to this block's operands
   struct Segment {
     const char* begin;
     int64_t bytes;
   };
-  Segment segments_[2 * 2];  // of x and of dy, in two rows of the batch
+  Segment segments_[2 * 2];  // of x and of dy, in two samples
   int64_t left_ = kMost;
   int count_ = 0;
   int current_ = 0;
   const char* last_ = nullptr;
 };
 
-// dweights, kChannels lines of `width` elements: of kVectors vectors each the sums over `count`
-// pixels of x's channels times dy's; added to what is there, or written.
+// dweights, kChannels rows of `width` elements: kVectors vectors of each, the sums over `count`
+// pixels of x's channels times dy's, are added or written.
 //
-// The channels are those of kLines lines of x, x_line elements apart. The lines to fetch come as
-// two numbers: a struct of both on the stack is stored by halves and read whole, which has to wait
-// for all stores before, those of the last tile's sums to dweights included.
+// The channels are those of kLines rows of x, x_line elements apart. The lines to prefetch are
+// passed as two numbers: a struct on the stack would be stored by halves and loaded as a whole,
+// which waits for all earlier stores, including the last tile's stores to dweights.
 template <typename Operand, int kVectors, int kChannels, int kLines = 1>
 void SumTile(const PixelOffsets* pixels, int64_t count, const float* x, int64_t x_line,
              const float* dy, int64_t width, bool add, const char* ahead, int64_t ahead_step,
@@ -233,7 +234,7 @@ inline SumTileFunction SumTileOf(int64_t channels) {
   return &SumTile<Operand, kVectors, kChannels>;
 }
 
-// Of all the taps of 3x3 pixels of one channel, which alone would be too few for a tile.
+// All taps of 3x3 pixels of one channel form one tile, because one tap would be too small.
 inline constexpr int kSquareTaps = 9;
 
 template <typename Operand, int kVectors>
@@ -244,11 +245,12 @@ inline SumTileFunction SumSquareOf() {
   return nullptr;
 }
 
-// Adds the sums of dy over `pixels` pixels to dbias [channels]; dy is readable to whole vectors.
+// Adds the sums of dy over `pixels` pixels to dbias [channels]; dy must be readable in whole
+// vectors.
 template <typename Operand>
 inline void AddBias(int64_t pixels, const float* dy, int64_t dy_stride, int64_t channels,
                     float* dbias) {
-  constexpr int kChains = 4;  // of additions, each of which waits for the one before
+  constexpr int kChains = 4;  // independent chains of additions, to hide latency
   for (int64_t c = 0; c < channels; c += kLanes) {
     Vector sums[kChains] = {};
     const float* from = dy + c;

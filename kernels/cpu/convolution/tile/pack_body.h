@@ -1,8 +1,8 @@
-// Weights as the tile convolution reads them; see kernels/cpu/convolution/tile/product.h. Compiled
-// once per instruction set.
+// Packs weights for the tile convolution; see kernels/cpu/convolution/tile/product.h. Compiled once
+// per instruction set.
 //
-// A packed panel is [place of a tap][step of its channels][width of the panel], an element being a
-// float32 or a pair of bfloat16. float32 forward reads the weights' own layout, which is this one.
+// A packed panel is [tap index][step of its channels][width of the panel] with elements of float32
+// or pairs of bfloat16. For float32 forward, the weights already have this layout.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PACK_BODY_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PACK_BODY_H_
 
@@ -18,15 +18,14 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// a0 b0 a1 b1 ...: of the first halves, or of the second ones.
+// Interleaves a0 b0 a1 b1 ..., of the first or the second halves.
 template <int kFirst, int... kLane>
 MUSTER_ALWAYS_INLINE Vector Interleave(Vector a, Vector b,
                                        std::integer_sequence<int, kLane...> lanes) {
   return __builtin_shufflevector(a, b, (kLane % 2 * kLanes + kFirst + kLane / 2)...);
 }
 
-// Each round is a perfect shuffle of the lines; as many as lanes have bits exchange lines and
-// lanes.
+// Each round is a perfect shuffle of the rows; log2(kLanes) rounds exchange rows and lanes.
 MUSTER_ALWAYS_INLINE void Transpose(Vector (&lines)[kLanes]) {
   constexpr auto kSequence = std::make_integer_sequence<int, kLanes>();
 #pragma clang loop unroll(full)
@@ -42,9 +41,9 @@ MUSTER_ALWAYS_INLINE void Transpose(Vector (&lines)[kLanes]) {
   }
 }
 
-// What a step and the lanes that it is loaded from are for each type of product.
+// Definition of a step and of the lanes it is loaded from, for each type of product.
 struct FloatSteps {
-  static constexpr int kChannels = 1;  // of a step
+  static constexpr int kChannels = 1;  // per step
   static Vector OfLine(const float* p, int64_t width) { return Element<Vector>::Load(p); }
   static Vector OfLines(const float* p, const float* next) { return Element<Vector>::Load(p); }
 };
@@ -52,13 +51,13 @@ struct FloatSteps {
 #if defined(__AVX512BF16__)
 struct Bfloat16Steps {
   static constexpr int kChannels = 2;
-  // Two vectors of a line; the second is zero where the line has one only.
+  // Two vectors of a row; the second is zero if the row has only one.
   static Vector OfLine(const float* p, int64_t width) {
     const Vector second = width > kLanes ? Element<Vector>::Load(p + kLanes) : Vector{};
     return reinterpret_cast<Vector>(_mm512_cvtne2ps_pbh(
         reinterpret_cast<__m512>(second), reinterpret_cast<__m512>(Element<Vector>::Load(p))));
   }
-  // Lane i pairs element i of the one with that of the other; null is zeros.
+  // Lane i pairs elements i of both rows; a null row is zeros.
   static Vector OfLines(const float* p, const float* next) {
     const __m512i low = Widened(p);
     if (next == nullptr) return reinterpret_cast<Vector>(low);
@@ -73,7 +72,7 @@ struct Bfloat16Steps {
 };
 #endif
 
-// Panel `panel` of the convolution's own output channels.
+// Packs panel `panel` of the convolution's own output channels.
 template <typename Steps>
 inline void PackForward(const TilePlan& plan, const TilePanels& from, const float* weights,
                         int64_t panel, float* packed) {
@@ -94,11 +93,11 @@ inline void PackForward(const TilePlan& plan, const TilePanels& from, const floa
   }
 }
 
-// kLanes channels of the target, from `first` on, at the same of the packed panel's lanes.
+// Packs kLanes target channels from `first` on, into the lanes with the same indices.
 template <typename Steps>
 inline void PackTransposedLanes(const TilePlan& plan, const TilePanels& from, const float* weights,
                                 int64_t first, float* packed, int64_t packed_width) {
-  constexpr int64_t kLoaded = kLanes * Steps::kChannels;  // source channels at once
+  constexpr int64_t kLoaded = kLanes * Steps::kChannels;  // source channels per iteration
   const int64_t left = plan.target_channels - first;
   for (int64_t place = 0; place < plan.tap_count; ++place) {
     if (plan.taps[place] < 0) continue;
@@ -108,8 +107,8 @@ inline void PackTransposedLanes(const TilePlan& plan, const TilePanels& from, co
       const int64_t in_panel = source - panel * from.full_width();
       const int64_t width = from.width(panel);
       const float* const p = weights + from.offset(panel, line, in_panel);
-      // The same lines of the next panel, perhaps beyond the last: so far away the processor does
-      // not look by itself.
+      // Prefetches the same rows of the next panel, possibly beyond the last: the hardware
+      // prefetcher does not look that far.
       const float* const next = p + from.full_width() * from.depth;
       for (int64_t i = 0; i < kLanes * width; i += 16) __builtin_prefetch(next + i);
       Vector lines[kLanes];
@@ -126,7 +125,7 @@ inline void PackTransposedLanes(const TilePlan& plan, const TilePanels& from, co
   }
 }
 
-// Panel `panel` of the product's target channels.
+// Packs panel `panel` of the product's target channels.
 template <typename Steps>
 inline void PackPanel(const TilePlan& plan, const float* weights, int64_t panel, float* packed) {
   const int64_t sums =
@@ -155,7 +154,7 @@ inline void PadChannels(const T* x, int64_t pixels, int64_t channels, Bfloat16* 
   }
 }
 
-// With as many channels as an image of colours or of greys has known to the compiler.
+// Specialised for the numbers of channels of colour and grey images.
 template <typename T>
 inline void PadChannelsOf(const void* x, int64_t pixels, int64_t channels, void* y) {
   const auto* const from = static_cast<const T*>(x);

@@ -4,10 +4,10 @@
 
 namespace muster::kernels::cpu {
 
-// Lines, or columns, that see the same taps of their axis.
+// Rows or columns that use the same taps of their axis.
 struct AxisClass {
-  int64_t first;  // place of the first tap in the packed order
-  int64_t count;  // of taps, at successive places and successive positions of the source
+  int64_t first;  // index of the first tap in the packed order
+  int64_t count;  // of taps, at consecutive indices and consecutive positions of the source
   struct Position {
     int64_t source;  // of the first tap
     int64_t target;
@@ -41,8 +41,8 @@ std::vector<AxisClass> ForwardAxis(const TileConvolutionShape& shape, int64_t si
   return axis;
 }
 
-// Input position i is reached by tap t from output (i + padding - t) / stride: from successive
-// outputs by taps that fall by the stride, so that is the order that they are packed in.
+// Tap t connects input position i and output (i + padding - t) / stride: consecutive outputs have
+// taps that decrease by the stride, which is therefore the packed order.
 std::vector<int64_t> BackwardOrder(const TileConvolutionShape& shape) {
   std::vector<int64_t> order;
   for (int64_t last = shape.kernel - 1; last >= std::max<int64_t>(0, shape.kernel - shape.stride);

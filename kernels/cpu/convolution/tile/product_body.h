@@ -1,10 +1,10 @@
-// The sums of the tile convolution; see kernels/cpu/convolution/tile/product.h. Compiled once per
+// Sums of the tile convolution; see kernels/cpu/convolution/tile/product.h. Compiled once per
 // instruction set.
 //
 // A tile is kPixels pixels of one class times a panel of up to two vectors of channels. Its sums
 // stay in registers over all taps and channels: each step broadcasts a value of every pixel and
-// multiplies it by the panel's vectors, which are read in order. Blocks of pixels and groups of
-// panels are as large as stay in the second-level cache together.
+// multiplies it by the panel's vectors, which are read in order. A block of pixels and a group of
+// panels fit the second-level cache together.
 #ifndef MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PRODUCT_BODY_H_
 #define MUSTER_KERNELS_CPU_CONVOLUTION_TILE_PRODUCT_BODY_H_
 
@@ -20,8 +20,8 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Times two vectors of sums, two vectors of weights and a value: nearly all registers, and with the
-// pixels' addresses nearly all of the general ones.
+// Two vectors of sums per pixel, two vectors of weights and a value use nearly all vector
+// registers, and the pixels' addresses nearly all general registers.
 inline constexpr int kTilePixels = kRegisters == 32 ? 12 : 6;
 inline constexpr int kTileBlockPixels = 40 * kTilePixels;
 inline constexpr int64_t kTileBlockBytes = 192 << 10;
@@ -44,7 +44,7 @@ struct Bfloat16Products {
 };
 #endif
 
-// What is done to the sums of one panel.
+// Epilogue of one panel.
 struct TileEnd {
   float scale[2 * kLanes];
   float shift[2 * kLanes];
@@ -54,10 +54,10 @@ struct TileEnd {
   int64_t offset;    // bytes from a pixel's target to the panel's
   int64_t addend;    // bytes from the target to the addend
   bool has_addend;
-  bool stream;  // past the caches
+  bool stream;  // use non-temporal stores
 };
 
-// Pixels of one class: `count`, then copies of the last that fill a tile.
+// Pixels of one class: `count` pixels, followed by copies of the last one to fill a tile.
 struct TileBlock {
   int64_t count;
   const char* sources[kTileBlockPixels + kTilePixels];
@@ -67,7 +67,7 @@ struct TileBlock {
 MUSTER_ALWAYS_INLINE Vector Broadcast(const char* p) {
   float value;
   __builtin_memcpy(&value, p, sizeof(value));
-  return value - Vector{};  // -0 stays -0: nothing is left to compute
+  return value - Vector{};  // keeps -0, so that no instruction is generated
 }
 
 template <typename Products, int kPixels, int kVectors>
@@ -92,7 +92,7 @@ MUSTER_ALWAYS_INLINE void AddRun(const TileRun& run, const char* const* sources,
   }
 }
 
-// The first `count` elements.
+// Stores the first `count` elements.
 template <typename T>
 MUSTER_ALWAYS_INLINE void StorePart(T* p, Vector value, int64_t count) {
   T whole[kLanes];
@@ -116,7 +116,7 @@ MUSTER_ALWAYS_INLINE Vector LoadPart(const T* p, int64_t count) {
   return Element<Vector>::Load(whole);
 }
 
-// p is aligned to what a vector of T takes.
+// Non-temporal store; p must be aligned to a vector of T.
 template <typename T>
 MUSTER_ALWAYS_INLINE void Stream(T* p, Vector value) {
   typedef int32_t Whole __attribute__((vector_size(kLanes * sizeof(T))));
@@ -129,13 +129,13 @@ MUSTER_ALWAYS_INLINE void Stream(T* p, Vector value) {
 
 enum class TileStore { kWhole, kStream, kPart };
 
-// `sums` are the pixels' one after the other.
+// `sums` are those of consecutive pixels.
 template <TileStore kStore, typename T, int kPixels, int kVectors>
 MUSTER_ALWAYS_INLINE void StoreTile(const TileEnd& end, int64_t pixels, char* const* targets,
                                     const Vector (&sums)[kPixels][kVectors]) {
   const Vector lowest = Vector{} + end.lowest;
   const Vector highest = Vector{} + end.highest;
-  const int64_t last = end.channels - (kVectors - 1) * kLanes;  // channels of the last vector
+  const int64_t last = end.channels - (kVectors - 1) * kLanes;  // channels in the last vector
 #pragma clang loop unroll(full)
   for (int m = 0; m < kPixels; ++m) {
     if (m >= pixels) break;
@@ -175,7 +175,7 @@ MUSTER_ALWAYS_INLINE void StoreTile(const TileEnd& end, int64_t pixels, char* co
   }
 }
 
-// The first `pixels` of the tile are stored.
+// Stores the first `pixels` pixels of the tile.
 template <typename Products, int kPixels, int kVectors>
 __attribute__((noinline)) void ComputeTile(const TileClass& pixel_class, const float* panel,
                                            const TileEnd& end, int64_t pixels,
@@ -194,8 +194,8 @@ __attribute__((noinline)) void ComputeTile(const TileClass& pixel_class, const f
   }
 }
 
-// Of a tile with one run, whose pixels are read from memory for the first time. Where there are
-// more, most of what a tile reads was read by the one before.
+// For tiles with one run, whose pixels are read from memory for the first time. With several runs,
+// the previous tile has read most of them.
 inline void PrefetchTile(const TileRun& run, const char* const* sources) {
   for (int m = 0; m < kTilePixels; ++m) {
     const char* const begin = sources[m] + run.source;
@@ -229,7 +229,7 @@ inline void ComputeBlock(const TileClass& pixel_class, const float* panel, const
   }
 }
 
-// Walks over the pixels of a class: images, their lines, their columns.
+// Iterates over the pixels of a class: images, their rows, their columns.
 class TileCursor {
  public:
   TileCursor(const TileProduct& product, const TileClass& pixel_class, int64_t pixel)
@@ -267,8 +267,8 @@ class TileCursor {
   char* target_row_;
 };
 
-// A target that the caches do not hold until it is read is not worth reading before it is written,
-// either. Lines of the cache must be written whole.
+// A target that does not stay in the caches until it is read should not be read before it is
+// written, either. Whole cache lines must be written.
 inline bool StreamsTarget(const TileProduct& product) {
   const TilePlan& plan = *product.plan;
   const int64_t pixel_bytes =
@@ -277,8 +277,8 @@ inline bool StreamsTarget(const TileProduct& product) {
          product.addend == nullptr;
 }
 
-// A choice for each element would become a masked load from the null pointer, whose fault the
-// processor takes hundreds of cycles to suppress.
+// A conditional per element would compile to a masked load from the null pointer, whose suppressed
+// fault costs hundreds of cycles.
 inline void FillEnd(const float* values, int64_t first, int64_t channels, float otherwise,
                     float* to) {
   if (values == nullptr) {
@@ -307,7 +307,7 @@ inline TileEnd EndOf(const TileProduct& product, int64_t panel) {
   return end;
 }
 
-// Panels first to last of every class, for this part's pixels.
+// Computes panels `first` to `last` of every class, for this slice's pixels.
 template <typename Products>
 inline void ComputeGroup(const TileProduct& product, int64_t first, int64_t last,
                          const float* packed, int64_t panel_elements, int part, int parts) {
@@ -362,7 +362,7 @@ inline void ComputeProduct(const TileProduct& product, int part, int parts) {
     ComputeGroup<Products>(product, first, last, packed, panel_elements, part, parts);
   }
 #if defined(__SSE2__)
-  // Stores past the caches are seen by other threads after a fence alone.
+  // Non-temporal stores are visible to other threads only after a fence.
   if (StreamsTarget(product)) __builtin_ia32_sfence();
 #endif
 }
