@@ -8,7 +8,7 @@
 namespace muster::kernels {
 namespace {
 
-// Of a device whose calls have happened when they return.
+// Event of a device whose calls have finished when they return.
 class PastEvent final : public DeviceEvent {
  public:
   void Record() override {}
@@ -41,7 +41,7 @@ std::string NameFor(const Device& device, DataType compute) {
 void Device::FreeHost(void* data) { std::free(data); }
 
 absl::Status Device::StartCapture() {
-  return absl::UnimplementedError(absl::StrCat(name(), " records no calls"));
+  return absl::UnimplementedError(absl::StrCat(name(), " does not support graph capture"));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceGraph>> Device::FinishCapture() { return StartCapture(); }

@@ -35,7 +35,7 @@ absl::StatusOr<void*> HostMemoryDevice::AllocateBytes(size_t bytes) {
   if (data == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
   }
-  // Touched here, so that the first step takes no page faults, and the same in every run.
+  // Touches all pages here, so that the first step has no page faults, and runs are comparable.
   std::memset(data, 0, rounded);
   return data;
 }

@@ -5,7 +5,7 @@
 namespace muster::kernels {
 namespace {
 
-// The known answers that the authors publish with Random123 (kat_vectors, philox4x32 10).
+// Known answers published by the authors with Random123 (kat_vectors, philox4x32 10).
 TEST(PhiloxTest, KnownAnswers) {
   EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
             (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -22,7 +22,7 @@ TEST(PhiloxTest, UniformsStayInRange) {
   EXPECT_EQ(UniformBelow(0xffffffff, 7), 6u);
 }
 
-TEST(PhiloxTest, UniformsHaveTheMomentsOfTheUniform) {
+TEST(PhiloxTest, UniformsHaveTheMomentsOfAUniformDistribution) {
   double sum = 0;
   double squares = 0;
   constexpr int kBlocks = 20000;

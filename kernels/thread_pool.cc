@@ -6,10 +6,10 @@
 namespace muster::kernels {
 namespace {
 
-// About ten microseconds: the next layer's call comes sooner than a sleeper wakes.
+// About ten microseconds: usually the next layer's call comes before a sleeping thread would wake.
 constexpr int kSpins = 2000;
 
-// Until `value` differs from `old`.
+// Blocks until `value` differs from `old`.
 void WaitWhile(const std::atomic<uint32_t>& value, uint32_t old) {
   for (int i = 0; i < kSpins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;

@@ -22,27 +22,27 @@ TEST(ThreadPoolTest, EveryPartRunsOnceInEachRound) {
   }
 }
 
-TEST(ThreadPoolTest, PartsRunAtOnceAndTheFirstInTheCaller) {
+TEST(ThreadPoolTest, PartsRunConcurrentlyAndTheFirstInTheCaller) {
   ThreadPool pool(2);
   std::array<std::thread::id, 2> ids;
   std::atomic<int> arrived = 0;
   pool.Run([&](int part) {
     ids[part] = std::this_thread::get_id();
     ++arrived;
-    while (arrived < 2) std::this_thread::yield();  // for ever, if they took turns
+    while (arrived < 2) std::this_thread::yield();  // never ends if parts run one after the other
   });
   EXPECT_EQ(ids[0], std::this_thread::get_id());
   EXPECT_NE(ids[1], ids[0]);
 }
 
-TEST(ThreadPoolTest, OneThreadIsTheCaller) {
+TEST(ThreadPoolTest, OneThreadIsTheCallersThread) {
   ThreadPool pool(1);
   std::thread::id id;
   pool.Run([&](int part) { id = std::this_thread::get_id(); });
   EXPECT_EQ(id, std::this_thread::get_id());
 }
 
-TEST(ThreadPoolTest, ASecondCallerDoesItsPartsAlone) {
+TEST(ThreadPoolTest, ConcurrentCallerRunsItsPartsAlone) {
   ThreadPool pool(2);
   std::array<std::thread::id, 2> ids;
   pool.Run([&](int part) {
@@ -53,7 +53,7 @@ TEST(ThreadPoolTest, ASecondCallerDoesItsPartsAlone) {
   EXPECT_EQ(ids[1], std::this_thread::get_id());
 }
 
-TEST(ThreadPoolTest, CallersOfManyThreadsSeeTheirOwnParts) {
+TEST(ThreadPoolTest, CallersWithManyThreadsRunTheirOwnParts) {
   const std::shared_ptr<ThreadPool> pool = ThreadPool::Shared(2);
   EXPECT_EQ(ThreadPool::Shared(2), pool);
   EXPECT_NE(ThreadPool::Shared(3), pool);

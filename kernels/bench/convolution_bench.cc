@@ -1,10 +1,10 @@
-// Times every distinct convolution of a network, forward and backward, and names the engine chosen.
+// Measures every distinct convolution of a network, forward and backward, and prints the engine.
 //
-//   convolution_bench resnet18|resnet50|resnext50|mobilenet_v2|small_cnn [rows [image size [threads
-//       [float32|bfloat16 [plain|avx2|avx512|avx512_bf16]]]]]
+//   convolution_bench resnet18|resnet50|resnext50|mobilenet_v2|small_cnn [batch size [image size
+//       [threads [float32|bfloat16 [plain|avx2|avx512|avx512_bf16]]]]]
 //
-// Rates are of the nominal products, two operations each, padding's included. The instruction set
-// is the processor's best unless it is named.
+// Rates count two operations per nominal product, including padding. The default instruction set is
+// the best of the CPU.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Layer {
   ConvolutionShape shape;
-  int count = 1;  // how often the network has it
+  int count = 1;  // occurrences in the network
 };
 
 class Network {
@@ -32,7 +32,7 @@ class Network {
   explicit Network(int64_t image_size, int64_t channels = 3)
       : size_(image_size), channels_(channels) {}
 
-  // As torchvision's conv2d with this padding; without a bias.
+  // Like torchvision's conv2d with this padding, without a bias.
   void Add(int64_t out, int64_t kernel, int64_t stride, int64_t groups = 1) {
     const int64_t padding = kernel / 2;
     const ConvolutionShape shape{size_, size_, channels_, out, kernel, stride, padding, groups};
@@ -87,8 +87,8 @@ Network ResNet18(int64_t image_size) {
   return network;
 }
 
-// He et al. 2016, strides at the 3x3 convolutions as in torchvision. ResNeXt-50 32x4d (Xie et al.
-// 2017) has bottlenecks of twice the width with 32 groups.
+// He et al. 2016, with strides in the 3x3 convolutions as in torchvision. ResNeXt-50 32x4d (Xie et
+// al. 2017) has bottlenecks of twice the width with 32 groups.
 Network ResNet50(int64_t image_size, int64_t width = 1, int64_t groups = 1) {
   Network network(image_size);
   network.Add(64, 7, 2);
@@ -146,7 +146,7 @@ Network MobileNetV2(int64_t image_size) {
 }
 
 using Array = std::unique_ptr<float, decltype(&std::free)>;
-// Small numbers as float32; as bfloat16 they are small numbers, too.
+// Small numbers as float32, which are small numbers as bfloat16, too.
 Array Allocate(int64_t elements) {
   const size_t bytes = (elements * sizeof(float) / 64 + 1) * 64;
   Array array(static_cast<float*>(std::aligned_alloc(64, bytes)), &std::free);
@@ -205,13 +205,13 @@ Network NetworkOf(const std::string& name, int64_t image_size) {
   return ResNet18(image_size);
 }
 
-// Ends the process where the processor lacks the set.
+// Ends the process if the CPU does not support the set.
 InstructionSet InstructionSetOf(const std::string& name) {
   for (int set = 0; set <= static_cast<int>(DetectInstructionSet()); ++set) {
     const auto known = static_cast<InstructionSet>(set);
     if (name == CpuKernels(known).name) return known;
   }
-  std::fprintf(stderr, "no such instruction set here: %s\n", name.c_str());
+  std::fprintf(stderr, "instruction set not supported here: %s\n", name.c_str());
   std::exit(1);
 }
 
@@ -245,7 +245,7 @@ int Main(int argc, char** argv) {
     for (int pass = 0; pass < 3; ++pass) {
       if (first && pass == 1) continue;
       double best = 1e30;
-      for (int run = 0; run < 8; ++run) {  // the first warms up
+      for (int run = 0; run < 8; ++run) {  // the first run warms up
         best = std::min(best, subject.Milliseconds(pass));
       }
       totals[pass] += best * layer.count;

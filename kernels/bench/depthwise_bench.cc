@@ -1,11 +1,11 @@
-// Times depthwise convolution, float32 and bfloat16, in one thread.
+// Measures depthwise convolution, float32 and bfloat16, in one thread.
 //
-//   depthwise_bench [rows [rounds]]
+//   depthwise_bench [batch size [rounds]]
 //
-// Each round runs both types once, so that a machine that slows down hurts both; the figures are
-// medians of the thread's own processor time. GFLOP/s count two operations per product, padding
-// included. "copy" is the time of a memcpy that moves as many bytes, by the time in bfloat16: 1 is
-// as fast as memory allows.
+// Each round runs both types once, so that a slowdown of the machine affects both; the results are
+// medians of the thread's CPU time. GFLOP/s count two operations per product, including padding.
+// "copy" is the time of a memcpy of as many bytes divided by the time in bfloat16: 1 means as fast
+// as memory allows.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -32,7 +32,7 @@ struct Layer {
   int64_t stride;
 };
 
-// The two that are targets, then those of MobileNetV2 on images of 112x112.
+// The two layers with a target, then those of MobileNetV2 on images of 112x112.
 constexpr Layer kLayers[] = {
     {144, 28, 1}, {96, 56, 2}, {32, 56, 1}, {144, 28, 2}, {192, 14, 1},
     {192, 14, 2}, {384, 7, 1}, {576, 7, 1}, {576, 7, 2},  {960, 4, 1},
@@ -125,7 +125,7 @@ void Bench(const Layer& layer, int64_t rows, int rounds) {
                                            .stride = layer.stride};
   const Arrays floats(shape, DataType::kFloat32), lows(shape, DataType::kBfloat16);
   Subject subjects[] = {{shape, DataType::kFloat32, floats}, {shape, DataType::kBfloat16, lows}};
-  // Half the bytes of input and output are read, half are written.
+  // Half of the bytes of input and output are read, half are written.
   const size_t copied = (lows.x.bytes() + lows.y.bytes()) / 2;
   const Array from(DataType::kBfloat16, copied / 2), to(DataType::kBfloat16, copied / 2);
   const double gigaflops =
@@ -148,7 +148,7 @@ void Bench(const Layer& layer, int64_t rows, int rounds) {
 int Main(int argc, char** argv) {
   const int64_t rows = argc > 1 ? std::atoi(argv[1]) : 32;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 21;
-  std::printf("%ld rows, one thread, %s\n", rows, CpuKernels().name);
+  std::printf("batch size %ld, one thread, %s\n", rows, CpuKernels().name);
   std::printf("%-28s | %15s | %11s\n", "", "GFLOP/s", "bf16 over");
   std::printf("%-28s | %7s %7s | %5s %5s\n", "", "f32", "bf16", "f32", "copy");
   for (const Layer& layer : kLayers) Bench(layer, rows, rounds);

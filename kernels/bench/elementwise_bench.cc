@@ -1,7 +1,7 @@
-// Times the kernels that do little with each element against a copy of as many bytes: GB/s of the
-// bytes that the operation must read and write at least, and that as a fraction of memcpy's in the
-// same run. Arrays of 64 MB are walked through by slices, so that each slice comes from memory and
-// is short enough for one of many runs to be undisturbed.
+// Measures memory-bound kernels against a copy of as many bytes: GB/s of the bytes that the
+// operation must at least read and write, absolute and relative to memcpy in the same run. Arrays
+// of 64 MB are processed in slices, so that each slice comes from memory and is short enough that
+// one of many runs is undisturbed.
 //
 //   elementwise_bench [plain|avx2|avx512|avx512_bf16|best [part of a kernel's name]]
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr size_t kMaxSlice = size_t{4} << 20;
 
 class Array {
  public:
-  // Not all at the same place within their pages, as no arrays of a plan are.
+  // Arrays start at different offsets within a page, like the arrays of a plan.
   explicit Array(size_t bytes)
       : data_(std::aligned_alloc(64, (bytes / 64 + 65) * 64), &std::free),
         begin_(static_cast<uint8_t*>(data_.get()) + next_offset_) {
@@ -88,14 +88,14 @@ class Bench {
   void* Wide() const { return wide_.bytes() + 2 * begin_; }
   uint8_t* Choice() const { return choice_.bytes() + begin_; }
 
-  // Best of many slices, a copy before each.
+  // Reports the best of many slices, with a copy before each.
   void Report(const std::string& what, double bytes, const std::function<void()>& run) {
     constexpr int kRuns = 96;
     if (what.find(only_) == std::string::npos) return;
     double best = 1e30, best_copy = 1e30;
     const auto next = [this] { begin_ = (begin_ + bytes_) % all_bytes_; };
     for (int i = 0; i < kRuns; ++i) {
-      if (all_bytes_ == bytes_) std::memcpy(Z(), X(), bytes_);  // what is near stays near
+      if (all_bytes_ == bytes_) std::memcpy(Z(), X(), bytes_);  // keeps cached data cached
       best_copy = std::min(best_copy, Seconds([this] { std::memcpy(Z(), X(), bytes_); }));
       next();
       if (all_bytes_ == bytes_) run();
@@ -104,7 +104,7 @@ class Bench {
     }
     const double rate = bytes / best * 1e-9;
     const double copy_rate = 2.0 * static_cast<double>(bytes_) / best_copy * 1e-9;
-    std::printf("%-9s %6zu KB  %-42s %7.1f GB/s  %5.2f of a copy's %6.1f\n", NameOf(type_),
+    std::printf("%-9s %6zu KB  %-42s %7.1f GB/s  %5.2f of copy %6.1f\n", NameOf(type_),
                 all_bytes_ >> 10, what.c_str(), rate, rate / copy_rate, copy_rate);
     std::fflush(stdout);
   }
@@ -220,11 +220,11 @@ class Bench {
   }
 
   const KernelTable& kernels_;
-  const std::string only_;  // of the names, those with this
+  const std::string only_;  // runs only kernels whose names contain this
   const DataType type_;
-  const size_t all_bytes_;  // of each array
-  const size_t bytes_;      // of a slice, which one run takes
-  const size_t count_;      // elements of it
+  const size_t all_bytes_;  // per array
+  const size_t bytes_;      // per slice; a run processes one slice
+  const size_t count_;      // elements per slice
   const Array x_, y_, z_, wide_, choice_;
   size_t begin_ = 0;  // of the slice
 };

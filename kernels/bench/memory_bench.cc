@@ -1,11 +1,11 @@
-// Times the kernels that memory bounds, on any device, in GB/s of the bytes that each has to read
-// and write at least, against a copy on the same device in the same run.
+// Measures memory-bound kernels on any device, in GB/s of the bytes that each must at least read
+// and write, against a copy on the same device in the same run.
 //
 //   memory_bench [--device cpu|cuda] [--megabytes 256] [--json]
 //
-// Arrays are to be at least four times as large as the last cache: what lies there from the run
-// before is none of a training's. Ends with status 1 where a kernel does not reach its share on a
-// GPU, 69 where there is none.
+// Arrays should be at least four times as large as the last-level cache, so that results of the
+// previous run are not cached. Exits with 1 if a kernel misses its target on a GPU, 69 without a
+// GPU.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -33,12 +33,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 7;
-constexpr double kRoundSeconds = 0.01;  // so that a GPU's launches and the last wait do not count
+constexpr double kRoundSeconds = 0.01;  // makes launches and the final wait of a GPU negligible
 
 struct Kernel {
   std::string name;
-  double bytes;   // that a run moves at least
-  double target;  // share of the copy's speed that a GPU is to reach; 0: none
+  double bytes;   // minimum number of bytes that a run moves
+  double target;  // fraction of the copy's speed required on a GPU; 0: none
   std::function<void()> run;
   double seconds = 0;
 };
@@ -65,7 +65,7 @@ class Bench {
   const std::vector<Kernel>& kernels() const { return kernels_; }
 
  private:
-  // What `add` adds, whose memory is given back then.
+  // Measures the kernels that `add` adds, whose memory is then released.
   absl::Status Measure(const std::function<void()>& add) {
     const size_t first = kernels_.size();
     add();
@@ -97,7 +97,7 @@ class Bench {
     return seconds[kRounds / 2];
   }
 
-  // Uniform in [-1, 1); zeros would flatter.
+  // Uniform in [-1, 1), because zeros would be faster.
   void* Values(DataType type, size_t count) {
     void* const array = Memory(count * SizeOf(type));
     if (array == nullptr) return nullptr;
@@ -139,7 +139,7 @@ class Bench {
     const float* const gradients = Floats(count);
     auto* const scalars = static_cast<UpdateScalars*>(Memory(sizeof(UpdateScalars)));
     if (scalars == nullptr) return;
-    // A rate that leaves the values where they are, run after run.
+    // A learning rate that leaves the values unchanged over many runs.
     const UpdateScalars values{.learning_rate = 1e-6};
     device_.CopyToDevice(scalars, &values, sizeof(values));
     const SgdOptions options{.momentum = 0.5f, .weight_decay = 1e-4};
@@ -169,7 +169,7 @@ class Bench {
     const auto channels = [arrays](int index) { return arrays + index * kChannels; };
     const double pass = static_cast<double>(count * SizeOf(type));
     const std::string suffix = std::string(" ") + NameOf(type);
-    // Statistics are of all of x, so it is read twice.
+    // Statistics need all of x, which is therefore read twice.
     Add("batch norm + relu + add forward" + suffix, 4 * pass, 0.85, [=, this] {
       const KernelTable& kernels = device_.kernels();
       kernels.batch_norm_statistics(shape, x, channels(0), channels(1));
@@ -178,8 +178,8 @@ class Bench {
                                channels(6));
       kernels.batch_norm_apply(shape, x, channels(5), channels(6), addend, y, nullptr);
     });
-    // Both sums are of all rows, so x is read twice; the addend's gradient is written once and
-    // stands for dy and y in the second pass.
+    // Both sums cover all samples, so x is read twice; the addend's gradient is written once and
+    // replaces dy and y in the second pass.
     Add("batch norm + relu + add backward" + suffix, 7 * pass, 0.85, [=, this] {
       const KernelTable& kernels = device_.kernels();
       BatchNormGradient gradient{.x = x,
@@ -249,9 +249,9 @@ class Bench {
   }
 
   Device& device_;
-  const size_t bytes_;  // of an array
+  const size_t bytes_;  // per array
   std::mt19937 random_{3};
-  absl::Status status_;  // of taking memory
+  absl::Status status_;  // of allocations
   std::vector<DeviceMemory> memory_;
   std::vector<Kernel> kernels_;
 };
@@ -297,13 +297,13 @@ absl::Status Main(bool gpu, size_t megabytes, bool json, bool& met) {
 }  // namespace muster::kernels
 
 int main(int argc, char** argv) {
-  CLI::App app("Kernels that memory bounds, against a copy on the same device.");
+  CLI::App app("Measure memory-bound kernels against a copy on the same device");
   std::string device = "cpu";
   size_t megabytes = 256;
   bool json = false;
-  app.add_option("--device", device, "cpu or cuda, the first GPU")
+  app.add_option("--device", device, "cpu or cuda (first GPU)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--megabytes", megabytes, "of an array")->check(CLI::Range(1, 4096));
+  app.add_option("--megabytes", megabytes, "size of an array")->check(CLI::Range(1, 4096));
   app.add_flag("--json", json);
   CLI11_PARSE(app, argc, argv);
   bool met = false;

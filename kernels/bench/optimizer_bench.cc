@@ -1,5 +1,6 @@
-// Times the passes over flat arrays that end a training step, in GB/s of the bytes that each has to
-// read and write at least, against memcpy in the same run: no pass can be faster than memory.
+// Measures the passes over flat arrays at the end of a training step, in GB/s of the bytes that
+// each must at least read and write, against memcpy in the same run: no pass can be faster than
+// memory.
 //
 //   optimizer_bench [elements [runs]]
 #include <algorithm>
@@ -23,9 +24,9 @@ using Clock = std::chrono::steady_clock;
 
 struct Pass {
   std::string name;
-  double bytes;  // of one element
+  double bytes;  // per element
   std::function<void()> run;
-  double seconds = 1e30;  // of the best run
+  double seconds = 1e30;  // of the fastest run
 };
 
 class Array {
@@ -52,7 +53,7 @@ void Measure(size_t count, int runs) {
   for (const DataType round_to : {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16}) {
     const std::string suffix =
         round_to == DataType::kFloat32 ? "" : std::string(", rounds to ") + NameOf(round_to);
-    // At rates that leave the values where they are, run after run.
+    // Rates that leave the values unchanged over many runs.
     const SgdOptions sgd{.momentum = 0.5f, .round_to = round_to};
     const AdamWOptions adamw{.round_to = round_to};
     passes.push_back({"sgd with momentum" + suffix, 20, [&, sgd] {
@@ -99,7 +100,7 @@ void Measure(size_t count, int runs) {
 }  // namespace muster::kernels
 
 int main(int argc, char** argv) {
-  // As many as ResNet-18 has parameters.
+  // The number of parameters of ResNet-18.
   const size_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 11'700'000;
   const int runs = argc > 2 ? std::atoi(argv[2]) : 15;
   muster::kernels::Measure(count, runs);

@@ -1,12 +1,12 @@
-// What this machine can do at most: multiply-adds per second by precision, and bytes copied, by one
-// thread and by several at once. What the other benchmarks' "fraction of peak" is of.
+// Measures the machine's limits: multiply-adds per second by precision, and bytes copied, by one
+// thread and by several at once. Other benchmarks report fractions of these peaks.
 //
 //   bazel run -c opt //kernels/bench:peak_bench -- --threads=2 --json
 //
-// The loops are written in assembly, because compilers spill arrays of vectors: independent
-// accumulators in registers, enough to hide the instruction's latency, and no access to memory.
-// Figures are the best of several short runs; of several threads, the best run of all together. A
-// precision that the processor cannot multiply in is 0.
+// The loops are in assembly, because compilers spill arrays of vectors: independent accumulators in
+// registers, enough to hide the instruction's latency, and no access to memory. The results are the
+// best of several short runs; for several threads, the best run of all together. A precision that
+// the CPU does not support is 0.
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,13 +33,13 @@ using Clock = std::chrono::steady_clock;
 
 // A repetition of a loop with `flops` operations; Run executes `repetitions` of them.
 struct Loop {
-  std::string instruction;  // empty: the processor has none
+  std::string instruction;  // empty if the CPU has none
   double flops = 0;
   void (*run)(int64_t repetitions) = nullptr;
 };
 
-// Operands of zero: never subnormal, and the time does not depend on the values. `loop` repeats its
-// body `repetitions` times; the registers that it writes are declared as overwritten by its user.
+// Operands are zero: never subnormal, and the time does not depend on the values. `loop` repeats
+// its body `repetitions` times; its user declares the overwritten registers.
 #define MUSTER_ASM_LOOP(body) "1:\n\t" body "dec %0\n\tjnz 1b\n\t"
 
 #define MUSTER_REPEAT_12(op) \
@@ -85,7 +85,7 @@ __attribute__((target("avx512f,avx512bf16"))) void RunAvx512Bf16(int64_t repetit
                : "cc", MUSTER_CLOBBER_26);
 }
 
-// Six tiles of 16 x 16 sums, as of two tiles of one matrix and three of the other.
+// Six tiles of 16 x 16 sums, for two tiles of one matrix and three of the other.
 struct alignas(64) TileConfiguration {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -109,7 +109,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void RunAmxBf16(int64_t repetitions
                : "cc", "memory");
 }
 
-// Tiles are large: Linux lets a process use them when it has asked.
+// The tile registers are large: Linux grants them to a process on request.
 bool HasAmxBf16() {
   constexpr unsigned kAmxBf16Bit = 1u << 22, kAmxTileBit = 1u << 24;  // CPUID 7.0, EDX
   constexpr long kRequestPermission = 0x1023, kTileData = 18;         // of arch_prctl
@@ -127,7 +127,7 @@ bool HasAvx512Bf16() {
 }
 
 Loop Float32Loop() {
-  // Two operations in each of 16 or 8 lanes.
+  // Two operations per lane, with 16 or 8 lanes.
   if (__builtin_cpu_supports("avx512f")) return {"avx512 vfmadd231ps", 24 * 16 * 2, RunAvx512};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     return {"avx2 vfmadd231ps", 12 * 8 * 2, RunAvx2};
@@ -142,8 +142,8 @@ Loop Bfloat16Loop() {
   return {};
 }
 
-// Runs `work` for about `seconds` in each of `threads` threads at once, and gives the sum of what
-// it returned per second.
+// Runs `work` for about `seconds` in each of `threads` threads at once, and returns the sum of its
+// results per second.
 double RateOnce(int threads, double seconds, const std::function<double(int thread)>& work) {
   std::atomic<int> waiting{threads};
   std::vector<double> rates(threads);
@@ -193,9 +193,9 @@ double Gigaflops(const Flags& flags, int threads, const Loop& loop) {
          1e9;
 }
 
-// Gigabytes copied per second, from memory to memory: each is read once and written once.
+// Gigabytes copied per second from memory to memory; each byte is read once and written once.
 double CopyGigabytes(const Flags& flags, int threads) {
-  constexpr size_t kBytes = size_t{96} << 20;  // beyond the caches
+  constexpr size_t kBytes = size_t{96} << 20;  // exceeds the caches
   constexpr size_t kSlice = size_t{4} << 20;
   struct Arrays {
     std::vector<char> from = std::vector<char>(kBytes, 1), to = std::vector<char>(kBytes, 2);
@@ -244,12 +244,13 @@ void Print(const nlohmann::json& result) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("What this machine can multiply, add and copy at most");
-  app.add_option("--threads", flags.threads, "at once, beside one alone; default: all processors")
+  CLI::App app("Measure how fast this machine multiplies, adds and copies");
+  app.add_option("--threads", flags.threads, "threads of the parallel runs; default: all CPUs")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--rounds", flags.rounds, "of which the best counts")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", flags.seconds, "of each round")->check(CLI::Range(0.001, 10.0));
-  app.add_flag("--json", flags.json, "one line of JSON");
+  app.add_option("--rounds", flags.rounds, "number of rounds; the best counts")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", flags.seconds, "duration of a round")->check(CLI::Range(0.001, 10.0));
+  app.add_flag("--json", flags.json, "print one line of JSON");
   CLI11_PARSE(app, argc, argv);
   const nlohmann::json result = Measure(flags);
   if (flags.json) {

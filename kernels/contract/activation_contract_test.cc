@@ -1,4 +1,4 @@
-// Holds every kernel set's activations and sums to the reference, and the reference to their
+// Compares every kernel set's activations and sums with the reference, and the reference with their
 // definitions.
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kCounts[] = {0, 1, 15, 16, 33, 1000};
 constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kRelu6};
 
-// Values below, between and above the bounds, and the bounds themselves.
+// Values below, between, above and at the bounds.
 TypedBuffer AroundTheBounds(DataType type, size_t count, std::mt19937& random) {
   TypedBuffer x(type, count, random);
   for (size_t i = 0; i < count; ++i) x.Set(i, i % 5 == 0 ? 0.0f : i % 7 == 0 ? 6.0f : x[i] * 6);
@@ -48,15 +48,15 @@ TEST_P(ActivationContractTest, ForwardAndBackward) {
         ExpectSame(dx, expected_dx, "dx");
         // In place.
         kernels().activation_backward(type, activation, count, y.data(), dy.data(), dy.data());
-        ExpectSame(dy, expected_dx, "dx in the place of dy");
+        ExpectSame(dy, expected_dx, "dx overwriting dy");
         kernels().activation_forward(type, activation, count, y.data(), y.data());
-        ExpectSame(y, expected_y, "y of y");
+        ExpectSame(y, expected_y, "y in place");
       }
     }
   }
 }
 
-TEST_P(ActivationContractTest, NotANumberAndInfinity) {
+TEST_P(ActivationContractTest, HandlesNanAndInfinity) {
   for (const KernelTable* table : {&kernels(), &reference()}) {
     for (const DataType type : kDataTypes) {
       SCOPED_TRACE(std::string(table->name) + " " + NameOf(type));
@@ -95,7 +95,7 @@ TEST_P(ActivationContractTest, Add) {
           const auto held = Stored(scale);
           const TypedBuffer a(type, count, random_), b = AroundTheBounds(type, count, random_);
           const TypedBuffer y(type, count), expected(type, count), over_b = b;
-          // A dropped branch may hold anything.
+          // A dropped branch may contain anything.
           if (dropped && count > 2) a.Set(2, std::nan(""));
           const float* const scale_a = scale == 1 ? nullptr : held.data();
           kernels().add_forward(type, count, a.data(), scale_a, b.data(), activation, y.data());
@@ -107,12 +107,12 @@ TEST_P(ActivationContractTest, Add) {
             ASSERT_NEAR(expected[i], InDouble(activation, sum),
                         1e-5 + Spacing(type, std::abs(sum)));
           }
-          // In the place of either.
+          // Overwriting either input.
           kernels().add_forward(type, count, a.data(), scale_a, over_b.data(), activation,
                                 over_b.data());
-          ExpectSame(over_b, y, "y in the place of b");
+          ExpectSame(over_b, y, "y overwriting b");
           kernels().add_forward(type, count, a.data(), scale_a, b.data(), activation, a.data());
-          ExpectSame(a, y, "y in the place of a");
+          ExpectSame(a, y, "y overwriting a");
           if (!dropped) continue;
           kernels().add_forward(type, count, nullptr, scale_a, b.data(), activation, a.data());
           ExpectSame(a, y, "without a");
@@ -139,7 +139,7 @@ TEST_P(ActivationContractTest, AccumulateAndScaledCopy) {
       ExpectSame(scaled, expected, "scaled");
       kernels().scaled_copy(type, count, scale.data(), x.data(), x.data());
       ExpectSame(x, expected, "scaled in place");
-      // Of what is dropped nothing is left, whatever it was.
+      // A scale of 0 gives zeros, whatever the input.
       scale[0] = 0;
       if (count > 0) x.Set(0, std::nan(""));
       for (const KernelTable* table : {&kernels(), &reference()}) {
@@ -152,7 +152,7 @@ TEST_P(ActivationContractTest, AccumulateAndScaledCopy) {
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, ActivationContractTest, EveryKernelSet(), KernelSetName);
 
-TEST(ReferenceKernelsTest, ActivationGradientsAreFiniteDifferences) {
+TEST(ReferenceKernelsTest, ActivationGradientsMatchFiniteDifferences) {
   std::mt19937 random(2);
   TestBuffer x(400, random), dy(400, random), y(400), dx(400);
   for (size_t i = 0; i < x.size(); ++i) x[i] *= 6;

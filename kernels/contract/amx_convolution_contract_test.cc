@@ -1,6 +1,6 @@
-// Holds the convolution by AMX to reference::MakeConvolution where the shapes of
-// convolution_contract_test.cc, which it passes too, are too small: several groups of panels and
-// several blocks of pixels.
+// Compares the AMX convolution with reference::MakeConvolution for shapes larger than those of
+// convolution_contract_test.cc, which it passes, too: several groups of panels and several blocks
+// of pixels.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -34,28 +34,28 @@ std::string Name(const Case& layer) {
       layer.rows, s.height, s.width, s.in_channels, s.out_channels, s.kernel, s.stride, s.padding});
 }
 
-// Whole blocks and parts of them, of positions and of channels.
+// Whole and partial blocks, of positions and of channels.
 std::vector<Case> Cases() {
   return {
-      {{4, 4, 600, 72, 3, 1, 1}, 3},    // a group of panels for each panel
-      {{4, 4, 72, 600, 3, 1, 1}, 3},    // and in the backward pass
+      {{4, 4, 600, 72, 3, 1, 1}, 3},    // a group of panels per panel
+      {{4, 4, 72, 600, 3, 1, 1}, 3},    // the same in backward
       {{20, 20, 64, 600, 1, 1, 0}, 3},  // pairs of pixels in blocks, an odd number of images
       {{9, 9, 300, 200, 3, 1, 1}, 13},  // pairs of images in blocks
       {{8, 8, 256, 512, 1, 2, 0}, 4},   // every other pixel's gradient is zero
       {{8, 8, 128, 128, 3, 2, 1}, 9},   // planes
       {{7, 9, 96, 64, 5, 3, 2}, 4},     // of different sizes
       {{1, 1, 512, 512, 3, 1, 1}, 5},   // one tap of nine
-      {{2, 1, 128, 32, 3, 1, 1}, 32},   // six of them
-      {{4, 4, 64, 96, 3, 1, 1}, 64},    // pixels apart
-      {{2, 30, 40, 64, 3, 1, 1}, 10},   // lines apart
-      {{30, 2, 64, 40, 3, 1, 1}, 10},   // columns apart
+      {{2, 1, 128, 32, 3, 1, 1}, 32},   // six of nine taps
+      {{4, 4, 64, 96, 3, 1, 1}, 64},    // a plane per pixel
+      {{2, 30, 40, 64, 3, 1, 1}, 10},   // a plane per row
+      {{30, 2, 64, 40, 3, 1, 1}, 10},   // a plane per column
       {{1, 1, 2048, 1000, 1, 1, 0}, 64},    {{1, 1, 512, 10, 1, 1, 0}, 1},  // fewer than a block
       {{33, 31, 3, 64, 7, 2, 3}, 5, false},                                 // windows
       {{12, 9, 4, 40, 3, 1, 1}, 30, false},
   };
 }
 
-// An array of bfloat16, NaN at first.
+// An array of bfloat16, initially NaN.
 class Halves {
  public:
   explicit Halves(int64_t count) : count_(count), floats_(count / 2 + 1) {
@@ -91,7 +91,7 @@ void ExpectClose(const Halves& actual, const Halves& expected, const char* what)
 class AmxConvolutionTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu::HasAmx()) GTEST_SKIP() << "this processor lacks AMX";
+    if (!cpu::HasAmx()) GTEST_SKIP() << "this CPU has no AMX";
   }
 
   static ConvolutionOptions Options(const Case& layer, int threads = 1) {
@@ -110,7 +110,7 @@ class AmxConvolutionTest : public testing::Test {
   std::mt19937 random_{5};
 };
 
-TEST_F(AmxConvolutionTest, AgreesWithTheReference) {
+TEST_F(AmxConvolutionTest, MatchesTheReference) {
   for (const Case& layer : Cases()) {
     SCOPED_TRACE(Name(layer));
     const auto convolution = Make(layer.shape, Options(layer));
@@ -142,7 +142,7 @@ TEST_F(AmxConvolutionTest, AgreesWithTheReference) {
   }
 }
 
-TEST_F(AmxConvolutionTest, AnyNumberOfThreadsGivesTheSameBits) {
+TEST_F(AmxConvolutionTest, ResultDoesNotDependOnTheNumberOfThreads) {
   for (const Case& layer : Cases()) {
     SCOPED_TRACE(Name(layer));
     const Halves x(layer.rows * layer.shape.input_elements(), random_);
@@ -179,8 +179,8 @@ TEST_F(AmxConvolutionTest, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// Not even where their positions share a block, or zeros between them.
-TEST_F(AmxConvolutionTest, AnImageSeesNoOther) {
+// Even if their positions share a block, or zeros between them.
+TEST_F(AmxConvolutionTest, ImagesDoNotAffectEachOther) {
   const ConvolutionShape shape = {3, 3, 64, 64, 3, 1, 1};
   constexpr int64_t kRows = 3;
   const auto convolution = Make(shape, Options({shape, kRows}));

@@ -1,5 +1,5 @@
-// Holds every kernel set's batch norm to the reference, and the reference to its definition
-// and to finite differences.
+// Compares every kernel set's batch norm with the reference, and the reference with its definition
+// and finite differences.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -40,7 +40,7 @@ std::vector<BatchNormShape> BatchNormShapes() {
   return shapes;
 }
 
-// The same in float32 and, by turns, in one of the other types.
+// The shapes in float32 and, alternating, in one of the other types.
 std::vector<BatchNormShape> TypedShapes() {
   std::vector<BatchNormShape> shapes = BatchNormShapes();
   const size_t count = shapes.size();
@@ -58,14 +58,14 @@ std::string Name(const BatchNormShape& shape) {
          NameOf(shape.type);
 }
 
-// What forward leaves for backward.
+// Results of forward that backward needs.
 struct BatchNormState {
   double pixels;
   TestBuffer mean, inverse_deviation, scale, shift;
   TypedBuffer y;
   Bytes choice;
 
-  // With the statistics of x's own pixels, by the reference.
+  // With the statistics of x's own pixels, computed by the reference.
   BatchNormState(const BatchNormShape& shape, const void* x, const TestBuffer& gamma,
                  const TestBuffer& beta, const void* addend = nullptr)
       : BatchNormState(shape) {
@@ -80,7 +80,7 @@ struct BatchNormState {
     table.batch_norm_apply(shape, x, scale.data(), shift.data(), addend, y.data(), choice.data());
   }
 
-  // The share `shape` of a batch that has `whole`'s statistics.
+  // For the slice `shape` of a batch with the statistics of `whole`.
   BatchNormState(const BatchNormShape& shape, const void* x, const BatchNormState& whole)
       : BatchNormState(shape) {
     pixels = whole.pixels;
@@ -144,15 +144,15 @@ class BatchNormContractTest : public KernelContractTest {
     reference().batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(),
                                          expected_dx.data());
     ExpectRounded(dx, expected_dx, "dx", 2e-5);
-    // In the place of x.
+    // dx overwriting x.
     const TypedBuffer over_x(shape.type, count);
     std::memcpy(over_x.data(), gradient.x, count * SizeOf(shape.type));
     BatchNormGradient moved = gradient;
     moved.x = over_x.data();
     backward_data(shape, moved, over_x.data());
-    ExpectSame(over_x, dx, "dx in the place of x");
+    ExpectSame(over_x, dx, "dx overwriting x");
     if (shape.pool) return;
-    // From what the pass before made of dy, in its place.
+    // From dz, which overwrites dy.
     const TypedBuffer masked = dy;
     BatchNormShape linear = shape;
     linear.activation = Activation::kNone;
@@ -160,13 +160,13 @@ class BatchNormContractTest : public KernelContractTest {
     moved.dy = masked.data();
     kernels().batch_norm_backward_parameters(shape, moved, dgamma.data(), dbeta.data(),
                                              masked.data());
-    ExpectSame(masked, expected_dz, "dz in the place of dy");
+    ExpectSame(masked, expected_dz, "dz overwriting dy");
     backward_data(linear, moved, over_x.data());
     ExpectSame(over_x, dx, "dx from dz");
   }
 };
 
-// Values far from zero, where a variance by plain sums of squares would cancel.
+// Values far from zero, where a variance from plain sums of squares would suffer from cancellation.
 TEST_P(BatchNormContractTest, Statistics) {
   for (const BatchNormShape& shape : TypedShapes()) {
     SCOPED_TRACE(Name(shape));
@@ -182,7 +182,7 @@ TEST_P(BatchNormContractTest, Statistics) {
   }
 }
 
-// A large gamma, so that ReLU6's upper bound matters.
+// A large gamma, so that ReLU6's upper bound has an effect.
 TestBuffer DrawGamma(const BatchNormShape& shape, std::mt19937& random) {
   TestBuffer gamma(shape.channels, random);
   for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 5;
@@ -213,16 +213,16 @@ TEST_P(BatchNormContractTest, Forward) {
       }
       const TypedBuffer over_x = x;
       apply(over_x.data(), sum, over_x.data());
-      ExpectSame(over_x, y, "y in the place of x");
+      ExpectSame(over_x, y, "y overwriting x");
       if (sum == nullptr) continue;
       const TypedBuffer over_addend = addend;
       apply(x.data(), over_addend.data(), over_addend.data());
-      ExpectSame(over_addend, y, "y in the place of the addend");
+      ExpectSame(over_addend, y, "y overwriting the addend");
     }
   }
 }
 
-// With the mask computed from x, and with that of y.
+// With the mask computed from x, and with the mask of y.
 TEST_P(BatchNormContractTest, Backward) {
   for (const BatchNormShape& shape : TypedShapes()) {
     SCOPED_TRACE(Name(shape));
@@ -240,9 +240,9 @@ TEST_P(BatchNormContractTest, Backward) {
   }
 }
 
-// Two ranks, the second one's rows perhaps none: the statistics and the sums of both give each its
-// part of what one rank would compute.
-TEST_P(BatchNormContractTest, SharedStatisticsGiveThePartsOfTheWhole) {
+// Two ranks, the second possibly without samples: the shared statistics and sums give each rank its
+// slice of the result of a single rank.
+TEST_P(BatchNormContractTest, SharedStatisticsGiveSlicesOfTheWhole) {
   for (const auto& [activation, pool] : kFusions) {
     for (const int64_t first_rows : {3, 5}) {
       const BatchNormShape shape{5, 5, 4, 19, activation, pool};
@@ -294,7 +294,7 @@ TEST_P(BatchNormContractTest, SharedStatisticsGiveThePartsOfTheWhole) {
   }
 }
 
-TEST_P(BatchNormContractTest, NotANumberStaysVisible) {
+TEST_P(BatchNormContractTest, PropagatesNan) {
   for (const KernelTable* table : {&kernels(), &reference()}) {
     for (const auto& [activation, pool] : kFusions) {
       for (const DataType type : kDataTypes) {
@@ -329,7 +329,7 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatistics) {
       const BatchNormScaling scaling{.channels = channels, .epsilon = kEpsilon};
       const auto factor = Stored(1.25f), active = Stored(0.0f);
       const BatchNormMomentum momentum{.channels = channels, .pixels = pixels, .momentum = 0.3};
-      // What each table makes of the same.
+      // Runs one table on the same inputs.
       const auto run = [&](const KernelTable& table, bool biased, bool whole) {
         std::vector<TestBuffer> out;
         for (int i = 0; i < 5; ++i) out.emplace_back(channels);
@@ -348,7 +348,7 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatistics) {
         const char* const names[] = {"inverse deviation", "scale", "shift", "running mean",
                                      "running variance"};
         for (int i = 0; i < 5; ++i) ExpectClose(actual[i], expected[i], names[i], 1e-6);
-        // Of a branch that is left out nothing is taken in.
+        // A dropped branch does not update the running statistics.
         for (const KernelTable* table : {&kernels(), &reference()}) {
           table->batch_norm_running(momentum, active.data(), mean.data(), variance.data(),
                                     actual[3].data(), actual[4].data());
@@ -359,18 +359,19 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatistics) {
   }
 }
 
-// What two devices add up is what one with the pixels of both would have; of none nothing comes.
-TEST_P(BatchNormContractTest, StatisticsThatDevicesShare) {
+// The sums of two devices equal those of one device with the pixels of both; without pixels,
+// nothing is written.
+TEST_P(BatchNormContractTest, SumsStatisticsOverDevices) {
   constexpr double kPixels[] = {0, 1, 300};
   for (const int64_t channels : {1, 5, 16, 67}) {
     TestBuffer mean(channels, random_), variance(channels, random_);
     for (int64_t c = 0; c < channels; ++c) variance[c] = variance[c] * variance[c];
-    // Of the other device, far away.
+    // Mean of the other device, far away.
     const auto other_mean = [&](int64_t c) { return 100.0 + double{mean[c]}; };
     for (const double own : kPixels) {
       for (const double other : kPixels) {
         TestVector<double> sums(2 * channels + 1, -1), expected(2 * channels + 1, -1);
-        // Without pixels there is nothing to read.
+        // Without pixels, nothing is read.
         const float* const means = own > 0 ? mean.data() : nullptr;
         const float* const variances = own > 0 ? variance.data() : nullptr;
         kernels().batch_norm_to_sums(channels, own, means, variances, sums.data());
@@ -405,8 +406,8 @@ TEST_P(BatchNormContractTest, StatisticsThatDevicesShare) {
   }
 }
 
-// Where only the device knows how many pixels there are.
-TEST_P(BatchNormContractTest, PixelsInTheDevicesMemory) {
+// The number of pixels is known only to the device.
+TEST_P(BatchNormContractTest, ReadsTheNumberOfPixelsFromDeviceMemory) {
   const BatchNormShape shape = {.rows = 2, .height = 3, .width = 3, .channels = 19};
   const int64_t elements = shape.pixels() * shape.channels;
   const auto pixels = Stored(50.0), none = Stored(0.0);
@@ -447,8 +448,8 @@ TEST_P(BatchNormContractTest, PixelsInTheDevicesMemory) {
   EXPECT_EQ(running_variance[0], 2);
 }
 
-// By hand: a deviation of 2, four pixels whose unbiased variance is 4 / 3 of the other.
-TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsByHand) {
+// Manual calculation: a deviation of 2, four pixels whose unbiased variance is 4 / 3 of the biased.
+TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsMatchManualCalculation) {
   TestBuffer mean(1), variance(1), gamma(1), beta(1), bias(1), inverse(1), scale(1), shift(1);
   TestBuffer running_mean(1), running_variance(1);
   mean[0] = 3, variance[0] = 3.75f, gamma[0] = 8, beta[0] = 1, bias[0] = 5;
@@ -467,7 +468,7 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsByHand) {
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, BatchNormContractTest, EveryKernelSet(), KernelSetName);
 
-// The whole layer by its definition.
+// The whole layer by definition.
 Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& gamma,
                  const Doubles& beta) {
   const int64_t pixels = shape.pixels();
@@ -497,7 +498,7 @@ Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& g
   return y;
 }
 
-TEST(ReferenceKernelsTest, BatchNormGradientsAreFiniteDifferences) {
+TEST(ReferenceKernelsTest, BatchNormGradientsMatchFiniteDifferences) {
   std::mt19937 random(3);
   for (const auto& [activation, pool] : kFusions) {
     const BatchNormShape shape{4, 5, 6, 7, activation, pool};

@@ -1,5 +1,5 @@
-// Holds every kernel set's casts to the reference, and the conversions to and from 16 bits to
-// what they mean.
+// Compares every kernel set's casts with the reference, and the conversions to and from 16 bits
+// with their definition.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,7 +18,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Below what instructions for bfloat16 may take for zero.
+// Whether instructions for bfloat16 may flush the value to zero.
 bool IsSubnormal(DataType type, float value) {
   return type == DataType::kBfloat16 && std::abs(value) < 0x1p-126f;
 }
@@ -35,7 +35,7 @@ void ExpectCast(const TypedBuffer& actual, const TypedBuffer& expected) {
 }
 
 bool AllFinite(const KernelTable& table, DataType type, const void* x, size_t count) {
-  TestVector<uint8_t> finite(1, 2);  // neither
+  TestVector<uint8_t> finite(1, 2);  // neither true nor false
   table.all_finite(type, x, count, reinterpret_cast<bool*>(finite.data()));
   EXPECT_LE(finite[0], 1);
   return finite[0] == 1;
@@ -43,7 +43,7 @@ bool AllFinite(const KernelTable& table, DataType type, const void* x, size_t co
 
 class CastContractTest : public KernelContractTest {};
 
-// Every exponent, halfway cases, and what has no number of its own. Counts that leave a rest.
+// Every exponent, halfway cases, NaN and infinity. Counts that are no multiple of a vector.
 TEST_P(CastContractTest, AllTypesToAllTypes) {
   std::vector<float> values = {0.0f,        -0.0f,       kNan,           kInfinity,     -kInfinity,
                                65504.0f,    65519.0f,    65520.0f,       -65520.0f,     65536.0f,
@@ -83,7 +83,7 @@ TEST_P(CastContractTest, AllTypesToAllTypes) {
   }
 }
 
-TEST_P(CastContractTest, BeyondTheLargestIsInfinity) {
+TEST_P(CastContractTest, ValuesOutOfRangeBecomeInfinity) {
   for (const KernelTable* table : {&kernels(), &reference()}) {
     const TypedBuffer x(DataType::kFloat32, 20), y(DataType::kFloat16, 20);
     for (int i = 0; i < 20; ++i) x.Set(i, i % 2 == 0 ? 70000 : -70000);
@@ -95,8 +95,8 @@ TEST_P(CastContractTest, BeyondTheLargestIsInfinity) {
   }
 }
 
-// Every bit pattern of the 16-bit types, except that bfloat16's subnormals may become zero.
-TEST_P(CastContractTest, SixteenBitsToFloatAndBackIsTheSame) {
+// Every bit pattern of the 16-bit types, except that subnormal bfloat16 may become zero.
+TEST_P(CastContractTest, SixteenBitToFloatAndBackIsTheIdentity) {
   for (const DataType type : {DataType::kBfloat16, DataType::kFloat16}) {
     constexpr size_t kCount = 1 << 16;
     const TypedBuffer x(type, kCount), wide(DataType::kFloat32, kCount), y(type, kCount);

@@ -1,5 +1,5 @@
-// Holds the convolutions of processors and GPUs to reference::MakeConvolution, and the reference to
-// its definition and to finite differences.
+// Compares the convolutions of CPUs and GPUs with reference::MakeConvolution, and the reference
+// with its definition and finite differences.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -83,7 +83,7 @@ std::string Name(const ConvolutionShape& shape) {
                                                      shape.padding, shape.groups});
 }
 
-// What an epilogue has beside a bias.
+// Components of an epilogue in addition to a bias.
 struct Ends {
   bool scale = false;
   bool addend = false;
@@ -104,12 +104,12 @@ constexpr Precision kLowPrecisions[] = {
     {kBf16, kF32, kBf16},
     {kBf16, kBf16, kBf16},
     {kF16, kF16, kF16},
-    // Activations in float32.
+    // Float32 activations.
     {kF32, kF32, kBf16},
     {kF32, kF32, kF16},
 };
 
-// A sum rounded from another side of a tie is a unit in the last place away.
+// A sum that is close to a tie may be rounded to an adjacent value.
 double Tolerance(DataType stored) {
   switch (stored) {
     case DataType::kBfloat16:
@@ -121,7 +121,7 @@ double Tolerance(DataType stored) {
   }
 }
 
-// `values` as elements of `type`. Memory that it leaves is NaN.
+// `values` as elements of `type`. Unused memory is NaN.
 TestBuffer Stored(DataType type, const TestBuffer& values) {
   TestBuffer stored((values.size() * SizeOf(type) + sizeof(float) - 1) / sizeof(float));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -138,7 +138,7 @@ TestBuffer Loaded(DataType type, const TestBuffer& stored, size_t count) {
   return values;
 }
 
-// By the best engine, of every set of instructions that the processor has.
+// Creates a convolution with the best engine for kSet, if the CPU supports it.
 template <InstructionSet kSet>
 absl::StatusOr<std::unique_ptr<Convolution>> MakeOnCpu(const ConvolutionShape& shape,
                                                        const ConvolutionOptions& options) {
@@ -146,7 +146,7 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeOnCpu(const ConvolutionShape& s
 }
 constexpr ConvolutionSetUse kCpuUse = {MakeOnCpu<InstructionSet::kAvx512Bf16>, false};
 
-// A layer by the implementation under test and by the reference, with the same weights.
+// A layer implemented by the code under test and by the reference, with the same weights.
 class Pair {
  public:
   Pair(const ConvolutionShape& shape, const ConvolutionOptions& options, std::mt19937& random,
@@ -164,11 +164,11 @@ class Pair {
     if (made.ok()) convolution_ = *std::move(made);
   }
 
-  // Of all directions, or of Forward alone: the others know no epilogue.
+  // Compares all directions, or only Forward: the others have no epilogue.
   void ExpectTheSame(const std::vector<int64_t>& numbers_of_rows, bool backward = true) {
     ASSERT_NE(convolution_, nullptr);
     SCOPED_TRACE(Name(shape_) + " " + convolution_->description());
-    // Aligned to 64 bytes and no more.
+    // Aligned to exactly 64 bytes.
     constexpr int64_t kFloats = 64 / sizeof(float);
     TestBuffer whole_workspace(convolution_->workspace_bytes() / sizeof(float) + 1 + kFloats);
     const bool aligned_to_more = reinterpret_cast<uintptr_t>(whole_workspace.data()) % 128 == 0;
@@ -275,7 +275,7 @@ class ConvolutionContractTest : public testing::TestWithParam<std::tuple<Convolu
   ConvolutionSetUse use_ = kCpuUse;
 };
 
-// Of the processor and of the reference alone.
+// Only for the CPU and the reference.
 class ConvolutionReferenceTest : public ConvolutionContractTest {
  protected:
   void ExpectBfloat16ToAgree(ConvolutionMaker* make) {
@@ -297,9 +297,9 @@ class ConvolutionReferenceTest : public ConvolutionContractTest {
   }
 };
 
-TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
-  // The largest, then fewer, then the largest again: what one number of rows leaves must not hurt
-  // another.
+TEST_P(ConvolutionContractTest, MatchesTheReferenceForAnyNumberOfSamples) {
+  // The largest number of samples, then fewer, then the largest again: state of one number must not
+  // affect another.
   MakePair(Options()).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
   for (const Ends& ends : {Ends{.activation = Activation::kRelu},
                            Ends{.scale = true, .activation = Activation::kRelu6},
@@ -309,7 +309,7 @@ TEST_P(ConvolutionContractTest, AgreesWithTheReferenceForAnyNumberOfRows) {
   MakePair(Options(/*bias=*/false)).ExpectTheSame({2});
 }
 
-TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
+TEST_P(ConvolutionContractTest, ZeroSamplesGiveZeroGradients) {
   const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
@@ -330,7 +330,7 @@ TEST_P(ConvolutionContractTest, NoRowsGiveZeroGradients) {
   for (size_t i = 0; i < other.size(); ++i) ASSERT_EQ(other[i], 0.0f);
 }
 
-TEST_P(ConvolutionContractTest, AgreesWithTheReferenceInEveryPrecision) {
+TEST_P(ConvolutionContractTest, MatchesTheReferenceInEveryPrecision) {
   for (const Precision& precision : kLowPrecisions) {
     SCOPED_TRACE(testing::Message() << NameOf(precision.x) << " to " << NameOf(precision.compute)
                                     << " to " << NameOf(precision.y));
@@ -350,17 +350,17 @@ TEST_P(ConvolutionContractTest, AgreesWithTheReferenceInEveryPrecision) {
   }
 }
 
-// Also where MakeConvolution would choose another engine.
-TEST_P(ConvolutionReferenceTest, AmxAgreesWithTheReferenceInBfloat16) {
-  if (!cpu::HasAmx()) GTEST_SKIP() << "this processor lacks AMX";
+// Even if MakeConvolution would select another engine.
+TEST_P(ConvolutionReferenceTest, AmxMatchesTheReferenceInBfloat16) {
+  if (!cpu::HasAmx()) GTEST_SKIP() << "this CPU has no AMX";
   ExpectBfloat16ToAgree([](const ConvolutionShape& shape, const ConvolutionOptions& options)
                             -> absl::StatusOr<std::unique_ptr<Convolution>> {
     return cpu::LowerConvolution(shape, options, CpuKernels(), cpu::MakeAmxEngine(shape, options));
   });
 }
 
-// With fewer instructions than this processor has, other engines are chosen.
-TEST_P(ConvolutionReferenceTest, EveryInstructionSetAgreesWithTheReference) {
+// With smaller instruction sets than the CPU's, other engines are selected.
+TEST_P(ConvolutionReferenceTest, EveryInstructionSetMatchesTheReference) {
   for (ConvolutionMaker* const make :
        {MakeOnCpu<InstructionSet::kPlain>, MakeOnCpu<InstructionSet::kAvx2>,
         MakeOnCpu<InstructionSet::kAvx512>}) {
@@ -372,8 +372,8 @@ TEST_P(ConvolutionReferenceTest, EveryInstructionSetAgreesWithTheReference) {
   }
 }
 
-// Also through the ReLU, and to no other row.
-TEST_P(ConvolutionContractTest, NotANumberStaysVisible) {
+// Through the ReLU, too, but not to other samples.
+TEST_P(ConvolutionContractTest, PropagatesNan) {
   const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
@@ -386,13 +386,13 @@ TEST_P(ConvolutionContractTest, NotANumberStaysVisible) {
                        {.shift = bias.data(), .activation = Activation::kRelu}, y.data(),
                        workspace.data());
   for (int64_t i = 0; i < shape().output_elements(); ++i) {
-    // Windows that lie in the padding alone do not see the image.
+    // Windows that lie entirely in the padding do not depend on the image.
     if (shape().padding < shape().kernel) ASSERT_TRUE(std::isnan(y[i])) << i;
     ASSERT_FALSE(std::isnan(y[shape().output_elements() + i])) << i;
   }
 }
 
-TEST_P(ConvolutionContractTest, ExportGivesBackWhatWasImportedAndPaddingIsZero) {
+TEST_P(ConvolutionContractTest, ExportReturnsImportedWeightsAndPaddingIsZero) {
   const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer canonical(shape().weights());
@@ -411,7 +411,7 @@ TEST_P(ConvolutionContractTest, ExportGivesBackWhatWasImportedAndPaddingIsZero) 
   EXPECT_NEAR(sum, exported_sum, 1e-6 * sum);
 }
 
-// By its definition: each output gathers over its group's input channels and the kernel.
+// By definition: each output sums over its group's input channels and the kernel.
 Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles& weights,
                  const Doubles& bias) {
   const int64_t ins = shape.in_channels / shape.groups;
@@ -444,7 +444,7 @@ Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles&
   return y;
 }
 
-TEST_P(ConvolutionReferenceTest, ReferenceGradientsAreFiniteDifferences) {
+TEST_P(ConvolutionReferenceTest, ReferenceGradientsMatchFiniteDifferences) {
   const auto reference = reference::MakeConvolution(shape(), Options());
   constexpr int64_t kRows = 2;
   TestBuffer x(kRows * shape().input_elements(), random_), weights(shape().weights(), random_);
@@ -473,7 +473,7 @@ TEST_P(ConvolutionReferenceTest, ReferenceGradientsAreFiniteDifferences) {
   ExpectGradient(of_bias, bias, dy, dbias, random_, "dbias");
 }
 
-TEST_P(ConvolutionContractTest, TheSameCallGivesTheSameBits) {
+TEST_P(ConvolutionContractTest, IsDeterministic) {
   const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
@@ -513,14 +513,14 @@ class ConvolutionTest : public testing::TestWithParam<ConvolutionSet> {
   ConvolutionSetUse use_ = kCpuUse;
 };
 
-TEST_P(ConvolutionTest, AnImpossibleShapeIsAnError) {
+TEST_P(ConvolutionTest, RejectsInvalidShapes) {
   const ConvolutionShape shape{2, 2, 8, 8, 5, 1, 0};
   EXPECT_EQ(use_.make(shape, {}).status().code(), absl::StatusCode::kInvalidArgument);
   const ConvolutionShape uneven_groups{.in_channels = 6, .out_channels = 8, .groups = 4};
   EXPECT_EQ(use_.make(uneven_groups, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_P(ConvolutionTest, ATypeThatKernelsLackIsAnError) {
+TEST_P(ConvolutionTest, RejectsUnsupportedTypes) {
   const ConvolutionShape dense{.in_channels = 8, .out_channels = 8};
   const ConvolutionShape depthwise{4, 4, 8, 8, 3, 1, 1, 8};
   const DataType type = DataType::kInt32;
@@ -533,12 +533,12 @@ TEST_P(ConvolutionTest, ATypeThatKernelsLackIsAnError) {
   }
 }
 
-TEST_P(ConvolutionTest, RandomShapesAgreeWithTheReference) {
+TEST_P(ConvolutionTest, RandomShapesMatchTheReference) {
   std::mt19937 random(17);
   const auto draw = [&](int64_t first, int64_t last) {
     return std::uniform_int_distribution<int64_t>(first, last)(random);
   };
-  // Float32 as often as the others together.
+  // Float32 as often as the other types together.
   const DataType types[] = {kF32, kF32, kBf16, kF16};
   const auto any_type = [&] { return types[draw(0, 3)]; };
   for (int i = 0; i < 80; ++i) {

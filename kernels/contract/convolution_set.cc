@@ -12,7 +12,7 @@
 namespace muster::kernels {
 namespace {
 
-// As tests find it from the workspace's root; in a bundle it lies where any program looks for it.
+// Path from the workspace's root, for tests; in a bundle, the library is in its default place.
 constexpr char kCudaLibrary[] = "kernels/cuda/libmuster-cuda.so";
 
 absl::StatusOr<Device*> Gpu() {
@@ -23,7 +23,7 @@ absl::StatusOr<Device*> Gpu() {
   return device->get();
 }
 
-// Its own for each process.
+// A separate device for each process.
 Device& OnHost() {
   static Device& device = *MakeCudaOnHostDevice().release();
   return device;
@@ -49,7 +49,7 @@ absl::StatusOr<ConvolutionSetUse> UseConvolutionSet(ConvolutionSet set) {
       break;
     case ConvolutionSet::kCudaOnHost:
       if (!HasFakeLibraries()) {
-        return absl::NotFoundError("the libraries that stand in for NVIDIA's are not here");
+        return absl::NotFoundError("the fake NVIDIA libraries were not found");
       }
       return ConvolutionSetUse{
           [](const ConvolutionShape& shape, const ConvolutionOptions& options) {

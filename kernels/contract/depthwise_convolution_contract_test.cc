@@ -1,5 +1,5 @@
-// Holds every kernel set's depthwise convolution to the reference, and the Convolution made of
-// it to reference::MakeConvolution.
+// Compares every kernel set's depthwise convolution with the reference, and the Convolution based
+// on it with reference::MakeConvolution.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -33,7 +33,7 @@ constexpr Types kTypes[] = {
     {DataType::kFloat16, DataType::kFloat16}, {DataType::kFloat32, DataType::kBfloat16},
     {DataType::kFloat32, DataType::kFloat16}, {DataType::kBfloat16, DataType::kFloat32}};
 
-// 64-byte aligned elements of a type, NaN at first.
+// 64-byte aligned elements of a type, initially NaN.
 class Activations {
  public:
   Activations(DataType type, int64_t count)
@@ -47,7 +47,7 @@ class Activations {
   int64_t size() const { return count_; }
   float operator[](int64_t i) const { return LoadElement(type_, data(), i); }
   void Set(int64_t i, float value) { StoreElement(type_, value, data(), i); }
-  // The distance of neighbouring values between 1 and 2.
+  // Distance of adjacent values between 1 and 2.
   double unit() const {
     if (type_ == DataType::kFloat32) return 0x1p-23;
     return type_ == DataType::kBfloat16 ? 0x1p-7 : 0x1p-10;
@@ -59,7 +59,7 @@ class Activations {
   TestBuffer memory_;
 };
 
-// As for floats, and by as much as a sum's error may turn its rounding.
+// As for floats, plus the rounding that may differ because of a sum's error.
 void ExpectClose(const Activations& actual, const Activations& expected, const char* what) {
   ASSERT_EQ(actual.size(), expected.size());
   double largest = 1;
@@ -86,7 +86,7 @@ void ExpectTheSameBits(const void* a, const void* b, size_t bytes, const char* w
 
 std::vector<DepthwiseConvolutionShape> Shapes() {
   return {
-      // What depthwise_three_body.h covers: rows, height, width, channels, kernel, stride, padding.
+      // Shapes of three_body.h: rows, height, width, channels, kernel, stride, padding.
       {2, 14, 14, 32, 3, 1, 1},
       {3, 9, 7, 16, 3, 1, 1},
       {2, 7, 9, 100, 3, 2, 1},
@@ -105,11 +105,11 @@ std::vector<DepthwiseConvolutionShape> Shapes() {
       {2, 3, 2, 16, 3, 1, 2},
       {2, 7, 6, 24, 3, 2, 0},
       {2, 3, 3, 40, 3, 2, 0},
-      {1, 40, 30, 80, 3, 1, 1},  // several bands of lines
+      {1, 40, 30, 80, 3, 1, 1},  // several bands of rows
       {1, 41, 31, 80, 3, 2, 1},
       {700, 2, 1, 16, 3, 1, 1},  // several bands of images
-      // What depthwise_dot_body.h covers as well: in bands of lines and of images, with a line and
-      // a column left over or not, and with channels that two blocks share.
+      // Shapes of dot_body.h, too: in bands of rows and of images, with and without a remaining row
+      // and column, and with channels that two blocks share.
       {2, 9, 7, 40, 3, 1, 1},
       {2, 7, 8, 72, 3, 2, 1},
       {3, 12, 10, 96, 3, 2, 1},
@@ -117,7 +117,7 @@ std::vector<DepthwiseConvolutionShape> Shapes() {
       {300, 2, 4, 32, 3, 2, 1},
       {0, 4, 4, 32, 3, 1, 1},
       {0, 4, 4, 32, 3, 2, 1},
-      // Any other.
+      // Other shapes.
       {2, 5, 6, 3, 3, 1, 1},
       {2, 6, 5, 1, 3, 2, 1},
       {2, 7, 6, 24, 3, 2, 2},
@@ -131,7 +131,7 @@ std::vector<DepthwiseConvolutionShape> Shapes() {
       {2, 11, 4, 16, 4, 3, 1},
       {2, 1, 4, 33, 7, 2, 3},
       {1, 1, 2, 8, 2, 4, 2},
-      {2, 4, 5, 17, 2, 1, 2},  // windows in the padding alone
+      {2, 4, 5, 17, 2, 1, 2},  // windows entirely in the padding
       {0, 5, 5, 19, 5, 1, 2},
   };
 }
@@ -151,7 +151,7 @@ class DepthwiseConvolutionContractTest : public KernelContractTest {
   static int64_t Outputs(const DepthwiseConvolutionShape& shape) {
     return shape.rows * shape.output_elements();
   }
-  // Padding that no channel may see is not zero.
+  // The padding, which must not affect any channel, is not zero.
   TestBuffer Weights(const DepthwiseConvolutionShape& shape) {
     return TestBuffer(shape.weights_elements(), random_);
   }
@@ -254,8 +254,8 @@ TEST_P(DepthwiseConvolutionContractTest, BackwardWeights) {
   });
 }
 
-// Values of one sign, whose sum grows over tens of thousands of pixels.
-TEST_P(DepthwiseConvolutionContractTest, LongSumsStayAccurate) {
+// Values of one sign, whose sums grow over tens of thousands of pixels.
+TEST_P(DepthwiseConvolutionContractTest, IsAccurateForLongSums) {
   for (const int64_t stride : {1, 2}) {
     const DepthwiseConvolutionShape shape = {12, 56, 56, 16, 3, stride, 1};
     Activations x(shape.type, Inputs(shape), random_), dy(shape.type, Outputs(shape), random_);
@@ -272,13 +272,13 @@ TEST_P(DepthwiseConvolutionContractTest, LongSumsStayAccurate) {
   }
 }
 
-// In the windows that see it, through every activation, and nowhere else.
-TEST_P(DepthwiseConvolutionContractTest, NotANumberStaysWhereItIs) {
+// To the windows that contain it, through every activation, and nowhere else.
+TEST_P(DepthwiseConvolutionContractTest, PropagatesNanOnlyToItsWindows) {
   ForEachShape([&](DepthwiseConvolutionShape shape) {
     if (shape.rows == 0 || Inputs(shape) > 20000) return;
     shape.rows = 3;
     Activations x(shape.type, Inputs(shape), random_);
-    // One pixel of the middle row.
+    // One pixel of the middle sample.
     const int64_t pixel = Draw(0, shape.height * shape.width - 1);
     for (int64_t c = 0; c < shape.channels; ++c) {
       x.Set(shape.input_elements() + pixel * shape.channels + c, kNan);
@@ -292,7 +292,7 @@ TEST_P(DepthwiseConvolutionContractTest, NotANumberStaysWhereItIs) {
                                                 expected.data());
       ASSERT_EQ(WhereNan(y), WhereNan(expected));
     }
-    // dx the same way.
+    // The same for dx.
     Activations dy(shape.type, Outputs(shape), random_);
     const int64_t out_pixel = Draw(0, shape.out_height() * shape.out_width() - 1);
     for (int64_t c = 0; c < shape.channels; ++c) {
@@ -315,7 +315,7 @@ struct LayerCase {
 };
 void PrintTo(const LayerCase& value, std::ostream* os) { *os << value.name; }
 
-// The Convolution, with the reference's kernels as well: what it adds is the same for all.
+// The Convolution, also with the reference's kernels: its own code is the same for all tables.
 class DepthwiseLayerTest : public testing::TestWithParam<LayerCase> {
  protected:
   void ExpectTheSame(const ConvolutionOptions& options, const KernelTable& kernels) {
@@ -358,7 +358,7 @@ class DepthwiseLayerTest : public testing::TestWithParam<LayerCase> {
   std::mt19937 random_{5};
 };
 
-TEST_P(DepthwiseLayerTest, AgreesWithTheReferenceForAllTypesAndThreads) {
+TEST_P(DepthwiseLayerTest, MatchesTheReferenceForAllTypesAndThreads) {
   const DataType types[] = {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16};
   for (const KernelTable* kernels : {&ReferenceKernels(), &CpuKernels()}) {
     for (const DataType x_type : types) {
@@ -388,7 +388,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, DepthwiseLayerTest,
                                          LayerCase{"five", {5, 6, 19, 19, 5, 1, 2, 19}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(MakeDepthwiseConvolutionTest, NoOtherLayer) {
+TEST(MakeDepthwiseConvolutionTest, RejectsOtherLayers) {
   for (const ConvolutionShape& shape : {ConvolutionShape{4, 4, 8, 8, 3, 1, 1, 1},
                                         {4, 4, 8, 16, 3, 1, 1, 8},
                                         {1, 1, 8, 8, 3, 1, 0, 8}}) {

@@ -1,4 +1,4 @@
-// Holds every kernel set's rows of images to the reference.
+// Compares every kernel set's LoadImages with the reference.
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -23,7 +23,7 @@ class ImageRowsContractTest : public KernelSetTest {
     return x;
   }
 
-  // `resized`: rounding to bytes may go either way, seldom.
+  // `resized`: a few values may be rounded to an adjacent byte.
   void ExpectAsReference(const ImageRowsShape& shape, const Bytes& x,
                          const TestVector<ImageRow>& rows, bool resized) {
     TestBuffer scale(shape.channels), shift(shape.channels);
@@ -67,8 +67,8 @@ TEST_P(ImageRowsContractTest, WholeImages) {
   ExpectAsReference({0, 5, 7, 3}, Pixels(0), {}, /*resized=*/false);
 }
 
-// Every place of an image, also beyond its edges, in lines that are longer than it.
-TEST_P(ImageRowsContractTest, MovedAndMirrored) {
+// Translations in all directions, also beyond the edges, with rows longer than the image.
+TEST_P(ImageRowsContractTest, TranslatedAndMirrored) {
   for (const int64_t channels : {1, 3}) {
     ImageRowsShape shape{0, 5, 7, channels};
     const Bytes x = Pixels(6 * (9 * channels + 2));
@@ -94,7 +94,7 @@ TEST_P(ImageRowsContractTest, MovedAndMirrored) {
   }
 }
 
-TEST_P(ImageRowsContractTest, BoxesResizedMovedAndErased) {
+TEST_P(ImageRowsContractTest, BoxesResizedTranslatedAndErased) {
   for (const int64_t channels : {1, 3}) {
     const ImageRowsShape shape{60, 11, 14, channels};
     constexpr int64_t kHeight = 30, kWidth = 25;
@@ -103,7 +103,7 @@ TEST_P(ImageRowsContractTest, BoxesResizedMovedAndErased) {
     TestVector<ImageRow> rows(shape.rows);
     for (int64_t i = 0; i < shape.rows; ++i) {
       ImageRow& row = rows[i];
-      // A part of one of the images, as a crop before resizing is.
+      // A region of one of the images, like a crop before resizing.
       const int64_t first_line = Below(10), first_column = Below(10);
       row.image = (i % 4 * kHeight + first_line) * line_bytes + first_column * channels;
       row.line_bytes = line_bytes;
@@ -122,7 +122,7 @@ TEST_P(ImageRowsContractTest, BoxesResizedMovedAndErased) {
   }
 }
 
-TEST_P(ImageRowsContractTest, MuchSmallerAndMuchLarger) {
+TEST_P(ImageRowsContractTest, LargeReductionAndEnlargement) {
   const ImageRowsShape small{2, 4, 5, 3}, large{1, 60, 70, 3};
   for (const ImageRowsShape& shape : {small, large}) {
     const int64_t height = shape.rows == 2 ? 90 : 6, width = shape.rows == 2 ? 70 : 5;

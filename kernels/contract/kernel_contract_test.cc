@@ -1,5 +1,5 @@
-// Holds every kernel set's kernels that have no test of their own to the reference, and the
-// reference's gradients to finite differences.
+// Compares kernels that have no separate test with the reference, for every kernel set, and the
+// reference's gradients with finite differences.
 #include "kernels/contract/kernel_contract.h"
 
 #include <cstdint>
@@ -23,13 +23,13 @@ TEST_P(KernelContractTest, Dropout) {
       ExpectRounded(y, expected, "y", 1e-6);
       for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i] == 0, expected[i] == 0);
       kernels().dropout(type, mask, draw.data(), 20, columns, x.data(), x.data());
-      ExpectSame(x, y, "y in the place of x");
+      ExpectSame(x, y, "y overwriting x");
     }
   }
 }
 
-// The mask belongs to the row of the global batch, whichever rank has it.
-TEST_P(KernelContractTest, DropoutDoesNotDependOnHowRowsAreShared) {
+// The mask depends on the global sample index, not on the rank.
+TEST_P(KernelContractTest, DropoutDoesNotDependOnTheDistributionOverRanks) {
   const DropoutMask mask{.probability = 0.5f};
   auto draw = Stored(RandomDraw{.key = MakePhiloxKey(5)});
   constexpr int64_t kRows = 12, kColumns = 10;
@@ -46,7 +46,7 @@ TEST_P(KernelContractTest, DropoutDoesNotDependOnHowRowsAreShared) {
   EXPECT_NEAR(dropped, kRows * kColumns / 2, 25);
 }
 
-// The second lies in the first's branch, and the first in that of the third.
+// The second block is in the first's branch, and the first in that of the third.
 TEST_P(KernelContractTest, BlocksAreDrawnByStepAndNode) {
   TestVector<BlockDraw> blocks = {{.node = 4, .around = 2, .probability = 0.3},
                                   {.node = 3, .around = 0, .probability = 0.5},
@@ -109,7 +109,7 @@ TEST_P(KernelContractTest, SoftmaxCrossEntropy) {
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, KernelContractTest, EveryKernelSet(), KernelSetName);
 
-TEST(ReferenceKernelsTest, CrossEntropyGradientIsAFiniteDifference) {
+TEST(ReferenceKernelsTest, CrossEntropyGradientMatchesFiniteDifferences) {
   std::mt19937 random(4);
   const CrossEntropyOptions options{.rows = 6, .classes = 5, .label_smoothing = 0.2};
   TestBuffer logits(30, random), direction(30, random), dlogits(30);

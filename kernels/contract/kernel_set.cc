@@ -13,10 +13,10 @@
 namespace muster::kernels {
 namespace {
 
-// As tests find it from the workspace's root; in a bundle it lies where any program looks for it.
+// Path from the workspace's root, for tests; in a bundle, the library is in its default place.
 constexpr char kCudaLibrary[] = "kernels/cuda/libmuster-cuda.so";
 
-// The first GPU and its kernels, for the one thread of a test.
+// The first GPU and its kernels, for a test's only thread.
 struct Gpu {
   const MusterCudaApi* api = nullptr;
   MusterCudaContext* context = nullptr;
@@ -30,7 +30,7 @@ void DieOf(const char* error) {
   std::abort();
 }
 
-// The table's function, then a wait.
+// Calls the table's function and waits for the device.
 template <auto kFunction>
 struct Waiting;
 template <typename... Arguments, void (*KernelTable::*kFunction)(Arguments...)>
@@ -121,7 +121,7 @@ absl::StatusOr<KernelSetUse> UseKernelSet(KernelSet set) {
   if (set == KernelSet::kCudaOnHost) return KernelSetUse{&CudaKernelsOnHost(), {}};
   const auto instructions = static_cast<InstructionSet>(set);
   if (instructions > DetectInstructionSet()) {
-    return absl::UnavailableError("this processor lacks it");
+    return absl::UnavailableError("this CPU does not support the instruction set");
   }
   return KernelSetUse{&CpuKernels(instructions), {}};
 }

@@ -1,5 +1,5 @@
-// Holds every kernel set's layer-wise adaptive rates to the reference, and that to arithmetic by
-// hand.
+// Compares every kernel set's layer-wise adaptive rates with the reference, and the reference with
+// manual calculation.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -20,7 +20,7 @@ TestBuffer Copy(const TestBuffer& buffer) {
   return copy;
 }
 
-// Tensors one after the other, from an offset of `first`; every third is not adapted.
+// Contiguous tensors from an offset of `first`; every third is not adapted.
 struct Layout {
   explicit Layout(const std::vector<int64_t>& counts, int64_t first = 0) : elements(first) {
     for (const int64_t count : counts) {
@@ -51,8 +51,8 @@ class LarsContractTest : public KernelSetTest {
   }
 };
 
-// Norms of 3 and 4, then one of zeros, then one that is not adapted, then one without a gradient.
-TEST_P(LarsContractTest, RatesByHand) {
+// Norms of 3 and 4, then a tensor of zeros, one that is not adapted, and one without a gradient.
+TEST_P(LarsContractTest, RatesMatchManualCalculation) {
   Layout layout({2, 2, 2, 1});
   layout.options.trust_coefficient = 0.5;
   layout.options.weight_decay = 1;
@@ -77,9 +77,9 @@ TEST_P(LarsContractTest, RatesByHand) {
   }
 }
 
-// Tensors of one element, of one piece, of one more, of many; where vectors may be loaded and
-// where not.
-TEST_P(LarsContractTest, EveryTensorAtItsOwnRate) {
+// Tensors of one element, one piece, one element more, and many pieces; with and without the
+// alignment of vectors.
+TEST_P(LarsContractTest, EveryTensorHasItsOwnRate) {
   const std::vector<int64_t> kAligned = {16, 64, 4,  kLarsPiece, 2 * kLarsPiece + 4,
                                          8,  0,  32, 12,         5 * kLarsPiece};
   const std::vector<int64_t> kOdd = {1, 3, 17, kLarsPiece + 1, 5, 2 * kLarsPiece - 1, 2};
@@ -112,8 +112,8 @@ TEST_P(LarsContractTest, EveryTensorAtItsOwnRate) {
   }
 }
 
-// Bit by bit, so that ranks which add up alike stay alike.
-TEST_P(LarsContractTest, RatesAreTheSameEveryTime) {
+// Bitwise, so that ranks with the same sums stay identical.
+TEST_P(LarsContractTest, RatesAreDeterministic) {
   Layout layout({3 * kLarsPiece + 7, 1000, 31});
   layout.options.trust_coefficient = 0.001;
   const TestBuffer parameters(layout.elements, random_), gradients(layout.elements, random_);
@@ -123,7 +123,7 @@ TEST_P(LarsContractTest, RatesAreTheSameEveryTime) {
   for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(once[i].decay_scale, again[i].decay_scale);
 }
 
-TEST_P(LarsContractTest, RoundsWhatItLeaves) {
+TEST_P(LarsContractTest, RoundsResults) {
   Layout layout({40, 33});
   layout.options.momentum = 0.5f;
   layout.options.round_to = DataType::kBfloat16;
@@ -138,9 +138,9 @@ TEST_P(LarsContractTest, RoundsWhatItLeaves) {
   }
 }
 
-TEST_P(LarsContractTest, ASkippedStepChangesNothing) {
+TEST_P(LarsContractTest, SkippedStepChangesNothing) {
   const Layout layout({40, 33});
-  const TestBuffer before(layout.elements, random_), gradients(layout.elements);  // of no numbers
+  const TestBuffer before(layout.elements, random_), gradients(layout.elements);  // NaN
   const KernelTable* const tables[] = {&kernels(), &reference()};
   for (const KernelTable* table : tables) {
     TestBuffer parameters = Copy(before), velocities = Copy(before);

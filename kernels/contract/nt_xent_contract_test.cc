@@ -1,5 +1,5 @@
-// Holds every kernel set's NT-Xent to the reference, and the reference to finite differences
-// of the loss as its formula reads.
+// Compares every kernel set's NT-Xent with the reference, and the reference with finite differences
+// of the loss as defined by its formula.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 
 using Embeddings = std::vector<double>;  // [samples, width]
 
-// The summed losses of all samples, normalised and in double, with no trick at all.
+// The summed losses of all samples, normalised and in double, computed directly by the formula.
 double TextbookLoss(const Embeddings& z, int64_t samples, int64_t width, double temperature) {
   const auto cosine = [&](int64_t i, int64_t j) {
     double product = 0, square_i = 0, square_j = 0;
@@ -40,7 +40,7 @@ double TextbookLoss(const Embeddings& z, int64_t samples, int64_t width, double 
   return loss;
 }
 
-// One group's loss by one table; embeddings to gradients.
+// One group's loss computed with one table, from embeddings to gradients.
 struct GroupLoss {
   GroupLoss(const KernelTable& table, const NtXentShape& shape, const TestBuffer& z, float scale)
       : units(z.size()),
@@ -51,7 +51,7 @@ struct GroupLoss {
         dz(dunits.size()) {
     table.l2_normalize_forward(shape.samples, shape.width, z.data(), units.data(),
                                inverse_norms.data());
-    // The log sums of all samples, as the other processes would send them.
+    // The log sums of all samples, as received from the other processes.
     NtXentShape whole = shape;
     whole.first = 0;
     whole.anchors = shape.samples;
@@ -98,7 +98,7 @@ std::string Name(const NtXentShape& shape) {
 
 class NtXentContractTest : public KernelSetTest {};
 
-TEST_P(NtXentContractTest, EqualsTheReference) {
+TEST_P(NtXentContractTest, MatchesTheReference) {
   for (const NtXentShape& shape : Shapes()) {
     SCOPED_TRACE(Name(shape));
     const TestBuffer z(shape.samples * shape.width, random_);
@@ -127,7 +127,7 @@ TEST_P(NtXentContractTest, EqualsTheReference) {
   }
 }
 
-TEST_P(NtXentContractTest, ExtremeTemperatures) {
+TEST_P(NtXentContractTest, MatchesTheReferenceAtExtremeTemperatures) {
   for (const float temperature : {0.01f, 0.001f, 1000.0f}) {
     SCOPED_TRACE(temperature);
     const NtXentShape shape{
@@ -135,15 +135,15 @@ TEST_P(NtXentContractTest, ExtremeTemperatures) {
     const TestBuffer z(shape.samples * shape.width, random_);
     const GroupLoss actual(kernels(), shape, z, 1), expected(ReferenceKernels(), shape, z, 1);
     EXPECT_EQ(actual.result.correct, expected.result.correct);
-    // Logits are as large as 1 / temperature, and so is their rounding.
+    // Logits are up to 1 / temperature, and rounding errors grow accordingly.
     const double tolerance = 1e-6 * std::max(1.0, 1.0 / temperature);
     EXPECT_NEAR(actual.result.loss_sum, expected.result.loss_sum, 10 * tolerance);
     ExpectClose(actual.dz, expected.dz, "dz", tolerance);
   }
 }
 
-// However long or short they are: only the direction counts.
-TEST_P(NtXentContractTest, LengthsDoNotMatter) {
+// Only the direction matters.
+TEST_P(NtXentContractTest, DoesNotDependOnTheLengthsOfVectors) {
   const NtXentShape shape{.samples = 12, .anchors = 12, .width = 9};
   const TestBuffer z(shape.samples * shape.width, random_);
   TestBuffer scaled(z.size());
@@ -155,7 +155,7 @@ TEST_P(NtXentContractTest, LengthsDoNotMatter) {
   EXPECT_NEAR(actual.result.loss_sum, plain.result.loss_sum, 1e-4);
 }
 
-TEST_P(NtXentContractTest, AVectorWithoutDirectionGetsNoGradient) {
+TEST_P(NtXentContractTest, VectorWithoutDirectionHasNoGradient) {
   const NtXentShape shape{.samples = 10, .anchors = 10, .width = 6, .temperature = 0.2f};
   TestBuffer z(shape.samples * shape.width, random_);
   for (int64_t i = 0; i < shape.width; ++i) z[3 * shape.width + i] = 0;
@@ -169,7 +169,7 @@ TEST_P(NtXentContractTest, AVectorWithoutDirectionGetsNoGradient) {
   EXPECT_GT(others, 0.1);
 }
 
-TEST_P(NtXentContractTest, WithoutNegativesThereIsNothingToLearn) {
+TEST_P(NtXentContractTest, LossIsZeroWithoutNegatives) {
   const NtXentShape shape{.samples = 2, .anchors = 2, .width = 5, .temperature = 0.1f};
   const TestBuffer z(shape.samples * shape.width, random_);
   const GroupLoss actual(kernels(), shape, z, 1);
@@ -178,7 +178,7 @@ TEST_P(NtXentContractTest, WithoutNegativesThereIsNothingToLearn) {
   for (size_t i = 0; i < actual.dz.size(); ++i) EXPECT_EQ(actual.dz[i], 0);
 }
 
-// A collapsed model, whose embeddings are all alike, finds nothing.
+// A collapsed model, whose embeddings are all equal, predicts nothing.
 TEST_P(NtXentContractTest, EqualSimilaritiesAreNotCorrect) {
   const NtXentShape shape{.samples = 8, .anchors = 8, .width = 4};
   TestBuffer z(shape.samples * shape.width);
@@ -188,7 +188,7 @@ TEST_P(NtXentContractTest, EqualSimilaritiesAreNotCorrect) {
   EXPECT_NEAR(actual.result.loss_sum, 8 * std::log(7.0), 1e-5);
 }
 
-TEST_P(NtXentContractTest, KeepsNotANumber) {
+TEST_P(NtXentContractTest, PropagatesNan) {
   const NtXentShape shape{.samples = 8, .anchors = 8, .width = 4};
   TestBuffer z(shape.samples * shape.width, random_);
   z[9] = std::numeric_limits<float>::quiet_NaN();
@@ -199,7 +199,7 @@ TEST_P(NtXentContractTest, KeepsNotANumber) {
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, NtXentContractTest, EveryKernelSet(), KernelSetName);
 
-TEST(NtXentReferenceTest, LossIsTheTextbooks) {
+TEST(NtXentReferenceTest, LossMatchesTheFormula) {
   std::mt19937 random(3);
   for (const NtXentShape& shape : Shapes()) {
     if (shape.first > 0 || shape.anchors != shape.samples) continue;
@@ -213,9 +213,9 @@ TEST(NtXentReferenceTest, LossIsTheTextbooks) {
   }
 }
 
-// The gradient of the loss of all anchors, also those of other processes, through the
+// The gradient of the loss of all anchors, including those of other processes, through the
 // normalisation.
-TEST(NtXentReferenceTest, GradientIsTheFiniteDifference) {
+TEST(NtXentReferenceTest, GradientMatchesFiniteDifferences) {
   std::mt19937 random(5);
   constexpr double kStep = 1e-5;
   constexpr float kScale = 0.125f;

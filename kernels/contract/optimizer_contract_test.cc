@@ -1,4 +1,4 @@
-// Holds every kernel set's optimizer steps to the reference.
+// Compares every kernel set's optimizer steps with the reference.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -59,8 +59,8 @@ TEST_P(OptimizerContractTest, Sgd) {
   }
 }
 
-// By hand: g = 0.5 * 4 + 0.5 * 2 = 3, velocity = 0.5 * 8 + 3 = 7.
-TEST_P(OptimizerContractTest, SgdByHand) {
+// g = 0.5 * 4 + 0.5 * 2 = 3, velocity = 0.5 * 8 + 3 = 7.
+TEST_P(OptimizerContractTest, SgdMatchesManualCalculation) {
   for (const auto& [nesterov, expected] : {std::pair(false, 0.25f), {true, 2 - 0.25f * 6.5f}}) {
     TestBuffer parameters(17), velocities(17), gradients(17);
     for (int i = 0; i < 17; ++i) parameters[i] = 2, velocities[i] = 8, gradients[i] = 4;
@@ -106,9 +106,9 @@ TEST_P(OptimizerContractTest, AdamW) {
   }
 }
 
-// Each value is what the step without rounding leaves, rounded bit by bit: small ones, large ones,
-// ties and what is no number.
-TEST_P(OptimizerContractTest, RoundsWhatItLeaves) {
+// Each value is the result of the step without rounding, rounded bitwise: small and large values,
+// ties and NaN.
+TEST_P(OptimizerContractTest, RoundsResults) {
   constexpr size_t kCount = 20011;
   const TestBuffer gradients(kCount, random_), parameters(kCount, random_);
   const TestBuffer first(kCount, random_), second = Absolute(TestBuffer(kCount, random_));
@@ -157,7 +157,7 @@ TEST_P(OptimizerContractTest, RoundsWhatItLeaves) {
   }
 }
 
-TEST_P(OptimizerContractTest, TheReferenceRoundsToo) {
+TEST_P(OptimizerContractTest, ReferenceRoundsResults) {
   TestBuffer parameters(2), velocities(2), gradients(2);
   const SgdOptions options{.momentum = 0.5f, .round_to = DataType::kBfloat16};
   const auto scalars = Stored(UpdateScalars{.learning_rate = 1});
@@ -165,9 +165,9 @@ TEST_P(OptimizerContractTest, TheReferenceRoundsToo) {
     parameters[0] = parameters[1] = 1, velocities[0] = velocities[1] = 2;
     gradients[0] = 0x1p-8f, gradients[1] = 0x3p-8f;
     step(options, scalars.data(), parameters.data(), velocities.data(), gradients.data(), 2);
-    EXPECT_EQ(velocities[0], 1);  // a tie, to even
+    EXPECT_EQ(velocities[0], 1);  // a tie, rounded to even
     EXPECT_EQ(velocities[1], 1 + 0x1p-6f);
-    EXPECT_EQ(parameters[0], -0x1p-8f);  // of the velocity before it was rounded
+    EXPECT_EQ(parameters[0], -0x1p-8f);  // from the velocity before rounding
     EXPECT_EQ(parameters[1], -0x3p-8f);
   }
 }
@@ -186,8 +186,8 @@ TEST_P(OptimizerContractTest, ZerosStayZeros) {
   for (int i = 0; i < 40; ++i) ASSERT_EQ(parameters[i], 0);
 }
 
-// Ranges may be cut anywhere: ranks need not cut alike.
-TEST_P(OptimizerContractTest, PartsGiveWhatTheWholeGives) {
+// Ranges may be split anywhere: ranks need not use the same splits.
+TEST_P(OptimizerContractTest, RangesGiveTheSameResultAsTheWhole) {
   constexpr size_t kCount = 101;
   const SgdOptions sgd{.momentum = 0.9f, .weight_decay = 0.1};
   const AdamWOptions adamw{.weight_decay = 0.1};
@@ -222,7 +222,7 @@ TEST_P(OptimizerContractTest, SumOfSquares) {
   }
 }
 
-// A float cannot hold the sum, nor some of the squares.
+// Neither the sum nor some of the squares fit a float.
 TEST_P(OptimizerContractTest, SumOfSquaresIsInDouble) {
   TestBuffer x(4097);
   for (size_t i = 0; i < 4097; ++i) x[i] = 1e-25f;
@@ -245,9 +245,9 @@ TEST_P(OptimizerContractTest, Lerp) {
   }
 }
 
-TEST_P(OptimizerContractTest, ASkippedStepChangesNothing) {
+TEST_P(OptimizerContractTest, SkippedStepChangesNothing) {
   constexpr size_t kCount = 37;
-  const TestBuffer before(kCount, random_), gradients(kCount);  // of no numbers
+  const TestBuffer before(kCount, random_), gradients(kCount);  // NaN
   auto scalars = Stored(UpdateScalars{.learning_rate = 0.1, .step_size = 0.1, .skip = 1});
   const KernelTable* const tables[] = {&kernels(), &reference()};
   for (const KernelTable* table : tables) {
@@ -258,7 +258,7 @@ TEST_P(OptimizerContractTest, ASkippedStepChangesNothing) {
     table->lerp(scalars.data(), gradients.data(), p.data(), kCount);
     for (const TestBuffer* buffer : {&p, &m, &v}) EXPECT_TRUE(BitEqual(*buffer, before));
   }
-  // But for what the step had changed before.
+  // RestoreSkipped undoes earlier changes only if the step is skipped.
   for (const uint32_t skip : {0, 1}) {
     scalars[0].skip = skip;
     for (const KernelTable* table : tables) {

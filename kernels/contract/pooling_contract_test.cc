@@ -1,5 +1,5 @@
-// Holds every kernel set's pooling to the reference, and the reference to its definition and
-// to finite differences.
+// Compares every kernel set's pooling with the reference, and the reference with its definition and
+// finite differences.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -112,7 +112,7 @@ TEST_P(PoolingContractTest, MaxPool) {
     for (const bool relu : {false, true}) {
       shape.relu = relu;
       TestBuffer x(InputElements(shape), random_);
-      // Equal values: the first one is taken.
+      // Equal values: the first one is chosen.
       for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(x[i]);
       ExpectLikeReference(shape, x);
     }
@@ -151,8 +151,8 @@ TEST_P(PoolingContractTest, AveragePoolOfRandomShapes) {
   }
 }
 
-// As PyTorch: NaN is the largest of its window, the last one among several.
-TEST_P(PoolingContractTest, NotANumberStaysVisible) {
+// As in PyTorch, NaN is the maximum of its window, the last one of several.
+TEST_P(PoolingContractTest, PropagatesNan) {
   for (const KernelTable* table : {&kernels(), &reference()}) {
     SCOPED_TRACE(table->name);
     for (const int64_t channels : {1, 19}) {
@@ -172,7 +172,7 @@ TEST_P(PoolingContractTest, NotANumberStaysVisible) {
             x.Set(5 * channels + c, 100);
             table->max_pool_forward(shape, x.data(), y.data(), choice.data());
             EXPECT_TRUE(std::isnan(y[c]));
-            EXPECT_EQ(choice[c], shape.kernel);  // of the second line the first
+            EXPECT_EQ(choice[c], shape.kernel);  // the first pixel of the second row
             if (shape.kernel == 2) EXPECT_FALSE(std::isnan(y[channels + c]));
           }
         }
@@ -181,7 +181,7 @@ TEST_P(PoolingContractTest, NotANumberStaysVisible) {
   }
 }
 
-TEST_P(PoolingContractTest, PaddingNeverWins) {
+TEST_P(PoolingContractTest, PaddingIsNeverTheMaximum) {
   const PoolShape shape{
       .rows = 1, .height = 2, .width = 2, .channels = 17, .kernel = 3, .padding = 1};
   for (const float value : {-5.0f, -std::numeric_limits<float>::infinity()}) {
@@ -224,7 +224,7 @@ void ForEachCell(const AveragePoolShape& shape, int64_t padding, const Visit& vi
   }
 }
 
-TEST(ReferenceKernelsTest, MaxPoolGradientsAreFiniteDifferences) {
+TEST(ReferenceKernelsTest, MaxPoolGradientsMatchFiniteDifferences) {
   std::mt19937 random(5);
   for (PoolShape shape :
        {PoolShape{2, 5, 6, 3}, PoolShape{2, 7, 5, 3, false, 3, 2, 1},
@@ -253,7 +253,7 @@ TEST(ReferenceKernelsTest, MaxPoolGradientsAreFiniteDifferences) {
   }
 }
 
-TEST(ReferenceKernelsTest, AveragePoolGradientsAreFiniteDifferences) {
+TEST(ReferenceKernelsTest, AveragePoolGradientsMatchFiniteDifferences) {
   std::mt19937 random(6);
   for (const AveragePoolShape& shape :
        {AveragePoolShape{2, 5, 6, 3, 5, 6, 1}, AveragePoolShape{2, 7, 5, 3, 2, 3, 2},

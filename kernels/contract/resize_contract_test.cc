@@ -1,5 +1,5 @@
-// Holds every kernel set's resize to the reference. tests/images/resize_test.py holds it to
-// Pillow.
+// Compares every kernel set's resize with the reference. tests/images/resize_test.py compares it
+// with Pillow.
 #include <random>
 #include <vector>
 
@@ -14,8 +14,8 @@ class ResizeContractTest : public KernelSetTest {
  protected:
   ResizeContractTest() { random_.seed(5); }
 
-  // Of an image in an array of exactly its size, so that reading past its end shows under a
-  // sanitizer.
+  // Resizes an image in an array of exactly its size, so that a sanitizer detects reads past its
+  // end.
   Bytes Resized(const KernelTable& kernels, const ResizeShape& shape, const Bytes& x) {
     Bytes y(shape.height * shape.width * shape.channels + kGuard, kUnwritten);
     std::vector<float> scratch((ResizeScratchBytes(shape) + 3) / 4 + kGuard, kUnwritten);
@@ -28,13 +28,13 @@ class ResizeContractTest : public KernelSetTest {
   }
 
   Bytes Pixels(const ResizeShape& shape) {
-    // The last line ends with its last pixel.
+    // The last row ends with its last pixel.
     Bytes x((shape.in_height - 1) * shape.row_bytes + shape.in_width * shape.channels);
     for (uint8_t& value : x) value = static_cast<uint8_t>(random_());
     return x;
   }
 
-  // Values that only rounding tells apart differ by one.
+  // Values may be rounded differently by 1.
   void ExpectAsReference(const ResizeShape& shape) {
     SCOPED_TRACE(testing::PrintToString(
         std::vector<double>{double(shape.in_height), double(shape.in_width), double(shape.channels),
@@ -83,7 +83,7 @@ TEST_P(ResizeContractTest, WholeImagesOfAnySize) {
   }
 }
 
-TEST_P(ResizeContractTest, BoxesOfLongerLines) {
+TEST_P(ResizeContractTest, BoxesOfImagesWithLongerRows) {
   std::uniform_real_distribution<double> uniform;
   for (int round = 0; round < 60; ++round) {
     ResizeShape shape = WholeImage(5 + round % 40, 3 + round * 7 % 50, round % 2 == 0 ? 3 : 1,
@@ -100,7 +100,7 @@ TEST_P(ResizeContractTest, BoxesOfLongerLines) {
   }
 }
 
-TEST_P(ResizeContractTest, TheSameSizeIsTheSameImage) {
+TEST_P(ResizeContractTest, SameSizeGivesTheSameImage) {
   const ResizeShape shape = WholeImage(12, 31, 3, 12, 31);
   const Bytes x = Pixels(shape);
   Bytes y = Resized(kernels(), shape, x);
@@ -108,7 +108,7 @@ TEST_P(ResizeContractTest, TheSameSizeIsTheSameImage) {
   EXPECT_EQ(y, x);
 }
 
-// 255 everywhere stays 255, whatever the weights' rounding.
+// An image of 255 stays 255 in spite of the rounding of weights.
 TEST_P(ResizeContractTest, WhiteStaysWhite) {
   for (int64_t size = 1; size < 80; ++size) {
     const ResizeShape shape = WholeImage(37, 41, 3, size, 81 - size);

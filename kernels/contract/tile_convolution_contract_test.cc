@@ -1,4 +1,4 @@
-// Holds the tile convolution, of every instruction set and type, to reference::MakeConvolution.
+// Compares the tile convolution with reference::MakeConvolution for all instruction sets and types.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@
 namespace muster::kernels {
 namespace {
 
-// An array of `type`, NaN at first.
+// An array of `type`, initially NaN.
 class Stored {
  public:
   Stored(DataType type, int64_t count) : type_(type), count_(count), floats_(count) {
@@ -45,7 +45,7 @@ class Stored {
   TestBuffer floats_;
 };
 
-// What rounding to the storage type leaves of sums that differ in their last bits.
+// Relative difference of sums that differ in their last bits before rounding to the storage type.
 double Tolerance(DataType type) {
   return type == DataType::kFloat32 ? 1e-5 : type == DataType::kBfloat16 ? 0x1p-7 : 0x1p-10;
 }
@@ -74,7 +74,7 @@ std::string Name(const Case& layer, const ConvolutionOptions& options) {
          NameOf(options.compute_type);
 }
 
-// Whole tiles and parts of them, of every class; panels that are full, narrow and partly padding.
+// Whole and partial tiles of every class; panels that are full, narrow and partly padding.
 std::vector<Case> Cases() {
   return {
       {{8, 8, 32, 64, 3, 1, 1}, 5},   {{4, 4, 64, 64, 3, 1, 1}, 9},
@@ -152,12 +152,12 @@ class TileConvolutionTest : public KernelContractTest {
     reference.BackwardWeights(rows, x.data(), dy.data(), expected.data(), expected_dbias.data(),
                               nullptr);
     kernels::ExpectClose(actual, expected, "dweights");
-    // The bias's gradient sums dy as the products see it.
+    // The bias's gradient sums dy rounded like an operand.
     kernels::ExpectClose(dbias, expected_dbias, "dbias", Tolerance(options.compute_type));
   }
 };
 
-TEST_P(TileConvolutionTest, AgreesWithTheReference) {
+TEST_P(TileConvolutionTest, MatchesTheReference) {
   for (const Case& layer : Cases()) {
     for (const DataType compute_type : ComputeTypes()) {
       ExpectTheReference(layer, {.max_rows = layer.rows, .compute_type = compute_type});
@@ -169,7 +169,7 @@ TEST_P(TileConvolutionTest, AgreesWithTheReference) {
   }
 }
 
-TEST_P(TileConvolutionTest, EveryCombinationOfStorageTypesAgrees) {
+TEST_P(TileConvolutionTest, MatchesTheReferenceForAllStorageTypes) {
   const DataType types[] = {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16};
   for (const DataType x_type : types) {
     for (const DataType y_type : types) {
@@ -184,8 +184,8 @@ TEST_P(TileConvolutionTest, EveryCombinationOfStorageTypesAgrees) {
   }
 }
 
-// So large that it is stored past the caches.
-TEST_P(TileConvolutionTest, ALargeOutputAgrees) {
+// Large enough for non-temporal stores.
+TEST_P(TileConvolutionTest, MatchesTheReferenceForALargeOutput) {
   const ConvolutionShape shape = {64, 64, 1, 64, 1, 1, 0};
   constexpr int64_t kRows = 17;
   const ConvolutionOptions options = {.max_rows = kRows};
@@ -201,7 +201,7 @@ TEST_P(TileConvolutionTest, ALargeOutputAgrees) {
   kernels::ExpectClose(y, expected, "y");
 }
 
-TEST_P(TileConvolutionTest, AnyNumberOfThreadsGivesTheSameBits) {
+TEST_P(TileConvolutionTest, ResultDoesNotDependOnTheNumberOfThreads) {
   for (const Case& layer : Cases()) {
     for (const DataType type : ComputeTypes()) {
       ConvolutionOptions options = {
@@ -227,8 +227,8 @@ TEST_P(TileConvolutionTest, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// With an odd number of channels, the pair of the last would be the next pixel's first.
-TEST_P(TileConvolutionTest, APixelSeesNoOther) {
+// With an odd number of channels, the last pair could include the next pixel's first channel.
+TEST_P(TileConvolutionTest, PixelsDoNotAffectEachOther) {
   for (const DataType type : ComputeTypes()) {
     const Case layer = {{4, 4, 17, 32, 1, 1, 0}, 2};
     const auto convolution =
@@ -247,7 +247,7 @@ TEST_P(TileConvolutionTest, APixelSeesNoOther) {
   }
 }
 
-// Zeros around the image times infinity would be NaN.
+// Padding zeros times infinity would be NaN.
 TEST_P(TileConvolutionTest, PaddingIsNotMultiplied) {
   for (const DataType type : ComputeTypes()) {
     const ConvolutionShape shape = {1, 1, 16, 32, 3, 1, 1};

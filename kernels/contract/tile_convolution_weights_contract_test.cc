@@ -1,5 +1,5 @@
-// Holds the tile convolution's gradient of the weights, of every instruction set and operand type,
-// to reference::MakeConvolution.
+// Compares the tile convolution's gradient of the weights with reference::MakeConvolution for all
+// instruction sets and operand types.
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -57,7 +57,7 @@ class TileConvolutionWeightsTest : public KernelContractTest {
     return {DataType::kFloat32, DataType::kBfloat16};
   }
 
-  // Every part with scratch of its own, full of NaN.
+  // Each part has its own scratch, initially NaN.
   Gradients Run(const TileConvolutionShape& shape, DataType type, const void* x, const void* dy,
                 int parts) const {
     const size_t bytes = dense().tile_backward_weights_scratch_bytes(shape, type);
@@ -70,7 +70,7 @@ class TileConvolutionWeightsTest : public KernelContractTest {
     return gradients;
   }
 
-  // Canonical weights in the panel layout, zeros where that has padding.
+  // Canonical weights in the panel layout, with zeros in its padding.
   TestBuffer InPanels(const TileConvolutionShape& shape, const TestBuffer& canonical) const {
     const TilePanels panels = Panels(shape);
     TestBuffer weights(panels.elements());
@@ -133,7 +133,7 @@ TEST_P(TileConvolutionWeightsTest, EveryKernelStrideAndPadding) {
   }
 }
 
-TEST_P(TileConvolutionWeightsTest, EverySizeOfImageAndNumberOfRows) {
+TEST_P(TileConvolutionWeightsTest, EveryImageSizeAndNumberOfSamples) {
   for (const int64_t height : {1, 2, 3, 4, 8, 9}) {
     for (const int64_t width : {1, 2, 7, 8, 11}) {
       for (const int64_t rows : {0, 1, 3, 40}) {
@@ -160,7 +160,7 @@ TEST_P(TileConvolutionWeightsTest, ManyPixels) {
   ExpectReference({2, 40, 40, 1, 16, 3, 2, 0});
   ExpectReference({2, 31, 30, 3, 16, 3, 2, 1});
   ExpectReference({2, 33, 17, 8, 16, 5, 3, 4});
-  ExpectReference({1, 6, 300, 5, 16, 3, 1, 1});  // lines longer than a block
+  ExpectReference({1, 6, 300, 5, 16, 3, 1, 1});  // rows longer than a block
   ExpectReference({2, 6, 300, 33, 16, 3, 2, 1});
   ExpectReference({2, 19, 23, 17, 96, 1, 2, 0});  // a shortcut
   ExpectReference({2, 28, 28, 24, 16, 1, 1, 0});
@@ -181,11 +181,11 @@ TEST_P(TileConvolutionWeightsTest, ManyChannels) {
   ExpectReference({16, 4, 4, 500, 16, 3, 1, 1});
 }
 
-TEST_P(TileConvolutionWeightsTest, SumsOfManyPixelsStayAccurate) {
+TEST_P(TileConvolutionWeightsTest, IsAccurateForSumsOfManyPixels) {
   const TileConvolutionShape shape{32, 56, 56, 2, 3, 1, 1, 0};
   TestBuffer x(shape.rows * shape.height * shape.width * 2, random_);
   TestBuffer dy(shape.rows * shape.height * shape.width * 3, random_);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = std::abs(x[i]);  // nothing cancels
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::abs(x[i]);  // avoids cancellation
   for (size_t i = 0; i < dy.size(); ++i) dy[i] = std::abs(dy[i]);
   for (const DataType type : Types()) {
     const Operand stored_x(type, x), stored_dy(type, dy);
@@ -196,7 +196,7 @@ TEST_P(TileConvolutionWeightsTest, SumsOfManyPixelsStayAccurate) {
   }
 }
 
-TEST_P(TileConvolutionWeightsTest, ScratchIsEnoughForFewerRows) {
+TEST_P(TileConvolutionWeightsTest, ScratchIsSufficientForFewerSamples) {
   for (int i = 0; i < 200; ++i) {
     TileConvolutionShape shape{Draw(1, 70), Draw(1, 20),
                                Draw(1, 20), Draw(1, 600),

@@ -1,5 +1,5 @@
-// Every kernel set's decision about a step's update, by hand: when it is skipped, how far it goes,
-// and what the loss is scaled by afterwards.
+// Checks every kernel set's decision about a step's update by manual calculation: when it is
+// skipped, its step size, and the loss scale afterwards.
 #include <cmath>
 #include <limits>
 
@@ -24,7 +24,7 @@ class UpdateContractTest : public KernelSetTest {
     rules_.records = kRecords;
   }
 
-  // Step number `step` -> its record; scalars() are its own.
+  // Runs BeginUpdate for step `step` and returns its record; the scalars are in scalars().
   const StepRecord& Begin(uint64_t step, double loss = 1.5, bool finite = true,
                           double sum_of_squares = 0) {
     Memory& memory = memory_[0];
@@ -63,7 +63,7 @@ class UpdateContractTest : public KernelSetTest {
   TestVector<Memory> memory_;
 };
 
-TEST_P(UpdateContractTest, TellsTheLossOfAllParts) {
+TEST_P(UpdateContractTest, ReportsTheSumOfAllLosses) {
   const StepRecord& record = Begin(4);
   EXPECT_EQ(record.loss.loss_sum, 3.5);
   EXPECT_EQ(record.loss.correct, 7u);
@@ -72,10 +72,10 @@ TEST_P(UpdateContractTest, TellsTheLossOfAllParts) {
   EXPECT_EQ(scalars().gradient_scale, 1);
   EXPECT_EQ(scalars().decay_scale, 1);
   Begin(5, 7);
-  EXPECT_EQ(record.loss.loss_sum, 3.5) << "another step has another place";
+  EXPECT_EQ(record.loss.loss_sum, 3.5) << "other steps use other records";
 }
 
-TEST_P(UpdateContractTest, CorrectsAdamWsBias) {
+TEST_P(UpdateContractTest, CorrectsTheBiasOfAdamW) {
   rules_.beta1 = 0.5;
   rules_.beta2 = 0.75;
   Begin(0);
@@ -86,7 +86,7 @@ TEST_P(UpdateContractTest, CorrectsAdamWsBias) {
   EXPECT_NEAR(scalars().root_scale, 1 / std::sqrt(1 - 0.421875), 1e-15);
 }
 
-// After update t by 1 - min(decay, (1 + t) / (10 + t)).
+// After update t with weight 1 - min(decay, (1 + t) / (10 + t)).
 TEST_P(UpdateContractTest, AveragesFromTheFirstUpdateOn) {
   rules_.average_decay = 0.75;
   for (const auto& [step, weight] :
@@ -100,7 +100,7 @@ TEST_P(UpdateContractTest, AveragesFromTheFirstUpdateOn) {
 }
 
 TEST_P(UpdateContractTest, ClipsTheNorm) {
-  EXPECT_EQ(Begin(0, 1, true, 25).gradient_norm, 0) << "nobody asked";
+  EXPECT_EQ(Begin(0, 1, true, 25).gradient_norm, 0) << "only with clip_norm";
   rules_.clip_norm = 10;
   EXPECT_EQ(Begin(0, 1, true, 25).gradient_norm, 5);
   EXPECT_EQ(scalars().gradient_scale, 1);
@@ -108,15 +108,15 @@ TEST_P(UpdateContractTest, ClipsTheNorm) {
   EXPECT_EQ(Begin(0, 1, true, 25).gradient_norm, 5);
   EXPECT_NEAR(scalars().gradient_scale, 0.1, 1e-6);
   EXPECT_TRUE(std::isnan(Begin(0, 1, true, std::nan("")).gradient_norm));
-  EXPECT_TRUE(std::isnan(scalars().gradient_scale)) << "it shows";
+  EXPECT_TRUE(std::isnan(scalars().gradient_scale)) << "NaN must be visible";
 }
 
-TEST_P(UpdateContractTest, WithoutALossScaleALossThatIsNoNumberIsTheEnd) {
-  EXPECT_EQ(Begin(0, 1, /*finite=*/false).diverged, 0u) << "of the gradients nobody asked";
+TEST_P(UpdateContractTest, NonFiniteLossWithoutLossScaleDiverges) {
+  EXPECT_EQ(Begin(0, 1, /*finite=*/false).diverged, 0u) << "gradients are not checked";
   const StepRecord record = Begin(1, kInfinity);
   EXPECT_EQ(record.diverged, 1u);
   EXPECT_EQ(scalars().skip, 1u);
-  // Also of the steps that were queued before anybody knew.
+  // Steps that were queued before the divergence was detected are skipped, too.
   EXPECT_EQ(Begin(2).diverged, 1u);
   EXPECT_EQ(scalars().skip, 1u);
 }
@@ -136,8 +136,8 @@ TEST_P(UpdateContractTest, OverflowSkipsTheStepAndLowersTheScale) {
   EXPECT_EQ(skipped.loss_scale.scale, 16);
   EXPECT_EQ(skipped.loss_scale.skipped_steps, 1u);
   EXPECT_EQ(scalars().skip, 1u);
-  EXPECT_EQ(Begin(2, kInfinity).loss_scale.scale, 4) << "the loss counts as well";
-  // Updates are counted without what was skipped.
+  EXPECT_EQ(Begin(2, kInfinity).loss_scale.scale, 4) << "a non-finite loss is an overflow, too";
+  // Skipped steps do not count as updates.
   rules_.beta1 = 0.5;
   Begin(3);
   EXPECT_EQ(scalars().skip, 0u);
@@ -146,7 +146,7 @@ TEST_P(UpdateContractTest, OverflowSkipsTheStepAndLowersTheScale) {
   EXPECT_EQ(Begin(4).loss_scale.scale, 8);
 }
 
-TEST_P(UpdateContractTest, GradientsThatNeverCameChangeNothing) {
+TEST_P(UpdateContractTest, FailedGradientsChangeNothing) {
   rules_.scales_loss = true;
   state().loss_scale.scale = 64;
   Begin(0);
@@ -163,7 +163,7 @@ TEST_P(UpdateContractTest, GradientsThatNeverCameChangeNothing) {
   EXPECT_EQ(state().diverged, 0u);
 }
 
-TEST_P(UpdateContractTest, GivesUpWhereNoScaleHelps) {
+TEST_P(UpdateContractTest, DivergesIfNoScalePreventsOverflow) {
   rules_.scales_loss = true;
   rules_.loss_scale.fixed = true;
   for (uint64_t step = 0; step < kLossScalePatience; ++step) {

@@ -8,7 +8,7 @@
 namespace muster::kernels::reference {
 namespace {
 
-// Element of x at one of the four pixels under element `out` of the pooled y.
+// Index in x of one of the four pixels under element `out` of the pooled y.
 int64_t UnderSquare(const BatchNormShape& shape, int64_t out, int corner) {
   const int64_t c = out % shape.channels;
   const int64_t w = 2 * (out / shape.channels % shape.out_width()) + corner % 2;
@@ -22,7 +22,7 @@ double PixelsOf(const BatchNormGradient& gradient) {
   return gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
 }
 
-// The gradient of the normalised values, before activation and pooling: like x.
+// The gradient of the normalised values before activation and pooling, shaped like x.
 std::vector<double> UnpooledGradient(const BatchNormShape& shape,
                                      const BatchNormGradient& gradient) {
   std::vector<double> dy(shape.pixels() * shape.channels, 0.0);
@@ -92,7 +92,7 @@ void BatchNormToSums(int64_t channels, double pixels, const float* mean, const f
     sums[c] = sums[channels + c] = 0;
     if (pixels == 0) continue;
     sums[c] = double{mean[c]} * pixels;
-    // Of squares: the variance is their mean less the mean's square.
+    // Sum of squares: the variance is the mean square minus the squared mean.
     sums[channels + c] = (double{variance[c]} + double{mean[c]} * double{mean[c]}) * pixels;
   }
 }

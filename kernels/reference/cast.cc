@@ -7,7 +7,7 @@ namespace muster::kernels::reference {
 
 void Cast(DataType from, const void* x, float scale, DataType to, void* y, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    // Rounded to float32 on the way, as the product is defined to be.
+    // The product is rounded to float32 first, as defined.
     StoreElement(to, LoadElement(from, x, i) * scale, y, i);
   }
 }

@@ -77,7 +77,7 @@ class ReferenceConvolution : public Convolution {
  private:
   using Doubles = std::vector<double>;
 
-  // As operands of products: rounded to the compute type.
+  // Loads operands of products: rounded to the compute type.
   Doubles Load(DataType type, const void* from, int64_t count) const {
     Doubles values = LoadExactly(type, from, count);
     for (double& value : values) value = RoundTo(options_.compute_type, value);
@@ -94,7 +94,7 @@ class ReferenceConvolution : public Convolution {
     }
   }
 
-  // Calls visit(element of x, of the weights, of y) for each product that the convolution sums.
+  // Calls visit(index in x, in the weights, in y) for each product that the convolution sums.
   template <typename Visit>
   void ForEachProduct(int64_t rows, const Visit& visit) const {
     const int64_t ins = shape_.in_channels / shape_.groups;

@@ -15,7 +15,7 @@ Doubles LoadExactly(DataType type, const void* from, int64_t count) {
   return values;
 }
 
-// As operands of products.
+// Loads operands of products.
 Doubles Load(const DepthwiseConvolutionShape& shape, DataType type, const void* from,
              int64_t count) {
   Doubles values = LoadExactly(type, from, count);
@@ -23,7 +23,7 @@ Doubles Load(const DepthwiseConvolutionShape& shape, DataType type, const void* 
   return values;
 }
 
-// Calls visit(element of the input, of the weights, of the output) for each product.
+// Calls visit(index in the input, in the weights, in the output) for each product.
 template <typename Visit>
 void ForEachProduct(const DepthwiseConvolutionShape& shape, const Visit& visit) {
   int64_t out = 0;

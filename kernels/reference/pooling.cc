@@ -9,8 +9,8 @@
 namespace muster::kernels::reference {
 namespace {
 
-// Calls visit(element of x, index within the window) for each cell of the window that gives element
-// `out` of y, but those in the padding.
+// Calls visit(index in x, index within the window) for each cell of the window of element `out` of
+// y, except those in the padding.
 template <typename Visit>
 void ForEachCell(const PoolShape& shape, int64_t out, const Visit& visit) {
   const int64_t c = out % shape.channels;

@@ -1,4 +1,4 @@
-// The table of the reference, with those operations that need no file of their own.
+// The reference's table, and operations that need no separate file.
 #include "kernels/reference/reference_kernels.h"
 
 #include <algorithm>

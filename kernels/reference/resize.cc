@@ -1,5 +1,5 @@
-// Resize as kernels/resize.h defines it, and rows of images as kernels/image_rows.h does, one
-// output value at a time.
+// Resize and LoadImages as defined in kernels/resize.h and kernels/image_rows.h, one output value
+// at a time.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,8 +9,7 @@
 namespace muster::kernels::reference {
 namespace {
 
-// The weight of input pixel n for the output pixel centred at `centre`, not yet divided by their
-// sum.
+// The weight of input pixel n for the output pixel centred at `centre`, before normalisation.
 double Weight(int64_t n, double centre, double support) {
   return std::max(0.0, 1 - std::abs(static_cast<double>(n) + 0.5 - centre) / support);
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 
-// All memory of the device, by address, and how many bytes there.
+// All memory of the device: sizes in bytes by address.
 struct Memory {
   void Protect(int protection) const {
     for (const auto& [data, bytes] : pieces) mprotect(data, bytes, protection);
@@ -32,7 +32,7 @@ Memory& TheMemory() {
   return memory;
 }
 
-// The kernel of CpuKernels() at `member`, with the memory open.
+// Calls the kernel of CpuKernels() at `member` with the memory accessible.
 template <typename Function>
 struct Guarded;
 
@@ -97,7 +97,7 @@ class GuardedConvolution final : public Convolution {
   std::string weights_layout() const override { return convolution_->weights_layout(); }
   std::string description() const override { return convolution_->description(); }
   size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
-  // Between arrays of the process.
+  // Between arrays in host memory.
   void ImportWeights(const float* canonical, float* weights) const override {
     convolution_->ImportWeights(canonical, weights);
   }

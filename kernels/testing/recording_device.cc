@@ -34,21 +34,22 @@ class Graph final : public DeviceGraph {
   const Calls calls_;
 };
 
-// What is recorded at the moment, and where arguments may point.
+// The calls captured so far, and the memory that arguments may point to.
 class Recorder {
  public:
-  // Calls it, now or at each launch. `arguments` are those that may hold addresses.
+  // Makes the call now, or captures it for each launch. `arguments` are those that may be
+  // addresses.
   template <typename Call, typename... Arguments>
   void Do(const Call& call, const Arguments&... arguments) {
     if (!capture_.active()) return call();
-    if (!(Reaches(arguments) && ...)) capture_.Refuses("an address of the process's own memory");
+    if (!(Reaches(arguments) && ...)) capture_.Refuses("an address in host memory");
     calls_.emplace_back(call);
   }
 
   Capture& capture() { return capture_; }
   Calls TakeCalls() { return std::exchange(calls_, {}); }
 
-  // These by any thread: streams' owners take memory too.
+  // Thread-safe, because the owners of streams allocate, too.
   void AddMemory(const void* data, size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     pieces_[data] = std::max<size_t>(bytes, 1);
@@ -77,7 +78,7 @@ class Recorder {
     return Reaches(inputs.step) && Reaches(inputs.losses) && Reaches(inputs.finite) &&
            Reaches(inputs.sum_of_squares) && Reaches(inputs.failed);
   }
-  // A value.
+  // A value that is no address.
   template <typename T>
   bool Reaches(const T&) const {
     return true;
@@ -92,7 +93,7 @@ class Recorder {
 
   Capture capture_;
   Calls calls_;
-  mutable std::mutex mutex_;  // of pieces_
+  mutable std::mutex mutex_;  // guards pieces_
   std::map<const void*, size_t> pieces_;
 };
 
@@ -101,7 +102,7 @@ Recorder& TheRecorder() {
   return recorder;
 }
 
-// The guarded kernel at `member`, which is called now or recorded with copies of its arguments.
+// Calls the guarded kernel at `member`, or captures it with copies of its arguments.
 template <typename Function>
 struct Recorded;
 
@@ -197,7 +198,7 @@ class RecordedConvolution final : public Convolution {
   const std::unique_ptr<Convolution> convolution_;
 };
 
-// Done when as many others were recorded after it, or somebody asked so often.
+// An event is done when this many others were recorded after it, or after this many queries.
 constexpr uint64_t kLate = 3;
 constexpr int kAsked = 5;
 
@@ -215,14 +216,14 @@ class LateEvent final : public DeviceEvent {
   }
 
  private:
-  static inline uint64_t records_ = 0;  // of all events
+  static inline uint64_t records_ = 0;  // recorded events in total
   uint64_t recorded_ = 0;
   int asked_ = 0;
   bool waited_ = true;
 };
 
-// Tasks go on when somebody asks, or the device waits for them. While calls are recorded each task
-// becomes one: to queue it.
+// Tasks make progress when the stream is queried or the device waits for them. During capture, each
+// task is captured as a call that queues it.
 class RecordingStream final : public DeviceStream {
  public:
   explicit RecordingStream(HostMemory flag)
@@ -233,7 +234,7 @@ class RecordingStream final : public DeviceStream {
   absl::Status Enter() override { return absl::OkStatus(); }
   void* native() override { return queue_.native(); }
 
-  // What was called has happened.
+  // Compute calls have already finished.
   absl::StatusOr<Mark> RecordComputeEvent() override {
     Take(Recording());
     return 0;
@@ -268,7 +269,7 @@ class RecordingStream final : public DeviceStream {
   std::atomic<uint32_t>& flag() override { return *flag_; }
 
  private:
-  // Tasks that come from now on.
+  // Sets how subsequent tasks are handled.
   void Take(bool recording) {
     queue_.Divert([this, recording](HostQueue::Task task) {
       const auto opened = [task = std::move(task)] {
@@ -313,7 +314,7 @@ class RecordingProcessor final : public Device {
     TheRecorder().Do([=] { GuardedDevice().Zero(to, bytes); }, to);
   }
   absl::Status Synchronize() override {
-    if (capture().Refuses("waiting")) return absl::FailedPreconditionError("calls are recorded");
+    if (capture().Refuses("waiting")) return absl::FailedPreconditionError("capture is active");
     return absl::OkStatus();
   }
 
@@ -341,7 +342,7 @@ class RecordingProcessor final : public Device {
   static Capture& capture() { return TheRecorder().capture(); }
   absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
     if (capture().Refuses("an allocation")) {
-      return absl::FailedPreconditionError("calls are recorded");
+      return absl::FailedPreconditionError("capture is active");
     }
     auto allocated = GuardedDevice().Allocate(bytes);
     if (!allocated.ok()) return allocated.status();

@@ -39,9 +39,9 @@ class RecordingDeviceTest : public testing::Test {
     EXPECT_TRUE(graph.ok()) << graph.status();
     return *std::move(graph);
   }
-  // Why the calls cannot be recorded.
+  // Returns the error of capturing the calls.
   template <typename Calls>
-  std::string Refusal(const Calls& calls) {
+  std::string CaptureError(const Calls& calls) {
     EXPECT_TRUE(device_.StartCapture().ok());
     calls();
     const absl::Status status = device_.FinishCapture().status();
@@ -53,14 +53,14 @@ class RecordingDeviceTest : public testing::Test {
   const KernelTable& kernels_ = device_.kernels();
 };
 
-TEST_F(RecordingDeviceTest, WhatIsRecordedHappensAtEachLaunchOnWhatIsThere) {
+TEST_F(RecordingDeviceTest, LaunchRepeatsCapturedCallsOnCurrentMemory) {
   const DeviceMemory x = Make({1, 2}), y = Make({10, 20}), copy = Make({0, 0});
   const auto graph = Record([&] {
     kernels_.accumulate(DataType::kFloat32, 2, x.data(), y.data());
     device_.Copy(copy.data(), y.data(), y.bytes());
     device_.Zero(y.data(), sizeof(float));
   });
-  EXPECT_THAT(Get(y), ElementsAre(10, 20)) << "not yet";
+  EXPECT_THAT(Get(y), ElementsAre(10, 20)) << "not before the launch";
   graph->Launch();
   EXPECT_THAT(Get(copy), ElementsAre(11, 22));
   EXPECT_THAT(Get(y), ElementsAre(0, 22));
@@ -69,7 +69,7 @@ TEST_F(RecordingDeviceTest, WhatIsRecordedHappensAtEachLaunchOnWhatIsThere) {
   EXPECT_THAT(Get(copy), ElementsAre(5, 28));
 }
 
-TEST_F(RecordingDeviceTest, OptionsAreCopiedAndScalarsAreRead) {
+TEST_F(RecordingDeviceTest, CapturesOptionsByValueAndScalarsByAddress) {
   const DeviceMemory parameters = Make({1}), gradients = Make({2});
   auto scalars = device_.Allocate(sizeof(UpdateScalars));
   ASSERT_TRUE(scalars.ok());
@@ -89,7 +89,7 @@ TEST_F(RecordingDeviceTest, OptionsAreCopiedAndScalarsAreRead) {
   }
 }
 
-TEST_F(RecordingDeviceTest, Convolutions) {
+TEST_F(RecordingDeviceTest, CapturesConvolutions) {
   auto convolution = device_.MakeConvolution({.in_channels = 1, .out_channels = 1}, {});
   ASSERT_TRUE(convolution.ok()) << convolution.status();
   auto workspace = device_.Allocate((*convolution)->workspace_bytes());
@@ -112,24 +112,26 @@ TEST_F(RecordingDeviceTest, Convolutions) {
   EXPECT_THAT(Get(dbias), ElementsAre(6));
 }
 
-TEST_F(RecordingDeviceTest, RefusesWhatNoGraphCanHold) {
+TEST_F(RecordingDeviceTest, RejectsCallsThatCannotBeCaptured) {
   const DeviceMemory x = Make({1, 2});
   float own[2] = {};
-  EXPECT_THAT(Refusal([&] { device_.CopyToDevice(x.data(), own, 8); }), HasSubstr("from the host"));
-  EXPECT_THAT(Refusal([&] { device_.CopyToHost(own, x.data(), 8); }), HasSubstr("to the host"));
-  EXPECT_THAT(Refusal([&] { (void)device_.Synchronize(); }), HasSubstr("waiting"));
-  EXPECT_THAT(Refusal([&] { (void)device_.Allocate(8); }), HasSubstr("an allocation"));
+  EXPECT_THAT(CaptureError([&] { device_.CopyToDevice(x.data(), own, 8); }),
+              HasSubstr("from the host"));
+  EXPECT_THAT(CaptureError([&] { device_.CopyToHost(own, x.data(), 8); }),
+              HasSubstr("to the host"));
+  EXPECT_THAT(CaptureError([&] { (void)device_.Synchronize(); }), HasSubstr("waiting"));
+  EXPECT_THAT(CaptureError([&] { (void)device_.Allocate(8); }), HasSubstr("an allocation"));
   EXPECT_THAT(
-      Refusal([&] { kernels_.scaled_copy(DataType::kFloat32, 2, own, x.data(), x.data()); }),
-      HasSubstr("process's own memory"));
-  EXPECT_THAT(Refusal([&] {
+      CaptureError([&] { kernels_.scaled_copy(DataType::kFloat32, 2, own, x.data(), x.data()); }),
+      HasSubstr("address in host memory"));
+  EXPECT_THAT(CaptureError([&] {
                 kernels_.batch_norm_backward_data({}, {.scale = own}, nullptr, nullptr, nullptr);
               }),
-              HasSubstr("process's own memory"));
+              HasSubstr("address in host memory"));
   EXPECT_THAT(Get(x), ElementsAre(1, 2));
 }
 
-TEST_F(RecordingDeviceTest, MemoryOfTheHostIsTheDevicesToo) {
+TEST_F(RecordingDeviceTest, DeviceCallsAcceptAllocatedHostMemory) {
   const DeviceMemory x = Make({7, 8});
   auto host = device_.AllocateHost(2 * sizeof(float));
   ASSERT_TRUE(host.ok()) << host.status();
@@ -138,9 +140,9 @@ TEST_F(RecordingDeviceTest, MemoryOfTheHostIsTheDevicesToo) {
   EXPECT_THAT(absl::MakeConstSpan(host->as<float>(), 2), ElementsAre(7, 8));
 }
 
-TEST_F(RecordingDeviceTest, EventsAreToldLate) {
+TEST_F(RecordingDeviceTest, EventsCompleteLate) {
   auto event = device_.MakeEvent(), other = device_.MakeEvent();
-  EXPECT_TRUE(event->Done()) << "nothing was before it";
+  EXPECT_TRUE(event->Done()) << "no calls precede it";
   event->Record();
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(event->Done()) << i;
@@ -152,7 +154,7 @@ TEST_F(RecordingDeviceTest, EventsAreToldLate) {
   EXPECT_TRUE(other->Done());
 }
 
-// What a stream beside is given doubles the numbers at `data`, when the stream is asked twice.
+// A task for a second stream that doubles the numbers at `data` when the stream is queried twice.
 struct Doubling {
   float* data;
   size_t count;
@@ -170,7 +172,7 @@ void GiveDoubling(DeviceStream& stream, float* data, size_t count) {
                          new Doubling{data, count}});
 }
 
-TEST_F(RecordingDeviceTest, AStreamBesideIsInOrderWithTheCalls) {
+TEST_F(RecordingDeviceTest, SecondStreamIsOrderedWithCalls) {
   auto stream = device_.MakeStream();
   ASSERT_TRUE(stream.ok()) << stream.status();
   ASSERT_TRUE((*stream)->Enter().ok());
@@ -190,7 +192,7 @@ TEST_F(RecordingDeviceTest, AStreamBesideIsInOrderWithTheCalls) {
   call();
   EXPECT_THAT(Get(y), ElementsAre(2 * 11 + 1, 2 * 22 + 2));
   const auto graph = Record(call);
-  EXPECT_THAT(Get(y), ElementsAre(23, 46)) << "not yet";
+  EXPECT_THAT(Get(y), ElementsAre(23, 46)) << "not before the launch";
   graph->Launch();
   EXPECT_THAT(Get(y), ElementsAre(2 * 24 + 1, 2 * 48 + 2));
   graph->Launch();

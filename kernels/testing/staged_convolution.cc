@@ -10,12 +10,12 @@
 namespace muster::kernels {
 namespace {
 
-// A call's arrays on the device.
+// Device copies of a call's arrays.
 class Staging {
  public:
   explicit Staging(Device& device) : device_(device) {}
 
-  // A copy of the array; null of null.
+  // Returns a copy of the array; null for null.
   template <typename T>
   T* Copy(T* host, int64_t count, size_t element_bytes) {
     if (host == nullptr) return nullptr;
@@ -24,7 +24,7 @@ class Staging {
     device_.CopyToDevice(data, host, bytes);
     return static_cast<T*>(data);
   }
-  // Also one whose content goes back at the end.
+  // The same, and copies the content back at the end.
   template <typename T>
   T* Output(T* host, int64_t count, size_t element_bytes) {
     T* const data = Copy(host, count, element_bytes);
