@@ -59,14 +59,14 @@ class CompiledPlan final : public Plan {
 
   using Plan::Forward;
   void SetStep(const StepContext& context) override;
-  void Forward(uint32_t rows, bool training) override;
-  void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) override;
-  LossResult Loss(uint32_t rows, double label_smoothing, double scale) override;
+  void Forward(uint32_t samples, bool training) override;
+  void QueueLoss(uint32_t samples, const LossOptions& options, LossResult* result) override;
+  LossResult Loss(uint32_t samples, double label_smoothing, double scale) override;
   float* output_gradient() override {
     return program_.logits == nullptr ? nullptr : static_cast<float*>(program_.logits->gradient);
   }
-  void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
-  absl::Span<const float> logits(uint32_t rows) const override;
+  void Backward(uint32_t samples, const std::function<void(size_t offset)>& ready) override;
+  absl::Span<const float> logits(uint32_t samples) const override;
   absl::Duration kernel_time() const override { return kernel_time_; }
 
   // Called before and after each pass of an operation: "forward", "backward recomputation",

@@ -72,28 +72,29 @@ class Execution {
   // Sets the seed of the random numbers of the training passes that follow. Where passes are
   // captured as CUDA graphs, all steps replay the same work; SetStep is called between replays.
   virtual void SetStep(const StepContext& context) = 0;
-  // rows <= max_batch; zero samples are valid everywhere and give zero gradients. The first call
+  // samples <= max_batch; 0 is valid everywhere and gives zero gradients. The first call
   // with a new number of samples builds its kernels; later calls allocate nothing. A training pass
   // updates batch norm's running statistics from the samples present. Backward uses the samples of
   // the last Forward (of the same slot of a Plan).
-  virtual void Forward(uint32_t rows, bool training) = 0;
-  void Forward(uint32_t rows, bool training, const StepContext& context) {
+  virtual void Forward(uint32_t samples, bool training) = 0;
+  void Forward(uint32_t samples, bool training, const StepContext& context) {
     if (training) SetStep(context);
-    Forward(rows, training);
+    Forward(samples, training);
   }
-  // Logits of the last Forward, rows * classes; empty for a stage that does not end the model.
-  virtual absl::Span<const float> logits(uint32_t rows) const = 0;
+  // Logits of the last Forward, samples * classes; empty for a stage that does not end the model.
+  virtual absl::Span<const float> logits(uint32_t samples) const = 0;
   // Queues the cross-entropy of this call's samples after Forward and writes it to *result in
   // device memory; a sample is correct if its largest logit is at its label. Not valid for a stage
   // that does not end the model.
-  virtual void QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) = 0;
-  // Gradient of the logits, rows * classes, from which Backward starts. QueueLoss writes it; other
-  // objectives write it themselves between Forward and Backward. Null without training or logits.
+  virtual void QueueLoss(uint32_t samples, const LossOptions& options, LossResult* result) = 0;
+  // Gradient of the logits, samples * classes, from which Backward starts. QueueLoss writes it;
+  // other objectives write it themselves between Forward and Backward. Null without training or
+  // logits.
   virtual float* output_gradient() = 0;
   // Called after QueueLoss or its replacement, once per training Forward. Overwrites every gradient
   // (does not accumulate). ready(offset) reports that the gradients from element `offset` to the
   // end of the flat array are final; it is called with descending offsets, the last one 0.
-  virtual void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) = 0;
+  virtual void Backward(uint32_t samples, const std::function<void(size_t offset)>& ready) = 0;
 
   // Time spent in passes and in the loss since compilation, including calls of the statistics
   // reducer.

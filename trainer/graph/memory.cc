@@ -55,7 +55,7 @@ class MemoryPlanner {
   MemoryPlanner(const Program& program, const CompileOptions& options)
       : program_(program),
         device_(*options.device),
-        max_rows_(options.max_batch),
+        max_samples_(options.max_batch),
         slots_(options.in_flight_micro_batches),
         training_(options.training),
         recompute_(options.training && options.recompute_activations),
@@ -91,7 +91,7 @@ class MemoryPlanner {
   static constexpr size_t kGiven = std::numeric_limits<size_t>::max();
 
   size_t IndexOf(const Tensor* tensor) const { return index_.at(tensor); }
-  size_t Bytes(size_t tensor) const { return program_.tensors[tensor]->bytes(max_rows_); }
+  size_t Bytes(size_t tensor) const { return program_.tensors[tensor]->bytes(max_samples_); }
   bool IsBatch(size_t tensor) const { return program_.tensors[tensor].get() == program_.input; }
   bool IsLogits(size_t tensor) const { return program_.tensors[tensor].get() == program_.logits; }
   Life Always() const { return {0, schedule_.end()}; }
@@ -252,7 +252,7 @@ class MemoryPlanner {
     PlacedMemory& placed = *placed_;
     AddPlace(
         workspace_bytes, Always(), [&placed](char* at) { placed.workspace = at; }, kOnce);
-    AddArray(max_rows_, placed.labels, kInEachSlot);
+    AddArray(max_samples_, placed.labels, kInEachSlot);
     AddArray(1, placed.loss, kOnce);
     AddArray(1, placed.draw, kInEachSlot);
     AddArray(program_.blocks.size(), placed.blocks, kOnce);
@@ -312,8 +312,8 @@ class MemoryPlanner {
     slot_.Place();
     placed_->slot_bytes = slot_.bytes();
     const std::string use =
-        slots_ == 1 ? absl::StrCat("activations of a batch of ", max_rows_)
-                    : absl::StrCat("activations of ", slots_, " batches of ", max_rows_);
+        slots_ == 1 ? absl::StrCat("activations of a batch of ", max_samples_)
+                    : absl::StrCat("activations of ", slots_, " batches of ", max_samples_);
     if (slot_.bytes() > kMaxBytes / slots_) {
       return absl::ResourceExhaustedError(
           absl::StrCat(use, " exceed the limit of ", kMaxBytes, " bytes"));
@@ -347,7 +347,7 @@ class MemoryPlanner {
 
   const Program& program_;
   kernels::Device& device_;
-  const size_t max_rows_;
+  const size_t max_samples_;
   const size_t slots_;
   const bool training_;
   const bool recompute_;

@@ -44,7 +44,7 @@ struct PlacedMemory {
   void* workspace = nullptr;
   kernels::LossResult* loss = nullptr;
   // Of the selected slot.
-  int32_t* labels = nullptr;  // max_rows
+  int32_t* labels = nullptr;  // [max_batch]
   kernels::RandomDraw* draw = nullptr;
   // One per stochastic block of the program, in their order.
   kernels::BlockDraw* blocks = nullptr;

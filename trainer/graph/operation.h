@@ -27,8 +27,8 @@ struct Tensor {
 
   // Elements of one sample.
   int64_t elements() const { return shape.height * shape.width * shape.channels; }
-  size_t bytes(size_t rows) const {
-    return rows * static_cast<size_t>(elements()) * kernels::SizeOf(type);
+  size_t bytes(size_t samples) const {
+    return samples * static_cast<size_t>(elements()) * kernels::SizeOf(type);
   }
 };
 
@@ -48,7 +48,7 @@ struct StochasticBlock {
 
 // Arguments common to all calls of an operation. Only Backward reads `gradients`.
 struct Call {
-  uint32_t rows = 0;
+  uint32_t samples = 0;
   bool training = false;
   const kernels::RandomDraw* draw = nullptr;  // in device memory
   const float* parameters = nullptr;
@@ -97,7 +97,7 @@ class Operation {
   virtual std::string folds() const { return ""; }
   // Human-readable list of what backward recomputes instead of keeping it from forward.
   virtual std::vector<std::string> recomputed() const { return {}; }
-  virtual Memory memory(uint32_t max_rows) const = 0;
+  virtual Memory memory(uint32_t max_samples) const = 0;
   // Floating-point operations of forward for one sample: two per multiplication with a weight;
   // otherwise one per element read.
   virtual int64_t forward_flops() const {
@@ -174,7 +174,7 @@ class Operation {
   void* saved() const { return saved_; }
   // Number of elements of the output in this call.
   size_t OutputCount(const Call& call) const {
-    return call.rows * static_cast<size_t>(output_->elements());
+    return call.samples * static_cast<size_t>(output_->elements());
   }
 
  private:

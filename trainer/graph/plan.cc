@@ -214,8 +214,8 @@ void CompiledPlan::ChooseBlocks(const kernels::PhiloxKey& key) {
   for (const auto& block : program_.blocks) block->dropped = kernels::IsDropped(block->draw, key);
 }
 
-void CompiledPlan::Forward(uint32_t rows, bool training) {
-  call_.rows = rows;
+void CompiledPlan::Forward(uint32_t samples, bool training) {
+  call_.samples = samples;
   call_.training = training;
   if (training && !program_.blocks.empty()) {
     Kernels().draw_blocks(memory_->draw, static_cast<int64_t>(program_.blocks.size()),
@@ -227,10 +227,10 @@ void CompiledPlan::Forward(uint32_t rows, bool training) {
   }
 }
 
-void CompiledPlan::QueueLoss(uint32_t rows, const LossOptions& options, LossResult* result) {
+void CompiledPlan::QueueLoss(uint32_t samples, const LossOptions& options, LossResult* result) {
   const Tensor& logits = *program_.logits;
   Measure([&] {
-    Kernels().softmax_cross_entropy({.rows = rows,
+    Kernels().softmax_cross_entropy({.rows = samples,
                                      .classes = logits.elements(),
                                      .label_smoothing = options.label_smoothing,
                                      .scale = options.scale},
@@ -240,15 +240,15 @@ void CompiledPlan::QueueLoss(uint32_t rows, const LossOptions& options, LossResu
   });
 }
 
-LossResult CompiledPlan::Loss(uint32_t rows, double label_smoothing, double scale) {
-  QueueLoss(rows, {.label_smoothing = label_smoothing, .scale = scale}, memory_->loss);
+LossResult CompiledPlan::Loss(uint32_t samples, double label_smoothing, double scale) {
+  QueueLoss(samples, {.label_smoothing = label_smoothing, .scale = scale}, memory_->loss);
   LossResult result;
   Measure([&] { device().CopyToHost(&result, memory_->loss, sizeof(result)); });
   return result;
 }
 
-void CompiledPlan::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {
-  call_.rows = rows;
+void CompiledPlan::Backward(uint32_t samples, const std::function<void(size_t offset)>& ready) {
+  call_.samples = samples;
   call_.training = true;
   for (size_t i = program_.operations.size(); i-- > 0;) {
     RecomputeBefore(i);
@@ -307,9 +307,9 @@ void CompiledPlan::ContributeGradients(size_t index) {
     // A branch that is skipped needs no gradient.
     if (contribution.producer != nullptr && contribution.producer->skipped()) return;
     const Tensor& input = *operation.inputs()[contribution.input];
-    const size_t bytes = input.bytes(call_.rows);
+    const size_t bytes = input.bytes(call_.samples);
     const auto accumulate = [&](const void* part) {
-      Kernels().accumulate(input.type, call_.rows * static_cast<size_t>(input.elements()), part,
+      Kernels().accumulate(input.type, call_.samples * static_cast<size_t>(input.elements()), part,
                            input.gradient);
     };
     if (operation.skipped()) {
@@ -334,11 +334,11 @@ void CompiledPlan::ContributeGradients(size_t index) {
   });
 }
 
-absl::Span<const float> CompiledPlan::logits(uint32_t rows) const {
+absl::Span<const float> CompiledPlan::logits(uint32_t samples) const {
   if (program_.logits == nullptr) return {};
   const Tensor& logits = *program_.logits;
   return absl::MakeConstSpan(static_cast<const float*>(logits.data),
-                             rows * static_cast<size_t>(logits.elements()));
+                             samples * static_cast<size_t>(logits.elements()));
 }
 
 absl::StatusOr<std::unique_ptr<Plan>> Compile(const Graph& graph, const CompileOptions& options) {

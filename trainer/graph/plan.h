@@ -139,7 +139,7 @@ class Plan : public Execution {
   virtual size_t slot_bytes() const { return arena_bytes(); }
 
   // Like QueueLoss, but waits for the device and returns the result in host memory.
-  virtual LossResult Loss(uint32_t rows, double label_smoothing, double scale) = 0;
+  virtual LossResult Loss(uint32_t samples, double label_smoothing, double scale) = 0;
 };
 
 // Errors: INVALID_ARGUMENT with the layer's name if shapes do not fit; RESOURCE_EXHAUSTED.

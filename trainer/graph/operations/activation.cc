@@ -16,7 +16,7 @@ class ActivationOperation : public Operation {
 
   std::string kind() const override { return activation_ == Activation::kRelu6 ? "relu6" : "relu"; }
   std::string description() const override { return kernels_.name; }
-  Memory memory(uint32_t max_rows) const override {
+  Memory memory(uint32_t max_samples) const override {
     return {.output_in_backward = true, .output_over_input = true, .activation_in_backward = true};
   }
   void Forward(const Call& call) override {
@@ -24,7 +24,7 @@ class ActivationOperation : public Operation {
                                 output()->data);
   }
   void BackwardActivation(const Call& call) override {
-    ActivationBackward(kernels_, activation_, call.rows, *output());
+    ActivationBackward(kernels_, activation_, call.samples, *output());
   }
   bool PassesGradient(size_t) const override { return true; }
 
@@ -45,14 +45,14 @@ class DropoutOperation : public Operation {
   std::string kind() const override { return "dropout"; }
   std::string description() const override { return device_.kernels().name; }
   std::vector<std::string> recomputed() const override { return {"random mask"}; }
-  Memory memory(uint32_t max_rows) const override {
+  Memory memory(uint32_t max_samples) const override {
     return {.output_over_input = true, .activation_in_backward = true};
   }
   void Forward(const Call& call) override {
     if (call.training) {
       Apply(call, input()->data, output()->data);
     } else if (output()->data != input()->data) {
-      device_.Copy(output()->data, input()->data, output()->bytes(call.rows));
+      device_.Copy(output()->data, input()->data, output()->bytes(call.samples));
     }
   }
   void BackwardActivation(const Call& call) override {
@@ -63,7 +63,7 @@ class DropoutOperation : public Operation {
  private:
   void Apply(const Call& call, const void* x, void* y) const {
     device_.kernels().dropout(output()->type, {.layer = index_, .probability = probability_},
-                              call.draw, call.rows, output()->elements(), x, y);
+                              call.draw, call.samples, output()->elements(), x, y);
   }
 
   const float probability_;
@@ -79,7 +79,7 @@ class CastOperation : public Operation {
 
   std::string kind() const override { return "cast"; }
   std::string description() const override { return kernels_.name; }
-  Memory memory(uint32_t max_rows) const override { return {}; }
+  Memory memory(uint32_t max_samples) const override { return {}; }
   void Forward(const Call& call) override {
     kernels_.cast(input()->type, input()->data, 1, output()->type, output()->data,
                   OutputCount(call));
@@ -124,11 +124,11 @@ const char* FusedName(Activation activation) {
   return "";
 }
 
-void ActivationBackward(const kernels::KernelTable& kernels, Activation activation, uint32_t rows,
-                        const Tensor& y) {
+void ActivationBackward(const kernels::KernelTable& kernels, Activation activation,
+                        uint32_t samples, const Tensor& y) {
   if (activation == Activation::kNone) return;
-  kernels.activation_backward(y.type, activation, rows * static_cast<size_t>(y.elements()), y.data,
-                              y.gradient, y.gradient);
+  kernels.activation_backward(y.type, activation, samples * static_cast<size_t>(y.elements()),
+                              y.data, y.gradient, y.gradient);
 }
 
 }  // namespace muster::nn

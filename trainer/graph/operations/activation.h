@@ -29,10 +29,10 @@ std::unique_ptr<Operation> MakeCastOperation(std::string name, Tensor* input, Te
 // Suffix of an operation's kind for a fused activation: "", " + relu" or " + relu6".
 const char* FusedName(kernels::Activation activation);
 
-// Transforms y.gradient (`rows` samples), the gradient of an activation's output y, in place into
-// that of the activation's input.
+// Transforms y.gradient, the gradient of an activation's output y for `samples` samples, in place
+// into that of the activation's input.
 void ActivationBackward(const kernels::KernelTable& kernels, kernels::Activation activation,
-                        uint32_t rows, const Tensor& y);
+                        uint32_t samples, const Tensor& y);
 
 }  // namespace muster::nn
 

@@ -84,7 +84,7 @@ class NormalizingOperation : public Operation {
         .shift = ChannelArray(kShift),
         .addend = parts_.addend != nullptr ? parts_.addend->data : nullptr,
         .activation = parts_.activation};
-    convolution.convolution->Forward(call.rows, folded_.input->data,
+    convolution.convolution->Forward(call.samples, folded_.input->data,
                                      call.parameters + convolution.weight_offset, epilogue,
                                      output()->data, call.workspace);
   }
@@ -104,7 +104,7 @@ class FoldedConvolutionOperation : public NormalizingOperation {
   std::string kind() const override { return "conv2d + " + NormKind(); }
   std::string description() const override { return folded_.parts->convolution->description(); }
   kernels::DataType compute_type() const override { return folded_.parts->compute_type; }
-  Memory memory(uint32_t max_rows) const override {
+  Memory memory(uint32_t max_samples) const override {
     return {.saved_bytes = ChannelBytes(),
             .workspace_bytes = folded_.parts->convolution->workspace_bytes()};
   }
@@ -129,8 +129,8 @@ class BatchNormOperation : public NormalizingOperation {
     if (parts_.pool) values.push_back("values before the pool");
     return values;
   }
-  Memory memory(uint32_t max_rows) const override {
-    const size_t choice = parts_.pool ? max_rows * output()->elements() : 0;
+  Memory memory(uint32_t max_samples) const override {
+    const size_t choice = parts_.pool ? max_samples * output()->elements() : 0;
     return {.saved_bytes = ChannelBytes() + SumsBytes() + choice,
             .workspace_bytes = 2 * Channels() * sizeof(float),  // gradients summed over ranks
             .input_in_backward = true,
@@ -162,7 +162,7 @@ class BatchNormOperation : public NormalizingOperation {
   // The addend's gradient is the sum's. BackwardParameters computes it in the same pass as the
   // parameters' gradients, unless the branch is dropped.
   void BackwardActivation(const Call& call) override {
-    if (Dropped(call)) ActivationBackward(kernels_, parts_.activation, call.rows, *output());
+    if (Dropped(call)) ActivationBackward(kernels_, parts_.activation, call.samples, *output());
   }
 
   void BackwardParameters(const Call& call) override {
@@ -193,7 +193,7 @@ class BatchNormOperation : public NormalizingOperation {
 
   void BackwardData(const Call& call, size_t, void* dx) override {
     if (Dropped(call)) {
-      device_.Zero(dx, input()->bytes(call.rows));
+      device_.Zero(dx, input()->bytes(call.samples));
       return;
     }
     const bool plain = Factor(call) == nullptr;
@@ -207,7 +207,7 @@ class BatchNormOperation : public NormalizingOperation {
       dgamma = sums;
       dbeta = sums + Channels();
     }
-    if (call.rows == 0) return;
+    if (call.samples == 0) return;
     kernels::BatchNormShape shape = Shape(call);
     if (MasksByOutput()) shape.activation = Activation::kNone;  // done in BackwardParameters
     kernels_.batch_norm_backward_data(shape, Gradient(call), dgamma, dbeta, dx);
@@ -242,7 +242,7 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   kernels::BatchNormShape Shape(const Call& call) const {
-    return {.rows = call.rows,
+    return {.rows = call.samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,

@@ -21,7 +21,7 @@ class ConvolutionOperation : public Operation {
   }
   std::string description() const override { return parts_->convolution->description(); }
   kernels::DataType compute_type() const override { return parts_->compute_type; }
-  Memory memory(uint32_t max_rows) const override {
+  Memory memory(uint32_t max_samples) const override {
     const bool activation = parts_->activation != Activation::kNone;
     return {.workspace_bytes = parts_->convolution->workspace_bytes(),
             .input_in_backward = true,
@@ -33,23 +33,24 @@ class ConvolutionOperation : public Operation {
   void Forward(const Call& call) override {
     const kernels::Epilogue epilogue = {.shift = parts_->bias(call),
                                         .activation = parts_->activation};
-    parts_->convolution->Forward(call.rows, input()->data, call.parameters + parts_->weight_offset,
-                                 epilogue, output()->data, call.workspace);
+    parts_->convolution->Forward(call.samples, input()->data,
+                                 call.parameters + parts_->weight_offset, epilogue, output()->data,
+                                 call.workspace);
   }
 
   void BackwardActivation(const Call& call) override {
-    ActivationBackward(kernels_, parts_->activation, call.rows, *output());
+    ActivationBackward(kernels_, parts_->activation, call.samples, *output());
   }
 
   void BackwardParameters(const Call& call) override {
     float* dbias = parts_->bias_offset ? call.gradients + *parts_->bias_offset : nullptr;
-    parts_->convolution->BackwardWeights(call.rows, input()->data, output()->gradient,
+    parts_->convolution->BackwardWeights(call.samples, input()->data, output()->gradient,
                                          call.gradients + parts_->weight_offset, dbias,
                                          call.workspace);
   }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
-    parts_->convolution->BackwardData(call.rows, output()->gradient,
+    parts_->convolution->BackwardData(call.samples, output()->gradient,
                                       call.parameters + parts_->weight_offset, dx, call.workspace);
   }
 

@@ -17,8 +17,8 @@ class MaxPoolOperation : public Operation {
 
   std::string kind() const override { return relu_ ? "relu + max_pool2d" : "max_pool2d"; }
   std::string description() const override { return kernels_.name; }
-  Memory memory(uint32_t max_rows) const override {
-    return {.saved_bytes = max_rows * static_cast<size_t>(output()->elements()),
+  Memory memory(uint32_t max_samples) const override {
+    return {.saved_bytes = max_samples * static_cast<size_t>(output()->elements()),
             .gradient_over_input = true};
   }
   void Forward(const Call& call) override {
@@ -31,7 +31,7 @@ class MaxPoolOperation : public Operation {
  private:
   uint8_t* choice() const { return static_cast<uint8_t*>(saved()); }
   kernels::PoolShape Shape(const Call& call) const {
-    return {.rows = call.rows,
+    return {.rows = call.samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,
@@ -59,7 +59,7 @@ class AveragePoolOperation : public Operation {
 
   std::string kind() const override { return "avg_pool2d"; }
   std::string description() const override { return kernels_.name; }
-  Memory memory(uint32_t max_rows) const override { return {.gradient_over_input = true}; }
+  Memory memory(uint32_t max_samples) const override { return {.gradient_over_input = true}; }
   void Forward(const Call& call) override {
     kernels_.average_pool_forward(Shape(call), input()->data, output()->data);
   }
@@ -69,7 +69,7 @@ class AveragePoolOperation : public Operation {
 
  private:
   kernels::AveragePoolShape Shape(const Call& call) const {
-    return {.rows = call.rows,
+    return {.rows = call.samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,

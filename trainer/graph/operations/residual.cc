@@ -25,7 +25,7 @@ class AddOperation : public Operation {
            FusedName(activation_);
   }
   std::string description() const override { return kernels_.name; }
-  Memory memory(uint32_t max_rows) const override {
+  Memory memory(uint32_t max_samples) const override {
     const bool activation = activation_ != Activation::kNone;
     return {.output_in_backward = activation,
             .output_over_input = true,
@@ -38,7 +38,7 @@ class AddOperation : public Operation {
                          Factor(call), shortcut().data, activation_, output()->data);
   }
   void BackwardActivation(const Call& call) override {
-    ActivationBackward(kernels_, activation_, call.rows, *output());
+    ActivationBackward(kernels_, activation_, call.samples, *output());
   }
   // Needed only for a scaled branch; never called for a dropped one.
   void BackwardData(const Call& call, size_t, void* dx) override {
