@@ -437,8 +437,9 @@ TEST_P(BatchNormContractTest, ReadsTheNumberOfPixelsFromDeviceMemory) {
         nullptr, arrays[2].data(), arrays[3].data(), out[1].data(), out[2].data());
     return out;
   };
-  const auto told = run(50, nullptr), found = run(18, pixels.data());
-  for (size_t i = 0; i < told.size(); ++i) ExpectClose(found[i], told[i], "shared pixels", 0);
+  const auto from_host = run(50, nullptr), from_device = run(18, pixels.data());
+  for (size_t i = 0; i < from_host.size(); ++i)
+    ExpectClose(from_device[i], from_host[i], "shared pixels", 0);
   TestBuffer running_mean(1), running_variance(1);
   running_mean[0] = running_variance[0] = 2;
   kernels().batch_norm_running({.channels = 1, .shared_pixels = none.data()}, nullptr,

@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar10(const DatasetInfo& inf
                                                           const std::string& path, Split split,
                                                           const std::string& cache_dir);
 
-// Likewise opens train.bin or test.bin in `path` or its subfolder cifar-100-binary; uses the fine
+// Opens train.bin or test.bin in `path` or its subfolder cifar-100-binary; uses the fine
 // labels.
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar100(const DatasetInfo& info,
                                                            const std::string& path, Split split,

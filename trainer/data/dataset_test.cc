@@ -81,16 +81,16 @@ TEST_F(DatasetTest, MeanAndDeviationCanBeOverridden) {
   DatasetOptions options = {"mnist", directory_.path(), {0.25f}, {}};
   EXPECT_EQ((*OpenDataset(options, Split::kTest, ""))->info().mean[0], 0.25f);
   EXPECT_FLOAT_EQ((*OpenDataset(options, Split::kTest, ""))->info().standard_deviation[0], 0.3081f);
-  const auto refusal = [&options] {
+  const auto error_message = [&options] {
     const absl::Status status = OpenDataset(options, Split::kTest, "").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   };
   options.standard_deviation = {0};
-  EXPECT_THAT(refusal(), HasSubstr("standard_deviation: 0 must be greater than 0"));
+  EXPECT_THAT(error_message(), HasSubstr("standard_deviation: 0 must be greater than 0"));
   options.standard_deviation = {0.5f};
   options.mean = {0.1f, 0.2f, 0.3f};
-  EXPECT_THAT(refusal(), HasSubstr("mean has 3 values, expected one per channel: 1"));
+  EXPECT_THAT(error_message(), HasSubstr("mean has 3 values, expected one per channel: 1"));
 }
 
 TEST_F(DatasetTest, NamesAMissingFile) {

@@ -17,7 +17,7 @@ enum class Split { kTrain, kTest };
 
 struct DatasetInfo {
   std::string name;
-  // Of every image; zero if the sizes differ.
+  // Size of every image; zero if the sizes differ.
   int64_t height = 0;
   int64_t width = 0;
   int64_t channels = 0;

@@ -153,7 +153,7 @@ class FolderReader final : public ImageReader {
 
   const ImageFolder* const folder_;
   JpegDecoder decoder_;
-  // Of the opened image; members so that their memory is reused.
+  // State of the opened image; members, so that their memory is reused.
   std::string path_;
   std::vector<uint8_t> buffer_;
   size_t size_bytes_ = 0;

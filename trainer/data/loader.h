@@ -89,7 +89,7 @@ class Loader {
   };
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
 
-  // What batches contain of images: finished images; stored images, each once; only descriptions of
+  // The image data in batches: finished images; stored images, each once; only descriptions of
   // resident images; or nothing.
   enum class Form { kFinished, kStored, kResident, kNone };
   static Form FormFor(const ImageDataset& dataset, const LoaderOptions& options);

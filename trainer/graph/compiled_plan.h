@@ -93,8 +93,8 @@ class CompiledPlan final : public Plan {
   const kernels::KernelTable& Kernels() const { return device().kernels(); }
   template <typename Pass>
   void Run(Operation& operation, const char* pass_name, const Pass& pass);
-  template <typename Part>
-  void Measure(const Part& part);
+  template <typename Phase>
+  void Measure(const Phase& phase);
 
   Program program_;
   const CompileOptions options_;

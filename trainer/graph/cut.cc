@@ -198,27 +198,27 @@ absl::StatusOr<Graph> CutGraph(const Graph& graph, NodeId begin, NodeId end) {
   }
   const std::vector<std::vector<NodeId>> consumers = Consumers(graph);
   const std::vector<bool> needs_gradient = NeedsGradient(graph);
-  Graph part = {.input = graph.input, .nodes = {}};
-  part.first_node = begin;
-  std::vector<NodeId> id_in_part(graph.nodes.size(), kInput);
+  Graph stage = {.input = graph.input, .nodes = {}};
+  stage.first_node = begin;
+  std::vector<NodeId> id_in_stage(graph.nodes.size(), kInput);
   for (NodeId node = 0; node < end; ++node) {
     const NodeId last_use = consumers[node].empty() ? node : consumers[node].back();
     if (node >= begin) {
-      id_in_part[node] = node - begin;
+      id_in_stage[node] = node - begin;
     } else if (last_use >= begin) {
-      id_in_part[node] = EarlierValueId(part.inputs.size());
-      part.inputs.push_back({.name = graph.nodes[node].name,
-                             .shape = shapes[node],
-                             .needs_gradient = needs_gradient[node]});
+      id_in_stage[node] = EarlierValueId(stage.inputs.size());
+      stage.inputs.push_back({.name = graph.nodes[node].name,
+                              .shape = shapes[node],
+                              .needs_gradient = needs_gradient[node]});
     }
-    if (last_use >= end) part.outputs.push_back(id_in_part[node]);
+    if (last_use >= end) stage.outputs.push_back(id_in_stage[node]);
   }
   for (NodeId node = begin; node < end; ++node) {
     Node copy = graph.nodes[node];
-    for (NodeId& input : copy.inputs) input = input == kInput ? kInput : id_in_part[input];
-    part.nodes.push_back(std::move(copy));
+    for (NodeId& input : copy.inputs) input = input == kInput ? kInput : id_in_stage[input];
+    stage.nodes.push_back(std::move(copy));
   }
-  return part;
+  return stage;
 }
 
 }  // namespace muster::nn

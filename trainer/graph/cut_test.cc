@@ -25,9 +25,9 @@ std::vector<std::string> CutNames(const Graph& graph) {
   return names;
 }
 
-std::vector<std::string> InputNames(const Graph& part) {
+std::vector<std::string> InputNames(const Graph& stage) {
   std::vector<std::string> names;
-  for (const EarlierValue& value : part.inputs) names.push_back(value.name);
+  for (const EarlierValue& value : stage.inputs) names.push_back(value.name);
   return names;
 }
 
@@ -196,8 +196,8 @@ TEST(CutGraphTest, RejectsInvalidRanges) {
     EXPECT_EQ(code(graph, begin, until), absl::StatusCode::kInvalidArgument) << begin;
   }
   EXPECT_EQ(code(Graph{{8, 8, 3}, {}}, 0, 0), absl::StatusCode::kInvalidArgument);
-  const Graph part = *CutGraph(graph, point, end);
-  EXPECT_EQ(code(part, 0, 3), absl::StatusCode::kInvalidArgument);
+  const Graph stage = *CutGraph(graph, point, end);
+  EXPECT_EQ(code(stage, 0, 3), absl::StatusCode::kInvalidArgument);
   const auto whole = CutGraph(graph, 0, end);
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_EQ(whole->nodes.size(), graph.nodes.size());

@@ -71,7 +71,7 @@ NodeId Fusions::FoldsInto(NodeId batch_norm) const {
              : kNone;
 }
 
-NodeId Fusions::Folds(NodeId convolution) const {
+NodeId Fusions::FoldedBatchNorm(NodeId convolution) const {
   const NodeId batch_norm = Next<BatchNorm2d>(convolution);
   return batch_norm != kNone && FoldsInto(batch_norm) == convolution ? batch_norm : kNone;
 }

@@ -46,7 +46,7 @@ class Fusions {
   // The convolution into which evaluation folds a batch norm, or kNone.
   NodeId FoldsInto(NodeId batch_norm) const;
   // The batch norm that evaluation folds into a convolution, or kNone.
-  NodeId Folds(NodeId convolution) const;
+  NodeId FoldedBatchNorm(NodeId convolution) const;
 
   // The max pooling that is fused with a ReLU, or kNone.
   NodeId PoolAfter(NodeId relu) const { return Next<MaxPool2d>(relu); }

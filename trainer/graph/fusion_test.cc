@@ -34,9 +34,9 @@ TEST(FusionTest, FusesTheSumIntoTheBatchNormOfTheBranch) {
   EXPECT_EQ(fusions.AfterBatchNorm(block.down_bn).add, Fusions::kNone);
   EXPECT_EQ(fusions.AfterBatchNorm(block.down_bn).last, block.down_bn);
   // In evaluation both are folded into their convolutions.
-  EXPECT_EQ(fusions.Folds(block.conv), block.bn);
+  EXPECT_EQ(fusions.FoldedBatchNorm(block.conv), block.bn);
   EXPECT_EQ(fusions.FoldsInto(block.bn), block.conv);
-  EXPECT_EQ(fusions.Folds(block.down), block.down_bn);
+  EXPECT_EQ(fusions.FoldedBatchNorm(block.down), block.down_bn);
 }
 
 TEST(FusionTest, DoesNotFuseValuesWithOtherConsumers) {
@@ -52,7 +52,7 @@ TEST(FusionTest, DoesNotFuseValuesWithOtherConsumers) {
   EXPECT_EQ(fusions.AfterBatchNorm(block.bn).activation, Activation::kNone);
   EXPECT_EQ(fusions.BatchNormBefore(block.add), Fusions::kNone);
   EXPECT_EQ(fusions.AfterAdd(block.add).activation, Activation::kNone);
-  EXPECT_EQ(fusions.Folds(block.conv), Fusions::kNone);
+  EXPECT_EQ(fusions.FoldedBatchNorm(block.conv), Fusions::kNone);
   EXPECT_EQ(fusions.FoldsInto(block.bn), Fusions::kNone);
 }
 
@@ -76,7 +76,7 @@ TEST(FusionTest, FusesReluIntoThePoolAfterIt) {
       EXPECT_EQ(after.activation, Activation::kRelu);
       EXPECT_EQ(after.pool, kernel == 2);
       EXPECT_EQ(after.last, kernel == 2 ? pool : relu);
-      EXPECT_EQ(fusions.Folds(conv), kernel == 2 ? Fusions::kNone : bn);
+      EXPECT_EQ(fusions.FoldedBatchNorm(conv), kernel == 2 ? Fusions::kNone : bn);
     }
   }
 }

@@ -9,12 +9,12 @@ namespace {
 
 // Lifetime of a gradient from its first contribution to its producer's backward, in time steps of
 // backward: the loss is at 0.
-struct Life {
+struct Lifetime {
   int64_t first = 0;
   int64_t last = 0;
   std::vector<int64_t> changes;  // after the first contribution
 
-  bool Overlaps(const Life& other) const { return first <= other.last && other.first <= last; }
+  bool Overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
   bool ChangesUntil(int64_t time) const {
     return std::any_of(changes.begin(), changes.end(),
                        [time](int64_t change) { return change <= time; });
@@ -57,7 +57,7 @@ class GradientPlanner {
     flow_.contributions.resize(program_.operations.size());
     for (size_t i = program_.operations.size(); i-- > 0;) {
       const Operation& operation = *program_.operations[i];
-      Life& own = lives_[index_.at(operation.output())];
+      Lifetime& own = lives_[index_.at(operation.output())];
       own.last = Time(i);
       if (operation.memory(1).activation_in_backward) own.changes.push_back(own.last);
       for (size_t input = 0; input < operation.inputs().size(); ++input) {
@@ -98,11 +98,11 @@ class GradientPlanner {
   // Whether the gradient of `tensor`, an input of `operation`, may share `place`.
   bool MayJoin(size_t tensor, size_t place, const Operation& operation) const {
     if (alone_[tensor] || alone_[place]) return false;
-    const Life& life = lives_[tensor];
+    const Lifetime& life = lives_[tensor];
     for (const size_t member : members_[place]) {
       // The output's gradient ends where the input's begins.
       if (program_.tensors[member].get() == operation.output()) continue;
-      const Life& other = lives_[member];
+      const Lifetime& other = lives_[member];
       if (!life.Overlaps(other)) continue;
       // Inputs of the same operation have the same gradient until one of the two changes.
       const auto& inputs = operation.inputs();
@@ -118,7 +118,7 @@ class GradientPlanner {
   std::unordered_map<const Tensor*, size_t> index_;
   std::unordered_map<size_t, const Operation*> producer_;
   std::vector<bool> alone_;                   // by tensor
-  std::vector<Life> lives_;                   // by tensor
+  std::vector<Lifetime> lives_;               // by tensor
   std::vector<std::vector<size_t>> members_;  // by place
   GradientFlow flow_;
 };

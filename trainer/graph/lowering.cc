@@ -88,7 +88,7 @@ class Lowering {
                                      .stride = layer.stride,
                                      .padding = layer.padding,
                                      .groups = layer.groups}};
-    const NodeId folded = fusions_.Folds(node);
+    const NodeId folded = fusions_.FoldedBatchNorm(node);
     if (!options_.training && folded != kNone) {
       // The batch norm's operation computes the convolution.
       const NodeId last = fusions_.AfterBatchNorm(folded).last;

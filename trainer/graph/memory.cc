@@ -39,11 +39,11 @@ class Schedule {
 };
 
 // Lifetime from the first write to the last read.
-struct Life {
+struct Lifetime {
   int64_t first = 0;
   int64_t last = 0;
 
-  void Include(const Life& other) {
+  void Include(const Lifetime& other) {
     first = std::min(first, other.first);
     last = std::max(last, other.last);
   }
@@ -94,7 +94,7 @@ class MemoryPlanner {
   size_t Bytes(size_t tensor) const { return program_.tensors[tensor]->bytes(max_samples_); }
   bool IsBatch(size_t tensor) const { return program_.tensors[tensor].get() == program_.input; }
   bool IsLogits(size_t tensor) const { return program_.tensors[tensor].get() == program_.logits; }
-  Life Always() const { return {0, schedule_.end()}; }
+  Lifetime Always() const { return {0, schedule_.end()}; }
   bool ReadByProducer(size_t tensor) const {
     return producer_[tensor] != kGiven && memory_[producer_[tensor]].output_in_backward;
   }
@@ -137,7 +137,7 @@ class MemoryPlanner {
   // Determines the lifetimes of all values, and which of them share memory.
   void PlanData() {
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
-      Life life;
+      Lifetime life;
       // The caller may refill the batch, and logits are read after the step.
       if (IsBatch(t) || IsLogits(t)) life.last = schedule_.end();
       if (producer_[t] != kGiven) {
@@ -178,14 +178,14 @@ class MemoryPlanner {
   // the value is not read any more.
   void PlanGradientPlaces() {
     flow_ = PlanGradients(program_);
-    std::vector<Life> lives(program_.tensors.size());
+    std::vector<Lifetime> lives(program_.tensors.size());
     gradient_over_data_.resize(program_.tensors.size(), false);
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
       if (!program_.tensors[t]->needs_gradient) continue;
       lives[t] = crosses_[t] ? Always()
-                             : Life{IsLogits(t) ? schedule_.loss()
-                                                : schedule_.backward(consumers_[t].back()),
-                                    schedule_.backward(producer_[t])};
+                             : Lifetime{IsLogits(t) ? schedule_.loss()
+                                                    : schedule_.backward(consumers_[t].back()),
+                                        schedule_.backward(producer_[t])};
     }
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
       if (flow_.place[t] != t) lives[flow_.place[t]].Include(lives[t]);
@@ -280,7 +280,7 @@ class MemoryPlanner {
   // after the first was added.
   void AddSecondPlace(size_t operation, Recomputation& recomputation) {
     const size_t tensor = IndexOf(recomputation.producer->output());
-    Life life = {schedule_.backward(operation), schedule_.backward(operation)};
+    Lifetime life = {schedule_.backward(operation), schedule_.backward(operation)};
     for (const size_t consumer : consumers_[tensor]) {
       if (ReadsInBackward(consumer, tensor)) {
         life.last = std::max(life.last, schedule_.backward(consumer));
@@ -294,13 +294,14 @@ class MemoryPlanner {
 
   // Once per slot if the buffer is live at the time of the loss, where passes of other
   // micro-batches may run.
-  void AddPlace(size_t bytes, const Life& life, std::function<void(char*)> assign) {
+  void AddPlace(size_t bytes, const Lifetime& life, std::function<void(char*)> assign) {
     const bool kept = life.first <= schedule_.loss() && schedule_.loss() <= life.last;
     AddPlace(bytes, life, std::move(assign), kept ? kInEachSlot : kOnce);
   }
 
   // `assign` is called again for other slots and must outlive this planner.
-  void AddPlace(size_t bytes, const Life& life, std::function<void(char*)> assign, Copies copies) {
+  void AddPlace(size_t bytes, const Lifetime& life, std::function<void(char*)> assign,
+                Copies copies) {
     Place place = {.copies = copies, .assign = std::move(assign)};
     if (copies == kInEachSlot) place.in_slot = slot_.Add(bytes, life.first, life.last);
     if (copies == kOnce || slots_ == 1) place.in_arena = arena_.Add(bytes, life.first, life.last);
@@ -360,7 +361,7 @@ class MemoryPlanner {
   std::vector<bool> recomputed_;  // by tensor
   // By tensor: the lifetime of its memory, valid for the first tensor there; that first tensor;
   // whether no other tensor shares the memory.
-  std::vector<Life> data_;
+  std::vector<Lifetime> data_;
   std::vector<size_t> data_place_;
   std::vector<bool> alone_;
   GradientFlow flow_;

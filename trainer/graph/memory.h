@@ -43,7 +43,7 @@ struct PlacedMemory {
   std::vector<SlotPlace> slot_places;
   void* workspace = nullptr;
   kernels::LossResult* loss = nullptr;
-  // Of the selected slot.
+  // Pointers into the selected slot:
   int32_t* labels = nullptr;  // [max_batch]
   kernels::RandomDraw* draw = nullptr;
   // One per stochastic block of the program, in their order.

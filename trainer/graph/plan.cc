@@ -186,10 +186,10 @@ absl::Status CompiledPlan::ExportFrom(const float* flat, const ParameterInfo& pa
   return program_.parameters.Export(device(), flat, parameter, values);
 }
 
-template <typename Part>
-void CompiledPlan::Measure(const Part& part) {
+template <typename Phase>
+void CompiledPlan::Measure(const Phase& phase) {
   const SteadyTime start = Now().steady;
-  part();
+  phase();
   kernel_time_ += Now().steady - start;
 }
 
@@ -208,7 +208,7 @@ void CompiledPlan::SetStep(const StepContext& context) {
   ChooseBlocks(draw.key);
 }
 
-// Where every step must make the same calls, dropped branches are computed and multiplied by 0.
+// If every step must make the same calls, dropped branches are computed and multiplied by 0.
 void CompiledPlan::ChooseBlocks(const kernels::PhiloxKey& key) {
   if (device().captures()) return;
   for (const auto& block : program_.blocks) block->dropped = kernels::IsDropped(block->draw, key);

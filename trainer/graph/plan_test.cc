@@ -215,7 +215,7 @@ TEST_P(PlanTest, ExportReturnsImportedValues) {
   for (const ParameterInfo& info : trainer.plan().parameters()) check(info);
   for (const ParameterInfo& info : trainer.plan().buffers()) check(info);
   ParameterInfo unknown;
-  unknown.name = "nobody";
+  unknown.name = "unknown";
   EXPECT_EQ(trainer.plan().Import(unknown, {}).code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -25,13 +25,13 @@ class PlanTimer {
 
   void BeginStep();
   // Times a phase that is not an operation of the plan.
-  template <typename Part>
-  void Objective(const Part& part) {
-    Measure(part, current_.objective);
+  template <typename Phase>
+  void Objective(const Phase& phase) {
+    Measure(phase, current_.objective);
   }
-  template <typename Part>
-  void Optimizer(const Part& part) {
-    Measure(part, current_.optimizer);
+  template <typename Phase>
+  void Optimizer(const Phase& phase) {
+    Measure(phase, current_.optimizer);
   }
   void EndStep();
 
@@ -48,10 +48,10 @@ class PlanTimer {
   Times Medians() const;
 
  private:
-  template <typename Part>
-  void Measure(const Part& part, absl::Duration& total) {
+  template <typename Phase>
+  void Measure(const Phase& phase, absl::Duration& total) {
     const SteadyTime start = AllDone();
-    part();
+    phase();
     total += AllDone() - start;
   }
   // Waits for the device; its errors are reported to the next caller of Synchronize.

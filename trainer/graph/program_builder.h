@@ -65,7 +65,7 @@ class ProgramBuilder {
   const std::vector<ValueShape>& shapes_;
   const kernels::DataType activations_;
   const kernels::KernelTable& kernels_;
-  NodeId logits_node_ = kLaterParts;
+  NodeId logits_node_ = kLaterStages;
   std::vector<Tensor*> tensor_of_;  // by node; null for fused nodes except the last
   std::map<const Tensor*, Tensor*> casts_;
   std::map<NodeId, const StochasticBlock*> block_of_;           // by StochasticDepth node

@@ -178,7 +178,7 @@ absl::Status CheckPlace(const Graph& graph, const std::vector<std::vector<NodeId
         "stochastic depth needs the end of a branch as input, whose "
         "output no other layer uses");
   }
-  if (last || consumers[id].size() != 1 || consumers[id][0] == kLaterParts ||
+  if (last || consumers[id].size() != 1 || consumers[id][0] == kLaterStages ||
       !std::holds_alternative<Add>(graph.nodes[consumers[id][0]].layer) ||
       graph.nodes[consumers[id][0]].inputs[0] != id) {
     return absl::InvalidArgumentError("stochastic depth must be the first input of an Add");
@@ -206,7 +206,7 @@ std::vector<std::vector<NodeId>> Consumers(const Graph& graph) {
     }
   }
   for (const NodeId output : graph.outputs) {
-    if (output > kInput) consumers[output].push_back(kLaterParts);
+    if (output > kInput) consumers[output].push_back(kLaterStages);
   }
   return consumers;
 }
@@ -217,7 +217,7 @@ std::vector<bool> LeadingOnlyInto(NodeId node, const std::vector<std::vector<Nod
   for (NodeId before = node; before-- > 0;) {
     bool only = !consumers[before].empty();
     for (const NodeId consumer : consumers[before]) {
-      only = only && consumer != kLaterParts && leading[consumer];
+      only = only && consumer != kLaterStages && leading[consumer];
     }
     leading[before] = only;
   }

@@ -16,10 +16,10 @@ namespace muster::nn {
 absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph);
 
 // Represents the later stages among a node's consumers.
-inline constexpr NodeId kLaterParts = std::numeric_limits<NodeId>::min();
+inline constexpr NodeId kLaterStages = std::numeric_limits<NodeId>::min();
 
 // Returns, by node, the nodes that use its output, in order. A node that uses it twice is listed
-// twice; kLaterParts comes last for outputs of the graph. Inputs must be valid, as after
+// twice; kLaterStages comes last for outputs of the graph. Inputs must be valid, as after
 // InferShapes.
 std::vector<std::vector<NodeId>> Consumers(const Graph& graph);
 

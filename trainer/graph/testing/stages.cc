@@ -21,9 +21,9 @@ constexpr uint32_t kGlobalRows = 8;
 constexpr MicroBatch kEvaluated = {.step = 77, .first_row = 5, .rows = 4};
 
 // A plan of the model or of one stage, with its arrays.
-class Part {
+class StagePlan {
  public:
-  Part(const Graph& graph, const CompileOptions& options)
+  StagePlan(const Graph& graph, const CompileOptions& options)
       : image_elements_(graph.input.height * graph.input.width * graph.input.channels) {
     auto plan = Compile(graph, options);
     EXPECT_TRUE(plan.ok()) << plan.status();
@@ -117,12 +117,12 @@ class Pipeline {
     for (size_t stage = 0; stage < uses.size(); ++stage) {
       const NodeId end =
           stage + 1 < uses.size() ? uses[stage + 1].begin : static_cast<NodeId>(graph.nodes.size());
-      const auto part = CutGraph(graph, uses[stage].begin, end);
-      EXPECT_TRUE(part.ok()) << part.status();
+      const auto stage_graph = CutGraph(graph, uses[stage].begin, end);
+      EXPECT_TRUE(stage_graph.ok()) << stage_graph.status();
       CompileOptions own = options;
       own.in_flight_micro_batches = uses[stage].slots;
-      parts_.push_back(std::make_unique<Part>(*part, own));
-      if (stage > 0) ExpectFit(parts_[stage - 1]->plan(), parts_[stage]->plan(), options.training);
+      plans_.push_back(std::make_unique<StagePlan>(*stage_graph, own));
+      if (stage > 0) ExpectFit(plans_[stage - 1]->plan(), plans_[stage]->plan(), options.training);
     }
   }
 
@@ -130,16 +130,16 @@ class Pipeline {
     bool progress = true;
     while (progress) {
       progress = false;
-      for (size_t stage = 0; stage < parts_.size(); ++stage) {
+      for (size_t stage = 0; stage < plans_.size(); ++stage) {
         if (next_[stage] < uses_[stage].order.size() && IsReady(stage)) {
           RunNext(stage);
           progress = true;
         }
       }
     }
-    for (size_t stage = 0; stage < parts_.size(); ++stage) {
+    for (size_t stage = 0; stage < plans_.size(); ++stage) {
       EXPECT_EQ(next_[stage], uses_[stage].order.size()) << "stage " << stage << " is blocked";
-      parts_[stage]->AddBuffers(trained_.buffers);
+      plans_[stage]->AddBuffers(trained_.buffers);
     }
     Evaluate();
     return std::move(trained_);
@@ -167,7 +167,7 @@ class Pipeline {
   // Whether the neighbouring stage has finished the pass that this stage depends on.
   bool IsReady(size_t stage) const {
     const StagePass pass = Next(stage);
-    if (pass.forward ? stage == 0 : stage + 1 == parts_.size()) return true;
+    if (pass.forward ? stage == 0 : stage + 1 == plans_.size()) return true;
     const size_t from = pass.forward ? stage - 1 : stage + 1;
     const StageOrder& order = uses_[from].order;
     return std::any_of(order.begin(), order.begin() + next_[from], [&](const StagePass& done) {
@@ -176,8 +176,8 @@ class Pipeline {
   }
 
   Plan& Select(size_t stage, size_t micro_batch) {
-    parts_[stage]->plan().SelectSlot(static_cast<uint32_t>(micro_batch % uses_[stage].slots));
-    return parts_[stage]->plan();
+    plans_[stage]->plan().SelectSlot(static_cast<uint32_t>(micro_batch % uses_[stage].slots));
+    return plans_[stage]->plan();
   }
 
   // Copies activations from the previous stage to this one.
@@ -214,12 +214,12 @@ class Pipeline {
         GiveGradients(stage, kept->second);
       }
       Select(stage, pass.micro_batch);
-      parts_[stage]->Forward(batch, /*training=*/true);
-      parts_[stage]->Loss(batch, results);
+      plans_[stage]->Forward(batch, /*training=*/true);
+      plans_[stage]->Loss(batch, results);
     } else {
-      if (stage + 1 < parts_.size()) GiveGradients(stage + 1, pass.micro_batch);
+      if (stage + 1 < plans_.size()) GiveGradients(stage + 1, pass.micro_batch);
       Select(stage, pass.micro_batch);
-      parts_[stage]->Backward(batch, results);
+      plans_[stage]->Backward(batch, results);
       if (stage > 0) kept_gradients_[place] = pass.micro_batch;
       if (pass.micro_batch % 2 == 0) GiveGradients(stage, pass.micro_batch);
     }
@@ -227,17 +227,17 @@ class Pipeline {
   }
 
   void Evaluate() {
-    for (size_t stage = 0; stage < parts_.size(); ++stage) {
+    for (size_t stage = 0; stage < plans_.size(); ++stage) {
       TakeValues(stage, 0, kEvaluated.rows);
       Select(stage, 0);
-      parts_[stage]->Forward(kEvaluated, /*training=*/false);
+      plans_[stage]->Forward(kEvaluated, /*training=*/false);
     }
-    trained_.evaluated = parts_.back()->Logits(kEvaluated.rows);
+    trained_.evaluated = plans_.back()->Logits(kEvaluated.rows);
   }
 
   const std::vector<MicroBatch>& micro_batches_;
   const std::vector<StageUse>& uses_;
-  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<std::unique_ptr<StagePlan>> plans_;
   std::vector<size_t> next_;  // by stage: index in its order
   // By stage and slot: the micro-batch whose gradients the previous stage has not taken yet.
   std::map<std::pair<size_t, size_t>, size_t> kept_gradients_;
@@ -267,7 +267,7 @@ void ExpectSameTensors(const std::map<std::string, std::vector<float>>& actual,
 
 Trained TrainWhole(const Graph& graph, const CompileOptions& options,
                    const std::vector<MicroBatch>& micro_batches) {
-  Part whole(graph, options);
+  StagePlan whole(graph, options);
   Trained trained;
   for (const MicroBatch& batch : micro_batches) {
     Trained::OfMicroBatch& results = trained.micro_batches.emplace_back();

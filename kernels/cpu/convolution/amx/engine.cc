@@ -200,7 +200,7 @@ class AmxEngine final : public ConvolutionEngine {
     const auto gradient_bytes = [&](int64_t pairs) {
       return amx::GradientScratchBytes(plan, x.channels, dy.channels, pairs);
     };
-    // Of a pair, for one tap.
+    // Positions of a pair for one tap.
     const int64_t positions = std::max<int64_t>(
         1, plan.positions * plan.first_uses[plan.tap_count] / std::max<int64_t>(1, plan.tap_count));
     const int64_t least = (kGradientPositions + positions - 1) / positions;
