@@ -23,22 +23,23 @@ namespace {
 
 absl::Status CheckGroup(const GroupOptions& options) {
   if (options.size == 0 || options.rank >= options.size || options.members.size() != options.size) {
-    return absl::InvalidArgumentError(absl::StrCat(options.name, ": rank ", options.rank, " of ",
-                                                   options.size, " with ", options.members.size(),
-                                                   " members is no group"));
+    return absl::InvalidArgumentError(absl::StrCat(options.name, ": invalid group: rank ",
+                                                   options.rank, " of ", options.size, " with ",
+                                                   options.members.size(), " members"));
   }
   if (options.size > 1 && (options.store == nullptr || options.id.empty())) {
-    return absl::InvalidArgumentError(absl::StrCat(options.name, ": no key store or no id"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.name, ": a group of several ranks requires a key store and an id"));
   }
   return absl::OkStatus();
 }
 
-// A job's nodes and ranks, and the groups among them.
+// The nodes and ranks of a job, and the groups among them.
 class World {
  public:
   static absl::StatusOr<World> Make(const WorldOptions& options);
 
-  // Groups come with their id, drawn or received.
+  // Each function returns the group with its id, which this rank either draws or receives.
   absl::StatusOr<GroupOptions> WorldGroup() const { return AllMembers("WORLD"); }
   absl::StatusOr<GroupOptions> DeviceGroup() const { return AllMembers("DEVICES"); }
   absl::StatusOr<GroupOptions> LocalGroup() const { return NodeMembers("LOCAL"); }
@@ -51,7 +52,8 @@ class World {
   bool one_node() const { return ranks_on_node_.size() == 1; }
   bool one_rank_each() const { return ranks_on_node_.size() == options_.world_size; }
   bool has_levels() const { return !one_node() && !one_rank_each(); }
-  // Equal nodes: every rank is in a CROSS group. Else the first of each node.
+  // Whether this rank is in a CROSS group: every rank if all nodes have the same number of ranks,
+  // else the first rank of each node.
   bool crosses() const { return equal_ || local_rank_ == 0; }
   bool equal() const { return equal_; }
   bool on_one_node(const std::vector<uint32_t>& ranks) const;
@@ -76,7 +78,10 @@ absl::StatusOr<World> World::Make(const WorldOptions& options) {
   const std::vector<uint32_t>& given = options.ranks_on_node;
   const bool positive = !given.empty() && std::count(given.begin(), given.end(), 0u) == 0;
   if (!positive || options.world_size == 0 || options.world_size > limits::kRanksPerJob) {
-    return absl::InvalidArgumentError("a world without nodes or ranks");
+    return absl::InvalidArgumentError(
+        absl::StrCat("invalid world: ", options.world_size, " ranks on ", given.size(),
+                     " nodes; each node needs at least one rank, and a job has at most ",
+                     limits::kRanksPerJob, " ranks"));
   }
   if (given.size() == 1 && options.world_size % given.front() == 0) {
     world.ranks_on_node_.assign(options.world_size / given.front(), given.front());
@@ -115,7 +120,8 @@ absl::StatusOr<GroupOptions> World::Group(absl::string_view name, uint32_t index
   group.nccl = options_.nccl;
   group.cancelled = options_.cancelled;
   if (group.size == 1) return group;
-  if (options_.store == nullptr) return absl::InvalidArgumentError("no key store");
+  if (options_.store == nullptr)
+    return absl::InvalidArgumentError("a world of several ranks requires a key store");
   const std::string key = absl::StrCat("unique-id/", name, "/", index);
   if (group.rank == 0) {
     group.id = RandomHexId(128);
@@ -162,7 +168,7 @@ absl::StatusOr<GroupOptions> World::NamedGroup(absl::string_view name, uint32_t 
   }
   for (const absl::string_view taken : {"WORLD", "DEVICES", "NODE", "LOCAL", "CROSS"}) {
     if (name == taken) {
-      return absl::InvalidArgumentError(absl::StrCat("a group of one's own is not called ", name));
+      return absl::InvalidArgumentError(absl::StrCat("group name ", name, " is reserved"));
     }
   }
   return Group(name, index, std::move(members));
@@ -185,7 +191,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateHierarchicalWorld(const Worl
     ASSIGN_OR_RETURN(const GroupOptions cross, world.CrossGroup());
     ASSIGN_OR_RETURN(parts.cross, CreateCommunicator("gloo", cross));
   }
-  // Costs nothing until it is used.
+  // Connections are opened on first use.
   ASSIGN_OR_RETURN(parts.world, CreateGloo(all, GlooConnect::kOnUse));
   return CreateHierarchical(all, std::move(parts));
 }
@@ -194,18 +200,19 @@ absl::Status CheckHierarchical(const WorldOptions& options) {
   for (const absl::string_view word : {"auto", "on", "off"}) {
     if (options.hierarchical == word) return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("hierarchical is auto, on or off, not ", options.hierarchical));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "hierarchical: unknown value '", options.hierarchical, "'; must be auto, on or off"));
 }
 
-// NCCL makes a hierarchy of its own of nodes and what connects them, unless it is to be ours.
+// NCCL builds its own hierarchy within and between nodes; `hierarchical: on` replaces it with
+// Muster's.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclWorld(const World& world,
                                                               const WorldOptions& options,
                                                               GroupOptions group) {
   const bool on = options.hierarchical == "on";
   if (on && !world.equal()) {
     return absl::InvalidArgumentError(
-        "hierarchical: on wants equally many ranks on each node, and the job's have not");
+        "hierarchical: on requires the same number of ranks on every node");
   }
   if (on && world.has_levels()) group.levels_of = world.ranks_on_node().front();
   return CreateCommunicator("nccl", group);
@@ -216,9 +223,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclWorld(const World& world
 absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_view backend,
                                                                  const GroupOptions& options) {
   RETURN_IF_ERROR(CheckGroup(options));
-  if (backend == "nccl") return CreateNccl(options);  // memory is the device's, of one rank too
+  if (backend == "nccl") return CreateNccl(options);  // allocates device memory, even for one rank
   if (backend != "shm" && backend != "gloo" && backend != "mpi" && backend != "loopback") {
-    return absl::InvalidArgumentError(absl::StrCat("no backend of one group is called ", backend));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown backend '", backend, "'; must be shm, gloo, mpi, nccl or loopback"));
   }
   if (options.size == 1) return {CreateSingleRank(options)};
   if (backend == "shm") return CreateShm(options);
@@ -230,7 +238,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_vi
 absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const WorldOptions& options) {
   ASSIGN_OR_RETURN(const World world, World::Make(options));
   std::string backend = options.backend;
-  // NCCL makes a hierarchy of its own of nodes and what connects them.
+  // NCCL builds its own hierarchy within and between nodes.
   if (backend == "auto" && options.nccl != nullptr) backend = "nccl";
   RETURN_IF_ERROR(CheckHierarchical(options));
   if (backend == "nccl") {
@@ -241,11 +249,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateWorldCommunicator(const Worl
   if (hierarchy && options.hierarchical != "off" && world.has_levels()) {
     return CreateHierarchicalWorld(world);
   }
-  // One level.
+  // Flat, without a hierarchy.
   if (hierarchy) backend = world.one_node() ? "shm" : "gloo";
   if (backend == "shm" && !world.one_node()) {
-    return absl::InvalidArgumentError(absl::StrCat("backend shm cannot connect the job's ",
-                                                   world.ranks_on_node().size(), " nodes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("backend shm cannot span the job's ", world.ranks_on_node().size(), " nodes"));
   }
   ASSIGN_OR_RETURN(const GroupOptions group, world.WorldGroup());
   return CreateCommunicator(backend, group);
@@ -274,7 +282,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateGroupCommunicator(
   const bool one_node = world.on_one_node(members);
   if (options.backend == "shm" && !one_node) {
     return absl::InvalidArgumentError(
-        absl::StrCat("backend shm cannot connect group ", name, ", whose ranks are on nodes"));
+        absl::StrCat("backend shm cannot span group ", name, ", whose ranks are on several nodes"));
   }
   ASSIGN_OR_RETURN(const GroupOptions group, world.NamedGroup(name, index, std::move(members)));
   const bool named = options.backend != "auto" && options.backend != "hierarchical";

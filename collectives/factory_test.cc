@@ -93,17 +93,16 @@ TEST(FactoryTest, TheHierarchyIsTheUsersToChoose) {
   EXPECT_EQ(BackendOf("auto", 2, {2}, Device::kGpu, "on"), "nccl");
   const std::string refused = BackendOf("nccl", 3, {2, 1}, Device::kGpu, "on");
   EXPECT_EQ(refused,
-            "INVALID_ARGUMENT: hierarchical: on wants equally many ranks on each node, and the "
-            "job's have not");
+            "INVALID_ARGUMENT: hierarchical: on requires the same number of ranks on every node");
   EXPECT_EQ(BackendOf("auto", 1, {1}, Device::kCpu, "perhaps"),
-            "INVALID_ARGUMENT: hierarchical is auto, on or off, not perhaps");
+            "INVALID_ARGUMENT: hierarchical: unknown value 'perhaps'; must be auto, on or off");
 }
 
 TEST(FactoryTest, NcclNeedsGpus) {
   FileKeyStore store;
   const auto communicator = CreateWorldCommunicator(Options("nccl", 0, 1, {1}, &store));
   EXPECT_EQ(communicator.status().message(),
-            "WORLD: backend nccl connects GPUs, and this rank computes on none");
+            "WORLD: backend nccl connects GPUs, and this rank has none");
 }
 
 TEST(FactoryTest, RefusesWhatCannotBe) {

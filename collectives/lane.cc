@@ -43,7 +43,7 @@ class Lane::Task final : public Work {
 std::shared_ptr<Lane> Lane::Start(const std::string& thread_name) {
   std::shared_ptr<Lane> lane(new Lane);
   lane->thread_ = std::thread([raw = lane.get()] { raw->Loop(); });
-  // The kernel keeps 15 characters.
+  // Linux limits thread names to 15 characters.
   pthread_setname_np(lane->thread_.native_handle(), thread_name.substr(0, 15).c_str());
   return lane;
 }
@@ -94,7 +94,7 @@ void Lane::RunOldest() {
   mutex_.Unlock();
   absl::Status status = task->Run();
   mutex_.Lock();
-  // Before the task is seen to be done, so that a lane whose works are all done is idle.
+  // Cleared before the task is marked done, so that a lane whose operations are all done is idle.
   running_ = false;
   task->Finish(std::move(status));
   if (!queue_.empty() || stopping_) changed_.Signal();

@@ -1,4 +1,4 @@
-// A queue of operations that run one after the other in the order of issue.
+// A queue that runs operations one after the other in the order of issue.
 #ifndef MUSTER_COLLECTIVES_LANE_H_
 #define MUSTER_COLLECTIVES_LANE_H_
 
@@ -15,21 +15,21 @@
 
 namespace muster::collectives {
 
-// How long anything here spins before it sleeps: about what a sleep and a wake-up cost. Longer
-// would take the processor from the threads that compute.
+// Time to spin before sleeping: about the cost of a sleep and a wake-up. Spinning longer would take
+// the CPU from threads that compute.
 inline constexpr absl::Duration kSpinTime = absl::Microseconds(20);
 
-// Runs on a thread of its own; a thread that waits for an operation that nobody runs yet runs it
-// itself, which saves two switches of context. Thread-safe.
+// Runs operations on its own thread; a thread that waits for an operation that has not started runs
+// it itself, which saves two context switches. Thread-safe.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   static std::shared_ptr<Lane> Start(const std::string& thread_name);
   ~Lane();
 
-  // After Stop the Work has ended with ABORTED and `run` was not called.
+  // After Stop the Work completes with ABORTED and `run` is not called.
   std::shared_ptr<Work> Issue(std::function<absl::Status()> run);
 
-  // Runs what is still queued, then joins the thread. Call once, from one thread.
+  // Runs the operations still queued, then joins the thread. Called once, from one thread.
   void Stop();
 
   bool Idle() const;
@@ -39,7 +39,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   Lane() = default;
   void Loop();
-  // Runs the oldest task. `mutex_` is released meanwhile.
+  // Runs the oldest task with `mutex_` released.
   void RunOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunUntilDone(const Task& task);
   bool Runnable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -20,12 +20,12 @@
 namespace muster::collectives {
 namespace {
 
-// What the threads of a group share.
+// State shared by the threads of a group.
 struct Group {
   struct Member {
     bool joined = false;
     bool gone = false;
-    uint32_t lost_rank = 0;  // of the job: whom a member that is gone blames, itself as a rule
+    uint32_t lost_rank = 0;  // job rank that a departed member reports as lost, normally itself
     uint64_t arrivals = 0;
     Operation operation;
   };
@@ -40,12 +40,12 @@ struct Group {
   absl::Mutex mutex;
   absl::CondVar changed;
   std::vector<Member> members ABSL_GUARDED_BY(mutex);
-  // By sender and receiver.
+  // Keyed by sender and receiver.
   std::map<std::pair<uint32_t, uint32_t>, std::deque<std::shared_ptr<Message>>> messages
       ABSL_GUARDED_BY(mutex);
 };
 
-// Ranks that are threads can meet nowhere but in a variable of the process.
+// Process-wide registry of groups: the only place where ranks that are threads can find each other.
 class Groups {
  public:
   static std::shared_ptr<Group> Find(const std::string& id, size_t size) {
@@ -89,7 +89,8 @@ class LoopbackCommunicator final : public QueuedCommunicator {
     absl::MutexLock lock(&group_->mutex);
     if (group_->members.size() != size() || group_->members[rank()].joined) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the ranks of ", name(), " disagree about their group"));
+          absl::StrCat(name(), ": rank ", rank(), " of ", size(), " does not match the group of ",
+                       group_->members.size(), " ranks or has already joined"));
     }
     group_->members[rank()].joined = true;
     group_->changed.SignalAll();
@@ -105,11 +106,11 @@ class LoopbackCommunicator final : public QueuedCommunicator {
     for (const Operation& call : calls) {
       if (!(SignatureOf(call) == SignatureOf(operation))) {
         return absl::InvalidArgumentError(
-            absl::StrCat("the ranks disagree: ", Describe(SignatureOf(operation)), " and ",
-                         Describe(SignatureOf(call))));
+            absl::StrCat("ranks call different operations: ", Describe(SignatureOf(operation)),
+                         " and ", Describe(SignatureOf(call))));
       }
     }
-    // Into memory of our own first: the peers may still read what is reduced in place.
+    // Reduce into a temporary first: peers may still read a buffer that is reduced in place.
     const std::vector<std::byte> result = Result(operation, calls);
     RETURN_IF_ERROR(Meet(operation, &calls));
     if (!result.empty()) std::memcpy(operation.recv, result.data(), result.size());
@@ -234,7 +235,7 @@ class LoopbackCommunicator final : public QueuedCommunicator {
     Group::Message& message = *queue.front();
     if (message.bytes != operation.bytes()) {
       return absl::InvalidArgumentError(absl::StrCat("rank ", job_rank(operation.root), " sent ",
-                                                     message.bytes, " bytes, not ",
+                                                     message.bytes, " bytes, expected ",
                                                      operation.bytes()));
     }
     if (message.bytes > 0) std::memcpy(operation.recv, message.data, message.bytes);

@@ -1,4 +1,4 @@
-// The loopback backend: ranks that are threads of one process. For tests.
+// The loopback backend for tests: ranks are threads of one process.
 #ifndef MUSTER_COLLECTIVES_LOOPBACK_H_
 #define MUSTER_COLLECTIVES_LOOPBACK_H_
 
@@ -9,8 +9,9 @@
 
 namespace muster::collectives {
 
-// Waits until all ranks of the group, found by its id, have called. DEADLINE_EXCEEDED names those
-// that did not within connect_timeout; INVALID_ARGUMENT where ranks disagree about the group.
+// Blocks until all ranks of the group, identified by its id, have called. DEADLINE_EXCEEDED names
+// the ranks that did not call within connect_timeout; INVALID_ARGUMENT if the ranks' group options
+// differ.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateLoopback(const GroupOptions& options);
 
 }  // namespace muster::collectives

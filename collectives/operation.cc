@@ -13,7 +13,7 @@ constexpr absl::string_view kKindNames[] = {"AllReduce", "ReduceScatter", "AllGa
                                             "Send",      "Recv",          "Barrier"};
 constexpr absl::string_view kReduceOpNames[] = {"sum", "min", "max"};
 
-// A signature may come from another process: what it does not know has no name, and is no crash.
+// A signature may come from another process, so unknown values must not crash.
 template <size_t N>
 absl::string_view NameOf(const absl::string_view (&names)[N], uint64_t index) {
   return index < N ? names[index] : "?";

@@ -1,4 +1,4 @@
-// One call of a Communicator as a value, as backends execute it.
+// A Communicator call as a value that backends execute.
 #ifndef MUSTER_COLLECTIVES_OPERATION_H_
 #define MUSTER_COLLECTIVES_OPERATION_H_
 
@@ -28,7 +28,7 @@ struct Operation {
   Kind kind = Kind::kBarrier;
   const void* send = nullptr;
   void* recv = nullptr;
-  size_t count = 0;  // as in the call: of one rank's part where there are parts
+  size_t count = 0;  // as in the call: per rank where buffers have one segment per rank
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
   uint32_t root = 0;  // or the peer of a Send or Receive
@@ -37,8 +37,7 @@ struct Operation {
   bool point_to_point() const { return kind == Kind::kSend || kind == Kind::kReceive; }
 };
 
-// Equal on all ranks of a correct program: what is called, with which type, operator, root and
-// count.
+// Identifies a call: kind, type, operator, root and count. Equal on all ranks of a correct program.
 struct OperationSignature {
   uint64_t what = 0;
   uint64_t count = 0;

@@ -101,14 +101,15 @@ std::shared_ptr<Work> OperationCommunicator::Barrier() { return Issue(Operation(
 
 absl::Status OperationCommunicator::Check(const Operation& operation) const {
   if (operation.root >= size()) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no rank ", operation.root,
-                                                   " in a group of ", size(), " (", name_, ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name_, ": rank ", operation.root, " is out of range for a group of ", size()));
   }
   if (operation.point_to_point() && operation.root == rank_) {
     return absl::InvalidArgumentError("a rank cannot send to itself");
   }
   if (operation.count > std::numeric_limits<size_t>::max() / 16 / size()) {
-    return absl::InvalidArgumentError(absl::StrCat(operation.count, " elements are too many"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("element count ", operation.count, " is too large"));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// What all backends share: calls become Operations, arguments are checked.
+// Base of all backends: checks arguments and converts calls to Operations.
 #ifndef MUSTER_COLLECTIVES_OPERATION_COMMUNICATOR_H_
 #define MUSTER_COLLECTIVES_OPERATION_COMMUNICATOR_H_
 
@@ -42,7 +42,7 @@ class OperationCommunicator : public Communicator {
 
   virtual std::shared_ptr<Work> Issue(const Operation& operation) = 0;
 
-  // INVALID_ARGUMENT for what no group of this size can do.
+  // INVALID_ARGUMENT if a group of this size cannot perform `operation`.
   absl::Status Check(const Operation& operation) const;
 
   const std::string& name() const { return name_; }
@@ -54,7 +54,7 @@ class OperationCommunicator : public Communicator {
   const std::vector<uint32_t> members_;
 };
 
-// A Work that is done.
+// Returns a completed Work.
 std::shared_ptr<Work> DoneWork(absl::Status status);
 
 }  // namespace muster::collectives

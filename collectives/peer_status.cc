@@ -19,8 +19,8 @@ absl::Status PeerLost(uint32_t job_rank, absl::string_view what) {
 absl::Status PeersMissing(absl::string_view group, const std::vector<uint32_t>& job_ranks,
                           absl::Duration timeout) {
   absl::Status status = absl::DeadlineExceededError(
-      absl::StrCat(group, ": no sign of rank ", absl::StrJoin(job_ranks, ", "), " within ",
-                   absl::FormatDuration(timeout)));
+      absl::StrCat(group, ": timed out after ", absl::FormatDuration(timeout), " waiting for rank ",
+                   absl::StrJoin(job_ranks, ", ")));
   if (!job_ranks.empty()) SetPeerRank(job_ranks.front(), &status);
   return status;
 }

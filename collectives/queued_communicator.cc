@@ -9,7 +9,7 @@ namespace muster::collectives {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
-constexpr size_t kAddressableBytes = size_t{1} << 47;  // by a process
+constexpr size_t kAddressableBytes = size_t{1} << 47;  // limit of a process's address space
 
 class HeapAllocation final : public Allocation {
  public:
@@ -36,12 +36,12 @@ QueuedCommunicator::~QueuedCommunicator() = default;
 
 absl::StatusOr<std::unique_ptr<Allocation>> QueuedCommunicator::Allocate(size_t size_bytes) {
   if (size_bytes >= kAddressableBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", size_bytes, " bytes"));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", size_bytes, " bytes"));
   }
   const size_t rounded = (size_bytes / kCacheLineBytes + 1) * kCacheLineBytes;
   void* data = std::aligned_alloc(kCacheLineBytes, rounded);
   if (data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", size_bytes, " bytes"));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", size_bytes, " bytes"));
   }
   return {std::make_unique<HeapAllocation>(data, size_bytes)};
 }
@@ -56,7 +56,7 @@ absl::Status QueuedCommunicator::Fail(const absl::Status& status) {
     if (!failure_.ok()) return failure_;
     failure_ = status;
     failed_.store(true, std::memory_order_release);
-    // A communicator that is being destroyed has nobody left to wake.
+    // A communicator that is being destroyed has no waiters to wake.
     if (closed_) return failure_;
   }
   Interrupt(status);
@@ -86,7 +86,7 @@ void QueuedCommunicator::Close() {
 
 std::shared_ptr<Work> QueuedCommunicator::Issue(const Operation& operation) {
   if (absl::Status status = Check(operation); !status.ok()) {
-    // The peers wait for this call, and it will never come.
+    // Fail the communicator: the peers would wait for a call that never comes.
     return DoneWork(Fail(status));
   }
   auto run = [this, operation] {

@@ -1,4 +1,4 @@
-// What the backends of the CPU share: Operations run one by one, errors are sticky.
+// Base of the CPU backends: runs Operations in order and keeps the first error.
 #ifndef MUSTER_COLLECTIVES_QUEUED_COMMUNICATOR_H_
 #define MUSTER_COLLECTIVES_QUEUED_COMMUNICATOR_H_
 
@@ -21,11 +21,11 @@
 
 namespace muster::collectives {
 
-// Collectives run in one lane; Sends to a peer and Recvs from a peer each have a lane of their own,
-// begun on first use, so that two ranks may send to each other and then receive.
+// Collectives run in one lane; Sends to a peer and Recvs from a peer each have their own lane,
+// created on first use, so that two ranks may send to each other and then receive.
 class QueuedCommunicator : public OperationCommunicator {
  public:
-  // Heap memory, aligned to cache lines; a backend with better overrides it.
+  // Allocates heap memory aligned to cache lines; overridden by backends with better memory.
   absl::StatusOr<std::unique_ptr<Allocation>> Allocate(size_t size_bytes) override;
 
   void Abort(const absl::Status& reason) final;
@@ -36,21 +36,21 @@ class QueuedCommunicator : public OperationCommunicator {
   QueuedCommunicator(std::string name, uint32_t rank, std::vector<uint32_t> members);
   ~QueuedCommunicator() override;
 
-  // Runs one operation to its end, on a lane's thread or a waiting caller's. At most one collective
-  // at a time, and one Send and one Recv per peer. Must return soon after Interrupt.
+  // Runs one operation to completion, on a lane's thread or a waiting caller's. At most one
+  // collective at a time, and one Send and one Recv per peer. Must return soon after Interrupt.
   virtual absl::Status Execute(const Operation& operation) = 0;
 
-  // Called once, on the first failure and from whichever thread met it: wakes Execute, lets the
-  // peers know. Never blocks.
+  // Called once, on the first failure, from any thread: wakes Execute and notifies the peers. Never
+  // blocks.
   virtual void Interrupt(const absl::Status& failure) = 0;
 
-  // The first failure is the communicator's; returns it.
+  // Records `status` unless the communicator has already failed. Returns the first failure.
   absl::Status Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The first line of every backend's destructor: Execute and Interrupt are not called any more
-  // after it. Operations still under way end with ABORTED.
+  // Must be the first call of every backend's destructor: Execute and Interrupt are not called
+  // after it. Pending operations complete with ABORTED.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -61,7 +61,7 @@ class QueuedCommunicator : public OperationCommunicator {
   mutable absl::Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  // By kind (kBarrier for all collectives) and peer.
+  // Keyed by kind (kBarrier for all collectives) and peer.
   std::map<std::pair<Operation::Kind, uint32_t>, std::shared_ptr<Lane>> lanes_
       ABSL_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// Waiting for a moment without giving up the processor.
+// Busy-waits briefly without yielding the CPU.
 #ifndef MUSTER_COLLECTIVES_SPIN_H_
 #define MUSTER_COLLECTIVES_SPIN_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::collectives {
 
-// Whether the condition came true in time.
+// Returns whether the condition became true within `time`.
 template <typename Condition>
 bool SpinUntil(const Condition& condition, absl::Duration time) {
   if (condition()) return true;

@@ -13,7 +13,7 @@
 namespace muster::collectives {
 namespace {
 
-// Ranks that time out on one another do so within the skew of their calls.
+// Maximum skew between the timeouts of ranks that wait for one another.
 constexpr absl::Duration kSkew = absl::Milliseconds(500);
 
 }  // namespace

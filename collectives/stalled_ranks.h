@@ -1,4 +1,4 @@
-// Which ranks hold up a group, found by those that time out on one another.
+// Identifies the ranks that stall a group, from the reports of ranks that timed out.
 #ifndef MUSTER_COLLECTIVES_STALLED_RANKS_H_
 #define MUSTER_COLLECTIVES_STALLED_RANKS_H_
 
@@ -9,10 +9,11 @@
 
 namespace muster::collectives {
 
-// `waiting_for` are the ranks of the job that this rank has timed out on; some may themselves only
-// wait for others. Each rank that times out publishes its own list in the group's store, and this
-// function follows the lists to the ranks that publish none: returns those in ascending order, or
-// `waiting_for` if there are none. Blocks for half a second. Only the first list of a rank counts.
+// `waiting_for` lists the job ranks for which this rank timed out; some may themselves be waiting
+// for others. Each rank that times out publishes its own list in the group's store, and this
+// function follows the lists to the ranks that have published none. Returns those in ascending
+// order, or `waiting_for` if there are none. Blocks for half a second. Only the first list of a
+// rank counts.
 std::vector<uint32_t> FindStalledRanks(const GroupOptions& options,
                                        const std::vector<uint32_t>& waiting_for);
 

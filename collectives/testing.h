@@ -1,4 +1,4 @@
-// For tests and benchmarks: ranks as processes of this machine, and a key store for them.
+// Runs ranks as local processes or threads, with a key store for them; for tests and benchmarks.
 #ifndef MUSTER_COLLECTIVES_TESTING_H_
 #define MUSTER_COLLECTIVES_TESTING_H_
 
@@ -15,12 +15,12 @@
 
 namespace muster::collectives {
 
-// A directory with a file per key, removed by the object that made it. Thread-safe; processes share
-// it by forking, or by its path.
+// A key store in a directory with one file per key. The process that created the directory removes
+// it. Thread-safe; processes share it by forking or by its path.
 class FileKeyStore final : public KeyStore {
  public:
   FileKeyStore();
-  // `directory` is there or is made, and stays.
+  // Uses `directory`, creates it if necessary, and does not remove it.
   explicit FileKeyStore(const std::string& directory);
   ~FileKeyStore() override;
   FileKeyStore(const FileKeyStore&) = delete;
@@ -33,19 +33,19 @@ class FileKeyStore final : public KeyStore {
   std::string PathOf(absl::string_view key) const;
   absl::StatusOr<std::string> Read(const std::string& path) const;
 
-  const int owner_;  // process
+  const int owner_;  // process id
   std::string directory_;
 };
 
-// Runs `body` once per rank, each in a process of its own, and gives back by rank what it returned:
-// "" for OK, else the status as text; "signal N" for a process that died of one. A rank that is
-// stopped when all others have ended, or does not end within `limit`, is killed. Call it while the
-// process has one thread only.
+// Runs `body` once per rank, each in its own process, and returns the results by rank: "" for OK,
+// else the status as text, or "signal N" for a process killed by a signal. A rank that is stopped
+// when all others have ended, or does not end within `limit`, is killed. The calling process must
+// have one thread only.
 std::vector<std::string> RunRankProcesses(uint32_t size,
                                           const std::function<absl::Status(uint32_t)>& body,
                                           absl::Duration limit = absl::Seconds(60));
 
-// The same with threads.
+// Like RunRankProcesses, with threads instead of processes.
 std::vector<std::string> RunRankThreads(uint32_t size,
                                         const std::function<absl::Status(uint32_t)>& body);
 

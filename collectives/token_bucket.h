@@ -1,4 +1,4 @@
-// A limit on the rate at which something leaves.
+// A token-bucket rate limiter.
 #ifndef MUSTER_COLLECTIVES_TOKEN_BUCKET_H_
 #define MUSTER_COLLECTIVES_TOKEN_BUCKET_H_
 
@@ -10,19 +10,19 @@
 
 namespace muster::collectives {
 
-// Tokens, one per byte, come at a constant rate and are kept up to a burst; who takes more than
-// there are waits until the debt is paid. So over any time t at most rate * t + burst bytes leave,
-// and a sender that is seldom late by less than burst / rate loses nothing. Time comes in with each
-// call, and nobody waits in here. Thread-safe.
+// Tokens, one per byte, accrue at a constant rate up to a burst; a caller that takes more than are
+// available must wait until the debt is repaid. So over any time t at most rate * t + burst bytes
+// are sent, and a sender that is occasionally late by less than burst / rate loses no throughput.
+// The caller supplies the time and does the waiting. Thread-safe.
 class TokenBucket {
  public:
-  // Full at first. A rate that is not above 0 is no limit.
+  // Starts full. A rate of 0 or less means no limit.
   TokenBucket(double bytes_per_second, size_t burst_bytes);
 
-  // From now on; debts and what is kept stay as they are.
+  // Sets the rate from `now` on; accrued tokens and debts are kept.
   void SetRate(double bytes_per_second, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes `bytes` and says when they may leave: `now`, or later.
+  // Takes `bytes` tokens and returns the time at which the bytes may be sent: `now` or later.
   absl::Time Take(size_t bytes, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -31,7 +31,7 @@ class TokenBucket {
   const double burst_;
   absl::Mutex mutex_;
   double rate_ ABSL_GUARDED_BY(mutex_);
-  double tokens_ ABSL_GUARDED_BY(mutex_);  // negative: owed
+  double tokens_ ABSL_GUARDED_BY(mutex_);  // negative: debt
   absl::Time refilled_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 

@@ -16,12 +16,12 @@
 namespace muster::collectives {
 namespace {
 
-// In groups of up to this many, small messages go directly to everybody: one step in place of the
-// ring's many.
+// In groups of up to this many ranks, small messages are exchanged directly between all ranks: one
+// step instead of the ring's many.
 constexpr uint32_t kDirectRanks = 8;
 constexpr size_t kDirectBytes = 32 << 10;
 constexpr size_t kChainChunkBytes = 256 << 10;
-// Sends and Recvs have their own slot on each link, apart from the collectives' numbers.
+// Slot for Send and Recv on each link, distinct from the slots of collectives.
 constexpr uint64_t kPointToPointSlot = kReservedSlot - 1;
 
 struct Message {
@@ -41,7 +41,7 @@ class GlooCommunicator final : public QueuedCommunicator {
 
   absl::Status ConnectAtOnce() {
     RETURN_IF_ERROR(transport_->Connect(size() <= kDirectRanks ? AllPeers() : RingPeers()));
-    // So that no rank uses the group, and perhaps leaves it, while others still connect.
+    // Barrier, so that no rank uses the group, and perhaps leaves it, while others still connect.
     return Barrier()->Wait();
   }
 
@@ -56,12 +56,12 @@ class GlooCommunicator final : public QueuedCommunicator {
   std::vector<uint32_t> AllPeers() const;
   std::vector<uint32_t> RingPeers() const;
   RingOptions Ring(const Operation& operation, std::vector<size_t> bounds);
-  // A pair of slots that no other operation uses.
+  // Returns the first of two slots that no other operation uses.
   uint64_t NextSlot() { return 2 * calls_++; }
-  // Memory that is kept between calls.
+  // Scratch memory, kept between calls.
   std::byte* Scratch(size_t bytes);
 
-  // All messages at once, at most one in each direction per peer.
+  // Performs all messages concurrently, at most one in each direction per peer.
   absl::Status Exchange(uint64_t slot, const std::vector<Message>& sends,
                         const std::vector<Message>& receives);
 
@@ -77,7 +77,7 @@ class GlooCommunicator final : public QueuedCommunicator {
   absl::Status RunBarrier();
 
   const std::unique_ptr<GlooTransport> transport_;
-  // The collectives' lane alone uses these.
+  // Used by the collectives' lane only.
   uint64_t calls_ = 0;
   std::vector<std::byte> ring_scratch_;
   std::vector<std::byte> scratch_;
@@ -88,7 +88,7 @@ std::byte* Part(void* data, size_t index, size_t bytes) {
 }
 
 std::byte* Part(const void* data, size_t index, size_t bytes) {
-  // Gloo's buffers are for both directions; what is sent is only read.
+  // Gloo has one mutable buffer type for both directions; sent data is only read.
   return Part(const_cast<void*>(data), index, bytes);
 }
 
@@ -183,7 +183,7 @@ absl::Status GlooCommunicator::Exchange(uint64_t slot, const std::vector<Message
   return absl::OkStatus();
 }
 
-// Everybody gets everything and reduces it in the order of ranks.
+// Every rank receives all inputs and reduces them in rank order.
 absl::Status GlooCommunicator::AllReduceDirectly(const Operation& operation) {
   const size_t bytes = operation.bytes();
   std::byte* const received = Scratch(size() * bytes);
@@ -230,7 +230,8 @@ absl::Status GlooCommunicator::RunAllGather(const Operation& operation) {
                        operation.recv);
 }
 
-// Small: the root sends to all. Large: chunks go down a chain of ranks that begins at the root.
+// Small messages: the root sends to all. Large ones: chunks pass along a chain of ranks that starts
+// at the root.
 absl::Status GlooCommunicator::RunBroadcast(const Operation& operation) {
   const bool root = rank() == operation.root;
   const size_t bytes = operation.bytes();
@@ -258,7 +259,7 @@ absl::Status GlooCommunicator::RunBroadcast(const Operation& operation) {
   return out->AwaitAllSent();
 }
 
-// Chunks go down the chain that ends at the root; each rank adds its own.
+// Chunks pass along a chain that ends at the root; each rank adds its own.
 absl::Status GlooCommunicator::RunReduce(const Operation& operation) {
   const bool root = rank() == operation.root;
   const size_t bytes = operation.bytes();
@@ -320,7 +321,7 @@ absl::Status GlooCommunicator::RunScatter(const Operation& operation) {
 absl::Status GlooCommunicator::RunAllToAll(const Operation& operation) {
   const size_t bytes = operation.bytes();
   const void* send = operation.send;
-  if (send == operation.recv) {  // received parts overwrite parts that are still to be sent
+  if (send == operation.recv) {  // received segments overwrite segments that are still to be sent
     send = Scratch(size() * bytes);
     Copy(const_cast<void*>(send), operation.send, size() * bytes);
   }
@@ -334,7 +335,8 @@ absl::Status GlooCommunicator::RunAllToAll(const Operation& operation) {
   return Exchange(NextSlot(), sends, receives);
 }
 
-// Dissemination (Hensgen, Finkel, Manber 1988): in round k everyone has heard of 2^k ranks.
+// Dissemination barrier (Hensgen, Finkel, Manber 1988): after k rounds each rank has heard,
+// directly or indirectly, from 2^k ranks including itself.
 absl::Status GlooCommunicator::RunBarrier() {
   const uint64_t slot = NextSlot();
   std::byte sent = {};

@@ -1,4 +1,4 @@
-// The gloo backend: ranks of several nodes, over TCP.
+// The gloo backend: ranks on several nodes, connected over TCP.
 #ifndef MUSTER_COLLECTIVES_GLOO_GLOO_H_
 #define MUSTER_COLLECTIVES_GLOO_GLOO_H_
 
@@ -10,16 +10,15 @@
 namespace muster::collectives {
 
 enum class GlooConnect {
-  kAtOnce,  // to the peers that every collective needs: all of a small group, the ring of a large
-            // one
-  kOnUse,   // each when an operation needs it
+  kAtOnce,  // connect to all peers of a small group, to the ring neighbours of a large one
+  kOnUse,   // connect to each peer when an operation needs it
 };
 
-// Gloo moves the bytes; the algorithms are ours, because Gloo's own cannot be aborted. Large
-// reductions go around a ring in chunks, small ones directly between all. Addresses are exchanged
-// through options.store; whoever can connect to a listening port before the peer does takes its
-// place, so the network has to be trusted. DEADLINE_EXCEEDED names the ranks that did not come
-// within connect_timeout; UNAVAILABLE with the peer's rank.
+// Gloo moves the data; the algorithms are implemented here, because Gloo's own cannot be aborted.
+// Large reductions use a chunked ring, small ones direct exchange. Addresses are exchanged through
+// options.store. The network must be trusted: a process that connects to a listening port before
+// the peer does takes the peer's place. DEADLINE_EXCEEDED names the ranks that did not connect
+// within connect_timeout; UNAVAILABLE carries the peer's rank.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateGloo(const GroupOptions& options,
                                                          GlooConnect connect);
 

@@ -23,13 +23,13 @@
 namespace muster::collectives {
 namespace {
 
-// In a link's context of two this side is 0 and the peer is 1, on both sides.
+// Ranks in a link's two-rank context; each side sees itself as 0 and its peer as 1.
 constexpr int kSelf = 0;
 constexpr int kPeer = 1;
-// Gloo waits for a connection this many times its time-out.
+// Gloo waits for a connection this many times as long as its timeout.
 constexpr int kGlooConnectFactor = 5;
 
-// Runs what may throw.
+// Converts exceptions from `function` to UNAVAILABLE.
 template <typename Function>
 absl::Status Guard(absl::string_view what, const Function& function) {
   try {
@@ -40,7 +40,8 @@ absl::Status Guard(absl::string_view what, const Function& function) {
   }
 }
 
-// Gloo writes to its sockets without MSG_NOSIGNAL: a peer's death would be this process's own.
+// Gloo writes to its sockets without MSG_NOSIGNAL, so a dead peer would kill this process with
+// SIGPIPE.
 void IgnoreSigpipe() {
   struct sigaction action = {};
   if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
@@ -65,7 +66,8 @@ absl::StatusOr<std::vector<char>> ParseAddress(absl::string_view text) {
       return gloo::transport::tcp::Address(reinterpret_cast<sockaddr*>(&v6), sizeof(v6)).bytes();
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("not the address of a peer: ", text));
+  return absl::InvalidArgumentError(
+      absl::StrCat("invalid peer address '", text, "'; must be ADDRESS PORT"));
 }
 
 absl::StatusOr<std::string> FormatAddress(const sockaddr_storage& address) {
@@ -126,10 +128,10 @@ void GlooLink::Close() {
   Guard("closing", [&] { context_->getPair(kPeer)->close(); }).IgnoreError();
 }
 
-// When a connection breaks, Gloo signals the buffers of messages that have not begun, but not those
-// of messages that are partly sent or received: a wait for one of these would last until its
-// timeout. Each endpoint therefore also has a receive pending that never begins. Gloo cannot
-// withdraw it, so endpoints are reused, and cover all memory.
+// When a connection breaks, Gloo signals the buffers of messages that have not started, but not
+// those of partly transferred messages: a wait for one of these would last until its timeout. Each
+// endpoint therefore also has a pending receive that never starts. Gloo cannot cancel it, so
+// endpoints are reused and cover all memory.
 std::unique_ptr<gloo::transport::UnboundBuffer> GlooLink::TakeEndpoint() {
   {
     absl::MutexLock lock(&mutex_);
@@ -140,7 +142,7 @@ std::unique_ptr<gloo::transport::UnboundBuffer> GlooLink::TakeEndpoint() {
     }
   }
   auto endpoint = context_->createUnboundBuffer(nullptr, std::numeric_limits<size_t>::max());
-  // On a broken connection Send and Receive return the error too.
+  // Ignored: on a broken connection Send and Receive return the error, too.
   Receive(endpoint.get(), kReservedSlot, nullptr, 0).IgnoreError();
   return endpoint;
 }

@@ -1,4 +1,4 @@
-// One TCP connection to one peer, by Gloo's transport.
+// A TCP connection to one peer, using Gloo's transport.
 #ifndef MUSTER_COLLECTIVES_GLOO_GLOO_LINK_H_
 #define MUSTER_COLLECTIVES_GLOO_GLOO_LINK_H_
 
@@ -24,20 +24,19 @@ class UnboundBuffer;
 
 namespace muster::collectives {
 
-// The slot that Send and Receive of a GlooLink must not use.
+// Slot reserved by GlooLink; Send and Receive must not use it.
 inline constexpr uint64_t kReservedSlot = std::numeric_limits<uint64_t>::max();
 
-// The thread that moves the bytes of all links. `address` is numeric. The process ignores SIGPIPE
-// from now on, unless it handles it.
+// Creates the Gloo device, whose thread performs the I/O of all links. `address` is numeric. Sets
+// SIGPIPE to ignored unless the process handles it.
 absl::StatusOr<std::shared_ptr<gloo::transport::Device>> CreateGlooDevice(
     const std::string& address);
 
-// A Gloo context of its own for each peer, because Gloo ends a whole context when one wait in it
-// times out, and does not let pairs be added to one in use. No exception leaves this class.
-// Thread-safe.
+// Uses one Gloo context per peer, because Gloo closes a whole context when one of its waits times
+// out, and does not allow adding pairs to a context in use. Throws no exceptions. Thread-safe.
 class GlooLink {
  public:
-  // Opens a listening socket on a port of the kernel's choice.
+  // Opens a listening socket on a port that the kernel chooses.
   static absl::StatusOr<std::unique_ptr<GlooLink>> Listen(
       const std::shared_ptr<gloo::transport::Device>& device, absl::Duration connect_timeout);
   ~GlooLink();
@@ -45,20 +44,20 @@ class GlooLink {
   // "ADDRESS PORT", for the peer's Connect.
   absl::StatusOr<std::string> Address() const;
 
-  // Blocks until both sides have connected; Close ends it. Called once. UNAVAILABLE.
+  // Blocks until both sides have connected or Close is called. Called once. UNAVAILABLE.
   absl::Status Connect(absl::string_view peer_address);
 
-  // Resets the connection: everything under way on it, here and at the peer, ends.
+  // Resets the connection, which ends all pending messages here and at the peer.
   void Close();
 
   // Returns an endpoint for Send and Receive. Its waits throw when the connection breaks. It must
-  // outlive its messages, unless the link is closed.
+  // outlive its messages unless the link is closed.
   std::unique_ptr<gloo::transport::UnboundBuffer> TakeEndpoint();
-  // Keeps `endpoint` for a later TakeEndpoint. All of its messages are complete.
+  // Keeps `endpoint` for a later TakeEndpoint. All of its messages must be complete.
   void ReturnEndpoint(std::unique_ptr<gloo::transport::UnboundBuffer> endpoint);
 
-  // Messages of a slot arrive in the order of sending. Never blocks. UNAVAILABLE: the connection is
-  // gone.
+  // Messages of a slot arrive in the order sent. Never blocks. UNAVAILABLE: the connection is
+  // closed.
   absl::Status Send(gloo::transport::UnboundBuffer* endpoint, uint64_t slot, const void* data,
                     size_t size_bytes);
   absl::Status Receive(gloo::transport::UnboundBuffer* endpoint, uint64_t slot, void* data,

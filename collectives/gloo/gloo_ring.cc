@@ -9,16 +9,16 @@
 namespace muster::collectives {
 namespace {
 
-// Large enough that messages cost little, small enough that what is received is still in the cache
-// when it is added.
+// Large enough to amortize the cost of a message, small enough that received data is still in the
+// cache when it is reduced.
 constexpr size_t kChunkBytes = 512 << 10;
-// Chunks that the neighbour may send ahead of the reduction.
+// Number of chunks that the previous rank may send ahead of the reduction.
 constexpr size_t kDepth = 4;
 
 struct Piece {
   size_t begin = 0;  // elements
   size_t end = 0;
-  bool last_step = false;  // of the ring: it goes no further
+  bool last_step = false;  // last step of the ring: not forwarded
 };
 
 class Ring {
@@ -39,14 +39,14 @@ class Ring {
     gathered_ = transport->Buffer(left, recv_);
   }
 
-  // Reduces towards this rank the segment after `first`, which is sent first; with `gather`, passes
-  // each chunk of it on as soon as it is complete.
+  // Sends segment `first` and reduces the next segment into this rank. If `gather` is true,
+  // forwards each chunk of the reduced segment as soon as it is complete.
   absl::Status Reduce(uint32_t first, bool gather) {
     const std::vector<Piece> pieces = ReceivedPieces(first);
     const std::vector<Piece> gathered =
         gather ? ReceivedPieces((first + 1) % options_.size) : std::vector<Piece>();
     for (size_t i = 0; i < std::min(kDepth, pieces.size()); ++i) RETURN_IF_ERROR(Post(pieces, i));
-    // These arrive only after what they overwrite has gone around the ring.
+    // These arrive only after the data that they overwrite has gone around the ring.
     for (const Piece& piece : gathered) RETURN_IF_ERROR(Receive(piece));
     for (const Piece& piece : PiecesOf(first)) {
       RETURN_IF_ERROR(own_out_->Send(options_.slot, piece.begin * element_, Bytes(piece)));
@@ -92,8 +92,8 @@ class Ring {
     return pieces;
   }
 
-  // What comes from the left, in order, when every rank begins with its segment `sent_first` and
-  // passes on all that it receives but the last.
+  // Chunks received from the previous rank, in order, if every rank starts with its segment
+  // `sent_first` and forwards everything it receives but the last.
   std::vector<Piece> ReceivedPieces(uint32_t sent_first) const {
     std::vector<Piece> all;
     for (uint32_t step = 0; step + 1 < options_.size; ++step) {

@@ -1,6 +1,6 @@
-// Reduce-scatter and all-gather around a ring, in chunks: each rank sends to the next and receives
-// from the one before, so that every connection carries every byte about twice, however many ranks
-// there are.
+// Ring reduce-scatter and all-gather in chunks: each rank sends to the next rank and receives from
+// the previous one, so that every connection carries about twice the data, regardless of the number
+// of ranks.
 #ifndef MUSTER_COLLECTIVES_GLOO_GLOO_RING_H_
 #define MUSTER_COLLECTIVES_GLOO_GLOO_RING_H_
 
@@ -17,27 +17,27 @@ namespace muster::collectives {
 struct RingOptions {
   uint32_t rank = 0;
   uint32_t size = 1;
-  uint64_t slot = 0;  // this and the next are the ring's alone
+  uint64_t slot = 0;  // this slot and the next are reserved for the ring
   DataType type = DataType::kUint8;
   ReduceOp op = ReduceOp::kSum;
-  // Segment i of the buffers is the elements [bounds[i], bounds[i + 1]).
+  // Segment i of the buffers holds elements [bounds[i], bounds[i + 1]).
   std::vector<size_t> bounds;
   std::vector<std::byte>* scratch = nullptr;  // kept between calls
 };
 
-// The bounds of `size` segments of `count` elements, as equal as can be.
+// Bounds that divide `count` elements into `size` segments whose lengths differ by at most one.
 std::vector<size_t> EqualSegments(size_t count, uint32_t size);
 
-// recv = the reduction of send over all ranks. send == recv is in place.
+// recv = reduction of send over all ranks. send == recv is in place.
 absl::Status RingAllReduce(GlooTransport* transport, const RingOptions& options, const void* send,
                            void* recv);
 
-// As RingAllReduce, but only segment `rank` of recv is complete in the end; the others hold
+// Like RingAllReduce, but only segment `rank` of recv is complete at the end; the others hold
 // intermediate sums.
 absl::Status RingReduceScatter(GlooTransport* transport, const RingOptions& options,
                                const void* send, void* recv);
 
-// Segment `rank` of data is this rank's; the others are received.
+// Gathers all segments; segment `rank` of data is this rank's input.
 absl::Status RingAllGather(GlooTransport* transport, const RingOptions& options, void* data);
 
 }  // namespace muster::collectives

@@ -17,18 +17,19 @@
 namespace muster::collectives {
 namespace {
 
-// How long to wait for a peer's word of whom it blames: those who lose one another in turn do so
-// within milliseconds, those who time out together within the skew of their calls.
-constexpr absl::Duration kWordTimeout = absl::Milliseconds(300);
+// Time to wait for a peer's failure report: ranks that lose one another in turn report within
+// milliseconds, ranks that time out together within the skew of their calls.
+constexpr absl::Duration kReportTimeout = absl::Milliseconds(300);
 constexpr absl::Duration kSearchTimeout = absl::Seconds(1);
-// An interrupted wait for a key ends within this.
+// Poll interval for interruption while waiting for a key.
 constexpr absl::Duration kKeySlice = absl::Milliseconds(500);
-// For a key that exists or does not.
-constexpr absl::Duration kKeyGlance = absl::Milliseconds(20);
+// Timeout for checking whether a key exists.
+constexpr absl::Duration kKeyCheckTimeout = absl::Milliseconds(20);
 
-// A word is one of these and a rank of the job.
-constexpr absl::string_view kCulprit = "culprit ";  // at the end of a search
-constexpr absl::string_view kSuspect = "suspect ";  // of one who has just timed out: ask on
+// A failure report is one of these prefixes and a job rank.
+constexpr absl::string_view kCulprit = "culprit ";  // result of a completed search
+constexpr absl::string_view kSuspect =
+    "suspect ";  // from a rank that has just timed out: continue with that rank's report
 
 std::string AddressKey(const GroupOptions& options, uint32_t from, uint32_t to) {
   return absl::StrCat("gloo/", options.id, "/address/", from, "-", to);
@@ -56,10 +57,10 @@ GlooTransport::~GlooTransport() {
 }
 
 absl::Status GlooTransport::Connect(std::vector<uint32_t> peers) {
-  // In ascending order everywhere: no ring of ranks that each wait for the next.
+  // All ranks connect in ascending order, so that no cycle of waiting ranks can form.
   std::sort(peers.begin(), peers.end());
   std::vector<std::pair<uint32_t, GlooLink*>> mine;
-  std::vector<uint32_t> others;  // which another lane connects already
+  std::vector<uint32_t> others;  // being connected by another lane
   for (const uint32_t peer : peers) {
     absl::MutexLock lock(&mutex_);
     if (interrupted_) return absl::AbortedError("interrupted");
@@ -81,7 +82,7 @@ absl::Status GlooTransport::Connect(std::vector<uint32_t> peers) {
       std::vector<uint32_t> missing;
       for (; entry != mine.end(); ++entry) {
         const auto key = AddressKey(options_, entry->first, options_.rank);
-        if (options_.store->Get(key, kKeyGlance).ok()) continue;
+        if (options_.store->Get(key, kKeyCheckTimeout).ok()) continue;
         missing.push_back(options_.members[entry->first]);
       }
       return PeersMissing(options_.name, missing, options_.connect_timeout);
@@ -114,7 +115,7 @@ absl::Status GlooTransport::ConnectOne(uint32_t peer, GlooLink* link) {
   const absl::Status status = link->Connect(address);
   if (status.ok() || interrupted()) return status;
   return PeerLost(options_.members[peer],
-                  absl::StrCat("cannot be connected to at ", address, ": ", status.message()));
+                  absl::StrCat("cannot be reached at ", address, ": ", status.message()));
 }
 
 absl::StatusOr<std::string> GlooTransport::PeerAddress(uint32_t peer) {
@@ -146,9 +147,9 @@ void GlooTransport::Interrupt(const absl::Status& failure) {
   connected_.SignalAll();
   for (GlooBuffer* buffer : waiting_) buffer->Interrupt();
   if (const absl::optional<uint32_t> blamed = PeerRankOf(failure); blamed.has_value()) {
-    LeaveWord(*blamed, Search::kDone);
+    ReportLostRank(*blamed, Search::kDone);
   }
-  // After the word: who then sees the connection break finds it.
+  // After the report, so that a peer that sees the connection break finds it.
   Background().Issue([this] {
     CloseLinks();
     return absl::OkStatus();
@@ -160,9 +161,9 @@ Lane& GlooTransport::Background() {
   return *background_;
 }
 
-void GlooTransport::LeaveWord(uint32_t blamed, Search search) {
-  if (left_word_) return;
-  left_word_ = true;
+void GlooTransport::ReportLostRank(uint32_t blamed, Search search) {
+  if (reported_) return;
+  reported_ = true;
   Background().Issue([this, blamed, search] {
     return options_.store->Put(BlameKey(options_, options_.members[options_.rank]),
                                absl::StrCat(search == Search::kDone ? kCulprit : kSuspect, blamed));
@@ -185,13 +186,13 @@ absl::Status GlooTransport::Failure(uint32_t peer, Verdict verdict, absl::string
   const uint32_t job_rank = options_.members[peer];
   if (verdict == Verdict::kTimedOut) {
     absl::MutexLock lock(&mutex_);
-    LeaveWord(job_rank, Search::kOpen);
+    ReportLostRank(job_rank, Search::kOpen);
   }
   const uint32_t culprit = FindCulprit(job_rank);
   if (verdict == Verdict::kTimedOut) {
     return PeersMissing(options_.name, {culprit}, options_.timeout);
   }
-  if (culprit != job_rank) return PeerLost(culprit, "was lost, a peer says");
+  if (culprit != job_rank) return PeerLost(culprit, "was lost (reported by a peer)");
   return PeerLost(job_rank, absl::StrCat("went away: ", what));
 }
 
@@ -202,7 +203,7 @@ uint32_t GlooTransport::FindCulprit(uint32_t job_rank) {
   bool done = false;
   while (!done && absl::Now() < deadline && !interrupted()) {
     const absl::StatusOr<std::string> word =
-        options_.store->Get(BlameKey(options_, job_rank), kWordTimeout);
+        options_.store->Get(BlameKey(options_, job_rank), kReportTimeout);
     if (!word.ok()) break;
     absl::string_view text = *word;
     done = absl::ConsumePrefix(&text, kCulprit);
@@ -237,8 +238,7 @@ absl::Status GlooBuffer::Send(uint64_t slot, size_t offset, size_t size_bytes) {
 absl::Status GlooBuffer::Receive(uint64_t slot, size_t offset, size_t size_bytes) {
   if (size_bytes == 0) return absl::OkStatus();
   ++receives_;
-  const absl::Status status =
-      link_->Receive(endpoint_.get(), slot, data_ + offset, size_bytes);
+  const absl::Status status = link_->Receive(endpoint_.get(), slot, data_ + offset, size_bytes);
   if (status.ok()) return status;
   return transport_->Failure(peer_, GlooTransport::Verdict::kLost, status.message());
 }
@@ -281,8 +281,8 @@ absl::Status GlooBuffer::Await(bool receive) {
   };
   wait();
   const bool timed_out = absl::Now() - start >= absl::FromChrono(timeout);
-  // A wait under way throws even if its message was completed just before the connection broke; a
-  // second one does not.
+  // A pending wait throws even if its message completed just before the connection broke; a second
+  // wait does not.
   if (threw && !timed_out) wait();
   {
     absl::MutexLock lock(&transport_->mutex_);

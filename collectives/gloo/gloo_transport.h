@@ -1,4 +1,4 @@
-// A group's links, connected when they are first needed, and waits on them that can be interrupted.
+// The TCP links of a group, connected on first use, with interruptible waits.
 #ifndef MUSTER_COLLECTIVES_GLOO_GLOO_TRANSPORT_H_
 #define MUSTER_COLLECTIVES_GLOO_GLOO_TRANSPORT_H_
 
@@ -22,51 +22,51 @@
 
 namespace muster::collectives {
 
-// Memory of this rank bound to one peer's link: a run of messages sent from it, or received into
-// it.
+// Memory of this rank bound to one peer's link, for a sequence of messages sent from it or received
+// into it.
 class GlooBuffer;
 
-// Thread-safe.
+// Connects to peers on demand and identifies lost ranks. Thread-safe.
 //
 // Only the neighbours of a dead rank see its connection break; they then close theirs, and so on
-// around the group. So that everybody names the rank that really was lost, each rank that gives up
-// writes into the group's store whom it blames, and who loses a peer asks there whether that one
-// blames yet another.
+// around the group. So that all ranks name the rank that was really lost, each rank that fails
+// publishes in the group's store which rank it considers lost, and a rank that loses a peer checks
+// there whether that peer names yet another.
 class GlooTransport {
  public:
   static absl::StatusOr<std::unique_ptr<GlooTransport>> Create(const GroupOptions& options);
-  // All buffers are gone by now.
+  // All buffers must have been destroyed.
   ~GlooTransport();
 
   // Connects to those of `peers` that are not connected yet, each of which must do the same.
-  // UNAVAILABLE names the peer, DEADLINE_EXCEEDED all that did not come.
+  // UNAVAILABLE names the peer, DEADLINE_EXCEEDED all peers that did not connect.
   absl::Status Connect(std::vector<uint32_t> peers);
 
-  // Connect(peer) has returned OK.
+  // Requires that Connect(peer) has returned OK.
   std::unique_ptr<GlooBuffer> Buffer(uint32_t peer, void* data);
 
-  // Ends all waits, now and later, closes all links, and leaves word of whom `failure` blames.
-  // Never blocks.
+  // Ends all present and future waits, closes all links, and publishes the rank that `failure`
+  // names. Never blocks.
   void Interrupt(const absl::Status& failure);
 
  private:
   friend class GlooBuffer;
   enum class Verdict { kLost, kTimedOut };
-  enum class Search { kOpen, kDone };  // for the rank that really was lost
+  enum class Search { kOpen, kDone };  // whether the rank that was really lost is known
 
   explicit GlooTransport(const GroupOptions& options) : options_(options) {}
 
-  // Until options_.send_limit lets this much leave. ABORTED when interrupted.
+  // Waits until options_.send_limit allows sending this many bytes. ABORTED when interrupted.
   absl::Status AwaitTurn(size_t size_bytes);
   absl::Status ConnectOne(uint32_t peer, GlooLink* link);
   absl::StatusOr<std::string> PeerAddress(uint32_t peer);
-  // The status of an operation with `peer` that failed.
+  // Returns the status of a failed operation with `peer`.
   absl::Status Failure(uint32_t peer, Verdict verdict, absl::string_view what);
   uint32_t FindCulprit(uint32_t job_rank);
   bool interrupted() const;
-  // A thread for what may block while the transport fails.
+  // The thread for calls that may block while the transport fails.
   Lane& Background() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LeaveWord(uint32_t blamed, Search search) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReportLostRank(uint32_t blamed, Search search) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CloseLinks();
 
   const GroupOptions options_;
@@ -75,29 +75,29 @@ class GlooTransport {
   mutable absl::Mutex mutex_;
   absl::CondVar connected_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
-  bool left_word_ ABSL_GUARDED_BY(mutex_) = false;
+  bool reported_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<uint32_t, std::unique_ptr<GlooLink>> links_ ABSL_GUARDED_BY(mutex_);  // by peer
-  std::set<uint32_t> ready_ ABSL_GUARDED_BY(mutex_);  // those of links_ that are connected
+  std::set<uint32_t> ready_ ABSL_GUARDED_BY(mutex_);  // connected peers of links_
   std::set<GlooBuffer*> waiting_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Lane> background_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One run of messages, one thread.
+// A sequence of messages; used by one thread.
 class GlooBuffer {
  public:
   GlooBuffer(GlooTransport* transport, GlooLink* link, uint32_t peer, void* data);
   ~GlooBuffer();
 
-  // Starts a message of this range; none where it is empty. Waits only for a limit on the rate.
+  // Starts a message of this range, unless it is empty. Waits only for the send limit.
   absl::Status Send(uint64_t slot, size_t offset, size_t size_bytes);
   absl::Status Receive(uint64_t slot, size_t offset, size_t size_bytes);
 
   // Waits for the next message received, in the order of Receive.
   absl::Status AwaitReceived();
-  // Waits until everything sent has left the memory.
+  // Waits until all sends have completed, so that the memory may be reused.
   absl::Status AwaitAllSent();
 
-  // From any thread: ends the wait under way, or the next.
+  // Ends the current wait, or the next one. Any thread.
   void Interrupt();
 
  private:
@@ -107,7 +107,7 @@ class GlooBuffer {
   GlooLink* const link_;
   const uint32_t peer_;
   std::byte* const data_;
-  // Messages that are not known to be complete.
+  // Messages that are not known to have completed.
   size_t sends_ = 0;
   size_t receives_ = 0;
   std::unique_ptr<gloo::transport::UnboundBuffer> endpoint_;

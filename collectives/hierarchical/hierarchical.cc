@@ -17,12 +17,14 @@
 namespace muster::collectives {
 namespace {
 
-// A rank that timed out says so at once; one that says nothing within this is the one to blame.
-constexpr absl::Duration kWitnessTime = absl::Milliseconds(300);
-// Witnesses between a rank and the one to blame: its peer across, that one's neighbour, and again.
-constexpr int kMaxWitnesses = 4;
+// A rank that timed out publishes it at once; a rank that publishes nothing within this time is
+// considered stalled.
+constexpr absl::Duration kReportTimeout = absl::Milliseconds(300);
+// Most reports to follow from a rank to the stalled one: its CROSS peer, that peer's LOCAL
+// neighbour, and once more.
+constexpr int kMaxReportsFollowed = 4;
 
-// Large enough to keep the network busy, small enough that the first chunk is on it early.
+// Large enough to keep the network busy, small enough that the first chunk is sent early.
 constexpr size_t kPipelineBytes = 4 << 20;
 
 bool AllEqual(const std::vector<uint32_t>& values) {
@@ -55,8 +57,9 @@ class HierarchicalCommunicator final : public QueuedCommunicator {
     if (operation.point_to_point()) return RunPointToPoint(operation);
     absl::Status status = RunCollective(operation);
     if (!status.ok()) {
-      if (absl::IsDeadlineExceeded(status)) FindTheMissing(&status);
-      // Nobody may touch the caller's memory once its Work is done.
+      if (absl::IsDeadlineExceeded(status)) FindStalledRank(&status);
+      // The caller may reuse its memory once the Work is done, so the inner operations must end
+      // first.
       AbortParts(status);
       for (const std::shared_ptr<Work>& work : under_way_) work->Wait().IgnoreError();
     }
@@ -102,7 +105,7 @@ class HierarchicalCommunicator final : public QueuedCommunicator {
     return scratch_.data();
   }
 
-  void FindTheMissing(absl::Status* status) const;
+  void FindStalledRank(absl::Status* status) const;
   absl::Status RunCollective(const Operation& operation);
   absl::Status RunPointToPoint(const Operation& operation);
   absl::Status RunAllReduce(const Operation& operation);
@@ -118,30 +121,31 @@ class HierarchicalCommunicator final : public QueuedCommunicator {
   KeyStore* const store_;
   const bool equal_;
   const Place place_;
-  // The collectives' lane alone uses these.
+  // Used by the collectives' lane only.
   std::vector<std::shared_ptr<Work>> under_way_;
   std::vector<std::byte> scratch_;
 };
 
-// All groups time out at the same moment, and a peer across may itself wait for its neighbour. Each
-// rank tells whom it missed, and follows what those it missed have told to one that tells nothing.
-void HierarchicalCommunicator::FindTheMissing(absl::Status* status) const {
-  const absl::optional<uint32_t> missed = PeerRankOf(*status);
-  if (store_ == nullptr || !missed.has_value()) return;
+// All groups time out at the same moment, and a CROSS peer may itself be waiting for its LOCAL
+// neighbour. Each rank publishes the rank that it waits for and follows the published ranks to one
+// that has published nothing.
+void HierarchicalCommunicator::FindStalledRank(absl::Status* status) const {
+  const absl::optional<uint32_t> waited_for = PeerRankOf(*status);
+  if (store_ == nullptr || !waited_for.has_value()) return;
   const auto key = [](uint32_t job_rank) { return absl::StrCat("timed-out/", job_rank); };
   const uint32_t own = job_rank(rank());
-  store_->Put(key(own), absl::StrCat(*missed)).IgnoreError();
-  uint32_t suspect = *missed;
-  for (int i = 0; i < kMaxWitnesses; ++i) {
-    const absl::StatusOr<std::string> told = store_->Get(key(suspect), kWitnessTime);
+  store_->Put(key(own), absl::StrCat(*waited_for)).IgnoreError();
+  uint32_t suspect = *waited_for;
+  for (int i = 0; i < kMaxReportsFollowed; ++i) {
+    const absl::StatusOr<std::string> report = store_->Get(key(suspect), kReportTimeout);
     uint32_t next = 0;
-    // A circle would be two ranks that miss each other: the link between them, not a rank.
-    if (!told.ok() || !absl::SimpleAtoi(*told, &next) || next == own) break;
+    // A cycle means two ranks that wait for each other: the link between them failed, not a rank.
+    if (!report.ok() || !absl::SimpleAtoi(*report, &next) || next == own) break;
     suspect = next;
   }
-  if (suspect == *missed) return;
-  *status = absl::DeadlineExceededError(
-      absl::StrCat(status->message(), "; that one misses rank ", suspect, ", which tells nothing"));
+  if (suspect == *waited_for) return;
+  *status = absl::DeadlineExceededError(absl::StrCat(
+      status->message(), "; that rank waits for rank ", suspect, ", which has not responded"));
   SetPeerRank(suspect, status);
 }
 
@@ -186,8 +190,8 @@ absl::Status HierarchicalCommunicator::RunAllReduce(const Operation& operation) 
                                                      : AllReduceByLeaders(operation);
 }
 
-// In place in recv throughout: each rank's slice is reduced into the place where it belongs in the
-// end. The elements that do not divide by the ranks of a node go by the first of them.
+// In place in recv: each rank's slice is reduced at its final position. Elements that remain when
+// the count is not a multiple of the ranks of a node are reduced through each node's first rank.
 absl::Status HierarchicalCommunicator::AllReduceBySlices(const Operation& operation) {
   const size_t element = SizeOf(operation.type);
   const size_t ranks = local().size();
@@ -253,8 +257,8 @@ absl::Status HierarchicalCommunicator::AllReduceByLeaders(const Operation& opera
   return Run(local().Broadcast(operation.recv, count, operation.type, 0));
 }
 
-// Everybody reduces everything and keeps its part: simple, and no more bytes between nodes than an
-// AllReduce.
+// Every rank all-reduces the whole input and keeps its slice: simple, and no more bytes between
+// nodes than an AllReduce.
 absl::Status HierarchicalCommunicator::RunReduceScatter(const Operation& operation) {
   Operation all = operation;
   all.count = operation.count * size();
@@ -283,8 +287,8 @@ absl::Status HierarchicalCommunicator::RunAllGather(const Operation& operation) 
 
 absl::Status HierarchicalCommunicator::RunBroadcast(const Operation& operation) {
   const Place root = PlaceOf(operation.root);
-  // The rank of each node that has the data first: where the nodes are equal, the root's neighbours
-  // across.
+  // The first rank of each node to have the data: with equal nodes, the ranks in the root's CROSS
+  // group.
   const uint32_t first = equal_ ? root.local : 0;
   if (!equal_ && place_.node == root.node && root.local != first) {
     RETURN_IF_ERROR(
@@ -302,7 +306,7 @@ absl::Status HierarchicalCommunicator::RunReduce(const Operation& operation) {
   const Place root = PlaceOf(operation.root);
   const uint32_t first = equal_ ? root.local : 0;
   const bool is_root = rank() == operation.root;
-  // Only the root has memory for the result.
+  // Only the root provides memory for the result.
   std::byte* const sums = Scratch(operation.bytes());
   RETURN_IF_ERROR(Run(
       local().Reduce(operation.send, sums, operation.count, operation.type, operation.op, first)));
@@ -335,12 +339,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateHierarchical(const GroupOpti
   const uint64_t ranks = std::accumulate(nodes.begin(), nodes.end(), uint64_t{0});
   if (nodes.empty() || std::count(nodes.begin(), nodes.end(), 0u) > 0 || ranks != options.size ||
       options.rank >= ranks || options.members.size() != ranks) {
-    return absl::InvalidArgumentError("the group's ranks are not those of its nodes");
+    return absl::InvalidArgumentError(absl::StrCat("hierarchical: rank ", options.rank, " of ",
+                                                   options.size, " does not match nodes with ",
+                                                   ranks, " ranks in total"));
   }
   if (parts.local == nullptr || parts.world == nullptr ||
       (parts.cross == nullptr && (AllEqual(nodes) || parts.local->rank() == 0)) ||
       (parts.cross != nullptr && parts.cross->size() != nodes.size())) {
-    return absl::InvalidArgumentError("the group's communicators are not those of its nodes");
+    return absl::InvalidArgumentError(
+        "hierarchical: the local and cross communicators do not match the group's nodes");
   }
   return {std::make_unique<HierarchicalCommunicator>(options, std::move(parts))};
 }

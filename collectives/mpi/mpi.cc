@@ -20,21 +20,22 @@
 namespace muster::collectives {
 namespace {
 
-// Up to this size, and for this many ranks, everybody gets everything and reduces it: one step in
-// place of two.
+// Up to this size and this many ranks, every rank receives all inputs and reduces them: one step
+// instead of two.
 constexpr size_t kDirectBytes = 32 << 10;
 constexpr uint32_t kDirectRanks = 8;
-// Of a message: progress is seen when one is done, and the next is under way while one is reduced.
+// Message size of large reductions: progress is measured in completed messages, and one slice is in
+// transfer while another is reduced.
 constexpr size_t kReducedBytes = 256 << 10;
 constexpr size_t kMovedBytes = 4 << 20;
 
-// What is under way at the same time between two ranks is told apart by these.
+// Distinguish messages that are in flight between the same two ranks at the same time.
 enum Tag : uint32_t { kFirstStep, kSecondStep, kPointToPoint };
 
 using Messages = std::vector<MusterMpiMessage>;
 
 std::byte* At(const void* data, size_t offset_bytes) {
-  // MPI's messages are for both directions; what is sent is only read.
+  // MusterMpiMessage has one mutable pointer for both directions; sent data is only read.
   return static_cast<std::byte*>(const_cast<void*>(data)) + offset_bytes;
 }
 
@@ -53,7 +54,7 @@ void Add(bool sends, uint32_t peer, Tag tag, void* data, size_t bytes, Messages*
   messages->push_back(message);
 }
 
-// The k-th slice of a part of so many elements, in elements from its begin.
+// Slice k of a segment: offset and length in elements, relative to the segment.
 struct Slice {
   size_t begin = 0;
   size_t count = 0;
@@ -68,7 +69,7 @@ size_t SlicesIn(size_t count, size_t slice_count) {
   return (count + slice_count - 1) / slice_count;
 }
 
-// Who has the reduced parts in the end.
+// Where the reduced segments end up.
 enum class Result { kOwnPart, kAtRoot, kEverywhere };
 
 class MpiCommunicator final : public QueuedCommunicator {
@@ -86,7 +87,7 @@ class MpiCommunicator final : public QueuedCommunicator {
  protected:
   absl::Status Execute(const Operation& operation) override;
   void Interrupt(const absl::Status& failure) override {
-    owner_.End(absl::StrCat("group ", name(), " has failed"));
+    owner_.End(absl::StrCat("group ", name(), " failed"));
   }
 
  private:
@@ -95,15 +96,16 @@ class MpiCommunicator final : public QueuedCommunicator {
   }
   absl::Status Await(MpiExchange& exchange);
   absl::Status Exchange(Messages messages) { return Await(*Begin(std::move(messages))); }
-  // exchange(0) to exchange(count - 1), two of them under way at once.
+  // Runs exchange(0) to exchange(count - 1), two of them in flight at a time.
   absl::Status Stream(size_t count, absl::FunctionRef<Messages(size_t)> exchange);
-  // All peers, the next first, so that not everybody turns to the same one.
+  // Peer i in the order starting after this rank, so that the ranks do not all contact the same
+  // peer first.
   uint32_t Peer(uint32_t i) const { return (rank() + 1 + i) % size(); }
-  // Memory that is kept between calls.
+  // Scratch memory, kept between calls.
   std::byte* Scratch(size_t bytes);
 
   absl::Status ReduceDirectly(const Operation& operation);
-  // Part j of `send` is [bounds[j], bounds[j + 1]) and is reduced by rank j.
+  // Segment j of `send` is [bounds[j], bounds[j + 1]) and is reduced by rank j.
   absl::Status ReduceByParts(const Operation& operation, const std::vector<size_t>& bounds,
                              Result result);
   absl::Status RunAllGather(const Operation& operation);
@@ -118,7 +120,7 @@ class MpiCommunicator final : public QueuedCommunicator {
   MpiProgressThread& owner_;
   MusterMpiGroup* const group_;
   const GroupOptions options_;
-  std::vector<std::byte> scratch_;  // the collectives' lane alone uses it
+  std::vector<std::byte> scratch_;  // used by the collectives' lane only
 };
 
 std::vector<size_t> EqualParts(size_t count, uint32_t parts) {
@@ -167,7 +169,7 @@ absl::Status MpiCommunicator::Await(MpiExchange& exchange) {
     std::sort(waiting_for.begin(), waiting_for.end());
     waiting_for.erase(std::unique(waiting_for.begin(), waiting_for.end()), waiting_for.end());
     for (uint32_t& peer : waiting_for) peer = job_rank(peer);
-    // Ends MPI, so that nothing writes to the exchange's memory after this function.
+    // Ends MPI so that nothing writes to the exchange's memory after this function returns.
     Fail(PeersMissing(name(), FindStalledRanks(options_, waiting_for), options_.timeout))
         .IgnoreError();
     status = owner_.Await(exchange, options_.timeout, &waiting_for);
@@ -215,7 +217,8 @@ absl::Status MpiCommunicator::ReduceByParts(const Operation& operation,
   for (uint32_t j = 0; j < size(); ++j) largest = std::max(largest, bounds[j + 1] - bounds[j]);
   const size_t slices = SlicesIn(largest, slice_count);
   const size_t room = std::min(largest, slice_count) * element;
-  // What two slices of the own part receive, and two that are on their way to the root.
+  // Receive room for two slices of this rank's segment, plus two reduced slices being sent to the
+  // root.
   std::byte* const scratch = Scratch(2 * (size() + 1) * room);
   const bool is_root = result == Result::kAtRoot && rank() == operation.root;
 
@@ -225,7 +228,7 @@ absl::Status MpiCommunicator::ReduceByParts(const Operation& operation,
   const auto received = [&](uint32_t peer, size_t k) {
     return scratch + (k % 2 * size() + peer) * room;
   };
-  // Where slice k of the own part is reduced to.
+  // Destination of slice k of this rank's segment.
   const auto reduced = [&](size_t k) -> std::byte* {
     const size_t begin = slice_of(rank(), k).begin;
     if (result == Result::kOwnPart) return At(operation.recv, begin * element);
@@ -244,7 +247,7 @@ absl::Status MpiCommunicator::ReduceByParts(const Operation& operation,
     }
     return Begin(std::move(messages));
   };
-  // In place, slice k of the others' parts has been sent when this begins.
+  // In place, slice k of the other segments has been sent before this begins.
   const auto gather = [&](size_t k) {
     Messages messages;
     for (uint32_t i = 0; result != Result::kOwnPart && i + 1 < size(); ++i) {
@@ -299,7 +302,8 @@ absl::Status MpiCommunicator::RunAllGather(const Operation& operation) {
   });
 }
 
-// Small, or between two: the root sends to all. Large: it sends a part to each, who send it on.
+// Small messages or two ranks: the root sends to all. Large ones: the root scatters segments, which
+// the ranks then exchange.
 absl::Status MpiCommunicator::RunBroadcast(const Operation& operation) {
   if (size() > 2 && operation.bytes() > kDirectBytes) return BroadcastByParts(operation);
   return Stream(SlicesIn(operation.bytes(), kMovedBytes), [&](size_t k) {
@@ -338,7 +342,7 @@ absl::Status MpiCommunicator::BroadcastByParts(const Operation& operation) {
     }
     return Begin(std::move(messages));
   };
-  // The root has everything.
+  // The root already has the whole buffer.
   const auto gather = [&](size_t k) {
     Messages messages;
     for (uint32_t i = 0; i + 1 < size(); ++i) {
@@ -411,7 +415,7 @@ absl::Status MpiCommunicator::RunScatter(const Operation& operation) {
 absl::Status MpiCommunicator::RunAllToAll(const Operation& operation) {
   const size_t bytes = operation.bytes();
   const void* send = operation.send;
-  if (send == operation.recv) {  // received parts overwrite parts that are still to be sent
+  if (send == operation.recv) {  // received segments overwrite segments that are still to be sent
     send = Scratch(size() * bytes);
     Copy(const_cast<void*>(send), operation.send, size() * bytes);
   }
@@ -439,7 +443,7 @@ absl::Status MpiCommunicator::RunPointToPoint(const Operation& operation) {
   });
 }
 
-// Everybody hears of everybody, so that whoever is missing is known.
+// Every rank hears from every other, so that a missing rank can be named.
 absl::Status MpiCommunicator::RunBarrier() {
   std::byte sent = {};
   std::byte* const received = Scratch(size());
@@ -451,11 +455,11 @@ absl::Status MpiCommunicator::RunBarrier() {
   return Exchange(std::move(messages));
 }
 
-// So that a group that is made out of turn is not taken for this one.
+// Keeps groups that are created in different orders on different ranks from being confused.
 uint32_t TagOf(const std::string& id) {
   uint32_t tag = 0;
   for (const char c : id) tag = tag * 31 + static_cast<unsigned char>(c);
-  return tag & 0x7fff;  // MPI promises no more
+  return tag & 0x7fff;  // MPI guarantees tags up to 32767
 }
 
 }  // namespace

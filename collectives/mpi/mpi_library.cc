@@ -22,15 +22,15 @@ std::vector<std::string> MpiLibraryPlaces(const std::string& folder) {
 
 absl::StatusOr<const MusterMpiApi*> OpenMpiLibrary() {
   const std::vector<std::string> places = MpiLibraryPlaces(ProgramFolder());
-  // An MPI opens components of its own, which look for its functions among the program's.
+  // RTLD_GLOBAL: MPI loads its own components, which resolve MPI symbols from the global scope.
   const absl::StatusOr<Plugin> plugin =
       OpenPlugin("mpi", places, MUSTER_MPI_API_SYMBOL, RTLD_NOW | RTLD_GLOBAL);
   if (!plugin.ok()) return plugin.status();
   const MusterMpiApi* const api = reinterpret_cast<decltype(&MusterMpiGetApi)>(plugin->entry)();
   if (api->abi != MUSTER_MPI_ABI || api->message_bytes != sizeof(MusterMpiMessage)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("mpi: ", plugin->path, " is of another version of Muster: it has interface ",
-                     api->abi, ", this binary needs ", MUSTER_MPI_ABI));
+        absl::StrCat("mpi: ", plugin->path, " belongs to another version of Muster (interface ",
+                     api->abi, ", this binary requires ", MUSTER_MPI_ABI, ")"));
   }
   return api;
 }

@@ -51,7 +51,7 @@ TEST_F(MpiLibraryTest, AnotherVersionIsRefused) {
   const absl::Status status = OpenMpiLibrary().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("is of another version of Muster: it has interface 4711"));
+              HasSubstr("belongs to another version of Muster (interface 4711"));
 }
 
 // As those of a train job are.
@@ -70,7 +70,7 @@ TEST_F(MpiLibraryTest, AProcessThatMpirunHasNotStartedIsRefused) {
   options.store = &store;
   const absl::Status status = CreateCommunicator("mpi", options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("start the ranks by mpirun"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("start the ranks with mpirun"));
 }
 
 }  // namespace

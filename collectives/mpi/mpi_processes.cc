@@ -15,7 +15,7 @@
 namespace muster::collectives {
 namespace {
 
-// The launcher's name of the MPI job, or "" if it gives none.
+// The launcher's name for the MPI job, or "" if it provides none.
 std::string MpiJob() {
   for (const char* const name : {"PMIX_NAMESPACE", "PMI_JOBID"}) {
     if (const char* const value = std::getenv(name); value != nullptr) return value;
@@ -48,9 +48,9 @@ absl::StatusOr<std::vector<uint32_t>> FindMpiProcesses(const GroupOptions& optio
     uint32_t process = 0;
     if (!absl::SimpleAtoi(parts.first, &process) || process >= thread.size() ||
         parts.second != MpiJob()) {
-      return absl::FailedPreconditionError(absl::StrCat(options.name, ": rank ", options.members[i],
-                                                        " is not of the same MPI job as rank ",
-                                                        options.members[options.rank]));
+      return absl::FailedPreconditionError(absl::StrCat(
+          options.name, ": ranks ", options.members[i], " and ", options.members[options.rank],
+          " belong to different MPI jobs; start all ranks with one mpirun"));
     }
     processes.push_back(process);
   }
@@ -58,8 +58,9 @@ absl::StatusOr<std::vector<uint32_t>> FindMpiProcesses(const GroupOptions& optio
   std::vector<uint32_t> sorted = processes;
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.name, ": two ranks in one process, which MPI cannot connect"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.name,
+        ": two ranks share one process; the mpi backend requires one process per rank"));
   }
   return processes;
 }

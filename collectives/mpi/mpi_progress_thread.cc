@@ -19,16 +19,17 @@
 namespace muster::collectives {
 namespace {
 
-// MPI moves nothing unless it is called: naps grow from the first to the second.
+// MPI makes progress only while it is called: sleeps between polls grow from kShortNap to kLongNap.
 constexpr absl::Duration kShortNap = absl::Microseconds(20);
 constexpr absl::Duration kLongNap = absl::Microseconds(100);
-// Where nothing is under way here: a message that is done may still have to leave this process.
+// Sleep while no exchange is active: a completed send may still have to leave this process.
 constexpr absl::Duration kIdleNap = absl::Milliseconds(10);
-// Await looks this often whether the process runs. A longer delay than kLongestDelay means that it
-// was stopped, and its peers are not to blame for that time.
+// Await polls at this interval to detect a stopped process: a delay longer than kLongestDelay means
+// that this process was stopped, and its peers are not to blame for that time.
 constexpr absl::Duration kAwaitStep = absl::Milliseconds(100);
 constexpr absl::Duration kLongestDelay = absl::Milliseconds(500);
-// How long whoever leaves waits for the thread to be out of MPI, and whoever exits for the others.
+// How long a caller that leaves waits for the thread to return from MPI, and how long an exiting
+// process waits for the others in MPI_Finalize.
 constexpr absl::Duration kLeaveTime = absl::Seconds(1);
 constexpr absl::Duration kFinishTime = absl::Seconds(10);
 
@@ -36,7 +37,7 @@ int64_t SteadyNanoseconds() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-// MPI would make a job of this one process else.
+// Without a launcher MPI_Init would create an MPI job of this process alone.
 bool StartedByLauncher() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(name) != nullptr) return true;
@@ -46,7 +47,7 @@ bool StartedByLauncher() {
 
 absl::Status Ended(absl::string_view why) {
   return absl::UnavailableError(absl::StrCat(
-      "mpi: ", why, ", and MPI takes no message back: the processes have to be started again"));
+      "mpi: ", why, "; MPI cannot cancel messages, so all processes must be restarted"));
 }
 
 MpiProgressThread* started = nullptr;  // before FinishAtExit is registered
@@ -54,7 +55,7 @@ MpiProgressThread* started = nullptr;  // before FinishAtExit is registered
 }  // namespace
 
 absl::StatusOr<MpiProgressThread*> MpiProgressThread::Get(absl::Duration timeout) {
-  // MPI_Init is for once in a process, so the first outcome is the only one.
+  // MPI_Init can be called once per process, so the result of the first attempt is final.
   static const auto* const owner = new absl::StatusOr<MpiProgressThread*>(Make(timeout));
   RETURN_IF_ERROR(owner->status());
   absl::MutexLock lock(&(**owner)->mutex_);
@@ -65,11 +66,11 @@ absl::StatusOr<MpiProgressThread*> MpiProgressThread::Get(absl::Duration timeout
 absl::StatusOr<MpiProgressThread*> MpiProgressThread::Make(absl::Duration timeout) {
   if (!StartedByLauncher()) {
     return absl::FailedPreconditionError(
-        "mpi: this process is not one of an MPI job: none of OMPI_COMM_WORLD_SIZE, PMIX_RANK and "
-        "PMI_RANK is set; start the ranks by mpirun");
+        "mpi: this process is not part of an MPI job: none of OMPI_COMM_WORLD_SIZE, PMIX_RANK and "
+        "PMI_RANK is set; start the ranks with mpirun");
   }
   ASSIGN_OR_RETURN(const MusterMpiApi* const api, OpenMpiLibrary());
-  auto* const owner = new MpiProgressThread(api);  // for good, as its thread
+  auto* const owner = new MpiProgressThread(api);  // never deleted: its thread runs until exit
   std::thread thread([owner] { owner->Loop(); });
   pthread_setname_np(thread.native_handle(), "mpi");
   thread.detach();
@@ -93,13 +94,13 @@ void MpiProgressThread::FinishAtExit() {
   MpiProgressThread& owner = *started;
   {
     absl::MutexLock lock(&owner.mutex_);
-    // The launcher sees a process that exits without MPI_Finalize, and ends the others. In
-    // MPI_Finalize it would wait for them.
+    // The launcher notices a process that exits without MPI_Finalize and ends the others.
+    // MPI_Finalize would wait for them.
     if (!owner.failure_.ok()) return;
   }
   const absl::Status status = owner.Call(
       [&owner] {
-        // With messages under way it would wait for those too.
+        // MPI_Finalize would also wait for pending messages.
         const char* const error = owner.active_.empty() ? owner.api_.finish() : nullptr;
         owner.started_ = false;
         return error == nullptr ? absl::OkStatus() : absl::UnavailableError(error);
@@ -132,7 +133,7 @@ absl::Status MpiProgressThread::Call(std::function<absl::Status()> call, absl::D
     if (!changed_.WaitWithDeadline(&mutex_, deadline)) continue;
     if (outcome->done) break;
     Fail(absl::DeadlineExceededError(
-        absl::StrCat("mpi: ", what, " has not returned within ", absl::FormatDuration(timeout))));
+        absl::StrCat("mpi: ", what, " did not return within ", absl::FormatDuration(timeout))));
   }
   if (outcome->done) return outcome->status;
   return failure_;

@@ -1,4 +1,4 @@
-// libmuster-mpi.so: the only code here that is compiled with an MPI's headers and linked with it.
+// libmuster-mpi.so: the only code that is compiled with MPI headers and linked with MPI.
 #include "collectives/mpi/plugin.h"
 
 #include <mpi.h>
@@ -18,14 +18,14 @@ struct MusterMpiBatch {
   MusterMpiMessage* messages = nullptr;
   uint32_t left = 0;
   std::vector<MPI_Request> requests;
-  // What MPI_Testsome fills.
+  // Output arrays of MPI_Testsome.
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
 };
 
 namespace {
 
-// Of the one thread that calls.
+// Text of the last error. Used by the calling thread only.
 std::string* Text() {
   static auto* const text = new std::string;
   return text;
@@ -51,25 +51,25 @@ const char* Version() {
 }
 
 const char* Start() {
-  // Where ranks are more than processors Open MPI would give up the processor in every call, to
-  // whoever computes: milliseconds each time. The caller naps when nothing moves, that is enough.
+  // With more ranks than processors, Open MPI would yield the processor in every call, which costs
+  // milliseconds each time. The caller already sleeps when nothing moves.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", /*overwrite=*/0);
   int started = 0;
   MPI_Initialized(&started);
   int provided = MPI_THREAD_SINGLE;
   if (started != 0) {
-    // By the program, whose threads may call it at the same time as this one.
+    // The program initialized MPI, and its threads may call MPI concurrently with this one.
     MPI_Query_thread(&provided);
     if (provided != MPI_THREAD_MULTIPLE) {
-      return "the program has started MPI without MPI_THREAD_MULTIPLE";
+      return "the program initialized MPI without MPI_THREAD_MULTIPLE";
     }
   } else if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
              code != MPI_SUCCESS) {
     return Explain("MPI_Init_thread", code);
   } else if (provided < MPI_THREAD_FUNNELED) {
-    return "this MPI cannot be called by a process with threads";
+    return "this MPI does not support multithreaded processes (MPI_THREAD_FUNNELED)";
   }
-  // Errors come back as codes, where they can.
+  // Return errors as codes instead of aborting.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   return nullptr;
@@ -115,7 +115,7 @@ const char* Begin(MusterMpiGroup* group, MusterMpiMessage* messages, uint32_t co
   made->indices.resize(count);
   made->statuses.resize(count);
   int code = MPI_SUCCESS;
-  // What is received first, so that what is sent meets a receiver.
+  // Post receives before sends, so that incoming messages find a posted receive.
   for (const bool sends : {false, true}) {
     for (uint32_t i = 0; i < count && code == MPI_SUCCESS; ++i) {
       const MusterMpiMessage& message = messages[i];
@@ -129,12 +129,12 @@ const char* Begin(MusterMpiGroup* group, MusterMpiMessage* messages, uint32_t co
                                &made->requests[i]);
     }
   }
-  // On an error too: some are under way.
+  // Also on error: some messages are already in flight.
   *batch = made.release();
   return code == MPI_SUCCESS ? nullptr : Explain("MPI_Isend or MPI_Irecv", code);
 }
 
-// What a message of this batch ended with.
+// Returns an error if the message received a different number of bytes than expected, else null.
 const char* Check(const MusterMpiMessage& message, const MPI_Status& status) {
   if (message.sends != 0) return nullptr;
   int bytes = 0;
@@ -142,9 +142,8 @@ const char* Check(const MusterMpiMessage& message, const MPI_Status& status) {
   if (static_cast<uint64_t>(bytes) == message.bytes) return nullptr;
   char text[160];
   std::snprintf(text, sizeof(text),
-                "%d bytes came where %llu were expected: the ranks have called different "
-                "operations",
-                bytes, static_cast<unsigned long long>(message.bytes));
+                "received %d bytes, expected %llu: ranks called different operations", bytes,
+                static_cast<unsigned long long>(message.bytes));
   *Text() = text;
   return Text()->c_str();
 }
@@ -161,8 +160,7 @@ const char* Progress(MusterMpiBatch* batch, uint32_t* left) {
     const MPI_Status& status = batch->statuses[i];
     if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS &&
         status.MPI_ERROR != MPI_ERR_PENDING) {
-      return Explain(message.sends != 0 ? "a message sent" : "a message received",
-                     status.MPI_ERROR);
+      return Explain(message.sends != 0 ? "send failed" : "receive failed", status.MPI_ERROR);
     }
     if (const char* error = Check(message, status); error != nullptr) return error;
     std::atomic_ref(message.done).store(1);

@@ -56,7 +56,7 @@ class NcclCommunicator final : public OperationCommunicator {
 
  protected:
   std::shared_ptr<Work> Issue(const Operation& operation) override {
-    // The peers wait for a call that cannot be made, and it will never come.
+    // Fail the communicator: the peers would wait for a call that never comes.
     if (absl::Status status = Check(operation); !status.ok()) {
       return DoneWork(owner_->Fail(status));
     }
@@ -74,11 +74,12 @@ class NcclCommunicator final : public OperationCommunicator {
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNccl(const GroupOptions& options) {
   if (options.nccl == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.name, ": backend nccl connects GPUs, and this rank computes on none"));
+        absl::StrCat(options.name, ": backend nccl connects GPUs, and this rank has none"));
   }
   if (options.levels_of > 0 && options.size % options.levels_of != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.name, ": ", options.size, " ranks are not on nodes of ", options.levels_of));
+    return absl::InvalidArgumentError(absl::StrCat(options.name, ": ", options.size,
+                                                   " ranks cannot be divided into nodes of ",
+                                                   options.levels_of));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<kernels::DeviceStream> stream, options.nccl->make_stream());
   auto communicator = std::make_unique<NcclCommunicator>(options, std::move(stream));

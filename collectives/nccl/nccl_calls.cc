@@ -37,7 +37,8 @@ NcclRedOp OpOf(ReduceOp op) {
   return kNcclSum;
 }
 
-// NCCL has no function of its own for these, or not in all versions.
+// Operations for which NCCL has no function, or not in all supported versions; they are composed of
+// sends and receives.
 bool IsGroup(Operation::Kind kind) {
   return kind == Operation::Kind::kGather || kind == Operation::Kind::kScatter ||
          kind == Operation::Kind::kAllToAll || kind == Operation::Kind::kSend ||
@@ -69,7 +70,8 @@ NcclResult CallCollective(const NcclLibrary& library, const NcclGroup& group, co
   }
 }
 
-// Sends and receives between ncclGroupStart and ncclGroupEnd. A rank may send to itself there.
+// Sends and receives between ncclGroupStart and ncclGroupEnd. A rank may send to itself inside a
+// group.
 class Messages {
  public:
   Messages(const NcclLibrary& library, const NcclGroup& group) : library_(library), group_(group) {}

@@ -1,4 +1,4 @@
-// The side of NcclCommThread that its own thread runs.
+// The part of NcclCommThread that runs on its own thread.
 #include <pthread.h>
 
 #include <algorithm>
@@ -21,15 +21,15 @@
 namespace muster::collectives {
 namespace {
 
-// What an aborted communicator's kernels may need to leave the device.
+// How long the kernels of an aborted communicator may need to leave the device.
 constexpr absl::Duration kDrainTime = absl::Milliseconds(300);
-// What peers that have nothing more to say to this rank may need to hear that.
+// How long ncclCommFinalize may wait for peers that send nothing more to this rank.
 constexpr absl::Duration kFinalizeTime = absl::Milliseconds(500);
 constexpr absl::Duration kShortestPause = absl::Microseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(1);
-// While nothing is under way only NCCL's asynchronous errors can come.
+// Poll interval while no operation is in flight: only asynchronous NCCL errors can arrive.
 constexpr absl::Duration kIdlePause = absl::Milliseconds(100);
-// A communicator's parts end before it does.
+// Split communicators are finalized before their parent.
 constexpr NcclLevel kPartsFirst[] = {NcclLevel::kLocal, NcclLevel::kCross, NcclLevel::kWorld};
 
 }  // namespace
@@ -45,7 +45,7 @@ void NcclCommThread::Run() {
     connected_ = true;
   }
   if (status.ok()) status = Serve();
-  // If it cannot, it is aborted: nobody waits for anything any more.
+  // A failure here leads to an abort; no caller is waiting any longer.
   if (status.ok()) Retire().IgnoreError();
   Leave(std::move(status));
 }
@@ -75,7 +75,7 @@ absl::Status NcclCommThread::Connect() {
                                          ids.data(), &config);
   RETURN_IF_ERROR(Settle(begun, "ncclCommInitRank"));
   if (options_.levels_of > 0) RETURN_IF_ERROR(Split(config));
-  // The first collective sets up what NCCL leaves for later.
+  // The first collective performs the connection setup that NCCL defers.
   auto barrier = std::make_shared<Task>();
   RETURN_IF_ERROR(Launch({barrier}));
   while (!under_way_.empty()) {
@@ -94,7 +94,7 @@ absl::Status NcclCommThread::Serve() {
     {
       absl::MutexLock lock(&mutex_);
       if (!failure_.ok()) return failure_;
-      if (closing_) return absl::OkStatus();  // nothing is unfinished, or there were a failure
+      if (closing_) return absl::OkStatus();  // an unfinished operation would have set failure_
       if (!queue_.empty()) {
         batch = std::move(queue_.front());
         queue_.pop_front();
@@ -108,7 +108,7 @@ absl::Status NcclCommThread::Serve() {
   }
 }
 
-// Peers may still wait for what this rank has sent them.
+// Finalizes the communicators: peers may still wait for data that this rank has sent.
 absl::Status NcclCommThread::Retire() {
   progress_ = absl::Now();
   patience_ = kFinalizeTime;
@@ -128,7 +128,7 @@ void NcclCommThread::Leave(absl::Status status) {
   for (const NcclLevel level : kPartsFirst) {
     NcclComm& comm = group(level).comm;
     if (comm == nullptr) continue;
-    library_->abort(comm);  // whatever it says, there is nothing more that can be done
+    library_->abort(comm);  // its result is ignored: nothing can be done about an error
     comm = nullptr;
     aborted = true;
   }
@@ -152,7 +152,8 @@ void NcclCommThread::Leave(absl::Status status) {
   left_ = true;
 }
 
-// The abort makes kernels end; until they have, they may touch the caller's memory.
+// Waits for the kernels that the abort terminates: until they end they may access the callers'
+// memory.
 void NcclCommThread::Drain() {
   const absl::Time deadline = absl::Now() + kDrainTime;
   const absl::StatusOr<kernels::DeviceStream::Mark> end = stream_->Record();
@@ -170,7 +171,7 @@ absl::Status NcclCommThread::Launch(Batch batch) {
     RETURN_IF_ERROR(stream_->AwaitCompute(task->after));
     Operation& o = task->operation;
     if (o.kind == Operation::Kind::kAllToAll && o.send == o.recv && o.count > 0) {
-      // Received parts overwrite parts that are still to be sent.
+      // In place, received segments would overwrite segments that are still to be sent.
       const size_t bytes = o.bytes() * options_.size;
       ASSIGN_OR_RETURN(void* const copy, Scratch(bytes));
       RETURN_IF_ERROR(stream_->Copy(copy, o.send, bytes));
@@ -188,9 +189,9 @@ absl::Status NcclCommThread::Launch(Batch batch) {
   } else {
     RETURN_IF_ERROR(CallOn(NcclLevel::kWorld, operations, NameOf(batch)));
   }
-  // Not before: only what a settled call began is in the stream.
+  // Only after Settle is the work that the call began in the stream.
   ASSIGN_OR_RETURN(const kernels::DeviceStream::Mark end, stream_->Record());
-  // All of one batch are.
+  // All tasks of a batch agree on this.
   const bool recorded = batch.front()->recorded;
   {
     absl::MutexLock lock(&mutex_);
@@ -216,17 +217,18 @@ absl::Status NcclCommThread::Call(const std::shared_ptr<Task>& task) {
 absl::Status NcclCommThread::MakeBlock(size_t size_bytes,
                                        absl::StatusOr<std::shared_ptr<NcclBlock>>& block) {
   block = NcclBlock::Make(library_, stream_, size_bytes);
-  if (!block.ok()) return absl::OkStatus();  // the caller's to deal with
+  if (!block.ok())
+    return absl::OkStatus();  // reported to the caller; the communicator stays usable
   std::vector<NcclComm> comms;
   for (const NcclGroup& group : groups_) {
     if (group.comm != nullptr) comms.push_back(group.comm);
   }
   RETURN_IF_ERROR(registrations_.Register(*block, comms));
-  if (std::exchange(told_of_memory_, true)) return absl::OkStatus();
+  if (std::exchange(logged_memory_kind_, true)) return absl::OkStatus();
   const NcclMemoryKind kind = NcclMemoryKindOf(*library_);
   const bool known = kind == NcclMemoryKind::kPlain || registrations_.Knows(**block);
   LOG(INFO) << options_.name << ": NCCL " << library_->VersionText() << ", " << Describe(kind)
-            << (known ? "" : ", of which NCCL makes no use between these GPUs");
+            << (known ? "" : ", which NCCL does not use between these GPUs");
   return absl::OkStatus();
 }
 
@@ -250,20 +252,21 @@ absl::Status NcclCommThread::Split(NcclConfig config) {
   local.size = on_node;
   cross.rank = options_.rank / on_node;
   cross.size = options_.size / on_node;
-  // The ranks of one color become a communicator, in the order of their keys.
+  // Ranks of one color form a communicator, ordered by key.
   const auto split = [this, &config](NcclLevel level, uint32_t color) -> absl::Status {
     NcclGroup& part = group(level);
     const NcclResult begun = library_->split(group(NcclLevel::kWorld).comm, static_cast<int>(color),
                                              static_cast<int>(part.rank), &part.comm, &config);
-    // NCCL fills the part in when the whole has settled, and the part has a state of its own.
+    // NCCL sets the child communicator when the parent has settled; the child then has its own
+    // asynchronous state.
     RETURN_IF_ERROR(Settle(begun, "ncclCommSplit"));
     return Settle(kNcclInProgress, "ncclCommSplit", level);
   };
   RETURN_IF_ERROR(split(NcclLevel::kLocal, cross.rank));
   RETURN_IF_ERROR(split(NcclLevel::kCross, local.rank));
-  // As the whole does, and before it, in the same stream.
-  RETURN_IF_ERROR(CallOn(NcclLevel::kLocal, {Operation()}, "the first meeting of a node"));
-  return CallOn(NcclLevel::kCross, {Operation()}, "the first meeting between nodes");
+  // First collectives on the child communicators, before the parent's, in the same stream.
+  RETURN_IF_ERROR(CallOn(NcclLevel::kLocal, {Operation()}, "the first barrier within nodes"));
+  return CallOn(NcclLevel::kCross, {Operation()}, "the first barrier between nodes");
 }
 
 absl::Status NcclCommThread::CallOn(NcclLevel level, absl::Span<const Operation> operations,
@@ -297,8 +300,7 @@ NcclResult NcclCommThread::AsyncError(NcclComm comm) const {
 absl::Status NcclCommThread::CheckAsyncError() {
   for (const NcclGroup& group : groups_) {
     if (group.comm == nullptr) continue;
-    RETURN_IF_ERROR(
-        library_->StatusOf(AsyncError(group.comm), "an asynchronous error", group.comm));
+    RETURN_IF_ERROR(library_->StatusOf(AsyncError(group.comm), "asynchronous error", group.comm));
   }
   return absl::OkStatus();
 }
@@ -338,10 +340,11 @@ void NcclCommThread::Pause(Until until) {
 
 absl::Status NcclCommThread::TimeOut(absl::string_view what) const {
   return absl::DeadlineExceededError(
-      absl::StrCat("NCCL: no progress of ", what, " within ", absl::FormatDuration(patience_)));
+      absl::StrCat("NCCL: ", what, " made no progress within ", absl::FormatDuration(patience_)));
 }
 
-// Grows only: what was in use may still be read, and to free it would wait for the device.
+// Only grows: a previous buffer may still be read, and freeing it would synchronize with the
+// device.
 absl::StatusOr<void*> NcclCommThread::Scratch(size_t bytes) {
   if (bytes > scratch_bytes_) {
     ASSIGN_OR_RETURN(void* const grown, stream_->Allocate(bytes));

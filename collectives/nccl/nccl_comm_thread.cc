@@ -1,4 +1,4 @@
-// The side of NcclCommThread that any thread calls.
+// The part of NcclCommThread that runs on its callers' threads.
 #include "collectives/nccl/nccl_comm_thread.h"
 
 #include <utility>
@@ -14,8 +14,8 @@
 namespace muster::collectives {
 namespace {
 
-// From a failure until nobody waits for NCCL any longer. Of the two seconds in which an abort has
-// to end everything.
+// Time after a failure for which callers wait for the thread to return from NCCL; part of the two
+// seconds within which Abort ends all operations.
 constexpr absl::Duration kLeaveTime = absl::Milliseconds(1500);
 
 }  // namespace
@@ -55,7 +55,7 @@ std::shared_ptr<NcclCommThread> NcclCommThread::Start(
     std::shared_ptr<kernels::DeviceStream> stream) {
   std::shared_ptr<NcclCommThread> owner(
       new NcclCommThread(options, std::move(library), std::move(stream)));
-  // The thread may outlive whoever closes it.
+  // The thread may outlive the caller of Close, so it shares ownership.
   owner->thread_ = std::thread([owner] { owner->Run(); });
   pthread_setname_np(owner->thread_.native_handle(), "nccl");
   return owner;
@@ -89,7 +89,7 @@ std::shared_ptr<Work> NcclCommThread::Issue(const Operation& operation) {
       queue_.push_back({task});
     }
   }
-  // Two threads cannot record at once.
+  // A stream cannot be captured by two threads at once, so wait until this operation is captured.
   if (task->recorded && !operation.point_to_point()) {
     if (const absl::Status status = AwaitQueued(task); !status.ok()) return DoneWork(status);
   }
@@ -104,7 +104,7 @@ absl::Status NcclCommThread::AwaitQueued(const std::shared_ptr<Task>& task) {
     return task->queued || !failure_.ok();
   };
   mutex_.Await(absl::Condition(&over));
-  // Not before the thread is out: it may be recording.
+  // Wait until the thread has left NCCL: it may be capturing.
   if (!task->queued) mutex_.AwaitWithDeadline(absl::Condition(&left_), leave_by_);
   return task->queued ? absl::OkStatus() : failure_;
 }
@@ -120,7 +120,7 @@ absl::Status NcclCommThread::status() const {
 }
 
 absl::StatusOr<std::shared_ptr<NcclBlock>> NcclCommThread::Allocate(size_t size_bytes) {
-  // The thread may come to it when nobody waits any more.
+  // Shared with the task: the thread may fill it in after this caller has given up.
   auto block = std::make_shared<absl::StatusOr<std::shared_ptr<NcclBlock>>>(nullptr);
   auto task = std::make_shared<Task>();
   task->call = [this, size_bytes, block] { return MakeBlock(size_bytes, *block); };
@@ -148,7 +148,7 @@ absl::Status NcclCommThread::Fail(const absl::Status& status) {
 
 void NcclCommThread::KeepFailure(const absl::Status& status) {
   if (!failure_.ok() || status.ok()) return;
-  // Before anything is cut short: whatever the device does with it afterwards, it knows.
+  // Set before any operation is cut short, so that kernels that run afterwards see the failure.
   stream_->flag() = 1;
   failure_ = status;
   leave_by_ = absl::Now() + kLeaveTime;
@@ -168,7 +168,7 @@ void NcclCommThread::Close() {
   if (left) {
     thread_.join();
   } else {
-    LOG(ERROR) << options_.name << ": NCCL does not return; its thread is left behind";
+    LOG(ERROR) << options_.name << ": NCCL did not return; abandoning its thread";
     thread_.detach();
   }
 }
@@ -181,7 +181,7 @@ absl::Status NcclCommThread::Await(const std::shared_ptr<Task>& task) {
     return task->done || !failure_.ok();
   };
   mutex_.Await(absl::Condition(&over));
-  // Only when NCCL is out does nobody touch the caller's memory any more.
+  // The caller's memory is safe to reuse only when the thread has left NCCL.
   if (!task->done) mutex_.AwaitWithDeadline(absl::Condition(&task->done), leave_by_);
   return task->done ? task->status : failure_;
 }

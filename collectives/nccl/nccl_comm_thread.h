@@ -139,8 +139,8 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   absl::Duration patience_;  // for the next progress
   void* barrier_word_ = nullptr;
   NcclRegistrations registrations_;
-  bool told_of_memory_ = false;  // in the log
-  std::vector<void*> scratch_;   // the last one is in use; earlier ones may still be read
+  bool logged_memory_kind_ = false;
+  std::vector<void*> scratch_;  // the last one is in use; earlier ones may still be read
   size_t scratch_bytes_ = 0;
 
   mutable absl::Mutex mutex_;

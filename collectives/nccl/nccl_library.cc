@@ -34,12 +34,12 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> Load(void* opened, const std:
 #undef FIND
   if (library->version != nullptr) library->version(&library->version_code);
   if (!absent.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("NCCL: ", path, " lacks ", absent.front()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("NCCL: ", path, " does not export ", absent.front()));
   }
   if (library->version_code < kNcclOldestVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("NCCL: ", path, " is version ",
-                                                      library->VersionText(),
-                                                      ", and 2.18 is the oldest that serves"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "NCCL: ", path, " is version ", library->VersionText(), "; 2.18 or newer is required"));
   }
   return {std::move(library)};
 }
@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> Load(void* opened, const std:
 }  // namespace
 
 std::string NcclLibrary::VersionText() const {
-  // Before 2.9 a version had four digits.
+  // Before 2.9 the version code had four digits.
   const int major = version_code < 10000 ? version_code / 1000 : version_code / 10000;
   const int minor = version_code < 10000 ? version_code % 1000 / 100 : version_code % 10000 / 100;
   return absl::StrCat(major, ".", minor, ".", version_code % 100);
@@ -94,7 +94,7 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> OpenNcclLibrary(const std::st
        library.empty() ? NcclLibraryPlaces() : std::vector<std::string>{library}) {
     void* const opened = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (opened != nullptr) return Load(opened, place);
-    errors.push_back(dlerror());  // begins with the name of the file that is missing
+    errors.push_back(dlerror());  // starts with the name of the missing file
   }
   return absl::NotFoundError(absl::StrCat("NCCL: ", absl::StrJoin(errors, "; ")));
 }

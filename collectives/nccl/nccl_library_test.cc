@@ -53,7 +53,7 @@ TEST(NcclLibraryTest, AMissingFileIsOneLineThatNamesIt) {
 TEST(NcclLibraryTest, AnotherLibraryIsRefused) {
   const auto library = OpenNcclLibrary("libdl.so.2");
   EXPECT_TRUE(absl::IsFailedPrecondition(library.status()));
-  EXPECT_EQ(library.status().message(), "NCCL: libdl.so.2 lacks ncclGetVersion");
+  EXPECT_EQ(library.status().message(), "NCCL: libdl.so.2 does not export ncclGetVersion");
 }
 
 TEST(NcclLibraryTest, AnOldVersionIsRefused) {

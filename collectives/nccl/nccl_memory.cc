@@ -9,7 +9,7 @@
 namespace muster::collectives {
 namespace {
 
-// Of a window's size; NCCL gives memory that begins so.
+// Granularity of window sizes; memory from ncclMemAlloc has this alignment.
 constexpr size_t kWindowAlignment = 4096;
 
 size_t RoundedUp(size_t bytes) {
@@ -32,13 +32,13 @@ NcclMemoryKind NcclMemoryKindOf(const NcclLibrary& library) {
 absl::string_view Describe(NcclMemoryKind kind) {
   switch (kind) {
     case NcclMemoryKind::kWindow:
-      return "memory in windows (ncclCommWindowRegister)";
+      return "memory registered as windows (ncclCommWindowRegister)";
     case NcclMemoryKind::kRegistered:
       return "registered memory (ncclCommRegister)";
     case NcclMemoryKind::kPlain:
       break;
   }
-  return "plain memory of the device: this version registers none";
+  return "plain device memory (this version cannot register memory)";
 }
 
 NcclBlock::NcclBlock(std::shared_ptr<const NcclLibrary> library,
@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<NcclBlock>> NcclBlock::Make(
   const size_t bytes = RoundedUp(std::max<size_t>(size_bytes, 1));
   if (nccl.mem_alloc(&block->data_, bytes) == kNcclSuccess) return block;
   block->data_ = nullptr;
-  return absl::ResourceExhaustedError(absl::StrCat("NCCL: no memory for ", size_bytes, " bytes"));
+  return absl::ResourceExhaustedError(absl::StrCat("NCCL: cannot allocate ", size_bytes, " bytes"));
 }
 
 NcclBlock::~NcclBlock() {
@@ -69,7 +69,7 @@ NcclBlock::~NcclBlock() {
   if (kind_ == NcclMemoryKind::kPlain) {
     stream_->Free(data_);
   } else {
-    library_->mem_free(data_);  // whatever it says, there is nothing more that can be done
+    library_->mem_free(data_);  // its result is ignored: nothing can be done about an error
   }
 }
 

@@ -108,8 +108,8 @@ TEST_F(NcclTest, TheRootThatDoesNotComeIsNamed) {
   GroupOptions options = Options(1, 2);
   options.connect_timeout = absl::Milliseconds(100);
   const absl::Status status = CreateNccl(options).status();
-  EXPECT_EQ(status.ToString().substr(0, 56),
-            "DEADLINE_EXCEEDED: WORLD: no sign of rank 10 within 100m");
+  EXPECT_EQ(status.ToString().substr(0, 67),
+            "DEADLINE_EXCEEDED: WORLD: timed out after 100ms waiting for rank 10");
   EXPECT_EQ(PeerRankOf(status), 10u);
 }
 
@@ -193,7 +193,7 @@ TEST_F(NcclTest, AsynchronousErrorsEndWhatIsUnderWay) {
     rules_.Become({"hang ncclAllReduce", "async 1"});
     return work->Wait();
   });
-  EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: an asynchronous error: unhandled cuda error");
+  EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: asynchronous error: unhandled cuda error");
 }
 
 // Nothing is under way: the next operation finds the communicator finished.
@@ -205,7 +205,7 @@ TEST_F(NcclTest, AsynchronousErrorsAreSeenByAnIdleCommunicator) {
     float value = 0;
     return c.Broadcast(&value, 1, DataType::kFloat32, 0)->Wait();
   });
-  EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: an asynchronous error: internal error");
+  EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: asynchronous error: internal error");
 }
 
 TEST_F(NcclTest, ATimeOutNamesWhatHangsAndWhoIsSilent) {
@@ -219,11 +219,11 @@ TEST_F(NcclTest, ATimeOutNamesWhatHangsAndWhoIsSilent) {
   });
   for (const uint32_t rank : {0, 2}) {
     EXPECT_THAT(results[rank],
-                AllOf(HasSubstr("no word from rank 11"), HasSubstr(kPeerRankPayload)));
+                AllOf(HasSubstr("no report from rank 11"), HasSubstr(kPeerRankPayload)));
   }
   EXPECT_THAT(results[0] + results[2],
-              HasSubstr("DEADLINE_EXCEEDED: WORLD: NCCL: no progress of AllReduce of 7 float32 "
-                        "(sum) within 200ms"));
+              HasSubstr("DEADLINE_EXCEEDED: WORLD: NCCL: AllReduce of 7 float32 (sum) made no "
+                        "progress within 200ms"));
 }
 
 TEST_F(NcclTest, BeginsWhenTheDeviceHasComputedWhatCameBefore) {

@@ -14,11 +14,11 @@
 namespace muster::collectives {
 namespace {
 
-// An interrupted wait for a key ends within this.
+// Poll interval for interruption while waiting for a key.
 constexpr absl::Duration kKeySlice = absl::Milliseconds(200);
 
-// What a key that is there is given to come, when all others have had their time.
-constexpr absl::Duration kLookTime = absl::Milliseconds(100);
+// Timeout for reading a key that is expected to exist already, once the deadline has passed.
+constexpr absl::Duration kCheckTimeout = absl::Milliseconds(100);
 constexpr uint32_t kGatherThreads = 8;
 
 absl::StatusOr<std::string> Receive(const GroupOptions& options, const std::string& key,
@@ -38,24 +38,25 @@ absl::Status RootMissing(const GroupOptions& options, uint32_t root, uint32_t ro
   return PeersMissing(options.name, {maker}, options.connect_timeout);
 }
 
-// Root 0 waits for the other roots, and all wait for root 0: the first of those that have put
-// nothing is the one to blame.
-absl::Status NobodyGathered(const GroupOptions& options, uint32_t roots) {
+// Root 0 waits for the other roots, and all ranks wait for root 0: names the first root that has
+// published nothing.
+absl::Status FirstMissingRoot(const GroupOptions& options, uint32_t roots) {
   for (uint32_t root = 1; root < roots; ++root) {
     const absl::Status put =
-        options.store->Get(NcclRootIdKey(options.id, root), kLookTime).status();
+        options.store->Get(NcclRootIdKey(options.id, root), kCheckTimeout).status();
     if (absl::IsDeadlineExceeded(put)) return RootMissing(options, root, roots);
     RETURN_IF_ERROR(put);
   }
   return RootMissing(options, 0, roots);
 }
 
-absl::Status NoId(const GroupOptions& options, const std::string& key) {
-  return absl::DataLossError(absl::StrCat(options.name, ": ", key, " is no unique id of NCCL's"));
+absl::Status InvalidId(const GroupOptions& options, const std::string& key) {
+  return absl::DataLossError(
+      absl::StrCat(options.name, ": ", key, " does not hold a valid NCCL unique id"));
 }
 
-// What root 0 does: the others' ids, behind its own. Several at a time, since each takes a way to
-// the coordinator and back.
+// Receives the other roots' ids into `ids`; run by root 0. Uses several threads, since each read is
+// a round trip to the coordinator.
 absl::Status Gather(const GroupOptions& options, absl::Time deadline,
                     const std::function<absl::Status()>& interrupted,
                     std::vector<NcclUniqueId>& ids) {
@@ -71,7 +72,7 @@ absl::Status Gather(const GroupOptions& options, absl::Time deadline,
     absl::StatusOr<std::string> id = Receive(options, key, deadline, over);
     if (absl::IsDeadlineExceeded(id.status())) return RootMissing(options, root, ids.size());
     RETURN_IF_ERROR(id.status());
-    if (id->size() != sizeof(NcclUniqueId)) return NoId(options, key);
+    if (id->size() != sizeof(NcclUniqueId)) return InvalidId(options, key);
     std::memcpy(ids[root].internal, id->data(), id->size());
     return absl::OkStatus();
   };
@@ -99,7 +100,7 @@ uint32_t NcclRootCount(uint32_t size, const NcclLibrary& library) {
   return (size + kRanksPerNcclRoot - 1) / kRanksPerNcclRoot;
 }
 
-// The ranks are dealt out in runs, the first ones a rank longer where they do not divide.
+// Roots serve consecutive ranks; if the ranks do not divide evenly, the first roots serve one more.
 uint32_t NcclRootRank(uint32_t root, uint32_t roots, uint32_t size) {
   return root * (size / roots) + std::min(root, size % roots);
 }
@@ -135,9 +136,9 @@ absl::StatusOr<std::vector<NcclUniqueId>> ExchangeNcclUniqueIds(
     return ids;
   }
   absl::StatusOr<std::string> all = Receive(options, key, deadline, interrupted);
-  if (absl::IsDeadlineExceeded(all.status())) return NobodyGathered(options, roots);
+  if (absl::IsDeadlineExceeded(all.status())) return FirstMissingRoot(options, roots);
   RETURN_IF_ERROR(all.status());
-  if (all->size() != bytes) return NoId(options, key);
+  if (all->size() != bytes) return InvalidId(options, key);
   std::memcpy(ids.data(), all->data(), bytes);
   return ids;
 }

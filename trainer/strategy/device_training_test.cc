@@ -199,7 +199,7 @@ TEST_F(DeviceTrainingTest, LostRankEndsStepOfPeers) {
       Train(Spec(1'000'000), /*on_devices=*/true, [](uint32_t rank, const v1::Progress& progress) {
         if (rank == 1 && progress.step() > 10) std::raise(SIGKILL);
       });
-  EXPECT_THAT(results[0], HasSubstr("UNAVAILABLE: DEVICES: NCCL: an asynchronous error"));
+  EXPECT_THAT(results[0], HasSubstr("UNAVAILABLE: DEVICES: NCCL: asynchronous error"));
   EXPECT_EQ(results[1], "signal 9");
   EXPECT_LT(absl::Now() - start, absl::Seconds(30));
 }
