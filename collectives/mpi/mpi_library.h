@@ -1,4 +1,4 @@
-// libmuster-mpi.so, opened when it is asked for: nothing else here is linked with an MPI.
+// Loads libmuster-mpi.so on demand; no other code is linked with MPI.
 #ifndef MUSTER_COLLECTIVES_MPI_MPI_LIBRARY_H_
 #define MUSTER_COLLECTIVES_MPI_MPI_LIBRARY_H_
 
@@ -10,13 +10,13 @@
 
 namespace muster::collectives {
 
-// Where the library is looked for: what the environment variable MUSTER_MPI_PLUGIN names; else
-// beside the program that runs from `folder`, then in lib beside that folder.
+// Candidate paths of the library: the value of the environment variable MUSTER_MPI_PLUGIN; else the
+// program's directory `folder`, then lib next to it.
 std::vector<std::string> MpiLibraryPlaces(const std::string& folder);
 
-// Opens the first of MpiLibraryPlaces that is there; it stays open. One line: NOT_FOUND names the
-// files that were looked for or the library that it lacks, FAILED_PRECONDITION one that is of
-// another version. Thread-safe.
+// Opens the first of MpiLibraryPlaces that exists and keeps it open. Errors are one line: NOT_FOUND
+// names the files searched or the missing dependency, FAILED_PRECONDITION a library of another
+// version. Thread-safe.
 absl::StatusOr<const MusterMpiApi*> OpenMpiLibrary();
 
 }  // namespace muster::collectives

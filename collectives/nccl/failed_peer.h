@@ -1,6 +1,5 @@
-// NCCL says that a peer is gone or that nothing moves, and not which rank it is. The ranks find out
-// among themselves: each that fails says so in the group's store, and the one to blame says
-// nothing.
+// Identifies the rank to blame when NCCL reports a lost peer or a timeout, which NCCL itself does
+// not. Each rank that fails reports so in the group's store; the rank to blame reports nothing.
 #ifndef MUSTER_COLLECTIVES_NCCL_FAILED_PEER_H_
 #define MUSTER_COLLECTIVES_NCCL_FAILED_PEER_H_
 
@@ -9,13 +8,14 @@
 
 namespace muster::collectives {
 
-// Says that this rank failed, and asks the others for at most half a second. Gives back `status`
-// with the silent ones in its words. It has them as its payload kPeerRankPayload where that is
-// certain enough: after a time-out (DEADLINE_EXCEEDED), when all ranks give up at about the same
-// moment, the first of them; else one that alone is silent. What is neither a time-out nor
-// UNAVAILABLE is this rank's own failure and comes back as it is. A group larger than some 60 ranks
-// is asked only as far as that, beginning behind this rank, so that one rank's end does not make
-// the coordinator answer a square of questions.
+// Publishes that this rank failed and checks the reports of the others for at most half a second.
+// Returns `status` with the ranks that have not reported appended to the message. The payload
+// kPeerRankPayload is set only where the cause is certain enough: after a timeout
+// (DEADLINE_EXCEEDED), when all ranks give up at about the same time, to the first of those ranks;
+// otherwise if exactly one rank has not reported. A status that is neither DEADLINE_EXCEEDED nor
+// UNAVAILABLE is this rank's own failure and is returned unchanged. In groups of more than about 60
+// ranks only the next ranks after this one are checked, so that one rank's failure does not cause a
+// quadratic number of requests to the coordinator.
 absl::Status IdentifyFailedPeer(const GroupOptions& options, const absl::Status& status);
 
 }  // namespace muster::collectives

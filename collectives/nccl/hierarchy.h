@@ -1,4 +1,4 @@
-// An all-reduce in two levels, by communicators that are parts of one.
+// Two-level all-reduce with communicators that are split off the group's communicator.
 #ifndef MUSTER_COLLECTIVES_NCCL_HIERARCHY_H_
 #define MUSTER_COLLECTIVES_NCCL_HIERARCHY_H_
 
@@ -10,7 +10,8 @@
 
 namespace muster::collectives {
 
-// Which of the ranks' communicators: all, those of one node, or those of one place on all nodes.
+// Communicators of a rank: all ranks, the ranks of its node, or the ranks with its local rank on
+// all nodes.
 enum class NcclLevel : uint8_t { kWorld, kLocal, kCross };
 inline constexpr size_t kNcclLevels = 3;
 
@@ -19,17 +20,17 @@ struct NcclStage {
   Operation operation;
 };
 
-// Where a rank is among nodes of equally many ranks, numbered node by node.
+// Position of a rank among nodes with equal numbers of ranks, numbered node by node.
 struct NcclPlace {
   uint32_t local_rank = 0;
   uint32_t local_size = 1;
 };
 
-// The stages of an AllReduce, each of which begins when the one before has ended: LOCAL
-// reduce-scatter, CROSS all-reduce of this rank's part, LOCAL all-gather, all in `recv`. Parts
-// begin at multiples of 16 bytes from the first, as NCCL's fast loads want them; what that leaves,
-// less than 32 bytes a rank of the node, is a plain all-reduce at the end. Each element is summed
-// in one place of each level, so all ranks have the same bits.
+// Returns the stages of an AllReduce, which run one after the other: LOCAL reduce-scatter, CROSS
+// all-reduce of this rank's segment, LOCAL all-gather, all in `recv`. Segments start at multiples
+// of 16 bytes from the beginning, which NCCL's vectorized loads require; the remainder, less than
+// 32 bytes per rank of the node, is reduced by a plain all-reduce at the end. Each element is
+// summed in one place per level, so all ranks get identical bits.
 std::vector<NcclStage> HierarchicalStages(const Operation& all_reduce, const NcclPlace& place);
 
 }  // namespace muster::collectives

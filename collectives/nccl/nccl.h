@@ -1,4 +1,4 @@
-// The nccl backend: GPUs of one node or of many.
+// The nccl backend: collectives between GPUs on one or several nodes, with NVIDIA NCCL.
 #ifndef MUSTER_COLLECTIVES_NCCL_NCCL_H_
 #define MUSTER_COLLECTIVES_NCCL_NCCL_H_
 
@@ -14,38 +14,38 @@ namespace muster::collectives {
 
 struct NcclParts {
   std::shared_ptr<const NcclLibrary> library;
-  // A stream on this rank's GPU, for one communicator.
+  // Creates a stream on this rank's GPU for one communicator.
   std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceStream>>()> make_stream;
 };
 
-// Takes options.nccl. Blocks until all ranks of the group have called; a group may be of one rank.
-// Addresses in operations are the device's, and so are allocations: memory that NCCL moves without
-// a copy, in a window that all ranks know or registered, where its version can. An allocation waits
-// for what was issued before, and as the ranks meet in it, one that has no memory keeps the others
-// waiting.
+// Requires options.nccl. Blocks until all ranks of the group have called; a group may have one
+// rank. Buffers of operations and allocations are device memory. Allocations are memory that NCCL
+// moves without a copy: a window known to all ranks, or registered memory, where the NCCL version
+// supports it. An allocation waits for operations issued before it; it is collective, so a rank
+// without memory makes the others wait.
 //
-// An operation begins when the device has computed what it was given before the call. Wait waits on
-// the host. A Send or Recv begins when somebody waits for one of those issued, asks whether it is
-// done, or drops its Work: NCCL runs them at once only as one group, and one that began before its
-// counterpart was issued could stop the stream for good.
+// An operation starts when the device has completed the work enqueued before the call. Wait blocks
+// the host. A Send or Recv starts when a caller waits for any Send or Recv issued so far, polls it,
+// or drops its Work: NCCL runs them concurrently only as one group, and one that started before its
+// counterpart was issued could block the stream forever.
 //
-// Communicators of one process each have their stream. Where several are at work at once their
-// kernels must find room on the GPU together, as NCCL demands.
+// Each communicator of a process has its own stream. If several run concurrently, their kernels
+// must fit on the GPU together, as NCCL requires.
 //
-// Bit-equality: NCCL reduces each element once and hands the result on unchanged, so all ranks have
-// the same bits. The order of the sum follows from the ranks' places, the count, and the algorithm,
-// protocol and channels that NCCL takes for them, which the same ranks in the same places find
-// again. Not so where the switches between GPUs add (NVLS): on some drivers that sum differs from
-// call to call, equally on all ranks; NCCL_NVLS_ENABLE=0 does without.
+// Bit equality: NCCL reduces each element once and distributes the result unchanged, so all ranks
+// have identical bits. The order of the sum depends on the ranks' topology, the count, and the
+// algorithm, protocol and channels that NCCL selects for them, which are the same for the same
+// ranks in the same places. The exception is in-switch reduction (NVLS): with some drivers the sum
+// differs from call to call, equally on all ranks; NCCL_NVLS_ENABLE=0 disables it.
 //
-// With options.levels_of an AllReduce is a reduce-scatter on the node, an all-reduce between nodes
-// and an all-gather on the node, one after the other in the stream, by communicators that are
-// split off this one and end with it.
+// With options.levels_of, an AllReduce is a reduce-scatter within the node, an all-reduce between
+// nodes and an all-gather within the node, one after the other in the stream, on communicators that
+// are split off this one and end with it.
 //
-// Errors: INVALID_ARGUMENT without options.nccl, or where levels_of does not divide the ranks;
-// DEADLINE_EXCEEDED, and UNAVAILABLE where NCCL lost a peer, name the rank where the others can
-// tell; FAILED_PRECONDITION for what NCCL refuses (two ranks on one GPU), INTERNAL for its other
-// failures, with its own words; what options.cancelled and the key store return.
+// Errors: INVALID_ARGUMENT without options.nccl, or if levels_of does not divide the number of
+// ranks; DEADLINE_EXCEEDED, and UNAVAILABLE if NCCL lost a peer, name the rank where the others can
+// identify it; FAILED_PRECONDITION for requests that NCCL refuses (two ranks on one GPU), INTERNAL
+// for its other failures, with NCCL's message; errors of options.cancelled and the key store.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNccl(const GroupOptions& options);
 
 }  // namespace muster::collectives

@@ -1,8 +1,8 @@
-/* What of NCCL's binary interface this project uses: the symbols of libnccl.so.2 and the layout of
- * what they take, as versions since 2.18 export them. Plain types, so that a library that stands in
- * for NVIDIA's can be built against the same declarations.
+/* The subset of NCCL's binary interface that this project uses: symbols of libnccl.so.2 and the
+ * layout of their parameters in versions 2.18 and newer. Plain types, so that the fake NCCL can be
+ * built against the same declarations.
  *
- * The facts are from NVIDIA's NCCL documentation, https://docs.nvidia.com/deeplearning/nccl. */
+ * Source: NVIDIA's NCCL documentation, https://docs.nvidia.com/deeplearning/nccl. */
 #ifndef MUSTER_COLLECTIVES_NCCL_NCCL_ABI_H_
 #define MUSTER_COLLECTIVES_NCCL_NCCL_ABI_H_
 
@@ -52,7 +52,8 @@ enum { kNcclUndefined = INT_MIN };
 enum { kNcclSplitNoColor = -1 };
 enum { kNcclWindowSymmetric = 1 };
 
-/* As 2.18 has it. Later ones take it by its size and leave what they know besides undefined. */
+/* Layout of 2.18. Later versions accept it by its size and treat their additional members as
+ * undefined. */
 typedef struct {
   size_t size;
   unsigned int magic;
@@ -68,8 +69,8 @@ typedef struct {
 #define NCCL_CONFIG_MAGIC 0xcafebeefU
 enum { kNcclOldestVersion = 21800 }; /* major * 10000 + minor * 100 + patch */
 
-/* X(name of ours, symbol, parameters), of all that return NcclResult. Without the first ones there
- * is nothing to be done; each of the others is one feature. */
+/* X(member name, symbol, parameters) for functions that return NcclResult. The functions in the
+ * first list are required; each of the others enables one feature. */
 #define NCCL_REQUIRED_FUNCTIONS(X)                                                               \
   X(version, ncclGetVersion, (int*))                                                             \
   X(make_unique_id, ncclGetUniqueId, (NcclUniqueId*))                                            \
@@ -104,7 +105,7 @@ enum { kNcclOldestVersion = 21800 }; /* major * 10000 + minor * 100 + patch */
     (NcclComm, void*, size_t, NcclWindow*, int))                                   \
   X(window_deregister, ncclCommWindowDeregister, (NcclComm, NcclWindow)) /* 2.27 */
 
-/* Of all that return a text. */
+/* Functions that return text. */
 #define NCCL_TEXT_FUNCTIONS(X)                      \
   X(error_string, ncclGetErrorString, (NcclResult)) \
   X(last_error, ncclGetLastError, (NcclComm))

@@ -1,4 +1,4 @@
-// Operations as calls of NCCL's.
+// Translates Operations to NCCL calls.
 #ifndef MUSTER_COLLECTIVES_NCCL_NCCL_CALLS_H_
 #define MUSTER_COLLECTIVES_NCCL_NCCL_CALLS_H_
 
@@ -10,18 +10,18 @@
 
 namespace muster::collectives {
 
-// Where the operations of a communicator run.
+// The NCCL communicator and stream on which operations run.
 struct NcclGroup {
   NcclComm comm = nullptr;
   NcclStream stream = nullptr;
   uint32_t rank = 0;
   uint32_t size = 1;
-  void* barrier_word = nullptr;  // an int32 in the device's memory
+  void* barrier_word = nullptr;  // an int32 in device memory
 };
 
-// Calls NCCL for one collective, or for any number of Sends and Recvs, which go as one group. An
-// AllToAll is not in place. Gives back what NCCL does of the call: a communicator that is
-// non-blocking may only have begun.
+// Calls NCCL for one collective, or for any number of Sends and Recvs as one NCCL group. An
+// AllToAll must not be in place. Returns NCCL's result; with a non-blocking communicator the call
+// may only have started.
 NcclResult CallNccl(const NcclLibrary& library, const NcclGroup& group,
                     absl::Span<const Operation> operations);
 

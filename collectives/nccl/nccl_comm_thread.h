@@ -1,4 +1,4 @@
-// The one thread that calls NCCL for a communicator.
+// The single thread that calls NCCL for a communicator.
 #ifndef MUSTER_COLLECTIVES_NCCL_NCCL_COMM_THREAD_H_
 #define MUSTER_COLLECTIVES_NCCL_NCCL_COMM_THREAD_H_
 
@@ -27,50 +27,51 @@
 
 namespace muster::collectives {
 
-// Its thread makes every call on the communicator, the abort too, so that nobody is inside NCCL
-// when it aborts. The communicator is non-blocking: a call returns at once, and what it began is
-// polled.
+// The thread makes every call on the communicator, including the abort, so that no thread is inside
+// NCCL when it aborts. The communicator is non-blocking: a call returns at once, and its completion
+// is polled.
 //
 //   Start -> connecting -> serving -> closing: finalize, destroy
 //               |             |          |
 //               +-------------+----------+--> the first failure, of NCCL's or from outside: abort
 //
-// It polls the calls, the ends of operations and NCCL's asynchronous errors: NCCL wakes nobody, so
-// it sleeps in between, for a sixteenth of what it has waited already and at most a millisecond.
+// It polls calls, completion of operations and NCCL's asynchronous errors, because NCCL provides no
+// notification. Between polls it sleeps a sixteenth of the time waited so far, at most a
+// millisecond.
 //
 // Thread-safe.
 class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
  public:
-  // Begins to connect.
+  // Starts the thread, which connects.
   static std::shared_ptr<NcclCommThread> Start(const GroupOptions& options,
                                                std::shared_ptr<const NcclLibrary> library,
                                                std::shared_ptr<kernels::DeviceStream> stream);
   ~NcclCommThread();
 
-  // Waits until every rank of the group has connected and met in a first collective.
+  // Waits until every rank of the group has connected and completed a first collective.
   absl::Status AwaitConnected() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Collectives begin in the order of issue. Sends and Recvs are gathered, and begin as one group
-  // when somebody waits for one of them, asks whether it is done, or drops its Work. Where the
-  // device records, an operation is recorded when this or, of Sends and Recvs, its Join returns,
-  // and is done then: of what becomes of it at a launch only status() tells.
+  // Collectives start in the order of issue. Sends and Recvs are collected and start as one group
+  // when a caller waits for one of them, polls it, or drops its Work. While the device captures a
+  // graph, an operation is captured when this call or, for Sends and Recvs, its Join returns, and
+  // is done then; a failure at a launch is reported only by status().
   std::shared_ptr<Work> Issue(const Operation& operation) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Memory of the device that NCCL knows where it can. Collective, and behind what was issued
-  // before. RESOURCE_EXHAUSTED, and the communicator's failure.
+  // Allocates device memory, registered with NCCL where supported. Collective, and ordered after
+  // operations issued before. RESOURCE_EXHAUSTED, and the communicator's failure.
   absl::StatusOr<std::shared_ptr<NcclBlock>> Allocate(size_t size_bytes)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Nobody uses the block any more. Never blocks.
+  // Releases a block that is no longer used. Never blocks.
   void Release(std::shared_ptr<NcclBlock> block) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The first failure is the communicator's; returns it. Never blocks. Everything unfinished ends
-  // with it as soon as the thread has left NCCL; if NCCL does not let it go within kLeaveTime,
-  // nobody waits for that any longer.
+  // Records `status` unless the communicator has already failed, and returns the first failure.
+  // Never blocks. All pending operations complete with it as soon as the thread has left NCCL, or
+  // after kLeaveTime if NCCL does not return.
   absl::Status Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends the thread; what is unfinished ends with ABORTED. Call once. A thread that NCCL does not
-  // let go is left behind.
+  // Ends the thread; pending operations complete with ABORTED. Called once. A thread that is stuck
+  // in NCCL is abandoned.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -85,17 +86,17 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   NcclCommThread(const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
                  std::shared_ptr<kernels::DeviceStream> stream);
 
-  // For any thread.
+  // Called by any thread.
   absl::Status Await(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Join(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Until the operation is in the stream, or will never be.
+  // Waits until the operation is in the stream or has failed.
   absl::Status AwaitQueued(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
-  bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // -> done
+  bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // returns whether it is done
   void BeginGathered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Interrupted() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // For the owner's thread.
+  // Called by the owner's thread.
   void Run();
   absl::Status Connect();
   absl::Status Serve();
@@ -103,52 +104,53 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   void Leave(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Drain();
   absl::Status Launch(Batch batch);
-  // Does what a task of the thread's own asks for.
+  // Runs the callback of a task that is not an operation.
   absl::Status Call(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MakeBlock(size_t size_bytes, absl::StatusOr<std::shared_ptr<NcclBlock>>& block);
-  // While nothing is under way that might still use them.
+  // Called while no operation that might use the released blocks is in flight.
   absl::Status DeregisterReleased() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Splits the communicator into nodes and across them, and has each part meet.
+  // Splits the communicator into LOCAL and CROSS communicators and runs a first collective on each.
   absl::Status Split(NcclConfig config);
   absl::Status CallOn(NcclLevel level, absl::Span<const Operation> operations,
                       absl::string_view what);
-  // Waits until NCCL has completed what a call on the communicator, which returned `code`, began.
-  // Every call on a communicator is followed by this before the next one.
+  // Waits until NCCL has completed a call on the communicator that returned `code`. Every call on a
+  // communicator is followed by this before the next one.
   absl::Status Settle(NcclResult code, absl::string_view what, NcclLevel level = NcclLevel::kWorld);
   absl::Status SettleOn(NcclResult code, absl::string_view what, NcclComm comm);
   NcclGroup& group(NcclLevel level) { return groups_[static_cast<size_t>(level)]; }
-  // Ends what the stream has reached; looks for time-outs.
+  // Completes operations that the stream has finished; checks for timeouts.
   absl::Status Harvest();
   absl::Status CheckAsyncError();
-  // State of the communicator: kNcclInProgress until the last call on it has completed.
+  // Asynchronous state of the communicator: kNcclInProgress until the last call on it has
+  // completed.
   NcclResult AsyncError(NcclComm comm) const;
   enum class Until { kWork, kInterrupted };
   void Pause(Until until) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status TimeOut(absl::string_view what) const;
-  static std::string NameOf(const Batch& batch);  // by its first operation
+  static std::string NameOf(const Batch& batch);  // describes its first operation
   absl::StatusOr<void*> Scratch(size_t bytes);
 
   const GroupOptions options_;
   const std::shared_ptr<const NcclLibrary> library_;
   const std::shared_ptr<kernels::DeviceStream> stream_;
 
-  // The owner's thread alone uses these.
-  std::array<NcclGroup, kNcclLevels> groups_;  // by level; a communicator is null until it is made
+  // Used by the owner's thread only.
+  std::array<NcclGroup, kNcclLevels> groups_;  // by level; comm is null until it is created
   std::deque<UnderWay> under_way_;
-  absl::Time progress_;      // when something last began from rest, or ended
-  absl::Duration patience_;  // for the next progress
+  absl::Time progress_;      // last time an operation started from idle, or completed
+  absl::Duration patience_;  // timeout until the next progress
   void* barrier_word_ = nullptr;
   NcclRegistrations registrations_;
   bool logged_memory_kind_ = false;
-  std::vector<void*> scratch_;  // the last one is in use; earlier ones may still be read
+  std::vector<void*> scratch_;  // the last buffer is in use; earlier ones may still be read
   size_t scratch_bytes_ = 0;
 
   mutable absl::Mutex mutex_;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool left_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no call any more
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no more calls
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  absl::Time leave_by_ ABSL_GUARDED_BY(mutex_);  // once failed
+  absl::Time leave_by_ ABSL_GUARDED_BY(mutex_);  // set on failure
   Batch gathered_ ABSL_GUARDED_BY(mutex_);
   std::deque<Batch> queue_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<NcclBlock>> released_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// What communicators are told of themselves.
+// Configuration of NCCL communicators.
 #ifndef MUSTER_COLLECTIVES_NCCL_NCCL_CONFIG_H_
 #define MUSTER_COLLECTIVES_NCCL_NCCL_CONFIG_H_
 
@@ -6,12 +6,12 @@
 
 namespace muster::collectives {
 
-// The most blocks of a collective's kernel, each of which takes one of the GPU's multiprocessors
-// from what is computed meanwhile.
+// Maximum number of blocks (CTAs) per collective kernel; each occupies a multiprocessor that
+// concurrent computation cannot use.
 inline constexpr int kNcclMaxCtas = 16;
 
-// Non-blocking, with at most kNcclMaxCtas blocks unless the environment has NCCL_MAX_CTAS or
-// NCCL_MIN_CTAS; all else is NCCL's choice. Any thread.
+// Returns a non-blocking configuration with at most kNcclMaxCtas blocks unless the environment sets
+// NCCL_MAX_CTAS or NCCL_MIN_CTAS; everything else is NCCL's default. Any thread.
 NcclConfig MakeNcclConfig();
 
 }  // namespace muster::collectives

@@ -1,4 +1,4 @@
-// Memory that NCCL moves without copying it first.
+// Device memory that NCCL can transfer without an intermediate copy.
 #ifndef MUSTER_COLLECTIVES_NCCL_NCCL_MEMORY_H_
 #define MUSTER_COLLECTIVES_NCCL_NCCL_MEMORY_H_
 
@@ -16,21 +16,21 @@
 
 namespace muster::collectives {
 
-// How a library lets memory be known to it.
+// How an NCCL version registers memory.
 enum class NcclMemoryKind {
-  kWindow,      // ncclCommWindowRegister, since 2.27: all ranks know all ranks' memory
-  kRegistered,  // ncclCommRegister, since 2.19: transports need not copy it
-  kPlain,       // the device's, unknown to NCCL
+  kWindow,      // ncclCommWindowRegister, since 2.27: all ranks can access all ranks' memory
+  kRegistered,  // ncclCommRegister, since 2.19: zero-copy transports
+  kPlain,       // unregistered device memory
 };
 
 NcclMemoryKind NcclMemoryKindOf(const NcclLibrary& library);
-// For the log.
+// Text for the log.
 absl::string_view Describe(NcclMemoryKind kind);
 
-// Memory of the device, freed with the object: by any thread, when no kernel reads it any more.
+// Device memory, freed with the object, by any thread, once no kernel accesses it.
 class NcclBlock {
  public:
-  // By a thread that has entered the device. RESOURCE_EXHAUSTED.
+  // Called by a thread on which the device is current. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<NcclBlock>> Make(
       std::shared_ptr<const NcclLibrary> library, std::shared_ptr<kernels::DeviceStream> stream,
       size_t size_bytes);
@@ -52,30 +52,30 @@ class NcclBlock {
   void* data_ = nullptr;
 };
 
-// The blocks that communicators know. For the thread that makes all calls on them.
+// Blocks that are registered with communicators. Used by the thread that makes all calls on them.
 class NcclRegistrations {
  public:
-  // Waits until a call on a communicator, which gave back the code, has settled.
+  // Waits until a call on a communicator that returned the given code has completed.
   using Settle = std::function<absl::Status(NcclResult, absl::string_view, NcclComm)>;
 
   NcclRegistrations(std::shared_ptr<const NcclLibrary> library, Settle settle);
 
-  // Makes the block known to all of them, and keeps it alive so long. With windows it is collective
-  // among each communicator's ranks. What NCCL and `settle` return.
+  // Registers the block with all `comms` and keeps it alive while registered. Window registration
+  // is collective among each communicator's ranks. Errors of NCCL and `settle`.
   absl::Status Register(std::shared_ptr<NcclBlock> block, absl::Span<const NcclComm> comms);
-  // Whether NCCL made anything of it.
+  // Returns whether NCCL made use of the registration.
   bool Knows(const NcclBlock& block) const;
   absl::Status Deregister(const NcclBlock& block);
-  // Before communicators are finalized.
+  // Called before the communicators are finalized.
   absl::Status DeregisterAll();
-  // Of communicators that were aborted: NCCL has let go of what they knew.
+  // Drops all entries after the communicators were aborted, which deregisters their memory.
   void Forget() { entries_.clear(); }
 
  private:
   struct Entry {
     std::shared_ptr<NcclBlock> block;
     NcclComm comm;
-    void* handle = nullptr;  // null: NCCL found nothing to be done
+    void* handle = nullptr;  // null: NCCL had nothing to register
   };
 
   absl::Status Deregister(const Entry& entry);
@@ -83,7 +83,7 @@ class NcclRegistrations {
   const std::shared_ptr<const NcclLibrary> library_;
   const Settle settle_;
   const NcclMemoryKind kind_;
-  // NCCL may fill a handle in after nobody waits for it any more: each stays where it is.
+  // A list, for stable addresses: NCCL may write a handle after the wait for it was given up.
   std::list<Entry> entries_;
 };
 

@@ -1,4 +1,5 @@
-// For the two sides of NcclCommThread: what its callers hand to its thread.
+// Tasks that callers of NcclCommThread pass to its thread; shared by the two parts of its
+// implementation.
 #ifndef MUSTER_COLLECTIVES_NCCL_NCCL_TASK_H_
 #define MUSTER_COLLECTIVES_NCCL_NCCL_TASK_H_
 
@@ -11,16 +12,16 @@
 
 namespace muster::collectives {
 
-// What one call of the communicator asks for.
+// One call on the communicator.
 struct NcclCommThread::Task {
   Operation operation;
-  std::function<absl::Status()> call;     // by the owner's thread, in place of an operation
-  kernels::DeviceStream::Mark after = 0;  // of the computation
-  bool recorded = false;                  // with the device's calls
+  std::function<absl::Status()> call;     // run by the owner's thread instead of an operation
+  kernels::DeviceStream::Mark after = 0;  // computation to wait for
+  bool recorded = false;                  // captured in the device's graph
   // Guarded by the owner's mutex.
   bool begun = false;
-  bool queued = false;                  // in the stream
-  kernels::DeviceStream::Mark end = 0;  // there
+  bool queued = false;                  // enqueued on the stream
+  kernels::DeviceStream::Mark end = 0;  // completion in the stream
   bool done = false;
   absl::Status status;
 };

@@ -1,4 +1,5 @@
-// NCCL's unique ids of a group: made by its root ranks, carried by the group's key store.
+// Exchange of a group's NCCL unique ids: created by its root ranks, distributed through the group's
+// key store.
 #ifndef MUSTER_COLLECTIVES_NCCL_UNIQUE_IDS_H_
 #define MUSTER_COLLECTIVES_NCCL_UNIQUE_IDS_H_
 
@@ -16,25 +17,25 @@
 
 namespace muster::collectives {
 
-// A rank that made an id serves the bootstrap of this many at most, itself included: every rank
-// connects to it, so that above it is slower than several.
+// Maximum number of ranks that one root serves during bootstrap, itself included: every rank
+// connects to its root, so larger groups bootstrap faster with several.
 inline constexpr uint32_t kRanksPerNcclRoot = 256;
 
-// How many ids a group of that size has: one where the library cannot take several.
+// Number of ids of a group of that size; one if the library does not support several.
 uint32_t NcclRootCount(uint32_t size, const NcclLibrary& library);
 
-// The rank that makes id `root`: the first of those whom NCCL has meet there.
+// The rank that creates id `root`: the first of the ranks that NCCL bootstraps through it.
 uint32_t NcclRootRank(uint32_t root, uint32_t roots, uint32_t size);
 
-// Where all ids of a group lie, one behind the other: each rank asks for one key, however many ids
-// there are.
+// Key of all ids of a group, concatenated: each rank reads one key, however many ids there are.
 std::string NcclIdsKey(absl::string_view group_id);
-// Where root `root`, from 1, puts its id for root 0, who puts all of them under NcclIdsKey.
+// Key under which root `root`, from 1, publishes its id for root 0, which publishes all ids under
+// NcclIdsKey.
 std::string NcclRootIdKey(absl::string_view group_id, uint32_t root);
 
-// Makes this rank's id if it is a root, and gives back those of all roots. A group of one rank
-// needs no store. `interrupted` is asked now and then: what it returns ends the wait.
-// DEADLINE_EXCEEDED names the root that did not come; what NCCL and the store return; DATA_LOSS.
+// Creates this rank's id if it is a root, and returns the ids of all roots. A group of one rank
+// needs no store. `interrupted` is polled; a non-OK status ends the wait. DEADLINE_EXCEEDED names
+// the root that published nothing; errors of NCCL and the store; DATA_LOSS.
 absl::StatusOr<std::vector<NcclUniqueId>> ExchangeNcclUniqueIds(
     const GroupOptions& options, const NcclLibrary& library, absl::Time deadline,
     const std::function<absl::Status()>& interrupted);
