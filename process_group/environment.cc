@@ -31,7 +31,7 @@ absl::StatusOr<uint32_t> Number(const char* name, uint32_t least, uint32_t most)
   }
   if (!absl::SimpleAtoi(text, &number) || number < least || number > most) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " is ", text, ", not a number from ", least, " to ", most));
+        absl::StrCat(name, " is '", text, "'; must be a number from ", least, " to ", most));
   }
   return number;
 }
@@ -42,7 +42,9 @@ absl::StatusOr<ProcessGroupOptions> FromEnvironment(ProcessGroupOptions options)
   ASSIGN_OR_RETURN(options.world_size, Number("WORLD_SIZE", 1, UINT32_MAX));
   ASSIGN_OR_RETURN(options.rank, Number("RANK", 0, options.world_size - 1));
   const std::string host = Variable("MASTER_ADDR");
-  if (host.empty()) return absl::InvalidArgumentError("MASTER_ADDR is not set");
+  if (host.empty())
+    return absl::InvalidArgumentError(
+        "MASTER_ADDR is not set: set it to rank 0's host name or address");
   ASSIGN_OR_RETURN(const uint32_t port, Number("MASTER_PORT", 1, UINT16_MAX));
   options.address = absl::StrCat("tcp://", Address{host, static_cast<uint16_t>(port)}.ToString());
   if (!options.run.empty()) return options;
@@ -59,10 +61,12 @@ absl::StatusOr<Address> ParseTcpAddress(absl::string_view text) {
   absl::string_view rest = text;
   if (!absl::ConsumePrefix(&rest, "tcp://")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a process group's address is tcp://HOST:PORT, not '", text, "'"));
+        absl::StrCat("invalid process group address '", text, "'; must be tcp://HOST:PORT"));
   }
   ASSIGN_OR_RETURN(Address address, ParseAddress(rest));
-  if (address.port == 0) return absl::InvalidArgumentError(absl::StrCat(text, " has no port"));
+  if (address.port == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("process group address '", text, "' has no port; must be tcp://HOST:PORT"));
   return address;
 }
 
@@ -76,7 +80,7 @@ absl::StatusOr<std::string> OwnAddressTowards(const Address& address) {
     return absl::UnavailableError(absl::StrCat(address.host, ": ", gai_strerror(error)));
   }
   absl::StatusOr<std::string> own =
-      absl::UnavailableError(absl::StrCat("no way to ", address.ToString()));
+      absl::UnavailableError(absl::StrCat("no route to ", address.ToString()));
   for (const addrinfo* info = found; info != nullptr && !own.ok(); info = info->ai_next) {
     const int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC, info->ai_protocol);
     sockaddr_storage name = {};

@@ -1,4 +1,4 @@
-// Where a program's environment, or an address, says that it is.
+// Reads process group options from environment variables, and parses addresses.
 #ifndef MUSTER_PROCESS_GROUP_ENVIRONMENT_H_
 #define MUSTER_PROCESS_GROUP_ENVIRONMENT_H_
 
@@ -11,16 +11,16 @@
 
 namespace muster {
 
-// `options` with rank, world_size, address and run as the environment says: RANK, WORLD_SIZE,
-// MASTER_ADDR, MASTER_PORT, and what names the run where there is it (MUSTER_JOB_ID and
-// MUSTER_GENERATION; TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT). INVALID_ARGUMENT names
-// the variable that is missing or malformed.
+// Returns `options` with rank, world_size and address from RANK, WORLD_SIZE, MASTER_ADDR and
+// MASTER_PORT, and run, unless set, from the variables that identify the run, where present
+// (MUSTER_JOB_ID and MUSTER_GENERATION; TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT).
+// INVALID_ARGUMENT names the variable that is missing or malformed.
 absl::StatusOr<ProcessGroupOptions> FromEnvironment(ProcessGroupOptions options);
 
-// Of tcp://HOST:PORT, with a port. INVALID_ARGUMENT.
+// Parses tcp://HOST:PORT; the port is required. INVALID_ARGUMENT.
 absl::StatusOr<Address> ParseTcpAddress(absl::string_view text);
 
-// The numeric address of this machine from which `address` is reached; nothing is sent.
+// Returns the numeric local address that this machine uses to reach `address`; sends nothing.
 // UNAVAILABLE.
 absl::StatusOr<std::string> OwnAddressTowards(const Address& address);
 

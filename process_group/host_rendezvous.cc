@@ -39,7 +39,7 @@ RendezvousState::WaitId NextWaitId() {
   return next.fetch_add(1);
 }
 
-// What rank 0 keeps for all ranks of a process group. Thread-safe.
+// State that rank 0 keeps for all ranks of a process group. Thread-safe.
 struct GroupState {
   explicit GroupState(const ProcessGroupMember& host)
       : world_size(host.world_size), run(host.run), rendezvous(AllRanks(host.world_size)) {}
@@ -47,12 +47,13 @@ struct GroupState {
   absl::Status Join(const ProcessGroupMember& member,
                     std::shared_ptr<RendezvousState::Listener> listener) {
     if (member.world_size != world_size || member.rank >= world_size) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "rank ", member.rank, " of ", member.world_size, " ranks: this group has ", world_size));
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", member.rank, " of ", member.world_size,
+                       " does not match the group's world size of ", world_size));
     }
     if (member.run != run) {
       return absl::FailedPreconditionError(
-          absl::StrCat("rank ", member.rank, " is of another run of the program"));
+          absl::StrCat("rank ", member.rank, " belongs to another run of the program"));
     }
     return rendezvous.Join(member.rank, member.host, std::move(listener));
   }
@@ -62,7 +63,7 @@ struct GroupState {
   RendezvousState rendezvous;
 };
 
-// A rank's stream. It is alive until OnDone and as long as a listener's call is under way.
+// Server side of a rank's Join stream. Lives until OnDone and while a listener callback is running.
 class JoinCall final : public grpc::ServerWriteReactor<v1::JoinGroupResponse>,
                        public RendezvousState::Listener {
  public:
@@ -106,12 +107,12 @@ class JoinCall final : public grpc::ServerWriteReactor<v1::JoinGroupResponse>,
         end = end_;
       }
     }
-    // Without the lock: OnDone may run at once.
+    // Called without the lock: OnDone may run at once.
     if (end.has_value()) Finish(ToGrpcStatus(*end));
   }
   void OnCancel() override {
-    // A write under way ends with OnWriteDone.
-    EndWith(absl::CancelledError("the rank has gone"));
+    // A pending write ends with OnWriteDone.
+    EndWith(absl::CancelledError("the rank disconnected"));
   }
   void OnDone() override {
     const std::shared_ptr<JoinCall> self = std::move(self_);
@@ -119,7 +120,7 @@ class JoinCall final : public grpc::ServerWriteReactor<v1::JoinGroupResponse>,
   }
 
  private:
-  // Nothing once the stream has been ended.
+  // Does nothing once the stream has been ended.
   void Push(v1::JoinGroupResponse response) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (end_.has_value()) return;
@@ -127,7 +128,7 @@ class JoinCall final : public grpc::ServerWriteReactor<v1::JoinGroupResponse>,
     if (queue_.size() == 1) StartWrite(&queue_.front());
   }
 
-  // Finishes after the writes under way.
+  // Ends the stream after pending writes.
   void EndWith(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
     {
       absl::MutexLock lock(&mutex_);
@@ -154,7 +155,7 @@ class GetCall final : public grpc::ServerUnaryReactor {
   GetCall(std::shared_ptr<GroupState> state, const std::string& key,
           v1::GetGroupKeyResponse* response)
       : state_(std::move(state)) {
-    // The answer may delete this.
+    // The callback may delete this object.
     const std::shared_ptr<GroupState> kept = state_;
     kept->rendezvous.Get(id_, key, [this, response](absl::StatusOr<std::string> value) {
       if (value.ok()) response->set_value(*std::move(value));
@@ -164,7 +165,7 @@ class GetCall final : public grpc::ServerUnaryReactor {
 
   void OnCancel() override {
     const std::shared_ptr<GroupState> kept = state_;
-    kept->rendezvous.AnswerOne(id_, absl::CancelledError("the caller has gone"));
+    kept->rendezvous.AnswerOne(id_, absl::CancelledError("the caller disconnected"));
   }
   void OnDone() override { delete this; }
 
@@ -213,18 +214,18 @@ class Service final : public v1::ProcessGroupService::CallbackService {
   const std::shared_ptr<GroupState> state_;
 };
 
-// What rank 0's own process hears of the rendezvous. Thread-safe.
+// Receives rendezvous events in rank 0's own process. Thread-safe.
 class HostListener final : public RendezvousState::Listener {
  public:
   explicit HostListener(std::function<void(const absl::Status&)> lost) : lost_(std::move(lost)) {}
 
-  // No call of `lost` is under way or comes after it.
+  // After it returns, `lost` is neither running nor called again.
   void Detach() {
     absl::MutexLock lock(&mutex_);
     lost_ = nullptr;
   }
 
-  // Nothing where neither happens before `deadline`.
+  // Returns the nodes by rank or the loss, or nullopt if neither occurs before `deadline`.
   std::optional<absl::StatusOr<std::vector<uint32_t>>> WaitForCompleteOrLoss(absl::Time deadline) {
     absl::MutexLock lock(&mutex_);
     while (node_of_rank_.empty() && loss_.ok() && !changed_.WaitWithDeadline(&mutex_, deadline)) {
@@ -264,7 +265,7 @@ class Host final : public Rendezvous {
     if (listener_ != nullptr) listener_->Detach();
     state_->rendezvous.Leave(member_.rank);
     state_->rendezvous.Close(
-        absl::UnavailableError("rank 0, which keeps the group's keys, has left"));
+        absl::UnavailableError("rank 0, which hosts the key store, has left the group"));
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownTime);
   }
 
@@ -272,7 +273,8 @@ class Host final : public Rendezvous {
     TakeGrpcLog([](const std::string&) {});
     const absl::Status status = TryListen(address);
     if (status.ok()) return status;
-    // The others may know this machine by an address that it does not know itself.
+    // `address` may be one that other machines use but that is not local here, for example behind
+    // NAT; then listen on all addresses.
     if (IsLoopback(address.host)) return status;
     return TryListen({"::", address.port}).ok() ? absl::OkStatus() : status;
   }
@@ -291,7 +293,7 @@ class Host final : public Rendezvous {
   }
 
   absl::StatusOr<std::string> Get(absl::string_view key, absl::Duration timeout) override {
-    // The answer may come when nobody waits any more.
+    // Shared with the callback, which may run after this function has returned.
     struct Waiting {
       absl::Mutex mutex;
       absl::CondVar answered;
@@ -312,9 +314,9 @@ class Host final : public Rendezvous {
       }
       if (waiting->answer.has_value()) return *waiting->answer;
     }
-    state_->rendezvous.AnswerOne(id, absl::CancelledError("the caller has gone"));
+    state_->rendezvous.AnswerOne(id, absl::CancelledError("the caller disconnected"));
     return absl::DeadlineExceededError(
-        absl::StrCat("no key ", key, " within ", absl::FormatDuration(timeout)));
+        absl::StrCat("timed out after ", absl::FormatDuration(timeout), " waiting for key ", key));
   }
 
  private:
@@ -324,7 +326,7 @@ class Host final : public Rendezvous {
     int port = 0;
     builder.AddListeningPort(address.ToString(), grpc::InsecureServerCredentials(), &port);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // A machine that is gone closes nothing.
+    // Keepalive, because a crashed machine does not close its connections.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
@@ -341,7 +343,7 @@ class Host final : public Rendezvous {
   const std::shared_ptr<GroupState> state_;
   Service service_;
   std::unique_ptr<grpc::Server> server_;
-  std::shared_ptr<HostListener> listener_;  // from Join on
+  std::shared_ptr<HostListener> listener_;  // set by Join
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ namespace {
 using collectives::Communicator;
 using collectives::WorldOptions;
 
-// Ends what waits when a rank is lost. Thread-safe.
-class Watch {
+// Aborts all registered communicators when a rank is lost. Thread-safe.
+class PeerLossWatch {
  public:
   void Lose(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
@@ -44,36 +44,37 @@ class Watch {
   std::set<Communicator*> communicators_ ABSL_GUARDED_BY(mutex_);
 };
 
-class Watched {
+class WatchedCommunicator {
  public:
-  Watched(std::shared_ptr<Watch> watch, std::unique_ptr<Communicator> communicator)
+  WatchedCommunicator(std::shared_ptr<PeerLossWatch> watch,
+                      std::unique_ptr<Communicator> communicator)
       : watch_(std::move(watch)), communicator_(std::move(communicator)) {
     watch_->Add(communicator_.get());
   }
-  ~Watched() { watch_->Remove(communicator_.get()); }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
+  ~WatchedCommunicator() { watch_->Remove(communicator_.get()); }
+  WatchedCommunicator(const WatchedCommunicator&) = delete;
+  WatchedCommunicator& operator=(const WatchedCommunicator&) = delete;
 
   Communicator& get() const { return *communicator_; }
 
  private:
-  const std::shared_ptr<Watch> watch_;
+  const std::shared_ptr<PeerLossWatch> watch_;
   const std::unique_ptr<Communicator> communicator_;
 };
 
-class SomeRanks final : public Group {
+class SubGroup final : public Group {
  public:
-  SomeRanks(std::shared_ptr<Watch> watch, std::unique_ptr<Communicator> communicator)
+  SubGroup(std::shared_ptr<PeerLossWatch> watch, std::unique_ptr<Communicator> communicator)
       : communicator_(std::move(watch), std::move(communicator)) {}
   Communicator& communicator() const override { return communicator_.get(); }
 
  private:
-  const Watched communicator_;
+  const WatchedCommunicator communicator_;
 };
 
-class AllRanks final : public ProcessGroup {
+class WorldGroup final : public ProcessGroup {
  public:
-  AllRanks(const ProcessGroupOptions& options, Address address)
+  WorldGroup(const ProcessGroupOptions& options, Address address)
       : options_(options), address_(std::move(address)) {}
 
   absl::Status Connect();
@@ -86,20 +87,20 @@ class AllRanks final : public ProcessGroup {
 
  private:
   absl::Status Join();
-  // From the node of each rank.
+  // Sets the local rank, local size and addresses. `node_of_rank` holds the node of each rank.
   absl::Status Place(const std::vector<uint32_t>& node_of_rank);
 
   const ProcessGroupOptions options_;
   const Address address_;
-  const std::shared_ptr<Watch> watch_ = std::make_shared<Watch>();
+  const std::shared_ptr<PeerLossWatch> watch_ = std::make_shared<PeerLossWatch>();
   WorldOptions world_;
   uint32_t local_rank_ = 0;
   uint32_t local_size_ = 1;
   std::unique_ptr<Rendezvous> rendezvous_;
-  std::unique_ptr<Watched> communicator_;  // goes before the keys
+  std::unique_ptr<WatchedCommunicator> communicator_;  // destroyed before rendezvous_
 };
 
-absl::Status AllRanks::Connect() {
+absl::Status WorldGroup::Connect() {
   world_.backend = options_.backend;
   world_.rank = options_.rank;
   world_.world_size = options_.world_size;
@@ -108,11 +109,11 @@ absl::Status AllRanks::Connect() {
   world_.ranks_on_node = {1};
   if (options_.world_size > 1) RETURN_IF_ERROR(Join());
   ASSIGN_OR_RETURN(auto communicator, collectives::CreateWorldCommunicator(world_));
-  communicator_ = std::make_unique<Watched>(watch_, std::move(communicator));
+  communicator_ = std::make_unique<WatchedCommunicator>(watch_, std::move(communicator));
   return absl::OkStatus();
 }
 
-absl::Status AllRanks::Join() {
+absl::Status WorldGroup::Join() {
   ProcessGroupMember member;
   member.rank = options_.rank;
   member.world_size = options_.world_size;
@@ -131,12 +132,13 @@ absl::Status AllRanks::Join() {
   return Place(node_of_rank);
 }
 
-absl::Status AllRanks::Place(const std::vector<uint32_t>& node_of_rank) {
+absl::Status WorldGroup::Place(const std::vector<uint32_t>& node_of_rank) {
   const uint32_t node = node_of_rank[options_.rank];
   local_size_ = static_cast<uint32_t>(std::count(node_of_rank.begin(), node_of_rank.end(), node));
   local_rank_ = static_cast<uint32_t>(
       std::count(node_of_rank.begin(), node_of_rank.begin() + options_.rank, node));
-  // Nodes are numbered by their first rank: in order, each is one run of ranks.
+  // Nodes are numbered by their first rank, so a sorted vector means that each node's ranks are
+  // consecutive.
   if (std::is_sorted(node_of_rank.begin(), node_of_rank.end())) {
     world_.ranks_on_node.assign(node_of_rank.back() + 1, 0);
     for (const uint32_t each : node_of_rank) ++world_.ranks_on_node[each];
@@ -144,23 +146,24 @@ absl::Status AllRanks::Place(const std::vector<uint32_t>& node_of_rank) {
   world_.interface_address = options_.interface_address;
   if (!world_.interface_address.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(world_.interface_address, OwnAddressTowards(address_));
-  // Those whose hosts somebody has named know what they do.
+  // Explicitly named hosts are not checked.
   if (local_size_ < options_.world_size && options_.host.empty() &&
       IsLoopback(world_.interface_address)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", options_.rank, " reaches rank 0 (", options_.address, ") by ",
+        "rank ", options_.rank, " reaches rank 0 (", options_.address, ") from ",
         world_.interface_address,
-        ", where ranks on other machines cannot reach it: give rank 0's address in their network"));
+        ", at which other machines cannot reach this rank: use an address of rank 0 on the shared "
+        "network"));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Group>> AllRanks::NewGroup(const std::string& name,
-                                                          std::vector<uint32_t> ranks) {
+absl::StatusOr<std::unique_ptr<Group>> WorldGroup::NewGroup(const std::string& name,
+                                                            std::vector<uint32_t> ranks) {
   ASSIGN_OR_RETURN(auto communicator,
                    collectives::CreateGroupCommunicator(world_, absl::StrCat("group-", name), 0,
                                                         std::move(ranks)));
-  return {std::make_unique<SomeRanks>(watch_, std::move(communicator))};
+  return {std::make_unique<SubGroup>(watch_, std::move(communicator))};
 }
 
 }  // namespace
@@ -168,7 +171,7 @@ absl::StatusOr<std::unique_ptr<Group>> AllRanks::NewGroup(const std::string& nam
 std::shared_ptr<Work> Group::WrongSize(absl::string_view what, size_t send, size_t recv) {
   communicator().Abort(absl::InvalidArgumentError(absl::StrCat(
       what, " among ", size(), " ranks: sends ", send, " elements and receives ", recv)));
-  // A finished communicator gives its status to whatever is asked of it.
+  // An aborted communicator returns its status from every operation.
   return communicator().Barrier();
 }
 
@@ -176,15 +179,15 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Init(
     const ProcessGroupOptions& options) {
   if (options.world_size == 0 || options.world_size > limits::kRanksPerJob ||
       options.rank >= options.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", options.rank, " of ", options.world_size,
-                     " is no rank; there are 1 to ", limits::kRanksPerJob));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "invalid rank ", options.rank, " of world size ", options.world_size,
+        "; world size must be 1 to ", limits::kRanksPerJob, " and rank less than world size"));
   }
   Address address;
   if (options.world_size > 1) {
     ASSIGN_OR_RETURN(address, ParseTcpAddress(options.address));
   }
-  auto group = std::make_unique<AllRanks>(options, std::move(address));
+  auto group = std::make_unique<WorldGroup>(options, std::move(address));
   RETURN_IF_ERROR(group->Connect());
   return {std::move(group)};
 }

@@ -1,18 +1,18 @@
-// Collectives for a program of one's own: the ranks of a Muster command job, of torchrun, or of any
+// Collectives for user programs: the ranks of a Muster command job, of torchrun, or of any
 // processes that know rank 0's address, with the backends that Muster's own trainer uses.
 //
 //   ASSIGN_OR_RETURN(const auto group, muster::ProcessGroup::InitFromEnvironment());
 //   std::vector<float> gradients = …;
 //   RETURN_IF_ERROR(group->AllReduce(absl::MakeSpan(gradients)));
 //
-// All ranks of a group call the same operations in the same order with the same counts. Each has
-// two forms: the plain one blocks; the one that takes kAsync first returns a Work at once, whose
-// Wait gives the status, and the data stays until then. After an error a group is finished: every
-// call gives that status.
+// All ranks of a group call the same operations in the same order with the same counts. Each
+// operation has two forms: the plain one blocks; the one whose first argument is kAsync returns a
+// Work at once, whose Wait returns the status, and the data must stay valid until then. After an
+// error a group is unusable: every call returns that status.
 //
-// Errors of operations: UNAVAILABLE, a rank went away and the message says which;
-// DEADLINE_EXCEEDED, no progress within `timeout`; ABORTED, Abort was called; INVALID_ARGUMENT,
-// spans of the wrong size.
+// Errors of operations: UNAVAILABLE, a rank was lost and the message names it; DEADLINE_EXCEEDED,
+// no progress within `timeout`; ABORTED, Abort was called; INVALID_ARGUMENT, spans of the wrong
+// size.
 #ifndef MUSTER_PROCESS_GROUP_PROCESS_GROUP_H_
 #define MUSTER_PROCESS_GROUP_PROCESS_GROUP_H_
 
@@ -39,7 +39,7 @@ using collectives::Work;
 struct Async {};
 inline constexpr Async kAsync;
 
-// Element types given by their bits. Sums are computed in float32 and rounded once.
+// 16-bit element types, stored as their bits. Sums are computed in float32 and rounded once.
 using kernels::Bfloat16;
 using kernels::Float16;
 
@@ -47,24 +47,23 @@ struct ProcessGroupOptions {
   uint32_t rank = 0;
   uint32_t world_size = 1;
   std::string address;  // tcp://HOST:PORT, where rank 0 listens and the others find it
-  // auto: shared memory on one host, gloo between hosts of one rank each, both in two levels
-  // between others (ranks that are not numbered host by host: gloo). Or shm, gloo, hierarchical,
-  // mpi.
+  // auto: shared memory on one host, gloo between hosts of one rank each, hierarchical otherwise
+  // (gloo if ranks are not numbered host by host). Or shm, gloo, hierarchical, mpi.
   std::string backend = "auto";
-  absl::Duration connect_timeout = absl::Seconds(60);  // for all ranks to come
+  absl::Duration connect_timeout = absl::Seconds(60);  // for all ranks to join
   absl::Duration timeout = absl::Seconds(60);          // without any progress
-  // Equal for all ranks of one start of the program, so that no rank of an earlier one is taken for
-  // one of this.
+  // Identifies one start of the program; equal for all its ranks, so that a rank of an earlier
+  // start is not mistaken for one of this start.
   std::string run;
-  // Ranks of equal hosts share memory; empty: found out.
+  // Ranks with equal hosts share memory; empty: detected.
   std::string host;
-  // The numeric address by which others reach this rank; empty: the one that reaches `address`.
+  // The numeric address at which others reach this rank; empty: the local address used to reach
+  // `address`.
   std::string interface_address;
 };
 
-// Some ranks, and typed collectives among them. T: float, double, int32_t, int64_t, uint8_t,
-// Bfloat16, Float16. `root` and `peer` are ranks in the group. Thread-safe: calls are ordered by
-// arrival.
+// A group of ranks with typed collectives. T: float, double, int32_t, int64_t, uint8_t, Bfloat16,
+// Float16. `root` and `peer` are ranks in the group. Thread-safe: calls are ordered by arrival.
 class Group {
  public:
   virtual ~Group() = default;
@@ -75,7 +74,7 @@ class Group {
   uint32_t size() const { return communicator().size(); }
   absl::string_view backend() const { return communicator().backend(); }
 
-  // data[i] = op over ranks of data[i]; bit-equal on all ranks.
+  // data[i] = op over ranks of data[i]; bit-identical on all ranks.
   template <typename T>
   std::shared_ptr<Work> AllReduce(Async, absl::Span<T> data, ReduceOp op = ReduceOp::kSum) {
     return communicator().AllReduce(data.data(), data.data(), data.size(), TypeOf<T>(), op);
@@ -85,7 +84,7 @@ class Group {
     return AllReduce(kAsync, data, op)->Wait();
   }
 
-  // `send` is size() times as long as `recv`; rank r receives the reduction of its r-th part.
+  // `send` is size() times as long as `recv`; rank r receives the reduction of segment r.
   template <typename T>
   std::shared_ptr<Work> ReduceScatter(Async, absl::Span<const T> send, absl::Span<T> recv,
                                       ReduceOp op = ReduceOp::kSum) {
@@ -99,7 +98,7 @@ class Group {
     return ReduceScatter(kAsync, send, recv, op)->Wait();
   }
 
-  // `recv` is size() times as long as `send`, in the order of ranks.
+  // `recv` is size() times as long as `send`, in rank order.
   template <typename T>
   std::shared_ptr<Work> AllGather(Async, absl::Span<const T> send, absl::Span<T> recv) {
     if (recv.size() != send.size() * size())
@@ -162,7 +161,7 @@ class Group {
     return Scatter(kAsync, send, recv, root)->Wait();
   }
 
-  // Both are equally long, a multiple of size(); the i-th part of `send` goes to rank i.
+  // Both have the same length, a multiple of size(); segment i of `send` goes to rank i.
   template <typename T>
   std::shared_ptr<Work> AllToAll(Async, absl::Span<const T> send, absl::Span<T> recv) {
     if (send.size() != recv.size() || send.size() % size() != 0) {
@@ -195,12 +194,12 @@ class Group {
   std::shared_ptr<Work> Barrier(Async) { return communicator().Barrier(); }
   absl::Status Barrier() { return Barrier(kAsync)->Wait(); }
 
-  // Ends everything under way on this rank within two seconds. Never blocks; from any thread.
+  // Ends all operations on this rank within two seconds. Never blocks. Any thread.
   void Abort(const absl::Status& reason) { communicator().Abort(reason); }
-  // OK, or what every call gives from now on.
+  // OK, or the status that every call returns from now on.
   absl::Status status() const { return communicator().status(); }
 
-  // What the above stands on.
+  // The underlying communicator.
   virtual collectives::Communicator& communicator() const = 0;
 
  protected:
@@ -221,34 +220,34 @@ class Group {
                       std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16> ||
                       std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t> ||
                       std::is_same_v<T, uint8_t>,
-                  "no type that ranks exchange");
+                  "unsupported element type");
   }
-  // Ends the group, as the others wait for a call that never comes.
+  // Aborts the group, because the other ranks wait for a call that never comes.
   std::shared_ptr<Work> WrongSize(absl::string_view what, size_t send, size_t recv);
 };
 
-// All ranks. Rank 0's process serves what the ranks find one another by; it leaves last, or no new
-// groups are made any more. The death of any rank's process ends the operations of all, at once
-// where its machine still lives.
+// The group of all ranks. Rank 0's process hosts the rendezvous, so it must leave last; after it
+// has left, no new groups can be created. The death of any rank's process ends the operations of
+// all ranks, immediately if its machine is still up.
 class ProcessGroup : public Group {
  public:
-  // Blocks until all ranks have come. INVALID_ARGUMENT; DEADLINE_EXCEEDED names the ranks that have
-  // not come; UNAVAILABLE one that came and went; ALREADY_EXISTS: rank 0's port is in use, or two
-  // processes have one rank; FAILED_PRECONDITION: ranks of different runs, or an address that other
-  // hosts cannot reach.
+  // Blocks until all ranks have joined. INVALID_ARGUMENT; DEADLINE_EXCEEDED names the ranks that
+  // have not joined; UNAVAILABLE names a rank that joined and was lost; ALREADY_EXISTS: rank 0's
+  // port is in use, or two processes have the same rank; FAILED_PRECONDITION: ranks of different
+  // runs, or an address that other hosts cannot reach.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Init(const ProcessGroupOptions& options);
-  // With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as a command job of Muster's or torchrun
-  // sets them; the rest is as in `options`.
+  // Uses RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as set by a Muster command job or torchrun;
+  // the remaining options are taken from `options`.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> InitFromEnvironment(
       const ProcessGroupOptions& options = {});
 
-  // This rank's place among those of its host.
+  // This rank's position among the ranks of its host, and their number.
   virtual uint32_t local_rank() const = 0;
   virtual uint32_t local_size() const = 0;
 
-  // Some of the ranks as a group of their own, numbered in this order; it goes before this object.
-  // Blocks until all of them have called, with the same ranks and `name`, which is used once.
-  // Errors as of Init; INVALID_ARGUMENT also where this rank is not among them.
+  // Creates a group of some of the ranks, numbered in this order; it must be destroyed before this
+  // object. Blocks until all of them have called, with the same ranks and `name`, which must be
+  // unique. Errors as of Init; INVALID_ARGUMENT also if this rank is not among them.
   virtual absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::string& name,
                                                           std::vector<uint32_t> ranks) = 0;
 };

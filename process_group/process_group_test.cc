@@ -196,12 +196,12 @@ TEST_F(ProcessGroupTest, WhatIsWrongWithTheEnvironmentIsNamed) {
   EXPECT_THAT(status(), StartsWith("INVALID_ARGUMENT: WORLD_SIZE is not set"));
   setenv("WORLD_SIZE", "2", 1);
   setenv("RANK", "2", 1);
-  EXPECT_THAT(status(), HasSubstr("RANK is 2, not a number from 0 to 1"));
+  EXPECT_THAT(status(), HasSubstr("RANK is '2'; must be a number from 0 to 1"));
   setenv("RANK", "1", 1);
   EXPECT_THAT(status(), HasSubstr("MASTER_ADDR is not set"));
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", "http", 1);
-  EXPECT_THAT(status(), HasSubstr("MASTER_PORT is http, not a number from 1 to 65535"));
+  EXPECT_THAT(status(), HasSubstr("MASTER_PORT is 'http'; must be a number from 1 to 65535"));
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR"}) unsetenv(name);
   ProcessGroupOptions options;
   options.world_size = 2;
@@ -312,8 +312,8 @@ TEST_F(ProcessGroupTest, RanksOfAnotherRunOrWorldAreRefused) {
   });
   EXPECT_EQ(results[0], "");
   EXPECT_EQ(results[1], "");
-  EXPECT_THAT(results[2], StartsWith("FAILED_PRECONDITION: rank 1 is of another run"));
-  EXPECT_EQ(results[3], "INVALID_ARGUMENT: rank 1 of 3 ranks: this group has 2");
+  EXPECT_THAT(results[2], StartsWith("FAILED_PRECONDITION: rank 1 belongs to another run"));
+  EXPECT_EQ(results[3], "INVALID_ARGUMENT: rank 1 of 3 does not match the group's world size of 2");
 }
 
 }  // namespace

@@ -19,11 +19,11 @@
 namespace muster {
 namespace {
 
-// Rank 0 may begin to listen a moment later.
+// Reconnect backoff: rank 0 may start listening a moment later.
 constexpr int kFirstRetryMs = 50;
 constexpr int kLastRetryMs = 500;
 constexpr int kKeepaliveMs = 10000;
-// For an answer that needs no waiting.
+// Deadline of calls that rank 0 answers at once.
 constexpr absl::Duration kAnswerTime = absl::Seconds(2);
 constexpr absl::Duration kLastWordTime = absl::Milliseconds(500);
 
@@ -32,11 +32,11 @@ std::shared_ptr<grpc::Channel> Open(const Address& address) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstRetryMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kLastRetryMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastRetryMs);
-  // A machine that is gone closes nothing.
+  // Keepalive, because a crashed machine does not close its connections.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Rank 0 of an earlier group in this process is another server at the same address.
+  // An earlier group in this process may have used another server at the same address.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return OpenChannel(address.ToString(), arguments);
 }
@@ -63,7 +63,7 @@ class Remote final : public Rendezvous {
     v1::LeaveResponse response;
     grpc::ClientContext context;
     SetDeadline(kAnswerTime, &context);
-    // Rank 0 may have left already.
+    // The result is ignored: rank 0 may have left already.
     stub_->Leave(&context, request, &response);
     join_context_.TryCancel();
     thread_.join();
@@ -90,7 +90,7 @@ class Remote final : public Rendezvous {
                                        {response.ranks().begin(), response.ranks().end()}, timeout);
     }
     {
-      // Rank 0 may have given up at the same time: then it has told this rank why.
+      // If rank 0 has given up at the same time, its reason arrives on the stream.
       absl::MutexLock lock(&mutex_);
       const absl::Time end = absl::Now() + kLastWordTime;
       while (failure_.ok() && !changed_.WaitWithDeadline(&mutex_, end)) {
@@ -98,7 +98,7 @@ class Remote final : public Rendezvous {
       if (!failure_.ok()) return failure_;
     }
     absl::Status missing = absl::DeadlineExceededError(absl::StrCat(
-        "rank 0 does not answer at ", address_, " within ", absl::FormatDuration(timeout)));
+        "rank 0 did not respond at ", address_, " within ", absl::FormatDuration(timeout)));
     collectives::SetPeerRank(0, &missing);
     return missing;
   }
@@ -128,8 +128,8 @@ class Remote final : public Rendezvous {
     if (status.ok()) return std::move(*response.mutable_value());
     RETURN_IF_ERROR(failure());
     if (absl::IsDeadlineExceeded(status)) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("no key ", key, " within ", absl::FormatDuration(timeout)));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "timed out after ", absl::FormatDuration(timeout), " waiting for key ", key));
     }
     return Annotate(status, absl::StrCat("rank 0 at ", address_));
   }
@@ -161,8 +161,9 @@ class Remote final : public Rendezvous {
     }
     const absl::Status status = FromGrpcStatus(reader->Finish());
     if (status.ok()) {
-      // In order: what is under way among the others goes on.
-      Fail(absl::UnavailableError("rank 0, which keeps the group's keys, has left"), nullptr);
+      // Normal end: operations among the other ranks continue.
+      Fail(absl::UnavailableError("rank 0, which hosts the key store, has left the group"),
+           nullptr);
     } else if (absl::IsUnavailable(status) || absl::IsInternal(status)) {
       Fail(collectives::PeerLost(0, absl::StrCat("at ", address_, " went away")), lost);
     } else {
@@ -170,7 +171,7 @@ class Remote final : public Rendezvous {
     }
   }
 
-  // The first counts.
+  // Only the first failure counts.
   void Fail(const absl::Status& status, const std::function<void(const absl::Status&)>& lost) {
     absl::MutexLock lock(&mutex_);
     if (leaving_ || !failure_.ok()) return;
@@ -189,7 +190,7 @@ class Remote final : public Rendezvous {
   std::vector<uint32_t> node_of_rank_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // of RunJoin
+  std::thread thread_;  // runs RunJoin
 };
 
 }  // namespace

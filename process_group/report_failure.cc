@@ -16,12 +16,12 @@ namespace muster {
 void ReportFailure(const absl::Status& status) {
   const char* const path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (status.ok() || path == nullptr || *path == '\0') return;
-  // The members that PyTorch's @record writes, and two of Muster's own.
+  // The members that PyTorch's @record decorator writes, plus two of Muster's.
   nlohmann::json file;
   file["message"]["message"] = std::string(status.message());
   file["status_code"] = status.raw_code();
   if (const auto peer = collectives::PeerRankOf(status)) file["peer_rank"] = *peer;
-  // The worker never sees half of it.
+  // Written to a temporary file and renamed, so that the worker never reads a partial file.
   const std::string unfinished = absl::StrCat(path, ".", getpid());
   {
     std::ofstream out(unfinished);

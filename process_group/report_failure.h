@@ -1,4 +1,4 @@
-// What a program tells its job of the error that it ends with.
+// Reports a program's error to its job.
 #ifndef MUSTER_PROCESS_GROUP_REPORT_FAILURE_H_
 #define MUSTER_PROCESS_GROUP_REPORT_FAILURE_H_
 
@@ -6,10 +6,10 @@
 
 namespace muster {
 
-// Writes `status` to the file that TORCHELASTIC_ERROR_FILE names, where a command job reads it: its
-// text becomes the failure's message, and a rank that the status says was lost is taken for the
-// cause rather than this one. To be called before the program exits; nothing for an OK status or
-// without the variable, and no error of its own. Thread-safe.
+// Writes `status` to the file named by TORCHELASTIC_ERROR_FILE, which a command job reads: the
+// message becomes the failure's message, and a rank that the status names as lost is taken as the
+// cause instead of this one. Call it before the program exits. Does nothing for an OK status or
+// without the variable, and ignores errors of its own. Thread-safe.
 void ReportFailure(const absl::Status& status);
 
 }  // namespace muster

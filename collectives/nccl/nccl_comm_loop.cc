@@ -46,13 +46,13 @@ void NcclCommThread::Run() {
   }
   if (status.ok()) status = Serve();
   // A failure here leads to an abort; no caller is waiting any longer.
-  if (status.ok()) Retire().IgnoreError();
+  if (status.ok()) Finalize().IgnoreError();
   Leave(std::move(status));
 }
 
 absl::Status NcclCommThread::Connect() {
-  progress_ = absl::Now();
-  patience_ = options_.connect_timeout;
+  last_progress_ = absl::Now();
+  progress_timeout_ = options_.connect_timeout;
   RETURN_IF_ERROR(stream_->Enter());
   ASSIGN_OR_RETURN(barrier_word_, stream_->Allocate(sizeof(int32_t)));
   for (NcclGroup& group : groups_) {
@@ -63,7 +63,7 @@ absl::Status NcclCommThread::Connect() {
   world.rank = options_.rank;
   world.size = options_.size;
   ASSIGN_OR_RETURN(std::vector<NcclUniqueId> ids,
-                   ExchangeNcclUniqueIds(options_, *library_, progress_ + patience_,
+                   ExchangeNcclUniqueIds(options_, *library_, last_progress_ + progress_timeout_,
                                          [this] { return Interrupted(); }));
   NcclConfig config = MakeNcclConfig();
   const int size = static_cast<int>(options_.size);
@@ -78,13 +78,13 @@ absl::Status NcclCommThread::Connect() {
   // The first collective performs the connection setup that NCCL defers.
   auto barrier = std::make_shared<Task>();
   RETURN_IF_ERROR(Launch({barrier}));
-  while (!under_way_.empty()) {
+  while (!in_flight_.empty()) {
     Pause(Until::kInterrupted);
     RETURN_IF_ERROR(Interrupted());
     RETURN_IF_ERROR(CheckAsyncError());
-    RETURN_IF_ERROR(Harvest());
+    RETURN_IF_ERROR(PollCompletions());
   }
-  patience_ = options_.timeout;
+  progress_timeout_ = options_.timeout;
   return absl::OkStatus();
 }
 
@@ -102,16 +102,16 @@ absl::Status NcclCommThread::Serve() {
     }
     if (!batch.empty()) RETURN_IF_ERROR(Launch(std::move(batch)));
     RETURN_IF_ERROR(CheckAsyncError());
-    RETURN_IF_ERROR(Harvest());
-    if (under_way_.empty()) RETURN_IF_ERROR(DeregisterReleased());
+    RETURN_IF_ERROR(PollCompletions());
+    if (in_flight_.empty()) RETURN_IF_ERROR(DeregisterReleased());
     Pause(Until::kWork);
   }
 }
 
 // Finalizes the communicators: peers may still wait for data that this rank has sent.
-absl::Status NcclCommThread::Retire() {
-  progress_ = absl::Now();
-  patience_ = kFinalizeTime;
+absl::Status NcclCommThread::Finalize() {
+  last_progress_ = absl::Now();
+  progress_timeout_ = kFinalizeTime;
   RETURN_IF_ERROR(registrations_.DeregisterAll());
   for (const NcclLevel level : kPartsFirst) {
     NcclComm& comm = group(level).comm;
@@ -146,7 +146,7 @@ void NcclCommThread::Leave(absl::Status status) {
     task->done = true;
   }
   unfinished_.clear();
-  gathered_.clear();
+  pending_p2p_.clear();
   queue_.clear();
   released_.clear();
   left_ = true;
@@ -165,7 +165,7 @@ void NcclCommThread::Drain() {
 }
 
 absl::Status NcclCommThread::Launch(Batch batch) {
-  if (under_way_.empty()) progress_ = absl::Now();
+  if (in_flight_.empty()) last_progress_ = absl::Now();
   if (batch.front()->call != nullptr) return Call(batch.front());
   for (const std::shared_ptr<Task>& task : batch) {
     RETURN_IF_ERROR(stream_->AwaitCompute(task->after));
@@ -192,17 +192,17 @@ absl::Status NcclCommThread::Launch(Batch batch) {
   // Only after Settle is the work that the call began in the stream.
   ASSIGN_OR_RETURN(const kernels::DeviceStream::Mark end, stream_->Record());
   // All tasks of a batch agree on this.
-  const bool recorded = batch.front()->recorded;
+  const bool captured = batch.front()->captured;
   {
     absl::MutexLock lock(&mutex_);
     for (const std::shared_ptr<Task>& task : batch) {
       task->end = end;
       task->queued = true;
-      task->done = recorded;
-      if (recorded) unfinished_.erase(task);
+      task->done = captured;
+      if (captured) unfinished_.erase(task);
     }
   }
-  if (!recorded) under_way_.push_back({end, std::move(batch)});
+  if (!captured) in_flight_.push_back({end, std::move(batch)});
   return absl::OkStatus();
 }
 
@@ -239,7 +239,7 @@ absl::Status NcclCommThread::DeregisterReleased() {
     if (!queue_.empty()) return absl::OkStatus();
     released.swap(released_);
   }
-  if (!released.empty()) progress_ = absl::Now();
+  if (!released.empty()) last_progress_ = absl::Now();
   for (const auto& block : released) RETURN_IF_ERROR(registrations_.Deregister(*block));
   return absl::OkStatus();
 }
@@ -283,8 +283,8 @@ absl::Status NcclCommThread::SettleOn(NcclResult code, absl::string_view what, N
   if (code == kNcclSuccess) code = AsyncError(comm);
   while (code == kNcclInProgress) {
     RETURN_IF_ERROR(Interrupted());
-    RETURN_IF_ERROR(Harvest());
-    if (absl::Now() - progress_ > patience_) return TimeOut(what);
+    RETURN_IF_ERROR(PollCompletions());
+    if (absl::Now() - last_progress_ > progress_timeout_) return TimeOut(what);
     Pause(Until::kInterrupted);
     code = AsyncError(comm);
   }
@@ -305,20 +305,20 @@ absl::Status NcclCommThread::CheckAsyncError() {
   return absl::OkStatus();
 }
 
-absl::Status NcclCommThread::Harvest() {
-  while (!under_way_.empty()) {
-    ASSIGN_OR_RETURN(const bool reached, stream_->Reached(under_way_.front().end));
+absl::Status NcclCommThread::PollCompletions() {
+  while (!in_flight_.empty()) {
+    ASSIGN_OR_RETURN(const bool reached, stream_->Reached(in_flight_.front().end));
     if (!reached) {
-      if (absl::Now() - progress_ <= patience_) return absl::OkStatus();
-      return TimeOut(NameOf(under_way_.front().batch));
+      if (absl::Now() - last_progress_ <= progress_timeout_) return absl::OkStatus();
+      return TimeOut(NameOf(in_flight_.front().batch));
     }
-    progress_ = absl::Now();
+    last_progress_ = absl::Now();
     absl::MutexLock lock(&mutex_);
-    for (const std::shared_ptr<Task>& task : under_way_.front().batch) {
+    for (const std::shared_ptr<Task>& task : in_flight_.front().batch) {
       task->done = true;
       unfinished_.erase(task);
     }
-    under_way_.pop_front();
+    in_flight_.pop_front();
   }
   return absl::OkStatus();
 }
@@ -326,7 +326,7 @@ absl::Status NcclCommThread::Harvest() {
 void NcclCommThread::Pause(Until until) {
   absl::MutexLock lock(&mutex_);
   const bool settling = until == Until::kInterrupted;
-  const bool idle = !settling && under_way_.empty();
+  const bool idle = !settling && in_flight_.empty();
   const auto roused = [this, settling, idle] {
     mutex_.AssertReaderHeld();
     return !failure_.ok() || (!settling && (closing_ || !queue_.empty())) ||
@@ -335,12 +335,12 @@ void NcclCommThread::Pause(Until until) {
   mutex_.AwaitWithTimeout(
       absl::Condition(&roused),
       idle ? kIdlePause
-           : std::clamp((absl::Now() - progress_) / 16, kShortestPause, kLongestPause));
+           : std::clamp((absl::Now() - last_progress_) / 16, kShortestPause, kLongestPause));
 }
 
 absl::Status NcclCommThread::TimeOut(absl::string_view what) const {
-  return absl::DeadlineExceededError(
-      absl::StrCat("NCCL: ", what, " made no progress within ", absl::FormatDuration(patience_)));
+  return absl::DeadlineExceededError(absl::StrCat("NCCL: ", what, " made no progress within ",
+                                                  absl::FormatDuration(progress_timeout_)));
 }
 
 // Only grows: a previous buffer may still be read, and freeing it would synchronize with the

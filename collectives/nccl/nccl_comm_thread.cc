@@ -77,20 +77,20 @@ std::shared_ptr<Work> NcclCommThread::Issue(const Operation& operation) {
   const absl::StatusOr<kernels::DeviceStream::Mark> after = stream_->RecordComputeEvent();
   if (!after.ok()) return DoneWork(Fail(after.status()));
   task->after = *after;
-  task->recorded = stream_->Recording();
+  task->captured = stream_->Recording();
   {
     absl::MutexLock lock(&mutex_);
     if (!failure_.ok()) return DoneWork(failure_);
     unfinished_.insert(task);
     if (operation.point_to_point()) {
-      gathered_.push_back(task);
+      pending_p2p_.push_back(task);
     } else {
       task->begun = true;
       queue_.push_back({task});
     }
   }
   // A stream cannot be captured by two threads at once, so wait until this operation is captured.
-  if (task->recorded && !operation.point_to_point()) {
+  if (task->captured && !operation.point_to_point()) {
     if (const absl::Status status = AwaitQueued(task); !status.ok()) return DoneWork(status);
   }
   return std::make_shared<Handle>(shared_from_this(), std::move(task));
@@ -98,7 +98,7 @@ std::shared_ptr<Work> NcclCommThread::Issue(const Operation& operation) {
 
 absl::Status NcclCommThread::AwaitQueued(const std::shared_ptr<Task>& task) {
   absl::MutexLock lock(&mutex_);
-  if (!task->begun) BeginGathered();
+  if (!task->begun) StartPendingP2p();
   const auto over = [this, &task] {
     mutex_.AssertReaderHeld();
     return task->queued || !failure_.ok();
@@ -175,7 +175,7 @@ void NcclCommThread::Close() {
 
 absl::Status NcclCommThread::Await(const std::shared_ptr<Task>& task) {
   absl::MutexLock lock(&mutex_);
-  if (!task->begun) BeginGathered();
+  if (!task->begun) StartPendingP2p();
   const auto over = [this, &task] {
     mutex_.AssertReaderHeld();
     return task->done || !failure_.ok();
@@ -188,14 +188,14 @@ absl::Status NcclCommThread::Await(const std::shared_ptr<Task>& task) {
 
 bool NcclCommThread::Begin(const Task& task) {
   absl::MutexLock lock(&mutex_);
-  if (!task.begun) BeginGathered();
+  if (!task.begun) StartPendingP2p();
   return task.done;
 }
 
-void NcclCommThread::BeginGathered() {
-  for (const std::shared_ptr<Task>& task : gathered_) task->begun = true;
-  if (!gathered_.empty()) queue_.push_back(std::move(gathered_));
-  gathered_.clear();
+void NcclCommThread::StartPendingP2p() {
+  for (const std::shared_ptr<Task>& task : pending_p2p_) task->begun = true;
+  if (!pending_p2p_.empty()) queue_.push_back(std::move(pending_p2p_));
+  pending_p2p_.clear();
 }
 
 absl::Status NcclCommThread::Interrupted() const {

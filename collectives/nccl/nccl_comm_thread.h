@@ -78,7 +78,7 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   struct Task;
   class Handle;
   using Batch = std::vector<std::shared_ptr<Task>>;
-  struct UnderWay {
+  struct InFlight {
     kernels::DeviceStream::Mark end;
     Batch batch;
   };
@@ -92,7 +92,7 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   // Waits until the operation is in the stream or has failed.
   absl::Status AwaitQueued(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // returns whether it is done
-  void BeginGathered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartPendingP2p() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Interrupted() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -100,7 +100,7 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   void Run();
   absl::Status Connect();
   absl::Status Serve();
-  absl::Status Retire();
+  absl::Status Finalize();
   void Leave(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Drain();
   absl::Status Launch(Batch batch);
@@ -119,7 +119,7 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   absl::Status SettleOn(NcclResult code, absl::string_view what, NcclComm comm);
   NcclGroup& group(NcclLevel level) { return groups_[static_cast<size_t>(level)]; }
   // Completes operations that the stream has finished; checks for timeouts.
-  absl::Status Harvest();
+  absl::Status PollCompletions();
   absl::Status CheckAsyncError();
   // Asynchronous state of the communicator: kNcclInProgress until the last call on it has
   // completed.
@@ -136,9 +136,9 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
 
   // Used by the owner's thread only.
   std::array<NcclGroup, kNcclLevels> groups_;  // by level; comm is null until it is created
-  std::deque<UnderWay> under_way_;
-  absl::Time progress_;      // last time an operation started from idle, or completed
-  absl::Duration patience_;  // timeout until the next progress
+  std::deque<InFlight> in_flight_;
+  absl::Time last_progress_;         // last time an operation started from idle, or completed
+  absl::Duration progress_timeout_;  // timeout until the next progress
   void* barrier_word_ = nullptr;
   NcclRegistrations registrations_;
   bool logged_memory_kind_ = false;
@@ -151,7 +151,7 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   bool left_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no more calls
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   absl::Time leave_by_ ABSL_GUARDED_BY(mutex_);  // set on failure
-  Batch gathered_ ABSL_GUARDED_BY(mutex_);
+  Batch pending_p2p_ ABSL_GUARDED_BY(mutex_);
   std::deque<Batch> queue_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<NcclBlock>> released_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::shared_ptr<Task>> unfinished_ ABSL_GUARDED_BY(mutex_);

@@ -17,7 +17,7 @@ struct NcclCommThread::Task {
   Operation operation;
   std::function<absl::Status()> call;     // run by the owner's thread instead of an operation
   kernels::DeviceStream::Mark after = 0;  // computation to wait for
-  bool recorded = false;                  // captured in the device's graph
+  bool captured = false;                  // captured in the device's graph
   // Guarded by the owner's mutex.
   bool begun = false;
   bool queued = false;                  // enqueued on the stream

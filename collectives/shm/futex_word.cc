@@ -8,9 +8,9 @@
 
 namespace muster::collectives {
 
-// value_ and sleepers_ are stored and loaded in opposite order by owner and sleeper, both
-// sequentially consistent: at least one of them sees the other. A sleeper that is killed leaves the
-// count too high, which costs a system call.
+// The owner and a sleeper store and load value_ and sleepers_ in opposite orders, sequentially
+// consistent, so at least one of them sees the other's store. A sleeper that is killed leaves the
+// count too high, which costs an extra system call.
 
 void FutexWord::Advance(uint32_t value) {
   value_.store(value, std::memory_order_seq_cst);

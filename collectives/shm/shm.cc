@@ -21,8 +21,9 @@ namespace muster::collectives {
 namespace {
 
 constexpr size_t kChunkBytes = ShmSegment::kChunkBytes;
-// Up to here every rank reads what all have written, which takes one step; above, two steps or more
-// pay. The bytes of all ranks together count, for each rank reads them all.
+// Up to this size every rank reads the inputs of all ranks, which takes one step; above, two or
+// more steps pay off. The limit applies to the sum over all ranks, because each rank reads all
+// inputs.
 constexpr size_t kSmallBytesOfAllRanks = 128 << 10;
 
 struct Range {
@@ -36,7 +37,7 @@ Range Intersection(Range a, Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-// The elements that `rank` reduces of `count`, in whole cache lines.
+// The range of `count` elements that `rank` reduces, in whole cache lines.
 Range SliceOf(size_t count, uint32_t rank, uint32_t size) {
   constexpr size_t kElements = 64;
   const size_t slice = ((count + size - 1) / size + kElements - 1) / kElements * kElements;
@@ -88,18 +89,18 @@ class ShmCommunicator final : public QueuedCommunicator {
   }
 
  private:
-  // One collective under way: what the ranks announced of it.
+  // A collective in progress, with the announcements of all ranks.
   struct Call {
     Operation operation;
     uint32_t parity = 0;
-    // The buffers that this process can reach directly; null: they are private to their rank.
+    // Buffers that this process can access directly; null: private to their rank.
     std::vector<const std::byte*> sends;
     std::vector<std::byte*> recvs;
   };
 
   uint32_t last() const { return size() - 1; }
 
-  // How many bytes of its send buffer a rank shows to the others; `of` is the rank.
+  // Number of bytes of its send buffer that rank `of` exposes to the others.
   size_t SourceBytes(const Operation& operation, uint32_t of) const;
   size_t RecvBytes(const Operation& operation) const;
   bool Small(const Operation& operation) const;
@@ -109,13 +110,13 @@ class ShmCommunicator final : public QueuedCommunicator {
   absl::Status ResolveBuffers(Call* call) const;
 
   absl::Status RunSmall(const Call& call);
-  // All read from all: a chunk at a time where a source is private.
+  // Every rank reads from every other, one chunk at a time if a source is private.
   absl::Status RunExchange(const Call& call);
-  // Each rank reduces a slice and writes it to all that want it.
+  // Each rank reduces a slice and writes it to all ranks that receive it.
   absl::Status RunSlices(const Call& call);
 
-  // Takes what this rank receives out of the bytes `window` of each source; sources[i] is where
-  // rank i's window begins.
+  // Copies or reduces this rank's result from the byte range `window` of each source; sources[i]
+  // points to the start of rank i's window.
   void Consume(const Operation& operation, absl::Span<const std::byte* const> sources,
                Range window) const;
 
@@ -137,7 +138,7 @@ absl::Status ShmCommunicator::Execute(const Operation& operation) {
   Call call;
   call.operation = operation;
   call.parity = calls_++ & 1;
-  // Received parts overwrite parts that peers have yet to read.
+  // In place, received segments would overwrite segments that peers have yet to read.
   std::vector<std::byte> copy;
   if (operation.kind == Operation::Kind::kAllToAll && operation.send == operation.recv) {
     const auto* const begin = static_cast<const std::byte*>(operation.send);
@@ -181,7 +182,7 @@ size_t ShmCommunicator::RecvBytes(const Operation& operation) const {
     case Operation::Kind::kReduce:
       return rank() == operation.root ? operation.bytes() : 0;
     default:
-      return 0;  // nobody else writes it
+      return 0;  // not written by other ranks
   }
 }
 
@@ -230,7 +231,7 @@ absl::Status ShmCommunicator::ResolveBuffers(Call* call) const {
     const Announcement& announcement = segment_->control(i).announcements[call->parity];
     call->sends.push_back(heap_->Resolve(i, announcement.send, SourceBytes(operation, i)));
     call->recvs.push_back(heap_->Resolve(i, announcement.recv, operation.bytes()));
-    // The ranks choose their way by what is private: here they would part.
+    // Ranks choose the algorithm by which buffers are private, so they must agree on this.
     if ((call->sends[i] == nullptr && announcement.send.allocation != BufferLocation::kPrivate) ||
         (call->recvs[i] == nullptr && announcement.recv.allocation != BufferLocation::kPrivate)) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -282,7 +283,7 @@ absl::Status ShmCommunicator::RunExchange(const Call& call) {
     Consume(operation, sources, window);
   }
   if (!any_direct) return absl::OkStatus();
-  // The caller may write to its buffer again only when nobody reads it any more.
+  // The caller may reuse its buffer only when no rank reads it any more.
   peers_.Step();
   return peers_.WaitForAll(timeout_);
 }
@@ -291,8 +292,8 @@ void ShmCommunicator::Consume(const Operation& operation,
                               absl::Span<const std::byte* const> sources, Range window) const {
   const size_t bytes = operation.bytes();
   auto* const recv = static_cast<std::byte*>(operation.recv);
-  // Copies the part of `from`'s source that is `wanted` and in the window to the same place in
-  // `to`.
+  // Copies the intersection of `wanted` and the window from rank `from`'s source to the same offset
+  // in `to`.
   auto take = [&](uint32_t from, Range wanted, std::byte* to) {
     const Range range = Intersection(wanted, window);
     if (range.empty()) return;
@@ -357,7 +358,8 @@ absl::Status ShmCommunicator::RunSlices(const Call& call) {
   auto* const recv = static_cast<std::byte*>(operation.recv);
 
   auto count_at = [&](size_t begin) { return std::min(chunk, operation.count - begin); };
-  // What the peers reduce of a chunk passes through the segment; the own slice does not.
+  // The slices of a chunk that peers reduce are staged in the segment; this rank's own slice is
+  // not.
   auto copy_foreign_slices = [&](size_t begin, std::byte* to, const std::byte* from) {
     const Range own = SliceOf(count_at(begin), rank(), size());
     Copy(to, from, own.begin * element);
@@ -372,7 +374,7 @@ absl::Status ShmCommunicator::RunSlices(const Call& call) {
   for (size_t begin = 0; begin < operation.count; begin += chunk, parity ^= 1) {
     if (!direct) {
       peers_.Step();
-      // The next chunk, while the peers copy this one.
+      // Stages the next chunk while the peers copy this one.
       if (stage_in && begin + chunk < operation.count) copy_in(begin + chunk, parity ^ 1);
       RETURN_IF_ERROR(peers_.WaitForAll(timeout_));
     }
@@ -405,7 +407,7 @@ absl::Status ShmCommunicator::SendMessage(const Operation& operation) {
   const size_t bytes = operation.bytes();
   uint32_t& chunks = sent_chunks_[peer];
   size_t begin = 0;
-  do {  // once at least: an empty message is one, too
+  do {  // at least once: an empty message is sent, too
     RETURN_IF_ERROR(
         peers_.WaitForWord(&mailbox.read, chunks + 1 - Mailbox::kChunks, peer, timeout_));
     const uint32_t slot = chunks % Mailbox::kChunks;
@@ -430,8 +432,8 @@ absl::Status ShmCommunicator::ReceiveMessage(const Operation& operation) {
     const uint32_t slot = chunks % Mailbox::kChunks;
     if (mailbox.message_bytes[slot] != bytes) {
       return absl::InvalidArgumentError(absl::StrCat(name(), ": rank ", job_rank(peer), " sends ",
-                                                     mailbox.message_bytes[slot], " bytes where ",
-                                                     bytes, " are received"));
+                                                     mailbox.message_bytes[slot],
+                                                     " bytes, but this rank receives ", bytes));
     }
     const size_t n = std::min(Mailbox::kChunkBytes, bytes - begin);
     if (n > 0) std::memcpy(data + begin, mailbox.chunks[slot], n);

@@ -20,7 +20,7 @@
 namespace muster::collectives {
 namespace {
 
-// A client that connects and says nothing keeps the others waiting no longer than this.
+// Limits how long a client that connects and sends nothing can delay the others.
 constexpr absl::Duration kRequestTimeout = absl::Seconds(1);
 
 struct Address {
@@ -33,7 +33,8 @@ absl::StatusOr<Address> AbstractAddress(const GroupOptions& options) {
   const std::string name = absl::StrCat("muster/shm/", options.name, "/", options.id);
   Address address;
   if (name.size() + 1 > sizeof(address.name.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("the group's id is too long: ", options.id));
+    return absl::InvalidArgumentError(
+        absl::StrCat("group id is too long for a socket name: ", options.id));
   }
   address.name.sun_family = AF_UNIX;
   std::memcpy(address.name.sun_path + 1, name.data(), name.size());
@@ -99,7 +100,7 @@ OwnedFd ReceiveFd(int socket) {
   return OwnedFd(fd);
 }
 
-// Gives the segment to whoever asks on the socket until every rank has it.
+// Sends the segment to each client of the socket until every rank has it.
 absl::Status Serve(const GroupOptions& options, int listener, int segment_fd) {
   const absl::Time deadline = absl::Now() + options.connect_timeout;
   std::vector<bool> served(options.size, false);
@@ -150,18 +151,18 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> Fetch(const GroupOptions& options) {
   if (server.get() < 0) return ErrnoStatus(errno, "socket");
   SetTimeout(server.get(), deadline - absl::Now());
   if (connect(server.get(), address.get(), address.length) != 0) {
-    return PeerLost(options.members[0], "does not listen for the ranks of its node any more");
+    return PeerLost(options.members[0], "no longer listens for the ranks of its node");
   }
   if (!SameUser(server.get())) {
     return absl::PermissionDeniedError("the group's socket belongs to another user");
   }
   if (send(server.get(), &options.rank, sizeof(options.rank), MSG_NOSIGNAL) !=
       sizeof(options.rank)) {
-    return PeerLost(options.members[0], "closed the connection while the group was set up");
+    return PeerLost(options.members[0], "closed the connection during group setup");
   }
   OwnedFd fd = ReceiveFd(server.get());
   if (fd.get() < 0) {
-    return PeerLost(options.members[0], "did not hand over the group's shared memory");
+    return PeerLost(options.members[0], "did not send the group's shared memory");
   }
   return ShmSegment::Attach(std::move(fd), options.size);
 }

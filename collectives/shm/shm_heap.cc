@@ -42,17 +42,17 @@ absl::StatusOr<std::unique_ptr<Allocation>> ShmHeap::Allocate(size_t size_bytes)
   absl::MutexLock lock(&mutex_);
   if (size_bytes > (heap_end - end_) / size_ - 2 * ShmSegment::kHugePageBytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the group's shared memory has no room for ", size_bytes, " bytes a rank"));
+        absl::StrCat("the group's shared memory has no room for ", size_bytes, " bytes per rank"));
   }
   Range range;
   range.file_offset = (end_ + unit - 1) / unit * unit;
   range.part_bytes = (std::max<size_t>(size_bytes, 1) + unit - 1) / unit * unit;
   const size_t all_bytes = range.part_bytes * size_;
-  // Also where what follows fails: the peers' offsets have moved on as well.
+  // Advanced even if the following steps fail: the peers' offsets have advanced, too.
   end_ = range.file_offset + all_bytes;
   ranges_.emplace_back();
   ASSIGN_OR_RETURN(range.mapping, segment_->Map(range.file_offset, all_bytes));
-  madvise(range.mapping->data(), all_bytes, MADV_HUGEPAGE);  // where the kernel has them
+  madvise(range.mapping->data(), all_bytes, MADV_HUGEPAGE);  // if the kernel supports them
   RETURN_IF_ERROR(Populate(range));
   void* const data = range.mapping->data() + rank_ * range.part_bytes;
   ranges_.back() = std::move(range);

@@ -11,7 +11,8 @@
 namespace muster::collectives {
 namespace {
 
-// How often a sleeper looks whether the peers still live; nothing wakes it when one is killed.
+// Interval at which a sleeper checks whether the peers are alive; nothing wakes it when one is
+// killed.
 constexpr absl::Duration kHealthInterval = absl::Milliseconds(50);
 
 }  // namespace
@@ -29,7 +30,7 @@ ShmPeers::ShmPeers(std::shared_ptr<const ShmSegment> segment, std::string group,
 void ShmPeers::Step() { segment_->control(rank_).progress.Advance(++step_); }
 
 absl::Status ShmPeers::WaitForAll(absl::Duration timeout) {
-  absl::Time deadline = absl::InfinitePast();  // not yet known
+  absl::Time deadline = absl::InfinitePast();  // set on first use
   for (uint32_t i = 0; i < members_.size(); ++i) {
     FutexWord& word = segment_->control(i).progress;
     if (SpinUntil([&] { return word.Reached(step_); }, kSpinTime)) continue;
@@ -42,7 +43,7 @@ absl::Status ShmPeers::WaitForAll(absl::Duration timeout) {
       for (uint32_t k = 0; k < members_.size(); ++k) {
         if (segment_->control(k).progress.Reached(step_)) continue;
         absl::Status health = Health(k);
-        // It may have taken its last step just before.
+        // The peer may have taken its last step just before.
         if (!health.ok() && !segment_->control(k).progress.Reached(step_)) return health;
         missing.push_back(members_[k]);
       }
@@ -73,7 +74,7 @@ absl::Status ShmPeers::Health(uint32_t peer) const {
   const RankControl& control = segment_->control(peer);
   switch (control.state.load(std::memory_order_acquire)) {
     case RankControl::kAbsent:
-      return absl::OkStatus();  // until the time-out
+      return absl::OkStatus();  // until the timeout
     case RankControl::kPresent:
       if (segment_->Alive(peer)) return absl::OkStatus();
       return PeerLost(members_[peer], "died");
@@ -83,8 +84,8 @@ absl::Status ShmPeers::Health(uint32_t peer) const {
       break;
   }
   const uint32_t blamed = control.blamed.load(std::memory_order_relaxed);
-  if (blamed == members_[rank_]) return PeerLost(members_[peer], "gave this rank up");
-  return PeerLost(blamed, "was lost, a peer says");
+  if (blamed == members_[rank_]) return PeerLost(members_[peer], "declared this rank lost");
+  return PeerLost(blamed, "was lost (reported by a peer)");
 }
 
 void ShmPeers::GiveUp(uint32_t blamed) {
@@ -96,7 +97,7 @@ void ShmPeers::Leave() { Publish(RankControl::kLeft); }
 
 void ShmPeers::Publish(RankControl::State state) {
   segment_->control(rank_).state.store(state, std::memory_order_release);
-  // Peers sleep on any rank's word, and so may this rank's own threads.
+  // Peers may sleep on any rank's word, and so may this rank's own threads.
   for (uint32_t i = 0; i < members_.size(); ++i) segment_->control(i).progress.Wake();
 }
 

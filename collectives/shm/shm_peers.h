@@ -1,4 +1,4 @@
-// A rank's view of its peers through the segment: their steps, and whether they are still there.
+// A rank's view of its peers through the segment: their progress and liveness.
 #ifndef MUSTER_COLLECTIVES_SHM_SHM_PEERS_H_
 #define MUSTER_COLLECTIVES_SHM_SHM_PEERS_H_
 
@@ -14,30 +14,30 @@
 
 namespace muster::collectives {
 
-// Step and WaitForAll are called by one thread at a time, the others by any.
+// Step and WaitForAll are called by one thread at a time, the other functions by any thread.
 class ShmPeers {
  public:
-  // `interrupted` tells waits to end, with the status that it returns when that is not OK.
+  // Waits end with the status of `interrupted` as soon as it is not OK.
   ShmPeers(std::shared_ptr<const ShmSegment> segment, std::string group, uint32_t rank,
            std::vector<uint32_t> members, std::function<absl::Status()> interrupted);
 
   // Announces that this rank has completed another step.
   void Step();
 
-  // Waits until every rank has taken as many steps as this one. UNAVAILABLE with the lost peer;
-  // DEADLINE_EXCEEDED names those that have not arrived.
+  // Waits until every rank has completed as many steps as this one. UNAVAILABLE with the lost peer;
+  // DEADLINE_EXCEEDED names the ranks that have not arrived.
   absl::Status WaitForAll(absl::Duration timeout);
 
-  // Waits for a word that `peer` advances.
+  // Waits until `word`, which `peer` advances, reaches `target`.
   absl::Status WaitForWord(FutexWord* word, uint32_t target, uint32_t peer, absl::Duration timeout);
 
-  // Tells the peers that this rank waits for nobody any more: because `blamed`, a rank of the job,
-  // was lost, or, with Leave, in good order.
+  // Announces that this rank no longer takes part: after the loss of `blamed`, a job rank (GiveUp),
+  // or in normal operation (Leave).
   void GiveUp(uint32_t blamed);
   void Leave();
 
  private:
-  // OK while there is hope that `peer` still takes the step.
+  // Returns OK while `peer` may still take the step.
   absl::Status Health(uint32_t peer) const;
   void Publish(RankControl::State state);
 

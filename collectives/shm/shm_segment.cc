@@ -14,7 +14,7 @@
 namespace muster::collectives {
 namespace {
 
-constexpr uint64_t kHeapBytes = uint64_t{1} << 40;  // of addresses in the file, not of memory
+constexpr uint64_t kHeapBytes = uint64_t{1} << 40;  // address space in the file, not memory
 constexpr size_t kPageBytes = ShmSegment::kPageBytes;
 
 struct alignas(kPageBytes) Staging {
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Create(uint32_t size) {
   if (ftruncate(fd.get(), static_cast<off_t>(HeapOffset(size) + kHeapBytes)) != 0) {
     return ErrnoStatus(errno, "ftruncate of a memfd");
   }
-  // Nobody can pull the memory from under another's feet.
+  // Seal the size, so that no process can truncate memory that others have mapped.
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return ErrnoStatus(errno, "sealing a memfd");
   }
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Attach(OwnedFd fd, uint3
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       static_cast<uint64_t>(status.st_size) != HeapOffset(size) + kHeapBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the segment received is not one for ", size, " ranks"));
+        absl::StrCat("the received shared memory segment was not created for ", size, " ranks"));
   }
   std::unique_ptr<ShmSegment> segment(new ShmSegment(std::move(fd), size));
   RETURN_IF_ERROR(segment->MapFixedParts());
@@ -129,7 +129,7 @@ uint64_t ShmSegment::heap_offset() const { return HeapOffset(size_); }
 uint64_t ShmSegment::heap_bytes() const { return kHeapBytes; }
 
 absl::StatusOr<std::unique_ptr<Mapping>> ShmSegment::Map(uint64_t offset, size_t size_bytes) const {
-  // Addresses are reserved first, with room to align within.
+  // Reserve an address range first, with room for alignment.
   const size_t reserved_bytes = size_bytes + kHugePageBytes;
   void* const reserved =
       mmap(nullptr, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -155,7 +155,7 @@ absl::Status ShmSegment::HoldRank(uint32_t rank) {
   if (fcntl(lock_fd_.get(), F_OFD_SETLK, &lock) != 0) {
     if (errno == EAGAIN || errno == EACCES) {
       return absl::UnavailableError(
-          absl::StrCat("another process is rank ", rank, " of the group"));
+          absl::StrCat("another process already holds rank ", rank, " of the group"));
     }
     return ErrnoStatus(errno, "F_OFD_SETLK");
   }

@@ -1,12 +1,12 @@
-// The shared memory of a group of ranks on one node: one memfd, and what lies where in it.
+// The shared memory of a group of ranks on one node: one memfd with this layout.
 //
 //   control    a RankControl per rank
 //   staging    per rank: two small slots, two input chunks, an output chunk
 //   mailboxes  a Mailbox per ordered pair of ranks, for Send and Recv
 //   heap       what Allocate gives out, mapped piece by piece
 //
-// The file is sparse: only pages that are touched exist. It has no name, so that nothing is left of
-// it when the last process is gone, however that came about.
+// The file is sparse: only pages that are touched are allocated. It has no name, so the kernel
+// frees it when the last process has ended, even after a crash.
 #ifndef MUSTER_COLLECTIVES_SHM_SHM_SEGMENT_H_
 #define MUSTER_COLLECTIVES_SHM_SHM_SEGMENT_H_
 
@@ -53,14 +53,14 @@ class Mapping {
   const size_t size_bytes_;
 };
 
-// Where a rank's buffer is: in the heap, in the allocation of this index, or in memory of its own.
+// Location of a rank's buffer: an offset in the heap allocation of this index, or private memory.
 struct BufferLocation {
   static constexpr uint32_t kPrivate = 0xffffffff;
   uint32_t allocation = kPrivate;
-  uint64_t offset = 0;  // in the rank's own part of the allocation
+  uint64_t offset = 0;  // in the rank's part of the allocation
 };
 
-// What a rank says of the operation that it has come to.
+// A rank's description of its current operation.
 struct Announcement {
   OperationSignature signature;
   BufferLocation send;
@@ -70,10 +70,10 @@ struct Announcement {
 struct alignas(64) RankControl {
   enum State : uint32_t { kAbsent, kPresent, kLeft, kFailed };
 
-  FutexWord progress;  // one up per step of every collective
+  FutexWord progress;  // incremented at each step of every collective
   alignas(64) std::atomic<uint32_t> state;
-  std::atomic<uint32_t> blamed;  // kFailed: the rank of the job whose loss it was
-  // By the parity of the operation: while a slow rank reads one, a fast one may write the next.
+  std::atomic<uint32_t> blamed;  // kFailed: the job rank whose loss was the cause
+  // Indexed by the operation's parity: while a slow rank reads one, a fast rank may write the next.
   alignas(64) Announcement announcements[2];
 };
 
@@ -82,8 +82,8 @@ struct Mailbox {
   static constexpr uint32_t kChunks = 4;
   static constexpr size_t kChunkBytes = 64 << 10;
 
-  FutexWord written;  // chunks, advanced by the sender
-  FutexWord read;     // by the receiver
+  FutexWord written;  // chunks written; advanced by the sender
+  FutexWord read;     // chunks read; advanced by the receiver
   alignas(64) uint64_t message_bytes[kChunks];
   alignas(64) std::byte chunks[kChunks][kChunkBytes];
 };
@@ -95,9 +95,9 @@ class ShmSegment {
   static constexpr size_t kSmallBytes = 64 << 10;
   static constexpr size_t kChunkBytes = 1 << 20;
 
-  // Makes a segment for `size` ranks. RESOURCE_EXHAUSTED.
+  // Creates a segment for `size` ranks. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<ShmSegment>> Create(uint32_t size);
-  // Maps the one that another process made. INVALID_ARGUMENT where it is not for `size` ranks.
+  // Maps a segment created by another process. INVALID_ARGUMENT if it is not for `size` ranks.
   static absl::StatusOr<std::unique_ptr<ShmSegment>> Attach(OwnedFd fd, uint32_t size);
 
   int fd() const { return fd_.get(); }
@@ -108,14 +108,16 @@ class ShmSegment {
   std::byte* output_chunk(uint32_t rank) const;
   Mailbox& mailbox(uint32_t from, uint32_t to) const;
 
-  // The heap is `heap_bytes()` long from `heap_offset()` in the file.
+  // The heap occupies `heap_bytes()` from `heap_offset()` in the file.
   uint64_t heap_offset() const;
   uint64_t heap_bytes() const;
-  // Both multiples of a page. Aligned for huge pages where the offset is.
+  // Maps a range of the file; both arguments are multiples of the page size. The mapping is aligned
+  // for huge pages if the offset is.
   absl::StatusOr<std::unique_ptr<Mapping>> Map(uint64_t offset, size_t size_bytes) const;
 
-  // While a process holds `rank`, Alive(rank) is true for every other opening of the segment; the
-  // kernel lets go when the process dies. UNAVAILABLE where somebody else holds it.
+  // Claims `rank` for this process: while it is held, Alive(rank) returns true for every other open
+  // file description of the segment; the kernel releases it when the process dies. UNAVAILABLE if
+  // another process holds it.
   absl::Status HoldRank(uint32_t rank);
   bool Alive(uint32_t rank) const;
 
@@ -125,7 +127,7 @@ class ShmSegment {
 
   OwnedFd fd_;
   const uint32_t size_;
-  OwnedFd lock_fd_;  // an opening of our own: locks belong to openings, and fd_ is shared
+  OwnedFd lock_fd_;  // own open file description: locks belong to it, and fd_'s is shared
   std::unique_ptr<Mapping> fixed_;
 };
 
