@@ -1,7 +1,7 @@
-// What every backend promises, on groups of several sizes. Values are whole numbers small enough
-// for every type, so that sums are exact and nothing needs a tolerance. Ranks are processes, but
-// for loopback, whose ranks are threads. A process that mpirun has started is one rank of the mpi
-// backend, and runs its part of every case (mpi/mpi_test.py).
+// The contract of every backend, on groups of several sizes. Values are integers small enough for
+// every type, so that sums are exact and need no tolerance. Ranks are processes, except for
+// loopback, whose ranks are threads. A process started by mpirun is one rank of the mpi backend and
+// runs its part of every case (mpi/mpi_test.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,13 +38,13 @@ struct Backend {
 
 void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
 
-// What mpirun tells the processes that it starts; 0 for others.
-uint32_t OfMpirun(const char* name) {
+// Value of a variable that mpirun sets for its processes; 0 in other processes.
+uint32_t MpirunVariable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? 0 : static_cast<uint32_t>(std::atoi(value));
 }
 
-// Of mpirun's processes the keys of a test are in a folder of that name.
+// mpirun's processes share the keys of a test in a directory of that name.
 std::unique_ptr<FileKeyStore> MakeKeyStore() {
   const char* const folder = std::getenv("MUSTER_TEST_KEYS");
   if (folder == nullptr) return std::make_unique<FileKeyStore>();
@@ -56,11 +56,11 @@ std::unique_ptr<FileKeyStore> MakeKeyStore() {
 constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat64, DataType::kBfloat16,
                                DataType::kFloat16, DataType::kInt32,   DataType::kInt64,
                                DataType::kUint8};
-// Nothing, less than a rank each, odd, one chunk and a bit, several chunks.
+// Empty, fewer than ranks, odd, slightly more than a chunk, several chunks.
 constexpr size_t kCounts[] = {0, 1, 3, 1001, 65537, 700001};
 
 using Values = std::vector<double>;
-// Where the backend under test reaches it.
+// Stored where the backend under test can access it.
 template <typename T>
 using Buffer = kernels::TestVector<T>;
 using Bytes = Buffer<std::byte>;
@@ -93,7 +93,7 @@ Bytes Encode(DataType type, const Values& values) {
   return bytes;
 }
 
-// What `rank` contributes as element i.
+// Element i of `rank`'s input.
 double Contribution(uint32_t rank, size_t i) { return (rank + 1) * (i % 5 + 1); }
 
 Values Contributions(uint32_t rank, size_t count, size_t first = 0) {
@@ -125,7 +125,7 @@ absl::Status Expect(bool condition, const std::string& what) {
 
 absl::Status ExpectBytes(const void* actual, const Bytes& expected, const std::string& what) {
   const bool equal = expected.empty() || std::memcmp(actual, expected.data(), expected.size()) == 0;
-  return Expect(equal, absl::StrCat("right values of ", what));
+  return Expect(equal, absl::StrCat("correct values: ", what));
 }
 
 class ContractTest : public ::testing::TestWithParam<Backend> {
@@ -140,7 +140,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
 
   void SetUp() override {
     if (!on_gpu()) return;
-    // In a process of its own: CUDA survives no fork.
+    // Uses a separate process: CUDA does not support fork.
     const std::string opened =
         RunRankProcesses(1, [](uint32_t) { return RankGpu::Open(0).status(); }).front();
     if (!opened.empty()) GTEST_SKIP() << opened;
@@ -150,7 +150,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
   bool threads() const { return GetParam().name == "loopback"; }
   bool on_gpu() const { return GetParam().name == "nccl_on_gpu"; }
 
-  // The first GPU of this machine for each rank, which NCCL takes for as many hosts'.
+  // All ranks use this machine's first GPU, which NCCL accepts for ranks on different hosts.
   struct RankGpu {
     static absl::StatusOr<std::unique_ptr<RankGpu>> Open(uint32_t rank) {
       setenv("NCCL_HOSTID", absl::StrCat("rank-", rank).c_str(), 1);
@@ -186,9 +186,10 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
     return options;
   }
 
-  // mpirun ends all when one has exited after a failure: they do so when all have said how it went.
+  // mpirun ends all processes when one exits after a failure, so they exit when all have reported
+  // their result.
   std::string RunUnderMpirun(const std::function<absl::Status(uint32_t)>& body) {
-    const uint32_t rank = OfMpirun("OMPI_COMM_WORLD_RANK");
+    const uint32_t rank = MpirunVariable("OMPI_COMM_WORLD_RANK");
     absl::Status status = body(rank);
     status.Update(store_->Put(absl::StrCat("ended/", rank), status.ToString()));
     for (uint32_t i = 0; i < GetParam().size(); ++i) {
@@ -203,7 +204,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
                      : RunRankProcesses(GetParam().size(), body);
   }
 
-  // Gives each rank its communicator.
+  // Runs `body` on each rank with its communicator.
   std::vector<std::string> Results(const Body& body) {
     return RunEach([&](uint32_t rank) -> absl::Status {
       std::unique_ptr<RankGpu> gpu;
@@ -227,7 +228,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
   }
 
   const std::unique_ptr<FileKeyStore> store_ = MakeKeyStore();
-  NcclParts nccl_;  // of a rank, in its process
+  NcclParts nccl_;  // of one rank, in its process
   absl::Duration timeout_ = absl::Seconds(20);
 };
 
@@ -244,7 +245,7 @@ absl::Status TestAllReduce(Communicator& c, size_t count, DataType type, ReduceO
   return ExpectBytes(data.data(), expected, what + " in place");
 }
 
-TEST_P(ContractTest, AllReduceOfEveryCount) {
+TEST_P(ContractTest, AllReduceHandlesEveryCount) {
   Run([](Rank rank) {
     for (const size_t count : kCounts) {
       RETURN_IF_ERROR(TestAllReduce(*rank.communicator, count, DataType::kFloat32, ReduceOp::kSum));
@@ -253,7 +254,7 @@ TEST_P(ContractTest, AllReduceOfEveryCount) {
   });
 }
 
-TEST_P(ContractTest, AllReduceOfEveryTypeAndOperator) {
+TEST_P(ContractTest, AllReduceHandlesEveryTypeAndOperator) {
   Run([](Rank rank) {
     for (const DataType type : kTypes) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
@@ -266,8 +267,8 @@ TEST_P(ContractTest, AllReduceOfEveryTypeAndOperator) {
   });
 }
 
-TEST_P(ContractTest, AllReduceOfAllocatedMemory) {
-  if (on_gpu()) GTEST_SKIP() << "the memory is the GPU's own; trainings use it";
+TEST_P(ContractTest, AllReduceUsesAllocatedMemory) {
+  if (on_gpu()) GTEST_SKIP() << "GPU memory cannot be checked here; training tests use it";
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     const size_t count = 300007;
@@ -277,17 +278,17 @@ TEST_P(ContractTest, AllReduceOfAllocatedMemory) {
       ASSIGN_OR_RETURN(const auto small, c.Allocate(100));
       ASSIGN_OR_RETURN(const auto send, c.Allocate(values.size() + 64));
       ASSIGN_OR_RETURN(const auto recv, c.Allocate(values.size()));
-      RETURN_IF_ERROR(Expect(send->size_bytes() == values.size() + 64, "the size asked for"));
-      // Not at the beginning, as a bucket is not.
+      RETURN_IF_ERROR(Expect(send->size_bytes() == values.size() + 64, "the requested size"));
+      // At an offset, like a bucket.
       auto* const data = static_cast<std::byte*>(send->data()) + 64;
       std::memcpy(data, values.data(), values.size());
       RETURN_IF_ERROR(
           c.AllReduce(data, recv->data(), count, DataType::kFloat32, ReduceOp::kSum)->Wait());
       RETURN_IF_ERROR(ExpectBytes(recv->data(), expected, "allocated"));
-      RETURN_IF_ERROR(ExpectBytes(data, values, "what was sent, afterwards"));
+      RETURN_IF_ERROR(ExpectBytes(data, values, "send buffer unchanged"));
       RETURN_IF_ERROR(c.AllReduce(data, data, count, DataType::kFloat32, ReduceOp::kSum)->Wait());
       RETURN_IF_ERROR(ExpectBytes(data, expected, "allocated, in place"));
-      // Some ranks with memory of their own, some not.
+      // Some ranks use private memory, others allocations.
       Bytes own = values;
       std::memcpy(data, values.data(), values.size());
       void* const mixed = c.rank() % 2 == 0 ? static_cast<void*>(data) : own.data();
@@ -298,7 +299,7 @@ TEST_P(ContractTest, AllReduceOfAllocatedMemory) {
   });
 }
 
-TEST_P(ContractTest, AllocateSaysWhenThereIsNoMemory) {
+TEST_P(ContractTest, AllocateReturnsResourceExhausted) {
   Run([](Rank rank) {
     const auto allocation = rank.communicator->Allocate(size_t{1} << 60);
     return Expect(absl::IsResourceExhausted(allocation.status()), "RESOURCE_EXHAUSTED");
@@ -322,7 +323,7 @@ TEST_P(ContractTest, ReduceScatterAndAllGather) {
       Bytes gathered(all.size());
       RETURN_IF_ERROR(c.AllGather(part.data(), gathered.data(), count, type)->Wait());
       RETURN_IF_ERROR(ExpectBytes(gathered.data(), sums, "AllGather"));
-      // The rank's own part of the one buffer.
+      // The rank's own segment of a single buffer.
       Bytes data = all;
       std::byte* const own = data.data() + c.rank() * part_bytes;
       RETURN_IF_ERROR(c.ReduceScatter(data.data(), own, count, type, ReduceOp::kSum)->Wait());
@@ -333,16 +334,16 @@ TEST_P(ContractTest, ReduceScatterAndAllGather) {
   });
 }
 
-TEST_P(ContractTest, EveryRootBroadcastsReducesGathersAndScatters) {
+TEST_P(ContractTest, RootedOperationsWorkForEveryRoot) {
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     const DataType type = DataType::kFloat32;
     for (const size_t count : {size_t{0}, size_t{5}, size_t{100003}}) {
       const Bytes own = Encode(type, Contributions(c.rank(), count));
-      Bytes everybody;
+      Bytes all_inputs;
       for (uint32_t i = 0; i < c.size(); ++i) {
         const Bytes part = Encode(type, Contributions(i, count));
-        everybody.insert(everybody.end(), part.begin(), part.end());
+        all_inputs.insert(all_inputs.end(), part.begin(), part.end());
       }
       for (uint32_t root = 0; root < c.size(); ++root) {
         const bool is_root = root == c.rank();
@@ -362,14 +363,14 @@ TEST_P(ContractTest, EveryRootBroadcastsReducesGathersAndScatters) {
             c.Reduce(data.data(), data.data(), count, type, ReduceOp::kSum, root)->Wait());
         RETURN_IF_ERROR(ExpectBytes(data.data(), is_root ? sums : own, "Reduce in place"));
 
-        Bytes gathered(is_root ? everybody.size() : 0);
+        Bytes gathered(is_root ? all_inputs.size() : 0);
         RETURN_IF_ERROR(
             c.Gather(own.data(), is_root ? gathered.data() : nullptr, count, type, root)->Wait());
-        if (is_root) RETURN_IF_ERROR(ExpectBytes(gathered.data(), everybody, "Gather"));
+        if (is_root) RETURN_IF_ERROR(ExpectBytes(gathered.data(), all_inputs, "Gather"));
 
         Bytes part(own.size());
         RETURN_IF_ERROR(
-            c.Scatter(is_root ? everybody.data() : nullptr, part.data(), count, type, root)
+            c.Scatter(is_root ? all_inputs.data() : nullptr, part.data(), count, type, root)
                 ->Wait());
         RETURN_IF_ERROR(ExpectBytes(part.data(), own, "Scatter"));
       }
@@ -407,7 +408,7 @@ TEST_P(ContractTest, AllToAll) {
   });
 }
 
-// Everybody sends before it receives, both ways around the ring at once.
+// Every rank sends before it receives, in both directions around the ring at once.
 TEST_P(ContractTest, SendAndRecv) {
   if (GetParam().size() < 2) GTEST_SKIP() << "a rank cannot send to itself";
   Run([](Rank rank) -> absl::Status {
@@ -446,12 +447,12 @@ TEST_P(ContractTest, MessagesStayInOrder) {
                                     : c.Recv(&data[i], 1, DataType::kInt32, 0));
     }
     for (const auto& work : works) RETURN_IF_ERROR(work->Wait());
-    for (int32_t i = 0; i < 200; ++i) RETURN_IF_ERROR(Expect(data[i] == i, "message in its place"));
+    for (int32_t i = 0; i < 200; ++i) RETURN_IF_ERROR(Expect(data[i] == i, "messages in order"));
     return absl::OkStatus();
   });
 }
 
-TEST_P(ContractTest, ManyOperationsAtOnceEndInOrder) {
+TEST_P(ContractTest, ConcurrentOperationsCompleteInOrder) {
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     constexpr int kWorks = 24;
@@ -467,9 +468,9 @@ TEST_P(ContractTest, ManyOperationsAtOnceEndInOrder) {
     }
     for (int i = kWorks - 1; i >= 0; --i) {
       RETURN_IF_ERROR(works[i]->Wait());
-      // What was issued before is done before.
+      // Operations issued earlier complete earlier.
       for (int earlier = 0; earlier < i; ++earlier) {
-        RETURN_IF_ERROR(Expect(works[earlier]->Done(), "the order of issue"));
+        RETURN_IF_ERROR(Expect(works[earlier]->Done(), "completion in order of issue"));
       }
       const size_t count = data[i].size() / sizeof(float);
       const Values expected = i % 4 == 1 ? Contributions(i % c.size(), count)
@@ -481,7 +482,7 @@ TEST_P(ContractTest, ManyOperationsAtOnceEndInOrder) {
   });
 }
 
-TEST_P(ContractTest, BarrierIsPassedWhenAllHaveArrived) {
+TEST_P(ContractTest, BarrierWaitsForAllRanks) {
   Run([](Rank rank) -> absl::Status {
     for (int round = 0; round < 3; ++round) {
       RETURN_IF_ERROR(rank.store->Put(absl::StrCat("arrived/", round, "/", rank.rank), ""));
@@ -496,8 +497,9 @@ TEST_P(ContractTest, BarrierIsPassedWhenAllHaveArrived) {
   });
 }
 
-// Sums of fractions depend on their order: it is the same on all ranks, and each time.
-TEST_P(ContractTest, SumsAreBitEqualOnAllRanksAndEachTime) {
+// Sums of fractions depend on the order of addition, which must be the same on all ranks and in
+// each run.
+TEST_P(ContractTest, SumsAreBitIdenticalOnAllRanksAndRuns) {
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     for (const size_t count : {size_t{1003}, size_t{200003}}) {
@@ -517,33 +519,34 @@ TEST_P(ContractTest, SumsAreBitEqualOnAllRanksAndEachTime) {
       RETURN_IF_ERROR(c.AllGather(first.data(), all.data(), count, DataType::kFloat32)->Wait());
       const size_t bytes = count * sizeof(float);
       RETURN_IF_ERROR(
-          Expect(std::memcmp(first.data(), second.data(), bytes) == 0, "the same again"));
+          Expect(std::memcmp(first.data(), second.data(), bytes) == 0, "identical in both runs"));
       for (uint32_t i = 0; i < c.size(); ++i) {
         RETURN_IF_ERROR(Expect(std::memcmp(first.data(), all.data() + i * count, bytes) == 0,
-                               "the same on all ranks"));
+                               "identical on all ranks"));
       }
     }
     return absl::OkStatus();
   });
 }
 
-TEST_P(ContractTest, BadArgumentsAreStatuses) {
+TEST_P(ContractTest, RejectsInvalidArguments) {
   Run([](Rank rank) -> absl::Status {
     float value = 0;
     const absl::Status status =
         rank.communicator->Broadcast(&value, 1, DataType::kFloat32, rank.size)->Wait();
     RETURN_IF_ERROR(Expect(absl::IsInvalidArgument(status), "INVALID_ARGUMENT"));
-    // The communicator is finished.
-    return Expect(rank.communicator->Barrier()->Wait() == status, "the same status ever after");
+    // The communicator has failed.
+    return Expect(rank.communicator->Barrier()->Wait() == status,
+                  "the same status from later operations");
   });
 }
 
-TEST_P(ContractTest, AbortEndsEverything) {
-  if (GetParam().size() < 2) GTEST_SKIP() << "nobody to wait for";
+TEST_P(ContractTest, AbortEndsAllOperations) {
+  if (GetParam().size() < 2) GTEST_SKIP() << "requires a peer to wait for";
   Run([](Rank rank) -> absl::Status {
     Communicator& c = *rank.communicator;
     Buffer<float> data(300007);
-    if (c.rank() == 0) {  // never takes part, until the others are out
+    if (c.rank() == 0) {  // does not take part until the others have returned
       for (uint32_t i = 1; i < c.size(); ++i) {
         RETURN_IF_ERROR(rank.store->Get(absl::StrCat("out/", i), absl::Seconds(20)).status());
       }
@@ -553,16 +556,16 @@ TEST_P(ContractTest, AbortEndsEverything) {
         c.AllReduce(data.data(), data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum);
     const auto message = c.Recv(data.data(), 1, DataType::kFloat32, 0);
     const auto queued = c.Barrier();
-    // Nobody puts this key: time enough for the operations to fall asleep.
+    // This key is never set: gives the operations time to sleep.
     rank.store->Get("never", absl::Milliseconds(100)).status().IgnoreError();
     RETURN_IF_ERROR(Expect(!collective->Done() && !message->Done(), "waiting for rank 0"));
-    // Whoever loses a peer that aborts before it waits no more.
+    // Without this, a rank could lose an aborting peer before it waits.
     RETURN_IF_ERROR(rank.store->Put(absl::StrCat("waiting/", c.rank()), ""));
     for (uint32_t i = 1; i < c.size(); ++i) {
       RETURN_IF_ERROR(rank.store->Get(absl::StrCat("waiting/", i), absl::Seconds(20)).status());
     }
     const absl::Time start = absl::Now();
-    c.Abort(absl::AbortedError("the generation is over"));
+    c.Abort(absl::AbortedError("the generation has ended"));
     for (const auto& work : {collective, message, queued}) {
       const absl::Status status = work->Wait();
       if (c.rank() == 1) {
@@ -570,7 +573,7 @@ TEST_P(ContractTest, AbortEndsEverything) {
         RETURN_IF_ERROR(Expect(!status.ok(), "an error"));
       }
     }
-    RETURN_IF_ERROR(Expect(absl::Now() - start < absl::Seconds(2), "out within two seconds"));
+    RETURN_IF_ERROR(Expect(absl::Now() - start < absl::Seconds(2), "returned within two seconds"));
     RETURN_IF_ERROR(Expect(!c.Barrier()->Wait().ok(), "no operation after an abort"));
     return rank.store->Put(absl::StrCat("out/", c.rank()), "");
   });
@@ -584,7 +587,7 @@ Backend MakeBackend(const std::string& name, std::vector<uint32_t> ranks_on_node
 }
 
 std::vector<Backend> AllBackends() {
-  if (const uint32_t size = OfMpirun("OMPI_COMM_WORLD_SIZE"); size > 0) {
+  if (const uint32_t size = MpirunVariable("OMPI_COMM_WORLD_SIZE"); size > 0) {
     return {MakeBackend("mpi", {size})};
   }
   std::vector<Backend> backends;
@@ -599,7 +602,7 @@ std::vector<Backend> AllBackends() {
   backends.push_back(MakeBackend("nccl_levels", {2}));
   backends.push_back(MakeBackend("nccl_levels", {2, 2}));
   backends.push_back(MakeBackend("nccl_levels", {3, 3}));
-  // More than are connected to all others at once.
+  // Larger than groups that connect all pairs at start.
   backends.push_back(MakeBackend("gloo", {9}));
   backends.push_back(MakeBackend("hierarchical", {2, 2}));
   backends.push_back(MakeBackend("hierarchical", {2, 1}));

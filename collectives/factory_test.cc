@@ -27,7 +27,7 @@ WorldOptions Options(const std::string& backend, uint32_t rank, uint32_t world_s
 
 enum class Device { kCpu, kGpu };
 
-// The backend that every rank of a world ends up with.
+// Returns the backend that every rank of a world uses.
 std::string BackendOf(const std::string& backend, uint32_t world_size,
                       const std::vector<uint32_t>& ranks_on_node, Device device = Device::kCpu,
                       const std::string& hierarchical = "auto") {
@@ -43,7 +43,7 @@ std::string BackendOf(const std::string& backend, uint32_t world_size,
     }
     ASSIGN_OR_RETURN(auto communicator, CreateWorldCommunicator(options));
     RETURN_IF_ERROR(communicator->Barrier()->Wait());
-    // A status is all that comes out of a rank's process.
+    // A status is the only result that a rank's process returns.
     return absl::UnknownError(absl::StrCat(communicator->backend(), " ", communicator->rank(), "/",
                                            communicator->size()));
   });
@@ -54,13 +54,13 @@ std::string BackendOf(const std::string& backend, uint32_t world_size,
     const std::string name =
         results[rank].substr(prefix.size(), results[rank].size() - prefix.size() - place.size());
     if (results[rank] != prefix + name + place) return results[rank];
-    if (rank > 0 && name != found) return "not the same on all ranks";
+    if (rank > 0 && name != found) return "differs between ranks";
     found = name;
   }
   return found;
 }
 
-TEST(FactoryTest, AutoTakesWhatFitsTheNodes) {
+TEST(FactoryTest, AutoSelectsBackendByNodes) {
   EXPECT_EQ(BackendOf("auto", 1, {1}), "single");
   EXPECT_EQ(BackendOf("auto", 2, {2}), "shm");
   EXPECT_EQ(BackendOf("auto", 2, {1, 1}), "gloo");
@@ -68,24 +68,24 @@ TEST(FactoryTest, AutoTakesWhatFitsTheNodes) {
   EXPECT_EQ(BackendOf("auto", 3, {2, 1}), "hierarchical");
 }
 
-TEST(FactoryTest, OneEntryStandsForEqualNodes) {
+TEST(FactoryTest, ExpandsSingleRanksOnNodeEntry) {
   EXPECT_EQ(BackendOf("auto", 2, {1}), "gloo");
   EXPECT_EQ(BackendOf("auto", 4, {2}), "hierarchical");
 }
 
-TEST(FactoryTest, NamedBackends) {
+TEST(FactoryTest, UsesNamedBackend) {
   EXPECT_EQ(BackendOf("gloo", 2, {2}), "gloo");
   EXPECT_EQ(BackendOf("hierarchical", 2, {2}), "shm");
   EXPECT_EQ(BackendOf("hierarchical", 2, {1, 1}), "gloo");
 }
 
-TEST(FactoryTest, GpusAreConnectedByNccl) {
+TEST(FactoryTest, SelectsNcclForGpus) {
   EXPECT_EQ(BackendOf("auto", 1, {1}, Device::kGpu), "nccl");
   EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kGpu), "nccl");
   EXPECT_EQ(BackendOf("nccl", 3, {2, 1}, Device::kGpu), "nccl");
 }
 
-TEST(FactoryTest, TheHierarchyIsTheUsersToChoose) {
+TEST(FactoryTest, FollowsHierarchicalOption) {
   EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kCpu, "on"), "hierarchical");
   EXPECT_EQ(BackendOf("auto", 4, {2, 2}, Device::kCpu, "off"), "gloo");
   EXPECT_EQ(BackendOf("auto", 2, {2}, Device::kCpu, "off"), "shm");
@@ -98,14 +98,14 @@ TEST(FactoryTest, TheHierarchyIsTheUsersToChoose) {
             "INVALID_ARGUMENT: hierarchical: unknown value 'perhaps'; must be auto, on or off");
 }
 
-TEST(FactoryTest, NcclNeedsGpus) {
+TEST(FactoryTest, NcclRequiresGpu) {
   FileKeyStore store;
   const auto communicator = CreateWorldCommunicator(Options("nccl", 0, 1, {1}, &store));
   EXPECT_EQ(communicator.status().message(),
             "WORLD: backend nccl connects GPUs, and this rank has none");
 }
 
-TEST(FactoryTest, RefusesWhatCannotBe) {
+TEST(FactoryTest, RejectsInvalidWorlds) {
   FileKeyStore store;
   const std::vector<WorldOptions> bad = {
       Options("nccl", 0, 2, {2}, &store),      Options("shm", 0, 2, {1, 1}, &store),
@@ -120,7 +120,7 @@ TEST(FactoryTest, RefusesWhatCannotBe) {
   }
 }
 
-TEST(FactoryTest, EveryGroupHasAnIdOfItsOwn) {
+TEST(FactoryTest, GroupsHaveDistinctIds) {
   FileKeyStore store;
   const auto results = RunRankProcesses(4, [&](uint32_t rank) -> absl::Status {
     const WorldOptions options = Options("auto", rank, 4, {2, 2}, &store);
@@ -146,8 +146,8 @@ absl::StatusOr<float> SumOverRanks(Communicator& communicator, float value) {
   return value;
 }
 
-// Both groups of one generation at work, whatever the world's backend makes of nodes itself.
-TEST(FactoryTest, TheNodesGroupIsBesideTheWorlds) {
+// Uses both groups of one generation at the same time, with different world backends.
+TEST(FactoryTest, NodeGroupCoexistsWithWorld) {
   const std::vector<uint32_t> node_of = {0, 0, 0, 1, 1};
   for (const std::string backend : {"auto", "gloo", "nccl"}) {
     FileKeyStore store;
@@ -178,9 +178,9 @@ TEST(FactoryTest, TheNodesGroupIsBesideTheWorlds) {
   }
 }
 
-// Two pipelines of three stages on nodes of three ranks: PIPE and STAGE at once, each by what
-// fits its ranks. A group's order is the caller's.
-TEST(FactoryTest, GroupsOfAnyRanks) {
+// Two pipelines of three stages on nodes of three ranks: PIPE and STAGE groups at the same time,
+// each with the backend that fits its ranks, in the caller's order.
+TEST(FactoryTest, CreatesGroupsOfArbitraryRanks) {
   for (const std::string backend : {"auto", "gloo", "nccl"}) {
     FileKeyStore store;
     const auto results = RunRankProcesses(6, [&](uint32_t rank) -> absl::Status {
@@ -214,7 +214,7 @@ TEST(FactoryTest, GroupsOfAnyRanks) {
   }
 }
 
-TEST(FactoryTest, RefusesGroupsThatCannotBe) {
+TEST(FactoryTest, RejectsInvalidGroups) {
   FileKeyStore store;
   const auto status = [&store](const std::string& backend, const std::string& name,
                                std::vector<uint32_t> members) {
@@ -231,7 +231,7 @@ TEST(FactoryTest, RefusesGroupsThatCannotBe) {
   EXPECT_TRUE(absl::IsInvalidArgument(status("shm", "PIPE", {1, 2})));
 }
 
-TEST(FactoryTest, ANodeOfOneRankIsAGroupToo) {
+TEST(FactoryTest, CreatesNodeGroupOfOneRank) {
   FileKeyStore store;
   const auto results = RunRankProcesses(2, [&](uint32_t rank) -> absl::Status {
     ASSIGN_OR_RETURN(auto node, CreateNodeCommunicator(Options("auto", rank, 2, {1, 1}, &store)));

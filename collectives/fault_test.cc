@@ -1,4 +1,4 @@
-// What becomes of a group when one of its ranks is killed, stopped, absent or wrong. Ranks are
+// Behaviour of a group when one of its ranks is killed, stopped, absent or inconsistent. Ranks are
 // processes.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
     const std::vector<uint32_t>& nodes = GetParam().ranks_on_node;
     return std::accumulate(nodes.begin(), nodes.end(), 0u);
   }
-  // Neither the first rank nor a node's first, where there are others.
+  // The last rank: neither the first rank nor the first of its node, if there are others.
   static uint32_t victim() { return size() - 1; }
 
   WorldOptions Options(uint32_t rank) {
@@ -78,7 +78,8 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
         ->Wait();
   }
 
-  // The victim sends itself `signal` with an operation under way; the others go on until they fail.
+  // The victim sends itself `signal` while an operation is in progress; the others continue until
+  // they fail.
   std::vector<std::string> RunWithVictim(
       int signal, const std::function<absl::Status(Communicator&, absl::Status)>& check) {
     return Run([&](Communicator& communicator) -> absl::Status {
@@ -96,21 +97,21 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
     });
   }
 
-  void ExpectSurvivorsContent(const std::vector<std::string>& results) {
+  void ExpectSurvivorsSucceed(const std::vector<std::string>& results) {
     for (uint32_t rank = 0; rank < size(); ++rank) {
       EXPECT_EQ(results[rank], rank == victim() ? "signal 9" : "") << "rank " << rank;
     }
   }
 
   FileKeyStore store_;
-  NcclParts nccl_;  // of a rank, in its process
+  NcclParts nccl_;  // of one rank, in its process
   absl::Duration connect_timeout_ = absl::Seconds(20);
   absl::Duration timeout_ = absl::Seconds(20);
 };
 
-TEST_P(FaultTest, AKilledPeerIsNamedAtOnce) {
+TEST_P(FaultTest, NamesKilledPeerImmediately) {
   const absl::Time start = absl::Now();
-  ExpectSurvivorsContent(RunWithVictim(SIGKILL, [](Communicator&, const absl::Status& status) {
+  ExpectSurvivorsSucceed(RunWithVictim(SIGKILL, [](Communicator&, const absl::Status& status) {
     RETURN_IF_ERROR(
         Expect(absl::IsUnavailable(status), absl::StrCat("UNAVAILABLE, not ", status.ToString())));
     return Expect(PeerRankOf(status) == victim(),
@@ -119,10 +120,10 @@ TEST_P(FaultTest, AKilledPeerIsNamedAtOnce) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(4));
 }
 
-TEST_P(FaultTest, AStoppedPeerIsNamedAtTheTimeOut) {
+TEST_P(FaultTest, NamesStoppedPeerAfterTimeout) {
   timeout_ = absl::Milliseconds(800);
-  ExpectSurvivorsContent(RunWithVictim(SIGSTOP, [](Communicator&, const absl::Status& status) {
-    // Those who lose a peer that has timed out hear of it as a loss.
+  ExpectSurvivorsSucceed(RunWithVictim(SIGSTOP, [](Communicator&, const absl::Status& status) {
+    // Ranks that lose a peer which has timed out see a lost connection instead.
     RETURN_IF_ERROR(Expect(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status),
                            absl::StrCat("DEADLINE_EXCEEDED, not ", status.ToString())));
     return Expect(PeerRankOf(status) == victim() &&
@@ -131,36 +132,36 @@ TEST_P(FaultTest, AStoppedPeerIsNamedAtTheTimeOut) {
   }));
 }
 
-TEST_P(FaultTest, AbortEndsTheWaitForAStoppedPeer) {
-  ExpectSurvivorsContent(Run([&](Communicator& communicator) -> absl::Status {
+TEST_P(FaultTest, AbortEndsWaitForStoppedPeer) {
+  ExpectSurvivorsSucceed(Run([&](Communicator& communicator) -> absl::Status {
     std::vector<float> data(1 << 20, 1.0f);
     RETURN_IF_ERROR(Reduce(communicator, &data));
     if (communicator.rank() == victim()) raise(SIGSTOP);
     const auto work = communicator.AllReduce(data.data(), data.data(), data.size(),
                                              DataType::kFloat32, ReduceOp::kSum);
-    // Nobody puts this key: time enough for the operation to fall asleep.
+    // This key is never set: gives the operation time to sleep.
     store_.Get("never", absl::Milliseconds(200)).status().IgnoreError();
     RETURN_IF_ERROR(Expect(!work->Done(), "waiting for the stopped rank"));
-    // Whoever loses a peer that aborts before it waits no more.
+    // Without this, a rank could lose an aborting peer before it waits.
     RETURN_IF_ERROR(store_.Put(absl::StrCat("waiting/", communicator.rank()), ""));
     for (uint32_t i = 0; i < size(); ++i) {
       if (i == victim()) continue;
       RETURN_IF_ERROR(store_.Get(absl::StrCat("waiting/", i), absl::Seconds(10)).status());
     }
     const absl::Time start = absl::Now();
-    communicator.Abort(absl::AbortedError("the generation is over"));
+    communicator.Abort(absl::AbortedError("the generation has ended"));
     RETURN_IF_ERROR(Expect(!work->Wait().ok(), "an error"));
-    return Expect(absl::Now() - start < absl::Seconds(2), "out within two seconds");
+    return Expect(absl::Now() - start < absl::Seconds(2), "returned within two seconds");
   }));
 }
 
-TEST_P(FaultTest, ARankThatDoesNotComeIsNamed) {
+TEST_P(FaultTest, NamesRankThatDoesNotConnect) {
   connect_timeout_ = absl::Milliseconds(500);
   const std::vector<std::string> results =
       RunRankProcesses(size(), [&](uint32_t rank) -> absl::Status {
         if (rank == victim()) return absl::OkStatus();
         const auto communicator = CreateWorldCommunicator(Options(rank));
-        // Others may learn of it from a peer that gave up, or hear no more of that one.
+        // Other ranks may instead see the failure of a peer that gave up.
         return Expect(!communicator.ok(), "an error").ok() ? communicator.status()
                                                            : absl::OkStatus();
       });
@@ -173,7 +174,7 @@ TEST_P(FaultTest, ARankThatDoesNotComeIsNamed) {
   EXPECT_TRUE(named) << results[0];
 }
 
-TEST_P(FaultTest, NothingIsLeftWhenAllAreKilled) {
+TEST_P(FaultTest, LeavesNothingBehindWhenAllAreKilled) {
   const std::vector<std::string> results = Run([](Communicator& communicator) -> absl::Status {
     ASSIGN_OR_RETURN(const auto allocation, communicator.Allocate(1 << 20));
     RETURN_IF_ERROR(communicator.Barrier()->Wait());
@@ -209,10 +210,10 @@ INSTANTIATE_TEST_SUITE_P(
                       MakeBackend("hierarchical", {2, 2}), MakeBackend("hierarchical", {1, 2})),
     NameOf);
 
-// Ranks that call different operations would else reduce garbage.
+// Without this check, ranks that call different operations would reduce garbage.
 class ShmDisagreementTest : public ::testing::Test {};
 
-TEST_F(ShmDisagreementTest, IsAnErrorThatNamesBothCalls) {
+TEST_F(ShmDisagreementTest, ReturnsErrorThatNamesBothCalls) {
   FileKeyStore store;
   const std::vector<std::string> results = RunRankProcesses(2, [&](uint32_t rank) -> absl::Status {
     WorldOptions options;
@@ -228,7 +229,7 @@ TEST_F(ShmDisagreementTest, IsAnErrorThatNamesBothCalls) {
                      ->Wait()
                : communicator->Broadcast(data.data(), 5, DataType::kFloat32, 0)->Wait();
   });
-  // One of them may hear first that the other gave up.
+  // One rank may first see that the other has failed.
   const std::string all = results[0] + results[1];
   EXPECT_TRUE(absl::StrContains(all, "AllReduce of 7 float32 (sum)")) << all;
   EXPECT_TRUE(absl::StrContains(all, "Broadcast of 5 float32")) << all;

@@ -10,7 +10,7 @@
 namespace muster::collectives {
 namespace {
 
-TEST(LaneTest, RunsInTheOrderOfIssue) {
+TEST(LaneTest, RunsInOrderOfIssue) {
   const auto lane = Lane::Start("test");
   std::vector<int> order;
   std::vector<std::shared_ptr<Work>> works;
@@ -27,7 +27,7 @@ TEST(LaneTest, RunsInTheOrderOfIssue) {
   lane->Stop();
 }
 
-TEST(LaneTest, RunsWithoutAnybodyWaiting) {
+TEST(LaneTest, RunsWithoutWaiter) {
   const auto lane = Lane::Start("test");
   absl::Notification ran;
   const auto work = lane->Issue([&] {
@@ -39,7 +39,7 @@ TEST(LaneTest, RunsWithoutAnybodyWaiting) {
   lane->Stop();
 }
 
-TEST(LaneTest, WaitGivesTheOperationsStatusToEveryWaiter) {
+TEST(LaneTest, WaitReturnsStatusToEveryWaiter) {
   const auto lane = Lane::Start("test");
   absl::Notification go;
   const auto work = lane->Issue([&] {
@@ -57,7 +57,7 @@ TEST(LaneTest, WaitGivesTheOperationsStatusToEveryWaiter) {
   lane->Stop();
 }
 
-TEST(LaneTest, StopRunsWhatIsQueuedAndRefusesMore) {
+TEST(LaneTest, StopRunsQueuedOperationsAndRejectsNewOnes) {
   const auto lane = Lane::Start("test");
   int ran = 0;
   std::shared_ptr<Work> last;

@@ -24,7 +24,7 @@ constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat64, DataType:
                                DataType::kUint8};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
 
-TEST(HalfTest, EveryFloat16SurvivesTheWayToFloat32AndBack) {
+TEST(HalfTest, Float16RoundTripsThroughFloat32) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
     if ((bits & 0x7c00) == 0x7c00 && (bits & 0x3ff) != 0) {
@@ -36,10 +36,10 @@ TEST(HalfTest, EveryFloat16SurvivesTheWayToFloat32AndBack) {
   }
 }
 
-TEST(HalfTest, KnownValues) {
+TEST(HalfTest, ConvertsKnownValues) {
   EXPECT_EQ(ToFloat16(1.0f), 0x3c00);
   EXPECT_EQ(ToFloat16(65504.0f), 0x7bff);  // the largest
-  EXPECT_EQ(ToFloat16(65520.0f), 0x7c00);  // half way to the next: infinity
+  EXPECT_EQ(ToFloat16(65520.0f), 0x7c00);  // halfway to the next value: rounds to infinity
   EXPECT_EQ(ToFloat16(0x1p-24f), 0x0001);  // the smallest subnormal
   EXPECT_EQ(ToFloat16(-0.0f), 0x8000);
   EXPECT_EQ(ToBfloat16(1.0f), 0x3f80);
@@ -51,7 +51,7 @@ TEST(HalfTest, KnownValues) {
   EXPECT_TRUE(std::isnan(FromBfloat16(ToBfloat16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-// Any bit patterns but NaNs, whose order in min and max is nobody's promise.
+// Any bit patterns except NaNs, whose min and max are unspecified.
 std::vector<std::byte> RandomValues(DataType type, size_t count, std::mt19937_64* random) {
   std::vector<std::byte> bytes(count * SizeOf(type));
   for (size_t i = 0; i < count; ++i) {
@@ -64,12 +64,12 @@ std::vector<std::byte> RandomValues(DataType type, size_t count, std::mt19937_64
   return bytes;
 }
 
-TEST(ReduceTest, EveryInstructionSetGivesTheSameBits) {
+TEST(ReduceTest, InstructionSetsProduceIdenticalBits) {
   std::mt19937_64 random(1);
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
       for (const size_t arrays : {size_t{1}, size_t{2}, size_t{5}}) {
-        const size_t count = 2500;  // more than two blocks, and odd vectors
+        const size_t count = 2500;  // more than two blocks, and partial vectors
         std::vector<std::vector<std::byte>> values;
         std::vector<const void*> inputs;
         for (size_t i = 0; i < arrays; ++i) values.push_back(RandomValues(type, count, &random));
@@ -90,7 +90,7 @@ TEST(ReduceTest, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
-TEST(ReduceTest, AnOutputMayBeAnyInput) {
+TEST(ReduceTest, OutputMayAliasAnyInput) {
   for (const DataType type : {DataType::kFloat32, DataType::kBfloat16}) {
     for (const absl::string_view set : ReduceInstructionSets()) {
       for (size_t target = 0; target < 4; ++target) {
@@ -110,7 +110,7 @@ TEST(ReduceTest, AnOutputMayBeAnyInput) {
   }
 }
 
-// 256 ones of bfloat16, added one by one in bfloat16, would stay at 256 and lose what follows.
+// Adding ones to 256 in bfloat16 would stay at 256 and lose the rest.
 TEST(ReduceTest, HalvesAreSummedInFloat32) {
   const uint16_t big = ToBfloat16(256.0f);
   const uint16_t one = ToBfloat16(1.0f);

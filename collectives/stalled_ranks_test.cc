@@ -11,7 +11,7 @@
 namespace muster::collectives {
 namespace {
 
-// `waiting_for[i]` is what rank 10 + i waits for; nothing: it does not time out.
+// `waiting_for[i]` lists the ranks that rank 10 + i waits for; empty: it does not time out.
 std::vector<std::string> Find(const std::vector<std::vector<uint32_t>>& waiting_for) {
   FileKeyStore store;
   GroupOptions options;
@@ -32,7 +32,7 @@ std::vector<std::string> Find(const std::vector<std::vector<uint32_t>>& waiting_
 
 using Found = std::vector<std::string>;
 
-TEST(StalledRanksTest, ARankThatItselfWaitsIsNotNamed) {
+TEST(StalledRanksTest, DoesNotNameWaitingRank) {
   EXPECT_EQ(Find({{11, 12}, {12}, {}}), (Found{"12", "12", ""}));
 }
 
@@ -40,11 +40,11 @@ TEST(StalledRanksTest, FollowsAChain) {
   EXPECT_EQ(Find({{11}, {12}, {13}, {}}), (Found{"13", "13", "13", ""}));
 }
 
-TEST(StalledRanksTest, NamesAllThatAreSilent) {
+TEST(StalledRanksTest, NamesAllRanksWithoutReport) {
   EXPECT_EQ(Find({{13, 11}, {}, {10, 11, 13}, {}}), (Found{"11 13", "", "11 13", ""}));
 }
 
-TEST(StalledRanksTest, RanksThatWaitForEachOtherAreNamed) {
+TEST(StalledRanksTest, NamesRanksThatWaitForEachOther) {
   EXPECT_EQ(Find({{11}, {10}}), (Found{"11", "10"}));
 }
 

@@ -9,71 +9,71 @@ class TokenBucketTest : public ::testing::Test {
  protected:
   absl::Time At(double seconds) const { return start_ + absl::Seconds(seconds); }
 
-  // When `bytes` taken at `seconds` may leave, in seconds.
-  double Leaves(TokenBucket& bucket, size_t bytes, double seconds) const {
+  // Returns the time in seconds at which `bytes` taken at `seconds` may be sent.
+  double SendTime(TokenBucket& bucket, size_t bytes, double seconds) const {
     return absl::ToDoubleSeconds(bucket.Take(bytes, At(seconds)) - start_);
   }
 
   const absl::Time start_ = absl::FromUnixSeconds(1'000'000);
 };
 
-TEST_F(TokenBucketTest, WhatFitsIntoTheBurstLeavesAtOnce) {
+TEST_F(TokenBucketTest, BurstIsSentImmediately) {
   TokenBucket bucket(/*bytes_per_second=*/100, /*burst_bytes=*/50);
-  EXPECT_DOUBLE_EQ(Leaves(bucket, 30, 0), 0);
-  EXPECT_DOUBLE_EQ(Leaves(bucket, 20, 0), 0);
-  EXPECT_NEAR(Leaves(bucket, 10, 0), 0.1, 1e-9);
+  EXPECT_DOUBLE_EQ(SendTime(bucket, 30, 0), 0);
+  EXPECT_DOUBLE_EQ(SendTime(bucket, 20, 0), 0);
+  EXPECT_NEAR(SendTime(bucket, 10, 0), 0.1, 1e-9);
 }
 
-TEST_F(TokenBucketTest, DebtsAddUp) {
+TEST_F(TokenBucketTest, DebtsAccumulate) {
   TokenBucket bucket(100, 0);
-  EXPECT_NEAR(Leaves(bucket, 100, 0), 1, 1e-9);
-  EXPECT_NEAR(Leaves(bucket, 100, 0), 2, 1e-9);
-  EXPECT_NEAR(Leaves(bucket, 50, 1), 2.5, 1e-9);
+  EXPECT_NEAR(SendTime(bucket, 100, 0), 1, 1e-9);
+  EXPECT_NEAR(SendTime(bucket, 100, 0), 2, 1e-9);
+  EXPECT_NEAR(SendTime(bucket, 50, 1), 2.5, 1e-9);
 }
 
-TEST_F(TokenBucketTest, TheRateHoldsOverALongTime) {
+TEST_F(TokenBucketTest, RateHoldsOverLongTime) {
   TokenBucket bucket(1000, 16);
   double now = 0;
-  for (int i = 0; i < 500; ++i) now = Leaves(bucket, 10, now);
+  for (int i = 0; i < 500; ++i) now = SendTime(bucket, 10, now);
   EXPECT_NEAR(now, (500 * 10 - 16) / 1000.0, 1e-6);
 }
 
-TEST_F(TokenBucketTest, WhoIsALittleLateLosesNothing) {
+TEST_F(TokenBucketTest, ShortDelaysLoseNoThroughput) {
   TokenBucket bucket(100, 10);
   double left = 0;
-  for (int i = 0; i < 20; ++i) left = Leaves(bucket, 10, left + 0.05);
-  // 200 bytes less the burst, and the first 0.05 s that nothing was asked for in.
+  for (int i = 0; i < 20; ++i) left = SendTime(bucket, 10, left + 0.05);
+  // 200 bytes less the burst, plus the first 0.05 s without a request.
   EXPECT_NEAR(left, 0.05 + 190 / 100.0, 1e-6);
 }
 
-TEST_F(TokenBucketTest, AnIdleTimeIsWorthABurstAtMost) {
+TEST_F(TokenBucketTest, IdleTimeAccruesAtMostOneBurst) {
   TokenBucket bucket(100, 10);
-  EXPECT_DOUBLE_EQ(Leaves(bucket, 10, 0), 0);
-  EXPECT_DOUBLE_EQ(Leaves(bucket, 10, 1000), 1000);
-  EXPECT_NEAR(Leaves(bucket, 10, 1000), 1000.1, 1e-6);
+  EXPECT_DOUBLE_EQ(SendTime(bucket, 10, 0), 0);
+  EXPECT_DOUBLE_EQ(SendTime(bucket, 10, 1000), 1000);
+  EXPECT_NEAR(SendTime(bucket, 10, 1000), 1000.1, 1e-6);
 }
 
-TEST_F(TokenBucketTest, ClocksThatGoBackGiveNothing) {
+TEST_F(TokenBucketTest, BackwardClockAccruesNothing) {
   TokenBucket bucket(100, 0);
-  EXPECT_NEAR(Leaves(bucket, 100, 5), 6, 1e-6);
-  EXPECT_NEAR(Leaves(bucket, 100, 0), 7, 1e-6);
-  EXPECT_NEAR(Leaves(bucket, 100, 5), 8, 1e-6);
+  EXPECT_NEAR(SendTime(bucket, 100, 5), 6, 1e-6);
+  EXPECT_NEAR(SendTime(bucket, 100, 0), 7, 1e-6);
+  EXPECT_NEAR(SendTime(bucket, 100, 5), 8, 1e-6);
 }
 
-TEST_F(TokenBucketTest, WithoutARateThereIsNoLimit) {
+TEST_F(TokenBucketTest, ZeroRateIsUnlimited) {
   TokenBucket bucket(0, 0);
-  EXPECT_DOUBLE_EQ(Leaves(bucket, size_t{1} << 40, 0), 0);
+  EXPECT_DOUBLE_EQ(SendTime(bucket, size_t{1} << 40, 0), 0);
   bucket.SetRate(100, At(0));
-  EXPECT_NEAR(Leaves(bucket, 100, 0), 1, 1e-9);
+  EXPECT_NEAR(SendTime(bucket, 100, 0), 1, 1e-9);
   bucket.SetRate(0, At(1));
-  EXPECT_DOUBLE_EQ(Leaves(bucket, size_t{1} << 40, 2), 2);
+  EXPECT_DOUBLE_EQ(SendTime(bucket, size_t{1} << 40, 2), 2);
 }
 
-TEST_F(TokenBucketTest, ANewRatePaysOldDebts) {
+TEST_F(TokenBucketTest, NewRateAppliesToOldDebts) {
   TokenBucket bucket(100, 0);
-  EXPECT_NEAR(Leaves(bucket, 100, 0), 1, 1e-9);
-  bucket.SetRate(1000, At(0.5));  // 50 bytes are still owed
-  EXPECT_NEAR(Leaves(bucket, 50, 0.5), 0.6, 1e-9);
+  EXPECT_NEAR(SendTime(bucket, 100, 0), 1, 1e-9);
+  bucket.SetRate(1000, At(0.5));  // debt of 50 bytes remains
+  EXPECT_NEAR(SendTime(bucket, 50, 0.5), 0.6, 1e-9);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks are processes of this machine, at a port that a launcher holds for them.
+// Ranks are local processes, with a port that a launcher holds for them.
 #include "process_group/process_group.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ class ProcessGroupTest : public ::testing::Test {
   }
 
   const std::unique_ptr<HeldPort> port_;
-  collectives::FileKeyStore keys_;  // what ranks tell one another past the group
+  collectives::FileKeyStore keys_;  // communication between ranks outside the group
   std::string backend_ = "auto";
   std::vector<std::string> hosts_;
   absl::Duration connect_timeout_ = absl::Seconds(20);
@@ -79,7 +79,7 @@ absl::Status SumsOf(ProcessGroup& group) {
   return Expect(data == std::vector<T>(1001, sum), "the sum");
 }
 
-TEST_F(ProcessGroupTest, SumsOfEveryType) {
+TEST_F(ProcessGroupTest, AllReducesEveryType) {
   EXPECT_THAT(Run(3,
                   [](ProcessGroup& group) -> absl::Status {
                     RETURN_IF_ERROR(Expect(group.backend() == "shm", "shm"));
@@ -99,7 +99,7 @@ TEST_F(ProcessGroupTest, SumsOfEveryType) {
               Each(""));
 }
 
-TEST_F(ProcessGroupTest, EveryOperation) {
+TEST_F(ProcessGroupTest, RunsEveryOperation) {
   EXPECT_THAT(Run(3,
                   [](ProcessGroup& group) -> absl::Status {
                     const int32_t own = static_cast<int32_t>(group.rank());
@@ -116,9 +116,9 @@ TEST_F(ProcessGroupTest, EveryOperation) {
                     Ints all(3);
                     RETURN_IF_ERROR(group.AllGather(send({own}), absl::MakeSpan(all)));
                     RETURN_IF_ERROR(Expect(all == Ints{0, 1, 2}, "AllGather"));
-                    Ints told = {own};
-                    RETURN_IF_ERROR(group.Broadcast(absl::MakeSpan(told), 1));
-                    RETURN_IF_ERROR(Expect(told[0] == 1, "Broadcast"));
+                    Ints received = {own};
+                    RETURN_IF_ERROR(group.Broadcast(absl::MakeSpan(received), 1));
+                    RETURN_IF_ERROR(Expect(received[0] == 1, "Broadcast"));
                     Ints sum(root ? 1 : 0);
                     RETURN_IF_ERROR(group.Reduce(send({own}), absl::MakeSpan(sum), 1));
                     RETURN_IF_ERROR(Expect(!root || sum[0] == 3, "Reduce"));
@@ -131,7 +131,7 @@ TEST_F(ProcessGroupTest, EveryOperation) {
                     RETURN_IF_ERROR(group.AllToAll(send({own * 10, own * 10 + 1, own * 10 + 2}),
                                                    absl::MakeSpan(all)));
                     RETURN_IF_ERROR(Expect(all == Ints{own, 10 + own, 20 + own}, "AllToAll"));
-                    const auto sent = group.Send(kAsync, send(told), (group.rank() + 1) % 3);
+                    const auto sent = group.Send(kAsync, send(received), (group.rank() + 1) % 3);
                     RETURN_IF_ERROR(group.Recv(absl::MakeSpan(part), (group.rank() + 2) % 3));
                     RETURN_IF_ERROR(sent->Wait());
                     RETURN_IF_ERROR(Expect(part[0] == 1, "Recv"));
@@ -140,7 +140,7 @@ TEST_F(ProcessGroupTest, EveryOperation) {
               Each(""));
 }
 
-TEST_F(ProcessGroupTest, AnAsynchronousBarrierIsDoneWhenAllHaveCome) {
+TEST_F(ProcessGroupTest, AsyncBarrierCompletesWhenAllArrive) {
   EXPECT_THAT(Run(2,
                   [this](ProcessGroup& group) -> absl::Status {
                     if (group.rank() == 1) {
@@ -155,8 +155,8 @@ TEST_F(ProcessGroupTest, AnAsynchronousBarrierIsDoneWhenAllHaveCome) {
               Each(""));
 }
 
-// What auto makes of the ranks' hosts.
-TEST_F(ProcessGroupTest, TheBackendFitsTheHosts) {
+// The backend that auto selects for the ranks' hosts.
+TEST_F(ProcessGroupTest, AutoSelectsBackendByHosts) {
   const auto found = [this](uint32_t size) {
     return Run(size, [](ProcessGroup& group) -> absl::Status {
       RETURN_IF_ERROR(SumsOf<float>(group));
@@ -175,7 +175,7 @@ TEST_F(ProcessGroupTest, TheBackendFitsTheHosts) {
   EXPECT_THAT(found(1), ::testing::ElementsAre("UNKNOWN: single 0/1"));
 }
 
-TEST_F(ProcessGroupTest, TheEnvironmentSaysWhere) {
+TEST_F(ProcessGroupTest, InitializesFromEnvironment) {
   EXPECT_THAT(RunRankProcesses(2,
                                [&](uint32_t rank) -> absl::Status {
                                  setenv("RANK", absl::StrCat(rank).c_str(), 1);
@@ -190,7 +190,7 @@ TEST_F(ProcessGroupTest, TheEnvironmentSaysWhere) {
               Each(""));
 }
 
-TEST_F(ProcessGroupTest, WhatIsWrongWithTheEnvironmentIsNamed) {
+TEST_F(ProcessGroupTest, NamesInvalidEnvironmentVariable) {
   const auto status = [] { return ProcessGroup::InitFromEnvironment().status().ToString(); };
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
   EXPECT_THAT(status(), StartsWith("INVALID_ARGUMENT: WORLD_SIZE is not set"));
@@ -206,10 +206,11 @@ TEST_F(ProcessGroupTest, WhatIsWrongWithTheEnvironmentIsNamed) {
   ProcessGroupOptions options;
   options.world_size = 2;
   options.address = "127.0.0.1:80";
-  EXPECT_THAT(ProcessGroup::Init(options).status().ToString(), HasSubstr("is tcp://HOST:PORT"));
+  EXPECT_THAT(ProcessGroup::Init(options).status().ToString(),
+              HasSubstr("must be tcp://HOST:PORT"));
 }
 
-TEST_F(ProcessGroupTest, ARankThatDoesNotComeIsNamed) {
+TEST_F(ProcessGroupTest, NamesMissingRank) {
   connect_timeout_ = absl::Seconds(1);
   for (const uint32_t absent : {2u, 0u}) {
     const std::vector<std::string> results =
@@ -225,8 +226,8 @@ TEST_F(ProcessGroupTest, ARankThatDoesNotComeIsNamed) {
   }
 }
 
-// Each is waited for by ranks that it has nothing to send to.
-TEST_F(ProcessGroupTest, AKilledRankEndsWhatTheOthersWaitFor) {
+// The victim is also detected by ranks that do not communicate with it.
+TEST_F(ProcessGroupTest, KilledRankEndsOperationsOfOthers) {
   for (const uint32_t victim : {2u, 0u}) {
     for (const char* const backend : {"shm", "gloo"}) {
       SCOPED_TRACE(absl::StrCat(backend, ", rank ", victim));
@@ -265,7 +266,7 @@ TEST_F(ProcessGroupTest, RankZeroMayLeaveFirst) {
       return keys_.Put("left", "");
     }
     ASSIGN_OR_RETURN(const auto pair, group->NewGroup("pair", {2, 1}));
-    RETURN_IF_ERROR(Expect(pair->rank() == 2 - rank, "the order of its own"));
+    RETURN_IF_ERROR(Expect(pair->rank() == 2 - rank, "the group's own rank order"));
     RETURN_IF_ERROR(group->Barrier());
     RETURN_IF_ERROR(keys_.Get("left", absl::Seconds(20)).status());
     std::vector<int64_t> data = {rank};
@@ -273,13 +274,13 @@ TEST_F(ProcessGroupTest, RankZeroMayLeaveFirst) {
     RETURN_IF_ERROR(Expect(data[0] == 3, "the sum"));
     const absl::Status late = group->NewGroup("late", {1, 2}).status();
     RETURN_IF_ERROR(Expect(absl::IsUnavailable(late) && absl::StrContains(late.message(), "rank 0"),
-                           absl::StrCat("no keys any more, not ", late.ToString())));
+                           absl::StrCat("UNAVAILABLE from the key store, not ", late.ToString())));
     return pair->Barrier();
   });
   EXPECT_THAT(results, Each(""));
 }
 
-TEST_F(ProcessGroupTest, SpansOfTheWrongSizeAreStatuses) {
+TEST_F(ProcessGroupTest, RejectsSpansOfWrongSize) {
   EXPECT_THAT(Run(2,
                   [](ProcessGroup& group) -> absl::Status {
                     const std::vector<float> send(3);
@@ -290,15 +291,15 @@ TEST_F(ProcessGroupTest, SpansOfTheWrongSizeAreStatuses) {
                         absl::IsInvalidArgument(status) &&
                             absl::StrContains(status.message(), "sends 3 elements and receives 3"),
                         status.ToString()));
-                    return Expect(group.status() == status, "a group that is finished");
+                    return Expect(group.status() == status, "a failed group");
                   }),
               Each(""));
 }
 
-TEST_F(ProcessGroupTest, RanksOfAnotherRunOrWorldAreRefused) {
+TEST_F(ProcessGroupTest, RejectsRanksOfOtherRunOrWorldSize) {
   const std::vector<std::string> results = RunRankProcesses(4, [&](uint32_t i) -> absl::Status {
     ProcessGroupOptions options = Options(i == 0 ? 0 : 1, 2);
-    // Rank 0 serves until its rank 1 has joined, which waits until the others were refused.
+    // Rank 0 serves until rank 1 has joined, which waits until the others were rejected.
     if (i == 1) {
       RETURN_IF_ERROR(keys_.Get("refused 2", absl::Seconds(20)).status());
       RETURN_IF_ERROR(keys_.Get("refused 3", absl::Seconds(20)).status());

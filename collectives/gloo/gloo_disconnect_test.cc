@@ -1,5 +1,5 @@
-// Connections that break while a message is half transferred. The ranks are threads; a relay
-// between them closes both of its connections after a given number of bytes.
+// Connections that break in the middle of a message. The ranks are threads; a relay between them
+// closes both of its connections after a given number of bytes.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -21,11 +21,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "common/status.h"
 #include "collectives/communicator.h"
 #include "collectives/factory.h"
 #include "collectives/peer_status.h"
 #include "collectives/testing.h"
+#include "common/status.h"
 
 namespace muster::collectives {
 namespace {
@@ -40,12 +40,12 @@ sockaddr_in LoopbackAddress(uint16_t port) {
 
 enum class AtLimit {
   kDisconnect,
-  // Holds back what follows from the same side until that side closes, then forwards it together
+  // Holds back further data from the same side until that side closes, then forwards it together
   // with the close.
   kHoldUntilClosed,
 };
 
-// Forwards both directions of one connection to a port of this machine, `limit_bytes` in all.
+// Forwards both directions of one connection to a local port, `limit_bytes` in total.
 class Relay {
  public:
   Relay(uint16_t target_port, size_t limit_bytes, AtLimit at_limit)
@@ -60,7 +60,7 @@ class Relay {
     thread_ = std::thread([=, this] { Run(target_port, limit_bytes, at_limit); });
   }
   ~Relay() {
-    shutdown(listener_, SHUT_RDWR);  // ends an accept
+    shutdown(listener_, SHUT_RDWR);  // wakes accept
     thread_.join();
     close(listener_);
   }
@@ -113,8 +113,8 @@ class Relay {
   std::thread thread_;
 };
 
-// Leads rank 0 to a relay to rank 1. Of two ranks the one with the higher address connects, and the
-// other waits: each is given an address of its peer that is on the right side of its own.
+// Makes rank 0 connect to rank 1 through a relay. Of two ranks, the one with the higher address
+// connects and the other listens: each receives a peer address that compares accordingly.
 class RelayedKeyStore final : public KeyStore {
  public:
   RelayedKeyStore(size_t limit_bytes, AtLimit at_limit)
@@ -139,10 +139,10 @@ class RelayedKeyStore final : public KeyStore {
   const size_t limit_bytes_;
   const AtLimit at_limit_;
   FileKeyStore store_;
-  std::unique_ptr<Relay> relay_;  // rank 0 asks once
+  std::unique_ptr<Relay> relay_;  // created when rank 0 reads the key
 };
 
-// Runs ranks 0 and 1, which return what `body` returns.
+// Runs ranks 0 and 1 and returns their results of `body`.
 std::vector<std::string> RunRelayedRanks(RelayedKeyStore* store,
                                          absl::FunctionRef<absl::Status(Communicator&)> body) {
   return RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
@@ -159,7 +159,7 @@ std::vector<std::string> RunRelayedRanks(RelayedKeyStore* store,
   });
 }
 
-// More than the sockets between the ranks can buffer.
+// Exceeds the socket buffers between the ranks.
 constexpr size_t kLargeBytes = 64 << 20;
 
 void ExpectThatBothRanksLoseTheirPeer(
@@ -176,22 +176,22 @@ void ExpectThatBothRanksLoseTheirPeer(
   EXPECT_LT(absl::Now() - start, absl::Seconds(10));
 }
 
-TEST(GlooDisconnectTest, EndsAMessageThatIsHalfTransferred) {
+TEST(GlooDisconnectTest, EndsPartlyTransferredMessage) {
   ExpectThatBothRanksLoseTheirPeer([](Communicator& communicator, void* data) {
     return communicator.rank() == 0 ? communicator.Send(data, kLargeBytes, DataType::kUint8, 1)
                                     : communicator.Recv(data, kLargeBytes, DataType::kUint8, 0);
   });
 }
 
-TEST(GlooDisconnectTest, EndsACollectiveThatIsHalfTransferred) {
+TEST(GlooDisconnectTest, EndsPartlyTransferredCollective) {
   ExpectThatBothRanksLoseTheirPeer([](Communicator& communicator, void* data) {
     return communicator.AllReduce(data, data, kLargeBytes, DataType::kUint8, ReduceOp::kSum);
   });
 }
 
-TEST(GlooDisconnectTest, AMessageIsReceivedFromARankThatLeavesAfterSendingIt) {
+TEST(GlooDisconnectTest, ReceivesMessageFromRankThatLeftAfterSending) {
   constexpr size_t kBytes = 32 << 10;
-  // Whether the receiver wakes before the connection is found closed varies.
+  // Repeated, because it varies whether the receiver wakes before the connection is seen as closed.
   for (int round = 0; round < 8; ++round) {
     RelayedKeyStore store(kBytes / 2, AtLimit::kHoldUntilClosed);
     const auto results = RunRelayedRanks(&store, [&](Communicator& communicator) -> absl::Status {

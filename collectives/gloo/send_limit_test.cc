@@ -1,4 +1,4 @@
-// gloo over a network that is made slower: GroupOptions.send_limit.
+// gloo with a limited send rate (GroupOptions.send_limit).
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -34,7 +34,7 @@ class SendLimitTest : public ::testing::Test {
   FileKeyStore store_;
 };
 
-TEST_F(SendLimitTest, AnAllReduceTakesAsLongAsItsBytes) {
+TEST_F(SendLimitTest, AllReduceDurationMatchesLimit) {
   constexpr size_t kElements = 1 << 18;  // each rank sends as many bytes as it reduces: 1 MiB
   constexpr double kSeconds = 0.2;
   const std::vector<std::string> results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
@@ -55,11 +55,11 @@ TEST_F(SendLimitTest, AnAllReduceTakesAsLongAsItsBytes) {
   for (const std::string& result : results) EXPECT_EQ(result, "");
 }
 
-TEST_F(SendLimitTest, AbortEndsTheWaitForATurn) {
+TEST_F(SendLimitTest, AbortEndsWaitForSendLimit) {
   const std::vector<std::string> results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
     TokenBucket limit(0, 0);
     ASSIGN_OR_RETURN(const auto communicator, Create(rank, &limit));
-    limit.SetRate(1, absl::Now());  // a byte per second: for ever
+    limit.SetRate(1, absl::Now());  // a byte per second: effectively forever
     std::vector<float> data(1 << 18);
     const auto work = communicator->AllReduce(data.data(), data.data(), data.size(),
                                               DataType::kFloat32, ReduceOp::kSum);

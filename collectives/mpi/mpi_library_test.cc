@@ -24,14 +24,14 @@ class MpiLibraryTest : public ::testing::Test {
   }
 };
 
-TEST_F(MpiLibraryTest, IsBesideTheProgramOrWhereTheEnvironmentSays) {
+TEST_F(MpiLibraryTest, FindsLibraryNextToProgramOrByEnvironment) {
   EXPECT_THAT(MpiLibraryPlaces("/opt/muster/bin"),
               ElementsAre("/opt/muster/bin/libmuster-mpi.so", "/opt/muster/lib/libmuster-mpi.so"));
   setenv("MUSTER_MPI_PLUGIN", "/elsewhere/mpi.so", 1);
   EXPECT_THAT(MpiLibraryPlaces("/opt/muster/bin"), ElementsAre("/elsewhere/mpi.so"));
 }
 
-TEST_F(MpiLibraryTest, WhatIsMissingIsNamedInOneLine) {
+TEST_F(MpiLibraryTest, NamesMissingLibraryInOneLine) {
   setenv("MUSTER_MPI_PLUGIN", "/nowhere/libmuster-mpi.so", 1);
   const absl::Status missing = OpenMpiLibrary().status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
@@ -46,7 +46,7 @@ TEST_F(MpiLibraryTest, WhatIsMissingIsNamedInOneLine) {
   EXPECT_THAT(std::string(broken.message()), Not(HasSubstr("\n")));
 }
 
-TEST_F(MpiLibraryTest, AnotherVersionIsRefused) {
+TEST_F(MpiLibraryTest, RejectsOtherVersion) {
   setenv("MUSTER_MPI_PLUGIN", "collectives/mpi/testing/libother-version.so", 1);
   const absl::Status status = OpenMpiLibrary().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -54,8 +54,8 @@ TEST_F(MpiLibraryTest, AnotherVersionIsRefused) {
               HasSubstr("belongs to another version of Muster (interface 4711"));
 }
 
-// As those of a train job are.
-TEST_F(MpiLibraryTest, AProcessThatMpirunHasNotStartedIsRefused) {
+// Processes of a train job are started without mpirun.
+TEST_F(MpiLibraryTest, RejectsProcessNotStartedByMpirun) {
   GroupOptions options;
   options.name = "WORLD";
   options.size = 2;

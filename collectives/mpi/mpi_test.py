@@ -1,5 +1,5 @@
-"""The mpi backend in processes that mpirun starts: the contract of all backends, groups, and what becomes of the
-others when one is killed, stopped, absent or gives up."""
+"""The mpi backend in processes started by mpirun: the contract of all backends, groups, and the behaviour of the
+other ranks when one is killed, stopped, absent or aborts."""
 
 import base64
 import os
@@ -13,13 +13,13 @@ import unittest
 
 from tests.support.daemon import binary
 
-# What googletest would write for each of the processes.
+# Bazel variables that would make googletest write output files in every process.
 OF_BAZEL = ("XML_OUTPUT_FILE", "TEST_PREMATURE_EXIT_FILE")
 PLUGIN = "collectives/mpi/libmuster-mpi.so"
 
 
 def why_not():
-    """What this machine lacks, or None."""
+    """Reason to skip the tests on this machine, or None."""
     if shutil.which("mpirun") is None:
         return "no mpirun: install openmpi-bin"
     try:
@@ -30,7 +30,7 @@ def why_not():
 
 
 def mpirun(ranks, program, *args, env=None, timeout=120):
-    """Runs it on so many processes of this machine; stdout and stderr come together."""
+    """Runs `program` in `ranks` local processes, with stdout and stderr combined."""
     with tempfile.TemporaryDirectory(prefix="muster-mpi.", dir=os.environ.get("TEST_TMPDIR")) as keys:
         environment = {name: value for name, value in os.environ.items() if name not in OF_BAZEL}
         environment.update({"MUSTER_TEST_KEYS": keys, "MUSTER_MPI_PLUGIN": binary(PLUGIN)}, **(env or {}))
@@ -47,24 +47,24 @@ def mpirun(ranks, program, *args, env=None, timeout=120):
 @unittest.skipIf(why_not(), why_not())
 class ContractTest(unittest.TestCase):
     CONTRACT = "collectives/contract_test"
-    # A failure ends MPI in its process.
-    FAILURES = ("*.BadArgumentsAreStatuses/*", "*.AbortEndsEverything/*")
+    # A failure ends MPI in its process, so each case runs separately.
+    FAILURES = ("*.RejectsInvalidArguments/*", "*.AbortEndsAllOperations/*")
 
-    def test_contract_on_two_three_and_four_ranks(self):
+    def test_contract_with_two_to_four_ranks(self):
         for ranks in (2, 3, 4):
             with self.subTest(ranks=ranks):
                 result = mpirun(ranks, self.CONTRACT, f"--gtest_filter=-{':'.join(self.FAILURES)}")
                 self.assertEqual(result.returncode, 0, result.stdout)
-                # What each rank said of each case.
+                # Results of all cases on all ranks.
                 self.assertEqual(set(result.ended), {"OK"}, result.stdout)
                 self.assertGreaterEqual(len(result.ended), 12 * ranks)
 
-    def test_contract_of_failures(self):
+    def test_failure_contract(self):
         for case in self.FAILURES:
             with self.subTest(case=case):
                 result = mpirun(4, self.CONTRACT, f"--gtest_filter={case}")
                 self.assertEqual(result.ended, ["OK"] * 4, result.stdout)
-                # No MPI_Finalize: mpirun cannot take it for a success.
+                # Exit without MPI_Finalize, which mpirun reports as a failure.
                 self.assertNotEqual(result.returncode, 0)
 
 
@@ -73,11 +73,11 @@ class RanksTest(unittest.TestCase):
     RANK = "collectives/mpi/testing/mpi_rank"
 
     def lines(self, result):
-        """(milliseconds, status) by rank, of those that came to say it."""
+        """(milliseconds, status) of the ranks that printed a result."""
         found = re.findall(r"rank (\d+) after (\d+) ms: (.*)", result.stdout)
         return {int(rank): (int(time_ms), status) for rank, time_ms, status in found}
 
-    def test_groups_at_the_same_time(self):
+    def test_concurrent_groups(self):
         result = mpirun(4, self.RANK, "groups")
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertEqual({rank: status for rank, (_, status) in self.lines(result).items()}, {
@@ -87,32 +87,33 @@ class RanksTest(unittest.TestCase):
             3: "UNKNOWN: mpi 6 5 4 place 0",
         })
 
-    def test_a_killed_rank_ends_the_others(self):
+    def test_killed_rank_ends_others(self):
         result = mpirun(3, self.RANK, "killed", "60s")
         self.assertNotEqual(result.returncode, 0)
         self.assertLess(result.seconds, 10, result.stdout)
         self.assertIn("signal 9", result.stdout)
 
-    def test_a_stopped_rank_is_named_and_ends_the_others(self):
+    def test_names_stopped_rank_and_ends_others(self):
         result = mpirun(3, self.RANK, "stopped", "2s")
         self.assertNotEqual(result.returncode, 0)
         self.assertLess(result.seconds, 20, result.stdout)
         lines = self.lines(result)
-        # mpirun continues a stopped process before it ends it, which may give rank 2 the time to print its own line.
+        # mpirun continues a stopped process before it ends it, which may give rank 2 time to print
+        # its own line.
         _, resumed = lines.pop(2, (0, ""))
         self.assertNotIn("timed out after", resumed)
         self.assertTrue(lines, result.stdout)
         for _, status in lines.values():
             self.assertIn("DEADLINE_EXCEEDED: WORLD: timed out after 2s waiting for rank 2", status)
 
-    def test_a_rank_that_was_stopped_does_not_blame_its_peers(self):
+    def test_resumed_rank_does_not_blame_peers(self):
         result = mpirun(3, self.RANK, "resumed", "3s")
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertEqual({rank: status for rank, (_, status) in self.lines(result).items()},
                          {0: "OK", 1: "OK", 2: "OK"})
 
-    def test_a_rank_that_does_not_come_is_named(self):
-        # MPI itself starts with all processes: it is the first to wait.
+    def test_names_missing_rank(self):
+        # MPI_Init waits for all processes, so it may time out first.
         result = mpirun(3, self.RANK, "absent", "2s")
         self.assertNotEqual(result.returncode, 0)
         self.assertLess(result.seconds, 20, result.stdout)
@@ -121,7 +122,7 @@ class RanksTest(unittest.TestCase):
         for _, status in lines.values():
             self.assertRegex(status, "DEADLINE_EXCEEDED: (WORLD: timed out after .* waiting for rank 2|mpi: MPI_Init)")
 
-    def test_a_rank_that_gives_up_ends_the_others(self):
+    def test_aborting_rank_ends_others(self):
         result = mpirun(3, self.RANK, "failed", "60s")
         self.assertEqual(result.returncode, 3, result.stdout)
         self.assertLess(result.seconds, 10, result.stdout)
@@ -129,7 +130,7 @@ class RanksTest(unittest.TestCase):
         self.assertIn("ABORTED: out of order", status)
         self.assertLess(time_ms, 5000)
 
-    def test_a_missing_library_is_one_line(self):
+    def test_reports_missing_library_in_one_line(self):
         result = mpirun(2, self.RANK, "killed", env={"MUSTER_MPI_PLUGIN": "/nowhere/libmuster-mpi.so"})
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("NOT_FOUND: mpi: no /nowhere/libmuster-mpi.so\n", result.stdout)

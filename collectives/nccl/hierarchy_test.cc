@@ -20,7 +20,7 @@ Operation AllReduceOf(std::vector<float>& send, std::vector<float>& recv) {
   return operation;
 }
 
-TEST(NcclHierarchyTest, PartsAreAlignedAndTheRestIsPlain) {
+TEST(NcclHierarchyTest, SegmentsAreAlignedAndRemainderIsFlat) {
   std::vector<float> send(27), recv(27);
   const auto stages = HierarchicalStages(AllReduceOf(send, recv), {1, 3});
   ASSERT_EQ(stages.size(), 4u);
@@ -45,12 +45,12 @@ TEST(NcclHierarchyTest, PartsAreAlignedAndTheRestIsPlain) {
   for (const NcclStage& stage : stages) EXPECT_EQ(stage.operation.op, ReduceOp::kMax);
 }
 
-TEST(NcclHierarchyTest, WhatDividesHasNoRest) {
+TEST(NcclHierarchyTest, DivisibleCountHasNoRemainder) {
   std::vector<float> data(32);
   EXPECT_EQ(HierarchicalStages(AllReduceOf(data, data), {0, 4}).size(), 3u);
 }
 
-TEST(NcclHierarchyTest, FewElementsHaveNoHierarchy) {
+TEST(NcclHierarchyTest, FewElementsAreReducedFlat) {
   std::vector<float> data(15);
   const auto stages = HierarchicalStages(AllReduceOf(data, data), {2, 4});
   ASSERT_EQ(stages.size(), 1u);

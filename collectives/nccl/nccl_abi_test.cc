@@ -1,4 +1,4 @@
-// nccl_abi.h against the header of the NCCL that is installed.
+// Compares nccl_abi.h with the header of the installed NCCL.
 #include "collectives/nccl/nccl_abi.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ static_assert(sizeof(ncclResult_t) == sizeof(NcclResult) &&
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
 static_assert(kNcclSplitNoColor == NCCL_SPLIT_NOCOLOR);
 static_assert(kNcclUndefined == NCCL_CONFIG_UNDEF_INT && kNcclOldestVersion <= NCCL_VERSION_CODE);
-// Ours is the beginning of theirs.
+// NcclConfig is a prefix of ncclConfig_t.
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t) &&
               offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version) &&
@@ -43,7 +43,8 @@ static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t) &&
               offsetof(NcclConfig, net_name) == offsetof(ncclConfig_t, netName) &&
               offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitShare));
 
-// As many parameters, each as large: what the binary interface sees of a function.
+// Whether two functions have the same number of parameters with the same sizes, as seen by the
+// binary interface.
 template <typename Ours, typename Theirs>
 struct SameShape : std::false_type {};
 template <typename A, typename... As, typename B, typename... Bs>
@@ -59,14 +60,14 @@ static_assert(kNcclWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
 NCCL_OPTIONAL_FUNCTIONS(CHECK_SHAPE)
 #endif
 
-TEST(NcclAbiTest, ConfigBeginsAsNcclBeginsIt) {
+TEST(NcclAbiTest, ConfigStartsLikeInstalledHeader) {
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   EXPECT_EQ(theirs.magic, NCCL_CONFIG_MAGIC);
 }
 
 #else
 
-TEST(NcclAbiTest, ConfigBeginsAsNcclBeginsIt) { GTEST_SKIP() << "no nccl.h is installed"; }
+TEST(NcclAbiTest, ConfigStartsLikeInstalledHeader) { GTEST_SKIP() << "no nccl.h is installed"; }
 
 #endif
 

@@ -1,5 +1,5 @@
-// However NCCL hangs, a rank that is told to stop is out within two seconds: twenty times each. The
-// fake library ends the process if anybody calls it while it aborts, or afterwards.
+// Wherever NCCL hangs, an aborted rank returns within two seconds; each case runs twenty times. The
+// fake library ends the process if a thread calls it during or after an abort.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kRounds = 20;
 constexpr absl::Duration kOutWithin = absl::Seconds(2);
-const absl::Status kVerdict = absl::AbortedError("the generation is over");
+const absl::Status kAbortReason = absl::AbortedError("the generation has ended");
 
 class NcclAbortTest : public ::testing::Test {
  protected:
@@ -38,12 +38,12 @@ class NcclAbortTest : public ::testing::Test {
     return options;
   }
 
-  // A group of two whose rank 0 does `body`, while rank 1 stays until that is over.
+  // Runs a group of two whose rank 0 runs `body` while rank 1 waits for it.
   void RunTwo(int round, const std::function<absl::Status(Communicator&)>& body) {
     RunRanks(round, 2, /*levels_of=*/0, body);
   }
 
-  // The same of `size` ranks, so many on each node of a hierarchy.
+  // Like RunTwo with `size` ranks, `levels_of` per node of a hierarchy.
   void RunRanks(int round, uint32_t size, uint32_t levels_of,
                 const std::function<absl::Status(Communicator&)>& body) {
     std::atomic<bool> out{false};
@@ -65,15 +65,16 @@ class NcclAbortTest : public ::testing::Test {
     for (const std::string& result : results) EXPECT_EQ(result, "") << "round " << round;
   }
 
-  // From the verdict until nothing is under way and the communicator is gone.
+  // Measures the time from the abort until all operations have ended and the communicator is
+  // destroyed.
   static absl::Status ExpectOutSoon(Communicator& communicator,
                                     const std::vector<std::shared_ptr<Work>>& works) {
     const absl::Time start = absl::Now();
-    communicator.Abort(kVerdict);
+    communicator.Abort(kAbortReason);
     const absl::Duration aborting = absl::Now() - start;
     for (const auto& work : works) {
       const absl::Status status = work->Wait();
-      if (status != kVerdict) return absl::InternalError(status.ToString());
+      if (status != kAbortReason) return absl::InternalError(status.ToString());
     }
     const absl::Duration took = absl::Now() - start;
     if (aborting > absl::Milliseconds(500)) return absl::InternalError("Abort blocked");
@@ -86,7 +87,7 @@ class NcclAbortTest : public ::testing::Test {
   float data_[4] = {};
 };
 
-TEST_F(NcclAbortTest, ACollectiveWhosePeerNeverComes) {
+TEST_F(NcclAbortTest, EndsCollectiveWhosePeerNeverArrives) {
   for (int round = 0; round < kRounds; ++round) {
     RunTwo(round, [&](Communicator& c) {
       const std::vector<std::shared_ptr<Work>> works = {
@@ -98,7 +99,7 @@ TEST_F(NcclAbortTest, ACollectiveWhosePeerNeverComes) {
   }
 }
 
-TEST_F(NcclAbortTest, ACallThatDoesNotSettle) {
+TEST_F(NcclAbortTest, EndsCallThatDoesNotSettle) {
   for (int round = 0; round < kRounds; ++round) {
     rules_.Become({});
     RunTwo(round, [&](Communicator& c) {
@@ -111,8 +112,8 @@ TEST_F(NcclAbortTest, ACallThatDoesNotSettle) {
   }
 }
 
-// All parts of the communicator are aborted, before the whole, whichever of them it hangs in.
-TEST_F(NcclAbortTest, AHierarchyWhosePeersNeverCome) {
+// All split communicators are aborted, before their parent, whichever of them hangs.
+TEST_F(NcclAbortTest, EndsHierarchyWhosePeersNeverArrive) {
   std::vector<float> data(64);
   const auto out_soon = [&data](Communicator& c) {
     const std::vector<std::shared_ptr<Work>> works = {
@@ -136,7 +137,7 @@ TEST_F(NcclAbortTest, AHierarchyWhosePeersNeverCome) {
   }
 }
 
-TEST_F(NcclAbortTest, ASplitWhosePeersNeverCome) {
+TEST_F(NcclAbortTest, EndsSplitWhosePeersNeverArrive) {
   for (int round = 0; round < kRounds; ++round) {
     rules_.Become({"slow ncclCommSplit 1"});
     const auto results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
@@ -147,18 +148,18 @@ TEST_F(NcclAbortTest, ASplitWhosePeersNeverCome) {
       options.cancelled = [&]() -> absl::Status {
         if (++asked < 40) return absl::OkStatus();
         if (asked == 40) start = absl::Now();
-        return kVerdict;
+        return kAbortReason;
       };
       const absl::Status status = CreateNccl(options).status();
-      if (status != kVerdict) return status;
+      if (status != kAbortReason) return status;
       return absl::Now() - start < kOutWithin ? absl::OkStatus() : absl::InternalError("late");
     });
     for (const std::string& result : results) EXPECT_EQ(result, "") << "round " << round;
   }
 }
 
-// The collective waits in the stream for what will never be computed.
-TEST_F(NcclAbortTest, AComputationThatHangs) {
+// The collective waits in the stream for a computation that never completes.
+TEST_F(NcclAbortTest, EndsWaitForHangingComputation) {
   HostCompute compute;
   parts_ = FakeNcclParts(&compute);
   for (int round = 0; round < kRounds; ++round) {
@@ -173,8 +174,8 @@ TEST_F(NcclAbortTest, AComputationThatHangs) {
   }
 }
 
-// The verdict comes before there is a communicator to abort.
-TEST_F(NcclAbortTest, AnInitWhosePeerNeverComes) {
+// The abort arrives before there is a communicator to abort.
+TEST_F(NcclAbortTest, EndsInitWhosePeerNeverArrives) {
   for (int round = 0; round < kRounds; ++round) {
     std::atomic<int> asked{0};
     absl::Time start;
@@ -182,22 +183,22 @@ TEST_F(NcclAbortTest, AnInitWhosePeerNeverComes) {
     options.cancelled = [&]() -> absl::Status {
       if (++asked < 20) return absl::OkStatus();
       if (asked == 20) start = absl::Now();
-      return kVerdict;
+      return kAbortReason;
     };
-    EXPECT_EQ(CreateNccl(options).status(), kVerdict);
+    EXPECT_EQ(CreateNccl(options).status(), kAbortReason);
     EXPECT_LT(absl::Now() - start, kOutWithin);
   }
 }
 
-TEST_F(NcclAbortTest, AUniqueIdThatNeverComes) {
+TEST_F(NcclAbortTest, EndsWaitForMissingUniqueId) {
   std::atomic<bool> over{false};
   GroupOptions options = Options(0, 1, 2);
-  options.cancelled = [&over] { return over.exchange(true) ? kVerdict : absl::OkStatus(); };
-  EXPECT_EQ(CreateNccl(options).status(), kVerdict);
+  options.cancelled = [&over] { return over.exchange(true) ? kAbortReason : absl::OkStatus(); };
+  EXPECT_EQ(CreateNccl(options).status(), kAbortReason);
 }
 
-// Issuing, waiting and aborting from many threads at once: the fake knows who calls it.
-TEST_F(NcclAbortTest, ThreadsAtWork) {
+// Many threads issue, wait and abort concurrently; the fake detects concurrent calls.
+TEST_F(NcclAbortTest, AbortsDuringConcurrentCalls) {
   for (int round = 0; round < kRounds; ++round) {
     const std::vector<std::string> results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
       auto communicator = CreateNccl(Options(round, rank, 2));
@@ -219,7 +220,7 @@ TEST_F(NcclAbortTest, ThreadsAtWork) {
         });
       }
       for (int seen = 0; (seen = reduced.load()) < 10;) reduced.wait(seen);
-      (*communicator)->Abort(kVerdict);
+      (*communicator)->Abort(kAbortReason);
       for (std::thread& thread : threads) thread.join();
       return absl::OkStatus();
     });
@@ -227,8 +228,8 @@ TEST_F(NcclAbortTest, ThreadsAtWork) {
   }
 }
 
-// In a process of its own, which ends with a thread inside the library.
-TEST_F(NcclAbortTest, AnAbortThatHangsHoldsNobody) {
+// In a separate process, which ends with a thread inside the library.
+TEST_F(NcclAbortTest, ReturnsWhenNcclAbortHangs) {
   const std::vector<std::string> results = RunRankProcesses(1, [&](uint32_t) -> absl::Status {
     ASSIGN_OR_RETURN(auto communicator, CreateNccl(Options(0, 0, 1)));
     rules_.Become({"hang ncclAllReduce", "abort_ms 60000"});

@@ -7,7 +7,7 @@
 namespace muster::collectives {
 namespace {
 
-TEST(NcclConfigTest, TheUsersMostBlocksWin) {
+TEST(NcclConfigTest, EnvironmentOverridesMaxCtas) {
   unsetenv("NCCL_MAX_CTAS");
   unsetenv("NCCL_MIN_CTAS");
   EXPECT_EQ(MakeNcclConfig().max_ctas, kNcclMaxCtas);
@@ -19,7 +19,7 @@ TEST(NcclConfigTest, TheUsersMostBlocksWin) {
   unsetenv("NCCL_MIN_CTAS");
 }
 
-TEST(NcclConfigTest, NeverBlocksAndLeavesTheRestToNccl) {
+TEST(NcclConfigTest, IsNonBlockingAndKeepsDefaults) {
   const NcclConfig config = MakeNcclConfig();
   EXPECT_EQ(config.blocking, 0);
   EXPECT_EQ(config.min_ctas, kNcclUndefined);

@@ -1,4 +1,4 @@
-// How the library is found, what is said when it cannot be used, and who makes which unique id.
+// Search path and errors of the NCCL library, and assignment of unique ids.
 #include "collectives/nccl/nccl_library.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(NcclLibraryTest, FindsTheFileInTheFolderThatIsSaid) {
+TEST(NcclLibraryTest, SearchesConfiguredFolderFirst) {
   const std::filesystem::path folder = ::testing::TempDir() + "/cuda";
   std::filesystem::create_directories(folder);
   std::filesystem::copy_file(FakeNcclPath(), folder / "libnccl.so.2",
@@ -36,45 +36,46 @@ TEST(NcclLibraryTest, FindsTheFileInTheFolderThatIsSaid) {
   EXPECT_NE((*library)->init_rank_scalable, nullptr);
 }
 
-TEST(NcclLibraryTest, LooksWhereTheLinkerDoesAndWhereCudaIsInstalled) {
+TEST(NcclLibraryTest, SearchesLinkerPathAndCudaInstallation) {
   unsetenv("MUSTER_CUDA_LIBRARY_PATH");
   EXPECT_THAT(NcclLibraryPlaces(),
               ::testing::ElementsAre("libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2",
                                      "/usr/local/cuda/lib/libnccl.so.2"));
 }
 
-TEST(NcclLibraryTest, AMissingFileIsOneLineThatNamesIt) {
+TEST(NcclLibraryTest, NamesMissingFileInOneLine) {
   const auto library = OpenNcclLibrary("/nowhere/libnccl.so.2");
   EXPECT_TRUE(absl::IsNotFound(library.status()));
   EXPECT_THAT(std::string(library.status().message()), HasSubstr("/nowhere/libnccl.so.2"));
   EXPECT_THAT(std::string(library.status().message()), ::testing::Not(HasSubstr("\n")));
 }
 
-TEST(NcclLibraryTest, AnotherLibraryIsRefused) {
+TEST(NcclLibraryTest, RejectsOtherLibrary) {
   const auto library = OpenNcclLibrary("libdl.so.2");
   EXPECT_TRUE(absl::IsFailedPrecondition(library.status()));
   EXPECT_EQ(library.status().message(), "NCCL: libdl.so.2 does not export ncclGetVersion");
 }
 
-TEST(NcclLibraryTest, AnOldVersionIsRefused) {
+TEST(NcclLibraryTest, RejectsOldVersion) {
   FakeNcclRules rules;
   rules.Become({"version 21703"});
   const auto library = OpenNcclLibrary(FakeNcclPath());
   EXPECT_TRUE(absl::IsFailedPrecondition(library.status()));
-  EXPECT_THAT(std::string(library.status().message()), HasSubstr("is version 2.17.3, and 2.18"));
+  EXPECT_THAT(std::string(library.status().message()),
+              HasSubstr("is version 2.17.3; 2.18 or newer"));
   rules.Become({"version 2708"});
   EXPECT_THAT(std::string(OpenNcclLibrary(FakeNcclPath()).status().message()),
               HasSubstr("is version 2.7.8"));
 }
 
-TEST(NcclLibraryTest, OlderVersionsLackAFunction) {
+TEST(NcclLibraryTest, OlderVersionLacksOptionalFunctions) {
   const auto library = OpenNcclLibrary(FakeNcclPath("libfake_nccl_2.18.so"));
   ASSERT_TRUE(library.ok()) << library.status();
   EXPECT_EQ((*library)->init_rank_scalable, nullptr);
   EXPECT_EQ(NcclRootCount(1000, **library), 1u);
 }
 
-TEST(NcclLibraryTest, ErrorsKeepNcclsWords) {
+TEST(NcclLibraryTest, ErrorsContainNcclMessage) {
   const auto library = OpenNcclLibrary(FakeNcclPath());
   ASSERT_TRUE(library.ok()) << library.status();
   const auto status = [&library](NcclResult code) {
@@ -88,7 +89,7 @@ TEST(NcclLibraryTest, ErrorsKeepNcclsWords) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status(kNcclInvalidUsage)));
 }
 
-TEST(NcclLibraryTest, WarningsAreWrittenUnlessTheUserSaidOtherwise) {
+TEST(NcclLibraryTest, EnablesWarningsUnlessConfigured) {
   unsetenv("NCCL_DEBUG");
   SetNcclEnvironment();
   EXPECT_STREQ(std::getenv("NCCL_DEBUG"), "WARN");
@@ -97,7 +98,7 @@ TEST(NcclLibraryTest, WarningsAreWrittenUnlessTheUserSaidOtherwise) {
   EXPECT_STREQ(std::getenv("NCCL_DEBUG"), "INFO");
 }
 
-TEST(UniqueIdsTest, OneRootForEach256Ranks) {
+TEST(UniqueIdsTest, UsesOneRootPer256Ranks) {
   const auto library = OpenNcclLibrary(FakeNcclPath());
   ASSERT_TRUE(library.ok()) << library.status();
   EXPECT_EQ(NcclRootCount(1, **library), 1u);
@@ -106,16 +107,16 @@ TEST(UniqueIdsTest, OneRootForEach256Ranks) {
   EXPECT_EQ(NcclRootCount(10000, **library), 40u);
 }
 
-// NCCL deals the ranks out in runs, the first ones a rank longer where they do not divide.
-TEST(UniqueIdsTest, ARootIsTheFirstOfItsRun) {
+// Roots serve consecutive ranks, the first ones one more if the ranks do not divide evenly.
+TEST(UniqueIdsTest, RootIsFirstRankOfItsRange) {
   EXPECT_EQ(NcclRootRank(0, 1, 7), 0u);
   EXPECT_EQ(NcclRootRank(1, 2, 300), 150u);
   EXPECT_EQ(NcclRootRank(1, 3, 11), 4u);  // 4, 4 and 3
   EXPECT_EQ(NcclRootRank(2, 3, 11), 8u);
 }
 
-// Of a group of 5,000 ranks those that make ids, and one that does not.
-TEST(UniqueIdsTest, EveryRankGetsTheIdsOfAllRootsInOneOrder) {
+// In a group of 5,000 ranks: the roots and one other rank.
+TEST(UniqueIdsTest, AllRanksReceiveIdsInSameOrder) {
   const auto library = OpenNcclLibrary(FakeNcclPath());
   ASSERT_TRUE(library.ok()) << library.status();
   constexpr uint32_t kSize = 5000;

@@ -1,6 +1,5 @@
-// Memory that NCCL knows: by which calls, and that it is let go of in time. The fake library ends
-// the process when memory is freed while a communicator knows it, or a communicator destroyed that
-// still does.
+// Registration of memory with NCCL and its deregistration. The fake library ends the process if
+// registered memory is freed, or a communicator is destroyed that still has registered memory.
 #include "collectives/nccl/nccl_memory.h"
 
 #include <glog/logging.h>
@@ -66,7 +65,8 @@ class NcclMemoryTest : public ::testing::Test {
     return options;
   }
 
-  // Allocates, sums, frees and allocates anew; the last one lives as long as the communicator.
+  // Allocates, reduces, frees and allocates again; the last allocation lives as long as the
+  // communicator.
   absl::Status Use(uint32_t rank, uint32_t size) {
     ASSIGN_OR_RETURN(auto communicator, CreateNccl(Options(rank, size)));
     std::unique_ptr<Allocation> kept;
@@ -85,7 +85,7 @@ class NcclMemoryTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
-  // What ranks that use memory so say of it in the log.
+  // Returns the log lines of ranks that use memory in this way.
   std::vector<std::string> LinesOf(const std::string& library, uint32_t size) {
     LogLines lines;
     parts_ = FakeNcclParts(nullptr, library);
@@ -100,34 +100,35 @@ class NcclMemoryTest : public ::testing::Test {
   absl::Duration timeout_ = absl::Seconds(20);
 };
 
-TEST_F(NcclMemoryTest, IsInWindowsWhereTheLibraryHasThem) {
-  const std::string line = "WORLD: NCCL 2.28.9, memory in windows (ncclCommWindowRegister)";
+TEST_F(NcclMemoryTest, UsesWindowsWhereSupported) {
+  const std::string line =
+      "WORLD: NCCL 2.28.9, memory registered as windows (ncclCommWindowRegister)";
   EXPECT_THAT(LinesOf("libfake_nccl.so", 2), ElementsAre(line, line));
 }
 
-TEST_F(NcclMemoryTest, IsRegisteredByOlderLibraries) {
+TEST_F(NcclMemoryTest, OlderLibrariesRegisterMemory) {
   EXPECT_THAT(LinesOf("libfake_nccl_2.23.so", 1),
               ElementsAre("WORLD: NCCL 2.23.4, registered memory (ncclCommRegister)"));
 }
 
-TEST_F(NcclMemoryTest, IsPlainWhereNothingCanBeRegistered) {
+TEST_F(NcclMemoryTest, UsesPlainMemoryWithoutRegistration) {
   EXPECT_THAT(LinesOf("libfake_nccl_2.18.so", 1),
-              ElementsAre("WORLD: NCCL 2.18.5, plain memory of the device: this version registers "
-                          "none"));
+              ElementsAre("WORLD: NCCL 2.18.5, plain device memory (this version cannot register "
+                          "memory)"));
 }
 
-TEST_F(NcclMemoryTest, WindowsThatTheGpusCannotHaveAreSaid) {
+TEST_F(NcclMemoryTest, LogsUnusedWindows) {
   rules_.Become({"no_windows"});
   EXPECT_THAT(LinesOf("libfake_nccl.so", 1), Each(HasSubstr("which NCCL does not use")));
 }
 
-TEST_F(NcclMemoryTest, IsKnownToAllPartsOfAHierarchy) {
+TEST_F(NcclMemoryTest, RegistersWithAllHierarchyLevels) {
   levels_of_ = 2;
   EXPECT_THAT(RunRankThreads(4, [&](uint32_t rank) { return Use(rank, 4); }), Each(""));
 }
 
-// After an abort NCCL has let go of everything, and the memory is there until its owner is done.
-TEST_F(NcclMemoryTest, OutlivesAnAbort) {
+// After an abort NCCL has deregistered all memory, which stays valid until its owner frees it.
+TEST_F(NcclMemoryTest, MemoryOutlivesAbort) {
   const auto results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
     ASSIGN_OR_RETURN(auto communicator, CreateNccl(Options(rank, 2)));
     ASSIGN_OR_RETURN(auto allocation, communicator->Allocate(kCount * sizeof(float)));
@@ -135,7 +136,7 @@ TEST_F(NcclMemoryTest, OutlivesAnAbort) {
     RETURN_IF_ERROR(communicator->Barrier()->Wait());
     if (rank == 0) {
       const auto work = communicator->Broadcast(data, kCount, DataType::kFloat32, 1);
-      communicator->Abort(absl::AbortedError("the generation is over"));
+      communicator->Abort(absl::AbortedError("the generation has ended"));
       if (!absl::IsAborted(work->Wait())) return absl::InternalError("not aborted");
     }
     std::fill(data, data + kCount, 1.0f);
@@ -145,8 +146,8 @@ TEST_F(NcclMemoryTest, OutlivesAnAbort) {
   EXPECT_THAT(results, Each(""));
 }
 
-// The others wait in the registration for the one that has no memory, as long as for any peer.
-TEST_F(NcclMemoryTest, APeerThatDoesNotAllocateIsWaitedForAsInACollective) {
+// The other ranks wait in the registration for the one without memory, as long as for any peer.
+TEST_F(NcclMemoryTest, TimesOutWhenPeerDoesNotAllocate) {
   timeout_ = absl::Milliseconds(300);
   const auto results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
     ASSIGN_OR_RETURN(auto communicator, CreateNccl(Options(rank, 2)));
@@ -159,8 +160,8 @@ TEST_F(NcclMemoryTest, APeerThatDoesNotAllocateIsWaitedForAsInACollective) {
   EXPECT_THAT(results[0], HasSubstr("ncclCommWindowRegister made no progress"));
 }
 
-// The fake library is a judge only if it notices.
-TEST_F(NcclMemoryTest, MisuseIsLoud) {
+// The tests rely on the fake library to detect misuse.
+TEST_F(NcclMemoryTest, FakeNcclDetectsMisuse) {
   const NcclLibrary& nccl = *parts_.library;
   ASSERT_NE(nccl.window_register, nullptr);
   NcclUniqueId id = {};
@@ -195,7 +196,7 @@ TEST_F(NcclMemoryTest, MisuseIsLoud) {
   ASSERT_EQ(nccl.abort(comm), kNcclSuccess);
 }
 
-TEST_F(NcclMemoryTest, NoMemoryIsNotTheCommunicatorsEnd) {
+TEST_F(NcclMemoryTest, AllocationFailureKeepsCommunicatorUsable) {
   rules_.Become({"no_memory"});
   const auto results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
     ASSIGN_OR_RETURN(auto communicator, CreateNccl(Options(rank, 2)));

@@ -1,4 +1,4 @@
-// The nccl backend beyond the contract that all backends keep, on the fake library.
+// The nccl backend beyond the contract of all backends, with the fake library.
 #include "collectives/nccl/nccl.h"
 
 #include <gmock/gmock.h>
@@ -77,13 +77,13 @@ TEST_F(NcclTest, SumsOverRanks) {
   EXPECT_FALSE(store_.Get("nccl/id-of-the-group/unique-id/1", absl::ZeroDuration()).ok());
 }
 
-TEST_F(NcclTest, ManyRanksHaveSeveralIds) {
+TEST_F(NcclTest, ManyRanksUseSeveralIds) {
   std::vector<std::string> results = Run(300, [](Communicator& c) {
     std::vector<float> data = {1};
     RETURN_IF_ERROR(Reduce(c, &data));
     return Expect(data[0] == 300, "a sum of 300");
   });
-  // Of so many a failure would print the good ones alone.
+  // Keep the failures only, so that a mismatch prints them.
   results.erase(std::remove(results.begin(), results.end(), ""), results.end());
   EXPECT_THAT(results, testing::IsEmpty());
   const auto all = store_.Get("nccl/id-of-the-group/unique-ids", absl::ZeroDuration());
@@ -94,17 +94,17 @@ TEST_F(NcclTest, ManyRanksHaveSeveralIds) {
   EXPECT_NE(all->substr(0, sizeof(NcclUniqueId)), *second);
 }
 
-TEST_F(NcclTest, AnOlderLibraryServesToo) {
+TEST_F(NcclTest, WorksWithOlderLibrary) {
   parts_ = FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
   EXPECT_THAT(Run(2, [](Communicator& c) { return c.Barrier()->Wait(); }), Each(""));
 }
 
-TEST_F(NcclTest, AnIdThatIsNoneIsRefused) {
+TEST_F(NcclTest, RejectsInvalidUniqueId) {
   ASSERT_TRUE(store_.Put("nccl/id-of-the-group/unique-ids", "beef").ok());
   EXPECT_TRUE(absl::IsDataLoss(CreateNccl(Options(1, 2)).status()));
 }
 
-TEST_F(NcclTest, TheRootThatDoesNotComeIsNamed) {
+TEST_F(NcclTest, NamesMissingRoot) {
   GroupOptions options = Options(1, 2);
   options.connect_timeout = absl::Milliseconds(100);
   const absl::Status status = CreateNccl(options).status();
@@ -113,8 +113,8 @@ TEST_F(NcclTest, TheRootThatDoesNotComeIsNamed) {
   EXPECT_EQ(PeerRankOf(status), 10u);
 }
 
-// Root 0 is there, and waits for another root as all do: that one is named, by everybody.
-TEST_F(NcclTest, TheSecondRootThatDoesNotComeIsNamed) {
+// Root 0 is present and waits for another root like all ranks: every rank names that root.
+TEST_F(NcclTest, NamesMissingSecondRoot) {
   for (const uint32_t rank : {0u, 7u}) {
     GroupOptions options = Options(rank, 300);
     options.connect_timeout = absl::Milliseconds(100);
@@ -126,14 +126,14 @@ TEST_F(NcclTest, TheSecondRootThatDoesNotComeIsNamed) {
   EXPECT_EQ(PeerRankOf(CreateNccl(options).status()), 10u);
 }
 
-TEST_F(NcclTest, TwoRanksOnOneGpuAreRefusedInNcclsWords) {
+TEST_F(NcclTest, ReportsDuplicateGpuWithNcclMessage) {
   rules_.Become({"bus_id 1b000"});
   EXPECT_THAT(Run(2, [](Communicator&) { return absl::OkStatus(); }),
               Each(AllOf(HasSubstr("FAILED_PRECONDITION: WORLD: NCCL: ncclCommInitRank"),
                          HasSubstr("Duplicate GPU detected : rank "))));
 }
 
-TEST_F(NcclTest, OneGpuIsTwoForProcessesThatAreTwoHosts) {
+TEST_F(NcclTest, AllowsSharedGpuOnDifferentHosts) {
   rules_.Become({"bus_id 1b000"});
   EXPECT_THAT(RunRankProcesses(2,
                                [&](uint32_t rank) -> absl::Status {
@@ -144,24 +144,25 @@ TEST_F(NcclTest, OneGpuIsTwoForProcessesThatAreTwoHosts) {
               Each(""));
 }
 
-TEST_F(NcclTest, ACallThatFailsIsTheCommunicatorsFailure) {
+TEST_F(NcclTest, FailedCallFailsCommunicator) {
   rules_.Become({"fail ncclReduceScatter 5 1"});
   const auto results = Run(2, [](Communicator& c) -> absl::Status {
     std::vector<float> data(4);
     absl::Status status = c.ReduceScatter(data.data(), data.data() + 2 * c.rank(), 2,
                                           DataType::kFloat32, ReduceOp::kSum)
                               ->Wait();
-    RETURN_IF_ERROR(Expect(c.Barrier()->Wait() == status, "the same status ever after"));
+    RETURN_IF_ERROR(Expect(c.Barrier()->Wait() == status, "the same status from later operations"));
     return status;
   });
   EXPECT_EQ(results[1],
             "FAILED_PRECONDITION: WORLD: NCCL: ReduceScatter of 2 float32 (sum): invalid usage");
-  // Rank 1 said that it failed, so nobody takes it for lost.
-  EXPECT_THAT(results[0], AllOf(HasSubstr("UNAVAILABLE"), ::testing::Not(HasSubstr("no word"))));
+  // Rank 1 has reported its failure, so it is not taken for lost.
+  EXPECT_THAT(results[0], AllOf(HasSubstr("UNAVAILABLE"), ::testing::Not(HasSubstr("no report"))));
 }
 
-// With levels the sum goes by nodes, and fewer elements than those have parts go as they are.
-TEST_F(NcclTest, LevelsReduceOnTheNodeFirst) {
+// With levels the sum is hierarchical; arrays too small to be divided among a node's ranks are
+// reduced flat.
+TEST_F(NcclTest, HierarchyReducesWithinNodeFirst) {
   rules_.Become({"fail ncclReduceScatter 3"});
   const auto results = RunRankThreads(4, [&](uint32_t rank) -> absl::Status {
     GroupOptions options = Options(rank, 4);
@@ -177,18 +178,18 @@ TEST_F(NcclTest, LevelsReduceOnTheNodeFirst) {
   EXPECT_THAT(results, Each(HasSubstr("NCCL: AllReduce of 64 float32 (sum): internal error")));
 }
 
-TEST_F(NcclTest, LevelsThatDoNotDivideTheRanksAreRefused) {
+TEST_F(NcclTest, RejectsLevelsThatDoNotDivideRanks) {
   GroupOptions options = Options(0, 3);
   options.levels_of = 2;
   EXPECT_TRUE(absl::IsInvalidArgument(CreateNccl(options).status()));
 }
 
-TEST_F(NcclTest, AsynchronousErrorsEndWhatIsUnderWay) {
+TEST_F(NcclTest, AsynchronousErrorEndsPendingOperations) {
   const auto results = Run(1, [&](Communicator& c) -> absl::Status {
     rules_.Become({"hang ncclAllReduce"});
     std::vector<float> data(1);
     const auto work = c.AllReduce(data.data(), data.data(), 1, DataType::kFloat32, ReduceOp::kSum);
-    // Nobody puts this key: time enough for the call to settle.
+    // This key is never set: gives the call time to settle.
     store_.Get("never", absl::Milliseconds(100)).status().IgnoreError();
     rules_.Become({"hang ncclAllReduce", "async 1"});
     return work->Wait();
@@ -196,11 +197,11 @@ TEST_F(NcclTest, AsynchronousErrorsEndWhatIsUnderWay) {
   EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: asynchronous error: unhandled cuda error");
 }
 
-// Nothing is under way: the next operation finds the communicator finished.
-TEST_F(NcclTest, AsynchronousErrorsAreSeenByAnIdleCommunicator) {
+// No operation is in flight: the next one finds that the communicator has failed.
+TEST_F(NcclTest, IdleCommunicatorDetectsAsynchronousError) {
   const auto results = Run(1, [&](Communicator& c) -> absl::Status {
     rules_.Become({"async 3", "fail ncclBroadcast 1"});
-    // Nobody puts this key: time enough for the owner to look.
+    // This key is never set: gives the thread time to poll.
     store_.Get("never", absl::Milliseconds(400)).status().IgnoreError();
     float value = 0;
     return c.Broadcast(&value, 1, DataType::kFloat32, 0)->Wait();
@@ -208,12 +209,12 @@ TEST_F(NcclTest, AsynchronousErrorsAreSeenByAnIdleCommunicator) {
   EXPECT_EQ(results[0], "INTERNAL: WORLD: NCCL: asynchronous error: internal error");
 }
 
-TEST_F(NcclTest, ATimeOutNamesWhatHangsAndWhoIsSilent) {
+TEST_F(NcclTest, TimeoutNamesOperationAndMissingRank) {
   timeout_ = absl::Milliseconds(200);
   const auto results = Run(3, [&](Communicator& c) -> absl::Status {
     std::vector<float> data(7);
     if (c.rank() != 1) return Reduce(c, &data);
-    // Nobody puts this key: longer than the others wait.
+    // This key is never set: waits longer than the other ranks.
     store_.Get("never", absl::Seconds(2)).status().IgnoreError();
     return absl::OkStatus();
   });
@@ -226,7 +227,7 @@ TEST_F(NcclTest, ATimeOutNamesWhatHangsAndWhoIsSilent) {
                         "progress within 200ms"));
 }
 
-TEST_F(NcclTest, BeginsWhenTheDeviceHasComputedWhatCameBefore) {
+TEST_F(NcclTest, StartsAfterPrecedingComputation) {
   HostCompute compute;
   parts_ = FakeNcclParts(&compute);
   const auto results = Run(1, [&](Communicator& c) -> absl::Status {
@@ -234,19 +235,19 @@ TEST_F(NcclTest, BeginsWhenTheDeviceHasComputedWhatCameBefore) {
     float result = 0;
     ++compute.given;
     const auto work = c.AllReduce(data.data(), &result, 1, DataType::kFloat32, ReduceOp::kSum);
-    // Nobody puts this key: time enough to begin too early.
+    // This key is never set: gives the operation time to start too early.
     store_.Get("never", absl::Milliseconds(50)).status().IgnoreError();
     RETURN_IF_ERROR(Expect(!work->Done(), "waiting for the computation"));
     data[0] = 5;
     ++compute.done;
     RETURN_IF_ERROR(work->Wait());
-    return Expect(result == 5, "what was computed");
+    return Expect(result == 5, "the computed value");
   });
   EXPECT_EQ(results[0], "");
 }
 
-// One that is not waited for goes as well, and a collective does not wait for it.
-TEST_F(NcclTest, SendsBeginWhenTheirWorkIsDropped) {
+// A Send that is never waited for is still performed, and a collective does not wait for it.
+TEST_F(NcclTest, SendsStartWhenWorkIsDropped) {
   EXPECT_THAT(Run(2,
                   [](Communicator& c) -> absl::Status {
                     int32_t value = 41 + static_cast<int32_t>(c.rank());
@@ -254,7 +255,7 @@ TEST_F(NcclTest, SendsBeginWhenTheirWorkIsDropped) {
                       RETURN_IF_ERROR(c.Barrier()->Wait());
                       RETURN_IF_ERROR(c.Recv(&value, 1, DataType::kInt32, 0)->Wait());
                       RETURN_IF_ERROR(c.Barrier()->Wait());
-                      return Expect(value == 41, "what was sent");
+                      return Expect(value == 41, "the value sent");
                     }
                     auto send = c.Send(&value, 1, DataType::kInt32, 1);
                     RETURN_IF_ERROR(c.Barrier()->Wait());
@@ -264,8 +265,8 @@ TEST_F(NcclTest, SendsBeginWhenTheirWorkIsDropped) {
               ::testing::ElementsAre("", ""));
 }
 
-// NVIDIA's own library, as far as it goes without a GPU.
-TEST_F(NcclTest, TheInstalledLibrarySaysThatThereIsNoGpu) {
+// NVIDIA's library, as far as it can be tested without a GPU.
+TEST_F(NcclTest, InstalledLibraryReportsMissingGpu) {
   if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "there may be a GPU";
   auto library = OpenNcclLibrary();
   if (absl::IsNotFound(library.status())) GTEST_SKIP() << library.status().message();
@@ -276,8 +277,8 @@ TEST_F(NcclTest, TheInstalledLibrarySaysThatThereIsNoGpu) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cuda"));
 }
 
-// The fake library is a judge only if it notices.
-TEST(FakeNcclDeathTest, MisuseIsLoud) {
+// The tests rely on the fake library to detect misuse.
+TEST(FakeNcclDeathTest, DetectsMisuse) {
   const NcclParts parts = FakeNcclParts();
   NcclUniqueId id = {};
   NcclConfig config = {};

@@ -1,11 +1,11 @@
-// One rank of the mpi backend, started by mpirun: mpi_rank WHAT [TIME-OUT]. What becomes of it is
-// one line on stdout.
+// One rank of the mpi backend, started by mpirun: mpi_rank WHAT [TIMEOUT]. Prints its result as one
+// line on stdout.
 //
-//   groups   two groups besides the world's, whose operations are under way at the same time
+//   groups   two groups in addition to the world, with concurrent operations
 //   killed   the last rank kills itself during an operation
 //   stopped  the last rank stops itself during an operation
-//   resumed  the same, but it continues after more than its time-out, and the others join only then
-//   absent   the last rank does not come
+//   resumed  the same, but it continues after more than its timeout, and the others join only then
+//   absent   the last rank does not join
 //   failed   the last rank aborts during an operation and exits with 3
 #include <signal.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@
 namespace muster::collectives {
 namespace {
 
-uint32_t OfMpirun(const char* name) {
+uint32_t MpirunVariable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? 0 : static_cast<uint32_t>(std::atoi(value));
 }
@@ -41,14 +41,15 @@ absl::Status Sum(Communicator& communicator, std::vector<float>* data) {
 
 absl::Status Groups(const WorldOptions& options) {
   ASSIGN_OR_RETURN(const auto world, CreateWorldCommunicator(options));
-  // The first half of the ranks and the second, and those of equal place in both.
+  // Groups of the first and second half of the ranks, and of the ranks with equal positions in
+  // both.
   const uint32_t half = options.world_size / 2;
   const uint32_t row = options.rank / half;
   const uint32_t column = options.rank % half;
   std::vector<uint32_t> rows;
   for (uint32_t i = 0; i < half; ++i) rows.push_back(row * half + i);
   ASSIGN_OR_RETURN(const auto in_row, CreateGroupCommunicator(options, "ROW", row, rows));
-  // Not in the order of the world.
+  // In an order that differs from the world's.
   ASSIGN_OR_RETURN(const auto in_column,
                    CreateGroupCommunicator(options, "COLUMN", column, {half + column, column}));
   std::vector<float> of_world(300000, static_cast<float>(options.rank));
@@ -67,8 +68,8 @@ absl::Status Groups(const WorldOptions& options) {
                                          " ", of_column.back(), " place ", in_column->rank()));
 }
 
-// Starts a process that waits until this one is stopped, continues it after `duration`, and says so
-// in the key store.
+// Starts a process that waits until this one is stopped, continues it after `duration`, and then
+// sets a key in the key store.
 void ContinueOnceStopped(absl::Duration duration, KeyStore* store) {
   const pid_t stopped = getpid();
   if (fork() != 0) return;
@@ -103,7 +104,7 @@ absl::Status Resumed(WorldOptions options) {
 absl::Status Fault(const WorldOptions& options, const std::string& what) {
   const bool victim = options.rank + 1 == options.world_size;
   if (victim && what == "absent") {
-    // The others give up, exit, and mpirun ends this one.
+    // The others fail and exit, upon which mpirun ends this process.
     FileKeyStore(std::getenv("MUSTER_TEST_KEYS"))
         .Get("never", absl::Seconds(60))
         .status()
@@ -122,7 +123,7 @@ absl::Status Fault(const WorldOptions& options, const std::string& what) {
       const auto never = world->Recv(data.data(), 1, DataType::kFloat32, 0);
       world->Abort(absl::AbortedError("out of order"));
       const absl::Status status = never->Wait();
-      // Until it is done, the all-reduce may read `data`.
+      // The all-reduce may read `data` until it is done.
       work->Wait().IgnoreError();
       return status;
     }
@@ -137,8 +138,8 @@ int Main(int argc, char** argv) {
   FileKeyStore store(std::getenv("MUSTER_TEST_KEYS"));
   WorldOptions options;
   options.backend = "mpi";
-  options.rank = OfMpirun("OMPI_COMM_WORLD_RANK");
-  options.world_size = OfMpirun("OMPI_COMM_WORLD_SIZE");
+  options.rank = MpirunVariable("OMPI_COMM_WORLD_RANK");
+  options.world_size = MpirunVariable("OMPI_COMM_WORLD_SIZE");
   options.ranks_on_node = {options.world_size};
   options.store = &store;
   const std::string what = argc > 1 ? argv[1] : "";
@@ -148,7 +149,7 @@ int Main(int argc, char** argv) {
   const absl::Status status = what == "groups"    ? Groups(options)
                               : what == "resumed" ? Resumed(options)
                                                   : Fault(options, what);
-  // In one write, so that lines of several ranks do not mix.
+  // A single write, so that lines of several ranks do not interleave.
   std::cout << absl::StrCat("rank ", options.rank, " after ",
                             absl::ToInt64Milliseconds(absl::Now() - start),
                             " ms: ", status.ToString(), "\n")

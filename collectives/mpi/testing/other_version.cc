@@ -1,4 +1,4 @@
-// In the place of libmuster-mpi.so: one that another version of Muster brought.
+// A libmuster-mpi.so of another Muster version.
 #include "collectives/mpi/plugin.h"
 
 const MusterMpiApi* MusterMpiGetApi(void) {
