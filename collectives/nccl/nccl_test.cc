@@ -302,7 +302,7 @@ TEST(FakeNcclDeathTest, DetectsMisuse) {
       },
       "was used before");
   ASSERT_EQ(parts.library->abort(comm), kNcclSuccess);
-  EXPECT_DEATH(parts.library->async_error(comm, &state), "of a communicator that is gone");
+  EXPECT_DEATH(parts.library->async_error(comm, &state), "of a destroyed communicator");
   config.blocking = 1;
   EXPECT_DEATH(parts.library->init_rank(&comm, 1, id, 0, &config), "a blocking communicator");
 }

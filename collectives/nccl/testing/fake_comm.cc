@@ -13,9 +13,9 @@
 namespace fake_nccl {
 namespace {
 
-constexpr int kLivenessPolls = 64;  // between looks for peers that are gone
+constexpr int kLivenessPolls = 64;  // polls between checks for exited peers
 
-// The words of the rules' lines that begin with `kind`.
+// Returns the words of the rule lines that start with `kind`.
 std::vector<std::vector<std::string>> RulesOf(const std::string& kind) {
   std::vector<std::vector<std::string>> rules;
   const char* const path = std::getenv("FAKE_NCCL");
@@ -56,10 +56,10 @@ using fake_nccl::FindRule;
 using fake_nccl::Misuse;
 using fake_nccl::RankState;
 
-void NcclCommOpaque::Enter() {
+void NcclCommOpaque::Join() {
   for (const std::string& path : paths) {
     const int opened = open(path.c_str(), O_RDWR | O_CLOEXEC | (is_part ? O_CREAT : 0), 0600);
-    if (opened < 0) Misuse("a unique id that nobody made, or that was used before: " + path);
+    if (opened < 0) Misuse("a unique id that does not exist or was used before: " + path);
     if (file < 0) {
       file = opened;
     } else {
@@ -72,9 +72,9 @@ void NcclCommOpaque::Enter() {
   if (mapped == MAP_FAILED) Misuse("mmap");
   memory = static_cast<char*>(mapped);
   uint32_t agreed = 0;
-  if (!meeting().size.compare_exchange_strong(agreed, size) &&
+  if (!rendezvous().size.compare_exchange_strong(agreed, size) &&
       agreed != static_cast<uint32_t>(size)) {
-    Misuse("ranks of groups of different sizes with one unique id");
+    Misuse("ranks of groups of different sizes share a unique id");
   }
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -89,11 +89,11 @@ void NcclCommOpaque::Enter() {
   std::snprintf(state_of(rank).gpu, sizeof(RankState::gpu), "%s/%s",
                 host == nullptr ? "here" : host,
                 bus_id == nullptr ? std::to_string(rank).c_str() : bus_id->c_str());
-  meeting().joined.fetch_add(1);
+  rendezvous().joined.fetch_add(1);
 }
 
-bool NcclCommOpaque::Meet() {
-  if (meeting().joined.load() < static_cast<uint32_t>(size)) return false;
+bool NcclCommOpaque::PollRendezvous() {
+  if (rendezvous().joined.load() < static_cast<uint32_t>(size)) return false;
   for (int peer = 0; peer < size; ++peer) {
     const bool same = std::strcmp(state_of(peer).gpu, state_of(rank).gpu) == 0;
     if (peer == rank || !same) continue;
@@ -107,7 +107,7 @@ bool NcclCommOpaque::Meet() {
   return true;
 }
 
-void NcclCommOpaque::LookFor(const std::vector<int>& peers) {
+void NcclCommOpaque::CheckAlive(const std::vector<int>& peers) {
   if (++waits % fake_nccl::kLivenessPolls != 0) return;
   for (const int peer : peers) {
     struct flock lock = {};
@@ -115,7 +115,7 @@ void NcclCommOpaque::LookFor(const std::vector<int>& peers) {
     lock.l_whence = SEEK_SET;
     lock.l_start = peer;
     lock.l_len = 1;
-    // A rank holds the lock of its byte until it is out.
+    // A rank holds the lock of its byte until it leaves.
     if (peer == rank || fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) continue;
     if (state == kNcclRemoteError) return;
     last_error = "remote process exited or there was a network error";

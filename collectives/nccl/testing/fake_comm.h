@@ -1,4 +1,5 @@
-// A communicator of the fake NCCL: the file in which its ranks meet, and what state it is in.
+// A communicator of the fake NCCL: the shared file through which its ranks communicate, and its
+// state.
 #ifndef MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_COMM_H_
 #define MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_COMM_H_
 
@@ -15,13 +16,13 @@
 
 namespace fake_nccl {
 
-inline constexpr int kPairRanks = 16;  // the most ranks of a group that sends and receives
+inline constexpr int kPairRanks = 16;  // maximum number of ranks of a group that uses Send and Recv
 
-// Ends the process with a line on stderr.
+// Prints a line to stderr and aborts the process.
 [[noreturn]] void Misuse(const std::string& what);
 
-// The word behind `kind` and `symbol` (null: it has none) of the rule that is for this rank, or
-// null. A rule without a word has an empty one.
+// Returns the word after `kind` and `symbol` (null: the rule has no symbol) of the first rule for
+// this rank, or null if there is no rule. Empty if the rule has no word.
 std::unique_ptr<std::string> FindRule(const char* kind, const char* symbol, int rank,
                                       bool has_word);
 
@@ -30,14 +31,14 @@ struct Signature {
   size_t count;
 };
 
-// What a rank tells the others in a call.
-struct Said {
+// Data that a rank passes to the others in a collective call.
+struct ExchangeData {
   int color, key;
   size_t window_bytes;
 };
 
-// In the file: one of them, then ranks, then their slots, then the pairs of ranks.
-struct alignas(64) Meeting {
+// The file contains one Rendezvous, then RankStates, their slots, and the Pairs.
+struct alignas(64) Rendezvous {
   std::atomic<uint32_t> size;
   std::atomic<uint32_t> joined;
 };
@@ -46,9 +47,9 @@ struct alignas(64) RankState {
   std::atomic<uint32_t> joined;
   char gpu[124];
   Signature signature;
-  std::atomic<uint32_t> exchanges;       // that it has said its part of
-  std::atomic<uint32_t> exchanges_read;  // that it has read all parts of
-  Said said;
+  std::atomic<uint32_t> exchanges;       // exchanges to which this rank has contributed
+  std::atomic<uint32_t> exchanges_read;  // exchanges of which this rank has read all data
+  ExchangeData data;
   std::atomic<uint64_t> arrived;   // chunks put into the slot
   std::atomic<uint64_t> consumed;  // chunks read from all slots
 };
@@ -64,7 +65,7 @@ struct Layout {
   explicit Layout(int size)
       : slot_bytes(size <= kPairRanks ? 1 << 18 : 1 << 12),
         pair_bytes(1 << 16),
-        ranks(sizeof(Meeting)),
+        ranks(sizeof(Rendezvous)),
         slots(ranks + size * sizeof(RankState)),
         pairs(slots + size * slot_bytes),
         end(pairs + (size <= kPairRanks ? size * size * (sizeof(Pair) + pair_bytes) : 0)) {}
@@ -74,8 +75,8 @@ struct Layout {
 
 }  // namespace fake_nccl
 
-// Its members are for the thread that makes calls, but for the atomic ones and those that steps use
-// alone; `memory` is shared by the ranks.
+// Members are used by the calling thread, except for the atomic ones and those that only steps use;
+// `memory` is shared by the ranks.
 struct NcclCommOpaque {
   NcclCommOpaque(int size, int rank) : size(size), rank(rank), layout(size) {}
 
@@ -87,20 +88,20 @@ struct NcclCommOpaque {
     return *reinterpret_cast<fake_nccl::Pair*>(
         memory + layout.pairs + (from * size + to) * (sizeof(fake_nccl::Pair) + layout.pair_bytes));
   }
-  fake_nccl::Meeting& meeting() { return *reinterpret_cast<fake_nccl::Meeting*>(memory); }
+  fake_nccl::Rendezvous& rendezvous() { return *reinterpret_cast<fake_nccl::Rendezvous*>(memory); }
 
-  // Opens the files of all ids, and takes this rank's place in the first. A part of a communicator
-  // makes its file.
-  void Enter();
-  // -> whether all ranks are there.
-  bool Meet();
-  // While it waits for these: one that is gone becomes an asynchronous error.
-  void LookFor(const std::vector<int>& peers);
+  // Opens the files of all ids and claims this rank in the first. A split communicator creates its
+  // file.
+  void Join();
+  // Returns whether all ranks have joined.
+  bool PollRendezvous();
+  // Called while waiting for `peers`: raises an asynchronous error if one of them has exited.
+  void CheckAlive(const std::vector<int>& peers);
 
   const int size;
   const int rank;
   const fake_nccl::Layout layout;
-  std::vector<std::string> paths;  // of its ids
+  std::vector<std::string> paths;  // files of its ids
   bool is_part = false;
   int file = -1;
   char* memory = nullptr;
@@ -109,15 +110,15 @@ struct NcclCommOpaque {
   std::atomic<bool> aborting{false};
   std::atomic<bool> dead{false};
   std::atomic<NcclResult> state{kNcclSuccess};
-  // Whoever steps the stream has it, and whoever ends what steps use.
+  // Held while stepping the stream and while destroying state that steps use.
   std::mutex stepping;
-  std::string last_error;  // written before `state` says so
-  // While in progress: what is being done, and by which call.
+  std::string last_error;  // written before `state`
+  // The call in progress.
   std::function<bool()> pending;
   const char* pending_symbol = "";
   int polls = 0;
 
-  uint64_t chunks = 0;  // of all collectives until now
+  uint64_t chunks = 0;  // of all collectives so far
   uint64_t waits = 0;
 };
 

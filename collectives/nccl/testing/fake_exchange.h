@@ -1,4 +1,4 @@
-// How the ranks of the fake NCCL tell one another a few numbers.
+// Exchanges small data between the ranks of the fake NCCL.
 #ifndef MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_EXCHANGE_H_
 #define MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_EXCHANGE_H_
 
@@ -8,9 +8,9 @@
 
 namespace fake_nccl {
 
-// Goes on with a call of all ranks -> whether it has come to its end: when all have said theirs,
-// which `read` finds in their states.
-std::function<bool()> MakeExchange(NcclComm comm, Said said, std::function<void()> read);
+// Returns a step function for a collective call, which returns whether the call is complete: when
+// all ranks have contributed their data, which `read` finds in their states.
+std::function<bool()> MakeExchange(NcclComm comm, ExchangeData data, std::function<void()> read);
 
 }  // namespace fake_nccl
 

@@ -9,7 +9,7 @@
 namespace fake_nccl {
 namespace {
 
-constexpr size_t kAddressableBytes = size_t{1} << 47;  // by a process
+constexpr size_t kAddressableBytes = size_t{1} << 47;  // limit of a process's address space
 constexpr size_t kAlignment = 4096;
 
 struct Registration {
@@ -18,7 +18,7 @@ struct Registration {
 };
 
 std::mutex mutex;
-// Kept to the end of the process: threads may outlive main.
+// Never destroyed: threads may outlive main.
 auto& pieces = *new std::map<const char*, size_t>;  // by address
 auto& registrations = *new std::map<uintptr_t, Registration>;
 uintptr_t last_handle = 0;
@@ -37,7 +37,8 @@ void* AllocateMemory(size_t bytes) {
 
 void FreeMemory(void* data) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (pieces.erase(static_cast<char*>(data)) == 0) Misuse("ncclMemFree of what is not NCCL's");
+  if (pieces.erase(static_cast<char*>(data)) == 0)
+    Misuse("ncclMemFree of memory not allocated by NCCL");
   for (const auto& [handle, registration] : registrations) {
     if (registration.data == data) Misuse("ncclMemFree of registered memory");
   }
@@ -47,7 +48,8 @@ void FreeMemory(void* data) {
 void* RegisterMemory(NcclComm comm, const void* data, size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
   const auto piece = pieces.find(static_cast<const char*>(data));
-  if (piece == pieces.end() || piece->second < bytes) Misuse("registers what is not NCCL's");
+  if (piece == pieces.end() || piece->second < bytes)
+    Misuse("registers memory not allocated by NCCL");
   registrations[++last_handle] = {comm, piece->first};
   return reinterpret_cast<void*>(last_handle);
 }
@@ -56,7 +58,7 @@ void DeregisterMemory(NcclComm comm, void* handle) {
   std::lock_guard<std::mutex> lock(mutex);
   const auto found = registrations.find(reinterpret_cast<uintptr_t>(handle));
   if (found == registrations.end() || found->second.comm != comm) {
-    Misuse("deregisters what is not registered");
+    Misuse("deregisters unregistered memory");
   }
   registrations.erase(found);
 }

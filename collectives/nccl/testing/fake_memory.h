@@ -1,4 +1,4 @@
-// The memory that the fake NCCL gives out, and which communicator knows which of it.
+// Memory allocated by the fake NCCL, and its registrations.
 #ifndef MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_MEMORY_H_
 #define MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_MEMORY_H_
 
@@ -8,14 +8,14 @@
 
 namespace fake_nccl {
 
-// Null where there is none. Thread-safe, as all here is.
+// Returns null if there is no memory. All functions are thread-safe.
 void* AllocateMemory(size_t bytes);
-// Memory that is not AllocateMemory's, or that a communicator still knows, is misuse.
+// Freeing memory that AllocateMemory did not return, or that is still registered, is misuse.
 void FreeMemory(void* data);
 
-// A handle. A range that is not of one piece of AllocateMemory's is misuse.
+// Returns a handle. A range that is not within one allocation of AllocateMemory is misuse.
 void* RegisterMemory(NcclComm comm, const void* data, size_t bytes);
-// A handle that is not the communicator's is misuse.
+// A handle that does not belong to the communicator is misuse.
 void DeregisterMemory(NcclComm comm, void* handle);
 bool KnowsMemory(NcclComm comm);
 void ForgetMemory(NcclComm comm);

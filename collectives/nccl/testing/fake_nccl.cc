@@ -1,30 +1,30 @@
-// Stands in for NVIDIA's libnccl.so.2 in tests: the same symbols, over memory of the host. Ranks
-// are processes or threads of one machine; they meet in a file that the unique id names, and data
-// move through it. A `cudaStream_t` is a host stream (kernels/testing/host_stream_abi.h). Nothing
-// here has a thread: a call only begins, and goes on when ncclCommGetAsyncError is called or the
-// stream is asked. What came to its end there may be queued once more, as by the launch of a graph.
+// Fake of NVIDIA's libnccl.so.2 for tests: the same symbols, on host memory. Ranks are processes or
+// threads of one machine; they communicate through a file named by the unique id. A `cudaStream_t`
+// is a host stream (kernels/testing/host_stream_abi.h). The fake has no threads: a call only
+// starts, and advances when ncclCommGetAsyncError is called or the stream is queried. A completed
+// step may be enqueued again, as by the launch of a graph.
 //
-// It is strict where NCCL is undefined, and ends the process with a line on stderr: two threads in
-// a communicator at once, a call while it aborts, afterwards, or before the last one has settled, a
-// blocking communicator, an id used twice, ranks that disagree about what they call. Sends are not
-// buffered. A rank that is gone is an asynchronous error of those that wait for it.
+// Where NCCL's behaviour is undefined, it aborts the process with a line on stderr: two threads in
+// a communicator at once, a call during or after an abort or before the previous call has settled,
+// a blocking communicator, an id used twice, ranks that call different operations. Sends are not
+// buffered. A rank that exits causes an asynchronous error on ranks that wait for it.
 //
-// The text file that the environment variable FAKE_NCCL names holds what else happens; it is read
-// anew at every call, so that a test changes it by replacing the file (with a rename). SYMBOL is
-// ncclAllReduce, say; RANK may be left out for all:
+// The text file named by the environment variable FAKE_NCCL contains rules for faults; it is read
+// at every call, so that a test changes it by replacing the file (with a rename). SYMBOL is for
+// example ncclAllReduce; RANK may be omitted to match all ranks:
 //
 //   version 22809
-//   fail SYMBOL CODE RANK   the call gives back CODE
-//   slow SYMBOL RANK        the call does not settle as long as this line is there
-//   hang SYMBOL RANK        what the call began never ends
-//   async CODE RANK         the communicator has met this error
-//   abort_ms 50             how long ncclCommAbort takes
-//   no_memory               ncclMemAlloc has none
-//   no_windows              memory in windows gets no handle, as where GPUs cannot share it
-//   bus_id 1b000            of every rank's GPU; else each has one of its own. Hosts are told apart
-//                           by NCCL_HOSTID
+//   fail SYMBOL CODE RANK   the call returns CODE
+//   slow SYMBOL RANK        the call does not settle while this line exists
+//   hang SYMBOL RANK        the operation started by the call never ends
+//   async CODE RANK         the communicator has this asynchronous error
+//   abort_ms 50             duration of ncclCommAbort
+//   no_memory               ncclMemAlloc fails
+//   no_windows              windows get no handle, as on GPUs that cannot share memory
+//   bus_id 1b000            bus id of every rank's GPU; default: distinct GPUs. NCCL_HOSTID
+//                           distinguishes hosts
 //
-// FAKE_VERSION is its version, and it lacks what came later.
+// FAKE_VERSION is the version; functions added later are missing.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -53,16 +53,16 @@ namespace fake_nccl {
 namespace {
 
 constexpr int kVersion = FAKE_VERSION;
-constexpr int kCallPolls = 2;  // until a call settles
+constexpr int kCallPolls = 2;  // polls until a call settles
 
-// A call of a communicator, checked.
+// Scope of a call on a communicator; checks for misuse.
 class Call {
  public:
   Call(NcclComm comm, const char* symbol, bool may_interrupt = false) : comm_(comm) {
     if (comm == nullptr) Misuse(std::string(symbol) + " of no communicator");
-    if (comm->dead) Misuse(std::string(symbol) + " of a communicator that is gone");
+    if (comm->dead) Misuse(std::string(symbol) + " of a destroyed communicator");
     if (comm->aborting) Misuse(std::string(symbol) + " during ncclCommAbort");
-    if (comm->in_call.exchange(true)) Misuse(std::string(symbol) + " beside another thread's call");
+    if (comm->in_call.exchange(true)) Misuse(std::string(symbol) + " during another thread's call");
     if (comm->state == kNcclInProgress && !may_interrupt) {
       Misuse(std::string(symbol) + " before " + comm->pending_symbol + " has settled");
     }
@@ -86,7 +86,7 @@ NcclResult Begin(NcclComm comm, const char* symbol, std::function<bool()> pendin
   return kNcclInProgress;
 }
 
-// `step` goes into the stream when the call settles: what is recorded before is before it.
+// Enqueues `step` on the stream when the call settles, after everything enqueued before.
 NcclResult BeginInStream(NcclComm comm, const char* symbol, NcclStream stream,
                          std::function<bool()> step) {
   return Begin(comm, symbol, [comm, symbol, stream, step = std::move(step)] {
@@ -104,7 +104,7 @@ NcclResult BeginInStream(NcclComm comm, const char* symbol, NcclStream stream,
   });
 }
 
-// Its memory stays, for those who use it after all.
+// Destroys the communicator, but keeps the object, to detect later use.
 void Leave(NcclComm comm) {
   static std::mutex mutex;
   static auto* const gone = new std::vector<NcclComm>;
@@ -128,7 +128,7 @@ NcclResult BeginCollective(NcclComm comm, const char* symbol, Kind kind, const v
                        MakeCollective(comm, kind, send, recv, count, type, op, root));
 }
 
-// What the calling thread has between ncclGroupStart and ncclGroupEnd.
+// The calling thread's operations between ncclGroupStart and ncclGroupEnd.
 struct Group {
   int depth = 0;
   NcclComm comm = nullptr;
@@ -140,7 +140,7 @@ thread_local Group group;
 NcclResult AddMessage(NcclComm comm, const char* symbol, Message message, NcclStream stream) {
   if (group.depth == 0) Misuse(std::string(symbol) + " outside of a group");
   Call call(comm, symbol);
-  if (group.comm != nullptr && group.comm != comm) Misuse("a group of two communicators");
+  if (group.comm != nullptr && group.comm != comm) Misuse("a group with two communicators");
   if (message.peer < 0 || message.peer >= comm->size) return kNcclInvalidArgument;
   group.comm = comm;
   group.stream = stream;
@@ -153,7 +153,7 @@ std::string Folder() {
   return std::string(folder == nullptr ? "/tmp" : folder) + "/";
 }
 
-// An id is the name of a file: a path would not always fit.
+// An id holds a file name without its directory: a full path may not fit.
 std::string PathOf(const NcclUniqueId& id) {
   return Folder() + std::string(id.internal, strnlen(id.internal, sizeof(id.internal)));
 }
@@ -161,7 +161,7 @@ std::string PathOf(const NcclUniqueId& id) {
 void CheckConfig(const NcclConfig* config) {
   if (config->size < sizeof(NcclConfig) || config->magic != NCCL_CONFIG_MAGIC ||
       config->version < kNcclOldestVersion) {
-    Misuse("a configuration that was not initialised");
+    Misuse("an uninitialized configuration");
   }
   if (config->blocking != 0) Misuse("a blocking communicator");
 }
@@ -174,8 +174,8 @@ NcclResult Init(NcclComm* out, const char* symbol, int size, int rank,
   *out = comm;
   for (const NcclUniqueId& id : ids) comm->paths.push_back(PathOf(id));
   return Begin(comm, symbol, [comm] {
-    if (comm->memory == nullptr) comm->Enter();
-    return comm->Meet();
+    if (comm->memory == nullptr) comm->Join();
+    return comm->PollRendezvous();
   });
 }
 
@@ -218,7 +218,7 @@ NcclResult ncclGetUniqueId(NcclUniqueId* id) {
   }
   std::string path = Folder() + "fake-nccl-XXXXXX";
   const int file = mkstemp(path.data());
-  if (file < 0) Misuse("cannot make " + path);
+  if (file < 0) Misuse("cannot create " + path);
   close(file);
   std::memset(id->internal, 0, sizeof(id->internal));
   path.copy(id->internal, sizeof(id->internal), Folder().size());
@@ -238,7 +238,7 @@ NcclResult ncclCommInitRankScalable(NcclComm* comm, int size, int rank, int ids,
 }
 #endif
 
-// Without a configuration the part is as the whole is.
+// Without a configuration the child communicator inherits its parent's.
 NcclResult ncclCommSplit(NcclComm comm, int color, int key, NcclComm* part, NcclConfig* config) {
   Call call(comm, "ncclCommSplit");
   if (config != nullptr) CheckConfig(config);
@@ -277,22 +277,22 @@ NcclResult ncclCommWindowRegister(NcclComm comm, void* data, size_t bytes, NcclW
                                   int flags) {
   Call call(comm, "ncclCommWindowRegister");
   constexpr size_t kWindowAlignment = 4096;
-  if (flags != kNcclWindowSymmetric) Misuse("a window that is not symmetric");
+  if (flags != kNcclWindowSymmetric) Misuse("a window without kNcclWindowSymmetric");
   if (reinterpret_cast<uintptr_t>(data) % kWindowAlignment != 0 || bytes % kWindowAlignment != 0) {
-    Misuse("a window that is not aligned");
+    Misuse("an unaligned window");
   }
   *window = nullptr;
   const NcclResult begun =
       Begin(comm, "ncclCommWindowRegister", MakeExchange(comm, {0, 0, bytes}, [=] {
               for (int peer = 0; peer < comm->size; ++peer) {
-                if (comm->state_of(peer).said.window_bytes != bytes) {
+                if (comm->state_of(peer).data.window_bytes != bytes) {
                   Misuse("windows of different sizes");
                 }
               }
               if (FindRule("no_windows", nullptr, -1, /*has_word=*/false) != nullptr) return;
               *window = RegisterMemory(comm, data, bytes);
             }));
-  // As NCCL 2.28: the state of the communicator alone shows that the call is in progress.
+  // Like NCCL 2.28: only the communicator's asynchronous state shows that the call is in progress.
   return begun == kNcclInProgress ? kNcclSuccess : begun;
 }
 
@@ -334,7 +334,7 @@ NcclResult ncclCommAbort(NcclComm comm) {
   Call call(comm, "ncclCommAbort", /*may_interrupt=*/true);
   comm->aborting = true;
   const auto rule = FindRule("abort_ms", nullptr, comm->rank, /*has_word=*/true);
-  // Time for others to come in when they must not.
+  // Leaves time for calls that must not happen during an abort.
   std::this_thread::sleep_for(
       std::chrono::milliseconds(rule == nullptr ? 5 : std::atoi(rule->c_str())));
   Leave(comm);

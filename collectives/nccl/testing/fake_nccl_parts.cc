@@ -14,7 +14,7 @@
 namespace muster::collectives {
 namespace {
 
-constexpr size_t kAddressableBytes = size_t{1} << 47;  // by a process
+constexpr size_t kAddressableBytes = size_t{1} << 47;  // limit of a process's address space
 constexpr size_t kAlignment = 64;
 
 class HostStream final : public kernels::DeviceStream {
@@ -55,7 +55,7 @@ class HostStream final : public kernels::DeviceStream {
                            ? std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment)
                            : nullptr;
     if (data != nullptr) return data;
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", bytes, " bytes"));
   }
   void Free(void* data) override { std::free(data); }
 

@@ -1,4 +1,4 @@
-// For tests: the nccl backend without a GPU, on libfake_nccl.so and streams of the host.
+// Runs the nccl backend without a GPU, on libfake_nccl.so and host streams; for tests.
 #ifndef MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_NCCL_PARTS_H_
 #define MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_NCCL_PARTS_H_
 
@@ -13,25 +13,26 @@
 
 namespace muster::collectives {
 
-// What a device has been given to compute and what it has done of it, as counts.
+// Number of computations enqueued on and completed by a device.
 struct HostCompute {
   std::atomic<uint64_t> given{0};
   std::atomic<uint64_t> done{0};
 };
 
-// On a kernels::HostQueue. `compute` outlives it; null: the device computes nothing.
+// Creates a stream on a kernels::HostQueue. `compute` must outlive it; null: the device computes
+// nothing.
 std::unique_ptr<kernels::DeviceStream> MakeHostStream(const HostCompute* compute = nullptr);
 
-// Opened in this process, as a rank does; checked by the test. `library` is a file of
-// collectives/nccl/testing.
+// Opens `library`, a file of collectives/nccl/testing, in this process, as a rank does. Aborts the
+// process if that fails.
 NcclParts FakeNcclParts(const HostCompute* compute = nullptr,
                         const std::string& library = "libfake_nccl.so");
 
-// The path of a library of collectives/nccl/testing.
+// Returns the path of a library of collectives/nccl/testing.
 std::string FakeNcclPath(const std::string& library = "libfake_nccl.so");
 
-// What the fake libraries of this process and of those that it forks from now on do; see
-// fake_nccl.cc. One at a time.
+// Rules (see fake_nccl.cc) for the fake libraries of this process and of processes that it forks
+// later. One instance at a time.
 class FakeNcclRules {
  public:
   FakeNcclRules();
@@ -39,7 +40,7 @@ class FakeNcclRules {
   FakeNcclRules(const FakeNcclRules&) = delete;
   FakeNcclRules& operator=(const FakeNcclRules&) = delete;
 
-  // From now on these and no others.
+  // Replaces all rules.
   void Become(const std::vector<std::string>& lines);
 
  private:

@@ -13,8 +13,8 @@ namespace {
 NcclComm MakePart(NcclComm comm, uint32_t split, int color) {
   std::vector<std::pair<int, int>> members;  // key and rank
   for (int peer = 0; peer < comm->size; ++peer) {
-    const Said& said = comm->state_of(peer).said;
-    if (said.color == color) members.emplace_back(said.key, peer);
+    const ExchangeData& data = comm->state_of(peer).data;
+    if (data.color == color) members.emplace_back(data.key, peer);
   }
   std::sort(members.begin(), members.end());
   const auto own = std::find_if(
@@ -27,8 +27,8 @@ NcclComm MakePart(NcclComm comm, uint32_t split, int color) {
   part->state = kNcclInProgress;
   part->pending_symbol = "ncclCommSplit";
   part->pending = [part] {
-    if (part->memory == nullptr) part->Enter();
-    return part->Meet();
+    if (part->memory == nullptr) part->Join();
+    return part->PollRendezvous();
   };
   return part;
 }

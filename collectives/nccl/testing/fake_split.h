@@ -1,4 +1,4 @@
-// How a communicator of the fake NCCL is taken apart.
+// ncclCommSplit of the fake NCCL.
 #ifndef MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_SPLIT_H_
 #define MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_SPLIT_H_
 
@@ -8,8 +8,8 @@
 
 namespace fake_nccl {
 
-// Goes on with ncclCommSplit -> whether it has come to its end. Only then is `part` there: null
-// without a color, else a communicator that has yet to settle.
+// Returns a step function for ncclCommSplit, which returns whether the split is complete. Only then
+// is `part` set: null without a color, else a communicator that has yet to settle.
 std::function<bool()> MakeSplit(NcclComm comm, int color, int key, NcclComm* part);
 
 }  // namespace fake_nccl

@@ -51,7 +51,8 @@ ReduceOp OpOf(NcclRedOp op) {
   }
 }
 
-// Each rank puts a chunk into its slot; when all have, each takes what it needs of all slots.
+// Each rank puts a chunk into its slot; when all have done so, each reads the data it needs from
+// all slots.
 class Collective {
  public:
   Collective(NcclComm comm, Kind kind, const void* send, void* recv, size_t count,
@@ -76,14 +77,14 @@ class Collective {
  private:
   size_t length() const { return std::min(chunk_, signature_.count - done_); }
 
-  // -> whether all ranks have got that far.
+  // Returns whether all ranks have reached `least`.
   bool Await(std::atomic<uint64_t> RankState::*counter, uint64_t least) {
     std::vector<int> missing;
     for (int peer = 0; peer < comm_->size; ++peer) {
       if ((comm_->state_of(peer).*counter).load() < least) missing.push_back(peer);
     }
     if (missing.empty()) return true;
-    comm_->LookFor(missing);
+    comm_->CheckAlive(missing);
     return false;
   }
 
@@ -109,7 +110,7 @@ class Collective {
       if (std::memcmp(&other, &signature_, sizeof(other)) != 0) {
         Misuse("rank " + std::to_string(comm_->rank) + " calls with count " +
                std::to_string(signature_.count) + ", rank " + std::to_string(peer) + " with " +
-               std::to_string(other.count) + ", or they call something else");
+               std::to_string(other.count) + ", or with different operations");
       }
     }
     const size_t bytes = length() * element_;
@@ -147,17 +148,17 @@ class Collective {
   char* const recv_;
   const size_t element_;
   const size_t parts_;
-  const size_t chunk_;  // elements of each part
+  const size_t chunk_;  // elements per segment
   size_t done_ = 0;
   bool put_ = false;
 };
 
-// Sends and receives that go on at once; those of one peer and direction in their order.
+// Concurrent sends and receives; those of one peer and direction stay in order.
 class Messages {
  public:
   Messages(NcclComm comm, std::vector<Message> messages)
       : comm_(comm), messages_(std::move(messages)) {
-    if (comm->size > kPairRanks) Misuse("sends in a group that large");
+    if (comm->size > kPairRanks) Misuse("Send or Recv in a group of more than 16 ranks");
   }
 
   bool Step() {
@@ -175,7 +176,7 @@ class Messages {
       if (!moved) {
         std::vector<int> peers;
         for (const auto& entry : busy) peers.push_back(entry.second);
-        comm_->LookFor(peers);
+        comm_->CheckAlive(peers);
       }
     }
     return false;

@@ -1,5 +1,5 @@
-// What moves and reduces the fake NCCL's data. Steps go on without blocking, by the thread that
-// asks the stream.
+// Data transfers and reductions of the fake NCCL. Steps never block and run on the thread that
+// queries the stream.
 #ifndef MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_TRANSFERS_H_
 #define MUSTER_COLLECTIVES_NCCL_TESTING_FAKE_TRANSFERS_H_
 
@@ -15,8 +15,8 @@ size_t BytesOf(size_t count, NcclDataType type);
 
 enum Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce };
 
-// Goes on with a collective -> whether it has come to its end, after which it begins anew. Ranks
-// that call something else than this one are misuse.
+// Returns a step function for a collective, which returns whether the collective is complete; the
+// next call then starts it again. Ranks that call different operations are misuse.
 std::function<bool()> MakeCollective(NcclComm comm, Kind kind, const void* send, void* recv,
                                      size_t count, NcclDataType type, NcclRedOp op, int root);
 
@@ -29,8 +29,8 @@ struct Message {
   bool finished = false;
 };
 
-// The same with a group of sends and receives, which go on at once; those of one peer and direction
-// in their order. Nothing is buffered: a send ends when it has been received.
+// Returns a step function for a group of concurrent sends and receives; those of one peer and
+// direction stay in order. Nothing is buffered: a send completes when it has been received.
 std::function<bool()> MakeMessages(NcclComm comm, std::vector<Message> messages);
 
 }  // namespace fake_nccl
