@@ -1,4 +1,4 @@
-"""Enforces the tree's layering: reads every #include and fails on one that the architecture forbids."""
+"""Enforces the tree's layering: reads every #include and fails on forbidden ones."""
 
 import pathlib
 import re
@@ -8,7 +8,8 @@ import unittest
 SOURCES = (".h", ".cc", ".cu", ".cuh", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
-# For each top-level folder, the other ones that it may include. What has no entry may include everything: tests.
+# For each top-level folder, the other folders that it may include. Folders without an entry may
+# include everything: tests.
 ALLOWED = {
     "proto": set(),
     "common": {"proto"},
@@ -26,13 +27,13 @@ FOLDERS = set(ALLOWED) | {"tests", "deploy"}
 
 # Rules inside a folder: files under the first path may not include anything under the second one.
 FORBIDDEN = [
-    ("trainer/graph", "collectives/", "a graph is compiled without a network"),
-    ("trainer/graph", "trainer/strategy", "a plan does not know how a job is divided"),
-    ("trainer/loop", "trainer/strategy/*/", "the training loop knows the Strategy interface only"),
-    ("trainer/rank", "trainer/strategy/*/", "a rank knows the Strategy interface only"),
-    ("kernels/*.h", "kernels/*/", "an interface knows no device"),
-    ("coordinator/core", "coordinator/service", "the core is driven by the service"),
-    ("coordinator/store", "coordinator/service", "the store is below the service"),
+    ("trainer/graph", "collectives/", "graphs must not depend on communication"),
+    ("trainer/graph", "trainer/strategy", "plans must not depend on strategies"),
+    ("trainer/loop", "trainer/strategy/*/", "the training loop may use the Strategy interface only"),
+    ("trainer/rank", "trainer/strategy/*/", "a rank may use the Strategy interface only"),
+    ("kernels/*.h", "kernels/*/", "interfaces must not depend on a device"),
+    ("coordinator/core", "coordinator/service", "the service drives the core"),
+    ("coordinator/store", "coordinator/service", "the store is a lower layer than the service"),
 ]
 
 # coordinator/core is a pure state machine: it has no network, thread, clock, disk or source of randomness.
@@ -55,7 +56,7 @@ def matches(pattern, path):
 
 
 def violations(root):
-    """Lines `FILE includes HEADER: why not`, for all sources under `root`."""
+    """Lines `FILE includes HEADER: REASON` for all forbidden includes under `root`."""
     found = []
     for path in sorted(root.rglob("*")):
         file = path.relative_to(root)
@@ -86,14 +87,14 @@ def reason_against(file, folder, kind, header):
 class ArchitectureTest(unittest.TestCase):
     maxDiff = None
 
-    def test_the_tree_keeps_to_it(self):
+    def test_tree_follows_rules(self):
         root = pathlib.Path(__file__).resolve().parents[2]
         self.assertTrue((root / "WORKSPACE").exists(), f"{root} is not the source tree")
         for folder in ALLOWED:
             self.assertTrue((root / folder).is_dir(), f"there is no {folder}/")
         self.assertEqual(violations(root), [])
 
-    def test_forbidden_includes_are_found(self):
+    def test_reports_forbidden_includes(self):
         cases = {
             "worker/agent/a.cc": '#include "trainer/loop/trainer.h"',
             "trainer/graph/a.cc": '#include "collectives/communicator.h"',
@@ -113,7 +114,7 @@ class ArchitectureTest(unittest.TestCase):
             with self.subTest(file=file):
                 self.assertEqual(len(self.found_in({file: line})), 1)
 
-    def test_permitted_includes_are_not(self):
+    def test_accepts_permitted_includes(self):
         self.assertEqual(
             self.found_in(
                 {

@@ -1,4 +1,4 @@
-"""The recipes of deploy/examples reach what they promise. Long: minutes to an hour."""
+"""Checks that the recipes of deploy/examples reach their documented accuracy. Takes minutes to an hour."""
 
 import json
 import unittest

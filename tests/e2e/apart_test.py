@@ -1,7 +1,7 @@
-"""Coordinator and workers on machines of their own: nothing shared but the network, and that is cut.
+"""Coordinator and workers on separate simulated machines that share only a network, with network partitions.
 
-Each daemon has its own network, mount, pid and host-name namespace (tests/support/namespaces.py): own address, own
-/tmp, /dev/shm, /proc and loopback. A cut drops packets without a word, which is what a dying switch does.
+Each daemon has its own network, mount, pid and host-name namespace (tests/support/namespaces.py): its own address,
+/tmp, /dev/shm, /proc and loopback. A partition drops packets silently, as a failing switch does.
 """
 
 import os
@@ -14,8 +14,8 @@ from tests.support.cluster import command_spec, shell_spec, training_spec, wait_
 
 WHY_NOT = namespaces.why_not()
 
-# As PyTorch's own examples do it: env:// and DistributedDataParallel, nothing of Muster's in it. It trains until one
-# of its machines has the file that ends it.
+# Like PyTorch's own examples: env:// and DistributedDataParallel, without any Muster code. It
+# trains until a file on one of its machines ends it.
 TORCH_SCRIPT = """
 import os, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -71,8 +71,8 @@ class ApartTest(unittest.TestCase):
         found = re.findall(r"(?m)^step (\d+)$", path.read_text()) if path.exists() else []
         return int(found[-1]) if found else 0
 
-    def test_machines_share_nothing(self):
-        """What the other tests rely on, and that ranks of two nodes meet over the network."""
+    def test_machines_share_nothing_but_the_network(self):
+        """Checks the isolation that the other tests rely on, and that ranks of two nodes connect over the network."""
         with ApartCluster(nodes=2, slots=2) as cluster:
             machines = [cluster.machine(name) for name in ("coordinator", "node-1", "node-2")]
             for kind in ("net", "mnt", "pid", "uts", "ipc"):
@@ -91,7 +91,7 @@ class ApartTest(unittest.TestCase):
             for machine in machines[1:]:
                 self.assertEqual(list(machine.path("/dev/shm").iterdir()), [])
 
-    def test_nodes_that_reach_the_coordinator_and_not_each_other(self):
+    def test_fails_when_nodes_cannot_reach_each_other(self):
         with ApartCluster(nodes=2, slots=2) as cluster:
             for name in ("node-1", "node-2"):
                 cluster.machine(name).isolate()
@@ -103,8 +103,8 @@ class ApartTest(unittest.TestCase):
                                              r"(No route to host|connection timed out after .*)")
             self.assertEqual(job["first_failure"]["node"], "node-2")
 
-    def test_cut_shorter_than_the_lease(self):
-        """Both kinds of job stand still, then go on in the same generation with nothing lost."""
+    def test_partition_shorter_than_lease(self):
+        """Both kinds of job pause, then continue in the same generation without losing anything."""
         with ApartCluster(nodes=2, slots=2) as cluster:
             self.install_torch_script(cluster)
             torch = cluster.submit(command_spec("torch", "/usr/bin/python3", "/tmp/train.py", nodes=2))
@@ -118,9 +118,9 @@ class ApartTest(unittest.TestCase):
             wait_until(lambda: heartbeat_age(cluster, "node-2") > 1.5, 10, "silence")
             at_cut = self.steps_in_log(cluster, torch, "node-1", 0)
             wait_until(lambda: heartbeat_age(cluster, "node-2") > 3, 10, "more silence")
-            self.assertLessEqual(self.steps_in_log(cluster, torch, "node-1", 0), at_cut + 1)  # it was a cut
+            self.assertLessEqual(self.steps_in_log(cluster, torch, "node-1", 0), at_cut + 1)  # the partition took effect
             cluster.machine("node-2").heal()
-            wait_until(lambda: heartbeat_age(cluster, "node-2") < 1.5, 9, "node-2 to be heard again")
+            wait_until(lambda: heartbeat_age(cluster, "node-2") < 1.5, 9, "node-2's heartbeats to resume")
             for job in (torch, native):
                 self.assertEqual(cluster.get(job)["state"], "RUNNING", job)
 
@@ -139,8 +139,9 @@ class ApartTest(unittest.TestCase):
                 own = [line for line in logs if line.startswith(f"{rank}| ")]
                 self.assertEqual(own, [f"{rank}| step {i + 1}" for i in range(steps)] + [f"{rank}| equal on 2 ranks"])
 
-    def test_cut_longer_than_the_lease(self):
-        """The node is lost and its jobs wait; healed, its old ranks are ended and nothing they did counts."""
+    def test_partition_longer_than_lease(self):
+        """The node is lost and its jobs are queued; after the partition heals, its old ranks are stopped and their
+        results are ignored."""
         script = """
             echo generation $MUSTER_GENERATION
             [ $MUSTER_GENERATION = 1 ] || exit 0
@@ -165,7 +166,8 @@ class ApartTest(unittest.TestCase):
             self.assertEqual(nodes, {"node-1": "LOST", "node-2": "READY"})
             self.assertEqual(cluster.rank_pids("node-2"), [])
 
-            # On the other side of the cut the old generation is still there, and one rank of it ends by itself.
+            # On the other side of the partition the old generation still runs, and one of its ranks
+            # exits by itself.
             stale = cluster.rank_pids("node-1")
             self.assertEqual(len(stale), 1)
             cut.path("/tmp/go").touch()
@@ -184,7 +186,7 @@ class ApartTest(unittest.TestCase):
                 self.assertEqual(len(cluster.describe(job)["past_failures"]), 1)
                 if job == native:
                     self.assertEqual(int(finished["summary"]["steps"]), 600)
-                    # What the old generation had published was good to go on from.
+                    # Checkpoints published by the old generation are valid.
                     resumed = int(finished["summary"]["resumed_from_step"])
                     self.assertIn(f"step-{resumed:08}", before)
                     self.assertGreaterEqual(resumed, 100)

@@ -1,4 +1,4 @@
-"""What people get wrong: each with its exit status, one clear line, and a cluster that is none the worse for it."""
+"""User errors: each yields its exit status and one clear line, and leaves the cluster unharmed."""
 
 import gzip
 import json
@@ -28,17 +28,17 @@ class BadInputTest(unittest.TestCase):
     def setUp(self):
         self.directory = self.cluster.directory / self.id().rsplit(".", 1)[1]
         self.directory.mkdir()
-        self.addCleanup(self.check_cluster_is_well)
+        self.addCleanup(self.check_cluster_is_healthy)
 
-    def check_cluster_is_well(self):
-        """A good job runs on all of it, and then every slot is free and no rank is left."""
+    def check_cluster_is_healthy(self):
+        """A job runs on the whole cluster, after which every slot is free and no rank is left."""
         job = self.cluster.run(command_spec("good", "/bin/true", nodes=2), timeout=20)
         self.assertEqual(job["state"], "SUCCEEDED")
         wait_until(lambda: not any(s.get("job_id") for n in self.cluster.nodes() for s in n["slots"]), 5,
                    "every slot free")
         self.assertEqual(self.cluster.rank_pids(), [])
 
-    # ---- what the spec alone shows: 78, and nothing is queued
+    # ---- errors visible in the spec: exit status 78, nothing is queued
 
     def check_bad_spec(self, text, *expected):
         path = self.directory / "spec.yaml"
@@ -67,14 +67,14 @@ class BadInputTest(unittest.TestCase):
     def test_no_nodes(self):
         self.check_bad_spec(self.train(resources="{nodes: 0}"), "resources.nodes", "'0'")
 
-    def test_more_ranks_than_samples_in_a_batch(self):
+    def test_batch_smaller_than_ranks(self):
         self.check_bad_spec(self.train("global_batch: 3", resources="{nodes: 2, ranks_per_node: 2}"),
                             "train.global_batch", "3 is below the number of ranks, 4")
 
     def test_unknown_model(self):
         self.check_bad_spec(self.train(model="smal_cnn"), "train.model.name", "'smal_cnn'", "'small_cnn'", "mlp")
 
-    def test_ten_megabytes(self):
+    def test_spec_too_large(self):
         self.check_bad_spec(f"name: bad\ncommand: [/bin/echo, {'x' * (10 << 20)}]\n", "1048576")
 
     def test_not_a_spec(self):
@@ -83,10 +83,10 @@ class BadInputTest(unittest.TestCase):
         for path in ("/no/such/file", self.directory):
             self.assertEqual(self.cluster.muster("submit", path, check=False).returncode, NO_INPUT)
 
-    # ---- what only a node can see: the job fails at once and is not tried again
+    # ---- errors that only a node detects: the job fails at once, without restart
 
     def check_fails(self, spec, status, *expected):
-        """Exit status, node and path in the message, one generation."""
+        """Checks the exit status, node and path in the message, and that there was one generation."""
         spec["restart"] = {"max": 3}
         result = self.cluster.muster("run", self.cluster.write_spec(spec), "-o", "json", check=False)
         self.assertEqual(result.returncode, status, result.stderr)
@@ -98,7 +98,7 @@ class BadInputTest(unittest.TestCase):
         return job
 
     def broken_data(self, change):
-        """A copy of the data set in which `change(path of the images)` did something."""
+        """Spec of a training on a copy of the data set that `change(path of the images)` has modified."""
         for path in DATA.iterdir():
             shutil.copy(path, self.directory)
         change(self.directory / IMAGES)
@@ -108,17 +108,17 @@ class BadInputTest(unittest.TestCase):
     def test_missing_data_file(self):
         self.check_fails(self.broken_data(pathlib.Path.unlink), NO_INPUT, str(self.directory / IMAGES), "no such file")
 
-    def test_data_cut_short(self):
+    def test_truncated_data_file(self):
         def cut(path):
             os.truncate(path, path.stat().st_size // 2)
         self.check_fails(self.broken_data(cut), NO_INPUT, str(self.directory / IMAGES), "truncated")
 
-    def test_data_cut_short_before_it_was_packed(self):
+    def test_truncated_data_before_compression(self):
         def cut(path):
             path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:1000000], 1))
         self.check_fails(self.broken_data(cut), NO_INPUT, str(self.directory / IMAGES), "truncated")
 
-    def test_checkpoint_directory_below_a_file(self):
+    def test_checkpoint_directory_under_a_file(self):
         (self.directory / "file").touch()
         below = str(self.directory / "file/checkpoints")
         self.check_fails(training_spec("below", max_steps=5, checkpoint={"dir": below}), CANNOT_CREATE, below)
@@ -143,7 +143,7 @@ class BadInputTest(unittest.TestCase):
         return int(job["summary"].get("resumed_from_step", 0)), logs
 
     def test_corrupt_checkpoints(self):
-        """The newest that is whole is taken, whatever is wrong with those after it, and the log says so."""
+        """Training resumes from the newest valid checkpoint, and the log names the corrupt ones."""
         self.checkpointed("first", 80)
         steps = {step: self.directory / f"step-{step:08}" for step in (20, 40, 60, 80)}
         with open(steps[80] / "model.safetensors", "r+b") as model:  # one bit, far from the header
@@ -158,7 +158,7 @@ class BadInputTest(unittest.TestCase):
             self.assertRegex(logs, f"skipping invalid checkpoint, falling back to the previous one: .*step-{step:08}")
         self.assertIn(f"resumed from {steps[40]}", logs)
 
-    def test_no_checkpoint_left(self):
+    def test_no_valid_checkpoint(self):
         self.checkpointed("first", 40)
         (self.directory / "step-00000040/state.json").write_text("{}")
         (self.directory / "step-00000020/model.safetensors").unlink()
@@ -166,13 +166,13 @@ class BadInputTest(unittest.TestCase):
         self.assertEqual(resumed, 0)
         self.assertRegex(logs, "skipping invalid checkpoint, falling back to the previous one: .*step-00000040")
         self.assertRegex(logs, "skipping invalid checkpoint, no earlier one exists: .*step-00000020")
-        # What the second job wrote in their place is whole.
+        # The checkpoints that the second job wrote in their place are valid.
         resumed, _ = self.checkpointed("third", 80)
         self.assertEqual(resumed, 60)
 
-    # ---- what does not fit
+    # ---- jobs that do not fit
 
-    def test_job_larger_than_the_cluster(self):
+    def test_job_larger_than_cluster(self):
         for shape, expected in (
                 ({"nodes": 3}, "needs 3 nodes with 1 free slot; 2 available; "
                                "the cluster has 2 nodes of that size; at least 1 more must join"),
@@ -190,7 +190,7 @@ class BadInputTest(unittest.TestCase):
     # ---- daemons that cannot start
 
     def start(self, program, *flags):
-        """Exit status and what it says; it has to end by itself."""
+        """Exit status and last line of a daemon that must exit by itself."""
         result = subprocess.run([binary(program), *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, timeout=20, check=False)
         self.assertNotIn("listening grpc", result.stdout)
@@ -205,7 +205,7 @@ class BadInputTest(unittest.TestCase):
                           f"--data-dir={data or self.directory / 'data'}")
 
     def test_port_in_use(self):
-        """The address and its owner are named, whoever that is and whichever port it is."""
+        """The message names the address and its owner, for every port."""
         with socket.create_server(("127.0.0.1", 0)) as taken:
             mine = f"127.0.0.1:{taken.getsockname()[1]}"
             me = f"{os.path.basename(os.path.realpath('/proc/self/exe'))} (pid {os.getpid()})"
@@ -233,17 +233,17 @@ class BadInputTest(unittest.TestCase):
         self.assertEqual(status, CANNOT_CREATE, line)
         self.assertIn(f"{data}/node-1 is in use by another worker (pid {self.cluster.workers['node-1'].pid})", line)
 
-    def test_data_directory_below_a_file(self):
+    def test_data_directory_under_a_file(self):
         (self.directory / "file").touch()
         below = self.directory / "file/data"
         for status, line in (self.start_coordinator(data=below), self.start_worker(data=below)):
             self.assertEqual(status, CANNOT_CREATE, line)
             self.assertIn(f"{below}: Not a directory", line)
 
-    def test_no_coordinator(self):
-        with socket.socket() as nobody:  # bound and not listening: nobody can be there
-            nobody.bind(("127.0.0.1", 0))
-            address = "127.0.0.1:%d" % nobody.getsockname()[1]
+    def test_unreachable_coordinator(self):
+        with socket.socket() as unused:  # bound but not listening, so that no process can listen there
+            unused.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % unused.getsockname()[1]
             for verb in (["list"], ["get", "x"], ["wait", "x"], ["logs", "x"], ["node", "list"], ["cancel", "x"],
                          ["submit", "--", "true"], ["run", "--", "true"]):
                 result = self.cluster.muster(f"--coordinator={address}", *verb, check=False)
@@ -251,8 +251,8 @@ class BadInputTest(unittest.TestCase):
                 self.assertIn(address, result.stderr)
                 self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
 
-    def test_two_workers_of_one_name(self):
-        """The second is refused, in words, and disturbs nothing; it takes over once the first has gone."""
+    def test_rejects_second_worker_with_same_name(self):
+        """The second worker is rejected with a message and disturbs nothing; it takes over once the first has stopped."""
         job = self.cluster.submit(command_spec("steady", "/bin/sleep", "600", nodes=2))
         self.cluster.wait_for_state(job, "RUNNING")
         first = self.cluster.workers["node-2"]
@@ -279,7 +279,7 @@ WHY_NOT = namespaces.why_not()
 @unittest.skipIf(WHY_NOT, WHY_NOT)
 class ReadOnlyTest(unittest.TestCase):
     def test_checkpoint_directory_is_read_only(self):
-        """As on a node where somebody else mounted it: only that node sees it so."""
+        """The directory is read-only on the node alone, as with a different mount."""
         with Cluster(nodes=0) as cluster:
             checkpoints = cluster.directory / "checkpoints"
             checkpoints.mkdir()

@@ -1,4 +1,4 @@
-"""The verbs that queue, follow, explain and end jobs, as a user meets them."""
+"""Commands that queue, follow, explain and end jobs, from a user's perspective."""
 
 import json
 import signal
@@ -17,14 +17,14 @@ class CliJobsTest(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = cls.enterClassContext(Cluster(nodes=1, slots=2))
 
-    def test_a_command_needs_no_file(self):
+    def test_runs_command_without_spec_file(self):
         result = self.cluster.muster("run", "--name", "greet", "--ranks-per-node", "2", "--",
                                      "/bin/sh", "-c", "echo hello $RANK; echo careful >&2")
         self.assertEqual(sorted(result.stdout.splitlines()), ["0| hello 0", "1| hello 1"])
         self.assertIn("careful", result.stderr)
         self.assertIn("succeeded", result.stderr)
 
-    def test_set_and_flags_over_the_file(self):
+    def test_set_and_flags_override_spec_file(self):
         spec = self.cluster.write_spec(training_spec("changed"))
         text = self.cluster.muster("submit", spec, "--dry-run", "-o", "json", "--set", "train.max_steps=7",
                                    "--set", "train.model={name: mlp, hidden: [8, 9]}", "--set", "grace_period=1m",
@@ -47,15 +47,15 @@ class CliJobsTest(unittest.TestCase):
         self.assertEqual(first.stdout, second.stdout)
         self.assertIn("was already submitted", second.stderr)
 
-    def test_force(self):
+    def test_force_cancels_without_grace_period(self):
         job = self.cluster.submit(shell_spec("stubborn", "trap '' TERM; echo up; while :; do sleep 0.1; done"))
-        wait_until(lambda: "up" in self.cluster.muster("logs", job).stdout, 20, "the rank is deaf to SIGTERM")
+        wait_until(lambda: "up" in self.cluster.muster("logs", job).stdout, 20, "the rank ignores SIGTERM")
         began = time.monotonic()
         self.cluster.muster("cancel", job, "--force")
         self.assertEqual(self.cluster.wait(job, check=False)["state"], "CANCELLED")
         self.assertLess(time.monotonic() - began, 10)  # the job's own grace period is 30 s
 
-    def test_logs_of_a_node_with_times(self):
+    def test_logs_of_node_with_timestamps(self):
         job = self.cluster.submit(shell_spec("timed", "echo a $RANK; echo b", ranks=2))
         self.cluster.wait(job)
         lines = self.cluster.muster("logs", job, "-f", "--node", "node-1", "--rank", "1", "--timestamps",
@@ -90,7 +90,7 @@ class CliJobsTest(unittest.TestCase):
         self.assertIn("    no luck\n", text)
         self.assertIn("1 other rank was stopped because of it", text)
 
-    def test_interrupt_on_a_terminal_asks(self):
+    def test_interrupt_on_terminal_asks(self):
         command = self.cluster.command("run", "--", "/bin/sh", "-c", SLEEP)
         for answer, state in (("d\n", "RUNNING"), ("c\n", "CANCELLED"), ("\x03", "CANCELLED")):
             with self.subTest(answer=answer):
@@ -107,7 +107,7 @@ class CliJobsTest(unittest.TestCase):
                     self.cluster.muster("cancel", job, "--force")
                 self.assertEqual(self.cluster.wait(job, check=False)["state"], "CANCELLED")
 
-    def test_signals_off_a_terminal(self):
+    def test_signals_without_terminal(self):
         for number, state in ((signal.SIGINT, "CANCELLED"), (signal.SIGTERM, "RUNNING"), (signal.SIGHUP, "RUNNING")):
             with self.subTest(signal=number):
                 run = self.cluster.popen("run", "--", "/bin/sh", "-c", SLEEP)
@@ -121,7 +121,7 @@ class CliJobsTest(unittest.TestCase):
                 self.cluster.wait(job, check=False)
 
     def test_exit_statuses(self):
-        """Those that the other tests do not show."""
+        """Exit statuses that other tests do not cover."""
         cluster = self.cluster
         good = cluster.write_spec(shell_spec("good", "true"))
         for status, words in ((0, ["run", good]),
@@ -143,7 +143,7 @@ class CliJobsTest(unittest.TestCase):
         cluster.muster("cancel", job, "--force")
         cluster.wait(job, check=False)
 
-    def test_a_coordinator_that_does_not_answer(self):
+    def test_reports_unresponsive_coordinator(self):
         self.cluster.coordinator.signal(signal.SIGSTOP)
         try:
             result = self.cluster.muster("list", check=False)
@@ -158,7 +158,7 @@ class CliJobsTest(unittest.TestCase):
         path.chmod(0o600)
         return path
 
-    def test_an_unknown_word_names_the_nearest(self):
+    def test_unknown_word_suggests_nearest(self):
         for words, text in ((["lst"], "did you mean 'list'"), (["node", "lst"], "did you mean 'list'"),
                             (["cancel", "x", "--grce", "1s"], "did you mean --grace?"),
                             (["list", "-o", "jsn"], "not one of table, wide, json"),
@@ -168,7 +168,7 @@ class CliJobsTest(unittest.TestCase):
             self.assertIn(text, result.stderr)
 
     def test_configuration_file(self):
-        """Flag over environment over file over default."""
+        """Flags override the environment, which overrides the file, which overrides defaults."""
         home = self.cluster.directory / "home"
         (home / "muster").mkdir(parents=True)
         (home / "muster" / "config").write_text(f"# mine\ncoordinator = {self.cluster.address}\noutput=json\n")

@@ -1,4 +1,4 @@
-"""What needs no cluster: `muster local`, and the verbs about specs."""
+"""Commands that need no cluster: `muster local` and `muster spec`."""
 
 import json
 import os
@@ -13,8 +13,8 @@ import unittest
 from tests.support.cluster import binary, shell_spec, training_spec, wait_until
 
 SLEEP = "echo started; exec sleep 600"
-# Ends only by SIGKILL, with a child in a session of its own that does not either.
-DEAF = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo started; " \
+# Ends only by SIGKILL, and so does its child in a separate session.
+IGNORES_SIGNALS = "trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo started; " \
        "while :; do sleep 0.1; done"
 
 
@@ -22,10 +22,10 @@ class LocalTest(unittest.TestCase):
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
         self.addCleanup(shutil.rmtree, self.directory)
-        self.addCleanup(self.nothing_is_left)
+        self.addCleanup(self.check_nothing_is_left)
 
     def popen(self, *args, **kwargs):
-        # Where another cluster's variables point must not matter.
+        # Variables of another cluster must be ignored.
         env = dict(os.environ, TMPDIR=str(self.directory), MUSTER_COORDINATOR="127.0.0.1:1",
                    MUSTER_TOKEN="another", MUSTER_LISTEN="0.0.0.0:1")
         return subprocess.Popen([binary("cli/muster"), *map(str, args)], env=env, text=True,
@@ -42,7 +42,7 @@ class LocalTest(unittest.TestCase):
         return path
 
     def processes(self):
-        """Command lines of all that runs in this test's directory."""
+        """Command lines of all processes of this test."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -52,7 +52,7 @@ class LocalTest(unittest.TestCase):
                 pass
         return found
 
-    def nothing_is_left(self):
+    def check_nothing_is_left(self):
         wait_until(lambda: not self.processes(), 20, f"no process left: {self.processes()}")
         wait_until(lambda: not list(self.directory.glob("muster-local.*")), 5, "its directory is removed")
 
@@ -62,14 +62,14 @@ class LocalTest(unittest.TestCase):
         self.assertEqual(line, "started\n", process.stderr.read() if not line else None)
         return process
 
-    def test_prints_and_exits_as_run_does(self):
+    def test_output_and_exit_status_match_run(self):
         result = self.muster("local", self.write_spec(shell_spec("fails", "echo out; echo err >&2; exit 5")))
         self.assertEqual((result.returncode, result.stdout), (5, "out\n"))
         for text in ("running: generation 1", "err\n", "RankFailed", "exited with code 5"):
             self.assertIn(text, result.stderr)
         self.assertEqual(self.muster("local", "--", "/bin/true").returncode, 0)
 
-    def test_trains(self):
+    def test_runs_training(self):
         spec = training_spec("mlp", model={"name": "mlp", "hidden": [16]}, max_steps=20,
                              resources={"nodes": 2, "ranks_per_node": 2})
         result = self.muster("local", self.write_spec(spec), "-o", "json")
@@ -80,14 +80,14 @@ class LocalTest(unittest.TestCase):
         if os.cpu_count() < 4:
             self.assertIn(f"4 slots on {os.cpu_count()} core", result.stderr)
 
-    def test_several_at_once(self):
+    def test_concurrent_runs(self):
         runs = [self.popen("local", "--ranks-per-node", "2", "--", "/bin/sh", "-c", f"echo {i}; exit {i}")
                 for i in range(1, 5)]
         for i, run in enumerate(runs, 1):
             out, err = run.communicate(timeout=120)
             self.assertEqual((run.returncode, set(out.splitlines())), (i, {f"0| {i}", f"1| {i}"}), err)
 
-    def test_signals_cancel(self):
+    def test_signal_cancels_job(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=number):
                 process = self.start()
@@ -95,10 +95,10 @@ class LocalTest(unittest.TestCase):
                 _, err = process.communicate(timeout=60)
                 self.assertEqual(process.returncode, 130, err)
                 self.assertIn("cancelled", err)
-                self.nothing_is_left()
+                self.check_nothing_is_left()
 
-    def test_a_second_signal_does_not_wait_for_the_ranks(self):
-        process = self.start(script=DEAF)
+    def test_second_signal_stops_immediately(self):
+        process = self.start(script=IGNORES_SIGNALS)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         while "interrupted" not in process.stderr.readline():
@@ -107,23 +107,23 @@ class LocalTest(unittest.TestCase):
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
         self.assertLess(time.monotonic() - began, 20)  # the job's grace period is 30 s
-        self.nothing_is_left()
+        self.check_nothing_is_left()
 
-    def test_killed(self):
-        """Whoever of them is killed: all of it goes, also what does not want to."""
-        process = self.start(script=DEAF)
+    def test_cleans_up_when_killed(self):
+        """Whichever process is killed, all others end, including those that ignore signals."""
+        process = self.start(script=IGNORES_SIGNALS)
         process.kill()
         process.communicate()
-        self.nothing_is_left()
+        self.check_nothing_is_left()
 
-    def test_its_process_group_killed(self):
-        """As a terminal or a batch system does."""
-        process = self.start(script=DEAF, start_new_session=True)
+    def test_cleans_up_when_process_group_is_killed(self):
+        """As by a terminal or a batch system."""
+        process = self.start(script=IGNORES_SIGNALS, start_new_session=True)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        self.nothing_is_left()
+        self.check_nothing_is_left()
 
-    def test_a_daemon_that_dies(self):
+    def test_reports_killed_daemon(self):
         for name in (b"muster-worker", b"muster-coordinator"):
             with self.subTest(daemon=name):
                 process = self.start()
@@ -133,9 +133,9 @@ class LocalTest(unittest.TestCase):
                 _, err = process.communicate(timeout=60)
                 self.assertEqual(process.returncode, 1, err)
                 self.assertIn(f"the {name.decode().split('-')[1]} was killed by signal 9", err)
-                self.nothing_is_left()
+                self.check_nothing_is_left()
 
-    def test_what_cannot_start(self):
+    def test_reports_startup_failures(self):
         for status, text, args in (
                 (66, "/no/such is not an executable file", ["--worker-binary=/no/such"]),
                 (1, "the worker ended with status 1", ["--worker-binary=/bin/false"]),
@@ -147,7 +147,7 @@ class LocalTest(unittest.TestCase):
             self.assertEqual(result.returncode, status, result.stderr)
             self.assertIn(text, result.stderr)
 
-    def test_keep(self):
+    def test_keep_preserves_directory(self):
         kept = self.directory / "kept"
         self.assertEqual(self.muster("local", "--keep", kept, "--", "/bin/echo", "kept").returncode, 0)
         logs = [path.read_text() for path in kept.rglob("rank-0000.stdout")]
@@ -155,7 +155,7 @@ class LocalTest(unittest.TestCase):
 
 
 class SpecTest(unittest.TestCase):
-    """Specs that are wrong: a clear line each, and nothing is sent. No coordinator is there."""
+    """Invalid specs: one clear line each, without contacting a coordinator."""
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
@@ -166,14 +166,14 @@ class SpecTest(unittest.TestCase):
         return subprocess.run([binary("cli/muster"), *map(str, args)], env=env, capture_output=True, text=True,
                               timeout=20)
 
-    def test_the_template_is_good(self):
+    def test_template_is_valid(self):
         path = self.directory / "job.yaml"
         path.write_text(self.muster("spec", "init").stdout)
         result = self.muster("spec", "validate", path)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("epochs: 3", result.stdout)
 
-    def test_wrong_specs(self):
+    def test_rejects_invalid_specs(self):
         train = "train: {model: {name: %s}, dataset: {name: mnist, path: /d}, epochs: 1, global_batch: %d, " \
                 "optimizer: {learning_rate: 0.1}}\nresources: {nodes: 2, ranks_per_node: 2}\n"
         laughs = "a: &a0 [x]\n" + "".join(f"b{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))
@@ -202,7 +202,7 @@ class SpecTest(unittest.TestCase):
                                         for line in result.stderr.splitlines()), result.stderr)
                     self.assertEqual(result.stdout, "")
 
-    def test_files_that_cannot_be_read(self):
+    def test_reports_unreadable_files(self):
         for path, text in (("/no/such/file", "No such file or directory"), (self.directory, "Is a directory"),
                            ("/proc/self/mem", "Input/output error")):
             result = self.muster("spec", "validate", path)
@@ -211,7 +211,7 @@ class SpecTest(unittest.TestCase):
 
 
 class ExplainPlanTest(unittest.TestCase):
-    """`muster spec explain-plan`: the rank's engine, without a coordinator and without data."""
+    """`muster spec explain-plan` without a coordinator and without data."""
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
@@ -252,7 +252,7 @@ class ExplainPlanTest(unittest.TestCase):
         shares = [*(operation["share"] for operation in operations), times["objective_share"], times["optimizer_share"]]
         self.assertAlmostEqual(sum(shares), 100, places=6)
         self.assertGreater(times["images_per_second"], 0)
-        # Without --time there are none.
+        # Without --time the report has no times.
         self.assertNotIn("forward_us", json.loads(self.explain("-o", "json"))["operations"][0])
 
     def test_every_model(self):
@@ -261,7 +261,7 @@ class ExplainPlanTest(unittest.TestCase):
                                              "--set", "train.global_batch=2", "-o", "json"))
             self.assertAlmostEqual(report["parameters"] / 1e6, millions, delta=0.06, msg=model)
 
-    def test_an_image_folder_tells_its_classes(self):
+    def test_image_folder_determines_classes(self):
         folder = ("--set", f"train.dataset={{name: image_folder, path: {self.directory}}}", "--set",
                   "train.image_size=32", "-o", "json")
         self.assertIn(f"{self.directory}/train", self.explain(*folder, status=66))
@@ -270,7 +270,7 @@ class ExplainPlanTest(unittest.TestCase):
             (self.directory / "train" / name / "1.jpg").touch()
         self.assertEqual(json.loads(self.explain(*folder))["operations"][-1]["output"]["channels"], 3)
 
-    def test_what_cannot_be_explained(self):
+    def test_rejects_unexplainable_specs(self):
         for status, text, args in (
                 (78, "unknown 'smal_cnn'", ("--set", "train.model.name=smal_cnn")),
                 (78, "train.model.layers[0].conv2d.kernel: is missing",

@@ -1,4 +1,4 @@
-"""The command line as a user meets it, against real daemons."""
+"""The command line against real daemons."""
 
 import json
 import os
@@ -16,14 +16,14 @@ SLEEP = "echo started; exec sleep 600"
 
 
 def candidates(*words, env=None):
-    """What a shell offers behind these words."""
+    """Completions that a shell offers after these words."""
     out = subprocess.run([binary("cli/muster"), "__complete", *words], capture_output=True, text=True, check=True,
                          env=env).stdout
     return [line.split("\t")[0] for line in out.splitlines()]
 
 
 def all_verbs():
-    """Every verb that does something, as words."""
+    """Every command that is not a group of commands, as words."""
     verbs = []
     for verb in candidates(""):
         below = candidates(verb, "") if verb in ("node", "spec") else []
@@ -34,7 +34,7 @@ def all_verbs():
 class CliTest(unittest.TestCase):
     def test_verbs(self):
         with Cluster(nodes=2) as cluster:
-            # Submitting says the id and what to type next; -o name says the id alone.
+            # Submitting prints the id and the next command; -o name prints only the id.
             spec = cluster.write_spec(training_spec("verbs", max_steps=10))
             result = cluster.muster("submit", spec)
             self.assertIn("muster logs", result.stdout + result.stderr)
@@ -61,7 +61,7 @@ class CliTest(unittest.TestCase):
             self.assertIn("0.1.0", cluster.muster("version").stdout)
             self.assertEqual(cluster.muster("get", "no-such-job", check=False).returncode, 1)
 
-    def test_exit_status_is_the_first_failing_ranks(self):
+    def test_exit_status_is_that_of_first_failing_rank(self):
         with Cluster(nodes=1) as cluster:
             for name, script, status in (("seven", "exit 7", 7), ("segv", "kill -SEGV $$", 139), ("good", "true", 0)):
                 spec = cluster.write_spec(shell_spec(name, script))
@@ -91,7 +91,7 @@ class CliTest(unittest.TestCase):
             wait_until(printed, 10, "the rank's lines in its log")
             follower = cluster.popen("logs", job, "-f")
             cluster.muster("cancel", job, "--grace", "1s")
-            out, _ = follower.communicate(timeout=30)  # ends by itself with the job
+            out, _ = follower.communicate(timeout=30)  # ends when the job ends
             self.assertEqual(re.findall(r"line \d", out), ["line 1", "line 2", "line 3"])
             result = cluster.muster("wait", job, "-o", "json", check=False)
             self.assertEqual(json.loads(result.stdout)["state"], "CANCELLED")
@@ -101,10 +101,10 @@ class CliTest(unittest.TestCase):
 
 
 class FormatsTest(unittest.TestCase):
-    """Each verb in each format."""
+    """Every command in every output format."""
 
     def check(self, cluster, words, name, status=0):
-        """`name`: what -o name prints."""
+        """`name`: expected output of -o name."""
         for form in FORMATS:
             result = cluster.muster(*words, "-o", form, check=False)
             self.assertEqual(result.returncode, status, (words, form, result.stderr))
@@ -118,7 +118,7 @@ class FormatsTest(unittest.TestCase):
                 self.assertNotEqual(result.stdout, "", words)
             self.assertNotIn("\x1b", result.stdout + result.stderr)
 
-    def test_every_verb_in_every_format(self):
+    def test_every_command_in_every_format(self):
         with Cluster(nodes=1, slots=2) as cluster:
             spec = cluster.write_spec(shell_spec("quick", "echo out; echo err >&2"))
             training = cluster.write_spec(training_spec("planned"))
@@ -166,7 +166,7 @@ class FormatsTest(unittest.TestCase):
             self.check(cluster, ["local", spec], r"quick-\w+")
             self.assertEqual(set(walks) | {("wait",), ("run",), ("local",)}, set(all_verbs()))
 
-    def test_what_a_job_says_does_not_drive_the_terminal(self):
+    def test_job_output_cannot_control_terminal(self):
         with Cluster(nodes=1) as cluster:
             job = cluster.submit(shell_spec("evil", r"printf '\033[2J\302\2332J\n' >&2; exit 1"))
             cluster.wait(job, check=False)
@@ -178,13 +178,13 @@ class FormatsTest(unittest.TestCase):
 
 
 class HelpTest(unittest.TestCase):
-    def test_every_page(self):
+    def test_every_help_page(self):
         pages = [(), ("node",), ("spec",), *all_verbs()]
         self.assertGreater(len(pages), 25)
         for words in pages:
             with self.subTest(words=words):
                 fastest = 1.0
-                for _ in range(5):  # others use this machine too
+                for _ in range(5):  # retried: the machine may be loaded
                     began = time.monotonic()
                     page = subprocess.run([binary("cli/muster"), *words, "--help"], capture_output=True, text=True,
                                           check=True).stdout
@@ -204,7 +204,7 @@ class HelpTest(unittest.TestCase):
 
 class CompletionTest(unittest.TestCase):
     def complete(self, line, env=None):
-        """What bash would put behind `line`."""
+        """Completions that bash would offer for `line`."""
         script = f"""
             source <({binary("cli/muster")} completion bash)
             compopt() {{ :; }}
@@ -215,18 +215,18 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(result.stderr, "")
         return result.stdout.split()
 
-    def test_bash(self):
+    def test_bash_completion(self):
         self.assertEqual(self.complete("muster des"), ["describe"])
         self.assertEqual(self.complete("muster node unc"), ["uncordon"])
         self.assertEqual(self.complete("muster cancel --gr"), ["--grace"])
         self.assertEqual(self.complete("muster list --state r"), ["running"])
         self.assertEqual(self.complete("muster get -o y"), ["yaml"])
         self.assertEqual(self.complete("muster run --set train.ep"), ["train.epochs="])
-        # bash breaks words at '=', and replaces what stands behind it.
+        # bash splits words at '=' and replaces the part after it.
         self.assertEqual(self.complete("muster run --set train.model.name=s"), ["small_cnn"])
         self.assertEqual(self.complete("muster spec explain restart."), ["restart.max"])
 
-    def test_names_come_from_the_coordinator(self):
+    def test_completes_names_from_coordinator(self):
         with Cluster(nodes=1) as cluster:
             job = cluster.submit(command_spec("complete-me", "/bin/true"))
             env = cluster.client_env()
@@ -234,10 +234,10 @@ class CompletionTest(unittest.TestCase):
             self.assertEqual(self.complete("muster node drain ", env), ["node-1"])
             cluster.wait(job)
         began = time.monotonic()
-        self.assertEqual(self.complete("muster get comp", env), [])  # nobody answers: nobody waits
+        self.assertEqual(self.complete("muster get comp", env), [])  # no completions, and no delay, without a coordinator
         self.assertLess(time.monotonic() - began, 5)
 
-    def test_other_shells(self):
+    def test_completion_of_other_shells(self):
         for shell in ("zsh", "fish"):
             script = subprocess.run([binary("cli/muster"), "completion", shell], capture_output=True, text=True,
                                     check=True).stdout

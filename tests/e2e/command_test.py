@@ -1,4 +1,4 @@
-"""Command jobs: any program, above all an unmodified PyTorch script, gets its place and is ended whole."""
+"""Command jobs: any program, notably an unmodified PyTorch script, gets its environment and is stopped completely."""
 
 import contextlib
 import json
@@ -15,11 +15,11 @@ import unittest
 
 from tests.support.cluster import ROOT, Cluster, command_spec, shell_spec, wait_until
 
-PYTHON = "/usr/bin/python3"  # which python3-torch serves
+PYTHON = "/usr/bin/python3"  # the interpreter for which python3-torch is installed
 SCRIPT = str(ROOT / "tests/e2e/ddp_fashion_mnist.py")
 SMALL = ("--images", "512", "--epochs", "1")
 
-# Meets its peers as torch's store does: rank 0 listens on every address, the others connect.
+# Connects to its peers as torch's store does: rank 0 listens on every address, the others connect.
 MEET = """
 import os, socket, time
 rank, world, port = (int(os.environ[k]) for k in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
@@ -47,7 +47,7 @@ store.add("done", 1)
 while rank == 0 and store.add("done", 0) < world: pass
 """
 
-# Starts a program that is hard to find and to end, and tells its pid.
+# Starts a program that is hard to find and to stop, and writes its pid to a file.
 HIDE = """
 exec /usr/bin/python3 -c '
 import os, signal, sys, time
@@ -75,7 +75,7 @@ def is_alive(pid):
 
 
 def run_by_hand(world, *arguments):
-    """What each of the processes prints when a person starts them."""
+    """Output of each process when started manually."""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind(("", 0))
@@ -108,8 +108,8 @@ class CommandTest(unittest.TestCase):
 
     # ---- PyTorch
 
-    def test_pytorch_script_trains_as_when_started_by_hand(self):
-        """Its 4 processes on 2 nodes print the losses, to the last digit, that they print without Muster."""
+    def test_pytorch_script_matches_manual_start(self):
+        """4 processes on 2 nodes print the same losses, to the last digit, as without Muster."""
         checkpoint = self.cluster.directory / "model.pt"
         job = self.cluster.submit(command_spec("ddp", PYTHON, SCRIPT, *SMALL, "--checkpoint", str(checkpoint),
                                                nodes=2, ranks=2))
@@ -126,8 +126,8 @@ class CommandTest(unittest.TestCase):
         self.assertGreater(len(set(ours.values())), 12)
         self.assertTrue(checkpoint.is_file())
 
-    def test_32_jobs_at_once_meet_at_ports_of_their_own(self):
-        """All on one host: each job finds its own ranks at its MASTER_PORT, and nobody else's."""
+    def test_32_concurrent_jobs_use_distinct_master_ports(self):
+        """All on one host: each job finds only its own ranks at its MASTER_PORT."""
         jobs = [self.cluster.submit(command_spec(f"meet-{i}", PYTHON, "-c", MEET, nodes=2, ranks=1))
                 for i in range(32)]
         for job in jobs:
@@ -135,7 +135,7 @@ class CommandTest(unittest.TestCase):
             self.assertEqual(finished["state"], "SUCCEEDED", finished)
             self.assertIn(str([job]), self.logs(job, 0))
 
-    def test_torch_stores_at_once(self):
+    def test_concurrent_torch_stores(self):
         """6 jobs of 2 ranks with PyTorch's own store."""
         jobs = [self.cluster.submit(command_spec(f"store-{i}", PYTHON, "-c", STORE, nodes=2, ranks=1))
                 for i in range(6)]
@@ -172,10 +172,10 @@ class CommandTest(unittest.TestCase):
             self.assertTrue(os.path.isdir(env["MUSTER_CHECKPOINT_DIR"]))
         self.assertEqual(len({env["MASTER_PORT"] for env in ranks}), 1)
         self.assertEqual(len({env["MUSTER_PROGRESS"] for env in ranks}), 4)
-        self.assertEqual(len({env["MUSTER_CHECKPOINT_DIR"] for env in ranks}), 2)  # one a node
+        self.assertEqual(len({env["MUSTER_CHECKPOINT_DIR"] for env in ranks}), 2)  # one per node
 
-    def test_restarted_job_is_told_its_count(self):
-        """Nothing but the checkpoint directory is handed from one generation to the next."""
+    def test_restarted_job_sees_restart_count(self):
+        """Only the checkpoint directory is passed from one generation to the next."""
         script = """
             [ $RANK = 0 ] || exec sleep 600
             [ -e $MUSTER_CHECKPOINT_DIR/left ] && exec echo count $TORCHELASTIC_RESTART_COUNT generation $MUSTER_GENERATION
@@ -184,10 +184,10 @@ class CommandTest(unittest.TestCase):
         self.assertEqual((job["state"], int(job["generation"])), ("SUCCEEDED", 2))
         self.assertIn("count 1 generation 2", self.logs(job["job_id"], 0))
 
-    # ---- evidence
+    # ---- failure reports
 
     def check_cannot_start(self, spec, status, *words):
-        """Failed at once, not tried again, and the reason names what was asked for and where."""
+        """The job fails at once without restart, and the message names the path and the node."""
         result = self.cluster.muster("run", self.cluster.write_spec(dict(spec, restart={"max": 3})), "-o", "json",
                                      check=False)
         self.assertEqual(result.returncode, status, result.stderr)
@@ -212,8 +212,8 @@ class CommandTest(unittest.TestCase):
         self.check_cannot_start(command_spec("dir", "/bin/true", workdir="/no/such/folder"), 66,
                                 "workdir /no/such/folder: No such file or directory")
 
-    def test_recorded_error(self):
-        """@record's file is the cause, whatever else is on stderr; garbage in its place does no harm."""
+    def test_recorded_error_is_the_cause(self):
+        """The file of @record determines the cause, whatever is on stderr; a malformed file is ignored."""
         error = json.dumps({"message": {"message": "ValueError: no such layer",
                                         "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "1"}}})
         job = self.cluster.run(shell_spec("record", f"echo '{error}' > $TORCHELASTIC_ERROR_FILE; echo x >&2; exit 1"),
@@ -223,8 +223,8 @@ class CommandTest(unittest.TestCase):
         job = self.cluster.run(shell_spec("garbage", "echo '{{{' > $TORCHELASTIC_ERROR_FILE; exit 4"), check=False)
         self.assertEqual((job["state"], job["exit_code"]), ("FAILED", 4))
 
-    def test_rank_that_raises_is_the_cause_and_not_its_peers(self):
-        """Rank 3 of 4 raises in the midst of training; what Gloo says of it in the others is no cause."""
+    def test_raising_rank_is_the_cause(self):
+        """Rank 3 of 4 raises during training; the resulting Gloo errors of the others are not the cause."""
         script = pathlib.Path(SCRIPT).read_text().replace(
             "loss.backward()", "loss.backward()\n            assert not (step == 1 and rank == 3), 'out of luck'")
         path = self.cluster.directory / "raises.py"
@@ -257,8 +257,8 @@ class CommandTest(unittest.TestCase):
 
     # ---- stop
 
-    def test_stop_ends_everything_that_it_forked(self):
-        """Double-forked, in sessions of their own, deaf to SIGTERM; a stranger that looks alike lives on."""
+    def test_stop_ends_forked_processes(self):
+        """Double-forked, in separate sessions, ignoring SIGTERM; an unrelated, similar process is left alone."""
         stranger = subprocess.Popen([PYTHON, "-c", "import os, signal, time; os.setsid(); "
                                      "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"])
         try:
@@ -275,7 +275,7 @@ class CommandTest(unittest.TestCase):
             stranger.kill()
             stranger.wait()
 
-    def test_grace_is_the_jobs(self):
+    def test_uses_grace_period_of_job(self):
         script = "trap 'sleep 1; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
         job = self.cluster.submit(shell_spec("grace", script, grace_period="20s"))
         wait_until(lambda: "ready" in self.logs(job, 0), 20, "ready")
@@ -285,8 +285,8 @@ class CommandTest(unittest.TestCase):
 
     # ---- latency
 
-    def test_submit_to_main(self):
-        """From the client's start to main of the last of 4 ranks on 2 nodes: at most 150 ms."""
+    def test_submit_to_main_latency(self):
+        """From the client's start to main() of the last of 4 ranks on 2 nodes: at most 150 ms."""
         milliseconds = []
         for i in range(12):
             spec = self.cluster.write_spec(command_spec(f"quick-{i}", "/bin/date", "+%s.%N", nodes=2, ranks=2))
@@ -300,7 +300,7 @@ class CommandTest(unittest.TestCase):
 
 
 class LeavingTest(unittest.TestCase):
-    def test_worker_that_ends_takes_its_ranks_with_it(self):
+    def test_stopping_worker_stops_its_ranks(self):
         with Cluster(nodes=1) as cluster:
             job = cluster.submit(shell_spec("leave", "trap 'echo bye; exit 0' TERM; echo ready; "
                                                      "while :; do sleep 0.05; done", grace_period="10s"))
@@ -310,18 +310,18 @@ class LeavingTest(unittest.TestCase):
             log = next((cluster.directory / "node-1").glob("jobs/*/logs/generation-1/rank-0000.stdout"))
             self.assertEqual(log.read_text(), "ready\nbye\n")
 
-    def test_logs_are_kept_as_long_as_asked(self):
+    def test_deletes_logs_after_retention_time(self):
         with Cluster(nodes=1, worker_flags=["--keep-logs=1s"]) as cluster:
             job = cluster.run(shell_spec("old", "echo x"))["job_id"]
-            wait_until(lambda: not list((cluster.directory / "node-1" / "jobs").glob("*")), 20, "all of it deleted")
+            wait_until(lambda: not list((cluster.directory / "node-1" / "jobs").glob("*")), 20, "the job's directory to be deleted")
             result = cluster.muster("logs", job, check=False)
             self.assertNotEqual(result.returncode, 0)
             self.assertIn("--keep-logs", result.stderr)
 
 
 class ManyPyTorchJobsTest(unittest.TestCase):
-    def test_32_pytorch_jobs_at_once(self):
-        """All on one host, 2 ranks each: every one starts, trains, and prints what the others print."""
+    def test_32_concurrent_pytorch_jobs(self):
+        """All on one host with 2 ranks each: every job starts, trains, and prints the same losses."""
         with Cluster(nodes=2, slots=32) as cluster:
             jobs = [cluster.submit(command_spec(f"ddp-{i}", PYTHON, SCRIPT, *SMALL, nodes=2, ranks=1))
                     for i in range(32)]

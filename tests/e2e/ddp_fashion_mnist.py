@@ -1,7 +1,7 @@
-"""DistributedDataParallel on Fashion-MNIST over Gloo, as anybody would write it for torchrun.
+"""DistributedDataParallel on Fashion-MNIST over Gloo, written as usual for torchrun.
 
-Finds its place by the environment variables that every launcher sets (env://). Each rank prints its loss of each step;
-rank 0 writes a checkpoint at the end.
+Takes rank and world size from the environment variables that every launcher sets (env://). Each rank prints its loss
+of each step; rank 0 writes a checkpoint at the end.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""What a job's status is when one rank of eight ends badly: through run, wait and submit --follow."""
+"""Exit status of a job with one failing rank of eight, from run, wait and submit --follow."""
 
 import json
 import unittest
 
 from tests.support.cluster import Cluster, shell_spec
 
-# Waits until it is told to stop; `exec`, so that the shell itself is what is stopped.
+# Waits until stopped; `exec`, so that the signal reaches sleep instead of the shell.
 WAIT = "exec sleep 600"
 TRACEBACK = """
 exec /usr/bin/python3 -c '
@@ -29,13 +29,13 @@ class ExitCodeTest(unittest.TestCase):
         return shell_spec(name, script, nodes=2, ranks=4, grace_period="2s")
 
     def run_text(self, name, script, *args):
-        """Exit status and what a person sees."""
+        """Exit status and text output."""
         spec = self.cluster.write_spec(self.spec(name, script))
         result = self.cluster.muster("run", spec, *args, check=False)
         return result.returncode, result.stdout + result.stderr
 
     def check_everywhere(self, name, script, status):
-        """The same status and job from all three ways to follow a job, and again once it is over."""
+        """Checks that all three ways to follow a job return the same status and job, also after it has ended."""
         spec = self.cluster.write_spec(self.spec(name, script))
         jobs = []
         for verb in (("run",), ("submit", "--follow")):
@@ -58,10 +58,10 @@ class ExitCodeTest(unittest.TestCase):
         for field, value in exit_info.items():
             self.assertEqual(failure["exit"].get(field, 0), value, failure)
         self.assertIn(f"rank {rank} on node-1", failure["message"])
-        self.assertEqual(job["message"].count("rank "), 1, job["message"])  # nobody else is blamed
+        self.assertEqual(job["message"].count("rank "), 1, job["message"])  # no other rank is named
 
     def check_consequences(self, job_id, rank):
-        """Every other rank says that it was stopped, and shows no code of its own as a cause."""
+        """Every other rank is reported as stopped by the worker, and not as a cause."""
         for other in self.cluster.describe(job_id)["ranks"]:
             if int(other.get("rank", 0)) == rank:
                 self.assertFalse(other["exit"].get("stopped_by_worker", False), other)
@@ -98,7 +98,7 @@ class ExitCodeTest(unittest.TestCase):
         self.assertIn("Traceback (most recent call last)", text)
         self.assertIn("ZeroDivisionError: division by zero", text)
 
-    def test_the_one_that_ends_well_first_is_not_the_jobs_status(self):
+    def test_rank_that_succeeds_first_does_not_set_exit_status(self):
         """Rank 3 exits 0 before the others, which then fail: 5 of rank 6 first, then 9 of the rest."""
         others = """
             until [ -e $SHARED/left ]; do sleep 0.05; done
@@ -116,7 +116,7 @@ class ExitCodeTest(unittest.TestCase):
             self.assertEqual((int(failure["rank"]), failure["node"], failure["exit"]["exit_code"]),
                              (6, "node-2", 5))
 
-    def test_all_end_well(self):
+    def test_all_ranks_succeed(self):
         job = self.cluster.run(self.spec("fine", "exit 0"))
         self.assertEqual((job["state"], int(job.get("exit_code", 0))), ("SUCCEEDED", 0))
         self.assertNotIn("first_failure", job)

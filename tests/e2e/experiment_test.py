@@ -1,4 +1,4 @@
-"""`muster experiment`, against a real cluster: a grid, going on where it ended, failures, Ctrl-C."""
+"""`muster experiment` on a real cluster: grids, resuming, failures, Ctrl-C."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ def experiment(base, grid, **more):
 
 
 def shell(script):
-    """A cell of one axis of a grid, which `scripts` makes."""
+    """Base spec of a shell job; `scripts` returns the grid axis that sets its command."""
     return {"command": ["/bin/sh", "-c", script], "failure_timeout": "5s", "grace_period": "1s", "restart": {"max": 0}}
 
 
@@ -52,7 +52,7 @@ class Case(unittest.TestCase):
 
 
 class TrainTest(Case):
-    def test_four_cells(self):
+    def test_runs_grid_of_four_cells(self):
         base = {key: value for key, value in training_spec("x", max_steps=8).items() if key != "name"}
         grid = {"ranks": {"field": "resources.ranks_per_node", "values": [1, 2]},
                 "precision": {"field": "train.precision", "values": ["O0", "O2"]}}
@@ -78,7 +78,7 @@ class TrainTest(Case):
             ratio = two["metrics"]["images_per_second"] / one["metrics"]["images_per_second"]
             self.assertAlmostEqual(two["metrics"]["speedup"], ratio)
             self.assertAlmostEqual(two["metrics"]["scaling_efficiency"], ratio / 2)
-            # The spec that was asked for is the one that ran.
+            # The jobs ran with the requested specs.
             specs = [cluster.get(run["job"]["job_id"])["spec"] for run in document["runs"]]
             self.assertEqual([spec["train"]["precision"] for spec in specs], ["O0", "O2"] * 2)
             self.assertEqual([spec["resources"]["ranks_per_node"] for spec in specs], [1, 1, 2, 2])
@@ -95,7 +95,7 @@ class TrainTest(Case):
                 xml.etree.ElementTree.parse(self.out(cluster) / name)
             self.assertIn("Nothing yet.", markdown)
 
-            # Nothing is left to do; a changed cell is.
+            # A second run has nothing to do until a cell changes.
             again = self.run_it(cluster, value)
             self.assertIn("0 jobs to run; 4 already succeeded", again.stderr)
             self.assertEqual(len(self.jobs(cluster)), 4)
@@ -107,7 +107,7 @@ class TrainTest(Case):
 
 
 class FailureTest(Case):
-    def test_a_failing_cell_is_in_the_table_and_the_others_run(self):
+    def test_reports_failed_cell_and_runs_others(self):
         value = experiment(shell("true"), scripts(good="true", bad="echo no such luck >&2; exit 7", last="exit 0"),
                            skip=[{"when": {"script": "last"}, "reason": "not today"}])
         with Cluster(nodes=1) as cluster:
@@ -118,11 +118,11 @@ class FailureTest(Case):
             self.assertIn("script=last: left out: not today", result.stdout)
             self.assertIn("no such luck", result.stderr)
             self.assertEqual(self.states(cluster), ["succeeded", "failed", "left out"])
-            # It is tried again, and nothing else.
+            # Only the failed cell is retried.
             self.run_it(cluster, value, status=1)
             self.assertEqual(len(self.jobs(cluster)), 3)
 
-    def test_nothing_is_queued_when_a_spec_is_wrong(self):
+    def test_submits_nothing_when_a_spec_is_invalid(self):
         value = experiment(shell("true"), {"nodes": {"field": "resources.nodes", "values": [1, 0]}})
         with Cluster(nodes=1) as cluster:
             result = self.run_it(cluster, value, status=78)
@@ -139,18 +139,18 @@ class FailureTest(Case):
 
 class InterruptionTest(Case):
     def start(self, cluster, value):
-        """The process, once its second job runs."""
+        """Starts the experiment and waits until its second job runs."""
         process = cluster.popen(*self.arguments(cluster, value))
         wait_until(lambda: (self.out(cluster) / "second").exists(), 60, "the second cell's job")
         return process
 
     def value(self, cluster):
         out = self.out(cluster)
-        # The second one waits until it is told to end.
+        # The second job waits until the file `go` exists.
         wait = f"touch {out}/second; until [ -e {out}/go ]; do sleep 0.1; done"
         return experiment(shell("true"), scripts(first="true", second=wait, third="exit 0"))
 
-    def test_killed_and_called_again(self):
+    def test_resumes_after_kill(self):
         with Cluster(nodes=1) as cluster:
             value = self.value(cluster)
             process = self.start(cluster, value)
@@ -162,13 +162,14 @@ class InterruptionTest(Case):
             (self.out(cluster) / "go").touch()
             result = self.run_it(cluster, value)
             self.assertIn("2 jobs to run; 1 already succeeded", result.stderr)
-            # The job that was left behind is the second cell's, and no other one was queued for it.
+            # The running job is taken over as the second cell's, and no other job was queued for
+            # that cell.
             self.assertEqual(len(self.jobs(cluster)), 3)
             self.assertEqual([run["job"]["job_id"] for run in self.results(cluster)["runs"]][:2], sorted(
                 jobs, key=lambda job: int(job.split("-")[1])))
             self.assertEqual(self.states(cluster), ["succeeded"] * 3)
 
-    def test_ctrl_c_cancels_the_job_and_keeps_the_rest(self):
+    def test_ctrl_c_cancels_job_and_keeps_results(self):
         with Cluster(nodes=1) as cluster:
             value = self.value(cluster)
             process = self.start(cluster, value)
@@ -187,7 +188,7 @@ class InterruptionTest(Case):
 
 class LocalTest(unittest.TestCase):
     def test_local_and_simulate(self):
-        with Cluster() as cluster:  # for its directory alone
+        with Cluster() as cluster:  # only its directory is used
             path = cluster.directory / "trial.json"
             out = cluster.directory / "out"
             path.write_text(json.dumps(experiment(shell("true"), {"ranks": {

@@ -1,4 +1,4 @@
-"""The worker knows its GPUs: real daemons on a machine whose GPUs are made up (tests/support/fake_gpus.py)."""
+"""GPU support of workers: real daemons on a machine with fake GPUs (tests/support/fake_gpus.py)."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def gpu_spec(name, script, ranks=1, device="gpu", **top):
 
 
 class GpuCluster:
-    """A coordinator, and a worker node-1 with so many GPUs and CPU slots."""
+    """A coordinator, and a worker node-1 with the given number of fake GPUs."""
 
     def __init__(self, gpus, **worker):
         self.cluster = Cluster()
@@ -56,7 +56,7 @@ class GpuCluster:
         return self.slots()[slot].get("unavailable", "")
 
     def wait_unavailable(self, slot, text, timeout=10):
-        """Until it is said of the slot; with "" until nothing is."""
+        """Waits until the slot's reason contains `text`; with "" until the slot is available."""
         def said():
             reason = self.unavailable(slot)
             return (text in reason) if text else not reason
@@ -66,13 +66,13 @@ class GpuCluster:
         return fetch(f"http://{self.worker.addresses['http']}/metrics")
 
     def start(self, name, script):
-        """A job of one GPU that runs `script` once it has been let go."""
+        """Starts a job with one GPU that runs `script` after release()."""
         go = self.cluster.directory / f"{name}.go"
         job = self.cluster.submit(gpu_spec(name, f"until [ -e {go} ]; do sleep 0.05; done; {script}"))
         self.cluster.wait_for_state(job, "RUNNING")
         return job
 
-    def let_go(self, name):
+    def release(self, name):
         (self.cluster.directory / f"{name}.go").touch()
 
     def log_of(self, job, rank=0):
@@ -86,7 +86,7 @@ SHOW = 'echo "local=$LOCAL_RANK devices=$CUDA_VISIBLE_DEVICES."'
 
 
 class GpuTest(unittest.TestCase):
-    def test_a_subset_is_offered_and_seen_by_uuid(self):
+    def test_offers_subset_of_gpus_by_uuid(self):
         with GpuCluster(4, devices="0,1,3") as gpu:
             self.assertEqual([(s["kind"], s["uuid"], s.get("device", {}).get("index", 0)) for s in gpu.slots()],
                              [("gpu", "GPU-0", 0), ("gpu", "GPU-1", 1), ("gpu", "GPU-3", 3), ("cpu", "", 0)])
@@ -103,7 +103,7 @@ class GpuTest(unittest.TestCase):
             self.assertRegex(text, r"3 +2 +Fake GPU +80.* +0000:04:00\.0")
             self.assertIn("3 gpu, 1 cpu", gpu.cluster.muster("node", "list", "-o", "wide").stdout)
 
-    def test_a_choice_that_the_machine_does_not_have(self):
+    def test_rejects_unknown_devices(self):
         with Cluster() as cluster:
             gpus = FakeGpus(cluster.directory, 2)
             def refusal(devices, *flags):
@@ -120,7 +120,7 @@ class GpuTest(unittest.TestCase):
             self.assertIn("there is no GPU GPU-7; " + known, refusal("GPU-7"))
             self.assertIn("libno-such-nvml.so.1: cannot open", refusal("0", "--nvml-library=libno-such-nvml.so.1"))
 
-    def test_without_the_library_all_is_as_ever(self):
+    def test_works_without_nvml(self):
         with Cluster() as cluster:
             worker = cluster.start_worker("node-1", 2, ["--nvml-library=libno-such-nvml.so.1"])
             cluster.wait_for_nodes(1)
@@ -133,7 +133,7 @@ class GpuTest(unittest.TestCase):
             self.assertIn("free gpu slot", text)
             self.assertIn("node-1: offers no gpu slots", text)
 
-    def test_an_old_driver_tells_less(self):
+    def test_old_driver_reports_fewer_metrics(self):
         with GpuCluster(1, library=OLD_DRIVER) as gpu:
             job = gpu.cluster.run(gpu_spec("old", SHOW))["job_id"]
             self.assertIn("devices=GPU-0.", gpu.log_of(job))
@@ -166,7 +166,7 @@ class GpuTest(unittest.TestCase):
 
 
 class SharedGpuTest(unittest.TestCase):
-    def test_ranks_of_a_job_share_a_gpu_only_where_they_may(self):
+    def test_ranks_share_gpu_only_if_allowed(self):
         with Cluster() as cluster:
             gpus = FakeGpus(cluster.directory, 1)
             for name in ("a", "b"):
@@ -187,7 +187,7 @@ class SharedGpuTest(unittest.TestCase):
 
 
 class HealthTest(unittest.TestCase):
-    def test_a_fatal_xid_ends_the_use_of_a_gpu_until_the_worker_is_restarted(self):
+    def test_fatal_xid_disables_gpu_until_worker_restart(self):
         with GpuCluster(2) as gpu:
             job = gpu.start("doomed", "exit 7")
             gpu.gpus.xids += [(0, 31), (0, 79)]
@@ -195,7 +195,7 @@ class HealthTest(unittest.TestCase):
             gpu.wait_unavailable(0, "Xid 79, GPU has fallen off the bus; unusable until the worker is restarted")
             self.assertEqual(gpu.cluster.get(job)["state"], "RUNNING")
             self.assertIn("DeviceUnhealthy", gpu.cluster.muster("describe", job, "--events").stdout)
-            gpu.let_go("doomed")
+            gpu.release("doomed")
             done = gpu.cluster.wait(job, check=False)
             self.assertEqual(done["exit_code"], 7)
             self.assertIn("exited with code 7: GPU 0 (GPU-0): Xid 79", done["message"])
@@ -214,20 +214,20 @@ class HealthTest(unittest.TestCase):
             gpu.start_worker()
             self.assertEqual(gpu.cluster.wait(both)["state"], "SUCCEEDED")
 
-    def test_an_xid_of_the_programs_own_is_told_and_no_more(self):
+    def test_application_xid_is_reported_only(self):
         with GpuCluster(1) as gpu:
             job = gpu.start("faulty", "exit 3")
             gpu.gpus.xids.append((0, 31))
             gpu.gpus.save()
-            wait_until(lambda: 'xid="31"' in gpu.metrics(), 10, "the Xid to be heard")
-            gpu.let_go("faulty")
+            wait_until(lambda: 'xid="31"' in gpu.metrics(), 10, "the Xid to be reported")
+            gpu.release("faulty")
             done = gpu.cluster.wait(job, check=False)
             self.assertIn("GPU 0 (GPU-0): Xid 31", done["message"])
             self.assertEqual(gpu.unavailable(0), "")
             done = gpu.cluster.run(gpu_spec("other", "exit 4"), check=False)
             self.assertNotIn("Xid", done["message"])
 
-    def test_a_lost_gpu_may_come_back(self):
+    def test_lost_gpu_may_recover(self):
         with GpuCluster(1) as gpu:
             gpu.gpus.lost.add(0)
             gpu.gpus.save()
@@ -238,7 +238,7 @@ class HealthTest(unittest.TestCase):
             gpu.gpus.save()
             self.assertEqual(gpu.cluster.wait(job)["state"], "SUCCEEDED")
 
-    def test_a_rank_that_dies_with_its_gpu_says_so(self):
+    def test_failure_message_names_lost_gpu(self):
         with GpuCluster(1) as gpu:
             lose = (f"sed 's/^gpu.*/& lost/' {gpu.gpus.path} > {gpu.gpus.path}.lost && "
                     f"mv {gpu.gpus.path}.lost {gpu.gpus.path}; exit 9")
@@ -246,7 +246,7 @@ class HealthTest(unittest.TestCase):
             self.assertEqual(done["exit_code"], 9)
             self.assertIn("GPU 0 (GPU-0): lost: it has fallen off the bus", done["message"])
 
-    def test_what_the_driver_wants(self):
+    def test_recovery_action_disables_gpu(self):
         with GpuCluster(1) as gpu:
             gpu.gpus.gpus[0]["recovery"] = 1
             gpu.gpus.save()
@@ -255,7 +255,7 @@ class HealthTest(unittest.TestCase):
             gpu.gpus.save()
             gpu.wait_unavailable(0, "")
 
-    def test_uncorrected_ecc_errors(self):
+    def test_uncorrected_ecc_errors_disable_gpu(self):
         with GpuCluster(1) as gpu:
             gpu.gpus.gpus[0]["ecc"] = 2
             gpu.gpus.save()
@@ -266,13 +266,13 @@ class HealthTest(unittest.TestCase):
 
 
 class MemoryTest(unittest.TestCase):
-    def test_a_slot_is_free_when_its_memory_is_seen_back(self):
+    def test_slot_is_free_once_memory_is_released(self):
         with GpuCluster(1) as gpu, subprocess.Popen(["sleep", "1000"]) as holder:
             try:
                 job = gpu.start("leaves-one", "true")
                 gpu.gpus.processes = [(0, holder.pid)]
                 gpu.gpus.save()
-                gpu.let_go("leaves-one")
+                gpu.release("leaves-one")
                 self.assertEqual(gpu.cluster.wait(job)["state"], "SUCCEEDED")
                 self.assertIn("waiting until the memory of its last rank is freed", gpu.unavailable(0))
                 self.assertTrue(gpu.slots()[0]["returning"])
@@ -291,7 +291,7 @@ class MemoryTest(unittest.TestCase):
             finally:
                 holder.kill()
 
-    def test_memory_that_comes_back_late_delays_a_restart_and_costs_nothing_else(self):
+    def test_late_memory_release_only_delays_restart(self):
         with GpuCluster(1) as gpu:
             path = gpu.gpus.path
             script = f"""
@@ -307,7 +307,7 @@ class MemoryTest(unittest.TestCase):
             done = gpu.cluster.wait(job)
             self.assertEqual((done["state"], done["restarts"]), ("SUCCEEDED", 1))
 
-    def test_an_adopted_rank_keeps_its_gpu(self):
+    def test_adopted_rank_keeps_its_gpu(self):
         with GpuCluster(2) as gpu:
             job = gpu.cluster.submit(gpu_spec("long", "sleep 1000", failure_timeout="60s"))
             gpu.cluster.wait_for_state(job, "RUNNING")

@@ -1,4 +1,4 @@
-"""Train jobs on GPUs, by real daemons on a machine whose GPUs are made up (tests/support/fake_gpus.py, gpu_training.py)."""
+"""Train jobs on fake GPUs with real daemons (tests/support/fake_gpus.py, gpu_training.py)."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ class GpuTrainTest(unittest.TestCase):
         cluster.start_worker("node-1", 2, flags, env=gpus.environment(cluster.environment()))
         cluster.wait_for_nodes(1)
 
-    def test_a_rank_that_is_given_a_gpu_computes_on_it(self):
+    def test_rank_computes_on_assigned_gpu(self):
         with Cluster() as cluster:
             self.start(cluster, rank_on_host_gpu(cluster.directory / "programs"))
             folder = cluster.directory / "images"
@@ -33,19 +33,18 @@ class GpuTrainTest(unittest.TestCase):
             cpu = summaries["cpu"]["losses"]
             self.assertEqual(len(cpu), 30)
             self.assertLess(cpu[-1], 0.8 * cpu[0])
-            # The same samples, drawn, cropped and resized alike; bytes may round to their
-            # neighbours.
+            # The same samples, crops and resizing; pixel values may round differently.
             for step, (one, other) in enumerate(zip(cpu, summaries["gpu"]["losses"])):
                 self.assertAlmostEqual(one, other, delta=1e-3 * one, msg=f"step {step}")
             self.assertEqual(summaries["auto"]["losses"], summaries["gpu"]["losses"])
 
-            # Two ranks, a GPU each, whose processes exchange gradients.
+            # Two ranks with one GPU each; the processes exchange gradients through shared memory.
             both = dict(spec("two-ranks", folder, "gpu"), backend="shm")
             both["resources"]["ranks_per_node"] = 2
             job = cluster.run(both, "--losses")
             self.assertLess(job["summary"]["losses"][-1], 0.8 * cpu[0])
 
-            # Two stages, a GPU each, whose activations go through the processes.
+            # Two stages with one GPU each; activations pass through host memory.
             stages = spec("two-stages", folder, "gpu")
             stages["resources"]["ranks_per_node"] = 2
             stages["train"]["strategy"] = {"name": "pipeline", "pipeline": {"stages": 2, "micro_batches": 1}}
@@ -54,7 +53,7 @@ class GpuTrainTest(unittest.TestCase):
             for step, (one, other) in enumerate(zip(cpu, job["summary"]["losses"])):
                 self.assertAlmostEqual(one, other, delta=2e-3 * one, msg=f"step {step}")
 
-    def test_nodes_whose_drivers_differ_are_refused_in_two_lines(self):
+    def test_rejects_nodes_with_different_drivers(self):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")),
                               ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
@@ -80,7 +79,7 @@ class GpuTrainTest(unittest.TestCase):
             self.assertIn("FingerprintMismatch: " + "\n".join(lines) + "\n",
                           cluster.muster("why", job["job_id"]).stdout)
 
-    def test_a_gpu_that_cannot_be_used_ends_the_job_in_words(self):
+    def test_unusable_gpu_fails_job_with_message(self):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")))
             self.start(cluster, programs / "muster-rank")
@@ -115,8 +114,8 @@ class GpuTrainTest(unittest.TestCase):
             self.assertNotIn("cuda:0", explain("gpu", "--device", "cpu").stdout)
             self.assertNotIn("cuda:0", explain("auto").stdout)
 
-    def test_the_library_of_a_bundle(self):
-        """PREFIX/lib, whether this system's loader starts PREFIX/libexec/muster-rank or one that is carried along."""
+    def test_finds_library_of_bundle(self):
+        """The library is found in PREFIX/lib, whether the system's or a bundled loader starts PREFIX/libexec/muster-rank."""
         with Cluster() as cluster:
             prefix = cluster.directory / "prefix"
             prefix.mkdir()

@@ -1,4 +1,4 @@
-"""`logs -f` of eight chatty ranks, with very long lines between, across a coordinator's death: byte for byte."""
+"""`logs -f` of eight ranks with much output and very long lines, across a coordinator restart: every byte arrives."""
 
 import os
 import subprocess
@@ -10,8 +10,9 @@ from tests.support.cluster import Cluster, command_spec, wait_until
 NODES, RANKS_PER_NODE = 2, 4
 LONG_LINE_BYTES = 1 << 20
 
-# Each rank writes LINES lines a second for SECONDS seconds, one in sixteen to stderr, and once a second a line of
-# 1 MiB to each. Lines say which stream they belong to ("o" or "e"); they differ, so a loss or repeat shows.
+# Each rank writes LINES lines per second for SECONDS seconds, one in sixteen to stderr, and once
+# per second a line of 1 MiB to each. Lines start with their stream ("o" or "e") and are all
+# different, so that losses and repetitions are detected.
 WRITER = f"""
 import os, time
 lines, seconds, rank = int(os.environ["LINES"]), int(os.environ["SECONDS"]), os.environ["RANK"]
@@ -39,7 +40,7 @@ os.write(1, b"o the end, without a newline")
 
 class Following(unittest.TestCase):
     def log_files(self, cluster, job):
-        """{(rank, stream): the file's bytes}, as they lie on the nodes."""
+        """{(rank, stream): bytes} of the log files on the nodes."""
         files = {}
         for rank in range(NODES * RANKS_PER_NODE):
             node = f"node-{rank // RANKS_PER_NODE + 1}"
@@ -54,7 +55,7 @@ class Following(unittest.TestCase):
                                     stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
     def check_equal(self, path, files):
-        """The followed output, taken apart by its prefixes, is each file's bytes."""
+        """Checks that the followed output, split by its prefixes, equals the bytes of each file."""
         received = {key: [] for key in files}
         with open(path, "rb") as lines:
             for line in lines:
@@ -63,7 +64,7 @@ class Following(unittest.TestCase):
                 received[int(rank), "stdout" if text.startswith(b"o") else "stderr"].append(text)
         for key, expected in files.items():
             if expected and not expected.endswith(b"\n"):
-                expected += b"\n"  # several ranks share the output: each prints whole lines
+                expected += b"\n"  # output of several ranks consists of whole lines
             got = b"".join(received[key])
             if got != expected:  # not assertEqual, which would print megabytes
                 same = os.path.commonprefix([got, expected])
@@ -85,7 +86,7 @@ class Following(unittest.TestCase):
             size = out.stat().st_size
             cluster.start_coordinator()
             wait_until(lambda: out.stat().st_size > size + 4 * LONG_LINE_BYTES, 60, "lines after the restart")
-            self.assertEqual(cluster.get(job)["state"], "RUNNING")  # it was in the middle
+            self.assertEqual(cluster.get(job)["state"], "RUNNING")  # the job is still running
             finished = cluster.wait(job)
             over = time.monotonic()
             self.assertEqual(finished["state"], "SUCCEEDED", finished)
@@ -98,7 +99,7 @@ class Following(unittest.TestCase):
                   f"the reader was done {time.monotonic() - over:.1f} s after the job")
             self.assertEqual(written, NODES * RANKS_PER_NODE * (lines_per_rank * seconds + 2 * seconds + 1))
             self.check_equal(out, files)
-            # One rank alone is printed as it is, without prefix or added newline.
+            # The output of a single rank has no prefix and no added newline.
             alone = subprocess.run(cluster.command("logs", job, "--rank", "3"), env=cluster.client_env(),
                                    stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
             self.assertTrue(alone == files[3, "stdout"] + files[3, "stderr"], f"{len(alone)} bytes")
@@ -106,13 +107,13 @@ class Following(unittest.TestCase):
 
 
 class LogsTest(Following):
-    def test_across_a_coordinators_death(self):
-        """10,000 lines/s in all."""
+    def test_follow_survives_coordinator_death(self):
+        """10,000 lines/s in total."""
         self.follow(1250, 12)
 
 
 class LogsLongTest(Following):
-    def test_ten_thousand_lines_a_second_of_each_rank(self):
+    def test_ten_thousand_lines_per_second_per_rank(self):
         self.follow(10_000, 20)
 
 

@@ -1,4 +1,4 @@
-"""Real models and data through real daemons: what a spec asks for is what is computed, on any shape of cluster."""
+"""Real models and data with real daemons: results match the spec on every cluster shape."""
 
 import hashlib
 import os
@@ -11,8 +11,8 @@ from tests.support.cluster import ROOT, Cluster, training_spec
 
 PYTHON = "/usr/bin/python3"
 
-# Everything random at once; with synchronised batch norm none of it depends on how many ranks there
-# are.
+# All sources of randomness together; with synchronized batch norm none of them depends on the
+# number of ranks.
 EVERYTHING = {
     "model": {"name": "small_cnn", "dropout": 0.2},
     "sync_batch_norm": True,
@@ -28,8 +28,8 @@ def largest_difference(a, b):
 
 
 class ShapesTest(unittest.TestCase):
-    def test_all_that_is_random_is_the_same_on_any_number_of_ranks(self):
-        """A global batch of 50 that divides neither the data set's 60,000 by epochs of ranks nor itself by 4."""
+    def test_randomness_is_independent_of_number_of_ranks(self):
+        """A global batch of 50, which is not divisible by the 4 ranks."""
         losses = {}
         with Cluster(nodes=2, slots=2) as cluster:
             for nodes, ranks in [(1, 1), (1, 2), (2, 2)]:
@@ -42,7 +42,7 @@ class ShapesTest(unittest.TestCase):
         self.assertLessEqual(worst, 1e-4)
         self.assertLess(losses[1, 1][-1], losses[1, 1][0])
 
-    def test_contrastive_losses_agree_on_any_number_of_ranks(self):
+    def test_contrastive_loss_is_independent_of_number_of_ranks(self):
         losses = {}
         with Cluster(nodes=2, slots=2) as cluster:
             for nodes, ranks in [(1, 1), (2, 1), (2, 2)]:
@@ -50,7 +50,7 @@ class ShapesTest(unittest.TestCase):
                     f"nt-xent-{nodes}x{ranks}", global_batch=30, max_steps=10,
                     objective={"name": "nt_xent", "temperature": 0.5, "projection": [64, 32]},
                     augment={"random_resized_crop": {}, "flip": True}, sync_batch_norm=True,
-                    # Small enough that rounding errors stay what they are.
+                    # Small enough that rounding errors do not grow.
                     optimizer={"name": "sgd", "learning_rate": 0.005},
                     resources={"nodes": nodes, "ranks_per_node": ranks}), "--losses")
                 losses[nodes, ranks] = job["summary"]["losses"]
@@ -60,9 +60,9 @@ class ShapesTest(unittest.TestCase):
 
 
 class ResumeTest(unittest.TestCase):
-    def test_a_killed_rank_leaves_no_trace_in_the_weights(self):
-        """Killed in mid-epoch, resumed from a checkpoint: the same bits as never having been disturbed. Ranks of one
-        node share the update among them, and what the optimizer remembers."""
+    def test_resume_after_kill_reproduces_weights(self):
+        """A training that is killed in mid-epoch and resumed from a checkpoint has the same weights, bit for bit, as an
+        undisturbed one. Ranks of one node share the update and the optimizer state."""
         spec = dict(EVERYTHING, sync_batch_norm=False, optimizer={"name": "adamw", "learning_rate": 1e-3,
                                                                   "weight_decay": 0.01})
 
@@ -92,7 +92,7 @@ class ResumeTest(unittest.TestCase):
 
 
 class ModelsTest(unittest.TestCase):
-    def test_resnet18_with_all_that_goes_with_it(self):
+    def test_resnet18_with_all_options(self):
         with Cluster(nodes=2) as cluster:
             job = cluster.run(training_spec(
                 "resnet18", model={"name": "resnet18", "stochastic_depth": 0.5}, sync_batch_norm=True,
@@ -101,10 +101,10 @@ class ModelsTest(unittest.TestCase):
                 schedule={"name": "step", "milestones": [0.001], "factor": 0.5},
                 resources={"nodes": 2, "ranks_per_node": 1}))
             self.assertEqual(job["state"], "SUCCEEDED")
-            # torchvision's, with one input channel and ten classes.
+            # As torchvision's, with one input channel and ten classes.
             self.assertEqual(int(job["summary"]["parameters"]), 11175370)
 
-    def test_a_network_of_ones_own(self):
+    def test_custom_network(self):
         layers = [
             {"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "bias": False}}, {"batch_norm2d": {}}, "relu",
             {"residual": {"layers": [{"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "groups": 8}},
@@ -117,7 +117,7 @@ class ModelsTest(unittest.TestCase):
             # 8*9 + 16 + 8*9 + 8 + 16 + 8*10 + 10
             self.assertEqual(int(job["summary"]["parameters"]), 274)
 
-    def test_a_training_that_diverges_says_so_and_is_not_repeated(self):
+    def test_diverging_training_fails_without_restart(self):
         with Cluster(nodes=1) as cluster:
             job = cluster.run(training_spec("diverges", model={"name": "mlp"}, max_steps=200, restart={"max": 3},
                                             optimizer={"name": "sgd", "learning_rate": 1e12}), check=False)
@@ -128,8 +128,8 @@ class ModelsTest(unittest.TestCase):
 
 
 class DataTest(unittest.TestCase):
-    def test_cifar_layout_resized_to_112(self):
-        """The 32 -> 112 experiment on images of Fashion-MNIST in CIFAR-10's layout."""
+    def test_cifar_format_resized_to_112(self):
+        """Resizes 32 to 112 pixels, with images of Fashion-MNIST in CIFAR-10's format."""
         with Cluster(nodes=1, slots=2) as cluster:
             folder = cluster.directory / "cifar"
             subprocess.run([PYTHON, str(ROOT / "deploy/tools/fashion_mnist_to_cifar.py"),
@@ -141,10 +141,10 @@ class DataTest(unittest.TestCase):
                 image_size=112, global_batch=8, max_steps=2, loader={"threads": 2},
                 resources={"nodes": 1, "ranks_per_node": 2}))
             self.assertEqual(job["state"], "SUCCEEDED")
-            # torchvision's with ten classes.
+            # As torchvision's with ten classes.
             self.assertEqual(int(job["summary"]["parameters"]), 2236682)
 
-    def test_a_folder_of_jpegs_and_a_damaged_one(self):
+    def test_jpeg_folder_with_corrupt_image(self):
         with Cluster(nodes=1) as cluster:
             folder = cluster.directory / "images"
             subprocess.run([PYTHON, str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=24", "--val=8",

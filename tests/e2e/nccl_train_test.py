@@ -1,5 +1,5 @@
-"""Train jobs whose ranks' GPUs exchange gradients by NCCL, with unique ids by the coordinator: real daemons, GPUs and an
-NCCL that are made up (tests/support/gpu_training.py, collectives/nccl/testing/fake_nccl.cc)."""
+"""Train jobs that exchange gradients with NCCL, with unique ids distributed by the coordinator: real daemons, fake GPUs
+and a fake NCCL (tests/support/gpu_training.py, collectives/nccl/testing/fake_nccl.cc)."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.support.gpu_training import copied, make_images, rank_on_host_gpu, sp
 
 class NcclTrainTest(unittest.TestCase):
     def start(self, cluster, nodes, gpus_each=1):
-        """Machines with GPUs of their own, and a folder of images."""
+        """Starts workers with distinct fake GPUs and creates a folder of images."""
         rank = rank_on_host_gpu(cluster.directory / "programs")
         libraries = copied(cluster.directory / "nvidia",
                            ("libnccl.so.2", binary("collectives/nccl/testing/libfake_nccl.so")))
@@ -33,12 +33,12 @@ class NcclTrainTest(unittest.TestCase):
         return folder
 
     def spec(self, name, folder, nodes, ranks_per_node, **train):
-        # Batch norm of all rows, whoever has them.
+        # Batch norm over the samples of all ranks.
         job = spec(name, folder, "gpu", sync_batch_norm=True, **train)
         job["resources"].update(nodes=nodes, ranks_per_node=ranks_per_node)
         return job
 
-    def test_ranks_agree_with_one(self):
+    def test_losses_match_single_rank(self):
         with Cluster() as cluster:
             folder = self.start(cluster, ["node-1", "node-2"], gpus_each=2)
             losses = {}
@@ -54,7 +54,7 @@ class NcclTrainTest(unittest.TestCase):
                 for step, (one, other) in enumerate(zip(losses["one"], losses[name])):
                     self.assertAlmostEqual(one, other, delta=1e-4 * one, msg=f"{name}, step {step}")
 
-    def test_a_rank_that_is_killed_is_noticed_and_the_job_recovers(self):
+    def test_recovers_from_killed_rank(self):
         with Cluster() as cluster:
             folder = self.start(cluster, ["node-1", "node-2"])
             job = self.spec("killed", folder, 2, 1,
@@ -74,7 +74,7 @@ class NcclTrainTest(unittest.TestCase):
             self.assertEqual(int(finished["first_failure"]["exit"]["signal"]), 9)
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
 
-    def test_backends_are_for_what_ranks_compute_on(self):
+    def test_backend_must_match_device(self):
         with Cluster() as cluster:
             folder = self.start(cluster, ["node-1"], gpus_each=2)
             on_cpu = cluster.write_spec(dict(self.spec("cpu", folder, 1, 1), backend="nccl",

@@ -1,4 +1,4 @@
-"""What watches Muster: a real Prometheus that knows only /sd, promtool, the HTTP and gRPC health endpoints."""
+"""Monitoring: a real Prometheus with service discovery by /sd, promtool, and the HTTP and gRPC health endpoints."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ class ObservabilityTest(unittest.TestCase):
                     check = subprocess.run(["promtool", "check", "metrics"], input=metrics, text=True,
                                            capture_output=True, check=False)
                     self.assertEqual((check.returncode, check.stdout + check.stderr), (0, ""), address)
-            # A scrape reads a snapshot that is a fraction of a second old at most.
+            # A scrape reads a snapshot that is at most a fraction of a second old.
             expected = {"muster_jobs_submitted_total 1",
                         'muster_jobs_finished_total{state="succeeded",reason="Completed"} 1'}
             wait_until(lambda: expected <= set(fetch(f"http://{cluster.http}/metrics").splitlines()), 5,
@@ -52,7 +52,7 @@ class ObservabilityTest(unittest.TestCase):
             self.assertEqual(json.loads(fetch(f"http://{cluster.http}/sd")), [])
 
     @unittest.skipUnless(shutil.which("prometheus"), "prometheus is not installed")
-    def test_prometheus_finds_the_workers_by_sd_alone(self):
+    def test_prometheus_discovers_workers(self):
         with Cluster(nodes=2) as cluster:
             port = free_port()
             config = cluster.directory / "prometheus.yml"

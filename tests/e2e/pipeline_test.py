@@ -1,4 +1,4 @@
-"""Models in stages: through real coordinators, workers and ranks, the same training as on one rank."""
+"""Pipeline parallelism with real daemons: the same training as on one rank."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ class PipelineTest(unittest.TestCase):
         self.assertLess(worst, tolerance, what)
         print(f"{what}: at most {worst:.1e} apart")
 
-    def test_the_same_training_in_every_schedule(self):
+    def test_schedules_train_identically(self):
         with Cluster(nodes=2, slots=4) as cluster:
             alone = self.train(cluster, **PLAIN)
             self.assertLess(alone["losses"][-1], alone["losses"][0])
@@ -46,7 +46,7 @@ class PipelineTest(unittest.TestCase):
                 self.assert_same_curve(summary, alone, 1e-4, schedule)
                 self.assertAlmostEqual(summary["test_accuracy"], alone["test_accuracy"], places=3)
                 self.assertEqual(summary["parameters"], alone["parameters"])
-            # Gradients are added up in one order whatever the schedule.
+            # Gradients are summed in the same order in every schedule.
             self.assertEqual(len({summary["weights_digest"] for summary in of_schedules}), 1)
             for what, way in {
                     "3 stages": pipeline(3, micro_batches=5),
@@ -56,8 +56,8 @@ class PipelineTest(unittest.TestCase):
                 summary = self.train(cluster, **PLAIN, **way)
                 self.assert_same_curve(summary, alone, 1e-4, what)
 
-    def test_dropout_clipping_average_and_16_bits(self):
-        """What is drawn, or agreed on by all parameters, does not know of stages."""
+    def test_dropout_clipping_ema_and_mixed_precision(self):
+        """Random draws and quantities computed from all parameters do not depend on the stages."""
         cases = {
             "dropout": ({"model": {"layers": [
                 {"conv2d": {"out_channels": 16, "kernel": 3, "padding": 1}}, "relu", {"max_pool2d": {"kernel": 2}},
@@ -65,7 +65,7 @@ class PipelineTest(unittest.TestCase):
                 "flatten", {"dropout": {"probability": 0.5}}, "linear"]}}, 1e-4),
             "clipping": ({**PLAIN, "optimizer": {"name": "sgd", "learning_rate": 0.01, "clip_norm": 0.5}}, 1e-4),
             "average": ({**PLAIN, "ema": {"decay": 0.9}}, 1e-4),
-            # The same rounding at the same places, but sums of micro-batches in float32.
+            # Rounded at the same points, but sums over micro-batches are in float32.
             "O2": ({**PLAIN, "precision": "O2"}, 2e-2),
         }
         with Cluster(nodes=1, slots=2) as cluster:
@@ -78,9 +78,9 @@ class PipelineTest(unittest.TestCase):
                              for clip in ({"clip_norm": 0.5}, {}))
             with self.assertRaises(AssertionError):
                 self.assert_same_curve(self.train(cluster, max_steps=15, **clipped),
-                                       self.train(cluster, max_steps=15, **free), 1e-3, "nothing was clipped")
+                                       self.train(cluster, max_steps=15, **free), 1e-3, "clipping had no effect")
 
-    def test_loss_scaling_skips_on_all_stages(self):
+    def test_all_stages_skip_overflowed_steps(self):
         scaled = {**PLAIN, "precision": "O1",
                   "mixed_precision": {"dtype": "float16", "loss_scale": {"initial": 2**24, "growth_interval": 1000}}}
         with Cluster(nodes=1, slots=2) as cluster:
@@ -88,8 +88,8 @@ class PipelineTest(unittest.TestCase):
         self.assertGreater(int(staged["skipped_steps"]), 0)
         self.assertLess(int(staged["skipped_steps"]), 60)
 
-    def test_checkpoints_are_of_the_whole_model(self):
-        """A training goes on under another strategy, from what a pipeline wrote and the other way round."""
+    def test_checkpoints_contain_whole_model(self):
+        """Training resumes with another strategy from a pipeline's checkpoint, and vice versa."""
         with Cluster(nodes=1, slots=4) as cluster:
             ways = {"pipeline": pipeline(2, micro_batches=4), "one rank": {}, "replicas": pipeline(2, replicas=2)}
             whole = self.train(cluster, **PLAIN, max_steps=20, ema={"decay": 0.9})
@@ -103,7 +103,7 @@ class PipelineTest(unittest.TestCase):
                 worst = max(abs(a - b) for a, b in zip(resumed["losses"], whole["losses"][10:]))
                 self.assertLess(worst, 1e-4, what)
                 self.assertAlmostEqual(resumed["test_accuracy"], whole["test_accuracy"], places=2)
-            # Weights alone, as a start.
+            # Initialization from weights only.
             model = directory / "step-00000010" / "model.safetensors"
             start = self.train(cluster, **PLAIN, max_steps=2, init_from=str(model), **ways["replicas"])
             alone = self.train(cluster, **PLAIN, max_steps=2, init_from=str(model))
@@ -114,7 +114,7 @@ class PipelineTest(unittest.TestCase):
             self.assertEqual(failed["first_failure"]["exit"]["exit_code"], 66)
             self.assertIn("damaged.safetensors", failed["first_failure"]["message"])
 
-    def test_a_killed_stage_is_started_again(self):
+    def test_restarts_killed_stage(self):
         with Cluster(nodes=2, slots=2) as cluster:
             train = spec(**PLAIN, max_steps=400, checkpoint={"dir": str(cluster.directory / "ckpt"), "every_steps": 20},
                          **pipeline(2, replicas=2, nodes=2, micro_batches=4))
@@ -127,7 +127,7 @@ class PipelineTest(unittest.TestCase):
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 20)
             self.assertIn(finished["past_failures"][0]["rank"], (2, 3))
 
-    def test_stages_are_told_and_can_be_chosen(self):
+    def test_reports_stages_and_accepts_cuts(self):
         with Cluster(nodes=1, slots=2) as cluster:
             found = self.train(cluster, **PLAIN, max_steps=12, **pipeline(2, micro_batches=8))
             gpipe = self.train(cluster, **PLAIN, max_steps=12,
@@ -137,7 +137,7 @@ class PipelineTest(unittest.TestCase):
             self.assertEqual(int(second["stage"]), 1)
             self.assertEqual([int(first["activation_slots"]), int(second["activation_slots"])], [2, 2])
             self.assertEqual(int(gpipe["stages"][0]["activation_slots"]), 8)
-            # p / m of GPipe's.
+            # p / m of GPipe's memory.
             self.assertLessEqual(int(first["activation_bytes"]) * 8, int(gpipe["stages"][0]["activation_bytes"]) * 2 * 1.1)
             self.assertGreater(int(first["boundary_bytes"]), 0)
             for stage in (first, second):

@@ -1,4 +1,4 @@
-"""Mixed precision through real daemons: it trains as float32 does, and a loss scale that is too large comes down."""
+"""Mixed precision with real daemons: trains like float32, and lowers a loss scale that is too large."""
 
 import json
 import re
@@ -13,7 +13,7 @@ SHAPES = {"one node": {"nodes": 1, "ranks_per_node": 2}, "two nodes": {"nodes": 
 
 
 def metrics_of(worker, job):
-    """{name: (labels, value)} of the job's rank on a worker that has one."""
+    """{name: (labels, value)} of the job's rank on a worker with one rank."""
     with urllib.request.urlopen(f"http://{worker.addresses['http']}/metrics", timeout=10) as response:
         text = response.read().decode()
     found = {}
@@ -29,7 +29,7 @@ class PrecisionTest(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = cls.enterClassContext(Cluster(nodes=2, slots=2))
 
-    def test_a_loss_scale_that_is_too_large_comes_down(self):
+    def test_lowers_excessive_loss_scale(self):
         for shape, resources in SHAPES.items():
             with self.subTest(shape):
                 job = self.cluster.run(training_spec(
@@ -39,14 +39,14 @@ class PrecisionTest(unittest.TestCase):
                 summary = job["summary"]
                 skipped = int(summary["skipped_steps"])
                 self.assertEqual(int(summary["steps"]), 60)
-                # Through shared memory gradients travel as they are.
+                # Over shared memory gradients are not converted.
                 gradients = "float32" if resources["nodes"] == 1 else "float16"
                 self.assertEqual(summary["precision"], f"O2 float16, gradients {gradients}")
-                # Nothing else changes a scale that does not grow.
+                # Only skipped steps change a scale that does not grow.
                 self.assertGreater(skipped, 0)
                 self.assertEqual(summary["loss_scale"], 2**24 * 0.5**skipped)
                 losses = [float(loss) for loss in summary["losses"]]
-                # The weights that a skipped step leaves are the ones before it.
+                # A skipped step leaves the weights unchanged.
                 self.assertLess(sum(losses[-10:]), 0.6 * sum(losses[:3]) / 3 * 10)
                 self.assertGreater(summary["test_accuracy"], 0.5)
 
@@ -61,7 +61,7 @@ class PrecisionTest(unittest.TestCase):
                 self.assertIn(f"O2 float16, gradients {gradients}", text)
                 self.assertRegex(text, r"step [\d.]+ ms \(\d+ % in kernels, \d+ % waiting for other ranks\)")
 
-    def test_a_worker_tells_precision_and_loss_scale(self):
+    def test_worker_exports_precision_and_loss_scale(self):
         name = self.cluster.submit(training_spec(
             "told", max_steps=1_000_000, precision="O2", mixed_precision=FLOAT16_TOO_LARGE,
             resources={"nodes": 2, "ranks_per_node": 1}))
@@ -80,7 +80,7 @@ class PrecisionTest(unittest.TestCase):
             {"rank": "1", "precision": "O2", "dtype": "float16", "gradient_dtype": "float16"}, 1))
         self.assertIn("loss scale", self.cluster.muster("describe", name).stdout)
 
-    def test_low_precision_trains_as_float32_does(self):
+    def test_low_precision_matches_float32(self):
         def summary(level, **more):
             job = self.cluster.run(training_spec(
                 f"level-{level.lower()}", max_steps=150, precision=level,
@@ -99,7 +99,7 @@ class PrecisionTest(unittest.TestCase):
                 self.assertAlmostEqual(sum(mixed["losses"][-50:]) / 50 / mean, 1, delta=0.1)
                 self.assertAlmostEqual(mixed["test_accuracy"], whole["test_accuracy"], delta=0.05)
 
-    def test_a_checkpoint_is_of_its_precision(self):
+    def test_checkpoint_requires_same_precision(self):
         directory = self.cluster.directory / "checkpoints"
         spec = training_spec("first", max_steps=12, precision="O2", mixed_precision=FLOAT16_TOO_LARGE,
                              checkpoint={"dir": str(directory)})
@@ -119,7 +119,7 @@ class PrecisionTest(unittest.TestCase):
         self.assertEqual(other["state"], "FAILED")
         self.assertIn("of another training", other["first_failure"]["message"])
 
-    def test_bad_specs(self):
+    def test_rejects_invalid_specs(self):
         cases = [
             ({"precision": "O4"}, "train.precision: unknown 'O4'"),
             ({"mixed_precision": {"dtype": "bfloat16"}}, "train.mixed_precision: is given, but train.precision is O0"),

@@ -1,4 +1,4 @@
-"""More jobs than slots: all run, in the order in which they were queued, and no slot is given twice."""
+"""More jobs than slots: all jobs run, in queue order, and no slot is assigned twice."""
 
 import json
 import unittest
@@ -8,13 +8,13 @@ from tests.support.cluster import Cluster, parse_time, shell_spec, wait_until
 JOBS = 32
 SLOTS = 4
 
-# A rank's own word on when it ran: one short line each, which O_APPEND keeps whole.
+# Each rank records its start and end with short lines, which O_APPEND writes atomically.
 RECORD = 'echo "$MUSTER_JOB_ID $RANK $EPOCHREALTIME {}" >> $RECORD'
 SCRIPT = f"{RECORD.format('begin')}; sleep $SECONDS_LONG; {RECORD.format('end')}"
 
 
 class Run:
-    """The jobs of one test, submitted together while a first job holds every slot."""
+    """The jobs of one test, submitted together while a first job occupies every slot."""
 
     def __init__(self, cluster, shapes):
         self.cluster = cluster
@@ -40,7 +40,7 @@ class Run:
         cluster.wait(first)
 
     def intervals(self):
-        """{(job, rank): (begin, end)}, from the ranks' own lines."""
+        """{(job, rank): (begin, end)}, from the lines recorded by the ranks."""
         times = {}
         for line in self.record.read_text().splitlines():
             job, rank, time, what = line.split()
@@ -64,7 +64,7 @@ class Run:
         return placed[0]
 
     def tenancies(self):
-        """[(node, slot, from, to, job)]: from when the coordinator gave the slot until the rank was gone."""
+        """[(node, slot, from, to, job)]: from placement by the coordinator until the rank exited."""
         found = []
         for id in self.order:
             placed = self.placed_at(id)
@@ -80,7 +80,7 @@ class QueueTest(unittest.TestCase):
         self.assertEqual([j["state"] for j in run.jobs], ["SUCCEEDED"] * JOBS)
         self.assertEqual([int(j["generation"]) for j in run.jobs], [1] * JOBS)
         self.assertEqual(len(run.intervals()), ranks)
-        self.assertEqual(run.most_at_once(), SLOTS)  # never more, and none lies idle for good
+        self.assertEqual(run.most_at_once(), SLOTS)  # never more, and no slot stays idle
         placed = [run.placed_at(id) for id in run.order]
         self.assertEqual(placed, sorted(placed))
         tenancies = run.tenancies()
@@ -88,8 +88,8 @@ class QueueTest(unittest.TestCase):
         self.assertEqual({t[:2] for t in tenancies}, {(n, s) for n in ("node-1", "node-2") for s in (0, 1)})
         for before, after in zip(tenancies, tenancies[1:]):
             if before[:2] == after[:2]:
-                self.assertLessEqual(before[3], after[2], f"a slot was given twice: {before} and {after}")
-        # Afterwards all of it is free again.
+                self.assertLessEqual(before[3], after[2], f"a slot was assigned twice: {before} and {after}")
+        # Afterwards every slot is free again.
         def free():
             slots = [s for n in run.cluster.nodes() for s in n["slots"]]
             return len(slots) == SLOTS and not any(s.get("job_id") for s in slots)
@@ -99,7 +99,8 @@ class QueueTest(unittest.TestCase):
         with Cluster(nodes=2, slots=2) as cluster:
             run = Run(cluster, [(1, 1)] * JOBS)
             self.check_common(run, JOBS)
-            # By their own clocks too: a job overtakes another only where both start at the same moment.
+            # By the ranks' clocks, too: a job overtakes another only if both start at the same
+            # moment.
             began = sorted(run.order, key=lambda id: run.intervals()[id, 0][0])
             moved = [abs(began.index(id) - i) for i, id in enumerate(run.order)]
             self.assertLess(max(moved), SLOTS, list(zip(run.order, began)))

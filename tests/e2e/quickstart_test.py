@@ -1,4 +1,4 @@
-"""deploy/quickstart.sh as a user runs it: accuracy, time, exit status, nothing left."""
+"""deploy/quickstart.sh: accuracy, time, exit status, and that no process is left behind."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The doors: who is let in with which token and certificate, and in which words everybody else is refused."""
+"""Authentication and TLS: accepted tokens and certificates, and the messages on rejection."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ NO_COORDINATOR = 69
 
 
 class Certificates:
-    """Two authorities that do not know each other, and what each test shows."""
+    """Two independent certificate authorities, and the certificates used by the tests."""
 
     def __init__(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-ca."))
@@ -38,7 +38,7 @@ class Certificates:
 
 
 class TlsCluster(Cluster):
-    """A cluster whose own clients use TLS; the flags of a test's own calls stand behind and win."""
+    """A cluster whose clients use TLS; flags of a test's own calls come later and take precedence."""
 
     def __init__(self, server_flags, client_flags, **kwargs):
         super().__init__(coordinator_flags=server_flags, worker_flags=client_flags, **kwargs)
@@ -62,7 +62,7 @@ class SecurityTest(unittest.TestCase):
         shutil.rmtree(cls.certificates.directory)
 
     def refused(self, cluster, *args, env=None, status=NOT_ALLOWED):
-        """One line on stderr, and the exit status."""
+        """Checks the exit status and that stderr is one line; returns the line."""
         process = subprocess.run([binary("cli/muster"), *args], env={**cluster.client_env(), **(env or {})},
                                  capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         self.assertEqual(process.returncode, status, process.stderr)
@@ -71,7 +71,7 @@ class SecurityTest(unittest.TestCase):
         return process.stderr
 
     def worker_refused(self, cluster, *flags, env=None, status=NOT_ALLOWED):
-        """Runs a worker to its end; its last log line."""
+        """Runs a worker until it exits and returns its last log line."""
         name = "refused"
         process = subprocess.run(
             [binary("worker/muster-worker"), f"--coordinator={cluster.address}", f"--name={name}", "--http=127.0.0.1:0",
@@ -89,14 +89,14 @@ class SecurityTest(unittest.TestCase):
 
     # ---- tokens
 
-    def test_the_local_token_opens_and_nothing_else_does(self):
+    def test_only_valid_token_is_accepted(self):
         with Cluster(nodes=1) as cluster:
             token_file = cluster.directory / "coordinator" / "token"
             self.assertEqual(token_file.stat().st_mode & 0o777, 0o600)
             token = token_file.read_text().strip()
             port = cluster.address.rsplit(":", 1)[1]
             self.assertEqual([f.name for f in (cluster.directory / "tokens").iterdir()], [cluster.address])
-            # By any of its names.
+            # By any name of the host.
             for address in (f"localhost:{port}", f"127.0.0.1:{port}"):
                 cluster.muster("--coordinator", address, "node", "list")
             nowhere = {"MUSTER_TOKEN_DIR": str(cluster.directory / "nowhere")}
@@ -109,7 +109,7 @@ class SecurityTest(unittest.TestCase):
             self.assertIn(f"rejected the token in {wrong}", self.refused(cluster, "list", "--token-file", wrong))
             self.write(cluster, "wrong", token, 0o644)
             self.assertIn(f"chmod 600 {wrong}", self.refused(cluster, "list", "--token-file", wrong))
-            # Each of the ways to give the right one.
+            # Every way to supply the valid token.
             given = self.write(cluster, "given", f"# mine\n{token}\n")
             for env in ({"MUSTER_TOKEN": token}, {"MUSTER_TOKEN_FILE": given}):
                 subprocess.run([binary("cli/muster"), "list"], env={**cluster.client_env(), **nowhere, **env},
@@ -117,17 +117,17 @@ class SecurityTest(unittest.TestCase):
             line = self.worker_refused(cluster, env=nowhere)
             self.assertIn("not retrying: the coordinator at", line)
             self.assertRegex(cluster.coordinator.log(), r"refused \w+ from ipv4:127.0.0.1:\d+: the call has no token")
-        # In order, nothing is left.
+        # After a normal exit nothing is left.
         self.assertFalse(cluster.directory.exists())
 
-    def test_the_token_outlives_the_coordinator_and_a_dead_one_is_not_believed(self):
+    def test_token_persists_and_is_not_sent_to_impostor(self):
         with Cluster(nodes=1) as cluster:
             token = (cluster.directory / "coordinator" / "token").read_text()
             cluster.workers.pop("node-1").stop()
             cluster.coordinator.kill()
             left = cluster.directory / "tokens" / cluster.address
             self.assertTrue(left.exists())
-            # Whoever takes the port now is not shown the token.
+            # A process that takes over the port does not receive the token.
             host, port = cluster.address.rsplit(":", 1)
             with socket.create_server((host, int(port)), backlog=8) as thief:
                 thief.settimeout(20)
@@ -135,7 +135,7 @@ class SecurityTest(unittest.TestCase):
                 connection, _ = thief.accept()
                 with connection:
                     connection.settimeout(2)
-                    # As an HTTP/2 server that takes whatever it is sent.
+                    # Acts as an HTTP/2 server that accepts all input.
                     heard = connection.recv(1 << 16)
                     connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
                     with contextlib.suppress(TimeoutError, ConnectionError):
@@ -143,7 +143,7 @@ class SecurityTest(unittest.TestCase):
                             heard += more
                 self.assertIn(b"HTTP/2.0", heard)
                 self.assertIn(b"ClusterService", heard)
-                # gRPC writes a value as it is.
+                # gRPC sends header values uncompressed.
                 self.assertNotIn(b"Bearer", heard)
                 self.assertNotIn(token.strip().encode(), heard)
                 process.kill()
@@ -179,7 +179,7 @@ class SecurityTest(unittest.TestCase):
                 self.assertIn("requires role view", line)
                 line = self.worker_refused(cluster, env=env("submit"))
                 self.assertIn("Session requires role worker", line)
-                # A token that is taken away counts no longer, and a file that is wrong changes nothing.
+                # A removed token is rejected, and a malformed file changes nothing.
                 path.write_text("view\n")
                 wait_until(lambda: allowed("view", "list") is not None and
                            re.search(r"tokens:1: expected ROLE TOKEN", cluster.coordinator.log()), 20,
@@ -187,7 +187,7 @@ class SecurityTest(unittest.TestCase):
                 path.write_text(f"submit {tokens['submit']}\n")
                 wait_until(lambda: subprocess.run([binary("cli/muster"), "list"], capture_output=True,
                                                   env={**cluster.client_env(), **env("view")}).returncode == NOT_ALLOWED,
-                           20, "the token taken away")
+                           20, "the removed token to be rejected")
             process = subprocess.run([binary("coordinator/muster-coordinator"), "--listen=127.0.0.1:0",
                                       "--http=127.0.0.1:0", "--store=memory", f"--tokens={directory}/none"],
                                      capture_output=True, text=True, timeout=30)
@@ -196,7 +196,7 @@ class SecurityTest(unittest.TestCase):
 
     # ---- TLS
 
-    def test_a_job_over_mutual_tls(self):
+    def test_runs_job_over_mutual_tls(self):
         own = self.certificates
         with TlsCluster([*own.server, own.ca], [own.ca, *own.client], nodes=2) as cluster:
             spec = shell_spec("hello", "echo $RANK of $WORLD_SIZE")
@@ -204,7 +204,7 @@ class SecurityTest(unittest.TestCase):
             job = cluster.submit(spec)
             self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
             self.assertIn("1 of 2", cluster.muster("logs", job, "--rank", "1").stdout)
-            # A certificate alone opens nothing.
+            # A certificate alone does not authorize a client.
             nowhere = {"MUSTER_TOKEN_DIR": str(cluster.directory / "nowhere")}
             self.assertIn("requires a token", self.refused(cluster, "list", own.ca, *own.client, env=nowhere))
             line = self.refused(cluster, "list", own.ca)
@@ -215,7 +215,7 @@ class SecurityTest(unittest.TestCase):
             self.assertIn("serves TLS, but this client uses plaintext", self.refused(cluster, "list"))
             self.assertIn("requires a client certificate", self.worker_refused(cluster, own.ca))
 
-    def test_whom_a_client_believes(self):
+    def test_client_verifies_server_certificate(self):
         own = self.certificates
         with TlsCluster(own.server, [own.ca], nodes=1) as cluster:
             line = self.refused(cluster, "list", own.other_ca)
@@ -228,12 +228,13 @@ class SecurityTest(unittest.TestCase):
             line = self.refused(cluster, "list", own.ca)
             self.assertIn("is valid for elsewhere.example, not for 127.0.0.1", line)
 
-    def test_certificates_that_expire_and_are_replaced(self):
-        """The coordinator takes new files without a restart, good or bad; clients say what they see."""
+    def test_reloads_replaced_certificates(self):
+        """The coordinator reloads new files without a restart, valid or expired; clients report the problem."""
         own = self.certificates
         with tempfile.TemporaryDirectory(prefix="muster-tls.") as directory:
             def put(flags):
-                # The key last, and both beside first: the coordinator never sees half a file.
+                # Written to temporary files and renamed, the key last, so that the coordinator
+                # never reads a partial file.
                 for flag in flags:
                     name, source = flag.split("=")
                     beside = pathlib.Path(directory) / "new"
@@ -252,7 +253,7 @@ class SecurityTest(unittest.TestCase):
                 put(own.server)
                 wait_until(lambda: cluster.muster("list", check=False).returncode == 0, 40, "the new one in use")
 
-    def test_plain_text_and_nobody(self):
+    def test_plaintext_and_unreachable_coordinator(self):
         own = self.certificates
         with Cluster() as cluster:
             line = self.refused(cluster, "list", own.ca)
@@ -264,7 +265,7 @@ class SecurityTest(unittest.TestCase):
                 self.assertIn(f"no coordinator at {address}",
                               self.refused(cluster, "--coordinator", address, "list", *flags, status=NO_COORDINATOR))
 
-    def test_what_a_coordinator_does_not_start_with(self):
+    def test_coordinator_rejects_invalid_tls_flags(self):
         own = self.certificates
 
         def usage(*flags):

@@ -1,4 +1,4 @@
-"""Every way of dividing the work is the same training, through real coordinators, workers and ranks."""
+"""Every parallel strategy trains identically, with real coordinators, workers and ranks."""
 
 import json
 import unittest
@@ -18,8 +18,8 @@ def on(nodes=1, ranks=1, devices=1):
 
 
 PLAIN = {"model": {"name": "small_cnn", "batch_norm": False}}
-# Averages in place of the largest: where two pixels are nearly equal, which is the larger one is a matter of rounding,
-# and from there on trainings with batch norm go apart.
+# Average instead of max pooling: which of two nearly equal pixels is larger depends on rounding,
+# after which trainings with batch norm diverge.
 SYNCHRONISED = {
     "model": {"layers": [
         {"conv2d": {"out_channels": 32, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm2d", "relu",
@@ -47,7 +47,7 @@ class StrategiesTest(unittest.TestCase):
         self.assertLess(worst, tolerance, what)
         print(f"{what}: at most {worst:.1e} apart")
 
-    def test_all_from_the_same_start(self):
+    def test_strategies_train_identically(self):
         ways = {
             "ddp, 2 ranks": {**strategy("ddp"), **on(ranks=2)},
             "ddp, 2 nodes of 2 ranks": {**strategy("ddp"), **on(nodes=2, ranks=2)},
@@ -65,7 +65,7 @@ class StrategiesTest(unittest.TestCase):
                     self.assert_same_curve(self.train(cluster, **model, **way), alone, 1e-4, f"{kind}: {what}")
 
     def test_parameters_without_a_gradient(self):
-        """Of two branches each is left out of every other step, by chance."""
+        """Stochastic depth drops each of two branches with probability 0.5."""
         convolution = {"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1}}
         branch = {"residual": {"layers": [convolution, "relu", convolution], "drop_probability": 0.5}}
         left_out = {"model": {"layers": [convolution, "relu", {"avg_pool2d": {"kernel": 2}}, branch, "relu", branch, "relu",
@@ -83,10 +83,10 @@ class StrategiesTest(unittest.TestCase):
                 self.assert_same_curve(self.train(cluster, **left_out, **way), alone, 1e-4, what)
             always = self.train(cluster, **json.loads(json.dumps(left_out).replace("0.5", "0.0")))
             with self.assertRaises(AssertionError):
-                self.assert_same_curve(always, alone, 1e-3, "nothing was left out")
+                self.assert_same_curve(always, alone, 1e-3, "no branch was dropped")
 
     def test_hybrid_on_one_node_is_dp(self):
-        """To the last bit, batch norm of each device's own rows included."""
+        """To the last bit, including batch norm over each device's own samples."""
         model = {"model": {"name": "small_cnn"}, "max_steps": 10}
         with Cluster(nodes=1, slots=2) as cluster:
             dp = self.train(cluster, **model, **strategy("dp"), **on(devices=2))
@@ -94,10 +94,10 @@ class StrategiesTest(unittest.TestCase):
             ddp = self.train(cluster, **model, **strategy("ddp"), **on(ranks=2))
         self.assertEqual(hybrid["weights_digest"], dp["weights_digest"])
         self.assertEqual(hybrid["losses"], dp["losses"])
-        # The ranks of ddp see the same rows as the devices of dp.
-        self.assert_same_curve(ddp, dp, 1e-4, "ddp with batch norm of each rank's rows")
+        # The ranks of ddp process the same samples as the devices of dp.
+        self.assert_same_curve(ddp, dp, 1e-4, "ddp with batch norm over each rank's samples")
 
-    def test_each_rank_holds_its_share_of_the_optimizer(self):
+    def test_optimizer_state_is_sharded(self):
         ways = {"one node": on(ranks=2), "two nodes": on(nodes=2, ranks=2)}
         with Cluster(nodes=2, slots=4) as cluster:
             for what, way in ways.items():
@@ -109,7 +109,7 @@ class StrategiesTest(unittest.TestCase):
                 self.assertEqual(sum(held), everything, what)
                 self.assertLess(max(held) - min(held), 4096, what)
 
-    def test_negatives(self):
+    def test_scope_of_negatives(self):
         def contrast(cluster, negatives, way):
             objective = {"objective": {"name": "nt_xent", "negatives": negatives}}
             return self.train(cluster, max_steps=20, **CONTRASTIVE, **objective, **way)
@@ -121,13 +121,13 @@ class StrategiesTest(unittest.TestCase):
             everywhere = contrast(cluster, "global", ddp)
             self.assert_same_curve(contrast(cluster, "global", dp), everywhere, 1e-5, "dp, negatives: global")
             self.assert_same_curve(contrast(cluster, "global", hybrid), everywhere, 1e-5, "hybrid, negatives: global")
-            # One process sees all of its node's samples, as the ranks of a node do together.
+            # One process holds all samples of its node, like the ranks of a node together.
             of_node = contrast(cluster, "node", hybrid)
             self.assert_same_curve(contrast(cluster, "node", ddp), of_node, 1e-5, "ddp, negatives: node")
-            # Half as many to be told apart from.
+            # Half as many negatives.
             self.assertLess(of_node["losses"][0], everywhere["losses"][0] - 0.5)
 
-    def test_what_a_step_consists_of(self):
+    def test_reports_step_phases(self):
         with Cluster(nodes=1, slots=2) as cluster:
             dp = self.train(cluster, **PLAIN, **strategy("dp"), **on(devices=2))
             ddp = self.train(cluster, **PLAIN, **strategy("ddp"), **on(ranks=2))
@@ -136,7 +136,7 @@ class StrategiesTest(unittest.TestCase):
         self.assertEqual(list(parts), ["scatter", "replicate", "forward", "gather", "loss", "scatter_gradient",
                                        "backward", "reduce", "exchange", "update"])
         self.assertNotIn("parts", ddp)
-        # The parts are the step, but for its wait for data and what lies between them.
+        # The phases make up the step, except for waiting for data and gaps between phases.
         self.assertLess(sum(parts.values()), dp["median_step_seconds"] * 1.1)
         self.assertGreater(sum(parts.values()), dp["median_step_seconds"] * 0.8)
         self.assertGreater(parts["backward"], parts["gather"])

@@ -1,4 +1,4 @@
-"""Event files as TensorBoard's own reader sees them."""
+"""Event files, read with TensorBoard's own reader."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0}).Reload()
 print(json.dumps({tag: [[e.step, e.value] for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}))
 """
-# Prints what stands before the scalars, and how many records there are.
+# Prints the records before the scalars, and the number of records.
 RECORDS = """
 import sys
 from tensorboard.compat.tensorflow_stub import pywrap_tensorflow
@@ -38,7 +38,7 @@ print(events[0].file_version, events[1].session_log.status, len(events))
 
 
 def run_python(script, *arguments):
-    assert PYTHON.exists(), "TensorBoard is not there; tests/support/setup_venv.sh installs it"
+    assert PYTHON.exists(), "TensorBoard is not installed; run tests/support/setup_venv.sh"
     result = subprocess.run([PYTHON, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -54,7 +54,7 @@ class TensorBoardTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.directory)
 
     def write(self, first, last):
-        """A writer that has written these steps and lives."""
+        """Starts a writer and waits until it has written these steps."""
         process = subprocess.Popen([binary("trainer/tensorboard/tensorboard_writer"), self.directory, str(first), str(last)],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.communicate)
@@ -64,7 +64,7 @@ class TensorBoardTest(unittest.TestCase):
     def files(self):
         return sorted(self.directory.iterdir())
 
-    def test_a_viewer_sees_what_is_written_while_the_writer_lives(self):
+    def test_viewer_reads_file_while_writer_runs(self):
         writer = self.write(1, 5)
         scalars = read_scalars(self.directory)
         self.assertEqual(set(scalars), {"train/loss", "test/accuracy"})
@@ -75,17 +75,17 @@ class TensorBoardTest(unittest.TestCase):
         self.assertEqual(writer.returncode, 0)
         self.assertEqual(run_python(RECORDS, self.files()[0]), "brain.Event:2 1 7\n")
 
-    def test_a_killed_writer_leaves_a_readable_file(self):
+    def test_killed_writer_leaves_readable_file(self):
         writer = self.write(1, 5)
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         self.assertEqual(len(read_scalars(self.directory)["train/loss"]), 5)
-        # Killed within a write: the record at the end is cut off, and left out.
+        # Killed during a write: the truncated last record is ignored.
         data = self.files()[0].read_bytes()
         self.files()[0].write_bytes(data[:-7])
         self.assertEqual([step for step, _ in read_scalars(self.directory)["train/loss"]], [1, 2, 3, 4])
 
-    def test_a_restart_takes_back_the_steps_it_repeats(self):
+    def test_restart_overrides_repeated_steps(self):
         self.write(1, 10).communicate()
         self.write(7, 8).communicate()  # from a checkpoint of step 6
         losses = read_scalars(self.directory)["train/loss"]
@@ -95,7 +95,7 @@ class TensorBoardTest(unittest.TestCase):
 
 
 class TrainingTest(unittest.TestCase):
-    def test_a_training_is_told(self):
+    def test_training_writes_events(self):
         directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
         self.addCleanup(shutil.rmtree, directory)
         spec = directory / "spec.json"

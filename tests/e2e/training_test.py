@@ -1,4 +1,4 @@
-"""Training through real daemons: the same job on different shapes of cluster computes the same thing."""
+"""Training with real daemons: the same job on different cluster shapes computes the same result."""
 
 import hashlib
 import pathlib
@@ -10,8 +10,8 @@ SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2)]  # nodes x ranks per node
 
 
 class TrainingTest(unittest.TestCase):
-    def test_shapes_agree_and_repeat_bit_equal(self):
-        """50 losses without batch norm agree on 1x1, 1x2, 2x1 and 2x2; each shape repeats to the last bit.
+    def test_shapes_agree_and_are_reproducible(self):
+        """50 losses without batch norm agree on 1x1, 1x2, 2x1 and 2x2; each shape is reproducible to the last bit.
 
         A global batch of 250 does not divide 60,000 evenly among the ranks.
         """
@@ -40,8 +40,8 @@ class TrainingTest(unittest.TestCase):
                     digests.setdefault((nodes, ranks), []).append(
                         (summary["weights_digest"], hashlib.sha256(model).hexdigest()))
         for shape in SHAPES:
-            self.assertEqual(digests[shape][0], digests[shape][1], f"{shape} did not repeat bit-equal")
-        # Training happened at all.
+            self.assertEqual(digests[shape][0], digests[shape][1], f"{shape} is not bit-reproducible")
+        # The loss has decreased.
         self.assertLess(losses[1, 1][-1], losses[1, 1][0] * 0.8)
         worst = max(abs(a - b) / abs(a) for shape in SHAPES for a, b in zip(losses[1, 1], losses[shape]))
         print(f"largest relative difference of 50 losses over {SHAPES}: {worst:.2e}")
@@ -64,8 +64,8 @@ class TrainingTest(unittest.TestCase):
             self.assertLessEqual(seconds[0], 1.0)
             self.assertLessEqual(sorted(seconds[1:])[2], 0.3)
 
-    def test_resume_continues_where_it_ended(self):
-        """A second job on the same checkpoint directory goes on from its newest step."""
+    def test_resumes_from_newest_checkpoint(self):
+        """A second job with the same checkpoint directory continues from its newest step."""
         with Cluster(nodes=1) as cluster:
             checkpoints = {"dir": str(cluster.directory / "ckpt"), "every_steps": 20}
             first = cluster.run(training_spec("first", max_steps=30, checkpoint=checkpoints))
