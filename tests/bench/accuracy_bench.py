@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Seconds to a test accuracy, Muster beside PyTorch DDP, by the same recipe and precision.
+"""Measures time to a test accuracy, Muster against PyTorch DDP with the same recipe and precision.
 
     tests/bench/accuracy_bench.py [--recipe deploy/examples/fashion_mnist_fast.yaml] [--precision O0|O2]
         [--rounds 3] [--target 0.93] [--output PREFIX]
 
-2 ranks x 1 thread. Each round trains with a seed of its own, with every contestant in turn. Both evaluate on the whole
-test set after each epoch; the first epoch that reaches the target counts. Both clocks begin with the first step and are
-given with and without the evaluations. Muster's times are those of the events that rank 0 writes for TensorBoard: the
-end of each epoch's last step, and of each evaluation. PyTorch (peers/torch_accuracy.py) gets the recipe's numbers as
-flags, runs eager and compiled, channels_last, and its better form counts; O2 is autocast to bfloat16.
+2 ranks x 1 thread. Each round uses its own seed and trains with every contestant in turn. Both evaluate on the whole
+test set after each epoch; the first epoch that reaches the target counts. Both clocks start with the first step; times
+are reported with and without the evaluations. Muster's times come from the events that rank 0 writes for TensorBoard:
+the end of each epoch's last step, and of each evaluation. PyTorch (peers/torch_accuracy.py) receives the recipe's
+values as flags and runs eager and compiled, channels_last; the better form counts. O2 is autocast to bfloat16.
 
---output writes PREFIX.md and PREFIX.json; with a PREFIX.json of the same settings, runs that are in it are not repeated.
+--output writes PREFIX.md and PREFIX.json; runs in an existing PREFIX.json with the same settings are not repeated.
 """
 
 import argparse
@@ -35,7 +35,7 @@ FORMS = {"eager": [], "compile": ["--compile"]}
 
 
 def read_recipe(path, epochs=None):
-    """The job of a file in YAML with its defaults."""
+    """The job of a YAML file, with defaults filled in."""
     more = ["--set", f"train.epochs={epochs}"] if epochs else []
     out = subprocess.run([binary("cli/muster"), "spec", "validate", str(path), "-o", "json", *more], text=True,
                          capture_output=True, check=True).stdout
@@ -49,7 +49,7 @@ def steps_per_epoch(train):
 # ---- Muster
 
 def time_to_target(scalars, first_step_time, step_seconds, target):
-    """When a training reached the target, from its events; None where it did not.
+    """When a training reached the target, from its events; None if it did not.
 
     `first_step_time` is the end of the first step, which took `step_seconds`.
     """
@@ -88,13 +88,13 @@ def run_muster(cluster, recipe, name, precision, seed, target):
 # ---- PyTorch
 
 def peer_flags(train):
-    """torch_accuracy.py's flags for a recipe; ends the program for words that it does not know."""
+    """torch_accuracy.py's flags for a recipe; exits the program for unsupported options."""
     optimizer, schedule, augment = train["optimizer"], train["schedule"], train.get("augment", {})
     known = (train["model"]["name"] == "small_cnn" and optimizer["name"] == "sgd" and schedule["name"] == "cosine"
              and set(augment) <= {"crop_padding", "flip"} and not optimizer.get("clip_norm")
              and not optimizer.get("exclude_norm_and_bias") and train.get("accumulation_steps", 1) == 1)
     if not known:
-        sys.exit("peers/torch_accuracy.py does not know this recipe: small_cnn, sgd, cosine, crop_padding and flip alone")
+        sys.exit("peers/torch_accuracy.py does not support this recipe; it supports small_cnn, sgd, cosine, crop_padding and flip")
     numbers = {
         "--epochs": int(train["epochs"]), "--batch": train["global_batch"],
         "--learning-rate": optimizer["learning_rate"], "--momentum": optimizer["momentum"],
@@ -123,13 +123,13 @@ def run_peer(python, form, recipe, precision, seed, target):
 # ---- figures
 
 def median_of(runs, field):
-    """Of the runs that reached the target; None unless most did."""
+    """Median over the runs that reached the target; None unless most did."""
     values = [run["reached"][field] for run in runs if run is not None and run["reached"] is not None]
     return statistics.median(values) if 2 * len(values) > len(runs) else None
 
 
 def rows_of(results, precision):
-    """[contestant, runs, reached, epoch, seconds, training seconds, accuracy] of each, Muster first."""
+    """Result rows of all contestants, Muster first."""
     rows = []
     for key, runs in results.items():
         if key.startswith(f"{precision}/"):
@@ -143,7 +143,7 @@ def rows_of(results, precision):
 
 
 def ratio(rows, field):
-    """Muster's seconds over those of PyTorch's better form; None where either did not get there."""
+    """Muster's seconds divided by those of PyTorch's better form; None if either did not reach the target."""
     ours = [row[field] for row in rows if row["contestant"] == "muster"]
     peers = [row[field] for row in rows if row["contestant"] != "muster" and row[field] is not None]
     return ours[0] / min(peers) if ours and ours[0] is not None and peers else None
@@ -171,14 +171,14 @@ def report(results, precisions, target):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default=str(ROOT / "deploy/examples/fashion_mnist_fast.yaml"))
-    parser.add_argument("--epochs", type=int, help="in place of the recipe's")
-    parser.add_argument("--precision", action="append", choices=["O0", "O2"], help="again for both; default: both")
+    parser.add_argument("--epochs", type=int, help="overrides the recipe's epochs")
+    parser.add_argument("--precision", action="append", choices=["O0", "O2"], help="may be repeated; default: both")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--target", type=float, default=0.93)
-    parser.add_argument("--form", action="append", choices=FORMS, help="of PyTorch, again for several; default: all")
+    parser.add_argument("--form", action="append", choices=FORMS, help="PyTorch's forms, may be repeated; default: all")
     parser.add_argument("--python", action="append", default=[])
-    parser.add_argument("--no-peer", action="store_true", help="Muster alone")
-    parser.add_argument("--output", help="PREFIX of .md and .json")
+    parser.add_argument("--no-peer", action="store_true", help="run Muster only")
+    parser.add_argument("--output", help="prefix of the .md and .json files to write")
     args = parser.parse_args()
     precisions, forms = args.precision or ["O0", "O2"], args.form or list(FORMS)
     pythons = {} if args.no_peer else with_torch(args.python)

@@ -1,14 +1,14 @@
-// All-reduce between processes of one machine, in the same run: on CPUs ours over shared memory,
-// ours over Gloo's transport, and Gloo's own, or over MPI in processes that mpirun has started; on
-// GPUs NCCL, with a hierarchy of nodes and without.
+// Compares all-reduce implementations between processes of one machine in one run: on CPUs Muster
+// over shared memory, Muster over Gloo's transport, and Gloo itself, or MPI in processes started by
+// mpirun; on GPUs NCCL with and without a hierarchy of nodes.
 //
 //   bazel run //tests/bench:allreduce_bench -- --ranks=2 --rounds=5
 //   bazel run //tests/bench:allreduce_bench -- --backend=nccl --ranks=8 --nodes=2 --max-bytes=1GiB
 //   mpirun -n 4 bazel-bin/tests/bench/allreduce_bench --backend=mpi
 //
-// Per size: the median time over the rounds of the slowest rank's mean; algbw = bytes / time, busbw
-// = algbw * 2 (n - 1) / n, as nccl-tests count. The rounds of the contestants alternate, so that
-// what else runs on the machine hits them alike. "FASTER" is how many times faster than the first.
+// Per size: the median over the rounds of the slowest rank's mean time; algbw = bytes / time, busbw
+// = algbw * 2 (n - 1) / n, as in nccl-tests. The rounds of the contestants alternate, so that other
+// load on the machine affects them equally. "FASTER" is the speedup over the first.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -57,7 +57,7 @@ struct Figure {
   double faster = 0;
 };
 
-// What the ranks measure by, whatever is measured.
+// Communicator for synchronizing the measurement, independent of the measured one.
 absl::StatusOr<std::unique_ptr<Communicator>> Control(uint32_t rank, uint32_t size,
                                                       KeyStore* store) {
   collectives::GroupOptions options;
@@ -145,22 +145,22 @@ absl::Status RunRank(const Flags& flags, uint32_t rank, KeyStore* store) {
 absl::Status Check(const Flags& flags) {
   const ContestOptions& contest = flags.contest;
   if (contest.ranks % contest.nodes != 0) {
-    return absl::InvalidArgumentError("--ranks is not a multiple of --nodes");
+    return absl::InvalidArgumentError("--ranks must be a multiple of --nodes");
   }
   if (flags.min_bytes < sizeof(float) || flags.min_bytes > contest.max_bytes) {
-    return absl::InvalidArgumentError("--min-bytes is from 4 to --max-bytes");
+    return absl::InvalidArgumentError("--min-bytes must be from 4 to --max-bytes");
   }
   return absl::OkStatus();
 }
 
-// As one of mpirun's processes, whose parent they share on one machine.
+// Runs as one of mpirun's processes, which share their parent on one machine.
 absl::Status RunUnderMpirun(Flags flags) {
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
   uint32_t own = 0;
   if (rank == nullptr || size == nullptr || !absl::SimpleAtoi(rank, &own) ||
       !absl::SimpleAtoi(size, &flags.contest.ranks) || flags.contest.ranks < 2) {
-    return absl::InvalidArgumentError("--backend=mpi is for two or more processes of mpirun's");
+    return absl::InvalidArgumentError("--backend=mpi requires at least two processes started by mpirun");
   }
   RETURN_IF_ERROR(Check(flags));
   const std::string directory = absl::StrCat("/tmp/muster-allreduce-bench-", getppid());
@@ -195,28 +195,28 @@ int Main(int argc, char** argv) {
   std::string max_bytes = "32MiB";
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
-  CLI::App app("All-reduce: ours against Gloo's own, or NCCL with a hierarchy and without");
-  app.add_option("--backend", flags.contest.backend, "what carries it")
+  CLI::App app("Compare all-reduce: Muster and Gloo, or NCCL with and without a hierarchy");
+  app.add_option("--backend", flags.contest.backend, "backends to compare")
       ->check(CLI::IsMember({"cpu", "mpi", "nccl"}))
       ->capture_default_str();
   app.add_option("--ranks", flags.contest.ranks,
-                 "processes; with nccl each has a GPU of its own, with mpi mpirun says how many")
+                 "number of processes; with nccl one GPU each, with mpi set by mpirun")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
-  app.add_option("--nodes", flags.contest.nodes, "that the ranks stand for")
+  app.add_option("--nodes", flags.contest.nodes, "number of nodes that the ranks emulate")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--min-bytes", min_bytes, "the first size; each is twice the one before")
+  app.add_option("--min-bytes", min_bytes, "first size; each size doubles the previous one")
       ->capture_default_str();
   app.add_option("--max-bytes", max_bytes)->capture_default_str();
-  app.add_option("--rounds", flags.rounds, "of which the median counts")
+  app.add_option("--rounds", flags.rounds, "number of rounds; results are medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option(
       "--nccl-stand-in", flags.contest.nccl_stand_in,
-      "a library in place of NCCL, over queues of the host: to try the benchmark itself");
+      "library to load instead of NCCL, with host streams; for testing the benchmark");
   app.add_flag("--share-gpu", flags.contest.share_gpu,
-               "all ranks on the first GPU, as if on hosts of their own: slow, and for tests");
+               "run all ranks on the first GPU, as if on different hosts; slow, for tests");
   app.add_flag("--json", flags.json);
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Run(flags, min_bytes, max_bytes);

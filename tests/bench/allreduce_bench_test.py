@@ -1,4 +1,4 @@
-"""The all-reduce benchmark itself, small: that it still runs, and that its figures belong together."""
+"""Runs the all-reduce benchmark with small sizes and checks that its figures are consistent."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ class AllReduceBenchTest(unittest.TestCase):
         argv = [binary("tests/bench/allreduce_bench"), "--ranks=3", "--nodes=2"]
         result = subprocess.run(argv, text=True, capture_output=True, timeout=60, check=False)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("--ranks is not a multiple of --nodes", result.stderr)
+        self.assertIn("--ranks must be a multiple of --nodes", result.stderr)
 
 
 if __name__ == "__main__":

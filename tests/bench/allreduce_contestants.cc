@@ -29,10 +29,10 @@ using collectives::ReduceOp;
 using collectives::Work;
 using collectives::WorldOptions;
 
-// A part of a store, so that one generation's keys may be put once by each contestant.
-class PartOfStore final : public KeyStore {
+// A key store with a prefix, so that each contestant can put the keys of a generation.
+class PrefixedStore final : public KeyStore {
  public:
-  PartOfStore(KeyStore* store, std::string name) : store_(store), name_(std::move(name)) {}
+  PrefixedStore(KeyStore* store, std::string name) : store_(store), name_(std::move(name)) {}
 
   absl::Status Put(absl::string_view key, absl::string_view value) override {
     return store_->Put(absl::StrCat(name_, "/", key), value);
@@ -46,14 +46,14 @@ class PartOfStore final : public KeyStore {
   const std::string name_;
 };
 
-// A GPU with NCCL's library.
+// A GPU and the NCCL library.
 struct Gpu {
   std::unique_ptr<kernels::Device> device;
   NcclParts parts;
 };
 
 absl::StatusOr<std::unique_ptr<Gpu>> OpenGpu(const ContestOptions& options, uint32_t rank) {
-  // Before the library reads it.
+  // Set before the library reads it.
   if (options.share_gpu) setenv("NCCL_HOSTID", absl::StrCat("rank-", rank).c_str(), 1);
   auto gpu = std::make_unique<Gpu>();
   ASSIGN_OR_RETURN(gpu->parts.library, collectives::OpenNcclLibrary(options.nccl_stand_in));
@@ -71,7 +71,7 @@ class List final : public Contestants {
  public:
   List(const ContestOptions& options, uint32_t rank, KeyStore* store)
       : options_(options), rank_(rank), store_(store) {}
-  // Allocations go before their communicators.
+  // Allocations are destroyed before their communicators.
   ~List() override { allocations_.clear(); }
 
   const std::vector<Contestant>& list() const override { return list_; }
@@ -82,7 +82,7 @@ class List final : public Contestants {
 
  private:
   size_t count() const { return options_.max_bytes / sizeof(float); }
-  // A communicator of all ranks, with a part of the store of its own.
+  // Creates a communicator of all ranks, with its own store prefix.
   absl::StatusOr<Communicator*> World(const std::string& name, const std::string& backend,
                                       const std::string& hierarchical);
   absl::Status AddOwnMemory(const std::string& name, Communicator* communicator);
@@ -108,7 +108,7 @@ absl::StatusOr<Communicator*> List::World(const std::string& name, const std::st
   world.rank = rank_;
   world.world_size = options_.ranks;
   world.ranks_on_node = {options_.ranks / options_.nodes};
-  stores_.push_back(std::make_unique<PartOfStore>(store_, name));
+  stores_.push_back(std::make_unique<PrefixedStore>(store_, name));
   world.store = stores_.back().get();
   world.interface_address = "127.0.0.1";
   world.nccl = gpu_ == nullptr ? nullptr : &gpu_->parts;
@@ -117,8 +117,8 @@ absl::StatusOr<Communicator*> List::World(const std::string& name, const std::st
 }
 
 void List::Add(const std::string& name, Communicator* communicator, float* data) {
-  // Those of a GPU's stream run one behind the other, and only the last is waited for. Who waits on
-  // a CPU works meanwhile.
+  // Operations on a GPU stream run one after the other, so only the last is waited for. On a CPU
+  // the waiting thread does the work.
   const bool in_stream = gpu_ != nullptr;
   list_.push_back({name, [=](size_t count, int repeats) -> absl::Status {
                      std::shared_ptr<Work> last;

@@ -1,4 +1,4 @@
-// Ways to all-reduce, side by side in one rank's process.
+// All-reduce implementations to compare in one rank's process.
 #ifndef MUSTER_TESTS_BENCH_ALLREDUCE_CONTESTANTS_H_
 #define MUSTER_TESTS_BENCH_ALLREDUCE_CONTESTANTS_H_
 
@@ -18,34 +18,34 @@ namespace muster::bench {
 struct ContestOptions {
   std::string backend = "cpu";  // cpu, mpi, nccl
   uint32_t ranks = 2;
-  uint32_t nodes = 1;  // that the ranks stand for, equally many on each
+  uint32_t nodes = 1;  // emulated nodes, with equal numbers of ranks
   size_t max_bytes = 0;
-  // All ranks on the first GPU, which NCCL takes for as many hosts'.
+  // Runs all ranks on the first GPU, which NCCL accepts for ranks on different hosts.
   bool share_gpu = false;
-  // A library in place of NCCL, with streams of the host in place of a GPU's; empty: neither.
+  // Library to load instead of NCCL, with host streams instead of GPU streams; empty: real NCCL.
   std::string nccl_stand_in;
-  std::string gloo_directory;  // where the ranks of Gloo's own meet
+  std::string gloo_directory;  // rendezvous directory of upstream Gloo
 };
 
-// All-reduces `count` floats of a buffer that it owns, in place, so many times.
+// All-reduces `count` floats of its own buffer in place, `repeats` times.
 struct Contestant {
   std::string name;
   std::function<absl::Status(size_t count, int repeats)> run;
 };
 
-// A rank's contestants, and what they stand on.
+// A rank's contestants and the communicators they use.
 class Contestants {
  public:
   virtual ~Contestants() = default;
-  // The others are compared with the first.
+  // The first one is the baseline.
   virtual const std::vector<Contestant>& list() const = 0;
 };
 
-// cpu: Gloo's own ring; ours over Gloo's transport; on one node shared memory, from the heap and
-// from the communicator's own memory; on several, the hierarchy of both. mpi:
-// ours over Gloo's transport, shared memory and MPI, from the heap. nccl, with GPU `rank` of
-// the machine, or the first one: on several nodes with hierarchical off and on, else off alone.
-// Blocks until all ranks have called. `store` outlives it.
+// cpu: upstream Gloo's ring; Muster over Gloo's transport; on one node shared memory, from the heap
+// and from the communicator's memory; on several nodes the hierarchy of both. mpi: Muster over
+// Gloo's transport, shared memory and MPI, from the heap. nccl, on GPU `rank` of the machine or the
+// first one: with hierarchical off and, on several nodes, on. Blocks until all ranks have called.
+// `store` must outlive it.
 absl::StatusOr<std::unique_ptr<Contestants>> MakeContestants(const ContestOptions& options,
                                                              uint32_t rank,
                                                              collectives::KeyStore* store);

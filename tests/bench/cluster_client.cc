@@ -48,7 +48,7 @@ absl::Status ClusterClient::AwaitState(const std::string& job, v1::JobState stat
     return absl::OkStatus();
   }
   const std::string what = absl::StrCat("job ", job, " is ", v1::JobState_Name(seen.state()),
-                                        " and not ", v1::JobState_Name(state));
+                                        ", not ", v1::JobState_Name(state));
   RETURN_IF_ERROR(Annotate(FromGrpcStatus(stream->Finish()), what));
   return absl::FailedPreconditionError(absl::StrCat(what, ": ", seen.message()));
 }

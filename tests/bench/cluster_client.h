@@ -1,4 +1,4 @@
-// What a benchmark asks of a coordinator, as the CLI would.
+// Client of a coordinator for benchmarks.
 #ifndef MUSTER_TESTS_BENCH_CLUSTER_CLIENT_H_
 #define MUSTER_TESTS_BENCH_CLUSTER_CLIENT_H_
 
@@ -12,19 +12,19 @@
 
 namespace muster::bench {
 
-// Thread-safe. Errors are those of the calls.
+// Thread-safe. Returns the errors of the calls.
 class ClusterClient {
  public:
   explicit ClusterClient(const std::string& coordinator);
 
-  // The job's id.
+  // Returns the job's id.
   absl::StatusOr<std::string> Submit(const v1::JobSpec& spec);
-  // With ranks and waits.
+  // Returns the job with its ranks and waits.
   absl::StatusOr<v1::Job> Get(const std::string& job);
-  // By watching the job. Errors: DEADLINE_EXCEEDED; FAILED_PRECONDITION when it is over in another
-  // state.
+  // Watches the job until it is in `state`. Errors: DEADLINE_EXCEEDED; FAILED_PRECONDITION if it
+  // ends in another state.
   absl::Status AwaitState(const std::string& job, v1::JobState state, absl::Duration timeout);
-  // Cancels it, and returns when nothing of it is left.
+  // Cancels the job and waits until all its processes have ended.
   absl::Status End(const std::string& job, absl::Duration timeout);
   absl::Status AwaitNodes(int count, absl::Duration timeout);
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""An unmodified PyTorch DDP script, whole time: started by Muster and by torchrun, in one run.
+"""Total run time of an unmodified PyTorch DDP script, started by Muster and by torchrun, in one run.
 
     bazel build //cli:muster //coordinator:muster-coordinator //worker:muster-worker
     tests/bench/peers/setup.sh          # once: a current PyTorch in .venv
     tests/bench/command_bench.py [--rounds 7] [--ranks 2] [--python PATH] [-- SCRIPT ARGUMENTS…]
 
-The contestants, each timed from its start to its end as a process, one after the other in every round:
+The contestants, each timed as a process from start to exit, one after the other in every round:
 
     torchrun        torchrun --standalone --nproc-per-node RANKS
-    muster run      against a coordinator and a worker that are there already, as on a cluster
-    muster local    which starts and ends its own
+    muster run      with a coordinator and a worker that are already running, as on a cluster
+    muster local    starts and stops its own coordinator and worker
 
-The script is peers/ddp_script.py, run by the same interpreter under all three; its losses must be the same. Figures
-are medians over the rounds; a first round, in which files come from the disk, does not count.
+The script is peers/ddp_script.py, run by the same interpreter in all three; its losses must be the same. Figures are
+medians over the rounds; a warm-up round, which reads files from disk, does not count.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SCRIPT = str(ROOT / "tests/bench/peers/ddp_script.py")
 
 
 def timed(argv, env):
-    """Seconds that the program took, and what it printed."""
+    """Run time of the program in seconds, and its output."""
     start = time.monotonic()
     result = subprocess.run(argv, env=env, text=True, capture_output=True, check=False)
     seconds = time.monotonic() - start
@@ -45,7 +45,7 @@ def timed(argv, env):
 
 
 def losses_in(text):
-    """Of the script's own line, which a launcher may have put a rank before."""
+    """Losses from the script's JSON line, which a launcher may have prefixed with a rank."""
     line = next(line for line in text.splitlines() if '"losses"' in line)
     return json.loads(line[line.index("{"):])["losses"]
 
@@ -58,7 +58,7 @@ def main():
     parser.add_argument("script_arguments", nargs="*")
     args = parser.parse_args()
     if not os.path.exists(args.python):
-        sys.exit(f"no {args.python}; tests/bench/peers/setup.sh makes it")
+        sys.exit(f"no {args.python}; run tests/bench/peers/setup.sh")
 
     script = [SCRIPT, *args.script_arguments]
     seconds = {}
@@ -82,7 +82,7 @@ def main():
                     seconds.setdefault(name, []).append(took)
 
     medians = {name: statistics.median(values) for name, values in seconds.items()}
-    print(f"PyTorch DDP script, {args.ranks} ranks, whole time in seconds, {args.rounds} rounds")
+    print(f"PyTorch DDP script, {args.ranks} ranks, total run time in seconds, {args.rounds} rounds")
     for name, values in seconds.items():
         print(f"{name:14} median {medians[name]:6.2f}   torchrun/it {medians['torchrun'] / medians[name]:5.2f}   "
               f"({' '.join(f'{v:.2f}' for v in values)})")

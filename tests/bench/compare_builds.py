@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the speed of two builds of Muster: interleaved rounds, medians, and the spread of the old build against itself.
+"""Compares the speed of two builds of Muster: interleaved rounds, medians, and the noise of the old build.
 
     tests/bench/compare_builds.py BASE_TREE [--rounds 9] [--only WORD]… [--output FILE.md]
 
-BASE_TREE is another tree of the repository, built like this one: //cli:muster //coordinator:muster-coordinator
+BASE_TREE is another checkout of the repository, built like this one: //cli:muster //coordinator:muster-coordinator
 //worker:all //tests/bench:all. Every round runs each benchmark with the old build, the new one, and the old one again.
-A row passes where the new median is within the tolerance of the old one, or within what the two halves of the old
-build's own runs differ by. Exits with 1 where a row does not pass.
+A row passes if the new median is within the tolerance of the old one, or within the difference between the two series
+of the old build. Exits with status 1 if a row fails.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def run(*command):
 
 
 def train(tree, model, image, batch, precision, steps):
-    """{metric: (value, whether more is better)} of one training."""
+    """{metric: (value, whether higher is better)} of one training."""
     spec = {
         "name": "compare",
         "train": {

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Rendezvous and barriers of thousands of ranks: Muster beside PyTorch's TCPStore, in one run.
+"""Rendezvous and barriers of thousands of ranks: Muster against PyTorch's TCPStore, in one run.
 
     bazel build //tests/bench:rendezvous_bench //coordinator:muster-coordinator
     tests/bench/control_plane_bench.py [--rounds 5] [--nodes 250] [--ranks-per-node 8] [--python PATH]…
 
-Each round runs rendezvous_bench and peers/tcpstore.py once, in turn, so that a busy machine is busy for both; the
-figures are medians over the rounds. Both have all their ranks on this machine. --python names an interpreter with
-PyTorch, several times for several versions; by default those of .venv and of the system that have one. Ratios are
-against each, and against the quickest of them.
+Each round runs rendezvous_bench and peers/tcpstore.py once, in turn, so that other load on the machine affects both;
+the figures are medians over the rounds. All ranks run on this machine. --python names an interpreter with PyTorch and
+may be repeated for several versions; the default is those of .venv and of the system that have PyTorch. Ratios are
+given against each, and against the fastest.
 
-PyTorch 2 asks for the host name of each client; where no name server answers, that takes it minutes. So that this is
-not what is measured, it runs, where the system allows it, with a resolv.conf of its own that names nobody.
+PyTorch 2 looks up the host name of each client, which takes minutes if no name server responds. To exclude this from
+the measurement, it runs, where the system allows it, with a separate resolv.conf without a working name server.
 """
 
 import argparse
@@ -51,14 +51,14 @@ def tcpstore(args, prefix, python):
 
 
 def without_name_server(directory):
-    """What to start a program with so that it looks up names in /etc/hosts alone; empty where that is not allowed."""
+    """Command prefix that makes a program resolve names from /etc/hosts only; empty if that is not permitted."""
     resolv = pathlib.Path(directory) / "resolv.conf"
     resolv.write_text("nameserver 127.0.0.1\n")
     prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c",
               'mount --bind "$0" /etc/resolv.conf && exec "$@"', str(resolv)]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
         return prefix
-    print("no mount namespace to be had: PyTorch's name look-ups count", file=sys.stderr)
+    print("cannot create a mount namespace: results include PyTorch's name lookups", file=sys.stderr)
     return []
 
 
@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--nodes", type=int, default=250)
     parser.add_argument("--ranks-per-node", type=int, default=8)
-    parser.add_argument("--barriers", type=int, default=100, help="of Muster, in each round")
+    parser.add_argument("--barriers", type=int, default=100, help="barriers of Muster per round")
     parser.add_argument("--peer-barriers", type=int, default=10)
     parser.add_argument("--python", action="append", default=[])
     args = parser.parse_args()
@@ -84,13 +84,13 @@ def main():
     medians = {name: {figure: statistics.median(r[figure] for r in rounds) for figure in FIGURES}
                for name, rounds in results.items()}
     print(f"{args.nodes * args.ranks_per_node} ranks on {args.nodes} nodes, medians of {args.rounds} rounds; "
-          "rendezvous is from nothing to everybody there and holding the unique id")
+          "rendezvous is from start until every rank has joined and received the unique id")
     print(f"{'':34}" + "".join(f"{figure:>18}{'it/muster':>11}" for figure in FIGURES))
     for name, median in medians.items():
         print(f"{name:34}" + "".join(f"{median[f]:18.3f}{median[f] / medians['Muster'][f]:10.1f}x" for f in FIGURES))
     for figure in FIGURES[:2]:
         best = min(median[figure] for name, median in medians.items() if name != "Muster")
-        print(f"{figure}: the quickest TCPStore takes {best / medians['Muster'][figure]:.1f} times as long as Muster")
+        print(f"{figure}: the fastest TCPStore takes {best / medians['Muster'][figure]:.1f} times as long as Muster")
 
 
 if __name__ == "__main__":

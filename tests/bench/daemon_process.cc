@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<TemporaryDirectory>> TemporaryDirectory::Make() {
   const char* const parent = getenv("TMPDIR");
   std::string path = absl::StrCat(parent == nullptr ? "/tmp" : parent, "/muster-bench.XXXXXX");
   if (mkdtemp(path.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", path));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
   }
   return absl::WrapUnique(new TemporaryDirectory(std::move(path)));
 }
@@ -46,7 +46,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 absl::StatusOr<std::unique_ptr<DaemonProcess>> DaemonProcess::Start(std::vector<std::string> argv,
                                                                     const std::string& log_path) {
   if (access(argv[0].c_str(), X_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat(argv[0], " cannot be run: is it built?"));
+    return absl::NotFoundError(absl::StrCat(argv[0], " cannot be executed; build it first"));
   }
   std::vector<char*> pointers;
   for (std::string& argument : argv) pointers.push_back(argument.data());
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<DaemonProcess>> DaemonProcess::Start(std::vector<
   auto process = absl::WrapUnique(new DaemonProcess);
   process->pid_ = fork();
   if (process->pid_ == 0) {
-    // Other threads may exist, so that nothing but system calls is allowed here.
+    // Other threads may exist, so only system calls are allowed here.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     dup2(output[1], STDOUT_FILENO);
@@ -87,7 +87,7 @@ absl::Status DaemonProcess::AwaitListening(int output, const std::string& log_pa
   }
   if (absl::StartsWith(line, "listening ")) return absl::OkStatus();
   std::ifstream log(log_path);
-  return absl::UnavailableError(absl::StrCat("a daemon did not start: ", line, "\n",
+  return absl::UnavailableError(absl::StrCat("daemon did not start: ", line, "\n",
                                              std::string(std::istreambuf_iterator<char>(log), {})));
 }
 

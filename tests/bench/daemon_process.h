@@ -1,5 +1,4 @@
-// The real programs for a benchmark: each a process of its own, with its log in a directory that
-// goes with it.
+// Runs Muster's programs as processes for a benchmark, with their logs in a temporary directory.
 #ifndef MUSTER_TESTS_BENCH_DAEMON_PROCESS_H_
 #define MUSTER_TESTS_BENCH_DAEMON_PROCESS_H_
 
@@ -17,14 +16,14 @@
 
 namespace muster::bench {
 
-// Where Bazel put the program at `path`, e.g. "coordinator/muster-coordinator", as seen from this
-// one.
+// Path of the built program, e.g. "coordinator/muster-coordinator", relative to this program's
+// location.
 std::string BuiltProgram(const std::string& path);
 
-// Removed with all that is in it.
+// A directory that is removed recursively with the object.
 class TemporaryDirectory {
  public:
-  // In TMPDIR, or else /tmp.
+  // Creates it in TMPDIR, or in /tmp if that is not set.
   static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make();
   ~TemporaryDirectory();
   const std::string& path() const { return path_; }
@@ -34,20 +33,21 @@ class TemporaryDirectory {
   const std::string path_;
 };
 
-// Not thread-safe. The process ends with this object, or with the thread that started it.
+// A daemon process. Not thread-safe. The process ends with this object, or with the thread that
+// started it.
 class DaemonProcess {
  public:
-  // argv[0] is the program. Returns when it has written its `listening` line. Its log goes to
-  // `log_path`. Errors: NOT_FOUND for a program that is not there, UNAVAILABLE with its log when it
-  // ends before it listens.
+  // Starts argv[0] and returns when it has printed its `listening` line. Its log goes to
+  // `log_path`. Errors: NOT_FOUND if the program does not exist, UNAVAILABLE with its log if it
+  // exits before it listens.
   static absl::StatusOr<std::unique_ptr<DaemonProcess>> Start(std::vector<std::string> argv,
                                                               const std::string& log_path);
-  // SIGTERM, then waits for its end.
+  // Sends SIGTERM and waits for the process to exit.
   ~DaemonProcess();
 
-  // Of the `listening` line: "grpc" or "http" -> HOST:PORT.
+  // Address from the `listening` line: "grpc" or "http" -> HOST:PORT.
   const std::string& address(const std::string& kind) { return addresses_[kind]; }
-  // Processor time that all its threads have used.
+  // CPU time used by all its threads.
   absl::Duration CpuTime() const;
   uint64_t ResidentBytes() const;
 
@@ -59,7 +59,7 @@ class DaemonProcess {
   std::map<std::string, std::string> addresses_;
 };
 
-// A coordinator with SQLite in `directory`, on free ports of loopback.
+// Starts a coordinator with SQLite in `directory`, on free loopback ports.
 absl::StatusOr<std::unique_ptr<DaemonProcess>> StartCoordinator(const std::string& program,
                                                                 const std::string& directory);
 

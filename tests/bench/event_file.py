@@ -1,4 +1,4 @@
-"""Reads TensorBoard's event files without TensorBoard: scalars with the time at which they were written."""
+"""Reads scalars with their timestamps from TensorBoard event files, without TensorBoard."""
 
 import pathlib
 import struct
@@ -16,7 +16,7 @@ def _varint(data, at):
 
 
 def _fields(data):
-    """(number, value) of a protocol buffer's message; values are ints or bytes, fixed ones as their bytes."""
+    """(field number, value) of a protocol buffer message; values are ints or bytes, fixed-width ones as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -30,13 +30,13 @@ def _fields(data):
 
 
 def _records(path):
-    """The records of a file: each has its length, a checksum, the data and another checksum."""
+    """The records of a file: each consists of its length, a checksum, the data and another checksum."""
     data = pathlib.Path(path).read_bytes()
     at = 0
     while at + 12 <= len(data):
         size, = struct.unpack_from("<Q", data, at)
         if at + 12 + size + 4 > len(data):
-            return  # cut off in writing
+            return  # truncated while being written
         yield data[at + 12:at + 12 + size]
         at += 12 + size + 4
 

@@ -1,13 +1,13 @@
-// How long a command takes from submit to its main, on every rank.
+// Measures the time from submission of a command job to main() on every rank.
 //
-//   bazel build //tests/bench:launch_bench    (and with it the programs that it starts)
+//   bazel build //tests/bench:launch_bench    (also builds the programs that it starts)
 //   bazel-bin/tests/bench/launch_bench [--nodes=2] [--ranks-per-node=2] [--jobs=50] [--json]
 //
-// A real coordinator and real workers on this machine run a job after the other, each of a small
-// program that writes down when its main began. The clock starts just before SubmitJob is called
-// over a connection that is there already; in a second series just before `muster submit` is
-// started. It stops in the main of the last rank; and, for `finished`, when a watcher of the job
-// sees it SUCCEEDED. The first job of all is `cold` and not among the others.
+// A real coordinator and real workers on this machine run one job after the other; each rank runs a
+// small program that records when its main() started. The clock starts just before SubmitJob is
+// called over an open connection; in a second series, just before `muster submit` is started. It
+// stops in main() of the last rank and, for `finished`, when a watcher of the job sees SUCCEEDED.
+// The first job is reported as `cold` and excluded from the others.
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -44,11 +44,11 @@ struct Flags {
   bool json = false;
 };
 
-// One job, in milliseconds from its start.
+// Times of one job, in milliseconds from its start.
 struct Sample {
   double first_main_ms = 0;
   double last_main_ms = 0;
-  double submitted_ms = 0;  // the coordinator has answered, or the CLI has ended
+  double submitted_ms = 0;  // the coordinator has responded, or the CLI has exited
   double finished_ms = 0;
 };
 
@@ -57,13 +57,13 @@ struct Series {
   std::vector<Sample> samples;
 };
 
-// Members go in the order opposite to that in which they are needed.
+// Members are destroyed in reverse order, workers before the coordinator.
 struct Cluster {
   std::unique_ptr<TemporaryDirectory> directory;
   std::unique_ptr<DaemonProcess> coordinator;
   std::vector<std::unique_ptr<DaemonProcess>> workers;
   std::unique_ptr<ClusterClient> client;
-  uint32_t jobs = 0;  // so far
+  uint32_t jobs = 0;  // run so far
 };
 
 absl::StatusOr<Cluster> StartCluster(const Flags& flags) {
@@ -92,7 +92,7 @@ double Milliseconds(SteadyTime from, SteadyTime to) {
   return absl::ToDoubleMilliseconds(to - from);
 }
 
-// Where the ranks of the next job write to.
+// Creates the output directory of the next job's ranks.
 absl::StatusOr<std::string> NextOutput(Cluster& cluster) {
   const std::string path = absl::StrCat(cluster.directory->path(), "/job-", cluster.jobs++);
   if (mkdir(path.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, path);
@@ -105,7 +105,7 @@ absl::Status ReadMains(const Flags& flags, const std::string& output, SteadyTime
     std::ifstream file(absl::StrCat(output, "/", rank));
     int64_t nanoseconds = 0;
     if (!(file >> nanoseconds)) {
-      return absl::InternalError(absl::StrCat("rank ", rank, " left no time in ", output));
+      return absl::InternalError(absl::StrCat("rank ", rank, " wrote no time to ", output));
     }
     const double main_ms = Milliseconds(start, SteadyTime(absl::Nanoseconds(nanoseconds)));
     if (rank == 0 || main_ms < sample.first_main_ms) sample.first_main_ms = main_ms;
@@ -133,7 +133,7 @@ absl::StatusOr<Sample> RunByCall(const Flags& flags, Cluster& cluster) {
   return sample;
 }
 
-// What `muster submit` prints; it inherits the rest from this process.
+// Returns the output of `muster submit`; its stderr is inherited.
 absl::StatusOr<std::string> RunCli(std::vector<std::string> argv) {
   std::vector<char*> pointers;
   for (std::string& argument : argv) pointers.push_back(argument.data());
@@ -183,7 +183,7 @@ absl::StatusOr<Sample> RunByCli(const Flags& flags, Cluster& cluster) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// what is printed
+// output
 
 struct Column {
   const char* name;
@@ -201,7 +201,7 @@ std::vector<double> ValuesOf(const Series& series, const Column& column) {
 }
 
 void PrintTable(const Flags& flags, const std::vector<Series>& all) {
-  std::printf("do-nothing command, %u nodes x %u ranks, milliseconds from submit\n", flags.nodes,
+  std::printf("no-op command, %u nodes x %u ranks, milliseconds from submission\n", flags.nodes,
               flags.ranks_per_node);
   std::printf("%-20s %6s  %-14s %9s %9s %9s\n", "", "JOBS", "UNTIL", "MEDIAN", "P95", "MOST");
   for (const Series& series : all) {
@@ -240,12 +240,12 @@ absl::Status Run(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("From submit to main of a do-nothing command");
+  CLI::App app("Measure the time from submission to main() of a no-op command");
   app.add_option("--nodes", flags.nodes)->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--ranks-per-node", flags.ranks_per_node)
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--jobs", flags.jobs, "in each of the two series")
+  app.add_option("--jobs", flags.jobs, "number of jobs in each of the two series")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   app.add_flag("--json", flags.json);

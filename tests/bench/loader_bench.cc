@@ -1,15 +1,15 @@
-// How many pictures of a folder one core prepares for training: decoded, cropped at random,
-// resized, mirrored and normalised, in batches. loader_bench.py sets it beside torchvision.
+// Measures how many images of a folder one core prepares for training: decoded, randomly cropped,
+// resized, flipped and normalized, in batches. loader_bench.py compares it with torchvision.
 //
 //   loader_bench FOLDER [--size=224] [--batch=32] [--threads=1] [--epochs=3] [--views=1]
 //                [--dataset=image_folder] [--cache-dir=DIR] [--gpu]
 //
-// With --gpu what the processor does for a training on a GPU: pictures of a folder are not
-// normalised, and those of data sets that lie decoded in memory are only gathered.
+// With --gpu only the CPU work of a training on a GPU: images of a folder are not normalized, and
+// images of data sets that are decoded in memory are only gathered.
 //
-// Prints one line of JSON: images_per_second, images_per_cpu_second (of all threads together), and,
-// without --gpu, what a view costs one thread: microseconds of its processor time to decode, to do
-// all of the transform, to normalise.
+// Prints one line of JSON: images_per_second, images_per_cpu_second (CPU time of all threads), and,
+// without --gpu, the CPU time of one thread per view in microseconds: for decoding, for the whole
+// transform, and for normalizing.
 #include <chrono>
 #include <ctime>
 #include <iostream>
@@ -33,12 +33,12 @@ struct Flags {
   uint64_t batch = 32;
   uint64_t epochs = 3;
   std::string dataset = "image_folder";
-  std::string cache;  // for data sets that are unpacked
+  std::string cache;  // for data sets that are decompressed
   bool gpu = false;
   LoaderOptions loader;
 };
 
-// A GPU as far as the loader is concerned.
+// A device that the loader treats as a GPU.
 class FarDevice final : public kernels::HostMemoryDevice {
  public:
   std::string name() const override { return "far"; }
@@ -46,7 +46,7 @@ class FarDevice final : public kernels::HostMemoryDevice {
   const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
   absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
       const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
-    return absl::UnimplementedError("nothing is computed here");
+    return absl::UnimplementedError("this device cannot compute");
   }
 };
 
@@ -54,7 +54,7 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Of the process or of this thread.
+// CPU time of the process or of this thread.
 double CpuSeconds(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
@@ -81,7 +81,7 @@ absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohman
       if (batch->rows > labels.size()) labels.resize(batch->rows);
       RETURN_IF_ERROR(writer.Write(*batch, floats.data(), labels.data()));
     }
-    // The first epoch brings the files into memory.
+    // The first epoch reads the files into memory.
     if (batch->step + 1 == steps.steps_per_epoch()) {
       start = Now();
       cpu_start = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -95,7 +95,7 @@ absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohman
   return absl::OkStatus();
 }
 
-// Microseconds of one image, of all of the data set's.
+// Microseconds per image, averaged over the data set.
 template <typename Body>
 absl::StatusOr<double> TimeEach(const ImageDataset& dataset, const Body& body) {
   const double start = CpuSeconds(CLOCK_THREAD_CPUTIME_ID);

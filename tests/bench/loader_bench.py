@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Images per second of the input pipeline, Muster beside PyTorch, in one run.
+"""Images per second of the input pipeline, Muster against PyTorch, in one run.
 
     tests/bench/loader_bench.py [FOLDER] [--rounds 5] [--threads 1 2] [--python PATH]…
 
-FOLDER holds train/CLASS/*.jpg; without it, 500x375 pictures of quality 90 are made for the run. Both sides read,
-decode, crop at random, resize to 224, mirror and normalise to float. Each round runs every contestant once, in turn, so
-that a busy machine is busy for all of them; the figures are medians over the rounds. A contestant has as many worker
-processes as Muster has loader threads; beside them both use a consuming thread, which normalises in Muster and collects
-in PyTorch. So two figures: images/s by the clock, for each thread or worker, and images per second of processor time,
-which counts the consumer too and depends little on what else the machine does. PyTorch is tried in each form and
-version, and its best counts.
+FOLDER contains train/CLASS/*.jpg; without it, 500x375 images of quality 90 are generated for the run. Both sides read,
+decode, crop randomly, resize to 224, flip and normalize to float. Each round runs every contestant once, in turn, so
+that other load on the machine affects all of them; the figures are medians over the rounds. PyTorch uses as many worker
+processes as Muster uses loader threads; both also use a consuming thread, which normalizes in Muster and collects in
+PyTorch. Two figures are reported: images/s of wall time per thread or worker, and images per second of CPU time, which
+includes the consumer and depends little on other load. PyTorch runs in each form and version, and its best counts.
 """
 
 import argparse
@@ -26,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from tests.bench.interpreters import with_torch  # noqa: E402
 
 FORMS = ["pil", "tensor"]
-FIGURES = {"images_per_second": "images/s per thread", "images_per_cpu_second": "images per processor second"}
+FIGURES = {"images_per_second": "images/s per thread", "images_per_cpu_second": "images per CPU second"}
 
 
 def run(command):

@@ -1,21 +1,21 @@
-// How much of the gradients' all-reduce backward hides.
+// Measures how much of the gradient all-reduce is hidden behind backward.
 //
 //   bazel run //tests/bench:overlap_bench -- --bucket=1MiB:25MiB --bucket=1MiB:4MiB
 //
-// Ranks are processes with one thread of computing each; every step is a real plan's forward, loss
-// and backward, with the HostBucketReducer of the trainer. Compared over each network:
+// Ranks are processes with one compute thread each; every step is a real plan's forward, loss and
+// backward, with the trainer's HostBucketReducer. Compared over each network:
 //
-//   all-reduce   all buckets at once, nothing else running
+//   all-reduce   all buckets at once, without other work
 //   without      a step without communication
-//   with         the same step with its gradients exchanged
-//   wait         of it, after backward had ended
-//   exposed      (with - without) / all-reduce: 0 is hidden entirely, 1 is not at all; of pairs of
-//                steps, one right after the other
+//   with         the same step with gradient all-reduce
+//   wait         time of that step spent waiting after backward
+//   exposed      (with - without) / all-reduce: 0 is hidden entirely, 1 is not at all; from pairs of
+//                consecutive steps
 //
-// The networks: shm; gloo over loopback; and limited, which is gloo with what a rank sends limited
-// such that the all-reduce alone takes as long as backward alone, which is where overlapping is
-// worth most. Steps of all configurations alternate; figures are medians, of the slower rank.
-// The processor time of the all-reduce cannot be hidden where every core computes.
+// The networks: shm; gloo over loopback; and limited, which is gloo with a send rate limit such
+// that the all-reduce alone takes as long as backward alone, where overlapping is most valuable.
+// Steps of all configurations alternate; figures are medians of the slowest rank. The CPU time of
+// the all-reduce cannot be hidden if every core computes.
 #include <time.h>
 #include <unistd.h>
 
@@ -50,19 +50,19 @@ using collectives::Communicator;
 using collectives::DataType;
 using collectives::ReduceOp;
 
-// The share of the gradients that the limit lets pass at once: on a real network some of the ring's
-// chunks would wait in the kernel's buffers, so that no time is lost where the communicator's
-// thread wakes up a little late or adds up what it received.
+// Burst of the rate limit as a fraction of the gradients: on a real network some of the ring's
+// chunks would wait in kernel buffers, so that no time is lost if the communicator's thread wakes
+// up slightly late or is busy reducing.
 constexpr double kBurstShare = 1.0 / 32;
 constexpr int kWarmupSteps = 2;
 constexpr int kCalibrationSteps = 5;
 constexpr int kCalibrations = 6;
-constexpr double kCalibrated = 0.03;  // all-reduce and backward differ by less than this share
+constexpr double kCalibrated = 0.03;  // maximum relative difference between all-reduce and backward
 
 struct Flags {
   std::string model = "resnet18";
   int64_t image_size = 32;
-  uint32_t batch = 128;  // over all ranks
+  uint32_t batch = 128;  // global batch
   uint32_t ranks = 2;
   int steps = 15;
   std::vector<std::string> networks = {"shm", "gloo", "limited"};
@@ -70,7 +70,7 @@ struct Flags {
   bool json = false;
 };
 
-// One row of the result; seconds.
+// Times of one result row, in seconds.
 struct Times {
   std::vector<double> all_reduce, all_reduce_processor, without, with, backward_without,
       backward_with, wait, extra;
@@ -86,7 +86,7 @@ struct Configuration {
 
 double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
-double ProcessorTime() {
+double CpuTime() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -101,7 +101,7 @@ absl::StatusOr<HostBucketReducerOptions> ParseBuckets(const std::string& text) {
   const std::vector<std::string> sizes = absl::StrSplit(text, ':');
   if (sizes.size() != 2) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not FIRST:REST, as 1MiB:25MiB"));
+        absl::StrCat("'", text, "' is not FIRST:REST; for example 1MiB:25MiB"));
   }
   HostBucketReducerOptions options;
   ASSIGN_OR_RETURN(options.first_bucket_bytes, spec::ParseSize(sizes[0]));
@@ -109,7 +109,7 @@ absl::StatusOr<HostBucketReducerOptions> ParseBuckets(const std::string& text) {
   return options;
 }
 
-// One rank's process.
+// A rank in its process.
 class Rank {
  public:
   Rank(const Flags& flags, uint32_t rank, collectives::KeyStore* store)
@@ -122,11 +122,11 @@ class Rank {
   absl::StatusOr<std::unique_ptr<Communicator>> Connect(const std::string& backend,
                                                         const std::string& name);
   absl::Status MakeConfigurations();
-  // The largest of all ranks.
+  // Maximum over all ranks.
   absl::StatusOr<double> Largest(double value);
   void Limit(const Configuration& configuration);
 
-  // Each begins on all ranks at once.
+  // Both start on all ranks at the same time.
   absl::Status Step(Configuration& configuration, bool communicate, Times& times);
   absl::Status AllReduce(Configuration& configuration, Times& times);
   // Sets rate_.
@@ -140,7 +140,7 @@ class Rank {
   uint32_t rows_ = 0;
   AlignedFloats parameters_, buffers_;
   std::unique_ptr<collectives::TokenBucket> limit_;
-  double rate_ = 0;  // of the limited network, bytes per second
+  double rate_ = 0;  // send rate of the limited network, bytes per second
   std::unique_ptr<Communicator> control_, shm_, gloo_;
   std::vector<Configuration> configurations_;
 };
@@ -247,11 +247,11 @@ absl::Status Rank::AllReduce(Configuration& configuration, Times& times) {
   Limit(configuration);
   RETURN_IF_ERROR(control_->Barrier()->Wait());
   const double start = Now();
-  const double processor_start = ProcessorTime();
+  const double processor_start = CpuTime();
   configuration.exchange->Begin({}, /*accumulated=*/false);
   RETURN_IF_ERROR(configuration.exchange->Finish());
   times.all_reduce.push_back(Now() - start);
-  times.all_reduce_processor.push_back(ProcessorTime() - processor_start);
+  times.all_reduce_processor.push_back(CpuTime() - processor_start);
   return absl::OkStatus();
 }
 
@@ -350,18 +350,18 @@ absl::Status Rank::Run() {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("How much of the gradients' all-reduce backward hides");
-  app.add_option("--model", flags.model, "a model's name");
+  CLI::App app("Measure how much of the gradient all-reduce is hidden behind backward");
+  app.add_option("--model", flags.model, "model name");
   app.add_option("--image-size", flags.image_size, "height and width")->check(CLI::Range(8, 512));
-  app.add_option("--batch", flags.batch, "over all ranks")->check(CLI::Range(1, 1 << 16));
-  app.add_option("--ranks", flags.ranks, "processes")->check(CLI::Range(2, 64));
-  app.add_option("--steps", flags.steps, "of each kind and configuration")
+  app.add_option("--batch", flags.batch, "global batch size")->check(CLI::Range(1, 1 << 16));
+  app.add_option("--ranks", flags.ranks, "number of processes")->check(CLI::Range(2, 64));
+  app.add_option("--steps", flags.steps, "number of steps of each kind and configuration")
       ->check(CLI::Range(1, 10000));
-  app.add_option("--network", flags.networks, "shm, gloo, limited; default: all")
+  app.add_option("--network", flags.networks, "network to measure; may be repeated; default: all")
       ->check(CLI::IsMember({"shm", "gloo", "limited"}));
   app.add_option("--bucket", flags.buckets,
-                 "sizes of the first bucket and of the others, as 1MiB:25MiB; default: the spec's");
-  app.add_flag("--json", flags.json, "a line of JSON for each configuration");
+                 "sizes of the first and the other buckets, e.g. 1MiB:25MiB; default: the spec's default");
+  app.add_flag("--json", flags.json, "print a line of JSON for each configuration");
   CLI11_PARSE(app, argc, argv);
   collectives::FileKeyStore store;
   const std::vector<std::string> results = collectives::RunRankProcesses(

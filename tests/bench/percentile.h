@@ -1,4 +1,4 @@
-// Of a benchmark's samples.
+// Percentiles of a benchmark's samples.
 #ifndef MUSTER_TESTS_BENCH_PERCENTILE_H_
 #define MUSTER_TESTS_BENCH_PERCENTILE_H_
 
@@ -8,7 +8,8 @@
 
 namespace muster::bench {
 
-// The smallest sample that is not below the given share of them; 0 when there are none.
+// Returns the smallest sample that is not below the given share of the samples; 0 if there are
+// none.
 inline double Percentile(std::vector<double> samples, double share) {
   if (samples.empty()) return 0;
   const size_t rank = std::min(samples.size() - 1,

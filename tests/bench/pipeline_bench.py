@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How much of their time the two stages of a pipeline wait, beside what the simulator predicts from their costs.
+"""Bubble ratio of a two-stage pipeline, compared with the prediction of the simulator.
 
     tests/bench/pipeline_bench.py [--micro-batches N]… [--blocks 8] [--rounds 5] [--output PREFIX]
 
-A model of identical residual blocks, cut in the middle, through a real coordinator and worker; each schedule with each
-number of micro-batches, medians over the rounds. "formula" is (p-1)/(m+p-1), of equal stages; "predicted" is `muster
-experiment --simulate` with the costs that this very run measured, whose difference from the formula is what the stages'
-imbalance costs. "apart" is measured - predicted. Then the same costs at p = 4 and 8, by the simulator, and what the first
-stage keeps of activations in 1f1b beside gpipe.
+Trains a model of identical residual blocks, cut in the middle, with a real coordinator and worker, using each schedule
+with each number of micro-batches; figures are medians over the rounds. "formula" is (p-1)/(m+p-1), for equal stages;
+"predicted" is `muster experiment --simulate` with the costs measured in the same run; its difference from the formula is
+the cost of imbalance. "apart" is measured - predicted. Also reported: the simulator's results at p = 4 and 8 with the
+same costs, and the activation memory of the first stage.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tests.support.cluster import Cluster, training_spec  # noqa: E402
 from tests.support.daemon import binary  # noqa: E402
 
 CHANNELS = 32
-ROWS = 16  # of a micro-batch
+SAMPLES = 16  # per micro-batch
 SCHEDULES = ("gpipe", "1f1b", "sequential")
 
 
@@ -36,7 +36,7 @@ def convolution():
 
 
 def layers(blocks):
-    """`blocks` times convolution and ReLU; what comes before and after costs next to nothing."""
+    """`blocks` times convolution and ReLU; the cost of the other layers is negligible."""
     return [{"conv2d": {"out_channels": CHANNELS, "kernel": 1}}, *[layer for _ in range(blocks)
                                                                   for layer in (convolution(), "relu")],
             "adaptive_avg_pool2d", "flatten", "linear"]
@@ -44,7 +44,7 @@ def layers(blocks):
 
 def spec(blocks, schedule, micro_batches, data):
     return training_spec(
-        "bubble", model={"layers": layers(blocks)}, global_batch=ROWS * micro_batches, max_steps=25,
+        "bubble", model={"layers": layers(blocks)}, global_batch=SAMPLES * micro_batches, max_steps=25,
         optimizer={"name": "sgd", "learning_rate": 0.01}, dataset={
             "name": "fashion_mnist", "path": str(data)},
         strategy={"name": "pipeline", "pipeline": {
@@ -53,7 +53,7 @@ def spec(blocks, schedule, micro_batches, data):
 
 
 def predict(job, schedule, stages, micro_batches):
-    """As if cut into so many stages: each of the two that were measured stands for stages / 2 equal ones."""
+    """Predicted bubble ratio for `stages` stages, splitting each of the two measured stages into stages / 2 equal ones."""
     measured = job["summary"]["stages"]
     each = stages // len(measured)
     forward, backward = ([stage[key] / each for stage in measured for _ in range(each)]

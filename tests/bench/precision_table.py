@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Test accuracy by precision: trains a recipe in each with several seeds and prints mean and spread.
+"""Test accuracy by precision: trains a recipe in each precision with several seeds and prints mean and spread.
 
     tests/bench/precision_table.py [--recipe deploy/examples/fashion_mnist_fast.yaml] [--seeds 3] [--others 1]
         [--output PREFIX]
 
-O0 and O2 in bfloat16 with seeds 1 to --seeds, the others with seeds 1 to --others. 2 ranks x 1 thread, through a real
-coordinator and worker. --output writes PREFIX.md and PREFIX.json; with a PREFIX.json of the same recipe, trainings that
-are in it are not repeated, so that more seeds can be added later.
+O0 and O2 in bfloat16 use seeds 1 to --seeds, the others seeds 1 to --others. 2 ranks x 1 thread, with a real
+coordinator and worker. --output writes PREFIX.md and PREFIX.json; trainings in an existing PREFIX.json of the same
+recipe are not repeated, so that more seeds can be added later.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def train(cluster, recipe, precision, seed):
 
 
 def report(results):
-    """A Markdown table of `results`, {precision: [what train gave]}."""
+    """A Markdown table of `results`, {precision: [results of train]}."""
     reference = [run["test_accuracy"] for run in results.get(str(PRECISIONS[0]), [])]
     lines = []
     for precision in PRECISIONS:
@@ -73,12 +73,12 @@ def report(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default=str(ROOT / "deploy/examples/fashion_mnist_fast.yaml"))
-    parser.add_argument("--epochs", type=float, help="in place of the recipe's")
+    parser.add_argument("--epochs", type=float, help="overrides the recipe's epochs")
     parser.add_argument("--precision", action="append", choices=[str(p) for p in PRECISIONS],
-                        help="again for several; default: all")
+                        help="may be repeated; default: all")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--others", type=int, default=1)
-    parser.add_argument("--output", help="PREFIX of .md and .json")
+    parser.add_argument("--output", help="prefix of the .md and .json files to write")
     args = parser.parse_args()
     recipe = read_recipe(args.recipe, args.epochs)
 

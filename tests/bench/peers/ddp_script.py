@@ -1,7 +1,7 @@
-"""An ordinary PyTorch program for several processes, started by whatever sets the usual environment: torchrun or Muster.
+"""An ordinary distributed PyTorch program for any launcher that sets the usual environment: torchrun or Muster.
 
-Trains a small network on a part of Fashion-MNIST with DistributedDataParallel over Gloo and a DistributedSampler,
-evaluates, and saves the weights from rank 0. It knows nothing of either launcher. Rank 0 prints one JSON line.
+Trains a small network on a subset of Fashion-MNIST with DistributedDataParallel over Gloo and a DistributedSampler,
+evaluates, and saves the weights on rank 0. It contains no launcher-specific code. Rank 0 prints one JSON line.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=6000)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=64, help="of each process")
+    parser.add_argument("--batch", type=int, default=64, help="batch size per process")
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     args = parser.parse_args()
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv with the current PyTorch from PyPI, which the benchmarks compare Muster with (some GB).
+# Creates .venv with the current PyTorch from PyPI (some GB), for the benchmarks that compare Muster
+# with it.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 [[ -x .venv/bin/python ]] || python3 -m venv .venv

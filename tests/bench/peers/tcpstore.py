@@ -1,11 +1,11 @@
-"""Rendezvous and barriers through PyTorch's TCPStore: the peer of rendezvous_bench.
+"""Rendezvous and barriers through PyTorch's TCPStore: counterpart of rendezvous_bench.
 
-A server and --ranks clients, each with a connection of its own, spread as threads over --processes processes. A rank's
-rendezvous: connect, take a number by add(), publish a 64-byte address, fetch the 128-byte id that rank 0 publishes,
-and pass a barrier, after which it knows that all are there. A barrier is what torch.distributed.elastic does with a
-store: add() to a counter; who comes last sets the key that all wait for.
+A server and --ranks clients, each with its own connection, distributed as threads over --processes processes. A rank's
+rendezvous: connect, take a number by add(), publish a 64-byte address, fetch the 128-byte id that rank 0 publishes, and
+pass a barrier, which completes when all ranks have joined. Barriers work as in torch.distributed.elastic: add() to a
+counter; the last rank sets the key on which all wait.
 
-Prints one JSON line: seconds until the last rank was through its rendezvous, and of all ranks' barriers.
+Prints one JSON line: seconds until the last rank completed its rendezvous, and of all ranks' barriers.
 """
 
 import argparse
@@ -62,7 +62,8 @@ def main():
     parser.add_argument("--barriers", type=int, default=10)
     args = parser.parse_args()
 
-    # Everything that only costs once is behind us when the clock starts: PyTorch is loaded, processes are forked.
+    # One-time costs are excluded from the measurement: PyTorch is loaded and processes are forked
+    # beforehand.
     server = TCPStore("127.0.0.1", 0, None, True, timeout=TIMEOUT, wait_for_workers=False)
     start = multiprocessing.Barrier(args.processes + 1)
     results = multiprocessing.Queue()

@@ -1,16 +1,16 @@
-"""PyTorch's DistributedDataParallel trains small_cnn on Fashion-MNIST by a recipe of deploy/examples and says how long
-it took to a test accuracy: the peer of accuracy_bench.
+"""Trains small_cnn on Fashion-MNIST with PyTorch DistributedDataParallel and a recipe of deploy/examples, and reports
+the time to a test accuracy: counterpart of accuracy_bench.
 
     torch_accuracy.py [--epochs 20] [--batch 256] [--learning-rate 0.1] … [--target 0.93] [--device cuda --ranks 1]
 
-The recipe's words mean what they mean in Muster's spec: SGD with Nesterov momentum, linear warm-up and cosine, random
-crops of padded pictures and mirroring, dropout, label smoothing, a moving average of the weights that evaluation uses.
-Pictures live in memory as bytes; a batch is gathered, cropped, mirrored and normalised by a handful of operations on
-whole tensors. After each epoch both ranks evaluate half of the test set. A single rank goes without
-DistributedDataParallel; on a GPU pictures live there, too.
+The options have the same meaning as in Muster's spec: SGD with Nesterov momentum, linear warm-up and cosine decay,
+random crops of padded images and flips, dropout, label smoothing, a moving average of the weights for evaluation.
+Images are kept in memory as bytes; a batch is gathered, cropped, flipped and normalized by a few operations on whole
+tensors. After each epoch both ranks evaluate half of the test set. A single rank does not use DistributedDataParallel;
+on a GPU, images are kept in GPU memory.
 
-The clock runs from the end of the first step, so that neither imports nor a compiler count, and one median step is
-added for the first. Prints one JSON line per epoch and one of the whole run.
+The clock starts at the end of the first step, so that imports and compilation do not count, and one median step is
+added for the first. Prints one JSON line per epoch and one for the whole run.
 """
 
 import argparse
@@ -53,12 +53,12 @@ def small_cnn(dropout):
         nn.Flatten(), nn.Linear(64 * 7 * 7, 128), nn.ReLU(), *head, nn.Linear(128, 10))
 
 
-class Pictures:
+class Images:
     """Batches from memory, augmented."""
 
     def __init__(self, images, labels, args):
         self.labels, self.flip, self.padding = labels, args.flip, args.crop_padding
-        # Padded once: a crop is then a window.
+        # Padded once, so that a crop is a window.
         self.images = F.pad(images, [self.padding] * 4)
         self.device = images.device
         self.window = torch.arange(28, device=self.device)
@@ -75,7 +75,7 @@ class Pictures:
 
 
 def normalised(pixels):
-    """[n, 28, 28] uint8 as [n, 1, 28, 28] float32, which with one channel is channels_last too."""
+    """Converts [n, 28, 28] uint8 to [n, 1, 28, 28] float32, which with one channel is also channels_last."""
     x = pixels.float().mul_(1 / (255 * DEVIATION)).sub_(MEAN / DEVIATION).unsqueeze(1)
     return x.contiguous(memory_format=torch.channels_last)
 
@@ -89,7 +89,7 @@ def learning_rate(args, step, steps_per_epoch):
 
 
 class Average:
-    """An exponential moving average of parameters and running statistics, in a model of its own."""
+    """An exponential moving average of parameters and running statistics, in a separate model."""
 
     def __init__(self, model, decay, args):
         self.decay = decay
@@ -111,7 +111,7 @@ class Average:
 
 @torch.inference_mode()
 def evaluate(model, images, labels, rank, args):
-    """Accuracy on the whole test set, half of it computed by each of two ranks; rank 0's running statistics count."""
+    """Accuracy on the whole test set, each of two ranks evaluating half, with rank 0's running statistics."""
     if args.ranks > 1:
         for buffer in model.buffers():
             dist.broadcast(buffer, 0)
@@ -132,12 +132,12 @@ def train(rank, args, port):
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
     dist.init_process_group("gloo", rank=rank, world_size=args.ranks)
-    pictures = Pictures(*(part.to(args.device) for part in load(args.data, "train")), args)
+    train_images = Images(*(part.to(args.device) for part in load(args.data, "train")), args)
     test_images, test_labels = (part.to(args.device) for part in load(args.data, "t10k"))
     if args.train_images:
-        pictures.labels = pictures.labels[:args.train_images]
+        train_images.labels = train_images.labels[:args.train_images]
     raw = small_cnn(args.dropout).to(args.device, memory_format=torch.channels_last)
-    # Its name has changed in PyTorch 2.15.
+    # The argument was renamed in PyTorch 2.15.
     warnings.filterwarnings("ignore", message=".*broadcast_buffers")
     model = raw if args.ranks == 1 else nn.parallel.DistributedDataParallel(
         raw, broadcast_buffers=False, gradient_as_bucket_view=True)
@@ -147,7 +147,7 @@ def train(rank, args, port):
                                 nesterov=args.nesterov, weight_decay=args.weight_decay, fused=True)
     order = torch.Generator().manual_seed(args.seed)  # the same on all ranks
     augmentation = torch.Generator(args.device).manual_seed(args.seed * 1000 + rank)
-    count = len(pictures.labels)
+    count = len(train_images.labels)
     steps_per_epoch = math.ceil(count / args.batch)
     step, seconds, evaluating, reached = 0, [], 0.0, None
     start = None
@@ -156,7 +156,7 @@ def train(rank, args, port):
         for batch in permutation.split(args.batch):
             step_start = time.perf_counter()
             own = batch.tensor_split(args.ranks)[rank].to(args.device)
-            x, labels = pictures.batch(own, augmentation)
+            x, labels = train_images.batch(own, augmentation)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(args, step, steps_per_epoch)
             optimizer.zero_grad(set_to_none=True)
@@ -195,11 +195,11 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
-    parser.add_argument("--train-images", type=int, default=0, help="the first so many; 0: all")
+    parser.add_argument("--train-images", type=int, default=0, help="use only the first N images; 0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", type=float, default=0.93)
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=256, help="global")
+    parser.add_argument("--batch", type=int, default=256, help="global batch size")
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--nesterov", action="store_true")
@@ -215,7 +215,7 @@ def main():
     parser.add_argument("--amp", action="store_true", help="autocast to bfloat16")
     args = parser.parse_args()
     if args.device == "cuda" and args.ranks != 1:
-        parser.error("one rank on a GPU")
+        parser.error("--device=cuda requires --ranks=1")
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]

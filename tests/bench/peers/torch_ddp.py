@@ -1,8 +1,8 @@
-"""PyTorch's DistributedDataParallel over Gloo on the jobs that Muster's trainer runs: the peer of train_bench.
+"""PyTorch DistributedDataParallel over Gloo on the jobs that Muster's trainer runs: counterpart of train_bench.
 
-Each rank is a process with a fixed number of threads. Pictures are normalised and resized before the clock runs, so
-the loop costs PyTorch nothing but training. Prints one JSON line: images/s over all ranks (global batch over the
-median step) and the largest resident memory of a rank.
+Each rank is a process with a fixed number of threads. Images are normalized and resized before the clock starts, so
+that only training is measured. Prints one JSON line: images/s over all ranks (global batch divided by the median step)
+and the largest resident memory of a rank.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn import functional as F
 
-POOL_BATCHES = 8  # prepared pictures of a rank, used in turn
+POOL_BATCHES = 8  # prepared batches per rank, used in turn
 
 
 def read_idx(path, header_bytes):
@@ -44,7 +44,7 @@ def small_cnn():
 
 
 def make_model(name):
-    """For pictures of one channel and ten classes."""
+    """A model for images with one channel and ten classes."""
     if name == "small_cnn":
         return small_cnn()
     import torchvision
@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--image", type=int, default=28, help="height and width")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=128, help="global")
+    parser.add_argument("--batch", type=int, default=128, help="global batch size")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")

@@ -1,11 +1,11 @@
-"""PyTorch on one GPU, on the jobs that Muster's trainer runs there: the peer of tests/gpu.
+"""PyTorch on one GPU, on the jobs that Muster's trainer runs there: counterpart of tests/gpu.
 
     torch_gpu.py --model resnet50 --image 224 --batch 256 [--dtype bfloat16] [--mode eager|default|reduce-overhead|…]
 
-channels_last, autocast to --dtype (with a gradient scaler for float16), fused SGD, cuDNN's own search for the fastest
-algorithm. A mode other than eager is torch.compile's. Pictures are on the GPU, normalised, before the clock runs, so the
-loop costs PyTorch nothing but training; the loss is not read back. Prints one JSON line: images/s over the median of
---rounds rounds of steps, and the time that the host took to queue a step.
+channels_last, autocast to --dtype (with a gradient scaler for float16), fused SGD, cuDNN benchmark mode. A mode other
+than eager is a mode of torch.compile. Images are on the GPU and normalized before the clock starts, so that only
+training is measured; the loss is not read back. Prints one JSON line: images/s from the median of --rounds rounds of
+steps, and the host time to enqueue a step.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-POOL_BATCHES = 4  # prepared pictures, used in turn
+POOL_BATCHES = 4  # prepared batches, used in turn
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -37,7 +37,7 @@ def make_model(args):
 
 
 class Trainer:
-    """Steps over prepared pictures."""
+    """Runs steps on prepared images."""
 
     def __init__(self, args):
         self.dtype = DTYPES[args.dtype]
@@ -64,7 +64,7 @@ class Trainer:
         self.scaler.update()
 
     def run(self, steps):
-        """Seconds a step took, and those of them that the host took to queue it."""
+        """Seconds per step, and seconds per step that the host spent enqueueing it."""
         synchronize = torch.cuda.synchronize if self.device == "cuda" else lambda: None
         synchronize()
         start = time.perf_counter()
@@ -83,7 +83,7 @@ def main():
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--dtype", choices=list(DTYPES), default="bfloat16")
     parser.add_argument("--mode", default="eager", help="eager, or a mode of torch.compile")
-    parser.add_argument("--steps", type=int, default=20, help="of a round")
+    parser.add_argument("--steps", type=int, default=20, help="steps per round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")

@@ -1,10 +1,10 @@
-"""How many pictures per second torchvision prepares for training, as loader_bench does.
+"""Images per second that torchvision prepares for training: counterpart of loader_bench.
 
     torch_loader.py FOLDER [--form pil|tensor] [--size 224] [--batch 32] [--workers 0] [--epochs 3]
 
-Form pil transforms PIL images, tensor decodes into tensors and transforms those. Prints one line of JSON, of the epochs
-after a first one: images_per_second by the clock, and images_per_cpu_second of this process and its workers. Without
-workers everything happens in one thread.
+Form pil transforms PIL images; tensor decodes into tensors and transforms those. Prints one line of JSON for the epochs
+after the first: images_per_second of wall time, and images_per_cpu_second of this process and its workers. Without
+workers everything runs in one thread.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from torchvision import datasets, io, transforms
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def pictures(folder, form, size):
+def image_folder(folder, form, size):
     # Versions differ in their default for tensors; for PIL images antialiasing is always on.
     crop = transforms.RandomResizedCrop(size, antialias=True) if form == "tensor" else transforms.RandomResizedCrop(size)
     to_float = transforms.ConvertImageDtype(torch.float32) if form == "tensor" else transforms.ToTensor()
@@ -31,7 +31,7 @@ def pictures(folder, form, size):
 
 
 def cpu_seconds():
-    """Of this process and its workers so far."""
+    """CPU time of this process and its workers so far."""
     ticks = 0
     for worker in multiprocessing.active_children():
         with open(f"/proc/{worker.pid}/stat") as stat:
@@ -50,10 +50,10 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    dataset = pictures(f"{args.folder}/train", args.form, args.size)
+    dataset = image_folder(f"{args.folder}/train", args.form, args.size)
     loader = torch.utils.data.DataLoader(dataset, batch_size=args.batch, shuffle=True, num_workers=args.workers,
                                          persistent_workers=args.workers > 0)
-    for _ in loader:  # brings the files into memory and the workers up
+    for _ in loader:  # reads the files into memory and starts the workers
         pass
     start, cpu_start = time.monotonic(), cpu_seconds()
     images = sum(len(batch) for _ in range(args.epochs) for batch, _ in loader)
