@@ -26,18 +26,18 @@ class AllReduceBenchTest(unittest.TestCase):
             self.assertAlmostEqual(figure["algbw_gb_per_s"], figure["bytes"] / figure["time_us"] / 1e3)
             self.assertAlmostEqual(figure["busbw_gb_per_s"], figure["algbw_gb_per_s"] * 2 * (ranks - 1) / ranks)
 
-    def test_cpus_of_one_node(self):
+    def test_cpu_backends_on_one_node(self):
         self.check(run_bench("--ranks=2"), 2, ["gloo's own", "our gloo", "shm, heap", "shm"])
 
-    def test_cpus_of_two_nodes(self):
+    def test_cpu_backends_on_two_nodes(self):
         self.check(run_bench("--ranks=4", "--nodes=2"), 4, ["gloo's own", "our gloo", "hierarchical"])
 
-    def test_nccl_with_a_hierarchy_and_without(self):
+    def test_nccl_with_and_without_hierarchy(self):
         stand_in = f"--nccl-stand-in={binary('collectives/nccl/testing/libfake_nccl.so')}"
         self.check(run_bench("--backend=nccl", stand_in, "--ranks=2"), 2, ["nccl"])
         self.check(run_bench("--backend=nccl", stand_in, "--ranks=4", "--nodes=2"), 4, ["nccl", "hierarchical"])
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_rejects_ranks_not_divisible_by_nodes(self):
         argv = [binary("tests/bench/allreduce_bench"), "--ranks=3", "--nodes=2"]
         result = subprocess.run(argv, text=True, capture_output=True, timeout=60, check=False)
         self.assertEqual(result.returncode, 1)

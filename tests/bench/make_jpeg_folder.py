@@ -89,7 +89,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--train", type=int, default=1000)
     parser.add_argument("--val", type=int, default=100)
-    parser.add_argument("--classes", type=int, default=10, help="of random images")
+    parser.add_argument("--classes", type=int, default=10, help="number of classes of random images")
     parser.add_argument("--size", default="500x375", help="WIDTHxHEIGHT")
     parser.add_argument("--quality", type=int, default=90)
     parser.add_argument("--source", default="random")

@@ -1,23 +1,24 @@
-// How fast a coordinator brings a job's ranks together, and how it names the one that is missing.
+// Measures how fast a coordinator runs the rendezvous of a job's ranks, and how fast it names a
+// missing rank.
 //
 //   bazel build //tests/bench:rendezvous_bench //coordinator:muster-coordinator
 //   bazel-bin/tests/bench/rendezvous_bench --nodes=250 --ranks-per-node=8
 //
-// A real muster-coordinator with SQLite runs as a process of its own; this process is all the
-// workers, each with a gRPC session of its own (simulated_nodes.h), and the user. Both share the
-// machine. Each round starts from nothing:
+// A real muster-coordinator with SQLite runs in a separate process; this process simulates all
+// workers, each with its own gRPC session (simulated_nodes.h), and the user. Both share the
+// machine. Each round starts from scratch:
 //
-//   register    every node connects, says Hello and is welcomed
-//   launch      a job of all ranks is submitted, and its Launch is at every node
-//   rendezvous  every rank has joined, and the World is at every node
-//   unique id   rank 0's node has put 128 bytes under a key, and they are at every node
+//   register    every node connects, sends Hello and receives Welcome
+//   launch      a job of all ranks is submitted, and every node has received Launch
+//   rendezvous  every rank has joined, and every node has received World
+//   unique id   rank 0's node has put 128 bytes under a key, and every node has received them
 //   running     every rank is connected, and a watcher of the job sees RUNNING
 //
-// then runs barriers, then has all nodes ask at once for the unique ids of NCCL communicators of
-// all ranks (128 bytes for each 256 ranks, put by the ranks that make them), then leaves everybody
-// idle for a moment. With --silent=K, K more jobs follow, each with one rank that never joins (or
-// never arrives at a barrier): how long until GetJob, and the notices at every node, name that rank
-// and nobody else.
+// then runs barriers, then lets all nodes request the unique ids of NCCL communicators of all ranks
+// at once (128 bytes per 256 ranks, put by the root ranks), then leaves all nodes idle for a
+// moment. With --silent=K, K more jobs follow, each with one rank that never joins (or never
+// arrives at a barrier): measures the time until GetJob, and the notices at every node, name
+// exactly that rank.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -69,13 +70,13 @@ struct Round {
   double rendezvous_ms = 0;
   double unique_id_ms = 0;
   double running_ms = 0;
-  double total_ms = 0;  // from nothing to the unique id at every node
+  double total_ms = 0;  // from start until every node has the unique id
   std::vector<double> barrier_ms;
   std::vector<double> lone_barrier_ms;
   std::vector<double> nccl_ids_ms;
-  double start_cpu_ms = 0;      // of the coordinator, from nothing to RUNNING
-  double barrier_cpu_ms = 0;    // of the coordinator, each
-  double idle_cpu_percent = 0;  // of one core
+  double start_cpu_ms = 0;      // of the coordinator, from start to RUNNING
+  double barrier_cpu_ms = 0;    // of the coordinator, per barrier
+  double idle_cpu_percent = 0;  // percentage of one core
   double resident_mib = 0;
 };
 
@@ -84,8 +85,8 @@ struct Silence {
   uint32_t rank = 0;
   bool at_barrier = false;
   bool right = false;
-  double job_seconds = 0;     // until GetJob named it alone
-  double notice_seconds = 0;  // until every node had been told
+  double job_seconds = 0;     // until GetJob named exactly this rank
+  double notice_seconds = 0;  // until every node had received a notice
   std::string problem;
 };
 
@@ -112,7 +113,7 @@ v1::JobSpec SpecOf(const Flags& flags) {
   return spec;
 }
 
-// One coordinator with its nodes and the user.
+// A coordinator with simulated nodes and a client.
 struct Cluster {
   std::unique_ptr<TemporaryDirectory> directory;
   std::unique_ptr<DaemonProcess> coordinator;
@@ -185,43 +186,43 @@ absl::StatusOr<Round> RunRound(const Flags& flags) {
   return round;
 }
 
-// Empty when the wait names the rank and nobody else.
-std::string WhatIsWrong(const v1::Wait& wait, const Silence& silence, const std::string& node) {
+// Returns "" if the wait names exactly the silent rank, else a description of the problem.
+std::string FindProblem(const v1::Wait& wait, const Silence& silence, const std::string& node) {
   const bool alone = wait.missing_size() == 1 && wait.missing(0).has_rank();
   if (alone && wait.missing(0).rank() == silence.rank && wait.missing(0).node() == node) return "";
-  std::string said;
+  std::string names;
   for (const v1::WaitedFor& missing : wait.missing()) {
-    absl::StrAppend(&said, said.empty() ? "" : ", ",
+    absl::StrAppend(&names, names.empty() ? "" : ", ",
                     missing.has_rank() ? absl::StrCat(missing.rank()) : missing.reason());
-    if (said.size() > 100) break;
+    if (names.size() > 100) break;
   }
-  return absl::StrCat("rank ", silence.rank, " is silent, named are: ", said);
+  return absl::StrCat("rank ", silence.rank, " is silent, but the wait names: ", names);
 }
 
-// Until GetJob and the notices have named the silent rank, or time is up.
+// Waits until GetJob and all notices have named the silent rank, or until the time limit.
 absl::Status AwaitNames(const Flags& flags, Cluster& cluster, const std::string& job,
                         SteadyTime since, Silence& silence) {
-  uint32_t told = 0;
+  uint32_t notified = 0;
   bool named = false;
   std::string node;
-  while (Now().steady - since < kNamedWithin && (!named || told < flags.nodes)) {
+  while (Now().steady - since < kNamedWithin && (!named || notified < flags.nodes)) {
     ASSIGN_OR_RETURN(const v1::Job view, cluster.client->Get(job));
     node = view.ranks(static_cast<int>(silence.rank)).node();
-    if (!named && view.waits_size() == 1 && WhatIsWrong(view.waits(0), silence, node).empty()) {
+    if (!named && view.waits_size() == 1 && FindProblem(view.waits(0), silence, node).empty()) {
       named = true;
       silence.job_seconds = absl::ToDoubleSeconds(Now().steady - since);
     }
     for (const SimulatedNodes::Notice& notice : cluster.nodes->TakeNotices()) {
-      const std::string wrong = WhatIsWrong(notice.notice.wait(), silence, node);
+      const std::string wrong = FindProblem(notice.notice.wait(), silence, node);
       if (!wrong.empty()) silence.problem = absl::StrCat("a notice: ", wrong);
       silence.notice_seconds = absl::ToDoubleSeconds(notice.time - since);
-      if (++told == flags.nodes) break;
+      if (++notified == flags.nodes) break;
     }
     absl::SleepFor(kPollInterval);
   }
-  if (!named) silence.problem = "GetJob did not name it alone";
-  if (told < flags.nodes && silence.problem.empty()) {
-    silence.problem = absl::StrCat(told, " of ", flags.nodes, " nodes got a notice");
+  if (!named) silence.problem = "GetJob did not name exactly the silent rank";
+  if (notified < flags.nodes && silence.problem.empty()) {
+    silence.problem = absl::StrCat(notified, " of ", flags.nodes, " nodes received a notice");
   }
   silence.right = silence.problem.empty();
   return absl::OkStatus();
@@ -258,34 +259,37 @@ absl::StatusOr<std::vector<Silence>> RunSilences(const Flags& flags) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// what is printed
+// output
 
 struct Figure {
   const char* name;
   const char* unit;
-  std::vector<double> values;  // one of each round
+  std::vector<double> values;  // one per round
   const char* meaning;
 };
 
 std::vector<Figure> Figures(const Flags& flags, const std::vector<Round>& rounds) {
   std::vector<Figure> figures = {
       {"register_ms", "ms", {}, "every node connected and welcomed"},
-      {"launch_ms", "ms", {}, "submit to Launch at every node"},
-      {"rendezvous_ms", "ms", {}, "to every rank joined and the World at every node"},
-      {"unique_id_ms", "ms", {}, "to rank 0's 128 bytes at every node"},
-      {"running_ms", "ms", {}, "to RUNNING as a watcher sees it"},
-      {"total_ms", "ms", {}, "FROM NOTHING TO WORLD AND UNIQUE ID EVERYWHERE"},
-      {"barrier_p50_ms", "ms", {}, "a barrier, from a node's arrival to its release"},
+      {"launch_ms", "ms", {}, "from submission until every node has Launch"},
+      {"rendezvous_ms", "ms", {}, "until every rank has joined and every node has World"},
+      {"unique_id_ms", "ms", {}, "until every node has rank 0's 128 bytes"},
+      {"running_ms", "ms", {}, "until a watcher sees RUNNING"},
+      {"total_ms", "ms", {}, "TOTAL: START UNTIL EVERY NODE HAS WORLD AND UNIQUE ID"},
+      {"barrier_p50_ms", "ms", {}, "barrier, from a node's arrival to its release"},
       {"barrier_p99_ms", "ms", {}, ""},
       {"barrier_max_ms", "ms", {}, ""},
-      {"lone_barrier_p50_ms", "ms", {}, "a barrier alone, from all arriving to all released"},
-      {"nccl_ids_p50_ms", "ms", {}, "NCCL's unique ids, from all asking to all ids at every node"},
+      {"lone_barrier_p50_ms", "ms", {}, "single barrier, from arrival of all to release of all"},
+      {"nccl_ids_p50_ms",
+       "ms",
+       {},
+       "NCCL unique ids, from the requests until every node has all ids"},
       {"nccl_ids_max_ms", "ms", {}, ""},
-      {"start_cpu_us_per_node", "us", {}, "coordinator's processor time to RUNNING, per node"},
-      {"barrier_cpu_us_per_node", "us", {}, "coordinator's processor time of a barrier, per node"},
-      {"idle_cpu_percent", "%", {}, "of a core: coordinator with heartbeats only, all nodes"},
-      {"idle_cpu_us_per_node_second", "us", {}, "the same, per node and second"},
-      {"resident_mib", "MiB", {}, "coordinator's memory"},
+      {"start_cpu_us_per_node", "us", {}, "coordinator CPU time until RUNNING, per node"},
+      {"barrier_cpu_us_per_node", "us", {}, "coordinator CPU time per barrier and node"},
+      {"idle_cpu_percent", "%", {}, "of a core: coordinator with heartbeats of all nodes only"},
+      {"idle_cpu_us_per_node_second", "us", {}, "same, per node and second"},
+      {"resident_mib", "MiB", {}, "coordinator memory"},
   };
   for (const Round& round : rounds) {
     const double values[] = {round.register_ms,
@@ -314,7 +318,7 @@ void PrintTable(const Flags& flags, const std::vector<Figure>& figures,
                 const std::vector<Silence>& silences) {
   std::printf("%u nodes x %u ranks = %u ranks, %s, %s reports\n", flags.nodes, flags.ranks_per_node,
               flags.ranks(),
-              flags.connections == 0 ? "a connection each"
+              flags.connections == 0 ? "one connection per node"
                                      : absl::StrCat(flags.connections, " connections").c_str(),
               flags.unfolded ? "unfolded" : "folded");
   if (!figures.empty()) {
@@ -339,8 +343,8 @@ void PrintTable(const Flags& flags, const std::vector<Figure>& figures,
                 silence.problem.c_str());
   }
   std::printf(
-      "silent rank named, alone: %u of %zu; at the latest by GetJob after %.2f s, by notices at"
-      " all nodes after %.2f s\n",
+      "silent rank identified: %u of %zu; at the latest by GetJob after %.2f s, by notices at all"
+      " nodes after %.2f s\n",
       right, silences.size(), worst_job, worst_notice);
 }
 
@@ -380,7 +384,7 @@ absl::Status Run(const Flags& flags) {
       rounds.empty() ? std::vector<Figure>() : Figures(flags, rounds);
   (flags.json ? PrintJson : PrintTable)(flags, figures, silences);
   for (const Silence& silence : silences) {
-    if (!silence.right) return absl::InternalError("a silent rank was not named, or not alone");
+    if (!silence.right) return absl::InternalError("a silent rank was not identified correctly");
   }
   return absl::OkStatus();
 }
@@ -388,33 +392,37 @@ absl::Status Run(const Flags& flags) {
 int Main(int argc, char** argv) {
   Flags flags;
   flags.coordinator = BuiltProgram("coordinator/muster-coordinator");
-  CLI::App app("Rendezvous, barriers and named waits of a real coordinator with simulated workers");
-  app.add_option("--coordinator", flags.coordinator, "the muster-coordinator to run")
+  CLI::App app(
+      "Measure rendezvous, barriers and missing-rank reports of a coordinator with simulated "
+      "workers");
+  app.add_option("--coordinator", flags.coordinator, "muster-coordinator binary to run")
       ->capture_default_str();
   app.add_option("--nodes", flags.nodes)->check(CLI::Range(1, 16384))->capture_default_str();
   app.add_option("--ranks-per-node", flags.ranks_per_node)
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--connections", flags.connections, "that the nodes share; 0: one each")
+  app.add_option("--connections", flags.connections,
+                 "number of connections shared by the nodes; 0: one per node")
       ->capture_default_str();
-  app.add_flag("--unfolded", flags.unfolded, "a report for each rank instead of each node");
-  app.add_option("--rounds", flags.rounds, "each from nothing, with a coordinator of its own")
+  app.add_flag("--unfolded", flags.unfolded, "send a report per rank instead of per node");
+  app.add_option("--rounds", flags.rounds, "number of rounds, each with a new coordinator")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  app.add_option("--barriers", flags.barriers, "in each round")
+  app.add_option("--barriers", flags.barriers, "number of barriers per round")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   app.add_option("--id-exchanges", flags.id_exchanges,
-                 "of NCCL's unique ids, and barriers alone, in each round")
+                 "number of NCCL unique id exchanges, and of single barriers, per round")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   app.add_option_function<double>(
          "--idle-seconds", [&](double seconds) { flags.idle = absl::Seconds(seconds); },
-         "of each round, to measure what heartbeats cost")
+         "idle time per round, to measure the cost of heartbeats")
       ->default_str("5");
-  app.add_option("--silent", flags.silent, "jobs with a rank that never joins or arrives")
+  app.add_option("--silent", flags.silent, "number of jobs with a rank that never joins or arrives")
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "of the first silent rank")->capture_default_str();
+  app.add_option("--seed", flags.seed, "seed for choosing the first silent rank")
+      ->capture_default_str();
   app.add_flag("--json", flags.json);
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Run(flags);
@@ -427,7 +435,7 @@ int Main(int argc, char** argv) {
 }  // namespace muster::bench
 
 int main(int argc, char** argv) {
-  // As the coordinator does, and for the same reason: Abseil's search for lock cycles costs time.
+  // As in the coordinator: Abseil's deadlock detection costs time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return muster::bench::Main(argc, argv);
 }

@@ -1,4 +1,4 @@
-"""The rendezvous benchmark itself, small: that it still runs and that its figures are those of a working cluster."""
+"""Runs the rendezvous benchmark with few nodes and checks that its figures are plausible."""
 
 import json
 import subprocess
@@ -26,12 +26,12 @@ class RendezvousBenchTest(unittest.TestCase):
             parts = sum(result["rounds"][p][i] for p in ("register_ms", "launch_ms", "rendezvous_ms", "unique_id_ms"))
             self.assertAlmostEqual(parts, total, places=3)
 
-    def test_connections_shared_and_reports_of_single_ranks(self):
+    def test_shared_connections_and_unbatched_reports(self):
         result = run_bench("--rounds=1", "--barriers=5", "--idle-seconds=0.1", "--connections=2", "--unfolded")
         self.assertEqual(result["connections"], 2)
         self.assertGreater(result["median"]["total_ms"], 0)
 
-    def test_a_silent_rank_is_named(self):
+    def test_names_silent_rank(self):
         # The second is silent at a barrier.
         result = run_bench("--rounds=0", "--silent=2")
         self.assertEqual([silent["right"] for silent in result["silent"]], [True, True], result["silent"])

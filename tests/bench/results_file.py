@@ -1,4 +1,4 @@
-"""Results of runs that take long, kept as they come, so that a benchmark that was stopped goes on where it was."""
+"""Stores results of long runs incrementally, so that an interrupted benchmark can be resumed."""
 
 import json
 import os
@@ -7,9 +7,9 @@ import sys
 
 
 class ResultsFile:
-    """Lists of results by key in a JSON file; without a path, in memory alone.
+    """Lists of results by key in a JSON file, or only in memory without a path.
 
-    `settings` are what all results of the file have in common; a file made with others is refused.
+    `settings` apply to all results of the file; a file with other settings is rejected.
     """
 
     def __init__(self, path, settings):
@@ -19,7 +19,7 @@ class ResultsFile:
             return
         self.data = json.loads(self.path.read_text())
         if self.data["settings"] != settings:
-            sys.exit(f"{self.path} is of another benchmark: {self.data['settings']}, not {settings}")
+            sys.exit(f"{self.path} has different settings: {self.data['settings']}, not {settings}")
 
     def of(self, key):
         return self.data["results"].get(key, [])
@@ -29,7 +29,7 @@ class ResultsFile:
         self.save()
 
     def save(self, **more):
-        """`more` goes beside settings and results."""
+        """Writes the file; `more` is stored next to settings and results."""
         self.data.update(more)
         if self.path is None:
             return

@@ -27,7 +27,7 @@ using collectives::NcclRootRank;
 constexpr char kUniqueIdKey[] = "unique-id/WORLD/0";
 constexpr size_t kUniqueIdBytes = 128;
 constexpr char kBarrierGroup[] = "world";
-// After which a worker tells of the ranks that have arrived at a barrier without the others.
+// Delay after which a worker reports the ranks that have arrived at a barrier without the others.
 constexpr absl::Duration kFoldDelay = absl::Milliseconds(200);
 constexpr int64_t kFirstPid = 100000;
 
@@ -36,13 +36,13 @@ const char* Name(Milestone milestone) {
     case Milestone::kWelcomed:
       return "were welcomed";
     case Milestone::kLaunched:
-      return "got Launch";
+      return "received Launch";
     case Milestone::kWorld:
-      return "got World";
+      return "received World";
     case Milestone::kUniqueId:
-      return "got the unique id";
+      return "received the unique id";
     case Milestone::kStopped:
-      return "got StopGeneration";
+      return "received StopGeneration";
   }
   return "";
 }
@@ -53,8 +53,8 @@ gpr_timespec ToDeadline(SteadyTime time) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(wait_ns, GPR_TIMESPAN));
 }
 
-// The coordinator's token, read once: that each of these nodes reads the same file is not what is
-// measured.
+// The coordinator's token, read once, so that the measurement excludes each node's read of the
+// file.
 security::ClientSecurity FindSecurity(const std::string& coordinator) {
   security::ClientSecurity security;
   const auto token = security::FindToken(security, coordinator);
@@ -62,7 +62,7 @@ security::ClientSecurity FindSecurity(const std::string& coordinator) {
   return security;
 }
 
-// A connection of its own, as a worker opens it.
+// Opens a separate connection, as a worker does.
 std::shared_ptr<grpc::Channel> OpenConnection(const std::string& coordinator,
                                               const security::ClientSecurity& security) {
   grpc::ChannelArguments arguments;
@@ -73,11 +73,11 @@ std::shared_ptr<grpc::Channel> OpenConnection(const std::string& coordinator,
 
 }  // namespace
 
-// One stream, and what its node knows of the present job. All of it under the owner's lock.
+// A stream and its node's state of the current job. Guarded by the owner's lock.
 class SimulatedNodes::Node {
  public:
   enum Event { kStarted, kRead, kWritten, kFinished };
-  // What gRPC hands back when an operation is done.
+  // Completion queue tag of an operation.
   struct Tag {
     Node* node;
     Event event;
@@ -123,7 +123,7 @@ class SimulatedNodes::Node {
     barrier_ = 0;
   }
 
-  void BeatHeart(uint64_t sequence) {
+  void SendHeartbeat(uint64_t sequence) {
     v1::WorkerMessage message;
     message.mutable_heartbeat()->set_sequence(sequence);
     Send(std::move(message));
@@ -134,7 +134,7 @@ class SimulatedNodes::Node {
                        [rank](const v1::RankPlacement& own) { return own.rank() == rank; });
   }
 
-  // At the next barrier, with all ranks but `silent`.
+  // Arrives at the next barrier with all ranks except `silent`.
   void Arrive(std::optional<uint32_t> silent) {
     v1::WorkerMessage message;
     v1::ArriveBarrier& arrive = *message.mutable_arrive_barrier();
@@ -149,8 +149,8 @@ class SimulatedNodes::Node {
     if (!arrive.ranks().empty()) Send(std::move(message));
   }
 
-  // Puts what its ranks make of the ids of `group`, and asks for all of them.
-  void AskNcclIds(const std::string& group) {
+  // Puts the ids of `group` that its ranks create, and requests all of them.
+  void RequestNcclIds(const std::string& group) {
     nccl_group_ = group;
     nccl_ids_.clear();
     has_nccl_ids_ = false;
@@ -222,7 +222,7 @@ class SimulatedNodes::Node {
         return ExchangeUniqueId();
       case v1::CoordinatorMessage::kKeyValue:
         if (incoming_.key_value().key() != kUniqueIdKey) return OnNcclKey(incoming_.key_value());
-        // Rank 0's node is answered twice: for what it put and for what it asked.
+        // Rank 0's node receives two responses: for its put and for its get.
         if (std::exchange(has_unique_id_, true)) return;
         owner_.Reached(Milestone::kUniqueId);
         return Report(v1::CONNECTED);
@@ -244,7 +244,7 @@ class SimulatedNodes::Node {
     Get(kUniqueIdKey);
   }
 
-  // And asks for it, as a worker does to see whether its value stands.
+  // Also requests the key, as a worker does to check whether its value was accepted.
   void Put(const std::string& key, std::string value) {
     v1::WorkerMessage message;
     v1::PutKey& put = *message.mutable_put_key();
@@ -265,7 +265,7 @@ class SimulatedNodes::Node {
     Send(std::move(message));
   }
 
-  // Of a root, by the node of rank 0, which puts all of them when it has them.
+  // Collects a root's id on rank 0's node, which puts all ids when it has them.
   void GatherNcclId(uint32_t root, const std::string& id) {
     if (!nccl_ids_[root].empty()) return;
     nccl_ids_[root] = id;
@@ -278,10 +278,10 @@ class SimulatedNodes::Node {
     owner_.mutex_.AssertHeld();
     if (answer.code() != 0) return owner_.Failed(absl::InternalError(answer.message()));
     if (answer.key() == NcclIdsKey(nccl_group_)) {
-      if (!std::exchange(has_nccl_ids_, true)) owner_.GotNcclIds();
+      if (!std::exchange(has_nccl_ids_, true)) owner_.ReceivedNcclIds();
       return;
     }
-    // Those that put one are answered, too.
+    // Nodes that put an id receive a response, too.
     for (uint32_t root = 1; gathers_nccl_ids_ && root < owner_.NcclRoots(); ++root) {
       if (answer.key() == NcclRootIdKey(nccl_group_, root)) GatherNcclId(root, answer.value());
     }
@@ -298,7 +298,8 @@ class SimulatedNodes::Node {
     }
   }
 
-  // What all ranks here have come to; the silent one does not get beyond STARTED before its end.
+  // Reports the phase of all ranks of this node; the silent rank does not pass STARTED before its
+  // end.
   void Report(v1::RankPhase phase) {
     owner_.mutex_.AssertHeld();
     v1::WorkerMessage message;
@@ -340,11 +341,11 @@ class SimulatedNodes::Node {
 
   v1::Launch launch_;  // without its spec
   bool has_unique_id_ = false;
-  uint64_t barrier_ = 0;  // that it last arrived at
+  uint64_t barrier_ = 0;  // last barrier at which it arrived
   SteadyTime arrived_;
   std::string nccl_group_;
-  bool gathers_nccl_ids_ = false;      // rank 0 is here
-  std::vector<std::string> nccl_ids_;  // that it has gathered, by root
+  bool gathers_nccl_ids_ = false;      // this node has rank 0
+  std::vector<std::string> nccl_ids_;  // gathered ids, by root
   bool has_nccl_ids_ = false;
 };
 
@@ -434,8 +435,8 @@ absl::StatusOr<std::vector<double>> SimulatedNodes::ExchangeNcclIds(uint32_t cou
     have_nccl_ids_ = 0;
     const std::string group = absl::StrCat("group-", nccl_groups_++);
     const SteadyTime start = Now().steady;
-    for (const auto& node : nodes_) node->AskNcclIds(group);
-    const absl::Status status = AwaitCount(have_nccl_ids_, "got NCCL's unique ids", timeout);
+    for (const auto& node : nodes_) node->RequestNcclIds(group);
+    const absl::Status status = AwaitCount(have_nccl_ids_, "received the NCCL unique ids", timeout);
     if (!status.ok()) return status;
     seconds.push_back(absl::ToDoubleSeconds(last_nccl_ids_ - start));
   }
@@ -455,7 +456,7 @@ void SimulatedNodes::ArriveWithout(uint32_t silent_rank) {
       }
     }
   }
-  // A worker's own delay, not a wait for anything.
+  // The delay of a real worker; not a wait for a condition.
   absl::SleepFor(kFoldDelay);
   absl::MutexLock lock(&mutex_);
   if (late != nullptr) late->Arrive(silent_rank);
@@ -489,9 +490,9 @@ void SimulatedNodes::Run() {
 }
 
 void SimulatedNodes::SendHeartbeats(SteadyTime now) {
-  // Spread over the interval, as those of many workers are.
+  // Spread over the interval, like the heartbeats of many workers.
   for (size_t i = 0; i < nodes_.size() && next_beat_ <= now; ++i) {
-    nodes_[next_to_beat_]->BeatHeart(++heartbeats_);
+    nodes_[next_to_beat_]->SendHeartbeat(++heartbeats_);
     next_to_beat_ = (next_to_beat_ + 1) % nodes_.size();
     next_beat_ = next_beat_ + heartbeat_interval_ / static_cast<int64_t>(nodes_.size());
   }
@@ -508,7 +509,7 @@ void SimulatedNodes::PassedBarrier(SteadyTime arrived) {
   barrier_seconds_.push_back(absl::ToDoubleSeconds(Now().steady - arrived));
 }
 
-void SimulatedNodes::GotNcclIds() {
+void SimulatedNodes::ReceivedNcclIds() {
   if (++have_nccl_ids_ == options_.nodes) last_nccl_ids_ = Now().steady;
 }
 

@@ -1,10 +1,10 @@
-// Workers without ranks: real gRPC sessions that say to a coordinator what real workers would, as
-// fast as they can.
+// Simulated workers without ranks: real gRPC sessions that send a coordinator the messages of real
+// workers, as fast as possible.
 //
-// Every node has a stream, by default on a connection of its own as a real worker has, and answers
-// for all its ranks. What ranks of one node do at the same moment is folded into one message, as
-// the worker does. All nodes share one thread, so that they take as little of the machine as they
-// can from the coordinator beside them.
+// Every node has a stream, by default on its own connection like a real worker, and acts for all
+// its ranks. Simultaneous events of a node's ranks are combined into one message, as in the worker.
+// All nodes share one thread, to take as few CPU resources as possible from the coordinator on the
+// same machine.
 #ifndef MUSTER_TESTS_BENCH_SIMULATED_NODES_H_
 #define MUSTER_TESTS_BENCH_SIMULATED_NODES_H_
 
@@ -31,25 +31,24 @@ struct SimulatedNodesOptions {
   std::string coordinator;  // HOST:PORT
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
-  uint32_t connections = 0;  // that the nodes share; 0: one each
-  bool unfolded =
-      false;  // a report for each rank, as if they never did anything at the same moment
+  uint32_t connections = 0;  // connections shared by the nodes; 0: one per node
+  bool unfolded = false;     // a report per rank, as if the ranks never acted at the same time
 };
 
-// What the nodes go through with each job.
+// Stages that the nodes pass in each job.
 enum class Milestone {
-  kWelcomed,  // once, not per job
-  kLaunched,  // Launch has arrived
-  kWorld,     // World has arrived
-  kUniqueId,  // the value of rank 0's key has arrived
-  kStopped,   // StopGeneration has arrived
+  kWelcomed,  // once per connection, not per job
+  kLaunched,  // received Launch
+  kWorld,     // received World
+  kUniqueId,  // received the value of rank 0's key
+  kStopped,   // received StopGeneration
 };
 inline constexpr int kMilestones = 5;
 
-// Thread-safe but for construction and destruction.
+// Thread-safe except for construction and destruction.
 class SimulatedNodes {
  public:
-  // A notice of the coordinator about what a job waits for, as it came to a node.
+  // A notice of the coordinator about the ranks that a job waits for, as received by a node.
   struct Notice {
     SteadyTime time;
     v1::WaitNotice notice;
@@ -59,35 +58,38 @@ class SimulatedNodes {
   // Ends the streams.
   ~SimulatedNodes();
 
-  // Opens all streams; nodes say Hello, and heartbeats follow the Welcome.
+  // Opens all streams; nodes send Hello, and heartbeats after Welcome.
   void Connect();
 
-  // Before each job: forgets the last one. `silent_rank` starts but never joins.
+  // Called before each job; resets the state of the previous job. `silent_rank` starts but never
+  // joins.
   void ExpectJob(std::optional<uint32_t> silent_rank);
 
-  // When the last node reached it. Errors: DEADLINE_EXCEEDED with how many did, or what a stream
-  // ended with.
+  // Returns when the last node reached the milestone. Errors: DEADLINE_EXCEEDED with the number of
+  // nodes that did, or the status of a stream that ended.
   absl::StatusOr<SteadyTime> Await(Milestone milestone, absl::Duration timeout);
 
-  // Every node goes through so many barriers, one right after the other. Seconds from a node's
-  // arrival to its release, of all nodes and barriers. Errors as Await's.
+  // Runs `count` consecutive barriers on every node. Returns the seconds from a node's arrival to
+  // its release, for all nodes and barriers. Errors as Await's.
   absl::StatusOr<std::vector<double>> RunBarriers(uint32_t count, absl::Duration timeout);
-  // The unique ids of so many NCCL communicators of all ranks, one after the other: the ranks that
-  // make them put them into the key store as the nccl backend does, and every node asks at once.
-  // Seconds from the asking until they are at the last node, of each. Errors as Await's.
+  // Exchanges the unique ids of `count` NCCL communicators of all ranks, one after the other: the
+  // root ranks put them into the key store as the nccl backend does, and every node requests them
+  // at once. Returns for each the seconds from the requests until the last node has them. Errors as
+  // Await's.
   absl::StatusOr<std::vector<double>> ExchangeNcclIds(uint32_t count, absl::Duration timeout);
-  // All ranks but one arrive at the next barrier; what the silent one's node has is sent after the
-  // delay with which workers fold. Returns when the last message has been handed to gRPC.
+  // All ranks but one arrive at the next barrier; the silent rank's node sends its message after
+  // the delay with which workers combine messages. Returns when the last message has been passed to
+  // gRPC.
   void ArriveWithout(uint32_t silent_rank);
 
-  // What came since ExpectJob.
+  // Returns the notices received since ExpectJob.
   std::vector<Notice> TakeNotices();
 
  private:
   class Node;
 
   uint32_t ranks() const { return options_.nodes * options_.ranks_per_node; }
-  // As a library has it that takes several ids.
+  // Number of root ranks, as with an NCCL version that supports several ids.
   uint32_t NcclRoots() const;
 
   void Run();
@@ -95,10 +97,10 @@ class SimulatedNodes {
   absl::Status AwaitCount(const uint32_t& count, absl::string_view what, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Of the nodes.
+  // Called by the nodes.
   void Reached(Milestone milestone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PassedBarrier(SteadyTime arrived) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GotNcclIds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReceivedNcclIds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Failed(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SimulatedNodesOptions options_;
@@ -109,11 +111,13 @@ class SimulatedNodes {
   std::array<uint32_t, kMilestones> reached_ ABSL_GUARDED_BY(mutex_){};
   std::array<SteadyTime, kMilestones> last_reached_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint32_t> silent_rank_ ABSL_GUARDED_BY(mutex_);
-  uint64_t last_barrier_ ABSL_GUARDED_BY(mutex_) = 0;  // that nodes go on to by themselves
+  uint64_t last_barrier_ ABSL_GUARDED_BY(mutex_) =
+      0;  // last barrier to which nodes proceed automatically
   uint32_t done_with_barriers_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<double> barrier_seconds_ ABSL_GUARDED_BY(mutex_);
-  uint32_t nccl_groups_ ABSL_GUARDED_BY(mutex_) = 0;    // whose ids were exchanged or are now
-  uint32_t have_nccl_ids_ ABSL_GUARDED_BY(mutex_) = 0;  // nodes
+  uint32_t nccl_groups_ ABSL_GUARDED_BY(mutex_) =
+      0;  // groups whose ids have been or are being exchanged
+  uint32_t have_nccl_ids_ ABSL_GUARDED_BY(mutex_) = 0;  // number of nodes
   SteadyTime last_nccl_ids_ ABSL_GUARDED_BY(mutex_);
   std::vector<Notice> notices_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

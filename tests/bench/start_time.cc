@@ -1,6 +1,6 @@
-// start_time DIRECTORY: writes the moment its main began to the file DIRECTORY/$RANK, in
-// nanoseconds of the monotonic clock, and ends. The do-nothing command of launch_bench; linked with
-// nothing that would take time to load.
+// start_time DIRECTORY: writes the time at which main() started, in nanoseconds of the monotonic
+// clock, to the file DIRECTORY/$RANK, and exits. The no-op command of launch_bench; linked without
+// libraries that would take time to load.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
-"""Training throughput of models in float32 and bfloat16, Muster beside PyTorch DDP, in one run.
+"""Training throughput of models in float32 and bfloat16, Muster against PyTorch DDP, in one run.
 
     tests/bench/train_bench [--model NAME]… [--precision O0|O2]… [--rounds 5] [--quick] [--output PREFIX]
 
-2 ranks x 1 thread on Fashion-MNIST, resized to the model's size. Muster runs through a real coordinator and worker, its
-loader included; PyTorch gets pictures that were prepared before the clock runs. Each round runs every contestant once,
-in turn, so that a busy machine is busy for all of them; the figures are medians over the rounds. PyTorch is tried in
-four forms, default or channels_last, eager or compiled, and the best counts; --quick tries only the form that usually
-wins. O2 is bfloat16, for PyTorch autocast to it.
+2 ranks x 1 thread on Fashion-MNIST, resized to the model's size. Muster runs with a real coordinator and worker,
+including its loader; PyTorch uses images prepared before the clock starts. Each round runs every contestant once, in
+turn, so that other load on the machine affects all of them; the figures are medians over the rounds. PyTorch runs in
+four forms, default or channels_last, eager or compiled, and the best counts; --quick runs only the form that usually
+wins. O2 is bfloat16, for PyTorch autocast to bfloat16.
 
-"of peak" is the nominal work, 3 x 2 x the multiplications of forward's convolutions and linear layers as
-`muster spec explain-plan` counts them, over what
-kernels/bench/peak_bench measures for as many threads at once in that precision. "outside kernels" is what is left of a step
-without its kernels and without the wait for gradients after backward, which is "exposed". Memory is a rank's largest
-resident size.
+"of peak" is the nominal work (3 x 2 x the multiplications of forward's convolutions and linear layers, as counted by
+`muster spec explain-plan`) relative to the rate that kernels/bench/peak_bench measures with the same number of threads
+and precision. "exposed" is the wait for gradients after backward; "outside kernels" is the rest of a step without its
+kernels and that wait. Memory is a rank's largest resident size.
 
---output writes PREFIX.md and PREFIX.json; with a PREFIX.json of the same settings, runs that are in it are not repeated.
+--output writes PREFIX.md and PREFIX.json; runs in an existing PREFIX.json with the same settings are not repeated.
 """
 
 import argparse
@@ -41,13 +40,13 @@ from tests.support.daemon import binary  # noqa: E402
 
 DATA = "/usr/share/datasets/fashion-mnist"
 RANKS, THREADS = 2, 1
-WARMUP_STEPS = 5  # that Muster's own medians leave out
-TEST_IMAGES = 64  # a run ends with an evaluation, which is none of this benchmark's business
+WARMUP_STEPS = 5  # excluded from Muster's medians
+TEST_IMAGES = 64  # small, because the evaluation at the end of a run is not measured
 
 
 @dataclasses.dataclass
 class Model:
-    """A job: size of its pictures, global batch, and how many steps make a median."""
+    """A job: image size, global batch, and number of measured steps."""
 
     image: int
     batch: int
@@ -73,13 +72,13 @@ USUAL_WINNERS = {
     ("small_cnn", "O2"): "channels_last compile",
     ("resnet50", "O0"): "channels_last compile",
 }
-USUAL_WINNER = "channels_last"  # of the others
+USUAL_WINNER = "channels_last"  # for models not listed above
 
 
 # ---- running
 
 def short_dataset(folder, data=DATA, images=TEST_IMAGES):
-    """Writes Fashion-MNIST into `folder` with a test set of its first `images` alone."""
+    """Writes Fashion-MNIST into `folder` with only the first `images` of the test set."""
     for name, header, size in (("t10k-images-idx3-ubyte", 16, 28 * 28), ("t10k-labels-idx1-ubyte", 8, 1)):
         with gzip.open(f"{data}/{name}.gz") as source:
             content = bytearray(source.read(header + images * size))
@@ -90,7 +89,7 @@ def short_dataset(folder, data=DATA, images=TEST_IMAGES):
 
 
 def muster_spec(name, precision, model, steps, data):
-    """The job that Muster runs, `steps` of it measured."""
+    """The job that Muster runs, with `steps` measured steps."""
     words = {} if precision == "O0" else {"precision": precision}
     return training_spec(f"bench-{name}-{precision}".replace("_", "-").lower(), model={"name": name},
                          dataset={"name": "fashion_mnist", "path": str(data)}, image_size=model.image,
@@ -132,8 +131,8 @@ def run_peak():
 
 
 def training_flops(spec):
-    """Of one image: two for each product of convolutions and linear layers in forward, and as much again for the
-    gradients of the weights and for those of the activations."""
+    """Training FLOPs per image: two per multiplication of convolutions and linear layers in forward, and the same again
+    for the gradients of the weights and for those of the activations."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({**spec, "train": {k: v for k, v in spec["train"].items() if k != "precision"}}, file)
         file.flush()
@@ -159,7 +158,7 @@ def measure(args, results, cluster, pythons, data):
 
 
 def measure_round(args, results, cluster, pythons, data, i, name, precision):
-    """What round `i` has for one model and precision, as far as it is not there yet."""
+    """Measures the contestants of round `i` for one model and precision whose results are missing."""
     model = MODELS[name]
     contestants = {"muster": lambda: run_muster(cluster, name, precision, model, args.steps or model.steps, data)}
     for python, version in pythons.items():
@@ -169,7 +168,7 @@ def measure_round(args, results, cluster, pythons, data, i, name, precision):
                                                           args.steps or model.peer_steps))
     for contestant, run in contestants.items():
         key = f"{name}/{precision}/{contestant}"
-        # A form that cannot run is not tried again.
+        # A form that has failed is not run again.
         if len(results.of(key)) > i or None in results.of(key):
             continue
         results.add(key, run())
@@ -186,13 +185,13 @@ def medians(runs, field):
 
 
 def peak_flops(peaks, precision):
-    """Of all threads together; a processor that multiplies float32 alone does bfloat16 in it."""
+    """FLOP/s of all threads together; a CPU without bfloat16 instructions computes it in float32."""
     best = {p: max(peak["all_threads"][f"{p}_gflops"] for peak in peaks) for p in ("float32", "bfloat16")}
     return 1e9 * (best[PRECISIONS[precision]] or best["float32"])
 
 
 def best_peer(results, name, precision):
-    """(contestant, its runs) of the best median rate; (None, []) without one."""
+    """(contestant, its runs) with the best median rate; (None, []) without one."""
     prefix = f"{name}/{precision}/PyTorch"
     peers = {key: runs for key, runs in results.items() if key.startswith(prefix)}
     rates = {key: rate for key, runs in peers.items() if (rate := medians(runs, "images_per_second"))}
@@ -203,7 +202,7 @@ def best_peer(results, name, precision):
 
 
 def row_of(results, flops, name, precision):
-    """The figures of one line of the table, by name; None what was not measured."""
+    """The figures of one table row, by name; None where not measured."""
     ours = results[f"{name}/{precision}/muster"]
     peer, peer_runs = best_peer(results, name, precision)
     step = medians(ours, "step_seconds")
@@ -255,15 +254,15 @@ def processor():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", choices=MODELS, help="again for several; default: all")
-    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="again for both; default: both")
+    parser.add_argument("--model", action="append", choices=MODELS, help="may be repeated; default: all")
+    parser.add_argument("--precision", action="append", choices=PRECISIONS, help="may be repeated; default: both")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, help="measured in a run; default: by model")
+    parser.add_argument("--steps", type=int, help="measured steps per run; default: by model")
     parser.add_argument("--python", action="append", default=[],
-                        help="an interpreter with PyTorch, again for several; default: those of .venv and of the system")
-    parser.add_argument("--quick", action="store_true", help="PyTorch only in the form that usually wins")
-    parser.add_argument("--no-peer", action="store_true", help="Muster alone")
-    parser.add_argument("--output", help="PREFIX of .md and .json")
+                        help="interpreter with PyTorch, may be repeated; default: .venv and the system's")
+    parser.add_argument("--quick", action="store_true", help="run PyTorch only in the form that usually wins")
+    parser.add_argument("--no-peer", action="store_true", help="run Muster only")
+    parser.add_argument("--output", help="prefix of the .md and .json files to write")
     args = parser.parse_args()
     args.model, args.precision = args.model or list(MODELS), args.precision or list(PRECISIONS)
     pythons = {} if args.no_peer else with_torch(args.python)

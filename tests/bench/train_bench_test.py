@@ -1,4 +1,4 @@
-"""The benchmarks of training: their figures from given results, and small runs of Muster's side."""
+"""The training benchmarks: figures computed from given results, and small runs of Muster."""
 
 import json
 import pathlib
@@ -35,7 +35,7 @@ class TrainBenchTest(unittest.TestCase):
     def rows(self, results, precision="O0"):
         return train_bench.row_of({"peak": [PEAK], **results}, {"resnet18": 1e9}, "resnet18", precision)
 
-    def test_the_peers_best_form_counts(self):
+    def test_uses_best_peer_form(self):
         row = self.rows({"resnet18/O0/muster": [muster_run(30, 0.8), muster_run(10, 0.7), muster_run(20, 0.6)],
                          "resnet18/O0/PyTorch 2 default": [peer_run(4), peer_run(40), peer_run(5)],
                          "resnet18/O0/PyTorch 2 compile": [peer_run(10), peer_run(8), peer_run(9)],
@@ -49,20 +49,20 @@ class TrainBenchTest(unittest.TestCase):
         self.assertAlmostEqual(row["outside_kernels"], 0.2)
         self.assertAlmostEqual(row["exposed"], 0.1)
 
-    def test_bfloat16_has_a_peak_of_its_own_where_the_processor_has_one(self):
+    def test_bfloat16_peak_depends_on_cpu_support(self):
         runs = {"resnet18/O2/muster": [muster_run(20, 0.8)]}
         self.assertAlmostEqual(self.rows(runs, "O2")["of_peak"], 0.1)
         none = {"all_threads": {"float32_gflops": 100.0, "bfloat16_gflops": 0.0}}
         self.assertAlmostEqual(self.rows({**runs, "peak": [none]}, "O2")["of_peak"], 0.2)
 
-    def test_what_was_not_measured_is_left_empty(self):
+    def test_leaves_unmeasured_values_empty(self):
         row = self.rows({"resnet18/O0/muster": [muster_run(20, None)]})
         self.assertEqual((row["ratio"], row["peer"], row["outside_kernels"]), (None, None, None))
         line = train_bench.table([row]).splitlines()[2]
         self.assertEqual([cell.strip() for cell in line.strip("|").split("|")],
                          ["resnet18 32x32, batch 128", "O0 float32", "20.0", "", "", "", "20.0%", "", "", "10.0%", "100", ""])
 
-    def test_runs_small_and_goes_on_where_it_was(self):
+    def test_resumes_from_results_file(self):
         with tempfile.TemporaryDirectory() as folder:
             flags = ["--no-peer", "--model=small_cnn", "--precision=O0", "--steps=10", f"--output={folder}/out"]
             run_script("train_bench.py", "--rounds=1", *flags)
@@ -76,11 +76,12 @@ class TrainBenchTest(unittest.TestCase):
         self.assertEqual(second["results"][key][0], first["results"][key][0])
         row, = second["table"]
         self.assertTrue(0 < row["of_peak"] < 1 and row["memory_bytes"] > 1e6, row)
-        # 3x3 of 1 to 32 and of 32 to 64 channels, two linear layers; two for each product, thrice for training.
+        # 3x3 convolutions from 1 to 32 and from 32 to 64 channels, two linear layers; two FLOPs per
+        # product, three times for training.
         products = 28 * 28 * 9 * 32 + 14 * 14 * 9 * 32 * 64 + 3136 * 128 + 128 * 10
         self.assertEqual(second["training_flops_per_image"], {"small_cnn": 6 * products})
 
-    def test_peak_bench_tells_its_figures(self):
+    def test_peak_bench_reports_figures(self):
         out = subprocess.run([binary("kernels/bench/peak_bench"), "--json", "--rounds=1", "--seconds=0.002", "--threads=2"],
                              text=True, capture_output=True, check=True).stdout
         figures = json.loads(out)
@@ -92,7 +93,7 @@ class TrainBenchTest(unittest.TestCase):
 
 
 class ResultsFileTest(unittest.TestCase):
-    def test_keeps_what_was_added_and_refuses_other_settings(self):
+    def test_keeps_results_and_rejects_other_settings(self):
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/results.json"
             results = ResultsFile(path, {"steps": 3})
@@ -113,7 +114,7 @@ class AccuracyBenchTest(unittest.TestCase):
         self.assertEqual(reached, {"epoch": 2, "seconds": 23.5, "training_seconds": 23.5 - 3 - 4})
         self.assertIsNone(accuracy_bench.time_to_target(self.SCALARS, 101.0, 0.5, 0.96))
 
-    def test_ratio_is_to_the_peers_better_form(self):
+    def test_ratio_uses_better_peer_form(self):
         def run(seconds):
             reached = seconds and {"epoch": 3, "seconds": seconds, "training_seconds": seconds - 1}
             return {"test_accuracy": 0.9, "accuracies": [], "images_per_second": 1, "reached": reached}
@@ -127,7 +128,7 @@ class AccuracyBenchTest(unittest.TestCase):
         self.assertIn("0.50 of the time of PyTorch's better form", text)
         self.assertIn("| O0 | muster | 2 of 3 | 3 | 21.0 | 20.0 | 0.9000 |", text)
 
-    def test_a_recipe_as_the_peers_flags(self):
+    def test_converts_recipe_to_peer_flags(self):
         recipe = accuracy_bench.read_recipe(ROOT / "deploy/examples/small_cnn_augmented.yaml", epochs=3)
         flags = accuracy_bench.peer_flags(recipe["train"])
         pairs = dict(zip(flags, flags[1:]))
@@ -140,7 +141,7 @@ class AccuracyBenchTest(unittest.TestCase):
         with self.assertRaises(SystemExit):
             accuracy_bench.peer_flags(recipe["train"])
 
-    def test_event_files_are_read_with_their_times(self):
+    def test_reads_event_files_with_timestamps(self):
         with tempfile.TemporaryDirectory() as folder:
             writer = subprocess.Popen([binary("trainer/tensorboard/tensorboard_writer"), folder, "1", "3"],
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

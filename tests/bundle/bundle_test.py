@@ -67,7 +67,7 @@ class ContentTest(unittest.TestCase):
         found = dict(re.findall(r"^\t(\S+) => (.*?)(?: \(0x.*\))?$", out, re.M))
         return {name: None if place == "not found" else pathlib.Path(place).resolve() for name, place in found.items()}
 
-    def test_every_library_is_there(self):
+    def test_contains_every_library(self):
         """Also those that only another library needs; but for what a host with a GPU has itself."""
         for path in [*(PREFIX / "libexec").iterdir(), *(PREFIX / "lib").glob("*.so*")]:
             if PREFIX / "lib" == path.parent and not path.name.startswith("libmuster"):
@@ -82,7 +82,7 @@ class ContentTest(unittest.TestCase):
                     else:
                         self.assertIn(PREFIX.resolve(), place.parents)
 
-    def test_nothing_is_superfluous(self):
+    def test_contains_no_unused_library(self):
         """Whatever is in lib/ is loaded for some program or plug-in."""
         plugins = {path for path in (PREFIX / "lib").glob("libmuster*")}
         needed = set()
@@ -95,7 +95,7 @@ class ContentTest(unittest.TestCase):
         for path in (PREFIX / "libexec").iterdir():
             self.assertNotIn(".symtab", run("readelf", "-SW", path))
 
-    def test_licences(self):
+    def test_contains_licenses(self):
         packages = (PREFIX / "share/doc/PACKAGES").read_text()
         for path in [*(PREFIX / "lib").glob("*.so*"), *(PREFIX / "lib/glibc").iterdir()]:
             if not path.name.startswith("libmuster"):
@@ -105,7 +105,7 @@ class ContentTest(unittest.TestCase):
             for name in re.findall(r"/usr/share/common-licenses/([\w.-]*\w)", text):
                 self.assertTrue((PREFIX / "share/doc/common-licenses" / name).is_file(), f"{package}: {name}")
 
-    def test_same_files_give_the_same_bytes(self):
+    def test_build_is_reproducible(self):
         """Whoever makes it, and whatever the order."""
         again = DIRECTORY / BUNDLE.name
         arguments = [f"--program={binary(path)}" for path in reversed(BINARIES)]

@@ -42,7 +42,7 @@ class RunTest(unittest.TestCase):
             folders.append(folder)
         return folders
 
-    def test_what_it_does_not_know(self):
+    def test_rejects_unknown_arguments(self):
         self.assertEqual(self.run_script("--part", "speed").returncode, 64)
         self.assertEqual(self.run_script("--fast").returncode, 64)
         missing = self.run_script("--quick", bundles=["/none.tar.xz"])
@@ -56,7 +56,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.returncode, 69)
         self.assertIn("run.sh: CUDA: no GPU: no driver: libcuda.so.1", result.stdout)
 
-    def test_losses_are_compared_as_far_as_training_determines_them(self):
+    def test_compare_losses_allows_rounding_growth(self):
         program = self.unpacked()[1] / "bin/compare_losses"
 
         def job(name, differences):
@@ -79,7 +79,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(compare("--end", stable, early, "1e-4")[0], 0)
         self.assertEqual(compare("--end", stable, late, "1e-4")[0], 1)
 
-    def test_parts(self):
+    def test_runs_parts(self):
         gpus = FakeGpus(self.folder, 1)
         nccl = self.folder / "nccl"
         nccl.mkdir()

@@ -50,7 +50,7 @@ class LogitsTest(LogitsCase):
         for channels, size in ((1, 28), (3, 64), (3, 45)):
             self.compare_named({"name": "resnet18"}, channels, size)
 
-    def test_resnet18s_stems(self):
+    def test_resnet18_stems(self):
         self.compare_named({"name": "resnet18", "small_stem": True}, 3, 28)
         self.compare_named({"name": "resnet18", "small_stem": True, "stem_pool": True}, 1, 28)
         self.compare_named({"name": "resnet18", "stem_pool": False}, 3, 28)
@@ -70,7 +70,7 @@ class LogitsTest(LogitsCase):
         for channels, size in ((1, 28), (3, 64), (3, 224)):
             self.compare_named({"name": "mobilenet_v2"}, channels, size)
 
-    def test_layers_of_ones_own(self):
+    def test_custom_layers(self):
         torch.manual_seed(1)
         for channels, size in ((1, 28), (3, 33)):
             self.compare(CUSTOM_LAYERS, custom_network(channels, size, 10), channels, size)
@@ -134,7 +134,7 @@ class FreshModelTest(LogitsCase):
     def test_mobilenet_v2(self):
         self.fresh_named({"name": "mobilenet_v2"})
 
-    def test_layers_of_ones_own(self):
+    def test_custom_layers(self):
         torch.manual_seed(3)
         self.fresh(CUSTOM_LAYERS, custom_network(3, 32, 10))
 

@@ -111,7 +111,7 @@ class GradientsTest(unittest.TestCase):
         torch.manual_seed(1)
         self.compare("resnet18", {"name": "resnet18"}, network({"name": "resnet18"}, 1, 28, 10), *fashion_mnist(32))
 
-    def test_layers_of_ones_own(self):
+    def test_custom_layers(self):
         torch.manual_seed(1)
         # Of a bias that a batch norm takes out again only rounding is left.
         self.compare("layers", CUSTOM_LAYERS, custom_network(1, 28, 10), *fashion_mnist(32), tolerance=4e-5)

@@ -211,7 +211,7 @@ class Async {
 
 bool IsArrival(const v1::WorkerMessage& message) { return message.has_arrive_barrier(); }
 
-TEST_F(ControlPlaneTest, RanksJoinAndGetTheWorld) {
+TEST_F(ControlPlaneTest, RanksJoinAndReceiveWorld) {
   absl::StatusOr<v1::JoinResponse> joined[2];
   {
     Async first([&] {
@@ -238,13 +238,13 @@ TEST_F(ControlPlaneTest, RanksJoinAndGetTheWorld) {
   }
 }
 
-TEST_F(ControlPlaneTest, JoinThatTimesOutNamesWhoIsMissing) {
+TEST_F(ControlPlaneTest, JoinTimeoutNamesMissingRanks) {
   const auto joined = control_[0]->Join({}, absl::Milliseconds(300));
   EXPECT_TRUE(absl::IsDeadlineExceeded(joined.status())) << joined.status();
   EXPECT_THAT(std::string(joined.status().message()), HasSubstr("ranks 1 of this node"));
 }
 
-TEST_F(ControlPlaneTest, StrangersAreRefused) {
+TEST_F(ControlPlaneTest, RejectsWrongToken) {
   RankEnvironment environment = EnvironmentOf(0);
   environment.identity.set_token("wrong");
   EXPECT_TRUE(
@@ -258,7 +258,7 @@ TEST_F(ControlPlaneTest, StrangersAreRefused) {
   EXPECT_TRUE(absl::IsAborted(ConnectControlPlane(environment)->Join({}, kPatience).status()));
 }
 
-TEST_F(ControlPlaneTest, KeyIsConfirmedByTheCoordinatorAndReadOncePerNode) {
+TEST_F(ControlPlaneTest, KeyIsConfirmedByCoordinatorAndReadOncePerNode) {
   absl::Status put;
   absl::StatusOr<std::string> got;
   {
@@ -292,7 +292,7 @@ TEST_F(ControlPlaneTest, KeyIsConfirmedByTheCoordinatorAndReadOncePerNode) {
   EXPECT_TRUE(absl::IsInvalidArgument(control_[1]->Put("k", std::string(65537, 'v'))));
 }
 
-TEST_F(ControlPlaneTest, KeyThatAnotherNodeWroteFirst) {
+TEST_F(ControlPlaneTest, PutFailsIfAnotherNodeWroteFirst) {
   absl::Status put;
   {
     Async writer([&] { put = control_[0]->Put("k", "mine"); });
@@ -302,7 +302,7 @@ TEST_F(ControlPlaneTest, KeyThatAnotherNodeWroteFirst) {
   EXPECT_TRUE(absl::IsAlreadyExists(put)) << put;
 }
 
-TEST_F(ControlPlaneTest, ArrivalsAreFoldedIntoOneMessage) {
+TEST_F(ControlPlaneTest, BatchesArrivalsIntoOneMessage) {
   absl::Status passed[2];
   {
     Async first([&] { passed[0] = control_[0]->Barrier("world", kPatience); });
@@ -337,7 +337,7 @@ TEST_F(ControlPlaneTest, ArrivalsAreFoldedIntoOneMessage) {
   EXPECT_TRUE(absl::IsAborted(failed)) << failed;
 }
 
-TEST_F(ControlPlaneTest, WaitsSurviveABrokenSession) {
+TEST_F(ControlPlaneTest, WaitsSurviveBrokenSession) {
   absl::Status passed;
   absl::Status put;
   {
@@ -367,7 +367,7 @@ TEST_F(ControlPlaneTest, WaitsSurviveABrokenSession) {
   EXPECT_EQ(hello.inventory(0).passed_barriers(0).sequence(), 1u);
 }
 
-TEST_F(ControlPlaneTest, WaitsSurviveARestartedWorker) {
+TEST_F(ControlPlaneTest, WaitsSurviveRestartedWorker) {
   absl::StatusOr<v1::JoinResponse> joined;
   {
     Async join([&] { joined = control_[0]->Join({}, kPatience); });
@@ -383,7 +383,7 @@ TEST_F(ControlPlaneTest, WaitsSurviveARestartedWorker) {
   EXPECT_TRUE(control_[1]->Join({}, kPatience).ok());
 }
 
-TEST_F(ControlPlaneTest, AbortReachesTheRankAndEndsItsWaits) {
+TEST_F(ControlPlaneTest, AbortReachesRankAndEndsWaits) {
   absl::Mutex mutex;
   std::vector<v1::Directive> directives;
   for (const auto& control : control_) {
@@ -408,7 +408,7 @@ TEST_F(ControlPlaneTest, AbortReachesTheRankAndEndsItsWaits) {
 }
 
 // A rank that waits for others has nothing new to say; one that was stopped cannot say anything.
-TEST_F(ControlPlaneTest, ProgressThatDoesNotChangeIsSaidAgain) {
+TEST_F(ControlPlaneTest, RepeatsUnchangedProgress) {
   v1::Progress progress;
   progress.set_phase("training");
   progress.set_step(5);
@@ -424,7 +424,7 @@ TEST_F(ControlPlaneTest, ProgressThatDoesNotChangeIsSaidAgain) {
   }));
 }
 
-TEST_F(ControlPlaneTest, ReportsReachTheCoordinator) {
+TEST_F(ControlPlaneTest, ReportsReachCoordinator) {
   EXPECT_TRUE(control_[0]->ReportConnected().ok());
   ASSERT_TRUE(
       WaitForRank(0, [](const v1::RankReport& report) { return report.phase() == v1::CONNECTED; }));
@@ -446,7 +446,7 @@ TEST_F(ControlPlaneTest, ReportsReachTheCoordinator) {
 }
 
 // The coordinator ends the session of a node that sends more: a rank must not do that to its node.
-TEST_F(ControlPlaneTest, ReportsBeyondABoundAreRefusedByTheWorker) {
+TEST_F(ControlPlaneTest, WorkerRejectsOversizedReports) {
   const int sessions = coordinator_->sessions();
   v1::FailureReport failure;
   failure.set_message(std::string(limits::kReportedTextBytes + 1, 'x'));
@@ -464,7 +464,7 @@ TEST_F(ControlPlaneTest, ReportsBeyondABoundAreRefusedByTheWorker) {
   EXPECT_EQ(coordinator_->sessions(), sessions);
 }
 
-TEST_F(ControlPlaneTest, SummaryIsOnDiskWhenAcknowledged) {
+TEST_F(ControlPlaneTest, SummaryIsPersistedBeforeAcknowledgement) {
   v1::TrainSummary summary;
   summary.set_steps(123);
   summary.set_test_accuracy(0.91);
@@ -473,7 +473,7 @@ TEST_F(ControlPlaneTest, SummaryIsOnDiskWhenAcknowledged) {
   EXPECT_EQ(coordinator_->hello().inventory(0).ranks(0).summary().steps(), 123u);
 }
 
-TEST_F(ControlPlaneTest, AnEndedGenerationAnswersAborted) {
+TEST_F(ControlPlaneTest, EndedGenerationReturnsAborted) {
   SendStop(false);
   for (const uint32_t rank : {0, 1}) {
     ASSERT_TRUE(WaitForRank(rank, [](const v1::RankReport& r) { return r.phase() == v1::EXITED; }));
@@ -485,7 +485,7 @@ TEST_F(ControlPlaneTest, AnEndedGenerationAnswersAborted) {
 
 // A watch that has ended is deleted on one of gRPC's threads, and nothing of the worker may still
 // be in it by then.
-TEST_F(ControlPlaneTest, WatchesThatEndAtOnceByTheThousand) {
+TEST_F(ControlPlaneTest, ThousandsOfWatchesEndImmediately) {
   constexpr int kThreads = 4;
   constexpr int kWatches = 2000;
   v1::WatchRequest request;
@@ -510,7 +510,7 @@ TEST_F(ControlPlaneTest, WatchesThatEndAtOnceByTheThousand) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(RankEnvironmentTest, NamesWhatIsMissingOrMalformed) {
+TEST(RankEnvironmentTest, NamesMissingOrMalformedVariable) {
   for (const char* name : {"MUSTER_WORKER_SOCKET", "MUSTER_NODE_NAME", "MUSTER_CACHE_DIR",
                            "MUSTER_JOB_ID", "MUSTER_RANK_TOKEN"}) {
     setenv(name, "text", 1);

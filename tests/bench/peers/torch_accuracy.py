@@ -209,7 +209,7 @@ def main():
     parser.add_argument("--flip", action="store_true")
     parser.add_argument("--dropout", type=float, default=0)
     parser.add_argument("--label-smoothing", type=float, default=0)
-    parser.add_argument("--ema-decay", type=float, default=0, help="0: no average")
+    parser.add_argument("--ema-decay", type=float, default=0, help="0: no moving average")
     parser.add_argument("--evaluation-batch", type=int, default=250)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--amp", action="store_true", help="autocast to bfloat16")
