@@ -1,6 +1,7 @@
-"""Adds up the test cases of one Bazel run: count_results.py BUILD_EVENTS.json [MORE_TEST.xml…]
+"""Counts the test cases of one Bazel run: count_results.py BUILD_EVENTS.json [MORE_TEST.xml…]
 
-Reads the XML that each test of the run wrote, and that of tests run outside Bazel. Prints `N passed, N failed, N skipped`. Exit status 1 when a test failed or none ran.
+Reads the XML files of the run's tests, and of tests run outside Bazel. Prints `N passed, N failed, N skipped`. Exit
+status 1 if a test failed or none ran.
 """
 
 import json
@@ -36,7 +37,7 @@ def main():
                 if output["name"] == "test.xml":
                     path = urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path)
                     counts = cases(path)
-            # A test that crashed or ran out of time may have written no failing case.
+            # A test that crashed or timed out may not have recorded a failing case.
             if result["status"] != "PASSED" and counts[1] == 0:
                 counts = (counts[0], 1, counts[2])
             if counts[1]:

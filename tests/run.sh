@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds everything and runs every test; ends on `N passed, N failed[, N skipped]`.
+# Builds everything and runs every test; the last line is `N passed, N failed[, N skipped]`.
 #
 #   tests/run.sh [--full | --sanitize] [BAZEL TARGET…]
 #
-# --full adds the long runs (tests tagged `long`: full training, accuracy, many repetitions).
-# --sanitize runs the C++ unit tests alone: all under AddressSanitizer and UndefinedBehaviorSanitizer, those of the
+# --full also runs the long tests (tagged `long`: full training, accuracy, many repetitions).
+# --sanitize runs only the C++ unit tests: all under AddressSanitizer and UndefinedBehaviorSanitizer, those of the
 # coordinator's core, the collectives and the thread pool also under ThreadSanitizer.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -36,23 +36,24 @@ if [[ ${1:-} == --full ]]; then
   filter=
   shift
 fi
-# With targets of the caller's own, the quickstart is left out.
+# With explicit targets, the quickstart is skipped.
 targets=("$@")
 quickstart=$(($# == 0))
 [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
 
 deploy/install_dependencies.sh --with-tests || exit 1
 tests/support/setup_venv.sh || exit 1
-# Built first and apart, so that a compiler's message is not lost among tests and no test waits for a compiler.
+# Built first and separately, so that compiler errors are not lost among test output and no test
+# waits for a compiler.
 bazel build "${targets[@]}" || { echo "the build failed" >&2; exit 1; }
 
-# A result from an earlier run says nothing about this one. Tests that start a cluster are tagged `exclusive` where
+# Results of an earlier run must not be reused. Tests that start a cluster are tagged `exclusive` if
 # they measure time.
 bazel test --test_tag_filters="$filter" --nocache_test_results --build_tests_only --test_summary=short \
   --build_event_json_file=bazel-events.json "${targets[@]}"
 bazel_status=$?
 
-# The README's own promise. Outside Bazel, because it calls Bazel.
+# The quickstart of the README. Outside Bazel, because it calls Bazel.
 more=()
 if [[ $quickstart -eq 1 ]]; then
   xml=$(mktemp --suffix=.xml)

@@ -1,4 +1,4 @@
-"""The bundle, unpacked where the build cannot be seen: on this system, on an older one, and on none at all."""
+"""The bundle, unpacked out of reach of the build tree: on this system, on an older one, and without a system."""
 
 import ast
 import os
@@ -20,9 +20,9 @@ MAX_BYTES = 30_000_000
 BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
 BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank", "worker/muster-shim",
             "worker/muster-worker")
-# The user's own, which must reach the user's command as it is.
+# Set by the user; must be passed unchanged to the user's command.
 USERS_LIBRARIES = "/users/own/libraries"
-# What a command sees of where it runs; the smallest Python has no json.
+# Prints a command's view of its environment; a minimal Python has no json.
 LOOK = """
 import os
 maps = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if "/" in line}
@@ -44,7 +44,7 @@ def run(*argv, **kwargs):
 
 
 def shared_objects(pid):
-    """The libraries, the loader among them, that a process has mapped; paths as in the root of the mounts."""
+    """The libraries, including the loader, that a process has mapped; paths relative to the root of the mounts."""
     text = pathlib.Path(f"/proc/{pid}/maps").read_text()
     return {path for path in re.findall(r"^(?:\S+ +){5}(/.*)$", text, re.M) if ".so" in os.path.basename(path)}
 
@@ -60,7 +60,7 @@ class ContentTest(unittest.TestCase):
         self.assertNotIn("INTERP", run("readelf", "-lW", PREFIX / "bin/muster"))
 
     def listed(self, path):
-        """{soname: path or None} as the bundle's own loader finds them, beside it nothing but its own libc."""
+        """{soname: path or None} as found by the bundle's loader with only its own libc in the library path."""
         glibc = PREFIX / "lib/glibc"
         loader = glibc / os.path.basename(roots.LOADER)
         out = run(loader, "--inhibit-cache", "--library-path", glibc, path, env={"LD_TRACE_LOADED_OBJECTS": "1"})
@@ -68,7 +68,7 @@ class ContentTest(unittest.TestCase):
         return {name: None if place == "not found" else pathlib.Path(place).resolve() for name, place in found.items()}
 
     def test_contains_every_library(self):
-        """Also those that only another library needs; but for what a host with a GPU has itself."""
+        """Includes indirect dependencies, except libraries that a host with a GPU provides."""
         for path in [*(PREFIX / "libexec").iterdir(), *(PREFIX / "lib").glob("*.so*")]:
             if PREFIX / "lib" == path.parent and not path.name.startswith("libmuster"):
                 continue
@@ -83,7 +83,7 @@ class ContentTest(unittest.TestCase):
                         self.assertIn(PREFIX.resolve(), place.parents)
 
     def test_contains_no_unused_library(self):
-        """Whatever is in lib/ is loaded for some program or plug-in."""
+        """Every file in lib/ is loaded by a program or plug-in."""
         plugins = {path for path in (PREFIX / "lib").glob("libmuster*")}
         needed = set()
         for path in [*(PREFIX / "libexec").iterdir(), *plugins]:
@@ -106,7 +106,7 @@ class ContentTest(unittest.TestCase):
                 self.assertTrue((PREFIX / "share/doc/common-licenses" / name).is_file(), f"{package}: {name}")
 
     def test_build_is_reproducible(self):
-        """Whoever makes it, and whatever the order."""
+        """Independent of the user who builds it and of the order of files."""
         again = DIRECTORY / BUNDLE.name
         arguments = [f"--program={binary(path)}" for path in reversed(BINARIES)]
         arguments += [f"--plugin={path}" for path in pathlib.Path("kernels/cuda").glob("*.so")]
@@ -150,9 +150,9 @@ class BundleCluster(Cluster):
 
 
 class RunTest:
-    """What runs in every root; a subclass makes it."""
+    """Tests that run in every root; subclasses create the root."""
 
-    HOST_GLIBC = None  # its libraries, where Muster's processes use the host's rather than the bundle's
+    HOST_GLIBC = None  # pattern of the host's libraries, if Muster's processes use them instead of the bundle's
     PYTHON = "/usr/bin/python3"
 
     def root(self, directory):
@@ -165,13 +165,13 @@ class RunTest:
             self.skipTest(str(why))
 
     def check_libraries(self, cluster):
-        """Each process of the bundle has its libraries from the bundle; returns how many processes there are."""
+        """Checks that the bundle's processes use the bundle's libraries; returns the number of processes."""
         checked = 0
         for pid, command in cluster.processes():
             objects = {path.removeprefix(cluster.root.path) for path in shared_objects(pid)}
             outside = {path for path in objects if not path.startswith(f"{PREFIX}/lib/")}
             if outside == objects:
-                continue  # what holds the mounts
+                continue  # the process that holds the mounts
             checked += 1
             if self.HOST_GLIBC is None:
                 self.assertEqual(outside, set(), command)
@@ -181,14 +181,14 @@ class RunTest:
         return checked
 
     def test_cluster(self):
-        """Version, training on two ranks, and what a command sees; the coordinator is called by a host name."""
+        """Version, training on two ranks, and a command's environment; the coordinator is reached by a host name."""
         cluster = self.cluster(nodes=1, slots=2)
         self.assertRegex(cluster.muster("version").stdout, r"^muster \d")
 
         resources = {"nodes": 1, "ranks_per_node": 2}
         job = cluster.submit(training_spec("long", max_steps=1_000_000, resources=resources))
         cluster.wait_for_step(job, 1)
-        # Coordinator, worker, and twice a shim and its rank.
+        # Coordinator, worker, and two shims with their ranks.
         self.assertGreaterEqual(self.check_libraries(cluster), 6)
         cluster.muster("cancel", job)
         job = cluster.submit(training_spec("short", max_steps=20, resources=resources))
@@ -213,12 +213,12 @@ class RunTest:
         cluster = self.cluster()
         spec = cluster.write_spec(training_spec("local", max_steps=10))
         self.assertIn("test accuracy", cluster.muster("local", spec).stdout)
-        # The bundle's own program is a command as any other, and there is one even where there is nothing else.
+        # The bundle's own program can run as a command, even in an empty root.
         self.assertIn("protocol", cluster.muster("local", "--", PREFIX / "bin/muster", "version").stdout)
 
 
 class HostTest(RunTest, unittest.TestCase):
-    """This system itself: its glibc is the build's, so its loader is used, and its C library."""
+    """This system: its glibc is that of the build, so its loader and C library are used."""
 
     HOST_GLIBC = re.compile(r"/(usr/)?lib(64)?/([\w-]+/)?(ld-linux-x86-64|libc|libm|libmvec|libpthread)\.so")
 
@@ -227,14 +227,14 @@ class HostTest(RunTest, unittest.TestCase):
 
 
 class OlderTest(RunTest, unittest.TestCase):
-    """This system with a loader that calls itself older: Muster brings its own, and commands use the host's."""
+    """This system with a loader that reports an older version: Muster uses its own loader, commands use the host's."""
 
     def root(self, directory):
         return roots.OlderRoot(directory)
 
 
 class EmptyTest(RunTest, unittest.TestCase):
-    """No system at all: the bundle, the dataset, and a kernel."""
+    """A root with only the bundle and the data set."""
 
     PYTHON = None
 

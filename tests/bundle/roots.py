@@ -1,6 +1,6 @@
-"""Roots that the bundle is tried in: file systems in which the build tree is out of reach.
+"""Root file systems for testing the bundle, in which the build tree is out of reach.
 
-Each is the host's own or another one, seen through mounts that only the test's processes have; they go with it.
+Each is the host's root or another one, with mounts in a namespace of the test's processes that disappear with them.
 """
 
 import os
@@ -13,21 +13,21 @@ from tests.support import namespaces
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 DATASET = "/usr/share/datasets/fashion-mnist"
-# Every root knows 127.0.0.1 by this name, from its /etc/hosts alone.
+# Name of 127.0.0.1 in the /etc/hosts of every root.
 HOST_NAME = "coordinator.bundle.test"
 HOSTS = f"127.0.0.1 localhost {HOST_NAME}\n"
 
 
 def build_tree():
-    """Where Bazel has its outputs: above the test's own folder."""
+    """Bazel's output tree, which contains the test's folder."""
     place = os.path.realpath(os.environ["TEST_SRCDIR"])
     return place.split("/execroot/")[0]
 
 
 class Root:
-    """Mounts over the host's own files. What they need lies in `directory`."""
+    """The host's root with other mounts, whose files are in `directory`."""
 
-    path = ""  # of what becomes the root, as it is outside
+    path = ""  # path of the new root on the host
 
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
@@ -45,7 +45,7 @@ class Root:
 
 
 class OlderRoot(Root):
-    """The host, whose loader has been made to say that it is an old glibc's."""
+    """The host's root with a loader that is patched to report an old glibc."""
 
     def _script(self):
         loader = self.directory / "loader"
@@ -55,7 +55,7 @@ class OlderRoot(Root):
 
 
 class OtherRoot(Root):
-    """The folder `path` as the root; the folders `shared` are in it where they are outside."""
+    """The folder `path` as the root; the folders `shared` are mounted at the same paths as on the host."""
 
     def __init__(self, directory, path, shared):
         self.path = str(path)
@@ -76,9 +76,9 @@ class OtherRoot(Root):
 
 
 def debian(suite, path, packages):
-    """Installs a Debian of another release from the mirror that this machine's own packages are from.
+    """Installs another release of Debian from the mirror that this machine uses.
 
-    Raises Unavailable with the reason where that is impossible.
+    Raises Unavailable with the reason if that is impossible.
     """
     environment = dict(os.environ, PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     if os.geteuid() != 0:
@@ -91,8 +91,9 @@ def debian(suite, path, packages):
                                  text=True, check=True).stdout
         mirrors = re.findall(r"^Debian (\S+)$", targets, re.M)
         if not mirrors:
-            raise namespaces.Unavailable("apt knows no mirror of Debian")
-        # It mounts /proc and /sys there: nobody else may see them, least of all who removes the folder.
+            raise namespaces.Unavailable("apt has no Debian mirror configured")
+        # debootstrap mounts /proc and /sys there; a separate namespace hides them, above all from
+        # the removal of the folder.
         subprocess.run(["unshare", "--mount", "debootstrap", "--variant=minbase",
                         f"--include={','.join(packages)}", suite, path, mirrors[0]],
                        capture_output=True, text=True, check=True, env=environment)

@@ -1,4 +1,4 @@
-"""The bundle of GPU tests: what is in it runs away from the build. GPU cases skip where there is no GPU."""
+"""The programs in the bundle of GPU tests run outside the build tree. GPU cases are skipped without a GPU."""
 
 import pathlib
 import subprocess

@@ -1,6 +1,8 @@
-# Part of run.sh: what ranks of several workers do on one GPU, by NCCL, which takes them for as many hosts.
+# Part of run.sh: ranks of several workers on one GPU, which NCCL accepts for ranks on different
+# hosts.
 
-# cluster_up: a coordinator and two workers, node-1 and node-2, that offer the first GPU each. Their pids are in $daemons.
+# cluster_up: starts a coordinator and two workers, node-1 and node-2, that each offer the first
+# GPU. Their pids are in $daemons.
 cluster_up() {
   cluster=$work/cluster
   mkdir -p "$cluster"
@@ -15,7 +17,7 @@ cluster_up() {
   done
 }
 
-# start_daemon NAME PROGRAM FLAG…: until it listens
+# start_daemon NAME PROGRAM FLAG…: starts a daemon and waits until it listens
 start_daemon() {
   local name=$1 program=$2
   shift 2
@@ -36,7 +38,8 @@ cluster_down() {
   daemons=()
 }
 
-# on_cluster NAME [FLAG…]: small_cnn by two ranks, one on each worker → $jobs/NAME.json, the finished job
+# on_cluster NAME [FLAG…]: trains small_cnn with two ranks, one per worker → $jobs/NAME.json, the
+# finished job
 on_cluster() {
   local name=$1 field
   shift
@@ -50,7 +53,7 @@ on_cluster() {
   }
 }
 
-# rank_pid NODE → the process of its rank
+# rank_pid NODE → pid of the node's rank
 rank_pid() {
   local process
   for process in /proc/[0-9]*; do
@@ -60,8 +63,9 @@ rank_pid() {
   return 1
 }
 
-# agrees NAME ALONE STABLE PERTURBED: with what one rank did, where STABLE and PERTURBED show how far rounding errors
-# grow (compare_losses), and the two ranks with each other to the last bit
+# agrees NAME ALONE STABLE PERTURBED: compares the losses of NAME with those of the single rank
+# ALONE, where STABLE and PERTURBED measure the growth of rounding errors (compare_losses), and
+# checks that both ranks have identical weights
 agrees() {
   local status=0 differing
   compare_losses "$jobs/$2.json" "$jobs/$1.json" "$TOLERANCE" "$jobs/$3.json" "$jobs/$4.json" |
@@ -71,7 +75,7 @@ agrees() {
   return $status
 }
 
-# await_job JOB PATTERN: until `muster get` says so, for a minute
+# await_job JOB PATTERN: waits up to a minute until the output of `muster get` matches
 await_job() {
   local deadline=$((SECONDS + 60))
   until muster get "$1" -o json 2>/dev/null | grep -qE "$2"; do
@@ -81,7 +85,8 @@ await_job() {
   return 0
 }
 
-# killed: kill -9 of one rank in mid-training. The other one is out of NCCL within two seconds, and the job recovers.
+# killed: kills one rank with SIGKILL during training. The other one ends within two seconds, and
+# the job recovers.
 killed() {
   local job survivor victim begin out
   job=$(muster submit "$HERE/training.yaml" --name killed --set "train.dataset.path=$work/cifar10" \
@@ -99,13 +104,14 @@ killed() {
   out=$(awk -v us="$((${EPOCHREALTIME/./} - begin))" 'BEGIN { printf "%.2f", us / 1e6 }')
   echo "kill -9 of a rank: the other one ended after $out s"
   await_job "$job" '"generation": *"?2' && await_job "$job" '"state": *"RUNNING"' || return
-  echo "the job goes on in generation 2"
+  echo "the job continues in generation 2"
   muster cancel "$job" >/dev/null
   printf '%s' "$out" >"$work/killed-seconds"
   awk -v out="$out" 'BEGIN { exit !(out <= 2) }'
 }
 
-# All-reduces between two ranks on the one GPU: what they cost where processes take turns, not what links carry.
+# All-reduces between two ranks on one GPU: measures the cost when processes take turns on the GPU,
+# not link bandwidth.
 allreduce() {
   within 120 allreduce_bench --backend=nccl --ranks=2 --share-gpu --rounds=3 --min-bytes=4KiB --max-bytes="${ALLREDUCE_MAX:-64MiB}" --json \
     >"$work/allreduce.json" || return
@@ -128,7 +134,7 @@ part_nccl() {
   local stages='train.strategy={name: pipeline, pipeline: {stages: 2, micro_batches: 2}}'
   local plain=(--set train.model.batch_norm=false) synced=(--set train.model.batch_norm=true --set train.sync_batch_norm=true)
   train alone gpu "${plain[@]}" && train alone-perturbed gpu "${plain[@]}" "${PERTURBED[@]}" || status=1
-  # As a pipeline of two micro-batches does: two halves of each batch, one after the other.
+  # Like a pipeline with two micro-batches: two halves of each batch, one after the other.
   if wanted in-stages; then
     train alone-in-halves gpu "${plain[@]}" --set train.accumulation_steps=2 || status=1
   fi

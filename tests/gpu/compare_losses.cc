@@ -4,16 +4,17 @@
 //   compare_losses --end EXPECTED.json ACTUAL.json TOLERANCE
 //
 // Training amplifies rounding errors, by orders of magnitude within tens of steps. STABLE and
-// PERTURBED measure by how much: the same training twice, the second time with a learning rate that
-// is 1e-5 of itself larger. A loss may then differ by TOLERANCE and ten times as much as these two
-// have differed up to that step, so that early steps are compared tightly and later ones as far as
-// the training itself determines them. Differences are relative to losses above 1.
+// PERTURBED measure the amplification: two runs of the same training, the second with a learning
+// rate larger by a factor of 1 + 1e-5. A loss may then differ by TOLERANCE plus ten times the
+// largest difference of these two up to that step, so that early steps are compared tightly and
+// later ones as far as the training itself is determined. Differences are relative to losses above
+// 1.
 //
 // --end compares only the means over the last quarter of the steps: for precisions whose rounding
 // exceeds any perturbation.
 //
-// Prints one line of JSON. Status 1 where a loss differs by more, or where training did not reduce
-// the loss; 65 where a file has no losses.
+// Prints one line of JSON. Exit status 1 if a loss differs by more, or if training did not reduce
+// the loss; 65 if a file has no losses.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -41,7 +42,7 @@ double Difference(double actual, double expected) {
   return std::abs(actual - expected) / std::max(1.0, expected);
 }
 
-// Steps in a quarter of the training: a single batch says little.
+// A quarter of the steps; averaged, because a single batch is too noisy.
 std::ptrdiff_t QuarterOf(const std::vector<double>& losses) {
   return static_cast<std::ptrdiff_t>(std::max<size_t>(1, losses.size() / 4));
 }
@@ -59,11 +60,11 @@ double MeanAtEnd(const std::vector<double>& losses) {
 struct Comparison {
   bool agree = true;
   double largest = 0;        // difference
-  double largest_share = 0;  // of what is allowed at the step
-  size_t at_step = 0;        // of the largest share, from 1
+  double largest_share = 0;  // of the difference allowed at the step
+  size_t at_step = 0;        // step of the largest share, counted from 1
 };
 
-// `spread` is what each loss may differ by beyond `tolerance`; empty: nothing.
+// `spread` is the difference allowed for each loss in addition to `tolerance`; empty: none.
 Comparison CompareSteps(const std::vector<double>& expected, const std::vector<double>& actual,
                         double tolerance, const std::vector<double>& spread) {
   Comparison result;
@@ -71,7 +72,7 @@ Comparison CompareSteps(const std::vector<double>& expected, const std::vector<d
   for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
     const double difference = Difference(actual[i], expected[i]);
     const double share = difference / (tolerance + (i < spread.size() ? spread[i] : 0));
-    // Written so that NaN does not pass.
+    // Negated, so that NaN fails.
     if (!(share <= 1)) result.agree = false;
     if (!(difference <= result.largest)) result.largest = difference;
     if (!(share <= result.largest_share)) result.largest_share = share, result.at_step = i + 1;

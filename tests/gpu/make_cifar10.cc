@@ -1,5 +1,5 @@
-// Writes a made-up data set in CIFAR-10's binary layout that a model can learn: each class is a
-// pattern of its own, moved about and under noise. The same bytes on every machine.
+// Writes a synthetic data set in CIFAR-10's binary format that a model can learn: each class is a
+// distinct pattern, shifted and with noise. The bytes are the same on every machine.
 //
 //   make_cifar10 FOLDER [TRAINING_IMAGES [TEST_IMAGES]]
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSide = 32, kChannels = 3, kClasses = 10, kTrainingFiles = 5;
 
-// Steele, Lea & Flood 2014.
+// SplitMix64 (Steele, Lea & Flood 2014).
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t seed) : state_(seed) {}
@@ -30,8 +30,8 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-// Stripes whose direction, width and colour tell the class. In integers alone, so that no
-// mathematical library has a say.
+// Stripes whose direction, width and colour depend on the class. Uses integers only, so that
+// results do not depend on the math library.
 void AppendRecord(SplitMix64& random, std::vector<char>& records) {
   const int label = static_cast<int>(random() % kClasses);
   const int x_step = 1 + label % 5, y_step = 1 + label / 2, phase = static_cast<int>(random() % 64);
@@ -40,7 +40,7 @@ void AppendRecord(SplitMix64& random, std::vector<char>& records) {
     const int tint = 16 * ((label + channel * 3) % 5);
     for (int y = 0; y < kSide; ++y) {
       for (int x = 0; x < kSide; ++x) {
-        const int wave = (x * x_step + y * y_step + phase) % 32;  // a triangle
+        const int wave = (x * x_step + y * y_step + phase) % 32;  // a triangle wave
         const int noise = static_cast<int>(random() % 96);
         records.push_back(static_cast<char>(tint + 4 * (wave < 16 ? wave : 31 - wave) + noise));
       }

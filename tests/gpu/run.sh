@@ -1,31 +1,32 @@
 #!/usr/bin/env bash
-# Tries Muster on a machine with an NVIDIA GPU, which may have nothing else of the build's.
+# Tests Muster on a machine with an NVIDIA GPU; no build tree is needed.
 #
 #   tests/gpu/run.sh [--quick | --part NAME]… [--out DIRECTORY] [BUNDLE…]
 #
-# BUNDLE: muster.tar.xz and muster-gpu-tests.tar.xz, or folders that they were unpacked to; without any, those of
-# bazel-bin, which `bazel build //deploy:bundle //tests/gpu:bundle` makes. Bash and a driver are enough. PyTorch, where
-# $PYTHON (python3) has it, is measured beside Muster; where it has NVIDIA's libraries as packages, those are used.
+# BUNDLE: muster.tar.xz and muster-gpu-tests.tar.xz, or folders to which they were unpacked;
+# default: those of bazel-bin, built by `bazel build //deploy:bundle //tests/gpu:bundle`. Requires
+# only Bash and a driver. If $PYTHON (python3) has PyTorch, it is measured for comparison; if it has
+# NVIDIA's libraries as packages, those are used.
 #
-# Parts, in this order; each can be run alone, all together end within $LIMIT seconds (540). A part goes on after a
-# failure and reports all of them:
+# Parts, in this order; each can be run alone, and all together end within $LIMIT seconds (540). A part continues after a
+# failure and reports all failures:
 #   quick       the GPU is found, kernels of one kind agree with the reference, small_cnn trains (one minute)
 #   kernels     every kernel agrees with the reference
-#   sanitizer   the same under compute-sanitizer (memcheck, racecheck, synccheck), where CUDA brings it
-#   training    losses of small_cnn and resnet18, through a coordinator and a worker, against the processor's ($SETS
-#               are fields of the spec to try it with, as in SETS="train.max_steps=10")
-#   bandwidth   the kernels that memory bounds, against a copy
-#   graphs      ResNet-18 at 32 images, recorded steps against ones that are not
-#   throughput  images/s of four models, against PyTorch's best form (MODELS and FORMS choose)
-#   accuracy    Fashion-MNIST to 93 %, where $FASHION_MNIST is its folder
-#   nccl        two ranks on the one GPU as if on two hosts, by NCCL: the communicator's contract, a cluster whose training
-#               agrees with one rank's, by NCCL and as two stages of a pipeline, a rank that is killed, the bandwidth of
-#               all-reduces (up to $ALLREDUCE_MAX, 64MiB); $NCCL_CHECKS chooses among by-two, by-two-normed, in-stages,
-#               killed and allreduce
-# --quick is the part quick alone. DIRECTORY (default: gpu-results) gets a log and a JSON file for each part and
-# results.json. Nothing of the GPU's settings is changed.
+#   sanitizer   the same under compute-sanitizer (memcheck, racecheck, synccheck), if installed with CUDA
+#   training    losses of small_cnn and resnet18, with a coordinator and a worker, against those of the CPU ($SETS
+#               overrides fields of the spec, for example SETS="train.max_steps=10")
+#   bandwidth   memory-bound kernels, relative to a copy
+#   graphs      ResNet-18 with 32 images, with and without CUDA graphs
+#   throughput  images/s of four models, relative to PyTorch's best form (MODELS and FORMS select)
+#   accuracy    Fashion-MNIST to 93 %, if $FASHION_MNIST is its folder
+#   nccl        two ranks on one GPU as if on two hosts, with NCCL: the communicator's contract, a cluster whose training
+#               agrees with that of one rank, with data parallelism and as a two-stage pipeline, a killed rank, the
+#               bandwidth of all-reduces (up to $ALLREDUCE_MAX, 64MiB); $NCCL_CHECKS selects from by-two, by-two-normed,
+#               in-stages, killed and allreduce
+# --quick runs only the part quick. Writes a log and a JSON file for each part and results.json to DIRECTORY (default:
+# gpu-results). Does not change the GPU's settings.
 #
-# Exit status: 0 where no part failed, 1 where one did, 64 for wrong arguments, 66 without bundles, 69 without a GPU.
+# Exit status: 0 if no part failed, 1 if one failed, 64 for invalid arguments, 66 without bundles, 69 without a GPU.
 set -uo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -62,13 +63,13 @@ mkdir -p "$out" || exit 73
 out=$(cd "$out" && pwd)
 work=$(mktemp -d -t muster-gpu.XXXXXX) || exit 73
 trap 'cluster_down; rm -rf "$work"' EXIT
-jobs=$out/jobs # the finished jobs, as JSON
+jobs=$out/jobs # finished jobs, as JSON
 mkdir -p "$jobs" || exit 73
 daemons=()
-# Everything that runs puts its files there, sockets included.
+# Directory for temporary files and sockets of all programs.
 export TMPDIR=$work
 
-# Seconds for all parts together. A part that has no time left is skipped.
+# Time limit of all parts together in seconds. A part without time left is skipped.
 readonly LIMIT=${LIMIT:-540}
 remaining() { echo $((LIMIT > SECONDS ? LIMIT - SECONDS : 1)); }
 within() { # within SECONDS COMMAND…
@@ -78,7 +79,7 @@ within() { # within SECONDS COMMAND…
   timeout -k 5 $((seconds < left ? seconds : left)) "$@"
 }
 
-# ---- what there is
+# ---- environment
 
 unpack() {
   for bundle in "${bundles[@]}"; do
@@ -88,7 +89,7 @@ unpack() {
       tar xf "$bundle" -C "$work" || exit 66
       path=$work/$(basename "$bundle" .tar.xz)/bin:$path
     else
-      echo "run.sh: no $bundle; bazel build //deploy:bundle //tests/gpu:bundle makes both" >&2
+      echo "run.sh: no $bundle; bazel build //deploy:bundle //tests/gpu:bundle builds both" >&2
       exit 66
     fi
   done
@@ -99,7 +100,7 @@ unpack() {
   done
 }
 
-# The folders of NVIDIA's Python packages, where there are any.
+# Library folders of NVIDIA's Python packages, if installed.
 python_libraries() {
   "$PYTHON" - 2>/dev/null <<'PYTHON'
 import glob, os, sysconfig
@@ -117,7 +118,7 @@ has_torch() {
   "$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null
 }
 
-# The first value of a key, a number or text, in a JSON file.
+# json_value FILE KEY → the first value of the key, a number or text.
 json_value() {
   grep -o "\"$2\": *[^,}]*" "$1" | head -n 1 | sed 's/^[^:]*: *//; s/^"//; s/" *$//'
 }
@@ -127,14 +128,14 @@ json_text() {
   printf '"%s"' "${text//\"/\\\"}"
 }
 
-# ---- parts: each writes $out/PART.json, prints what it found, and returns 0, 1 or, with a reason in $skipped, 77
+# ---- parts: each writes $out/PART.json, prints its results, and returns 0, 1 or, with a reason in $skipped, 77
 
 contract_tests() {
   local filter=$1 program failed=0 lines=()
   shift
   for program in "$@"; do
     local log=$work/$program.log path_of=$program
-    # A tool is to see the program itself, not the bundle's launcher, which is linked statically.
+    # Tools must run the program itself, not the bundle's launcher, which is statically linked.
     ((${#under[@]} == 0)) || path_of=$(dirname "$(command -v "$program")")/../libexec/$program
     if within 240 "${under[@]}" "$path_of" --gtest_filter="$filter" --gtest_brief=1 >"$log" 2>&1; then
       grep -E 'PASSED|SKIPPED|ERROR SUMMARY' "$log" | sed "s/^/$program: /"
@@ -173,13 +174,13 @@ train() {
   }
 }
 
-# What changes the training by less than anybody cares, and shows how far rounding errors grow (compare_losses). The rate
-# is training.yaml's, larger by 1e-5 of itself.
+# A negligible change of the training that shows the growth of rounding errors (compare_losses): the
+# learning rate of training.yaml, increased by a factor of 1 + 1e-5.
 readonly PERTURBED=(--set train.optimizer.learning_rate=0.0200002)
-# What the losses of the first steps may differ by.
+# Allowed difference of the losses of the first steps.
 readonly TOLERANCE=0.0001
 
-# losses NAME [--set FIELD=VALUE]…: float32 on the processor against the same job on the GPU
+# losses NAME [--set FIELD=VALUE]…: compares float32 training on the CPU and on the GPU
 losses() {
   local name=$1
   shift
@@ -188,7 +189,7 @@ losses() {
     "$jobs/$name-cpu-perturbed.json" | tee "$work/$name-losses.json"
 }
 
-# The JSON in a file; null where there is none.
+# found FILE → the JSON in the file, or null if it does not exist.
 found() {
   if [[ -s $1 ]]; then cat "$1"; else echo null; fi
 }
@@ -215,10 +216,9 @@ part_sanitizer() {
   local tool status=0 found=()
   for tool in memcheck racecheck synccheck; do
     echo "$tool"
-    # The tests' arrays live until the process ends, so that leaks are not looked for.
+    # The tests' arrays live until the process ends, so leaks are not checked.
     local under=("$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1)
-    # Convolutions are NVIDIA's kernels, dozens of which are tried for each.
-    # shellcheck disable=SC2046
+    # Without convolutions: they are NVIDIA's kernels, of which dozens are tried per test.
     contract_tests '*/cuda' $(every_contract_test | grep -v '^convolution_') || status=1
     found+=("$(json_text "$tool"): $(cat "$json")")
   done
@@ -227,15 +227,16 @@ part_sanitizer() {
 }
 
 part_training() {
-  # Batches of training.yaml's 128 images: the last batch norms see 1x1 pixel of each, and with 32 images they turn
-  # rounding errors into a thousandth of the loss in a single step, on the processor too.
+  # Batches of 128 images, as in training.yaml: the last batch norms see a single pixel per image,
+  # and with 32 images they amplify rounding errors to a thousandth of the loss in a single step, on
+  # the CPU, too.
   local status=0 precision resnet=(--set 'train.model={name: resnet18}' --set train.max_steps=25)
   losses small-cnn || status=1
   losses resnet18 "${resnet[@]}" || status=1
   for precision in bfloat16 float16; do
     train "resnet18-$precision" gpu "${resnet[@]}" --set train.precision=O2 \
       --set "train.mixed_precision={dtype: $precision}" || { status=1; continue; }
-    # Rounded to sixteen bits a training goes its own way: it is to arrive.
+    # Training in 16 bits diverges from float32, so only the final losses are compared.
     compare_losses --end "$jobs/resnet18-cpu.json" "$jobs/resnet18-$precision.json" 0.3 |
       tee "$work/resnet18-$precision-losses.json" || status=1
   done
@@ -254,7 +255,8 @@ part_bandwidth() {
   return $status
 }
 
-# A step so small that telling the GPU what to do is most of it; several of each in turn, since one run says little.
+# Steps so small that kernel launches dominate; several runs of each in turn, because single runs
+# are noisy.
 part_graphs() {
   local turn graphs
   local -A rates=([auto]= [never]=)
@@ -279,13 +281,13 @@ median() {
   printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"
 }
 
-# model, image, batch, whether the data set may lie on the GPU, then what images/s are to be at least of PyTorch's: of
-# its best form, of its eager one. PyTorch's data lie on the GPU.
+# Model, image size, batch, whether the data set may reside on the GPU, and the minimum ratio of images/s to PyTorch's
+# best form and to its eager form. PyTorch's data reside on the GPU.
 THROUGHPUT="resnet50 224 256 never 1.3 1.3
 resnet101 224 128 auto 1.3 1.3
 mobilenet_v2 112 256 auto 2 2
 resnet18 32 128 auto 1.3 3"
-# At most: of a step, for a data set in the host's memory; seconds of the host's for each step.
+# Upper limits: share of a step spent waiting for data in host memory; host seconds per step.
 readonly MOST_WAIT=0.02 MOST_HOST=0.0001
 
 # ratio A B → A / B, null without B
@@ -293,12 +295,12 @@ ratio() {
   awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.3f", a / b; else print "null" }'
 }
 
-# reaches RATIO TARGET; null does
+# reaches RATIO TARGET: succeeds if RATIO is at least TARGET, or null
 reaches() {
   awk -v r="$1" -v t="$2" 'BEGIN { exit !(r == "null" || r >= t) }'
 }
 
-# peer MODEL IMAGE BATCH FORM → its line of JSON; nothing where it failed
+# peer MODEL IMAGE BATCH FORM → its line of JSON, or nothing if it failed
 peer() {
   local log=$out/torch-$1-$4.log
   within 100 "$PYTHON" "$ROOT/tests/bench/peers/torch_gpu.py" --model "$1" --image "$2" --batch "$3" --mode "$4" \
@@ -314,7 +316,7 @@ part_throughput() {
   read -ra models <<<"${MODELS:-resnet50 resnet101 mobilenet_v2 resnet18}"
   read -ra forms <<<"${FORMS:-eager default reduce-overhead}"
   has_torch || forms=()
-  # First, so that none is missing where time runs out.
+  # Muster's runs come first, so that none is missing if time runs out.
   while read -r model image batch resident target eager_target; do
     [[ " ${models[*]} " == *" $model "* ]] || continue
     train "throughput-${model//_/-}" gpu --set "train.model={name: $model}" --set "train.image_size=$image" \
@@ -346,15 +348,15 @@ part_throughput() {
       "$(awk -v w="$wait_share" 'BEGIN { print 100 * w }')" "$(awk -v h="$host" 'BEGIN { print 1e6 * h }')" \
       "$to_best" "$to_eager"
     if ! reaches "$to_best" "$target" || ! reaches "$to_eager" "$eager_target"; then
-      echo "$model: the targets are $target and $eager_target"
+      echo "$model: below the targets of $target (best form) and $eager_target (eager)"
       failed=1
     fi
     if ! awk -v h="$host" -v most=$MOST_HOST 'BEGIN { exit !(h <= most) }'; then
-      echo "$model: the host takes more than $MOST_HOST s for a step"
+      echo "$model: the host needs more than $MOST_HOST s per step"
       failed=1
     fi
     if [[ $resident == never ]] && ! awk -v w="$wait_share" -v most=$MOST_WAIT 'BEGIN { exit !(w <= most) }'; then
-      echo "$model: waits for data more than $MOST_WAIT of a step"
+      echo "$model: waits for data for more than $MOST_WAIT of a step"
       failed=1
     fi
     rows+=("$(json_text "$model"): {\"images_per_second\": $ours, \"data_wait_share\": $wait_share, \"host_seconds\": $host, \"to_best\": $to_best, \"to_eager\": $to_eager, \"targets\": [$target, $eager_target], \"torch\": {$(IFS=,; echo "${peers[*]}")}}")
@@ -365,13 +367,13 @@ part_throughput() {
 
 part_accuracy() {
   local folder=${FASHION_MNIST:-/usr/share/datasets/fashion-mnist}
-  [[ -d $folder ]] || { skipped="no $folder; FASHION_MNIST names its folder"; return 77; }
+  [[ -d $folder ]] || { skipped="no $folder; set FASHION_MNIST to the data set's folder"; return 77; }
   within 120 muster local "$ROOT/deploy/examples/fashion_mnist_fast.yaml" --set "train.dataset.path=$folder" \
     --ranks-per-node 1 --set resources.device=gpu --set train.precision=O2 -o json >"$work/accuracy.json" || return
   local accuracy peer=null
   accuracy=$(json_value "$work/accuracy.json" test_accuracy)
   if has_torch; then
-    # The same recipe.
+    # The same recipe as Muster's.
     within 120 "$PYTHON" "$ROOT/tests/bench/peers/torch_accuracy.py" --device cuda --ranks 1 --amp --data "$folder" \
       --learning-rate 0.2 --nesterov --crop-padding 1 --flip --dropout 0.1 --ema-decay 0.99 >"$out/torch-accuracy.log" 2>&1 &&
       peer=$(tail -n 1 "$out/torch-accuracy.log")

@@ -1,4 +1,4 @@
-"""tests/gpu/run.sh from unpacked bundles: on a machine without a GPU, and with a GPU that the host plays."""
+"""tests/gpu/run.sh with unpacked bundles: without a GPU, and with a fake GPU on the host."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class RunTest(unittest.TestCase):
         return result
 
     def unpacked(self):
-        """The bundles with a CUDA library in them whose GPU is the host."""
+        """Unpacks the bundles and replaces their CUDA library with the fake that computes on the host."""
         folders = []
         for bundle in BUNDLES:
             with tarfile.open(bundle) as tar:

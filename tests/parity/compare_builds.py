@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares what two builds of Muster train: the same spec and seed must give the same bits.
+"""Compares training results of two builds of Muster: the same spec and seed must give identical bits.
 
     tests/parity/compare_builds.py [--base COMMIT | --base-build DIRECTORY] [--only WORD]… [--steps 20]
 
-Builds COMMIT (default: HEAD~1) in a worktree of its own, or takes DIRECTORY, a tree that is already built. Trains each
-strategy on each permitted backend in each precision, with both builds on this machine, and compares the SHA-256 digests
-of the final checkpoints' safetensors files. Prints a line for each job; exits with 1 where any digest differs.
+Builds COMMIT (default: HEAD~1) in a separate worktree, or uses DIRECTORY, a tree that is already built. Trains each
+strategy on each permitted backend in each precision with both builds on this machine, and compares the SHA-256 digests
+of the final checkpoints' safetensors files. Prints a line per job; exits with status 1 if any digest differs.
 """
 
 import argparse
@@ -69,14 +69,14 @@ def spec(name, job, precision, steps, directory):
 
 
 def built(commit, directory):
-    """A worktree of `commit` with its programs built."""
+    """Creates a worktree of `commit` and builds its programs."""
     subprocess.run(["git", "-C", ROOT, "worktree", "add", "--detach", directory, commit], check=True)
     subprocess.run(["bazel", "build", *PROGRAMS], cwd=directory, check=True)
     return directory
 
 
 def digest(build, job, precision, steps):
-    """(digest of the final checkpoint's tensors, images/s); raises where the job fails."""
+    """(digest of the final checkpoint's tensors, images/s); raises RuntimeError if the job fails."""
     with tempfile.TemporaryDirectory(prefix="muster-compare.") as folder:
         folder = pathlib.Path(folder)
         file = folder / "job.json"

@@ -1,4 +1,4 @@
-"""Runs model_driver, and reads what it wrote."""
+"""Runs model_driver and reads its output files."""
 
 import dataclasses
 import gzip
@@ -19,7 +19,7 @@ FASHION_MNIST = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 @dataclasses.dataclass
-class Outcome:
+class Results:
     logits: torch.Tensor = None
     losses: numpy.ndarray = None
     gradients: dict = None
@@ -27,12 +27,12 @@ class Outcome:
 
 
 class Driver:
-    """A model and the files around it; a context manager, with a directory of its own."""
+    """A model and its input and output files in a temporary directory; a context manager."""
 
     def __init__(self, spec, images, labels, classes=10):
-        """images: (samples, channels, height, width)."""
+        """images: [samples, channels, height, width]."""
         self._directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-parity."))
-        self._rows, self._classes = len(labels), classes
+        self._samples, self._classes = len(labels), classes
         channels, height, width = images.shape[1:]
         self._write("images", images.permute(0, 2, 3, 1).contiguous().numpy().astype(numpy.float32))
         self._write("labels", labels.numpy().astype(numpy.int32))
@@ -47,19 +47,19 @@ class Driver:
         shutil.rmtree(self._directory)
 
     def evaluate(self, batch, state_dict=None, seed=1):
-        """Logits of all images and the exported model, from these weights or fresh ones."""
+        """Logits of all images and the exported model, with the given or newly initialized weights."""
         self._run(f"--batch={batch}", f"--logits={self._path('logits')}", f"--export={self._path('export')}",
                   *self._start(state_dict, seed))
-        logits = numpy.fromfile(self._path("logits"), numpy.float32).reshape(self._rows, self._classes)
-        return Outcome(logits=torch.from_numpy(logits), state_dict=safetensors.load(self._path("export")))
+        logits = numpy.fromfile(self._path("logits"), numpy.float32).reshape(self._samples, self._classes)
+        return Results(logits=torch.from_numpy(logits), state_dict=safetensors.load(self._path("export")))
 
     def train(self, batch, steps, state_dict, learning_rate=0.01, momentum=0.9):
-        """Losses of the steps, the first one's gradients, and the exported model."""
+        """Losses of all steps, gradients of the first step, and the exported model."""
         self._run(f"--batch={batch}", f"--steps={steps}", f"--learning-rate={learning_rate}",
                   f"--momentum={momentum}", f"--losses={self._path('losses')}",
                   f"--gradients={self._path('gradients')}", f"--export={self._path('export')}",
                   *self._start(state_dict, 1))
-        return Outcome(losses=numpy.fromfile(self._path("losses"), numpy.float64),
+        return Results(losses=numpy.fromfile(self._path("losses"), numpy.float64),
                        gradients=safetensors.load(self._path("gradients")),
                        state_dict=safetensors.load(self._path("export")))
 
@@ -81,17 +81,17 @@ class Driver:
         assert result.returncode == 0, result.stderr
 
 
-def random_images(rows, channels, size, seed=1):
+def random_images(samples, channels, size, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    images = torch.randn(rows, channels, size, size, generator=generator)
-    return images, torch.randint(0, 10, (rows,), generator=generator)
+    images = torch.randn(samples, channels, size, size, generator=generator)
+    return images, torch.randint(0, 10, (samples,), generator=generator)
 
 
-def fashion_mnist(rows):
-    """The first training images, normalised, as (samples, 1, 28, 28), and their labels."""
+def fashion_mnist(samples):
+    """The first `samples` training images, normalized, [samples, 1, 28, 28], and their labels."""
     def read(name, header, count):
         with gzip.open(FASHION_MNIST / f"train-{name}.gz") as file:
             return numpy.frombuffer(file.read(header + count)[header:], numpy.uint8)
-    pixels = torch.from_numpy(read("images-idx3-ubyte", 16, rows * 784).reshape(rows, 1, 28, 28).copy())
-    labels = torch.from_numpy(read("labels-idx1-ubyte", 8, rows).astype(numpy.int64))
+    pixels = torch.from_numpy(read("images-idx3-ubyte", 16, samples * 784).reshape(samples, 1, 28, 28).copy())
+    labels = torch.from_numpy(read("labels-idx1-ubyte", 8, samples).astype(numpy.int64))
     return (pixels.float() / 255 - 0.2860) / 0.3530, labels

@@ -1,14 +1,14 @@
-// One model on batches from a file, for tests that compare it with PyTorch: evaluates it, trains
-// it with SGD, and writes down what came out.
+// Runs one model on batches from a file, for tests that compare it with PyTorch: evaluates it,
+// trains it with SGD, and writes the results.
 //
 //   model_driver --model='{"name": "resnet18"}' --input=28,28,1 --classes=10 --batch=8
-//       [--weights=FILE.safetensors | --seed=N]     where the model begins
-//       [--images=FILE --labels=FILE]               float32 rows of H*W*C, and an int32 for each
-//       [--logits=FILE]                             of every row, before training, float32
-//       [--steps=N --learning-rate=R --momentum=M]  on one batch of rows after the other
-//       [--gradients=FILE.safetensors]              of the first step
-//       [--losses=FILE]                             of each step, float64
-//       [--export=FILE.safetensors]                 the model in the end, as a state_dict
+//       [--weights=FILE.safetensors | --seed=N]     initial weights
+//       [--images=FILE --labels=FILE]               float32 samples of H*W*C, and an int32 for each
+//       [--logits=FILE]                             logits of all samples before training, float32
+//       [--steps=N --learning-rate=R --momentum=M]  trains on consecutive batches of samples
+//       [--gradients=FILE.safetensors]              gradients of the first step
+//       [--losses=FILE]                             loss of each step, float64
+//       [--export=FILE.safetensors]                 the final model, as a state_dict
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -87,7 +87,7 @@ absl::Status WriteTensors(const std::string& path, absl::Span<const train::Tenso
   return WriteFile(path, bytes);
 }
 
-// Rows of the files, handed to the plan batch by batch.
+// Samples of the files, passed to the plan batch by batch.
 class Data {
  public:
   Data(std::vector<float> images, std::vector<int32_t> labels)
@@ -159,10 +159,11 @@ absl::StatusOr<Data> ReadData(const Flags& flags) {
   ASSIGN_OR_RETURN(std::vector<int32_t> labels, ReadFile<int32_t>(flags.labels));
   const int64_t row_elements = flags.input[0] * flags.input[1] * flags.input[2];
   if (images.size() != labels.size() * static_cast<size_t>(row_elements)) {
-    return absl::InvalidArgumentError("as many images as labels are needed");
+    return absl::InvalidArgumentError("--images and --labels must have the same number of samples");
   }
   if (flags.steps > 0 && (labels.empty() || labels.size() % flags.batch != 0)) {
-    return absl::InvalidArgumentError("training needs whole batches");
+    return absl::InvalidArgumentError(
+        "training requires the number of samples to be a multiple of --batch");
   }
   return Data(std::move(images), std::move(labels));
 }
@@ -170,7 +171,7 @@ absl::StatusOr<Data> ReadData(const Flags& flags) {
 absl::Status Run(const Flags& flags) {
   v1::ModelSpec spec;
   if (!google::protobuf::util::JsonStringToMessage(flags.model, &spec).ok()) {
-    return absl::InvalidArgumentError("--model is no JSON of a ModelSpec");
+    return absl::InvalidArgumentError("--model is not a valid ModelSpec in JSON");
   }
   ASSIGN_OR_RETURN(const Data data, ReadData(flags));
   ASSIGN_OR_RETURN(
@@ -201,7 +202,7 @@ absl::Status Run(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Runs one model on batches from a file");
+  CLI::App app("Run one model on batches from a file");
   app.add_option("--model", flags.model, "ModelSpec as JSON")->required();
   app.add_option("--input", flags.input, "height,width,channels")
       ->required()

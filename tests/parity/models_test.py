@@ -1,4 +1,4 @@
-"""Models are those of torchvision: names, weights in either direction, logits, and how they start out."""
+"""Models match torchvision: names, weights in both directions, logits, and initialization."""
 
 import math
 import unittest
@@ -14,19 +14,19 @@ class LogitsCase(unittest.TestCase):
         torch.set_num_threads(1)
 
     def check(self, text, ours, theirs, largest_scale=1):
-        """Within 1e-4, or where all logits are small within 1e-4 of the largest."""
+        """Checks agreement within 1e-4, relative to the largest logit if all are small."""
         largest = theirs.abs().max().item()
         difference = (ours - theirs).abs().max().item()
         print(f"{text}: logits up to {largest:.3g} differ by {difference:.2e}")
         self.assertGreater(largest, 0)
         self.assertLessEqual(difference, 1e-4 * min(largest_scale, largest), text)
 
-    def compare(self, spec, model, channels, size, rows=3):
-        """PyTorch's weights into ours."""
-        images, labels = random_images(rows, channels, size)
+    def compare(self, spec, model, channels, size, samples=3):
+        """Evaluates Muster's model with PyTorch's weights."""
+        images, labels = random_images(samples, channels, size)
         spread_statistics(model, random_images(32 if size < 64 else 8, channels, size, seed=2)[0])
         with torch.no_grad(), Driver(spec, images, labels) as driver:
-            # An odd number of rows in batches of two.
+            # An odd number of samples in batches of two.
             ours = driver.evaluate(2, model.state_dict())
             theirs = model.eval()(images)
         self.check(f"{spec.get('name', 'layers')} on {size}x{size}x{channels}", ours.logits, theirs)
@@ -87,7 +87,7 @@ class LogitsLongTest(LogitsCase):
 
 
 class FreshModelTest(LogitsCase):
-    """Our own initial weights, in PyTorch."""
+    """Evaluates PyTorch's model with Muster's initial weights."""
 
     def fresh(self, spec, model, channels=3, size=32):
         images, labels = random_images(2, channels, size)
@@ -96,23 +96,24 @@ class FreshModelTest(LogitsCase):
         self.compare_statistics(ours.state_dict, model.state_dict())
         model.load_state_dict(ours.state_dict, strict=True)
         with torch.no_grad():
-            # Nothing is normalised by fresh running statistics, so logits may be of any size.
+            # Initial running statistics do not normalize, so logits may be of any size.
             self.check(f"fresh {spec.get('name', 'layers')}", ours.logits, model.eval()(images), math.inf)
 
     def compare_statistics(self, ours, theirs):
-        """Both are samples of one distribution: mean and deviation agree within five standard errors of the sample."""
+        """Checks that both are samples of the same distribution: mean and deviation within five standard errors."""
         for name, their in theirs.items():
             our, their = ours[name].double(), their.double()
             self.assertEqual(our.shape, their.shape, name)
             count, deviation = their.numel(), their.std(unbiased=False).item() if their.numel() > 1 else 0
             if deviation == 0:
-                self.assertTrue(torch.equal(our, their), f"{name} is a constant in PyTorch")
+                self.assertTrue(torch.equal(our, their), f"{name} is constant in PyTorch")
                 continue
             error = 5 * deviation * math.sqrt(2 / count)
             self.assertLess(abs(our.mean() - their.mean()), error, f"mean of {name}")
             self.assertLess(abs(our.std() - their.std()), error, f"deviation of {name}")
             if count >= 100:
-                # A uniform distribution ends at 1.73 standard deviations, of a normal one 8% lie beyond.
+                # A uniform distribution ends at 1.73 standard deviations; 8% of a normal
+                # distribution lie beyond.
                 beyond = [(t.abs() > 1.9 * t.std()).any().item() for t in (our, their)]
                 self.assertEqual(*beyond, f"{name}: uniform or normal")
 

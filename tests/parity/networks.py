@@ -1,4 +1,4 @@
-"""The networks that a spec can name, as PyTorch and torchvision have them."""
+"""PyTorch and torchvision versions of the networks that a spec can name."""
 
 import torch
 import torchvision
@@ -55,7 +55,7 @@ def mobilenet_v2(spec, channels, classes):
 
 
 def network(spec, channels, size, classes):
-    """PyTorch's network for a ModelSpec (a dict), freshly initialised."""
+    """PyTorch's network for a ModelSpec (a dict), newly initialized."""
     name = spec["name"]
     if name == "small_cnn":
         return small_cnn(channels, size, classes)
@@ -69,8 +69,8 @@ def network(spec, channels, size, classes):
 def spread_statistics(model, images):
     """Gives every batch norm running statistics, weights and biases that differ by channel and keep values moderate.
 
-    A forward pass over the images sets the statistics, then they are disturbed. Variances only grow, for a hundred
-    layers that each divide by too little would amplify rounding.
+    A forward pass over the images sets the statistics, which are then perturbed. Variances are only increased, because
+    a hundred layers that each divide by too small a value would amplify rounding.
     """
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:
@@ -85,7 +85,7 @@ def spread_statistics(model, images):
             norm.momentum = 0.1
 
 
-# What a spec's layers can say, and the same in PyTorch.
+# Layers of a spec that cover its options; custom_network is the same in PyTorch.
 CUSTOM_LAYERS = {"layers": [
     {"conv2d": {"out_channels": 12, "kernel": 5, "stride": 2, "padding": 2, "bias": False}},
     {"batch_norm2d": {"epsilon": 1e-3, "momentum": 0.3}},

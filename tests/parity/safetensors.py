@@ -1,4 +1,4 @@
-"""The safetensors format, as trainer/checkpoint/safetensors.h describes it, to and from torch's state_dicts."""
+"""Reads and writes torch state_dicts in the safetensors format (trainer/checkpoint/safetensors.h)."""
 
 import json
 

@@ -1,10 +1,10 @@
-"""Training is that of PyTorch: gradients of one step and losses of a hundred, from the same weights and batches."""
+"""Training matches PyTorch: gradients of one step and losses of 100 steps, from the same weights and batches."""
 
 import copy
 import os
 import unittest
 
-# Before torch: threads that spin for one another take many times as long where cores are busy.
+# Set before importing torch: spinning threads are many times slower on busy cores.
 os.environ["OMP_WAIT_POLICY"] = "passive"
 
 # pylint: disable=wrong-import-position
@@ -20,16 +20,16 @@ MOMENTUM = 0.9
 
 
 def train(model, images, labels, batch, steps, threads=1, memory_format=torch.contiguous_format):
-    """PyTorch's losses, the first step's gradients and the state_dict in the end. The model is left as it is."""
+    """PyTorch's losses, the first step's gradients and the final state_dict. Does not modify the model."""
     torch.set_num_threads(threads)
     model = copy.deepcopy(model).train().to(memory_format=memory_format)
     images = images.to(next(model.parameters()).dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     losses, gradients = [], {}
     for step in range(steps):
-        rows = slice(step * batch, (step + 1) * batch)
+        selected = slice(step * batch, (step + 1) * batch)
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images[rows].to(memory_format=memory_format)), labels[rows])
+        loss = nn.functional.cross_entropy(model(images[selected].to(memory_format=memory_format)), labels[selected])
         loss.backward()
         losses.append(loss.item())
         gradients = gradients or {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -48,11 +48,11 @@ class GradientsTest(unittest.TestCase):
     """
 
     def differences(self, text, spec, model, images, labels):
-        """Of each tensor: ours from PyTorch's, and PyTorch's from float64's."""
+        """For each tensor: difference of Muster from PyTorch, and of PyTorch from float64."""
         with Driver(spec, images, labels) as driver:
             outcome = driver.train(len(labels), 1, model.state_dict())
-        # PyTorch's own convolutions: with those of the oneDNN it carries, the gradient of a layer of one channel is itself
-        # 1e-4 from float64's.
+        # Uses PyTorch's own convolutions: with its oneDNN, the gradient of a layer with one channel
+        # itself differs by 1e-4 from float64.
         with torch.backends.mkldnn.flags(enabled=False):
             _, theirs, their_state = train(model, images, labels, len(labels), 1)
         _, exact, _ = train(copy.deepcopy(model).double(), images, labels, len(labels), 1, threads=2)
@@ -61,7 +61,8 @@ class GradientsTest(unittest.TestCase):
         self.assertEqual(ours.keys(), theirs.keys())
         differences, their_errors, our_errors = {}, {}, {}
         for name in theirs:
-            # A bias that a batch norm takes out again has next to no gradient: it is measured by its layer's weight.
+            # A bias before a batch norm has almost no gradient, so its difference is relative to
+            # the gradient of the layer's weight.
             weight = exact[name.replace("bias", "weight")].norm()
             scale = exact[name].norm() if exact[name].norm() > 0.01 * weight else weight
             differences[name] = distance(ours[name], theirs[name]) / scale
@@ -74,7 +75,7 @@ class GradientsTest(unittest.TestCase):
         return differences, their_errors
 
     def check_statistics(self, ours, theirs):
-        """Batch norm's running statistics after the step."""
+        """Compares batch norm's running statistics after the step."""
         for name, their in theirs.items():
             if name.endswith("num_batches_tracked"):
                 self.assertEqual(ours[name], their, name)
@@ -87,10 +88,10 @@ class GradientsTest(unittest.TestCase):
             self.assertLessEqual(difference, tolerance, name)
 
     def compare_clear_of_kinks(self, spec, size):
-        """Deep networks: within three times PyTorch's own largest rounding.
+        """Deep networks: within three times PyTorch's own largest rounding error.
 
         Rounding that moves one activation of the last layers across zero would change every gradient by a hundredth,
-        so all of them are kept away from zero, and nothing is pooled by maximum.
+        so all activations are kept away from zero, and max pooling is not used.
         """
         torch.manual_seed(1)
         model = network(spec, 3, size, 10)
@@ -99,7 +100,7 @@ class GradientsTest(unittest.TestCase):
                 nn.init.uniform_(module.weight, 0.25, 0.35)
                 nn.init.constant_(module.bias, 1.5)
         differences, their_errors = self.differences(spec["name"], spec, model, *random_images(8, 3, size))
-        self.assertLess(max(their_errors.values()), 2e-4, "PyTorch itself is not near")
+        self.assertLess(max(their_errors.values()), 2e-4, "PyTorch's own rounding error is too large")
         self.assertLessEqual(max(differences.values()), 3 * max(their_errors.values()))
 
     def test_small_cnn(self):
@@ -113,7 +114,7 @@ class GradientsTest(unittest.TestCase):
 
     def test_custom_layers(self):
         torch.manual_seed(1)
-        # Of a bias that a batch norm takes out again only rounding is left.
+        # The gradient of a bias before a batch norm consists of rounding errors only.
         self.compare("layers", CUSTOM_LAYERS, custom_network(1, 28, 10), *fashion_mnist(32), tolerance=4e-5)
 
     def test_resnet50(self):
@@ -124,7 +125,7 @@ class GradientsTest(unittest.TestCase):
 
 
 class LossesTest(unittest.TestCase):
-    """A hundred losses are as near to PyTorch's as PyTorch's with other threads and memory are to each other."""
+    """100 losses are as close to PyTorch's as PyTorch's with different thread counts and memory formats to each other."""
 
     STEPS = 100
 
@@ -138,14 +139,14 @@ class LossesTest(unittest.TestCase):
         others = [train(model, images, labels, batch, self.STEPS, threads=2)[0],
                   train(model, images, labels, batch, self.STEPS, memory_format=torch.channels_last)[0]]
         runs = [theirs, *others]
-        # Differences grow from step to step: the largest up to each one.
+        # Differences grow with the steps, so the bound is the largest difference up to each step.
         spread = numpy.maximum.accumulate(numpy.ptp(runs, axis=0))
         difference = numpy.abs(ours - theirs)
         for step in (0, 9, 29, 99):
             print(f"{name} step {step + 1}: loss {theirs[step]:.6f}, ours differs by {difference[step]:.2e}, "
                   f"PyTorch's spread {spread[step]:.2e}")
         print(f"{name}: largest difference {difference.max():.2e}, largest spread {spread[-1]:.2e}")
-        self.assertLess(theirs[-10:].mean(), 0.8 * theirs[0], "nothing was learned")
+        self.assertLess(theirs[-10:].mean(), 0.8 * theirs[0], "the loss did not decrease")
         bound = numpy.maximum(1e-4, 3 * spread)
         self.assertTrue((difference <= bound).all(), f"steps {numpy.nonzero(difference > bound)[0] + 1}")
 

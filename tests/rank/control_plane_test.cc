@@ -1,6 +1,5 @@
-// Two ranks' control planes over the unix socket of a real agent, with the coordinator played by
-// the test. The ranks' processes themselves only sleep: the test speaks for them, with their
-// tokens.
+// Two ranks' control planes over the unix socket of a real agent, with the coordinator simulated by
+// the test. The ranks' processes only sleep: the test acts for them, with their tokens.
 #include "trainer/rank/control_plane.h"
 
 #include <sched.h>
@@ -45,7 +44,7 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 class ControlPlaneTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Short: a unix socket is to fit.
+    // Short, because unix socket paths are limited.
     std::string pattern = "/tmp/muster-rank-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
@@ -114,7 +113,7 @@ class ControlPlaneTest : public ::testing::Test {
     return message;
   }
 
-  // What the rank's process would find in its environment.
+  // Environment of the rank's process.
   RankEnvironment EnvironmentOf(uint32_t rank) const {
     RankEnvironment environment;
     environment.worker_socket = absl::StrCat("unix:", directory_, "/run/rank.sock");
@@ -186,7 +185,7 @@ class ControlPlaneTest : public ::testing::Test {
     coordinator_->Send(message);
   }
 
-  // How many messages of those that came satisfy it.
+  // Number of received messages that satisfy `predicate`.
   int Count(const std::function<bool(const v1::WorkerMessage&)>& predicate) const {
     const std::vector<v1::WorkerMessage> messages = coordinator_->messages();
     return static_cast<int>(std::count_if(messages.begin(), messages.end(), predicate));
@@ -199,7 +198,7 @@ class ControlPlaneTest : public ::testing::Test {
   std::vector<std::unique_ptr<ControlPlane>> control_;
 };
 
-// Runs calls of a rank on a thread of their own, for they block.
+// Runs blocking calls of a rank on a separate thread.
 class Async {
  public:
   explicit Async(std::function<void()> body) : thread_(std::move(body)) {}
@@ -274,7 +273,7 @@ TEST_F(ControlPlaneTest, KeyIsConfirmedByCoordinatorAndReadOncePerNode) {
   }
   EXPECT_TRUE(put.ok()) << put;
   EXPECT_THAT(got.value_or(""), "abc");
-  // Once another key's read has come, all that was sent before it has.
+  // Once the read of another key has arrived, everything sent before it has arrived, too.
   const auto gets_so_far = [this](const std::string& marker) {
     Async reader([&] { control_[1]->Get(marker, kPatience).IgnoreError(); });
     EXPECT_TRUE(coordinator_->WaitFor(
@@ -320,7 +319,7 @@ TEST_F(ControlPlaneTest, BatchesArrivalsIntoOneMessage) {
   }
   EXPECT_TRUE(passed[0].ok()) << passed[0];
   EXPECT_TRUE(passed[1].ok()) << passed[1];
-  // Passed is passed, and each series counts for itself.
+  // A passed barrier stays passed, and each group counts separately.
   absl::Status failed;
   {
     Async other([&] { failed = control_[0]->Barrier("other", kPatience); });
@@ -330,7 +329,7 @@ TEST_F(ControlPlaneTest, BatchesArrivalsIntoOneMessage) {
           return m.has_arrive_barrier() && m.arrive_barrier().barrier().group() == "other";
         },
         &message));
-    // Its peer is missing, so that the coordinator can say so.
+    // The peer is missing, so that the coordinator can report it.
     EXPECT_THAT(message.arrive_barrier().ranks(), ElementsAre(0));
     SendRelease("other", 1, absl::AbortedError("rank 1 is gone"));
   }
@@ -378,7 +377,7 @@ TEST_F(ControlPlaneTest, WaitsSurviveRestartedWorker) {
     SendWorld();
   }
   ASSERT_TRUE(joined.ok()) << joined.status();
-  // The world is on the node's disk: a later worker answers by itself.
+  // The world is stored on the node's disk, so a restarted worker responds by itself.
   RestartAgent();
   EXPECT_TRUE(control_[1]->Join({}, kPatience).ok());
 }
@@ -407,7 +406,7 @@ TEST_F(ControlPlaneTest, AbortReachesRankAndEndsWaits) {
   EXPECT_EQ(directives[0].reason(), "NodeLost");
 }
 
-// A rank that waits for others has nothing new to say; one that was stopped cannot say anything.
+// A rank that waits for others repeats its progress; a stopped rank cannot.
 TEST_F(ControlPlaneTest, RepeatsUnchangedProgress) {
   v1::Progress progress;
   progress.set_phase("training");
@@ -445,7 +444,8 @@ TEST_F(ControlPlaneTest, ReportsReachCoordinator) {
       1, [](const v1::RankReport& r) { return r.failure().message() == "no such file"; }));
 }
 
-// The coordinator ends the session of a node that sends more: a rank must not do that to its node.
+// The coordinator ends the session of a node that sends oversized reports, so the worker must
+// reject them.
 TEST_F(ControlPlaneTest, WorkerRejectsOversizedReports) {
   const int sessions = coordinator_->sessions();
   v1::FailureReport failure;
@@ -483,8 +483,7 @@ TEST_F(ControlPlaneTest, EndedGenerationReturnsAborted) {
   EXPECT_TRUE(absl::IsAborted(control_[0]->Get("k", kPatience).status()));
 }
 
-// A watch that has ended is deleted on one of gRPC's threads, and nothing of the worker may still
-// be in it by then.
+// A watch that has ended is deleted on a gRPC thread, which must not access the worker any more.
 TEST_F(ControlPlaneTest, ThousandsOfWatchesEndImmediately) {
   constexpr int kThreads = 4;
   constexpr int kWatches = 2000;
