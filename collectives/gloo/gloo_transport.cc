@@ -188,7 +188,7 @@ absl::Status GlooTransport::Failure(uint32_t peer, Verdict verdict, absl::string
     absl::MutexLock lock(&mutex_);
     ReportLostRank(job_rank, Search::kOpen);
   }
-  const uint32_t culprit = FindCulprit(job_rank);
+  const uint32_t culprit = FindLostRank(job_rank);
   if (verdict == Verdict::kTimedOut) {
     return PeersMissing(options_.name, {culprit}, options_.timeout);
   }
@@ -196,7 +196,7 @@ absl::Status GlooTransport::Failure(uint32_t peer, Verdict verdict, absl::string
   return PeerLost(job_rank, absl::StrCat("went away: ", what));
 }
 
-uint32_t GlooTransport::FindCulprit(uint32_t job_rank) {
+uint32_t GlooTransport::FindLostRank(uint32_t job_rank) {
   const absl::Time deadline = absl::Now() + kSearchTimeout;
   const uint32_t self = options_.members[options_.rank];
   std::set<uint32_t> seen = {self, job_rank};

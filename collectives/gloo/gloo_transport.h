@@ -62,7 +62,7 @@ class GlooTransport {
   absl::StatusOr<std::string> PeerAddress(uint32_t peer);
   // Returns the status of a failed operation with `peer`.
   absl::Status Failure(uint32_t peer, Verdict verdict, absl::string_view what);
-  uint32_t FindCulprit(uint32_t job_rank);
+  uint32_t FindLostRank(uint32_t job_rank);
   bool interrupted() const;
   // The thread for calls that may block while the transport fails.
   Lane& Background() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -79,7 +79,7 @@ agrees() {
 await_job() {
   local deadline=$((SECONDS + 60))
   until muster get "$1" -o json 2>/dev/null | grep -qE "$2"; do
-    ((SECONDS < deadline)) || { echo "$1: not within a minute: $2"; return 1; }
+    ((SECONDS < deadline)) || { echo "$1: timed out after a minute waiting for $2"; return 1; }
     read -rt 0.1 <> <(:)
   done
   return 0

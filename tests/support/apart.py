@@ -1,4 +1,4 @@
-"""A cluster whose coordinator and workers share nothing but a network: one namespace laboratory of machines."""
+"""A cluster whose coordinator and workers run on separate simulated machines that share only a network."""
 
 import os
 import pathlib
@@ -11,16 +11,16 @@ from tests.support.namespaces import Lab
 
 PROGRAMS = ("cli/muster", "coordinator/muster-coordinator", "worker/muster-worker", "worker/muster-shim",
             "trainer/muster-rank")
-# On each machine, in its own /tmp.
+# Paths in each machine's own /tmp.
 BIN = "/tmp/bin"
 DATA = pathlib.Path("/tmp/data")
 TLS = "/tmp/tls"
 
 
 class ApartCluster(Cluster):
-    """As Cluster, each daemon on a machine of its own; the command line runs on the coordinator's.
+    """Like Cluster, with each daemon on a separate machine; the CLI runs on the coordinator's machine.
 
-    They talk as on a network that nobody trusts: TLS with a certificate for each machine, and a token for each role.
+    The network is untrusted: daemons use TLS with a certificate per machine and a token per role.
     """
 
     def __init__(self, nodes, slots=1, coordinator_flags=(), worker_flags=()):
@@ -40,7 +40,7 @@ class ApartCluster(Cluster):
             self.lab.close()
 
     def machine(self, name):
-        """The machine of that name, with Muster's programs on it and what it needs to be believed."""
+        """The machine of that name, with Muster's programs, certificates and token installed."""
         if name not in self.machines:
             machine = self.lab.add(name)
             for program in PROGRAMS:
@@ -48,7 +48,8 @@ class ApartCluster(Cluster):
             certificate, key = self._authority.issue(name, machine.address)
             for source, part in ((self._authority.certificate, "ca"), (certificate, "cert"), (key, "key")):
                 machine.install(source, f"{TLS}/{part}.pem")
-            # The command line's own and the worker's are of different roles; only the coordinator knows all.
+            # The CLI's and the worker's tokens have different roles; only the coordinator has all
+            # tokens.
             role = "admin" if name == "coordinator" else "worker"
             machine.write_secret(f"{TLS}/token", self._tokens[role])
             if name == "coordinator":
@@ -61,7 +62,7 @@ class ApartCluster(Cluster):
         return Site(DATA, machine.address, f"{BIN}/{program}", tuple(machine.prefix()), self.environment())
 
     def environment(self):
-        """A home on the machine itself, and no directory of the host's."""
+        """Environment with a home on the machine itself and without directories of the host."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("MUSTER_", "XDG_", "TEST_", "TMP"))}
         return dict(env, HOME="/tmp", MUSTER_TOKEN_DIR="/tmp/tokens", PWD="/")
 
@@ -72,7 +73,7 @@ class ApartCluster(Cluster):
         return self.machine("coordinator").install(super().write_spec(spec), f"/tmp/specs/{spec['name']}.json")
 
     def data_dir(self, name):
-        """A machine's data directory as this process sees it."""
+        """Path of a machine's data directory for this process."""
         return self.machines[name].path(str(DATA))
 
     def processes(self):

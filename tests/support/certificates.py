@@ -1,4 +1,4 @@
-"""A certificate authority for a test, by the openssl program."""
+"""A certificate authority for tests, using the openssl program."""
 
 import pathlib
 import subprocess
@@ -14,7 +14,7 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class Authority:
-    """Keeps its files in a directory of its own: `certificate` is what others have to believe."""
+    """A CA with its files in `directory`; `certificate` is the CA certificate that others must trust."""
 
     def __init__(self, directory, name="muster test authority"):
         self._directory = pathlib.Path(directory)
@@ -25,7 +25,7 @@ class Authority:
                  "-subj", f"/CN={name}")
 
     def issue(self, name, *addresses, days=2):
-        """(certificate, key) of a program that is reached at the IP addresses."""
+        """Paths (certificate, key) for a program that is reached at the given IP addresses."""
         certificate, key, request, extensions = (self._directory / f"{name}.{end}"
                                                  for end in ("pem", "key", "csr", "ext"))
         _openssl("req", "-new", *_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")

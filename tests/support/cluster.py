@@ -1,4 +1,4 @@
-"""A real cluster on loopback for a test: coordinator and workers as processes, in a directory of its own."""
+"""A real cluster on loopback for tests: coordinator and workers as processes, in a temporary directory."""
 
 import contextlib
 import dataclasses
@@ -19,17 +19,17 @@ __all__ = ["ROOT", "Cluster", "Daemon", "binary", "command_spec", "parse_time", 
 
 @dataclasses.dataclass
 class Site:
-    """Where a daemon runs; by default on this machine, as a child of the test."""
+    """Where and how a daemon runs; by default on this machine, as a child of the test."""
 
     data_dir: pathlib.Path
     host: str = "127.0.0.1"
-    program: str = ""  # in place of the built binary
-    prefix: tuple = ()  # what starts it, e.g. nsenter
+    program: str = ""  # replaces the built binary
+    prefix: tuple = ()  # command prefix, e.g. nsenter
     env: dict = None
 
 
 class Cluster:
-    """Coordinator and workers; a context manager that asserts that nothing is left behind."""
+    """Coordinator and workers; a context manager that asserts that no process is left behind."""
 
     def __init__(self, nodes=0, slots=1, coordinator_flags=(), worker_flags=()):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
@@ -37,7 +37,7 @@ class Cluster:
         self.worker_flags = list(worker_flags)
         self.coordinator = None
         self.workers = {}
-        self.resources = contextlib.ExitStack()  # what the daemons need as long as they run
+        self.resources = contextlib.ExitStack()  # resources that the daemons need while they run
         self._nodes, self._slots = nodes, slots
 
     def __enter__(self):
@@ -80,7 +80,7 @@ class Cluster:
     # ---- daemons
 
     def start_coordinator(self, **site):
-        """The first time on free ports; again (after a kill) on the same ones, as an operator would."""
+        """Starts it on free ports the first time, and on the same ports after a kill, as an operator would."""
         site = dataclasses.replace(self.site("coordinator"), **site)
         grpc, http = f"{site.host}:0", f"{site.host}:0"
         if self.coordinator is not None:
@@ -91,7 +91,7 @@ class Cluster:
         return self.coordinator
 
     def start_worker(self, name, slots=1, flags=(), **site):
-        """`site`: what differs from site(name), e.g. the prefix it is started by."""
+        """`site`: differences from site(name), e.g. the command prefix."""
         site = dataclasses.replace(self.site(name), **site)
         self.workers[name] = self._start(
             name, site, "worker/muster-worker", f"--coordinator={self.address}", f"--name={name}",
@@ -103,7 +103,7 @@ class Cluster:
         return Site(data_dir=self.directory / name, env=self.environment())
 
     def environment(self):
-        """Of daemons and clients: the coordinator's token in the cluster's own directory."""
+        """Environment of daemons and clients, with the coordinator's token in the cluster's directory."""
         return dict(os.environ, MUSTER_TOKEN_DIR=str(self.directory / "tokens"))
 
     def _start(self, name, site, program, *flags):
@@ -187,7 +187,7 @@ class Cluster:
     # ---- processes
 
     def processes(self):
-        """(pid, command line) of everything that runs from this cluster's directory, daemons included."""
+        """(pid, command line) of all processes that use this cluster's directory, including daemons."""
         found = []
         marker = str(self.directory).encode()
         for entry in pathlib.Path("/proc").iterdir():
@@ -221,12 +221,12 @@ def wait_until_gone(list_processes, timeout):
 
 
 def parse_time(text):
-    """A time of `-o json` as a number: its fraction has as many digits as it needs."""
+    """A time from `-o json` output in seconds; its fraction may have any number of digits."""
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def training_spec(name, **train):
-    """A small_cnn job on Fashion-MNIST, as small as a test wants it."""
+    """Spec of a small small_cnn job on Fashion-MNIST."""
     resources = train.pop("resources", {"nodes": 1, "ranks_per_node": 1})
     top = {k: train.pop(k) for k in ("restart", "failure_timeout", "grace_period", "backend", "time_limit")
            if k in train}
@@ -247,11 +247,11 @@ def training_spec(name, **train):
 
 
 def command_spec(name, *argv, nodes=1, ranks=1, **top):
-    """A command job that is not restarted unless `restart` says so."""
+    """Spec of a command job, by default without restarts."""
     return {"name": name, "command": list(argv), "resources": {"nodes": nodes, "ranks_per_node": ranks},
             "restart": {"max": 0}, **top}
 
 
 def shell_spec(name, script, **kwargs):
-    """A command job of one shell script."""
+    """Spec of a command job that runs a shell script."""
     return command_spec(name, "/bin/bash", "-c", script, **kwargs)

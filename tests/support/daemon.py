@@ -1,4 +1,4 @@
-"""A process of Muster's for a test, and waiting for a condition."""
+"""Muster processes for tests, and waiting for conditions."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def binary(path):
-    """A built binary, in a test's runfiles or in bazel-bin."""
+    """Path of a built binary, in a test's runfiles or in bazel-bin."""
     for root in (pathlib.Path.cwd(), ROOT, ROOT / "bazel-bin"):
         candidate = root / path
         if candidate.is_file() and os.access(candidate, os.X_OK):
@@ -21,14 +21,14 @@ def binary(path):
 
 
 def wait_until(condition, timeout, what):
-    """Polls until condition() gives something true, and returns it."""
+    """Polls until condition() returns a true value, and returns that value."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what}")
+            raise AssertionError(f"timed out after {timeout} s waiting for: {what}")
         time.sleep(0.02)
 
 
@@ -41,7 +41,7 @@ def child_of(pid):
 
 
 def program_behind(pid):
-    """The pid of what nsenter was started for: its child, where it had to enter a pid namespace."""
+    """Pid of the program started through nsenter, which is its child if nsenter entered a pid namespace."""
     with contextlib.suppress(OSError):
         if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "nsenter":
             return child_of(pid) or pid
@@ -49,9 +49,9 @@ def program_behind(pid):
 
 
 class Daemon:
-    """One process that prints `listening …` when it is ready.
+    """A process that prints `listening …` when it is ready.
 
-    Its output is in DIRECTORY/NAME.out, its log in NAME.log. `prefix` is what it is started by, e.g. nsenter.
+    Its output is in DIRECTORY/NAME.out, its log in NAME.log. `prefix` is a command prefix, e.g. nsenter.
     """
 
     def __init__(self, name, argv, directory, env=None, prefix=()):
@@ -80,12 +80,12 @@ class Daemon:
             os.kill(self.pid, number)
 
     def kill(self):
-        """As a crash: SIGKILL."""
+        """Simulates a crash with SIGKILL."""
         self.signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self, timeout=30):
-        """In order: SIGTERM, and the exit status that follows."""
+        """Stops the process with SIGTERM and returns its exit status."""
         self.signal(signal.SIGTERM)
         try:
             return self.process.wait(timeout)

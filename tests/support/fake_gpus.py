@@ -1,4 +1,4 @@
-"""A machine with GPUs for a test: worker/gpu/testing/fake_nvml.c in NVML's place."""
+"""A machine with fake GPUs for tests: worker/gpu/testing/fake_nvml.c replaces NVML."""
 
 import os
 
@@ -8,7 +8,7 @@ OLD_DRIVER = "libfake_nvml_old.so"
 
 
 class FakeGpus:
-    """GPUs GPU-0, GPU-1, …; what a test changes is what workers see from then on."""
+    """Fake GPUs GPU-0, GPU-1, …; workers see a test's changes at once."""
 
     def __init__(self, directory, count):
         self.path = directory / "machine"
@@ -16,8 +16,8 @@ class FakeGpus:
                       "watts": 300, "ecc": 0, "clocks": 0} for i in range(count)]
         self.lost = set()
         self.processes = []  # (GPU, pid)
-        self.xids = []       # (GPU, number); each is told once, so they only ever grow
-        self.more = []       # lines as the library reads them
+        self.xids = []       # (GPU, number); each is reported once, so only append
+        self.more = []       # additional lines in the library's format
         self.save()
 
     def save(self):
@@ -36,6 +36,6 @@ class FakeGpus:
         return dict(environment, FAKE_NVML=str(self.path))
 
     def start_worker(self, cluster, name="node-1", devices="auto", slots=1, library="libfake_nvml.so"):
-        """One that offers these GPUs, and CPU slots beside them."""
+        """Starts a worker that offers these GPUs and `slots` CPU slots."""
         return cluster.start_worker(name, slots, [*self.flags(library), f"--devices={devices}"],
                                     env=self.environment(cluster.environment()))

@@ -1,4 +1,4 @@
-"""What a cluster takes of its machine: processes, open files, listening ports, shared memory, files."""
+"""Resource usage of a cluster: processes, open files, listening ports, shared memory, files."""
 
 import collections
 import contextlib
@@ -19,7 +19,7 @@ def children(pid):
 
 
 def open_files(pid):
-    """How many descriptors of each kind a process has: {'socket': 12, '/path/of/a/file': 1, …}."""
+    """Number of file descriptors of a process by kind: {'socket': 12, '/path/of/a/file': 1, …}."""
     kinds = collections.Counter()
     for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -32,7 +32,7 @@ def threads(pid):
 
 
 def listening_ports(pids):
-    """Addresses on which one of the processes listens."""
+    """Addresses on which the processes listen."""
     found = set()
     for line in subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout.splitlines():
         if any(f"pid={pid}," in line for pid in pids):
@@ -45,14 +45,14 @@ def shared_memory():
 
 
 def files_below(directory, without=()):
-    """Relative paths of everything below a directory, but for what lies under a folder of one of the names."""
+    """Relative paths of everything below a directory, except below folders with one of the names in `without`."""
     root = pathlib.Path(directory)
     return {str(path.relative_to(root)) for path in root.rglob("*")
             if not set(path.relative_to(root).parts) & set(without)}
 
 
 def footprint(cluster):
-    """All of it, in a form that can be compared; ranks that run count among the processes."""
+    """All resources in a comparable form; running ranks are included in the processes."""
     daemons = {"coordinator": cluster.coordinator, **cluster.workers}
     pids = {name: daemon.pid for name, daemon in daemons.items()}
     return {

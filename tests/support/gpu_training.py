@@ -1,5 +1,5 @@
-"""Train jobs for a GPU that the host plays: by kernels/cuda/testing/host_plugin.cc, CUDA's kernels, one thread after the
-other. The model needs no convolution of cuDNN's."""
+"""Train jobs for a fake GPU on the host (kernels/cuda/testing/host_plugin.cc), which runs CUDA kernels one thread after
+the other. The model needs no cuDNN convolution."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ CLASSES = 3
 
 
 def copied(directory, *files):
-    """A new folder with copies of built files, (name, path) each."""
+    """Creates a folder with copies of built files, given as (name, path)."""
     directory.mkdir()
     for name, path in files:
         shutil.copy(path, directory / name)
@@ -19,7 +19,7 @@ def copied(directory, *files):
 
 
 def make_images(folder):
-    """Those of class i are brightest in channel i: red, green, blue."""
+    """Creates images of three classes; images of class i are brightest in channel i: red, green, blue."""
     subprocess.run(["/usr/bin/python3", str(ROOT / "tests/bench/make_jpeg_folder.py"), str(folder), "--train=48", "--val=24",
                     f"--classes={CLASSES}", "--size=40x30"], check=True, capture_output=True)
     for split in ("train", "val"):
@@ -28,7 +28,7 @@ def make_images(folder):
 
 
 def rank_on_host_gpu(directory):
-    """A new folder with muster-rank and the library of the made-up GPU."""
+    """Creates a folder with muster-rank and the library of the fake GPU, and returns the path of muster-rank."""
     return copied(directory, ("muster-rank", binary("trainer/muster-rank")),
                   ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so"))) / "muster-rank"
 

@@ -1,8 +1,8 @@
-"""Machines that are really apart, on one host: each a network, mount, pid and host-name namespace of its own.
+"""Isolated simulated machines on one host: each has its own network, mount, pid and host-name namespace.
 
-Their network is a bridge in another namespace, so the host's own network is not touched. Every namespace is held by
-a process alone, and by no name: each holder ends when the pipe from this process closes, so all of it goes also
-when the test is killed. Needs root or unprivileged user namespaces; `why_not()` says what is missing.
+Their network is a bridge in another namespace, so the host's network is not changed. Every namespace is held only by a
+process, not by a name: each holder ends when the pipe from this process closes, so all namespaces disappear even when
+the test is killed. Requires root or unprivileged user namespaces; `why_not()` returns what is missing.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ import subprocess
 from tests.support.daemon import child_of
 
 SUBNET = "10.77.0"
-# A bash that waits on its pipe reaps what is orphaned in its pid namespace, as an init has to.
+# Waits on the pipe; as init of its pid namespace, bash reaps orphaned processes.
 HOLD = "read -r _"
 
 
 class Unavailable(Exception):
-    """Namespaces cannot be made here; the text says why."""
+    """Namespaces cannot be created on this machine; the message is the reason."""
 
 
 def _run(argv):
@@ -30,7 +30,7 @@ def _run(argv):
 
 
 class Holder:
-    """A process that holds namespaces, and ends with this one."""
+    """A process that holds namespaces and ends with this process."""
 
     def __init__(self, kinds, script, prefix=(), enters=()):
         self._enters = enters
@@ -43,14 +43,14 @@ class Holder:
         self.pid = self._inner_pid()
 
     def _inner_pid(self):
-        """Of the bash, behind the nsenter and unshare that started it."""
+        """Pid of bash, which nsenter and unshare started."""
         pid = self._process.pid
         while (child := child_of(pid)) is not None:
             pid = child
         return pid
 
     def prefix(self):
-        """What a command starts with to run inside."""
+        """Command prefix to run a command inside the namespaces."""
         return ["nsenter", f"--target={self.pid}", *self._enters, "--"]
 
     def run(self, *argv):
@@ -70,7 +70,7 @@ class Holder:
 
 
 class Mounts(Holder):
-    """This machine with other mounts, made by a script: a full disk, a read-only one."""
+    """This machine with other mounts, created by a script, e.g. a full or read-only disk."""
 
     def __init__(self, script):
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -78,12 +78,12 @@ class Mounts(Holder):
                          (*(["--user", "--preserve-credentials"] if user else []), "--mount"))
 
     def path(self, path):
-        """A path as it is with these mounts, for this process."""
+        """Path by which this process reaches `path` of the mount namespace."""
         return pathlib.Path(f"/proc/{self.pid}/root{path}")
 
 
 class Machine(Holder):
-    """One machine: `address` on the bridge, own loopback, /tmp, /dev/shm, /proc and host name."""
+    """A machine: `address` on the bridge, its own loopback, /tmp, /dev/shm, /proc and host name."""
 
     _SETUP = """
         set -e
@@ -109,36 +109,36 @@ class Machine(Holder):
         self.run("ip", "link", "set", "eth0", "up")
 
     def cut(self):
-        """From now on every packet is lost without a word, as when a switch dies."""
+        """Silently drops all packets from now on, as a failed switch does."""
         self._lab.run("ip", "link", "set", self._port, "nomaster")
 
     def heal(self):
         self._lab.run("ip", "link", "set", self._port, "master", "bridge0")
 
     def isolate(self):
-        """From now on packets between it and others that are isolated are lost; it reaches all others."""
+        """Drops packets between this and other isolated machines from now on; all other machines stay reachable."""
         self._lab.run("ip", "link", "set", self._port, "type", "bridge_slave", "isolated", "on")
 
     def path(self, path):
-        """A path on the machine as this process sees it."""
+        """Path by which this process reaches `path` on the machine."""
         return pathlib.Path(f"/proc/{self.pid}/root{path}")
 
     def install(self, source, path):
-        """Copies a file to the machine, which sees nothing of the host's /tmp."""
+        """Copies a file to the machine, which has its own /tmp."""
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
         return path
 
     def write_secret(self, path, text):
-        """A file that only its owner reads."""
+        """Writes a file that only its owner can read."""
         target = self.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch(mode=0o600)
         target.write_text(text)
 
     def processes(self):
-        """{pid outside: command line} of what runs on the machine, its holder apart."""
+        """{pid on the host: command line} of the machine's processes, except its holder."""
         where = os.readlink(f"/proc/{self.pid}/ns/pid")
         found = {}
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
@@ -179,11 +179,11 @@ class Lab:
         return self.machines[name]
 
     def pid_inside(self, pid):
-        """A process's number as the laboratory's own /proc has it."""
+        """The pid of a process in the lab's /proc."""
         for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("NSpid:"):
                 numbers = line.split()[1:]
-                # Outermost first: the host's, the laboratory's, the machine's own.
+                # Outermost first: pid on the host, in the lab, on the machine.
                 return int(numbers[-2])
         raise Unavailable("/proc shows no pid namespaces")
 
@@ -194,7 +194,7 @@ class Lab:
 
 
 def why_not():
-    """Why no laboratory can be built here; empty when one can."""
+    """Reason why the lab cannot be created here; empty if it can."""
     for tool in ("ip", "nsenter", "unshare"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
@@ -203,5 +203,5 @@ def why_not():
             machine = lab.add("probe")
             machine.run("ip", "-brief", "address", "show", "eth0")
     except Unavailable as error:
-        return f"namespaces cannot be made here: {error}"
+        return f"cannot create namespaces: {error}"
     return ""

@@ -1,4 +1,4 @@
-"""Tests of real processes, written with Python's unittest and run by the system's own Python."""
+"""Tests of real processes, written with Python's unittest and run by the system's Python."""
 
 BINARIES = [
     "//cli:muster",
@@ -9,9 +9,9 @@ BINARIES = [
 ]
 
 def muster_python_test(name, src, cases = [], binaries = BINARIES, data = [], tags = [], size = "medium", exclusive = True):
-    """One unittest module against the built binaries; with `cases`, those classes or tests of it alone.
+    """Runs a unittest module with the built binaries; with `cases`, only those classes or tests.
 
-    Such tests start clusters of several processes and watch the clock, so by default each runs alone.
+    These tests start clusters of several processes and measure time, so by default each runs exclusively.
     """
     native.sh_test(
         name = name,

@@ -1,4 +1,4 @@
-"""Runs one unittest module and writes its cases as JUnit XML where Bazel wants them."""
+"""Runs one unittest module and writes its results as JUnit XML to the file that Bazel expects."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 
 class RecordingResult(unittest.TextTestResult):
-    """Keeps (name, seconds, kind, text) of every case."""
+    """Records (name, seconds, kind, text) of every case."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""A program on a terminal of its own."""
+"""Runs a program on a pseudo-terminal."""
 
 import os
 import pty
@@ -7,7 +7,7 @@ import time
 
 
 class Terminal:
-    """Started at once; what it shows is read by whoever waits for it."""
+    """Starts the program at once; its output is read by wait_for and similar calls."""
 
     def __init__(self, command, env):
         self.pid, self.fd = pty.fork()
