@@ -120,8 +120,9 @@ absl::StatusOr<GroupOptions> World::Group(absl::string_view name, uint32_t index
   group.nccl = options_.nccl;
   group.cancelled = options_.cancelled;
   if (group.size == 1) return group;
-  if (options_.store == nullptr)
+  if (options_.store == nullptr) {
     return absl::InvalidArgumentError("a world of several ranks requires a key store");
+  }
   const std::string key = absl::StrCat("unique-id/", name, "/", index);
   if (group.rank == 0) {
     group.id = RandomHexId(128);

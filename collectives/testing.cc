@@ -150,8 +150,8 @@ std::vector<std::string> RunRankProcesses(uint32_t size,
         if (!process.ended) kill(process.pid, SIGKILL);
       }
     }
-    poll(pollers.data(), pollers.size(),
-         20);  // with a timeout: a stopped rank makes no descriptor ready
+    // With a timeout, because a stopped rank makes no descriptor ready.
+    poll(pollers.data(), pollers.size(), 20);
   }
   std::vector<std::string> results;
   for (const RankProcess& process : processes) results.push_back(Reap(process));

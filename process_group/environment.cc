@@ -42,9 +42,10 @@ absl::StatusOr<ProcessGroupOptions> FromEnvironment(ProcessGroupOptions options)
   ASSIGN_OR_RETURN(options.world_size, Number("WORLD_SIZE", 1, UINT32_MAX));
   ASSIGN_OR_RETURN(options.rank, Number("RANK", 0, options.world_size - 1));
   const std::string host = Variable("MASTER_ADDR");
-  if (host.empty())
+  if (host.empty()) {
     return absl::InvalidArgumentError(
         "MASTER_ADDR is not set: set it to rank 0's host name or address");
+  }
   ASSIGN_OR_RETURN(const uint32_t port, Number("MASTER_PORT", 1, UINT16_MAX));
   options.address = absl::StrCat("tcp://", Address{host, static_cast<uint16_t>(port)}.ToString());
   if (!options.run.empty()) return options;
@@ -64,9 +65,10 @@ absl::StatusOr<Address> ParseTcpAddress(absl::string_view text) {
         absl::StrCat("invalid process group address '", text, "'; must be tcp://HOST:PORT"));
   }
   ASSIGN_OR_RETURN(Address address, ParseAddress(rest));
-  if (address.port == 0)
+  if (address.port == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("process group address '", text, "' has no port; must be tcp://HOST:PORT"));
+  }
   return address;
 }
 

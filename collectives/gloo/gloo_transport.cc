@@ -26,10 +26,10 @@ constexpr absl::Duration kKeySlice = absl::Milliseconds(500);
 // Timeout for checking whether a key exists.
 constexpr absl::Duration kKeyCheckTimeout = absl::Milliseconds(20);
 
-// A failure report is one of these prefixes and a job rank.
-constexpr absl::string_view kCulprit = "culprit ";  // result of a completed search
-constexpr absl::string_view kSuspect =
-    "suspect ";  // from a rank that has just timed out: continue with that rank's report
+// A failure report is one of these prefixes and a job rank. kCulprit is the result of a completed
+// search; kSuspect is the peer of a rank that has just timed out, whose own report is read next.
+constexpr absl::string_view kCulprit = "culprit ";
+constexpr absl::string_view kSuspect = "suspect ";
 
 std::string AddressKey(const GroupOptions& options, uint32_t from, uint32_t to) {
   return absl::StrCat("gloo/", options.id, "/address/", from, "-", to);

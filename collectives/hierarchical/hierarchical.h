@@ -19,8 +19,8 @@ struct HierarchicalParts {
   // If all nodes have the same number of ranks, the ranks with this local rank; else the first
   // ranks of the nodes, and null on the others.
   std::unique_ptr<Communicator> cross;
-  std::unique_ptr<Communicator>
-      world;  // all ranks; for operations without a hierarchy, mainly point-to-point
+  // All ranks; for operations without a hierarchy, mainly point-to-point.
+  std::unique_ptr<Communicator> world;
 };
 
 // Equal nodes: AllReduce is LOCAL reduce-scatter, CROSS all-reduce of the slice, LOCAL all-gather,

@@ -217,8 +217,8 @@ absl::Status NcclCommThread::Call(const std::shared_ptr<Task>& task) {
 absl::Status NcclCommThread::MakeBlock(size_t size_bytes,
                                        absl::StatusOr<std::shared_ptr<NcclBlock>>& block) {
   block = NcclBlock::Make(library_, stream_, size_bytes);
-  if (!block.ok())
-    return absl::OkStatus();  // reported to the caller; the communicator stays usable
+  // The caller receives the error; the communicator stays usable.
+  if (!block.ok()) return absl::OkStatus();
   std::vector<NcclComm> comms;
   for (const NcclGroup& group : groups_) {
     if (group.comm != nullptr) comms.push_back(group.comm);

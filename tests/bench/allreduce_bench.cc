@@ -160,7 +160,8 @@ absl::Status RunUnderMpirun(Flags flags) {
   uint32_t own = 0;
   if (rank == nullptr || size == nullptr || !absl::SimpleAtoi(rank, &own) ||
       !absl::SimpleAtoi(size, &flags.contest.ranks) || flags.contest.ranks < 2) {
-    return absl::InvalidArgumentError("--backend=mpi requires at least two processes started by mpirun");
+    return absl::InvalidArgumentError(
+        "--backend=mpi requires at least two processes started by mpirun");
   }
   RETURN_IF_ERROR(Check(flags));
   const std::string directory = absl::StrCat("/tmp/muster-allreduce-bench-", getppid());
@@ -212,9 +213,8 @@ int Main(int argc, char** argv) {
   app.add_option("--rounds", flags.rounds, "number of rounds; results are medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option(
-      "--nccl-stand-in", flags.contest.nccl_stand_in,
-      "library to load instead of NCCL, with host streams; for testing the benchmark");
+  app.add_option("--nccl-stand-in", flags.contest.nccl_stand_in,
+                 "library to load instead of NCCL, with host streams; for testing the benchmark");
   app.add_flag("--share-gpu", flags.contest.share_gpu,
                "run all ranks on the first GPU, as if on different hosts; slow, for tests");
   app.add_flag("--json", flags.json);

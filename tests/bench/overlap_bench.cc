@@ -9,7 +9,8 @@
 //   without      a step without communication
 //   with         the same step with gradient all-reduce
 //   wait         time of that step spent waiting after backward
-//   exposed      (with - without) / all-reduce: 0 is hidden entirely, 1 is not at all; from pairs of
+//   exposed      (with - without) / all-reduce: 0 is hidden entirely, 1 is not at all; from pairs
+//   of
 //                consecutive steps
 //
 // The networks: shm; gloo over loopback; and limited, which is gloo with a send rate limit such
@@ -359,8 +360,9 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1, 10000));
   app.add_option("--network", flags.networks, "network to measure; may be repeated; default: all")
       ->check(CLI::IsMember({"shm", "gloo", "limited"}));
-  app.add_option("--bucket", flags.buckets,
-                 "sizes of the first and the other buckets, e.g. 1MiB:25MiB; default: the spec's default");
+  app.add_option(
+      "--bucket", flags.buckets,
+      "sizes of the first and the other buckets, e.g. 1MiB:25MiB; default: the spec's default");
   app.add_flag("--json", flags.json, "print a line of JSON for each configuration");
   CLI11_PARSE(app, argc, argv);
   collectives::FileKeyStore store;

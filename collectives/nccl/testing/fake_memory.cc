@@ -37,8 +37,7 @@ void* AllocateMemory(size_t bytes) {
 
 void FreeMemory(void* data) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (pieces.erase(static_cast<char*>(data)) == 0)
-    Misuse("ncclMemFree of memory not allocated by NCCL");
+  if (pieces.erase(static_cast<char*>(data)) == 0) Misuse("ncclMemFree of foreign memory");
   for (const auto& [handle, registration] : registrations) {
     if (registration.data == data) Misuse("ncclMemFree of registered memory");
   }
@@ -48,8 +47,7 @@ void FreeMemory(void* data) {
 void* RegisterMemory(NcclComm comm, const void* data, size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
   const auto piece = pieces.find(static_cast<const char*>(data));
-  if (piece == pieces.end() || piece->second < bytes)
-    Misuse("registers memory not allocated by NCCL");
+  if (piece == pieces.end() || piece->second < bytes) Misuse("registers foreign memory");
   registrations[++last_handle] = {comm, piece->first};
   return reinterpret_cast<void*>(last_handle);
 }
