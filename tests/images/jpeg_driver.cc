@@ -1,5 +1,5 @@
-// What the decoder makes of a JPEG: jpeg_driver FILE writes it to stdout as a PPM image. Beside
-// Pillow in jpeg_test.py.
+// Decodes a JPEG with Muster's decoder: jpeg_driver FILE writes a PPM image to stdout. jpeg_test.py
+// compares it with Pillow.
 #include <cstdio>
 #include <string>
 

@@ -1,10 +1,10 @@
-// Resizes images for resize_test.py, by every set of kernels that the processor supports.
+// Resizes images for resize_test.py with every set of kernels that the CPU supports.
 //
 //   resize_driver INPUT OUTPUT
 //
-// INPUT is a row of cases: int32 in_height, in_width, channels, height, width, flip; float64 top,
-// left, box_height, box_width; the pixels. OUTPUT has for each case the resized pixels by the
-// reference, the plain kernels, and so on to the best ones.
+// INPUT is a sequence of cases: int32 in_height, in_width, channels, height, width, flip; float64
+// top, left, box_height, box_width; the pixels. OUTPUT contains for each case the resized pixels of
+// every kernel set, from the reference to the fastest.
 #include <array>
 #include <cstdint>
 #include <fstream>
