@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/on_host_device.h"
+#include "kernels/cuda/testing/on_host_device.h"
 #include "kernels/device.h"
 #include "kernels/testing/staged_convolution.h"
 

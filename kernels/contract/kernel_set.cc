@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/table/instruction_set.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/on_host.h"
+#include "kernels/cuda/testing/on_host.h"
 
 namespace muster::kernels {
 namespace {

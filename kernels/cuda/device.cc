@@ -12,7 +12,7 @@
 #include "common/program_folder.h"
 #include "common/status.h"
 #include "kernels/capture.h"
-#include "kernels/cuda/layers.h"
+#include "kernels/cuda/convolution/layer_factory.h"
 #include "kernels/cuda/stream.h"
 
 namespace muster::kernels {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/plugin.h"
+#include "kernels/cuda/plugin/plugin.h"
 #include "kernels/device.h"
 
 namespace muster::kernels {

@@ -43,23 +43,25 @@ TEST(OpenCudaDeviceTest, LooksBesideTheExecutableAndInLib) {
 }
 
 TEST(OpenCudaDeviceTest, NamesTheLibraryThatIsNeededAndMissing) {
-  const absl::Status status = OpenCudaDevice(0, "kernels/cuda/libneeds-another.so").status();
+  const absl::Status status =
+      OpenCudaDevice(0, "kernels/cuda/testing/libneeds-another.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(MessageOf(status), HasSubstr("libanother.so"));
 }
 
 TEST(OpenCudaDeviceTest, RefusesAnotherVersion) {
-  const absl::Status status = OpenCudaDevice(0, "kernels/cuda/libother-version.so").status();
+  const absl::Status status =
+      OpenCudaDevice(0, "kernels/cuda/testing/libother-version.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(MessageOf(status),
-              HasSubstr("kernels/cuda/libother-version.so is of another version"));
+              HasSubstr("kernels/cuda/testing/libother-version.so is of another version"));
   EXPECT_THAT(MessageOf(status), HasSubstr("interface 4711"));
 }
 
 TEST(OpenCudaDeviceTest, RefusesAnotherLibrary) {
-  const absl::Status status = OpenCudaDevice(0, "kernels/cuda/libanother.so").status();
+  const absl::Status status = OpenCudaDevice(0, "kernels/cuda/testing/libanother.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/libanother.so is not a Muster plugin"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/testing/libanother.so is not a Muster plugin"));
 }
 
 TEST(OpenCudaDeviceTest, SaysWhyThereIsNone) {
@@ -206,7 +208,8 @@ TEST_P(CudaDeviceTest, HasConvolutionsOfEveryKind) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Libraries, CudaDeviceTest,
-                         testing::Values(kLibrary, "kernels/cuda/libmuster-cuda-on-host.so"),
+                         testing::Values(kLibrary,
+                                         "kernels/cuda/testing/libmuster-cuda-on-host.so"),
                          [](const auto& info) { return info.index == 0 ? "Gpu" : "OnHost"; });
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/capture.h"
-#include "kernels/cuda/plugin.h"
+#include "kernels/cuda/plugin/plugin.h"
 #include "kernels/device.h"
 #include "kernels/device_stream.h"
 

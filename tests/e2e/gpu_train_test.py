@@ -56,7 +56,7 @@ class GpuTrainTest(unittest.TestCase):
     def test_rejects_nodes_with_different_drivers(self):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")),
-                              ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
+                              ("libmuster-cuda.so", binary("kernels/cuda/testing/libmuster-cuda-on-host.so")))
             for name, driver, variables in (("a", "580.65.06", {"NCCL_ALGO": "Ring"}), ("b", "570.86.10", {})):
                 machine = cluster.directory / f"machine-{name}"
                 machine.mkdir()
@@ -106,7 +106,7 @@ class GpuTrainTest(unittest.TestCase):
             self.assertEqual(refused.stderr.count("\n"), 1, refused.stderr)
             self.assertIn(f"CUDA: no {programs}/libmuster-cuda.so", refused.stderr)
             self.assertNotIn("cuda:0", explain("gpu").stdout)
-            shutil.copy(binary("kernels/cuda/libmuster-cuda-on-host.so"), programs / "libmuster-cuda.so")
+            shutil.copy(binary("kernels/cuda/testing/libmuster-cuda-on-host.so"), programs / "libmuster-cuda.so")
             for device, flags in (("auto", ("--device", "cuda", "--time")), ("gpu", ())):
                 answer = explain(device, *flags)
                 self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -119,7 +119,7 @@ class GpuTrainTest(unittest.TestCase):
         with Cluster() as cluster:
             prefix = cluster.directory / "prefix"
             prefix.mkdir()
-            copied(prefix / "lib", ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so")))
+            copied(prefix / "lib", ("libmuster-cuda.so", binary("kernels/cuda/testing/libmuster-cuda-on-host.so")))
             rank = copied(prefix / "libexec", ("muster-rank", binary("trainer/muster-rank"))) / "muster-rank"
             folder = cluster.directory / "images"
             make_images(folder)

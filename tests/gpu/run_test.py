@@ -38,7 +38,7 @@ class RunTest(unittest.TestCase):
             folder = self.folder / bundle.name.removesuffix(".tar.xz")
             library = folder / "lib/libmuster-cuda.so"
             library.unlink()
-            shutil.copy(binary("kernels/cuda/libmuster-cuda-on-host.so"), library)
+            shutil.copy(binary("kernels/cuda/testing/libmuster-cuda-on-host.so"), library)
             folders.append(folder)
         return folders
 

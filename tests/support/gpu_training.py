@@ -30,7 +30,7 @@ def make_images(folder):
 def rank_on_host_gpu(directory):
     """Creates a folder with muster-rank and the library of the fake GPU, and returns the path of muster-rank."""
     return copied(directory, ("muster-rank", binary("trainer/muster-rank")),
-                  ("libmuster-cuda.so", binary("kernels/cuda/libmuster-cuda-on-host.so"))) / "muster-rank"
+                  ("libmuster-cuda.so", binary("kernels/cuda/testing/libmuster-cuda-on-host.so"))) / "muster-rank"
 
 
 def spec(name, folder, device, **train):

@@ -253,7 +253,7 @@ TEST(InputWriterTest, EncodedImagesAreFinishedByTheLoader) {
 
 // The network's input does not depend on where images are stored and which device transforms them.
 TEST(InputWriterTest, DevicesGiveTheSameInputAsTheCpu) {
-  const auto on_host = kernels::OpenCudaDevice(0, "kernels/cuda/libmuster-cuda-on-host.so");
+  const auto on_host = kernels::OpenCudaDevice(0, "kernels/cuda/testing/libmuster-cuda-on-host.so");
   ASSERT_TRUE(on_host.ok()) << on_host.status();
   for (const int64_t channels : {1, 3}) {
     const auto dataset = Noise::Make(channels);

@@ -20,7 +20,7 @@ TEST(RankDeviceTest, AutoUsesGpuAssignedByWorker) {
 }
 
 TEST(RankDeviceTest, OpensFirstGpu) {
-  const auto device = OpenGpu(0, "kernels/cuda/libmuster-cuda-on-host.so");
+  const auto device = OpenGpu(0, "kernels/cuda/testing/libmuster-cuda-on-host.so");
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ((*device)->name(), "cuda:0 host");
   EXPECT_FALSE((*device)->host_memory());

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cuda/cublaslt_abi.h"
+#include "kernels/cuda/library/cublaslt_abi.h"
 #include "kernels/half.h"
 
 using muster::kernels::DataType;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/cudnn_abi.h"
+#include "kernels/cuda/library/cudnn_abi.h"
 #include "kernels/half.h"
 
 using muster::kernels::DataType;

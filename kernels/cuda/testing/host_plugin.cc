@@ -7,8 +7,8 @@
 #include <memory>
 #include <mutex>
 
-#include "kernels/cuda/on_host.h"
-#include "kernels/cuda/plugin.h"
+#include "kernels/cuda/plugin/plugin.h"
+#include "kernels/cuda/testing/on_host.h"
 #include "kernels/testing/host_queue.h"
 
 struct MusterCudaContext {};

@@ -1,5 +1,5 @@
 // A library as another version of Muster may have it.
-#include "kernels/cuda/plugin.h"
+#include "kernels/cuda/plugin/plugin.h"
 
 extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
   static const MusterCudaApi api = {.abi = 4711, .kernel_table_bytes = 8};

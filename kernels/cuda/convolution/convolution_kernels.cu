@@ -1,0 +1,97 @@
+#include "kernels/cuda/convolution/convolution_kernels.h"
+#include "kernels/cuda/launch/channel_tiling.h"
+#include "kernels/cuda/table/kernels.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+namespace {
+
+template <typename Storage, int kWidth>
+struct ColumnTerms {
+  const Storage* x;
+  int64_t columns;
+
+  struct Mine {
+    const Storage* x;
+    int64_t columns;
+    MUSTER_HOST_DEVICE void Add(int64_t row, Floats<kWidth>* sums) const {
+      const Floats<kWidth> values = Load<kWidth>(x + row * columns);
+      for (int i = 0; i < kWidth; ++i) sums[0][i] += values[i];
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t column) const {
+    return {x + column, columns};
+  }
+};
+
+struct ColumnFinish {
+  float* sums;
+  MUSTER_HOST_DEVICE void operator()(int64_t, int64_t column, const double* sum) const {
+    sums[column] = static_cast<float>(sum[0]);
+  }
+};
+
+void ColumnSums(DataType type, int64_t rows, int64_t columns, const void* x, float* sums) {
+  DispatchWidth(type, columns, {x}, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    SumColumns<width, 1>(rows, columns, 1,
+                         ColumnTerms<Storage, width>{static_cast<const Storage*>(x), columns},
+                         ColumnFinish{sums});
+  });
+}
+
+template <typename Sum, typename Storage, int kWidth>
+struct EpilogueBody {
+  int64_t channels;
+  const Sum* sums;
+  Epilogue epilogue;
+  Storage* y;
+
+  struct Mine {
+    EpilogueBody all;
+    int64_t channel;
+    Floats<kWidth> scale;
+    Floats<kWidth> shift;
+    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+      const int64_t at = pixel * all.channels + channel;
+      Floats<kWidth> values = Load<kWidth>(all.sums + at);
+      Floats<kWidth> added = {};
+      const auto* addend = static_cast<const Storage*>(all.epilogue.addend);
+      if (addend != nullptr) added = Load<kWidth>(addend + at);
+      for (int i = 0; i < kWidth; ++i) {
+        values[i] = Activated(all.epilogue.activation, values[i] * scale[i] + shift[i] + added[i]);
+      }
+      Store<kWidth>(all.y + at, values);
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    Mine mine{*this, channel, {}, {}};
+    for (int i = 0; i < kWidth; ++i) {
+      mine.scale[i] = epilogue.scale != nullptr ? epilogue.scale[channel + i] : 1.0f;
+      mine.shift[i] = epilogue.shift != nullptr ? epilogue.shift[channel + i] : 0.0f;
+    }
+    return mine;
+  }
+};
+
+void ApplyEpilogue(int64_t pixels, int64_t channels, DataType sums_type, const void* sums,
+                   const Epilogue& epilogue, DataType y_type, void* y) {
+  DispatchType(sums_type, [&](auto sum) {
+    // As wide as the narrower of the types makes it: 8 of 16 bits beside 8 floats, twice 16 bytes.
+    DispatchWidth(y_type, channels, {sums, epilogue.addend, y}, [&](auto element, auto width) {
+      using Sum = decltype(sum);
+      using Storage = decltype(element);
+      const EpilogueBody<Sum, Storage, width> body{channels, static_cast<const Sum*>(sums),
+                                                   epilogue, static_cast<Storage*>(y)};
+      ForEachPixel<width>(pixels, channels, body);
+    });
+  });
+}
+
+}  // namespace
+
+const ConvolutionKernels kConvolutionKernels = {
+    .column_sums = ColumnSums,
+    .apply_epilogue = ApplyEpilogue,
+};
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -1,0 +1,239 @@
+#include "kernels/cuda/convolution/cublaslt/linear.h"
+
+#include <algorithm>
+#include <compare>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/convolution/operand_workspace.h"
+
+namespace muster::kernels::cuda {
+namespace {
+
+// What cuBLASLt's documentation asks for on Hopper.
+constexpr size_t kProductBytes = size_t{32} << 20;
+
+enum class Direction { kForward, kBackwardData, kBackwardWeights };
+
+struct Product {
+  Direction direction = Direction::kForward;
+  int64_t rows = 1;
+  // Of the bias, or of its gradient.
+  bool bias = false;
+  bool addend = false;
+  bool relu = false;
+
+  auto operator<=>(const Product&) const = default;
+};
+
+class CublasLtLinear final : public Convolution {
+ public:
+  CublasLtLinear(const ConvolutionShape& shape, const ConvolutionOptions& options,
+                 const LayerRuntime& runtime, const CublasLt& cublaslt, CublasLtHandle handle,
+                 void* stream)
+      : ins_(shape.in_channels),
+        outs_(shape.out_channels),
+        options_(options),
+        runtime_(runtime),
+        cublaslt_(cublaslt),
+        handle_(handle),
+        stream_(stream) {
+    const DataType compute = options.compute_type;
+    x_ = workspace_.AddCast(options.x_type, compute, options.max_rows * ins_);
+    y_ = workspace_.AddCast(options.y_type, compute, options.max_rows * outs_);
+    weights_ = workspace_.AddCast(DataType::kFloat32, compute, ins_ * outs_);
+    bias_ = workspace_.AddCast(DataType::kFloat32, WrittenAs(options.y_type), outs_);
+    y_sums_ =
+        workspace_.AddCast(options.y_type, WrittenAs(options.y_type), options.max_rows * outs_);
+    x_sums_ =
+        workspace_.AddCast(options.x_type, WrittenAs(options.x_type), options.max_rows * ins_);
+    product_ = workspace_.Add(kProductBytes);
+  }
+
+  // Asks for what every layer needs.
+  absl::Status MakeProducts() {
+    const int64_t rows = options_.max_rows;
+    absl::Status status = Find({.rows = rows}).status();
+    if (!options_.training) return status;
+    status.Update(Find({.direction = Direction::kBackwardWeights, .rows = rows}).status());
+    if (!options_.data_gradient) return status;
+    status.Update(Find({.direction = Direction::kBackwardData, .rows = rows}).status());
+    return status;
+  }
+
+  int64_t weights_elements() const override { return ins_ * outs_; }
+  std::string weights_layout() const override { return "oi"; }
+  std::string description() const override {
+    return absl::StrCat("cublaslt (", NameOf(options_.compute_type), ")");
+  }
+  size_t workspace_bytes() const override { return workspace_.bytes(); }
+
+  void ImportWeights(const float* canonical, float* weights) const override {
+    std::copy_n(canonical, weights_elements(), weights);
+  }
+  void ExportWeights(const float* weights, float* canonical) const override {
+    std::copy_n(weights, weights_elements(), canonical);
+  }
+
+  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
+               void* workspace) override {
+    if (rows == 0) return;
+    const void* const a = Weights(weights, workspace);
+    const void* const b = X(rows, x, workspace);
+    const DataType written = WrittenAs(options_.y_type);
+    const bool direct = written == options_.y_type;
+    if (direct && epilogue.scale == nullptr && epilogue.activation != Activation::kRelu6) {
+      const Product fused = {.rows = rows,
+                             .bias = epilogue.shift != nullptr,
+                             .addend = epilogue.addend != nullptr,
+                             .relu = epilogue.activation == Activation::kRelu};
+      const absl::StatusOr<CublasLtMatmul>& product = Find(fused);
+      if (product.ok()) {
+        const void* bias = epilogue.shift;
+        if (bias != nullptr) {
+          bias = AsType(runtime_.device->kernels(), DataType::kFloat32, bias, outs_, written, bias_,
+                        workspace);
+        }
+        return Run(product, a, b, epilogue.addend, y, bias, workspace);
+      }
+    }
+    void* const sums = direct ? y : y_sums_.In(workspace);
+    Run(Find({.rows = rows}), a, b, nullptr, sums, nullptr, workspace);
+    runtime_.kernels->apply_epilogue(rows, outs_, written, sums, epilogue, options_.y_type, y);
+  }
+
+  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+                    void* workspace) override {
+    if (rows == 0) return;
+    const DataType written = WrittenAs(options_.x_type);
+    void* const sums = written == options_.x_type ? dx : x_sums_.In(workspace);
+    Run(Find({.direction = Direction::kBackwardData, .rows = rows}), Weights(weights, workspace),
+        Dy(rows, dy, workspace), nullptr, sums, nullptr, workspace);
+    if (sums == dx) return;
+    runtime_.device->kernels().cast(written, sums, 1, options_.x_type, dx,
+                                    static_cast<size_t>(rows * ins_));
+  }
+
+  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
+                       void* workspace) override {
+    if (rows == 0) {
+      runtime_.device->Zero(dweights, static_cast<size_t>(ins_ * outs_) * sizeof(float));
+      if (dbias == nullptr) return;
+      return runtime_.device->Zero(dbias, static_cast<size_t>(outs_) * sizeof(float));
+    }
+    const void* const a = X(rows, x, workspace);
+    const void* const b = Dy(rows, dy, workspace);
+    Product product = {.direction = Direction::kBackwardWeights, .rows = rows};
+    if (dbias != nullptr) {
+      product.bias = true;
+      if (Find(product).ok()) return Run(Find(product), a, b, nullptr, dweights, dbias, workspace);
+      product.bias = false;
+      runtime_.kernels->column_sums(options_.compute_type, rows, outs_, b, dbias);
+    }
+    Run(Find(product), a, b, nullptr, dweights, nullptr, workspace);
+  }
+
+ private:
+  // What a product writes for an output of the type.
+  DataType WrittenAs(DataType type) const {
+    return type == options_.compute_type ? type : DataType::kFloat32;
+  }
+
+  const void* Operand(DataType type, const void* array, int64_t count, WorkspaceRegion region,
+                      void* workspace) const {
+    return AsType(runtime_.device->kernels(), type, array, count, options_.compute_type, region,
+                  workspace);
+  }
+  const void* X(int64_t rows, const void* x, void* workspace) const {
+    return Operand(options_.x_type, x, rows * ins_, x_, workspace);
+  }
+  const void* Dy(int64_t rows, const void* dy, void* workspace) const {
+    return Operand(options_.y_type, dy, rows * outs_, y_, workspace);
+  }
+  const void* Weights(const float* weights, void* workspace) const {
+    return Operand(DataType::kFloat32, weights, ins_ * outs_, weights_, workspace);
+  }
+
+  // A row-major array is the transpose of a column-major matrix: x is [ins, rows], y [outs, rows],
+  // weights [ins, outs].
+  MatmulProblem ProblemOf(const Product& product) const {
+    MatmulProblem problem = {.operand_type = options_.compute_type, .add_c = product.addend};
+    switch (product.direction) {
+      case Direction::kForward: {
+        problem.m = outs_, problem.n = product.rows, problem.k = ins_;
+        problem.transpose_a = true;
+        problem.d_type = WrittenAs(options_.y_type);
+        const int bits =
+            (product.bias ? kCublasLtEpilogueBias : 0) | (product.relu ? kCublasLtEpilogueRelu : 0);
+        problem.epilogue = bits == 0 ? kCublasLtEpilogueNone : static_cast<CublasLtEpilogue>(bits);
+        return problem;
+      }
+      case Direction::kBackwardData:
+        problem.m = ins_, problem.n = product.rows, problem.k = outs_;
+        problem.d_type = WrittenAs(options_.x_type);
+        break;
+      case Direction::kBackwardWeights:
+        problem.m = ins_, problem.n = outs_, problem.k = product.rows;
+        problem.transpose_b = true;
+        problem.d_type = DataType::kFloat32;
+        break;
+    }
+    problem.epilogue = product.bias ? kCublasLtEpilogueBiasGradientOfB : kCublasLtEpilogueNone;
+    return problem;
+  }
+
+  const absl::StatusOr<CublasLtMatmul>& Find(const Product& product) {
+    auto at = products_.find(product);
+    if (at == products_.end()) {
+      at = products_
+               .emplace(product,
+                        CublasLtMatmul::Make(cublaslt_, handle_, ProblemOf(product), kProductBytes))
+               .first;
+    }
+    return at->second;
+  }
+
+  void Run(const absl::StatusOr<CublasLtMatmul>& product, const void* a, const void* b,
+           const void* c, void* d, const void* bias, void* workspace) const {
+    const absl::Status status =
+        product.ok() ? product->Run(a, b, c, d, bias, product_.In(workspace), stream_)
+                     : product.status();
+    if (!status.ok()) runtime_.report(status);
+  }
+
+  const int64_t ins_;
+  const int64_t outs_;
+  const ConvolutionOptions options_;
+  const LayerRuntime runtime_;
+  const CublasLt& cublaslt_;
+  const CublasLtHandle handle_;
+  void* const stream_;
+  // Operands in the compute type, the bias as products take it, outputs that products cannot write
+  // in their own type, and what products need themselves.
+  WorkspacePlan workspace_;
+  WorkspaceRegion x_, y_, weights_, bias_, y_sums_, x_sums_, product_;
+  std::map<Product, absl::StatusOr<CublasLtMatmul>> products_;
+};
+
+}  // namespace
+
+bool IsLinear(const ConvolutionShape& shape) {
+  return shape.valid() && shape.height == 1 && shape.width == 1 && shape.kernel == 1 &&
+         shape.padding == 0 && shape.groups == 1;
+}
+
+absl::StatusOr<std::unique_ptr<Convolution>> MakeCublasLtLinear(
+    const ConvolutionShape& shape, const ConvolutionOptions& options, const LayerRuntime& runtime,
+    const CublasLt& cublaslt, CublasLtHandle handle, void* stream) {
+  if (!IsLinear(shape) || !options.valid()) {
+    return absl::InvalidArgumentError("no such linear layer");
+  }
+  auto made = std::make_unique<CublasLtLinear>(shape, options, runtime, cublaslt, handle, stream);
+  const absl::Status status = made->MakeProducts();
+  if (!status.ok()) return status;
+  return made;
+}
+
+}  // namespace muster::kernels::cuda

@@ -1,0 +1,141 @@
+// How linear layers are done and what happens where they cannot be, by a library that stands in for
+// cuBLASLt; what they compute is convolution_contract_test's.
+#include "kernels/cuda/convolution/cublaslt/linear.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/contract/test_buffer.h"
+#include "kernels/cuda/testing/on_host_device.h"
+
+namespace muster::kernels {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr size_t kCublasLtAlignment = 256;
+constexpr ConvolutionShape kShape{.in_channels = 6, .out_channels = 4};
+
+class CublasLtLinearTest : public testing::Test {
+ protected:
+  CublasLtLinearTest() : device_(MakeCudaOnHostDevice()) { CublasLtFake() = {}; }
+
+  void Make(const ConvolutionOptions& options) {
+    auto made = device_->MakeConvolution(kShape, options);
+    ASSERT_TRUE(made.ok()) << made.status();
+    layer_ = *std::move(made);
+    auto workspace = device_->Allocate(layer_->workspace_bytes() + kCublasLtAlignment);
+    ASSERT_TRUE(workspace.ok());
+    workspace_ = *std::move(workspace);
+    const auto address = reinterpret_cast<uintptr_t>(workspace_.data());
+    workspace_at_ = workspace_.as<char>() + (0 - address) % kCublasLtAlignment;
+    for (TestBuffer* buffer : {&x_, &y_, &addend_, &weights_, &shift_}) {
+      std::fill_n(buffer->data(), buffer->size(), 1.0f);
+    }
+  }
+  // -> how many products had an epilogue, and how many there were.
+  std::pair<int64_t, int64_t> Forward(int64_t rows, const Epilogue& epilogue) {
+    CublasLtFake().runs = CublasLtFake().runs_with_epilogue = 0;
+    layer_->Forward(rows, x_.data(), weights_.data(), epilogue, y_.data(), workspace_at_);
+    return {CublasLtFake().runs_with_epilogue, CublasLtFake().runs};
+  }
+  std::pair<int64_t, int64_t> BackwardWeights() {
+    CublasLtFake().runs = CublasLtFake().runs_with_epilogue = 0;
+    layer_->BackwardWeights(2, x_.data(), y_.data(), weights_.data(), shift_.data(), workspace_at_);
+    return {CublasLtFake().runs_with_epilogue, CublasLtFake().runs};
+  }
+
+  const std::unique_ptr<Device> device_;
+  std::unique_ptr<Convolution> layer_;
+  DeviceMemory workspace_;
+  char* workspace_at_ = nullptr;  // 256-byte aligned
+  TestBuffer x_{2 * 6}, y_{2 * 4}, addend_{2 * 4}, weights_{6 * 4}, shift_{4};
+};
+
+using Runs = std::pair<int64_t, int64_t>;
+
+TEST_F(CublasLtLinearTest, BiasAddendReluAndTheGradientOfTheBiasArePartOfTheProduct) {
+  Make({.max_rows = 2});
+  EXPECT_EQ(layer_->description(), "cublaslt (float32)");
+  const float* const shift = shift_.data();
+  EXPECT_EQ(Forward(2, {}), Runs(0, 1));
+  EXPECT_EQ(Forward(2, {.shift = shift}), Runs(1, 1));
+  EXPECT_EQ(Forward(2, {.addend = addend_.data()}), Runs(0, 1));
+  EXPECT_EQ(y_[5], 7);
+  EXPECT_EQ(Forward(2, {.shift = shift, .addend = addend_.data(), .activation = Activation::kRelu}),
+            Runs(1, 1));
+  EXPECT_EQ(y_[5], 8);
+  EXPECT_EQ(BackwardWeights(), Runs(1, 1));
+  EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
+}
+
+TEST_F(CublasLtLinearTest, OtherEpiloguesAreOurs) {
+  Make({.max_rows = 2});
+  std::fill_n(shift_.data(), 4, 2.0f);
+  EXPECT_EQ(Forward(2, {.scale = shift_.data()}), Runs(0, 1));
+  EXPECT_EQ(y_[7], 12);
+  EXPECT_EQ(Forward(2, {.shift = shift_.data(), .activation = Activation::kRelu6}), Runs(0, 1));
+  EXPECT_EQ(y_[7], 6);
+}
+
+TEST_F(CublasLtLinearTest, WithoutEpiloguesInTheLibraryTheyAreOurs) {
+  CublasLtFake().no_epilogue = 1;
+  Make({.max_rows = 2});
+  EXPECT_EQ(Forward(2, {.shift = shift_.data()}), Runs(0, 1));
+  EXPECT_EQ(y_[3], 7);
+  EXPECT_EQ(BackwardWeights(), Runs(0, 1));
+  EXPECT_EQ(weights_[0], 14);  // of x = 1 and y = 7, twice
+  EXPECT_EQ(shift_[3], 14);
+  EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
+}
+
+TEST_F(CublasLtLinearTest, AnAlgorithmIsAskedForOnce) {
+  Make({.max_rows = 2});
+  CublasLtFake().proposals = 0;
+  Forward(2, {});
+  EXPECT_EQ(CublasLtFake().proposals, 0);
+  Forward(1, {});
+  Forward(1, {});
+  EXPECT_EQ(CublasLtFake().proposals, 1);
+}
+
+// A plan places several micro-batches' activations before the workspace.
+TEST_F(CublasLtLinearTest, WorkspaceAndOperandsNeedTheLayersAlignmentOnly) {
+  Make({.max_rows = 2});
+  for (const size_t offset : {0, 64, 128, 192}) {
+    workspace_at_ = workspace_.as<char>() + offset;
+    EXPECT_EQ(Forward(2, {}), Runs(0, 1)) << offset;
+    EXPECT_EQ(BackwardWeights(), Runs(1, 1)) << offset;
+  }
+  EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
+}
+
+TEST_F(CublasLtLinearTest, NoAlgorithmIsAnError) {
+  CublasLtFake().nothing = 1;
+  const absl::Status status = device_->MakeConvolution(kShape, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(), "cuBLASLt: heuristics: not supported");
+}
+
+TEST_F(CublasLtLinearTest, AnErrorOfACallIsTheDevices) {
+  Make({.max_rows = 2});
+  CublasLtFake().failing_run = 1;
+  Forward(2, {});
+  const absl::Status status = device_->Synchronize();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "cuBLASLt: product: the fake's error");
+}
+
+TEST(IsLinearTest, IsAProductOfRows) {
+  using cuda::IsLinear;
+  EXPECT_TRUE(IsLinear(kShape));
+  EXPECT_FALSE(IsLinear({.height = 2, .in_channels = 6, .out_channels = 4}));
+  EXPECT_FALSE(IsLinear({.in_channels = 6, .out_channels = 4, .kernel = 3, .padding = 1}));
+  EXPECT_FALSE(IsLinear({.in_channels = 6, .out_channels = 4, .groups = 2}));
+}
+
+}  // namespace
+}  // namespace muster::kernels

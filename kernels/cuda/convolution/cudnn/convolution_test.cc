@@ -1,0 +1,280 @@
+// Which engines are taken and what happens without them, by a library that stands in for cuDNN;
+// what they compute is convolution_contract_test's.
+#include "kernels/cuda/convolution/cudnn/convolution.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/contract/test_buffer.h"
+#include "kernels/cuda/testing/on_host_device.h"
+#include "kernels/half.h"
+
+namespace muster::kernels {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr DataType kF32 = DataType::kFloat32;
+constexpr DataType kBf16 = DataType::kBfloat16;
+constexpr ConvolutionShape kShape{6, 5, 8, 16, 3, 1, 1};
+
+class CudnnConvolutionTest : public testing::Test {
+ protected:
+  CudnnConvolutionTest() { CudnnFake() = {.workspace_bytes = 192}; }
+
+  static ConvolutionOptions Options(DataType compute, DataType x = kBf16, DataType y = kBf16) {
+    return {.max_rows = 3, .x_type = x, .y_type = y, .compute_type = compute};
+  }
+  static std::string DescriptionOf(Device& device, const ConvolutionOptions& options) {
+    const auto made = device.MakeConvolution(kShape, options);
+    return made.ok() ? (*made)->description() : made.status().ToString();
+  }
+
+  // Runs Forward with zeros, which is enough to see how it is done.
+  struct Layer {
+    Layer(Device& device, const ConvolutionOptions& options)
+        : x(options.max_rows * kShape.input_elements()),
+          y(options.max_rows * kShape.output_elements()),
+          addend(y.size()),
+          weights(kShape.weights()),
+          shift(kShape.out_channels) {
+      auto made = device.MakeConvolution(kShape, options);
+      EXPECT_TRUE(made.ok()) << made.status();
+      if (!made.ok()) return;
+      convolution = *std::move(made);
+      workspace = std::make_unique<TestBuffer>(convolution->workspace_bytes() / sizeof(float) + 1);
+      for (TestBuffer* buffer : {&x, &addend, &weights, &shift}) {
+        std::fill_n(buffer->data(), buffer->size(), 0.0f);
+      }
+    }
+    void Forward(int64_t rows, const Epilogue& epilogue) {
+      convolution->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace->data());
+    }
+    std::unique_ptr<Convolution> convolution;
+    TestBuffer x, y, addend, weights, shift;
+    std::unique_ptr<TestBuffer> workspace;
+  };
+};
+
+TEST_F(CudnnConvolutionTest, Float32TakesNoEngineOfReducedPrecision) {
+  const auto device = MakeCudaOnHostDevice();
+  // The first two that are proposed have notes against them, the third must be compiled.
+  EXPECT_EQ(DescriptionOf(*device, Options(kF32, kF32, kF32)),
+            "cudnn (forward engine 30, data 30, weights 30)");
+  EXPECT_EQ(DescriptionOf(*device, Options(kBf16)),
+            "cudnn (forward engine 20, data 20, weights 20)");
+}
+
+TEST_F(CudnnConvolutionTest, TheDescriptionHasTheDirectionsThatThereAre) {
+  const auto device = MakeCudaOnHostDevice();
+  ConvolutionOptions options = Options(kBf16);
+  options.data_gradient = false;
+  EXPECT_EQ(DescriptionOf(*device, options), "cudnn (forward engine 20, weights 20)");
+  options.training = false;
+  EXPECT_EQ(DescriptionOf(*device, options), "cudnn (forward engine 20)");
+}
+
+TEST_F(CudnnConvolutionTest, TheFastestIsTakenAndMeasuredOnce) {
+  std::map<int, int> measured;
+  const auto device = MakeCudaOnHostDevice({.time = [&](int engine) {
+    ++measured[engine];
+    return engine == kFakeOrdinary ? 1.0f : 2.0f;
+  }});
+  EXPECT_THAT(DescriptionOf(*device, Options(kBf16)), HasSubstr("forward engine 30"));
+  // In each of three directions all but those that are never taken.
+  EXPECT_EQ(measured,
+            (std::map<int, int>{{kFakeTensorCores, 3}, {kFakeOrdinary, 3}, {kFakePlain, 3}}));
+  EXPECT_THAT(DescriptionOf(*device, Options(kBf16)), HasSubstr("forward engine 30"));
+  EXPECT_EQ(measured[kFakePlain], 3);
+}
+
+TEST_F(CudnnConvolutionTest, TheNextProcessTakesWhatIsKeptOnDisk) {
+  const std::string folder = std::filesystem::path(testing::TempDir()) / "kept";
+  std::filesystem::remove_all(folder);
+  const auto prefers = [](FakeCudnnEngine preferred) {
+    return [preferred](int engine) { return engine == preferred ? 1.0f : 2.0f; };
+  };
+  EXPECT_THAT(DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakePlain)}), Options(kBf16)),
+              HasSubstr("forward engine 50"));
+  CudnnFake().heuristics = 0;
+  EXPECT_THAT(
+      DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakeTensorCores)}), Options(kBf16)),
+      HasSubstr("forward engine 50"));
+  EXPECT_EQ(CudnnFake().heuristics, 0);
+  // What cannot be built any more is measured anew, and that is kept.
+  CudnnFake().retired_engine = kFakePlain;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(
+        DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakeOrdinary)}), Options(kBf16)),
+        HasSubstr("forward engine 30"));
+  }
+  // Both kinds, in each direction, and of the weights' gradient also in float32.
+  EXPECT_EQ(CudnnFake().heuristics, 2 * 4);
+}
+
+TEST_F(CudnnConvolutionTest, AnEngineThatFailsIsPassedOver) {
+  const auto device = MakeCudaOnHostDevice();
+  CudnnFake().failing_engine = kFakeTensorCores;
+  EXPECT_THAT(DescriptionOf(*device, Options(kBf16)), HasSubstr("forward engine 30"));
+  CudnnFake().retired_engine = kFakeOrdinary;
+  EXPECT_THAT(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
+              HasSubstr("forward engine 50"));
+}
+
+TEST_F(CudnnConvolutionTest, EnginesThatMustBeCompiledAreTakenWhereThereIsNoOther) {
+  CudnnFake().only_compiled = 1;
+  EXPECT_EQ(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
+            "cudnn (forward engine 40, data 40, weights 40)");
+}
+
+TEST_F(CudnnConvolutionTest, AnEngineHasTheWorkspaceThatItNeedsUpToALimit) {
+  const auto bytes = [](const ConvolutionOptions& options) {
+    const auto made = MakeCudaOnHostDevice()->MakeConvolution(kShape, options);
+    return made.ok() ? (*made)->workspace_bytes() : 0;
+  };
+  const size_t with_some = bytes(Options(kF32, kF32, kF32));
+  EXPECT_EQ(with_some, 2 * 256);  // aligned
+  CudnnFake().workspace_bytes = int64_t{1} << 40;
+  EXPECT_EQ(bytes(Options(kF32, kF32, kF32)), 0);
+  EXPECT_THAT(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
+              HasSubstr("forward engine 50"));
+}
+
+TEST_F(CudnnConvolutionTest, NoEngineIsAnErrorThatNamesTheOperation) {
+  CudnnFake().retired_engine = kFakePlain;
+  CudnnFake().workspace_bytes = int64_t{1} << 40;
+  const absl::Status status =
+      MakeCudaOnHostDevice()->MakeConvolution(kShape, Options(kBf16)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("forward rows 3 of 6x5x8 to 16 kernel 3 stride 1 padding 1 groups 1 "
+                        "bfloat16 to bfloat16"));
+}
+
+TEST_F(CudnnConvolutionTest, CompiledEpiloguesAreFused) {
+  const auto device = MakeCudaOnHostDevice();
+  Layer layer(*device, Options(kBf16));
+  const auto fused = [&](const Epilogue& epilogue) {
+    CudnnFake().fused_runs = 0;
+    layer.Forward(2, epilogue);
+    return CudnnFake().fused_runs > 0;
+  };
+  const float* const shift = layer.shift.data();
+  const void* const addend = layer.addend.data();
+  EXPECT_TRUE(fused({.shift = shift}));
+  EXPECT_TRUE(fused({.shift = shift, .activation = Activation::kRelu}));
+  EXPECT_TRUE(fused({.shift = shift, .addend = addend, .activation = Activation::kRelu}));
+  EXPECT_FALSE(fused({}));
+  EXPECT_FALSE(fused({.addend = addend, .activation = Activation::kRelu}));
+  EXPECT_FALSE(fused({.scale = shift, .shift = shift}));
+  EXPECT_FALSE(fused({.shift = shift, .activation = Activation::kRelu6}));
+  EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
+}
+
+TEST_F(CudnnConvolutionTest, AnEpilogueThatNoEngineTakesIsOurs) {
+  CudnnFake().no_fusion = 1;
+  const auto device = MakeCudaOnHostDevice();
+  Layer layer(*device, Options(kF32, kF32, kF32));
+  layer.shift[3] = -7;
+  layer.shift[4] = 7;
+  layer.Forward(1, {.shift = layer.shift.data(), .activation = Activation::kRelu});
+  EXPECT_EQ(CudnnFake().fused_runs, 0);
+  EXPECT_EQ(layer.y[3], 0);
+  EXPECT_EQ(layer.y[4], 7);
+  EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
+}
+
+TEST_F(CudnnConvolutionTest, APlanIsMadeWithTheFirstCallOfItsRows) {
+  const auto device = MakeCudaOnHostDevice();
+  Layer layer(*device, Options(kBf16));
+  CudnnFake().plans = 0;
+  layer.Forward(3, {});
+  EXPECT_EQ(CudnnFake().plans, 0);
+  layer.Forward(2, {});
+  const int64_t plans = CudnnFake().plans;
+  EXPECT_GT(plans, 0);
+  layer.Forward(2, {});
+  EXPECT_EQ(CudnnFake().plans, plans);
+}
+
+TEST_F(CudnnConvolutionTest, OtherNumbersOfRowsTakeTheEngineOfTheMost) {
+  int measured = 0;
+  const auto device = MakeCudaOnHostDevice({.time = [&](int engine) {
+    ++measured;
+    return engine == kFakeOrdinary ? 1.0f : 2.0f;
+  }});
+  Layer layer(*device, Options(kBf16));
+  measured = 0;
+  layer.Forward(2, {});
+  EXPECT_EQ(CudnnFake().last_engine, kFakeOrdinary);
+  EXPECT_EQ(measured, 0);
+}
+
+// Those of other numbers of rows have the workspace that was asked for.
+TEST_F(CudnnConvolutionTest, ALaterPlanNeedsNoMoreWorkspace) {
+  const auto device = MakeCudaOnHostDevice();
+  Layer layer(*device, Options(kBf16));
+  CudnnFake().workspace_bytes = 1 << 20;
+  layer.Forward(2, {});
+  EXPECT_EQ(CudnnFake().last_engine, kFakePlain);
+  EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
+}
+
+TEST_F(CudnnConvolutionTest, AnErrorOfACallIsTheDevices) {
+  const auto device = MakeCudaOnHostDevice();
+  Layer layer(*device, Options(kBf16));
+  CudnnFake().failing_engine = kFakeTensorCores;
+  layer.Forward(3, {});
+  const absl::Status status = device->Synchronize();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cuDNN: execution: error 5000"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the engine fails"));
+}
+
+// Where cuDNN can write float32 from operands of 16 bits, nothing is rounded on the way.
+TEST_F(CudnnConvolutionTest, OutputsAreWrittenInTheirOwnTypeWherePossible) {
+  std::mt19937 random(5);
+  const auto rounded = [&](const Layer& layer) {
+    int count = 0;
+    for (int64_t i = 0; i < 3 * kShape.output_elements(); ++i) {
+      count += RoundTo(kBf16, layer.y[i]) == layer.y[i];
+    }
+    return count;
+  };
+  const auto forward = [&] {
+    const auto device = MakeCudaOnHostDevice();
+    Layer layer(*device, Options(kBf16, kF32, kF32));
+    layer.x.Randomise(random);
+    layer.weights.Randomise(random);
+    layer.Forward(3, {});
+    EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
+    return rounded(layer);
+  };
+  const auto all = static_cast<int>(3 * kShape.output_elements());
+  EXPECT_EQ(forward(), all);
+  CudnnFake().mixed_outputs = 1;
+  EXPECT_LT(forward(), all / 10);
+  EXPECT_EQ(CudnnFake().last_engine, kFakeTensorCores);
+}
+
+TEST_F(CudnnConvolutionTest, ALibraryThatDoesNotStartIsAnErrorOfWhatNeedsIt) {
+  const auto make = [&](const ConvolutionShape& shape) {
+    return MakeCudaOnHostDevice()->MakeConvolution(shape, {}).status();
+  };
+  CudnnFake().failing_create = 1;
+  EXPECT_EQ(make(kShape), absl::UnavailableError("cuDNN: start: error 1001: no such GPU"));
+  CublasLtFake().failing_create = 1;
+  EXPECT_EQ(make({.in_channels = 8, .out_channels = 4}),
+            absl::UnavailableError("cuBLASLt: start: the fake's error"));
+  CublasLtFake() = {};
+  EXPECT_TRUE(make({4, 4, 8, 8, 3, 1, 1, 8}).ok());  // depthwise needs neither
+}
+
+}  // namespace
+}  // namespace muster::kernels

@@ -1,0 +1,217 @@
+#include "kernels/cuda/convolution/cudnn/planner.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::kernels::cuda {
+namespace {
+
+constexpr int64_t kMostProposals = 64;
+constexpr size_t kMostCandidates = 8;
+
+constexpr uint32_t Bit(CudnnNumericalNote note) { return uint32_t{1} << note; }
+
+// Other bits with every call, or coarser sums than of the operands' products in float32.
+constexpr uint32_t kNever =
+    Bit(kCudnnNoteDownConvertInputs) | Bit(kCudnnNoteReducedPrecisionReduction) |
+    Bit(kCudnnNoteFft) | Bit(kCudnnNoteNondeterministic) | Bit(kCudnnNoteWinograd) |
+    Bit(kCudnnNoteWinograd4x4) | Bit(kCudnnNoteWinograd6x6) | Bit(kCudnnNoteWinograd13x13);
+// Which have no float32: they round operands to TF32.
+constexpr uint32_t kNeverInFloat32 = kNever | Bit(kCudnnNoteTensorCore);
+
+const char* NameOf(ConvolutionDirection direction) {
+  switch (direction) {
+    case ConvolutionDirection::kForward:
+      return "forward";
+    case ConvolutionDirection::kBackwardData:
+      return "data";
+    case ConvolutionDirection::kBackwardWeights:
+      return "weights";
+  }
+  return "";
+}
+
+const char* NameOf(CudnnOutput output) {
+  switch (output) {
+    case CudnnOutput::kDirect:
+      return "direct";
+    case CudnnOutput::kCast:
+      return "cast";
+  }
+  return "";
+}
+
+}  // namespace
+
+struct CudnnPlanner::Problem {
+  CudnnGraph graph;
+  absl::Status status;
+  CudnnOutput output;
+  std::vector<int64_t> ids;
+  std::string text;  // names it in the cache
+};
+
+DataType CudnnPlanner::OutputType(ConvolutionDirection direction) const {
+  switch (direction) {
+    case ConvolutionDirection::kForward:
+      return options_.y_type;
+    case ConvolutionDirection::kBackwardData:
+      return options_.x_type;
+    case ConvolutionDirection::kBackwardWeights:
+      break;
+  }
+  return DataType::kFloat32;
+}
+
+// Best first.
+std::vector<CudnnPlanner::Formulation> CudnnPlanner::FormulationsOf(
+    const CudnnOperation& operation) const {
+  if (operation.shift) return {{CudnnOutput::kDirect, false}};
+  if (OutputType(operation.direction) == options_.compute_type) {
+    return {{CudnnOutput::kDirect, true}};
+  }
+  return {{CudnnOutput::kDirect, false}, {CudnnOutput::kCast, true}};
+}
+
+CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
+                                                CudnnOutput output) const {
+  const ConvolutionDirection direction = operation.direction;
+  const DataType compute = options_.compute_type;
+  const DataType written = output == CudnnOutput::kCast ? compute : OutputType(direction);
+  Problem problem{CudnnGraph(target_), {}, output, {}, {}};
+  CudnnGraph& graph = problem.graph;
+
+  const CudnnGraph::TensorShape x_shape = {operation.rows, shape_.in_channels, shape_.height,
+                                           shape_.width};
+  const CudnnGraph::TensorShape w_shape = {shape_.out_channels, shape_.in_channels / shape_.groups,
+                                           shape_.kernel, shape_.kernel};
+  const CudnnGraph::TensorShape y_shape = {operation.rows, shape_.out_channels, shape_.out_height(),
+                                           shape_.out_width()};
+  // The tensor in memory: the output of the type that is written, the others operands.
+  const auto add = [&](const CudnnGraph::TensorShape& shape, ConvolutionDirection written_by) {
+    return graph.AddTensor(direction == written_by ? written : compute, shape);
+  };
+  const int64_t x = add(x_shape, ConvolutionDirection::kBackwardData);
+  const int64_t w = add(w_shape, ConvolutionDirection::kBackwardWeights);
+  const int64_t y = add(y_shape, ConvolutionDirection::kForward);
+  problem.ids = {x, w, y};
+  const auto add_sums = [&] {
+    return graph.AddTensor(DataType::kFloat32, y_shape, /*is_virtual=*/true);
+  };
+
+  if (operation.shift) {
+    int64_t sums = add_sums();
+    graph.AddConvolution(direction, shape_, x, w, sums);
+    const int64_t shift = graph.AddTensor(compute, {1, shape_.out_channels, 1, 1});
+    problem.ids.push_back(shift);
+    if (operation.addend) {
+      const int64_t addend = graph.AddTensor(compute, y_shape);
+      problem.ids.push_back(addend);
+      const int64_t added = add_sums();
+      graph.AddPointwise(kCudnnPointwiseAdd, sums, addend, added);
+      sums = added;
+    }
+    const int64_t shifted = operation.relu ? add_sums() : y;
+    graph.AddPointwise(kCudnnPointwiseAdd, sums, shift, shifted);
+    if (operation.relu) graph.AddPointwise(kCudnnPointwiseRelu, shifted, 0, y);
+  } else {
+    graph.AddConvolution(direction, shape_, x, w, y);
+  }
+  problem.status = graph.Finish();
+  problem.text =
+      absl::StrCat(NameOf(direction), " rows ", operation.rows, " of ", shape_.height, "x",
+                   shape_.width, "x", shape_.in_channels, " to ", shape_.out_channels, " kernel ",
+                   shape_.kernel, " stride ", shape_.stride, " padding ", shape_.padding,
+                   " groups ", shape_.groups, " ", kernels::NameOf(compute), " to ",
+                   kernels::NameOf(written), " ", NameOf(output), operation.shift ? " shift" : "",
+                   operation.addend ? " addend" : "", operation.relu ? " relu" : "");
+  return problem;
+}
+
+bool CudnnPlanner::Exact(const CudnnProposal& proposal) const {
+  const bool float32 = options_.compute_type == DataType::kFloat32;
+  return (proposal.numerical_notes & (float32 ? kNeverInFloat32 : kNever)) == 0;
+}
+
+absl::StatusOr<CudnnChoice> CudnnPlanner::Build(const Problem& problem,
+                                                const CudnnEngineChoice& engine,
+                                                int64_t most_workspace_bytes) {
+  absl::StatusOr<CudnnPlan> plan = CudnnPlan::Make(problem.graph, engine);
+  if (!plan.ok()) return plan.status();
+  if (plan->workspace_bytes() > most_workspace_bytes) {
+    return absl::ResourceExhaustedError("more workspace than there is");
+  }
+  return CudnnChoice{*std::move(plan), engine, problem.output, problem.ids};
+}
+
+// The first that can be built, those that are compiled already or else those that must be.
+std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
+                                                  const Formulation& formulation,
+                                                  int64_t most_workspace_bytes) const {
+  std::vector<CudnnProposal> proposals = problem.graph.Propose(kCudnnHeuristicsA, kMostProposals);
+  for (CudnnProposal& proposal : problem.graph.Propose(kCudnnHeuristicsFallback, kMostProposals)) {
+    proposals.push_back(std::move(proposal));
+  }
+  std::vector<CudnnChoice> candidates;
+  for (const bool compiled : {false, true}) {
+    if (compiled && !(formulation.compiled_at_run_time && candidates.empty())) break;
+    for (const CudnnProposal& proposal : proposals) {
+      if (candidates.size() == kMostCandidates) break;
+      if (!Exact(proposal) || proposal.compiled_at_run_time != compiled) continue;
+      absl::StatusOr<CudnnChoice> candidate = Build(problem, proposal.choice, most_workspace_bytes);
+      if (candidate.ok()) candidates.push_back(*std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation,
+                                                 const CudnnChoice* like,
+                                                 int64_t most_workspace_bytes,
+                                                 Measure measure) const {
+  const std::vector<Formulation> formulations = FormulationsOf(operation);
+  std::vector<Problem> problems;
+  for (const Formulation& formulation : formulations) {
+    problems.push_back(MakeProblem(operation, formulation.output));
+  }
+  for (const Problem& problem : problems) {
+    if (!problem.status.ok() || like == nullptr || like->output != problem.output) continue;
+    absl::StatusOr<CudnnChoice> choice = Build(problem, like->engine, most_workspace_bytes);
+    if (choice.ok()) return choice;
+  }
+  for (const Problem& problem : problems) {
+    CudnnEngineChoice kept;
+    const std::optional<std::string> text = plans_.Find(problem.text);
+    if (!problem.status.ok() || !text.has_value() || !kept.Parse(*text)) continue;
+    absl::StatusOr<CudnnChoice> choice = Build(problem, kept, most_workspace_bytes);
+    if (choice.ok()) return choice;
+  }
+
+  absl::Status error;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    error.Update(problems[i].status);
+    if (!problems[i].status.ok()) continue;
+    std::optional<CudnnChoice> best;
+    float best_milliseconds = 0;
+    for (CudnnChoice& candidate : Candidates(problems[i], formulations[i], most_workspace_bytes)) {
+      const absl::StatusOr<float> milliseconds = measure(candidate);
+      error.Update(milliseconds.status());
+      if (!milliseconds.ok() || (best.has_value() && *milliseconds >= best_milliseconds)) continue;
+      best = std::move(candidate);
+      best_milliseconds = *milliseconds;
+    }
+    if (!best.has_value()) continue;
+    plans_.Put(problems[i].text, best->engine.Text());
+    return *std::move(best);
+  }
+  if (!error.ok()) return error;
+  return absl::UnimplementedError(absl::StrCat("cuDNN has no engine for the convolution ",
+                                               problems.front().text, " in ", most_workspace_bytes,
+                                               " bytes of workspace"));
+}
+
+}  // namespace muster::kernels::cuda

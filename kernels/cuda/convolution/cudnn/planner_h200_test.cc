@@ -1,0 +1,147 @@
+// Asks NVIDIA's own cuDNN, where this machine has one, what it would run on an H200: heuristics and
+// plans need no GPU, only its properties. What is checked is that cuDNN takes the graphs as they
+// are built here, so that only what plans compute is left for a machine with a GPU.
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/convolution/cudnn/graph.h"
+#include "kernels/cuda/convolution/cudnn/plan_cache.h"
+#include "kernels/cuda/convolution/cudnn/planner.h"
+#include "kernels/cuda/library/cudnn.h"
+#include "kernels/cuda/library/open_library.h"
+
+namespace muster::kernels::cuda {
+namespace {
+
+constexpr char kH200[] = R"({
+  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+  "regsPerBlock": 65536, "multiProcessorCount": 132, "smClockRateKHz": 1980000,
+  "memClockRateKHz": 3201000, "l2CacheSize": 62914560, "warpSize": 32,
+  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+  "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "pciDeviceId": 0,
+  "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "isTccDriver": 0,
+  "supportCoopLaunch": 1, "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
+  "totalGlobalMem": 150000000000, "deviceName": "NVIDIA H200"})";
+
+struct Layer {
+  const char* name;
+  ConvolutionShape shape;
+  bool data_gradient = true;
+};
+
+// The kinds that our models have, and some that they do not.
+constexpr Layer kLayers[] = {
+    {"resnet stem", {224, 224, 3, 64, 7, 2, 3}, false},
+    {"resnet 3x3", {56, 56, 64, 64, 3, 1, 1}},
+    {"resnet 3x3 strided", {56, 56, 128, 128, 3, 2, 1}},
+    {"resnet 3x3 last", {7, 7, 512, 512, 3, 1, 1}},
+    {"resnet 1x1 wide", {56, 56, 64, 256, 1, 1, 0}},
+    {"resnet 1x1 narrow", {56, 56, 256, 64, 1, 1, 0}},
+    {"resnet 1x1 last", {7, 7, 2048, 512, 1, 1, 0}},
+    {"resnet shortcut", {56, 56, 256, 512, 1, 2, 0}},
+    {"resnet stem for small images", {32, 32, 3, 64, 3, 1, 1}, false},
+    {"resnet stem in grey", {28, 28, 1, 64, 7, 2, 3}, false},
+    {"mobilenet stem", {112, 112, 3, 32, 3, 2, 1}, false},
+    {"mobilenet expansion", {56, 56, 24, 144, 1, 1, 0}},
+    {"mobilenet projection", {56, 56, 144, 24, 1, 1, 0}},
+    {"mobilenet last", {4, 4, 320, 1280, 1, 1, 0}},
+    {"small_cnn first", {28, 28, 1, 32, 3, 1, 1}, false},
+    {"small_cnn second", {14, 14, 32, 64, 3, 1, 1}},
+    {"odd channels", {7, 5, 13, 19, 3, 1, 1}},
+    {"32 groups", {56, 56, 128, 128, 3, 1, 1, 32}},
+    {"two odd groups", {5, 9, 6, 10, 3, 2, 1, 2}},
+    {"five", {12, 12, 6, 16, 5, 1, 2}},
+};
+constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16};
+
+class CudnnH200Test : public testing::TestWithParam<DataType> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<Cudnn> cudnn = OpenCudnn(CudaLibraryFolders());
+    if (!cudnn.ok()) GTEST_SKIP() << cudnn.status().message();
+    cudnn_ = *cudnn;
+    if (cudnn_.version() < 90800) GTEST_SKIP() << "cuDNN before 9.8 knows no GPU that is not there";
+    absl::StatusOr<CudnnDescriptor> properties = MakeDeviceProperties(cudnn_, kH200);
+    ASSERT_TRUE(properties.ok()) << properties.status();
+    properties_.emplace(*std::move(properties));
+  }
+
+  // By a planner that takes the first plan that is made.
+  absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape, const CudnnOperation& operation,
+                                     PlanCache& plans) {
+    const ConvolutionOptions options = {.max_rows = operation.rows,
+                                        .x_type = GetParam(),
+                                        .y_type = GetParam(),
+                                        .compute_type = GetParam()};
+    const CudnnTarget target = {.cudnn = &cudnn_, .device_properties = properties_->get()};
+    return CudnnPlanner(shape, options, target, plans)
+        .Choose(operation, nullptr, int64_t{256} << 20, [](const CudnnChoice&) { return 1.0f; });
+  }
+  absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape,
+                                     const CudnnOperation& operation) {
+    PlanCache plans("", "");
+    return Choose(shape, operation, plans);
+  }
+
+  static constexpr int64_t kRows = 32;
+  Cudnn cudnn_;
+  std::optional<CudnnDescriptor> properties_;
+};
+
+TEST_P(CudnnH200Test, EveryDirectionOfEveryLayerHasAPlan) {
+  for (const Layer& layer : kLayers) {
+    SCOPED_TRACE(layer.name);
+    const auto forward = Choose(layer.shape, {.rows = kRows});
+    ASSERT_TRUE(forward.ok()) << forward.status();
+    EXPECT_EQ(forward->output, CudnnOutput::kDirect);
+    const auto weights =
+        Choose(layer.shape, {.direction = ConvolutionDirection::kBackwardWeights, .rows = kRows});
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    const bool float32 = GetParam() == DataType::kFloat32;
+    EXPECT_EQ(weights->output, float32 ? CudnnOutput::kDirect : CudnnOutput::kCast);
+    if (!layer.data_gradient) continue;
+    const auto data =
+        Choose(layer.shape, {.direction = ConvolutionDirection::kBackwardData, .rows = kRows});
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->output, CudnnOutput::kDirect);
+  }
+}
+
+TEST_P(CudnnH200Test, EpiloguesWithAShiftAreFused) {
+  for (const Layer& layer : kLayers) {
+    for (const bool addend : {false, true}) {
+      for (const bool relu : {false, true}) {
+        SCOPED_TRACE(testing::Message() << layer.name << " addend " << addend << " relu " << relu);
+        const auto fused =
+            Choose(layer.shape, {.rows = kRows, .shift = true, .addend = addend, .relu = relu});
+        EXPECT_TRUE(fused.ok()) << fused.status();
+      }
+    }
+  }
+}
+
+// From the text that a PlanCache keeps, and no other engine.
+TEST_P(CudnnH200Test, APlanIsMadeAgainFromItsText) {
+  const ConvolutionShape shape = {56, 56, 64, 64, 3, 1, 1};
+  const CudnnOperation operation = {.rows = kRows};
+  const std::string folder = std::filesystem::path(testing::TempDir()) / "h200";
+  std::filesystem::remove_all(folder);
+  PlanCache plans(folder, NameOf(GetParam()));
+  const auto first = Choose(shape, operation, plans);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_FALSE(first->engine.knobs.empty() && GetParam() != DataType::kFloat32);
+  PlanCache read(folder, NameOf(GetParam()));
+  const auto again = Choose(shape, operation, read);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->engine, first->engine);
+  EXPECT_EQ(again->plan.workspace_bytes(), first->plan.workspace_bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudnnH200Test, testing::ValuesIn(kTypes),
+                         [](const auto& info) { return NameOf(info.param); });
+
+}  // namespace
+}  // namespace muster::kernels::cuda

@@ -1,0 +1,64 @@
+#include "kernels/cuda/convolution/layer_factory.h"
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/convolution/depthwise/engine.h"
+#include "kernels/cuda/convolution/cublaslt/linear.h"
+#include "kernels/cuda/convolution/cudnn/convolution.h"
+
+namespace muster::kernels::cuda {
+
+LayerMaker::~LayerMaker() {
+  if (cudnn_handle_ != nullptr) cudnn_->destroy(cudnn_handle_);
+  if (cublaslt_handle_ != nullptr) cublaslt_->destroy(cublaslt_handle_);
+}
+
+absl::Status LayerMaker::StartCudnn() {
+  if (cudnn_handle_ != nullptr) return absl::OkStatus();
+  absl::StatusOr<Cudnn> opened = OpenCudnn(setup_.places);
+  if (!opened.ok()) return opened.status();
+  CudnnHandle handle = nullptr;
+  absl::Status status = opened->StatusOf(opened->create(&handle), "start");
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  cudnn_ = *std::move(opened);
+  cudnn_handle_ = handle;
+  plans_.emplace(setup_.plan_folder, absl::StrCat(setup_.machine, " cuDNN ", cudnn_->version()));
+  return cudnn_->StatusOf(cudnn_->set_stream(handle, setup_.stream), "stream");
+}
+
+absl::Status LayerMaker::StartCublasLt() {
+  if (cublaslt_handle_ != nullptr) return absl::OkStatus();
+  absl::StatusOr<CublasLt> opened = OpenCublasLt(setup_.places);
+  if (!opened.ok()) return opened.status();
+  CublasLtHandle handle = nullptr;
+  const absl::Status status = opened->StatusOf(opened->create(&handle), "start");
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  cublaslt_ = *std::move(opened);
+  cublaslt_handle_ = handle;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Convolution>> LayerMaker::Make(const ConvolutionShape& shape,
+                                                              const ConvolutionOptions& options) {
+  if (!shape.valid() || !options.valid()) {
+    return absl::InvalidArgumentError("no such convolution");
+  }
+  const KernelTable& kernels = runtime_.device->kernels();
+  if (shape.depthwise()) {
+    // The GPU's threads are its own.
+    ConvolutionOptions alone = options;
+    alone.threads = 1;
+    return cpu::MakeDepthwiseConvolution(shape, alone, kernels);
+  }
+  if (IsLinear(shape)) {
+    const absl::Status status = StartCublasLt();
+    if (!status.ok()) return status;
+    return MakeCublasLtLinear(shape, options, runtime_, *cublaslt_, cublaslt_handle_,
+                              setup_.stream);
+  }
+  const absl::Status status = StartCudnn();
+  if (!status.ok()) return status;
+  return MakeCudnnConvolution(shape, options, runtime_,
+                              {.cudnn = &*cudnn_, .handle = cudnn_handle_}, *plans_);
+}
+
+}  // namespace muster::kernels::cuda

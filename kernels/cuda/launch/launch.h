@@ -1,0 +1,174 @@
+// Runs bodies of kernels: on the GPU, or one item after the other where the C++ compiler compiles
+// this (see elements.h).
+//
+// A body is a plain struct of what its kernel needs, copied to the device with the call. What it
+// does lies between the launches alone, so that the same code is tested without a GPU.
+#ifndef MUSTER_KERNELS_CUDA_LAUNCH_LAUNCH_H_
+#define MUSTER_KERNELS_CUDA_LAUNCH_LAUNCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/launch/elements.h"
+#ifdef __CUDACC__
+#include "kernels/cuda/launch/context.h"
+#else
+#include <cstring>
+#include <memory>
+#include <vector>
+#endif
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+
+inline constexpr int kThreads = 256;  // of every block
+// Of a reduction: about what fills the largest GPU. A constant, so that the order of sums depends
+// on shapes alone.
+inline constexpr int64_t kReducingBlocks = 1024;
+
+MUSTER_HOST_DEVICE constexpr int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
+MUSTER_HOST_DEVICE constexpr int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+MUSTER_HOST_DEVICE constexpr int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// What each thread of a block keeps in registers from phase to phase: a Body::State, if it has one.
+struct NoState {};
+template <typename Body>
+struct StateOfBody {
+  using Type = NoState;
+};
+template <typename Body>
+requires requires { typename Body::State; }
+struct StateOfBody<Body> {
+  using Type = typename Body::State;
+};
+template <typename Body>
+using StateOf = typename StateOfBody<Body>::Type;
+
+template <typename Body>
+MUSTER_HOST_DEVICE void RunPhase(const Body& body, int phase, int64_t block, int thread,
+                                 typename Body::Shared& shared, StateOf<Body>& state) {
+  if constexpr (std::is_same_v<StateOf<Body>, NoState>) {
+    body.Run(phase, block, thread, shared);
+  } else {
+    body.Run(phase, block, thread, shared, state);
+  }
+}
+
+#ifdef __CUDACC__
+
+template <typename Body>
+__global__ void __launch_bounds__(kThreads)
+    ItemKernel(const __grid_constant__ Body body, int64_t items) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < items;
+       i += stride) {
+    body(i);
+  }
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(kThreads)
+    BlockKernel(const __grid_constant__ Body body, int64_t blocks) {
+  __shared__ typename Body::Shared shared;
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    StateOf<Body> state;
+#pragma unroll
+    for (int phase = 0; phase < Body::kPhases; ++phase) {
+      RunPhase(body, phase, block, static_cast<int>(threadIdx.x), shared, state);
+      __syncthreads();
+    }
+  }
+}
+
+// Calls body(i) for each i below `items`. The blocks fill the GPU `waves` times; several waves
+// balance bodies whose registers leave room for fewer threads than a multiprocessor can hold.
+template <typename Body>
+void ForEachItem(int64_t items, const Body& body, int waves = 1) {
+  if (items <= 0) return;
+  Context& context = CurrentContext();
+  const int64_t blocks = Smaller(Quotient(items, kThreads), context.filling_blocks() * waves);
+  ItemKernel<<<static_cast<unsigned>(blocks), kThreads, 0, context.stream()>>>(body, items);
+  context.Check(cudaGetLastError());
+}
+
+// Calls body.Run(phase, block, thread, shared) for each block below `blocks` and each of its
+// threads. Between two phases, of which Body::kPhases says how many, all threads of a block wait
+// for each other; they share a Body::Shared with unspecified content. A body with a State also gets
+// the thread's own as the last argument.
+template <typename Body>
+void ForEachBlock(int64_t blocks, const Body& body) {
+  if (blocks <= 0) return;
+  Context& context = CurrentContext();
+  constexpr int64_t kGrid = 1 << 20;
+  BlockKernel<<<static_cast<unsigned>(Smaller(blocks, kGrid)), kThreads, 0, context.stream()>>>(
+      body, blocks);
+  context.Check(cudaGetLastError());
+}
+
+// Device memory for what one call's kernels leave each other, 256-byte aligned; null after an
+// error, which is remembered.
+template <typename T>
+T* Scratch(int64_t count) {
+  return static_cast<T*>(CurrentContext().Scratch(static_cast<size_t>(count) * sizeof(T)));
+}
+
+#else
+
+template <typename Body>
+void ForEachItem(int64_t items, const Body& body, int /*waves*/ = 1) {
+  for (int64_t i = 0; i < items; ++i) body(i);
+}
+
+// Every other block runs its threads in the opposite order: none may need what another one of the
+// same phase did. Memory that nobody wrote is full of what is no number.
+template <typename Body>
+void ForEachBlock(int64_t blocks, const Body& body) {
+  const auto shared = std::make_unique<typename Body::Shared>();
+  std::vector<StateOf<Body>> states(kThreads);
+  for (int64_t block = 0; block < blocks; ++block) {
+    std::memset(static_cast<void*>(shared.get()), 0xff, sizeof(*shared));
+    std::memset(static_cast<void*>(states.data()), 0xff, kThreads * sizeof(states[0]));
+    for (int phase = 0; phase < Body::kPhases; ++phase) {
+      for (int i = 0; i < kThreads; ++i) {
+        const int thread = block % 2 == 0 ? i : kThreads - 1 - i;
+        RunPhase(body, phase, block, thread, *shared, states[thread]);
+      }
+    }
+  }
+}
+
+template <typename T>
+T* Scratch(int64_t count) {
+  static thread_local std::vector<T> scratch;
+  scratch.resize(count);
+  std::memset(static_cast<void*>(scratch.data()), 0xff, count * sizeof(T));
+  return scratch.data();
+}
+
+#endif
+
+// Vectors first, then what is left element by element.
+template <typename Body, int kWidth>
+struct VectorItems {
+  Body body;
+  int64_t vectors;
+  MUSTER_HOST_DEVICE void operator()(int64_t i) const {
+    if (i < vectors) {
+      body.template Run<kWidth>(i * kWidth);
+    } else {
+      body.template Run<1>(vectors * kWidth + (i - vectors));
+    }
+  }
+};
+
+// Calls body.Run<n>(at) for elements at to at + n of each `count`: n is kWidth or 1, the latter for
+// all where the arrays are not `aligned`.
+template <int kWidth, typename Body>
+void ForEachElement(int64_t count, bool aligned, const Body& body) {
+  const int64_t vectors = aligned ? count / kWidth : 0;
+  ForEachItem(vectors + (count - vectors * kWidth), VectorItems<Body, kWidth>{body, vectors});
+}
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
+
+#endif  // MUSTER_KERNELS_CUDA_LAUNCH_LAUNCH_H_

@@ -1,0 +1,95 @@
+// Holds what kernels compute of places in arrays to what the words mean, by trying all.
+#include "kernels/cuda/launch/windows.h"
+
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/launch/channel_tiling.h"
+
+namespace muster::kernels::cuda_on_host {
+namespace {
+
+TEST(DividerTest, IsADivision) {
+  std::mt19937_64 random(1);
+  std::vector<int64_t> numbers = {1, 2, 3, 5, 7, 255, 256, 641, 65537, (1 << 30) + 1};
+  for (int64_t n : {int64_t{1} << 31, int64_t{1} << 32, int64_t{1} << 40}) {
+    for (const int64_t by : {-1, 0, 1}) numbers.push_back(n + by);
+  }
+  for (int i = 0; i < 200; ++i)
+    numbers.push_back(static_cast<int64_t>(random() >> (24 + i % 38)) + 1);
+  for (const int64_t divisor : numbers) {
+    const Divider divider(divisor);
+    ASSERT_EQ(divider.Quotient(0), 0);
+    for (const int64_t number : numbers) {
+      for (const int64_t by : {-1, 0, 1}) {
+        // Around the number and its nearest multiples below the bound of the short way.
+        const int64_t multiple = (int64_t{1} << 31) / divisor * divisor;
+        for (const int64_t n : {number + by, number / divisor * divisor + by, multiple + by}) {
+          if (n < 0) continue;
+          int64_t quotient = n;
+          ASSERT_EQ(divider.TakeRest(quotient), n % divisor) << n << " / " << divisor;
+          ASSERT_EQ(quotient, n / divisor) << n << " / " << divisor;
+        }
+      }
+    }
+  }
+}
+
+TEST(AxisTest, WindowsAndPixels) {
+  for (int64_t size = 1; size < 9; ++size) {
+    for (int64_t kernel = 1; kernel < 6; ++kernel) {
+      for (int64_t stride = 1; stride < 5; ++stride) {
+        for (int64_t padding = 0; padding < 4; ++padding) {
+          if (size + 2 * padding < kernel) continue;
+          const Axis axis(size, kernel, stride, padding);
+          for (int64_t pixel = 0; pixel < size; ++pixel) {
+            const Range over = axis.WindowsOver(pixel);
+            for (int64_t window = 0; window < axis.windows; ++window) {
+              const int64_t cell = pixel - (window * stride - padding);
+              const bool covers = cell >= 0 && cell < kernel;
+              EXPECT_EQ(window >= over.begin && window < over.end, covers);
+              const Range cells = axis.CellsOf(window);
+              if (covers) EXPECT_TRUE(cell >= cells.begin && cell < cells.end);
+            }
+          }
+          for (int64_t window = 0; window < axis.windows; ++window) {
+            const Range cells = axis.CellsOf(window);
+            if (cells.begin >= cells.end) continue;
+            EXPECT_GE(axis.Begin(window) + cells.begin, 0);
+            EXPECT_LE(axis.Begin(window) + cells.end, size);
+            EXPECT_LE(cells.end, kernel);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Each vector of each pixel once per share, neighbours by neighbours.
+TEST(ColumnsTest, EveryPlaceIsOneThreads) {
+  for (const int64_t pixels : {0, 1, 5, 700, 20000}) {
+    for (const int64_t vectors : {1, 3, 8, 64, 65, 300}) {
+      for (const int64_t shares : {1, 10}) {
+        const Columns columns(pixels, vectors, shares);
+        EXPECT_LE(columns.blocks(), std::max(kReducingBlocks, columns.groups * shares));
+        std::vector<int> seen(shares * pixels * vectors);
+        for (int64_t block = 0; block < columns.blocks(); ++block) {
+          for (int thread = 0; thread < kThreads; ++thread) {
+            const int64_t vector = columns.Vector(block, thread);
+            if (vector >= vectors) continue;
+            if (thread % columns.lanes > 0)
+              ASSERT_EQ(vector, columns.Vector(block, thread - 1) + 1);
+            columns.ForEachPixel(block, thread, [&](int64_t pixel) {
+              ++seen[(columns.Share(block) * pixels + pixel) * vectors + vector];
+            });
+          }
+        }
+        for (const int count : seen) ASSERT_EQ(count, 1) << pixels << " " << vectors;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::kernels::cuda_on_host

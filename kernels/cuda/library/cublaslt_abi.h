@@ -1,0 +1,98 @@
+/* What of cuBLASLt's binary interface this project uses, as CUDA 12 and 13 export it. Plain C, so
+ * that a library that stands in for NVIDIA's can be built against the same declarations;
+ * nvidia_headers_test.cc compares them with NVIDIA's.
+ *
+ * The facts are from NVIDIA's cuBLAS reference, https://docs.nvidia.com/cuda/cublas. */
+#ifndef MUSTER_KERNELS_CUDA_LIBRARY_CUBLASLT_ABI_H_
+#define MUSTER_KERNELS_CUDA_LIBRARY_CUBLASLT_ABI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CublasStatus;
+typedef void* CublasLtHandle;
+typedef void* CublasLtMatmulDescriptor;
+typedef void* CublasLtMatrixLayout;
+typedef void* CublasLtPreference;
+
+enum { kCublasSuccess = 0, kCublasInvalidValue = 7, kCublasNotSupported = 15 };
+
+/* cudaDataType */
+typedef enum CublasDataType {
+  kCublasFloat = 0,
+  kCublasHalf = 2,
+  kCublasBfloat16 = 14,
+} CublasDataType;
+
+/* Sums in float32, of operands as they are. */
+typedef enum CublasComputeType { kCublasCompute32F = 68 } CublasComputeType;
+typedef enum CublasOperation { kCublasNotTransposed = 0, kCublasTransposed = 1 } CublasOperation;
+
+typedef enum CublasLtEpilogue {
+  kCublasLtEpilogueNone = 1,
+  kCublasLtEpilogueRelu = 2,
+  kCublasLtEpilogueBias = 4,
+  kCublasLtEpilogueReluBias = 6,
+  kCublasLtEpilogueBiasGradientOfB = 512,
+} CublasLtEpilogue;
+
+/* Of parts of the sums, which are added up in the compute type. */
+enum { kCublasLtReductionInComputeType = 2 };
+
+typedef enum CublasLtMatmulAttribute {
+  kCublasLtTransposeA = 3,
+  kCublasLtTransposeB = 4,
+  kCublasLtEpilogueAttribute = 7,
+  kCublasLtBiasPointer = 8, /* of elements of D's type */
+} CublasLtMatmulAttribute;
+
+typedef enum CublasLtPreferenceAttribute {
+  kCublasLtMostWorkspaceBytes = 1,
+  kCublasLtReductionMask = 3,
+  /* Of pointers, in bytes; 256 where it is not set. */
+  kCublasLtAlignmentOfA = 5,
+  kCublasLtAlignmentOfB = 6,
+  kCublasLtAlignmentOfC = 7,
+  kCublasLtAlignmentOfD = 8,
+} CublasLtPreferenceAttribute;
+
+typedef struct CublasLtAlgorithm {
+  uint64_t data[8];
+} CublasLtAlgorithm;
+
+typedef struct CublasLtProposal {
+  CublasLtAlgorithm algorithm;
+  size_t workspace_bytes;
+  CublasStatus state;
+  float waves;
+  int reserved[4];
+} CublasLtProposal;
+
+/* X(name of ours, symbol, parameters), of all that return CublasStatus. Matrices are column-major;
+ * a layout is of a type, rows, columns and the leading dimension. */
+#define CUBLASLT_FUNCTIONS(X)                                                                    \
+  X(create, cublasLtCreate, (CublasLtHandle*))                                                   \
+  X(destroy, cublasLtDestroy, (CublasLtHandle))                                                  \
+  X(create_matmul, cublasLtMatmulDescCreate,                                                     \
+    (CublasLtMatmulDescriptor*, CublasComputeType, CublasDataType))                              \
+  X(destroy_matmul, cublasLtMatmulDescDestroy, (CublasLtMatmulDescriptor))                       \
+  X(set_matmul, cublasLtMatmulDescSetAttribute,                                                  \
+    (CublasLtMatmulDescriptor, CublasLtMatmulAttribute, const void*, size_t))                    \
+  X(create_layout, cublasLtMatrixLayoutCreate,                                                   \
+    (CublasLtMatrixLayout*, CublasDataType, uint64_t, uint64_t, int64_t))                        \
+  X(destroy_layout, cublasLtMatrixLayoutDestroy, (CublasLtMatrixLayout))                         \
+  X(create_preference, cublasLtMatmulPreferenceCreate, (CublasLtPreference*))                    \
+  X(destroy_preference, cublasLtMatmulPreferenceDestroy, (CublasLtPreference))                   \
+  X(set_preference, cublasLtMatmulPreferenceSetAttribute,                                        \
+    (CublasLtPreference, CublasLtPreferenceAttribute, const void*, size_t))                      \
+  X(propose, cublasLtMatmulAlgoGetHeuristic,                                                     \
+    (CublasLtHandle, CublasLtMatmulDescriptor, CublasLtMatrixLayout, CublasLtMatrixLayout,       \
+     CublasLtMatrixLayout, CublasLtMatrixLayout, CublasLtPreference, int, CublasLtProposal*,     \
+     int*))                                                                                      \
+  X(matmul, cublasLtMatmul,                                                                      \
+    (CublasLtHandle, CublasLtMatmulDescriptor, const void* alpha, const void* a,                 \
+     CublasLtMatrixLayout, const void* b, CublasLtMatrixLayout, const void* beta, const void* c, \
+     CublasLtMatrixLayout, void* d, CublasLtMatrixLayout, const CublasLtAlgorithm*,              \
+     void* workspace, size_t, void* stream))
+
+#endif /* MUSTER_KERNELS_CUDA_LIBRARY_CUBLASLT_ABI_H_ */

@@ -1,0 +1,42 @@
+#include "kernels/cuda/library/cudnn.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::kernels::cuda {
+
+absl::Status Cudnn::StatusOf(CudnnStatus code, absl::string_view what) const {
+  if (code == kCudnnSuccess) return absl::OkStatus();
+  char words[512] = "";
+  last_error(words, sizeof(words));
+  const std::string message = absl::StrCat("cuDNN: ", what, ": error ", code, ": ", words);
+  const bool unsupported = code / 1000 * 1000 == kCudnnNotSupported;
+  return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
+}
+
+absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places) {
+  constexpr char kLibrary[] = "libcudnn.so.9";
+  const absl::StatusOr<void*> library = OpenLibrary({kLibrary}, places);
+  if (!library.ok()) return library.status();
+  Cudnn cudnn;
+  std::string missing;
+  const auto find = [&](const char* symbol, auto& function) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(*library, symbol));
+    if (function == nullptr) missing = symbol;
+  };
+#define MUSTER_FIND(name, symbol, parameters) find(#symbol, cudnn.name);
+  CUDNN_FUNCTIONS(MUSTER_FIND)
+#undef MUSTER_FIND
+  find("cudnnGetVersion", cudnn.version);
+  find("cudnnGetLastErrorString", cudnn.last_error);
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("CUDA: ", kLibrary, " lacks ", missing));
+  }
+  return cudnn;
+}
+
+}  // namespace muster::kernels::cuda

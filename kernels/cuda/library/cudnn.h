@@ -1,0 +1,43 @@
+// libcudnn.so.9 as a table of functions.
+#ifndef MUSTER_KERNELS_CUDA_LIBRARY_CUDNN_H_
+#define MUSTER_KERNELS_CUDA_LIBRARY_CUDNN_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/cuda/library/cudnn_abi.h"
+#include "kernels/cuda/library/open_library.h"
+#include "kernels/data_type.h"
+
+namespace muster::kernels::cuda {
+
+struct Cudnn {
+#define MUSTER_DECLARE(name, symbol, parameters) CudnnStatus(*name) parameters = nullptr;
+  CUDNN_FUNCTIONS(MUSTER_DECLARE)
+#undef MUSTER_DECLARE
+  size_t (*version)() = nullptr;  // 91900 is 9.19.0
+  void (*last_error)(char* text, size_t size) = nullptr;
+
+  // With cuDNN's word: UNIMPLEMENTED for what it does not support, INTERNAL otherwise.
+  absl::Status StatusOf(CudnnStatus code, absl::string_view what) const;
+};
+
+// libcudnn.so.9. NOT_FOUND where there is none; FAILED_PRECONDITION where it lacks a function.
+absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places);
+
+constexpr CudnnDataType CudnnTypeOf(DataType type) {
+  switch (type) {
+    case DataType::kBfloat16:
+      return kCudnnBfloat16;
+    case DataType::kFloat16:
+      return kCudnnHalf;
+    default:  // kFloat32
+      return kCudnnFloat;
+  }
+}
+
+}  // namespace muster::kernels::cuda
+
+#endif  // MUSTER_KERNELS_CUDA_LIBRARY_CUDNN_H_

@@ -1,0 +1,267 @@
+#include "kernels/cuda/normalization/batch_norm.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+namespace {
+
+// About where a channel's values lie, so that sums of squared distances from there do not cancel:
+// the mean of four of them.
+template <typename Storage>
+MUSTER_HOST_DEVICE float Centre(const Storage* x, int64_t pixels, int64_t channels,
+                                int64_t channel) {
+  float sum = 0;
+  for (int64_t i = 0; i < 4; ++i) sum += Widen(x[i * pixels / 4 * channels + channel]);
+  return sum / 4;
+}
+
+// The sums of distances from the centre, and of their squares.
+template <typename Storage, int kWidth>
+struct StatisticsTerms {
+  int64_t pixels;
+  int64_t channels;
+  const Storage* x;
+
+  struct Mine {
+    Floats<kWidth> centre;
+    const Storage* x;
+    int64_t channels;
+    MUSTER_HOST_DEVICE void Add(int64_t pixel, Floats<kWidth>* sums) const {
+      const Floats<kWidth> values = Load<kWidth>(x + pixel * channels);
+      for (int i = 0; i < kWidth; ++i) {
+        const float distance = values[i] - centre[i];
+        sums[0][i] += distance;
+        sums[1][i] += distance * distance;
+      }
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+    Mine mine{{}, x + channel, channels};
+    for (int i = 0; i < kWidth; ++i) mine.centre[i] = Centre(x, pixels, channels, channel + i);
+    return mine;
+  }
+};
+
+template <typename Storage>
+struct StatisticsFinish {
+  int64_t pixels;
+  int64_t channels;
+  const Storage* x;
+  float* mean;
+  float* variance;
+  MUSTER_HOST_DEVICE void operator()(int64_t, int64_t channel, const double* sums) const {
+    const double count = static_cast<double>(pixels);
+    const double distance = sums[0] / count;
+    const double squares = sums[1] / count - distance * distance;
+    mean[channel] = static_cast<float>(Centre(x, pixels, channels, channel) + distance);
+    variance[channel] = static_cast<float>(squares < 0 ? 0 : squares);
+  }
+};
+
+struct ScaleBody {
+  BatchNormScaling scaling;
+  const float* factor_of_all;  // or null: 1
+  const float* mean;
+  const float* variance;
+  const float* gamma;
+  const float* beta;
+  const float* bias;  // or null
+  float* inverse_deviation;
+  float* scale;
+  float* shift;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    const float inverse =
+        static_cast<float>(1 / sqrt(static_cast<double>(variance[c]) + scaling.epsilon));
+    const float factor = factor_of_all != nullptr ? *factor_of_all : 1.0f;
+    const float product = factor * gamma[c] * inverse;
+    const float added = bias != nullptr ? bias[c] : 0.0f;
+    inverse_deviation[c] = inverse;
+    scale[c] = product;
+    shift[c] = factor * beta[c] + (added - mean[c]) * product;
+  }
+};
+
+struct ToSumsBody {
+  int64_t channels;
+  double pixels;
+  const float* mean;
+  const float* variance;
+  double* sums;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    const double m = pixels > 0 ? double{mean[c]} : 0;
+    const double v = pixels > 0 ? double{variance[c]} : 0;
+    sums[c] = pixels * m;
+    sums[channels + c] = pixels * (v + m * m);
+    if (c == 0) sums[2 * channels] = pixels;
+  }
+};
+
+struct FromSumsBody {
+  int64_t channels;
+  const double* sums;
+  float* mean;
+  float* variance;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    const double pixels = sums[2 * channels];
+    if (pixels == 0) return;
+    const double m = sums[c] / pixels;
+    const double v = sums[channels + c] / pixels - m * m;
+    mean[c] = static_cast<float>(m);
+    variance[c] = v > 0 ? static_cast<float>(v) : 0.0f;
+  }
+};
+
+struct RunningBody {
+  const float* active;  // or null
+  float share;
+  double own_pixels;
+  const double* shared_pixels;  // or null
+  const float* mean;
+  const float* variance;
+  float* running_mean;
+  float* running_variance;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    if (active != nullptr && *active == 0) return;
+    const double pixels = shared_pixels != nullptr ? *shared_pixels : own_pixels;
+    if (pixels == 0) return;
+    const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
+    running_mean[c] += share * (mean[c] - running_mean[c]);
+    running_variance[c] += share * (variance[c] * unbiased - running_variance[c]);
+  }
+};
+
+template <typename Storage, int kWidth>
+struct ApplyPixels {
+  int64_t channels;
+  Activation activation;
+  const Storage* x;
+  const float* scale;
+  const float* shift;
+  const Storage* addend;  // or null
+  Storage* y;
+
+  struct Mine {
+    ApplyPixels all;
+    int64_t channel;
+    Floats<kWidth> scale;
+    Floats<kWidth> shift;
+    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+      const int64_t at = pixel * all.channels + channel;
+      Floats<kWidth> values = Load<kWidth>(all.x + at);
+      Floats<kWidth> added = {};
+      if (all.addend != nullptr) added = Load<kWidth>(all.addend + at);
+      for (int i = 0; i < kWidth; ++i) {
+        const float sum = AffineFunctor<float>{scale[i], shift[i]}(values[i]) + added[i];
+        values[i] = Activated(all.activation, sum);
+      }
+      Store<kWidth>(all.y + at, values);
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel)};
+  }
+};
+
+template <typename Storage, int kWidth>
+struct ApplySquares {
+  int64_t channels;
+  Squares squares;
+  const Storage* x;
+  const float* scale;
+  const float* shift;
+  Storage* y;
+  uint8_t* choice;  // or null
+
+  struct Mine {
+    ApplySquares all;
+    int64_t channel;
+    Floats<kWidth> scale;
+    Floats<kWidth> shift;
+    MUSTER_HOST_DEVICE void operator()(int64_t square) const {
+      const int64_t under = all.squares.Under(square);
+      Largest largest[kWidth];
+      for (int corner = 0; corner < 4; ++corner) {
+        const int64_t pixel = under + all.squares.Corner(corner);
+        const Floats<kWidth> values = Load<kWidth>(all.x + pixel * all.channels + channel);
+        for (int i = 0; i < kWidth; ++i) {
+          const float value = AffineFunctor<float>{scale[i], shift[i]}(values[i]);
+          if (corner == 0) {
+            largest[i] = {value, 0};
+          } else {
+            largest[i].Consider(value, corner);
+          }
+        }
+      }
+      Floats<kWidth> values;
+      Stored<uint8_t, kWidth> chosen;
+      for (int i = 0; i < kWidth; ++i) {
+        const bool dead = largest[i].value <= 0;
+        values[i] = dead ? 0.0f : largest[i].value;
+        chosen.values[i] = dead ? kNoChoice : static_cast<uint8_t>(largest[i].index);
+      }
+      const int64_t out = square * all.channels + channel;
+      Store<kWidth>(all.y + out, values);
+      if (all.choice == nullptr) return;
+      *reinterpret_cast<Stored<uint8_t, kWidth>*>(all.choice + out) = chosen;
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel)};
+  }
+};
+
+}  // namespace
+
+void BatchNormStatistics(const BatchNormShape& shape, const void* x, float* mean, float* variance) {
+  DispatchWidth(shape.type, shape.channels, {x}, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    const int64_t pixels = shape.pixels();
+    const auto* from = static_cast<const Storage*>(x);
+    SumColumns<width, 2>(pixels, shape.channels, 1,
+                         StatisticsTerms<Storage, width>{pixels, shape.channels, from},
+                         StatisticsFinish<Storage>{pixels, shape.channels, from, mean, variance});
+  });
+}
+
+void BatchNormScale(const BatchNormScaling& scaling, const float* factor, const float* mean,
+                    const float* variance, const float* gamma, const float* beta, const float* bias,
+                    float* inverse_deviation, float* scale, float* shift) {
+  ForEachItem(scaling.channels, ScaleBody{scaling, factor, mean, variance, gamma, beta, bias,
+                                          inverse_deviation, scale, shift});
+}
+
+void BatchNormToSums(int64_t channels, double pixels, const float* mean, const float* variance,
+                     double* sums) {
+  ForEachItem(channels, ToSumsBody{channels, pixels, mean, variance, sums});
+}
+
+void BatchNormFromSums(int64_t channels, const double* sums, float* mean, float* variance) {
+  ForEachItem(channels, FromSumsBody{channels, sums, mean, variance});
+}
+
+void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, const float* mean,
+                      const float* variance, float* running_mean, float* running_variance) {
+  ForEachItem(momentum.channels,
+              RunningBody{active, static_cast<float>(momentum.momentum), momentum.pixels,
+                          momentum.shared_pixels, mean, variance, running_mean, running_variance});
+}
+
+void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
+                    const float* shift, const void* addend, void* y, uint8_t* choice) {
+  const auto arrays = {x, addend, static_cast<const void*>(y), static_cast<const void*>(choice)};
+  DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    const auto* from = static_cast<const Storage*>(x);
+    auto* to = static_cast<Storage*>(y);
+    if (shape.pool) {
+      ForEachPixel<width>(shape.out_pixels(), shape.channels,
+                          ApplySquares<Storage, width>{shape.channels, Squares(shape), from, scale,
+                                                       shift, to, choice});
+    } else {
+      ForEachPixel<width>(
+          shape.pixels(), shape.channels,
+          ApplyPixels<Storage, width>{shape.channels, shape.activation, from, scale, shift,
+                                      static_cast<const Storage*>(addend), to});
+    }
+  });
+}
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -1,0 +1,251 @@
+#include "kernels/cuda/normalization/batch_norm.h"
+
+namespace muster::kernels::MUSTER_INSTRUCTION_SET {
+namespace {
+
+// What lets a pixel's dy pass, without a pool.
+template <typename Storage, int kWidth>
+struct Mask {
+  Activation activation;
+  const Storage* y;  // or null
+  Floats<kWidth> scale;
+  Floats<kWidth> shift;
+  MUSTER_HOST_DEVICE Floats<kWidth> Pass(int64_t at, const Floats<kWidth>& x,
+                                         Floats<kWidth> dy) const {
+    if (activation == Activation::kNone) return dy;
+    Floats<kWidth> outputs;
+    if (y != nullptr) {
+      outputs = Load<kWidth>(y + at);
+    } else {
+      for (int i = 0; i < kWidth; ++i) {
+        outputs[i] = AffineFunctor<float>{scale[i], shift[i]}(x[i]);
+      }
+    }
+    for (int i = 0; i < kWidth; ++i) dy[i] = Passed(activation, outputs[i], dy[i]);
+    return dy;
+  }
+};
+
+template <typename Storage, int kWidth>
+MUSTER_HOST_DEVICE Mask<Storage, kWidth> MaskOf(Activation activation,
+                                                const BatchNormGradient& gradient,
+                                                int64_t channel) {
+  Mask<Storage, kWidth> mask{activation, static_cast<const Storage*>(gradient.y), {}, {}};
+  if (activation == Activation::kNone || gradient.y != nullptr) return mask;
+  mask.scale = Channels<kWidth>(gradient.scale, channel);
+  mask.shift = Channels<kWidth>(gradient.shift, channel);
+  return mask;
+}
+
+// The sums of dy, and of dy * (x - mean).
+template <typename Storage, int kWidth>
+struct ParametersTerms {
+  int64_t channels;
+  Activation activation;
+  BatchNormGradient gradient;
+  Storage* dz;  // or null
+
+  struct Mine {
+    int64_t channels;
+    int64_t channel;
+    const Storage* x;
+    const Storage* dy;
+    Storage* dz;
+    Floats<kWidth> mean;
+    Mask<Storage, kWidth> mask;
+    MUSTER_HOST_DEVICE void Add(int64_t pixel, Floats<kWidth>* sums) const {
+      const int64_t at = pixel * channels + channel;
+      const Floats<kWidth> values = Load<kWidth>(x + at);
+      const Floats<kWidth> passed = mask.Pass(at, values, Load<kWidth>(dy + at));
+      for (int i = 0; i < kWidth; ++i) {
+        sums[0][i] += passed[i];
+        sums[1][i] += passed[i] * (values[i] - mean[i]);
+      }
+      if (dz != nullptr) Store<kWidth>(dz + at, passed);
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+    return {channels,
+            channel,
+            static_cast<const Storage*>(gradient.x),
+            static_cast<const Storage*>(gradient.dy),
+            dz,
+            Channels<kWidth>(gradient.mean, channel),
+            MaskOf<Storage, kWidth>(activation, gradient, channel)};
+  }
+};
+
+template <typename Storage, int kWidth>
+struct SquareParametersTerms {
+  int64_t channels;
+  Squares squares;
+  BatchNormGradient gradient;
+
+  struct Mine {
+    SquareParametersTerms all;
+    int64_t channel;
+    Floats<kWidth> mean;
+    MUSTER_HOST_DEVICE void Add(int64_t square, Floats<kWidth>* sums) const {
+      const int64_t out = square * all.channels + channel;
+      const auto* x = static_cast<const Storage*>(all.gradient.x);
+      const Floats<kWidth> dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + out);
+      const auto chosen =
+          *reinterpret_cast<const Stored<uint8_t, kWidth>*>(all.gradient.choice + out);
+      const int64_t under = all.squares.Under(square);
+      for (int corner = 0; corner < 4; ++corner) {
+        const int64_t pixel = under + all.squares.Corner(corner);
+        const Floats<kWidth> values = Load<kWidth>(x + pixel * all.channels + channel);
+        for (int i = 0; i < kWidth; ++i) {
+          const float passed = chosen.values[i] == corner ? dy[i] : 0.0f;
+          sums[0][i] += passed;
+          sums[1][i] += passed * (values[i] - mean[i]);
+        }
+      }
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+    return {*this, channel, Channels<kWidth>(gradient.mean, channel)};
+  }
+};
+
+struct ParametersFinish {
+  const float* inverse_deviation;
+  float* dgamma;
+  float* dbeta;
+  MUSTER_HOST_DEVICE void operator()(int64_t, int64_t channel, const double* sums) const {
+    dbeta[channel] = static_cast<float>(sums[0]);
+    dgamma[channel] = static_cast<float>(sums[1] * inverse_deviation[channel]);
+  }
+};
+
+// A channel's dx = scale * dy + slope * x + offset.
+template <int kWidth>
+struct DataCoefficients {
+  BatchNormBackwardFunctor<float> functors[kWidth];
+
+  MUSTER_HOST_DEVICE DataCoefficients(const BatchNormGradient& gradient, const float* dgamma,
+                                      const float* dbeta, int64_t channel) {
+    const double pixels =
+        gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
+    const double share = 1 / pixels;
+    for (int i = 0; i < kWidth; ++i) {
+      const int64_t c = channel + i;
+      const double scale = gradient.scale[c];
+      const double slope = -scale * dgamma[c] * share * gradient.inverse_deviation[c];
+      const double offset = -scale * dbeta[c] * share - slope * gradient.mean[c];
+      functors[i] = {gradient.scale[c], static_cast<float>(slope), static_cast<float>(offset)};
+    }
+  }
+  MUSTER_HOST_DEVICE Floats<kWidth> operator()(const Floats<kWidth>& x,
+                                               const Floats<kWidth>& dy) const {
+    Floats<kWidth> dx;
+    for (int i = 0; i < kWidth; ++i) dx[i] = functors[i](x[i], dy[i]);
+    return dx;
+  }
+};
+
+template <typename Storage, int kWidth>
+struct DataPixels {
+  int64_t channels;
+  Activation activation;
+  BatchNormGradient gradient;
+  const float* dgamma;
+  const float* dbeta;
+  Storage* dx;
+
+  struct Mine {
+    DataPixels all;
+    int64_t channel;
+    DataCoefficients<kWidth> coefficients;
+    Mask<Storage, kWidth> mask;
+    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+      const int64_t at = pixel * all.channels + channel;
+      const Floats<kWidth> x = Load<kWidth>(static_cast<const Storage*>(all.gradient.x) + at);
+      const Floats<kWidth> dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + at);
+      Store<kWidth>(all.dx + at, coefficients(x, mask.Pass(at, x, dy)));
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel),
+            MaskOf<Storage, kWidth>(activation, gradient, channel)};
+  }
+};
+
+template <typename Storage, int kWidth>
+struct DataSquares {
+  int64_t channels;
+  Squares squares;
+  BatchNormGradient gradient;
+  const float* dgamma;
+  const float* dbeta;
+  Storage* dx;
+
+  struct Mine {
+    DataSquares all;
+    int64_t channel;
+    DataCoefficients<kWidth> coefficients;
+    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+      const int64_t at = pixel * all.channels + channel;
+      const Floats<kWidth> x = Load<kWidth>(static_cast<const Storage*>(all.gradient.x) + at);
+      int corner;
+      const int64_t square = all.squares.Over(pixel, corner);
+      Floats<kWidth> dy = {};
+      if (square >= 0) {
+        const int64_t out = square * all.channels + channel;
+        dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + out);
+        const auto chosen =
+            *reinterpret_cast<const Stored<uint8_t, kWidth>*>(all.gradient.choice + out);
+        for (int i = 0; i < kWidth; ++i) dy[i] = chosen.values[i] == corner ? dy[i] : 0.0f;
+      }
+      Store<kWidth>(all.dx + at, coefficients(x, dy));
+    }
+  };
+  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+    return {*this, channel, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel)};
+  }
+};
+
+}  // namespace
+
+void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                 float* dgamma, float* dbeta, void* dz) {
+  const ParametersFinish finish{gradient.inverse_deviation, dgamma, dbeta};
+  DispatchWidth(
+      shape.type, shape.channels,
+      {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dz},
+      [&](auto element, auto width) {
+        using Storage = decltype(element);
+        if (shape.pool) {
+          SumColumns<width, 2>(
+              shape.out_pixels(), shape.channels, 1,
+              SquareParametersTerms<Storage, width>{shape.channels, Squares(shape), gradient},
+              finish);
+        } else {
+          SumColumns<width, 2>(shape.pixels(), shape.channels, 1,
+                               ParametersTerms<Storage, width>{shape.channels, shape.activation,
+                                                               gradient, static_cast<Storage*>(dz)},
+                               finish);
+        }
+      });
+}
+
+void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                           const float* dgamma, const float* dbeta, void* dx) {
+  DispatchWidth(shape.type, shape.channels,
+                {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dx},
+                [&](auto element, auto width) {
+                  using Storage = decltype(element);
+                  auto* to = static_cast<Storage*>(dx);
+                  if (shape.pool) {
+                    ForEachPixel<width>(shape.pixels(), shape.channels,
+                                        DataSquares<Storage, width>{shape.channels, Squares(shape),
+                                                                    gradient, dgamma, dbeta, to});
+                  } else {
+                    ForEachPixel<width>(shape.pixels(), shape.channels,
+                                        DataPixels<Storage, width>{shape.channels, shape.activation,
+                                                                   gradient, dgamma, dbeta, to});
+                  }
+                });
+}
+
+}  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -1,0 +1,320 @@
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "kernels/cuda/launch/context.h"
+#include "kernels/cuda/plugin/plugin.h"
+#include "kernels/cuda/table/kernels.h"
+
+struct MusterCudaContext {
+  explicit MusterCudaContext(int ordinal) : context(ordinal) {}
+  muster::kernels::cuda::Context context;
+};
+
+namespace muster::kernels::cuda {
+namespace {
+
+const char* TextOf(cudaError_t status) {
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+// What stands in the way of the runtime's first call, which says "insufficient" also where there
+// is no driver.
+const char* WhyNoDevice(cudaError_t status) {
+  static thread_local char text[256];
+  if (status == cudaSuccess) return "no CUDA device";
+  if (status != cudaErrorInsufficientDriver) return cudaGetErrorString(status);
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
+    std::snprintf(text, sizeof(text), "no driver: %s", dlerror());
+    return text;
+  }
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  std::snprintf(text, sizeof(text), "the driver supports CUDA %d.%d at most, this needs %d.%d",
+                driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  return text;
+}
+
+int DeviceCount(const char** error) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count;
+  *error = WhyNoDevice(status);
+  return 0;
+}
+
+const char* Open(int ordinal, MusterCudaContext** context) {
+  auto* const made = new (std::nothrow) MusterCudaContext(ordinal);
+  if (made == nullptr) return "out of memory";
+  if (made->context.first_error() != cudaSuccess) {
+    const char* const error = TextOf(made->context.first_error());
+    delete made;
+    return error;
+  }
+  made->context.Enter();
+  *context = made;
+  return nullptr;
+}
+
+void Close(MusterCudaContext* context) { delete context; }
+
+void Enter(MusterCudaContext* context) { context->context.Enter(); }
+
+const char* DeviceName(const MusterCudaContext* context) { return context->context.name(); }
+
+// An allocation that failed leaves an error that is not the kernels'.
+const char* Forgotten(cudaError_t status) {
+  if (status != cudaSuccess) cudaGetLastError();
+  return TextOf(status);
+}
+
+void Zero(MusterCudaContext* context, void* to, size_t bytes) {
+  context->context.Check(cudaMemsetAsync(to, 0, bytes, context->context.stream()));
+}
+
+const char* Allocate(MusterCudaContext* context, size_t bytes, void** data) {
+  const size_t at_least = bytes > 0 ? bytes : 1;
+  if (const char* error = Forgotten(cudaMalloc(data, at_least)); error != nullptr) return error;
+  Zero(context, *data, at_least);
+  return nullptr;
+}
+
+void Release(MusterCudaContext* context, void* data) { context->context.Check(cudaFree(data)); }
+
+const char* AllocateHost(MusterCudaContext*, size_t bytes, void** data) {
+  return Forgotten(cudaHostAlloc(data, bytes > 0 ? bytes : 1, cudaHostAllocPortable));
+}
+
+void ReleaseHost(MusterCudaContext* context, void* data) {
+  context->context.Check(cudaFreeHost(data));
+}
+
+void QueueCopy(MusterCudaContext* context, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  context->context.Check(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, context->context.stream()));
+}
+
+struct InlineBytes {
+  uint8_t bytes[MUSTER_CUDA_INLINE_BYTES];
+};
+
+__global__ void StoreKernel(const __grid_constant__ InlineBytes value, int count, uint8_t* to) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    to[i] = value.bytes[i];
+  }
+}
+
+void CopyToDevice(MusterCudaContext* context, void* to, const void* host, size_t bytes) {
+  if (bytes == 0 || bytes > MUSTER_CUDA_INLINE_BYTES) return QueueCopy(context, to, host, bytes);
+  InlineBytes value;
+  std::memcpy(value.bytes, host, bytes);
+  StoreKernel<<<1, MUSTER_CUDA_INLINE_BYTES, 0, context->context.stream()>>>(
+      value, static_cast<int>(bytes), static_cast<uint8_t*>(to));
+  context->context.Check(cudaGetLastError());
+}
+
+void CopyToHost(MusterCudaContext* context, void* host, const void* from, size_t bytes) {
+  QueueCopy(context, host, from, bytes);
+  context->context.Check(cudaStreamSynchronize(context->context.stream()));
+}
+
+const char* FreeMemory(MusterCudaContext*, size_t* bytes) {
+  size_t total = 0;
+  return Forgotten(cudaMemGetInfo(bytes, &total));
+}
+
+MusterCudaEvent* MakeEvent(MusterCudaContext* context) {
+  cudaEvent_t event = nullptr;
+  // Those that wait leave the processor to others.
+  context->context.Check(
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
+  return reinterpret_cast<MusterCudaEvent*>(event);
+}
+
+cudaEvent_t EventOf(MusterCudaEvent* event) { return reinterpret_cast<cudaEvent_t>(event); }
+
+void ReleaseEvent(MusterCudaContext* context, MusterCudaEvent* event) {
+  context->context.Check(cudaEventDestroy(EventOf(event)));
+}
+
+void RecordEvent(MusterCudaContext* context, MusterCudaEvent* event) {
+  context->context.Check(cudaEventRecord(EventOf(event), context->context.stream()));
+}
+
+int EventDone(MusterCudaEvent* event) {
+  return cudaEventQuery(EventOf(event)) == cudaErrorNotReady ? 0 : 1;
+}
+
+const char* WaitForEvent(MusterCudaEvent* event) {
+  return TextOf(cudaEventSynchronize(EventOf(event)));
+}
+
+const char* Synchronize(MusterCudaContext* context) {
+  context->context.Check(cudaStreamSynchronize(context->context.stream()));
+  return TextOf(context->context.first_error());
+}
+
+void* Stream(MusterCudaContext* context) { return context->context.stream(); }
+
+const char* Time(MusterCudaContext* context, void (*work)(void*), void* argument,
+                 float* milliseconds) {
+  const cudaStream_t stream = context->context.stream();
+  cudaEvent_t begin = nullptr, end = nullptr;
+  cudaError_t status = cudaEventCreate(&begin);
+  if (status == cudaSuccess) status = cudaEventCreate(&end);
+  if (status == cudaSuccess) status = cudaEventRecord(begin, stream);
+  if (status == cudaSuccess) {
+    work(argument);
+    status = cudaEventRecord(end, stream);
+  }
+  if (status == cudaSuccess) status = cudaEventSynchronize(end);
+  if (status == cudaSuccess) status = cudaEventElapsedTime(milliseconds, begin, end);
+  if (begin != nullptr) cudaEventDestroy(begin);
+  if (end != nullptr) cudaEventDestroy(end);
+  context->context.Check(status);
+  return TextOf(status);
+}
+
+int DriverVersion() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
+const char* StartCapture(MusterCudaContext* context) {
+  // Other threads may do what they like meanwhile.
+  return Forgotten(
+      cudaStreamBeginCapture(context->context.stream(), cudaStreamCaptureModeThreadLocal));
+}
+
+cudaGraphExec_t GraphOf(MusterCudaGraph* graph) { return reinterpret_cast<cudaGraphExec_t>(graph); }
+
+const char* FinishCapture(MusterCudaContext* context, MusterCudaGraph** graph) {
+  cudaGraph_t captured = nullptr;
+  cudaError_t status = cudaStreamEndCapture(context->context.stream(), &captured);
+  if (status != cudaSuccess) return Forgotten(status);
+  cudaGraphExec_t made = nullptr;
+  status = cudaGraphInstantiate(&made, captured, 0);
+  cudaGraphDestroy(captured);
+  // Otherwise the first launch would do it.
+  if (status == cudaSuccess) status = cudaGraphUpload(made, context->context.stream());
+  if (status != cudaSuccess && made != nullptr) cudaGraphExecDestroy(made);
+  *graph = reinterpret_cast<MusterCudaGraph*>(made);
+  return Forgotten(status);
+}
+
+void LaunchGraph(MusterCudaContext* context, MusterCudaGraph* graph) {
+  context->context.Check(cudaGraphLaunch(GraphOf(graph), context->context.stream()));
+}
+
+void DestroyGraph(MusterCudaContext* context, MusterCudaGraph* graph) {
+  context->context.Check(cudaGraphExecDestroy(GraphOf(graph)));
+}
+
+const char* UseDevice(const MusterCudaContext* context) {
+  return Forgotten(cudaSetDevice(context->context.ordinal()));
+}
+
+cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+const char* MakeStream(void** stream) {
+  int lowest = 0, highest = 0;
+  cudaError_t status = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+  cudaStream_t made = nullptr;
+  if (status == cudaSuccess) {
+    status = cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, highest);
+  }
+  *stream = made;
+  return Forgotten(status);
+}
+
+const char* ReleaseStream(void* stream) { return Forgotten(cudaStreamDestroy(StreamOf(stream))); }
+
+const char* MakeMark(MusterCudaEvent** event) {
+  cudaEvent_t made = nullptr;
+  const cudaError_t status = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+  *event = reinterpret_cast<MusterCudaEvent*>(made);
+  return Forgotten(status);
+}
+
+void ReleaseMark(MusterCudaEvent* event) { Forgotten(cudaEventDestroy(EventOf(event))); }
+
+const char* RecordIn(void* stream, MusterCudaEvent* event) {
+  return Forgotten(cudaEventRecord(EventOf(event), StreamOf(stream)));
+}
+
+const char* AwaitIn(void* stream, MusterCudaEvent* event) {
+  return Forgotten(cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0));
+}
+
+const char* QueryMark(MusterCudaEvent* event, int* reached) {
+  const cudaError_t status = cudaEventQuery(EventOf(event));
+  *reached = status == cudaSuccess;
+  if (status != cudaErrorNotReady) return Forgotten(status);
+  cudaGetLastError();
+  return nullptr;
+}
+
+const char* CopyIn(void* stream, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return nullptr;
+  return Forgotten(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(stream)));
+}
+
+const char* AllocateBeside(size_t bytes, void** data) {
+  return Forgotten(cudaMalloc(data, bytes > 0 ? bytes : 1));
+}
+
+void ReleaseBeside(void* data) { Forgotten(cudaFree(data)); }
+
+const MusterCudaApi kApi = {
+    .abi = MUSTER_CUDA_ABI,
+    .kernel_table_bytes = sizeof(KernelTable),
+    .kernels = &kKernels,
+    .device_count = DeviceCount,
+    .open = Open,
+    .close = Close,
+    .enter = Enter,
+    .device_name = DeviceName,
+    .allocate = Allocate,
+    .release = Release,
+    .allocate_host = AllocateHost,
+    .release_host = ReleaseHost,
+    .copy_to_device = CopyToDevice,
+    .copy_to_host = CopyToHost,
+    .copy = QueueCopy,
+    .zero = Zero,
+    .synchronize = Synchronize,
+    .free_memory = FreeMemory,
+    .make_event = MakeEvent,
+    .release_event = ReleaseEvent,
+    .record_event = RecordEvent,
+    .event_done = EventDone,
+    .wait_for_event = WaitForEvent,
+    .convolution_kernels = &kConvolutionKernels,
+    .stream = Stream,
+    .time = Time,
+    .driver_version = DriverVersion,
+    .start_capture = StartCapture,
+    .finish_capture = FinishCapture,
+    .launch_graph = LaunchGraph,
+    .destroy_graph = DestroyGraph,
+    .use_device = UseDevice,
+    .make_stream = MakeStream,
+    .release_stream = ReleaseStream,
+    .make_mark = MakeMark,
+    .release_mark = ReleaseMark,
+    .record_in = RecordIn,
+    .await_in = AwaitIn,
+    .query_mark = QueryMark,
+    .copy_in = CopyIn,
+    .allocate_beside = AllocateBeside,
+    .release_beside = ReleaseBeside,
+};
+
+}  // namespace
+}  // namespace muster::kernels::cuda
+
+extern "C" const MusterCudaApi* MusterCudaGetApi(void) { return &muster::kernels::cuda::kApi; }

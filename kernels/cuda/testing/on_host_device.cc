@@ -1,0 +1,75 @@
+#include "kernels/cuda/testing/on_host_device.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/testing/on_host.h"
+#include "kernels/host_memory_device.h"
+
+namespace muster::kernels {
+namespace {
+
+constexpr char kFolder[] = "kernels/cuda/testing/fakes";
+constexpr char kCudnn[] = "libcudnn.so.9";
+constexpr char kCublasLt[] = "libcublasLt.so.13";
+
+// As OpenLibrary opens it, so that both mean the same variables.
+template <typename Function>
+Function* FunctionOf(const char* library, const char* symbol) {
+  void* const opened = dlopen(absl::StrCat(kFolder, "/", library).c_str(), RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<Function*>(dlsym(opened, symbol));
+}
+
+class CudaOnHostDevice final : public HostMemoryDevice {
+ public:
+  explicit CudaOnHostDevice(const CudaOnHostOptions& options)
+      : layers_({.places = {.first = {kFolder}, .last = {}},
+                 .plan_folder = options.plan_folder,
+                 .machine = "host",
+                 .stream = this},
+                {.device = this,
+                 .kernels = &CudaConvolutionKernelsOnHost(),
+                 .time =
+                     [options](absl::FunctionRef<void()>) {
+                       return options.time(CudnnFake().last_engine);
+                     },
+                 .report = [this](const absl::Status& error) { error_.Update(error); }}) {}
+
+  std::string name() const override { return "cuda on host"; }
+  const KernelTable& kernels() const override { return CudaKernelsOnHost(); }
+  absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
+      const ConvolutionShape& shape, const ConvolutionOptions& options) override {
+    return layers_.Make(shape, options);
+  }
+  absl::Status Synchronize() override { return error_; }
+
+ private:
+  absl::Status error_;  // the first
+  cuda::LayerMaker layers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeCudaOnHostDevice(const CudaOnHostOptions& options) {
+  return std::make_unique<CudaOnHostDevice>(options);
+}
+
+FakeCudnn& CudnnFake() {
+  static FakeCudnn& fake = *FunctionOf<MusterFakeCudnnFunction>(kCudnn, "MusterFakeCudnn")();
+  return fake;
+}
+
+FakeCublasLt& CublasLtFake() {
+  static FakeCublasLt& fake =
+      *FunctionOf<MusterFakeCublasLtFunction>(kCublasLt, "MusterFakeCublasLt")();
+  return fake;
+}
+
+bool HasFakeLibraries() {
+  const std::filesystem::path folder = kFolder;
+  return std::filesystem::exists(folder / kCudnn) && std::filesystem::exists(folder / kCublasLt);
+}
+
+}  // namespace muster::kernels
