@@ -70,7 +70,7 @@ class CudaDevice final : public Device {
       : api_(api),
         ordinal_(ordinal),
         context_(context),
-        layers_(std::make_unique<cuda::LayerMaker>(LayerSetup(), Runtime())) {}
+        layers_(std::make_unique<cuda::LayerFactory>(LayerSetup(), Runtime())) {}
   ~CudaDevice() override {
     Entered();
     layers_.reset();
@@ -166,8 +166,8 @@ class CudaDevice final : public Device {
   }
   void FreeHost(void* data) override { Entered()->release_host(context_, data); }
 
-  cuda::LayerMaker::Setup LayerSetup() const {
-    return {.places = cuda::CudaLibraryFolders(),
+  cuda::LayerFactory::Setup LayerSetup() const {
+    return {.places = cuda::CudaLibrarySearchPath(),
             .plan_folder = cuda::DefaultPlanFolder(),
             .machine = absl::StrCat(api_.device_name(context_), " CUDA ", api_.driver_version()),
             .stream = Entered()->stream(context_)};
@@ -195,13 +195,13 @@ class CudaDevice final : public Device {
   const int ordinal_;
   MusterCudaContext* const context_;
   absl::Status layer_error_;  // the first
-  std::unique_ptr<cuda::LayerMaker> layers_;
+  std::unique_ptr<cuda::LayerFactory> layers_;
   Capture capture_;
 };
 
 }  // namespace
 
-std::vector<std::string> CudaLibraryPlaces(const std::string& folder) {
+std::vector<std::string> CudaLibraryPaths(const std::string& folder) {
   constexpr char kLibrary[] = "libmuster-cuda.so";
   const std::filesystem::path path = folder;
   return {path / kLibrary, path.parent_path() / "lib" / kLibrary};
@@ -212,7 +212,7 @@ absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library)
   if (library.empty()) {
     const std::string folder = ProgramFolder();
     if (folder.empty()) return absl::NotFoundError("CUDA: no /proc to find this program by");
-    places = CudaLibraryPlaces(folder);
+    places = CudaLibraryPaths(folder);
   }
   const absl::StatusOr<Plugin> plugin =
       OpenPlugin("CUDA", places, MUSTER_CUDA_API_SYMBOL, RTLD_NOW | RTLD_LOCAL);

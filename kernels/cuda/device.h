@@ -14,10 +14,10 @@
 namespace muster::kernels {
 
 // Where the library of the programs in `folder` may lie: beside them, or in ../lib.
-std::vector<std::string> CudaLibraryPlaces(const std::string& folder);
+std::vector<std::string> CudaLibraryPaths(const std::string& folder);
 
 // The table of `library`, a path, or, when that is empty, of the first that exists among
-// CudaLibraryPlaces of ProgramFolder(). It stays open. NOT_FOUND where there is none or what it
+// CudaLibraryPaths of ProgramFolder(). It stays open. NOT_FOUND where there is none or what it
 // needs of CUDA is missing, naming the file; FAILED_PRECONDITION where it is of another version.
 absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library = "");
 

@@ -36,7 +36,7 @@ TEST(OpenCudaDeviceTest, NamesTheFileThatItLookedFor) {
 
 TEST(OpenCudaDeviceTest, LooksBesideTheExecutableAndInLib) {
   EXPECT_THAT(
-      CudaLibraryPlaces("/opt/muster/bin"),
+      CudaLibraryPaths("/opt/muster/bin"),
       ElementsAre("/opt/muster/bin/libmuster-cuda.so", "/opt/muster/lib/libmuster-cuda.so"));
   // Of this program: it is built beside the library, where that is built.
   EXPECT_EQ(OpenCudaLibrary().ok(), std::filesystem::exists(kLibrary));

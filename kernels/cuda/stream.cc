@@ -31,8 +31,8 @@ class CudaStream final : public DeviceStream {
         stream_(stream) {}
   ~CudaStream() override {
     (void)api_.use_device(context_);
-    for (MusterCudaEvent* const event : spare_) api_.release_mark(event);
-    for (const auto& [mark, event] : marks_) api_.release_mark(event);
+    for (MusterCudaEvent* const event : spare_) api_.release_stream_event(event);
+    for (const auto& [mark, event] : marks_) api_.release_stream_event(event);
     (void)api_.release_stream(stream_);
   }
 
@@ -50,7 +50,7 @@ class CudaStream final : public DeviceStream {
     // The wait is for what the event stands for now, whatever becomes of it later.
     spare_.push_back(found->second);
     marks_.erase(found);
-    return StatusOf(api_.await_in(stream_, spare_.back()));
+    return StatusOf(api_.stream_wait_event(stream_, spare_.back()));
   }
 
   absl::StatusOr<Mark> Record() override { return RecordIn(stream_); }
@@ -59,7 +59,7 @@ class CudaStream final : public DeviceStream {
     const auto found = marks_.find(mark);
     if (found == marks_.end()) return true;
     int reached = 0;
-    RETURN_IF_ERROR(StatusOf(api_.query_mark(found->second, &reached)));
+    RETURN_IF_ERROR(StatusOf(api_.query_stream_event(found->second, &reached)));
     if (reached == 0) return false;
     spare_.push_back(found->second);
     marks_.erase(found);
@@ -70,26 +70,26 @@ class CudaStream final : public DeviceStream {
     absl::MutexLock lock(&mutex_);
     const auto found = marks_.find(mark);
     if (found == marks_.end()) return absl::OkStatus();  // it was reached
-    return StatusOf(api_.await_in(compute_, found->second));
+    return StatusOf(api_.stream_wait_event(compute_, found->second));
   }
 
   bool Recording() override { return capture_.active(); }
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override {
-    return StatusOf(api_.copy_in(stream_, to, from, bytes));
+    return StatusOf(api_.copy_on_stream(stream_, to, from, bytes));
   }
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
     RETURN_IF_ERROR(Enter());
     void* data = nullptr;
-    const char* const error = api_.allocate_beside(bytes, &data);
+    const char* const error = api_.allocate_uninitialized(bytes, &data);
     if (error == nullptr) return data;
     return absl::ResourceExhaustedError(
         absl::StrCat("CUDA: no memory for ", bytes, " bytes: ", error));
   }
   void Free(void* data) override {
     (void)api_.use_device(context_);
-    api_.release_beside(data);
+    api_.release_uninitialized(data);
   }
 
   std::atomic<uint32_t>& flag() override { return *flag_; }
@@ -99,10 +99,10 @@ class CudaStream final : public DeviceStream {
     absl::MutexLock lock(&mutex_);
     if (spare_.empty()) {
       MusterCudaEvent* made = nullptr;
-      RETURN_IF_ERROR(StatusOf(api_.make_mark(&made)));
+      RETURN_IF_ERROR(StatusOf(api_.make_stream_event(&made)));
       spare_.push_back(made);
     }
-    RETURN_IF_ERROR(StatusOf(api_.record_in(stream, spare_.back())));
+    RETURN_IF_ERROR(StatusOf(api_.record_on_stream(stream, spare_.back())));
     marks_[++last_] = spare_.back();
     spare_.pop_back();
     return last_;

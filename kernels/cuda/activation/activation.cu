@@ -4,7 +4,7 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// out = operation(a, b) for each element; a null array is zeros.
+// out[i] = operation(a[i], b[i]); a null array reads as zeros.
 template <typename Storage, typename Operation>
 struct ElementwiseBody {
   Operation operation;
@@ -36,22 +36,24 @@ void Elementwise(DataType type, size_t count, const Operation& operation, const 
 
 struct ForwardOperation {
   Activation activation;
-  MUSTER_HOST_DEVICE float operator()(float x, float) const { return Activated(activation, x); }
+  MUSTER_HOST_DEVICE float operator()(float x, float) const { return Activate(activation, x); }
 };
 
 struct BackwardOperation {
   Activation activation;
-  MUSTER_HOST_DEVICE float operator()(float y, float dy) const { return Passed(activation, y, dy); }
+  MUSTER_HOST_DEVICE float operator()(float y, float dy) const {
+    return ActivationGradient(activation, y, dy);
+  }
 };
 
 struct AddOperation {
   bool has_a;
-  const float* scale_a;  // or null: 1
+  const float* scale_a;  // null means 1
   Activation activation;
   MUSTER_HOST_DEVICE float operator()(float a, float b) const {
     const float scale = scale_a != nullptr ? *scale_a : 1.0f;
-    // What is dropped must not make the sum no number.
-    return Activated(activation, has_a && scale != 0 ? a * scale + b : b);
+    // A dropped branch (scale 0) may hold infinities; 0 * inf would be NaN.
+    return Activate(activation, has_a && scale != 0 ? a * scale + b : b);
   }
 };
 

@@ -18,10 +18,10 @@ struct CastBody {
   }
 };
 
-// Whether an element is infinite or no number.
+// Non-zero if an element is infinite or NaN.
 struct Flag {
   uint32_t value;
-  MUSTER_HOST_DEVICE static Flag Nothing() { return {0}; }
+  MUSTER_HOST_DEVICE static Flag Identity() { return {0}; }
   MUSTER_HOST_DEVICE void Add(const Flag& other) { value |= other.value; }
 };
 
@@ -29,14 +29,14 @@ template <typename Storage>
 struct NotFiniteSource {
   const Storage* x;
   int64_t count;
-  int64_t vectors;  // of kWidth, before the rest
+  int64_t vectors;  // of kWidth elements, before the remaining elements
   static constexpr int kWidth = 16 / sizeof(Storage);
 
   template <int kCount>
   MUSTER_HOST_DEVICE Flag At(int64_t at) const {
     const Floats<kCount> values = Load<kCount>(x + at);
-    Flag result = Flag::Nothing();
-    // Of what is not finite the difference with itself is no number.
+    Flag result = Flag::Identity();
+    // x - x is NaN if x is infinite or NaN.
     for (int i = 0; i < kCount; ++i) result.value |= values[i] - values[i] == 0 ? 0 : 1;
     return result;
   }
@@ -73,7 +73,7 @@ void AllFinite(DataType type, const void* x, size_t count, bool* finite) {
     const auto elements = static_cast<int64_t>(count);
     const Source source{static_cast<const Storage*>(x), elements,
                         Aligned({x}) ? elements / Source::kWidth : 0};
-    FoldAll<Flag>(source.items(), source, FiniteSink{finite});
+    ReduceAll<Flag>(source.items(), source, FiniteSink{finite});
   });
 }
 

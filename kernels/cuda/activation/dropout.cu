@@ -4,15 +4,15 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// An item is the four elements of a row that one Philox counter decides, fewer at its end.
+// An item is up to four elements of a row, those that one Philox counter decides.
 template <typename Storage>
 struct DropoutBody {
   DropoutMask mask;
   const RandomDraw* draw;
   float keep_scale;
   int64_t columns;
-  int64_t groups;  // of a row
-  bool whole;      // every group is of four elements that may be loaded at once
+  int64_t groups;  // of four elements per row
+  bool whole;      // every group has four elements and is aligned for a vector load
   const Storage* x;
   Storage* y;
 
@@ -44,7 +44,7 @@ struct DropoutBody {
 
 void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
              int64_t columns, const void* x, void* y) {
-  const int64_t groups = Quotient(columns, 4);
+  const int64_t groups = CeilDiv(columns, 4);
   const bool whole = columns % 4 == 0 && Aligned({x, y});
   DispatchType(type, [&](auto element) {
     using Storage = decltype(element);

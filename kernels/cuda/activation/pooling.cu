@@ -5,7 +5,7 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// Two axes over NHWC images.
+// The windows of a pooling layer over NHWC images.
 struct PoolGeometry {
   int64_t channels;
   Axis vertical;
@@ -20,46 +20,47 @@ struct PoolGeometry {
         vertical(shape.height, shape.kernel_height, shape.stride, 0),
         horizontal(shape.width, shape.kernel_width, shape.stride, 0) {}
 
-  Images Windows(int width) const {
-    return Images(vertical.windows, horizontal.windows, channels / width, width);
+  PixelIndexer Windows(int width) const {
+    return PixelIndexer(vertical.windows, horizontal.windows, channels / width, width);
   }
-  Images Pixels(int width) const {
-    return Images(vertical.size, horizontal.size, channels / width, width);
+  PixelIndexer Pixels(int width) const {
+    return PixelIndexer(vertical.size, horizontal.size, channels / width, width);
   }
-  int64_t window_vectors(int64_t rows, int width) const {
-    return rows * vertical.windows * horizontal.windows * (channels / width);
+  int64_t window_vectors(int64_t samples, int width) const {
+    return samples * vertical.windows * horizontal.windows * (channels / width);
   }
-  int64_t pixel_vectors(int64_t rows, int width) const {
-    return rows * vertical.size * horizontal.size * (channels / width);
+  int64_t pixel_vectors(int64_t samples, int width) const {
+    return samples * vertical.size * horizontal.size * (channels / width);
   }
 
-  // The first element of the window, which may lie in the padding, before the array.
-  MUSTER_HOST_DEVICE int64_t FirstCell(const Place& window) const {
-    const int64_t line = window.row * vertical.size + vertical.Begin(window.h);
-    return (line * horizontal.size + horizontal.Begin(window.w)) * channels + window.channel;
+  // Index of the window's first element. May be in the padding, even before the array.
+  MUSTER_HOST_DEVICE int64_t FirstCell(const PixelPosition& window) const {
+    const int64_t row = window.sample * vertical.size + vertical.Begin(window.h);
+    return (row * horizontal.size + horizontal.Begin(window.w)) * channels + window.channel;
   }
-  MUSTER_HOST_DEVICE int64_t Window(int64_t row, int64_t h, int64_t w) const {
-    return ((row * vertical.windows + h) * horizontal.windows + w) * channels;
+  // Index of the window's first channel in y.
+  MUSTER_HOST_DEVICE int64_t Window(int64_t sample, int64_t h, int64_t w) const {
+    return ((sample * vertical.windows + h) * horizontal.windows + w) * channels;
   }
 };
 
 template <typename Storage, int kWidth>
 struct MaxPoolForwardBody {
   PoolGeometry geometry;
-  Images windows;
+  PixelIndexer windows;
   bool relu;
   const Storage* x;
   Storage* y;
   uint8_t* choice;  // or null
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const Place window = windows.At(item);
-    const Range lines = geometry.vertical.CellsOf(window.h);
+    const PixelPosition window = windows.At(item);
+    const Range rows = geometry.vertical.CellsOf(window.h);
     const Range columns = geometry.horizontal.CellsOf(window.w);
     const int64_t first = geometry.FirstCell(window);
     Largest largest[kWidth];
     for (int i = 0; i < kWidth; ++i) largest[i] = {0, -1};
-    for (int64_t h = lines.begin; h < lines.end; ++h) {
+    for (int64_t h = rows.begin; h < rows.end; ++h) {
       for (int64_t w = columns.begin; w < columns.end; ++w) {
         const int64_t in = first + (h * geometry.horizontal.size + w) * geometry.channels;
         const int cell = static_cast<int>(h * geometry.vertical.kernel + w);
@@ -74,7 +75,7 @@ struct MaxPoolForwardBody {
       }
     }
     Floats<kWidth> values;
-    Stored<uint8_t, kWidth> chosen;
+    AlignedVector<uint8_t, kWidth> chosen;
     for (int i = 0; i < kWidth; ++i) {
       const bool dead = relu && largest[i].value <= 0;
       values[i] = dead ? 0.0f : largest[i].value;
@@ -82,30 +83,31 @@ struct MaxPoolForwardBody {
     }
     const int64_t out = item * kWidth;
     Store<kWidth>(y + out, values);
-    if (choice != nullptr) *reinterpret_cast<Stored<uint8_t, kWidth>*>(choice + out) = chosen;
+    if (choice != nullptr)
+      *reinterpret_cast<AlignedVector<uint8_t, kWidth>*>(choice + out) = chosen;
   }
 };
 
-// Gathers, so that every gradient is written once.
+// Gathers the gradients of each pixel, so that each element of dx is written once, without atomics.
 template <typename Storage, int kWidth>
 struct MaxPoolBackwardBody {
   PoolGeometry geometry;
-  Images pixels;
+  PixelIndexer pixels;
   const Storage* dy;
   const uint8_t* choice;
   Storage* dx;
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const Place pixel = pixels.At(item);
-    const Range lines = geometry.vertical.WindowsOver(pixel.h);
+    const PixelPosition pixel = pixels.At(item);
+    const Range rows = geometry.vertical.WindowsOver(pixel.h);
     const Range columns = geometry.horizontal.WindowsOver(pixel.w);
     Floats<kWidth> sum = {};
-    for (int64_t h = lines.begin; h < lines.end; ++h) {
-      const int64_t line = (pixel.h - geometry.vertical.Begin(h)) * geometry.vertical.kernel;
+    for (int64_t h = rows.begin; h < rows.end; ++h) {
+      const int64_t first = (pixel.h - geometry.vertical.Begin(h)) * geometry.vertical.kernel;
       for (int64_t w = columns.begin; w < columns.end; ++w) {
-        const int64_t cell = line + pixel.w - geometry.horizontal.Begin(w);
-        const int64_t from = geometry.Window(pixel.row, h, w) + pixel.channel;
-        const auto chosen = *reinterpret_cast<const Stored<uint8_t, kWidth>*>(choice + from);
+        const int64_t cell = first + pixel.w - geometry.horizontal.Begin(w);
+        const int64_t from = geometry.Window(pixel.sample, h, w) + pixel.channel;
+        const auto chosen = *reinterpret_cast<const AlignedVector<uint8_t, kWidth>*>(choice + from);
         const Floats<kWidth> gradient = Load<kWidth>(dy + from);
         for (int i = 0; i < kWidth; ++i) {
           sum[i] += chosen.values[i] == cell ? gradient[i] : 0.0f;
@@ -119,8 +121,8 @@ struct MaxPoolBackwardBody {
 template <typename Storage, int kWidth>
 struct AveragePoolForwardBody {
   PoolGeometry geometry;
-  Images windows;
-  float share;  // of one cell
+  PixelIndexer windows;
+  float weight;  // of one cell
   const Storage* x;
   Storage* y;
 
@@ -134,7 +136,7 @@ struct AveragePoolForwardBody {
         for (int i = 0; i < kWidth; ++i) sum[i] += values[i];
       }
     }
-    for (int i = 0; i < kWidth; ++i) sum[i] *= share;
+    for (int i = 0; i < kWidth; ++i) sum[i] *= weight;
     Store<kWidth>(y + item * kWidth, sum);
   }
 };
@@ -142,29 +144,29 @@ struct AveragePoolForwardBody {
 template <typename Storage, int kWidth>
 struct AveragePoolBackwardBody {
   PoolGeometry geometry;
-  Images pixels;
-  float share;
+  PixelIndexer pixels;
+  float weight;
   const Storage* dy;
   Storage* dx;
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const Place pixel = pixels.At(item);
-    const Range lines = geometry.vertical.WindowsOver(pixel.h);
+    const PixelPosition pixel = pixels.At(item);
+    const Range rows = geometry.vertical.WindowsOver(pixel.h);
     const Range columns = geometry.horizontal.WindowsOver(pixel.w);
     Floats<kWidth> sum = {};
-    for (int64_t h = lines.begin; h < lines.end; ++h) {
+    for (int64_t h = rows.begin; h < rows.end; ++h) {
       for (int64_t w = columns.begin; w < columns.end; ++w) {
         const Floats<kWidth> gradient =
-            Load<kWidth>(dy + geometry.Window(pixel.row, h, w) + pixel.channel);
+            Load<kWidth>(dy + geometry.Window(pixel.sample, h, w) + pixel.channel);
         for (int i = 0; i < kWidth; ++i) sum[i] += gradient[i];
       }
     }
-    for (int i = 0; i < kWidth; ++i) sum[i] *= share;
+    for (int i = 0; i < kWidth; ++i) sum[i] *= weight;
     Store<kWidth>(dx + item * kWidth, sum);
   }
 };
 
-float Share(const AveragePoolShape& shape) {
+float CellWeight(const AveragePoolShape& shape) {
   return 1.0f / static_cast<float>(shape.kernel_height * shape.kernel_width);
 }
 
@@ -197,9 +199,9 @@ void AveragePoolForward(const AveragePoolShape& shape, const void* x, void* y) {
   DispatchWidth(shape.type, shape.channels, {x, y}, [&](auto element, auto width) {
     using Storage = decltype(element);
     ForEachItem(geometry.window_vectors(shape.rows, width),
-                AveragePoolForwardBody<Storage, width>{geometry, geometry.Windows(width),
-                                                       Share(shape), static_cast<const Storage*>(x),
-                                                       static_cast<Storage*>(y)});
+                AveragePoolForwardBody<Storage, width>{
+                    geometry, geometry.Windows(width), CellWeight(shape),
+                    static_cast<const Storage*>(x), static_cast<Storage*>(y)});
   });
 }
 
@@ -209,8 +211,8 @@ void AveragePoolBackward(const AveragePoolShape& shape, const void* dy, void* dx
     using Storage = decltype(element);
     ForEachItem(geometry.pixel_vectors(shape.rows, width),
                 AveragePoolBackwardBody<Storage, width>{
-                    geometry, geometry.Pixels(width), Share(shape), static_cast<const Storage*>(dy),
-                    static_cast<Storage*>(dx)});
+                    geometry, geometry.Pixels(width), CellWeight(shape),
+                    static_cast<const Storage*>(dy), static_cast<Storage*>(dx)});
   });
 }
 

@@ -10,7 +10,7 @@ struct ColumnTerms {
   const Storage* x;
   int64_t columns;
 
-  struct Mine {
+  struct PerThread {
     const Storage* x;
     int64_t columns;
     MUSTER_HOST_DEVICE void Add(int64_t row, Floats<kWidth>* sums) const {
@@ -18,7 +18,7 @@ struct ColumnTerms {
       for (int i = 0; i < kWidth; ++i) sums[0][i] += values[i];
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t column) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t column) const {
     return {x + column, columns};
   }
 };
@@ -33,9 +33,9 @@ struct ColumnFinish {
 void ColumnSums(DataType type, int64_t rows, int64_t columns, const void* x, float* sums) {
   DispatchWidth(type, columns, {x}, [&](auto element, auto width) {
     using Storage = decltype(element);
-    SumColumns<width, 1>(rows, columns, 1,
-                         ColumnTerms<Storage, width>{static_cast<const Storage*>(x), columns},
-                         ColumnFinish{sums});
+    SumOverPixels<width, 1>(rows, columns, 1,
+                            ColumnTerms<Storage, width>{static_cast<const Storage*>(x), columns},
+                            ColumnFinish{sums});
   });
 }
 
@@ -46,7 +46,7 @@ struct EpilogueBody {
   Epilogue epilogue;
   Storage* y;
 
-  struct Mine {
+  struct PerThread {
     EpilogueBody all;
     int64_t channel;
     Floats<kWidth> scale;
@@ -58,13 +58,13 @@ struct EpilogueBody {
       const auto* addend = static_cast<const Storage*>(all.epilogue.addend);
       if (addend != nullptr) added = Load<kWidth>(addend + at);
       for (int i = 0; i < kWidth; ++i) {
-        values[i] = Activated(all.epilogue.activation, values[i] * scale[i] + shift[i] + added[i]);
+        values[i] = Activate(all.epilogue.activation, values[i] * scale[i] + shift[i] + added[i]);
       }
       Store<kWidth>(all.y + at, values);
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
-    Mine mine{*this, channel, {}, {}};
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
+    PerThread mine{*this, channel, {}, {}};
     for (int i = 0; i < kWidth; ++i) {
       mine.scale[i] = epilogue.scale != nullptr ? epilogue.scale[channel + i] : 1.0f;
       mine.shift[i] = epilogue.shift != nullptr ? epilogue.shift[channel + i] : 0.0f;

@@ -7,12 +7,12 @@
 
 namespace muster::kernels::cuda {
 
-LayerMaker::~LayerMaker() {
+LayerFactory::~LayerFactory() {
   if (cudnn_handle_ != nullptr) cudnn_->destroy(cudnn_handle_);
   if (cublaslt_handle_ != nullptr) cublaslt_->destroy(cublaslt_handle_);
 }
 
-absl::Status LayerMaker::StartCudnn() {
+absl::Status LayerFactory::StartCudnn() {
   if (cudnn_handle_ != nullptr) return absl::OkStatus();
   absl::StatusOr<Cudnn> opened = OpenCudnn(setup_.places);
   if (!opened.ok()) return opened.status();
@@ -25,7 +25,7 @@ absl::Status LayerMaker::StartCudnn() {
   return cudnn_->StatusOf(cudnn_->set_stream(handle, setup_.stream), "stream");
 }
 
-absl::Status LayerMaker::StartCublasLt() {
+absl::Status LayerFactory::StartCublasLt() {
   if (cublaslt_handle_ != nullptr) return absl::OkStatus();
   absl::StatusOr<CublasLt> opened = OpenCublasLt(setup_.places);
   if (!opened.ok()) return opened.status();
@@ -37,8 +37,8 @@ absl::Status LayerMaker::StartCublasLt() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Convolution>> LayerMaker::Make(const ConvolutionShape& shape,
-                                                              const ConvolutionOptions& options) {
+absl::StatusOr<std::unique_ptr<Convolution>> LayerFactory::Make(const ConvolutionShape& shape,
+                                                                const ConvolutionOptions& options) {
   if (!shape.valid() || !options.valid()) {
     return absl::InvalidArgumentError("no such convolution");
   }

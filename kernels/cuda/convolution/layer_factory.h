@@ -21,19 +21,19 @@ namespace muster::kernels::cuda {
 
 // Owned by a device, for its one thread; outlives the layers. A library is opened when the first
 // layer needs it.
-class LayerMaker {
+class LayerFactory {
  public:
   struct Setup {
-    LibraryPlaces places;
+    LibrarySearchPath places;
     std::string plan_folder;  // see PlanCache
     std::string machine;      // the GPU and its driver
     void* stream = nullptr;   // that layers queue in
   };
-  LayerMaker(Setup setup, LayerRuntime runtime)
+  LayerFactory(Setup setup, LayerRuntime runtime)
       : setup_(std::move(setup)), runtime_(std::move(runtime)) {}
-  ~LayerMaker();
-  LayerMaker(const LayerMaker&) = delete;
-  LayerMaker& operator=(const LayerMaker&) = delete;
+  ~LayerFactory();
+  LayerFactory(const LayerFactory&) = delete;
+  LayerFactory& operator=(const LayerFactory&) = delete;
 
   // The errors of the layers' makers. NOT_FOUND in one line that names the library which is
   // missing, UNAVAILABLE with its word where it does not start.

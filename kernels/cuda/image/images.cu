@@ -1,26 +1,27 @@
-// Images resized, and made into the rows of a batch. A thread makes a pixel.
+// Resizes images, and renders them into the samples of a batch. Each thread computes one pixel.
 #include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/table/kernels.h"
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// The input pixels along one axis that an output pixel is made of, and their weights before they
-// are made to add up to 1; see kernels/resize.h.
+// The input pixels along one axis that contribute to an output pixel, and their weights before
+// normalisation; see kernels/resize.h.
 struct Taps {
   int64_t first;
   int64_t count;
-  float distance;  // of the first one's centre from the output pixel's, signed
+  float distance;  // from the output pixel's centre to that of the first input pixel, signed
   float slope;
 
-  // Of `in` pixels those of [begin, begin + size) become `out`; this is for pixel `at` of these.
+  // For output pixel `at`, where [begin, begin + size) of the `in` input pixels is resized to `out`
+  // pixels.
   MUSTER_HOST_DEVICE static Taps Of(int64_t in, double begin, double size, int64_t out,
                                     int64_t at) {
     const double step = size / static_cast<double>(out);
     const double support = step > 1 ? step : 1;
     const double centre = begin + (static_cast<double>(at) + 0.5) * step;
-    const int64_t first = Larger(static_cast<int64_t>(floor(centre - support + 0.5)), 0);
-    const int64_t end = Smaller(static_cast<int64_t>(ceil(centre + support - 0.5)), in);
+    const int64_t first = Max(static_cast<int64_t>(floor(centre - support + 0.5)), 0);
+    const int64_t end = Min(static_cast<int64_t>(ceil(centre + support - 0.5)), in);
     return {first, end - first, static_cast<float>(static_cast<double>(first) + 0.5 - centre),
             static_cast<float>(1 / support)};
   }
@@ -35,36 +36,36 @@ struct Taps {
   }
 };
 
-// One output pixel of an image, channel by channel, rounded to a byte's value.
+// One output pixel of an image. Value returns a channel, rounded to an integer in [0, 255].
 struct ResizedPixel {
   const uint8_t* x;  // the image
-  int64_t line_bytes;
+  int64_t row_bytes;
   int64_t channels;
-  Taps lines;
+  Taps rows;
   Taps columns;
-  float share;  // what makes all weights add up to 1
+  float normaliser;  // 1 / the sum of all weights
 
-  MUSTER_HOST_DEVICE ResizedPixel(const ResizeShape& shape, const uint8_t* image, int64_t line,
+  MUSTER_HOST_DEVICE ResizedPixel(const ResizeShape& shape, const uint8_t* image, int64_t row,
                                   int64_t column)
       : x(image),
-        line_bytes(shape.row_bytes),
+        row_bytes(shape.row_bytes),
         channels(shape.channels),
-        lines(Taps::Of(shape.in_height, shape.top, shape.box_height, shape.height, line)),
+        rows(Taps::Of(shape.in_height, shape.top, shape.box_height, shape.height, row)),
         columns(Taps::Of(shape.in_width, shape.left, shape.box_width, shape.width, column)),
-        share(1 / (lines.WeightSum() * columns.WeightSum())) {}
+        normaliser(1 / (rows.WeightSum() * columns.WeightSum())) {}
 
   MUSTER_HOST_DEVICE float Value(int64_t channel) const {
     float sum = 0;
-    for (int64_t i = 0; i < lines.count; ++i) {
-      const float line_weight = lines.Weight(i);
-      const uint8_t* from = x + (lines.first + i) * line_bytes + columns.first * channels + channel;
-      float line_sum = 0;
+    for (int64_t i = 0; i < rows.count; ++i) {
+      const float row_weight = rows.Weight(i);
+      const uint8_t* from = x + (rows.first + i) * row_bytes + columns.first * channels + channel;
+      float row_sum = 0;
       for (int64_t k = 0; k < columns.count; ++k) {
-        line_sum += columns.Weight(k) * static_cast<float>(from[k * channels]);
+        row_sum += columns.Weight(k) * static_cast<float>(from[k * channels]);
       }
-      sum += line_weight * line_sum;
+      sum += row_weight * row_sum;
     }
-    return floorf(sum * share + 0.5f);
+    return floorf(sum * normaliser + 0.5f);
   }
 };
 
@@ -85,29 +86,28 @@ struct ResizeBody {
 struct LoadImagesBody {
   ImageRowsShape shape;
   const uint8_t* x;
-  const ImageRow* rows;
+  const ImageRow* samples;
   const float* scale;
   const float* shift;
   float* y;
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
     const int64_t column = item % shape.width;
-    const int64_t line = item / shape.width % shape.height;
-    const ImageRow& row = rows[item / shape.width / shape.height];
+    const int64_t row = item / shape.width % shape.height;
+    const ImageRow& sample = samples[item / shape.width / shape.height];
     float* const out = y + item * shape.channels;
-    if (line >= row.erased_top && line < row.erased_top + row.erased_height &&
-        column >= row.erased_left && column < row.erased_left + row.erased_width) {
+    if (row >= sample.erased_top && row < sample.erased_top + sample.erased_height &&
+        column >= sample.erased_left && column < sample.erased_left + sample.erased_width) {
       for (int64_t c = 0; c < shape.channels; ++c) out[c] = 0;
       return;
     }
-    const int64_t from_line = line + row.dy;
-    const int64_t from_column = (row.flip ? shape.width - 1 - column : column) + row.dx;
-    if (from_line < 0 || from_line >= shape.height || from_column < 0 ||
-        from_column >= shape.width) {
+    const int64_t from_row = row + sample.dy;
+    const int64_t from_column = (sample.flip ? shape.width - 1 - column : column) + sample.dx;
+    if (from_row < 0 || from_row >= shape.height || from_column < 0 || from_column >= shape.width) {
       for (int64_t c = 0; c < shape.channels; ++c) Write(c, 0, out);
       return;
     }
-    const ResizedPixel pixel(ResizeOf(shape, row), x + row.image, from_line, from_column);
+    const ResizedPixel pixel(ResizeOf(shape, sample), x + sample.image, from_row, from_column);
     for (int64_t c = 0; c < shape.channels; ++c) Write(c, pixel.Value(c), out);
   }
   MUSTER_HOST_DEVICE void Write(int64_t c, float byte, float* out) const {
@@ -121,10 +121,10 @@ void Resize(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void*) {
   ForEachItem(shape.height * shape.width, ResizeBody{shape, x, y});
 }
 
-void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* rows,
+void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* samples,
                 const float* scale, const float* shift, float* y) {
   ForEachItem(shape.rows * shape.height * shape.width,
-              LoadImagesBody{shape, x, rows, scale, shift, y});
+              LoadImagesBody{shape, x, samples, scale, shift, y});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

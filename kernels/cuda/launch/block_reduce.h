@@ -1,4 +1,4 @@
-// Values of a whole array added up to one, in an order that its length alone decides.
+// Reductions of an array to one value, in an order that depends on the array's length alone.
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_BLOCK_REDUCE_H_
 #define MUSTER_KERNELS_CUDA_LAUNCH_BLOCK_REDUCE_H_
 
@@ -9,34 +9,35 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// The values of a block's threads, and of 16 of them each.
+// Shared memory for the reduction of one value per thread over a block, in three phases: each
+// thread writes threads[thread]; all threads call Reduce; any thread calls Total.
+//
+// A Value has Identity(), and Add(other), which combines another value into it.
 template <typename Value>
-struct Folds {
-  static constexpr int kCount = 16;
+struct BlockReduce {
+  static constexpr int kPartials = 16;
   Value threads[kThreads];
-  Value folds[kCount];
+  Value partials[kPartials];
 
-  // To be called by all threads, in a phase of its own after all have written `threads`.
-  MUSTER_HOST_DEVICE void Fold(int thread) {
-    if (thread >= kCount) return;
-    constexpr int kEach = kThreads / kCount;
+  MUSTER_HOST_DEVICE void Reduce(int thread) {
+    if (thread >= kPartials) return;
+    constexpr int kEach = kThreads / kPartials;
     Value value = threads[thread * kEach];
     for (int i = 1; i < kEach; ++i) value.Add(threads[thread * kEach + i]);
-    folds[thread] = value;
+    partials[thread] = value;
   }
-  // By any thread, in a later phase.
-  MUSTER_HOST_DEVICE Value Whole() const {
-    Value value = folds[0];
-    for (int i = 1; i < kCount; ++i) value.Add(folds[i]);
+  MUSTER_HOST_DEVICE Value Total() const {
+    Value value = partials[0];
+    for (int i = 1; i < kPartials; ++i) value.Add(partials[i]);
     return value;
   }
 };
 
-// Adds up source(i) of all items by blocks, and gives each block's to sink(block, value). A Value
-// has Nothing(), to which Add() adds.
+// Divides the items among `blocks` blocks, reduces source(i) within each block, and calls
+// sink(block, value) once per block.
 template <typename Value, typename Source, typename Sink>
-struct FoldBody {
-  using Shared = Folds<Value>;
+struct ReduceBody {
+  using Shared = BlockReduce<Value>;
   static constexpr int kPhases = 3;
 
   Source source;
@@ -46,10 +47,10 @@ struct FoldBody {
 
   MUSTER_HOST_DEVICE void Run(int phase, int64_t block, int thread, Shared& shared) const {
     if (phase == 0) {
-      Value value = Value::Nothing();
+      Value value = Value::Identity();
       const int64_t stride = blocks * kThreads;
       int64_t i = block * kThreads + thread;
-      // Loads four items before it adds the first, to hide the latency of memory.
+      // Loads four items before adding the first, to hide memory latency.
       for (; i + 3 * stride < items; i += 4 * stride) {
         const Value loaded[] = {source(i), source(i + stride), source(i + 2 * stride),
                                 source(i + 3 * stride)};
@@ -58,24 +59,24 @@ struct FoldBody {
       for (; i < items; i += stride) value.Add(source(i));
       shared.threads[thread] = value;
     } else if (phase == 1) {
-      shared.Fold(thread);
+      shared.Reduce(thread);
     } else if (thread == 0) {
-      sink(block, shared.Whole());
+      sink(block, shared.Total());
     }
   }
 };
 
 struct Sum {
   double value;
-  MUSTER_HOST_DEVICE static Sum Nothing() { return {0}; }
+  MUSTER_HOST_DEVICE static Sum Identity() { return {0}; }
   MUSTER_HOST_DEVICE void Add(const Sum& other) { value += other.value; }
 };
 
-// Of samples whose loss asks which of several is right.
+// The loss of samples and the number of correct predictions among them.
 struct LossSum {
   double loss;
   double correct;
-  MUSTER_HOST_DEVICE static LossSum Nothing() { return {0, 0}; }
+  MUSTER_HOST_DEVICE static LossSum Identity() { return {0, 0}; }
   MUSTER_HOST_DEVICE void Add(const LossSum& other) {
     loss += other.loss;
     correct += other.correct;
@@ -104,21 +105,23 @@ struct ArraySink {
   }
 };
 
-// For few items, those in scratch memory too.
+// Calls sink(0, reduction of source(i) over all items). For small arrays; needs no scratch memory,
+// so the source may be in it.
 template <typename Value, typename Source, typename Sink>
-void FoldInOneBlock(int64_t items, const Source& source, const Sink& sink) {
-  ForEachBlock(1, FoldBody<Value, Source, Sink>{source, sink, items, 1});
+void ReduceInOneBlock(int64_t items, const Source& source, const Sink& sink) {
+  ForEachBlock(1, ReduceBody<Value, Source, Sink>{source, sink, items, 1});
 }
 
-// Calls sink(0, the sum of source(i) over all items).
+// Calls sink(0, reduction of source(i) over all items). Uses scratch memory.
 template <typename Value, typename Source, typename Sink>
-void FoldAll(int64_t items, const Source& source, const Sink& sink) {
-  constexpr int64_t kEach = 16;  // at least, of a thread
-  const int64_t blocks = Smaller(kReducingBlocks, Larger(1, items / (int64_t{kThreads} * kEach)));
+void ReduceAll(int64_t items, const Source& source, const Sink& sink) {
+  constexpr int64_t kEach = 16;  // minimum number of items per thread
+  const int64_t blocks = Min(kReductionBlocks, Max(1, items / (int64_t{kThreads} * kEach)));
   Value* const partial = Scratch<Value>(blocks);
   if (partial == nullptr) return;
-  ForEachBlock(blocks, FoldBody<Value, Source, ArraySink<Value>>{source, {partial}, items, blocks});
-  FoldInOneBlock<Value>(blocks, ArraySource<Value>{partial}, sink);
+  ForEachBlock(blocks,
+               ReduceBody<Value, Source, ArraySink<Value>>{source, {partial}, items, blocks});
+  ReduceInOneBlock<Value>(blocks, ArraySource<Value>{partial}, sink);
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -5,7 +5,7 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// More than the partial sums of any reduction over up to 2048 channels.
+// Sufficient for the partial sums of any reduction over up to 2048 channels.
 constexpr size_t kInitialScratchBytes = size_t{32} << 20;
 
 constexpr int kThreads = 256;
@@ -18,8 +18,8 @@ Context::Context(int ordinal) : ordinal_(ordinal) {
   Check(cudaSetDevice(ordinal));
   Check(cudaGetDeviceProperties(&properties_, ordinal));
   if (first_error_ != cudaSuccess) return;
-  filling_blocks_ = std::max<int64_t>(1, int64_t{properties_.multiProcessorCount} *
-                                             properties_.maxThreadsPerMultiProcessor / kThreads);
+  resident_blocks_ = std::max<int64_t>(1, int64_t{properties_.multiProcessorCount} *
+                                              properties_.maxThreadsPerMultiProcessor / kThreads);
   Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   if (first_error_ == cudaSuccess) Scratch(kInitialScratchBytes);
 }

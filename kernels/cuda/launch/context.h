@@ -1,4 +1,4 @@
-// A GPU as the kernels of the calling thread use it: stream, scratch memory, first error.
+// The state of a GPU for kernel launches: its stream, scratch memory and first error.
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_CONTEXT_H_
 #define MUSTER_KERNELS_CUDA_LAUNCH_CONTEXT_H_
 
@@ -9,7 +9,7 @@
 
 namespace muster::kernels::cuda {
 
-// For one thread at a time.
+// Used by one thread at a time.
 class Context {
  public:
   explicit Context(int ordinal);
@@ -17,36 +17,36 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // Makes it CurrentContext() of the calling thread.
+  // Makes this the calling thread's CurrentContext() and its GPU the thread's CUDA device.
   void Enter();
 
   int ordinal() const { return ordinal_; }
   cudaStream_t stream() const { return stream_; }
-  // As many blocks of 256 threads as run at once.
-  int64_t filling_blocks() const { return filling_blocks_; }
+  // Number of blocks of 256 threads that the GPU can run at once.
+  int64_t resident_blocks() const { return resident_blocks_; }
   const char* name() const { return properties_.name; }
 
-  // Remembers the first that is not cudaSuccess.
+  // Records the status if it is the first that is not cudaSuccess.
   void Check(cudaError_t status) {
     if (first_error_ == cudaSuccess) first_error_ = status;
   }
   cudaError_t first_error() const { return first_error_; }
 
-  // Grows where it must, for which it waits, and which a stream being captured cannot; null after
-  // an error. Valid until the next call.
+  // Returns scratch memory, valid until the next call; null after an error. If the memory must
+  // grow, waits for the stream first, and fails while the stream is being captured.
   void* Scratch(size_t bytes);
 
  private:
   int ordinal_;
   cudaStream_t stream_ = nullptr;
   cudaDeviceProp properties_ = {};
-  int64_t filling_blocks_ = 1;
+  int64_t resident_blocks_ = 1;
   void* scratch_ = nullptr;
   size_t scratch_bytes_ = 0;
   cudaError_t first_error_ = cudaSuccess;
 };
 
-// The one that the calling thread entered last, which exists.
+// The context that the calling thread entered last. There must be one.
 Context& CurrentContext();
 
 }  // namespace muster::kernels::cuda

@@ -1,7 +1,7 @@
-// Elements of arrays as CUDA kernels see them: widened to float, several at once where they lie so.
+// Loads and stores of array elements in CUDA kernels, widened to float and vectorised.
 //
 // The .cu files are compiled twice: by nvcc for GPUs, in namespace cuda, and by the C++ compiler
-// for the processor, in namespace cuda_on_host, where the contract tests run them on every machine.
+// for the CPU, in namespace cuda_on_host, so that the contract tests run them on every machine.
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_ELEMENTS_H_
 #define MUSTER_KERNELS_CUDA_LAUNCH_ELEMENTS_H_
 
@@ -63,7 +63,7 @@ MUSTER_HOST_DEVICE inline void Narrow(float value, Float16& to) {
 #endif
 }
 
-// The nearest value of `type`.
+// Rounds to the nearest value of `type`.
 MUSTER_HOST_DEVICE inline float Rounded(DataType type, float value) {
   if (type == DataType::kBfloat16) {
     Bfloat16 stored;
@@ -85,15 +85,15 @@ struct Floats {
   MUSTER_HOST_DEVICE float operator[](int i) const { return values[i]; }
 };
 
-// Loaded and stored at once: of kCount * sizeof(Storage) bytes, and aligned to as many.
+// kCount elements that are loaded and stored by one instruction; aligned to its size.
 template <typename Storage, int kCount>
-struct alignas(sizeof(Storage) * kCount) Stored {
+struct alignas(sizeof(Storage) * kCount) AlignedVector {
   Storage values[kCount];
 };
 
 template <int kCount, typename Storage>
 MUSTER_HOST_DEVICE inline Floats<kCount> Load(const Storage* from) {
-  const auto stored = *reinterpret_cast<const Stored<Storage, kCount>*>(from);
+  const auto stored = *reinterpret_cast<const AlignedVector<Storage, kCount>*>(from);
   Floats<kCount> result;
   for (int i = 0; i < kCount; ++i) result[i] = Widen(stored.values[i]);
   return result;
@@ -101,25 +101,25 @@ MUSTER_HOST_DEVICE inline Floats<kCount> Load(const Storage* from) {
 
 template <int kCount, typename Storage>
 MUSTER_HOST_DEVICE inline void Store(Storage* to, const Floats<kCount>& values) {
-  Stored<Storage, kCount> stored;
+  AlignedVector<Storage, kCount> stored;
   for (int i = 0; i < kCount; ++i) Narrow(values[i], stored.values[i]);
-  *reinterpret_cast<Stored<Storage, kCount>*>(to) = stored;
+  *reinterpret_cast<AlignedVector<Storage, kCount>*>(to) = stored;
 }
 
-MUSTER_HOST_DEVICE inline float Activated(Activation activation, float x) {
+MUSTER_HOST_DEVICE inline float Activate(Activation activation, float x) {
   if (activation == Activation::kRelu) return ReluFunctor<float>()(x);
   if (activation == Activation::kRelu6) return Relu6Functor<float>()(x);
   return x;
 }
 
-// dy where the activation whose output is y lets it pass, else 0.
-MUSTER_HOST_DEVICE inline float Passed(Activation activation, float y, float dy) {
+// The gradient of an activation with output y: dy or 0.
+MUSTER_HOST_DEVICE inline float ActivationGradient(Activation activation, float y, float dy) {
   if (activation == Activation::kRelu) return ReluBackwardFunctor<float>()(y, dy);
   if (activation == Activation::kRelu6) return Relu6BackwardFunctor<float>()(y, dy);
   return dy;
 }
 
-// Whether vectors of 16 bytes may begin at each of them; null is nowhere.
+// Whether every array is 16-byte aligned. Null pointers count as aligned.
 inline bool Aligned(std::initializer_list<const void*> arrays) {
   for (const void* array : arrays) {
     if (reinterpret_cast<uintptr_t>(array) % 16 != 0) return false;
@@ -127,7 +127,7 @@ inline bool Aligned(std::initializer_list<const void*> arrays) {
   return true;
 }
 
-// Calls visit(an element of the type's storage).
+// Calls visit(element), whose type is the storage type of `type`.
 template <typename Visit>
 void DispatchType(DataType type, const Visit& visit) {
   switch (type) {
@@ -140,8 +140,9 @@ void DispatchType(DataType type, const Visit& visit) {
   }
 }
 
-// Calls visit(an element of the type's storage, how many of them a thread takes at once): as many
-// as 16 bytes hold where `channels` is a multiple of them and the arrays are aligned, else one.
+// Calls visit(element, width): an element of the storage type, and the vector width as a
+// std::integral_constant. The width is that of 16 bytes if `channels` is a multiple of it and all
+// arrays are aligned, and 1 otherwise.
 template <typename Visit>
 void DispatchWidth(DataType type, int64_t channels, std::initializer_list<const void*> arrays,
                    const Visit& visit) {

@@ -1,8 +1,8 @@
-// Runs bodies of kernels: on the GPU, or one item after the other where the C++ compiler compiles
-// this (see elements.h).
+// Kernel launches: runs the body of a kernel on the GPU or, if compiled by the C++ compiler (see
+// elements.h), on the CPU, one thread after the other.
 //
-// A body is a plain struct of what its kernel needs, copied to the device with the call. What it
-// does lies between the launches alone, so that the same code is tested without a GPU.
+// A body is a trivially copyable struct with the kernel's arguments, passed to the kernel by value.
+// It contains no launch or synchronisation code, so that it is also tested without a GPU.
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_LAUNCH_H_
 #define MUSTER_KERNELS_CUDA_LAUNCH_LAUNCH_H_
 
@@ -21,16 +21,17 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-inline constexpr int kThreads = 256;  // of every block
-// Of a reduction: about what fills the largest GPU. A constant, so that the order of sums depends
-// on shapes alone.
-inline constexpr int64_t kReducingBlocks = 1024;
+inline constexpr int kThreads = 256;  // per block, in every kernel
+// Maximum number of blocks of a reduction, about what fills the largest GPU. A constant, so that
+// the order of additions depends on shapes alone.
+inline constexpr int64_t kReductionBlocks = 1024;
 
-MUSTER_HOST_DEVICE constexpr int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
-MUSTER_HOST_DEVICE constexpr int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-MUSTER_HOST_DEVICE constexpr int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
+MUSTER_HOST_DEVICE constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+MUSTER_HOST_DEVICE constexpr int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+MUSTER_HOST_DEVICE constexpr int64_t Max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// What each thread of a block keeps in registers from phase to phase: a Body::State, if it has one.
+// Body::State, which each thread keeps in registers from phase to phase; NoState if the body has
+// none.
 struct NoState {};
 template <typename Body>
 struct StateOfBody {
@@ -80,33 +81,34 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Calls body(i) for each i below `items`. The blocks fill the GPU `waves` times; several waves
-// balance bodies whose registers leave room for fewer threads than a multiprocessor can hold.
+// Calls body(i) for each i in [0, items). The grid has at most `waves` times the blocks that the
+// GPU can run at once; several waves balance the load of bodies whose register use limits
+// occupancy.
 template <typename Body>
 void ForEachItem(int64_t items, const Body& body, int waves = 1) {
   if (items <= 0) return;
   Context& context = CurrentContext();
-  const int64_t blocks = Smaller(Quotient(items, kThreads), context.filling_blocks() * waves);
+  const int64_t blocks = Min(CeilDiv(items, kThreads), context.resident_blocks() * waves);
   ItemKernel<<<static_cast<unsigned>(blocks), kThreads, 0, context.stream()>>>(body, items);
   context.Check(cudaGetLastError());
 }
 
-// Calls body.Run(phase, block, thread, shared) for each block below `blocks` and each of its
-// threads. Between two phases, of which Body::kPhases says how many, all threads of a block wait
-// for each other; they share a Body::Shared with unspecified content. A body with a State also gets
-// the thread's own as the last argument.
+// Calls body.Run(phase, block, thread, shared) for each of Body::kPhases phases, each block in
+// [0, blocks) and each thread of the block. The threads of a block synchronise between phases.
+// `shared` is a Body::Shared in shared memory, uninitialised at first. If the body has a State, the
+// thread's own is passed as the last argument.
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body& body) {
   if (blocks <= 0) return;
   Context& context = CurrentContext();
   constexpr int64_t kGrid = 1 << 20;
-  BlockKernel<<<static_cast<unsigned>(Smaller(blocks, kGrid)), kThreads, 0, context.stream()>>>(
-      body, blocks);
+  BlockKernel<<<static_cast<unsigned>(Min(blocks, kGrid)), kThreads, 0, context.stream()>>>(body,
+                                                                                            blocks);
   context.Check(cudaGetLastError());
 }
 
-// Device memory for what one call's kernels leave each other, 256-byte aligned; null after an
-// error, which is remembered.
+// Device memory for intermediate results between the kernels of one operation, 256-byte aligned and
+// valid until the next call; null after an error, which the context records.
 template <typename T>
 T* Scratch(int64_t count) {
   return static_cast<T*>(CurrentContext().Scratch(static_cast<size_t>(count) * sizeof(T)));
@@ -119,8 +121,8 @@ void ForEachItem(int64_t items, const Body& body, int /*waves*/ = 1) {
   for (int64_t i = 0; i < items; ++i) body(i);
 }
 
-// Every other block runs its threads in the opposite order: none may need what another one of the
-// same phase did. Memory that nobody wrote is full of what is no number.
+// Odd blocks run their threads in reverse order, to expose dependencies between the threads of a
+// phase. Shared memory and states are filled with NaN, to expose reads of uninitialised memory.
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body& body) {
   const auto shared = std::make_unique<typename Body::Shared>();
@@ -147,7 +149,7 @@ T* Scratch(int64_t count) {
 
 #endif
 
-// Vectors first, then what is left element by element.
+// Items of ForEachElement: the vectors first, then the remaining elements one by one.
 template <typename Body, int kWidth>
 struct VectorItems {
   Body body;
@@ -161,8 +163,8 @@ struct VectorItems {
   }
 };
 
-// Calls body.Run<n>(at) for elements at to at + n of each `count`: n is kWidth or 1, the latter for
-// all where the arrays are not `aligned`.
+// Calls body.Run<n>(at) for the elements [at, at + n), so that all of [0, count) are covered once.
+// n is kWidth or, for the remainder and for arrays that are not `aligned`, 1.
 template <int kWidth, typename Body>
 void ForEachElement(int64_t count, bool aligned, const Body& body) {
   const int64_t vectors = aligned ? count / kWidth : 0;

@@ -1,4 +1,5 @@
-// Where the windows of pooling and convolutions lie, and how items are numbered over images.
+// Index arithmetic of pooling and convolution: the windows along an axis, and the pixel that an
+// item of a launch stands for.
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_WINDOWS_H_
 #define MUSTER_KERNELS_CUDA_LAUNCH_WINDOWS_H_
 
@@ -13,36 +14,37 @@ struct Range {
   int64_t end;
 };
 
-// n / divisor and n % divisor without a division, where n is below 2^31: with 2^s the power of two
-// at or above the divisor d, n / d is the whole part of n * ceil(2^(31+s) / d) / 2^(31+s).
+// n / divisor and n % divisor by a multiplication and a shift if n < 2^31, and by a division
+// otherwise. With 2^s the smallest power of two not less than the divisor d, n / d is
+// floor(n * ceil(2^(31+s) / d) / 2^(31+s)).
 class Divider {
  public:
   explicit Divider(int64_t divisor) : divisor_(divisor) {
     if (divisor >= int64_t{1} << 31) return;
     while ((int64_t{1} << (shift_ - 31)) < divisor) ++shift_;
     const auto d = static_cast<uint64_t>(divisor);
-    // 2^(31+s) / d, rounded up, is at most 2^32 - 1 but for d = 1, where it is 2^31.
+    // 2^(31+s) / d, rounded up, is 2^31 for d = 1 and at most 2^32 - 1 for all others.
     factor_ = ((uint64_t{1} << shift_) + d - 1) / d;
   }
-  MUSTER_HOST_DEVICE int64_t Quotient(int64_t n) const {
+  MUSTER_HOST_DEVICE int64_t Divide(int64_t n) const {
     if (n >= int64_t{1} << 31 || factor_ == 0) return n / divisor_;
     return static_cast<int64_t>(static_cast<uint64_t>(n) * factor_ >> shift_);
   }
-  // n becomes the quotient.
-  MUSTER_HOST_DEVICE int64_t TakeRest(int64_t& n) const {
-    const int64_t quotient = Quotient(n);
-    const int64_t rest = n - quotient * divisor_;
+  // Replaces n by the quotient and returns the remainder.
+  MUSTER_HOST_DEVICE int64_t DivMod(int64_t& n) const {
+    const int64_t quotient = Divide(n);
+    const int64_t remainder = n - quotient * divisor_;
     n = quotient;
-    return rest;
+    return remainder;
   }
 
  private:
   int64_t divisor_;
-  uint64_t factor_ = 0;  // 0: the divisor is too large
+  uint64_t factor_ = 0;  // 0 if the divisor is 2^31 or more
   int shift_ = 31;
 };
 
-// Along the height or the width.
+// Windows along the height or the width of an image.
 struct Axis {
   int64_t size;
   int64_t kernel;
@@ -59,55 +61,58 @@ struct Axis {
         windows((size + 2 * padding - kernel) / stride + 1),
         by_stride(stride) {}
 
-  // Where the window begins, perhaps in the padding.
+  // The window's first pixel; negative in the padding.
   MUSTER_HOST_DEVICE int64_t Begin(int64_t window) const { return window * stride - padding; }
 
-  // The cells of the window that do not lie in the padding.
+  // The window's cells outside the padding, from 0 to `kernel`.
   MUSTER_HOST_DEVICE Range CellsOf(int64_t window) const {
     const int64_t begin = Begin(window);
-    return {begin < 0 ? -begin : 0, Smaller(kernel, size - begin)};
+    return {begin < 0 ? -begin : 0, Min(kernel, size - begin)};
   }
 
-  // The windows that cover the pixel.
+  // The windows that contain the pixel.
   MUSTER_HOST_DEVICE Range WindowsOver(int64_t pixel) const {
-    const int64_t last = pixel + padding;  // of the places where such a window may begin
+    // Range of the first pixels of such windows, counted from the start of the padding.
+    const int64_t last = pixel + padding;
     const int64_t first = last - kernel + 1;
-    return {first > 0 ? by_stride.Quotient(first + stride - 1) : 0,
-            Smaller(by_stride.Quotient(last) + 1, windows)};
+    return {first > 0 ? by_stride.Divide(first + stride - 1) : 0,
+            Min(by_stride.Divide(last) + 1, windows)};
   }
 };
 
-// One vector of channels of one pixel.
-struct Place {
-  int64_t row;
+// A vector of channels at one pixel of one sample.
+struct PixelPosition {
+  int64_t sample;
   int64_t h;
   int64_t w;
-  int64_t channel;
+  int64_t channel;  // the vector's first
 };
 
-// Items of images [rows, height, width, channels], kWidth channels each.
-class Images {
+// Positions of the items of a launch over images [samples, height, width, channels] with one vector
+// of channels per item.
+class PixelIndexer {
  public:
-  Images(int64_t height, int64_t width, int64_t vectors, int channels_at_once)
-      : height_(height), width_(width), vectors_(vectors), channels_at_once_(channels_at_once) {}
+  PixelIndexer(int64_t height, int64_t width, int64_t vectors, int vector_width)
+      : height_(height), width_(width), vectors_(vectors), vector_width_(vector_width) {}
 
-  MUSTER_HOST_DEVICE Place At(int64_t item) const {
-    Place place;
-    place.channel = vectors_.TakeRest(item) * channels_at_once_;
-    place.w = width_.TakeRest(item);
-    place.h = height_.TakeRest(item);
-    place.row = item;
-    return place;
+  MUSTER_HOST_DEVICE PixelPosition At(int64_t item) const {
+    PixelPosition position;
+    position.channel = vectors_.DivMod(item) * vector_width_;
+    position.w = width_.DivMod(item);
+    position.h = height_.DivMod(item);
+    position.sample = item;
+    return position;
   }
 
  private:
   Divider height_;
   Divider width_;
   Divider vectors_;
-  int channels_at_once_;
+  int vector_width_;
 };
 
-// The largest of a window's cells and its index: the first among equals, but the last NaN of all.
+// The largest of a window's cells and its index: the first among equals; the last NaN, if there are
+// any.
 struct Largest {
   float value;
   int index;

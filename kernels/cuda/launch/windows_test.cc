@@ -1,4 +1,4 @@
-// Holds what kernels compute of places in arrays to what the words mean, by trying all.
+// Compares the index arithmetic of kernels with its definition, exhaustively for small sizes.
 #include "kernels/cuda/launch/windows.h"
 
 #include <random>
@@ -10,7 +10,7 @@
 namespace muster::kernels::cuda_on_host {
 namespace {
 
-TEST(DividerTest, IsADivision) {
+TEST(DividerTest, MatchesIntegerDivision) {
   std::mt19937_64 random(1);
   std::vector<int64_t> numbers = {1, 2, 3, 5, 7, 255, 256, 641, 65537, (1 << 30) + 1};
   for (int64_t n : {int64_t{1} << 31, int64_t{1} << 32, int64_t{1} << 40}) {
@@ -20,15 +20,15 @@ TEST(DividerTest, IsADivision) {
     numbers.push_back(static_cast<int64_t>(random() >> (24 + i % 38)) + 1);
   for (const int64_t divisor : numbers) {
     const Divider divider(divisor);
-    ASSERT_EQ(divider.Quotient(0), 0);
+    ASSERT_EQ(divider.Divide(0), 0);
     for (const int64_t number : numbers) {
       for (const int64_t by : {-1, 0, 1}) {
-        // Around the number and its nearest multiples below the bound of the short way.
+        // Dividends around the number and around multiples of the divisor, also near 2^31.
         const int64_t multiple = (int64_t{1} << 31) / divisor * divisor;
         for (const int64_t n : {number + by, number / divisor * divisor + by, multiple + by}) {
           if (n < 0) continue;
           int64_t quotient = n;
-          ASSERT_EQ(divider.TakeRest(quotient), n % divisor) << n << " / " << divisor;
+          ASSERT_EQ(divider.DivMod(quotient), n % divisor) << n << " / " << divisor;
           ASSERT_EQ(quotient, n / divisor) << n << " / " << divisor;
         }
       }
@@ -36,7 +36,7 @@ TEST(DividerTest, IsADivision) {
   }
 }
 
-TEST(AxisTest, WindowsAndPixels) {
+TEST(AxisTest, WindowsAndPixelsAreConsistent) {
   for (int64_t size = 1; size < 9; ++size) {
     for (int64_t kernel = 1; kernel < 6; ++kernel) {
       for (int64_t stride = 1; stride < 5; ++stride) {
@@ -66,22 +66,21 @@ TEST(AxisTest, WindowsAndPixels) {
   }
 }
 
-// Each vector of each pixel once per share, neighbours by neighbours.
-TEST(ColumnsTest, EveryPlaceIsOneThreads) {
+// Adjacent threads process adjacent vectors.
+TEST(ChannelTilingTest, VisitsEachVectorOfEachPixelOncePerSum) {
   for (const int64_t pixels : {0, 1, 5, 700, 20000}) {
     for (const int64_t vectors : {1, 3, 8, 64, 65, 300}) {
-      for (const int64_t shares : {1, 10}) {
-        const Columns columns(pixels, vectors, shares);
-        EXPECT_LE(columns.blocks(), std::max(kReducingBlocks, columns.groups * shares));
-        std::vector<int> seen(shares * pixels * vectors);
-        for (int64_t block = 0; block < columns.blocks(); ++block) {
+      for (const int64_t sums : {1, 10}) {
+        const ChannelTiling tiling(pixels, vectors, sums);
+        EXPECT_LE(tiling.blocks(), std::max(kReductionBlocks, tiling.groups * sums));
+        std::vector<int> seen(sums * pixels * vectors);
+        for (int64_t block = 0; block < tiling.blocks(); ++block) {
           for (int thread = 0; thread < kThreads; ++thread) {
-            const int64_t vector = columns.Vector(block, thread);
+            const int64_t vector = tiling.Vector(block, thread);
             if (vector >= vectors) continue;
-            if (thread % columns.lanes > 0)
-              ASSERT_EQ(vector, columns.Vector(block, thread - 1) + 1);
-            columns.ForEachPixel(block, thread, [&](int64_t pixel) {
-              ++seen[(columns.Share(block) * pixels + pixel) * vectors + vector];
+            if (thread % tiling.lanes > 0) ASSERT_EQ(vector, tiling.Vector(block, thread - 1) + 1);
+            tiling.ForEachPixel(block, thread, [&](int64_t pixel) {
+              ++seen[(tiling.SumIndex(block) * pixels + pixel) * vectors + vector];
             });
           }
         }

@@ -33,7 +33,7 @@ absl::Status CublasLt::StatusOf(CublasStatus code, absl::string_view what) const
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
-absl::StatusOr<CublasLt> OpenCublasLt(const LibraryPlaces& places) {
+absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& places) {
   const absl::StatusOr<void*> library =
       OpenLibrary({"libcublasLt.so.13", "libcublasLt.so.12"}, places);
   if (!library.ok()) return library.status();
@@ -88,7 +88,7 @@ absl::StatusOr<CublasLtMatmul> CublasLtMatmul::Make(const CublasLt& cublaslt, Cu
   const auto prefer = [&](CublasLtPreferenceAttribute attribute, const auto& value) {
     check(cublaslt.set_preference(raw_preference, attribute, &value, sizeof(value)), "preference");
   };
-  prefer(kCublasLtMostWorkspaceBytes, uint64_t{workspace_bytes});
+  prefer(kCublasLtMaxWorkspaceBytes, uint64_t{workspace_bytes});
   prefer(kCublasLtReductionMask, uint32_t{kCublasLtReductionInComputeType});
   for (const CublasLtPreferenceAttribute operand : {kCublasLtAlignmentOfA, kCublasLtAlignmentOfB,
                                                     kCublasLtAlignmentOfC, kCublasLtAlignmentOfD}) {
@@ -105,7 +105,7 @@ absl::StatusOr<CublasLtMatmul> CublasLtMatmul::Make(const CublasLt& cublaslt, Cu
   made.d_ = layout(problem.d_type, problem.m, problem.n, false);
   if (!status.ok()) return status;
 
-  CublasLtProposal proposal = {};
+  CublasLtHeuristicResult proposal = {};
   int count = 0;
   check(cublaslt.propose(handle, matmul, made.a_.get(), made.b_.get(), made.d_.get(), made.d_.get(),
                          raw_preference, 1, &proposal, &count),

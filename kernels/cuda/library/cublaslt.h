@@ -27,7 +27,7 @@ struct CublasLt {
 
 // libcublasLt.so of CUDA 13 or else of 12. NOT_FOUND where there is none; FAILED_PRECONDITION where
 // it lacks a function.
-absl::StatusOr<CublasLt> OpenCublasLt(const LibraryPlaces& places);
+absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& places);
 
 //   d = epilogue(op(a) * op(b) + c), of column-major matrices: d [m, n], op(a) [m, k], op(b) [k,
 //   n].

@@ -47,7 +47,7 @@ typedef enum CublasLtMatmulAttribute {
 } CublasLtMatmulAttribute;
 
 typedef enum CublasLtPreferenceAttribute {
-  kCublasLtMostWorkspaceBytes = 1,
+  kCublasLtMaxWorkspaceBytes = 1,
   kCublasLtReductionMask = 3,
   /* Of pointers, in bytes; 256 where it is not set. */
   kCublasLtAlignmentOfA = 5,
@@ -60,13 +60,13 @@ typedef struct CublasLtAlgorithm {
   uint64_t data[8];
 } CublasLtAlgorithm;
 
-typedef struct CublasLtProposal {
+typedef struct CublasLtHeuristicResult {
   CublasLtAlgorithm algorithm;
   size_t workspace_bytes;
   CublasStatus state;
   float waves;
   int reserved[4];
-} CublasLtProposal;
+} CublasLtHeuristicResult;
 
 /* X(name of ours, symbol, parameters), of all that return CublasStatus. Matrices are column-major;
  * a layout is of a type, rows, columns and the leading dimension. */
@@ -87,8 +87,8 @@ typedef struct CublasLtProposal {
     (CublasLtPreference, CublasLtPreferenceAttribute, const void*, size_t))                      \
   X(propose, cublasLtMatmulAlgoGetHeuristic,                                                     \
     (CublasLtHandle, CublasLtMatmulDescriptor, CublasLtMatrixLayout, CublasLtMatrixLayout,       \
-     CublasLtMatrixLayout, CublasLtMatrixLayout, CublasLtPreference, int, CublasLtProposal*,     \
-     int*))                                                                                      \
+     CublasLtMatrixLayout, CublasLtMatrixLayout, CublasLtPreference, int,                        \
+     CublasLtHeuristicResult*, int*))                                                            \
   X(matmul, cublasLtMatmul,                                                                      \
     (CublasLtHandle, CublasLtMatmulDescriptor, const void* alpha, const void* a,                 \
      CublasLtMatrixLayout, const void* b, CublasLtMatrixLayout, const void* beta, const void* c, \

@@ -18,7 +18,7 @@ absl::Status Cudnn::StatusOf(CudnnStatus code, absl::string_view what) const {
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
-absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places) {
+absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& places) {
   constexpr char kLibrary[] = "libcudnn.so.9";
   const absl::StatusOr<void*> library = OpenLibrary({kLibrary}, places);
   if (!library.ok()) return library.status();

@@ -25,7 +25,7 @@ struct Cudnn {
 };
 
 // libcudnn.so.9. NOT_FOUND where there is none; FAILED_PRECONDITION where it lacks a function.
-absl::StatusOr<Cudnn> OpenCudnn(const LibraryPlaces& places);
+absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& places);
 
 constexpr CudnnDataType CudnnTypeOf(DataType type) {
   switch (type) {

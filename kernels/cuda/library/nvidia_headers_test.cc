@@ -147,7 +147,7 @@ MUSTER_SAME(kCublasLtTransposeA, CUBLASLT_MATMUL_DESC_TRANSA);
 MUSTER_SAME(kCublasLtTransposeB, CUBLASLT_MATMUL_DESC_TRANSB);
 MUSTER_SAME(kCublasLtEpilogueAttribute, CUBLASLT_MATMUL_DESC_EPILOGUE);
 MUSTER_SAME(kCublasLtBiasPointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
-MUSTER_SAME(kCublasLtMostWorkspaceBytes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+MUSTER_SAME(kCublasLtMaxWorkspaceBytes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
 MUSTER_SAME(kCublasLtReductionMask, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
 MUSTER_SAME(kCublasLtAlignmentOfA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
 MUSTER_SAME(kCublasLtAlignmentOfB, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
@@ -156,10 +156,10 @@ MUSTER_SAME(kCublasLtAlignmentOfD, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 
 static_assert(sizeof(CudnnDataType) == sizeof(cudnnDataType_t));
 static_assert(sizeof(CublasLtAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
-static_assert(sizeof(CublasLtProposal) == sizeof(cublasLtMatmulHeuristicResult_t));
-static_assert(offsetof(CublasLtProposal, workspace_bytes) ==
+static_assert(sizeof(CublasLtHeuristicResult) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(CublasLtHeuristicResult, workspace_bytes) ==
               offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
-static_assert(offsetof(CublasLtProposal, state) ==
+static_assert(offsetof(CublasLtHeuristicResult, state) ==
               offsetof(cublasLtMatmulHeuristicResult_t, state));
 
 namespace {

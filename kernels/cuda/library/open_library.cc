@@ -26,8 +26,8 @@ void* OpenIn(const std::string& folder, const std::string& name, std::string& er
 
 }  // namespace
 
-LibraryPlaces CudaLibraryFolders() {
-  LibraryPlaces places;
+LibrarySearchPath CudaLibrarySearchPath() {
+  LibrarySearchPath places;
   const char* const named = std::getenv("MUSTER_CUDA_LIBRARY_PATH");
   if (named != nullptr) places.first = absl::StrSplit(named, ':', absl::SkipEmpty());
   const char* const home = std::getenv("CUDA_HOME");
@@ -38,7 +38,7 @@ LibraryPlaces CudaLibraryFolders() {
 }
 
 absl::StatusOr<void*> OpenLibrary(const std::vector<std::string>& names,
-                                  const LibraryPlaces& places) {
+                                  const LibrarySearchPath& places) {
   std::string error;
   const auto open_in_all = [&](const std::vector<std::string>& folders) -> void* {
     for (const std::string& folder : folders) {

@@ -67,16 +67,16 @@ TEST(OpenLibraryTest, SaysWhyAFileThatIsThereDoesNotOpen) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("file too short"));
 }
 
-TEST(CudaLibraryFoldersTest, AreOfTheEnvironment) {
+TEST(CudaLibrarySearchPathTest, AreOfTheEnvironment) {
   setenv("MUSTER_CUDA_LIBRARY_PATH", "/venv/nvidia/cudnn/lib::/venv/nvidia/cublas/lib", 1);
   setenv("CUDA_HOME", "/opt/cuda", 1);
-  LibraryPlaces places = CudaLibraryFolders();
+  LibrarySearchPath places = CudaLibrarySearchPath();
   EXPECT_THAT(places.first, ElementsAre("/venv/nvidia/cudnn/lib", "/venv/nvidia/cublas/lib"));
   EXPECT_THAT(places.last,
               ElementsAre("/opt/cuda/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda/lib"));
   unsetenv("MUSTER_CUDA_LIBRARY_PATH");
   unsetenv("CUDA_HOME");
-  places = CudaLibraryFolders();
+  places = CudaLibrarySearchPath();
   EXPECT_THAT(places.first, ElementsAre());
   EXPECT_THAT(places.last, ElementsAre("/usr/local/cuda/lib64", "/usr/local/cuda/lib"));
 }

@@ -6,30 +6,30 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
 struct LogitSums {
-  double exponentials;  // of each logit less the largest
-  double distances;     // each logit less the largest
+  double exponentials;  // sum of exp(logit - largest)
+  double distances;     // sum of logit - largest
 };
 
-// Each group of kLanes threads takes a row of logits, kWidth at once. A thread keeps up to kKept
-// vectors in registers, so that a row of at most kLanes * kKept vectors is read once; of longer
-// rows nothing is kept.
+// Each group of kLanes threads processes a row of logits in vectors of kWidth. If kKept > 0, the
+// row has at most kLanes * kKept vectors, and each thread keeps its own in registers, so that the
+// row is read once. If kKept is 0, rows may have any length and are read in each phase.
 template <int kLanes, int kWidth, int kKept>
 struct CrossEntropyBody {
   static constexpr int kPhases = 6;
-  static constexpr int kRows = kThreads / kLanes;  // of a block
-  static constexpr int kFolds = 8;                 // of a row
-  static constexpr int kEach = kLanes / kFolds;    // threads of a fold
+  static constexpr int kRows = kThreads / kLanes;   // per block
+  static constexpr int kPartials = 8;               // partial results per row
+  static constexpr int kEach = kLanes / kPartials;  // threads per partial result
   struct Shared {
     float largest[kThreads];
-    float largest_folds[kRows][kFolds];
+    float largest_partials[kRows][kPartials];
     LogitSums sums[kThreads];
-    LogitSums sums_folds[kRows][kFolds];
-    int earlier[kThreads];  // whether a logit before the label's is as large as the largest
-    int earlier_folds[kRows][kFolds];
+    LogitSums sums_partials[kRows][kPartials];
+    int earlier[kThreads];  // whether a logit before the label's equals the largest
+    int earlier_partials[kRows][kPartials];
     LossSum losses[kRows];
   };
   struct State {
-    Floats<kWidth> logits[kKept > 0 ? kKept : 1];  // their exponentials from phase 2 on
+    Floats<kWidth> logits[kKept > 0 ? kKept : 1];  // from phase 2 on, their exponentials
     int32_t label;
     float logit_of_label;
   };
@@ -37,12 +37,12 @@ struct CrossEntropyBody {
   CrossEntropyOptions options;
   const float* logits;
   const int32_t* labels;
-  const double* loss_scale;  // or null: 1
+  const double* loss_scale;  // null means 1
   float* dlogits;            // or null
   LossSum* losses;           // [blocks]
 
-  // Calls visit(the first class of a vector, the thread's kept copy of it) for each vector of the
-  // lane.
+  // Calls visit(class, registers) for each vector of the lane: the vector's first class, and the
+  // registers for it.
   template <typename Visit>
   MUSTER_HOST_DEVICE void ForEachVector(int lane, State& state, const Visit& visit) const {
     if constexpr (kKept > 0) {
@@ -65,8 +65,8 @@ struct CrossEntropyBody {
     const int64_t row = block * kRows + group;
     if (phase == 5) {
       if (thread != 0) return;
-      LossSum all = LossSum::Nothing();
-      for (int i = 0; i < Smaller(kRows, options.rows - block * kRows); ++i) {
+      LossSum all = LossSum::Identity();
+      for (int i = 0; i < Min(kRows, options.rows - block * kRows); ++i) {
         all.Add(shared.losses[i]);
       }
       losses[block] = all;
@@ -76,7 +76,7 @@ struct CrossEntropyBody {
     const float* const logit = logits + row * options.classes;
     if (phase == 0) {
       float largest = -INFINITY;
-      // All loads of a row before the first use.
+      // Issue all loads of a row before the first use.
       state.label = labels[row];
       if constexpr (kKept > 0) {
         ForEachVector(lane, state,
@@ -89,15 +89,15 @@ struct CrossEntropyBody {
       });
       shared.largest[thread] = largest;
     } else if (phase == 1) {
-      if (lane >= kFolds) return;
-      const float* const mine = shared.largest + group * kLanes + lane * kEach;
-      float largest = mine[0];
-      for (int i = 1; i < kEach; ++i) largest = fmaxf(largest, mine[i]);
-      shared.largest_folds[group][lane] = largest;
+      if (lane >= kPartials) return;
+      const float* const values = shared.largest + group * kLanes + lane * kEach;
+      float largest = values[0];
+      for (int i = 1; i < kEach; ++i) largest = fmaxf(largest, values[i]);
+      shared.largest_partials[group][lane] = largest;
     } else if (phase == 2) {
-      AddUp(thread, logit, shared, state);
+      SumExponentials(thread, logit, shared, state);
     } else if (phase == 3) {
-      if (lane >= kFolds) return;
+      if (lane >= kPartials) return;
       const int first = group * kLanes + lane * kEach;
       LogitSums sums = shared.sums[first];
       int earlier = shared.earlier[first];
@@ -106,8 +106,8 @@ struct CrossEntropyBody {
         sums.distances += shared.sums[first + i].distances;
         earlier |= shared.earlier[first + i];
       }
-      shared.sums_folds[group][lane] = sums;
-      shared.earlier_folds[group][lane] = earlier;
+      shared.sums_partials[group][lane] = sums;
+      shared.earlier_partials[group][lane] = earlier;
     } else {
       Finish(row, thread, logit, shared, state);
     }
@@ -115,13 +115,13 @@ struct CrossEntropyBody {
 
  private:
   MUSTER_HOST_DEVICE float LargestOf(const Shared& shared, int group) const {
-    float largest = shared.largest_folds[group][0];
-    for (int i = 1; i < kFolds; ++i) largest = fmaxf(largest, shared.largest_folds[group][i]);
+    float largest = shared.largest_partials[group][0];
+    for (int i = 1; i < kPartials; ++i) largest = fmaxf(largest, shared.largest_partials[group][i]);
     return largest;
   }
 
-  MUSTER_HOST_DEVICE void AddUp(int thread, const float* logit, Shared& shared,
-                                State& state) const {
+  MUSTER_HOST_DEVICE void SumExponentials(int thread, const float* logit, Shared& shared,
+                                          State& state) const {
     const float largest = LargestOf(shared, thread / kLanes);
     const int32_t label = state.label;
     LogitSums sums = {0, 0};
@@ -147,16 +147,16 @@ struct CrossEntropyBody {
   MUSTER_HOST_DEVICE void Finish(int64_t row, int thread, const float* logit, Shared& shared,
                                  State& state) const {
     const int group = thread / kLanes;
-    LogitSums sums = shared.sums_folds[group][0];
-    for (int i = 1; i < kFolds; ++i) {
-      sums.exponentials += shared.sums_folds[group][i].exponentials;
-      sums.distances += shared.sums_folds[group][i].distances;
+    LogitSums sums = shared.sums_partials[group][0];
+    for (int i = 1; i < kPartials; ++i) {
+      sums.exponentials += shared.sums_partials[group][i].exponentials;
+      sums.distances += shared.sums_partials[group][i].distances;
     }
     const float largest = LargestOf(shared, group);
     if (dlogits != nullptr) WriteGradient(row, thread, logit, largest, sums.exponentials, state);
     if (thread % kLanes != 0) return;
-    int earlier = shared.earlier_folds[group][0];
-    for (int i = 1; i < kFolds; ++i) earlier |= shared.earlier_folds[group][i];
+    int earlier = shared.earlier_partials[group][0];
+    for (int i = 1; i < kPartials; ++i) earlier |= shared.earlier_partials[group][i];
     const double smoothing = options.label_smoothing;
     const double distance = state.logit_of_label - largest;
     shared.losses[group] = {log(sums.exponentials) - (1 - smoothing) * distance -
@@ -195,19 +195,19 @@ void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits
                          LossResult* result) {
   const auto run = [&]<int kLanes, int kWidth, int kKept>() {
     using Body = CrossEntropyBody<kLanes, kWidth, kKept>;
-    const int64_t blocks = Quotient(options.rows, Body::kRows);
-    LossSum* const losses = Scratch<LossSum>(Larger(blocks, 1));
+    const int64_t blocks = CeilDiv(options.rows, Body::kRows);
+    LossSum* const losses = Scratch<LossSum>(Max(blocks, 1));
     if (losses == nullptr) return;
     ForEachBlock(blocks, Body{options, logits, labels, loss_scale, dlogits, losses});
-    FoldInOneBlock<LossSum>(blocks, ArraySource<LossSum>{losses}, LossSink{result});
+    ReduceInOneBlock<LossSum>(blocks, ArraySource<LossSum>{losses}, LossSink{result});
   };
-  constexpr int64_t kMostKept = 1024;  // classes
+  constexpr int64_t kMaxKeptClasses = 1024;
   const bool vectors = options.classes % 4 == 0 && Aligned({logits, dlogits});
-  if (options.classes > kMostKept) {
+  if (options.classes > kMaxKeptClasses) {
     return vectors ? run.template operator()<kThreads, 4, 0>()
                    : run.template operator()<kThreads, 1, 0>();
   }
-  // More threads for a row would leave too few bytes in flight, fewer too many registers in use.
+  // More threads per row would leave too few bytes in flight; fewer would need too many registers.
   if (vectors) {
     return options.classes <= 128 ? run.template operator()<32, 4, 1>()
                                   : run.template operator()<64, 4, 4>();

@@ -5,9 +5,10 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// A block per row. In double, where no float's square overflows or vanishes.
+// Normalises one row per block. Computes in double, in which the square of a float neither
+// overflows nor underflows.
 struct NormalizeRowsBody {
-  using Shared = Folds<Sum>;
+  using Shared = BlockReduce<Sum>;
   static constexpr int kPhases = 3;
 
   int64_t width;
@@ -24,9 +25,9 @@ struct NormalizeRowsBody {
       }
       shared.threads[thread] = {squares};
     } else if (phase == 1) {
-      shared.Fold(thread);
+      shared.Reduce(thread);
     } else {
-      const double norm = sqrt(shared.Whole().value);
+      const double norm = sqrt(shared.Total().value);
       const double inverse = norm < kSmallestNorm ? 0 : 1 / norm;
       if (thread == 0) inverse_norms[row] = static_cast<float>(inverse);
       for (int64_t i = thread; i < width; i += kThreads) {
@@ -36,8 +37,9 @@ struct NormalizeRowsBody {
   }
 };
 
+// One row per block.
 struct NormalizeRowsBackwardBody {
-  using Shared = Folds<Sum>;
+  using Shared = BlockReduce<Sum>;
   static constexpr int kPhases = 3;
 
   int64_t width;
@@ -56,9 +58,9 @@ struct NormalizeRowsBackwardBody {
       }
       shared.threads[thread] = {along};
     } else if (phase == 1) {
-      shared.Fold(thread);
+      shared.Reduce(thread);
     } else {
-      const double along = shared.Whole().value;
+      const double along = shared.Total().value;
       const double inverse = inverse_norms[row];
       for (int64_t i = thread; i < width; i += kThreads) {
         dx[row * width + i] = static_cast<float>((from[i] - along * unit[i]) * inverse);
@@ -67,95 +69,95 @@ struct NormalizeRowsBackwardBody {
   }
 };
 
-// units [samples, width] -> columns [width, line], zeros behind the last sample.
+// units [samples, width] -> columns [width, row_stride], zero after the last sample.
 struct TransposeBody {
   int64_t samples;
   int64_t width;
-  int64_t line;
+  int64_t row_stride;
   const float* units;
   float* columns;
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const int64_t sample = item % line;
-    const int64_t i = item / line;
+    const int64_t sample = item % row_stride;
+    const int64_t i = item / row_stride;
     columns[item] = sample < samples ? units[sample * width + i] : 0.0f;
   }
 };
 
-// C [rows, columns] = A [rows, depth] B [depth, columns], each with its own line length. An item is
-// kRows lines by kWidth columns, and a line's sums do not depend on how many lines there are.
+// C [rows, columns] = A [rows, depth] B [depth, columns], each with its own row stride. An item is
+// kRows rows by kWidth columns of C. The sums of a row do not depend on the number of rows.
 template <int kWidth>
 struct ProductBody {
   static constexpr int kRows = 4;
 
   int64_t rows, columns, depth;
   const float* a;
-  int64_t a_line;
+  int64_t a_stride;
   const float* b;
-  int64_t b_line;
+  int64_t b_stride;
   float* c;
-  int64_t c_line;
+  int64_t c_stride;
 
-  int64_t items() const { return Quotient(rows, kRows) * (columns / kWidth); }
+  int64_t items() const { return CeilDiv(rows, kRows) * (columns / kWidth); }
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
     const int64_t column = item % (columns / kWidth) * kWidth;
     const int64_t row = item / (columns / kWidth) * kRows;
-    const float* lines[kRows];
-    for (int r = 0; r < kRows; ++r) lines[r] = a + Smaller(row + r, rows - 1) * a_line;
+    const float* a_rows[kRows];
+    for (int r = 0; r < kRows; ++r) a_rows[r] = a + Min(row + r, rows - 1) * a_stride;
     Floats<kWidth> sums[kRows] = {};
     for (int64_t k = 0; k < depth; ++k) {
-      const Floats<kWidth> values = Load<kWidth>(b + k * b_line + column);
+      const Floats<kWidth> values = Load<kWidth>(b + k * b_stride + column);
       for (int r = 0; r < kRows; ++r) {
-        const float factor = lines[r][k];
+        const float factor = a_rows[r][k];
         for (int i = 0; i < kWidth; ++i) sums[r][i] += factor * values[i];
       }
     }
     for (int r = 0; r < kRows; ++r) {
-      if (row + r < rows) Store<kWidth>(c + (row + r) * c_line + column, sums[r]);
+      if (row + r < rows) Store<kWidth>(c + (row + r) * c_stride + column, sums[r]);
     }
   }
 };
 
 void Product(const ProductBody<1>& product) {
-  if (product.columns % 4 != 0 || product.b_line % 4 != 0 || product.c_line % 4 != 0 ||
+  if (product.columns % 4 != 0 || product.b_stride % 4 != 0 || product.c_stride % 4 != 0 ||
       !Aligned({product.b, product.c})) {
     return ForEachItem(product.items(), product);
   }
-  const ProductBody<4> wide{product.rows,   product.columns, product.depth,
-                            product.a,      product.a_line,  product.b,
-                            product.b_line, product.c,       product.c_line};
+  const ProductBody<4> wide{product.rows,     product.columns,  product.depth,
+                            product.a,        product.a_stride, product.b,
+                            product.b_stride, product.c,        product.c_stride};
   ForEachItem(wide.items(), wide);
 }
 
 struct LargestNegative {
   float value;
-  MUSTER_HOST_DEVICE static LargestNegative Nothing() { return {-INFINITY}; }
+  MUSTER_HOST_DEVICE static LargestNegative Identity() { return {-INFINITY}; }
   MUSTER_HOST_DEVICE void Add(const LargestNegative& other) {
     if (other.value > value) value = other.value;
   }
 };
 
-// A block per anchor.
+// Loss of one anchor per block.
 struct AnchorBody {
   struct Shared {
-    Folds<LargestNegative> negatives;
-    Folds<Sum> exponentials;
+    BlockReduce<LargestNegative> negatives;
+    BlockReduce<Sum> exponentials;
   };
   static constexpr int kPhases = 5;
 
   int64_t samples;
   int64_t first;
-  int64_t line;
+  int64_t row_stride;
   float inverse_temperature;
-  float* logits;  // products at first
+  float* logits;  // holds the products of the units at first
   float* log_sums;
   LossSum* losses;
 
   MUSTER_HOST_DEVICE void Run(int phase, int64_t anchor, int thread, Shared& shared) const {
-    float* const logit = logits + anchor * line;
+    float* const logit = logits + anchor * row_stride;
     const int64_t self = first + anchor;
     if (phase == 0) {
-      LargestNegative largest = LargestNegative::Nothing();
+      LargestNegative largest = LargestNegative::Identity();
       for (int64_t j = thread; j < samples; j += kThreads) {
         const float value = j == self ? -INFINITY : logit[j] * inverse_temperature;
         logit[j] = value;
@@ -164,10 +166,10 @@ struct AnchorBody {
       shared.negatives.threads[thread] = largest;
       return;
     }
-    if (phase == 1) return shared.negatives.Fold(thread);
-    if (phase == 3) return shared.exponentials.Fold(thread);
-    // The largest is subtracted: exp never overflows, and the sum is at least 1.
-    const float negative = shared.negatives.Whole().value;
+    if (phase == 1) return shared.negatives.Reduce(thread);
+    if (phase == 3) return shared.exponentials.Reduce(thread);
+    // Subtracting the largest logit keeps exp from overflowing and the sum at 1 or more.
+    const float negative = shared.negatives.Total().value;
     const float positive = logit[self ^ 1];
     const float largest = negative > positive ? negative : positive;
     if (phase == 2) {
@@ -175,7 +177,7 @@ struct AnchorBody {
       for (int64_t j = thread; j < samples; j += kThreads) sum += expf(logit[j] - largest);
       shared.exponentials.threads[thread] = {sum};
     } else if (thread == 0) {
-      const double log_sum = log(shared.exponentials.Whole().value);
+      const double log_sum = log(shared.exponentials.Total().value);
       log_sums[anchor] = static_cast<float>(largest + log_sum);
       losses[anchor] = {log_sum - (static_cast<double>(positive) - largest),
                         positive > negative ? 1.0 : 0.0};
@@ -183,13 +185,13 @@ struct AnchorBody {
   }
 };
 
-// Of an anchor's gradient by each sample's unit, in the logits' place.
+// Replaces the logits by the coefficients of each sample's unit in an anchor's gradient.
 struct CoefficientBody {
   int64_t samples;
   int64_t first;
-  int64_t line;
+  int64_t row_stride;
   double scale;
-  const double* loss_scale;  // or null: 1
+  const double* loss_scale;  // null means 1
   float temperature;
   const float* log_sums;
   float* logits;
@@ -199,7 +201,7 @@ struct CoefficientBody {
     const int64_t self = first + anchor;
     const float factor =
         static_cast<float>(scale * (loss_scale != nullptr ? *loss_scale : 1.0)) / temperature;
-    float& logit = logits[anchor * line + j];
+    float& logit = logits[anchor * row_stride + j];
     const float both = expf(logit - log_sums[self]) + expf(logit - log_sums[j]);
     logit = (j == (self ^ 1) ? both - 2 : both) * factor;
   }
@@ -219,26 +221,26 @@ void L2NormalizeBackward(int64_t rows, int64_t width, const float* y, const floa
 
 void NtXentForward(const NtXentShape& shape, const float* units, float* logits, float* log_sums,
                    float* workspace, LossResult* result) {
-  LossSum* const losses = Scratch<LossSum>(Larger(shape.anchors, 1));
+  LossSum* const losses = Scratch<LossSum>(Max(shape.anchors, 1));
   if (losses == nullptr) return;
-  const int64_t line = shape.line();
-  ForEachItem(shape.width * line,
-              TransposeBody{shape.samples, shape.width, line, units, workspace});
-  Product({shape.anchors, line, shape.width, units + shape.first * shape.width, shape.width,
-           workspace, line, logits, line});
-  ForEachBlock(shape.anchors, AnchorBody{shape.samples, shape.first, line, 1.0f / shape.temperature,
-                                         logits, log_sums, losses});
-  FoldInOneBlock<LossSum>(shape.anchors, ArraySource<LossSum>{losses}, LossSink{result});
+  const int64_t row_stride = shape.line();
+  ForEachItem(shape.width * row_stride,
+              TransposeBody{shape.samples, shape.width, row_stride, units, workspace});
+  Product({shape.anchors, row_stride, shape.width, units + shape.first * shape.width, shape.width,
+           workspace, row_stride, logits, row_stride});
+  ForEachBlock(shape.anchors, AnchorBody{shape.samples, shape.first, row_stride,
+                                         1.0f / shape.temperature, logits, log_sums, losses});
+  ReduceInOneBlock<LossSum>(shape.anchors, ArraySource<LossSum>{losses}, LossSink{result});
 }
 
 void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
                     const float* units, const float* log_sums, float* logits, float* dunits) {
-  const int64_t line = shape.line();
+  const int64_t row_stride = shape.line();
   ForEachItem(shape.anchors * shape.samples,
-              CoefficientBody{shape.samples, shape.first, line, scale, loss_scale,
+              CoefficientBody{shape.samples, shape.first, row_stride, scale, loss_scale,
                               shape.temperature, log_sums, logits});
-  Product({shape.anchors, shape.width, shape.samples, logits, line, units, shape.width, dunits,
-           shape.width});
+  Product({shape.anchors, shape.width, shape.samples, logits, row_stride, units, shape.width,
+           dunits, shape.width});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

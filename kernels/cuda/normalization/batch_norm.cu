@@ -3,8 +3,8 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// About where a channel's values lie, so that sums of squared distances from there do not cancel:
-// the mean of four of them.
+// A value near a channel's mean: the mean of four of its values. Sums of squared distances from it
+// do not suffer from cancellation.
 template <typename Storage>
 MUSTER_HOST_DEVICE float Centre(const Storage* x, int64_t pixels, int64_t channels,
                                 int64_t channel) {
@@ -13,14 +13,14 @@ MUSTER_HOST_DEVICE float Centre(const Storage* x, int64_t pixels, int64_t channe
   return sum / 4;
 }
 
-// The sums of distances from the centre, and of their squares.
+// Sums of a channel's distances from its centre, and of their squares.
 template <typename Storage, int kWidth>
 struct StatisticsTerms {
   int64_t pixels;
   int64_t channels;
   const Storage* x;
 
-  struct Mine {
+  struct PerThread {
     Floats<kWidth> centre;
     const Storage* x;
     int64_t channels;
@@ -33,10 +33,10 @@ struct StatisticsTerms {
       }
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
-    Mine mine{{}, x + channel, channels};
-    for (int i = 0; i < kWidth; ++i) mine.centre[i] = Centre(x, pixels, channels, channel + i);
-    return mine;
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
+    PerThread result{{}, x + channel, channels};
+    for (int i = 0; i < kWidth; ++i) result.centre[i] = Centre(x, pixels, channels, channel + i);
+    return result;
   }
 };
 
@@ -50,15 +50,15 @@ struct StatisticsFinish {
   MUSTER_HOST_DEVICE void operator()(int64_t, int64_t channel, const double* sums) const {
     const double count = static_cast<double>(pixels);
     const double distance = sums[0] / count;
-    const double squares = sums[1] / count - distance * distance;
+    const double square = sums[1] / count - distance * distance;
     mean[channel] = static_cast<float>(Centre(x, pixels, channels, channel) + distance);
-    variance[channel] = static_cast<float>(squares < 0 ? 0 : squares);
+    variance[channel] = static_cast<float>(square < 0 ? 0 : square);
   }
 };
 
 struct ScaleBody {
   BatchNormScaling scaling;
-  const float* factor_of_all;  // or null: 1
+  const float* factor_of_all;  // null means 1
   const float* mean;
   const float* variance;
   const float* gamma;
@@ -111,7 +111,7 @@ struct FromSumsBody {
 
 struct RunningBody {
   const float* active;  // or null
-  float share;
+  float momentum;
   double own_pixels;
   const double* shared_pixels;  // or null
   const float* mean;
@@ -123,8 +123,8 @@ struct RunningBody {
     const double pixels = shared_pixels != nullptr ? *shared_pixels : own_pixels;
     if (pixels == 0) return;
     const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
-    running_mean[c] += share * (mean[c] - running_mean[c]);
-    running_variance[c] += share * (variance[c] * unbiased - running_variance[c]);
+    running_mean[c] += momentum * (mean[c] - running_mean[c]);
+    running_variance[c] += momentum * (variance[c] * unbiased - running_variance[c]);
   }
 };
 
@@ -138,7 +138,7 @@ struct ApplyPixels {
   const Storage* addend;  // or null
   Storage* y;
 
-  struct Mine {
+  struct PerThread {
     ApplyPixels all;
     int64_t channel;
     Floats<kWidth> scale;
@@ -150,36 +150,36 @@ struct ApplyPixels {
       if (all.addend != nullptr) added = Load<kWidth>(all.addend + at);
       for (int i = 0; i < kWidth; ++i) {
         const float sum = AffineFunctor<float>{scale[i], shift[i]}(values[i]) + added[i];
-        values[i] = Activated(all.activation, sum);
+        values[i] = Activate(all.activation, sum);
       }
       Store<kWidth>(all.y + at, values);
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
     return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel)};
   }
 };
 
 template <typename Storage, int kWidth>
-struct ApplySquares {
+struct ApplyPool2x2 {
   int64_t channels;
-  Squares squares;
+  NonOverlapping2x2 windows;
   const Storage* x;
   const float* scale;
   const float* shift;
   Storage* y;
   uint8_t* choice;  // or null
 
-  struct Mine {
-    ApplySquares all;
+  struct PerThread {
+    ApplyPool2x2 all;
     int64_t channel;
     Floats<kWidth> scale;
     Floats<kWidth> shift;
-    MUSTER_HOST_DEVICE void operator()(int64_t square) const {
-      const int64_t under = all.squares.Under(square);
+    MUSTER_HOST_DEVICE void operator()(int64_t window) const {
+      const int64_t first = all.windows.FirstPixel(window);
       Largest largest[kWidth];
       for (int corner = 0; corner < 4; ++corner) {
-        const int64_t pixel = under + all.squares.Corner(corner);
+        const int64_t pixel = first + all.windows.CornerOffset(corner);
         const Floats<kWidth> values = Load<kWidth>(all.x + pixel * all.channels + channel);
         for (int i = 0; i < kWidth; ++i) {
           const float value = AffineFunctor<float>{scale[i], shift[i]}(values[i]);
@@ -191,19 +191,19 @@ struct ApplySquares {
         }
       }
       Floats<kWidth> values;
-      Stored<uint8_t, kWidth> chosen;
+      AlignedVector<uint8_t, kWidth> chosen;
       for (int i = 0; i < kWidth; ++i) {
         const bool dead = largest[i].value <= 0;
         values[i] = dead ? 0.0f : largest[i].value;
         chosen.values[i] = dead ? kNoChoice : static_cast<uint8_t>(largest[i].index);
       }
-      const int64_t out = square * all.channels + channel;
+      const int64_t out = window * all.channels + channel;
       Store<kWidth>(all.y + out, values);
       if (all.choice == nullptr) return;
-      *reinterpret_cast<Stored<uint8_t, kWidth>*>(all.choice + out) = chosen;
+      *reinterpret_cast<AlignedVector<uint8_t, kWidth>*>(all.choice + out) = chosen;
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
     return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel)};
   }
 };
@@ -215,9 +215,9 @@ void BatchNormStatistics(const BatchNormShape& shape, const void* x, float* mean
     using Storage = decltype(element);
     const int64_t pixels = shape.pixels();
     const auto* from = static_cast<const Storage*>(x);
-    SumColumns<width, 2>(pixels, shape.channels, 1,
-                         StatisticsTerms<Storage, width>{pixels, shape.channels, from},
-                         StatisticsFinish<Storage>{pixels, shape.channels, from, mean, variance});
+    SumOverPixels<width, 2>(
+        pixels, shape.channels, 1, StatisticsTerms<Storage, width>{pixels, shape.channels, from},
+        StatisticsFinish<Storage>{pixels, shape.channels, from, mean, variance});
   });
 }
 
@@ -253,8 +253,8 @@ void BatchNormApply(const BatchNormShape& shape, const void* x, const float* sca
     auto* to = static_cast<Storage*>(y);
     if (shape.pool) {
       ForEachPixel<width>(shape.out_pixels(), shape.channels,
-                          ApplySquares<Storage, width>{shape.channels, Squares(shape), from, scale,
-                                                       shift, to, choice});
+                          ApplyPool2x2<Storage, width>{shape.channels, NonOverlapping2x2(shape),
+                                                       from, scale, shift, to, choice});
     } else {
       ForEachPixel<width>(
           shape.pixels(), shape.channels,

@@ -1,5 +1,5 @@
-// What forward and backward of batch norm share: a channel's values, and the squares of a 2x2 pool
-// that the activation passes through.
+// Shared by forward and backward of batch norm: per-channel values, and the windows of the 2x2 max
+// pooling that may follow.
 #ifndef MUSTER_KERNELS_CUDA_NORMALIZATION_BATCH_NORM_H_
 #define MUSTER_KERNELS_CUDA_NORMALIZATION_BATCH_NORM_H_
 
@@ -9,6 +9,7 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
+// array[channel] to array[channel + kWidth - 1].
 template <int kWidth>
 MUSTER_HOST_DEVICE Floats<kWidth> Channels(const float* array, int64_t channel) {
   Floats<kWidth> values;
@@ -16,8 +17,9 @@ MUSTER_HOST_DEVICE Floats<kWidth> Channels(const float* array, int64_t channel) 
   return values;
 }
 
-// The 2x2 squares of images whose odd last line and column are dropped.
-struct Squares {
+// The windows of 2x2 max pooling with stride 2; an odd last row or column is in no window. The four
+// pixels of a window are its corners, numbered row by row from 0.
+struct NonOverlapping2x2 {
   int64_t height;
   int64_t width;
   int64_t out_height;
@@ -27,27 +29,30 @@ struct Squares {
   Divider by_out_height;
   Divider by_out_width;
 
-  explicit Squares(const BatchNormShape& shape)
+  explicit NonOverlapping2x2(const BatchNormShape& shape)
       : height(shape.height),
         width(shape.width),
         out_height(shape.out_height()),
         out_width(shape.out_width()),
         by_height(height),
         by_width(width),
-        by_out_height(Larger(out_height, 1)),
-        by_out_width(Larger(out_width, 1)) {}
+        by_out_height(Max(out_height, 1)),
+        by_out_width(Max(out_width, 1)) {}
 
-  // The pixel of x under corner 0 of a square; the others are 1, width and width + 1 behind it.
-  MUSTER_HOST_DEVICE int64_t Under(int64_t square) const {
-    const int64_t w = by_out_width.TakeRest(square);
-    const int64_t h = by_out_height.TakeRest(square);
-    return (square * height + 2 * h) * width + 2 * w;
+  // The pixel of x at corner 0 of the window.
+  MUSTER_HOST_DEVICE int64_t FirstPixel(int64_t window) const {
+    const int64_t w = by_out_width.DivMod(window);
+    const int64_t h = by_out_height.DivMod(window);
+    return (window * height + 2 * h) * width + 2 * w;
   }
-  MUSTER_HOST_DEVICE int64_t Corner(int corner) const { return corner / 2 * width + corner % 2; }
-  // The square over a pixel, of which the pixel is `corner`; -1 where there is none.
-  MUSTER_HOST_DEVICE int64_t Over(int64_t pixel, int& corner) const {
-    const int64_t w = by_width.TakeRest(pixel);
-    const int64_t h = by_height.TakeRest(pixel);
+  // Distance of a corner from the window's first pixel.
+  MUSTER_HOST_DEVICE int64_t CornerOffset(int corner) const {
+    return corner / 2 * width + corner % 2;
+  }
+  // The window that contains the pixel, and the pixel's corner in it; -1 if there is none.
+  MUSTER_HOST_DEVICE int64_t WindowOf(int64_t pixel, int& corner) const {
+    const int64_t w = by_width.DivMod(pixel);
+    const int64_t h = by_height.DivMod(pixel);
     corner = static_cast<int>(h % 2 * 2 + w % 2);
     if (h / 2 >= out_height || w / 2 >= out_width) return -1;
     return (pixel * out_height + h / 2) * out_width + w / 2;

@@ -3,15 +3,15 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// What lets a pixel's dy pass, without a pool.
+// The activation's mask on dy, without pooling.
 template <typename Storage, int kWidth>
 struct Mask {
   Activation activation;
   const Storage* y;  // or null
   Floats<kWidth> scale;
   Floats<kWidth> shift;
-  MUSTER_HOST_DEVICE Floats<kWidth> Pass(int64_t at, const Floats<kWidth>& x,
-                                         Floats<kWidth> dy) const {
+  MUSTER_HOST_DEVICE Floats<kWidth> Apply(int64_t at, const Floats<kWidth>& x,
+                                          Floats<kWidth> dy) const {
     if (activation == Activation::kNone) return dy;
     Floats<kWidth> outputs;
     if (y != nullptr) {
@@ -21,7 +21,7 @@ struct Mask {
         outputs[i] = AffineFunctor<float>{scale[i], shift[i]}(x[i]);
       }
     }
-    for (int i = 0; i < kWidth; ++i) dy[i] = Passed(activation, outputs[i], dy[i]);
+    for (int i = 0; i < kWidth; ++i) dy[i] = ActivationGradient(activation, outputs[i], dy[i]);
     return dy;
   }
 };
@@ -37,7 +37,7 @@ MUSTER_HOST_DEVICE Mask<Storage, kWidth> MaskOf(Activation activation,
   return mask;
 }
 
-// The sums of dy, and of dy * (x - mean).
+// Sums of dy and of dy * (x - mean), dy being masked by the activation.
 template <typename Storage, int kWidth>
 struct ParametersTerms {
   int64_t channels;
@@ -45,7 +45,7 @@ struct ParametersTerms {
   BatchNormGradient gradient;
   Storage* dz;  // or null
 
-  struct Mine {
+  struct PerThread {
     int64_t channels;
     int64_t channel;
     const Storage* x;
@@ -56,7 +56,7 @@ struct ParametersTerms {
     MUSTER_HOST_DEVICE void Add(int64_t pixel, Floats<kWidth>* sums) const {
       const int64_t at = pixel * channels + channel;
       const Floats<kWidth> values = Load<kWidth>(x + at);
-      const Floats<kWidth> passed = mask.Pass(at, values, Load<kWidth>(dy + at));
+      const Floats<kWidth> passed = mask.Apply(at, values, Load<kWidth>(dy + at));
       for (int i = 0; i < kWidth; ++i) {
         sums[0][i] += passed[i];
         sums[1][i] += passed[i] * (values[i] - mean[i]);
@@ -64,7 +64,7 @@ struct ParametersTerms {
       if (dz != nullptr) Store<kWidth>(dz + at, passed);
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
     return {channels,
             channel,
             static_cast<const Storage*>(gradient.x),
@@ -75,25 +75,26 @@ struct ParametersTerms {
   }
 };
 
+// The same with 2x2 max pooling.
 template <typename Storage, int kWidth>
-struct SquareParametersTerms {
+struct Pool2x2ParametersTerms {
   int64_t channels;
-  Squares squares;
+  NonOverlapping2x2 windows;
   BatchNormGradient gradient;
 
-  struct Mine {
-    SquareParametersTerms all;
+  struct PerThread {
+    Pool2x2ParametersTerms all;
     int64_t channel;
     Floats<kWidth> mean;
-    MUSTER_HOST_DEVICE void Add(int64_t square, Floats<kWidth>* sums) const {
-      const int64_t out = square * all.channels + channel;
+    MUSTER_HOST_DEVICE void Add(int64_t window, Floats<kWidth>* sums) const {
+      const int64_t out = window * all.channels + channel;
       const auto* x = static_cast<const Storage*>(all.gradient.x);
       const Floats<kWidth> dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + out);
       const auto chosen =
-          *reinterpret_cast<const Stored<uint8_t, kWidth>*>(all.gradient.choice + out);
-      const int64_t under = all.squares.Under(square);
+          *reinterpret_cast<const AlignedVector<uint8_t, kWidth>*>(all.gradient.choice + out);
+      const int64_t first = all.windows.FirstPixel(window);
       for (int corner = 0; corner < 4; ++corner) {
-        const int64_t pixel = under + all.squares.Corner(corner);
+        const int64_t pixel = first + all.windows.CornerOffset(corner);
         const Floats<kWidth> values = Load<kWidth>(x + pixel * all.channels + channel);
         for (int i = 0; i < kWidth; ++i) {
           const float passed = chosen.values[i] == corner ? dy[i] : 0.0f;
@@ -103,7 +104,7 @@ struct SquareParametersTerms {
       }
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t, int64_t channel) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
     return {*this, channel, Channels<kWidth>(gradient.mean, channel)};
   }
 };
@@ -118,7 +119,7 @@ struct ParametersFinish {
   }
 };
 
-// A channel's dx = scale * dy + slope * x + offset.
+// Per channel: dx = scale * dy + slope * x + offset.
 template <int kWidth>
 struct DataCoefficients {
   BatchNormBackwardFunctor<float> functors[kWidth];
@@ -145,7 +146,7 @@ struct DataCoefficients {
 };
 
 template <typename Storage, int kWidth>
-struct DataPixels {
+struct PixelData {
   int64_t channels;
   Activation activation;
   BatchNormGradient gradient;
@@ -153,8 +154,8 @@ struct DataPixels {
   const float* dbeta;
   Storage* dx;
 
-  struct Mine {
-    DataPixels all;
+  struct PerThread {
+    PixelData all;
     int64_t channel;
     DataCoefficients<kWidth> coefficients;
     Mask<Storage, kWidth> mask;
@@ -162,45 +163,45 @@ struct DataPixels {
       const int64_t at = pixel * all.channels + channel;
       const Floats<kWidth> x = Load<kWidth>(static_cast<const Storage*>(all.gradient.x) + at);
       const Floats<kWidth> dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + at);
-      Store<kWidth>(all.dx + at, coefficients(x, mask.Pass(at, x, dy)));
+      Store<kWidth>(all.dx + at, coefficients(x, mask.Apply(at, x, dy)));
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
     return {*this, channel, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel),
             MaskOf<Storage, kWidth>(activation, gradient, channel)};
   }
 };
 
 template <typename Storage, int kWidth>
-struct DataSquares {
+struct Pool2x2Data {
   int64_t channels;
-  Squares squares;
+  NonOverlapping2x2 windows;
   BatchNormGradient gradient;
   const float* dgamma;
   const float* dbeta;
   Storage* dx;
 
-  struct Mine {
-    DataSquares all;
+  struct PerThread {
+    Pool2x2Data all;
     int64_t channel;
     DataCoefficients<kWidth> coefficients;
     MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
       const int64_t at = pixel * all.channels + channel;
       const Floats<kWidth> x = Load<kWidth>(static_cast<const Storage*>(all.gradient.x) + at);
       int corner;
-      const int64_t square = all.squares.Over(pixel, corner);
+      const int64_t window = all.windows.WindowOf(pixel, corner);
       Floats<kWidth> dy = {};
-      if (square >= 0) {
-        const int64_t out = square * all.channels + channel;
+      if (window >= 0) {
+        const int64_t out = window * all.channels + channel;
         dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + out);
         const auto chosen =
-            *reinterpret_cast<const Stored<uint8_t, kWidth>*>(all.gradient.choice + out);
+            *reinterpret_cast<const AlignedVector<uint8_t, kWidth>*>(all.gradient.choice + out);
         for (int i = 0; i < kWidth; ++i) dy[i] = chosen.values[i] == corner ? dy[i] : 0.0f;
       }
       Store<kWidth>(all.dx + at, coefficients(x, dy));
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t channel) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
     return {*this, channel, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel)};
   }
 };
@@ -210,23 +211,23 @@ struct DataSquares {
 void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                  float* dgamma, float* dbeta, void* dz) {
   const ParametersFinish finish{gradient.inverse_deviation, dgamma, dbeta};
-  DispatchWidth(
-      shape.type, shape.channels,
-      {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dz},
-      [&](auto element, auto width) {
-        using Storage = decltype(element);
-        if (shape.pool) {
-          SumColumns<width, 2>(
-              shape.out_pixels(), shape.channels, 1,
-              SquareParametersTerms<Storage, width>{shape.channels, Squares(shape), gradient},
-              finish);
-        } else {
-          SumColumns<width, 2>(shape.pixels(), shape.channels, 1,
-                               ParametersTerms<Storage, width>{shape.channels, shape.activation,
-                                                               gradient, static_cast<Storage*>(dz)},
-                               finish);
-        }
-      });
+  DispatchWidth(shape.type, shape.channels,
+                {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dz},
+                [&](auto element, auto width) {
+                  using Storage = decltype(element);
+                  if (shape.pool) {
+                    SumOverPixels<width, 2>(shape.out_pixels(), shape.channels, 1,
+                                            Pool2x2ParametersTerms<Storage, width>{
+                                                shape.channels, NonOverlapping2x2(shape), gradient},
+                                            finish);
+                  } else {
+                    SumOverPixels<width, 2>(
+                        shape.pixels(), shape.channels, 1,
+                        ParametersTerms<Storage, width>{shape.channels, shape.activation, gradient,
+                                                        static_cast<Storage*>(dz)},
+                        finish);
+                  }
+                });
 }
 
 void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
@@ -237,13 +238,14 @@ void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient&
                   using Storage = decltype(element);
                   auto* to = static_cast<Storage*>(dx);
                   if (shape.pool) {
-                    ForEachPixel<width>(shape.pixels(), shape.channels,
-                                        DataSquares<Storage, width>{shape.channels, Squares(shape),
-                                                                    gradient, dgamma, dbeta, to});
+                    ForEachPixel<width>(
+                        shape.pixels(), shape.channels,
+                        Pool2x2Data<Storage, width>{shape.channels, NonOverlapping2x2(shape),
+                                                    gradient, dgamma, dbeta, to});
                   } else {
                     ForEachPixel<width>(shape.pixels(), shape.channels,
-                                        DataPixels<Storage, width>{shape.channels, shape.activation,
-                                                                   gradient, dgamma, dbeta, to});
+                                        PixelData<Storage, width>{shape.channels, shape.activation,
+                                                                  gradient, dgamma, dbeta, to});
                   }
                 });
 }

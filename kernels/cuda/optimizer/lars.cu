@@ -7,28 +7,30 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// Of a block.
+// The elements of one tensor that one block processes.
 struct Piece {
   int64_t tensor;
   int64_t begin;  // in the flat arrays
   int64_t count;
-  bool vectors;  // 16 bytes may be loaded from its first element on
+  bool vectors;  // the first element is aligned for vector loads
 };
 
 MUSTER_HOST_DEVICE Piece PieceAt(const LarsTensor* tensors, int64_t count, int64_t piece,
                                  bool aligned) {
-  int64_t first = 0, after = count;  // the last tensor that begins at or before the piece
+  // Binary search for the last tensor that begins at or before the piece.
+  int64_t first = 0, after = count;
   while (after - first > 1) {
     const int64_t middle = first + (after - first) / 2;
     (tensors[middle].first_piece <= piece ? first : after) = middle;
   }
   const LarsTensor& tensor = tensors[first];
   const int64_t at = (piece - tensor.first_piece) * kLarsPiece;
-  return {first, tensor.offset + at, Smaller(kLarsPiece, tensor.count - at),
+  return {first, tensor.offset + at, Min(kLarsPiece, tensor.count - at),
           aligned && tensor.offset % kStepWidth == 0};
 }
 
-// Calls visit(n, at) for elements at to at + n of the piece: those of one of a block's threads.
+// Calls visit(n, at) for the elements [at, at + n) of the piece that the thread processes; n is a
+// std::integral_constant.
 template <typename Visit>
 MUSTER_HOST_DEVICE void ForEachOfThread(const Piece& piece, int thread, const Visit& visit) {
   const int64_t vectors = piece.vectors ? piece.count / kStepWidth : 0;
@@ -41,37 +43,37 @@ MUSTER_HOST_DEVICE void ForEachOfThread(const Piece& piece, int thread, const Vi
   }
 }
 
-struct TensorSquares {
+struct SquaredNorms {
   double parameters;
   double gradients;
-  MUSTER_HOST_DEVICE static TensorSquares Nothing() { return {0, 0}; }
-  MUSTER_HOST_DEVICE void Add(const TensorSquares& other) {
+  MUSTER_HOST_DEVICE static SquaredNorms Identity() { return {0, 0}; }
+  MUSTER_HOST_DEVICE void Add(const SquaredNorms& other) {
     parameters += other.parameters;
     gradients += other.gradients;
   }
 };
 
 template <int kCount>
-MUSTER_HOST_DEVICE double SquaresAt(const float* x) {
+MUSTER_HOST_DEVICE double SumOfSquaresAt(const float* x) {
   const Floats<kCount> values = Load<kCount>(x);
   double sum = 0;
   for (int i = 0; i < kCount; ++i) sum += double{values[i]} * double{values[i]};
   return sum;
 }
 
-struct SquaresOf {
+struct AddSquares {
   const float* parameters;
   const float* gradients;
-  TensorSquares* sum;
+  SquaredNorms* sum;
   template <int kCount>
   MUSTER_HOST_DEVICE void operator()(std::integral_constant<int, kCount>, int64_t at) const {
-    sum->Add({SquaresAt<kCount>(parameters + at), SquaresAt<kCount>(gradients + at)});
+    sum->Add({SumOfSquaresAt<kCount>(parameters + at), SumOfSquaresAt<kCount>(gradients + at)});
   }
 };
 
-// A block per piece.
-struct PieceSquaresBody {
-  using Shared = Folds<TensorSquares>;
+// Squared norms of one piece per block.
+struct PieceNormsBody {
+  using Shared = BlockReduce<SquaredNorms>;
   static constexpr int kPhases = 3;
 
   LarsOptions options;
@@ -79,48 +81,48 @@ struct PieceSquaresBody {
   bool aligned;
   const float* parameters;
   const float* gradients;
-  TensorSquares* pieces;
+  SquaredNorms* pieces;
 
   MUSTER_HOST_DEVICE void Run(int phase, int64_t block, int thread, Shared& shared) const {
     if (phase == 0) {
       const Piece piece = PieceAt(tensors, options.tensors, block, aligned);
-      TensorSquares sum = TensorSquares::Nothing();
+      SquaredNorms sum = SquaredNorms::Identity();
       if (tensors[piece.tensor].adapted) {
-        ForEachOfThread(piece, thread, SquaresOf{parameters, gradients, &sum});
+        ForEachOfThread(piece, thread, AddSquares{parameters, gradients, &sum});
       }
       shared.threads[thread] = sum;
     } else if (phase == 1) {
-      shared.Fold(thread);
+      shared.Reduce(thread);
     } else if (thread == 0) {
-      pieces[block] = shared.Whole();
+      pieces[block] = shared.Total();
     }
   }
 };
 
-// A block per tensor.
+// Rate of one tensor per block.
 struct RatesBody {
-  using Shared = Folds<TensorSquares>;
+  using Shared = BlockReduce<SquaredNorms>;
   static constexpr int kPhases = 3;
 
   LarsOptions options;
   const LarsTensor* tensors;
   const UpdateScalars* scalars;
-  const TensorSquares* pieces;
+  const SquaredNorms* pieces;
   UpdateScalars* rates;
 
   MUSTER_HOST_DEVICE void Run(int phase, int64_t block, int thread, Shared& shared) const {
     if (phase == 0) {
       const LarsTensor& tensor = tensors[block];
       const int64_t after = tensor.first_piece + LarsPieces(tensor.count);
-      TensorSquares sum = TensorSquares::Nothing();
+      SquaredNorms sum = SquaredNorms::Identity();
       for (int64_t i = tensor.first_piece + thread; i < after; i += kThreads) sum.Add(pieces[i]);
       shared.threads[thread] = sum;
     } else if (phase == 1) {
-      shared.Fold(thread);
+      shared.Reduce(thread);
     } else if (thread == 0) {
-      const TensorSquares whole = shared.Whole();
+      const SquaredNorms total = shared.Total();
       rates[block] =
-          LarsRate(options, tensors[block].adapted, *scalars, whole.parameters, whole.gradients);
+          LarsRate(options, tensors[block].adapted, *scalars, total.parameters, total.gradients);
     }
   }
 };
@@ -133,7 +135,7 @@ struct StepOf {
   }
 };
 
-// A block per piece.
+// Step of one piece per block.
 struct LarsStepBody {
   struct Shared {};
   static constexpr int kPhases = 1;
@@ -161,10 +163,10 @@ struct LarsStepBody {
 
 void LarsRates(const LarsOptions& options, const LarsTensor* tensors, const UpdateScalars* scalars,
                const float* parameters, const float* gradients, UpdateScalars* rates) {
-  TensorSquares* const pieces = Scratch<TensorSquares>(Larger(options.pieces, 1));
+  SquaredNorms* const pieces = Scratch<SquaredNorms>(Max(options.pieces, 1));
   if (pieces == nullptr) return;
-  ForEachBlock(options.pieces, PieceSquaresBody{options, tensors, Aligned({parameters, gradients}),
-                                                parameters, gradients, pieces});
+  ForEachBlock(options.pieces, PieceNormsBody{options, tensors, Aligned({parameters, gradients}),
+                                              parameters, gradients, pieces});
   ForEachBlock(options.tensors, RatesBody{options, tensors, scalars, pieces, rates});
 }
 

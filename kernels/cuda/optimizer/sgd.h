@@ -1,5 +1,4 @@
-// The step of stochastic gradient descent, of all parameters at one rate or of each tensor at its
-// own.
+// The update rule of SGD, shared by SgdStep and LarsStep.
 #ifndef MUSTER_KERNELS_CUDA_OPTIMIZER_SGD_H_
 #define MUSTER_KERNELS_CUDA_OPTIMIZER_SGD_H_
 
@@ -10,14 +9,14 @@
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
-// Elements that a thread of an optimizer's step takes at once.
+// Vector width of optimizer steps, in elements.
 inline constexpr int kStepWidth = 4;
 
 struct SgdBody {
   SgdOptions options;
   const UpdateScalars* scalars;
   float* parameters;
-  float* velocities;  // or null
+  float* velocities;  // may be null
   const float* gradients;
   template <int kCount>
   MUSTER_HOST_DEVICE void Run(int64_t at) const {

@@ -233,24 +233,24 @@ const char* MakeStream(void** stream) {
 
 const char* ReleaseStream(void* stream) { return Forgotten(cudaStreamDestroy(StreamOf(stream))); }
 
-const char* MakeMark(MusterCudaEvent** event) {
+const char* MakeStreamEvent(MusterCudaEvent** event) {
   cudaEvent_t made = nullptr;
   const cudaError_t status = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
   *event = reinterpret_cast<MusterCudaEvent*>(made);
   return Forgotten(status);
 }
 
-void ReleaseMark(MusterCudaEvent* event) { Forgotten(cudaEventDestroy(EventOf(event))); }
+void ReleaseStreamEvent(MusterCudaEvent* event) { Forgotten(cudaEventDestroy(EventOf(event))); }
 
 const char* RecordIn(void* stream, MusterCudaEvent* event) {
   return Forgotten(cudaEventRecord(EventOf(event), StreamOf(stream)));
 }
 
-const char* AwaitIn(void* stream, MusterCudaEvent* event) {
+const char* StreamWaitEvent(void* stream, MusterCudaEvent* event) {
   return Forgotten(cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0));
 }
 
-const char* QueryMark(MusterCudaEvent* event, int* reached) {
+const char* QueryStreamEvent(MusterCudaEvent* event, int* reached) {
   const cudaError_t status = cudaEventQuery(EventOf(event));
   *reached = status == cudaSuccess;
   if (status != cudaErrorNotReady) return Forgotten(status);
@@ -258,16 +258,16 @@ const char* QueryMark(MusterCudaEvent* event, int* reached) {
   return nullptr;
 }
 
-const char* CopyIn(void* stream, void* to, const void* from, size_t bytes) {
+const char* CopyOnStream(void* stream, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return nullptr;
   return Forgotten(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(stream)));
 }
 
-const char* AllocateBeside(size_t bytes, void** data) {
+const char* AllocateUninitialized(size_t bytes, void** data) {
   return Forgotten(cudaMalloc(data, bytes > 0 ? bytes : 1));
 }
 
-void ReleaseBeside(void* data) { Forgotten(cudaFree(data)); }
+void ReleaseUninitialized(void* data) { Forgotten(cudaFree(data)); }
 
 const MusterCudaApi kApi = {
     .abi = MUSTER_CUDA_ABI,
@@ -304,14 +304,14 @@ const MusterCudaApi kApi = {
     .use_device = UseDevice,
     .make_stream = MakeStream,
     .release_stream = ReleaseStream,
-    .make_mark = MakeMark,
-    .release_mark = ReleaseMark,
-    .record_in = RecordIn,
-    .await_in = AwaitIn,
-    .query_mark = QueryMark,
-    .copy_in = CopyIn,
-    .allocate_beside = AllocateBeside,
-    .release_beside = ReleaseBeside,
+    .make_stream_event = MakeStreamEvent,
+    .release_stream_event = ReleaseStreamEvent,
+    .record_on_stream = RecordIn,
+    .stream_wait_event = StreamWaitEvent,
+    .query_stream_event = QueryStreamEvent,
+    .copy_on_stream = CopyOnStream,
+    .allocate_uninitialized = AllocateUninitialized,
+    .release_uninitialized = ReleaseUninitialized,
 };
 
 }  // namespace

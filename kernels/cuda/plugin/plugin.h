@@ -90,15 +90,15 @@ typedef struct MusterCudaApi {
   const char* (*use_device)(const MusterCudaContext* context);
   const char* (*make_stream)(void** stream);
   const char* (*release_stream)(void* stream);
-  const char* (*make_mark)(MusterCudaEvent** event);
-  void (*release_mark)(MusterCudaEvent* event);
-  const char* (*record_in)(void* stream, MusterCudaEvent* event);
-  const char* (*await_in)(void* stream, MusterCudaEvent* event);
-  const char* (*query_mark)(MusterCudaEvent* event, int* reached);
-  const char* (*copy_in)(void* stream, void* to, const void* from, size_t bytes);
+  const char* (*make_stream_event)(MusterCudaEvent** event);
+  void (*release_stream_event)(MusterCudaEvent* event);
+  const char* (*record_on_stream)(void* stream, MusterCudaEvent* event);
+  const char* (*stream_wait_event)(void* stream, MusterCudaEvent* event);
+  const char* (*query_stream_event)(MusterCudaEvent* event, int* reached);
+  const char* (*copy_on_stream)(void* stream, void* to, const void* from, size_t bytes);
   /* Not zeroed. */
-  const char* (*allocate_beside)(size_t bytes, void** data);
-  void (*release_beside)(void* data);
+  const char* (*allocate_uninitialized)(size_t bytes, void** data);
+  void (*release_uninitialized)(void* data);
 } MusterCudaApi;
 
 #define MUSTER_CUDA_API_SYMBOL "MusterCudaGetApi"

@@ -136,7 +136,7 @@ CublasStatus cublasLtMatmulPreferenceSetAttribute(CublasLtPreference preference,
                                                   CublasLtPreferenceAttribute attribute,
                                                   const void* value, size_t bytes) {
   auto& wanted = *static_cast<Preference*>(preference);
-  if (attribute == kCublasLtMostWorkspaceBytes && bytes == sizeof(wanted.workspace_bytes)) {
+  if (attribute == kCublasLtMaxWorkspaceBytes && bytes == sizeof(wanted.workspace_bytes)) {
     std::memcpy(&wanted.workspace_bytes, value, bytes);
     return kCublasSuccess;
   }
@@ -160,7 +160,7 @@ CublasStatus cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, CublasLtMatmulDescri
                                             CublasLtMatrixLayout a, CublasLtMatrixLayout b,
                                             CublasLtMatrixLayout, CublasLtMatrixLayout d,
                                             CublasLtPreference preference, int,
-                                            CublasLtProposal* proposals, int* count) {
+                                            CublasLtHeuristicResult* proposals, int* count) {
   ++control.proposals;
   const auto& wanted = *static_cast<Preference*>(preference);
   *count = 0;

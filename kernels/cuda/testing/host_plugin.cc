@@ -72,7 +72,7 @@ void RecordEvent(MusterCudaContext*, MusterCudaEvent*) {}
 int EventDone(MusterCudaEvent*) { return 1; }
 const char* WaitForEvent(MusterCudaEvent*) { return nullptr; }
 
-// Nothing stands behind it: whatever is queued has happened.
+// Identity stands behind it: whatever is queued has happened.
 void* Stream(MusterCudaContext* context) { return context; }
 
 // No two candidates differ.
@@ -128,12 +128,12 @@ const char* ReleaseStream(void* stream) {
   return nullptr;
 }
 
-const char* MakeMark(MusterCudaEvent** event) {
+const char* MakeStreamEvent(MusterCudaEvent** event) {
   *event = new MusterCudaEvent;
   return nullptr;
 }
 
-void ReleaseMark(MusterCudaEvent* event) { delete event; }
+void ReleaseStreamEvent(MusterCudaEvent* event) { delete event; }
 
 const char* RecordIn(void* stream, MusterCudaEvent* event) {
   event->queue = TheStreams().Find(stream);
@@ -141,19 +141,19 @@ const char* RecordIn(void* stream, MusterCudaEvent* event) {
   return nullptr;
 }
 
-const char* AwaitIn(void* stream, MusterCudaEvent* event) {
+const char* StreamWaitEvent(void* stream, MusterCudaEvent* event) {
   if (TheStreams().Find(stream) == nullptr && event->queue != nullptr) {
     event->queue->Await(event->tasks);
   }
   return nullptr;
 }
 
-const char* QueryMark(MusterCudaEvent* event, int* reached) {
+const char* QueryStreamEvent(MusterCudaEvent* event, int* reached) {
   *reached = event->queue == nullptr || event->queue->Reached(event->tasks) ? 1 : 0;
   return nullptr;
 }
 
-const char* CopyIn(void* stream, void* to, const void* from, size_t bytes) {
+const char* CopyOnStream(void* stream, void* to, const void* from, size_t bytes) {
   TheStreams().Find(stream)->Push([=] {
     Copy(nullptr, to, from, bytes);
     return true;
@@ -161,9 +161,11 @@ const char* CopyIn(void* stream, void* to, const void* from, size_t bytes) {
   return nullptr;
 }
 
-const char* AllocateBeside(size_t bytes, void** data) { return AllocateHost(nullptr, bytes, data); }
+const char* AllocateUninitialized(size_t bytes, void** data) {
+  return AllocateHost(nullptr, bytes, data);
+}
 
-void ReleaseBeside(void* data) { std::free(data); }
+void ReleaseUninitialized(void* data) { std::free(data); }
 
 }  // namespace
 }  // namespace muster::kernels
@@ -201,14 +203,14 @@ extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
       .use_device = UseDevice,
       .make_stream = MakeStream,
       .release_stream = ReleaseStream,
-      .make_mark = MakeMark,
-      .release_mark = ReleaseMark,
-      .record_in = RecordIn,
-      .await_in = AwaitIn,
-      .query_mark = QueryMark,
-      .copy_in = CopyIn,
-      .allocate_beside = AllocateBeside,
-      .release_beside = ReleaseBeside,
+      .make_stream_event = MakeStreamEvent,
+      .release_stream_event = ReleaseStreamEvent,
+      .record_on_stream = RecordIn,
+      .stream_wait_event = StreamWaitEvent,
+      .query_stream_event = QueryStreamEvent,
+      .copy_on_stream = CopyOnStream,
+      .allocate_uninitialized = AllocateUninitialized,
+      .release_uninitialized = ReleaseUninitialized,
   };
   return &api;
 }

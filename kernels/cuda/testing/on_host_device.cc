@@ -33,7 +33,7 @@ class CudaOnHostDevice final : public HostMemoryDevice {
                  .kernels = &CudaConvolutionKernelsOnHost(),
                  .time =
                      [options](absl::FunctionRef<void()>) {
-                       return options.time(CudnnFake().last_engine);
+                       return options.time(GetFakeCudnn().last_engine);
                      },
                  .report = [this](const absl::Status& error) { error_.Update(error); }}) {}
 
@@ -47,7 +47,7 @@ class CudaOnHostDevice final : public HostMemoryDevice {
 
  private:
   absl::Status error_;  // the first
-  cuda::LayerMaker layers_;
+  cuda::LayerFactory layers_;
 };
 
 }  // namespace
@@ -56,12 +56,12 @@ std::unique_ptr<Device> MakeCudaOnHostDevice(const CudaOnHostOptions& options) {
   return std::make_unique<CudaOnHostDevice>(options);
 }
 
-FakeCudnn& CudnnFake() {
+FakeCudnn& GetFakeCudnn() {
   static FakeCudnn& fake = *FunctionOf<MusterFakeCudnnFunction>(kCudnn, "MusterFakeCudnn")();
   return fake;
 }
 
-FakeCublasLt& CublasLtFake() {
+FakeCublasLt& GetFakeCublasLt() {
   static FakeCublasLt& fake =
       *FunctionOf<MusterFakeCublasLtFunction>(kCublasLt, "MusterFakeCublasLt")();
   return fake;

@@ -25,8 +25,8 @@ struct CudaOnHostOptions {
 std::unique_ptr<Device> MakeCudaOnHostDevice(const CudaOnHostOptions& options = {});
 
 // To steer them.
-FakeCudnn& CudnnFake();
-FakeCublasLt& CublasLtFake();
+FakeCudnn& GetFakeCudnn();
+FakeCublasLt& GetFakeCublasLt();
 // False outside the build's own tree.
 bool HasFakeLibraries();
 

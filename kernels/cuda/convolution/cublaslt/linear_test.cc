@@ -21,7 +21,7 @@ constexpr ConvolutionShape kShape{.in_channels = 6, .out_channels = 4};
 
 class CublasLtLinearTest : public testing::Test {
  protected:
-  CublasLtLinearTest() : device_(MakeCudaOnHostDevice()) { CublasLtFake() = {}; }
+  CublasLtLinearTest() : device_(MakeCudaOnHostDevice()) { GetFakeCublasLt() = {}; }
 
   void Make(const ConvolutionOptions& options) {
     auto made = device_->MakeConvolution(kShape, options);
@@ -38,14 +38,14 @@ class CublasLtLinearTest : public testing::Test {
   }
   // -> how many products had an epilogue, and how many there were.
   std::pair<int64_t, int64_t> Forward(int64_t rows, const Epilogue& epilogue) {
-    CublasLtFake().runs = CublasLtFake().runs_with_epilogue = 0;
+    GetFakeCublasLt().runs = GetFakeCublasLt().runs_with_epilogue = 0;
     layer_->Forward(rows, x_.data(), weights_.data(), epilogue, y_.data(), workspace_at_);
-    return {CublasLtFake().runs_with_epilogue, CublasLtFake().runs};
+    return {GetFakeCublasLt().runs_with_epilogue, GetFakeCublasLt().runs};
   }
   std::pair<int64_t, int64_t> BackwardWeights() {
-    CublasLtFake().runs = CublasLtFake().runs_with_epilogue = 0;
+    GetFakeCublasLt().runs = GetFakeCublasLt().runs_with_epilogue = 0;
     layer_->BackwardWeights(2, x_.data(), y_.data(), weights_.data(), shift_.data(), workspace_at_);
-    return {CublasLtFake().runs_with_epilogue, CublasLtFake().runs};
+    return {GetFakeCublasLt().runs_with_epilogue, GetFakeCublasLt().runs};
   }
 
   const std::unique_ptr<Device> device_;
@@ -82,7 +82,7 @@ TEST_F(CublasLtLinearTest, OtherEpiloguesAreOurs) {
 }
 
 TEST_F(CublasLtLinearTest, WithoutEpiloguesInTheLibraryTheyAreOurs) {
-  CublasLtFake().no_epilogue = 1;
+  GetFakeCublasLt().no_epilogue = 1;
   Make({.max_rows = 2});
   EXPECT_EQ(Forward(2, {.shift = shift_.data()}), Runs(0, 1));
   EXPECT_EQ(y_[3], 7);
@@ -94,12 +94,12 @@ TEST_F(CublasLtLinearTest, WithoutEpiloguesInTheLibraryTheyAreOurs) {
 
 TEST_F(CublasLtLinearTest, AnAlgorithmIsAskedForOnce) {
   Make({.max_rows = 2});
-  CublasLtFake().proposals = 0;
+  GetFakeCublasLt().proposals = 0;
   Forward(2, {});
-  EXPECT_EQ(CublasLtFake().proposals, 0);
+  EXPECT_EQ(GetFakeCublasLt().proposals, 0);
   Forward(1, {});
   Forward(1, {});
-  EXPECT_EQ(CublasLtFake().proposals, 1);
+  EXPECT_EQ(GetFakeCublasLt().proposals, 1);
 }
 
 // A plan places several micro-batches' activations before the workspace.
@@ -114,7 +114,7 @@ TEST_F(CublasLtLinearTest, WorkspaceAndOperandsNeedTheLayersAlignmentOnly) {
 }
 
 TEST_F(CublasLtLinearTest, NoAlgorithmIsAnError) {
-  CublasLtFake().nothing = 1;
+  GetFakeCublasLt().nothing = 1;
   const absl::Status status = device_->MakeConvolution(kShape, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(status.message(), "cuBLASLt: heuristics: not supported");
@@ -122,7 +122,7 @@ TEST_F(CublasLtLinearTest, NoAlgorithmIsAnError) {
 
 TEST_F(CublasLtLinearTest, AnErrorOfACallIsTheDevices) {
   Make({.max_rows = 2});
-  CublasLtFake().failing_run = 1;
+  GetFakeCublasLt().failing_run = 1;
   Forward(2, {});
   const absl::Status status = device_->Synchronize();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);

@@ -17,7 +17,7 @@ namespace muster::kernels::cuda {
 namespace {
 
 // Of one plan, when it is chosen for max_rows.
-constexpr int64_t kMostPlanBytes = int64_t{256} << 20;
+constexpr int64_t kMaxPlanBytes = int64_t{256} << 20;
 
 constexpr int kTimedRuns = 3;
 
@@ -72,7 +72,7 @@ class CudnnConvolution final : public Convolution {
     for (const ConvolutionDirection direction : directions) {
       const CudnnOperation operation = {.direction = direction, .rows = options_.max_rows};
       absl::StatusOr<CudnnChoice> choice =
-          planner_.Choose(operation, nullptr, kMostPlanBytes,
+          planner_.Choose(operation, nullptr, kMaxPlanBytes,
                           [&](const CudnnChoice& candidate) { return Try(candidate, trial); });
       if (!choice.ok()) return choice.status();
       plan_bytes_ = std::max(plan_bytes_, choice->plan.workspace_bytes());

@@ -26,7 +26,7 @@ constexpr ConvolutionShape kShape{6, 5, 8, 16, 3, 1, 1};
 
 class CudnnConvolutionTest : public testing::Test {
  protected:
-  CudnnConvolutionTest() { CudnnFake() = {.workspace_bytes = 192}; }
+  CudnnConvolutionTest() { GetFakeCudnn() = {.workspace_bytes = 192}; }
 
   static ConvolutionOptions Options(DataType compute, DataType x = kBf16, DataType y = kBf16) {
     return {.max_rows = 3, .x_type = x, .y_type = y, .compute_type = compute};
@@ -102,33 +102,33 @@ TEST_F(CudnnConvolutionTest, TheNextProcessTakesWhatIsKeptOnDisk) {
   };
   EXPECT_THAT(DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakePlain)}), Options(kBf16)),
               HasSubstr("forward engine 50"));
-  CudnnFake().heuristics = 0;
+  GetFakeCudnn().heuristics = 0;
   EXPECT_THAT(
       DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakeTensorCores)}), Options(kBf16)),
       HasSubstr("forward engine 50"));
-  EXPECT_EQ(CudnnFake().heuristics, 0);
+  EXPECT_EQ(GetFakeCudnn().heuristics, 0);
   // What cannot be built any more is measured anew, and that is kept.
-  CudnnFake().retired_engine = kFakePlain;
+  GetFakeCudnn().retired_engine = kFakePlain;
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(
         DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakeOrdinary)}), Options(kBf16)),
         HasSubstr("forward engine 30"));
   }
   // Both kinds, in each direction, and of the weights' gradient also in float32.
-  EXPECT_EQ(CudnnFake().heuristics, 2 * 4);
+  EXPECT_EQ(GetFakeCudnn().heuristics, 2 * 4);
 }
 
 TEST_F(CudnnConvolutionTest, AnEngineThatFailsIsPassedOver) {
   const auto device = MakeCudaOnHostDevice();
-  CudnnFake().failing_engine = kFakeTensorCores;
+  GetFakeCudnn().failing_engine = kFakeTensorCores;
   EXPECT_THAT(DescriptionOf(*device, Options(kBf16)), HasSubstr("forward engine 30"));
-  CudnnFake().retired_engine = kFakeOrdinary;
+  GetFakeCudnn().retired_engine = kFakeOrdinary;
   EXPECT_THAT(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
               HasSubstr("forward engine 50"));
 }
 
 TEST_F(CudnnConvolutionTest, EnginesThatMustBeCompiledAreTakenWhereThereIsNoOther) {
-  CudnnFake().only_compiled = 1;
+  GetFakeCudnn().only_compiled = 1;
   EXPECT_EQ(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
             "cudnn (forward engine 40, data 40, weights 40)");
 }
@@ -140,15 +140,15 @@ TEST_F(CudnnConvolutionTest, AnEngineHasTheWorkspaceThatItNeedsUpToALimit) {
   };
   const size_t with_some = bytes(Options(kF32, kF32, kF32));
   EXPECT_EQ(with_some, 2 * 256);  // aligned
-  CudnnFake().workspace_bytes = int64_t{1} << 40;
+  GetFakeCudnn().workspace_bytes = int64_t{1} << 40;
   EXPECT_EQ(bytes(Options(kF32, kF32, kF32)), 0);
   EXPECT_THAT(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
               HasSubstr("forward engine 50"));
 }
 
 TEST_F(CudnnConvolutionTest, NoEngineIsAnErrorThatNamesTheOperation) {
-  CudnnFake().retired_engine = kFakePlain;
-  CudnnFake().workspace_bytes = int64_t{1} << 40;
+  GetFakeCudnn().retired_engine = kFakePlain;
+  GetFakeCudnn().workspace_bytes = int64_t{1} << 40;
   const absl::Status status =
       MakeCudaOnHostDevice()->MakeConvolution(kShape, Options(kBf16)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
@@ -161,9 +161,9 @@ TEST_F(CudnnConvolutionTest, CompiledEpiloguesAreFused) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
   const auto fused = [&](const Epilogue& epilogue) {
-    CudnnFake().fused_runs = 0;
+    GetFakeCudnn().fused_runs = 0;
     layer.Forward(2, epilogue);
-    return CudnnFake().fused_runs > 0;
+    return GetFakeCudnn().fused_runs > 0;
   };
   const float* const shift = layer.shift.data();
   const void* const addend = layer.addend.data();
@@ -178,13 +178,13 @@ TEST_F(CudnnConvolutionTest, CompiledEpiloguesAreFused) {
 }
 
 TEST_F(CudnnConvolutionTest, AnEpilogueThatNoEngineTakesIsOurs) {
-  CudnnFake().no_fusion = 1;
+  GetFakeCudnn().no_fusion = 1;
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kF32, kF32, kF32));
   layer.shift[3] = -7;
   layer.shift[4] = 7;
   layer.Forward(1, {.shift = layer.shift.data(), .activation = Activation::kRelu});
-  EXPECT_EQ(CudnnFake().fused_runs, 0);
+  EXPECT_EQ(GetFakeCudnn().fused_runs, 0);
   EXPECT_EQ(layer.y[3], 0);
   EXPECT_EQ(layer.y[4], 7);
   EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
@@ -193,14 +193,14 @@ TEST_F(CudnnConvolutionTest, AnEpilogueThatNoEngineTakesIsOurs) {
 TEST_F(CudnnConvolutionTest, APlanIsMadeWithTheFirstCallOfItsRows) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
-  CudnnFake().plans = 0;
+  GetFakeCudnn().plans = 0;
   layer.Forward(3, {});
-  EXPECT_EQ(CudnnFake().plans, 0);
+  EXPECT_EQ(GetFakeCudnn().plans, 0);
   layer.Forward(2, {});
-  const int64_t plans = CudnnFake().plans;
+  const int64_t plans = GetFakeCudnn().plans;
   EXPECT_GT(plans, 0);
   layer.Forward(2, {});
-  EXPECT_EQ(CudnnFake().plans, plans);
+  EXPECT_EQ(GetFakeCudnn().plans, plans);
 }
 
 TEST_F(CudnnConvolutionTest, OtherNumbersOfRowsTakeTheEngineOfTheMost) {
@@ -212,7 +212,7 @@ TEST_F(CudnnConvolutionTest, OtherNumbersOfRowsTakeTheEngineOfTheMost) {
   Layer layer(*device, Options(kBf16));
   measured = 0;
   layer.Forward(2, {});
-  EXPECT_EQ(CudnnFake().last_engine, kFakeOrdinary);
+  EXPECT_EQ(GetFakeCudnn().last_engine, kFakeOrdinary);
   EXPECT_EQ(measured, 0);
 }
 
@@ -220,16 +220,16 @@ TEST_F(CudnnConvolutionTest, OtherNumbersOfRowsTakeTheEngineOfTheMost) {
 TEST_F(CudnnConvolutionTest, ALaterPlanNeedsNoMoreWorkspace) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
-  CudnnFake().workspace_bytes = 1 << 20;
+  GetFakeCudnn().workspace_bytes = 1 << 20;
   layer.Forward(2, {});
-  EXPECT_EQ(CudnnFake().last_engine, kFakePlain);
+  EXPECT_EQ(GetFakeCudnn().last_engine, kFakePlain);
   EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
 }
 
 TEST_F(CudnnConvolutionTest, AnErrorOfACallIsTheDevices) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
-  CudnnFake().failing_engine = kFakeTensorCores;
+  GetFakeCudnn().failing_engine = kFakeTensorCores;
   layer.Forward(3, {});
   const absl::Status status = device->Synchronize();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -258,21 +258,21 @@ TEST_F(CudnnConvolutionTest, OutputsAreWrittenInTheirOwnTypeWherePossible) {
   };
   const auto all = static_cast<int>(3 * kShape.output_elements());
   EXPECT_EQ(forward(), all);
-  CudnnFake().mixed_outputs = 1;
+  GetFakeCudnn().mixed_outputs = 1;
   EXPECT_LT(forward(), all / 10);
-  EXPECT_EQ(CudnnFake().last_engine, kFakeTensorCores);
+  EXPECT_EQ(GetFakeCudnn().last_engine, kFakeTensorCores);
 }
 
 TEST_F(CudnnConvolutionTest, ALibraryThatDoesNotStartIsAnErrorOfWhatNeedsIt) {
   const auto make = [&](const ConvolutionShape& shape) {
     return MakeCudaOnHostDevice()->MakeConvolution(shape, {}).status();
   };
-  CudnnFake().failing_create = 1;
+  GetFakeCudnn().failing_create = 1;
   EXPECT_EQ(make(kShape), absl::UnavailableError("cuDNN: start: error 1001: no such GPU"));
-  CublasLtFake().failing_create = 1;
+  GetFakeCublasLt().failing_create = 1;
   EXPECT_EQ(make({.in_channels = 8, .out_channels = 4}),
             absl::UnavailableError("cuBLASLt: start: the fake's error"));
-  CublasLtFake() = {};
+  GetFakeCublasLt() = {};
   EXPECT_TRUE(make({4, 4, 8, 8, 3, 1, 1, 8}).ok());  // depthwise needs neither
 }
 

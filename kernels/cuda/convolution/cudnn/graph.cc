@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kAlignment = 16;
 
 // More than cuDNN has types of.
-constexpr int kMostKnobs = 64;
+constexpr int kMaxKnobs = 64;
 
 // A kind of convolution and where its operands go.
 struct OperationNames {
@@ -66,13 +66,13 @@ absl::StatusOr<CudnnProposal> ReadProposal(const Cudnn& cudnn, const CudnnDescri
 
   std::vector<CudnnDescriptor> knobs;
   std::vector<CudnnBackendDescriptor> raw_knobs;
-  for (int i = 0; i < kMostKnobs; ++i) {
+  for (int i = 0; i < kMaxKnobs; ++i) {
     raw_knobs.push_back(knobs.emplace_back(cudnn, kCudnnKnobChoice).get());
   }
   const absl::StatusOr<int64_t> knob_count =
-      config.GetBytes(kCudnnConfigKnobChoices, kCudnnTypeDescriptor, kMostKnobs, raw_knobs.data());
+      config.GetBytes(kCudnnConfigKnobChoices, kCudnnTypeDescriptor, kMaxKnobs, raw_knobs.data());
   if (!knob_count.ok()) return knob_count.status();
-  knobs.erase(knobs.begin() + std::min<int64_t>(*knob_count, kMostKnobs), knobs.end());
+  knobs.erase(knobs.begin() + std::min<int64_t>(*knob_count, kMaxKnobs), knobs.end());
   for (const CudnnDescriptor& knob : knobs) {
     int32_t type = 0;  // as wide as C's enumerations
     int64_t value = 0;

@@ -39,7 +39,7 @@ TEST_F(PlanCacheTest, TheNextProcessFindsWhatThisOneChose) {
   EXPECT_EQ(next.Find("forward"), "5:");
   EXPECT_EQ(next.Find("data"), "2:3=4");
   EXPECT_EQ(PlanCache(folder_, "NVIDIA H200 CUDA 13000 cuDNN 92000").Find("data"), std::nullopt);
-  // Nothing else is left there.
+  // Identity else is left there.
   int files = 0;
   for (const auto& entry : fs::directory_iterator(folder_)) files += entry.is_regular_file();
   EXPECT_EQ(files, 1);

@@ -10,18 +10,18 @@
 namespace muster::kernels::cuda {
 namespace {
 
-constexpr int64_t kMostProposals = 64;
-constexpr size_t kMostCandidates = 8;
+constexpr int64_t kMaxProposals = 64;
+constexpr size_t kMaxCandidates = 8;
 
 constexpr uint32_t Bit(CudnnNumericalNote note) { return uint32_t{1} << note; }
 
 // Other bits with every call, or coarser sums than of the operands' products in float32.
-constexpr uint32_t kNever =
+constexpr uint32_t kForbiddenNotes =
     Bit(kCudnnNoteDownConvertInputs) | Bit(kCudnnNoteReducedPrecisionReduction) |
     Bit(kCudnnNoteFft) | Bit(kCudnnNoteNondeterministic) | Bit(kCudnnNoteWinograd) |
     Bit(kCudnnNoteWinograd4x4) | Bit(kCudnnNoteWinograd6x6) | Bit(kCudnnNoteWinograd13x13);
 // Which have no float32: they round operands to TF32.
-constexpr uint32_t kNeverInFloat32 = kNever | Bit(kCudnnNoteTensorCore);
+constexpr uint32_t kForbiddenNotesInFloat32 = kForbiddenNotes | Bit(kCudnnNoteTensorCore);
 
 const char* NameOf(ConvolutionDirection direction) {
   switch (direction) {
@@ -134,15 +134,15 @@ CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
 
 bool CudnnPlanner::Exact(const CudnnProposal& proposal) const {
   const bool float32 = options_.compute_type == DataType::kFloat32;
-  return (proposal.numerical_notes & (float32 ? kNeverInFloat32 : kNever)) == 0;
+  return (proposal.numerical_notes & (float32 ? kForbiddenNotesInFloat32 : kForbiddenNotes)) == 0;
 }
 
 absl::StatusOr<CudnnChoice> CudnnPlanner::Build(const Problem& problem,
                                                 const CudnnEngineChoice& engine,
-                                                int64_t most_workspace_bytes) {
+                                                int64_t max_workspace_bytes) {
   absl::StatusOr<CudnnPlan> plan = CudnnPlan::Make(problem.graph, engine);
   if (!plan.ok()) return plan.status();
-  if (plan->workspace_bytes() > most_workspace_bytes) {
+  if (plan->workspace_bytes() > max_workspace_bytes) {
     return absl::ResourceExhaustedError("more workspace than there is");
   }
   return CudnnChoice{*std::move(plan), engine, problem.output, problem.ids};
@@ -151,18 +151,18 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Build(const Problem& problem,
 // The first that can be built, those that are compiled already or else those that must be.
 std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
                                                   const Formulation& formulation,
-                                                  int64_t most_workspace_bytes) const {
-  std::vector<CudnnProposal> proposals = problem.graph.Propose(kCudnnHeuristicsA, kMostProposals);
-  for (CudnnProposal& proposal : problem.graph.Propose(kCudnnHeuristicsFallback, kMostProposals)) {
+                                                  int64_t max_workspace_bytes) const {
+  std::vector<CudnnProposal> proposals = problem.graph.Propose(kCudnnHeuristicsA, kMaxProposals);
+  for (CudnnProposal& proposal : problem.graph.Propose(kCudnnHeuristicsFallback, kMaxProposals)) {
     proposals.push_back(std::move(proposal));
   }
   std::vector<CudnnChoice> candidates;
   for (const bool compiled : {false, true}) {
     if (compiled && !(formulation.compiled_at_run_time && candidates.empty())) break;
     for (const CudnnProposal& proposal : proposals) {
-      if (candidates.size() == kMostCandidates) break;
+      if (candidates.size() == kMaxCandidates) break;
       if (!Exact(proposal) || proposal.compiled_at_run_time != compiled) continue;
-      absl::StatusOr<CudnnChoice> candidate = Build(problem, proposal.choice, most_workspace_bytes);
+      absl::StatusOr<CudnnChoice> candidate = Build(problem, proposal.choice, max_workspace_bytes);
       if (candidate.ok()) candidates.push_back(*std::move(candidate));
     }
   }
@@ -171,7 +171,7 @@ std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
 
 absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation,
                                                  const CudnnChoice* like,
-                                                 int64_t most_workspace_bytes,
+                                                 int64_t max_workspace_bytes,
                                                  Measure measure) const {
   const std::vector<Formulation> formulations = FormulationsOf(operation);
   std::vector<Problem> problems;
@@ -180,14 +180,14 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation
   }
   for (const Problem& problem : problems) {
     if (!problem.status.ok() || like == nullptr || like->output != problem.output) continue;
-    absl::StatusOr<CudnnChoice> choice = Build(problem, like->engine, most_workspace_bytes);
+    absl::StatusOr<CudnnChoice> choice = Build(problem, like->engine, max_workspace_bytes);
     if (choice.ok()) return choice;
   }
   for (const Problem& problem : problems) {
     CudnnEngineChoice kept;
     const std::optional<std::string> text = plans_.Find(problem.text);
     if (!problem.status.ok() || !text.has_value() || !kept.Parse(*text)) continue;
-    absl::StatusOr<CudnnChoice> choice = Build(problem, kept, most_workspace_bytes);
+    absl::StatusOr<CudnnChoice> choice = Build(problem, kept, max_workspace_bytes);
     if (choice.ok()) return choice;
   }
 
@@ -197,7 +197,7 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation
     if (!problems[i].status.ok()) continue;
     std::optional<CudnnChoice> best;
     float best_milliseconds = 0;
-    for (CudnnChoice& candidate : Candidates(problems[i], formulations[i], most_workspace_bytes)) {
+    for (CudnnChoice& candidate : Candidates(problems[i], formulations[i], max_workspace_bytes)) {
       const absl::StatusOr<float> milliseconds = measure(candidate);
       error.Update(milliseconds.status());
       if (!milliseconds.ok() || (best.has_value() && *milliseconds >= best_milliseconds)) continue;
@@ -210,7 +210,7 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation
   }
   if (!error.ok()) return error;
   return absl::UnimplementedError(absl::StrCat("cuDNN has no engine for the convolution ",
-                                               problems.front().text, " in ", most_workspace_bytes,
+                                               problems.front().text, " in ", max_workspace_bytes,
                                                " bytes of workspace"));
 }
 

@@ -56,7 +56,7 @@ class CudnnPlanner {
   // fastest of the first that cuDNN proposes. All with at most as many bytes of workspace.
   // UNIMPLEMENTED where there is none; the error of `measure` where none of them runs.
   absl::StatusOr<CudnnChoice> Choose(const CudnnOperation& operation, const CudnnChoice* like,
-                                     int64_t most_workspace_bytes, Measure measure) const;
+                                     int64_t max_workspace_bytes, Measure measure) const;
 
  private:
   struct Formulation {
@@ -69,10 +69,10 @@ class CudnnPlanner {
   DataType OutputType(ConvolutionDirection direction) const;
   Problem MakeProblem(const CudnnOperation& operation, CudnnOutput output) const;
   std::vector<CudnnChoice> Candidates(const Problem& problem, const Formulation& formulation,
-                                      int64_t most_workspace_bytes) const;
+                                      int64_t max_workspace_bytes) const;
   bool Exact(const CudnnProposal& proposal) const;
   static absl::StatusOr<CudnnChoice> Build(const Problem& problem, const CudnnEngineChoice& engine,
-                                           int64_t most_workspace_bytes);
+                                           int64_t max_workspace_bytes);
 
   const ConvolutionShape shape_;
   const ConvolutionOptions options_;

@@ -60,7 +60,7 @@ constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBfloat16, DataType
 class CudnnH200Test : public testing::TestWithParam<DataType> {
  protected:
   void SetUp() override {
-    const absl::StatusOr<Cudnn> cudnn = OpenCudnn(CudaLibraryFolders());
+    const absl::StatusOr<Cudnn> cudnn = OpenCudnn(CudaLibrarySearchPath());
     if (!cudnn.ok()) GTEST_SKIP() << cudnn.status().message();
     cudnn_ = *cudnn;
     if (cudnn_.version() < 90800) GTEST_SKIP() << "cuDNN before 9.8 knows no GPU that is not there";

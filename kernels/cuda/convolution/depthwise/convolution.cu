@@ -20,13 +20,13 @@ struct Geometry {
         horizontal(shape.width, shape.kernel, shape.stride, shape.padding),
         compute_type(shape.compute_type) {}
 
-  MUSTER_HOST_DEVICE int64_t Input(int64_t row, int64_t h, int64_t w) const {
-    return ((row * vertical.size + h) * horizontal.size + w) * channels;
+  MUSTER_HOST_DEVICE int64_t Input(int64_t sample, int64_t h, int64_t w) const {
+    return ((sample * vertical.size + h) * horizontal.size + w) * channels;
   }
-  MUSTER_HOST_DEVICE int64_t Output(int64_t row, int64_t h, int64_t w) const {
-    return ((row * vertical.windows + h) * horizontal.windows + w) * channels;
+  MUSTER_HOST_DEVICE int64_t Output(int64_t sample, int64_t h, int64_t w) const {
+    return ((sample * vertical.windows + h) * horizontal.windows + w) * channels;
   }
-  // Of the kernel position (h, w).
+  // Index of the first weight of kernel position (h, w).
   MUSTER_HOST_DEVICE int64_t Weights(int64_t h, int64_t w) const {
     return (h * vertical.kernel + w) * padded_channels;
   }
@@ -39,26 +39,25 @@ struct Geometry {
   }
 };
 
-// What an epilogue multiplies and adds, its addend of the storage's type.
 template <typename Storage, int kWidth>
 struct ForwardBody {
   Geometry geometry;
-  Images windows;
+  PixelIndexer windows;
   const Storage* x;
   const float* weights;
   Epilogue epilogue;
   Storage* y;
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const Place out = windows.At(item);
-    const Range lines = geometry.vertical.CellsOf(out.h);
+    const PixelPosition out = windows.At(item);
+    const Range rows = geometry.vertical.CellsOf(out.h);
     const Range columns = geometry.horizontal.CellsOf(out.w);
     const int64_t first_h = geometry.vertical.Begin(out.h);
     const int64_t first_w = geometry.horizontal.Begin(out.w);
     Floats<kWidth> sum = {};
-    for (int64_t h = lines.begin; h < lines.end; ++h) {
+    for (int64_t h = rows.begin; h < rows.end; ++h) {
       for (int64_t w = columns.begin; w < columns.end; ++w) {
-        const int64_t in = geometry.Input(out.row, first_h + h, first_w + w) + out.channel;
+        const int64_t in = geometry.Input(out.sample, first_h + h, first_w + w) + out.channel;
         const Floats<kWidth> values = geometry.template Operand<kWidth>(x + in);
         const Floats<kWidth> factors =
             geometry.template Operand<kWidth>(weights + geometry.Weights(h, w) + out.channel);
@@ -71,7 +70,7 @@ struct ForwardBody {
     for (int i = 0; i < kWidth; ++i) {
       if (epilogue.scale != nullptr) sum[i] *= epilogue.scale[out.channel + i];
       if (epilogue.shift != nullptr) sum[i] += epilogue.shift[out.channel + i];
-      sum[i] = Activated(epilogue.activation, sum[i] + added[i]);
+      sum[i] = Activate(epilogue.activation, sum[i] + added[i]);
     }
     Store<kWidth>(y + item * kWidth, sum);
   }
@@ -80,22 +79,22 @@ struct ForwardBody {
 template <typename Storage, int kWidth>
 struct BackwardDataBody {
   Geometry geometry;
-  Images pixels;
+  PixelIndexer pixels;
   const Storage* dy;
   const float* weights;
   Storage* dx;
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const Place in = pixels.At(item);
-    const Range lines = geometry.vertical.WindowsOver(in.h);
+    const PixelPosition in = pixels.At(item);
+    const Range rows = geometry.vertical.WindowsOver(in.h);
     const Range columns = geometry.horizontal.WindowsOver(in.w);
     Floats<kWidth> sum = {};
-    for (int64_t h = lines.begin; h < lines.end; ++h) {
+    for (int64_t h = rows.begin; h < rows.end; ++h) {
       for (int64_t w = columns.begin; w < columns.end; ++w) {
         const int64_t position = geometry.Weights(in.h - geometry.vertical.Begin(h),
                                                   in.w - geometry.horizontal.Begin(w));
         const Floats<kWidth> values =
-            geometry.template Operand<kWidth>(dy + geometry.Output(in.row, h, w) + in.channel);
+            geometry.template Operand<kWidth>(dy + geometry.Output(in.sample, h, w) + in.channel);
         const Floats<kWidth> factors =
             geometry.template Operand<kWidth>(weights + position + in.channel);
         for (int i = 0; i < kWidth; ++i) sum[i] += values[i] * factors[i];
@@ -105,7 +104,8 @@ struct BackwardDataBody {
   }
 };
 
-// A share is a kernel position, or, behind the last, the bias.
+// Terms of the gradients of weights and bias. Sum index i is kernel position i; after the last
+// position, it is the bias.
 template <typename Storage, int kWidth>
 struct WeightsTerms {
   Geometry geometry;
@@ -115,7 +115,7 @@ struct WeightsTerms {
   const Storage* x;
   const Storage* dy;
 
-  struct Mine {
+  struct PerThread {
     WeightsTerms all;
     bool bias;
     int64_t h;  // the kernel position
@@ -129,20 +129,20 @@ struct WeightsTerms {
         for (int i = 0; i < kWidth; ++i) sums[0][i] += gradient[i];
         return;
       }
-      int64_t row = pixel;
-      const int64_t in_w = geometry.horizontal.Begin(all.by_width.TakeRest(row)) + w;
-      const int64_t in_h = geometry.vertical.Begin(all.by_height.TakeRest(row)) + h;
+      int64_t sample = pixel;
+      const int64_t in_w = geometry.horizontal.Begin(all.by_width.DivMod(sample)) + w;
+      const int64_t in_h = geometry.vertical.Begin(all.by_height.DivMod(sample)) + h;
       if (in_h < 0 || in_h >= geometry.vertical.size) return;
       if (in_w < 0 || in_w >= geometry.horizontal.size) return;
       const Floats<kWidth> gradient = geometry.template Operand<kWidth>(from);
       const Floats<kWidth> values =
-          geometry.template Operand<kWidth>(all.x + geometry.Input(row, in_h, in_w) + channel);
+          geometry.template Operand<kWidth>(all.x + geometry.Input(sample, in_h, in_w) + channel);
       for (int i = 0; i < kWidth; ++i) sums[0][i] += gradient[i] * values[i];
     }
   };
-  MUSTER_HOST_DEVICE Mine operator()(int64_t share, int64_t channel) const {
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t index, int64_t channel) const {
     const int64_t kernel = geometry.vertical.kernel;
-    return {*this, share == positions, share / kernel, share % kernel, channel};
+    return {*this, index == positions, index / kernel, index % kernel, channel};
   }
 };
 
@@ -152,15 +152,15 @@ struct WeightsFinish {
   int64_t positions;
   float* dweights;
   float* dbias;  // or null
-  MUSTER_HOST_DEVICE void operator()(int64_t share, int64_t channel, const double* sums) const {
-    if (share == positions) {
+  MUSTER_HOST_DEVICE void operator()(int64_t index, int64_t channel, const double* sums) const {
+    if (index == positions) {
       if (dbias != nullptr) dbias[channel] = static_cast<float>(sums[0]);
       return;
     }
-    float* const line = dweights + share * padded_channels;
-    line[channel] = static_cast<float>(sums[0]);
+    float* const weights = dweights + index * padded_channels;
+    weights[channel] = static_cast<float>(sums[0]);
     if (channel != channels - 1) return;
-    for (int64_t c = channels; c < padded_channels; ++c) line[c] = 0;
+    for (int64_t c = channels; c < padded_channels; ++c) weights[c] = 0;
   }
 };
 
@@ -176,7 +176,7 @@ void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const v
       shape.type, shape.channels, {x, weights, epilogue.addend, y}, [&](auto element, auto width) {
         using Storage = decltype(element);
         const int64_t vectors = shape.channels / width;
-        const Images windows(shape.out_height(), shape.out_width(), vectors, width);
+        const PixelIndexer windows(shape.out_height(), shape.out_width(), vectors, width);
         ForEachItem(shape.rows * shape.out_height() * shape.out_width() * vectors,
                     ForwardBody<Storage, width>{geometry, windows, static_cast<const Storage*>(x),
                                                 weights, epilogue, static_cast<Storage*>(y)});
@@ -192,7 +192,7 @@ void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, co
   DispatchWidth(shape.type, shape.channels, {dy, weights, dx}, [&](auto element, auto width) {
     using Storage = decltype(element);
     const int64_t vectors = shape.channels / width;
-    const Images pixels(shape.height, shape.width, vectors, width);
+    const PixelIndexer pixels(shape.height, shape.width, vectors, width);
     ForEachItem(shape.rows * shape.height * shape.width * vectors,
                 BackwardDataBody<Storage, width>{geometry, pixels, static_cast<const Storage*>(dy),
                                                  weights, static_cast<Storage*>(dx)});
@@ -212,9 +212,10 @@ void DepthwiseConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape,
     const WeightsTerms<Storage, width> terms{
         geometry,  Divider(shape.out_height()),    Divider(shape.out_width()),
         positions, static_cast<const Storage*>(x), static_cast<const Storage*>(dy)};
-    // As many shares with a bias as without one: the weights' sums are the same.
-    SumColumns<width, 1>(shape.rows * shape.out_height() * shape.out_width(), shape.channels,
-                         positions + 1, terms, finish);
+    // With or without a bias, compute the same number of sums, so that those of the weights are
+    // added up in the same order.
+    SumOverPixels<width, 1>(shape.rows * shape.out_height() * shape.out_width(), shape.channels,
+                            positions + 1, terms, finish);
   });
 }
 
