@@ -48,7 +48,8 @@ absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& places) {
 #undef MUSTER_FIND
   find("cublasLtGetStatusString", cublaslt.status_text);
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("CUDA: libcublasLt.so lacks ", missing));
+    return absl::FailedPreconditionError(
+        absl::StrCat("CUDA: libcublasLt.so lacks ", missing));
   }
   return cublaslt;
 }
@@ -105,16 +106,17 @@ absl::StatusOr<CublasLtMatmul> CublasLtMatmul::Make(const CublasLt& cublaslt, Cu
   made.d_ = layout(problem.d_type, problem.m, problem.n, false);
   if (!status.ok()) return status;
 
-  CublasLtHeuristicResult proposal = {};
+  CublasLtHeuristicResult result = {};
   int count = 0;
-  check(cublaslt.propose(handle, matmul, made.a_.get(), made.b_.get(), made.d_.get(), made.d_.get(),
-                         raw_preference, 1, &proposal, &count),
+  check(cublaslt.get_heuristic(handle, matmul, made.a_.get(), made.b_.get(), made.d_.get(),
+                               made.d_.get(), raw_preference, 1, &result, &count),
         "heuristics");
-  if (status.ok() && count > 0) check(proposal.state, "heuristics");
+  if (status.ok() && count > 0) check(result.state, "heuristics");
   if (!status.ok()) return status;
-  if (count == 0) return absl::UnimplementedError("cuBLASLt has no algorithm for the product");
-  made.algorithm_ = proposal.algorithm;
-  made.workspace_bytes_ = proposal.workspace_bytes;
+  if (count == 0)
+    return absl::UnimplementedError("cuBLASLt has no algorithm for the matrix product");
+  made.algorithm_ = result.algorithm;
+  made.workspace_bytes_ = result.workspace_bytes;
   return made;
 }
 

@@ -1,4 +1,4 @@
-// libcublasLt.so as a table of functions, and one matrix product by it.
+// The functions of libcublasLt.so, loaded at run time, and a matrix product that uses them.
 #ifndef MUSTER_KERNELS_CUDA_LIBRARY_CUBLASLT_H_
 #define MUSTER_KERNELS_CUDA_LIBRARY_CUBLASLT_H_
 
@@ -21,38 +21,38 @@ struct CublasLt {
 #undef MUSTER_DECLARE
   const char* (*status_text)(CublasStatus) = nullptr;
 
-  // With cuBLASLt's word: UNIMPLEMENTED for what it does not support, INTERNAL otherwise.
+  // Converts cuBLASLt's status, with its text and `what` in the message: UNIMPLEMENTED for
+  // unsupported operations, INTERNAL for other errors.
   absl::Status StatusOf(CublasStatus code, absl::string_view what) const;
 };
 
-// libcublasLt.so of CUDA 13 or else of 12. NOT_FOUND where there is none; FAILED_PRECONDITION where
-// it lacks a function.
+// Opens libcublasLt.so of CUDA 13 or, if there is none, of CUDA 12. Errors: NOT_FOUND if there is
+// neither, FAILED_PRECONDITION if the library lacks a function.
 absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& places);
 
-//   d = epilogue(op(a) * op(b) + c), of column-major matrices: d [m, n], op(a) [m, k], op(b) [k,
-//   n].
-// Products of elements of operand_type are added up in float32.
+// The matrix product d = epilogue(op(a) * op(b) + c) of column-major matrices d [m, n], op(a) [m,
+// k] and op(b) [k, n]. Operands are of operand_type; accumulation is in float32.
 struct MatmulProblem {
   int64_t m, n, k;
-  bool transpose_a, transpose_b;  // then a is [k, m] in memory, and b [n, k]
+  bool transpose_a, transpose_b;  // whether a is [k, m], and b [n, k], in memory
   DataType operand_type;
-  DataType d_type;  // of c, d and bias
+  DataType d_type;  // type of c, d and bias
   bool add_c;
-  // With kCublasLtEpilogueBias bias [m] is added to each column; with kBiasGradientOfB bias [n]
-  // receives the sums of op(b)'s columns.
+  // With kCublasLtEpilogueBias, bias [m] is added to each column. With
+  // kCublasLtEpilogueBiasGradientOfB, the sums of op(b)'s columns are written to bias [n].
   CublasLtEpilogue epilogue;
 };
 
-// For the thread of its handle's device.
+// A matrix product with a chosen algorithm. Used by the thread of the handle's device.
 class CublasLtMatmul {
  public:
-  // By the algorithm that heuristics propose first. UNIMPLEMENTED where there is none that needs
-  // at most as many bytes of workspace.
+  // Chooses the first algorithm that the heuristics return. UNIMPLEMENTED if none needs at most
+  // workspace_bytes.
   static absl::StatusOr<CublasLtMatmul> Make(const CublasLt& cublaslt, CublasLtHandle handle,
                                              const MatmulProblem& problem, size_t workspace_bytes);
 
-  // Queued in the stream. c and bias where the problem has such; all 16-byte aligned, but for the
-  // workspace, which is 256-byte aligned.
+  // Queues the product in the stream. c and bias are read or written only if the problem has them.
+  // All arrays are 16-byte aligned, and the workspace 256-byte aligned.
   absl::Status Run(const void* a, const void* b, const void* c, void* d, const void* bias,
                    void* workspace, void* stream) const;
 

@@ -1,8 +1,8 @@
-/* What of cuBLASLt's binary interface this project uses, as CUDA 12 and 13 export it. Plain C, so
- * that a library that stands in for NVIDIA's can be built against the same declarations;
- * nvidia_headers_test.cc compares them with NVIDIA's.
+/* The part of cuBLASLt's binary interface that this project uses, as exported by CUDA 12 and 13.
+ * Plain C, so that the fake cuBLASLt is built against the same declarations;
+ * nvidia_headers_test.cc compares them with NVIDIA's headers.
  *
- * The facts are from NVIDIA's cuBLAS reference, https://docs.nvidia.com/cuda/cublas. */
+ * Source: NVIDIA's cuBLAS reference, https://docs.nvidia.com/cuda/cublas. */
 #ifndef MUSTER_KERNELS_CUDA_LIBRARY_CUBLASLT_ABI_H_
 #define MUSTER_KERNELS_CUDA_LIBRARY_CUBLASLT_ABI_H_
 
@@ -24,7 +24,7 @@ typedef enum CublasDataType {
   kCublasBfloat16 = 14,
 } CublasDataType;
 
-/* Sums in float32, of operands as they are. */
+/* Accumulation in float32, without rounding the operands first. */
 typedef enum CublasComputeType { kCublasCompute32F = 68 } CublasComputeType;
 typedef enum CublasOperation { kCublasNotTransposed = 0, kCublasTransposed = 1 } CublasOperation;
 
@@ -36,20 +36,20 @@ typedef enum CublasLtEpilogue {
   kCublasLtEpilogueBiasGradientOfB = 512,
 } CublasLtEpilogue;
 
-/* Of parts of the sums, which are added up in the compute type. */
+/* Reduction scheme for split-K: partial sums are added up in the compute type. */
 enum { kCublasLtReductionInComputeType = 2 };
 
 typedef enum CublasLtMatmulAttribute {
   kCublasLtTransposeA = 3,
   kCublasLtTransposeB = 4,
   kCublasLtEpilogueAttribute = 7,
-  kCublasLtBiasPointer = 8, /* of elements of D's type */
+  kCublasLtBiasPointer = 8, /* elements of D's type */
 } CublasLtMatmulAttribute;
 
 typedef enum CublasLtPreferenceAttribute {
   kCublasLtMaxWorkspaceBytes = 1,
   kCublasLtReductionMask = 3,
-  /* Of pointers, in bytes; 256 where it is not set. */
+  /* Minimum alignment of the pointer in bytes; 256 by default. */
   kCublasLtAlignmentOfA = 5,
   kCublasLtAlignmentOfB = 6,
   kCublasLtAlignmentOfC = 7,
@@ -68,8 +68,8 @@ typedef struct CublasLtHeuristicResult {
   int reserved[4];
 } CublasLtHeuristicResult;
 
-/* X(name of ours, symbol, parameters), of all that return CublasStatus. Matrices are column-major;
- * a layout is of a type, rows, columns and the leading dimension. */
+/* X(member of struct CublasLt, symbol, parameters) for each function that returns CublasStatus.
+ * Matrices are column-major; a layout has a type, rows, columns and the leading dimension. */
 #define CUBLASLT_FUNCTIONS(X)                                                                    \
   X(create, cublasLtCreate, (CublasLtHandle*))                                                   \
   X(destroy, cublasLtDestroy, (CublasLtHandle))                                                  \
@@ -85,7 +85,7 @@ typedef struct CublasLtHeuristicResult {
   X(destroy_preference, cublasLtMatmulPreferenceDestroy, (CublasLtPreference))                   \
   X(set_preference, cublasLtMatmulPreferenceSetAttribute,                                        \
     (CublasLtPreference, CublasLtPreferenceAttribute, const void*, size_t))                      \
-  X(propose, cublasLtMatmulAlgoGetHeuristic,                                                     \
+  X(get_heuristic, cublasLtMatmulAlgoGetHeuristic,                                               \
     (CublasLtHandle, CublasLtMatmulDescriptor, CublasLtMatrixLayout, CublasLtMatrixLayout,       \
      CublasLtMatrixLayout, CublasLtMatrixLayout, CublasLtPreference, int,                        \
      CublasLtHeuristicResult*, int*))                                                            \

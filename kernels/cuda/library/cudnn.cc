@@ -11,9 +11,9 @@ namespace muster::kernels::cuda {
 
 absl::Status Cudnn::StatusOf(CudnnStatus code, absl::string_view what) const {
   if (code == kCudnnSuccess) return absl::OkStatus();
-  char words[512] = "";
-  last_error(words, sizeof(words));
-  const std::string message = absl::StrCat("cuDNN: ", what, ": error ", code, ": ", words);
+  char text[512] = "";
+  last_error(text, sizeof(text));
+  const std::string message = absl::StrCat("cuDNN: ", what, ": error ", code, ": ", text);
   const bool unsupported = code / 1000 * 1000 == kCudnnNotSupported;
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
@@ -34,7 +34,8 @@ absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& places) {
   find("cudnnGetVersion", cudnn.version);
   find("cudnnGetLastErrorString", cudnn.last_error);
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("CUDA: ", kLibrary, " lacks ", missing));
+    return absl::FailedPreconditionError(
+        absl::StrCat("CUDA: ", kLibrary, " lacks ", missing));
   }
   return cudnn;
 }

@@ -1,4 +1,4 @@
-// libcudnn.so.9 as a table of functions.
+// The functions of libcudnn.so.9, loaded at run time.
 #ifndef MUSTER_KERNELS_CUDA_LIBRARY_CUDNN_H_
 #define MUSTER_KERNELS_CUDA_LIBRARY_CUDNN_H_
 
@@ -17,14 +17,16 @@ struct Cudnn {
 #define MUSTER_DECLARE(name, symbol, parameters) CudnnStatus(*name) parameters = nullptr;
   CUDNN_FUNCTIONS(MUSTER_DECLARE)
 #undef MUSTER_DECLARE
-  size_t (*version)() = nullptr;  // 91900 is 9.19.0
+  size_t (*version)() = nullptr;  // 91900 for 9.19.0
   void (*last_error)(char* text, size_t size) = nullptr;
 
-  // With cuDNN's word: UNIMPLEMENTED for what it does not support, INTERNAL otherwise.
+  // Converts cuDNN's status, with its last error text and `what` in the message: UNIMPLEMENTED for
+  // unsupported operations, INTERNAL for other errors.
   absl::Status StatusOf(CudnnStatus code, absl::string_view what) const;
 };
 
-// libcudnn.so.9. NOT_FOUND where there is none; FAILED_PRECONDITION where it lacks a function.
+// Opens libcudnn.so.9. Errors: NOT_FOUND if there is none, FAILED_PRECONDITION if it lacks a
+// function.
 absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& places);
 
 constexpr CudnnDataType CudnnTypeOf(DataType type) {

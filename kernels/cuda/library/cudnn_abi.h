@@ -1,15 +1,15 @@
-/* What of cuDNN 9's binary interface this project uses: the symbols of libcudnn.so.9 that build and
- * run graphs, and the values that they take. Plain C, so that a library that stands in for NVIDIA's
- * can be built against the same declarations; nvidia_headers_test.cc compares them with NVIDIA's.
+/* The part of cuDNN 9's binary interface that this project uses: the symbols of libcudnn.so.9 that
+ * build and run graphs, and the values of their arguments. Plain C, so that the fake cuDNN is built
+ * against the same declarations; nvidia_headers_test.cc compares them with NVIDIA's headers.
  *
- * The facts are from NVIDIA's cuDNN API reference, https://docs.nvidia.com/deeplearning/cudnn. */
+ * Source: NVIDIA's cuDNN API reference, https://docs.nvidia.com/deeplearning/cudnn. */
 #ifndef MUSTER_KERNELS_CUDA_LIBRARY_CUDNN_ABI_H_
 #define MUSTER_KERNELS_CUDA_LIBRARY_CUDNN_ABI_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef int CudnnStatus; /* a thousand per kind of error */
+typedef int CudnnStatus; /* errors of a category share their thousands: 3000 to 3999 */
 typedef void* CudnnHandle;
 typedef void* CudnnBackendDescriptor;
 
@@ -33,7 +33,7 @@ typedef enum CudnnPointwiseMode {
   kCudnnPointwiseRelu = 100,
 } CudnnPointwiseMode;
 
-/* What is to be known of an engine's numbers. */
+/* Numerical properties of an engine. */
 typedef enum CudnnNumericalNote {
   kCudnnNoteTensorCore = 0,
   kCudnnNoteDownConvertInputs = 1,
@@ -67,11 +67,11 @@ typedef enum CudnnDescriptorType {
   kCudnnDeviceProperties = 38, /* since 9.8 */
 } CudnnDescriptorType;
 
-/* Of an attribute's elements. */
+/* Type of an attribute's elements. */
 typedef enum CudnnAttributeType {
   kCudnnTypeHandle = 0,
   kCudnnTypeDataType = 1,
-  kCudnnTypeBoolean = 2, /* of one byte */
+  kCudnnTypeBoolean = 2, /* one byte */
   kCudnnTypeInt64 = 3,
   kCudnnTypeFloat = 4,
   kCudnnTypeVoidPointer = 6,
@@ -162,7 +162,7 @@ typedef enum CudnnAttribute {
   kCudnnDevicePropertiesJson = 2702,
 } CudnnAttribute;
 
-/* X(name of ours, symbol, parameters), of all that return CudnnStatus. */
+/* X(member of struct Cudnn, symbol, parameters) for each function that returns CudnnStatus. */
 #define CUDNN_FUNCTIONS(X)                                                                  \
   X(create, cudnnCreate, (CudnnHandle*))                                                    \
   X(destroy, cudnnDestroy, (CudnnHandle))                                                   \

@@ -1,5 +1,5 @@
-// What this project declares of NVIDIA's libraries against NVIDIA's own headers: compiling is the
-// test.
+// Compares this project's declarations of NVIDIA's libraries with NVIDIA's headers, at compile
+// time.
 #include <cublasLt.h>
 #include <cudnn.h>
 

@@ -14,7 +14,8 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// Null where the folder lacks it. Otherwise the linker's word stands in `error`.
+// Returns null if the folder has no such file, or, with dlerror() in `error` unless one is there
+// already, if the file does not load.
 void* OpenIn(const std::string& folder, const std::string& name, std::string& error) {
   const std::string path = std::filesystem::path(folder) / name;
   std::error_code ignored;

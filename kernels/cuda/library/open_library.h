@@ -1,4 +1,4 @@
-// NVIDIA's libraries, opened at run time: the same binary runs where there are none.
+// Opens NVIDIA's libraries at run time, so that the same binary also runs without them.
 #ifndef MUSTER_KERNELS_CUDA_LIBRARY_OPEN_LIBRARY_H_
 #define MUSTER_KERNELS_CUDA_LIBRARY_OPEN_LIBRARY_H_
 
@@ -9,21 +9,21 @@
 
 namespace muster::kernels::cuda {
 
-// Where libraries lie. A folder that does not exist is no error.
+// Folders to search for libraries. Folders that do not exist are ignored.
 struct LibrarySearchPath {
-  std::vector<std::string> first;  // before the dynamic linker's own path
-  std::vector<std::string> last;   // after it
+  std::vector<std::string> first;  // searched before the dynamic linker's own path
+  std::vector<std::string> last;   // searched after it
 };
 
-// Of the environment: first the folders of MUSTER_CUDA_LIBRARY_PATH, separated by colons, as those
-// of a Python installation's nvidia packages; last $CUDA_HOME/lib64, /usr/local/cuda/lib64 and
-// /usr/local/cuda/lib.
+// The search path from the environment: `first` is the colon-separated MUSTER_CUDA_LIBRARY_PATH,
+// for example the folders of a Python installation's nvidia packages; `last` is $CUDA_HOME/lib64,
+// /usr/local/cuda/lib64 and /usr/local/cuda/lib.
 LibrarySearchPath CudaLibrarySearchPath();
 
-// The first of `names` that opens, in the first place that has one; it stays open. Libraries that
-// it needs of its own folder are found as it says itself: NVIDIA's say $ORIGIN. NOT_FOUND in one
-// line, which names the files and the places or, where one is there and does not open, the linker's
-// word.
+// Opens the first of `names` that loads, in the first folder that has one. The library is never
+// closed. Its own dependencies are found by its run path, which is $ORIGIN in NVIDIA's libraries.
+// Errors: NOT_FOUND with a one-line message that lists the names and folders, or that is
+// dlerror()'s if a file exists but does not load.
 absl::StatusOr<void*> OpenLibrary(const std::vector<std::string>& names,
                                   const LibrarySearchPath& places);
 

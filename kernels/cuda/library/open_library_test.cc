@@ -1,4 +1,4 @@
-// Where libraries are looked for, and what is said of one that is not there.
+// Search order of libraries, and errors for missing ones.
 #include "kernels/cuda/library/open_library.h"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ using testing::StartsWith;
 
 namespace fs = std::filesystem;
 
-// A folder with copies of libanother.so under the names.
+// Creates a folder with copies of libanother.so under `names`.
 std::string FolderOf(const std::string& folder, const std::vector<std::string>& names) {
   const fs::path path = fs::path(testing::TempDir()) / folder;
   fs::create_directories(path);
@@ -37,7 +37,7 @@ std::string FileOf(void* library) {
   return info.dli_fname;
 }
 
-TEST(OpenLibraryTest, LooksInTheFirstPlacesFirst) {
+TEST(OpenLibraryTest, SearchesTheFirstFoldersFirst) {
   const std::string first = FolderOf("first", {"libx.so.12"});
   const std::string last = FolderOf("last", {"libx.so.13", "libx.so.12"});
   auto library = OpenLibrary({"libx.so.13", "libx.so.12"}, {{"/no/such", first}, {last}});
@@ -48,17 +48,17 @@ TEST(OpenLibraryTest, LooksInTheFirstPlacesFirst) {
   EXPECT_EQ(FileOf(*library), last + "/libx.so.13");
 }
 
-TEST(OpenLibraryTest, AsksTheDynamicLinker) {
+TEST(OpenLibraryTest, FallsBackToTheDynamicLinker) {
   EXPECT_TRUE(OpenLibrary({"libnone.so", "libc.so.6"}, {}).ok());
 }
 
-TEST(OpenLibraryTest, NamesWhatItLookedForAndWhere) {
+TEST(OpenLibraryTest, ReportsTheNamesAndTheFoldersSearched) {
   const absl::Status status = OpenLibrary({"libx.so.9"}, {{"/first"}, {"/last"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "CUDA: no libx.so.9 in /first, the dynamic linker's path, /last");
 }
 
-TEST(OpenLibraryTest, SaysWhyAFileThatIsThereDoesNotOpen) {
+TEST(OpenLibraryTest, ReportsWhyAnExistingFileDoesNotLoad) {
   const std::string folder = FolderOf("broken", {});
   std::ofstream(folder + "/libbroken.so") << "no library";
   const absl::Status status = OpenLibrary({"libbroken.so"}, {{folder}, {}}).status();
@@ -67,7 +67,7 @@ TEST(OpenLibraryTest, SaysWhyAFileThatIsThereDoesNotOpen) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("file too short"));
 }
 
-TEST(CudaLibrarySearchPathTest, AreOfTheEnvironment) {
+TEST(CudaLibrarySearchPathTest, ReadsTheEnvironment) {
   setenv("MUSTER_CUDA_LIBRARY_PATH", "/venv/nvidia/cudnn/lib::/venv/nvidia/cublas/lib", 1);
   setenv("CUDA_HOME", "/opt/cuda", 1);
   LibrarySearchPath places = CudaLibrarySearchPath();

@@ -20,8 +20,8 @@ const char* TextOf(cudaError_t status) {
   return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
 }
 
-// What stands in the way of the runtime's first call, which says "insufficient" also where there
-// is no driver.
+// Why the first call of the CUDA runtime failed. The runtime returns "insufficient driver" also if
+// there is no driver.
 const char* WhyNoDevice(cudaError_t status) {
   static thread_local char text[256];
   if (status == cudaSuccess) return "no CUDA device";
@@ -33,8 +33,9 @@ const char* WhyNoDevice(cudaError_t status) {
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  std::snprintf(text, sizeof(text), "the driver supports CUDA %d.%d at most, this needs %d.%d",
-                driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  std::snprintf(text, sizeof(text),
+                "driver too old: it supports CUDA %d.%d, CUDA %d.%d is required", driver / 1000,
+                driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   return text;
 }
 
@@ -65,8 +66,9 @@ void Enter(MusterCudaContext* context) { context->context.Enter(); }
 
 const char* DeviceName(const MusterCudaContext* context) { return context->context.name(); }
 
-// An allocation that failed leaves an error that is not the kernels'.
-const char* Forgotten(cudaError_t status) {
+// Returns the error of a call, and clears it from the runtime, so that it is not taken for an error
+// of a later kernel launch.
+const char* TakeError(cudaError_t status) {
   if (status != cudaSuccess) cudaGetLastError();
   return TextOf(status);
 }
@@ -77,7 +79,7 @@ void Zero(MusterCudaContext* context, void* to, size_t bytes) {
 
 const char* Allocate(MusterCudaContext* context, size_t bytes, void** data) {
   const size_t at_least = bytes > 0 ? bytes : 1;
-  if (const char* error = Forgotten(cudaMalloc(data, at_least)); error != nullptr) return error;
+  if (const char* error = TakeError(cudaMalloc(data, at_least)); error != nullptr) return error;
   Zero(context, *data, at_least);
   return nullptr;
 }
@@ -85,7 +87,7 @@ const char* Allocate(MusterCudaContext* context, size_t bytes, void** data) {
 void Release(MusterCudaContext* context, void* data) { context->context.Check(cudaFree(data)); }
 
 const char* AllocateHost(MusterCudaContext*, size_t bytes, void** data) {
-  return Forgotten(cudaHostAlloc(data, bytes > 0 ? bytes : 1, cudaHostAllocPortable));
+  return TakeError(cudaHostAlloc(data, bytes > 0 ? bytes : 1, cudaHostAllocPortable));
 }
 
 void ReleaseHost(MusterCudaContext* context, void* data) {
@@ -124,12 +126,12 @@ void CopyToHost(MusterCudaContext* context, void* host, const void* from, size_t
 
 const char* FreeMemory(MusterCudaContext*, size_t* bytes) {
   size_t total = 0;
-  return Forgotten(cudaMemGetInfo(bytes, &total));
+  return TakeError(cudaMemGetInfo(bytes, &total));
 }
 
 MusterCudaEvent* MakeEvent(MusterCudaContext* context) {
   cudaEvent_t event = nullptr;
-  // Those that wait leave the processor to others.
+  // Threads that wait for the event block instead of spinning.
   context->context.Check(
       cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
   return reinterpret_cast<MusterCudaEvent*>(event);
@@ -185,8 +187,8 @@ int DriverVersion() {
 }
 
 const char* StartCapture(MusterCudaContext* context) {
-  // Other threads may do what they like meanwhile.
-  return Forgotten(
+  // Other threads may call CUDA freely during the capture.
+  return TakeError(
       cudaStreamBeginCapture(context->context.stream(), cudaStreamCaptureModeThreadLocal));
 }
 
@@ -195,15 +197,15 @@ cudaGraphExec_t GraphOf(MusterCudaGraph* graph) { return reinterpret_cast<cudaGr
 const char* FinishCapture(MusterCudaContext* context, MusterCudaGraph** graph) {
   cudaGraph_t captured = nullptr;
   cudaError_t status = cudaStreamEndCapture(context->context.stream(), &captured);
-  if (status != cudaSuccess) return Forgotten(status);
+  if (status != cudaSuccess) return TakeError(status);
   cudaGraphExec_t made = nullptr;
   status = cudaGraphInstantiate(&made, captured, 0);
   cudaGraphDestroy(captured);
-  // Otherwise the first launch would do it.
+  // Upload now rather than with the first launch.
   if (status == cudaSuccess) status = cudaGraphUpload(made, context->context.stream());
   if (status != cudaSuccess && made != nullptr) cudaGraphExecDestroy(made);
   *graph = reinterpret_cast<MusterCudaGraph*>(made);
-  return Forgotten(status);
+  return TakeError(status);
 }
 
 void LaunchGraph(MusterCudaContext* context, MusterCudaGraph* graph) {
@@ -215,7 +217,7 @@ void DestroyGraph(MusterCudaContext* context, MusterCudaGraph* graph) {
 }
 
 const char* UseDevice(const MusterCudaContext* context) {
-  return Forgotten(cudaSetDevice(context->context.ordinal()));
+  return TakeError(cudaSetDevice(context->context.ordinal()));
 }
 
 cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
@@ -228,46 +230,46 @@ const char* MakeStream(void** stream) {
     status = cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, highest);
   }
   *stream = made;
-  return Forgotten(status);
+  return TakeError(status);
 }
 
-const char* ReleaseStream(void* stream) { return Forgotten(cudaStreamDestroy(StreamOf(stream))); }
+const char* ReleaseStream(void* stream) { return TakeError(cudaStreamDestroy(StreamOf(stream))); }
 
 const char* MakeStreamEvent(MusterCudaEvent** event) {
   cudaEvent_t made = nullptr;
   const cudaError_t status = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
   *event = reinterpret_cast<MusterCudaEvent*>(made);
-  return Forgotten(status);
+  return TakeError(status);
 }
 
-void ReleaseStreamEvent(MusterCudaEvent* event) { Forgotten(cudaEventDestroy(EventOf(event))); }
+void ReleaseStreamEvent(MusterCudaEvent* event) { TakeError(cudaEventDestroy(EventOf(event))); }
 
-const char* RecordIn(void* stream, MusterCudaEvent* event) {
-  return Forgotten(cudaEventRecord(EventOf(event), StreamOf(stream)));
+const char* RecordOnStream(void* stream, MusterCudaEvent* event) {
+  return TakeError(cudaEventRecord(EventOf(event), StreamOf(stream)));
 }
 
 const char* StreamWaitEvent(void* stream, MusterCudaEvent* event) {
-  return Forgotten(cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0));
+  return TakeError(cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0));
 }
 
 const char* QueryStreamEvent(MusterCudaEvent* event, int* reached) {
   const cudaError_t status = cudaEventQuery(EventOf(event));
   *reached = status == cudaSuccess;
-  if (status != cudaErrorNotReady) return Forgotten(status);
+  if (status != cudaErrorNotReady) return TakeError(status);
   cudaGetLastError();
   return nullptr;
 }
 
 const char* CopyOnStream(void* stream, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return nullptr;
-  return Forgotten(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(stream)));
+  return TakeError(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(stream)));
 }
 
 const char* AllocateUninitialized(size_t bytes, void** data) {
-  return Forgotten(cudaMalloc(data, bytes > 0 ? bytes : 1));
+  return TakeError(cudaMalloc(data, bytes > 0 ? bytes : 1));
 }
 
-void ReleaseUninitialized(void* data) { Forgotten(cudaFree(data)); }
+void ReleaseUninitialized(void* data) { TakeError(cudaFree(data)); }
 
 const MusterCudaApi kApi = {
     .abi = MUSTER_CUDA_ABI,
@@ -306,7 +308,7 @@ const MusterCudaApi kApi = {
     .release_stream = ReleaseStream,
     .make_stream_event = MakeStreamEvent,
     .release_stream_event = ReleaseStreamEvent,
-    .record_on_stream = RecordIn,
+    .record_on_stream = RecordOnStream,
     .stream_wait_event = StreamWaitEvent,
     .query_stream_event = QueryStreamEvent,
     .copy_on_stream = CopyOnStream,

@@ -135,7 +135,7 @@ const char* MakeStreamEvent(MusterCudaEvent** event) {
 
 void ReleaseStreamEvent(MusterCudaEvent* event) { delete event; }
 
-const char* RecordIn(void* stream, MusterCudaEvent* event) {
+const char* RecordOnStream(void* stream, MusterCudaEvent* event) {
   event->queue = TheStreams().Find(stream);
   event->tasks = event->queue == nullptr ? 0 : event->queue->given();
   return nullptr;
@@ -205,7 +205,7 @@ extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
       .release_stream = ReleaseStream,
       .make_stream_event = MakeStreamEvent,
       .release_stream_event = ReleaseStreamEvent,
-      .record_on_stream = RecordIn,
+      .record_on_stream = RecordOnStream,
       .stream_wait_event = StreamWaitEvent,
       .query_stream_event = QueryStreamEvent,
       .copy_on_stream = CopyOnStream,
