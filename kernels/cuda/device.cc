@@ -34,7 +34,8 @@ class CudaEvent final : public DeviceEvent {
   }
   bool Done() override { return event_ == nullptr || api_.event_done(event_) != 0; }
   absl::Status Wait() override {
-    if (event_ == nullptr) return absl::InternalError("CUDA: the event could not be made");
+    if (event_ == nullptr)
+      return absl::InternalError("CUDA: cannot create an event: the device has failed");
     const char* const error = api_.wait_for_event(event_);
     return error == nullptr ? absl::OkStatus() : absl::InternalError(absl::StrCat("CUDA: ", error));
   }
@@ -42,7 +43,7 @@ class CudaEvent final : public DeviceEvent {
  private:
   const MusterCudaApi& api_;
   MusterCudaContext* const context_;
-  MusterCudaEvent* const event_;  // null where the device had failed
+  MusterCudaEvent* const event_;  // null if the device had failed before
 };
 
 class CudaGraph final : public DeviceGraph {
@@ -114,7 +115,7 @@ class CudaDevice final : public Device {
     return cuda::MakeStream(*Entered(), context_, &capture_, std::move(flag));
   }
   absl::Status Synchronize() override {
-    if (capture_.Refuses("waiting")) return absl::FailedPreconditionError("calls are recorded");
+    if (capture_.Refuses("waiting")) return NotDuringCapture("a wait");
     RETURN_IF_ERROR(StatusOf(Entered()->synchronize(context_)));
     return layer_error_;
   }
@@ -144,13 +145,17 @@ class CudaDevice final : public Device {
     if (error == nullptr) return absl::OkStatus();
     return absl::InternalError(absl::StrCat(name(), ": ", error));
   }
+  absl::Status NotDuringCapture(const char* call) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name(), ": ", call, " is not allowed during graph capture"));
+  }
   absl::Status NoMemory(size_t bytes, const char* error) const {
     return absl::ResourceExhaustedError(
-        absl::StrCat(name(), ": no memory for ", bytes, " bytes: ", error));
+        absl::StrCat(name(), ": cannot allocate ", bytes, " bytes: ", error));
   }
   absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
     if (capture_.Refuses("an allocation")) {
-      return absl::FailedPreconditionError("calls are recorded");
+      return NotDuringCapture("an allocation");
     }
     void* data = nullptr;
     const char* const error = Entered()->allocate(context_, bytes, &data);
@@ -167,7 +172,7 @@ class CudaDevice final : public Device {
   void FreeHost(void* data) override { Entered()->release_host(context_, data); }
 
   cuda::LayerFactory::Setup LayerSetup() const {
-    return {.places = cuda::CudaLibrarySearchPath(),
+    return {.search_path = cuda::CudaLibrarySearchPath(),
             .plan_folder = cuda::DefaultPlanFolder(),
             .machine = absl::StrCat(api_.device_name(context_), " CUDA ", api_.driver_version()),
             .stream = Entered()->stream(context_)};
@@ -194,7 +199,7 @@ class CudaDevice final : public Device {
   const MusterCudaApi& api_;
   const int ordinal_;
   MusterCudaContext* const context_;
-  absl::Status layer_error_;  // the first
+  absl::Status layer_error_;  // the first error of a layer
   std::unique_ptr<cuda::LayerFactory> layers_;
   Capture capture_;
 };
@@ -208,14 +213,17 @@ std::vector<std::string> CudaLibraryPaths(const std::string& folder) {
 }
 
 absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library) {
-  std::vector<std::string> places = {library};
+  std::vector<std::string> paths = {library};
   if (library.empty()) {
     const std::string folder = ProgramFolder();
-    if (folder.empty()) return absl::NotFoundError("CUDA: no /proc to find this program by");
-    places = CudaLibraryPaths(folder);
+    if (folder.empty())
+      return absl::NotFoundError(
+          "CUDA: cannot find libmuster-cuda.so: /proc is not mounted, so this program's folder is "
+          "unknown");
+    paths = CudaLibraryPaths(folder);
   }
   const absl::StatusOr<Plugin> plugin =
-      OpenPlugin("CUDA", places, MUSTER_CUDA_API_SYMBOL, RTLD_NOW | RTLD_LOCAL);
+      OpenPlugin("CUDA", paths, MUSTER_CUDA_API_SYMBOL, RTLD_NOW | RTLD_LOCAL);
   if (!plugin.ok()) return plugin.status();
   const MusterCudaApi* const api = reinterpret_cast<decltype(&MusterCudaGetApi)>(plugin->entry)();
   if (api->abi != MUSTER_CUDA_ABI || api->kernel_table_bytes != sizeof(KernelTable)) {
@@ -236,7 +244,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal, const std::s
   if (count == 0) return absl::UnavailableError(absl::StrCat("CUDA: no GPU: ", error));
   if (ordinal < 0 || ordinal >= count) {
     return absl::UnavailableError(
-        absl::StrCat("CUDA: no GPU ", ordinal, ": there are ", count, ", counted from 0"));
+        absl::StrCat("CUDA: no GPU ", ordinal, ": this machine has GPUs 0 to ", count - 1));
   }
   MusterCudaContext* context = nullptr;
   error = api.open(ordinal, &context);

@@ -1,5 +1,5 @@
-// A GPU as a Device, by libmuster-cuda.so, which is opened when it is asked for: the same binary
-// runs where there is no CUDA.
+// GPUs as Devices. libmuster-cuda.so is loaded at run time, so that the same binary also runs
+// without CUDA.
 #ifndef MUSTER_KERNELS_CUDA_DEVICE_H_
 #define MUSTER_KERNELS_CUDA_DEVICE_H_
 
@@ -13,16 +13,17 @@
 
 namespace muster::kernels {
 
-// Where the library of the programs in `folder` may lie: beside them, or in ../lib.
+// The paths where the programs in `folder` look for libmuster-cuda.so: in `folder`, then in ../lib.
 std::vector<std::string> CudaLibraryPaths(const std::string& folder);
 
-// The table of `library`, a path, or, when that is empty, of the first that exists among
-// CudaLibraryPaths of ProgramFolder(). It stays open. NOT_FOUND where there is none or what it
-// needs of CUDA is missing, naming the file; FAILED_PRECONDITION where it is of another version.
+// Loads libmuster-cuda.so from the path `library` or, if that is empty, from the first existing
+// path of CudaLibraryPaths(ProgramFolder()), and returns its table of functions. The library is
+// never closed. Errors: NOT_FOUND, naming the file, if the library or one of its dependencies is
+// missing; FAILED_PRECONDITION if it is of another version.
 absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library = "");
 
-// The GPU of that number, counted from 0. Besides the errors above UNAVAILABLE, with the driver's
-// own word, where no such GPU can be used.
+// Opens the GPU with this CUDA device ordinal. Errors: those of OpenCudaLibrary; UNAVAILABLE, with
+// the driver's text, if the GPU does not exist or cannot be used.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal,
                                                        const std::string& library = "");
 

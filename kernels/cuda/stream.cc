@@ -31,7 +31,7 @@ class CudaStream final : public DeviceStream {
         stream_(stream) {}
   ~CudaStream() override {
     (void)api_.use_device(context_);
-    for (MusterCudaEvent* const event : spare_) api_.release_stream_event(event);
+    for (MusterCudaEvent* const event : free_) api_.release_stream_event(event);
     for (const auto& [mark, event] : marks_) api_.release_stream_event(event);
     (void)api_.release_stream(stream_);
   }
@@ -47,10 +47,10 @@ class CudaStream final : public DeviceStream {
     absl::MutexLock lock(&mutex_);
     const auto found = marks_.find(mark);
     if (found == marks_.end()) return absl::OkStatus();
-    // The wait is for what the event stands for now, whatever becomes of it later.
-    spare_.push_back(found->second);
+    // The event may be reused at once: cudaStreamWaitEvent waits for its latest recording so far.
+    free_.push_back(found->second);
     marks_.erase(found);
-    return StatusOf(api_.stream_wait_event(stream_, spare_.back()));
+    return StatusOf(api_.stream_wait_event(stream_, free_.back()));
   }
 
   absl::StatusOr<Mark> Record() override { return RecordIn(stream_); }
@@ -61,7 +61,7 @@ class CudaStream final : public DeviceStream {
     int reached = 0;
     RETURN_IF_ERROR(StatusOf(api_.query_stream_event(found->second, &reached)));
     if (reached == 0) return false;
-    spare_.push_back(found->second);
+    free_.push_back(found->second);
     marks_.erase(found);
     return true;
   }
@@ -69,7 +69,7 @@ class CudaStream final : public DeviceStream {
     api_.enter(context_);
     absl::MutexLock lock(&mutex_);
     const auto found = marks_.find(mark);
-    if (found == marks_.end()) return absl::OkStatus();  // it was reached
+    if (found == marks_.end()) return absl::OkStatus();  // already reached
     return StatusOf(api_.stream_wait_event(compute_, found->second));
   }
 
@@ -85,7 +85,7 @@ class CudaStream final : public DeviceStream {
     const char* const error = api_.allocate_uninitialized(bytes, &data);
     if (error == nullptr) return data;
     return absl::ResourceExhaustedError(
-        absl::StrCat("CUDA: no memory for ", bytes, " bytes: ", error));
+        absl::StrCat("CUDA: cannot allocate ", bytes, " bytes: ", error));
   }
   void Free(void* data) override {
     (void)api_.use_device(context_);
@@ -97,14 +97,14 @@ class CudaStream final : public DeviceStream {
  private:
   absl::StatusOr<Mark> RecordIn(void* stream) {
     absl::MutexLock lock(&mutex_);
-    if (spare_.empty()) {
+    if (free_.empty()) {
       MusterCudaEvent* made = nullptr;
       RETURN_IF_ERROR(StatusOf(api_.make_stream_event(&made)));
-      spare_.push_back(made);
+      free_.push_back(made);
     }
-    RETURN_IF_ERROR(StatusOf(api_.record_on_stream(stream, spare_.back())));
-    marks_[++last_] = spare_.back();
-    spare_.pop_back();
+    RETURN_IF_ERROR(StatusOf(api_.record_on_stream(stream, free_.back())));
+    marks_[++last_] = free_.back();
+    free_.pop_back();
     return last_;
   }
 
@@ -118,10 +118,10 @@ class CudaStream final : public DeviceStream {
 
   absl::Mutex mutex_;
   Mark last_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Those that somebody may still ask for. What was recorded nobody asks for by Reached, and its
-  // events stay.
+  // Events of marks that have not been reached. Events of captured marks remain: Reached is not
+  // called for them.
   std::map<Mark, MusterCudaEvent*> marks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<MusterCudaEvent*> spare_ ABSL_GUARDED_BY(mutex_);
+  std::vector<MusterCudaEvent*> free_ ABSL_GUARDED_BY(mutex_);  // for reuse
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A GPU's streams beside the one that it computes in, by the plug-in.
+// Additional streams of a GPU, through libmuster-cuda.so.
 #ifndef MUSTER_KERNELS_CUDA_STREAM_H_
 #define MUSTER_KERNELS_CUDA_STREAM_H_
 
@@ -12,8 +12,9 @@
 
 namespace muster::kernels::cuda {
 
-// By a thread that has entered `context`, which outlives the stream, as `capture`, the context's,
-// does. flag: of a std::atomic<uint32_t>. INTERNAL with CUDA's words.
+// Creates a stream. Called by a thread that has entered `context`. `context` and its `capture`
+// outlive the stream. `flag`: memory for a std::atomic<uint32_t>. Errors: INTERNAL with CUDA's
+// text.
 absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream(const MusterCudaApi& api,
                                                          MusterCudaContext* context,
                                                          const Capture* capture, HostMemory flag);

@@ -64,19 +64,20 @@ struct EpilogueBody {
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
-    PerThread mine{*this, channel, {}, {}};
+    PerThread result{*this, channel, {}, {}};
     for (int i = 0; i < kWidth; ++i) {
-      mine.scale[i] = epilogue.scale != nullptr ? epilogue.scale[channel + i] : 1.0f;
-      mine.shift[i] = epilogue.shift != nullptr ? epilogue.shift[channel + i] : 0.0f;
+      result.scale[i] = epilogue.scale != nullptr ? epilogue.scale[channel + i] : 1.0f;
+      result.shift[i] = epilogue.shift != nullptr ? epilogue.shift[channel + i] : 0.0f;
     }
-    return mine;
+    return result;
   }
 };
 
 void ApplyEpilogue(int64_t pixels, int64_t channels, DataType sums_type, const void* sums,
                    const Epilogue& epilogue, DataType y_type, void* y) {
   DispatchType(sums_type, [&](auto sum) {
-    // As wide as the narrower of the types makes it: 8 of 16 bits beside 8 floats, twice 16 bytes.
+    // The vector width is that of y's type. If y has 16-bit elements and sums is float32, a thread
+    // loads eight floats, two 16-byte loads.
     DispatchWidth(y_type, channels, {sums, epilogue.addend, y}, [&](auto element, auto width) {
       using Sum = decltype(sum);
       using Storage = decltype(element);

@@ -1,5 +1,6 @@
-// What is ours around NVIDIA's convolutions and matrix products. Pointers are to the memory that
-// the kernels of the same library reach, 64-byte aligned.
+// Kernels that complete cuDNN's convolutions and cuBLASLt's matrix products: epilogues and
+// gradients of biases that NVIDIA's libraries do not compute. Pointers are to device memory,
+// 64-byte aligned.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CONVOLUTION_KERNELS_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_CONVOLUTION_KERNELS_H_
 
@@ -10,11 +11,11 @@
 
 namespace muster::kernels {
 
-// x [rows, columns] -> sums [columns], added up in float32 or wider; zero when rows is 0.
+// x [rows, columns] -> sums [columns], accumulated in float32 or wider; zero if rows is 0.
 using ColumnSums = void(DataType type, int64_t rows, int64_t columns, const void* x, float* sums);
 
-// sums [pixels, channels] of sums_type -> y [pixels, channels] of y_type, of which the epilogue's
-// addend is. y may be sums where the types are the same.
+// sums [pixels, channels] of sums_type -> y [pixels, channels] of y_type. The epilogue's addend is
+// of y_type. y may be the same array as sums if the types are the same.
 using ApplyEpilogue = void(int64_t pixels, int64_t channels, DataType sums_type, const void* sums,
                            const Epilogue& epilogue, DataType y_type, void* y);
 

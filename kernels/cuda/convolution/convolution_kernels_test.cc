@@ -1,4 +1,4 @@
-// The kernels around NVIDIA's, on the host, against their definition.
+// Compares the convolution kernels, run on the host, with their definition.
 #include <cmath>
 #include <random>
 
@@ -28,13 +28,13 @@ TEST(ColumnSumsTest, AddsUpEachColumn) {
   }
 }
 
-TEST(ColumnSumsTest, NoRowsAreZero) {
+TEST(ColumnSumsTest, ReturnsZeroWithoutRows) {
   const TestBuffer sums(37);
   Kernels().column_sums(DataType::kBfloat16, 0, 37, nullptr, sums.data());
   for (size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], 0.0f);
 }
 
-TEST(ApplyEpilogueTest, IsWhatTheEpilogueSays) {
+TEST(ApplyEpilogueTest, MatchesTheDefinition) {
   std::mt19937 random(4);
   for (const DataType sums_type : kDataTypes) {
     for (const DataType y_type : kDataTypes) {

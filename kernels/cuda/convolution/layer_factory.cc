@@ -14,7 +14,7 @@ LayerFactory::~LayerFactory() {
 
 absl::Status LayerFactory::StartCudnn() {
   if (cudnn_handle_ != nullptr) return absl::OkStatus();
-  absl::StatusOr<Cudnn> opened = OpenCudnn(setup_.places);
+  absl::StatusOr<Cudnn> opened = OpenCudnn(setup_.search_path);
   if (!opened.ok()) return opened.status();
   CudnnHandle handle = nullptr;
   absl::Status status = opened->StatusOf(opened->create(&handle), "start");
@@ -27,7 +27,7 @@ absl::Status LayerFactory::StartCudnn() {
 
 absl::Status LayerFactory::StartCublasLt() {
   if (cublaslt_handle_ != nullptr) return absl::OkStatus();
-  absl::StatusOr<CublasLt> opened = OpenCublasLt(setup_.places);
+  absl::StatusOr<CublasLt> opened = OpenCublasLt(setup_.search_path);
   if (!opened.ok()) return opened.status();
   CublasLtHandle handle = nullptr;
   const absl::Status status = opened->StatusOf(opened->create(&handle), "start");
@@ -39,15 +39,13 @@ absl::Status LayerFactory::StartCublasLt() {
 
 absl::StatusOr<std::unique_ptr<Convolution>> LayerFactory::Make(const ConvolutionShape& shape,
                                                                 const ConvolutionOptions& options) {
-  if (!shape.valid() || !options.valid()) {
-    return absl::InvalidArgumentError("no such convolution");
-  }
+  if (!shape.valid() || !options.valid()) return InvalidLayerError(shape);
   const KernelTable& kernels = runtime_.device->kernels();
   if (shape.depthwise()) {
-    // The GPU's threads are its own.
-    ConvolutionOptions alone = options;
-    alone.threads = 1;
-    return cpu::MakeDepthwiseConvolution(shape, alone, kernels);
+    // `threads` are CPU threads; one queues the kernels.
+    ConvolutionOptions single_thread = options;
+    single_thread.threads = 1;
+    return cpu::MakeDepthwiseConvolution(shape, single_thread, kernels);
   }
   if (IsLinear(shape)) {
     const absl::Status status = StartCublasLt();

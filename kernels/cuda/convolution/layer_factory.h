@@ -1,5 +1,5 @@
-// Convolutions and linear layers on a GPU, each by what serves it: kernels of ours for depthwise
-// ones, cuBLASLt for linear layers, cuDNN for the others.
+// Creates convolutions and linear layers on a GPU: Muster's own kernels for depthwise convolutions,
+// cuBLASLt for linear layers, cuDNN for all others.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_LAYER_FACTORY_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_LAYER_FACTORY_H_
 
@@ -19,15 +19,15 @@
 
 namespace muster::kernels::cuda {
 
-// Owned by a device, for its one thread; outlives the layers. A library is opened when the first
-// layer needs it.
+// Owned by a device and used by its thread only. Outlives the layers. Opens a library when the
+// first layer needs it.
 class LayerFactory {
  public:
   struct Setup {
-    LibrarySearchPath places;
+    LibrarySearchPath search_path;
     std::string plan_folder;  // see PlanCache
-    std::string machine;      // the GPU and its driver
-    void* stream = nullptr;   // that layers queue in
+    std::string machine;      // names the GPU and its driver
+    void* stream = nullptr;   // the cudaStream_t of the layers
   };
   LayerFactory(Setup setup, LayerRuntime runtime)
       : setup_(std::move(setup)), runtime_(std::move(runtime)) {}
@@ -35,8 +35,8 @@ class LayerFactory {
   LayerFactory(const LayerFactory&) = delete;
   LayerFactory& operator=(const LayerFactory&) = delete;
 
-  // The errors of the layers' makers. NOT_FOUND in one line that names the library which is
-  // missing, UNAVAILABLE with its word where it does not start.
+  // Errors: NOT_FOUND with a one-line message that names the missing library, UNAVAILABLE with the
+  // library's text if it fails to start, and those of MakeCudnnConvolution and MakeCublasLtLinear.
   absl::StatusOr<std::unique_ptr<Convolution>> Make(const ConvolutionShape& shape,
                                                     const ConvolutionOptions& options);
 
@@ -46,7 +46,7 @@ class LayerFactory {
 
   const Setup setup_;
   const LayerRuntime runtime_;
-  // With their handles, once they are started.
+  // Libraries and their handles; empty until started.
   std::optional<Cudnn> cudnn_;
   CudnnHandle cudnn_handle_ = nullptr;
   std::optional<PlanCache> plans_;

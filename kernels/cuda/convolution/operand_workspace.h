@@ -1,4 +1,4 @@
-// How a layer's workspace is divided, and its operands cast to the type that products are of.
+// Regions of a layer's workspace, and casts of operands to the compute type.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_OPERAND_WORKSPACE_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_OPERAND_WORKSPACE_H_
 
@@ -10,10 +10,11 @@
 
 namespace muster::kernels::cuda {
 
-// What cuBLASLt requires of its workspace. A layer's own is aligned to fewer bytes.
+// The alignment that cuBLASLt requires of its workspace. A layer's workspace is aligned to 64 bytes
+// only.
 constexpr size_t kRegionAlignment = 256;
 
-// A part of a workspace.
+// A region of a workspace; offset in bytes from its first address aligned to kRegionAlignment.
 struct WorkspaceRegion {
   size_t offset = 0;
   void* In(void* workspace) const {
@@ -22,6 +23,7 @@ struct WorkspaceRegion {
   }
 };
 
+// Assigns regions of a workspace.
 class WorkspacePlan {
  public:
   WorkspaceRegion Add(size_t bytes) {
@@ -29,18 +31,19 @@ class WorkspacePlan {
     bytes_ += (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
     return region;
   }
-  // Room for `count` elements where those of `type` must be cast; else none.
+  // A region for `count` elements of type `to`; empty if `type` needs no cast.
   WorkspaceRegion AddCast(DataType type, DataType to, int64_t count) {
     return Add(type == to ? 0 : static_cast<size_t>(count) * SizeOf(to));
   }
-  // Including what aligning the first region takes.
+  // Bytes of the workspace, including padding to align the first region.
   size_t bytes() const { return bytes_ == 0 ? 0 : bytes_ + kRegionAlignment; }
 
  private:
   size_t bytes_ = 0;
 };
 
-// array [count], or its copy of type `to` in the region.
+// Returns array [count] if it is of type `to`; otherwise queues a cast into the region and returns
+// that.
 inline const void* AsType(const KernelTable& kernels, DataType type, const void* array,
                           int64_t count, DataType to, WorkspaceRegion region, void* workspace) {
   if (type == to) return array;

@@ -1,2 +1,2 @@
-// A library that is not Muster's.
+// A shared library that is not a Muster plug-in.
 extern "C" int MusterAnother(void) { return 1; }

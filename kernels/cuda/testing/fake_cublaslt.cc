@@ -1,5 +1,5 @@
-// Stands in for libcublasLt.so: products are computed by the processor, and what NVIDIA's library
-// does not support is refused.
+// A fake libcublasLt.so. Computes matrix products on the CPU, and rejects what NVIDIA's library
+// does not support.
 #include "kernels/cuda/testing/fake_cublaslt.h"
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct Layout {
 struct Preference {
   uint64_t workspace_bytes = 0;
   uint32_t reductions = 7;
-  uint32_t alignments[4] = {256, 256, 256, 256};  // of A, B, C and D
+  uint32_t alignments[4] = {256, 256, 256, 256};  // A, B, C, D
 };
 
 bool Aligned(const void* pointer, uint64_t bytes) {
@@ -135,21 +135,21 @@ CublasStatus cublasLtMatmulPreferenceDestroy(CublasLtPreference preference) {
 CublasStatus cublasLtMatmulPreferenceSetAttribute(CublasLtPreference preference,
                                                   CublasLtPreferenceAttribute attribute,
                                                   const void* value, size_t bytes) {
-  auto& wanted = *static_cast<Preference*>(preference);
-  if (attribute == kCublasLtMaxWorkspaceBytes && bytes == sizeof(wanted.workspace_bytes)) {
-    std::memcpy(&wanted.workspace_bytes, value, bytes);
+  auto& preferred = *static_cast<Preference*>(preference);
+  if (attribute == kCublasLtMaxWorkspaceBytes && bytes == sizeof(preferred.workspace_bytes)) {
+    std::memcpy(&preferred.workspace_bytes, value, bytes);
     return kCublasSuccess;
   }
   if (bytes != sizeof(uint32_t)) return kCublasInvalidValue;
   switch (attribute) {
     case kCublasLtReductionMask:
-      std::memcpy(&wanted.reductions, value, bytes);
+      std::memcpy(&preferred.reductions, value, bytes);
       return kCublasSuccess;
     case kCublasLtAlignmentOfA:
     case kCublasLtAlignmentOfB:
     case kCublasLtAlignmentOfC:
     case kCublasLtAlignmentOfD:
-      std::memcpy(&wanted.alignments[attribute - kCublasLtAlignmentOfA], value, bytes);
+      std::memcpy(&preferred.alignments[attribute - kCublasLtAlignmentOfA], value, bytes);
       return kCublasSuccess;
     default:
       return kCublasInvalidValue;
@@ -160,21 +160,21 @@ CublasStatus cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, CublasLtMatmulDescri
                                             CublasLtMatrixLayout a, CublasLtMatrixLayout b,
                                             CublasLtMatrixLayout, CublasLtMatrixLayout d,
                                             CublasLtPreference preference, int,
-                                            CublasLtHeuristicResult* proposals, int* count) {
-  ++control.proposals;
-  const auto& wanted = *static_cast<Preference*>(preference);
+                                            CublasLtHeuristicResult* results, int* count) {
+  ++control.heuristic_calls;
+  const auto& preferred = *static_cast<Preference*>(preference);
   *count = 0;
-  if (wanted.workspace_bytes < kWorkspaceBytes ||
-      wanted.reductions != kCublasLtReductionInComputeType ||
+  if (preferred.workspace_bytes < kWorkspaceBytes ||
+      preferred.reductions != kCublasLtReductionInComputeType ||
       !Supported(*static_cast<Matmul*>(matmul), *static_cast<Layout*>(a), *static_cast<Layout*>(b),
                  *static_cast<Layout*>(d))) {
     return kCublasNotSupported;
   }
   *count = 1;
-  proposals[0] = {};
-  proposals[0].algorithm.data[0] = kAlgorithm;
-  for (int i = 0; i < 4; ++i) proposals[0].algorithm.data[1 + i] = wanted.alignments[i];
-  proposals[0].workspace_bytes = kWorkspaceBytes;
+  results[0] = {};
+  results[0].algorithm.data[0] = kAlgorithm;
+  for (int i = 0; i < 4; ++i) results[0].algorithm.data[1 + i] = preferred.alignments[i];
+  results[0].workspace_bytes = kWorkspaceBytes;
   return kCublasSuccess;
 }
 

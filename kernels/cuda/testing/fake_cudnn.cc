@@ -1,6 +1,6 @@
-// Stands in for libcudnn.so.9: descriptors keep their attributes, heuristics offer the engines of
-// fake_cudnn.h for those graphs of which cuDNN has compiled kernels (see cudnn_h200_test.cc), and
-// plans are run by the processor.
+// A fake libcudnn.so.9. Descriptors store their attributes, heuristics propose the engines of
+// fake_cudnn.h for graphs of which cuDNN has precompiled kernels (see planner_h200_test.cc), and
+// plans run on the CPU.
 #include "kernels/cuda/testing/fake_cudnn.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using muster::kernels::DataType;
 namespace {
 
 constexpr int kTileKnob = 2;
-constexpr int64_t kTile = 3;  // the only value that the ordinary engine takes
+constexpr int64_t kTile = 3;  // the only value that kFakeOrdinary accepts
 
 FakeCudnn control = {.workspace_bytes = 192};
 thread_local std::string error;
@@ -70,7 +70,7 @@ struct Node {
   }
 };
 
-// What a CudnnBackendDescriptor points to.
+// The object that a CudnnBackendDescriptor points to.
 struct Holder {
   NodePtr node;
 };
@@ -170,7 +170,7 @@ Pattern PatternOf(const Node& graph) {
     return !mixed || control.mixed_outputs ? Pattern::kConvolution : Pattern::kNone;
   }
   if (!convolution.output().is_virtual) return Pattern::kNone;
-  // [addition of what is like y,] addition of a shift per channel[, ReLU]
+  // Supported: [addition of a tensor of y's shape,] addition of a shift per channel [, ReLU].
   if (convolution.direction != kCudnnConvolutionForward || control.no_fusion) return Pattern::kNone;
   size_t at = 1;
   const auto adds = [&](bool per_channel) {
@@ -217,7 +217,8 @@ class Run {
     for (size_t i = 0; i < ids.size(); ++i) pointers_[ids[i]] = pointers[i];
   }
 
-  bool Misses(const Tensor& tensor) const {
+  // Whether a tensor in memory has no valid address.
+  bool IsMissing(const Tensor& tensor) const {
     if (tensor.is_virtual) return false;
     const auto at = pointers_.find(tensor.id);
     return at == pointers_.end() || at->second == nullptr ||
@@ -227,7 +228,8 @@ class Run {
   CudnnStatus Convolve(const Convolution& convolution) {
     const Tensor &x = convolution.x, &w = convolution.w, &y = convolution.y;
     const Tensor& output = convolution.output();
-    if (Misses(x) || Misses(w) || Misses(y)) return Fail(2003, "a tensor is nowhere");
+    if (IsMissing(x) || IsMissing(w) || IsMissing(y))
+      return Fail(2003, "a tensor has no valid address");
     Doubles sums(output.count());
     Doubles all[3] = {&output == &x ? sums : Load(x, true), &output == &w ? sums : Load(w, true),
                       &output == &y ? sums : Load(y, true)};
@@ -256,14 +258,14 @@ class Run {
     const CudnnPointwiseMode mode = ModeOf(operation);
     const Tensor x = TensorIn(operation, kCudnnPointwiseX);
     const Tensor y = TensorIn(operation, kCudnnPointwiseY);
-    if (Misses(x) || Misses(y)) return Fail(2003, "a tensor is nowhere");
+    if (IsMissing(x) || IsMissing(y)) return Fail(2003, "a tensor has no valid address");
     Doubles values = Load(x, false);
     if (mode == kCudnnPointwiseRelu) {
       for (double& value : values) value = value < 0 ? 0 : value;
     }
     if (mode == kCudnnPointwiseAdd) {
       const Tensor b = TensorIn(operation, kCudnnPointwiseB);
-      if (Misses(b)) return Fail(2003, "a tensor is nowhere");
+      if (IsMissing(b)) return Fail(2003, "a tensor has no valid address");
       const Doubles added = Load(b, false);
       // Channels are innermost.
       for (size_t i = 0; i < values.size(); ++i) values[i] += added[i % added.size()];
@@ -279,7 +281,7 @@ class Run {
     const Tensor &x = convolution.x, &w = convolution.w, &y = convolution.y;
     const int64_t ins = w.dimensions[1];
     const int64_t outs = w.dimensions[0] / (x.dimensions[1] / ins);
-    for (int64_t row = 0; row < y.dimensions[0]; ++row) {
+    for (int64_t sample = 0; sample < y.dimensions[0]; ++sample) {
       for (int64_t pixel = 0; pixel < y.dimensions[2] * y.dimensions[3]; ++pixel) {
         const int64_t h = pixel / y.dimensions[3], v = pixel % y.dimensions[3];
         for (int64_t tap = 0; tap < w.dimensions[2] * w.dimensions[3]; ++tap) {
@@ -290,9 +292,9 @@ class Run {
           if (in_w < 0 || in_w >= x.dimensions[3]) continue;
           for (int64_t o = 0; o < w.dimensions[0]; ++o) {
             // Channels are innermost.
-            const int64_t in = x.At(row, o / outs * ins, in_h, in_w);
+            const int64_t in = x.At(sample, o / outs * ins, in_h, in_w);
             const int64_t weight = w.At(o, 0, r, s);
-            const int64_t out = y.At(row, o, h, v);
+            const int64_t out = y.At(sample, o, h, v);
             for (int64_t i = 0; i < ins; ++i) visit(in + i, weight + i, out);
           }
         }
@@ -448,18 +450,19 @@ CudnnStatus cudnnBackendSetAttribute(CudnnBackendDescriptor descriptor, CudnnAtt
 }
 
 CudnnStatus cudnnBackendGetAttribute(CudnnBackendDescriptor descriptor, CudnnAttribute attribute,
-                                     CudnnAttributeType type, int64_t most, int64_t* count,
+                                     CudnnAttributeType type, int64_t max_count, int64_t* count,
                                      void* elements) {
   const NodePtr node = NodeOf(descriptor);
   if (!node->finalized || !node->Has(attribute)) return Fail(2004, "there is no such attribute");
   const Value& value = node->values.at(attribute);
   if (value.type != type) return Fail(2010, "the attribute is of another type");
   *count = value.count;
-  const int64_t given = std::min(most, value.count);
+  const int64_t given = std::min(max_count, value.count);
   if (type == kCudnnTypeDescriptor) {
     for (int64_t i = 0; i < given; ++i) {
       const auto into = static_cast<Holder*>(static_cast<CudnnBackendDescriptor*>(elements)[i]);
-      if (into->node->type != value.nodes[i]->type) return Fail(2012, "of another type");
+      if (into->node->type != value.nodes[i]->type)
+        return Fail(2012, "the descriptor is of another type");
       into->node = value.nodes[i];
     }
   } else if (given > 0) {

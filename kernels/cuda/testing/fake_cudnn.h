@@ -1,36 +1,36 @@
-/* How a test steers the library that stands in for cuDNN, and what it learns from it. */
+/* The settings, counters and engines of the fake cuDNN. */
 #ifndef MUSTER_KERNELS_CUDA_TESTING_FAKE_CUDNN_H_
 #define MUSTER_KERNELS_CUDA_TESTING_FAKE_CUDNN_H_
 
 #include <stdint.h>
 
-/* The engines that it offers for any graph that it takes, best first; the last as a fallback. */
+/* The engines for each supported graph, in the order of proposal; the last one in fallback mode. */
 enum FakeCudnnEngine {
-  kFakeNondeterministic = 10, /* wrong, so that a test fails that meets it */
-  kFakeTensorCores = 20,      /* in float32 of operands rounded to bfloat16 */
-  kFakeOrdinary = 30,         /* whose knob must have been set */
-  kFakeCompiled = 40,         /* at run time */
+  kFakeNondeterministic = 10, /* computes wrong results, so that a test which uses it fails */
+  kFakeTensorCores = 20,      /* rounds float32 operands to bfloat16 */
+  kFakeOrdinary = 30,         /* requires that its knob is set */
+  kFakeCompiled = 40,         /* is compiled at run time */
   kFakePlain = 50,            /* needs no workspace */
 };
 
 typedef struct FakeCudnn {
-  /* Steered by the test. */
-  int mixed_outputs;  /* takes convolutions whose output is of another type than its operands */
-  int no_fusion;      /* takes no other epilogue */
-  int only_compiled;  /* offers no engine but that */
-  int failing_create; /* cudnnCreate fails */
-  int failing_engine; /* whose plans fail when they run */
-  int retired_engine; /* which cannot be built any more */
-  int64_t workspace_bytes; /* of all but the plain engine */
-  /* Counted. */
+  /* Set by the test. */
+  int mixed_outputs;       /* supports outputs of another type than the operands */
+  int no_fusion;           /* supports no epilogue */
+  int only_compiled;       /* proposes kFakeCompiled only */
+  int failing_create;      /* cudnnCreate fails */
+  int failing_engine;      /* plans of this engine fail when they run */
+  int retired_engine;      /* plans of this engine cannot be built */
+  int64_t workspace_bytes; /* workspace of each engine except kFakePlain */
+  /* Counters. */
   int64_t heuristics;
   int64_t plans;
   int64_t runs;
   int64_t fused_runs;
-  int last_engine; /* that ran */
+  int last_engine; /* engine of the last run */
 } FakeCudnn;
 
-/* By the name MusterFakeCudnn. */
+/* Type of the exported function MusterFakeCudnn. */
 typedef FakeCudnn* MusterFakeCudnnFunction(void);
 
 #endif /* MUSTER_KERNELS_CUDA_TESTING_FAKE_CUDNN_H_ */

@@ -1,6 +1,6 @@
-// A library in the place of libmuster-cuda.so whose one GPU is the processor: memory is the
-// process's, the kernels are those of CUDA run on the host, and all has happened when a call
-// returns. What Muster does with a GPU is tested with it where there is none.
+// A libmuster-cuda.so with one fake GPU, for tests on machines without a GPU. Device memory is the
+// process's memory, and kernels are the CUDA kernels compiled for the CPU. Work of the context's
+// stream is complete when a call returns; work of other streams is queued in a HostQueue.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,15 +13,15 @@
 
 struct MusterCudaContext {};
 struct MusterCudaEvent {
-  muster::kernels::HostQueue* queue = nullptr;  // null: what the context was given, which is done
+  muster::kernels::HostQueue* queue = nullptr;  // null: the context's stream, which is complete
   uint64_t tasks = 0;
 };
 
 namespace muster::kernels {
 namespace {
 
-constexpr size_t kAlignment = 256;               // as CUDA's
-constexpr size_t kFreeMemory = size_t{1} << 30;  // whatever is allocated
+constexpr size_t kAlignment = 256;               // as CUDA guarantees
+constexpr size_t kFreeMemory = size_t{1} << 30;  // constant, regardless of allocations
 constexpr size_t kLargestArray = size_t{1} << 40;
 
 int DeviceCount(const char**) { return 1; }
@@ -72,10 +72,10 @@ void RecordEvent(MusterCudaContext*, MusterCudaEvent*) {}
 int EventDone(MusterCudaEvent*) { return 1; }
 const char* WaitForEvent(MusterCudaEvent*) { return nullptr; }
 
-// Identity stands behind it: whatever is queued has happened.
+// Only an address: work of this stream runs at once.
 void* Stream(MusterCudaContext* context) { return context; }
 
-// No two candidates differ.
+// All candidates are equally fast.
 const char* Time(MusterCudaContext*, void (*work)(void*), void* argument, float* milliseconds) {
   work(argument);
   *milliseconds = 1;
@@ -86,8 +86,7 @@ int DriverVersion() { return 13000; }
 
 const char* UseDevice(const MusterCudaContext*) { return nullptr; }
 
-// Streams beside the context's, by their addresses. What is queued there goes on when somebody
-// asks.
+// The additional streams, by their addresses. A stream's work progresses when its state is queried.
 class Streams {
  public:
   void* Make() {
@@ -101,7 +100,7 @@ class Streams {
     const std::lock_guard<std::mutex> lock(mutex_);
     queues_.erase(stream);
   }
-  // Null: the context's.
+  // Returns null for the context's stream.
   HostQueue* Find(void* stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = queues_.find(stream);

@@ -1,4 +1,4 @@
-// The kernels of the .cu files as the C++ compiler sees them.
+// Compiles the .cu files for the CPU.
 #include "kernels/cuda/testing/on_host.h"
 
 #include "kernels/cuda/activation/activation.cu"

@@ -1,4 +1,4 @@
-// For tests where there is no GPU.
+// The CUDA kernels compiled for the CPU, for tests on machines without a GPU.
 #ifndef MUSTER_KERNELS_CUDA_TESTING_ON_HOST_H_
 #define MUSTER_KERNELS_CUDA_TESTING_ON_HOST_H_
 
@@ -7,8 +7,8 @@
 
 namespace muster::kernels {
 
-// The CUDA kernels' own code, run by the processor one thread after the other: slow, but what it
-// computes is what a GPU would but for rounding.
+// The code of the CUDA kernels, run on the CPU one thread after the other. Slow; results are those
+// of a GPU except for rounding.
 const KernelTable& CudaKernelsOnHost();
 const ConvolutionKernels& CudaConvolutionKernelsOnHost();
 

@@ -15,7 +15,7 @@ constexpr char kFolder[] = "kernels/cuda/testing/fakes";
 constexpr char kCudnn[] = "libcudnn.so.9";
 constexpr char kCublasLt[] = "libcublasLt.so.13";
 
-// As OpenLibrary opens it, so that both mean the same variables.
+// Opens the library as OpenLibrary does, so that both refer to the same instance.
 template <typename Function>
 Function* FunctionOf(const char* library, const char* symbol) {
   void* const opened = dlopen(absl::StrCat(kFolder, "/", library).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -25,7 +25,7 @@ Function* FunctionOf(const char* library, const char* symbol) {
 class CudaOnHostDevice final : public HostMemoryDevice {
  public:
   explicit CudaOnHostDevice(const CudaOnHostOptions& options)
-      : layers_({.places = {.first = {kFolder}, .last = {}},
+      : layers_({.search_path = {.first = {kFolder}, .last = {}},
                  .plan_folder = options.plan_folder,
                  .machine = "host",
                  .stream = this},
@@ -46,7 +46,7 @@ class CudaOnHostDevice final : public HostMemoryDevice {
   absl::Status Synchronize() override { return error_; }
 
  private:
-  absl::Status error_;  // the first
+  absl::Status error_;  // the first error
   cuda::LayerFactory layers_;
 };
 

@@ -1,4 +1,4 @@
-// For tests where there is no GPU.
+// A fake CUDA device in host memory, for tests on machines without a GPU.
 #ifndef MUSTER_KERNELS_CUDA_TESTING_ON_HOST_DEVICE_H_
 #define MUSTER_KERNELS_CUDA_TESTING_ON_HOST_DEVICE_H_
 
@@ -14,20 +14,21 @@
 namespace muster::kernels {
 
 struct CudaOnHostOptions {
-  std::string plan_folder;  // of a PlanCache
-  // Milliseconds that some runs of a plan by the fake cuDNN's engine take; the first engine is the
-  // fastest of all alike. What is to be measured is not run again.
+  std::string plan_folder;  // folder of the PlanCache
+  // Measured milliseconds of a plan of the fake cuDNN's engine. Of equally fast engines the first
+  // is chosen. The work to be measured is not run.
   std::function<float(int engine)> time = [](int) { return 1.0f; };
 };
 
-// A GPU's code for layers, over the process's memory: the CUDA kernels on the host, and the
-// libraries of testing/fake_*.h, whose state is the process's. Errors of layers are Synchronize's.
+// A device in the process's memory that creates layers as a GPU does, with the CUDA kernels on the
+// host and the fake cuDNN and cuBLASLt, whose state is global to the process. Synchronize returns
+// the layers' errors.
 std::unique_ptr<Device> MakeCudaOnHostDevice(const CudaOnHostOptions& options = {});
 
-// To steer them.
+// The state of the fake libraries.
 FakeCudnn& GetFakeCudnn();
 FakeCublasLt& GetFakeCublasLt();
-// False outside the build's own tree.
+// Whether the fake libraries are there; false outside the build tree.
 bool HasFakeLibraries();
 
 }  // namespace muster::kernels

@@ -1,4 +1,4 @@
-// A library as another version of Muster may have it.
+// A libmuster-cuda.so of another version of Muster.
 #include "kernels/cuda/plugin/plugin.h"
 
 extern "C" const MusterCudaApi* MusterCudaGetApi(void) {

@@ -12,16 +12,15 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// What cuBLASLt's documentation asks for on Hopper.
-constexpr size_t kProductBytes = size_t{32} << 20;
+// Workspace of a product; the size that cuBLASLt's documentation recommends for Hopper.
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
 enum class Direction { kForward, kBackwardData, kBackwardWeights };
 
 struct Product {
   Direction direction = Direction::kForward;
   int64_t rows = 1;
-  // Of the bias, or of its gradient.
-  bool bias = false;
+  bool bias = false;  // adds the bias or, with kBackwardWeights, computes its gradient
   bool addend = false;
   bool relu = false;
 
@@ -49,10 +48,10 @@ class CublasLtLinear final : public Convolution {
         workspace_.AddCast(options.y_type, WrittenAs(options.y_type), options.max_rows * outs_);
     x_sums_ =
         workspace_.AddCast(options.x_type, WrittenAs(options.x_type), options.max_rows * ins_);
-    product_ = workspace_.Add(kProductBytes);
+    product_ = workspace_.Add(kWorkspaceBytes);
   }
 
-  // Asks for what every layer needs.
+  // Chooses the algorithms that the layer needs for max_rows.
   absl::Status MakeProducts() {
     const int64_t rows = options_.max_rows;
     absl::Status status = Find({.rows = rows}).status();
@@ -136,7 +135,7 @@ class CublasLtLinear final : public Convolution {
   }
 
  private:
-  // What a product writes for an output of the type.
+  // The type in which a product writes an output of `type`.
   DataType WrittenAs(DataType type) const {
     return type == options_.compute_type ? type : DataType::kFloat32;
   }
@@ -156,8 +155,8 @@ class CublasLtLinear final : public Convolution {
     return Operand(DataType::kFloat32, weights, ins_ * outs_, weights_, workspace);
   }
 
-  // A row-major array is the transpose of a column-major matrix: x is [ins, rows], y [outs, rows],
-  // weights [ins, outs].
+  // A row-major array is the transpose of a column-major matrix: as the latter, x is [ins, rows], y
+  // is [outs, rows], and weights are [ins, outs].
   MatmulProblem ProblemOf(const Product& product) const {
     MatmulProblem problem = {.operand_type = options_.compute_type, .add_c = product.addend};
     switch (product.direction) {
@@ -188,8 +187,8 @@ class CublasLtLinear final : public Convolution {
     auto at = products_.find(product);
     if (at == products_.end()) {
       at = products_
-               .emplace(product,
-                        CublasLtMatmul::Make(cublaslt_, handle_, ProblemOf(product), kProductBytes))
+               .emplace(product, CublasLtMatmul::Make(cublaslt_, handle_, ProblemOf(product),
+                                                      kWorkspaceBytes))
                .first;
     }
     return at->second;
@@ -210,8 +209,8 @@ class CublasLtLinear final : public Convolution {
   const CublasLt& cublaslt_;
   const CublasLtHandle handle_;
   void* const stream_;
-  // Operands in the compute type, the bias as products take it, outputs that products cannot write
-  // in their own type, and what products need themselves.
+  // Regions: operands cast to the compute type; the bias in the type that products read; outputs
+  // that products cannot write in their final type; the products' own workspace.
   WorkspacePlan workspace_;
   WorkspaceRegion x_, y_, weights_, bias_, y_sums_, x_sums_, product_;
   std::map<Product, absl::StatusOr<CublasLtMatmul>> products_;
@@ -227,9 +226,7 @@ bool IsLinear(const ConvolutionShape& shape) {
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCublasLtLinear(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const LayerRuntime& runtime,
     const CublasLt& cublaslt, CublasLtHandle handle, void* stream) {
-  if (!IsLinear(shape) || !options.valid()) {
-    return absl::InvalidArgumentError("no such linear layer");
-  }
+  if (!IsLinear(shape) || !options.valid()) return InvalidLayerError(shape);
   auto made = std::make_unique<CublasLtLinear>(shape, options, runtime, cublaslt, handle, stream);
   const absl::Status status = made->MakeProducts();
   if (!status.ok()) return status;

@@ -1,10 +1,11 @@
-// Linear layers by cuBLASLt.
+// Linear layers with cuBLASLt.
 //
-// Weights are [out_channels, in_channels] in float32, cast to the compute type with each call. Sums
-// are in float32, products exact: no TF32. Of epilogues
+// Weights are [out_channels, in_channels] in float32, cast to the compute type with each call.
+// Accumulation is in float32 from exact products: no TF32. The epilogue
 //   activation(sum + addend + shift)
-// with at most a ReLU is part of the product, the shift rounded to the type of y then; others are a
-// kernel of ours behind it. The gradient of the bias is part of that of the weights.
+// with no activation or ReLU is fused into the product, with the shift rounded to the type of y.
+// Other epilogues are a separate kernel. The gradient of the bias is fused into that of the
+// weights.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CUBLASLT_LINEAR_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_CUBLASLT_LINEAR_H_
 
@@ -17,12 +18,12 @@
 
 namespace muster::kernels::cuda {
 
-// That the convolution is a matrix product of its rows.
+// Whether the convolution is a linear layer: 1x1 on 1x1 images, without padding or groups.
 bool IsLinear(const ConvolutionShape& shape);
 
-// The algorithm for a number of rows is asked for with the first call of it. INVALID_ARGUMENT for
-// another shape, UNIMPLEMENTED where cuBLASLt has no algorithm for max_rows, INTERNAL with its
-// word.
+// Algorithms for max_rows are chosen here, those for another number of rows with the first call
+// that has it. Errors: INVALID_ARGUMENT if the shape is not linear, UNIMPLEMENTED if cuBLASLt has
+// no algorithm for max_rows, INTERNAL for other errors of cuBLASLt, with its text.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCublasLtLinear(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const LayerRuntime& runtime,
     const CublasLt& cublaslt, CublasLtHandle handle, void* stream);

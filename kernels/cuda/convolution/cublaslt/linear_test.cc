@@ -1,5 +1,5 @@
-// How linear layers are done and what happens where they cannot be, by a library that stands in for
-// cuBLASLt; what they compute is convolution_contract_test's.
+// Tests which products linear layers use, and their errors, with a fake cuBLASLt.
+// convolution_contract_test tests their results.
 #include "kernels/cuda/convolution/cublaslt/linear.h"
 
 #include <memory>
@@ -36,7 +36,7 @@ class CublasLtLinearTest : public testing::Test {
       std::fill_n(buffer->data(), buffer->size(), 1.0f);
     }
   }
-  // -> how many products had an epilogue, and how many there were.
+  // Return the number of products with an epilogue, and of all products.
   std::pair<int64_t, int64_t> Forward(int64_t rows, const Epilogue& epilogue) {
     GetFakeCublasLt().runs = GetFakeCublasLt().runs_with_epilogue = 0;
     layer_->Forward(rows, x_.data(), weights_.data(), epilogue, y_.data(), workspace_at_);
@@ -57,7 +57,7 @@ class CublasLtLinearTest : public testing::Test {
 
 using Runs = std::pair<int64_t, int64_t>;
 
-TEST_F(CublasLtLinearTest, BiasAddendReluAndTheGradientOfTheBiasArePartOfTheProduct) {
+TEST_F(CublasLtLinearTest, FusesBiasAddendReluAndBiasGradient) {
   Make({.max_rows = 2});
   EXPECT_EQ(layer_->description(), "cublaslt (float32)");
   const float* const shift = shift_.data();
@@ -72,7 +72,7 @@ TEST_F(CublasLtLinearTest, BiasAddendReluAndTheGradientOfTheBiasArePartOfTheProd
   EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
 }
 
-TEST_F(CublasLtLinearTest, OtherEpiloguesAreOurs) {
+TEST_F(CublasLtLinearTest, AppliesOtherEpiloguesInASeparateKernel) {
   Make({.max_rows = 2});
   std::fill_n(shift_.data(), 4, 2.0f);
   EXPECT_EQ(Forward(2, {.scale = shift_.data()}), Runs(0, 1));
@@ -81,29 +81,29 @@ TEST_F(CublasLtLinearTest, OtherEpiloguesAreOurs) {
   EXPECT_EQ(y_[7], 6);
 }
 
-TEST_F(CublasLtLinearTest, WithoutEpiloguesInTheLibraryTheyAreOurs) {
+TEST_F(CublasLtLinearTest, AppliesEpiloguesSeparatelyIfTheLibraryHasNone) {
   GetFakeCublasLt().no_epilogue = 1;
   Make({.max_rows = 2});
   EXPECT_EQ(Forward(2, {.shift = shift_.data()}), Runs(0, 1));
   EXPECT_EQ(y_[3], 7);
   EXPECT_EQ(BackwardWeights(), Runs(0, 1));
-  EXPECT_EQ(weights_[0], 14);  // of x = 1 and y = 7, twice
+  EXPECT_EQ(weights_[0], 14);  // 2 samples of x * y = 1 * 7
   EXPECT_EQ(shift_[3], 14);
   EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
 }
 
-TEST_F(CublasLtLinearTest, AnAlgorithmIsAskedForOnce) {
+TEST_F(CublasLtLinearTest, ChoosesAnAlgorithmOnce) {
   Make({.max_rows = 2});
-  GetFakeCublasLt().proposals = 0;
+  GetFakeCublasLt().heuristic_calls = 0;
   Forward(2, {});
-  EXPECT_EQ(GetFakeCublasLt().proposals, 0);
+  EXPECT_EQ(GetFakeCublasLt().heuristic_calls, 0);
   Forward(1, {});
   Forward(1, {});
-  EXPECT_EQ(GetFakeCublasLt().proposals, 1);
+  EXPECT_EQ(GetFakeCublasLt().heuristic_calls, 1);
 }
 
-// A plan places several micro-batches' activations before the workspace.
-TEST_F(CublasLtLinearTest, WorkspaceAndOperandsNeedTheLayersAlignmentOnly) {
+// In a plan, the activations of several micro-batches precede the workspace.
+TEST_F(CublasLtLinearTest, NeedsOnlyTheAlignmentOfLayers) {
   Make({.max_rows = 2});
   for (const size_t offset : {0, 64, 128, 192}) {
     workspace_at_ = workspace_.as<char>() + offset;
@@ -113,14 +113,14 @@ TEST_F(CublasLtLinearTest, WorkspaceAndOperandsNeedTheLayersAlignmentOnly) {
   EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
 }
 
-TEST_F(CublasLtLinearTest, NoAlgorithmIsAnError) {
+TEST_F(CublasLtLinearTest, ReturnsUnimplementedWithoutAnAlgorithm) {
   GetFakeCublasLt().nothing = 1;
   const absl::Status status = device_->MakeConvolution(kShape, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(status.message(), "cuBLASLt: heuristics: not supported");
 }
 
-TEST_F(CublasLtLinearTest, AnErrorOfACallIsTheDevices) {
+TEST_F(CublasLtLinearTest, ReportsErrorsOfCallsToTheDevice) {
   Make({.max_rows = 2});
   GetFakeCublasLt().failing_run = 1;
   Forward(2, {});
@@ -129,7 +129,7 @@ TEST_F(CublasLtLinearTest, AnErrorOfACallIsTheDevices) {
   EXPECT_EQ(status.message(), "cuBLASLt: product: the fake's error");
 }
 
-TEST(IsLinearTest, IsAProductOfRows) {
+TEST(IsLinearTest, AcceptsOnlyMatrixProducts) {
   using cuda::IsLinear;
   EXPECT_TRUE(IsLinear(kShape));
   EXPECT_FALSE(IsLinear({.height = 2, .in_channels = 6, .out_channels = 4}));

@@ -16,12 +16,13 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// Of one plan, when it is chosen for max_rows.
+// Maximum workspace of a plan for max_rows.
 constexpr int64_t kMaxPlanBytes = int64_t{256} << 20;
 
 constexpr int kTimedRuns = 3;
 
-// Normally distributed, since a GPU is faster with zeros: some 2^18 elements, over and over.
+// Memory filled with normally distributed values, 2^18 of them repeated. Zeros would make the GPU
+// faster than it is in training.
 absl::StatusOr<DeviceMemory> RandomMemory(Device& device, DataType type, size_t bytes) {
   bytes = (bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
   absl::StatusOr<DeviceMemory> memory = device.Allocate(bytes);
@@ -43,7 +44,7 @@ absl::StatusOr<DeviceMemory> RandomMemory(Device& device, DataType type, size_t 
   return memory;
 }
 
-// Where a choice's tensors lie, in the order of its ids.
+// Addresses of a choice's tensors, in the order of its ids.
 using Pointers = absl::Span<const void* const>;
 
 class CudnnConvolution final : public Convolution {
@@ -68,7 +69,7 @@ class CudnnConvolution final : public Convolution {
     std::vector<ConvolutionDirection> directions = {kForward};
     if (options_.training) directions.push_back(kBackwardWeights);
     if (options_.training && options_.data_gradient) directions.push_back(kBackwardData);
-    Trial trial;
+    TrialBuffers trial;
     for (const ConvolutionDirection direction : directions) {
       const CudnnOperation operation = {.direction = direction, .rows = options_.max_rows};
       absl::StatusOr<CudnnChoice> choice =
@@ -159,16 +160,17 @@ class CudnnConvolution final : public Convolution {
  private:
   using enum ConvolutionDirection;
 
-  // Memory that plans for max_rows are measured in, taken when the first one is.
-  struct Trial {
+  // Memory for measuring plans for max_rows, allocated with the first measurement.
+  struct TrialBuffers {
     DeviceMemory x, weights, y, workspace;
   };
 
+  // Index of the output among the tensors x, w and y.
   static size_t OutputOf(ConvolutionDirection direction) {
     return direction == kBackwardData ? 0 : direction == kBackwardWeights ? 1 : 2;
   }
 
-  // What cuDNN has compiled kernels for.
+  // Whether cuDNN has precompiled kernels for the epilogue.
   bool Fusible(const Epilogue& epilogue) const {
     return options_.y_type == options_.compute_type && epilogue.scale == nullptr &&
            epilogue.shift != nullptr && epilogue.activation != Activation::kRelu6;
@@ -195,10 +197,10 @@ class CudnnConvolution final : public Convolution {
     return choice.plan.Execute(handle_, choice.ids, mutable_pointers, workspace);
   }
 
-  // Milliseconds of a run.
+  // Milliseconds of kTimedRuns runs.
   absl::StatusOr<float> Measure(const CudnnChoice& choice, Pointers pointers,
                                 void* workspace) const {
-    // The first run loads kernels.
+    // Not measured: the first run loads kernels.
     absl::Status status = Execute(choice, pointers, workspace);
     if (!status.ok()) return status;
     const absl::StatusOr<float> milliseconds = runtime_.time([&] {
@@ -208,7 +210,7 @@ class CudnnConvolution final : public Convolution {
     return milliseconds;
   }
 
-  absl::StatusOr<float> Try(const CudnnChoice& choice, Trial& trial) const {
+  absl::StatusOr<float> Try(const CudnnChoice& choice, TrialBuffers& trial) const {
     Device& device = *runtime_.device;
     const auto provide = [&](DeviceMemory& memory, size_t bytes) -> absl::Status {
       if (memory.bytes() >= bytes) return absl::OkStatus();
@@ -216,7 +218,7 @@ class CudnnConvolution final : public Convolution {
       if (made.ok()) memory = *std::move(made);
       return made.status();
     };
-    // An output may be of any type.
+    // Large enough for any type, since outputs need not be of the compute type.
     const auto widest = [](int64_t elements) {
       return static_cast<size_t>(elements) * sizeof(float);
     };
@@ -229,8 +231,8 @@ class CudnnConvolution final : public Convolution {
                    trial.workspace.data());
   }
 
-  // What does the same with another number of rows, or null.
-  const CudnnChoice* Like(CudnnOperation operation) const {
+  // The choice for the same operation with another number of rows; null if there is none.
+  const CudnnChoice* FindSimilar(CudnnOperation operation) const {
     for (const auto& [other, choice] : choices_) {
       operation.rows = other.rows;
       if (choice.ok() && other == operation) return &*choice;
@@ -238,8 +240,8 @@ class CudnnConvolution final : public Convolution {
     return nullptr;
   }
 
-  // Runs the operation, by a plan that is chosen on the way where it is the first such. Where its
-  // output must be cast it lies in the region instead.
+  // Runs the operation. Chooses a plan first if there is none yet. If the plan's output must be
+  // cast (CudnnOutput::kCast), it is in the region.
   absl::StatusOr<CudnnOutput> Run(const CudnnOperation& operation, Pointers pointers,
                                   WorkspaceRegion region, void* workspace) {
     const auto placed = [&](const CudnnChoice& choice) {
@@ -253,7 +255,7 @@ class CudnnConvolution final : public Convolution {
     auto at = choices_.find(operation);
     if (at == choices_.end()) {
       at = choices_
-               .emplace(operation, planner_.Choose(operation, Like(operation), plan_bytes_,
+               .emplace(operation, planner_.Choose(operation, FindSimilar(operation), plan_bytes_,
                                                    [&](const CudnnChoice& candidate) {
                                                      return Measure(candidate, placed(candidate),
                                                                     plan_workspace);
@@ -267,16 +269,17 @@ class CudnnConvolution final : public Convolution {
     return choice->output;
   }
 
-  // Of the gradients.
+  // Runs a backward operation, and casts its output to `type` if needed.
   void RunAndCast(const CudnnOperation& operation, Pointers pointers, WorkspaceRegion region,
                   void* workspace, DataType type, void* output, int64_t count) {
-    const absl::StatusOr<CudnnOutput> done = Run(operation, pointers, region, workspace);
-    if (!done.ok()) return runtime_.report(done.status());
-    if (*done != CudnnOutput::kCast) return;
+    const absl::StatusOr<CudnnOutput> written = Run(operation, pointers, region, workspace);
+    if (!written.ok()) return runtime_.report(written.status());
+    if (*written != CudnnOutput::kCast) return;
     runtime_.device->kernels().cast(options_.compute_type, region.In(workspace), 1, type, output,
                                     static_cast<size_t>(count));
   }
 
+  // Calls visit(index in OIHW, index in OHWI) for each weight.
   template <typename Visit>
   void ForEachWeight(const Visit& visit) const {
     const int64_t taps = shape_.kernel * shape_.kernel;
@@ -295,7 +298,8 @@ class CudnnConvolution final : public Convolution {
   const LayerRuntime runtime_;
   const CudnnHandle handle_;
   const CudnnPlanner planner_;
-  // Copies in the compute type, also of outputs that are written in it; then the plans' own.
+  // Regions: copies in the compute type, also of outputs that are written in it; the plans' own
+  // workspace.
   WorkspacePlan workspace_;
   WorkspaceRegion x_, y_, weights_, shift_, plan_;
   int64_t plan_bytes_ = 0;
@@ -309,9 +313,7 @@ absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(const Convolut
                                                                   const LayerRuntime& runtime,
                                                                   const CudnnTarget& target,
                                                                   PlanCache& plans) {
-  if (!shape.valid() || !options.valid()) {
-    return absl::InvalidArgumentError("no such convolution");
-  }
+  if (!shape.valid() || !options.valid()) return InvalidLayerError(shape);
   auto made = std::make_unique<CudnnConvolution>(shape, options, runtime, target, plans);
   const absl::Status status = made->MakePlans();
   if (!status.ok()) return status;

@@ -1,18 +1,19 @@
-// Convolutions by cuDNN.
+// Convolutions with cuDNN.
 //
-// Weights are OHWI in float32, cast to the compute type with each call. Sums are in float32, from
-// products that are of no lower precision than the compute type: no TF32. cuDNN has compiled
-// kernels for outputs of its operands' type alone: those of another type, as dweights of a low
-// compute type, are rounded to the compute type and then cast.
+// Weights are OHWI in float32, cast to the compute type with each call. Accumulation is in float32,
+// from products of no lower precision than the compute type: no TF32. cuDNN has precompiled kernels
+// only for outputs of the operands' type. Outputs of another type, such as dweights with a 16-bit
+// compute type, are therefore rounded to the compute type and then cast.
 //
-// An engine is chosen per direction and kind of epilogue for max_rows, from those that give the
-// same bits every time: the fastest of what cuDNN proposes first, measured once and kept in a
-// PlanCache. Other numbers of rows take the same where it serves. Kernels that cuDNN would have to
-// compile first, about a second each in every process, are used where nothing else serves. That is
-// why of epilogues only
+// For each direction and kind of epilogue, an engine is chosen for max_rows among the deterministic
+// ones: the fastest of the first that cuDNN proposes, measured once and stored in a PlanCache.
+// Other numbers of rows use the same engine if it supports them. Engines that cuDNN compiles at run
+// time, which takes about a second per process and engine, are used only if there is no other. For
+// this reason, only the epilogue
 //   activation(sum + addend + shift)
-// with a shift and at most a ReLU is fused, of which the library has compiled kernels; the shift is
-// rounded to the compute type then. Others are a kernel of ours behind the convolution.
+// with a shift and no activation or ReLU is fused, for which cuDNN has precompiled kernels; the
+// shift is then rounded to the compute type. Other epilogues are a separate kernel after the
+// convolution.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_CONVOLUTION_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_CONVOLUTION_H_
 
@@ -26,10 +27,11 @@
 
 namespace muster::kernels::cuda {
 
-// Plans for max_rows are made here, in memory of the device that is given back; those for another
-// number of rows or for an epilogue with the first call, which waits for the device and must not be
-// captured. INVALID_ARGUMENT for an impossible shape, UNIMPLEMENTED where cuDNN has no engine,
-// INTERNAL with its word. `plans` outlives the convolution.
+// Plans for max_rows are built and measured here, in temporary device memory. Plans for another
+// number of rows or for an epilogue are built with the first call that needs them, which waits for
+// the device and must not be captured. Errors: INVALID_ARGUMENT for an invalid shape, UNIMPLEMENTED
+// if cuDNN has no engine, INTERNAL for other errors of cuDNN, with its text. `plans` outlives the
+// convolution.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(const ConvolutionShape& shape,
                                                                   const ConvolutionOptions& options,
                                                                   const LayerRuntime& runtime,

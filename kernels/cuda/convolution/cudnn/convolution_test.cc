@@ -1,5 +1,5 @@
-// Which engines are taken and what happens without them, by a library that stands in for cuDNN;
-// what they compute is convolution_contract_test's.
+// Tests which engines convolutions use, and their errors, with a fake cuDNN.
+// convolution_contract_test tests their results.
 #include "kernels/cuda/convolution/cudnn/convolution.h"
 
 #include <filesystem>
@@ -36,7 +36,7 @@ class CudnnConvolutionTest : public testing::Test {
     return made.ok() ? (*made)->description() : made.status().ToString();
   }
 
-  // Runs Forward with zeros, which is enough to see how it is done.
+  // A convolution whose inputs are zeros.
   struct Layer {
     Layer(Device& device, const ConvolutionOptions& options)
         : x(options.max_rows * kShape.input_elements()),
@@ -62,16 +62,17 @@ class CudnnConvolutionTest : public testing::Test {
   };
 };
 
-TEST_F(CudnnConvolutionTest, Float32TakesNoEngineOfReducedPrecision) {
+TEST_F(CudnnConvolutionTest, UsesNoEngineOfReducedPrecisionForFloat32) {
   const auto device = MakeCudaOnHostDevice();
-  // The first two that are proposed have notes against them, the third must be compiled.
+  // Of the proposed engines, the first is not deterministic, the second is compiled at run time,
+  // and the third is for tensor cores.
   EXPECT_EQ(DescriptionOf(*device, Options(kF32, kF32, kF32)),
             "cudnn (forward engine 30, data 30, weights 30)");
   EXPECT_EQ(DescriptionOf(*device, Options(kBf16)),
             "cudnn (forward engine 20, data 20, weights 20)");
 }
 
-TEST_F(CudnnConvolutionTest, TheDescriptionHasTheDirectionsThatThereAre) {
+TEST_F(CudnnConvolutionTest, DescribesTheDirectionsThatAreNeeded) {
   const auto device = MakeCudaOnHostDevice();
   ConvolutionOptions options = Options(kBf16);
   options.data_gradient = false;
@@ -80,21 +81,21 @@ TEST_F(CudnnConvolutionTest, TheDescriptionHasTheDirectionsThatThereAre) {
   EXPECT_EQ(DescriptionOf(*device, options), "cudnn (forward engine 20)");
 }
 
-TEST_F(CudnnConvolutionTest, TheFastestIsTakenAndMeasuredOnce) {
+TEST_F(CudnnConvolutionTest, MeasuresOnceAndUsesTheFastestEngine) {
   std::map<int, int> measured;
   const auto device = MakeCudaOnHostDevice({.time = [&](int engine) {
     ++measured[engine];
     return engine == kFakeOrdinary ? 1.0f : 2.0f;
   }});
   EXPECT_THAT(DescriptionOf(*device, Options(kBf16)), HasSubstr("forward engine 30"));
-  // In each of three directions all but those that are never taken.
+  // All eligible engines, in each of three directions.
   EXPECT_EQ(measured,
             (std::map<int, int>{{kFakeTensorCores, 3}, {kFakeOrdinary, 3}, {kFakePlain, 3}}));
   EXPECT_THAT(DescriptionOf(*device, Options(kBf16)), HasSubstr("forward engine 30"));
   EXPECT_EQ(measured[kFakePlain], 3);
 }
 
-TEST_F(CudnnConvolutionTest, TheNextProcessTakesWhatIsKeptOnDisk) {
+TEST_F(CudnnConvolutionTest, UsesPlansStoredByAnEarlierProcess) {
   const std::string folder = std::filesystem::path(testing::TempDir()) / "kept";
   std::filesystem::remove_all(folder);
   const auto prefers = [](FakeCudnnEngine preferred) {
@@ -107,18 +108,19 @@ TEST_F(CudnnConvolutionTest, TheNextProcessTakesWhatIsKeptOnDisk) {
       DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakeTensorCores)}), Options(kBf16)),
       HasSubstr("forward engine 50"));
   EXPECT_EQ(GetFakeCudnn().heuristics, 0);
-  // What cannot be built any more is measured anew, and that is kept.
+  // If a stored plan can no longer be built, the engines are measured again and the result is
+  // stored.
   GetFakeCudnn().retired_engine = kFakePlain;
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(
         DescriptionOf(*MakeCudaOnHostDevice({folder, prefers(kFakeOrdinary)}), Options(kBf16)),
         HasSubstr("forward engine 30"));
   }
-  // Both kinds, in each direction, and of the weights' gradient also in float32.
+  // Two modes for each of three directions, and for the weights' gradient also in float32.
   EXPECT_EQ(GetFakeCudnn().heuristics, 2 * 4);
 }
 
-TEST_F(CudnnConvolutionTest, AnEngineThatFailsIsPassedOver) {
+TEST_F(CudnnConvolutionTest, SkipsEnginesThatFail) {
   const auto device = MakeCudaOnHostDevice();
   GetFakeCudnn().failing_engine = kFakeTensorCores;
   EXPECT_THAT(DescriptionOf(*device, Options(kBf16)), HasSubstr("forward engine 30"));
@@ -127,26 +129,26 @@ TEST_F(CudnnConvolutionTest, AnEngineThatFailsIsPassedOver) {
               HasSubstr("forward engine 50"));
 }
 
-TEST_F(CudnnConvolutionTest, EnginesThatMustBeCompiledAreTakenWhereThereIsNoOther) {
+TEST_F(CudnnConvolutionTest, UsesEnginesCompiledAtRunTimeIfThereIsNoOther) {
   GetFakeCudnn().only_compiled = 1;
   EXPECT_EQ(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
             "cudnn (forward engine 40, data 40, weights 40)");
 }
 
-TEST_F(CudnnConvolutionTest, AnEngineHasTheWorkspaceThatItNeedsUpToALimit) {
+TEST_F(CudnnConvolutionTest, LimitsTheWorkspaceOfEngines) {
   const auto bytes = [](const ConvolutionOptions& options) {
     const auto made = MakeCudaOnHostDevice()->MakeConvolution(kShape, options);
     return made.ok() ? (*made)->workspace_bytes() : 0;
   };
   const size_t with_some = bytes(Options(kF32, kF32, kF32));
-  EXPECT_EQ(with_some, 2 * 256);  // aligned
+  EXPECT_EQ(with_some, 2 * 256);  // 192 bytes, rounded up, and padding for alignment
   GetFakeCudnn().workspace_bytes = int64_t{1} << 40;
   EXPECT_EQ(bytes(Options(kF32, kF32, kF32)), 0);
   EXPECT_THAT(DescriptionOf(*MakeCudaOnHostDevice(), Options(kBf16)),
               HasSubstr("forward engine 50"));
 }
 
-TEST_F(CudnnConvolutionTest, NoEngineIsAnErrorThatNamesTheOperation) {
+TEST_F(CudnnConvolutionTest, ReportsTheOperationThatHasNoEngine) {
   GetFakeCudnn().retired_engine = kFakePlain;
   GetFakeCudnn().workspace_bytes = int64_t{1} << 40;
   const absl::Status status =
@@ -157,7 +159,7 @@ TEST_F(CudnnConvolutionTest, NoEngineIsAnErrorThatNamesTheOperation) {
                         "bfloat16 to bfloat16"));
 }
 
-TEST_F(CudnnConvolutionTest, CompiledEpiloguesAreFused) {
+TEST_F(CudnnConvolutionTest, FusesEpiloguesWithPrecompiledKernels) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
   const auto fused = [&](const Epilogue& epilogue) {
@@ -177,7 +179,7 @@ TEST_F(CudnnConvolutionTest, CompiledEpiloguesAreFused) {
   EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
 }
 
-TEST_F(CudnnConvolutionTest, AnEpilogueThatNoEngineTakesIsOurs) {
+TEST_F(CudnnConvolutionTest, AppliesEpiloguesSeparatelyIfNoEngineFusesThem) {
   GetFakeCudnn().no_fusion = 1;
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kF32, kF32, kF32));
@@ -190,7 +192,7 @@ TEST_F(CudnnConvolutionTest, AnEpilogueThatNoEngineTakesIsOurs) {
   EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
 }
 
-TEST_F(CudnnConvolutionTest, APlanIsMadeWithTheFirstCallOfItsRows) {
+TEST_F(CudnnConvolutionTest, BuildsAPlanWithTheFirstCallForItsRows) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
   GetFakeCudnn().plans = 0;
@@ -203,7 +205,7 @@ TEST_F(CudnnConvolutionTest, APlanIsMadeWithTheFirstCallOfItsRows) {
   EXPECT_EQ(GetFakeCudnn().plans, plans);
 }
 
-TEST_F(CudnnConvolutionTest, OtherNumbersOfRowsTakeTheEngineOfTheMost) {
+TEST_F(CudnnConvolutionTest, UsesTheEngineOfMaxRowsForFewerRows) {
   int measured = 0;
   const auto device = MakeCudaOnHostDevice({.time = [&](int engine) {
     ++measured;
@@ -216,8 +218,8 @@ TEST_F(CudnnConvolutionTest, OtherNumbersOfRowsTakeTheEngineOfTheMost) {
   EXPECT_EQ(measured, 0);
 }
 
-// Those of other numbers of rows have the workspace that was asked for.
-TEST_F(CudnnConvolutionTest, ALaterPlanNeedsNoMoreWorkspace) {
+// Plans for fewer rows fit into the workspace of max_rows.
+TEST_F(CudnnConvolutionTest, LimitsTheWorkspaceOfLaterPlans) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
   GetFakeCudnn().workspace_bytes = 1 << 20;
@@ -226,7 +228,7 @@ TEST_F(CudnnConvolutionTest, ALaterPlanNeedsNoMoreWorkspace) {
   EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
 }
 
-TEST_F(CudnnConvolutionTest, AnErrorOfACallIsTheDevices) {
+TEST_F(CudnnConvolutionTest, ReportsErrorsOfCallsToTheDevice) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
   GetFakeCudnn().failing_engine = kFakeTensorCores;
@@ -237,8 +239,8 @@ TEST_F(CudnnConvolutionTest, AnErrorOfACallIsTheDevices) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the engine fails"));
 }
 
-// Where cuDNN can write float32 from operands of 16 bits, nothing is rounded on the way.
-TEST_F(CudnnConvolutionTest, OutputsAreWrittenInTheirOwnTypeWherePossible) {
+// If cuDNN can write float32 outputs from 16-bit operands, outputs are not rounded to 16 bits.
+TEST_F(CudnnConvolutionTest, WritesOutputsInTheirOwnTypeIfPossible) {
   std::mt19937 random(5);
   const auto rounded = [&](const Layer& layer) {
     int count = 0;
@@ -263,7 +265,7 @@ TEST_F(CudnnConvolutionTest, OutputsAreWrittenInTheirOwnTypeWherePossible) {
   EXPECT_EQ(GetFakeCudnn().last_engine, kFakeTensorCores);
 }
 
-TEST_F(CudnnConvolutionTest, ALibraryThatDoesNotStartIsAnErrorOfWhatNeedsIt) {
+TEST_F(CudnnConvolutionTest, ReportsALibraryThatFailsToStartForLayersThatNeedIt) {
   const auto make = [&](const ConvolutionShape& shape) {
     return MakeCudaOnHostDevice()->MakeConvolution(shape, {}).status();
   };
@@ -273,7 +275,7 @@ TEST_F(CudnnConvolutionTest, ALibraryThatDoesNotStartIsAnErrorOfWhatNeedsIt) {
   EXPECT_EQ(make({.in_channels = 8, .out_channels = 4}),
             absl::UnavailableError("cuBLASLt: start: the fake's error"));
   GetFakeCublasLt() = {};
-  EXPECT_TRUE(make({4, 4, 8, 8, 3, 1, 1, 8}).ok());  // depthwise needs neither
+  EXPECT_TRUE(make({4, 4, 8, 8, 3, 1, 1, 8}).ok());  // depthwise, which needs neither library
 }
 
 }  // namespace

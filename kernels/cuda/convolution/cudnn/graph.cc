@@ -14,15 +14,15 @@ namespace {
 
 constexpr int64_t kAlignment = 16;
 
-// More than cuDNN has types of.
+// More than the knob types of cuDNN.
 constexpr int kMaxKnobs = 64;
 
-// A kind of convolution and where its operands go.
-struct OperationNames {
+// The descriptor type of a convolution operation, and its attributes.
+struct OperationAttributes {
   CudnnDescriptorType type;
   CudnnAttribute convolution, x, w, y, alpha, beta;
 };
-constexpr OperationNames NamesOf(ConvolutionDirection direction) {
+constexpr OperationAttributes AttributesOf(ConvolutionDirection direction) {
   switch (direction) {
     case ConvolutionDirection::kBackwardData:
       return {kCudnnConvolutionBackwardData, kCudnnBackwardDataConvolution, kCudnnBackwardDataDx,
@@ -40,7 +40,7 @@ constexpr OperationNames NamesOf(ConvolutionDirection direction) {
           kCudnnForwardY,           kCudnnForwardAlpha,       kCudnnForwardBeta};
 }
 
-// The engine of a configuration that heuristics gave.
+// Reads the engine of a configuration that the heuristics returned.
 absl::StatusOr<CudnnProposal> ReadProposal(const Cudnn& cudnn, const CudnnDescriptor& config) {
   CudnnProposal proposal;
   const CudnnDescriptor engine(cudnn, kCudnnEngine);
@@ -74,7 +74,7 @@ absl::StatusOr<CudnnProposal> ReadProposal(const Cudnn& cudnn, const CudnnDescri
   if (!knob_count.ok()) return knob_count.status();
   knobs.erase(knobs.begin() + std::min<int64_t>(*knob_count, kMaxKnobs), knobs.end());
   for (const CudnnDescriptor& knob : knobs) {
-    int32_t type = 0;  // as wide as C's enumerations
+    int32_t type = 0;  // has the size of a C enumeration
     int64_t value = 0;
     status.Update(knob.Get(kCudnnKnobType, kCudnnTypeKnob, type));
     status.Update(knob.Get(kCudnnKnobValue, kCudnnTypeInt64, value));
@@ -121,11 +121,11 @@ absl::Status CudnnDescriptor::Finalize(absl::string_view what) {
 }
 
 absl::StatusOr<int64_t> CudnnDescriptor::GetBytes(CudnnAttribute attribute, CudnnAttributeType type,
-                                                  int64_t most, void* values) const {
+                                                  int64_t max_count, void* values) const {
   if (!status_.ok()) return status_;
   int64_t count = 0;
   const CudnnStatus code =
-      cudnn_->get_attribute(descriptor_, attribute, type, most, &count, values);
+      cudnn_->get_attribute(descriptor_, attribute, type, max_count, &count, values);
   if (code != kCudnnSuccess) return cudnn_->StatusOf(code, absl::StrCat("attribute ", attribute));
   return count;
 }
@@ -162,11 +162,11 @@ void CudnnGraph::Keep(CudnnDescriptor descriptor, absl::string_view what) {
 }
 
 int64_t CudnnGraph::AddTensor(DataType type, const TensorShape& shape, bool is_virtual) {
-  const auto [rows, channels, height, width] = shape;
+  const auto [samples, channels, height, width] = shape;
   const int64_t id = static_cast<int64_t>(tensors_.size()) + 1;
   CudnnDescriptor& tensor = tensors_.emplace_back(*target_.cudnn, kCudnnTensor);
   tensor.Set(kCudnnTensorDataType, kCudnnTypeDataType, CudnnTypeOf(type))
-      .Set(kCudnnTensorDimensions, {rows, channels, height, width})
+      .Set(kCudnnTensorDimensions, {samples, channels, height, width})
       .Set(kCudnnTensorStrides, {height * width * channels, 1, width * channels, channels})
       .Set(kCudnnTensorId, id)
       .Set(kCudnnTensorAlignment, kAlignment);
@@ -189,14 +189,14 @@ void CudnnGraph::AddConvolution(ConvolutionDirection direction, const Convolutio
   const CudnnBackendDescriptor raw = convolution.get();
   Keep(std::move(convolution), "convolution");
 
-  const OperationNames names = NamesOf(direction);
-  CudnnDescriptor operation(cudnn, names.type);
-  operation.Set(names.convolution, kCudnnTypeDescriptor, raw)
-      .Set(names.x, kCudnnTypeDescriptor, TensorOf(x))
-      .Set(names.w, kCudnnTypeDescriptor, TensorOf(w))
-      .Set(names.y, kCudnnTypeDescriptor, TensorOf(y))
-      .Set(names.alpha, kCudnnTypeFloat, 1.0f)
-      .Set(names.beta, kCudnnTypeFloat, 0.0f);
+  const OperationAttributes attributes = AttributesOf(direction);
+  CudnnDescriptor operation(cudnn, attributes.type);
+  operation.Set(attributes.convolution, kCudnnTypeDescriptor, raw)
+      .Set(attributes.x, kCudnnTypeDescriptor, TensorOf(x))
+      .Set(attributes.w, kCudnnTypeDescriptor, TensorOf(w))
+      .Set(attributes.y, kCudnnTypeDescriptor, TensorOf(y))
+      .Set(attributes.alpha, kCudnnTypeFloat, 1.0f)
+      .Set(attributes.beta, kCudnnTypeFloat, 0.0f);
   operations_.push_back(operation.get());
   Keep(std::move(operation), "convolution operation");
 }
@@ -231,7 +231,7 @@ absl::Status CudnnGraph::Finish() {
   return status_;
 }
 
-std::vector<CudnnProposal> CudnnGraph::Propose(CudnnHeuristicsMode mode, int64_t most) const {
+std::vector<CudnnProposal> CudnnGraph::Propose(CudnnHeuristicsMode mode, int64_t max_count) const {
   const Cudnn& cudnn = *target_.cudnn;
   CudnnDescriptor heuristics(cudnn, kCudnnEngineHeuristics);
   heuristics.Set(kCudnnHeuristicsGraph, kCudnnTypeDescriptor, graph_)
@@ -243,13 +243,13 @@ std::vector<CudnnProposal> CudnnGraph::Propose(CudnnHeuristicsMode mode, int64_t
   if (!heuristics.Finalize("heuristics").ok()) return {};
   std::vector<CudnnDescriptor> configs;
   std::vector<CudnnBackendDescriptor> raw;
-  for (int64_t i = 0; i < most; ++i) {
+  for (int64_t i = 0; i < max_count; ++i) {
     raw.push_back(configs.emplace_back(cudnn, kCudnnEngineConfig).get());
   }
   const absl::StatusOr<int64_t> count =
-      heuristics.GetBytes(kCudnnHeuristicsResults, kCudnnTypeDescriptor, most, raw.data());
+      heuristics.GetBytes(kCudnnHeuristicsResults, kCudnnTypeDescriptor, max_count, raw.data());
   std::vector<CudnnProposal> proposals;
-  for (int64_t i = 0; count.ok() && i < std::min(*count, most); ++i) {
+  for (int64_t i = 0; count.ok() && i < std::min(*count, max_count); ++i) {
     absl::StatusOr<CudnnProposal> proposal = ReadProposal(cudnn, configs[i]);
     if (proposal.ok()) proposals.push_back(*std::move(proposal));
   }

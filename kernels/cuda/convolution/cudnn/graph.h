@@ -1,7 +1,8 @@
-// cuDNN's graph API: descriptors as objects, a graph of one convolution, the engines that cuDNN
-// proposes for it, and the plan that runs it by one of them.
+// A C++ interface to cuDNN's graph API: descriptors, the graph of a convolution, the engines that
+// cuDNN proposes for it, and the execution plan of an engine.
 //
-// Errors are cuDNN's: UNIMPLEMENTED for what it does not support, INTERNAL otherwise. One thread.
+// Errors are cuDNN's: UNIMPLEMENTED for unsupported operations, INTERNAL otherwise. Not
+// thread-safe.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_GRAPH_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_GRAPH_H_
 
@@ -19,7 +20,7 @@
 
 namespace muster::kernels::cuda {
 
-// A backend descriptor. The first error of its attributes is Finalize's.
+// A backend descriptor. Finalize returns the first error of setting its attributes.
 class CudnnDescriptor {
  public:
   CudnnDescriptor(const Cudnn& cudnn, CudnnDescriptorType type);
@@ -46,10 +47,10 @@ class CudnnDescriptor {
   }
   absl::Status Finalize(absl::string_view what);
 
-  // -> how many elements there are, of which the first `most` are written.
-  absl::StatusOr<int64_t> GetBytes(CudnnAttribute attribute, CudnnAttributeType type, int64_t most,
-                                   void* values) const;
-  // One element, into `value`, which a descriptor must be before.
+  // Returns the number of elements, of which at most the first `max_count` are written to `values`.
+  absl::StatusOr<int64_t> GetBytes(CudnnAttribute attribute, CudnnAttributeType type,
+                                   int64_t max_count, void* values) const;
+  // Gets one element. If that is a descriptor, `value` must be one already.
   template <typename T>
   absl::Status Get(CudnnAttribute attribute, CudnnAttributeType type, T& value) const {
     return GetBytes(attribute, type, 1, &value).status();
@@ -61,24 +62,25 @@ class CudnnDescriptor {
   absl::Status status_;
 };
 
-// What plans are made for: the GPU of a handle, or one that is described and may not be there, for
-// which plans cannot run. Exactly one is not null.
+// The GPU that plans are for: that of `handle`, or one described by `device_properties`, which need
+// not exist and whose plans cannot run. Exactly one of the two is not null.
 struct CudnnTarget {
   const Cudnn* cudnn;
   CudnnHandle handle = nullptr;
   CudnnBackendDescriptor device_properties = nullptr;
 };
 
-// json: cudaDeviceProp's members as cuDNN 9.8 and later write them.
+// A descriptor of the GPU with these members of cudaDeviceProp, in the JSON format of cuDNN 9.8 and
+// later.
 absl::StatusOr<CudnnDescriptor> MakeDeviceProperties(const Cudnn& cudnn, const std::string& json);
 
-// An engine with its settings. Means something for one graph and one version of cuDNN.
+// An engine and its knob settings. Valid for one graph and one version of cuDNN.
 struct CudnnEngineChoice {
   int64_t engine = 0;
   std::vector<std::pair<int64_t, int64_t>> knobs;  // type, value
 
-  std::string Text() const;  // as "38:2=3,13=1"
-  // False, and unspecified, where the text is none of Text's.
+  std::string Text() const;  // for example "38:2=3,13=1"
+  // Returns false, with unspecified content, if the text is not in the format of Text().
   bool Parse(absl::string_view text);
   bool operator==(const CudnnEngineChoice&) const = default;
 };
@@ -91,30 +93,31 @@ struct CudnnProposal {
 
 enum class ConvolutionDirection { kForward, kBackwardData, kBackwardWeights };
 
-// Operations on tensors, which are named by the number that the graph gives them, from 1 on.
+// A graph of operations on tensors. Tensors are identified by ids, from 1.
 class CudnnGraph {
  public:
   explicit CudnnGraph(const CudnnTarget& target) : target_(target) {}
 
-  // Four dimensions as of activations, channels innermost in memory; 16-byte aligned. A virtual
-  // tensor is not in memory: one operation's output and another's input.
+  // Dimensions of a tensor, which is NHWC in memory and 16-byte aligned. A virtual tensor has no
+  // memory: it is the output of one operation and the input of another.
   struct TensorShape {
-    int64_t rows, channels, height, width;
+    int64_t samples, channels, height, width;
   };
   int64_t AddTensor(DataType type, const TensorShape& shape, bool is_virtual = false);
 
-  // Sums in float32. x, w, y are the activations' side with the input, the filter and the other
-  // activations, or their gradients; what the direction gives is one of them.
+  // Accumulation in float32. x is the convolution's input, w its filter and y its output, or their
+  // gradients; the direction determines which of them is computed.
   void AddConvolution(ConvolutionDirection direction, const ConvolutionShape& shape, int64_t x,
                       int64_t w, int64_t y);
-  // In float32. b: of an addition, alike or one value per channel; 0: none.
+  // Computes in float32. b: second operand of an addition, of y's shape or one value per channel; 0
+  // if none.
   void AddPointwise(CudnnPointwiseMode mode, int64_t x, int64_t b, int64_t y);
 
-  // After which nothing is added. The first error of all before.
+  // Completes the graph; nothing may be added afterwards. Returns the first error of all calls.
   absl::Status Finish();
 
-  // The engines that cuDNN proposes, best first; at most `most`.
-  std::vector<CudnnProposal> Propose(CudnnHeuristicsMode mode, int64_t most) const;
+  // Returns at most `max_count` engines that cuDNN proposes, best first.
+  std::vector<CudnnProposal> Propose(CudnnHeuristicsMode mode, int64_t max_count) const;
 
  private:
   friend class CudnnPlan;
@@ -125,18 +128,19 @@ class CudnnGraph {
   const CudnnTarget target_;
   absl::Status status_;
   std::vector<CudnnDescriptor> tensors_;
-  std::vector<CudnnDescriptor> kept_;  // what the operations refer to
+  std::vector<CudnnDescriptor> kept_;  // descriptors that the operations refer to
   std::vector<CudnnBackendDescriptor> operations_;
-  CudnnBackendDescriptor graph_ = nullptr;  // of kept_
+  CudnnBackendDescriptor graph_ = nullptr;  // owned by kept_
 };
 
+// The execution plan of a graph with one engine.
 class CudnnPlan {
  public:
   static absl::StatusOr<CudnnPlan> Make(const CudnnGraph& graph, const CudnnEngineChoice& choice);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Queued in the handle's stream. pointers: for each of the tensors `ids`.
+  // Queues the plan in the handle's stream. `pointers`: the addresses of the tensors `ids`.
   absl::Status Execute(CudnnHandle handle, absl::Span<const int64_t> ids,
                        absl::Span<void* const> pointers, void* workspace) const;
 

@@ -1,4 +1,4 @@
-// What autotuning chose, kept on disk: the next process need not measure again.
+// A cache of autotuning results on disk, so that later processes need not measure again.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_PLAN_CACHE_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_PLAN_CACHE_H_
 
@@ -10,23 +10,26 @@
 
 namespace muster::kernels::cuda {
 
-// $XDG_CACHE_HOME/muster/cuda, or that of ~/.cache; empty where neither is known.
+// $XDG_CACHE_HOME/muster/cuda or $HOME/.cache/muster/cuda; empty if neither variable is an absolute
+// path.
 std::string DefaultPlanFolder();
 
-// One file per machine, of a line per operation with a checksum: a line that does not agree with
-// its own is passed over, and so is a file that cannot be read or written. Processes may share the
-// folder: whoever writes takes in what the file holds by then, and replaces it at once. Of two that
-// do so in the same moment one's last line may be lost, to be measured again. For one thread.
+// Maps operations to plans. Stored in one file per machine, with one line per operation and a
+// checksum per line. Lines with a wrong checksum are ignored, and so are errors of reading or
+// writing the file. Processes may share the folder: Put reads the file again, adds its line, and
+// replaces the file atomically. If two processes do so at the same time, one of the new lines may
+// be lost; its operation is then measured again. Not thread-safe.
 class PlanCache {
  public:
-  // machine: all that plans depend on. An empty folder keeps them in memory alone.
+  // machine: names everything that plans depend on. If the folder is empty, plans are kept in
+  // memory only.
   PlanCache(const std::string& folder, absl::string_view machine);
 
-  // Neither text may have tabs or line ends.
+  // Operations and plans must not contain tabs or newlines.
   std::optional<std::string> Find(const std::string& operation) const;
   void Put(const std::string& operation, const std::string& plan);
 
-  const std::string& path() const { return path_; }  // empty: none
+  const std::string& path() const { return path_; }  // empty if in memory only
 
  private:
   void Read();

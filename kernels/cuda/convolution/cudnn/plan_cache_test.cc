@@ -28,7 +28,7 @@ class PlanCacheTest : public testing::Test {
   const std::string folder_;
 };
 
-TEST_F(PlanCacheTest, TheNextProcessFindsWhatThisOneChose) {
+TEST_F(PlanCacheTest, StoresPlansForTheNextProcess) {
   PlanCache cache(folder_, "NVIDIA H200 CUDA 13000 cuDNN 91900");
   EXPECT_EQ(cache.path(), folder_ + "/NVIDIA-H200-CUDA-13000-cuDNN-91900.plans");
   EXPECT_EQ(cache.Find("forward"), std::nullopt);
@@ -39,13 +39,13 @@ TEST_F(PlanCacheTest, TheNextProcessFindsWhatThisOneChose) {
   EXPECT_EQ(next.Find("forward"), "5:");
   EXPECT_EQ(next.Find("data"), "2:3=4");
   EXPECT_EQ(PlanCache(folder_, "NVIDIA H200 CUDA 13000 cuDNN 92000").Find("data"), std::nullopt);
-  // Identity else is left there.
+  // No temporary files remain.
   int files = 0;
   for (const auto& entry : fs::directory_iterator(folder_)) files += entry.is_regular_file();
   EXPECT_EQ(files, 1);
 }
 
-TEST_F(PlanCacheTest, ProcessesThatWriteInTurnKeepEachOthersPlans) {
+TEST_F(PlanCacheTest, MergesPlansOfProcessesThatWriteInTurn) {
   PlanCache one(folder_, "gpu"), other(folder_, "gpu");
   one.Put("a", "1:");
   other.Put("b", "2:");
@@ -56,13 +56,13 @@ TEST_F(PlanCacheTest, ProcessesThatWriteInTurnKeepEachOthersPlans) {
   EXPECT_EQ(next.Find("c"), "3:");
 }
 
-TEST_F(PlanCacheTest, GarbageIsPassedOver) {
+TEST_F(PlanCacheTest, IgnoresInvalidLines) {
   PlanCache cache(folder_, "gpu");
   cache.Put("a", "1:");
   cache.Put("b", "2:");
   std::string content = Content(cache.path());
   const size_t at = content.find("1:");
-  content[at] = '7';  // the checksum is not this one's
+  content[at] = '7';  // no longer matches the checksum
   std::ofstream(cache.path()) << "\x01\xff nonsense\n\t\t\n" << content << "half a li";
   PlanCache next(folder_, "gpu");
   EXPECT_EQ(next.Find("a"), std::nullopt);
@@ -72,18 +72,18 @@ TEST_F(PlanCacheTest, GarbageIsPassedOver) {
   EXPECT_EQ(Content(next.path()).find("nonsense"), std::string::npos);
 }
 
-TEST_F(PlanCacheTest, AFolderThatCannotBeWrittenIsNoError) {
+TEST_F(PlanCacheTest, KeepsPlansInMemoryIfTheFolderIsNotWritable) {
   std::ofstream(folder_) << "a file";
   PlanCache cache(folder_ + "/below", "gpu");
   cache.Put("a", "1:");
   EXPECT_EQ(cache.Find("a"), "1:");
-  PlanCache nowhere("", "gpu");
-  EXPECT_EQ(nowhere.path(), "");
-  nowhere.Put("a", "1:");
-  EXPECT_EQ(nowhere.Find("a"), "1:");
+  PlanCache in_memory("", "gpu");
+  EXPECT_EQ(in_memory.path(), "");
+  in_memory.Put("a", "1:");
+  EXPECT_EQ(in_memory.Find("a"), "1:");
 }
 
-TEST(DefaultPlanFolderTest, IsOfTheEnvironment) {
+TEST(DefaultPlanFolderTest, ReadsTheEnvironment) {
   setenv("HOME", "/home/someone", 1);
   setenv("XDG_CACHE_HOME", "/scratch/cache", 1);
   EXPECT_EQ(DefaultPlanFolder(), "/scratch/cache/muster/cuda");

@@ -15,12 +15,12 @@ constexpr size_t kMaxCandidates = 8;
 
 constexpr uint32_t Bit(CudnnNumericalNote note) { return uint32_t{1} << note; }
 
-// Other bits with every call, or coarser sums than of the operands' products in float32.
+// Engines that are not deterministic, or less precise than float32 sums of the operands' products.
 constexpr uint32_t kForbiddenNotes =
     Bit(kCudnnNoteDownConvertInputs) | Bit(kCudnnNoteReducedPrecisionReduction) |
     Bit(kCudnnNoteFft) | Bit(kCudnnNoteNondeterministic) | Bit(kCudnnNoteWinograd) |
     Bit(kCudnnNoteWinograd4x4) | Bit(kCudnnNoteWinograd6x6) | Bit(kCudnnNoteWinograd13x13);
-// Which have no float32: they round operands to TF32.
+// Tensor cores have no float32: they round operands to TF32.
 constexpr uint32_t kForbiddenNotesInFloat32 = kForbiddenNotes | Bit(kCudnnNoteTensorCore);
 
 const char* NameOf(ConvolutionDirection direction) {
@@ -52,7 +52,7 @@ struct CudnnPlanner::Problem {
   absl::Status status;
   CudnnOutput output;
   std::vector<int64_t> ids;
-  std::string text;  // names it in the cache
+  std::string text;  // key in the plan cache
 };
 
 DataType CudnnPlanner::OutputType(ConvolutionDirection direction) const {
@@ -67,7 +67,6 @@ DataType CudnnPlanner::OutputType(ConvolutionDirection direction) const {
   return DataType::kFloat32;
 }
 
-// Best first.
 std::vector<CudnnPlanner::Formulation> CudnnPlanner::FormulationsOf(
     const CudnnOperation& operation) const {
   if (operation.shift) return {{CudnnOutput::kDirect, false}};
@@ -91,7 +90,7 @@ CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
                                            shape_.kernel, shape_.kernel};
   const CudnnGraph::TensorShape y_shape = {operation.rows, shape_.out_channels, shape_.out_height(),
                                            shape_.out_width()};
-  // The tensor in memory: the output of the type that is written, the others operands.
+  // A tensor in memory: the output is of type `written`, operands are of the compute type.
   const auto add = [&](const CudnnGraph::TensorShape& shape, ConvolutionDirection written_by) {
     return graph.AddTensor(direction == written_by ? written : compute, shape);
   };
@@ -132,7 +131,7 @@ CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
   return problem;
 }
 
-bool CudnnPlanner::Exact(const CudnnProposal& proposal) const {
+bool CudnnPlanner::IsExact(const CudnnProposal& proposal) const {
   const bool float32 = options_.compute_type == DataType::kFloat32;
   return (proposal.numerical_notes & (float32 ? kForbiddenNotesInFloat32 : kForbiddenNotes)) == 0;
 }
@@ -143,12 +142,15 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Build(const Problem& problem,
   absl::StatusOr<CudnnPlan> plan = CudnnPlan::Make(problem.graph, engine);
   if (!plan.ok()) return plan.status();
   if (plan->workspace_bytes() > max_workspace_bytes) {
-    return absl::ResourceExhaustedError("more workspace than there is");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cuDNN: the plan needs ", plan->workspace_bytes(),
+                     " bytes of workspace, the limit is ", max_workspace_bytes));
   }
   return CudnnChoice{*std::move(plan), engine, problem.output, problem.ids};
 }
 
-// The first that can be built, those that are compiled already or else those that must be.
+// The first engines for which a plan can be built: precompiled ones or, if there is none, those
+// that cuDNN compiles at run time.
 std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
                                                   const Formulation& formulation,
                                                   int64_t max_workspace_bytes) const {
@@ -161,7 +163,7 @@ std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
     if (compiled && !(formulation.compiled_at_run_time && candidates.empty())) break;
     for (const CudnnProposal& proposal : proposals) {
       if (candidates.size() == kMaxCandidates) break;
-      if (!Exact(proposal) || proposal.compiled_at_run_time != compiled) continue;
+      if (!IsExact(proposal) || proposal.compiled_at_run_time != compiled) continue;
       absl::StatusOr<CudnnChoice> candidate = Build(problem, proposal.choice, max_workspace_bytes);
       if (candidate.ok()) candidates.push_back(*std::move(candidate));
     }
@@ -170,7 +172,7 @@ std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
 }
 
 absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation,
-                                                 const CudnnChoice* like,
+                                                 const CudnnChoice* similar,
                                                  int64_t max_workspace_bytes,
                                                  Measure measure) const {
   const std::vector<Formulation> formulations = FormulationsOf(operation);
@@ -179,8 +181,8 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation
     problems.push_back(MakeProblem(operation, formulation.output));
   }
   for (const Problem& problem : problems) {
-    if (!problem.status.ok() || like == nullptr || like->output != problem.output) continue;
-    absl::StatusOr<CudnnChoice> choice = Build(problem, like->engine, max_workspace_bytes);
+    if (!problem.status.ok() || similar == nullptr || similar->output != problem.output) continue;
+    absl::StatusOr<CudnnChoice> choice = Build(problem, similar->engine, max_workspace_bytes);
     if (choice.ok()) return choice;
   }
   for (const Problem& problem : problems) {
@@ -210,8 +212,8 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation
   }
   if (!error.ok()) return error;
   return absl::UnimplementedError(absl::StrCat("cuDNN has no engine for the convolution ",
-                                               problems.front().text, " in ", max_workspace_bytes,
-                                               " bytes of workspace"));
+                                               problems.front().text, " with at most ",
+                                               max_workspace_bytes, " bytes of workspace"));
 }
 
 }  // namespace muster::kernels::cuda

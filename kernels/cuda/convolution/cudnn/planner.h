@@ -1,4 +1,4 @@
-// One direction of a convolution as a graph of cuDNN's, and the search for the engine to run it.
+// Builds the cuDNN graph of one direction of a convolution, and chooses the engine that runs it.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_PLANNER_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_PLANNER_H_
 
@@ -15,12 +15,12 @@
 
 namespace muster::kernels::cuda {
 
-// What is to be done, beside the layer's shape and options. Operands are of the compute type.
+// An operation of a layer with a given shape and options. Operands are of the compute type.
 struct CudnnOperation {
   ConvolutionDirection direction = ConvolutionDirection::kForward;
   int64_t rows = 1;
-  // Of kForward: y = relu(sum + addend + shift); the latter two, of which addend and relu need
-  // shift, and y are of the compute type then.
+  // Epilogue of kForward: y = relu(sum + addend + shift). addend and relu require shift. With
+  // shift, y, shift and addend are of the compute type.
   bool shift = false;
   bool addend = false;
   bool relu = false;
@@ -28,49 +28,52 @@ struct CudnnOperation {
   auto operator<=>(const CudnnOperation&) const = default;
 };
 
-// How an output comes about that is of another type than the operands.
+// The type in which the convolution writes its output.
 enum class CudnnOutput {
-  kDirect,  // the convolution writes it
-  kCast,    // it is written in the operands' type, and the caller's to cast
+  kDirect,  // the output's own type
+  kCast,    // the operands' type; the caller casts it
 };
 
 struct CudnnChoice {
   CudnnPlan plan;
   CudnnEngineChoice engine;
   CudnnOutput output;
-  // The tensors x, w and y, and then shift and addend where there are such.
+  // The tensors x, w, y, and shift and addend if the operation has them.
   std::vector<int64_t> ids;
 };
 
-// For the thread of its target.
+// Chooses engines for the operations of one layer. Used by the thread of its target.
 class CudnnPlanner {
  public:
   CudnnPlanner(const ConvolutionShape& shape, const ConvolutionOptions& options,
                const CudnnTarget& target, PlanCache& plans)
       : shape_(shape), options_(options), target_(target), plans_(plans) {}
 
-  // Runs a choice, which writes its output and nothing else -> milliseconds.
+  // Runs a choice, which writes to its output only, and returns milliseconds.
   using Measure = absl::FunctionRef<absl::StatusOr<float>(const CudnnChoice&)>;
 
-  // The engine of `like`, which may be null, where that serves; the plan in the cache; or else the
-  // fastest of the first that cuDNN proposes. All with at most as many bytes of workspace.
-  // UNIMPLEMENTED where there is none; the error of `measure` where none of them runs.
-  absl::StatusOr<CudnnChoice> Choose(const CudnnOperation& operation, const CudnnChoice* like,
+  // Chooses, with at most max_workspace_bytes: the engine of `similar` (which may be null) if it
+  // supports the operation; otherwise the plan in the cache; otherwise the fastest of the first
+  // engines that cuDNN proposes. Errors: UNIMPLEMENTED if there is none; the error of `measure` if
+  // none of them runs.
+  absl::StatusOr<CudnnChoice> Choose(const CudnnOperation& operation, const CudnnChoice* similar,
                                      int64_t max_workspace_bytes, Measure measure) const;
 
  private:
   struct Formulation {
     CudnnOutput output;
-    bool compiled_at_run_time;  // takes engines that are, if there is no other
+    bool compiled_at_run_time;  // allows engines compiled at run time if there is no other
   };
   struct Problem;
 
+  // Best first.
   std::vector<Formulation> FormulationsOf(const CudnnOperation& operation) const;
   DataType OutputType(ConvolutionDirection direction) const;
   Problem MakeProblem(const CudnnOperation& operation, CudnnOutput output) const;
   std::vector<CudnnChoice> Candidates(const Problem& problem, const Formulation& formulation,
                                       int64_t max_workspace_bytes) const;
-  bool Exact(const CudnnProposal& proposal) const;
+  // Whether the engine is deterministic and as precise as the compute type.
+  bool IsExact(const CudnnProposal& proposal) const;
   static absl::StatusOr<CudnnChoice> Build(const Problem& problem, const CudnnEngineChoice& engine,
                                            int64_t max_workspace_bytes);
 

@@ -1,6 +1,6 @@
-// Asks NVIDIA's own cuDNN, where this machine has one, what it would run on an H200: heuristics and
-// plans need no GPU, only its properties. What is checked is that cuDNN takes the graphs as they
-// are built here, so that only what plans compute is left for a machine with a GPU.
+// Builds plans for an H200 with NVIDIA's cuDNN, if this machine has one. Heuristics and plans need
+// no GPU, only its properties. Tests that cuDNN accepts the graphs that CudnnPlanner builds; the
+// results of plans are tested on a machine with a GPU.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -32,7 +32,7 @@ struct Layer {
   bool data_gradient = true;
 };
 
-// The kinds that our models have, and some that they do not.
+// The kinds of layers in Muster's models, and some others.
 constexpr Layer kLayers[] = {
     {"resnet stem", {224, 224, 3, 64, 7, 2, 3}, false},
     {"resnet 3x3", {56, 56, 64, 64, 3, 1, 1}},
@@ -63,13 +63,13 @@ class CudnnH200Test : public testing::TestWithParam<DataType> {
     const absl::StatusOr<Cudnn> cudnn = OpenCudnn(CudaLibrarySearchPath());
     if (!cudnn.ok()) GTEST_SKIP() << cudnn.status().message();
     cudnn_ = *cudnn;
-    if (cudnn_.version() < 90800) GTEST_SKIP() << "cuDNN before 9.8 knows no GPU that is not there";
+    if (cudnn_.version() < 90800) GTEST_SKIP() << "describing a GPU requires cuDNN 9.8 or later";
     absl::StatusOr<CudnnDescriptor> properties = MakeDeviceProperties(cudnn_, kH200);
     ASSERT_TRUE(properties.ok()) << properties.status();
     properties_.emplace(*std::move(properties));
   }
 
-  // By a planner that takes the first plan that is made.
+  // Chooses the first plan, all plans being equally fast.
   absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape, const CudnnOperation& operation,
                                      PlanCache& plans) {
     const ConvolutionOptions options = {.max_rows = operation.rows,
@@ -91,7 +91,7 @@ class CudnnH200Test : public testing::TestWithParam<DataType> {
   std::optional<CudnnDescriptor> properties_;
 };
 
-TEST_P(CudnnH200Test, EveryDirectionOfEveryLayerHasAPlan) {
+TEST_P(CudnnH200Test, FindsAPlanForEachDirectionOfEachLayer) {
   for (const Layer& layer : kLayers) {
     SCOPED_TRACE(layer.name);
     const auto forward = Choose(layer.shape, {.rows = kRows});
@@ -110,7 +110,7 @@ TEST_P(CudnnH200Test, EveryDirectionOfEveryLayerHasAPlan) {
   }
 }
 
-TEST_P(CudnnH200Test, EpiloguesWithAShiftAreFused) {
+TEST_P(CudnnH200Test, FusesEpiloguesWithAShift) {
   for (const Layer& layer : kLayers) {
     for (const bool addend : {false, true}) {
       for (const bool relu : {false, true}) {
@@ -123,8 +123,8 @@ TEST_P(CudnnH200Test, EpiloguesWithAShiftAreFused) {
   }
 }
 
-// From the text that a PlanCache keeps, and no other engine.
-TEST_P(CudnnH200Test, APlanIsMadeAgainFromItsText) {
+// The engine is that of the text in the PlanCache.
+TEST_P(CudnnH200Test, RebuildsAPlanFromItsText) {
   const ConvolutionShape shape = {56, 56, 64, 64, 3, 1, 1};
   const CudnnOperation operation = {.rows = kRows};
   const std::string folder = std::filesystem::path(testing::TempDir()) / "h200";
