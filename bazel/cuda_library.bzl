@@ -9,7 +9,10 @@ _ARCHITECTURES = [
     "-gencode=arch=compute_80,code=compute_80",
 ]
 
-_CudaInfo = provider(doc = "Objects of .cu sources.", fields = {"objects": "depset of the library's objects and its dependencies'"})
+_CudaInfo = provider(
+    doc = "Objects of .cu sources.",
+    fields = {"objects": "depset of the objects of a cuda_library and of its dependencies"},
+)
 
 def _objects_of(deps):
     return [dep[_CudaInfo].objects for dep in deps if _CudaInfo in dep]
@@ -50,7 +53,10 @@ cuda_library = rule(
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h"]),
         "copts": attr.string_list(doc = "Further options of nvcc."),
-        "deps": attr.label_list(doc = "cuda_library and cc_library targets whose headers the sources include.", providers = [CcInfo]),
+        "deps": attr.label_list(
+            doc = "cuda_library and cc_library targets whose headers the sources include.",
+            providers = [CcInfo],
+        ),
     },
 )
 

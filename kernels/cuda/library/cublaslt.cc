@@ -33,9 +33,9 @@ absl::Status CublasLt::StatusOf(CublasStatus code, absl::string_view what) const
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
-absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& places) {
+absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& search_path) {
   const absl::StatusOr<void*> library =
-      OpenLibrary({"libcublasLt.so.13", "libcublasLt.so.12"}, places);
+      OpenLibrary({"libcublasLt.so.13", "libcublasLt.so.12"}, search_path);
   if (!library.ok()) return library.status();
   CublasLt cublaslt;
   std::string missing;
@@ -48,8 +48,7 @@ absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& places) {
 #undef MUSTER_FIND
   find("cublasLtGetStatusString", cublaslt.status_text);
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("CUDA: libcublasLt.so lacks ", missing));
+    return absl::FailedPreconditionError(absl::StrCat("CUDA: libcublasLt.so lacks ", missing));
   }
   return cublaslt;
 }

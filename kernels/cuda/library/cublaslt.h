@@ -28,7 +28,7 @@ struct CublasLt {
 
 // Opens libcublasLt.so of CUDA 13 or, if there is none, of CUDA 12. Errors: NOT_FOUND if there is
 // neither, FAILED_PRECONDITION if the library lacks a function.
-absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& places);
+absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& search_path);
 
 // The matrix product d = epilogue(op(a) * op(b) + c) of column-major matrices d [m, n], op(a) [m,
 // k] and op(b) [k, n]. Operands are of operand_type; accumulation is in float32.

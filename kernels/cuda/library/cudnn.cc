@@ -18,9 +18,9 @@ absl::Status Cudnn::StatusOf(CudnnStatus code, absl::string_view what) const {
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);
 }
 
-absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& places) {
+absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& search_path) {
   constexpr char kLibrary[] = "libcudnn.so.9";
-  const absl::StatusOr<void*> library = OpenLibrary({kLibrary}, places);
+  const absl::StatusOr<void*> library = OpenLibrary({kLibrary}, search_path);
   if (!library.ok()) return library.status();
   Cudnn cudnn;
   std::string missing;
@@ -34,8 +34,7 @@ absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& places) {
   find("cudnnGetVersion", cudnn.version);
   find("cudnnGetLastErrorString", cudnn.last_error);
   if (!missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("CUDA: ", kLibrary, " lacks ", missing));
+    return absl::FailedPreconditionError(absl::StrCat("CUDA: ", kLibrary, " lacks ", missing));
   }
   return cudnn;
 }

@@ -27,7 +27,7 @@ struct Cudnn {
 
 // Opens libcudnn.so.9. Errors: NOT_FOUND if there is none, FAILED_PRECONDITION if it lacks a
 // function.
-absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& places);
+absl::StatusOr<Cudnn> OpenCudnn(const LibrarySearchPath& search_path);
 
 constexpr CudnnDataType CudnnTypeOf(DataType type) {
   switch (type) {

@@ -28,18 +28,18 @@ void* OpenIn(const std::string& folder, const std::string& name, std::string& er
 }  // namespace
 
 LibrarySearchPath CudaLibrarySearchPath() {
-  LibrarySearchPath places;
+  LibrarySearchPath search_path;
   const char* const named = std::getenv("MUSTER_CUDA_LIBRARY_PATH");
-  if (named != nullptr) places.first = absl::StrSplit(named, ':', absl::SkipEmpty());
+  if (named != nullptr) search_path.first = absl::StrSplit(named, ':', absl::SkipEmpty());
   const char* const home = std::getenv("CUDA_HOME");
-  if (home != nullptr && *home != '\0') places.last.push_back(absl::StrCat(home, "/lib64"));
-  places.last.push_back("/usr/local/cuda/lib64");
-  places.last.push_back("/usr/local/cuda/lib");
-  return places;
+  if (home != nullptr && *home != '\0') search_path.last.push_back(absl::StrCat(home, "/lib64"));
+  search_path.last.push_back("/usr/local/cuda/lib64");
+  search_path.last.push_back("/usr/local/cuda/lib");
+  return search_path;
 }
 
 absl::StatusOr<void*> OpenLibrary(const std::vector<std::string>& names,
-                                  const LibrarySearchPath& places) {
+                                  const LibrarySearchPath& search_path) {
   std::string error;
   const auto open_in_all = [&](const std::vector<std::string>& folders) -> void* {
     for (const std::string& folder : folders) {
@@ -50,16 +50,16 @@ absl::StatusOr<void*> OpenLibrary(const std::vector<std::string>& names,
     }
     return nullptr;
   };
-  void* library = open_in_all(places.first);
+  void* library = open_in_all(search_path.first);
   for (const std::string& name : names) {
     if (library == nullptr) library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
-  if (library == nullptr) library = open_in_all(places.last);
+  if (library == nullptr) library = open_in_all(search_path.last);
   if (library != nullptr) return library;
   if (!error.empty()) return absl::NotFoundError(absl::StrCat("CUDA: ", error));
-  std::vector<std::string> where = places.first;
+  std::vector<std::string> where = search_path.first;
   where.push_back("the dynamic linker's path");
-  where.insert(where.end(), places.last.begin(), places.last.end());
+  where.insert(where.end(), search_path.last.begin(), search_path.last.end());
   return absl::NotFoundError(
       absl::StrCat("CUDA: no ", absl::StrJoin(names, " or "), " in ", absl::StrJoin(where, ", ")));
 }

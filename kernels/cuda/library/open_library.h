@@ -25,7 +25,7 @@ LibrarySearchPath CudaLibrarySearchPath();
 // Errors: NOT_FOUND with a one-line message that lists the names and folders, or that is
 // dlerror()'s if a file exists but does not load.
 absl::StatusOr<void*> OpenLibrary(const std::vector<std::string>& names,
-                                  const LibrarySearchPath& places);
+                                  const LibrarySearchPath& search_path);
 
 }  // namespace muster::kernels::cuda
 

@@ -70,15 +70,15 @@ TEST(OpenLibraryTest, ReportsWhyAnExistingFileDoesNotLoad) {
 TEST(CudaLibrarySearchPathTest, ReadsTheEnvironment) {
   setenv("MUSTER_CUDA_LIBRARY_PATH", "/venv/nvidia/cudnn/lib::/venv/nvidia/cublas/lib", 1);
   setenv("CUDA_HOME", "/opt/cuda", 1);
-  LibrarySearchPath places = CudaLibrarySearchPath();
-  EXPECT_THAT(places.first, ElementsAre("/venv/nvidia/cudnn/lib", "/venv/nvidia/cublas/lib"));
-  EXPECT_THAT(places.last,
+  LibrarySearchPath search_path = CudaLibrarySearchPath();
+  EXPECT_THAT(search_path.first, ElementsAre("/venv/nvidia/cudnn/lib", "/venv/nvidia/cublas/lib"));
+  EXPECT_THAT(search_path.last,
               ElementsAre("/opt/cuda/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda/lib"));
   unsetenv("MUSTER_CUDA_LIBRARY_PATH");
   unsetenv("CUDA_HOME");
-  places = CudaLibrarySearchPath();
-  EXPECT_THAT(places.first, ElementsAre());
-  EXPECT_THAT(places.last, ElementsAre("/usr/local/cuda/lib64", "/usr/local/cuda/lib"));
+  search_path = CudaLibrarySearchPath();
+  EXPECT_THAT(search_path.first, ElementsAre());
+  EXPECT_THAT(search_path.last, ElementsAre("/usr/local/cuda/lib64", "/usr/local/cuda/lib"));
 }
 
 }  // namespace
