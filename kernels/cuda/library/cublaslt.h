@@ -30,8 +30,8 @@ struct CublasLt {
 // neither, FAILED_PRECONDITION if the library lacks a function.
 absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& search_path);
 
-// The matrix product d = epilogue(op(a) * op(b) + c) of column-major matrices d [m, n], op(a) [m,
-// k] and op(b) [k, n]. Operands are of operand_type; accumulation is in float32.
+// The matrix product d = epilogue(op(a) * op(b) + c) of column-major matrices, with d and c [m, n],
+// op(a) [m, k] and op(b) [k, n]. Operands are of operand_type; accumulation is in float32.
 struct MatmulProblem {
   int64_t m, n, k;
   bool transpose_a, transpose_b;  // whether a is [k, m], and b [n, k], in memory

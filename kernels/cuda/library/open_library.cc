@@ -14,8 +14,8 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// Returns null if the folder has no such file, or, with dlerror() in `error` unless one is there
-// already, if the file does not load.
+// Returns null if the folder has no such file, or if the file does not load; in the latter case,
+// sets `error` to dlerror() if it is still empty.
 void* OpenIn(const std::string& folder, const std::string& name, std::string& error) {
   const std::string path = std::filesystem::path(folder) / name;
   std::error_code ignored;

@@ -3,8 +3,8 @@
 // Weights are [out_channels, in_channels] in float32, cast to the compute type with each call.
 // Accumulation is in float32 from exact products: no TF32. The epilogue
 //   activation(sum + addend + shift)
-// with no activation or ReLU is fused into the product, with the shift rounded to the type of y.
-// Other epilogues are a separate kernel. The gradient of the bias is fused into that of the
+// is fused into the product if its activation is ReLU or none; the shift is rounded to the type of
+// y. Other epilogues are a separate kernel. The gradient of the bias is fused into that of the
 // weights.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CUBLASLT_LINEAR_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_CUBLASLT_LINEAR_H_

@@ -11,7 +11,7 @@
 // time, which takes about a second per process and engine, are used only if there is no other. For
 // this reason, only the epilogue
 //   activation(sum + addend + shift)
-// with a shift and no activation or ReLU is fused, for which cuDNN has precompiled kernels; the
+// is fused, with a shift and with ReLU or no activation: cuDNN has precompiled kernels for it. The
 // shift is then rounded to the compute type. Other epilogues are a separate kernel after the
 // convolution.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_CUDNN_CONVOLUTION_H_
