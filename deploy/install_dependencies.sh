@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  bazel-bootstrap bazel-rules-java bazel-rules-proto clang pkg-config
+  bazel-bootstrap bazel-rules-java bazel-rules-proto clang lld pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libgoogle-glog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
   prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
