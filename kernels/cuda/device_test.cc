@@ -60,7 +60,8 @@ TEST(OpenCudaDeviceTest, RejectsAnotherVersion) {
 TEST(OpenCudaDeviceTest, RejectsAnotherLibrary) {
   const absl::Status status = OpenCudaDevice(0, "kernels/cuda/testing/libanother.so").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(status), HasSubstr("kernels/cuda/testing/libanother.so is not "));
+  EXPECT_THAT(MessageOf(status),
+              HasSubstr("kernels/cuda/testing/libanother.so is not a Muster plugin"));
 }
 
 TEST(OpenCudaDeviceTest, ReportsWhyThereIsNoGpu) {
