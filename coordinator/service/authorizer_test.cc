@@ -99,7 +99,7 @@ TEST_F(AuthorizerTest, RolesIncludeLowerRoles) {
 
   const absl::Status low = Check(**authorizer, "ClusterService/SubmitJob", view);
   EXPECT_TRUE(absl::IsPermissionDenied(low));
-  EXPECT_EQ(low.message(), "SubmitJob requires role submit; token 'alice' has role view");
+  EXPECT_EQ(low.message(), "SubmitJob requires role submit, but token 'alice' has role view");
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/CordonNode", submit)));
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "WorkerService/Session", submit)));
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/GetJob", worker)));

@@ -411,7 +411,7 @@ TEST_F(MessageLimitsTest, LimitsKeysAndBarriers) {
   arrive.mutable_barrier()->set_group(Beyond(limits::kKeyBytes));
   EXPECT_THAT(Refusal(message), HasSubstr("the key"));
   for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) arrive.add_ranks(i);
-  EXPECT_THAT(Refusal(message), HasSubstr("the arrivals at a barrier are 1025"));
+  EXPECT_THAT(Refusal(message), HasSubstr("the arrivals at a barrier: 1025 entries"));
   message.mutable_log_unavailable()->set_message(Beyond(limits::kReportedTextBytes));
   EXPECT_THAT(Refusal(message), HasSubstr("message is 8193 bytes long"));
 }

@@ -64,9 +64,9 @@ TEST(ValidateTest, Hello) {
 
 TEST(ValidateTest, WorkerMessages) {
   v1::WorkerMessage message;
-  ExpectInvalid(ValidateWorkerMessage(message), "no kind");
+  ExpectInvalid(ValidateWorkerMessage(message), "unknown kind");
   *message.mutable_hello() = GoodHello();
-  ExpectInvalid(ValidateWorkerMessage(message), "one Hello");
+  ExpectInvalid(ValidateWorkerMessage(message), "Hello was sent twice");
   message.mutable_heartbeat();
   EXPECT_TRUE(ValidateWorkerMessage(message).ok());
 

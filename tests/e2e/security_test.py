@@ -173,7 +173,7 @@ class SecurityTest(unittest.TestCase):
                 spec = cluster.write_spec(shell_spec("hello", "echo hello"))
                 allowed("view", "list")
                 line = self.refused(cluster, "submit", spec, env=env("view"))
-                self.assertIn("SubmitJob requires role submit; token 'viewer' has role view", line)
+                self.assertIn("SubmitJob requires role submit, but token 'viewer' has role view", line)
                 allowed("submit", "run", spec)
                 line = self.refused(cluster, "list", env=env("worker"))
                 self.assertIn("requires role view", line)

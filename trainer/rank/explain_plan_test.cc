@@ -145,7 +145,7 @@ TEST(RunExplainPlanTest, WritesAnswerInEveryCase) {
   EXPECT_THAT(run({}, "", 1).error(), HasSubstr("not a train job's"));
   const v1::JobSpec unfit =
       Spec({"train.model={layers: [relu, avg_pool2d: {kernel: 99}, flatten, linear]}"});
-  EXPECT_THAT(run({}, unfit.SerializeAsString(), 78).error(), HasSubstr("layer 1: a kernel of 99"));
+  EXPECT_THAT(run({}, unfit.SerializeAsString(), 78).error(), HasSubstr("layer 1: kernel size 99"));
 }
 
 }  // namespace

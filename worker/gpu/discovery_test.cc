@@ -124,9 +124,9 @@ TEST_F(SelectTest, ErrorsNameExistingGpus) {
   const std::string known = "this machine has 0 (GPU-aa1), 1 (GPU-aa2), 2 (GPU-b), 3 (GPU-c)";
   EXPECT_EQ(Error("0,7"), "there is no GPU 7; " + known);
   EXPECT_EQ(Error("1,GPU-aa2"), "GPU 1 is listed twice; " + known);
-  EXPECT_EQ(Error("GPU-a"), "'GPU-a' may be several GPUs; " + known);
-  EXPECT_EQ(Error("0,,1"), "'' is neither the index nor the UUID of a GPU; " + known);
-  EXPECT_EQ(Error("-1"), "'-1' is neither the index nor the UUID of a GPU; " + known);
+  EXPECT_EQ(Error("GPU-a"), "'GPU-a' matches several GPUs; " + known);
+  EXPECT_EQ(Error("0,,1"), "'' is neither an index nor a UUID of a GPU; " + known);
+  EXPECT_EQ(Error("-1"), "'-1' is neither an index nor a UUID of a GPU; " + known);
   EXPECT_THAT(Error("fast"), HasSubstr("'fast' is neither"));
   gpus_.clear();
   EXPECT_EQ(Error("0"), "there is no GPU 0; this machine has no GPU");

@@ -156,8 +156,8 @@ TEST(MemoryWatchTest, NamesProcessThatHoldsMemory) {
   EXPECT_EQ(memory.text(), "memory held by pid 4411 (python3)");
   memory.OnReading(WithProcesses({}, 60 * kGiB), At(12));
   EXPECT_EQ(memory.text(),
-            "memory not given back: 60.0 GiB in use, 1.0 GiB before its last rank, and no process "
-            "to be seen");
+            "memory not freed: 60.0 GiB in use, 1.0 GiB before its last rank, and no process is "
+            "visible");
   memory.OnReading(WithProcesses({}, kGiB + MemoryWatch::kToleranceBytes), At(13));
   EXPECT_EQ(memory.state(), MemoryWatch::State::kFree);
 }
