@@ -12,8 +12,14 @@ spec=${1:-deploy/examples/fashion_mnist.yaml}
 [[ $# -gt 0 ]] && shift
 
 deploy/install_dependencies.sh
+# The CUDA library takes minutes to compile, and only a GPU can use it.
+options=()
+if [[ ! -e /dev/nvidiactl && -z ${MUSTER_CUDA:-} ]]; then
+  options+=(--repo_env=CUDA_HOME=none)
+  echo "no GPU found: building without the CUDA library (MUSTER_CUDA=1 includes it)" >&2
+fi
 echo "building (the first build takes several minutes)" >&2
-bazel build //cli:muster //coordinator:muster-coordinator //worker:all 2>&1 | grep -E '^(ERROR|FAILED|CUDA|.*error:)|CUDA:' >&2 || true
+bazel/build.sh "${options[@]}" //cli:muster //coordinator:muster-coordinator //worker:all || exit 1
 # Bazel keeps a server running for the next build; stop it, since this script started it.
 bazel shutdown >/dev/null 2>&1 || true
 for binary in cli/muster coordinator/muster-coordinator worker/muster-worker worker/muster-shim trainer/muster-rank; do

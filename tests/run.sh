@@ -45,7 +45,7 @@ deploy/install_dependencies.sh --with-tests || exit 1
 tests/support/setup_venv.sh || exit 1
 # Built first and separately, so that compiler errors are not lost among test output and no test
 # waits for a compiler.
-bazel build "${targets[@]}" || { echo "the build failed" >&2; exit 1; }
+bazel/build.sh "${targets[@]}" || { echo "the build failed" >&2; exit 1; }
 
 # Results of an earlier run must not be reused. Tests that start a cluster are tagged `exclusive` if
 # they measure time.
