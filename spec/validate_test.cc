@@ -204,7 +204,7 @@ TEST(ValidateTest, ChecksBackendAgainstResources) {
   EXPECT_THAT(std::string(Validate(Defaulted(kTrain, {"backend=hierarchical",
                                                       "train.strategy.hierarchical=off"}))
                               .message()),
-              HasSubstr("hierarchical: is off, and backend is hierarchical"));
+              HasSubstr("hierarchical: is off, but backend is hierarchical"));
   EXPECT_THAT(
       std::string(Validate(Defaulted(kTrain, {"backend=gloo", "train.strategy.hierarchical=on"}))
                       .message()),

@@ -276,7 +276,7 @@ class SecurityTest(unittest.TestCase):
 
         self.assertIn("--insecure-bind", usage("--listen=0.0.0.0:0"))
         self.assertIn("--tls-cert needs --tls-key", usage(own.server[0]))
-        self.assertIn("--tls-ca needs --tls-cert", usage(own.ca))
+        self.assertIn("--tls-ca requires --tls-cert", usage(own.ca))
         self.assertIn("is not the key of the certificate", usage(own.server[0], own.client[1]))
         self.assertIn("expired on", usage(*own.expired))
         self.assertIn("is not a PEM certificate", usage("--tls-cert=/etc/hostname", own.server[1]))
