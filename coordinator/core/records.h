@@ -1,5 +1,5 @@
 // Keys and serialized values of the coordinator's records, defined in proto/muster/v1/store.proto.
-// docs/store.md describes the keys.
+// docs/design/store.md describes the keys.
 #ifndef MUSTER_COORDINATOR_CORE_RECORDS_H_
 #define MUSTER_COORDINATOR_CORE_RECORDS_H_
 
