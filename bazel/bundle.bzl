@@ -12,10 +12,12 @@ def _impl(ctx):
     arguments.add("--launcher", ctx.file._launcher)
     arguments.add_all(programs, before_each = "--program")
     arguments.add_all(ctx.files.plugins, before_each = "--plugin")
+    arguments.add_all(ctx.files._documents, before_each = "--document")
     ctx.actions.run(
         outputs = [ctx.outputs.out],
         # The package database represents the system's libraries, which are not declared as inputs.
-        inputs = programs + ctx.files.plugins + [ctx.file._maker, ctx.file._launcher] + ctx.files._packages,
+        inputs = programs + ctx.files.plugins + ctx.files._documents +
+                 [ctx.file._maker, ctx.file._launcher] + ctx.files._packages,
         executable = "/usr/bin/python3",
         arguments = [arguments],
         # For dpkg, objdump, patchelf and strip.
@@ -30,6 +32,10 @@ bundle = rule(
         "out": attr.output(mandatory = True, doc = "NAME.tar.xz; contains one folder with that NAME."),
         "programs": attr.label_list(doc = "Binaries, available under their names in bin/."),
         "plugins": attr.label_list(allow_files = True, doc = "Shared libraries that the programs open by name."),
+        "_documents": attr.label_list(
+            default = ["//:LICENSE", "//:THIRD_PARTY_NOTICES.md"],
+            allow_files = True,
+        ),
         "_launcher": attr.label(default = "//deploy/bundle:launcher", allow_single_file = True),
         "_maker": attr.label(default = "//deploy/bundle:make_bundle.py", allow_single_file = True),
         "_packages": attr.label(default = "@system//:packages", allow_files = True),

@@ -4,7 +4,8 @@ NAME/bin/        the launcher under each program's name (one file, hard-linked)
 NAME/libexec/    the programs, which find lib/ relative to their own path ($ORIGIN)
 NAME/lib/        the plug-ins and the libraries that programs and plug-ins need, unmodified, by soname
 NAME/lib/glibc/  the loader, the C library and all other shared objects of its package, for hosts with an older glibc
-NAME/share/doc/  PACKAGES, the source packages of the libraries; each package's copyright file and common licences
+NAME/share/doc/  the documents (--document), such as LICENSE; PACKAGES, the source packages of the libraries; each
+                 package's copyright file and common licences
 
 Dependencies are found from the files' DT_NEEDED entries, as this machine's loader resolves them. Libraries that must
 match the host's driver or network are excluded, together with their own dependencies: the NVIDIA driver's, CUDA's with
@@ -150,7 +151,7 @@ class Tarball:
         return entry
 
 
-def make(tarball, launcher, programs, plugins):
+def make(tarball, launcher, programs, plugins, documents):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         for program in programs:
@@ -158,6 +159,8 @@ def make(tarball, launcher, programs, plugins):
             tarball.add(f"libexec/{program.name}", relocatable(program, "$ORIGIN/../lib", scratch), 0o755)
         for plugin in plugins:
             tarball.add(f"lib/{plugin.name}", relocatable(plugin, "$ORIGIN", scratch))
+    for document in documents:
+        tarball.add(f"share/doc/{document.name}", document.read_bytes())
 
     libraries = closure([*programs, *plugins])
     packages = owners(libraries.values())
@@ -194,9 +197,10 @@ def main():
     parser.add_argument("--launcher", type=pathlib.Path, required=True)
     parser.add_argument("--program", type=pathlib.Path, action="append", default=[])
     parser.add_argument("--plugin", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("--document", type=pathlib.Path, action="append", default=[])
     options = parser.parse_args()
     tarball = Tarball(options.out.name.split(".")[0])
-    make(tarball, options.launcher, options.program, options.plugin)
+    make(tarball, options.launcher, options.program, options.plugin, options.document)
     tarball.write(options.out)
 
 

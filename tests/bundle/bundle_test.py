@@ -17,6 +17,7 @@ from tests.support import namespaces
 from tests.support.cluster import Cluster, binary, command_spec, training_spec
 
 MAX_BYTES = 30_000_000
+DOCUMENTS = ("LICENSE", "THIRD_PARTY_NOTICES.md")
 BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
 BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank", "worker/muster-shim",
             "worker/muster-worker")
@@ -95,6 +96,15 @@ class ContentTest(unittest.TestCase):
         for path in (PREFIX / "libexec").iterdir():
             self.assertNotIn(".symtab", run("readelf", "-SW", path))
 
+    def test_contains_own_license_and_notices(self):
+        for name in DOCUMENTS:
+            self.assertEqual((PREFIX / "share/doc" / name).read_bytes(), pathlib.Path(name).read_bytes())
+        # Each bundled source package has an entry in the notices.
+        packages = (PREFIX / "share/doc/PACKAGES").read_text()
+        notices = pathlib.Path("THIRD_PARTY_NOTICES.md").read_text()
+        for source in set(re.findall(r"^\S+ \(source (\S+) ", packages, re.M)):
+            self.assertIn(f"| {source} |", notices)
+
     def test_contains_licenses(self):
         packages = (PREFIX / "share/doc/PACKAGES").read_text()
         for path in [*(PREFIX / "lib").glob("*.so*"), *(PREFIX / "lib/glibc").iterdir()]:
@@ -110,6 +120,7 @@ class ContentTest(unittest.TestCase):
         again = DIRECTORY / BUNDLE.name
         arguments = [f"--program={binary(path)}" for path in reversed(BINARIES)]
         arguments += [f"--plugin={path}" for path in pathlib.Path("kernels/cuda").glob("*.so")]
+        arguments += [f"--document={name}" for name in DOCUMENTS]
         arguments += [f"--out={again}", f"--launcher={binary('deploy/bundle/launcher')}"]
         run(sys.executable, "-B", make_bundle.__file__, *arguments, preexec_fn=lambda: os.umask(0o77))
         self.assertTrue(again.read_bytes() == BUNDLE.read_bytes())
