@@ -46,8 +46,8 @@ struct Context {
   ClusterClient::Options client_options() const;
 };
 
-// Each is defined in the file of its name under cli/verbs; docs/design/cli_verb.md describes how to add
-// one.
+// Each is defined in the file of its name under cli/verbs; docs/design/cli_verb.md describes how to
+// add one.
 void AddSubmitVerbs(CLI::App& app, Context& context);  // submit, run
 void AddLocalVerb(CLI::App& app, Context& context);
 void AddExperimentVerb(CLI::App& app, Context& context);

@@ -222,8 +222,8 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
            {"FILE contains a spec and a grid of axes, whose values set fields of the spec. Each "
             "combination is a job; the jobs run one after another. Results are written to a "
             "directory (results.json, results.md, results.csv, and plots as SVG), and a table of "
-            "them to stdout. docs/reference/experiments.md describes the file format; deploy/experiments/ "
-            "has examples.",
+            "them to stdout. docs/reference/experiments.md describes the file format; "
+            "deploy/experiments/ has examples.",
             "All specs are validated before the first job is queued. A failed job is recorded with "
             "its reason, and the others still run. Run the command again to continue: cells that "
             "failed or changed are run again. Ctrl-C cancels the running job.",
