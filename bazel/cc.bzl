@@ -12,7 +12,7 @@ def _with_prelude(name, kwargs):
     if [option for option in copts if option.startswith("-m")]:
         name = "no_prelude"
     else:
-        kwargs["copts"] = ["-include", "$(BINDIR)/bazel/prelude/{}.h".format(name)] + copts
+        kwargs["copts"] = ["-include-pch", "$(BINDIR)/bazel/prelude/{}.pch".format(name)] + copts
     kwargs["deps"] = kwargs.get("deps", []) + ["//bazel/prelude:" + name]
     return kwargs
 
