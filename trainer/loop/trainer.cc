@@ -13,8 +13,8 @@
 #include "glog/logging.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/resident_images.h"
+#include "trainer/exit_code.h"
 #include "trainer/loop/data_options.h"
-#include "trainer/loop/exit_code.h"
 #include "trainer/loop/spec_plan.h"
 #include "trainer/precision/training_precision.h"
 

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/loop/trainer.h"
 
 namespace muster::train {

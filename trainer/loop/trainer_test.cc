@@ -19,7 +19,7 @@
 #include "kernels/testing/recording_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/loop/testing.h"
 
 namespace muster::train {

@@ -8,8 +8,8 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "trainer/exit_code.h"
 #include "trainer/loop/data_options.h"
-#include "trainer/loop/exit_code.h"
 #include "trainer/loop/spec_plan.h"
 #include "trainer/strategy/create_strategy.h"
 

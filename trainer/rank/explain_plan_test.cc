@@ -9,7 +9,7 @@
 #include "kernels/testing/guarded_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 
 namespace muster::rank {
 namespace {

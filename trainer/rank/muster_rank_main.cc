@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "collectives/nccl/nccl_library.h"
 #include "glog/logging.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/rank/abort_switch.h"
 #include "trainer/rank/control_plane.h"
 #include "trainer/rank/explain_plan.h"

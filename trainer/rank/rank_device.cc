@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 #include "kernels/cuda/device.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 
 namespace muster::rank {
 

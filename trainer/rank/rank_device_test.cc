@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 
 namespace muster::rank {
 namespace {

@@ -19,7 +19,7 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "spec/spec.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/rank/gpu_fingerprint.h"
 #include "trainer/rank/preflight.h"

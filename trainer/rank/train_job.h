@@ -41,7 +41,7 @@ class TrainJob {
            AbortSwitch* abort, CommunicatorFactory factory);
 
   // Runs the rank to its end, reports a failure, and returns the exit code of the process
-  // (trainer/loop/exit_code.h).
+  // (trainer/exit_code.h).
   int Run();
 
  private:

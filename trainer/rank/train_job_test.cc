@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/loop/testing.h"
 
 namespace muster::rank {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "kernels/update_rules.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/strategy/step_result_wait.h"
 
 namespace muster::train {

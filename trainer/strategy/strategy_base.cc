@@ -7,7 +7,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "glog/logging.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/strategy/gather_summaries.h"
 
 namespace muster::train {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/status.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 
 namespace muster::train {
 namespace {

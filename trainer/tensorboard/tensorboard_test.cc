@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "trainer/data/testing.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 
 namespace muster::train {
 namespace {

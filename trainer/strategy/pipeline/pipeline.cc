@@ -12,7 +12,7 @@
 #include "common/pipeline/schedule.h"
 #include "common/status.h"
 #include "trainer/data/sampler.h"
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 #include "trainer/strategy/pipeline/pipeline_stage.h"
 #include "trainer/strategy/pipeline/stage_cuts.h"
 #include "trainer/strategy/pipeline/stage_tensors.h"

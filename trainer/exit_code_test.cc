@@ -1,4 +1,4 @@
-#include "trainer/loop/exit_code.h"
+#include "trainer/exit_code.h"
 
 #include "gtest/gtest.h"
 

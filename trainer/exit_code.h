@@ -1,6 +1,6 @@
 // Attaches process exit codes to statuses.
-#ifndef MUSTER_TRAINER_LOOP_EXIT_CODE_H_
-#define MUSTER_TRAINER_LOOP_EXIT_CODE_H_
+#ifndef MUSTER_TRAINER_EXIT_CODE_H_
+#define MUSTER_TRAINER_EXIT_CODE_H_
 
 #include "absl/status/status.h"
 #include "common/exit_code.h"
@@ -26,4 +26,4 @@ bool IsPermanent(int exit_code);
 
 }  // namespace muster::train
 
-#endif  // MUSTER_TRAINER_LOOP_EXIT_CODE_H_
+#endif  // MUSTER_TRAINER_EXIT_CODE_H_
